@@ -1,11 +1,14 @@
-//! What both macros ask of a type: its fields, and bounds of its parameters.
+//! Helpers of both macros: a struct's fields, and bounds for type parameters.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Data, DataStruct, DeriveInput, Error, Fields, Generics, Index, Member, Result};
 use syn::{GenericParam, TypeParamBound, parse_quote};
 
-/// The struct's contents. The error for another type stands at its keyword, and says what to do instead.
+/// Returns the struct's data.
+///
+/// # Errors
+/// The type is an enum or a union. The error points to its keyword and gives `advice`.
 pub fn of_struct<'a>(input: &'a DeriveInput, wanted: &str, advice: &str) -> Result<&'a DataStruct> {
     let (keyword, kind): (&dyn ToTokens, &str) = match &input.data {
         Data::Struct(data) => return Ok(data),
@@ -19,7 +22,7 @@ pub fn of_struct<'a>(input: &'a DeriveInput, wanted: &str, advice: &str) -> Resu
     Err(Error::new_spanned(keyword, message))
 }
 
-/// How each field is accessed, by name or by number.
+/// The members of the fields, by name or by index.
 pub fn members(fields: &Fields) -> Vec<Member> {
     let numbered = fields.iter().enumerate();
     let member = numbered.map(|(index, field)| match &field.ident {
@@ -29,13 +32,13 @@ pub fn members(fields: &Fields) -> Vec<Member> {
     member.collect()
 }
 
-/// A field as paths call it: without `r#`, and by its number if it has no name.
+/// A field's name in paths: without `r#`, or the index of an unnamed field.
 pub fn label(member: &Member) -> String {
     let text = member.to_token_stream().to_string();
     text.strip_prefix("r#").map_or(text.clone(), str::to_string)
 }
 
-/// The generics with a bound for each type parameter.
+/// Adds a bound to each type parameter.
 pub fn bounded(generics: &Generics, bound: &TokenStream) -> Generics {
     let mut generics = generics.clone();
     let bound: TypeParamBound = parse_quote!(#bound);

@@ -1,5 +1,5 @@
-//! `#[derive(Tree)]` and `#[derive(Module)]` of onionskin, which re-exports them as `onionskin::trace::{Tree, Module}` beside the
-//! traits that they implement.
+//! `#[derive(Tree)]` and `#[derive(Module)]` of onionskin. It re-exports them as `onionskin::trace::{Tree, Module}` beside
+//! the traits that they implement.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
@@ -10,10 +10,10 @@ mod tree;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, Error, Result, parse_macro_input};
 
-/// Implements `onionskin::trace::Tree` for a struct whose fields are structures of tensors.
+/// Implements `onionskin::trace::Tree` for a struct whose fields implement it.
 ///
-/// A struct with named fields becomes a named tuple of these names, one with unnamed fields a tuple. Type parameters have to be
-/// structures of tensors.
+/// A struct with named fields becomes a named tuple with the fields' names, one with unnamed fields a tuple. Type parameters
+/// must implement `Tree`.
 #[proc_macro_derive(Tree)]
 pub fn derive_tree(input: TokenStream) -> TokenStream {
     implement(&parse_macro_input!(input as DeriveInput), tree::implement)
@@ -21,8 +21,8 @@ pub fn derive_tree(input: TokenStream) -> TokenStream {
 
 /// Implements `onionskin::trace::Module` for a struct whose fields are parameters, modules and settings.
 ///
-/// A field's name is a part of the paths of its parameters; an unnamed field is called by its number. `#[module(skip)]` leaves out a field
-/// that is none of these. Type parameters have to be modules.
+/// A field's name is part of the paths of its parameters; an unnamed field has its index. `#[module(skip)]` leaves out a
+/// field of any other type. Type parameters must implement `Module`.
 #[proc_macro_derive(Module, attributes(module))]
 pub fn derive_module(input: TokenStream) -> TokenStream {
     implement(&parse_macro_input!(input as DeriveInput), module::implement)

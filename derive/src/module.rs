@@ -1,4 +1,4 @@
-//! `#[derive(Module)]`.
+//! Implementation of `#[derive(Module)]`.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -17,7 +17,7 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
             continue;
         }
         let label = label(&member);
-        // A field that is no module is told where its type stands.
+        // The span makes the error for a field that is no module point to its type.
         visits.push(quote_spanned! {field.ty.span()=>
             visitor.field(#label, &self.#member);
         });
@@ -37,7 +37,7 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// True for `#[module(skip)]`.
+/// True for a field with `#[module(skip)]`.
 fn skipped(field: &Field) -> Result<bool> {
     let mut skipped = false;
     let attributes = field.attrs.iter();

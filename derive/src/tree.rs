@@ -1,4 +1,4 @@
-//! `#[derive(Tree)]`.
+//! Implementation of `#[derive(Tree)]`.
 
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
@@ -39,7 +39,7 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// What is added to the path for each field.
+/// The path suffix of each field.
 fn steps(fields: &Fields) -> Vec<String> {
     let labels = members(fields);
     let labels = labels.iter().map(label);
@@ -52,7 +52,7 @@ fn steps(fields: &Fields) -> Vec<String> {
 fn flatten(name: &syn::Ident, fields: &Fields) -> TokenStream {
     let labels = members(fields);
     let calls = fields.iter().zip(&labels).zip(steps(fields)).map(|((field, member), step)| {
-        // A field that is no tree is told where its type stands.
+        // The span makes the error for a field that is no tree point to its type.
         quote_spanned! {field.ty.span()=>
             ::onionskin::trace::Tree::flatten(&self.#member, &::std::format!("{path}{}", #step), leaves)?
         }

@@ -1,4 +1,4 @@
-//! What the program of an archive tells without being run: devices, random numbers, training mode.
+//! Findings about an archive's program that need no run: devices, random numbers, training mode.
 
 use super::finding::grouped;
 use super::random::{self, draws_random_numbers};
@@ -7,7 +7,7 @@ use crate::error::{Place, Result};
 use crate::trace::torchscript::Archive;
 use crate::trace::torchscript::ast::{Call, Callee, ExprKind, Function, Statement, StatementKind};
 
-/// Findings about the whole program, those of unused functions too, a finding for each kind of thing.
+/// Returns findings about the whole program, including unused functions. Equal findings are merged.
 ///
 /// # Errors
 /// A source file does not parse.
@@ -59,7 +59,7 @@ struct Inspection<'a> {
 
 impl Inspection<'_> {
     fn function(&mut self, function: &Function) {
-        // Constants have no place of their own; the expression around them was shown before.
+        // Constants have no debug location. They take that of the enclosing expression, visited before.
         let mut location = None;
         function.each_expr(&mut |expr| {
             let own = self.archive.debug_location(&function.file, expr.offset);
@@ -90,7 +90,7 @@ fn operator(name: &str, call: &Call) -> Option<Finding> {
     }
 }
 
-/// Dropout and its like draw numbers where an argument says so; other operators always do.
+/// True if the call draws numbers: for dropout and rrelu if the training argument is true, for other operators always.
 fn is_training(base: &str, call: &Call) -> bool {
     let position = match base.trim_end_matches('_') {
         "rrelu" => 3,
@@ -101,7 +101,7 @@ fn is_training(base: &str, call: &Call) -> bool {
     matches!(flag, Some(ExprKind::Bool(true)))
 }
 
-/// Statistics of the batch at hand, though there are running ones.
+/// A finding for a batch norm that uses batch statistics although it has running ones.
 fn batch_norm(call: &Call) -> Option<Finding> {
     let argument = |index: usize| call.arguments.get(index).map(|argument| &argument.kind);
     let is_training = matches!(argument(5), Some(ExprKind::Bool(true)));
@@ -110,7 +110,7 @@ fn batch_norm(call: &Call) -> Option<Finding> {
     (is_training && has_statistics).then(|| Finding::new(Id::TrainingMode, message))
 }
 
-/// `torch.device("cuda:0")`
+/// A finding for a device other than the host, such as `torch.device("cuda:0")`.
 fn device(call: &Call) -> Option<Finding> {
     let Some(ExprKind::Str(device)) = call.arguments.first().map(|argument| &argument.kind) else {
         return None;

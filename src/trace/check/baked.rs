@@ -1,4 +1,4 @@
-//! Constants of a trace that were made of the example.
+//! Constants of a trace that were computed from the example.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,14 @@ use super::{Finding, Id};
 use crate::ir::{Graph, Module};
 use crate::tensor::Tensor;
 
-/// Elements of a constant that are taken for sizes, at most.
+/// Largest number of elements of a constant that may be a list of sizes.
 const SIZES: usize = 8;
 
-/// Sizes up to this are too common to tell where nothing but sizes stand.
+/// Sizes up to this one are too common to be evidence on their own.
 const SMALL: i64 = 3;
 
-/// Findings for constants that are as large as an input, have a row for each of the example's batch, or hold its sizes.
+/// Returns findings for constants that have an input's shape, have as many rows as the example's batch, or hold an input's
+/// sizes.
 pub fn baked_constants(graph: &Graph, module: &Module) -> Vec<Finding> {
     let example = Example::new(graph, module);
     let mut seen = BTreeSet::new();
@@ -37,7 +38,7 @@ pub fn baked_constants(graph: &Graph, module: &Module) -> Vec<Finding> {
     found
 }
 
-/// The inputs that a graph was made with.
+/// Shapes of the example's inputs, and the sizes of the weights.
 struct Example {
     inputs: Vec<(String, Vec<i64>)>,
     weights: BTreeSet<i64>,
@@ -89,7 +90,7 @@ impl Example {
         Some(Finding::new(Id::SizeLiteral, message))
     }
 
-    /// One row of numbers may be anything, unless no weight has as many.
+    /// True if a constant has an input's shape. A vector counts only if no weight has its size.
     fn is_as_large(&self, shape: &[i64], sizes: &[i64]) -> bool {
         let is_telling = match shape {
             [] => false,
@@ -108,7 +109,7 @@ impl Example {
     }
 }
 
-/// The elements of a short list of integers, whatever their type.
+/// The elements of a short vector of integral values of any element type.
 fn small_integers(tensor: &Tensor) -> Option<Vec<i64>> {
     if tensor.shape().len() > 1 || !(2..=SIZES).contains(&tensor.numel()) {
         return None;
@@ -119,7 +120,7 @@ fn small_integers(tensor: &Tensor) -> Option<Vec<i64>> {
     is_list.then(|| values.into_iter().map(|value| value as i64).collect())
 }
 
-/// True if values are neighbouring sizes, in either order, once or twice: `[h, w]`, `[w, h, w, h]`.
+/// True if the values are adjacent sizes, in either order, once or twice: `[h, w]`, `[w, h, w, h]`.
 fn holds(values: &[i64], sizes: &[i64]) -> bool {
     let half = values.split_at(values.len() / 2);
     let values = if half.0 == half.1 && half.0.len() > 1 {

@@ -1,4 +1,4 @@
-//! Outputs whose first size is the example's batch, whatever the batch is.
+//! Outputs whose first size is fixed to the example's batch size.
 
 use super::dependence::{Counted, dependence};
 use super::evaluate::argument_inputs;
@@ -7,8 +7,8 @@ use super::{Finding, Id};
 use crate::dim::{Dim, Symbol};
 use crate::ir::{Graph, Module, ValueId};
 
-/// A finding for every output that follows from a batch of any size and has as many rows as the example had. The batch may
-/// have gone into another axis: then a number of 1 counts, too.
+/// Returns a finding for each output that depends on inputs of symbolic batch size but has as many rows as the example. If
+/// the batch symbol is part of another axis of the output, a first size of 1 is a finding too.
 pub fn fixed_batches(graph: &Graph, module: &Module) -> Vec<Finding> {
     let inputs = argument_inputs(graph);
     let batched = |id: &ValueId| batch(graph, *id).is_some();
@@ -29,7 +29,7 @@ fn batch(graph: &Graph, id: ValueId) -> Option<&Symbol> {
     graph.ty(id).shape.first()?.as_symbol()
 }
 
-/// True if all inputs have so many rows in the example, so that this is the batch.
+/// True if the first size of all inputs is `rows` in the example. Then `rows` is the batch size.
 fn have_rows(graph: &Graph, rows: i64) -> bool {
     let inputs = argument_inputs(graph).iter();
     let mut first = inputs.filter_map(|id| graph.ty(*id).shape.first());
@@ -46,7 +46,7 @@ fn finding(graph: &Graph, module: &Module, index: usize, id: ValueId) -> Option<
     let input = *argument_inputs(graph).iter().find(in_example)?;
     let dim = graph.ty(input).shape.first()?;
     let symbol = dim.as_symbol()?;
-    // Other batches are refused then, which is a finding of its own.
+    // The graph refuses other batch sizes, which is a finding of its own.
     if is_guarded(graph, dim) {
         return None;
     }

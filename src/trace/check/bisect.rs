@@ -1,4 +1,4 @@
-//! The first value on which two runs disagree.
+//! Finds the first value on which two runs disagree.
 
 use std::fmt;
 
@@ -17,14 +17,14 @@ use crate::tensor::Tensor;
 pub struct Divergence {
     /// The value in the graph that ran.
     pub site: Site,
-    /// How far off it is.
+    /// The difference of the value.
     pub difference: Difference,
-    /// What else is to be said of it, if anything.
+    /// A further remark, or empty.
     pub note: String,
 }
 
 impl Divergence {
-    /// A value that is off by this much.
+    /// A divergence without a note.
     pub fn new(site: Site, difference: Difference) -> Divergence {
         Divergence {
             site,
@@ -33,7 +33,7 @@ impl Divergence {
         }
     }
 
-    /// A value that differs from what is expected; none if it does not.
+    /// Compares a value with the expected one. None if it is within the tolerance.
     pub fn between(
         site: Site,
         got: &Tensor,
@@ -45,7 +45,7 @@ impl Divergence {
         (!difference.passed()).then(|| Divergence::new(site, difference))
     }
 
-    /// A value in the body of a region, seen from the graph around it.
+    /// Adds the enclosing regions to a value within a region body.
     #[must_use]
     pub fn through(mut self, within: &Within) -> Divergence {
         self.site = self.site.through(Some(within));
@@ -53,14 +53,14 @@ impl Divergence {
         self
     }
 
-    /// With something else to say of it.
+    /// Sets the note.
     #[must_use]
     pub fn noted(mut self, note: &str) -> Divergence {
         self.note = note.to_string();
         self
     }
 
-    /// As a JSON object.
+    /// The divergence as a JSON object.
     pub fn to_json(&self) -> Json {
         let Site {
             value,
@@ -102,15 +102,16 @@ pub struct Program<'a> {
     pub weights: &'a Weights,
 }
 
-/// A node that has run.
+/// A node that has run, with its results.
 struct Ran {
     site: Site,
     results: Vec<Tensor>,
 }
 
-/// Runs two traces of one function on the same inputs and finds the first node whose value differs, in bodies of regions
-/// too. Nodes are compared in the order in which they run until the graphs do different things; that is then where they
-/// diverge, if no value differs before.
+/// Runs two traces of one function on equal inputs and finds the first node whose value differs, also in bodies of regions.
+///
+/// Nodes are compared in execution order until their operators differ. If no value differs before, the divergence is that
+/// node.
 ///
 /// # Errors
 /// A graph does not run on the inputs.
@@ -165,7 +166,7 @@ fn compare_node(event: &Event, wanted: Option<Ran>, tolerance: Tolerance) -> Opt
     differences.find_map(|found| found)
 }
 
-/// Inner values are held to the relative tolerance of their largest element, since small ones are differences of large.
+/// Scales the relative tolerance by the largest element, since small intermediate values may be differences of large ones.
 fn scaled(tolerance: Tolerance, expected: &Tensor) -> Tolerance {
     let finite = expected
         .to_f64()

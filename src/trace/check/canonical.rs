@@ -1,38 +1,38 @@
-//! The canonical form of a graph: a line for each step, in which names, places and, if wanted, shapes don't count.
+//! The canonical form of a graph: one line for each step, independent of names and places and, if wanted, of shapes.
 
 use crate::error::Place;
 use crate::ir::{Definition, Graph, Node, Tree};
 use crate::shape::Shape;
 
-/// Whether shapes of values count. Sizes that are arguments or attributes always do.
+/// Treatment of value shapes in a comparison. Sizes in arguments and attributes are always compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shapes {
-    /// Two values of different shapes are different.
+    /// Shapes are compared.
     Kept,
-    /// Element types only.
+    /// Shapes are ignored; element types are compared.
     Erased,
 }
 
-/// A step of a graph: its signature, a node, or the result; those of nested graphs follow the node that holds them.
+/// A step of a graph: its signature, a node, or the result. Steps of nested graphs follow the node that holds them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// The canonical line: steps of two graphs do the same if these are equal, and those of all steps before them.
+    /// The canonical line. Steps of two graphs are equivalent if their keys and the keys of all steps before them are equal.
     pub key: String,
-    /// The canonical line without names: what kind of step it is, whatever it is applied to.
+    /// The canonical line without value names: the operation, independent of its operands.
     pub form: String,
     /// The line as the graph prints it.
     pub text: String,
     /// `aten.add.Tensor`; empty for signatures and results.
     pub op: String,
-    /// Where in the user's model.
+    /// Place in the user's model.
     pub place: Place,
-    /// Name of the node's first result, behind those of the regions that it stands in.
+    /// Name of the node's first result, prefixed by the names of the enclosing regions.
     pub value: Option<String>,
-    /// How many graphs it is nested in.
+    /// Nesting depth: number of enclosing graphs.
     pub depth: usize,
 }
 
-/// The steps of a graph in order, those of nested graphs included.
+/// Returns the steps of a graph in order, nested graphs included.
 pub fn steps(graph: &Graph, shapes: Shapes) -> Vec<Step> {
     let mut steps = Vec::new();
     walk(graph, shapes, &[], &mut steps);
@@ -81,18 +81,19 @@ pub fn first_result(graph: &Graph, node: &Node) -> Option<String> {
     Some(graph.value(*first).name.clone())
 }
 
-/// The name of a node's first result behind those of the regions that it stands in: `steps/x`.
+/// Name of a node's first result, prefixed by the names of the enclosing regions: `steps/x`.
 pub fn path(regions: &[String], graph: &Graph, node: &Node) -> Option<String> {
     let name = first_result(graph, node)?;
     Some([regions, &[name]].concat().join("/"))
 }
 
-/// The regions that the bodies of a node stand in.
+/// Names of the regions that enclose the bodies of a node.
 pub fn inside(regions: &[String], graph: &Graph, node: &Node) -> Vec<String> {
     [regions, &[first_result(graph, node).unwrap_or_default()]].concat()
 }
 
-/// The graph with other names for inputs and results, numbered in order of their definition. Weights keep theirs.
+/// A copy of the graph's values with new names for inputs and results, numbered in order of definition. Weights keep their
+/// names.
 fn renamed(graph: &Graph, shapes: Shapes, name: impl Fn(usize) -> String) -> Graph {
     let mut values = graph.values.clone();
     let results = graph.nodes.iter().flat_map(|node| &node.results);
@@ -171,7 +172,7 @@ fn edge(depth: usize) -> Step {
     }
 }
 
-/// Calls a function for every graph: the outermost first, then those nested in its nodes.
+/// Visits a graph, then the graphs nested in its nodes.
 pub fn each_graph<'a>(graph: &'a Graph, visit: &mut dyn FnMut(&'a Graph)) {
     visit(graph);
     for body in graph.nodes.iter().flat_map(Node::bodies) {
@@ -179,7 +180,7 @@ pub fn each_graph<'a>(graph: &'a Graph, visit: &mut dyn FnMut(&'a Graph)) {
     }
 }
 
-/// Calls a function for every node, with its graph and its [`path`]: those of nested graphs follow the node that holds them.
+/// Visits every node with its graph and its [`path`]. Nodes of nested graphs follow the node that holds them.
 pub fn each_node<'a>(graph: &'a Graph, visit: &mut dyn FnMut(&'a Graph, &'a Node, Option<String>)) {
     nodes_inside(&[], graph, visit);
 }

@@ -25,20 +25,20 @@ use crate::error::{Error, Result};
 use crate::ir::{Graph, Module};
 use crate::item::Item;
 
-/// What a check does.
+/// Options of a check.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// Sets of arguments: those of the trace first. Without any, arguments of the graph's example sizes are made up.
+    /// Sets of arguments, those of the trace first. If empty, the check generates arguments of the graph's example sizes.
     pub inputs: Vec<Vec<Item>>,
     /// The entry graph, if not the first one.
     pub entry: Option<String>,
-    /// How far results may be apart.
+    /// Tolerances for comparing results.
     pub tolerances: Tolerances,
-    /// Differences of numbers are errors, not warnings.
+    /// Reports numeric differences as errors, not warnings.
     pub strict: bool,
-    /// Try other values and sizes than those of the first set.
+    /// Also tries values and sizes that the first set does not have.
     pub perturb: bool,
-    /// Findings that are not reported.
+    /// Findings to suppress.
     pub allow: Allow,
     /// The random state of every call and every trace.
     pub seed: u64,
@@ -58,14 +58,14 @@ impl Default for CheckOptions {
     }
 }
 
-/// Checks that a trace does what the function does: for the inputs of the trace and all that are given, and, unless the
-/// options say otherwise, for others that are made of the first ones.
+/// Checks that a trace does what the function does: for the inputs of the trace, for all given sets, and, unless
+/// [`CheckOptions::perturb`] is off, for inputs derived from the first set.
 ///
-/// Every set: the function is called, the trace is run, the function is traced again; results, graphs and constants are
-/// compared. What fails on the way is a finding, beside those that were made before.
+/// For each set, the check calls the function, runs the trace, traces the function again, and compares results, graphs and
+/// constants. A step that fails becomes a finding.
 ///
 /// # Errors
-/// There is no such entry graph, or no inputs can be made for it.
+/// There is no such entry graph, or no inputs can be generated for it.
 pub fn check_trace(
     subject: &dyn Subject,
     traced: &Traced,
@@ -81,10 +81,10 @@ pub fn check_trace(
     Ok(checker.report)
 }
 
-/// What [`check_trace`] finds before it runs anything: warnings of the tracer, and what the graph itself tells.
+/// Returns the findings of [`check_trace`] that need no run: the tracer's warnings, and those from inspecting the graph.
 ///
 /// # Errors
-/// There is no such entry graph, or no inputs can be made for it.
+/// There is no such entry graph, or no inputs can be generated for it.
 pub fn inspect_trace(
     subject: &dyn Subject,
     traced: &Traced,
@@ -94,7 +94,7 @@ pub fn inspect_trace(
     Ok(checker.report)
 }
 
-/// A check that has run nothing yet, and the sets of arguments that it is to run.
+/// Returns a checker that has inspected the graph but run nothing, and the sets of arguments to run.
 fn inspected<'a>(
     subject: &'a dyn Subject,
     traced: &'a Traced,
@@ -127,7 +127,7 @@ fn inspected<'a>(
     Ok((checker, sets))
 }
 
-/// What can be said of a graph without running it.
+/// Returns the findings about a graph that need no run.
 pub fn inspect(graph: &Graph, module: &Module) -> Vec<Finding> {
     let unrolled = unrolled_axes(graph);
     let is_unrolled = |finding: &Finding| {
@@ -157,19 +157,19 @@ pub(super) fn entry<'a>(module: &'a Module, options: &CheckOptions) -> Result<&'
     }
 }
 
-/// A check on its way.
+/// A check in progress.
 pub(super) struct Checker<'a> {
     pub(super) subject: &'a dyn Subject,
     pub(super) traced: &'a Traced,
     pub(super) graph: &'a Graph,
     pub(super) options: &'a CheckOptions,
-    /// Sizes of axes that were found to be the example's.
+    /// Sizes already reported as fixed to the example. They are not reported again.
     pub(super) known_axes: BTreeSet<Symbol>,
     pub(super) report: Report,
 }
 
 impl Checker<'_> {
-    /// A set of the user's.
+    /// Checks one set of the user's arguments.
     fn given(&mut self, index: usize, set: &[Item]) {
         let origin = self.subject.origin();
         let label = match index {
@@ -191,7 +191,7 @@ impl Checker<'_> {
         let got = match evaluate(self.graph, &self.traced.module, set) {
             Ok(got) => Some(got),
             Err(error) => {
-                // An archive is imported again for what one graph does not take.
+                // A session imports an archive again for inputs that one graph refuses.
                 match expected.is_some() && !origin.is_function() {
                     true => self.refused(&label, set, &error),
                     false => self.report.fail("the trace", &label, &error),
@@ -214,7 +214,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A set for which calls would run the graph itself.
+    /// Runs the graph on a set that there is nothing to compare with.
     fn alone(&mut self, label: &str, set: &[Item]) {
         match evaluate(self.graph, &self.traced.module, set) {
             Ok(_) => self.runs_alone(label),
@@ -222,14 +222,14 @@ impl Checker<'_> {
         }
     }
 
-    /// Reports a set that was run and compared with nothing.
+    /// Reports a run without a comparison.
     pub(super) fn runs_alone(&mut self, label: &str) {
         let note = "the graph runs on the host".to_string();
         let run = Run::new(label, Outcome::Agrees, note);
         self.report.runs.push(run);
     }
 
-    /// A second trace, unless calls are traces anyway: what is imported for other sizes may differ.
+    /// Returns a second trace. None for archives, whose imports for other sizes may differ legitimately.
     fn repeat(&mut self, label: &str, set: &[Item]) -> Option<Traced> {
         if !self.subject.origin().is_function() {
             return None;
@@ -253,7 +253,7 @@ impl Checker<'_> {
         self.subject.trace(set)
     }
 
-    /// A function that does not even agree with itself cannot be compared with.
+    /// Calls the function again. If the two results differ, comparing the trace with the function says nothing.
     fn call_again(&mut self, set: &[Item], expected: &Item, label: &str) {
         let Ok(again) = self.call(set) else { return };
         let found = differences(&again, expected, self.options.tolerances);
@@ -267,7 +267,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The trace's result beside the function's; true if they agree.
+    /// Compares the trace's result with the function's and records the run. True if they agree.
     pub(super) fn compare(
         &mut self,
         label: &str,
@@ -293,7 +293,7 @@ impl Checker<'_> {
         agrees
     }
 
-    /// Adds what is to blame, as far as a second trace tells: the first node that differs, or the function itself.
+    /// Adds the probable cause, found by running a second trace: the first node that differs, or the function itself.
     fn explain(&self, finding: Finding, set: &[Item], repeat: Option<&Traced>) -> Finding {
         let random = random_nodes(self.graph);
         let finding = match random.first() {
@@ -368,7 +368,7 @@ impl Checker<'_> {
     }
 }
 
-/// A finding about results that differ; one that no tolerance could mend is an error.
+/// Makes a finding about results that differ. It is an error if no tolerance could make them equal.
 fn mismatch(id: Id, found: &[Difference]) -> Finding {
     let wrong = || found.iter().filter(|difference| !difference.passed());
     let message = wrong().next().map(ToString::to_string).unwrap_or_default();

@@ -1,12 +1,12 @@
-//! Tensors that are constants of a graph, compared between two traces.
+//! Compares the constant tensors of two traces.
 
 use super::canonical::{each_node, line};
 use super::{Finding, Id};
 use crate::compare::{Difference, Tolerance, compare_tensors};
 use crate::ir::{Definition, Graph, Module, Node};
 
-/// Findings for every constant of `graph`, of the module `first`, that has another value in the module `second`, in order of
-/// first use.
+/// Returns a finding for each constant of `graph` whose value in module `second` differs from that in module `first`, in
+/// order of first use.
 pub fn differing(
     graph: &Graph,
     first: &Module,

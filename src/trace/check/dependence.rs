@@ -1,11 +1,11 @@
-//! Outputs that depend on no input.
+//! Data dependence of outputs on inputs.
 
 use std::collections::HashSet;
 
 use super::{Finding, Id};
 use crate::ir::{Argument, Graph, Op, Region, Tree, ValueId};
 
-/// A finding for every output that is the same whatever the inputs are; one that depends on their sizes does depend on them.
+/// Returns a finding for each output that depends neither on an input's elements nor on its sizes.
 pub fn independent_outputs(graph: &Graph) -> Vec<Finding> {
     if graph.inputs.is_empty() {
         return Vec::new();
@@ -33,7 +33,7 @@ fn finding(graph: &Graph, index: usize, id: ValueId) -> Finding {
         .value(name)
 }
 
-/// Where in the result a tensor stands.
+/// Path of a tensor within the result.
 fn path_of(tree: &Tree, wanted: usize) -> Option<String> {
     let inner = |key: String, tree| Some(key + &path_of(tree, wanted)?);
     match tree {
@@ -52,16 +52,16 @@ fn path_of(tree: &Tree, wanted: usize) -> Option<String> {
     }
 }
 
-/// What makes a value depend on an input.
+/// The properties of inputs that make a value depend on them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Counted {
-    /// Elements.
+    /// Elements of the chosen inputs.
     Elements,
-    /// Elements, and sizes of any input.
+    /// Elements of the chosen inputs, and sizes of any input.
     Sizes,
 }
 
-/// Which outputs depend on the inputs that count.
+/// Returns for each output whether it depends on the inputs chosen by `inputs`.
 pub fn dependence(graph: &Graph, inputs: &[bool], counted: Counted) -> Vec<bool> {
     let by_sizes = counted == Counted::Sizes;
     let own = graph
@@ -99,7 +99,7 @@ fn reads(argument: &Argument, known: &HashSet<ValueId>, by_sizes: bool) -> bool 
     }
 }
 
-/// Sizes that are symbols are those of inputs.
+/// True if the value's shape has symbols, which are sizes of inputs.
 fn has_symbols(graph: &Graph, id: ValueId) -> bool {
     graph
         .ty(id)
@@ -125,7 +125,7 @@ fn through_region(region: &Region, arguments: &[bool], counted: Counted) -> Vec<
     }
 }
 
-/// Values that are carried depend on what they depend on after any number of iterations.
+/// Propagates dependence through a loop's carried values until it no longer changes.
 fn through_loop(
     body: &Graph,
     carried: usize,

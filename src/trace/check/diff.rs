@@ -1,4 +1,4 @@
-//! The difference of two graphs: the first operator at which they part, with both its lines, and the steps around it.
+//! The difference of two graphs: the first diverging operator with both its lines, and the steps around it.
 
 use std::fmt;
 
@@ -6,38 +6,38 @@ use super::canonical::{Shapes, Step, steps};
 use crate::error::Place;
 use crate::ir::Graph;
 
-/// Steps around a difference that are shown.
+/// Number of unchanged steps shown before and after a difference.
 const CONTEXT: usize = 2;
-/// Lines of a difference that are shown; the rest is counted.
+/// Largest number of lines shown. Further lines are counted.
 const SHOWN: usize = 40;
-/// Products of lengths above which a difference is shown as one block.
+/// Largest size of the table for aligning steps (the product of both lengths). Longer differences are shown as one block.
 const COSTLY: usize = 4_000_000;
 
-/// How two graphs differ.
+/// Difference of two graphs.
 #[derive(Clone, Debug)]
 pub struct GraphDiff {
-    /// The step of the first graph at which they part; none if the first graph ends there.
+    /// The first step of the first graph that differs; none if that graph ends there.
     pub left: Option<Step>,
-    /// The step of the second.
+    /// The first step of the second graph that differs; none if that graph ends there.
     pub right: Option<Step>,
-    /// Numbers of nodes, those of nested graphs included.
+    /// Node counts of both graphs, nested graphs included.
     pub nodes: (usize, usize),
-    /// All steps of both, in order.
+    /// All steps of both graphs, aligned, in order.
     pub lines: Vec<Line>,
 }
 
 /// A step of one of the graphs or of both.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Line {
-    /// Of both.
+    /// A step of both graphs.
     Both(String),
-    /// Of the first only.
+    /// A step of the first graph only.
     Left(String),
-    /// Of the second only.
+    /// A step of the second graph only.
     Right(String),
 }
 
-/// The difference of two graphs, shapes erased; none if they do the same.
+/// Compares two graphs, ignoring shapes. None if their steps are equal.
 pub fn diff(left: &Graph, right: &Graph) -> Option<GraphDiff> {
     let (a, b) = (steps(left, Shapes::Erased), steps(right, Shapes::Erased));
     let same = a.iter().zip(&b).take_while(|(a, b)| a.key == b.key).count();
@@ -54,7 +54,7 @@ pub fn diff(left: &Graph, right: &Graph) -> Option<GraphDiff> {
 }
 
 impl GraphDiff {
-    /// The operator or result at which the graphs part.
+    /// The first operator or result that differs.
     pub fn title(&self) -> String {
         let name = |step: &Option<Step>| match step {
             Some(step) if step.op.is_empty() => step.text.clone(),
@@ -69,7 +69,7 @@ impl GraphDiff {
         }
     }
 
-    /// The place of the first step that has one.
+    /// The place of the first differing step; that of the first graph if it is known.
     pub fn place(&self) -> Place {
         let steps = [&self.left, &self.right];
         let mut places = steps.into_iter().flatten().map(|step| &step.place);
@@ -80,7 +80,7 @@ impl GraphDiff {
     }
 }
 
-/// The first diverging operator with both source locations, then the lines that differ and some around them.
+/// Writes the first diverging operator with both source locations, then the differing lines with some context.
 impl fmt::Display for GraphDiff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "first diverging operator: {}", self.title())?;
@@ -105,7 +105,7 @@ impl fmt::Display for GraphDiff {
     }
 }
 
-/// Lines that differ with some around them, `…` for those left out.
+/// Selects the differing lines with context; `…` stands for lines left out.
 fn excerpt(lines: &[Line]) -> Vec<String> {
     let differs = |line: &Line| !matches!(line, Line::Both(_));
     if !lines.iter().any(differs) {
@@ -130,7 +130,7 @@ fn excerpt(lines: &[Line]) -> Vec<String> {
     shown
 }
 
-/// Steps of both in order. They are aligned by what they do, not by names, since one step more renumbers all after it.
+/// Aligns the steps of both graphs by their keys without names, since one additional step renumbers all steps after it.
 fn lines(a: &[Step], b: &[Step]) -> Vec<Line> {
     let alike = |(a, b): &(&Step, &Step)| a.form == b.form;
     let head = a.iter().zip(b).take_while(alike).count();
@@ -145,7 +145,7 @@ fn lines(a: &[Step], b: &[Step]) -> Vec<Line> {
     lines
 }
 
-/// Steps of the same form, a line for each.
+/// One line for each pair of equal steps.
 fn pairs(a: &[Step], b: &[Step]) -> Vec<Line> {
     let line = |(a, _): (&Step, &Step)| Line::Both(indented(a));
     a.iter().zip(b).map(line).collect()
@@ -177,7 +177,7 @@ fn middle(a: &[Step], b: &[Step]) -> Vec<Line> {
     lines
 }
 
-/// Lengths of the longest common subsequences of all tails.
+/// Lengths of the longest common subsequence for each pair of suffixes.
 fn common_lengths(a: &[Step], b: &[Step]) -> Vec<Vec<u32>> {
     let mut table = vec![vec![0u32; b.len() + 1]; a.len() + 1];
     for (i, x) in a.iter().enumerate().rev() {

@@ -4,7 +4,7 @@ use crate::ir::{Graph, Input, Module, ValueId};
 use crate::item::{Item, flatten, flatten_states, initial_state};
 use crate::tensor::Tensor;
 
-/// How the graph's inputs make up the user's arguments.
+/// The structure of the user's arguments in terms of the graph's inputs.
 pub fn signature(graph: &Graph) -> Vec<Input> {
     if graph.input_trees.is_empty() {
         graph.plain_inputs()
@@ -13,7 +13,7 @@ pub fn signature(graph: &Graph) -> Vec<Input> {
     }
 }
 
-/// The inputs that make up the user's arguments; those of states follow.
+/// The graph inputs that belong to the user's arguments. The inputs after them belong to states.
 pub fn argument_inputs(graph: &Graph) -> &[ValueId] {
     graph
         .inputs
@@ -21,7 +21,7 @@ pub fn argument_inputs(graph: &Graph) -> &[ValueId] {
         .unwrap_or_default()
 }
 
-/// All inputs of a graph for a first call: the tensors of the arguments, then those of states before any call.
+/// Returns all inputs of a graph for a first call: the arguments' tensors, then the initial states.
 ///
 /// # Errors
 /// The arguments do not fit the signature, or the module lacks a state.
@@ -38,7 +38,7 @@ pub fn inputs(graph: &Graph, module: &Module, arguments: &[Item]) -> Result<Vec<
     Ok(inputs)
 }
 
-/// Runs a graph of a module on the host as the user would call it the first time.
+/// Runs a graph of a module on the host as a first call, with the initial states.
 ///
 /// # Errors
 /// The arguments do not fit the signature or break a guard, or a node fails.

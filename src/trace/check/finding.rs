@@ -5,22 +5,22 @@ use serde::Serialize;
 use super::catalog::{Id, Severity};
 use crate::error::{Place, without_calls};
 
-/// Places of one finding that are listed; the rest is counted.
+/// Largest number of places that a finding lists. Further places are counted.
 const LISTED: usize = 5;
 
-/// Something that was found about a trace, by the tracer or by the checker.
+/// A problem of a trace that the tracer or the checker found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// What kind of thing.
+    /// Kind of the problem.
     pub id: Id,
-    /// How bad it is; the catalogue's word unless the case at hand is worse.
+    /// Severity: the catalog's for this id, or a higher one.
     pub severity: Severity,
-    /// One line in lower case without full stop.
+    /// One line in lower case without a full stop.
     pub message: String,
-    /// Where in the user's model.
+    /// Place in the user's model.
     #[serde(skip_serializing_if = "Place::is_unknown")]
     pub place: Place,
-    /// Name of the value in the graph that it is about, behind those of the regions that it stands in: `steps/x`.
+    /// Name of the graph's value, prefixed by the names of the enclosing regions: `steps/x`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
     /// Further lines: figures, differences, other places.
@@ -29,7 +29,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// A finding with the catalogue's severity.
+    /// A finding with the catalog's severity.
     pub fn new(id: Id, message: impl Into<String>) -> Finding {
         Finding {
             id,
@@ -41,34 +41,34 @@ impl Finding {
         }
     }
 
-    /// Says where it is.
+    /// Sets the place.
     #[must_use]
     pub fn at(mut self, place: &Place) -> Finding {
         self.place = place.clone();
         self
     }
 
-    /// Names the value that it is about.
+    /// Sets the name of the value.
     #[must_use]
     pub fn value(self, name: impl Into<String>) -> Finding {
         self.about(Some(name.into()))
     }
 
-    /// Names the value that it is about, if it is about one.
+    /// Sets or clears the name of the value.
     #[must_use]
     pub fn about(mut self, value: Option<String>) -> Finding {
         self.value = value;
         self
     }
 
-    /// Adds lines beneath.
+    /// Adds further lines.
     #[must_use]
     pub fn details<T: Into<String>>(mut self, lines: impl IntoIterator<Item = T>) -> Finding {
         self.details.extend(lines.into_iter().map(Into::into));
         self
     }
 
-    /// Makes it as bad as this, unless it is worse already.
+    /// Raises the severity to at least this one.
     #[must_use]
     pub fn at_least(mut self, severity: Severity) -> Finding {
         self.severity = self.severity.max(severity);
@@ -90,7 +90,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// One finding for all that say the same, with their places.
+/// Merges findings with equal id and message into one that lists their places.
 pub fn grouped(found: Vec<Finding>) -> Vec<Finding> {
     let mut groups: Vec<(Finding, Vec<Place>)> = Vec::new();
     for finding in found {
@@ -125,22 +125,22 @@ fn with_places(finding: Finding, places: &[Place]) -> Finding {
     }
 }
 
-/// Findings that the user does not want to hear of.
+/// Rules for findings that the user suppresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allow {
     rules: Vec<(String, Option<String>)>,
 }
 
 impl Allow {
-    /// Suppresses what the rules name: `W0201` everywhere, `W0201@model.py` in a file, `W0201@model.py:12` at a line,
-    /// `W0201@encoder.0` in a module. Files and modules match by their ends and beginnings.
+    /// Parses rules: `W0201` suppresses an id everywhere, `W0201@model.py` in a file, `W0201@model.py:12` at a line,
+    /// `W0201@encoder.0` in a module. A file matches by the end of its path, a module by the beginning.
     pub fn new<T: AsRef<str>>(rules: impl IntoIterator<Item = T>) -> Allow {
         let mut allow = Allow::default();
         rules.into_iter().for_each(|rule| allow.add(rule.as_ref()));
         allow
     }
 
-    /// The id that a rule names, as it was written.
+    /// The id in a rule, as written.
     pub fn id(rule: &str) -> &str {
         let (id, _) = rule.split_once('@').unwrap_or((rule, ""));
         id.trim()
@@ -164,7 +164,7 @@ impl Allow {
     }
 }
 
-/// True if a place lies in a file, at a line, or in a module.
+/// True if a place is in the wanted file, line or module.
 fn is_in(place: &Place, wanted: &str) -> bool {
     let is_below = |path: &str| {
         let rest = path.strip_prefix(wanted);

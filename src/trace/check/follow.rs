@@ -1,4 +1,4 @@
-//! Numbers that an importer fixed, and that follow the sizes when a graph is made for others.
+//! Findings about numbers that change when a graph is imported for other sizes.
 
 use super::canonical::each_node;
 use super::frozen::literals;
@@ -7,8 +7,8 @@ use super::{Finding, Id};
 use crate::dim::Dim;
 use crate::ir::{Graph, Node};
 
-/// True for a finding about a number or a constant output that is another in a graph made for other sizes: it was fixed for
-/// this graph only, not when the program was recorded.
+/// True if the number or constant output of a finding differs in a graph for other sizes. Then the import fixed it for this
+/// graph only; it was not frozen when the program was recorded.
 pub fn follows_sizes(finding: &Finding, graph: &Graph, others: &[Graph]) -> bool {
     let Some(name) = &finding.value else {
         return false;

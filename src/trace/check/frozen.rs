@@ -12,13 +12,13 @@ use crate::ir::{Argument, Constant, Graph, Module, Node, Op, Tree};
 use crate::scalar::Scalar;
 use crate::symbols::Relation;
 
-/// Parameters that say how large something new is, or how far a position is along an axis.
+/// Parameters for the size of a new tensor, or for a position along an axis.
 const FREE: &[&str] = &["end", "length", "m", "n", "repeats", "start"];
 
-/// Parameters that say how large a result is. Operators that rearrange what they are given cannot take a wrong one.
+/// Parameters for the size of a result. Operators that rearrange their operand accept only matching sizes.
 const SIZES: &[&str] = &["shape", "size", "sizes", "split_size", "split_sizes"];
 
-/// Operators that rearrange what they are given.
+/// Operators that rearrange or expand the elements of their operand.
 const REARRANGING: &[&str] = &[
     "_unsafe_view",
     "expand",
@@ -30,7 +30,7 @@ const REARRANGING: &[&str] = &[
     "view",
 ];
 
-/// Operators that give the first sizes of their operand another form, which a number may have been read from.
+/// Views that may have the batch size as a number.
 const VIEWS: &[&str] = &["_unsafe_view", "reshape", "view"];
 
 /// A size of an input.
@@ -38,20 +38,20 @@ struct InputSize {
     value: i64,
     /// `size 0 of x`
     text: String,
-    /// The graph takes no other.
+    /// True if the graph refuses other sizes.
     is_fixed: bool,
-    /// A weight has it, too.
+    /// True if a weight has this size, too.
     is_of_weight: bool,
-    /// Its symbol, if it has one.
+    /// The size's symbol; none if it is constant or a product.
     symbol: Option<Symbol>,
 }
 
-/// True for tensors of an archive that are no attributes of its modules: what the program made of Python's values.
+/// True for an archive's constants: tensors that are no attributes of modules, such as results of Python values.
 pub fn is_constant(name: &str) -> bool {
     name.starts_with("constants.")
 }
 
-/// Sizes of weights, which are the network's own; those of constants may be the example's.
+/// Sizes of all weights, which belong to the network. Sizes of constants are left out, since they may be the example's.
 pub fn weight_sizes(module: &Module) -> BTreeSet<i64> {
     let weights = module.weights.iter();
     let own = weights.filter(|(name, _)| !is_constant(name));
@@ -59,7 +59,7 @@ pub fn weight_sizes(module: &Module) -> BTreeSet<i64> {
         .collect()
 }
 
-/// First sizes of inputs that a view has in the same place as a number: that number is right for the example only.
+/// Returns the symbols of batch sizes that a view has as a number. Such a number is right for the example only.
 pub fn batches_read_as_numbers(graph: &Graph) -> BTreeSet<Symbol> {
     let mut found = BTreeSet::new();
     each_node(graph, &mut |graph, node, _| {
@@ -68,9 +68,12 @@ pub fn batches_read_as_numbers(graph: &Graph) -> BTreeSet<Symbol> {
     found
 }
 
-/// Findings for numbers that stand where sizes do and equal an input's size that no weight has, one for all that say the
-/// same. Sizes of 1 are too common to tell. A size that may vary is not the one that a view of the input names: the graph
-/// would be for that size only. The first size of a view is, if it stands where its operand has the input's.
+/// Returns findings for numbers that are passed as sizes and equal an input's size that no weight has. Equal findings are
+/// merged. Sizes of 1 are too common to be evidence.
+///
+/// An operator that rearranges its operand accepts only a fixed size of the input: with the number of a size that may vary,
+/// the graph would hold for that size only. The first size of a view is the exception, if the operand's first size is the
+/// input's symbol.
 pub fn size_literals(graph: &Graph, module: &Module) -> Vec<Finding> {
     let sizes = input_sizes(graph, module);
     let mut found = Vec::new();
@@ -111,7 +114,7 @@ fn finding(graph: &Graph, node: &Node, size: &InputSize) -> Finding {
     finding.details([line(graph, node)])
 }
 
-/// Sizes of inputs, and products of the first few.
+/// Sizes of the inputs, and products of their leading fixed sizes.
 fn input_sizes(graph: &Graph, module: &Module) -> Vec<InputSize> {
     let own = weight_sizes(module);
     let mut sizes: Vec<InputSize> = Vec::new();
@@ -143,8 +146,8 @@ fn input_sizes(graph: &Graph, module: &Module) -> Vec<InputSize> {
     sizes
 }
 
-/// The symbol of a view's operand's first size, if the view has that size of the example as a number in its place. A 1 is
-/// one only if the axis went into another.
+/// Returns the symbol of the first size of a view's operand if the view has the example's value of that symbol as its first
+/// size. A 1 counts only if the symbol is part of another axis of the result.
 fn batch_read_as_number<'a>(graph: &'a Graph, node: &Node) -> Option<&'a Symbol> {
     let name = node.op.name().strip_prefix("aten.").unwrap_or_default();
     let first = match node.arguments.get(1) {
@@ -160,7 +163,7 @@ fn batch_read_as_number<'a>(graph: &'a Graph, node: &Node) -> Option<&'a Symbol>
     is_read.then_some(symbol)
 }
 
-/// True for operators that take a part of their operand, or repeat it.
+/// True for operators that slice or repeat their operand.
 fn is_part(name: &str) -> bool {
     let base = name.strip_prefix("aten.").unwrap_or(name);
     ["repeat", "slice"]
@@ -168,12 +171,12 @@ fn is_part(name: &str) -> bool {
         .any(|part| base.starts_with(part))
 }
 
-/// False for a number in a slice of an axis whose size may vary and is another one.
+/// False for a number in a slice of a symbolic axis whose example size is not that number.
 fn may_be_of_slice(graph: &Graph, node: &Node, value: i64) -> bool {
     let ("aten.slice.Tensor" | "aten.narrow", [Argument::Value(operand), axis, ..]) =
         (node.op.name(), node.arguments.as_slice())
     else {
-        // Two of something is too common to tell.
+        // A 2 in these operators is too common to be evidence.
         return value > 2 || !is_part(node.op.name());
     };
     let axis = number(axis).and_then(|axis| usize::try_from(axis).ok());
@@ -182,7 +185,7 @@ fn may_be_of_slice(graph: &Graph, node: &Node, value: i64) -> bool {
     varying.is_none_or(|dim| dim.eval(&graph.hints).is_ok_and(|size| size == value))
 }
 
-/// True if the graph holds only where some expression of the size equals another.
+/// True if a guard requires an expression of the size's symbols to equal another.
 pub fn is_guarded(graph: &Graph, dim: &Dim) -> bool {
     let symbols = dim.symbols();
     let equations = graph
@@ -193,7 +196,7 @@ pub fn is_guarded(graph: &Graph, dim: &Dim) -> bool {
     known.any(|these| !these.is_disjoint(&symbols))
 }
 
-/// Numbers among the sizes that a node takes, and whether it could take any other.
+/// Constant sizes among a node's arguments and attributes, each with true if the node would accept any other number.
 pub fn literals(node: &Node) -> Vec<(i64, bool)> {
     match &node.op {
         Op::Call(name) => call_literals(name, node),
@@ -229,7 +232,7 @@ fn call_literals(name: &str, node: &Node) -> Vec<(i64, bool)> {
     found
 }
 
-/// Whether an operator could take any size for a parameter; none if the parameter is no size.
+/// True if an operator accepts any number for a size parameter; none if the parameter is no size.
 fn takes_size(operator: &str, parameter: &aten::Parameter) -> Option<bool> {
     fn is_integer(ty: &ArgumentType) -> bool {
         match ty {
@@ -238,9 +241,9 @@ fn takes_size(operator: &str, parameter: &aten::Parameter) -> Option<bool> {
         }
     }
     let name = parameter.name.as_str();
-    // Adaptive pooling names what it makes; resampling usually repeats what it was given.
+    // The output size of adaptive pooling is the network's; that of resampling is usually a size of its input.
     let is_free = FREE.contains(&name) || name == "output_size" && operator.starts_with("upsample");
-    // The size of an unfolding is that of a window.
+    // `unfold` takes the size of a window.
     let is_size = is_free || SIZES.contains(&name) && operator != "unfold";
     (is_size && is_integer(&parameter.ty)).then(|| !REARRANGING.contains(&operator))
 }
@@ -253,7 +256,7 @@ fn integers(argument: &Argument) -> Vec<i64> {
     }
 }
 
-/// Integers of the result that are the same at every call.
+/// Integer constants of the result.
 fn constant_outputs(tree: &Tree) -> Vec<i64> {
     match tree {
         Tree::Constant(Constant::Number(Scalar::Int(value))) => vec![*value],

@@ -1,4 +1,4 @@
-//! The report as an HTML page that needs no other files: findings, runs, and the graph with the findings marked in it.
+//! The report as a self-contained HTML page: findings, runs, and the graph with marks at the findings.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use crate::ir::{Graph, Node};
 const STYLE: &str = include_str!("report.css");
 
 impl Report {
-    /// The report as a page.
+    /// The report as an HTML page.
     pub fn to_html(&self) -> String {
         let name = escaped(&self.graph.name);
         let verdict = self.verdict().name();
@@ -27,7 +27,7 @@ impl Report {
         )
     }
 
-    /// What the check says nothing about.
+    /// Section about the limits of the check.
     fn limits_section(&self) -> String {
         let limits = self.limits();
         let lines = limits.iter().map(|line| marked_code(&escaped(line)));
@@ -165,10 +165,11 @@ fn row(line: &str, place: &str, depth: usize, class: &str, marks: &str, anchor: 
     )
 }
 
-/// The worst severity of the findings about a node, and links to them: those that name its value, else those of its line.
+/// The CSS class of a node's worst finding, and links to its findings: those that name its value, or those of its line if
+/// they name no value.
 fn marks(node: &Node, value: &str, findings: &[&Finding]) -> (&'static str, String) {
     let about = |finding: &Finding| match &finding.value {
-        // Two branches may have values of one name, at different lines.
+        // Values of two branches may have one name. Their lines differ.
         Some(name) => name == value && is_at(finding, node),
         None => finding.place.location.is_some() && finding.place.location == node.place.location,
     };
@@ -194,7 +195,7 @@ fn is_at(finding: &Finding, node: &Node) -> bool {
     finding.place.location.is_none() || finding.place.location == node.place.location
 }
 
-/// Escaped text with what stands between backquotes as code.
+/// Turns text between backquotes into `<code>` elements. `text` is already escaped.
 fn marked_code(text: &str) -> String {
     let pieces = text.split('`').enumerate();
     let pieces = pieces.map(|(index, piece)| match index % 2 {

@@ -1,13 +1,17 @@
-//! The trace checker: is a graph what the function does, for these inputs and for others?
+//! The trace checker: compares a traced graph with its function, for the inputs of the trace and for others.
 //!
-//! A function is the judge of its trace. An archive is not: there imports for other sizes are compared, and the report says
-//! what that does not show ([`Origin`]).
+//! The function is the reference for its trace. An archive has no function to call: the checker compares imports for other
+//! sizes, and the report says what such a comparison cannot show ([`Origin`]).
 //!
-//! It does what PyTorch's `_check_trace` does: the function is called, its graph is run, it is traced again; results, graphs in
-//! [canonical form](steps) and constants are compared. And more: the random state is the same for all of it; all outputs
-//! count, wherever they stand; other inputs are [made up](perturb()), so that frozen values, sizes and branches show without
-//! any check input; on a mismatch the [first value that differs](first_difference) is named with its line.
-//! [`Finding`]s, of the tracer and of the checker, have ids of the [`catalog`], which explains each.
+//! The checker does what PyTorch's `_check_trace` does: it calls the function, runs its graph, traces the function again,
+//! and compares results, graphs in [canonical form](steps) and constants. In addition:
+//!
+//! - All calls and traces start from one random state.
+//! - All outputs are compared, also those nested in structures.
+//! - Inputs [derived](perturb()) from the given ones reveal frozen values, sizes and branches.
+//! - A finding about a mismatch names the [first value that differs](first_difference) and its line.
+//!
+//! Every [`Finding`] of the tracer or the checker has an id. The [`catalog`] explains each id.
 //!
 //! ```
 //! use onionskin::trace::check::{CheckOptions, Id};
@@ -75,9 +79,9 @@ use crate::error::Result;
 use crate::ir::Module;
 use crate::item::Item;
 
-/// What can be traced again and called: a Rust closure, a module of libtorch, an archive.
+/// A function that can be called and traced again: a Rust closure, a module of libtorch, an archive.
 pub trait Subject {
-    /// Traces from nothing, with these arguments as the example.
+    /// Makes a new trace, with these arguments as the example.
     ///
     /// # Errors
     /// The function cannot be traced for these arguments.
@@ -89,18 +93,18 @@ pub trait Subject {
     /// The function fails for these arguments.
     fn call(&self, arguments: &[Item]) -> Result<Item>;
 
-    /// Sets the random state, so that calls and traces after it draw the same numbers. The default is for functions that
+    /// Sets the random state: later calls and traces draw the same numbers. The default does nothing, for functions that
     /// draw none.
     fn seed(&self, _seed: u64) {}
 
-    /// What calls run. If it is no function, what they refuse may have been frozen when the trace was made, and is
-    /// reported; else the function is the judge of what it takes.
+    /// Says what [`call`](Subject::call) runs. If it runs the function, the function decides which inputs are valid.
+    /// Otherwise a refused input is reported, since its size or value may have been frozen when the trace was made.
     fn origin(&self) -> Origin {
         Origin::Function
     }
 }
 
-/// A module of graphs, and what the tracer warned of while it made them.
+/// A module of graphs, and the tracer's warnings about them.
 #[derive(Clone, Debug, Default)]
 pub struct Traced {
     /// The graphs and weights.

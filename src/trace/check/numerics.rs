@@ -1,15 +1,15 @@
-//! Results compared leaf by leaf, wherever they stand in tuples, lists and dictionaries.
+//! Compares results leaf by leaf, through tuples, lists and dictionaries.
 
 use crate::compare::{Difference, Tolerance, compare_by};
 use crate::dtype::DType;
 use crate::item::Item;
 
-/// How far results may be apart: in relation to the expected element, and in absolute terms.
+/// Relative and absolute tolerances for comparing results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerances {
-    /// Times the expected magnitude.
+    /// Relative tolerance, multiplied by the expected magnitude.
     pub rtol: f64,
-    /// Added to that; without it, what is usual for the element type.
+    /// Absolute tolerance. If absent, `1e-7` for `f64` and `1e-5` for other element types.
     pub atol: Option<f64>,
 }
 
@@ -36,7 +36,7 @@ impl Tolerances {
     }
 }
 
-/// A difference for every leaf of the two results; leaves that only one of them has count as differing.
+/// Returns a difference for each leaf of the two results. A leaf that only one result has counts as differing.
 pub fn differences(got: &Item, expected: &Item, tolerances: Tolerances) -> Vec<Difference> {
     let paths =
         |item: &Item| -> Vec<String> { item.leaves().into_iter().map(|(path, _)| path).collect() };

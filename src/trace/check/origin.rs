@@ -1,25 +1,25 @@
-//! Where a trace comes from, and how much a check can say of it.
+//! Kinds of subjects, and how much a check can say of each.
 
-/// What calls of a subject run.
+/// The code that calls of a [`Subject`](super::Subject) run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The function that was traced.
     Function,
-    /// What is imported for their arguments from an archive of a trace.
+    /// A graph imported for the call's arguments from an archive of a trace.
     Trace,
-    /// What is imported for their arguments from an archive of a script, which holds the whole program.
+    /// A graph imported for the call's arguments from an archive of a script, which holds the whole program.
     Script,
-    /// The graph that is checked.
+    /// The graph under check itself.
     Graph,
 }
 
 impl Origin {
-    /// True if a comparison of results says something of the function that was traced.
+    /// True if comparing results tests the trace against the function that was traced.
     pub fn is_function(self) -> bool {
         self == Origin::Function
     }
 
-    /// The two sides of a comparison of results.
+    /// Names the two results of a comparison.
     pub(super) fn sides(self) -> &'static str {
         match self {
             Origin::Function => "trace and function",
@@ -27,7 +27,8 @@ impl Origin {
         }
     }
 
-    /// Lines that say what was compared and what would tell more; `program` is what the program gave, if it was compared.
+    /// Lines that say what was not compared, and how to compare it. `program` names the program's results, such as recorded
+    /// outputs, if the report compares with them.
     pub(super) fn limits(self, program: Option<&str>) -> Vec<String> {
         if let (false, Some(program)) = (self.is_function(), program) {
             return vec![format!(

@@ -1,4 +1,4 @@
-//! The check with other inputs than the user gave.
+//! Checks with inputs derived from the user's.
 
 use super::canonical::each_node;
 use super::checker::{Checker, entry};
@@ -16,7 +16,7 @@ use crate::symbols::{self, Guard};
 use crate::tensor::Tensor;
 
 impl Checker<'_> {
-    /// Other values and sizes than those of a set.
+    /// Checks values and sizes derived from a set.
     pub(super) fn perturbed(&mut self, set: &[Item]) {
         match perturb(self.graph, set) {
             Err(error) => self
@@ -26,7 +26,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Graphs for other sizes, from a trace in place of a function: what an importer fixes differs between them.
+    /// Imports graphs for other sizes, if the subject is no function. Numbers that the importer fixed differ between them.
     pub(super) fn resized(&self, set: &[Item]) -> Vec<Graph> {
         if self.subject.origin().is_function() || !self.options.perturb {
             return Vec::new();
@@ -43,7 +43,7 @@ impl Checker<'_> {
 
     fn perturbation(&mut self, made: &Perturbation) {
         let origin = self.subject.origin();
-        // A trace in place of a function cannot tell values that it froze. A function need not be made for empty tensors.
+        // An archive cannot show which values were frozen. A function need not accept empty tensors.
         let is_empty = made.size.as_ref().is_some_and(|change| change.to == 0);
         if !origin.is_function() && made.size.is_none() || origin.is_function() && is_empty {
             return;
@@ -64,7 +64,7 @@ impl Checker<'_> {
                         self.compare_with_another_trace(made, &got, &expected);
                     }
                     Origin::Graph => self.runs_alone(label),
-                    // What an empty tensor is viewed as may follow from its other sizes or from nothing.
+                    // The shape of a view of an empty tensor may follow from its other sizes or be ambiguous.
                     Origin::Trace | Origin::Script if is_empty => {
                         self.compare_empty(made, &got, &expected);
                     }
@@ -77,7 +77,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Imports may differ where PyTorch refuses a call: of a view of nothing with a `-1`.
+    /// Compares results for an empty batch. Imports may differ where PyTorch refuses the call: a view of an empty tensor
+    /// with a `-1`.
     fn compare_empty(&mut self, made: &Perturbation, got: &Item, expected: &Item) {
         let found = differences(got, expected, self.options.tolerances);
         let wrong = found.iter().find(|difference| !difference.passed());
@@ -106,7 +107,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The function is the judge of what it takes, unless it is a trace itself: that should take another batch.
+    /// Handles inputs that a call refuses. A function decides which inputs are valid; an archive of a trace should accept
+    /// another batch size, and a finding says if it does not.
     fn not_taken(&mut self, made: &Perturbation, error: &Error) {
         let is_function = self.subject.origin().is_function();
         let who = if is_function {
@@ -125,7 +127,7 @@ impl Checker<'_> {
         let why = error.message();
         let (id, message) = match change.to {
             0 => (Id::EmptyRefused, why.to_string()),
-            // A smaller one says nothing that larger ones do not.
+            // Larger batches give the finding that a smaller one would.
             to if to < change.from || self.is_of_network(change, error) => return,
             to => (
                 Id::SizeRefused,
@@ -140,7 +142,7 @@ impl Checker<'_> {
         self.report.add(finding, &made.label);
     }
 
-    /// True if the inputs whose first size this is may be images without a batch.
+    /// True if the inputs of this first size may be images without a batch axis.
     fn are_colours(&self, size: i64) -> bool {
         let inputs = argument_inputs(self.graph).iter();
         let shapes = inputs.map(|id| &self.graph.ty(*id).shape);
@@ -148,8 +150,9 @@ impl Checker<'_> {
         (3..=4).contains(&size) && own.all(|shape| shape.len() == 3)
     }
 
-    /// True if another size fails where a weight of that size is read, so that it is the network's own; unless a view has it
-    /// as a number. Many weights have a size of 1.
+    /// True if another size fails at a node that reads a weight of the original size. Then the size belongs to the network,
+    /// unless a
+    /// view has it as a number. A size of 1 is no evidence, since many weights have it.
     fn is_of_network(&self, change: &Change, error: &Error) -> bool {
         let read = batches_read_as_numbers(self.graph);
         let symbol = change.symbol.as_ref();
@@ -173,7 +176,7 @@ impl Checker<'_> {
         shape.iter().map(|size| *size as i64).collect()
     }
 
-    /// The function takes the inputs, its trace does not.
+    /// Reports inputs that the function accepts and its trace refuses.
     pub(super) fn refused(&mut self, label: &str, set: &[Item], error: &Error) {
         let guard = broken_guard(self.graph, set);
         let place = guard.map(|guard| guard.place.clone()).unwrap_or_default();
@@ -181,7 +184,7 @@ impl Checker<'_> {
         if guard.is_none() {
             finding = finding.details(error.trail().iter().map(|frame| format!("at {frame}")));
         }
-        // A guard says for which sizes the graph holds, and an archive is imported again: nothing goes wrong unnoticed.
+        // A guard or a new import of the archive prevents wrong results.
         if guard.is_some() || !self.subject.origin().is_function() {
             finding.severity = Severity::Note;
         }

@@ -1,7 +1,7 @@
-//! Other inputs for a graph, made from those of the trace: other values, other sizes, extremes.
+//! Derives other inputs for a graph from those of the trace: other values, other sizes, extremes.
 //!
-//! What is frozen in a trace shows for other inputs only. Integers may be indices, so that they keep the range that they
-//! have; sizes are chosen such that the guards hold, if that is possible.
+//! Frozen values and sizes show only with other inputs. Integers keep their range, since they may be indices. Sizes are
+//! chosen to satisfy the guards if possible.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +14,15 @@ use crate::item::{Item, flatten};
 use crate::symbols;
 use crate::tensor::Tensor;
 
-/// Sizes of inputs that are numbers in the graph and are changed nevertheless, at most.
+/// Largest number of constant input sizes that are changed.
 const FIXED_SIZES: usize = 4;
 
 /// Arguments that differ from those of the trace.
 #[derive(Clone, Debug)]
 pub struct Perturbation {
-    /// What is different: `size x_0 = 2 becomes 3`.
+    /// Says what differs: `size x_0 = 2 becomes 3`.
     pub label: String,
-    /// The size that is different, and what it was; none if only values are.
+    /// The size that differs; none if only values differ.
     pub size: Option<Change>,
     /// The arguments.
     pub arguments: Vec<Item>,
@@ -31,17 +31,17 @@ pub struct Perturbation {
 /// A size that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What it was.
+    /// The original size.
     pub from: i64,
-    /// What it is.
+    /// The new size.
     pub to: i64,
-    /// Its symbol in the graph; none if it is a number there.
+    /// The size's symbol in the graph; none if the size is constant.
     pub symbol: Option<Symbol>,
-    /// True if it is the first size of an input, which by custom counts independent examples.
+    /// True for the first size of an input, by convention the batch size.
     pub is_batch: bool,
 }
 
-/// Arguments of the graph's own example sizes; floats between -1 and 1, integers 0 and 1.
+/// Generates arguments of the graph's example sizes: floats between -1 and 1, integers 0 and 1.
 ///
 /// # Errors
 /// A size of an input has no example value.
@@ -69,7 +69,7 @@ pub fn example(graph: &Graph) -> Result<Vec<Item>> {
     arguments(graph, &tensors)
 }
 
-/// Other arguments than these.
+/// Derives arguments with other values and sizes from the given ones.
 ///
 /// # Errors
 /// The arguments do not fit the graph's signature.
@@ -104,14 +104,15 @@ pub fn perturb(graph: &Graph, given: &[Item]) -> Result<Vec<Perturbation>> {
     Ok(made)
 }
 
-/// The user's arguments with these tensors in them.
+/// Builds arguments of the graph's signature from tensors.
 pub fn arguments(graph: &Graph, tensors: &[Tensor]) -> Result<Vec<Item>> {
     let signature = signature(graph);
     let build = |input: &Input| Item::build(&input.tree, tensors, &graph.hints);
     signature.iter().map(build).collect()
 }
 
-/// The arguments with another size for a symbol; none if they are of no such sizes.
+/// Returns the arguments resized for another value of a symbol; none if they do not fit the signature or the size is
+/// invalid.
 pub fn with_size(graph: &Graph, given: &[Item], symbol: &Symbol, to: i64) -> Option<Vec<Item>> {
     let tensors = flatten(&signature(graph), given).ok()?;
     let mut bindings = bindings(graph, &tensors);
@@ -124,7 +125,7 @@ pub fn with_size(graph: &Graph, given: &[Item], symbol: &Symbol, to: i64) -> Opt
     arguments(graph, &resized.collect::<Option<Vec<_>>>()?).ok()
 }
 
-/// The symbols' sizes of inputs.
+/// Solves the symbols for the sizes of the inputs.
 fn bindings(graph: &Graph, tensors: &[Tensor]) -> Bindings {
     let sizes = argument_inputs(graph)
         .iter()
@@ -136,7 +137,7 @@ fn bindings(graph: &Graph, tensors: &[Tensor]) -> Bindings {
     symbols::solve(sizes)
 }
 
-/// Shapes for all inputs in which one size is another.
+/// Shapes for all inputs after changing one size.
 struct Resize {
     label: String,
     change: Change,
@@ -157,7 +158,7 @@ fn resizes(graph: &Graph, tensors: &[Tensor]) -> Vec<Resize> {
     made
 }
 
-/// The symbols of the inputs' types.
+/// The symbols in the inputs' types.
 fn symbols(graph: &Graph) -> BTreeSet<Symbol> {
     let dims = argument_inputs(graph)
         .iter()
@@ -165,8 +166,8 @@ fn symbols(graph: &Graph) -> BTreeSet<Symbol> {
     dims.flat_map(Dim::symbols).collect()
 }
 
-/// A larger size for which the guards hold; the next one even if they don't; 1 and 0, an empty batch also where
-/// other batches are taken and it is not.
+/// Returns resizes of a symbol: to another positive size that satisfies the guards, to the next size even if a guard fails,
+/// and to 1 and 0. An empty batch is tried even if a guard refuses it, as long as another size satisfies the guards.
 fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Resize> {
     let Some(size) = bindings.get(symbol).copied() else {
         return Vec::new();
@@ -225,7 +226,7 @@ fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Res
     sizes.filter_map(make).collect()
 }
 
-/// Sizes of inputs that are numbers in the graph, those of first axes first.
+/// Returns changes of constant input sizes, first axes first.
 fn fixed_sizes(graph: &Graph) -> Vec<Change> {
     let mut found = BTreeSet::new();
     for id in argument_inputs(graph) {
@@ -268,7 +269,7 @@ fn resize_fixed(graph: &Graph, change: Change, bindings: &Bindings) -> Option<Re
     })
 }
 
-/// The tensor cut or continued from its beginning along every axis.
+/// Resizes a tensor along every axis: truncates it, or repeats it from its beginning.
 fn repeat(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let source = |mut index: usize| {
         let (mut position, mut stride) = (0, 1);

@@ -5,14 +5,14 @@ use super::{Finding, Id};
 use crate::aten::{self, Operator};
 use crate::ir::{Graph, Node, Op, Region};
 
-/// Nodes that are listed; the rest is counted.
+/// Largest number of nodes that are listed. Further nodes are counted.
 const LISTED: usize = 20;
 
-/// What is said of nodes in loops.
+/// Detail of a finding about a node in a loop.
 const REPEATS: &str = "its counter is a number: every round of the loop draws the same numbers";
 
-/// True for operators that draw random numbers, by their name without namespace and overload. Dropout does so in training
-/// mode only, when it is one of these.
+/// True if some overload of the operator draws random numbers, in training mode at least. `name` may have a namespace and an
+/// overload.
 pub fn draws_random_numbers(name: &str) -> bool {
     let base = name
         .strip_prefix("aten.")
@@ -24,14 +24,14 @@ pub fn draws_random_numbers(name: &str) -> bool {
     MISSING.contains(&base) || overloads.any(may_draw)
 }
 
-/// True if calls draw without being told to, or in training.
+/// True if a call draws by default, or in training.
 fn may_draw(operator: &'static Operator) -> bool {
     let flags = ["train", "training"].map(|flag| operator.schema.position(flag));
     let is_random = operator.row.draws.is_some();
     is_random && (operator.draws(&[]) || flags.iter().any(Option::is_some))
 }
 
-/// Operators that draw and that the dictionary lacks.
+/// Random operators that the dictionary lacks.
 const MISSING: &[&str] = &[
     "_fused_dropout",
     "_sample_dirichlet",
@@ -41,7 +41,7 @@ const MISSING: &[&str] = &[
     "random",
 ];
 
-/// True for a call that draws random numbers with the arguments that it has.
+/// True for a call whose arguments make it draw random numbers.
 fn draws(node: &Node) -> bool {
     match &node.op {
         Op::Call(name) => {
@@ -51,13 +51,13 @@ fn draws(node: &Node) -> bool {
     }
 }
 
-/// True unless the counter of a call that draws is a tensor, as traces and imports have it in loops.
+/// True if a random call has a constant counter. Traces and imports give calls in loops a tensor.
 fn is_numbered(node: &Node) -> bool {
     let operator = aten::operator(node.op.name());
     operator.is_ok_and(|operator| !operator.counts(&node.arguments))
 }
 
-/// A finding for every node that draws random numbers, those of nested graphs included.
+/// Returns a finding for each node that draws random numbers, those of nested graphs included.
 pub fn random_nodes(graph: &Graph) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut loops: Vec<String> = Vec::new();

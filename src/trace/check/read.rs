@@ -7,14 +7,15 @@ use crate::aten::{self, ArgumentType};
 use crate::ir::{Argument, Graph, Module, Node, Op};
 use crate::scalar::Scalar;
 
-/// Decimal digits of an `f32` that somebody wrote down, at most.
+/// Largest number of decimal digits of a number that is taken for one written by hand.
 const WRITTEN_DIGITS: usize = 6;
 
-/// Bits of an `f32` that somebody wrote down as a binary fraction, at most.
+/// Largest number of significant bits of a number that is taken for a binary fraction written by hand.
 const WRITTEN_BITS: u32 = 12;
 
-/// Findings for numbers that have all the digits of an `f32` and no more: `item()` of a tensor gives such, and neither
-/// numbers in a program nor Python's arithmetic do. What a weight holds alone is no input's.
+/// Returns findings for numbers that have all digits of an `f32` and no more. `item()` of a tensor gives such numbers;
+/// numbers written in a program have fewer digits, and results of Python's arithmetic have more. A number that is the only
+/// element of a weight is no finding, since it does not depend on the inputs.
 pub fn read_numbers(graph: &Graph, module: &Module) -> Vec<Finding> {
     let weights = module.weights.values().filter(|weight| weight.numel() == 1);
     let known: Vec<f64> = weights.flat_map(|weight| weight.to_f64()).collect();
@@ -31,7 +32,7 @@ pub fn read_numbers(graph: &Graph, module: &Module) -> Vec<Finding> {
     grouped(found)
 }
 
-/// Numbers that a node computes with; probabilities and epsilons are none.
+/// Numbers that are operands of a node. Parameters such as probabilities and epsilons do not count.
 fn numbers(node: &Node) -> Vec<f64> {
     let Op::Call(name) = &node.op else {
         return Vec::new();
@@ -61,7 +62,7 @@ fn is_read(number: f64) -> bool {
     let single = number as f32;
     let mantissa = single.to_bits() & 0x007f_ffff;
     let bits = 24 - mantissa.trailing_zeros().min(23);
-    // The largest number of a type has all bits set.
+    // Limits such as `f32::MAX` have all mantissa bits set. Programs name them.
     let is_limit = mantissa == 0x007f_ffff;
     f64::from(single) == number
         && single.is_normal()
@@ -70,7 +71,7 @@ fn is_read(number: f64) -> bool {
         && digits(single) > WRITTEN_DIGITS
 }
 
-/// Decimal digits that tell a number from its neighbours.
+/// Number of decimal digits that distinguish a number from its neighbours.
 fn digits(number: f32) -> usize {
     let text = format!("{number:e}");
     let digits = text.split('e').next().unwrap_or_default();

@@ -7,25 +7,25 @@ use super::{Allow, Finding, Id, Origin, Severity};
 use crate::error::Error;
 use crate::ir::Graph;
 
-/// What a check found. `Display` is the report as text.
+/// The report of a check. `Display` writes it as text.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The graph that was checked.
     pub graph: Graph,
-    /// Everything that was run, in order.
+    /// All runs in order.
     pub runs: Vec<Run>,
-    /// What was found, in order, without what is suppressed.
+    /// The findings in order, without suppressed ones.
     pub findings: Vec<Finding>,
-    /// How many findings are suppressed.
+    /// Number of suppressed findings.
     pub suppressed: usize,
-    /// What the results of the program are that it was compared with, other than those of calls: `recorded outputs of 2 sets`.
+    /// Names the results of the program that the check compared with, if they are no calls: `recorded outputs of 2 sets`.
     pub program: Option<String>,
     origin: Origin,
     strict: bool,
     allow: Allow,
 }
 
-/// A report in a word.
+/// Overall result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Neither errors nor warnings.
@@ -37,7 +37,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As it is written in reports.
+    /// The word that reports use.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Passed => "passed",
@@ -48,8 +48,8 @@ impl Verdict {
 }
 
 impl Report {
-    /// A report on a graph without findings yet. With `strict`, differences of numbers are errors; what `allow` covers is
-    /// counted only.
+    /// An empty report on a graph. With `strict`, numeric differences are errors. Findings that `allow` covers are only
+    /// counted.
     pub fn new(graph: Graph, origin: Origin, strict: bool, allow: Allow) -> Report {
         Report {
             graph,
@@ -63,14 +63,14 @@ impl Report {
         }
     }
 
-    /// Adds findings that belong to no run.
+    /// Adds findings without a run.
     pub fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
         findings
             .into_iter()
             .for_each(|finding| self.add(finding, ""));
     }
 
-    /// Adds a finding about a run. One that was made already, for other inputs, is only told of these.
+    /// Adds a finding about a run. A known finding only gets the label of this run as a further detail.
     pub fn add(&mut self, mut finding: Finding, label: &str) {
         if self.allow.covers(&finding) {
             self.suppressed += 1;
@@ -102,7 +102,7 @@ impl Report {
         }
     }
 
-    /// Adds a failure of the function, a trace, or something else that was run.
+    /// Adds a failed run of the function, the trace or another step named by `what`.
     pub fn fail(&mut self, what: &str, label: &str, error: &Error) {
         let id = error.kind().id();
         let finding = Finding::new(Id::RunFailed, format!("{what} failed: {}", error.message()));
@@ -114,12 +114,12 @@ impl Report {
         self.runs.push(Run::new(label, Outcome::Failed, note));
     }
 
-    /// True if there is no error among the findings.
+    /// True unless a finding is an error.
     pub fn passed(&self) -> bool {
         self.verdict() != Verdict::Failed
     }
 
-    /// The report in a word.
+    /// The overall result.
     pub fn verdict(&self) -> Verdict {
         match self.findings.iter().map(|finding| finding.severity).max() {
             Some(Severity::Error) => Verdict::Failed,
@@ -128,12 +128,12 @@ impl Report {
         }
     }
 
-    /// Lines that say what was not compared, and what would.
+    /// Lines that say what was not compared, and how to compare it.
     pub fn limits(&self) -> Vec<String> {
         self.origin.limits(self.program.as_deref())
     }
 
-    /// Findings of a severity.
+    /// Number of findings of a severity.
     pub fn count(&self, severity: Severity) -> usize {
         let findings = self.findings.iter();
         findings
@@ -141,7 +141,7 @@ impl Report {
             .count()
     }
 
-    /// The worst findings first.
+    /// The findings, most severe first.
     pub fn by_severity(&self) -> Vec<&Finding> {
         let mut findings: Vec<&Finding> = self.findings.iter().collect();
         findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
@@ -166,7 +166,7 @@ impl Report {
         })
     }
 
-    /// Errors, warnings, notes and suppressed findings in a line.
+    /// One line with the numbers of errors, warnings, notes and suppressed findings.
     pub fn summary(&self) -> String {
         let count = |severity, one: &str| match self.count(severity) {
             1 => format!("1 {one}"),
@@ -185,7 +185,7 @@ impl Report {
     }
 }
 
-/// True for findings about numbers that differ.
+/// True for findings about numeric differences.
 fn is_numeric(id: Id) -> bool {
     matches!(
         id,

@@ -4,38 +4,38 @@ use serde_json::{Value as Json, json};
 
 use crate::compare::Difference;
 
-/// One set of inputs and what came of it.
+/// A run with one set of inputs, and its outcome.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Which inputs.
+    /// Names the set of inputs.
     pub label: String,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Whose results were compared: `trace and function`.
+    /// Names the two results that were compared: `trace and function`.
     pub sides: String,
-    /// Every output, where results were compared.
+    /// One difference for each output, if results were compared.
     pub differences: Vec<Difference>,
-    /// Why they were not.
+    /// Why no results were compared; empty otherwise.
     pub note: String,
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The results agree, or there is nothing to compare with and the graph runs.
     Agrees,
-    /// They differ.
+    /// The results differ.
     Differs,
-    /// The trace does not take the inputs.
+    /// The trace refuses the inputs, which the function accepts.
     Refused,
-    /// The function does not take them either.
+    /// The function refuses the inputs.
     Skipped,
-    /// Something failed.
+    /// The function, the trace or the second trace failed.
     Failed,
 }
 
 impl Outcome {
-    /// As it is written in reports.
+    /// The word that reports use.
     pub fn name(self) -> &'static str {
         match self {
             Outcome::Agrees => "ok",
@@ -48,7 +48,7 @@ impl Outcome {
 }
 
 impl Run {
-    /// A run whose results were not compared, and why.
+    /// A run without compared results; `note` says why.
     pub fn new(label: &str, outcome: Outcome, note: String) -> Run {
         Run {
             label: label.to_string(),
@@ -59,7 +59,7 @@ impl Run {
         }
     }
 
-    /// A run whose results were compared, and whose they are.
+    /// A run with compared results; `sides` names the two.
     pub fn compared(label: &str, sides: &str, outcome: Outcome, found: Vec<Difference>) -> Run {
         Run {
             sides: sides.to_string(),
@@ -79,7 +79,7 @@ impl Run {
         })
     }
 
-    /// What was compared and found, or why nothing was.
+    /// Summarises the comparison, or says why there is none.
     pub(super) fn result(&self) -> String {
         let largest = self
             .differences

@@ -1,4 +1,4 @@
-//! Where in a run something happened: a value, and the bodies of regions that it stands in.
+//! Identifies a value within a run, also in the bodies of regions.
 
 use std::fmt;
 
@@ -7,34 +7,34 @@ use crate::error::Place;
 use crate::interp::{Event, Part, Within};
 use crate::ir::ValueId;
 
-/// A value that a node computed, wherever it stands.
+/// A value that a node computed, with the region bodies around the node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Site {
-    /// Its name, behind those of the regions that it stands in: `steps/x`.
+    /// Name of the value, prefixed by the names of the enclosing regions: `steps/x`.
     pub value: String,
-    /// The operation that made it.
+    /// The operation that computed it.
     pub op: String,
-    /// Where it stands in the user's model.
+    /// Place in the user's model.
     pub place: Place,
-    /// The bodies of regions that were run to get there, outermost first.
+    /// The enclosing region bodies, outermost first.
     pub within: Vec<Passage>,
 }
 
-/// The body of a region on the way to a value.
+/// A region body that encloses a value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Passage {
     /// Which body.
     pub part: Part,
-    /// The first value that the region makes, named as that of a [`Site`].
+    /// Name of the region's first result, prefixed like that of a [`Site`].
     pub region: String,
     /// `if`, `loop` or `call`.
     pub op: String,
-    /// Where the region stands in the user's model.
+    /// The region's place in the user's model.
     pub place: Place,
 }
 
 impl Site {
-    /// The result `id` of a node that has run.
+    /// Describes the result `id` of a node that has run.
     pub fn of(event: &Event, id: ValueId) -> Site {
         Site {
             value: event.graph.value(id).name.clone(),
@@ -45,19 +45,19 @@ impl Site {
         .through(event.within)
     }
 
-    /// The first result of a node that has run.
+    /// Describes the first result of a node that has run.
     pub fn of_node(event: &Event) -> Site {
         let first = event.node.results.first();
         first.map_or_else(Site::default, |id| Site::of(event, *id))
     }
 
-    /// What tells a value from those of other rounds and other branches.
+    /// A key that distinguishes the value from those of other loop iterations and branches.
     pub fn key(&self) -> (String, Vec<Part>) {
         let parts = self.within.iter().map(|passage| passage.part);
         (self.value.clone(), parts.collect())
     }
 
-    /// A site in the body of a region, seen from the graph that was called.
+    /// Adds the enclosing regions to a site within a region body, up to the graph that was called.
     #[must_use]
     pub fn through(mut self, within: Option<&Within>) -> Site {
         let mut next = within;

@@ -1,4 +1,5 @@
-//! Elements beyond the example's size that change nothing: a loop over the axis was unrolled, or the axis was cut.
+//! Elements beyond the example's size that do not change the result: a loop over the axis was unrolled, or a slice has the
+//! example's size.
 
 use super::checker::Checker;
 use super::evaluate::{argument_inputs, evaluate, signature};
@@ -12,13 +13,13 @@ use crate::ir::{Graph, ValueId};
 use crate::item::{Item, flatten};
 use crate::tensor::Tensor;
 
-/// A last axis of fewer elements is taken for columns, of which a network may read some only.
+/// A last axis of fewer elements is taken for columns. A network may read only some of them.
 const COLUMNS: i64 = 8;
 
 impl Checker<'_> {
-    /// Tries other elements behind the example's size of an axis that was lengthened. If the result is the same, and the
-    /// last element of the example does change it, the trace is for the example's size. The axis is made twice as long then,
-    /// since windows leave out a few last elements.
+    /// Changes the elements beyond the example's size of an axis that was lengthened. If the result stays equal, and
+    /// changing the example's last element does change it, the trace is fixed to the example's size. An axis of twice the
+    /// size must confirm this, since windowed operators may skip a few last elements.
     pub(super) fn tail(&mut self, made: &Perturbation, got: &Item) {
         let Some(change) = &made.size else { return };
         let Some(symbol) = &change.symbol else { return };
@@ -46,7 +47,7 @@ impl Checker<'_> {
             && is_sequence(self.graph, symbol, change.from)
     }
 
-    /// True if the result stays for an axis of twice the size, too.
+    /// True if the result ignores the additional elements of an axis of twice the size, too.
     fn ignores_more(&self, made: &Perturbation, symbol: &Symbol, from: i64) -> bool {
         let longer = with_size(self.graph, &made.arguments, symbol, 2 * from);
         longer.is_some_and(|longer| {
@@ -55,7 +56,7 @@ impl Checker<'_> {
         })
     }
 
-    /// True if elements from an index on may be the largest and the smallest without changing the result.
+    /// True if replacing the elements from an index on by extreme values does not change the result.
     fn ignores(&self, given: &[Item], symbol: &Symbol, from: i64, got: &Item) -> bool {
         [true, false].into_iter().all(|is_high| {
             let changed = changed_from(self.graph, given, symbol, from, is_high);
@@ -67,14 +68,14 @@ impl Checker<'_> {
     }
 }
 
-/// True if a result has the size, too.
+/// True if the size occurs in an output.
 fn has_size(graph: &Graph, symbol: &Symbol) -> bool {
     let outputs = graph.outputs.iter();
     let mut sizes = outputs.flat_map(|id| &graph.ty(*id).shape);
     sizes.any(|dim: &Dim| dim.symbols().contains(symbol))
 }
 
-/// The axes of inputs that have a symbol for their size.
+/// The input axes of this symbolic size.
 fn axes<'a>(graph: &'a Graph, symbol: &'a Symbol) -> impl Iterator<Item = (ValueId, usize)> + 'a {
     argument_inputs(graph).iter().flat_map(move |id| {
         let shape = graph.ty(*id).shape.iter().enumerate();
@@ -91,11 +92,12 @@ fn named_axes(graph: &Graph, symbol: &Symbol) -> Vec<String> {
     axes(graph, symbol).map(name).collect()
 }
 
-/// True if every element along the axis should count: it holds no columns, and no input of integers may be its lengths.
+/// True if every element along the axis should affect the result: the axis holds no columns, and no integer input can hold
+/// the lengths of sequences.
 fn is_sequence(graph: &Graph, symbol: &Symbol, size: i64) -> bool {
     let is_column = |(id, axis): (ValueId, usize)| {
         let ty = graph.ty(id);
-        // Two rows of integers are the edges of a graph.
+        // Two rows of integers may be the edge list of a graph.
         let are_edges = size == 2 && ty.dtype.is_integer();
         are_edges || is_channels(ty.shape.len(), axis) && size < COLUMNS
     };
@@ -106,7 +108,7 @@ fn is_sequence(graph: &Graph, symbol: &Symbol, size: i64) -> bool {
     !axes(graph, symbol).any(is_column) && !argument_inputs(graph).iter().any(may_be_lengths)
 }
 
-/// The arguments with the largest or smallest elements from an index on along every axis of the size.
+/// Returns the arguments with extreme elements from an index on, along every axis of the size.
 fn changed_from(
     graph: &Graph,
     given: &[Item],

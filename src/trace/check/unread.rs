@@ -6,7 +6,8 @@ use super::{Finding, Id};
 use crate::dim::{Dim, Symbol};
 use crate::ir::{Argument, Graph, Op, ValueId};
 
-/// A finding for every input whose elements reach no output and no state. An input that is there for its sizes is none.
+/// Returns a finding for each input whose elements reach no output and no state, unless the graph reads a size that only
+/// this input has.
 pub fn unread_inputs(graph: &Graph) -> Vec<Finding> {
     let inputs = argument_inputs(graph);
     let reaches = |index: usize| {
@@ -19,7 +20,7 @@ pub fn unread_inputs(graph: &Graph) -> Vec<Finding> {
         .iter()
         .enumerate()
         .partition(|(index, _)| reaches(*index));
-    // Outputs that depend on nothing at all are findings of their own.
+    // Outputs that depend on no input are findings of their own.
     if read.is_empty() {
         return Vec::new();
     }
@@ -38,7 +39,7 @@ fn finding(graph: &Graph, id: ValueId) -> Finding {
     Finding::new(Id::UnreadInput, message)
 }
 
-/// True if the graph reads a size that this input has and those that are read have not.
+/// True if the graph reads a size of this input that none of the read inputs has.
 fn has_sizes_of_its_own(graph: &Graph, id: ValueId, read: &[ValueId]) -> bool {
     let symbols = |id: ValueId| graph.ty(id).shape.iter().flat_map(Dim::symbols);
     let known: Vec<Symbol> = read.iter().flat_map(|id| symbols(*id)).collect();

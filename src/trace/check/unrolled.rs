@@ -1,4 +1,4 @@
-//! Loops over an axis that a trace holds as so many copies of their body.
+//! Loops over an axis that a trace unrolled into one copy of the body for each element.
 
 use std::collections::BTreeSet;
 
@@ -8,20 +8,22 @@ use crate::dim::Symbol;
 use crate::ir::{Argument, Definition, Graph, Node, Op, ValueId};
 use crate::scalar::Scalar;
 
-/// An axis of few elements in these positions is taken for coordinates or colours, which are read one by one on purpose.
+/// An axis of at most this size may hold coordinates or colours if [`is_channels`]. Programs read those one by one
+/// on purpose.
 const CHANNELS: i64 = 4;
 
 /// An axis of symbolic size whose elements are all read one by one.
 pub struct Unrolled {
-    /// What is said of it.
+    /// The finding about the axis.
     pub finding: Finding,
-    /// The size.
+    /// Symbol of the axis's size.
     pub symbol: Symbol,
-    /// Names of the values that are read.
+    /// Names of the values read from the axis.
     pub values: Vec<String>,
 }
 
-/// The axes that a graph reads by selects or slices of one element with the numbers 0 to the last of the example.
+/// Returns the axes that a graph reads by selects or slices of one element, at the constant indices from 0 to the example's
+/// last.
 pub fn unrolled_axes(graph: &Graph) -> Vec<Unrolled> {
     let mut axes: Vec<Axis> = Vec::new();
     each_node(graph, &mut |graph, node, value| {
@@ -50,7 +52,7 @@ pub fn is_channels(rank: usize, axis: usize) -> bool {
     axis + 1 == rank && rank > 1 || rank >= 4 && axis + 3 == rank
 }
 
-/// What is read of an axis of a value, element by element.
+/// Reads of single elements along an axis of a value.
 struct Axis<'a> {
     graph: &'a Graph,
     operand: ValueId,
@@ -71,7 +73,7 @@ impl Axis<'_> {
         if is_channels && size <= CHANNELS || self.is_pair_of_indices(size) {
             return None;
         }
-        // Few elements that are used in different ways are parts of a whole rather than steps.
+        // A few elements with different uses are parts of a structure rather than steps of a loop.
         if (is_channels || size < CHANNELS) && !self.is_uniform() {
             return None;
         }
@@ -97,12 +99,12 @@ impl Axis<'_> {
         })
     }
 
-    /// True for the edges of a graph: where they begin and where they end.
+    /// True for a possible edge list of a graph: sources and targets.
     fn is_pair_of_indices(&self, size: i64) -> bool {
         size == 2 && self.graph.ty(self.operand).dtype.is_integer()
     }
 
-    /// True if the same is done to every element, as a loop does.
+    /// True if all elements have the same uses, as in a loop.
     fn is_uniform(&self) -> bool {
         let mut uses = self.reads.iter().map(|(_, node, _)| self.uses(node));
         let first = uses.next();
@@ -125,7 +127,7 @@ impl Axis<'_> {
     }
 }
 
-/// The value, axis and index of the one element that a node reads.
+/// The value, axis and index of a node that reads one element.
 fn element(graph: &Graph, node: &Node) -> Option<(ValueId, usize, i64)> {
     let numbers: Vec<Option<i64>> = node.arguments.iter().map(number).collect();
     let index = match (node.op.name(), numbers.as_slice()) {
@@ -144,7 +146,7 @@ fn is_one(start: Option<i64>, end: Option<i64>) -> bool {
     matches!((start, end), (Some(start), Some(end)) if end.checked_sub(start) == Some(1))
 }
 
-/// An argument that is an integer.
+/// The value of an integer argument.
 pub fn number(argument: &Argument) -> Option<i64> {
     match argument {
         Argument::Number(Scalar::Int(number)) => Some(*number),
@@ -153,7 +155,7 @@ pub fn number(argument: &Argument) -> Option<i64> {
     }
 }
 
-/// The value that slices of all elements are made of: `x[:, t]` takes one of those first.
+/// Skips slices that take all elements: `x[:, t]` records one of them first.
 fn whole(graph: &Graph, id: ValueId) -> ValueId {
     let Definition::Node(index, _) = graph.value(id).definition else {
         return id;

@@ -4,24 +4,24 @@ use crate::dtype::Category;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
-/// Ways to change values. Integers and truth values are only exchanged with each other, since they may be indices.
+/// Ways to change the values of a tensor. Integers and booleans are only permuted or repeated, since they may be indices.
 #[derive(Clone, Copy)]
 pub enum Values {
-    /// The negative ones, in reverse order.
+    /// Negated values in reverse order.
     Negated,
-    /// Others of the same range.
+    /// Other values of the same range.
     Other,
-    /// Zero; the smallest integer that there is.
+    /// Zero; for integers, the smallest element.
     Zero,
-    /// A hundred times as large.
+    /// Values a hundred times as large.
     Large,
 }
 
 impl Values {
-    /// All ways.
+    /// All changes.
     pub const ALL: [Values; 4] = [Values::Negated, Values::Other, Values::Zero, Values::Large];
 
-    /// What is different.
+    /// A description for labels of runs.
     pub fn label(self) -> &'static str {
         match self {
             Values::Negated => "values negated, in reverse order",
@@ -31,7 +31,7 @@ impl Values {
         }
     }
 
-    /// The tensor with other values.
+    /// Returns the tensor with changed values.
     pub fn apply(self, tensor: &Tensor) -> Result<Tensor> {
         let count = tensor.numel();
         let pick = |source: Vec<usize>| pick(tensor, tensor.shape(), source.into_iter());
@@ -60,7 +60,7 @@ impl Values {
     }
 }
 
-/// Numbers between the smallest and the largest finite one, or about 0 if all are the same.
+/// Draws numbers between the smallest and the largest finite value, or between -1 and 1 if there are no two distinct ones.
 fn redrawn(values: &[f64]) -> Vec<f64> {
     let finite = || values.iter().copied().filter(|value| value.is_finite());
     let low = finite().fold(f64::INFINITY, f64::min);
@@ -81,7 +81,7 @@ fn shuffled(count: usize) -> Vec<usize> {
     order
 }
 
-/// A tensor of a shape, of elements of another by their positions; 0 where there is none.
+/// Gathers elements of a tensor by flat position into a new shape. A position out of range gives 0.
 pub fn pick(
     tensor: &Tensor,
     shape: &[usize],
@@ -94,7 +94,7 @@ pub fn pick(
     Tensor::from_bytes(tensor.dtype(), shape, &picked.collect::<Vec<_>>().concat())
 }
 
-/// A tensor of one number that is far larger or smaller than all elements; of the largest or smallest integer that there is.
+/// A tensor filled with a number far above or below all elements; for integers, with the largest or smallest element.
 pub fn extreme(tensor: &Tensor, is_high: bool) -> Result<Tensor> {
     if tensor.dtype().category() == Category::Float {
         let values = tensor
@@ -118,7 +118,7 @@ pub fn extreme(tensor: &Tensor, is_high: bool) -> Result<Tensor> {
     )
 }
 
-/// A tensor of the elements of `other` at the indices that are wanted, else of `tensor`, which has the same type.
+/// Replaces the elements at the wanted indices by those of `other`, which has the type of `tensor`.
 pub fn mixed(tensor: &Tensor, other: &Tensor, wanted: impl Fn(&[usize]) -> bool) -> Result<Tensor> {
     let size = tensor.dtype().size();
     let mut index = vec![0; tensor.shape().len()];
@@ -131,7 +131,7 @@ pub fn mixed(tensor: &Tensor, other: &Tensor, wanted: impl Fn(&[usize]) -> bool)
     Tensor::from_bytes(tensor.dtype(), tensor.shape(), &bytes)
 }
 
-/// The next index of a shape, the last axis first.
+/// Advances an index in row-major order.
 fn advance(index: &mut [usize], shape: &[usize]) {
     for (at, size) in index.iter_mut().zip(shape).rev() {
         *at += 1;
@@ -142,7 +142,7 @@ fn advance(index: &mut [usize], shape: &[usize]) {
     }
 }
 
-/// A generator of numbers from 0 to 1, the same everywhere.
+/// A linear congruential generator of numbers from 0 to 1. Its sequence does not depend on the platform.
 pub struct Random(pub u64);
 
 impl Random {

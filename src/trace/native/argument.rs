@@ -1,4 +1,4 @@
-//! Arguments of operators as a Rust program writes them.
+//! Arguments of operator calls in Rust programs.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -7,7 +7,7 @@ use crate::scalar::Scalar;
 
 use super::tensor::TracedTensor;
 
-/// An argument of an operator: anything that PyTorch takes there converts into it.
+/// An argument of an operator. Every Rust value that corresponds to an argument in PyTorch converts into it.
 #[derive(Clone, Debug)]
 pub enum Arg {
     /// A tensor.
@@ -18,16 +18,17 @@ pub enum Arg {
     Size(Dim),
     /// An element type.
     DType(DType),
-    /// Text: `"mean"`.
+    /// A string: `"mean"`.
     Str(String),
     /// A list.
     List(Vec<Arg>),
-    /// An optional argument that is absent.
+    /// PyTorch's `None`.
     None,
 }
 
 impl Arg {
-    /// The argument as graphs hold it; a tensor becomes the value of its index in `tensors`, which grows.
+    /// Converts to a graph argument. A tensor is appended to `tensors`, unless it is there, and becomes a value with its
+    /// index.
     pub(super) fn number_tensors(&self, tensors: &mut Vec<TracedTensor>) -> Argument {
         match self {
             Arg::Tensor(tensor) => {

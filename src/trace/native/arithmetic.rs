@@ -1,4 +1,4 @@
-//! Operators of Rust as operators of tensors: `&x * 2.0 + &y`, `-x`.
+//! Rust's arithmetic operators for tensors: `&x * 2.0 + &y`, `-x`.
 
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
@@ -55,7 +55,7 @@ macro_rules! operators {
     )*};
 }
 
-// A number on the left is put on the right, as PyTorch's tensors do: `2 - x` is `rsub(x, 2)`, `2 / x` is `2 · reciprocal(x)`.
+// A number on the left becomes the right operand, as in PyTorch: `2 - x` is `rsub(x, 2)`, `2 / x` is `2 · reciprocal(x)`.
 operators! {
     Add add "add" |number, tensor| binary("add", tensor, number);
     Sub sub "sub" |number, tensor| binary("rsub", tensor, number);

@@ -1,4 +1,4 @@
-//! Calls of operators: computed at once, and recorded if a trace is active.
+//! Operator calls: computed eagerly, and recorded if a trace is active.
 
 use crate::aten::{self, ArgumentType, Operator, Parameter};
 use crate::error::{Error, Place, Result};
@@ -9,16 +9,16 @@ use super::random;
 use super::recorder;
 use super::tensor::TracedTensor;
 
-/// Calls an operator of the dictionary by PyTorch's name (`softmax`), with positional and named arguments; the overload is
-/// chosen as PyTorch chooses it. The methods of [`TracedTensor`] are made of this.
+/// Calls an operator of the dictionary by PyTorch's name (`softmax`), with positional and named arguments. The overload is
+/// chosen as in PyTorch. The methods of [`TracedTensor`] use this function.
 ///
-/// What fails is remembered in the results; there is always at least one.
+/// There is always at least one result. If the call fails, the result holds the error.
 #[track_caller]
 pub fn call(name: &str, positional: Vec<Arg>, named: Vec<(&str, Arg)>) -> Vec<TracedTensor> {
     call_at(&recorder::caller(), name, positional, named)
 }
 
-/// [`call`] for a place that is not the caller's: what the tracer adds belongs to the line that asked for it.
+/// [`call`] with an explicit place. Nodes that the tracer adds belong to the line that asked for them.
 pub(super) fn call_at(
     place: &Place,
     name: &str,
@@ -29,7 +29,7 @@ pub(super) fn call_at(
     dispatch(place, name, operators, (&positional, &named))
 }
 
-/// Calls the first of some operators (`aten.softmax.int`) that takes the arguments.
+/// Calls the first operator of a list (`aten.softmax.int`) that accepts the arguments.
 #[track_caller]
 pub(super) fn call_operators(
     names: &[&str],
@@ -58,20 +58,20 @@ fn dispatch(
     results.unwrap_or_else(|error| vec![failed_at(error, place)])
 }
 
-/// The result of a step that fails at the caller's line.
+/// Returns a failed tensor with the caller's line as the error's place.
 #[track_caller]
 pub(in crate::trace) fn failed(error: Error) -> TracedTensor {
     failed_at(error, &recorder::caller())
 }
 
-/// The result of a step that fails; the trace remembers the error.
+/// Returns a failed tensor and records the error in the active trace.
 pub(super) fn failed_at(error: Error, place: &Place) -> TracedTensor {
     let error = error.at_place(place);
     recorder::fail(error.clone());
     TracedTensor::failed(error)
 }
 
-/// A call whose operator is known; tensors among the arguments are values by index.
+/// A call with a chosen operator. Its arguments refer to tensors by index.
 struct Call {
     operator: &'static Operator,
     arguments: Vec<Argument>,
@@ -79,7 +79,7 @@ struct Call {
 }
 
 impl Call {
-    /// The call of the first operator that takes the arguments.
+    /// Chooses the first operator that accepts the arguments.
     fn resolve(
         operators: &[&'static Operator],
         positional: &[Arg],
@@ -103,7 +103,7 @@ impl Call {
 
     fn run(mut self, place: &Place) -> Result<Vec<TracedTensor>> {
         if let Some(error) = self.tensors.iter().find_map(TracedTensor::error) {
-            // It was told when it happened.
+            // The error was reported when it occurred.
             return Ok(vec![TracedTensor::failed(error)]);
         }
         random::seed(self.operator, &mut self.arguments);
@@ -128,7 +128,7 @@ impl Call {
     }
 }
 
-/// One argument for each parameter of an operator; none if they do not fit it.
+/// Assigns an argument to each parameter of an operator. None if the operator does not accept the arguments.
 fn assign(
     operator: &'static Operator,
     positional: &[Argument],
@@ -153,7 +153,7 @@ fn assign(
     complete.then_some(chosen)
 }
 
-/// An argument as the parameter wants it; a single element stands for a list of fixed length.
+/// Converts an argument to the parameter's type. A single element becomes a list for a list parameter.
 fn convert(parameter: &Parameter, argument: &Argument) -> Option<Argument> {
     if !parameter.ty.accepts(argument) {
         return None;
@@ -170,7 +170,7 @@ fn convert(parameter: &Parameter, argument: &Argument) -> Option<Argument> {
     })
 }
 
-/// Why no operator takes the arguments.
+/// The error if no operator accepts the arguments.
 fn misfit(name: &str, operators: &[&'static Operator], named: &[(&str, Arg)]) -> Error {
     if operators.is_empty() {
         return Error::unsupported(format!("there is no operator {name}"));
@@ -193,14 +193,14 @@ fn misfit(name: &str, operators: &[&'static Operator], named: &[(&str, Arg)]) ->
     }
 }
 
-/// The word that differs least from another, if it is similar at all.
+/// The known word with the smallest edit distance, if it is similar enough.
 pub(super) fn closest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
     let distances = words.iter().map(|known| (edits(word, known), *known));
     let nearest = distances.min()?;
     (nearest.0 <= word.len().div_ceil(3)).then_some(nearest.1)
 }
 
-/// How many letters are put in, left out or replaced from one word to another.
+/// The Levenshtein distance.
 fn edits(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (index, a) in from.chars().enumerate() {

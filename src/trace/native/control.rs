@@ -1,4 +1,4 @@
-//! Control flow that stays in the graph: conditions, loops and scans over tensors. Outside of a trace they simply run.
+//! Control flow that stays in the graph: conditions, loops and scans over tensors. Without an active trace they simply run.
 
 use std::rc::Rc;
 
@@ -18,12 +18,12 @@ use super::recorder::{self, Recorder};
 use super::tensor::TracedTensor;
 use super::tree::{Tree, describe};
 
-/// Computes one of two branches. In a trace both are recorded, and the graph chooses.
+/// Computes one of two branches. In a trace both are recorded, and the graph decides at run time.
 ///
-/// `predicate` is a `bool` tensor without dimensions. The branches return the same structure, element types and shapes.
+/// `predicate` is a `bool` tensor without dimensions. Both branches must return equal structures, element types and shapes.
 ///
 /// # Errors
-/// The predicate is of another type, a branch fails, or the branches return different types.
+/// The predicate has another type, a branch fails, or the branches return different types.
 #[track_caller]
 pub fn cond<T: Tree>(
     predicate: &TracedTensor,
@@ -76,13 +76,13 @@ fn record_cond<T: Tree>(
     T::rebuild(&shape, &results, "the result")
 }
 
-/// Repeats a step while a condition of the state holds. In a trace one round is recorded, and the graph repeats it.
+/// Repeats a step while a condition on the state holds. In a trace one iteration is recorded as the body of a loop.
 ///
-/// The state keeps its structure, element types and shapes from round to round; the condition is a `bool` tensor without
+/// The state must keep its structure, element types and shapes in every iteration. The condition is a `bool` tensor without
 /// dimensions.
 ///
 /// # Errors
-/// The condition is of another type, a step fails, or the state changes its type.
+/// The condition has another type, a step fails, or the state changes its type.
 #[track_caller]
 pub fn while_loop<S: Tree>(
     state: S,
@@ -144,11 +144,11 @@ fn record_while<S: Tree>(
     S::rebuild(&shape, &results, "the state")
 }
 
-/// Goes through the first axis of the inputs, one element at a time, with a state; the outputs of the steps are stacked
-/// along a new first axis. In a trace one step is recorded, for inputs of any length.
+/// Iterates over the first axis of the inputs with a state. The outputs of the steps are stacked along a new first axis. In
+/// a trace one step is recorded, for inputs of any length.
 ///
 /// # Errors
-/// The inputs have no axis or different lengths, or none in the example; a step fails; the state changes its type.
+/// The inputs have no axis, different lengths, or length 0 in the example; a step fails; the state changes its type.
 #[track_caller]
 pub fn scan<S: Tree, X: Tree, Y: Tree>(
     state: S,
@@ -168,7 +168,7 @@ struct Scan {
     shape: Shape,
     leaves: Vec<TracedTensor>,
     length: Dim,
-    /// Where the scan stands.
+    /// The place of the call of [`scan`].
     place: Place,
 }
 
@@ -228,7 +228,7 @@ impl Scan {
         Ok((state, outputs))
     }
 
-    /// A loop that carries the state and the stacked outputs, into which each round writes its own.
+    /// Records a loop that carries the state and the stacked outputs. Each iteration writes its outputs to the stacks.
     fn record<S: Tree, X: Tree, Y: Tree>(
         &self,
         recorder: &Rc<Recorder>,
@@ -275,14 +275,14 @@ impl Scan {
         Ok((state, Y::rebuild(&stacked, &outputs, "the outputs")?))
     }
 
-    /// Type of the outputs of all rounds.
+    /// Type of the stacked outputs of all iterations.
     fn stack_type(&self, output: &TracedTensor) -> Result<TensorType> {
         let ty = output.ty()?;
         let shape = std::iter::once(self.length.clone()).chain(ty.shape);
         Ok(TensorType::new(ty.dtype, shape))
     }
 
-    /// The inputs, apart from any trace.
+    /// The inputs without their connection to a trace.
     fn detached(&self) -> Scan {
         Scan {
             shape: self.shape.clone(),
@@ -293,7 +293,7 @@ impl Scan {
     }
 }
 
-/// Writes an output of a round into its stack, an input of the body.
+/// Writes an iteration's output to its stack, which is an input of the loop's body.
 fn write(
     (recorder, place): (&Recorder, &Place),
     output: &TracedTensor,
@@ -317,27 +317,27 @@ fn write(
     .swap_remove(0))
 }
 
-/// A stack before the first round.
+/// A stack before the first iteration.
 fn zeros(stack: &TensorType, place: &Place) -> TracedTensor {
     let named = vec![("dtype", Arg::DType(stack.dtype))];
     call_at(place, "zeros", vec![stack.shape.clone().into()], named).swap_remove(0)
 }
 
-/// The number of the round, the first input of a loop's body.
+/// Adds the iteration number, which is the first input of a loop's body.
 fn round_number(recorder: &Recorder) -> Result<TracedTensor> {
     let ty = TensorType::new::<Dim>(DType::I64, []);
     let id = recorder.scopes().borrow_mut().body_input("round", ty);
     Ok(recorder.tensor(id, Tensor::from_vec([], vec![0i64])?))
 }
 
-/// A condition that holds, as a node.
+/// Adds a node for a true condition.
 fn always(place: &Place) -> TracedTensor {
     let sizes: Vec<Dim> = Vec::new();
     let named = vec![("dtype", Arg::DType(DType::Bool))];
     call_at(place, "ones", vec![sizes.into()], named).swap_remove(0)
 }
 
-/// The only element of a `bool` tensor without dimensions.
+/// The value of a `bool` tensor without dimensions.
 fn truth(tensor: &TracedTensor) -> Result<bool> {
     let value = tensor.value()?;
     if value.dtype() == DType::Bool && value.shape().is_empty() {

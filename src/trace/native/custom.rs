@@ -1,4 +1,4 @@
-//! Operators of the user's own: functions that are kept whole, and shaders.
+//! User-defined operators: host functions recorded as one node, and shaders.
 
 use std::fmt;
 use std::rc::Rc;
@@ -17,10 +17,10 @@ use super::recorder::{self, Recorder};
 use super::tensor::TracedTensor;
 use super::tree::Tree;
 
-/// An operator of the user's own: in a graph it is one node, whatever it does.
+/// A user-defined operator. In a graph it is one node.
 ///
-/// It computes the same for the same operands, without side effects. A graph that was saved needs
-/// [`CustomOperator::register`] in the process that runs it.
+/// It must be deterministic and have no side effects. A process that runs a saved graph must call
+/// [`CustomOperator::register`].
 #[derive(Clone)]
 pub struct CustomOperator {
     name: String,
@@ -41,7 +41,7 @@ type Types = dyn Fn(&[TensorType]) -> Result<Vec<TensorType>> + Send + Sync;
 type Workgroups = dyn Fn(&[TensorType]) -> [Dim; 3] + Send + Sync;
 
 impl CustomOperator {
-    /// An operator whose results have the types that `types` says of the operands' types, and the values that `host` computes.
+    /// An operator with result types computed by `types` from the operands' types, and results computed by `host`.
     pub fn new(
         name: &str,
         types: impl Fn(&[TensorType]) -> Result<Vec<TensorType>> + Send + Sync + 'static,
@@ -55,8 +55,8 @@ impl CustomOperator {
         }
     }
 
-    /// Gives it a shader for GPUs, which must compute what the host function does; see [`Shader`] for what it gets. The number of
-    /// workgroups follows from the operands' types.
+    /// Adds a shader for GPUs, which must compute the results of the host function. [`Shader`] describes its bindings.
+    /// `workgroups` computes the number of workgroups from the operands' types.
     #[must_use]
     pub fn with_shader(
         mut self,
@@ -67,12 +67,12 @@ impl CustomOperator {
         self
     }
 
-    /// Makes the host function known to graphs that were saved. A call does so too.
+    /// Registers the host function for graphs loaded from files. A call does so too.
     pub fn register(&self) {
         register(&self.name, self.host.clone());
     }
 
-    /// Calls the operator. What fails is remembered in the results; there is always at least one.
+    /// Calls the operator. There is always at least one result. If the call fails, the result holds the error.
     #[track_caller]
     pub fn call(&self, operands: &[&TracedTensor]) -> Vec<TracedTensor> {
         let place = recorder::caller();
@@ -112,7 +112,7 @@ impl CustomOperator {
     }
 }
 
-/// Adds the node.
+/// Adds the node to the trace.
 fn record(
     recorder: &Rc<Recorder>,
     custom: Custom,
@@ -132,13 +132,14 @@ fn record(
         .collect())
 }
 
-/// Calls a function that a trace keeps whole: one node, whose host function is the function itself. Outside of a trace it is
-/// simply called.
+/// Calls a function that a trace records as one node, with the function itself as the node's host function. Without an
+/// active trace it simply calls the function.
 ///
-/// The function may read values and decide by them. Its results' sizes are known from running it once with symbolic sizes.
+/// The function may read tensor values and branch on them. It runs once with symbolic sizes to find the sizes of its
+/// results.
 ///
 /// # Errors
-/// The function fails, or returns something else than tensors.
+/// The function fails, or returns a value that is no tensor.
 #[track_caller]
 pub fn leaf<I, O>(
     name: &str,
@@ -187,7 +188,7 @@ fn keep_whole<I: Tree, O: Tree>(
     O::rebuild(&given, &results, "the results")
 }
 
-/// A function of trees as one of lists of tensors.
+/// Converts a function of trees to a function of lists of tensors.
 fn host_function<I: Tree, O: Tree>(
     name: &str,
     taken: Shape,

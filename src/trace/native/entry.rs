@@ -1,4 +1,4 @@
-//! Tracing a function, or the methods of a module.
+//! Entry points: trace a function, or the methods of a module.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -20,23 +20,25 @@ use super::recorder::{Recorded, Recorder};
 use super::tensor::TracedTensor;
 use super::tree::Tree;
 
-/// How a function is traced.
+/// Options of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraceOptions {
-    /// Which sizes of the inputs may differ from the example's.
+    /// The input sizes that may differ from the example's.
     pub sizes: Sizes,
-    /// Names of the arguments; `x`, `x_1` … where they are missing. Fields of a struct have theirs.
+    /// Names of the arguments; missing ones are `x`, `x_1` …. If the inputs are a struct, the arguments have its field
+    /// names.
     pub names: Vec<String>,
-    /// Refuses lists and maps among the outputs, whose length or keys could depend on the example, as PyTorch does.
+    /// Refuses lists and maps among the outputs, as PyTorch does, since their length or keys could depend on the example.
     pub strict: bool,
 }
 
-/// Traces a function: it is called once with the example inputs, and what it does to them becomes a graph, `forward`.
+/// Traces a function: calls it once with the example inputs and records its operations as the graph `forward`.
 ///
-/// A tuple of inputs is several arguments. See [`trace_with`] for options and [`trace_module`] for networks with parameters.
+/// The items of a tuple are separate arguments. See [`trace_with`] for options and [`trace_module`] for networks with
+/// parameters.
 ///
 /// # Errors
-/// A step failed; traces are nested; inputs or outputs have no order or no elements.
+/// A step failed; a trace is already active on this thread; inputs or outputs have no order or no elements.
 pub fn trace<I: Tree, O: Tree>(inputs: I, function: impl FnOnce(I) -> O) -> Result<Traced> {
     trace_with(inputs, function, &TraceOptions::default())
 }
@@ -56,7 +58,7 @@ pub fn trace_with<I: Tree, O: Tree>(
     Ok(traced)
 }
 
-/// A method of a module, with example inputs, that is to become an entry graph.
+/// A method of a module with example inputs, to be traced as an entry graph.
 pub struct Method<'f, M> {
     record: Box<Record<'f, M>>,
 }
@@ -70,7 +72,7 @@ impl<M> fmt::Debug for Method<'_, M> {
 type Record<'f, M> = dyn FnOnce(&M, &Rc<RefCell<Names>>) -> Result<Recorded> + 'f;
 
 impl<'f, M> Method<'f, M> {
-    /// A method by name.
+    /// A method with the name of its entry graph.
     pub fn new<I: Tree + 'f, O: Tree>(
         name: &'f str,
         inputs: I,
@@ -79,7 +81,7 @@ impl<'f, M> Method<'f, M> {
         Method::with(name, inputs, method, TraceOptions::default())
     }
 
-    /// A method by name, with options.
+    /// A method with the name of its entry graph, and options.
     pub fn with<I: Tree + 'f, O: Tree>(
         name: &'f str,
         inputs: I,
@@ -96,7 +98,7 @@ impl<'f, M> Method<'f, M> {
     }
 }
 
-/// Traces methods of a module as entry graphs over one set of weights, named by the paths of the module's fields.
+/// Traces methods of a module as entry graphs with common weights, which are named by the paths of the module's fields.
 ///
 /// # Errors
 /// Those of [`trace`], for the first method that fails.
@@ -141,7 +143,7 @@ pub(super) fn record<I: Tree, O: Tree>(
     recorder.finish(&outputs, signature, output)
 }
 
-/// The arguments by name: the items of a tuple, the fields of a struct, or one.
+/// The arguments with their names: the items of a tuple, the fields of a struct, or one argument.
 pub(super) fn signature(shape: &Shape, names: &[String]) -> Result<Vec<Input>> {
     let name = |index: usize| {
         let default = || {
@@ -180,7 +182,7 @@ pub(super) fn signature(shape: &Shape, names: &[String]) -> Result<Vec<Input>> {
     Ok(inputs)
 }
 
-/// Refuses inputs that say nothing of their elements, or too much.
+/// Refuses sizes, empty containers, and lists with items of different kinds.
 fn check_input(shape: &Shape, path: &str) -> Result<()> {
     match shape {
         Shape::Size(_) => {
@@ -262,7 +264,7 @@ fn refuse_containers(shape: &Shape, path: &str) -> Result<()> {
     }
 }
 
-/// The inputs of the graph.
+/// Declares the inputs of the graph.
 fn declare(
     recorder: &Recorder,
     signature: &[Input],
@@ -285,7 +287,7 @@ fn declare(
     declared.collect()
 }
 
-/// Names of the tensors in an argument: `x`, `x_0`, `x_key`.
+/// Names the tensors in an argument: `x`, `x_0`, `x_key`.
 fn name_leaves(tree: &Shape, name: &str, names: &mut [String]) {
     match tree {
         Shape::Tensor(index) | Shape::Number(index) => {
@@ -308,7 +310,7 @@ fn name_leaves(tree: &Shape, name: &str, names: &mut [String]) {
 }
 
 impl Traced {
-    /// Adds an entry graph. What one graph writes is an input of all.
+    /// Adds an entry graph. A state that one graph writes becomes an input of every graph that has it as a weight.
     pub(super) fn add(&mut self, recorded: Recorded) {
         let module = &mut self.module;
         module.graphs.push(recorded.graph);
@@ -325,10 +327,10 @@ impl Traced {
         }
     }
 
-    /// The entry graph of a name.
+    /// Returns the entry graph of a name.
     ///
     /// # Errors
-    /// There is none; the message lists those there are.
+    /// There is no such graph; the message lists the existing ones.
     pub fn graph(&self, entry: &str) -> Result<&Graph> {
         self.module.graph(entry)
     }
@@ -381,7 +383,7 @@ impl Traced {
     }
 }
 
-/// The output tree with numbers for its sizes.
+/// Replaces the sizes in the output tree by numbers.
 fn bound(tree: &Shape, graph: &Graph, inputs: &[Tensor]) -> Result<Shape> {
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
     let bindings = graph.bind(&shapes)?;

@@ -1,4 +1,4 @@
-//! What buffers keep from some point of a trace on. Within branches and loops that is a further result of the region.
+//! Values stored to buffers during a trace. Within branches and loops they are additional results of the region.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +7,11 @@ use crate::error::Result;
 use super::module;
 use super::tensor::TracedTensor;
 
-/// Buffers and the values that they keep, by the addresses of the buffers.
+/// Current values of buffers, by the buffer's address.
 #[derive(Clone, Default)]
 pub(super) struct Kept(BTreeMap<usize, Stored>);
 
-/// What a buffer keeps.
+/// The value stored to a buffer.
 #[derive(Clone)]
 pub(super) struct Stored {
     /// The buffer's name.
@@ -21,18 +21,18 @@ pub(super) struct Stored {
 }
 
 impl Kept {
-    /// From here on a buffer keeps this value.
+    /// Sets the current value of a buffer.
     pub fn insert(&mut self, stored: Stored) {
         self.0.insert(stored.buffer.address(), stored);
     }
 
-    /// What a tensor is by now: a buffer may have been given another value.
+    /// The current value of a tensor: the last one stored if it is a buffer, else the tensor itself.
     pub fn current(&self, tensor: &TracedTensor) -> TracedTensor {
         let found = self.0.get(&tensor.address());
         found.map_or_else(|| tensor.clone(), |stored| stored.value.clone())
     }
 
-    /// Buffers that keep other values than they did before.
+    /// Buffers whose values differ from those in `before`.
     pub fn changed_since<'a>(&'a self, before: &'a Kept) -> impl Iterator<Item = &'a Stored> {
         let stored = self.0.values();
         stored.filter(|stored| !before.current(&stored.buffer).is(&stored.value))
@@ -42,7 +42,7 @@ impl Kept {
         self.0.into_values()
     }
 
-    /// Gives the buffers their values, apart from any trace.
+    /// Writes the values to the buffers themselves, outside of the trace.
     pub fn write(&self) -> Result<()> {
         let mut stored = self.0.values();
         stored.try_for_each(|stored| module::store(&stored.buffer, &stored.value.value()?))

@@ -1,9 +1,9 @@
-//! A method of [`TracedTensor`] for every operator of the dictionary, or a function of [`ops`]; `build.rs` writes them from the schemas
-//! of the rows.
+//! The dictionary's operators as methods of [`TracedTensor`] or functions of [`ops`]. `build.rs` generates them from the
+//! operators' schemas.
 //!
-//! Required parameters are arguments in PyTorch's order. Those with defaults are given by name to the method's `_with` twin:
-//! `x.conv2d_with(&w, kw!(stride = [2, 2]))`. Overloads that differ in types only are one method whose argument is
-//! anything that becomes an [`Arg`]; others have PyTorch's name of the overload at the end: `sum()`, `sum_dim([1])`.
+//! Required parameters are arguments in PyTorch's order. Parameters with defaults are passed by name to the method's `_with`
+//! variant: `x.conv2d_with(&w, kw!(stride = [2, 2]))`. Overloads that differ only in types are one method, whose argument is
+//! anything that converts to [`Arg`]. Other overloads end with PyTorch's name of the overload: `sum()`, `sum_dim([1])`.
 
 use std::borrow::Borrow;
 
@@ -17,16 +17,16 @@ use super::tensor::TracedTensor;
 
 include!(concat!(env!("OUT_DIR"), "/methods.rs"));
 
-/// A method of a tensor or a function, and the operators that it calls.
+/// A method or function with the operators that it calls.
 #[derive(Debug)]
 pub struct Binding {
     /// `sum_dim`
     pub name: &'static str,
-    /// A method of the operator's first tensor; a function of [`ops`] otherwise.
+    /// True for a method of the operator's first tensor, false for a function of [`ops`].
     pub on_tensor: bool,
-    /// Names of its overloads in the text form: `aten.sum.dim_IntList`.
+    /// Names of its overloads in the IR's text form: `aten.sum.dim_IntList`.
     pub operators: &'static [&'static str],
-    /// How many arguments it takes beside the tensor that it is a method of.
+    /// Number of required arguments, without the tensor of a method.
     pub required: usize,
 }
 
@@ -35,7 +35,7 @@ pub fn bindings() -> &'static [Binding] {
     BINDINGS
 }
 
-/// Arguments by name, for the methods that take them: `kw!(stride = [2, 2], bias = &b)`.
+/// Makes named arguments for `_with` methods: `kw!(stride = [2, 2], bias = &b)`.
 #[macro_export]
 macro_rules! kw {
     ($($name:ident = $value:expr),* $(,)?) => {
@@ -43,7 +43,7 @@ macro_rules! kw {
     };
 }
 
-/// Arguments by name.
+/// Named arguments.
 type Named<'n> = Vec<(&'n str, Arg)>;
 
 #[track_caller]
@@ -57,7 +57,7 @@ fn one(operators: &[&str], positional: Vec<Arg>, named: Named) -> TracedTensor {
     result
 }
 
-/// A known number of results; each has the error of a call that failed.
+/// Calls an operator with `N` results. If the call fails, each result holds the error.
 #[track_caller]
 fn several<const N: usize>(
     operators: &[&str],
@@ -82,7 +82,7 @@ fn one_and_list(
     (results.remove(0), results)
 }
 
-/// Arguments by name, and more of them.
+/// Appends named arguments.
 fn also<'n>(mut named: Named<'n>, more: Named<'n>) -> Named<'n> {
     named.extend(more);
     named
@@ -94,7 +94,7 @@ fn list_of(tensors: &[impl Borrow<TracedTensor>]) -> Arg {
 }
 
 impl TracedTensor {
-    /// Stands for a result from here on, converted to the element type.
+    /// Makes the handle refer to a result, converted to the handle's element type.
     #[track_caller]
     fn write(&mut self, result: TracedTensor) -> &mut TracedTensor {
         *self = self.written(result).unwrap_or_else(|error| {

@@ -1,10 +1,13 @@
-//! Tracing networks that are written in Rust, with the semantics of `torch.jit.trace`.
+//! Traces networks written in Rust, with the semantics of `torch.jit.trace`.
 //!
-//! A [`TracedTensor`] has its value and is recorded: a program computes as it would without a trace, and leaves a graph behind.
-//! Operators are methods with PyTorch's names and defaults (`x.softmax(1)`) or functions of [`ops`] (`ops::cat(&[x, y])`);
-//! defaults are overruled by name at `_with` twins (`x.sum_dim_with(0, kw!(keepdim = true))`), and `add_` makes a handle stand
-//! for the sum. Sizes are [`Dim`](crate::dim::Dim) expressions that generalise, structures of tensors are [`Tree`]s, networks are
-//! [`Module`]s.
+//! A [`TracedTensor`] has a value, and an active trace records its operations: a program computes as it would without a
+//! trace, and the trace gives a graph.
+//!
+//! Operators are methods with PyTorch's names and defaults (`x.softmax(1)`) or functions of [`ops`] (`ops::cat(&[x, y])`).
+//! The `_with` variants take parameters with defaults by name: `x.sum_dim_with(0, kw!(keepdim = true))`. In-place operators
+//! such as `add_` make the handle refer to the result.
+//!
+//! Sizes are symbolic [`Dim`](crate::dim::Dim) expressions, structures of tensors are [`Tree`]s, networks are [`Module`]s.
 //!
 //! ```
 //! use onionskin::trace::{TracedTensor, trace};

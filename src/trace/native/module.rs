@@ -1,4 +1,4 @@
-//! Networks as Rust values: what has parameters, and paths for what is called.
+//! Modules: Rust values with parameters, and the module paths of calls.
 
 use std::any::type_name;
 use std::cell::RefCell;
@@ -51,26 +51,26 @@ use super::tensor::TracedTensor;
     note = "`#[module(skip)]` leaves out a field that holds no parameters"
 )]
 pub trait Module {
-    /// Shows the fields to a visitor, by [`Visitor::field`], after itself by [`Visitor::module`] if it is called.
+    /// Visits the module itself by [`Visitor::module`] if it can be called, then its fields by [`Visitor::field`].
     fn visit(&self, visitor: &mut Visitor<'_>);
 
-    /// Everything in it that behaves differently while it is trained, such as dropout, does so from now on.
+    /// Sets training mode for the module and all modules in it. Modules such as dropout behave differently then.
     fn train(&self) {
         set_training(self, true);
     }
 
-    /// Everything in it behaves as it does when it is used, not trained; so do new modules, unlike PyTorch's.
+    /// Sets evaluation mode for the module and all modules in it. New modules are in evaluation mode, unlike PyTorch's.
     fn eval(&self) {
         set_training(self, false);
     }
 }
 
-/// The field of a module that behaves differently while it is trained: see [`Module::train`].
+/// The training flag of a module, a field of modules that behave differently in training mode: see [`Module::train`].
 #[derive(Debug, Default)]
 pub struct Training(AtomicBool);
 
 impl Training {
-    /// True while the module is trained.
+    /// True in training mode.
     pub fn is_on(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -91,11 +91,11 @@ impl Module for Training {
 }
 
 thread_local! {
-    /// Values that buffers had before calls that are to leave no traces, the first ones first.
+    /// Values of buffers before each store, in order, while [`without_effects`] runs.
     static BEFORE: RefCell<Option<Vec<(TracedTensor, Tensor)>>> = const { RefCell::new(None) };
 }
 
-/// Gives a buffer another value of its type.
+/// Stores a value of the buffer's type to a buffer.
 pub(super) fn store(buffer: &TracedTensor, value: &Tensor) -> Result<()> {
     let before = buffer.value()?;
     let (wanted, found) = (before.tensor_type(), value.tensor_type());
@@ -111,23 +111,23 @@ pub(super) fn store(buffer: &TracedTensor, value: &Tensor) -> Result<()> {
     buffer.set_value(value)
 }
 
-/// Runs a part of the program; what it stored in buffers is taken back.
+/// Runs a part of the program, then restores all buffers that it stored to.
 pub(super) fn without_effects<T>(part: impl FnOnce() -> T) -> T {
     let outer = BEFORE.replace(Some(Vec::new()));
     let result = part();
     for (buffer, value) in BEFORE.replace(outer).into_iter().flatten().rev() {
-        // The value is the buffer's own.
+        // This cannot fail: the value has the buffer's type.
         let _ = buffer.set_value(&value);
     }
     result
 }
 
-/// A module that computes something. A module may do so for several kinds of input.
+/// A module that can be called. It may implement this trait for several input types.
 pub trait Forward<Input>: Module {
     /// The result.
     type Output;
 
-    /// What the module computes, in terms of operators and calls of other modules.
+    /// Computes the result by operators and calls of other modules.
     fn forward(&self, input: Input) -> Self::Output;
 
     /// Calls the module: [`forward`](Forward::forward), under the module's path in a trace.
@@ -138,8 +138,8 @@ pub trait Forward<Input>: Module {
     }
 }
 
-/// What tells a module from others while it is not moved: where it is, and its type, since a struct begins where its first
-/// field does.
+/// Identifies a module while it is not moved: its address and type name, since a struct and its first field have one
+/// address.
 pub(super) type Address = (usize, &'static str);
 
 pub(super) fn address<M: ?Sized>(module: &M) -> Address {
@@ -149,7 +149,7 @@ pub(super) fn address<M: ?Sized>(module: &M) -> Address {
     )
 }
 
-/// Walks through a module and what is in it.
+/// Walks through a module and its fields.
 pub struct Visitor<'v> {
     path: Vec<String>,
     see: &'v mut dyn FnMut(&str, Seen<'_>),
@@ -163,7 +163,7 @@ impl fmt::Debug for Visitor<'_> {
     }
 }
 
-/// What a visitor sees.
+/// An object that a visitor reports.
 enum Seen<'a> {
     Module(Address),
     Tensor(&'a TracedTensor),
@@ -178,12 +178,12 @@ impl Visitor<'_> {
         self.path.pop();
     }
 
-    /// Notes the module that is being visited, so that its calls get its path.
+    /// Reports the visited module, whose calls are then recorded under its path.
     pub fn module<M: ?Sized>(&mut self, module: &M) {
         (self.see)(&self.path.join("."), Seen::Module(address(module)));
     }
 
-    /// Notes a parameter or buffer.
+    /// Reports a parameter or buffer.
     pub fn tensor(&mut self, tensor: &TracedTensor) {
         (self.see)(&self.path.join("."), Seen::Tensor(tensor));
     }
@@ -194,7 +194,8 @@ fn walk<M: Module + ?Sized>(module: &M, prefix: &str, see: &mut dyn FnMut(&str, 
     module.visit(&mut Visitor { path, see });
 }
 
-/// The parameters and buffers of a module with their paths, in the order of the fields. Shared ones appear under each path.
+/// Returns the parameters and buffers of a module with their paths, in the order of the fields. Shared ones appear under
+/// each path.
 pub fn state<M: Module + ?Sized>(module: &M) -> Vec<(String, TracedTensor)> {
     let mut found = Vec::new();
     walk(module, "", &mut |path, seen| {
@@ -205,11 +206,11 @@ pub fn state<M: Module + ?Sized>(module: &M) -> Vec<(String, TracedTensor)> {
     found
 }
 
-/// Gives parameters and buffers the values of the same paths, as `load_state_dict` of PyTorch does; element types stay those of
-/// the module.
+/// Loads values into the parameters and buffers of equal paths, as PyTorch's `load_state_dict` does. The module keeps its
+/// element types.
 ///
 /// # Errors
-/// All that does not fit, at once: paths without a value, values without a path, other shapes. Nothing is loaded then.
+/// All mismatches at once: paths without a value, values without a path, other shapes. Nothing is loaded then.
 pub fn load_state_dict<M: Module + ?Sized>(module: &M, values: &Weights) -> Result<()> {
     load(module, values, |unmatched| {
         let missing = unmatched.missing.iter();
@@ -221,20 +222,20 @@ pub fn load_state_dict<M: Module + ?Sized>(module: &M, values: &Weights) -> Resu
     .map(drop)
 }
 
-/// [`load_state_dict`] for what the module and the values have in common: `strict=False` of PyTorch.
+/// [`load_state_dict`] for the paths that both the module and the values have: `strict=False` of PyTorch.
 ///
 /// # Errors
-/// Values of other shapes than the parameters of the same paths. Nothing is loaded then.
+/// A value's shape differs from that of its parameter. Nothing is loaded then.
 pub fn load_matching<M: Module + ?Sized>(module: &M, values: &Weights) -> Result<Unmatched> {
     load(module, values, |_| Vec::new())
 }
 
-/// What [`load_matching`] left alone.
+/// Paths that [`load_matching`] did not load.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unmatched {
     /// Paths of the module without a value, in the order of the fields.
     pub missing: Vec<String>,
-    /// Values that the module has no parameter or buffer for, in alphabetical order.
+    /// Paths of values without a parameter or buffer in the module, in alphabetical order.
     pub unexpected: Vec<String>,
 }
 
@@ -291,7 +292,7 @@ impl Names {
     }
 }
 
-/// While it lives, operators are recorded under a module's path, and the line of its call is known.
+/// While this guard lives, operators are recorded under a module's path and the line of its call.
 struct Inside {
     recorded: bool,
 }
@@ -318,7 +319,7 @@ impl Drop for Inside {
     }
 }
 
-/// The path of a module. One that is not part of the module that is traced is named after its type.
+/// The path of a module. A module that is not part of the traced module is named after its type.
 fn path_of<M: Module + ?Sized>(module: &M, names: &mut Names) -> String {
     let address = address(module);
     if let Some(path) = names.modules.get(&address) {
@@ -385,7 +386,7 @@ impl<M: Module, const N: usize> Module for [M; N] {
 
 macro_rules! settings {
     ($($type:ty),*) => {$(
-        /// A setting, which holds no parameters.
+        /// A setting without parameters.
         impl Module for $type {
             fn visit(&self, _visitor: &mut Visitor<'_>) {}
         }

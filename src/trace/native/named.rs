@@ -1,4 +1,4 @@
-//! Calls of graphs by the names of their arguments.
+//! Calls of graphs with named arguments.
 
 use crate::error::{Error, Result};
 use crate::ir::Input;
@@ -10,8 +10,7 @@ use super::subject::items;
 use super::tree::Tree;
 
 impl Traced {
-    /// [`call`](Traced::call) by the names of the arguments, in any order:
-    /// `traced.call_named([("x", x), ("mask", mask)])`.
+    /// [`call`](Traced::call) with named arguments in any order: `traced.call_named([("x", x), ("mask", mask)])`.
     ///
     /// # Errors
     /// A name is unknown, missing or given twice; the inputs do not fit, or a step fails.
@@ -39,7 +38,7 @@ fn item<I: Tree>(name: &str, value: &I) -> Result<Item> {
     Ok(found.pop().unwrap_or(Item::None))
 }
 
-/// Arguments in order; one that holds no tensor may be left out.
+/// Returns the arguments in order. An argument without tensors may be left out.
 fn complete(signature: &[Input], arguments: Vec<Option<Item>>) -> Result<Vec<Item>> {
     let pairs = signature.iter().zip(arguments);
     let argument = |(input, argument): (&Input, Option<Item>)| match argument {

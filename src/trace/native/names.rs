@@ -1,23 +1,23 @@
-//! Names that the graphs of one module have in common.
+//! Names shared by the graphs of one module.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::module::Address;
 use super::tensor::TracedTensor;
 
-/// What the graphs of one module share: names of weights and paths of modules.
+/// Names of weights and paths of modules, shared by the graphs of one module.
 #[derive(Clone, Default)]
 pub(super) struct Names {
-    /// Weights by the address of their tensor, which is kept alive.
+    /// Name of each weight by the address of its tensor. The tensor is kept alive, so its address stays unique.
     pub weights: HashMap<usize, (String, TracedTensor)>,
-    /// Paths by the address of the module.
+    /// Paths of modules by address.
     pub modules: HashMap<Address, String>,
-    /// Names of weights that are taken.
+    /// Names in use.
     pub taken: BTreeSet<String>,
 }
 
 impl Names {
-    /// A name of a weight that is not taken.
+    /// Derives a name that is not in use.
     pub fn unique(&self, wanted: &str) -> String {
         let numbered = (1..).map(|number| format!("{wanted}_{number}"));
         let mut names = std::iter::once(wanted.to_string()).chain(numbered);
@@ -26,7 +26,7 @@ impl Names {
             .unwrap_or_default()
     }
 
-    /// Names a tensor, unless it has a name: a parameter that two modules share is stored once.
+    /// Names a tensor unless it has a name. A parameter that two modules share is stored once.
     pub fn insert(&mut self, name: String, tensor: &TracedTensor) {
         self.taken.insert(name.clone());
         let slot = self.weights.entry(tensor.address());

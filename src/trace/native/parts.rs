@@ -1,4 +1,4 @@
-//! Parts of a program that become bodies of regions, and what loops carry.
+//! Records parts of a program as region bodies, and values carried by loops.
 
 use std::rc::Rc;
 
@@ -14,19 +14,19 @@ use super::recorder::{self, Recorder};
 use super::tensor::TracedTensor;
 use super::tree::Tree;
 
-/// A part of the program that became the body of a region.
+/// A part of the program recorded as a region body.
 pub(super) struct Part {
     scope: Scope<()>,
-    /// What it returns.
+    /// The tensors that it returns.
     pub leaves: Vec<TracedTensor>,
     ids: Vec<ValueId>,
-    /// Buffers that it gives other values.
+    /// The buffers that it stores to.
     stored: Vec<Stored>,
 }
 
 impl Part {
-    /// Records a part of the program, which returns the tensors that it computed and what else there is to know. Buffers keep
-    /// afterwards what they kept before.
+    /// Records a part of the program. `part` returns the body's result tensors and any further data. Afterwards the recorder
+    /// has the buffer values from before.
     pub fn record<T>(
         recorder: &Recorder,
         part: impl FnOnce() -> Result<(Vec<TracedTensor>, T)>,
@@ -51,7 +51,7 @@ impl Part {
         Ok((part, rest))
     }
 
-    /// Returns what buffers keep at its end as well.
+    /// Adds the final values of buffers to the body's results.
     pub fn returning(self, recorder: &Recorder, buffers: &[Stored]) -> Result<Part> {
         let own = |buffer: &TracedTensor| {
             let mut stored = self.stored.iter();
@@ -87,7 +87,7 @@ pub(super) fn flatten<T: Tree>(tree: &T, path: &str) -> Result<(Vec<TracedTensor
     Ok((leaves, shape))
 }
 
-/// Adds a region; its results have the values that `run` computes outside of the trace.
+/// Adds a region node. `run` computes the values of its results without recording.
 pub(super) fn add_region(
     recorder: &Recorder,
     region: Region,
@@ -104,14 +104,14 @@ pub(super) fn add_region(
     tensors.collect()
 }
 
-/// What a loop carries from round to round: the state, what buffers keep, and the outputs so far.
+/// The loop-carried values: the state, values of buffers, and stacked outputs.
 pub(super) struct Carried {
     /// The structure of the state.
     pub shape: Shape,
     state: Vec<TracedTensor>,
-    /// Buffers that a round gives other values.
+    /// The buffers that an iteration stores to.
     stored: Vec<Stored>,
-    /// Outputs of all rounds.
+    /// The stacked outputs of all iterations.
     pub stacks: Vec<TracedTensor>,
 }
 
@@ -127,7 +127,7 @@ impl Carried {
         })
     }
 
-    /// Records a round, again if it stores in buffers that were not carried.
+    /// Records an iteration. Records it again if it stores to buffers that are not carried yet.
     pub fn record<T>(
         &mut self,
         recorder: &Recorder,
@@ -136,7 +136,7 @@ impl Carried {
         loop {
             let (before, draws) = (recorder.position(), random::position());
             let recorded = Part::record(recorder, || round(self));
-            // The round is run for its results, and draws the same random numbers once more.
+            // The loop runs once more for its results and must draw equal random numbers.
             random::resume(draws);
             let (part, rest) = recorded?;
             let new = stored_by(&[&part]).into_iter().filter(|new| {
@@ -152,7 +152,8 @@ impl Carried {
         }
     }
 
-    /// The state as inputs of the body that is open, with the values of the first round. Buffers keep what is carried.
+    /// Adds the state as inputs of the open body, with the values of the first iteration, and sets the carried buffers to
+    /// their inputs.
     pub fn enter<S: Tree>(&self, recorder: &Recorder) -> Result<S> {
         let input = |leaf: &TracedTensor| {
             let ty = recorder.type_of(leaf)?;
@@ -166,20 +167,21 @@ impl Carried {
         S::rebuild(&self.shape, &inputs, "the state")
     }
 
-    /// What the buffers keep by now.
+    /// Current values of the carried buffers.
     pub fn kept(&self, recorder: &Recorder) -> Vec<TracedTensor> {
         let buffers = self.stored.iter().map(|stored| &stored.buffer);
         buffers.map(|buffer| recorder.current(buffer)).collect()
     }
 
-    /// The state, apart from any trace.
+    /// The state without its connection to a trace.
     pub fn detached<S: Tree>(&self) -> Result<S> {
         let leaves: Vec<TracedTensor> = self.state.iter().map(TracedTensor::unrecorded).collect();
         S::rebuild(&self.shape, &leaves, "the state")
     }
 
-    /// The loop, whose body returns the next condition and then what is carried; gives the state and the outputs. `ends` are
-    /// trip count and first condition; `run` computes the results, once the types are known to fit.
+    /// Adds the loop. Its body returns the next condition, then the carried values. Returns the state and the outputs.
+    /// `ends` are the trip count and the first condition. `run` computes the results once the types are known to
+    /// fit.
     pub fn add_loop(
         &self,
         recorder: &Rc<Recorder>,
@@ -206,7 +208,8 @@ impl Carried {
         Ok((state, outputs))
     }
 
-    /// What a loop gives that runs apart from the trace, with what buffers keep behind its state; the buffers stay as they are.
+    /// Runs a loop outside of the trace, and inserts the carried buffers' values after its state. The buffers themselves do
+    /// not change.
     fn with_kept(
         &self,
         recorder: &Recorder,
@@ -223,7 +226,7 @@ impl Carried {
     }
 }
 
-/// Buffers that any of the parts gives other values.
+/// The buffers that any of the bodies stores to.
 pub(super) fn stored_by(parts: &[&Part]) -> Vec<Stored> {
     let mut found: Vec<Stored> = Vec::new();
     for stored in parts.iter().flat_map(|part| &part.stored) {
@@ -234,7 +237,7 @@ pub(super) fn stored_by(parts: &[&Part]) -> Vec<Stored> {
     found
 }
 
-/// From here on buffers keep these values.
+/// Sets the current values of buffers.
 pub(super) fn keep(recorder: &Recorder, buffers: &[Stored], values: Vec<TracedTensor>) {
     for (stored, value) in buffers.iter().zip(values) {
         let stored = stored.clone();

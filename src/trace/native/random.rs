@@ -1,4 +1,4 @@
-//! The random state of a thread.
+//! The thread's random state.
 
 use std::cell::Cell;
 
@@ -11,12 +11,12 @@ thread_local! {
     static GENERATOR: Cell<Generator> = const { Cell::new(Generator::new(0)) };
 }
 
-/// Begins the sequence of random numbers that this thread draws, as `torch.manual_seed` does.
+/// Seeds this thread's random numbers, as `torch.manual_seed` does.
 ///
-/// Every call that draws takes the next counter of the sequence, and its node records seed and counter: a graph gives the same
+/// Every random call takes the next counter of the sequence, and its node records seed and counter: a graph draws equal
 /// numbers in every run.
 ///
-/// Within a branch or loop of a trace it fails: what comes after could not tell which sequence it draws from.
+/// Within a branch or loop of a trace it fails, since the sequence of later calls would depend on the control flow.
 #[track_caller]
 pub fn manual_seed(seed: u64) {
     if let Some(recorder) = recorder::active() {
@@ -25,17 +25,17 @@ pub fn manual_seed(seed: u64) {
     GENERATOR.set(Generator::new(seed));
 }
 
-/// Where the sequence of this thread stands.
+/// This thread's current random state.
 pub(super) fn position() -> Generator {
     GENERATOR.get()
 }
 
-/// Goes on with the sequence from where it stood.
+/// Restores the random state.
 pub(super) fn resume(position: Generator) {
     GENERATOR.set(position);
 }
 
-/// The state for something that draws beside the graph, which counts as a call.
+/// Returns the random state for numbers drawn outside of the graph. Advances it by one call.
 pub(in crate::trace) fn next_generator() -> Generator {
     let generator = GENERATOR.get();
     GENERATOR.set(Generator {
@@ -45,7 +45,7 @@ pub(in crate::trace) fn next_generator() -> Generator {
     generator
 }
 
-/// Gives a call that draws the next counter.
+/// Sets seed and counter of a random call.
 pub(super) fn seed(operator: &'static Operator, arguments: &mut [Argument]) {
     let mut generator = GENERATOR.get();
     operator.seed(arguments, &mut generator);

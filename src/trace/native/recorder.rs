@@ -1,4 +1,4 @@
-//! The trace in progress on this thread: what is computed while it is active becomes a node.
+//! The active trace of a thread: operations become nodes of its graph.
 
 use std::cell::{Cell, RefCell};
 use std::iter;
@@ -23,21 +23,21 @@ use super::tensor::{Origin, TracedTensor};
 thread_local! {
     static ACTIVE: RefCell<Option<Rc<Recorder>>> = const { RefCell::new(None) };
     static NEXT: Cell<u64> = const { Cell::new(1) };
-    /// Where the modules that are running were called, the innermost last.
+    /// Call sites of the running modules, the innermost last.
     static CALLS: RefCell<Vec<&'static Caller<'static>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What paths of the standard library begin with: `TracedTensor::relu` given to it is called at a line of its own.
+/// Path prefix of the standard library. A function such as `TracedTensor::relu` passed to it is called from a line there.
 const STANDARD_LIBRARY: &str = "/rustc/";
 
-/// The folder of the library's own modules, as lines of callers name it.
+/// The folder of this crate's `trace` module, as it occurs in paths of callers.
 fn library() -> &'static str {
     let file = file!();
     let folder = file.len().checked_sub("native/recorder.rs".len());
     folder.and_then(|end| file.get(..end)).unwrap_or(file)
 }
 
-/// Where a trace stands, apart from its graph.
+/// A snapshot of a recorder without its graph.
 pub(super) struct Position {
     names: Names,
     weights: Weights,
@@ -45,34 +45,34 @@ pub(super) struct Position {
     warnings: usize,
 }
 
-/// One graph that is being traced.
+/// Records one graph.
 pub(super) struct Recorder {
     number: u64,
     scopes: RefCell<Scopes<()>>,
     names: Rc<RefCell<Names>>,
     weights: RefCell<Weights>,
-    /// Paths of the calls of modules that are in progress, the innermost last.
+    /// Paths of the module calls in progress, the innermost last.
     path: RefCell<Vec<String>>,
     calls: RefCell<Calls>,
     warnings: RefCell<Vec<Finding>>,
     allowed: RefCell<Vec<Allow>>,
     error: RefCell<Option<Error>>,
-    /// What buffers keep from here on.
+    /// Current values of buffers.
     kept: RefCell<Kept>,
-    /// How many values the graph had where sequences of random numbers began.
+    /// Number of the graph's values at each call of `manual_seed`.
     begin: RefCell<Vec<usize>>,
 }
 
-/// An entry graph as it was traced.
+/// A traced entry graph.
 pub(super) struct Recorded {
     pub graph: Graph,
     pub weights: Weights,
     pub warnings: Vec<Finding>,
-    /// Buffers that the graph gives other values.
+    /// The buffers that the graph writes.
     pub states: Vec<State>,
 }
 
-/// The trace that is active on this thread.
+/// The active trace of this thread.
 pub(super) fn active() -> Option<Rc<Recorder>> {
     ACTIVE.with_borrow(Clone::clone)
 }
@@ -82,14 +82,14 @@ pub fn is_tracing() -> bool {
     active().is_some()
 }
 
-/// Remembers an error of the active trace.
+/// Records an error in the active trace.
 pub(super) fn fail(error: Error) {
     if let Some(recorder) = active() {
         recorder.fail(error);
     }
 }
 
-/// The user's line that is being run, in the module that is being called.
+/// The user's current line, in the module that is being called.
 #[track_caller]
 pub(super) fn caller() -> Place {
     let caller = users(Caller::caller());
@@ -102,7 +102,7 @@ pub(super) fn caller() -> Place {
     }
 }
 
-/// The innermost line of the user's: modules of the library run at the line that calls them.
+/// The innermost call site in the user's code. Modules of this library report the line that calls them.
 fn users(innermost: &'static Caller<'static>) -> &'static Caller<'static> {
     let not_users = [library(), STANDARD_LIBRARY];
     let is_users = |line: &&Caller<'_>| {
@@ -116,17 +116,17 @@ fn users(innermost: &'static Caller<'static>) -> &'static Caller<'static> {
     })
 }
 
-/// Notes that a module is called at this line, until [`return_from`].
+/// Pushes the call site of a module; [`return_from`] removes it.
 pub(super) fn call_at(line: &'static Caller<'static>) {
     CALLS.with_borrow_mut(|calls| calls.push(line));
 }
 
-/// Notes that the module that was called last returns.
+/// Pops the call site of the module that returns.
 pub(super) fn return_from() {
     CALLS.with_borrow_mut(Vec::pop);
 }
 
-/// Runs a part of the program without warnings of this id: `allow("W0201", || x.to_vec::<f32>())`.
+/// Suppresses warnings of an id in a part of the program: `allow("W0201", || x.to_vec::<f32>())`.
 pub fn allow<T>(id: &str, part: impl FnOnce() -> T) -> T {
     let Some(recorder) = active() else {
         return part();
@@ -145,7 +145,7 @@ pub(super) fn suspend<T>(part: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A trace that goes on when this is dropped.
+/// A guard that reactivates the trace when dropped.
 struct Suspended(Option<Rc<Recorder>>);
 
 impl Drop for Suspended {
@@ -154,7 +154,7 @@ impl Drop for Suspended {
     }
 }
 
-/// Ends the trace on this thread, however the program that is traced ends.
+/// A guard that ends the trace of this thread when dropped, even by a panic.
 struct Activation;
 
 impl Activation {
@@ -193,7 +193,7 @@ impl Recorder {
         })
     }
 
-    /// Runs a program while this trace is active.
+    /// Runs a program with this trace active.
     pub fn activate<T>(self: &Rc<Recorder>, program: impl FnOnce() -> Result<T>) -> Result<T> {
         let _active = Activation::new(self)?;
         let result = program();
@@ -203,7 +203,7 @@ impl Recorder {
         }
     }
 
-    /// The graph, its weights and what was warned of.
+    /// Returns the graph, its weights and the warnings.
     pub fn finish(
         self: Rc<Recorder>,
         outputs: &[ValueId],
@@ -233,7 +233,7 @@ impl Recorder {
         })
     }
 
-    /// From here on a buffer is this value, which outlives the call.
+    /// Stores a value to a buffer; it outlives the call.
     pub fn store(&self, buffer: &TracedTensor, value: &TracedTensor) -> Result<()> {
         if matches!(buffer.origin(), Origin::Recorded(..)) {
             let error = Error::usage("only a parameter or buffer keeps a value");
@@ -256,17 +256,17 @@ impl Recorder {
         Ok(())
     }
 
-    /// What buffers keep.
+    /// Current values of buffers.
     pub fn kept(&self) -> &RefCell<Kept> {
         &self.kept
     }
 
-    /// What a tensor is by now: a buffer may have been given another value.
+    /// The current value of a tensor, which may be a buffer that was stored to.
     pub fn current(&self, tensor: &TracedTensor) -> TracedTensor {
         self.kept.borrow().current(tensor)
     }
 
-    /// What recording a part of the program changes beside its graph.
+    /// Takes a snapshot of everything but the graph.
     pub fn position(&self) -> Position {
         Position {
             names: self.names.borrow().clone(),
@@ -276,7 +276,7 @@ impl Recorder {
         }
     }
 
-    /// Takes back what was recorded since, so that the part can be recorded again.
+    /// Restores a snapshot; the program can then be recorded again from there.
     pub fn return_to(&self, position: Position) {
         self.names.replace(position.names);
         self.weights.replace(position.weights);
@@ -284,7 +284,7 @@ impl Recorder {
         self.warnings.borrow_mut().truncate(position.warnings);
     }
 
-    /// A sequence of random numbers begins here.
+    /// Notes that `manual_seed` starts a sequence of random numbers here.
     pub fn begin_sequence(&self, place: &Place) {
         let scopes = self.scopes.borrow();
         if scopes.depth() > 0 {
@@ -295,7 +295,7 @@ impl Recorder {
         self.begin.borrow_mut().push(values);
     }
 
-    /// Runs a part of the program for what it returns only: what it records and warns of is dropped.
+    /// Runs a part of the program for its result only. Its nodes and warnings are dropped.
     pub fn probe<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<T> {
         let warnings = self.warnings.borrow().len();
         let before = self.error.take();
@@ -307,12 +307,12 @@ impl Recorder {
         failed.map_or(result, Err)
     }
 
-    /// Remembers the first error.
+    /// Records an error, if it is the first.
     pub fn fail(&self, error: Error) {
         self.error.borrow_mut().get_or_insert(error);
     }
 
-    /// Records a finding unless it is allowed here.
+    /// Records a warning unless [`allow`] suppresses it here.
     pub fn warn(&self, id: Id, message: impl Into<String>, place: &Place) {
         let finding = Finding::new(id, message).at(place);
         let allowed = self.allowed.borrow();
@@ -321,7 +321,7 @@ impl Recorder {
         }
     }
 
-    /// Path of the call of a module that is in progress.
+    /// Path of the innermost module call in progress.
     pub fn module(&self) -> String {
         self.path.borrow().last().cloned().unwrap_or_default()
     }
@@ -343,12 +343,12 @@ impl Recorder {
         &self.scopes
     }
 
-    /// The sizes of the example.
+    /// The example's values of all symbolic sizes.
     pub fn hints(&self) -> Bindings {
         self.scopes.borrow().root.builder.symbols().hints()
     }
 
-    /// Arguments with the sizes that are known to be equal replaced by each other, as in [`hints`](Recorder::hints).
+    /// Arguments with equal sizes unified, as in [`hints`](Recorder::hints).
     pub fn resolved(&self, arguments: &[Argument]) -> Vec<Argument> {
         let mut size = |size: &Dim| self.resolve(size);
         let arguments = arguments.iter();
@@ -356,23 +356,23 @@ impl Recorder {
         arguments.collect()
     }
 
-    /// The size for the example; the trace holds for it only.
+    /// The example's value of a size. The trace is valid for that value only.
     pub fn freeze(&self, size: &Dim) -> Result<i64> {
         self.scopes.borrow().root.builder.symbols().concrete(size)
     }
 
-    /// A size with what was learnt about its symbols.
+    /// Simplifies a size by the known equalities of its symbols.
     pub fn resolve(&self, size: &Dim) -> Dim {
         self.scopes.borrow().root.builder.symbols().resolve(size)
     }
 
-    /// A tensor that stands for a value of the innermost graph.
+    /// A tensor for a value of the innermost graph.
     pub fn tensor(&self, id: ValueId, value: crate::tensor::Tensor) -> TracedTensor {
         let scope = self.scopes.borrow().innermost().number;
         self.tensor_of(ValueRef { scope, id }, value)
     }
 
-    /// A tensor that stands for a value.
+    /// A tensor for a value.
     pub fn tensor_of(&self, id: ValueRef, value: crate::tensor::Tensor) -> TracedTensor {
         TracedTensor::new(Ok(value), Origin::Recorded(self.number, id))
     }
@@ -391,7 +391,7 @@ impl Recorder {
         }
     }
 
-    /// The value of a tensor in the innermost graph.
+    /// The value of a tensor in the innermost graph, captured from outer ones if necessary.
     pub fn value_of(&self, tensor: &TracedTensor) -> Result<ValueId> {
         let value = self.find(tensor)?;
         self.scopes.borrow_mut().captured(value)
@@ -415,7 +415,7 @@ impl Recorder {
         Err(error.help("return it from the branch or loop"))
     }
 
-    /// A tensor of the surroundings as a weight: under the name of a parameter, or as a constant that is warned of.
+    /// Adds a tensor from outside of the trace as a weight: under a parameter's name, or as a constant with a warning.
     fn weight(&self, tensor: &TracedTensor, origin: &Origin) -> Result<ValueRef> {
         let value = tensor.value()?;
         let known = self.names.borrow().weights.get(&tensor.address()).cloned();
@@ -454,7 +454,7 @@ impl Recorder {
         Ok(name)
     }
 
-    /// `unbind` along an axis that may vary writes out one value for each element of the example.
+    /// Warns of `unbind` along a symbolic axis, which records one value for each element of the example.
     fn warn_of_iteration(&self, operator: &Operator, arguments: &[Argument], builder: &Builder) {
         let ("unbind", [Argument::Value(x), Argument::Number(dim)]) =
             (operator.schema.name.as_str(), arguments)
@@ -470,7 +470,7 @@ impl Recorder {
         }
     }
 
-    /// Records a call whose tensors are known by index.
+    /// Records a call whose arguments refer to `tensors` by index.
     pub fn call(
         &self,
         operator: &'static Operator,

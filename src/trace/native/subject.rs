@@ -1,4 +1,4 @@
-//! Functions in Rust that the checker can call and trace again.
+//! Rust functions as subjects of the trace checker.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -26,7 +26,7 @@ pub struct Function<'f, I, O> {
     shape: Shape,
     signature: Vec<Input>,
     example: Vec<Item>,
-    /// Names of the parameters of the module whose method it is.
+    /// Registers the names of the module's parameters, if the function is a method.
     register: Box<dyn Fn(&mut Names) + 'f>,
 }
 
@@ -43,7 +43,7 @@ impl<'f, I: Tree, O: Tree> Function<'f, I, O> {
     /// A function with example inputs.
     ///
     /// # Errors
-    /// The inputs are no arguments of a trace.
+    /// The inputs cannot be arguments of a trace.
     pub fn new(inputs: &I, function: impl Fn(I) -> O + 'f, options: &TraceOptions) -> Result<Self> {
         let mut leaves = Vec::new();
         let shape = inputs.flatten("args", &mut leaves)?;
@@ -60,10 +60,10 @@ impl<'f, I: Tree, O: Tree> Function<'f, I, O> {
         })
     }
 
-    /// A method of a module, by the name of its entry graph.
+    /// A method of a module with example inputs; `name` is the name of its entry graph.
     ///
     /// # Errors
-    /// The inputs are no arguments of a trace.
+    /// The inputs cannot be arguments of a trace.
     pub fn method<M: Module>(
         module: &'f M,
         name: &str,
@@ -77,12 +77,12 @@ impl<'f, I: Tree, O: Tree> Function<'f, I, O> {
         Ok(function)
     }
 
-    /// The example inputs, as the checker takes them.
+    /// The example inputs as arguments for the checker.
     pub fn example(&self) -> &[Item] {
         &self.example
     }
 
-    /// The function's inputs, made of arguments.
+    /// Builds the function's inputs from arguments.
     fn inputs(&self, arguments: &[Item]) -> Result<I> {
         let leaves = item::flatten(&self.signature, arguments)?;
         let leaves: Vec<TracedTensor> = leaves.into_iter().map(TracedTensor::from).collect();
@@ -122,7 +122,7 @@ impl<I: Tree, O: Tree> Subject for Function<'_, I, O> {
     }
 }
 
-/// Structures with the values of their tensors.
+/// Builds items from structures and the values of their tensors.
 pub(super) fn items<'a>(
     shapes: impl Iterator<Item = &'a Shape>,
     leaves: &[TracedTensor],
@@ -133,10 +133,10 @@ pub(super) fn items<'a>(
     shapes.collect()
 }
 
-/// Arguments as [`CheckOptions::inputs`] takes them: a tuple is several.
+/// Converts inputs to arguments for [`CheckOptions::inputs`]. The items of a tuple are separate arguments.
 ///
 /// # Errors
-/// The inputs are no arguments of a trace.
+/// The inputs cannot be arguments of a trace.
 pub fn arguments<I: Tree>(inputs: &I) -> Result<Vec<Item>> {
     let mut leaves = Vec::new();
     let shape = inputs.flatten("args", &mut leaves)?;
@@ -144,11 +144,11 @@ pub fn arguments<I: Tree>(inputs: &I) -> Result<Vec<Item>> {
     items(signature.iter().map(|input| &input.tree), &leaves)
 }
 
-/// Traces a function and checks the trace: it is traced again, and called beside its graph with the example inputs, with those
-/// of the options, and with others that are made of them.
+/// Traces a function and checks the trace. The check calls the function, runs its graph and traces it again, with the
+/// example inputs, those of the options, and others derived from them.
 ///
 /// # Errors
-/// The function cannot be traced. What the check finds is in the report.
+/// The function cannot be traced. The report holds the findings of the check.
 pub fn trace_checked<I: Tree, O: Tree>(
     inputs: I,
     function: impl Fn(I) -> O,
@@ -161,7 +161,7 @@ pub fn trace_checked<I: Tree, O: Tree>(
 /// [`trace_checked`] for a method of a module.
 ///
 /// # Errors
-/// The method cannot be traced. What the check finds is in the report.
+/// The method cannot be traced. The report holds the findings of the check.
 pub fn trace_method_checked<M: Module, I: Tree, O: Tree>(
     module: &M,
     inputs: I,

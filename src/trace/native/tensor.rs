@@ -12,11 +12,10 @@ use crate::trace::scopes::ValueRef;
 
 use super::{module, recorder};
 
-/// A tensor of a program that can be traced: it has its value, and while a trace is active it is recorded how that was
-/// computed. Clones are the same tensor.
+/// A tensor with a value, whose computation is recorded while a trace is active. Clones share one identity.
 ///
-/// Operators are methods with PyTorch's names. They never fail: what goes wrong is remembered in the result, with the line
-/// of the caller, and comes out where the result is read or the trace ends.
+/// Operators are methods with PyTorch's names. They never fail: an error is stored in the result, with the caller's line,
+/// and returned when the result is read or the trace ends.
 #[derive(Clone)]
 pub struct TracedTensor {
     inner: Arc<Inner>,
@@ -27,16 +26,16 @@ struct Inner {
     origin: Origin,
 }
 
-/// Where a tensor comes from.
+/// Origin of a tensor.
 #[derive(Clone, Debug)]
 pub(super) enum Origin {
-    /// Made outside of any trace.
+    /// Created outside of any trace.
     Host,
-    /// Made of data while a trace was active, at this place.
+    /// Created from data while a trace was active, at this place.
     Data(Place),
-    /// A parameter or buffer of a module, whose value may be loaded.
+    /// A parameter or buffer of a module, whose value can be loaded.
     Parameter,
-    /// A value of the trace of this number.
+    /// A value of the trace with this number.
     Recorded(u64, ValueRef),
 }
 
@@ -53,12 +52,12 @@ impl TracedTensor {
         TracedTensor::from_vec([], vec![value])
     }
 
-    /// A parameter or buffer: its value can be replaced by [`load_state_dict`](super::load_state_dict), and all clones see it.
+    /// A parameter or buffer. [`load_state_dict`](super::load_state_dict) can replace its value, for all clones.
     pub fn parameter(value: Tensor) -> TracedTensor {
         TracedTensor::parameter_or(Ok(value))
     }
 
-    /// A parameter whose value may have failed.
+    /// A parameter whose initial value may be an error.
     pub(in crate::trace) fn parameter_or(value: Result<Tensor>) -> TracedTensor {
         TracedTensor::new(value, Origin::Parameter)
     }
@@ -70,7 +69,7 @@ impl TracedTensor {
         }
     }
 
-    /// A tensor that the program makes of data.
+    /// A tensor that the program creates from data.
     #[track_caller]
     fn made(value: Result<Tensor>) -> TracedTensor {
         let place = recorder::caller();
@@ -82,18 +81,18 @@ impl TracedTensor {
         TracedTensor::new(value, origin)
     }
 
-    /// The result of a step that failed.
+    /// A tensor that holds an error.
     pub(super) fn failed(error: Error) -> TracedTensor {
         TracedTensor::new(Err(error), Origin::Host)
     }
 
-    /// The value, without a word about it.
+    /// The value, without a warning.
     pub(super) fn value(&self) -> Result<Tensor> {
         let value = self.inner.value.read();
         value.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces the value of a parameter; its shape stays, and the new value is converted to its element type.
+    /// Replaces the value of a parameter by one of equal shape, converted to the parameter's element type.
     pub(super) fn set_value(&self, value: &Tensor) -> Result<()> {
         let old = self.value()?;
         if old.shape() != value.shape() {
@@ -106,15 +105,15 @@ impl TracedTensor {
         Ok(())
     }
 
-    /// A parameter or buffer takes a value that outlives the call, as `copy_` to a buffer of PyTorch's does: statistics that
-    /// training gathers, what a model remembers. In a trace the graph reads and writes a state of the buffer's name, and the
-    /// buffer itself stays as it is. Within a branch the buffer keeps the value if the branch is taken, within a loop from round
-    /// to round.
+    /// Stores a value to a parameter or buffer, as `copy_` to a buffer does in PyTorch. The value outlives the call: running
+    /// statistics, a model's memory. In a trace, the graph reads and writes a state with the buffer's name, and the buffer
+    /// itself does not change. A store within a branch takes effect if the branch is taken; within a loop, later iterations
+    /// see it.
     ///
-    /// What does not fit is told by the trace, or, outside of one, not done and told by the result.
+    /// A value that does not fit is an error of the trace. Without a trace it is not stored, and the result is the error.
     ///
     /// # Errors
-    /// The value is of another type, or a step before it failed; or this is no parameter or buffer.
+    /// The value has another type, or a step before it failed; or this tensor is no parameter or buffer.
     #[track_caller]
     pub fn store(&self, value: &TracedTensor) -> Result<()> {
         let Some(recorder) = recorder::active() else {
@@ -127,7 +126,7 @@ impl TracedTensor {
         stored
     }
 
-    /// The same value, apart from any trace.
+    /// A tensor of equal value without a connection to a trace.
     pub(super) fn unrecorded(&self) -> TracedTensor {
         TracedTensor::new(self.value(), Origin::Host)
     }
@@ -136,17 +135,17 @@ impl TracedTensor {
         &self.inner.origin
     }
 
-    /// True if both are the same tensor, not merely equal ones.
+    /// True if both handles refer to one tensor, not merely to equal ones.
     pub fn is(&self, other: &TracedTensor) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// What tells this tensor from others as long as it lives.
+    /// Address that identifies the tensor while it lives.
     pub(super) fn address(&self) -> usize {
         Arc::as_ptr(&self.inner).addr()
     }
 
-    /// The error of the step that failed, if one did.
+    /// The error, if a step before this tensor failed.
     pub fn error(&self) -> Option<Error> {
         self.value().err()
     }
@@ -180,7 +179,7 @@ impl TracedTensor {
 
     /// The size of a dimension, counted from the end if negative; symbolic for values of the active trace.
     ///
-    /// A dimension that there is not gives a size that has no value: the step that uses it fails and names it.
+    /// A missing dimension gives a size without a value: the step that uses it fails and names it.
     #[track_caller]
     pub fn dim(&self, dim: i64) -> Dim {
         let place = recorder::caller();
@@ -200,7 +199,7 @@ impl TracedTensor {
         Dim::product(&self.shape())
     }
 
-    /// Gives the value a name in the graph.
+    /// Sets the value's name in the graph.
     #[must_use]
     pub fn named(self, name: &str) -> TracedTensor {
         if let Some(recorder) = recorder::active() {
@@ -209,7 +208,7 @@ impl TracedTensor {
         self
     }
 
-    /// The value on the host. What the program does with it is not recorded: warning `W0201` with the caller's line.
+    /// Reads the value. Computations on the host are not recorded: warning `W0201` with the caller's line.
     ///
     /// # Errors
     /// A step before this tensor failed.
@@ -223,7 +222,7 @@ impl TracedTensor {
         Ok(value)
     }
 
-    /// The elements, converted; see [`to_host`](TracedTensor::to_host).
+    /// Reads all elements, converted to `T`; see [`to_host`](TracedTensor::to_host).
     ///
     /// # Errors
     /// A step before this tensor failed.
@@ -233,7 +232,7 @@ impl TracedTensor {
         Ok(value.as_slice::<T>()?.to_vec())
     }
 
-    /// The only element; see [`to_host`](TracedTensor::to_host).
+    /// Reads the only element; see [`to_host`](TracedTensor::to_host).
     ///
     /// # Errors
     /// A step before this tensor failed, or there is more than one element, or none.
@@ -242,7 +241,7 @@ impl TracedTensor {
         self.to_host()?.item()
     }
 
-    /// True if the only element is not zero; see [`to_host`](TracedTensor::to_host).
+    /// Reads the only element: true if it is not zero; see [`to_host`](TracedTensor::to_host).
     ///
     /// # Errors
     /// A step before this tensor failed, or there is more than one element, or none.
@@ -252,10 +251,10 @@ impl TracedTensor {
     }
 }
 
-/// A size as a number: the trace holds for that size only from here on. Warning `W0202` with the caller's line.
+/// Reads a size as a number, which makes the trace valid for that size only. Warning `W0202` with the caller's line.
 ///
 /// # Errors
-/// The size is that of another trace.
+/// The size belongs to another trace.
 #[track_caller]
 pub fn freeze(size: &Dim) -> Result<i64> {
     if let Some(number) = size.as_const() {

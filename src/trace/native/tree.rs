@@ -1,4 +1,4 @@
-//! Arguments and results as programs write them: tensors in tuples, lists, options, maps and structs.
+//! Structures of arguments and results: tensors in tuples, lists, options, maps and structs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,10 +8,10 @@ use crate::ir::{Constant, Tree as Shape};
 
 use super::tensor::TracedTensor;
 
-/// A structure of tensors that is taken apart and put together again: tensors, tuples, arrays, `Vec`, `Option`, `BTreeMap`,
-/// and structs with `#[derive(Tree)]`.
+/// A structure of tensors that can be flattened and rebuilt: tensors, tuples, arrays, `Vec`, `Option`, `BTreeMap`, and
+/// structs with `#[derive(Tree)]`.
 ///
-/// Paths (`args[0].d["x"]`) are for messages.
+/// Messages contain paths such as `args[0].d["x"]`.
 ///
 /// ```
 /// use onionskin::trace::{TracedTensor, Tree, trace};
@@ -31,7 +31,7 @@ use super::tensor::TracedTensor;
 /// # }
 /// ```
 ///
-/// Plain numbers can't be inputs, since their way through the program is not recorded:
+/// Plain numbers can't be inputs, since operations on them are not recorded:
 ///
 /// ```compile_fail,E0277
 /// use onionskin::trace::{TracedTensor, trace};
@@ -40,7 +40,7 @@ use super::tensor::TracedTensor;
 /// let traced = trace((x, 3), |(x, n): (TracedTensor, i64)| x * n);
 /// ```
 ///
-/// Nor are tensors compared with numbers, which would fix the outcome:
+/// Tensors can't be compared with numbers by Rust's operators, which would fix the outcome:
 ///
 /// ```compile_fail,E0369
 /// use onionskin::trace::{TracedTensor, trace};
@@ -48,7 +48,7 @@ use super::tensor::TracedTensor;
 /// let traced = trace(TracedTensor::scalar(1f32), |x| if x > 0.0 { x } else { -x });
 /// ```
 ///
-/// An enumeration is no structure of tensors, since the trace would fix its variant:
+/// An enum is no structure of tensors, since the trace would fix its variant:
 ///
 /// ```compile_fail
 /// #[derive(onionskin::trace::Tree)]
@@ -62,25 +62,25 @@ use super::tensor::TracedTensor;
     note = "a number becomes an input by `TracedTensor::scalar`, a struct by `#[derive(Tree)]`"
 )]
 pub trait Tree: Sized {
-    /// The structure; its tensors are added to `leaves`, by whose indices it names them.
+    /// Returns the structure. Appends its tensors to `leaves`; the structure refers to them by index.
     ///
     /// # Errors
     /// The structure has no order, or a step that made it failed.
     fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape>;
 
-    /// Puts a structure together.
+    /// Rebuilds a value from a structure and its tensors.
     ///
     /// # Errors
-    /// The structure is of another kind.
+    /// The structure does not fit the type.
     fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<Self>;
 }
 
-/// The error of a structure of another kind.
+/// The error for a structure of another kind.
 pub fn mismatch(shape: &Shape, wanted: &str, path: &str) -> Error {
     Error::input(format!("{path} is {}, not {wanted}", describe(shape)))
 }
 
-/// What a structure is, in a word or two.
+/// Describes a structure in a few words.
 pub fn describe(shape: &Shape) -> String {
     match shape {
         Shape::Tensor(_) => "a tensor".to_string(),
@@ -224,7 +224,7 @@ impl<T: Tree> Tree for BTreeMap<String, T> {
     }
 }
 
-/// Always an error: a graph's inputs and outputs have an order, which such a map does not.
+/// Always an error: a graph's inputs and outputs are ordered, the keys of a `HashMap` are not.
 impl<T: Tree> Tree for HashMap<String, T> {
     fn flatten(&self, path: &str, _leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
         Err(unordered(path))

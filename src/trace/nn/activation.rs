@@ -1,4 +1,4 @@
-//! Functions of each element, softmax, and dropout.
+//! Elementwise functions, softmax, and dropout.
 
 use std::borrow::Borrow;
 
@@ -7,7 +7,7 @@ use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Forward, TracedTensor, Training};
 
-/// Modules without parameters: their arguments, their settings with defaults, and what they compute.
+/// Defines modules without parameters by constructor arguments, settings with defaults, and a formula.
 macro_rules! activations {
     ($(
         $(#[$doc:meta])*
@@ -98,19 +98,19 @@ activations! {
     } |m, x| x.leaky_relu_with(kw!(negative_slope = m.negative_slope));
     /// `torch.nn.ELU`
     ELU() {
-        /// Where it tends to below zero, negated; 1 by default.
+        /// Negated limit below zero; 1 by default.
         alpha: f64 = 1.0
     } |m, x| x.elu_with(kw!(alpha = m.alpha));
     /// `torch.nn.CELU`
     CELU() {
-        /// Where it tends to below zero, negated; 1 by default.
+        /// Negated limit below zero; 1 by default.
         alpha: f64 = 1.0
     } |m, x| x.celu_with(kw!(alpha = m.alpha));
     /// `torch.nn.Softplus`
     Softplus() {
         /// Sharpness of the bend; 1 by default.
         beta: f64 = 1.0,
-        /// Where it becomes the identity; 20 by default.
+        /// The result is the input where `beta` times the input exceeds this; 20 by default.
         threshold: f64 = 20.0
     } |m, x| x.softplus_with(kw!(beta = m.beta, threshold = m.threshold));
     /// `torch.nn.GLU`
@@ -127,7 +127,7 @@ pub struct PReLU {
 }
 
 impl PReLU {
-    /// A slope below zero for each of so many channels, or one for all; 0.25 at first.
+    /// One slope below zero for each channel, or a single one for all; initially 0.25.
     pub fn new(parameters: usize) -> PReLU {
         PReLU {
             weight: init::constant(&[parameters], 0.25),
@@ -143,7 +143,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for PReLU {
     }
 }
 
-/// `torch.nn.Dropout`: nothing, unless it is trained.
+/// `torch.nn.Dropout`: the identity, except in training mode.
 #[derive(Debug, Module)]
 pub struct Dropout {
     p: f64,
@@ -151,7 +151,7 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// Elements become zero with this probability in training.
+    /// In training mode, each element becomes zero with probability `p`.
     pub fn new(p: f64) -> Dropout {
         Dropout {
             p,
@@ -159,7 +159,7 @@ impl Dropout {
         }
     }
 
-    /// The probability that counts now: 0 unless it is trained.
+    /// The current dropout probability: 0 unless in training mode.
     pub(super) fn probability(&self) -> f64 {
         if self.training.is_on() { self.p } else { 0.0 }
     }

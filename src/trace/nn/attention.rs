@@ -1,4 +1,4 @@
-//! Attention with several heads.
+//! Multi-head attention.
 
 use std::borrow::Borrow;
 
@@ -10,7 +10,7 @@ use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Forward, TracedTensor, failed};
 
-/// What a [`MultiheadAttention`] attends to, and how.
+/// Inputs and options of a call of [`MultiheadAttention`].
 #[derive(Clone, Debug)]
 pub struct Attention {
     query: TracedTensor,
@@ -24,7 +24,8 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// Queries, keys and values, `[length, batch, features]` or, if the module is so, batch first. The batch axis may be missing.
+    /// Queries, keys and values: `[length, batch, features]`, or `[batch, length, features]` if the module is `batch_first`.
+    /// The batch axis may be missing.
     pub fn new(query: &TracedTensor, key: &TracedTensor, value: &TracedTensor) -> Attention {
         Attention {
             query: query.clone(),
@@ -38,40 +39,41 @@ impl Attention {
         }
     }
 
-    /// A sequence that attends to itself.
+    /// Self-attention: one sequence is queries, keys and values.
     pub fn within(x: &TracedTensor) -> Attention {
         Attention::new(x, x, x)
     }
 
-    /// Which keys are ignored, `[batch, keys]`, or what is added for each.
+    /// Mask of ignored keys, `[batch, keys]`: flags, or numbers to add to the scores.
     #[must_use]
     pub fn key_padding_mask(mut self, mask: Option<&TracedTensor>) -> Attention {
         self.key_padding_mask = mask.cloned();
         self
     }
 
-    /// Which keys each query ignores, `[queries, keys]` or one for each head of each batch, or what is added for each.
+    /// Mask of the keys that each query ignores, `[queries, keys]` or `[batch · heads, queries, keys]`: flags, or numbers to
+    /// add to the scores.
     #[must_use]
     pub fn attn_mask(mut self, mask: Option<&TracedTensor>) -> Attention {
         self.attn_mask = mask.cloned();
         self
     }
 
-    /// Whether the weights are a result too; they are by default, which is slower.
+    /// Whether to return the weights too; true by default, which is slower.
     #[must_use]
     pub fn need_weights(mut self, need: bool) -> Attention {
         self.need_weights = need;
         self
     }
 
-    /// Whether the weights are the mean over the heads; they are by default.
+    /// Whether to average the weights over the heads; true by default.
     #[must_use]
     pub fn average_attn_weights(mut self, average: bool) -> Attention {
         self.average_attn_weights = average;
         self
     }
 
-    /// Says that `attn_mask` is the causal mask.
+    /// Declares that `attn_mask` is the causal mask.
     #[must_use]
     pub fn is_causal(mut self, causal: bool) -> Attention {
         self.is_causal = causal;
@@ -95,12 +97,12 @@ impl Attention {
     }
 }
 
-/// `torch.nn.MultiheadAttention`. The result is a pair of the values attended to and, if they are wanted, the weights.
+/// `torch.nn.MultiheadAttention`. Returns the attention output and, if wanted, the weights.
 ///
-/// It records what PyTorch records while gradients are possible, which is not its fused operator.
+/// Records the operators that PyTorch records with gradients enabled, not its fused operator.
 #[derive(Debug, Module)]
 pub struct MultiheadAttention {
-    /// The three projections below each other, if all have the same features.
+    /// The three projections stacked along the rows, if queries, keys and values have equal features.
     in_proj_weight: Option<TracedTensor>,
     q_proj_weight: Option<TracedTensor>,
     k_proj_weight: Option<TracedTensor>,
@@ -114,7 +116,7 @@ pub struct MultiheadAttention {
 }
 
 impl MultiheadAttention {
-    /// With so many features, which are divided among the heads.
+    /// A module with `features` features, split among the heads.
     pub fn new(features: usize, heads: usize) -> MultiheadAttention {
         MultiheadAttention {
             in_proj_weight: Some(projection(3 * features, features)),
@@ -133,7 +135,7 @@ impl MultiheadAttention {
         }
     }
 
-    /// How many features keys and values have, if not those of the queries. Draws the weights anew.
+    /// Numbers of features of keys and values, by default those of the queries. Draws new weights.
     #[must_use]
     pub fn key_value_features(mut self, keys: usize, values: usize) -> MultiheadAttention {
         let features = usize::try_from(self.features).unwrap_or(usize::MAX);
@@ -146,7 +148,7 @@ impl MultiheadAttention {
         self
     }
 
-    /// Whether the projections have biases; they do by default.
+    /// Whether the projections have biases; true by default.
     #[must_use]
     pub fn bias(mut self, bias: bool) -> MultiheadAttention {
         self.in_proj_bias = self.in_proj_bias.filter(|_| bias);
@@ -154,14 +156,14 @@ impl MultiheadAttention {
         self
     }
 
-    /// Whether the first axis is that of the batch; it is that of the sequence by default.
+    /// Whether the batch is the first axis; by default the sequence is.
     #[must_use]
     pub fn batch_first(mut self, batch_first: bool) -> MultiheadAttention {
         self.batch_first = batch_first;
         self
     }
 
-    /// Dropout of weights in training; none by default.
+    /// Dropout probability of the weights in training mode; 0 by default.
     #[must_use]
     pub fn dropout(mut self, p: f64) -> MultiheadAttention {
         self.dropout = Dropout::new(p);
@@ -172,7 +174,7 @@ impl MultiheadAttention {
         self.features / self.heads
     }
 
-    /// Queries, keys and values.
+    /// Projects queries, keys and values.
     fn project(&self, input: &Attention) -> [TracedTensor; 3] {
         let apart = [
             &self.q_proj_weight,
@@ -188,7 +190,7 @@ impl MultiheadAttention {
         }
     }
 
-    /// By a matrix each.
+    /// Projects by one matrix each.
     fn project_apart(&self, weights: [&TracedTensor; 3], input: &Attention) -> [TracedTensor; 3] {
         let biases = self.in_proj_bias.as_ref();
         let biases = biases.map(|bias| exactly::<3>(bias.chunk(3)));
@@ -197,7 +199,7 @@ impl MultiheadAttention {
         std::array::from_fn(|index| linear(inputs[index], weights[index], biases[index]))
     }
 
-    /// By one matrix; what is the same tensor is projected together.
+    /// Projects by one packed matrix. Inputs that are one tensor are projected by one product.
     fn project_together(&self, weight: &TracedTensor, input: &Attention) -> [TracedTensor; 3] {
         let bias = self.in_proj_bias.as_ref();
         let (query, key, value) = (&input.query, &input.key, &input.value);
@@ -218,14 +220,14 @@ impl MultiheadAttention {
         self.project_apart([&query, &key, &value], input)
     }
 
-    /// Splits heads off: `[batch · heads, length, features of a head]`.
+    /// Splits the features into heads: `[batch · heads, length, features of a head]`.
     fn heads(&self, x: &TracedTensor, batch: &Dim) -> TracedTensor {
         let all = batch * &Dim::from(self.heads);
         let sizes = vec![x.dim(0), all, self.head_features().into()];
         x.view(sizes).transpose(0, 1)
     }
 
-    /// The mask of each head of each batch, both masks together.
+    /// Adds the padding mask to the attention mask, for each head and batch.
     fn with_padding(
         &self,
         mask: Option<TracedTensor>,
@@ -247,7 +249,7 @@ impl MultiheadAttention {
         })
     }
 
-    /// The values by the weights, `[batch · heads, queries, features of a head]`, and the weights.
+    /// Returns the weighted values, `[batch · heads, queries, features of a head]`, and the weights.
     fn weighted(
         &self,
         [q, k, v]: &[TracedTensor; 3],
@@ -263,7 +265,7 @@ impl MultiheadAttention {
         (weights.bmm(v), weights)
     }
 
-    /// The values by the weights, `[queries, batch, heads, features of a head]`, by one operator.
+    /// Returns the weighted values, `[queries, batch, heads, features of a head]`, from one operator.
     fn fused(
         &self,
         heads: [TracedTensor; 3],
@@ -293,7 +295,7 @@ impl MultiheadAttention {
         flat.view(vec![queries.clone(), batch.clone(), features])
     }
 
-    /// Attention over `[length, batch, features]` with masks of numbers.
+    /// Attention over `[length, batch, features]` with additive masks.
     fn attend(&self, input: &Attention) -> (TracedTensor, Option<TracedTensor>) {
         let (batch, queries) = (input.query.dim(1), input.query.dim(0));
         let keys = input.key.dim(0);
@@ -318,12 +320,12 @@ impl MultiheadAttention {
     }
 }
 
-/// The weight of a projection, drawn as PyTorch does (Glorot and Bengio).
+/// A projection weight, drawn as PyTorch does (Glorot and Bengio).
 fn projection(rows: usize, columns: usize) -> TracedTensor {
     init::uniform(&[rows, columns], (6.0 / (rows + columns) as f64).sqrt())
 }
 
-/// A mask with an axis for heads and batches.
+/// Adds an axis for heads and batches to a mask.
 fn batched(mask: &TracedTensor) -> TracedTensor {
     match mask.rank() {
         2 => mask.unsqueeze(0),
@@ -335,12 +337,12 @@ fn linear(x: &TracedTensor, weight: &TracedTensor, bias: Option<&TracedTensor>) 
     x.linear_with(weight, kw!(bias = bias))
 }
 
-/// Each of several tensors that may be absent together.
+/// Moves the option to the items: all are present or all are absent.
 fn each<const N: usize>(tensors: Option<&[TracedTensor; N]>) -> [Option<&TracedTensor>; N] {
     std::array::from_fn(|index| tensors.map(|tensors| &tensors[index]))
 }
 
-/// Several projections that lie side by side along the last axis.
+/// Splits projections that are concatenated along the last axis.
 fn unpacked<const N: usize>(packed: &TracedTensor, features: i64) -> [TracedTensor; N] {
     let sizes = [N as i64, features];
     let packed = packed.unflatten(-1, sizes).unsqueeze(0);
@@ -348,7 +350,7 @@ fn unpacked<const N: usize>(packed: &TracedTensor, features: i64) -> [TracedTens
     std::array::from_fn(|index| packed.select(0, index))
 }
 
-/// A mask as what is added to the scores: nothing, or minus infinity where a flag is set.
+/// Converts a mask to numbers to add to the scores: minus infinity where a flag is set, 0 elsewhere.
 pub(super) fn added(mask: Option<&TracedTensor>, dtype: DType) -> Option<TracedTensor> {
     let mask = mask?;
     if mask.dtype() != DType::Bool {
@@ -386,7 +388,7 @@ impl Forward<Attention> for MultiheadAttention {
     }
 }
 
-/// Queries, keys and values, without masks, with weights.
+/// Called with queries, keys and values, without masks. Returns the weights.
 impl<Q: Borrow<TracedTensor>, K: Borrow<TracedTensor>, V: Borrow<TracedTensor>> Forward<(Q, K, V)>
     for MultiheadAttention
 {

@@ -1,4 +1,4 @@
-//! Modules that hold others.
+//! Containers of modules.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::borrow::Borrow;
 
 use crate::trace::native::{Forward, Module, TracedTensor, Visitor};
 
-/// A module that makes a tensor of a tensor: what [`Sequential`] holds. All that implement [`Forward`] for it are.
+/// A module from one tensor to one tensor, as [`Sequential`] holds it. Implemented for all modules with such a [`Forward`].
 pub trait Layer: Module {
     /// Calls the module.
     fn apply(&self, x: &TracedTensor) -> TracedTensor;
@@ -18,7 +18,7 @@ impl<M: for<'x> Forward<&'x TracedTensor, Output = TracedTensor>> Layer for M {
     }
 }
 
-/// `torch.nn.Sequential`: modules in a row, named by their numbers unless they are given names.
+/// `torch.nn.Sequential`: a chain of modules, named by their index unless they are given names.
 #[derive(Default)]
 pub struct Sequential {
     layers: Vec<(String, Box<dyn Layer>)>,
@@ -34,12 +34,12 @@ impl fmt::Debug for Sequential {
 }
 
 impl Sequential {
-    /// Without any module yet.
+    /// An empty chain.
     pub fn new() -> Sequential {
         Sequential::default()
     }
 
-    /// With another module at the end.
+    /// Appends a module.
     #[must_use]
     #[expect(clippy::should_implement_trait, reason = "it is no sum")]
     pub fn add(self, layer: impl Layer + 'static) -> Sequential {
@@ -47,7 +47,7 @@ impl Sequential {
         self.named(&name, layer)
     }
 
-    /// With another module at the end, under a name.
+    /// Appends a module under a name.
     #[must_use]
     pub fn named(mut self, name: &str, layer: impl Layer + 'static) -> Sequential {
         self.layers.push((name.to_string(), Box::new(layer)));
@@ -73,7 +73,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Sequential {
     }
 }
 
-/// `torch.nn.ModuleDict`: modules by name, in the order in which they were added.
+/// `torch.nn.ModuleDict`: modules by name, in insertion order.
 #[derive(Debug)]
 pub struct ModuleDict<M> {
     entries: Vec<(String, M)>,
@@ -90,7 +90,7 @@ impl<M> ModuleDict<M> {
         }
     }
 
-    /// The module of a name.
+    /// The module with this name.
     pub fn get(&self, name: &str) -> Option<&M> {
         let mut entries = self.entries.iter();
         let found = entries.find(|(entry, _)| entry == name);

@@ -19,7 +19,7 @@ pub type ConvTranspose2d = ConvTranspose<2>;
 /// `torch.nn.ConvTranspose3d`
 pub type ConvTranspose3d = ConvTranspose<3>;
 
-/// A filter and how it moves.
+/// Weights and parameters of a convolution.
 #[derive(Debug)]
 struct Filter<const N: usize> {
     weight: TracedTensor,
@@ -53,7 +53,7 @@ impl<const N: usize> Filter<N> {
         filter.drawn(true)
     }
 
-    /// With new weights for these groups.
+    /// Draws new weights for the current groups.
     fn drawn(mut self, bias: bool) -> Filter<N> {
         let groups = self.groups.max(1);
         let (rows, columns) = match self.transposed {
@@ -70,7 +70,7 @@ impl<const N: usize> Filter<N> {
         self
     }
 
-    /// The operator that PyTorch records for every convolution, with the flags of its backends.
+    /// Calls the operator that PyTorch records for every convolution, with the flags of its backends.
     fn apply(&self, x: &TracedTensor, padding: &[i64; N]) -> TracedTensor {
         if let Some(refused) = refused("a convolution", x, &[N + 1, N + 2]) {
             return refused;
@@ -92,20 +92,20 @@ impl<const N: usize> Filter<N> {
     }
 }
 
-/// How a convolution continues its input beyond the edges.
+/// Padding values of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaddingMode {
-    /// By zeros.
+    /// Zeros.
     Zeros,
-    /// By what lies at the same distance inside.
+    /// The element at an equal distance inside of the edge.
     Reflect,
-    /// By the outermost value.
+    /// The outermost element.
     Replicate,
-    /// By the opposite edge.
+    /// The elements at the opposite edge.
     Circular,
 }
 
-/// A convolution over `N` axes, `torch.nn.Conv2d` and its like.
+/// A convolution over `N` axes, such as `torch.nn.Conv2d`.
 #[derive(Debug)]
 pub struct Conv<const N: usize> {
     filter: Filter<N>,
@@ -113,7 +113,7 @@ pub struct Conv<const N: usize> {
     mode: PaddingMode,
 }
 
-/// A transposed convolution over `N` axes, `torch.nn.ConvTranspose2d` and its like.
+/// A transposed convolution over `N` axes, such as `torch.nn.ConvTranspose2d`.
 #[derive(Debug)]
 pub struct ConvTranspose<const N: usize> {
     filter: Filter<N>,
@@ -122,28 +122,28 @@ pub struct ConvTranspose<const N: usize> {
 macro_rules! options {
     ($name:ident) => {
         impl<const N: usize> $name<N> {
-            /// How far the filter moves; 1 by default.
+            /// Stride of the filter; 1 by default.
             #[must_use]
             pub fn stride(mut self, stride: impl Into<PerAxis<N>>) -> $name<N> {
                 self.filter.stride = stride.into().0;
                 self
             }
 
-            /// Numbers that are added at either edge of each axis (taken away by a transposed convolution); 0 by default.
+            /// Padding at both edges of each axis (removed by a transposed convolution); 0 by default.
             #[must_use]
             pub fn padding(mut self, padding: impl Into<PerAxis<N>>) -> $name<N> {
                 self.filter.padding = padding.into().0;
                 self
             }
 
-            /// Distance of the filter's points; 1 by default.
+            /// Spacing of the filter's elements; 1 by default.
             #[must_use]
             pub fn dilation(mut self, dilation: impl Into<PerAxis<N>>) -> $name<N> {
                 self.filter.dilation = dilation.into().0;
                 self
             }
 
-            /// Blocks of channels that don't see each other; 1 by default. Draws the weights anew.
+            /// Number of independent groups of channels; 1 by default. Draws new weights.
             #[must_use]
             pub fn groups(mut self, groups: usize) -> $name<N> {
                 let bias = self.filter.bias.is_some();
@@ -152,7 +152,7 @@ macro_rules! options {
                 self
             }
 
-            /// Whether a bias is added; it is by default.
+            /// Whether to add a bias; true by default.
             #[must_use]
             pub fn bias(mut self, bias: bool) -> $name<N> {
                 self.filter.bias = self.filter.bias.filter(|_| bias);
@@ -179,7 +179,7 @@ options!(Conv);
 options!(ConvTranspose);
 
 impl<const N: usize> Conv<N> {
-    /// From `inputs` to `outputs` channels.
+    /// A convolution from `inputs` to `outputs` channels.
     pub fn new(inputs: usize, outputs: usize, kernel_size: impl Into<PerAxis<N>>) -> Conv<N> {
         Conv {
             filter: Filter::new(inputs, outputs, kernel_size.into().0, false),
@@ -188,21 +188,21 @@ impl<const N: usize> Conv<N> {
         }
     }
 
-    /// Pads so that the result has the size of the input, `padding="same"`.
+    /// Pads to keep the input's size, as `padding="same"` does.
     #[must_use]
     pub fn same(mut self) -> Conv<N> {
         self.same = true;
         self
     }
 
-    /// What the padding holds; zeros by default.
+    /// Padding values; zeros by default.
     #[must_use]
     pub fn padding_mode(mut self, mode: PaddingMode) -> Conv<N> {
         self.mode = mode;
         self
     }
 
-    /// What `pad` takes: the last axis first, both edges of each.
+    /// Paddings in the order of `pad`: the last axis first, both edges of each axis.
     fn edges(&self) -> Vec<i64> {
         let filter = &self.filter;
         let axes = (0..N).rev().flat_map(|axis| match self.same {
@@ -244,7 +244,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for Conv<N> {
 }
 
 impl<const N: usize> ConvTranspose<N> {
-    /// From `inputs` to `outputs` channels.
+    /// A convolution from `inputs` to `outputs` channels.
     pub fn new(
         inputs: usize,
         outputs: usize,
@@ -255,7 +255,7 @@ impl<const N: usize> ConvTranspose<N> {
         }
     }
 
-    /// Numbers that are added at one edge of the result; 0 by default.
+    /// Additional size at one edge of the result; 0 by default.
     #[must_use]
     pub fn output_padding(mut self, padding: impl Into<PerAxis<N>>) -> ConvTranspose<N> {
         self.filter.output_padding = padding.into().0;

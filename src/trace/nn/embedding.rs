@@ -1,4 +1,4 @@
-//! Rows of a table by number.
+//! Embedding tables.
 
 use std::borrow::Borrow;
 
@@ -15,7 +15,7 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// `count` rows of `features` numbers.
+    /// A table of `count` rows with `features` numbers each.
     pub fn new(count: usize, features: usize) -> Embedding {
         Embedding {
             weight: init::normal(&[count, features]),
@@ -23,14 +23,14 @@ impl Embedding {
         }
     }
 
-    /// The row that training leaves alone. Unlike in PyTorch its initial values are not zeros.
+    /// The row that training does not change. Unlike in PyTorch its initial values are not zeros.
     #[must_use]
     pub fn padding_idx(mut self, row: i64) -> Embedding {
         self.padding_idx = row;
         self
     }
 
-    /// `[count, features]`
+    /// The table, `[count, features]`.
     pub fn weight(&self) -> &TracedTensor {
         &self.weight
     }

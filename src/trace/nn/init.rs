@@ -1,4 +1,4 @@
-//! Initial values of parameters: PyTorch's distributions, numbers of our own that follow from `manual_seed`.
+//! Initial values of parameters, with PyTorch's distributions. The numbers follow from `manual_seed` but are not PyTorch's.
 
 use std::f64::consts::TAU;
 
@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::tensor::{self, Tensor};
 use crate::trace::native::{TracedTensor, next_generator};
 
-/// Numbers that follow from the thread's random state, which counts one call: SplitMix64, whose outputs are a mix of a counter.
+/// A SplitMix64 generator seeded by the thread's random state, which advances by one call. Its outputs are mixes of a
+/// counter.
 struct Stream(u64);
 
 impl Stream {
@@ -17,7 +18,7 @@ impl Stream {
         Stream(mixed(seed) ^ mixed(counter.wrapping_add(STEP)))
     }
 
-    /// At least 0 and less than 1.
+    /// Draws a number in `[0, 1)`.
     fn unit(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(STEP);
         (mixed(self.0) >> 11) as f64 / (1u64 << 53) as f64
@@ -38,12 +39,12 @@ fn drawn(shape: &[usize], draw: impl Fn(&mut Stream) -> f64) -> Result<Tensor> {
     Tensor::from_vec(shape, values.collect())
 }
 
-/// A parameter uniform between `-bound` and `bound`.
+/// A parameter drawn uniformly between `-bound` and `bound`.
 pub(super) fn uniform(shape: &[usize], bound: f64) -> TracedTensor {
     TracedTensor::parameter_or(drawn(shape, |stream| (2.0 * stream.unit() - 1.0) * bound))
 }
 
-/// A parameter of the standard normal distribution, by Box and Muller.
+/// A parameter drawn from the standard normal distribution (Box and Muller).
 pub(super) fn normal(shape: &[usize]) -> TracedTensor {
     let draw = |stream: &mut Stream| {
         let radius = (-2.0 * (1.0 - stream.unit()).ln()).sqrt();
@@ -52,17 +53,18 @@ pub(super) fn normal(shape: &[usize]) -> TracedTensor {
     TracedTensor::parameter_or(drawn(shape, draw))
 }
 
-/// A weight or bias as most modules fill theirs, by how many weights lead to an output.
+/// A weight or bias with the default initialisation of most modules: uniform within `1 / √fan_in`, where `fan_in` is the
+/// number of weights that lead to an output.
 pub(super) fn by_fan_in(shape: &[usize], fan_in: usize) -> TracedTensor {
     uniform(shape, 1.0 / (fan_in as f64).sqrt())
 }
 
-/// A parameter or buffer of one value.
+/// A parameter or buffer filled with one value.
 pub(super) fn constant(shape: &[usize], value: f64) -> TracedTensor {
     TracedTensor::parameter_or(Tensor::full(DType::F32, shape, value))
 }
 
-/// A buffer that counts steps of training, which no graph reads.
+/// A buffer that counts training steps, initially 0.
 pub(super) fn counter() -> TracedTensor {
     TracedTensor::parameter_or(Tensor::full(DType::I64, [], 0.0))
 }

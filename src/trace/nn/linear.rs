@@ -1,4 +1,4 @@
-//! Affine maps.
+//! Linear and bilinear layers.
 
 use std::borrow::Borrow;
 
@@ -15,7 +15,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// From `inputs` to `outputs` features.
+    /// A layer from `inputs` to `outputs` features.
     pub fn new(inputs: usize, outputs: usize) -> Linear {
         Linear {
             weight: init::by_fan_in(&[outputs, inputs], inputs),
@@ -23,21 +23,21 @@ impl Linear {
         }
     }
 
-    /// Whether a bias is added; it is by default.
+    /// Whether to add a bias; true by default.
     #[must_use]
     pub fn bias(mut self, bias: bool) -> Linear {
         self.bias = self.bias.filter(|_| bias);
         self
     }
 
-    /// Shares the weight of another module, an embedding's for instance: it is stored once.
+    /// Shares the weight of another module, such as an embedding. It is stored once.
     #[must_use]
     pub fn tied(mut self, weight: &TracedTensor) -> Linear {
         self.weight = weight.clone();
         self
     }
 
-    /// `[outputs, inputs]`
+    /// The weight, `[outputs, inputs]`.
     pub fn weight(&self) -> &TracedTensor {
         &self.weight
     }
@@ -60,7 +60,7 @@ pub struct Bilinear {
 }
 
 impl Bilinear {
-    /// From `left` and `right` features to `outputs`.
+    /// A layer from `left` and `right` features to `outputs` features.
     pub fn new(left: usize, right: usize, outputs: usize) -> Bilinear {
         Bilinear {
             weight: init::by_fan_in(&[outputs, left, right], left),
@@ -68,7 +68,7 @@ impl Bilinear {
         }
     }
 
-    /// Whether a bias is added; it is by default.
+    /// Whether to add a bias; true by default.
     #[must_use]
     pub fn bias(mut self, bias: bool) -> Bilinear {
         self.bias = self.bias.filter(|_| bias);

@@ -1,8 +1,8 @@
-//! The modules of `torch.nn`, with its names of parameters, defaults and initial values: `onionskin::nn`.
+//! The modules of `torch.nn`, with its parameter names, defaults and initial distributions: `onionskin::nn`.
 //!
-//! A module records the operators that `torch.jit.trace` records for it, so that a network written with these modules and the
-//! archive of the same network in PyTorch are one graph. Where an option of PyTorch's constructor has a default, it is a method
-//! here: `Conv2d::new(3, 64, 7).stride(2).bias(false)`.
+//! A module records the operators that `torch.jit.trace` records for it. A network written with these modules and the
+//! archive of its PyTorch counterpart give one graph. An option with a default in PyTorch's constructor is a method here:
+//! `Conv2d::new(3, 64, 7).stride(2).bias(false)`.
 //!
 //! ```
 //! use onionskin::nn::{Linear, ReLU, Sequential};
@@ -17,8 +17,8 @@
 //! # }
 //! ```
 //!
-//! `ModuleList` of PyTorch is `Vec` here. Initial parameters follow from [`manual_seed`](crate::trace::manual_seed), but are not the
-//! numbers that PyTorch draws.
+//! PyTorch's `ModuleList` is `Vec` here. Initial parameters follow from [`manual_seed`](crate::trace::manual_seed), but are
+//! not the numbers that PyTorch draws.
 
 mod activation;
 mod attention;
@@ -76,22 +76,22 @@ pub fn load(path: impl AsRef<Path>) -> Result<Weights> {
     Ok(tensor_file::read(path.as_ref())?.into_iter().collect())
 }
 
-/// Calls an operator of one result by its name.
+/// Calls an operator with one result by name.
 fn one(name: &str, arguments: Vec<Arg>) -> TracedTensor {
     call(name, arguments, Vec::new()).swap_remove(0)
 }
 
-/// Calls an operator of several results by its name; all of them are the error if it fails.
+/// Calls an operator with several results by name. If the call fails, all results are the error.
 fn many<const N: usize>(name: &str, arguments: Vec<Arg>) -> [TracedTensor; N] {
     exactly(call(name, arguments, Vec::new()))
 }
 
-/// So many results; there is one only if it has failed.
+/// Converts the results of a call to an array. A failed call has one result, which fills the array.
 fn exactly<const N: usize>(results: Vec<TracedTensor>) -> [TracedTensor; N] {
     std::array::from_fn(|index| results[index.min(results.len() - 1)].clone())
 }
 
-/// A byte of a module without settings: two of them in a struct need two addresses, which tell their paths.
+/// A byte that gives modules without fields distinct addresses. An address identifies a module's path.
 #[derive(Debug, Default)]
 struct Spot(#[expect(dead_code, reason = "it is there to be somewhere")] u8);
 
@@ -99,7 +99,7 @@ impl Module for Spot {
     fn visit(&self, _visitor: &mut Visitor<'_>) {}
 }
 
-/// An argument for each spatial axis; one number stands for all of them.
+/// One argument for each spatial axis. A single number applies to all axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerAxis<const N: usize>(pub [i64; N]);
 
@@ -115,7 +115,7 @@ impl<const N: usize> From<[i64; N]> for PerAxis<N> {
     }
 }
 
-/// The result of a module that refuses its input, unless the input has one of these ranks.
+/// Returns a failed result if the input's rank is none of these.
 fn refused(what: &str, x: &TracedTensor, ranks: &[usize]) -> Option<TracedTensor> {
     let refused = x.error().is_none() && !ranks.contains(&x.rank());
     let wanted: Vec<String> = ranks.iter().map(|rank| format!("{rank}D")).collect();

@@ -1,4 +1,4 @@
-//! Normalisations.
+//! Normalisation layers.
 
 use std::borrow::Borrow;
 
@@ -20,7 +20,7 @@ pub type InstanceNorm2d = InstanceNorm<2>;
 /// `torch.nn.InstanceNorm3d`
 pub type InstanceNorm3d = InstanceNorm<3>;
 
-/// Scale and shift of each channel, and statistics that training has gathered.
+/// Scale and shift of each channel, and running statistics.
 #[derive(Debug, Module)]
 struct Channels {
     weight: Option<TracedTensor>,
@@ -42,7 +42,7 @@ impl Channels {
         }
     }
 
-    /// Drops what is not wanted.
+    /// Drops the parameters unless `affine`, and the statistics unless `tracked`.
     fn keep(&mut self, affine: bool, tracked: bool) {
         for parameter in [&mut self.weight, &mut self.bias] {
             *parameter = parameter.take().filter(|_| affine);
@@ -61,8 +61,8 @@ impl Channels {
     }
 }
 
-/// A normalisation over a batch for each channel, `torch.nn.BatchNorm2d` and its like. While it is trained the statistics are those of
-/// the batch, and the buffers gather them: states of a graph.
+/// A normalisation of each channel over the batch, such as `torch.nn.BatchNorm2d`. In training mode it uses the statistics
+/// of the batch and updates the running ones, which are states of the graph.
 #[derive(Debug)]
 pub struct BatchNorm<const N: usize> {
     channels: Channels,
@@ -72,7 +72,7 @@ pub struct BatchNorm<const N: usize> {
 }
 
 impl<const N: usize> BatchNorm<N> {
-    /// For so many channels.
+    /// A normalisation of `channels` channels.
     pub fn new(channels: usize) -> BatchNorm<N> {
         BatchNorm {
             channels: Channels::new(channels, true, true),
@@ -82,28 +82,29 @@ impl<const N: usize> BatchNorm<N> {
         }
     }
 
-    /// What is added to the variance; `1e-5` by default.
+    /// Number added to the variance; `1e-5` by default.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> BatchNorm<N> {
         self.eps = eps;
         self
     }
 
-    /// How much a batch counts in the statistics that are gathered; 0.1 by default. With `None` all batches count alike.
+    /// Weight of a batch in the running statistics; 0.1 by default. With `None` the statistics are the mean over all
+    /// batches.
     #[must_use]
     pub fn momentum(mut self, momentum: impl Into<Option<f64>>) -> BatchNorm<N> {
         self.momentum = momentum.into();
         self
     }
 
-    /// Whether channels are scaled and shifted; they are by default.
+    /// Whether to scale and shift the channels; true by default.
     #[must_use]
     pub fn affine(mut self, affine: bool) -> BatchNorm<N> {
         self.channels.keep(affine, true);
         self
     }
 
-    /// Whether there are statistics of training; there are by default. Without them those of the batch are used.
+    /// Whether to keep running statistics; true by default. Without them the module always uses those of the batch.
     #[must_use]
     pub fn track_running_stats(mut self, tracked: bool) -> BatchNorm<N> {
         self.channels.keep(true, tracked);
@@ -112,7 +113,7 @@ impl<const N: usize> BatchNorm<N> {
 }
 
 impl<const N: usize> BatchNorm<N> {
-    /// Normalises by the statistics of the batch, and gathers them.
+    /// Normalises by the statistics of the batch, and updates the running ones.
     fn trained(
         &self,
         x: &TracedTensor,
@@ -135,7 +136,7 @@ impl<const N: usize> BatchNorm<N> {
         let [y, _, _, new_mean, new_variance] =
             many("_native_batch_norm_legit_functional", arguments);
         let average = |old: &TracedTensor, new: TracedTensor| match (self.momentum, count) {
-            // The new value is that of the batch alone.
+            // With momentum 1, the new value is the statistic of this batch.
             (None, Some(count)) => old + (new - old) / count,
             _ => new,
         };
@@ -181,7 +182,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for BatchNorm<N> {
     }
 }
 
-/// A normalisation of each channel of each element of a batch, `torch.nn.InstanceNorm2d` and its like.
+/// A normalisation of each channel of each batch element, such as `torch.nn.InstanceNorm2d`.
 #[derive(Debug)]
 pub struct InstanceNorm<const N: usize> {
     channels: Channels,
@@ -191,12 +192,12 @@ pub struct InstanceNorm<const N: usize> {
 }
 
 impl<const N: usize> InstanceNorm<N> {
-    /// For so many channels, without parameters.
+    /// A normalisation of `channels` channels without parameters.
     pub fn new(channels: usize) -> InstanceNorm<N> {
         InstanceNorm::with(channels, false, false)
     }
 
-    /// With scale and shift of each channel, and statistics of training, if wanted.
+    /// A normalisation with optional scale and shift of each channel, and optional running statistics.
     pub fn with(channels: usize, affine: bool, track_running_stats: bool) -> InstanceNorm<N> {
         InstanceNorm {
             channels: Channels::new(channels, affine, track_running_stats),
@@ -206,7 +207,7 @@ impl<const N: usize> InstanceNorm<N> {
         }
     }
 
-    /// What is added to the variance; `1e-5` by default.
+    /// Number added to the variance; `1e-5` by default.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> InstanceNorm<N> {
         self.eps = eps;
@@ -259,7 +260,7 @@ fn shape(sizes: &[i64]) -> Vec<usize> {
         .collect()
 }
 
-/// `torch.nn.LayerNorm`, over the last axes.
+/// `torch.nn.LayerNorm`: a normalisation over the last axes.
 #[derive(Debug, Module)]
 pub struct LayerNorm {
     weight: Option<TracedTensor>,
@@ -269,7 +270,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Over the last axes, which are of these sizes.
+    /// A normalisation over the last axes, which have these sizes.
     pub fn new(normalized_shape: impl Into<Vec<i64>>) -> LayerNorm {
         let normalized_shape = normalized_shape.into();
         let sizes = shape(&normalized_shape);
@@ -281,21 +282,21 @@ impl LayerNorm {
         }
     }
 
-    /// What is added to the variance; `1e-5` by default.
+    /// Number added to the variance; `1e-5` by default.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> LayerNorm {
         self.eps = eps;
         self
     }
 
-    /// Whether elements are scaled and shifted; they are by default.
+    /// Whether to scale and shift the elements; true by default.
     #[must_use]
     pub fn elementwise_affine(mut self, affine: bool) -> LayerNorm {
         self.weight = self.weight.filter(|_| affine);
         self.bias(affine)
     }
 
-    /// Whether elements are shifted; they are by default.
+    /// Whether to shift the elements; true by default.
     #[must_use]
     pub fn bias(mut self, bias: bool) -> LayerNorm {
         self.bias = self.bias.filter(|_| bias);
@@ -324,7 +325,7 @@ pub struct GroupNorm {
 }
 
 impl GroupNorm {
-    /// So many groups of so many channels together.
+    /// A normalisation of `channels` channels in `groups` groups.
     pub fn new(groups: i64, channels: usize) -> GroupNorm {
         GroupNorm {
             weight: Some(init::constant(&[channels], 1.0)),
@@ -334,14 +335,14 @@ impl GroupNorm {
         }
     }
 
-    /// What is added to the variance; `1e-5` by default.
+    /// Number added to the variance; `1e-5` by default.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> GroupNorm {
         self.eps = eps;
         self
     }
 
-    /// Whether channels are scaled and shifted; they are by default.
+    /// Whether to scale and shift the channels; true by default.
     #[must_use]
     pub fn affine(mut self, affine: bool) -> GroupNorm {
         self.weight = self.weight.filter(|_| affine);
@@ -360,7 +361,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for GroupNorm {
     }
 }
 
-/// `torch.nn.RMSNorm`, over the last axes.
+/// `torch.nn.RMSNorm`: a normalisation over the last axes.
 #[derive(Debug, Module)]
 pub struct RMSNorm {
     weight: Option<TracedTensor>,
@@ -369,7 +370,7 @@ pub struct RMSNorm {
 }
 
 impl RMSNorm {
-    /// Over the last axes, which are of these sizes.
+    /// A normalisation over the last axes, which have these sizes.
     pub fn new(normalized_shape: impl Into<Vec<i64>>) -> RMSNorm {
         let normalized_shape = normalized_shape.into();
         RMSNorm {
@@ -379,14 +380,14 @@ impl RMSNorm {
         }
     }
 
-    /// What is added to the mean of squares; the smallest step from 1 of the element type by default.
+    /// Number added to the mean of squares; by default the machine epsilon of the element type.
     #[must_use]
     pub fn eps(mut self, eps: f64) -> RMSNorm {
         self.eps = Some(eps);
         self
     }
 
-    /// Whether elements are scaled; they are by default.
+    /// Whether to scale the elements; true by default.
     #[must_use]
     pub fn elementwise_affine(mut self, affine: bool) -> RMSNorm {
         self.weight = self.weight.filter(|_| affine);

@@ -1,4 +1,4 @@
-//! The largest element or the mean of windows.
+//! Maximum and average pooling.
 
 use std::borrow::Borrow;
 
@@ -25,7 +25,7 @@ pub type AdaptiveAvgPool2d = AdaptiveAvgPool<2>;
 /// `torch.nn.AdaptiveAvgPool3d`
 pub type AdaptiveAvgPool3d = AdaptiveAvgPool<3>;
 
-/// The largest element of each window over `N` axes.
+/// Maximum pooling over `N` axes.
 #[derive(Debug, Module)]
 pub struct MaxPool<const N: usize> {
     kernel_size: [i64; N],
@@ -35,7 +35,7 @@ pub struct MaxPool<const N: usize> {
     ceil_mode: bool,
 }
 
-/// The mean of each window over `N` axes.
+/// Average pooling over `N` axes.
 #[derive(Debug, Module)]
 pub struct AvgPool<const N: usize> {
     kernel_size: [i64; N],
@@ -48,21 +48,21 @@ pub struct AvgPool<const N: usize> {
 macro_rules! options {
     ($name:ident) => {
         impl<const N: usize> $name<N> {
-            /// How far windows are apart; the size of the window by default.
+            /// Stride of the windows; the window size by default.
             #[must_use]
             pub fn stride(mut self, stride: impl Into<PerAxis<N>>) -> $name<N> {
                 self.stride = stride.into().0;
                 self
             }
 
-            /// How far windows reach beyond the edges; 0 by default.
+            /// Padding at both edges of each axis; 0 by default.
             #[must_use]
             pub fn padding(mut self, padding: impl Into<PerAxis<N>>) -> $name<N> {
                 self.padding = padding.into().0;
                 self
             }
 
-            /// Whether a last window may be incomplete; it may not by default.
+            /// Whether the last window may be incomplete; false by default.
             #[must_use]
             pub fn ceil_mode(mut self, ceil_mode: bool) -> $name<N> {
                 self.ceil_mode = ceil_mode;
@@ -76,7 +76,7 @@ options!(MaxPool);
 options!(AvgPool);
 
 impl<const N: usize> MaxPool<N> {
-    /// Of windows of this size.
+    /// Pooling with windows of this size.
     pub fn new(kernel_size: impl Into<PerAxis<N>>) -> MaxPool<N> {
         let kernel_size = kernel_size.into().0;
         MaxPool {
@@ -88,7 +88,7 @@ impl<const N: usize> MaxPool<N> {
         }
     }
 
-    /// Distance of the elements of a window; 1 by default.
+    /// Spacing of a window's elements; 1 by default.
     #[must_use]
     pub fn dilation(mut self, dilation: impl Into<PerAxis<N>>) -> MaxPool<N> {
         self.dilation = dilation.into().0;
@@ -97,7 +97,7 @@ impl<const N: usize> MaxPool<N> {
 }
 
 impl<const N: usize> AvgPool<N> {
-    /// Of windows of this size.
+    /// Pooling with windows of this size.
     pub fn new(kernel_size: impl Into<PerAxis<N>>) -> AvgPool<N> {
         let kernel_size = kernel_size.into().0;
         AvgPool {
@@ -109,7 +109,7 @@ impl<const N: usize> AvgPool<N> {
         }
     }
 
-    /// Whether zeros beyond the edges count; they do by default.
+    /// Whether the mean counts padding; true by default.
     #[must_use]
     pub fn count_include_pad(mut self, count: bool) -> AvgPool<N> {
         self.count_include_pad = count;
@@ -117,7 +117,7 @@ impl<const N: usize> AvgPool<N> {
     }
 }
 
-/// Calls the operator of this name for `N` axes.
+/// Calls the operator `{name}{N}d`.
 fn pooled<const N: usize>(name: &str, x: &TracedTensor, arguments: Vec<Arg>) -> TracedTensor {
     let name = format!("{name}{N}d");
     let refused = refused(&name, x, &[N + 1, N + 2]);
@@ -146,14 +146,14 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for AvgPool<N> {
     }
 }
 
-/// The means of as many windows as the result has places, over `N` axes.
+/// Adaptive average pooling over `N` axes: the mean of one window for each element of the result.
 #[derive(Debug, Module)]
 pub struct AdaptiveAvgPool<const N: usize> {
     output_size: [i64; N],
 }
 
 impl<const N: usize> AdaptiveAvgPool<N> {
-    /// To a result of this size.
+    /// Pooling to this result size.
     pub fn new(output_size: impl Into<PerAxis<N>>) -> AdaptiveAvgPool<N> {
         AdaptiveAvgPool {
             output_size: output_size.into().0,

@@ -1,5 +1,5 @@
-//! Recurrent layers. Those that project their state, or have more than 512 hidden units, are unrolled: the trace fixes how long
-//! their sequences are.
+//! Recurrent layers. Layers with projected state or more than 512 hidden units are unrolled: the trace fixes the length of
+//! their sequences.
 
 use std::borrow::Borrow;
 
@@ -7,14 +7,14 @@ use super::{init, many};
 use crate::kw;
 use crate::trace::native::{Arg, Forward, Module, TracedTensor, Training, Visitor, ops};
 
-/// What LSTM, GRU and RNN have in common.
+/// Parameters and weights common to LSTM, GRU and RNN.
 #[derive(Debug)]
 struct Cells {
-    /// How many blocks of rows a weight has: gates.
+    /// Number of gates. Each is a block of rows of the weights.
     gates: usize,
     inputs: usize,
     hidden: usize,
-    /// What the hidden state of an LSTM is projected to.
+    /// Features of an LSTM's projected hidden state.
     projected: Option<usize>,
     layers: usize,
     bias: bool,
@@ -48,12 +48,12 @@ impl Cells {
         if self.bidirectional { 2 } else { 1 }
     }
 
-    /// Features of a result.
+    /// Number of features of a result.
     fn outputs(&self) -> usize {
         self.projected.unwrap_or(self.hidden)
     }
 
-    /// Names and shapes of the weights of a layer in one direction.
+    /// Names and shapes of the weights for one direction of a layer.
     fn shapes(&self, inputs: usize) -> Vec<(&'static str, Vec<usize>)> {
         let rows = self.gates * self.hidden;
         let mut shapes = vec![
@@ -68,7 +68,7 @@ impl Cells {
         shapes
     }
 
-    /// Makes the weights, with PyTorch's names.
+    /// Draws all weights, with PyTorch's names.
     fn draw(&mut self) {
         self.weights.clear();
         for layer in 0..self.layers {
@@ -87,7 +87,7 @@ impl Cells {
         }
     }
 
-    /// The first of the states has the features of a result, the second those of a cell.
+    /// Initial zeros for a state. State 0 (hidden) has the features of a result, state 1 (cell) the hidden features.
     fn zeros(&self, batch: &TracedTensor, state: usize) -> TracedTensor {
         let features = if state == 0 {
             self.outputs()
@@ -104,7 +104,7 @@ impl Cells {
         ops::zeros_with(Arg::List(sizes.into()), named)
     }
 
-    /// Calls the operator for an input, with or without a batch axis, and states that may be given.
+    /// Calls the operator for an input, which may lack a batch axis, with given or zero states.
     fn run<const S: usize, const R: usize>(
         &self,
         name: &str,
@@ -124,7 +124,7 @@ impl Cells {
             Some(states) => states.map(|state| state.unsqueeze(1)),
         };
         let states = Vec::from(states.map(Arg::Tensor));
-        // An LSTM takes a list of its two states, the others take theirs.
+        // The operator of an LSTM takes a list of two states, the others take one tensor.
         let states = match S {
             1 => states.into_iter().next().unwrap_or(Arg::None),
             _ => Arg::List(states),
@@ -170,38 +170,38 @@ macro_rules! recurrent {
         }
 
         impl $name {
-            /// From `inputs` to `hidden` features: one layer, forwards, with biases.
+            /// A layer from `inputs` to `hidden` features: one layer, forwards, with biases.
             pub fn new(inputs: usize, hidden: usize) -> $name {
                 let cells = Cells::new($gates, inputs, hidden);
                 $name { cells }
             }
 
-            /// How many layers there are; 1 by default. Draws the weights anew.
+            /// Number of layers; 1 by default. Draws new weights.
             #[must_use]
             pub fn num_layers(self, layers: usize) -> $name {
                 self.with(|cells| cells.layers = layers)
             }
 
-            /// Whether there are biases; there are by default. Draws the weights anew.
+            /// Whether there are biases; true by default. Draws new weights.
             #[must_use]
             pub fn bias(self, bias: bool) -> $name {
                 self.with(|cells| cells.bias = bias)
             }
 
-            /// Whether a second set of cells runs backwards; none does by default. Draws the weights anew.
+            /// Whether a second set of cells runs backwards; false by default. Draws new weights.
             #[must_use]
             pub fn bidirectional(self, bidirectional: bool) -> $name {
                 self.with(|cells| cells.bidirectional = bidirectional)
             }
 
-            /// Whether the first axis is that of the batch; it is that of time by default.
+            /// Whether the batch is the first axis; by default time is.
             #[must_use]
             pub fn batch_first(mut self, batch_first: bool) -> $name {
                 self.cells.batch_first = batch_first;
                 self
             }
 
-            /// Dropout between layers in training; none by default.
+            /// Dropout probability between layers in training mode; 0 by default.
             #[must_use]
             pub fn dropout(mut self, p: f64) -> $name {
                 self.cells.dropout = p;
@@ -234,7 +234,7 @@ recurrent! {
 }
 
 impl LSTM {
-    /// Projects results and hidden states to so many features. Draws the weights anew.
+    /// Projects results and hidden states to `features` features. Draws new weights.
     #[must_use]
     pub fn proj_size(self, features: usize) -> LSTM {
         self.with(|cells| cells.projected = Some(features))
@@ -250,7 +250,7 @@ impl LSTM {
     }
 }
 
-/// The states are zeros at first.
+/// Called without states: the initial states are zeros.
 impl<X: Borrow<TracedTensor>> Forward<X> for LSTM {
     type Output = (TracedTensor, (TracedTensor, TracedTensor));
 
@@ -259,7 +259,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for LSTM {
     }
 }
 
-/// With hidden and cell states.
+/// Called with initial hidden and cell states.
 impl<X: Borrow<TracedTensor>, S: Borrow<TracedTensor>> Forward<(X, (S, S))> for LSTM {
     type Output = (TracedTensor, (TracedTensor, TracedTensor));
 
@@ -270,7 +270,7 @@ impl<X: Borrow<TracedTensor>, S: Borrow<TracedTensor>> Forward<(X, (S, S))> for 
 
 macro_rules! one_state {
     ($($name:ident $operator:literal;)*) => {$(
-        /// The states are zeros at first.
+        /// Called without states: the initial states are zeros.
         impl<X: Borrow<TracedTensor>> Forward<X> for $name {
             type Output = (TracedTensor, TracedTensor);
 
@@ -279,7 +279,7 @@ macro_rules! one_state {
             }
         }
 
-        /// With hidden states.
+        /// Called with initial hidden states.
         impl<X: Borrow<TracedTensor>, S: Borrow<TracedTensor>> Forward<(X, S)> for $name {
             type Output = (TracedTensor, TracedTensor);
 

@@ -1,4 +1,4 @@
-//! Modules that only move elements, or resize.
+//! Modules that rearrange, pad or resize.
 
 use std::borrow::Borrow;
 
@@ -14,7 +14,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// What gives its input back.
+    /// A module that returns its input.
     pub fn new() -> Identity {
         Identity::default()
     }
@@ -29,7 +29,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Identity {
     }
 }
 
-/// `torch.nn.Flatten`: all axes but the first as one.
+/// `torch.nn.Flatten`: merges adjacent axes, by default all but the first.
 #[derive(Debug, Module)]
 pub struct Flatten {
     start_dim: i64,
@@ -37,12 +37,12 @@ pub struct Flatten {
 }
 
 impl Flatten {
-    /// From axis 1 to the last.
+    /// Flattens from axis 1 to the last.
     pub fn new() -> Flatten {
         Flatten::between(1, -1)
     }
 
-    /// From an axis to another.
+    /// Flattens from one axis to another, inclusively.
     pub fn between(start_dim: i64, end_dim: i64) -> Flatten {
         Flatten { start_dim, end_dim }
     }
@@ -63,7 +63,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Flatten {
     }
 }
 
-/// `torch.nn.Unflatten`: an axis as several.
+/// `torch.nn.Unflatten`: splits an axis.
 #[derive(Debug, Module)]
 pub struct Unflatten {
     dim: i64,
@@ -71,7 +71,7 @@ pub struct Unflatten {
 }
 
 impl Unflatten {
-    /// An axis as axes of these sizes.
+    /// Splits an axis into axes of these sizes.
     pub fn new(dim: i64, sizes: impl Into<Vec<i64>>) -> Unflatten {
         let sizes = sizes.into();
         Unflatten { dim, sizes }
@@ -86,7 +86,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Unflatten {
     }
 }
 
-/// Modules of one number.
+/// Defines modules with one number as setting.
 macro_rules! of_number {
     ($($(#[$doc:meta])* $name:ident $operator:ident;)*) => {$(
         $(#[$doc])*
@@ -96,7 +96,7 @@ macro_rules! of_number {
         }
 
         impl $name {
-            /// By this factor, or into so many groups.
+            /// A module with this factor, or number of groups.
             pub fn new(factor: i64) -> $name {
                 $name { factor }
             }
@@ -113,15 +113,15 @@ macro_rules! of_number {
 }
 
 of_number! {
-    /// `torch.nn.PixelShuffle`: channels as pixels.
+    /// `torch.nn.PixelShuffle`: moves channels to pixels.
     PixelShuffle pixel_shuffle;
-    /// `torch.nn.PixelUnshuffle`: pixels as channels.
+    /// `torch.nn.PixelUnshuffle`: moves pixels to channels.
     PixelUnshuffle pixel_unshuffle;
     /// `torch.nn.ChannelShuffle`
     ChannelShuffle channel_shuffle;
 }
 
-/// Modules that pad an image: left, right, top, bottom.
+/// Defines modules that pad an image: left, right, top, bottom.
 macro_rules! pads {
     ($($(#[$doc:meta])* $name:ident $mode:literal $value:expr;)*) => {$(
         $(#[$doc])*
@@ -131,7 +131,7 @@ macro_rules! pads {
         }
 
         impl $name {
-            /// By so many pixels at the left, right, top and bottom.
+            /// Numbers of pixels to add at the left, right, top and bottom.
             pub fn new(padding: [i64; 4]) -> $name {
                 $name { padding }
             }
@@ -173,12 +173,12 @@ enum Target {
 }
 
 impl Upsample {
-    /// By a factor along each axis.
+    /// Resizes by a factor along each spatial axis.
     pub fn by(factor: f64) -> Upsample {
         Upsample::new(Target::Factor(factor))
     }
 
-    /// To a size.
+    /// Resizes to a size.
     pub fn to(size: impl Into<Vec<i64>>) -> Upsample {
         Upsample::new(Target::Size(size.into()))
     }
@@ -198,7 +198,7 @@ impl Upsample {
         self
     }
 
-    /// Whether the corners of input and result coincide; they do not by default.
+    /// Whether the corners of input and result coincide; false by default.
     #[must_use]
     pub fn align_corners(mut self, align: bool) -> Upsample {
         self.align_corners = align;

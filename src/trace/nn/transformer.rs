@@ -1,4 +1,4 @@
-//! Encoders of the transformer.
+//! Transformer encoders.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::{Attention, Dropout, LayerNorm, Linear, MultiheadAttention};
 use crate::trace::Module;
 use crate::trace::native::{Forward, TracedTensor};
 
-/// A sequence with its masks.
+/// Input of a transformer encoder: a sequence with its masks.
 #[derive(Clone, Debug)]
 pub struct Masked {
     x: TracedTensor,
@@ -28,28 +28,28 @@ impl Masked {
         }
     }
 
-    /// Which places each place ignores, or what is added to each score.
+    /// Mask of the positions that each position ignores: flags, or numbers to add to the scores.
     #[must_use]
     pub fn mask(mut self, mask: Option<&TracedTensor>) -> Masked {
         self.mask = mask.cloned();
         self
     }
 
-    /// Which places are padding, `[batch, length]`.
+    /// Mask of padding, `[batch, length]`.
     #[must_use]
     pub fn key_padding_mask(mut self, mask: Option<&TracedTensor>) -> Masked {
         self.key_padding_mask = mask.cloned();
         self
     }
 
-    /// Says that the mask is the causal one.
+    /// Declares that the mask is the causal one.
     #[must_use]
     pub fn is_causal(mut self, causal: bool) -> Masked {
         self.is_causal = causal;
         self
     }
 
-    /// With masks as what is added to the scores.
+    /// Converts the masks to numbers to add to the scores.
     fn with_added_masks(mut self) -> Masked {
         let dtype = self.x.dtype();
         self.key_padding_mask = added(self.key_padding_mask.as_ref(), dtype);
@@ -58,7 +58,7 @@ impl Masked {
     }
 }
 
-/// `torch.nn.TransformerEncoderLayer`, as PyTorch records it while gradients are possible.
+/// `torch.nn.TransformerEncoderLayer`, as PyTorch records it with gradients enabled.
 #[derive(Module)]
 pub struct TransformerEncoderLayer {
     self_attn: MultiheadAttention,
@@ -86,7 +86,8 @@ impl fmt::Debug for TransformerEncoderLayer {
 }
 
 impl TransformerEncoderLayer {
-    /// With so many features, attention heads, and features in between, 2048 in PyTorch unless they are given.
+    /// A layer with `features` features, `heads` attention heads, and `feedforward` features in the feed-forward block
+    /// (PyTorch's default is 2048).
     pub fn new(features: usize, heads: usize, feedforward: usize) -> TransformerEncoderLayer {
         let norm = || LayerNorm::new([i64::try_from(features).unwrap_or(i64::MAX)]);
         TransformerEncoderLayer {
@@ -103,7 +104,7 @@ impl TransformerEncoderLayer {
         }
     }
 
-    /// The function in between, `TracedTensor::gelu` for instance; `relu` by default.
+    /// Activation of the feed-forward block, such as `TracedTensor::gelu`; `relu` by default.
     #[must_use]
     pub fn activation(
         mut self,
@@ -113,7 +114,7 @@ impl TransformerEncoderLayer {
         self
     }
 
-    /// Dropout everywhere in training; 0.1 by default.
+    /// Probability of all dropouts in training mode; 0.1 by default.
     #[must_use]
     pub fn dropout(mut self, p: f64) -> TransformerEncoderLayer {
         self.self_attn = self.self_attn.dropout(p);
@@ -123,14 +124,14 @@ impl TransformerEncoderLayer {
         self
     }
 
-    /// Whether the first axis is that of the batch; it is that of the sequence by default.
+    /// Whether the batch is the first axis; by default the sequence is.
     #[must_use]
     pub fn batch_first(mut self, batch_first: bool) -> TransformerEncoderLayer {
         self.self_attn = self.self_attn.batch_first(batch_first);
         self
     }
 
-    /// Whether each part is normalised before, not after; after is the default.
+    /// Whether to normalise before attention and feed-forward, not after; false by default.
     #[must_use]
     pub fn norm_first(mut self, norm_first: bool) -> TransformerEncoderLayer {
         self.norm_first = norm_first;
@@ -168,7 +169,7 @@ impl Forward<Masked> for TransformerEncoderLayer {
     }
 }
 
-/// Without masks.
+/// Called without masks.
 impl<X: Borrow<TracedTensor>> Forward<X> for TransformerEncoderLayer {
     type Output = TracedTensor;
 
@@ -177,7 +178,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for TransformerEncoderLayer {
     }
 }
 
-/// `torch.nn.TransformerEncoder`: layers in a row.
+/// `torch.nn.TransformerEncoder`: a chain of layers.
 #[derive(Debug, Module)]
 pub struct TransformerEncoder {
     layers: Vec<TransformerEncoderLayer>,
@@ -185,7 +186,7 @@ pub struct TransformerEncoder {
 }
 
 impl TransformerEncoder {
-    /// Of these layers.
+    /// An encoder of these layers.
     pub fn new(layers: impl IntoIterator<Item = TransformerEncoderLayer>) -> TransformerEncoder {
         TransformerEncoder {
             layers: layers.into_iter().collect(),
@@ -193,7 +194,7 @@ impl TransformerEncoder {
         }
     }
 
-    /// Normalises the result; it does not by default.
+    /// Adds a normalisation of the result; there is none by default.
     #[must_use]
     pub fn norm(mut self, norm: LayerNorm) -> TransformerEncoder {
         self.norm = Some(norm);
@@ -216,7 +217,7 @@ impl Forward<Masked> for TransformerEncoder {
     }
 }
 
-/// Without masks.
+/// Called without masks.
 impl<X: Borrow<TracedTensor>> Forward<X> for TransformerEncoder {
     type Output = TracedTensor;
 

@@ -11,14 +11,14 @@ use crate::item::Item;
 use crate::tensor::Tensor;
 use crate::trace::check;
 
-/// A graph that computes the same as before.
+/// A graph whose results did not change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// The graph.
+    /// Name of the graph.
     pub graph: String,
-    /// Types of the inputs that it was run on.
+    /// Types of the inputs of the run.
     pub inputs: Vec<String>,
-    /// Outputs that are the same, bit for bit: all of them.
+    /// Number of outputs. All of them are bitwise equal.
     pub outputs: usize,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Check {
     }
 }
 
-/// Runs both modules by the oracle and compares every bit of every output.
+/// Runs both modules on the host and compares every bit of every output.
 pub(super) fn prove(
     original: &Module,
     prepared: &Module,
@@ -50,7 +50,7 @@ pub(super) fn prove(
         .collect()
 }
 
-/// Inputs of the original graph, those that are fixed among them.
+/// Inputs of the original graph, including fixed ones.
 fn inputs(
     module: &Module,
     graph: &Graph,

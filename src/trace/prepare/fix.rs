@@ -8,7 +8,7 @@ use crate::pass::{dce, specialize};
 use crate::scalar::Scalar;
 use crate::trace::check::{each_graph, signature};
 
-/// Fixes arguments to values, and computes what follows from them.
+/// Fixes arguments to values, and folds the nodes that depend only on them.
 pub(super) fn fix(
     module: &mut Module,
     fixed: &[(String, Scalar)],
@@ -41,7 +41,7 @@ fn unknown(module: &Module, name: &str) -> Error {
     error.help(format!("there is {}", names.join(", ")))
 }
 
-/// The input that an argument is; none if there is no such argument, or if it is fixed to the value already.
+/// Index of an argument's input; none if there is no such argument, or if it is already fixed to the value.
 pub(super) fn input_of(graph: &Graph, name: &str, value: Scalar) -> Result<Option<usize>> {
     let trees = signature(graph);
     let Some(argument) = trees.iter().find(|input| input.name == name) else {
@@ -58,7 +58,7 @@ pub(super) fn input_of(graph: &Graph, name: &str, value: Scalar) -> Result<Optio
     }
 }
 
-/// Replaces an argument by a value; true if there is such an argument.
+/// Replaces an argument by a value. True if there is such an argument.
 fn fix_in(graph: &mut Graph, name: &str, value: Scalar, report: &mut Report) -> Result<bool> {
     let Some(index) = input_of(graph, name, value)? else {
         return Ok(signature(graph).iter().any(|input| input.name == name));
@@ -112,7 +112,7 @@ fn remove_input(graph: &mut Graph, index: usize) {
     }
 }
 
-/// Defines a value in front of all nodes.
+/// Inserts a node that defines a value before all other nodes.
 fn define_first(graph: &mut Graph, id: ValueId, value: Scalar) {
     for info in &mut graph.values {
         if let Definition::Node(node, _) = &mut info.definition {
@@ -134,7 +134,7 @@ fn define_first(graph: &mut Graph, id: ValueId, value: Scalar) {
     graph.nodes.insert(0, node);
 }
 
-/// Lists the nodes that are gone.
+/// Reports the removed nodes.
 fn report_folded(before: &Graph, after: &Graph, report: &mut Report) {
     let mut left = BTreeSet::new();
     each_graph(after, &mut |graph| {

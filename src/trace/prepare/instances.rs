@@ -4,16 +4,16 @@ use crate::error::without_calls;
 use crate::ir::{Graph, Op, Region};
 use crate::trace::check::each_graph;
 
-/// Names of the calls of modules in a graph, as if each called a module of its own.
+/// Names for the calls of modules in a graph. Each call gets the name of a separate instance.
 pub(super) struct Instances {
     names: BTreeMap<String, String>,
-    /// Names of instances so far, and paths of modules and weights, which no other instance is named like.
+    /// Paths of modules and weights. No numbered instance gets such a name.
     taken: BTreeSet<String>,
     given: BTreeSet<String>,
 }
 
 impl Instances {
-    /// All instances in a graph and the graphs nested in it, leaves included.
+    /// Names all module calls in a graph and its nested graphs, leaves included.
     pub fn of(graph: &Graph) -> Instances {
         let mut paths = Vec::new();
         let mut taken = BTreeSet::new();
@@ -35,12 +35,12 @@ impl Instances {
         instances
     }
 
-    /// The name of the instance that a place names.
+    /// Name of the instance for the path of a module call.
     pub fn name<'a>(&'a self, path: &'a str) -> &'a str {
         self.names.get(path).map_or(path, String::as_str)
     }
 
-    /// The names of all instances.
+    /// Names of all instances.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.given.iter()
     }
@@ -67,7 +67,7 @@ impl Instances {
     }
 }
 
-/// A name within a module.
+/// Joins a module path and a name.
 pub(super) fn join(module: &str, name: &str) -> String {
     match module {
         "" => name.to_string(),
@@ -75,7 +75,7 @@ pub(super) fn join(module: &str, name: &str) -> String {
     }
 }
 
-/// A path and all modules around it.
+/// A path and its parent paths.
 fn prefixes(path: &str) -> Vec<String> {
     let ends = path.match_indices('.').map(|(end, _)| end);
     let ends = ends.chain([path.len()]);
@@ -84,7 +84,7 @@ fn prefixes(path: &str) -> Vec<String> {
         .collect()
 }
 
-/// True for a module that is left whole.
+/// True for a module that became one node.
 pub(super) fn is_leaf(op: &Op) -> bool {
     matches!(op, Op::Region(region) if matches!(**region, Region::Call { .. }))
 }

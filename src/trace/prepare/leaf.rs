@@ -8,7 +8,7 @@ use crate::ir::{Argument, Definition, Graph, Module, Node, Op, Region, ValueId};
 use crate::trace::bodies::{add_input, keep_own_guards, missing_symbols};
 use crate::trace::check::each_graph;
 
-/// Makes one node of each call of the listed modules.
+/// Outlines each call of the listed modules into one node.
 pub(super) fn gather(module: &mut Module, leaves: &[String], report: &mut Report) -> Result<()> {
     for leaf in leaves {
         let mut found = false;
@@ -38,7 +38,7 @@ fn unknown(module: &Module, leaf: &str) -> Error {
     error.help(format!("operators are in {}", paths.join(", ")))
 }
 
-/// Gathers the calls of a module in a graph and in the graphs nested in it; true if there is one.
+/// Outlines the calls of a module in a graph and its nested graphs. True if there is one.
 fn gather_in(graph: &mut Graph, leaf: &str, report: &mut Report) -> Result<bool> {
     let calls: Vec<Option<String>> = graph.nodes.iter().map(|node| call_of(node, leaf)).collect();
     let mut distinct: Vec<&String> = calls.iter().flatten().collect();
@@ -57,7 +57,7 @@ fn gather_in(graph: &mut Graph, leaf: &str, report: &mut Report) -> Result<bool>
     Ok(found)
 }
 
-/// The call of a module that a node belongs to.
+/// Path of the module call that a node belongs to; none if it belongs to another module.
 fn call_of(node: &Node, leaf: &str) -> Option<String> {
     let parts: Vec<&str> = node.place.module.split('.').collect();
     let call = parts.get(..leaf.split('.').count())?.join(".");
@@ -98,7 +98,7 @@ fn gather_call(graph: &Graph, call: &str, leaf: &str, report: &mut Report) -> Re
     replay(&ordered, |replay, node| replay.copy(node))
 }
 
-/// The nodes outside: those that can be computed before the members, and those after.
+/// Splits the nodes outside of the module call: those that can run before its members, and those that must run after.
 fn around(graph: &Graph, is_member: &dyn Fn(&Node) -> bool) -> Result<(Vec<Node>, Vec<Node>)> {
     let last = graph.nodes.iter().rposition(is_member);
     let (mut before, mut after) = (Vec::new(), Vec::new());
@@ -129,7 +129,7 @@ fn entered_twice(node: &Node) -> Error {
     error.help("name the module around both as the leaf")
 }
 
-/// A call of a graph of these nodes.
+/// Makes a call node whose body has the given nodes.
 fn one_node(
     graph: &Graph,
     members: Vec<Node>,
@@ -178,7 +178,8 @@ fn body(graph: &Graph, nodes: Vec<Node>, inputs: &[ValueId], outputs: &[ValueId]
     replay(&cut, |replay, node| replay.copy(node))
 }
 
-/// Adds inputs that tell the sizes which no input of the body tells yet; what they are outside.
+/// Adds inputs to the body that define the symbols that none of its inputs defines. Returns their values outside of the
+/// body.
 fn tell_sizes(graph: &Graph, body: &mut Graph) -> Result<Vec<ValueId>> {
     let mut told = Vec::new();
     for symbol in missing_symbols(body) {

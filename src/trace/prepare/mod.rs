@@ -1,15 +1,15 @@
-//! Preparing graphs for quantisers and other tools: every operator gets a unique name that follows from its module path, a
-//! module that is called several times becomes independent instances, and what shall stay together is one node.
+//! Prepares graphs for quantisers and other tools: every operator gets a unique name derived from its module path, each call
+//! of a module becomes an independent instance, and a module chosen as a leaf becomes one node.
 //!
-//! - The only operator of a module is named like the module (`layer1.0.relu`); others are named after their operator, in
-//!   their module (`encoder.add`, `encoder.matmul_1`). The name is the node's place and, as far as it goes, its value's.
-//! - The second call of a module is an instance of its own: `relu_1`, `block_1.conv`. It shares the parameters of the first,
-//!   or has copies of them under its own name.
-//! - The nodes of a leaf are left as they are, in one `call`.
-//! - An argument may be fixed to a value. What follows from it is computed, and of a condition that it decides one branch
-//!   is left.
+//! - The only operator of a module gets the module's name (`layer1.0.relu`). Others are named after their operator, within
+//!   their module (`encoder.add`, `encoder.matmul_1`). The name becomes the node's place and, made legal, its value's name.
+//! - The second call of a module becomes an instance: `relu_1`, `block_1.conv`. It shares the parameters of the first
+//!   call, or gets copies under its own name.
+//! - The nodes of a leaf stay unchanged within one `call`.
+//! - An argument may be fixed to a value. Nodes that depend only on fixed values are folded, and a condition that becomes
+//!   constant is replaced by its branch.
 //!
-//! Names don't depend on anything outside of a module. Preparing a prepared graph changes nothing.
+//! Names within a module do not depend on code outside of it. Preparing a prepared graph changes nothing.
 
 mod equality;
 mod fix;
@@ -29,34 +29,34 @@ use crate::scalar::Scalar;
 
 use instances::Instances;
 
-/// How a module is prepared.
+/// Options of [`prepare`].
 #[derive(Clone, Debug, Default)]
 pub struct PrepareOptions {
-    /// Paths of modules that are left whole.
+    /// Paths of modules that become one node each.
     pub leaves: Vec<String>,
-    /// Arguments that are fixed, by name; a tensor is filled with the value.
+    /// Arguments to fix, by name. The value fills the tensor.
     pub fixed: Vec<(String, Scalar)>,
-    /// Every instance of a module has parameters of its own.
+    /// Copies the parameters for every instance of a module.
     pub copy_parameters: bool,
-    /// Arguments of the first graph on which the results are compared, fixed ones included. Without any, and for all other
-    /// graphs, they are made from the signature.
+    /// Arguments of the first graph for comparing results, fixed ones included. If empty, and for all other graphs, they are
+    /// generated from the signature.
     pub inputs: Vec<Item>,
 }
 
-/// A prepared module and what was done.
+/// A prepared module with its report.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     /// The module.
     pub module: Module,
-    /// Every rewrite, and proof that the results are the same.
+    /// All rewrites, and the comparisons of results.
     pub report: Report,
 }
 
-/// Prepares a module, and proves on example inputs that it computes the same, bit for bit.
+/// Prepares a module, and checks on example inputs that all results are bitwise equal.
 ///
 /// # Errors
-/// There is no such module or argument; a module cannot be left whole, as it needs what is computed outside from its own
-/// results; the inputs do not fit the signature; the prepared module computes something else.
+/// There is no such module or argument; a leaf module reads values that are computed outside of it from its own results; the
+/// inputs do not fit the signature; a result of the prepared module differs.
 pub fn prepare(module: &Module, options: &PrepareOptions) -> Result<Prepared> {
     let mut prepared = module.clone();
     let mut report = Report::default();

@@ -5,7 +5,7 @@ use super::report::{Report, RewriteKind};
 use crate::error::without_calls;
 use crate::ir::{Graph, Node, ValueId, legal_name};
 
-/// Names every node after its module and operator, and its values like it. Nodes in leaves keep their names.
+/// Names every node after its module and operator, and its values after the node. Nodes in leaves keep their names.
 pub(super) fn name(graph: &mut Graph, instances: &Instances, report: &mut Report) {
     let mut namer = Namer::new(graph, instances);
     namer.graph(graph, report);
@@ -13,9 +13,9 @@ pub(super) fn name(graph: &mut Graph, instances: &Instances, report: &mut Report
 
 struct Namer<'a> {
     instances: &'a Instances,
-    /// How many nodes stand in each call of a module itself, not in calls within it.
+    /// Number of nodes directly in each module call, without nested calls.
     direct: BTreeMap<String, usize>,
-    /// Calls of modules in which others are called.
+    /// Module calls that contain other module calls.
     containers: BTreeSet<String>,
     taken: BTreeSet<String>,
 }
@@ -62,7 +62,7 @@ impl<'a> Namer<'a> {
         name_values(graph, &names, report);
     }
 
-    /// The name of a node: its module's, if it is alone there, else its operator's.
+    /// Returns the name of a node: its module's if it is the module's only node, else its operator's.
     fn node(&mut self, node: &Node) -> (RewriteKind, String) {
         let path = &node.place.module;
         let module = self.instances.name(path);
@@ -86,7 +86,7 @@ impl<'a> Namer<'a> {
     }
 }
 
-/// Names the results of nodes like their nodes; several are numbered.
+/// Names results after their nodes. Several results of a node are numbered.
 fn name_values(graph: &mut Graph, names: &[(RewriteKind, String, String)], report: &mut Report) {
     let inputs = graph.inputs.iter().map(|id| graph.value(*id).name.clone());
     let mut taken: BTreeSet<String> = inputs.collect();

@@ -3,7 +3,7 @@ use super::report::{Report, RewriteKind};
 use crate::error::{Error, Place, Result, without_calls};
 use crate::ir::{Definition, Graph, Node, ValueId, Weights};
 
-/// Gives every instance of a module weights of its own, named like the instance.
+/// Copies the weights for every instance of a module, under the instance's name.
 pub(super) fn copy(
     graph: &mut Graph,
     instances: &Instances,
@@ -34,8 +34,8 @@ pub(super) fn copy(
     Ok(())
 }
 
-/// What a weight of the module of a place is called in its instance: `block_1.conv.weight` for `block.conv.weight`. A weight
-/// of another module keeps its name.
+/// Name of a weight in the instance of a place: `block_1.conv.weight` for `block.conv.weight`. A weight of another module
+/// keeps its name.
 fn own_name(place: &Place, instances: &Instances, weight: &str) -> String {
     let plain = without_calls(&place.module);
     let instance = instances.name(&place.module);
@@ -48,7 +48,7 @@ fn own_name(place: &Place, instances: &Instances, weight: &str) -> String {
     own.join(".")
 }
 
-/// Copies a weight unless that was done before; true if it was.
+/// Copies a weight. True if the copy existed already.
 fn copy_weight(weights: &mut Weights, name: &str, own: &str) -> Result<bool> {
     let missing = || Error::input(format!("there is no weight {name}"));
     let tensor = weights.get(name).cloned().ok_or_else(missing)?;

@@ -6,57 +6,57 @@ use super::equality::Check;
 use crate::error::Place;
 use crate::ir::Graph;
 
-/// What was done to a module. `Display` is the report as text, serialisation gives JSON.
+/// Report of [`prepare`](super::prepare). `Display` writes it as text, serialisation as JSON.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// Every rewrite, in order.
+    /// All rewrites in order.
     pub rewrites: Vec<Rewrite>,
-    /// The proof that results are the same, a check for each graph.
+    /// Comparisons of results, one for each graph.
     pub checks: Vec<Check>,
-    /// The graph that is rewritten.
+    /// Name of the current graph.
     #[serde(skip)]
     graph: String,
 }
 
-/// One rewrite.
+/// A change to one node, argument, parameter or module.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rewrite {
-    /// What was done.
+    /// Kind of the rewrite.
     pub kind: RewriteKind,
-    /// The graph that it was done to.
+    /// Name of the rewritten graph.
     pub graph: String,
-    /// What it was called.
+    /// The old name.
     pub old: String,
-    /// What it is called now; the value of what was fixed; empty for what is gone.
+    /// The new name. For a fixed argument, its value; for a removed node, empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub new: String,
-    /// Where it stood in the user's model.
+    /// Place in the user's model.
     #[serde(skip_serializing_if = "Place::is_unknown")]
     pub place: Place,
 }
 
-/// What was done.
+/// Kind of the rewrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RewriteKind {
     /// An argument was fixed to a value.
     Fixed,
-    /// A node is gone: it followed from what was fixed, or nothing reads it.
+    /// A node was removed: fixed values determine it, or nothing reads it.
     Folded,
-    /// A module's nodes became one.
+    /// A module's nodes became one node.
     Leaf,
     /// A parameter was copied for another instance of its module.
     Copied,
-    /// An operator is named like its module.
+    /// An operator got its module's name.
     Module,
-    /// An operator is named after itself, in its module.
+    /// An operator got its own name within its module.
     Functional,
-    /// An operator in another instance of a module that is called several times.
+    /// An operator got the name of a further instance of its module.
     Reused,
 }
 
 impl RewriteKind {
-    /// All kinds, in the order of a summary.
+    /// All kinds, in the order of the summary.
     pub const ALL: [RewriteKind; 7] = [
         RewriteKind::Fixed,
         RewriteKind::Folded,
@@ -67,7 +67,7 @@ impl RewriteKind {
         RewriteKind::Reused,
     ];
 
-    /// What was done to how many, behind their number.
+    /// The text of a summary line after the count.
     fn describe(self) -> &'static str {
         match self {
             RewriteKind::Fixed => "arguments fixed to a value",
@@ -80,7 +80,7 @@ impl RewriteKind {
         }
     }
 
-    /// As it is written in reports.
+    /// The word that reports use.
     pub fn name(self) -> &'static str {
         match self {
             RewriteKind::Fixed => "fixed",
@@ -95,12 +95,12 @@ impl RewriteKind {
 }
 
 impl Report {
-    /// Rewrites that follow are of this graph.
+    /// Sets the graph of the rewrites that follow.
     pub(super) fn begin(&mut self, graph: &Graph) {
         self.graph.clone_from(&graph.name);
     }
 
-    /// The report in few lines: how many rewrites of each kind, and the proof.
+    /// A short report: the number of rewrites of each kind, and the comparisons.
     pub fn summary(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for check in &self.checks {

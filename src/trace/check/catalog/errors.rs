@@ -1,9 +1,9 @@
-//! Explanations of the kinds of errors.
+//! Explanations of error kinds.
 
 use super::{Entry, FrontEnd, Severity};
 use crate::error::Kind;
 
-/// The explanation of a kind.
+/// The explanation of an error kind.
 pub fn entry(kind: Kind) -> &'static Entry {
     match kind {
         Kind::Format => &FORMAT,

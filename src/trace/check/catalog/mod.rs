@@ -1,7 +1,7 @@
-//! What findings there are: a stable id, and for each its cause, an example and the cure. `onionskin explain` prints this.
+//! The catalog of findings: for each stable id its cause, an example and the cure. `onionskin explain` prints it.
 //!
-//! Ids never change and are never given out twice. `W…` is a warning or a note, `E…` an error; the digits tell the layer
-//! as those of [`Kind`] do: `02` the traced program, `07` results.
+//! Ids never change and are never reused. `W…` is a warning or a note, `E…` an error. The first two digits are the layer, as
+//! in the ids of [`ErrorKind`]: `02` the traced program, `07` results.
 
 mod errors;
 mod results;
@@ -13,15 +13,15 @@ use serde::{Serialize, Serializer};
 
 use crate::error::{Error, Kind, Result};
 
-/// How bad a finding is.
+/// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// Good to know.
+    /// Information only.
     Note,
-    /// The trace may be wrong for other inputs.
+    /// The trace may give wrong results for other inputs.
     Warning,
-    /// The trace is wrong.
+    /// The trace gives wrong results.
     Error,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// Where a graph comes from that is checked.
+/// Origin of a checked graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FrontEnd {
@@ -50,21 +50,21 @@ pub enum FrontEnd {
 }
 
 impl FrontEnd {
-    /// All of them.
+    /// All front ends.
     pub const ALL: &'static [FrontEnd] = &[
         FrontEnd::Archive,
         FrontEnd::Rust,
         FrontEnd::Libtorch,
         FrontEnd::Json,
     ];
-    /// Those whose function can be called and traced again.
+    /// Front ends whose function can be called and traced again.
     const FUNCTIONS: &'static [FrontEnd] = &[FrontEnd::Rust, FrontEnd::Libtorch];
-    /// Those whose results are compared with results of another trace or import.
+    /// Front ends whose results are compared with those of another trace or import.
     const PROGRAMS: &'static [FrontEnd] = &[FrontEnd::Archive, FrontEnd::Rust, FrontEnd::Libtorch];
-    /// Those whose constants are known as such.
+    /// Front ends whose graphs distinguish constants from weights.
     const WITH_CONSTANTS: &'static [FrontEnd] =
         &[FrontEnd::Archive, FrontEnd::Libtorch, FrontEnd::Json];
-    /// Those that a model is opened from.
+    /// Front ends that open a model from a file.
     const FILES: &'static [FrontEnd] = &[FrontEnd::Archive, FrontEnd::Json];
 }
 
@@ -82,24 +82,24 @@ impl fmt::Display for FrontEnd {
 /// The explanation of an id.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// `W0201`
+    /// The stable id: `W0201`.
     pub code: &'static str,
-    /// A few words.
+    /// Short title.
     pub title: &'static str,
-    /// How bad it is unless a finding says otherwise.
+    /// Default severity.
     pub severity: Severity,
-    /// The front ends whose graphs it can be found in.
+    /// Front ends whose graphs may have the problem.
     pub front_ends: &'static [FrontEnd],
-    /// Why it happens.
+    /// Cause of the problem.
     pub cause: &'static str,
-    /// Code or a command that shows it.
+    /// Code or a command that shows the problem.
     pub example: &'static str,
-    /// What to do.
+    /// Remedy.
     pub cure: &'static str,
 }
 
 impl Entry {
-    /// The front ends in a few words: `archive, JSON`; `any` for all.
+    /// The front ends as text: `archive, JSON`; `any` for all.
     pub fn found_in(&self) -> String {
         let names = self.front_ends.iter().map(ToString::to_string);
         match self.front_ends.len() == FrontEnd::ALL.len() {
@@ -123,7 +123,7 @@ impl fmt::Display for Entry {
 
 macro_rules! ids {
     ($($(#[doc = $doc:literal])* $name:ident => $entry:path,)*) => {
-        /// What was found, by name; [`Id::code`] is what users see.
+        /// Kind of a finding. [`Id::code`] is the stable id that users see.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         pub enum Id {
@@ -145,45 +145,45 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A tensor's value was read by the program that is traced.
+    /// The traced program read a tensor's value.
     HostRead => tracer::HOST_READ,
     /// A symbolic size was read as a number.
     FrozenSize => tracer::FROZEN_SIZE,
     /// A loop over an axis of symbolic size was unrolled.
     DynamicIteration => tracer::DYNAMIC_ITERATION,
-    /// A tensor of the surroundings became a constant.
+    /// A tensor from outside the trace became a constant.
     CapturedConstant => tracer::CAPTURED_CONSTANT,
     /// A tensor made from host data became a constant.
     DataConstructor => tracer::DATA_CONSTRUCTOR,
     /// A number in the graph equals a size of an input.
     SizeLiteral => tracer::SIZE_LITERAL,
-    /// A device is written in the program.
+    /// The program names a device.
     FrozenDevice => tracer::FROZEN_DEVICE,
     /// An operator draws random numbers.
     RandomNode => tracer::RANDOM_NODE,
-    /// Batch normalisation was recorded as it is for training.
+    /// Batch normalisation was recorded in training mode.
     TrainingMode => tracer::TRAINING_MODE,
-    /// All elements of an axis of symbolic size are read one by one.
+    /// The graph reads all elements of an axis of symbolic size one by one.
     UnrolledAxis => tracer::UNROLLED_AXIS,
-    /// A constant has the sizes of an input of the example.
+    /// A constant has the shape or the number of rows of an example input.
     ConstantOfExample => tracer::CONSTANT_OF_EXAMPLE,
-    /// A number in the graph has all the digits of an element.
+    /// A number in the graph has all digits of an `f32` element.
     ReadNumber => tracer::READ_NUMBER,
-    /// The graph computes something else than the function.
+    /// The graph's results differ from the function's.
     OutputsDiffer => results::OUTPUTS_DIFFER,
-    /// A second trace computes something else than the function.
+    /// The results of a second trace differ from the function's.
     RepeatDiffers => results::REPEAT_DIFFERS,
     /// The function gives different results for the same inputs.
     UnstableFunction => results::UNSTABLE_FUNCTION,
-    /// Other inputs give another graph.
+    /// A trace with other inputs gives another graph.
     PathDependsOnInput => results::PATH_DEPENDS_ON_INPUT,
-    /// The function takes sizes that the trace does not.
+    /// The trace refuses sizes that the function accepts.
     SizeRefused => results::SIZE_REFUSED,
-    /// Elements beyond the example's size change nothing.
+    /// Elements beyond the example's size do not change the result.
     IgnoredTail => results::IGNORED_TAIL,
-    /// An output has as many rows as the example's batch, whatever the batch is.
+    /// An output's first size is fixed to the example's batch size.
     FixedBatch => results::FIXED_BATCH,
-    /// An empty batch is refused.
+    /// The model refuses an empty batch.
     EmptyRefused => results::EMPTY_REFUSED,
     /// An input changes no output.
     UnreadInput => results::UNREAD_INPUT,
@@ -195,7 +195,7 @@ ids! {
     RunFailed => results::RUN_FAILED,
     /// An output does not depend on any input.
     NoDependence => results::NO_DEPENDENCE,
-    /// A device computes something else than the reference; the id of [`Kind::Mismatch`].
+    /// A device's results differ from the reference; the id of [`ErrorKind::Mismatch`].
     DeviceDiffers => errors::MISMATCH,
 }
 
@@ -218,7 +218,7 @@ impl Serialize for Id {
     }
 }
 
-/// Every explanation there is, those of [`Kind`] included, by layer and code.
+/// Returns all explanations, including those of [`ErrorKind`], sorted by layer and code.
 pub fn entries() -> Vec<&'static Entry> {
     let findings = Id::ALL.iter().map(|id| id.entry());
     let kinds = Kind::ALL.iter().map(|kind| errors::entry(*kind));
@@ -228,16 +228,16 @@ pub fn entries() -> Vec<&'static Entry> {
     entries
 }
 
-/// Ids that are given no more, and why: they stay known, since users suppress them.
+/// Retired ids with the reason. They stay known, since users suppress them.
 const RETIRED: &[(&str, &str)] = &[(
     "W0213",
     "it told of element types in the program, which nobody can tell from those that were meant",
 )];
 
-/// The explanation of an id, in upper or lower case.
+/// Returns the explanation of an id, in upper or lower case.
 ///
 /// # Errors
-/// There is no such id; the message lists those that begin alike.
+/// There is no such id; the help lists the ids of its layer.
 pub fn explain(code: &str) -> Result<&'static Entry> {
     let wanted = code.trim().to_uppercase();
     let entries = entries();

@@ -1,4 +1,4 @@
-//! `07`: what comes out of a trace is not what the function gives.
+//! `07`: the results of a trace differ from the function's.
 
 use super::{Entry, FrontEnd, Severity};
 

@@ -1,4 +1,4 @@
-//! `02`: what the traced program does that a graph cannot hold.
+//! `02`: the traced program does something that a graph cannot express.
 
 use super::{Entry, FrontEnd, Severity};
 

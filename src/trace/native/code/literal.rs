@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ir::{Argument, ValueId};
 use crate::scalar::Scalar;
 
-/// An argument of a call as source, as a parameter of its type takes it; `value` writes a reference to a tensor.
+/// An argument of a call as source for a parameter of type `ty`. `value` returns the source of a reference to a tensor.
 pub(super) fn argument(
     ty: &ArgumentType,
     argument: &Argument,
@@ -39,7 +39,7 @@ pub(super) fn argument(
     })
 }
 
-/// True if all items of a list are of one type, so that they are an array in Rust.
+/// True if all items of a list have one Rust type and can be an array.
 fn items_alike(list: &Argument) -> bool {
     let Argument::List(items) = list else {
         return true;
@@ -72,7 +72,7 @@ fn list(items: &[String], alike: bool, tensors: bool) -> String {
     }
 }
 
-/// A number or size, as it stands in arithmetic.
+/// A number or size as an operand.
 pub(super) fn number(argument: &Argument) -> String {
     match argument {
         Argument::Number(number) => scalar(*number),
@@ -93,7 +93,7 @@ pub(super) fn dtype(dtype: DType) -> String {
     format!("DType::{dtype:?}")
 }
 
-/// A number; integers that `i32` does not hold say their type.
+/// A number. Integers outside of `i32` have a type suffix.
 pub(super) fn scalar(number: Scalar) -> String {
     match number {
         Scalar::Bool(value) => value.to_string(),

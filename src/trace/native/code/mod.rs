@@ -1,4 +1,5 @@
-//! Graphs as Rust source, as TorchScript's `.code` is Python: functions that compute, and record, what the graph does.
+//! Graphs as Rust source, as TorchScript's `.code` is Python. The generated functions compute what the graph does, and can
+//! be traced.
 
 mod literal;
 mod names;
@@ -22,7 +23,7 @@ impl Module {
     /// The graphs as Rust functions of `onionskin::trace`; see [`Graph::code`].
     ///
     /// # Errors
-    /// A graph has steps that no operator of PyTorch stands for, such as those of a graph after passes.
+    /// A graph has steps without a PyTorch operator, such as those of a graph after passes.
     pub fn code(&self) -> Result<String> {
         let functions = self.graphs.iter().map(Graph::code);
         Ok(functions.collect::<Result<Vec<_>>>()?.join("\n"))
@@ -30,17 +31,18 @@ impl Module {
 }
 
 impl Graph {
-    /// The graph as a Rust function of its tensors, and of weights by name if it has some:
-    /// `pub fn forward(w: impl Fn(&str) -> TracedTensor, x: &TracedTensor) -> Result<TracedTensor>`. The source needs `use` of what it names of
-    /// `onionskin::trace`, of `DType` and of `Dim`.
+    /// The graph as a Rust function of its tensors, and of its weights by name if it has any:
+    /// `pub fn forward(w: impl Fn(&str) -> TracedTensor, x: &TracedTensor) -> Result<TracedTensor>`.
+    ///
+    /// The source needs `use` declarations for its names from `onionskin::trace`, and for `DType` and `Dim`.
     ///
     /// # Errors
-    /// The graph has steps that no operator of PyTorch stands for, such as those of a graph after passes.
+    /// The graph has steps without a PyTorch operator, such as those of a graph after passes.
     pub fn code(&self) -> Result<String> {
         let mut writer = Writer::new(self, Rc::default(), 1);
         let mut symbols = BTreeSet::new();
         symbols_of(self, &mut symbols);
-        // Sizes keep their names, so they come first.
+        // Sizes keep their names. They reserve them first.
         symbols
             .iter()
             .for_each(|symbol| drop(writer.unique(symbol)));
@@ -80,13 +82,13 @@ fn tuple_type(count: usize) -> String {
     }
 }
 
-/// Writes the statements of a graph or of the body of a region.
+/// Writes the statements of a graph or of a region's body.
 struct Writer<'a> {
     graph: &'a Graph,
     names: Rc<RefCell<Names>>,
     places: HashMap<ValueId, Place>,
     used: HashSet<ValueId>,
-    /// Those that have a variable of their own here.
+    /// Values with an owned variable in this scope.
     own: HashSet<ValueId>,
     depth: usize,
     lines: String,
@@ -110,7 +112,7 @@ impl<'a> Writer<'a> {
         self.names.borrow_mut().unique(wanted)
     }
 
-    /// A variable for a value; one that nothing reads says so.
+    /// Defines a variable for a value. An unused one begins with `_`.
     fn define(&mut self, id: ValueId) -> String {
         let wanted = &self.graph.value(id).name;
         let name = match self.used.contains(&id) {
@@ -130,7 +132,7 @@ impl<'a> Writer<'a> {
         self.lines += &format!("{}{line}\n", self.indent());
     }
 
-    /// A variable for a symbolic size.
+    /// Defines a variable for a symbolic size.
     fn size(&mut self, symbol: &Symbol) -> Result<()> {
         let axes = self.graph.inputs.iter().flat_map(|id| {
             let shape = self.graph.ty(*id).shape.iter().enumerate();
@@ -156,7 +158,7 @@ impl<'a> Writer<'a> {
         Ok(self.place(id)?.borrowed())
     }
 
-    /// A tensor of an argument, which may be a number.
+    /// An owned tensor for an argument, which may be a number.
     fn owned(&self, argument: &Argument) -> Result<String> {
         Ok(match argument {
             Argument::Value(id) => match &self.graph.value(*id).definition {
@@ -176,7 +178,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Results: own variables, the last time that they are read, and clones of others.
+    /// Owned results: a variable of this scope is moved at its last use, others are cloned.
     fn results(&self, ids: &[ValueId]) -> Result<Vec<String>> {
         let result = |(index, id): (usize, &ValueId)| {
             let is_last = !ids.iter().skip(index + 1).any(|other| other == id);
@@ -214,7 +216,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Names results: each by a variable, or as an item of a list.
+    /// Binds results: each to a variable, or to an item of a list.
     fn bind(&mut self, results: &[ValueId], returns: Returns, call: &str) {
         let single = match returns {
             Returns::One | Returns::Tuple => results.len(),
@@ -244,7 +246,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Symbols of the sizes among arguments, those of nested graphs included.
+/// Collects the symbols of all sizes in arguments, nested graphs included.
 fn symbols_of(graph: &Graph, symbols: &mut BTreeSet<Symbol>) {
     for node in &graph.nodes {
         let mut note = |size: &Dim| {

@@ -1,18 +1,18 @@
-//! Names of variables.
+//! Variables of generated source.
 
 use std::collections::BTreeSet;
 
-/// Names that mean something else in the source.
+/// Names with another meaning in the source.
 const TAKEN: &str = " w ops kw cond while_loop as async await become box break const continue crate do dyn else enum \
     extern false final fn for gen if impl in let loop macro match mod move mut override priv pub ref return self static \
     struct super trait true try type typeof unsafe unsized use virtual where while yield abstract ";
 
-/// Names of variables that a function has.
+/// Variable names in use.
 #[derive(Default)]
 pub(super) struct Names(BTreeSet<String>);
 
 impl Names {
-    /// A name that is not taken, and is from now on.
+    /// Reserves an unused name.
     pub fn unique(&mut self, wanted: &str) -> String {
         let wanted = plain(wanted);
         let numbered = (1..).map(|number| format!("{wanted}_{number}"));
@@ -24,7 +24,7 @@ impl Names {
     }
 }
 
-/// A name as Rust takes it.
+/// Converts a name to a Rust identifier.
 pub(super) fn plain(name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = name.chars().map(letter).collect();
@@ -34,12 +34,12 @@ pub(super) fn plain(name: &str) -> String {
     }
 }
 
-/// What stands for a tensor in the source.
+/// A source expression for a tensor.
 #[derive(Clone)]
 pub(super) struct Place {
-    /// A variable, an item of a list, or a call that gives a weight.
+    /// A variable, an item of a list, or a call that returns a weight.
     pub text: String,
-    /// A variable of type `&TracedTensor`.
+    /// True for a variable of type `&TracedTensor`.
     is_reference: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Calls of operators by their methods and functions.
+//! Source for operator calls.
 
 use crate::aten::{Operator, Parameter};
 use crate::error::{Error, Result};
@@ -9,7 +9,7 @@ use super::Writer;
 use super::literal::argument;
 
 impl Writer<'_> {
-    /// A call of an operator by its method or function.
+    /// A call of an operator's method or function.
     pub(super) fn call(&self, operator: &'static Operator, given: &[Argument]) -> Result<String> {
         let binding = binding(&operator.name)?;
         let mut pairs = operator.schema.parameters.iter().zip(given);
@@ -38,7 +38,7 @@ impl Writer<'_> {
     }
 }
 
-/// True for an argument that is not what the operator takes anyway.
+/// True for an argument that differs from the parameter's default.
 fn is_said(parameter: &Parameter, given: &Argument) -> bool {
     !parameter.is_ignored() && parameter.default.as_ref() != Some(given)
 }

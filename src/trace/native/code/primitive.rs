@@ -1,4 +1,4 @@
-//! Primitives for which PyTorch has an operator, which importers write among calls.
+//! Source for primitives with a PyTorch operator. Importers add them among calls.
 
 use crate::aten;
 use crate::dim::Dim;
@@ -10,7 +10,7 @@ use crate::trace::native::methods::{Binding, bindings};
 use super::Writer;
 use super::literal::{dtype, number, sizes};
 
-/// The sizes in a primitive that is written: those of its shape, or start and length.
+/// The sizes in the source of a primitive: its shape, or start and length.
 pub(super) fn shape(primitive: &Primitive) -> Vec<Dim> {
     match primitive {
         Primitive::Full(full) => full.shape.clone(),
@@ -23,7 +23,7 @@ pub(super) fn shape(primitive: &Primitive) -> Vec<Dim> {
 }
 
 impl Writer<'_> {
-    /// A primitive as a call of the operator that computes the same.
+    /// A primitive as a call of the equivalent operator.
     pub(super) fn primitive(&self, primitive: &Primitive, node: &Node) -> Result<String> {
         let operand = |index: usize| node.arguments.get(index).unwrap_or(&Argument::None);
         let x = operand(0);
@@ -68,7 +68,7 @@ impl Writer<'_> {
         Ok(format!("{left}.{}({right})", method.name))
     }
 
-    /// The tensor that a method is called on.
+    /// The receiver of a method call.
     fn text(&self, argument: &Argument) -> Result<String> {
         match argument {
             Argument::Value(id) => Ok(self.place(*id)?.text),
@@ -83,7 +83,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A number as a tensor of another operand's type.
+    /// A number as a tensor with the element type of another operand.
     fn filled(&self, value: &Argument, like: &Argument) -> Result<String> {
         let Argument::Value(id) = like else {
             return Err(nameless());
@@ -95,7 +95,7 @@ impl Writer<'_> {
     }
 }
 
-/// Numbers along an axis, the same along others.
+/// Source for consecutive numbers along one axis, broadcast along the others.
 fn counted(iota: &Iota) -> Result<String> {
     let size = iota.shape.get(iota.axis).ok_or_else(nameless)?;
     let mut alone = vec![Dim::ONE; iota.shape.len()];
@@ -117,7 +117,7 @@ fn counted(iota: &Iota) -> Result<String> {
     })
 }
 
-/// The call that takes elements along an axis, forwards.
+/// Method call for a slice with a positive step.
 fn cut(slice: &Slice) -> Result<String> {
     let (axis, start, length) = (slice.axis, slice.start.code(), slice.length.code());
     match slice.step {

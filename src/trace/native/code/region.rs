@@ -1,4 +1,4 @@
-//! Branches, loops and nested graphs.
+//! Source for branches, loops and nested graphs.
 
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Graph, Node, Region, ValueId};
@@ -26,7 +26,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// What the arguments of a region are in its body.
+    /// Expressions for the arguments of a region, as its body uses them.
     fn argument_places(&self, arguments: &[Argument]) -> Result<Vec<Place>> {
         let place = |argument: &Argument| match argument {
             Argument::Value(id) => self.place(*id),
@@ -35,7 +35,7 @@ impl<'a> Writer<'a> {
         arguments.iter().map(place).collect()
     }
 
-    /// The body of a region, whose inputs are these places.
+    /// Writes the body of a region with these expressions for its inputs.
     fn body(&self, graph: &'a Graph, inputs: Vec<Place>, depth: usize) -> Result<Writer<'a>> {
         let mut writer = Writer::new(graph, self.names.clone(), depth + 1);
         let places = graph.inputs.iter().copied().zip(inputs);
@@ -44,7 +44,7 @@ impl<'a> Writer<'a> {
         Ok(writer)
     }
 
-    /// A body as a block that gives its outputs.
+    /// The body of a region as a block expression.
     fn block(&self, graph: &'a Graph, inputs: Vec<Place>, depth: usize) -> Result<String> {
         let body = self.body(graph, inputs, depth)?;
         let result = body.tuple(&graph.outputs)?;
@@ -59,7 +59,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// A call with a line for each argument.
+    /// Writes a call with one line for each argument.
     fn call_lines(&mut self, head: &str, arguments: &[String]) {
         self.line(&format!("{head}("));
         for argument in arguments {
@@ -85,7 +85,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// A loop whose state is the number of the round, whether there is another, and what is carried.
+    /// Writes a loop whose state is the iteration number, the condition for another iteration, and the carried values.
     fn while_loop(&mut self, node: &Node, body: &'a Graph, carried: usize) -> Result<()> {
         let [trips, condition, rest @ ..] = node.arguments.as_slice() else {
             return Err(Error::internal("a loop without a trip count"));
@@ -119,7 +119,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Whether there is another round.
+    /// The closure for the loop condition.
     fn holds(&self, trips: &Argument, round: &str, again: &str) -> Result<String> {
         let trips = match trips {
             Argument::Number(Scalar::Int(i64::MAX)) => {
@@ -134,13 +134,13 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Statements and a result in braces.
+/// A block of statements with a result.
 fn enclosed(lines: &str, result: &str, depth: usize) -> String {
     let indent = "    ".repeat(depth);
     format!("{{\n{lines}{indent}    {result}\n{indent}}}")
 }
 
-/// A tuple, of one as well.
+/// A tuple, with a trailing comma for a single item.
 fn tuple(items: &[String]) -> String {
     match items {
         [single] => format!("({single},)"),
