@@ -1,9 +1,8 @@
-//! Onionskin: trace a neural network once, lay it over any GPU.
+//! Runs PyTorch models on any GPU, without Python and without libtorch.
 //!
-//! A graph traced by PyTorch becomes a typed intermediate representation ([`ir`]); passes lower it to a plan of WGSL
-//! kernels ([`pass`], [`kernel`]); [`gpu`] executes the plan through wgpu on Vulkan, Metal or DX12; [`interp`] runs the same
-//! graph on the host and is the oracle for all of it. No Python, no libtorch.
-//! (The feature `libtorch` adds PyTorch as a front end and as a reference.)
+//! A graph traced by PyTorch becomes a typed intermediate representation ([`ir`]). Passes lower it to a plan of WGSL kernels
+//! ([`pass`], [`kernel`]). [`gpu`] executes the plan through wgpu on Vulkan, Metal or DX12. [`interp`] runs a graph on the host
+//! and is the reference for devices. The feature `libtorch` adds PyTorch as a front end and as a reference.
 //!
 //! ```no_run
 //! # fn main() -> onionskin::Result<()> {
@@ -28,56 +27,37 @@
 //!                          JSON + text  └── pass ──> kernel::plan::Plan ──> gpu (wgpu)
 //! ```
 //!
-//! Two vocabularies. [`op`] is a closed language of some twenty primitives, a file each: shape rule, oracle, attributes.
-//! [`aten`] is an open dictionary of PyTorch's operators, a row each: schemas as PyTorch writes them, a body in terms of
-//! other operators, sample calls. A graph as imported holds calls of rows, so that it reads like the user's model; the
-//! `decompose` pass writes out their bodies.
+//! Two vocabularies. [`op`] is a closed language of some twenty primitives, a file each: shape rule, host evaluation,
+//! attributes. [`aten`] is an open dictionary of PyTorch's operators, a row each: schemas as PyTorch writes them, a body in
+//! terms of other operators, sample calls. An imported graph holds calls of rows, so that it reads like the user's model; the
+//! `decompose` pass replaces them by their bodies.
 //!
-//! Sizes are symbolic ([`dim`]). An import answers questions about them ("do these broadcast?") by the example's sizes and
+//! Sizes are symbolic ([`dim`]). An import answers questions about them ("do these broadcast?") with the example's sizes and
 //! records each answer as a guard ([`symbols`]), so that a graph says for which sizes it holds. A [`Session`] imports an
 //! archive again for sizes that break the guards.
 //!
-//! What a graph cannot hold is frozen to the example: values and sizes that a program reads, branches, constants.
-//! [`trace::check`] finds it by calling and tracing again, with other inputs too. It knows the traced function only as a
-//! [`trace::check::Subject`], which closures, modules and archives are.
+//! A trace freezes everything that a graph cannot hold to the example: values and sizes that the program reads, branches,
+//! constants. [`trace::check`] finds such values by calling and tracing again, with other inputs too. It sees the traced
+//! function as a [`trace::check::Subject`]: a closure, a module or an archive.
 //!
-//! Control flow that depends on tensors is a [`ir::Region`], whose bodies are closed graphs. What passes leave of it
-//! becomes blocks of steps in the same plan: one row of steps, one memory, and a [`kernel::plan::Flow`] for each that says
-//! which steps run again or not at all; the host goes through them and reads back what decides. What outlives a call is an
-//! [`ir::State`]: to graphs further inputs and outputs, which a [`Session`] keeps.
+//! Control flow that depends on tensors is an [`ir::Region`] with closed graphs as bodies. The planner turns the regions that
+//! passes leave into blocks of steps ([`kernel::plan::Flow`]); the host walks through them and reads back the numbers that
+//! decide. An [`ir::State`] outlives a call: it is a further input and output of the graph, which a [`Session`] keeps.
 //!
-//! A model may refuse values: assertions, indices out of range, integers divided by zero. Each is an [`op::Check`] in the
-//! graph, which gives its operand as it is. The host raises PyTorch's message at once. A kernel that computes a check notes a
-//! failure in a word of [`kernel::plan::Faults`], which a run reads with its outputs.
+//! A model may refuse values: assertions, indices out of range, integer division by zero. Each is an [`op::Check`] in the
+//! graph, which returns its operand unchanged. The host raises PyTorch's message at once. A kernel notes a failed check in a
+//! word of [`kernel::plan::Faults`], which the run reads with its outputs.
 //!
-//! What one kernel computes is decided by fusion (`pass::plan`'s `fuse`): loops with what is pointwise in front of them and
-//! behind, rows (and columns) with all their reductions, attention from scores to values, and pointwise work that follows on other such
-//! work. What is long behind a product is there for a few results of a tile only (`pass::plan`'s `kernel::turns`).
+//! The planner ([`pass::plan`]) decides which values one kernel computes (fusion), which kernel computes a product, a
+//! convolution or a row (a table, which a [`model::Tuning`] overrides), how values lie in memory
+//! ([`kernel::layout::Layout`]), and which layers share a kernel. Kernels are texts of expressions ([`kernel::expr`],
+//! [`kernel::emit`]) in templates of `shaders/`.
 //!
-//! Many kernels can compute a product, a convolution or a row. A table (`pass::plan`'s `variant`) chooses by adapter, sizes and dtype; a
-//! [`model::Tuning`] overrules it by what was measured. The portable variant runs on every device and is the reference of the
-//! others. Where a driver takes long to compile them, layers that differ in sizes only share kernels (`pass::plan`'s `form`):
-//! of products with weights and of images by design, of all else where the kernels turn out to differ in numbers only.
-//! They are compiled while a program is made, on several processors, by drivers too that would do it in its first run
-//! (`gpu`'s `rehearsal`).
-//! How a value lies in memory is a [`kernel::layout::Layout`] of its slot: row-major, the same with room behind each row, which
-//! keeps rows that tiles read apart in the cache, four neighbours along an axis together, what workgroups keep between their
-//! stages, what is sorted in runs, or a weight packed into a texture. Its [`kernel::capabilities::Storage`] is what
-//! its elements are there: `f32` may be stored in half precision, where [`kernel::stored::Kept`] does not say why not. On Mesa's
-//! rasteriser whatever is in no texture lies in memory that is a buffer to kernels that write it, a texture to those that read
-//! it ([`kernel::plan::Access::Texels`]), and the host's own; `gpu`'s `trusted` holds all that is unsafe. The pages of its
-//! compiler are given back once kernels are compiled. Its subgroups are the lanes
-//! of a vector, eight or sixteen, which a program decides before it is loaded ([`gpu::widen_vectors`]); kernels that hand numbers
-//! from lane to lane are made for one of these. A tile of a product is bands of four lanes (`pass::plan`'s `product::tile`), so that what
-//! a lane has read of either factor is handed on by as few instructions as can be.
+//! Values that depend on weights alone become weights: formulas ([`pass::Folded`]) that are computed when a device takes them.
+//! The host keeps the model's file mapped. A [`digest`] of elements and formula tells which weights are equal, so that programs
+//! share them.
 //!
-//! Kernels are texts of expressions ([`kernel::expr`], [`kernel::emit`]). Four numbers that are computed alike become one
-//! expression of vectors (`pass::plan`'s `element::fours`); the library's functions for these are made of those for one
-//! (`kernel`'s `fours`).
-//!
-//! What a graph makes of weights alone is a weight too, told by a formula ([`pass::Folded`]) and computed when the device
-//! takes it: the host keeps what the model's file has, mapped. A [`digest`] of elements and formula tells which weights are
-//! equal, so that programs share them on a device and a file can keep them as they lie there.
+//! `docs/architecture.md` has the whole way of a model with the type at each step, the layers, and the peculiarities of targets.
 //!
 //! | to find | look in |
 //! |---|---|
