@@ -145,7 +145,7 @@ fn name_apart(mut group: Vec<Method>) -> Vec<Method> {
     group
 }
 
-/// What the name of an overload says beyond types.
+/// The part of an overload's name that its types do not determine.
 fn suffix(method: &Method) -> String {
     let shortest = |schema: &&Schema| words(&schema.overload);
     let suffixes = method.overloads.iter().map(shortest);

@@ -30,7 +30,7 @@ pub struct Parameter {
     pub keyword_only: bool,
 }
 
-/// What a method returns.
+/// The return type of a method.
 #[derive(Clone, PartialEq)]
 pub enum Results {
     /// `Tensor`

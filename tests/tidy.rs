@@ -218,3 +218,22 @@ fn lengths_of_files() {
         }
     }
 }
+
+/// First words of a sentence that talk about a thing before they name it.
+const VAGUE: &[&str] = &["What ", "The same "];
+
+/// Comments name their subject first.
+#[test]
+fn comments_begin_with_their_subject() {
+    let mut found = Vec::new();
+    for source in sources() {
+        for (index, line) in source.text.lines().enumerate() {
+            let comment = line.trim_start().strip_prefix("//");
+            let text = comment.map(|text| text.trim_start_matches(['/', '!', ' ']));
+            if text.is_some_and(|text| VAGUE.iter().any(|start| text.starts_with(start))) {
+                found.push(format!("{}:{}: {line}", source.path.display(), index + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}

@@ -34,7 +34,7 @@ pub(super) struct Check {
     device: String,
     #[command(flatten)]
     dtype: Dtype,
-    /// What the device is held against.
+    /// The reference that the device is compared with.
     #[arg(long, value_enum, default_value_t = Against::Oracle)]
     against: Against,
     /// A file with the expected outputs of a set, in order, for --against recorded; may be repeated.

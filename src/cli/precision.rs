@@ -10,8 +10,8 @@ use crate::kernel::stored::Precision;
 /// `--dtype`: storage of f32 values.
 #[derive(Args)]
 pub(super) struct Dtype {
-    /// What the device stores f32 weights and values between kernels in: f16 for half the bytes, or f32. Kernels compute in
-    /// f32 in any case.
+    /// The type in which the device stores f32 weights and values between kernels: f16 for half the bytes, or f32. Kernels
+    /// compute in f32 in any case.
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     dtype: String,
 }

@@ -36,7 +36,7 @@ pub(super) struct Test {
     /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
     #[arg(long, default_value = "auto")]
     device: String,
-    /// What the device is held against; libtorch is held against the record, too.
+    /// The reference that the device is compared with; libtorch is compared with the record, too.
     #[arg(long, value_enum, default_value_t = Against::Recorded)]
     against: Against,
     /// Only cases whose name contains the pattern; `*` stands for any text.
