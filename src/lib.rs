@@ -48,7 +48,7 @@
 //! graph, which returns its operand unchanged. The host raises PyTorch's message at once. A kernel notes a failed check in a
 //! word of [`kernel::plan::Faults`], which the run reads with its outputs.
 //!
-//! The planner ([`pass::plan`]) decides which values one kernel computes (fusion), which kernel computes a product, a
+//! The planner (`pass::plan`) decides which values one kernel computes (fusion), which kernel computes a product, a
 //! convolution or a row (a table, which a [`model::Tuning`] overrides), how values lie in memory
 //! ([`kernel::layout::Layout`]), and which layers share a kernel. Kernels are texts of expressions ([`kernel::expr`],
 //! [`kernel::emit`]) in templates of `shaders/`.

@@ -37,7 +37,7 @@ pub(super) fn send(
     send_part(tensor, 0..tensor.numel(), storage, sink)
 }
 
-/// Like [`encode`], for a range of the elements in row-major order.
+/// Like [`send`], for a range of the elements in row-major order.
 pub(super) fn send_part(
     tensor: &Tensor,
     part: Range<usize>,

@@ -29,7 +29,7 @@ use super::trusted;
 pub(super) struct Pipeline {
     pub(super) raw: wgpu::ComputePipeline,
     pub(super) layout: BindGroupLayout,
-    /// True if the kernel was dispatched with zero workgroups; see [`super::warm_up`].
+    /// True if the kernel was dispatched with zero workgroups; see [`super::rehearsal`].
     pub(super) is_rehearsed: AtomicBool,
 }
 
