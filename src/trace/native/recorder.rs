@@ -27,8 +27,9 @@ thread_local! {
     static CALLS: RefCell<Vec<&'static Caller<'static>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Path prefix of the standard library. A function such as `TracedTensor::relu` passed to it is called from a line there.
-const STANDARD_LIBRARY: &str = "/rustc/";
+/// Parts of paths of the standard library: as it was built, and as a toolchain with the component `rust-src` names it. A function
+/// such as `TracedTensor::relu` passed to the library is called from a line there.
+const STANDARD_LIBRARY: [&str; 3] = ["/rustc/", "/rustlib/src/rust/", "\\rustlib\\src\\rust\\"];
 
 /// The folder of this crate's `trace` module, as it occurs in paths of callers.
 fn library() -> &'static str {
@@ -104,11 +105,10 @@ pub(super) fn caller() -> Place {
 
 /// The innermost call site in the user's code. Modules of this library report the line that calls them.
 fn users(innermost: &'static Caller<'static>) -> &'static Caller<'static> {
-    let not_users = [library(), STANDARD_LIBRARY];
     let is_users = |line: &&Caller<'_>| {
-        !not_users
-            .iter()
-            .any(|folder| line.file().starts_with(folder))
+        let file = line.file();
+        let is_standard = STANDARD_LIBRARY.iter().any(|part| file.contains(part));
+        !is_standard && !file.starts_with(library())
     };
     CALLS.with_borrow(|calls| {
         let mut outwards = iter::once(&innermost).chain(calls.iter().rev()).copied();
