@@ -1,4 +1,4 @@
-//! The operator that `docs/contributing.md` adds step by step. Only tests have it.
+//! The operator that `docs/contributing.md` adds, a row of the unit tests.
 
 use super::Composite;
 
@@ -58,8 +58,8 @@ graph forward(x: f32[4]) {
 
     #[test]
     fn the_document_shows_this_row() {
-        let page = include_str!("../../docs/contributing.md");
-        let source = include_str!("example.rs");
+        let page = include_str!("../contributing.md");
+        let source = include_str!("log_cosh.rs");
         let (_, row) = source.split_once("pub(super)").unwrap();
         let (row, _) = row.split_once("#[cfg(test)]").unwrap();
         assert!(page.contains(&format!("pub(super){}", row.trim_end())));

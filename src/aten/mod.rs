@@ -46,8 +46,6 @@ mod diagonal;
 mod distance;
 mod dropout;
 mod embedding;
-#[cfg(test)]
-mod example;
 mod factorize;
 mod fourier;
 mod grid;
@@ -57,6 +55,9 @@ mod jacobi;
 mod join;
 mod linalg;
 mod linear;
+#[cfg(test)]
+#[path = "../../docs/examples/log_cosh.rs"]
+mod log_cosh;
 mod logic;
 mod loss;
 mod norm;
@@ -137,7 +138,7 @@ const FAMILIES: &[&[Composite]] = &[
     fourier::ROWS,
     spectral::ROWS,
     #[cfg(test)]
-    example::ROWS,
+    log_cosh::ROWS,
 ];
 
 /// An operator: its overloads and what they compute.
