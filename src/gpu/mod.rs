@@ -6,9 +6,9 @@
 //!
 //! ```no_run
 //! # fn example(plan: onionskin::kernel::plan::Plan, x: onionskin::tensor::Tensor) -> onionskin::Result<()> {
-//! use onionskin::gpu::{GpuDevice, DeviceChoice, Program, ProgramOptions};
+//! use onionskin::gpu::{Device, DeviceChoice, Program, ProgramOptions};
 //!
-//! let device = GpuDevice::open(DeviceChoice::Auto)?;
+//! let device = Device::open(DeviceChoice::Auto)?;
 //! let program = Program::new(&device, plan, &Default::default(), ProgramOptions::default())?;
 //! let outputs = program.run(&[x])?;
 //! # Ok(())
