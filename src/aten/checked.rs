@@ -4,7 +4,7 @@ use crate::dtype::DType;
 use crate::ir::{Builder, Number, Value};
 use crate::shape::Shape;
 
-/// Which negative indices are rejected.
+/// The negative indices that are rejected.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Negative {
     /// All negative indices.

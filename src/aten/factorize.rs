@@ -325,7 +325,7 @@ pub(super) fn is_vector_side(matrix: Matrix, b: Value) -> Result<bool> {
     Ok(is_vector)
 }
 
-/// Which triangle of a matrix is read, and whether its diagonal counts as ones.
+/// The triangle of a matrix that is read, and whether its diagonal counts as ones.
 #[derive(Clone, Copy)]
 pub(super) struct Triangle {
     pub upper: bool,

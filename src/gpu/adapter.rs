@@ -13,7 +13,7 @@ use crate::kernel::layout::TextureLimits;
 
 use super::trusted::aliased;
 
-/// Which device to use.
+/// The choice of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceChoice {

@@ -16,7 +16,7 @@ struct Pending<T> {
 /// Runs `work` on a new thread. The thread starts at the first poll of the future, and continues if the future is dropped.
 ///
 /// # Errors
-/// Those of `work`. Fails as well if no thread can be started or `work` panics.
+/// Fails if `work` fails or panics, or if no thread can be started.
 pub(super) async fn in_background<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> Result<T> + Send + 'static,

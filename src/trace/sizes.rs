@@ -4,7 +4,7 @@ use crate::dim::Dim;
 use crate::shape::Shape;
 use crate::symbols::Symbols;
 
-/// Which sizes of the inputs become symbols.
+/// The sizes of the inputs that become symbols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Sizes {
     /// All of them, except those that are 0.

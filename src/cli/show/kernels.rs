@@ -30,7 +30,7 @@ pub(super) fn check(folder: &Path) -> Result<()> {
 /// by its name, if there are several.
 ///
 /// # Errors
-/// Those of [`check`], or the folder cannot be written.
+/// Fails as [`check`] does, or if the folder cannot be written.
 pub(super) fn write(folder: &Path, plans: &[(String, Planned)]) -> Result<()> {
     check(folder)?;
     let temporary = beside(folder);

@@ -119,7 +119,7 @@ pub struct Rows {
     pub stages: Vec<Vec<usize>>,
     /// All values that the kernel computes.
     pub computed: Vec<ValueId>,
-    /// Those of `computed` that are materialised.
+    /// Materialised values, a part of `computed`.
     pub written: Vec<ValueId>,
 }
 

@@ -23,7 +23,7 @@ pub struct Site {
 /// A region body that encloses a value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Passage {
-    /// Which body.
+    /// The body within the region.
     pub part: Part,
     /// Name of the region's first result, prefixed like that of a [`Site`].
     pub region: String,

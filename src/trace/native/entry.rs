@@ -46,7 +46,7 @@ pub fn trace<I: Tree, O: Tree>(inputs: I, function: impl FnOnce(I) -> O) -> Resu
 /// [`trace`] with options.
 ///
 /// # Errors
-/// Those of [`trace`].
+/// Fails as [`trace`] does.
 pub fn trace_with<I: Tree, O: Tree>(
     inputs: I,
     function: impl FnOnce(I) -> O,
@@ -101,7 +101,7 @@ impl<'f, M> Method<'f, M> {
 /// Traces methods of a module as entry graphs with common weights, which are named by the paths of the module's fields.
 ///
 /// # Errors
-/// Those of [`trace`], for the first method that fails.
+/// Fails as [`trace`] does, for the first method that fails.
 pub fn trace_module<'f, M: Module>(
     module: &M,
     methods: impl IntoIterator<Item = Method<'f, M>>,
@@ -338,7 +338,7 @@ impl Traced {
     /// The entry graphs as Rust functions; see [`Graph::code`].
     ///
     /// # Errors
-    /// Those of [`Graph::code`].
+    /// Fails as [`Graph::code`] does.
     pub fn code(&self) -> Result<String> {
         self.module.code()
     }

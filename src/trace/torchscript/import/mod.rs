@@ -106,7 +106,7 @@ struct Shared {
 struct Importer<'a> {
     archive: &'a Archive,
     shared: &'a mut Shared,
-    /// Which sizes become symbols.
+    /// The sizes that become symbols.
     sizes: Sizes,
     /// Example values of states, which the graph is made for.
     examples: &'a BTreeMap<String, InputSpec>,

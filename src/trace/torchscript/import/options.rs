@@ -11,7 +11,7 @@ use crate::trace::sizes::Sizes;
 pub struct ImportOptions {
     /// The methods that become graphs; `forward` with its traced inputs if there are none.
     pub entries: Vec<Entry>,
-    /// Which sizes of the inputs may differ from the examples.
+    /// The sizes of the inputs that may differ from the examples.
     pub sizes: Sizes,
     /// Values of attributes that the methods change, by path. The graphs are made for these values. The defaults are those
     /// that the archive holds.

@@ -27,7 +27,7 @@ pub struct Found {
     keys: ValueId,
     /// All nodes in front of the anchor, from the scores on.
     pub nodes: Vec<usize>,
-    /// Those of them that are pointwise between scores and softmax.
+    /// Pointwise nodes between scores and softmax, a part of `nodes`.
     between: Vec<usize>,
 }
 
