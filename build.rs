@@ -45,7 +45,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
 fn read(text: &str, schemas: &mut Vec<Schema>) -> Result<(), String> {
     let code = text.split("#[cfg(test)]").next().unwrap_or_default();
     for row in code.split("Composite::") {
-        let is_random = row.contains(".random(");
+        let is_random = row.contains(".with_random(");
         for part in row.split("\"aten::").skip(1) {
             let literal = literal(part).ok_or_else(|| format!("a string without end: {part}"))?;
             if literal.contains('(') {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use crate::compare::Tolerance;
-use crate::error::{Error, Result, Trail};
+use crate::error::{Error, ErrorContext, Result};
 use crate::item::Item;
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
@@ -53,11 +53,11 @@ pub struct CaseRef {
     pub name: String,
     /// The kind of the case.
     pub kind: CaseKind,
-    place: Location,
+    location: CaseLocation,
 }
 
 #[derive(Clone, Debug)]
-enum Location {
+enum CaseLocation {
     Folder(PathBuf),
     /// A zip file and the folder in it, which ends in `/` unless it is empty.
     Zip(PathBuf, String),
@@ -112,7 +112,7 @@ pub fn find(folder: &Path) -> Result<Vec<CaseRef>> {
         found.push(CaseRef {
             name: in_kind(CaseKind::Model, folder),
             kind: CaseKind::Model,
-            place: Location::Folder(folder.into()),
+            location: CaseLocation::Folder(folder.into()),
         });
     } else if folder.is_file() {
         find_in_zip(folder, &mut found)?;
@@ -165,7 +165,7 @@ fn find_in_zip(path: &Path, found: &mut Vec<CaseRef>) -> Result<()> {
         found.push(CaseRef {
             name,
             kind,
-            place: Location::Zip(path.into(), folder.to_string()),
+            location: CaseLocation::Zip(path.into(), folder.to_string()),
         });
     }
     Ok(())
@@ -195,18 +195,18 @@ impl CaseRef {
                 .collect::<Result<_>>()?,
             None => vec![self.operator_set(&description)?],
         };
-        let archive = match &self.place {
-            Location::Folder(folder) => CaseArchive::Path(folder.join("model.pt")),
-            Location::Zip(..) => CaseArchive::Bytes(Arc::new(self.read("model.pt")?)),
+        let archive = match &self.location {
+            CaseLocation::Folder(folder) => CaseArchive::Path(folder.join("model.pt")),
+            CaseLocation::Zip(..) => CaseArchive::Bytes(Arc::new(self.read("model.pt")?)),
         };
         Ok(Case { archive, sets })
     }
 
     fn read(&self, name: &str) -> Result<Vec<u8>> {
-        match &self.place {
-            Location::Folder(folder) => std::fs::read(folder.join(name))
+        match &self.location {
+            CaseLocation::Folder(folder) => std::fs::read(folder.join(name))
                 .map_err(|error| Error::io(folder.join(name), error)),
-            Location::Zip(path, folder) => {
+            CaseLocation::Zip(path, folder) => {
                 let mut zip = open_zip(path)?;
                 let inside = format!("{folder}{name}");
                 let mut entry = zip

@@ -64,8 +64,8 @@ impl Difference {
             "max_rel_error": self.max_rel,
             "max_ulps": self.max_ulps,
             "worst_index": self.worst,
-            "got": json(self.values.0),
-            "expected": json(self.values.1),
+            "got": json_number(self.values.0),
+            "expected": json_number(self.values.1),
             "wrong": self.wrong,
             "numel": self.numel,
             "nan": self.non_finite.nan,
@@ -121,7 +121,7 @@ impl fmt::Display for Difference {
             "{path}: max abs {:.3e}, max rel {:.3e}, {} ulp",
             self.max_abs,
             self.max_rel,
-            short(self.max_ulps)
+            format_count(self.max_ulps)
         )?;
         if self.wrong > 0 {
             let (got, expected) = self.values;
@@ -131,8 +131,8 @@ impl fmt::Display for Difference {
                 self.wrong,
                 self.numel,
                 self.worst,
-                shown(got),
-                shown(expected)
+                format_number(got),
+                format_number(expected)
             )?;
         }
         self.write_non_finite(f)
@@ -154,7 +154,7 @@ impl Difference {
 }
 
 /// A number in JSON, which has no infinity and no not-a-number.
-fn json(number: Scalar) -> serde_json::Value {
+fn json_number(number: Scalar) -> serde_json::Value {
     match number {
         Scalar::Bool(value) => value.into(),
         Scalar::Int(value) => value.into(),
@@ -163,7 +163,7 @@ fn json(number: Scalar) -> serde_json::Value {
 }
 
 /// A number in a message: floats without a fraction look like integers.
-fn shown(number: Scalar) -> String {
+fn format_number(number: Scalar) -> String {
     match number {
         Scalar::Float(value) => value.to_string(),
         other => other.to_string(),
@@ -171,7 +171,7 @@ fn shown(number: Scalar) -> String {
 }
 
 /// A number for a message, in scientific notation if it is large.
-fn short(count: f64) -> String {
+fn format_count(count: f64) -> String {
     if count < 1e6 {
         format!("{count:.0}")
     } else {
@@ -213,7 +213,9 @@ fn compare_leaf(
         (Item::Tensor(got), Item::Tensor(expected)) => {
             compare_tensors(path, got, expected, tolerance(expected.dtype()))
         }
-        (Item::Number(Scalar::Float(a)), Item::Number(Scalar::Float(b))) if close(*a, *b) => {
+        (Item::Number(Scalar::Float(a)), Item::Number(Scalar::Float(b)))
+            if floats_close(*a, *b) =>
+        {
             Difference::equal(path)
         }
         (got, expected) if got == expected => Difference::equal(path),
@@ -224,7 +226,7 @@ fn compare_leaf(
 }
 
 /// Compares Python floats, which differ only by rounding.
-fn close(a: f64, b: f64) -> bool {
+fn floats_close(a: f64, b: f64) -> bool {
     a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-6 * b.abs().max(1.0)
 }
 
@@ -249,15 +251,15 @@ pub fn compare_tensors(
     difference.non_finite_expected = NonFinite::of(expected);
     let pairs = got.scalars().zip(expected.scalars());
     let distances = pairs.map(|(got, expected)| {
-        let (distance, allowed) = distance(got, expected, tolerance);
+        let (distance, allowed) = distance_and_allowed(got, expected, tolerance);
         (got, expected, distance, allowed)
     });
-    difference.measure(got.dtype(), got.shape(), distances);
+    difference.add_elements(got.dtype(), got.shape(), distances);
     difference
 }
 
 /// The distance of two elements, and the allowed distance.
-fn distance(got: Scalar, expected: Scalar, tolerance: Tolerance) -> (f64, f64) {
+fn distance_and_allowed(got: Scalar, expected: Scalar, tolerance: Tolerance) -> (f64, f64) {
     let (Scalar::Float(a), Scalar::Float(b)) = (got, expected) else {
         let (a, b) = (got.to_i64(), expected.to_i64());
         return (a.abs_diff(b) as f64, 0.0);
@@ -269,7 +271,7 @@ fn distance(got: Scalar, expected: Scalar, tolerance: Tolerance) -> (f64, f64) {
 
 impl Difference {
     /// Adds elements: got, expected, distance, allowed distance.
-    fn measure(
+    fn add_elements(
         &mut self,
         dtype: DType,
         shape: &[usize],
@@ -379,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_of_the_element_type_are_counted() {
+    fn differences_are_counted_in_ulps() {
         let next = f32::from_bits(3.0f32.to_bits() + 1);
         let found = compare(&floats(&[next]), &floats(&[3.0]), EXACT);
         assert_eq!(found[0].max_ulps, 1.0);

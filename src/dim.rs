@@ -24,26 +24,26 @@ pub type Bindings = BTreeMap<Symbol, i64>;
 
 /// A size: a number or an expression in symbols.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Dim(Repr);
+pub struct Dim(DimRepr);
 
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Repr {
+enum DimRepr {
     Const(i64),
-    Sum(Arc<Sum>),
+    Sum(Arc<DimSum>),
 }
 
 /// `Σ coefficient · product + constant`; products sorted, no zero coefficient, at least one term.
 #[derive(PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Sum {
-    terms: Vec<(Product, i64)>,
+struct DimSum {
+    terms: Vec<(DimProduct, i64)>,
     constant: i64,
 }
 
 /// Factors in sorted order, never empty.
-type Product = Vec<Atom>;
+type DimProduct = Vec<DimAtom>;
 
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Atom {
+enum DimAtom {
     Symbol(Symbol),
     FloorDiv(Dim, Dim),
     Min(Dim, Dim),
@@ -51,33 +51,33 @@ enum Atom {
 }
 
 /// Terms while a sum is built; the empty product carries the constant.
-type Terms = BTreeMap<Product, i64>;
+type DimTerms = BTreeMap<DimProduct, i64>;
 
 impl Dim {
     /// The size 1.
-    pub const ONE: Dim = Dim(Repr::Const(1));
+    pub const ONE: Dim = Dim(DimRepr::Const(1));
     /// The size 0.
-    pub const ZERO: Dim = Dim(Repr::Const(0));
+    pub const ZERO: Dim = Dim(DimRepr::Const(0));
 
     /// A size that is a single symbol.
     pub fn symbol(name: impl Into<Symbol>) -> Dim {
-        Dim::from_atom(Atom::Symbol(name.into()))
+        Dim::from_atom(DimAtom::Symbol(name.into()))
     }
 
     /// The number, if the size is a constant.
     pub fn as_const(&self) -> Option<i64> {
         match self.0 {
-            Repr::Const(value) => Some(value),
-            Repr::Sum(_) => None,
+            DimRepr::Const(value) => Some(value),
+            DimRepr::Sum(_) => None,
         }
     }
 
     /// The symbol, if the size is a single symbol.
     pub fn as_symbol(&self) -> Option<&Symbol> {
         match &self.0 {
-            Repr::Sum(sum) if sum.constant == 0 => match sum.terms.as_slice() {
+            DimRepr::Sum(sum) if sum.constant == 0 => match sum.terms.as_slice() {
                 [(product, 1)] => match product.as_slice() {
-                    [Atom::Symbol(name)] => Some(name),
+                    [DimAtom::Symbol(name)] => Some(name),
                     _ => None,
                 },
                 _ => None,
@@ -100,8 +100,8 @@ impl Dim {
     /// Evaluates the size for the given bindings; an error names the first unbound symbol.
     pub fn eval(&self, bindings: &Bindings) -> Result<i64> {
         match &self.0 {
-            Repr::Const(value) => Ok(*value),
-            Repr::Sum(sum) => {
+            DimRepr::Const(value) => Ok(*value),
+            DimRepr::Sum(sum) => {
                 sum.terms
                     .iter()
                     .try_fold(sum.constant, |total, (product, coefficient)| {
@@ -117,8 +117,8 @@ impl Dim {
     /// The size with symbols replaced.
     pub fn substitute(&self, map: &BTreeMap<Symbol, Dim>) -> Dim {
         match &self.0 {
-            Repr::Const(_) => self.clone(),
-            Repr::Sum(sum) => {
+            DimRepr::Const(_) => self.clone(),
+            DimRepr::Sum(sum) => {
                 sum.terms
                     .iter()
                     .fold(Dim::from(sum.constant), |total, (product, coefficient)| {
@@ -132,19 +132,19 @@ impl Dim {
     }
 
     /// A lower bound of the size, given lower bounds of its symbols; `None` if none can be derived.
-    pub fn smallest(&self, least: impl Fn(&Symbol) -> i64) -> Option<i64> {
-        self.smallest_by(&least)
+    pub fn lower_bound(&self, least: impl Fn(&Symbol) -> i64) -> Option<i64> {
+        self.lower_bound_by(&least)
     }
 
-    fn smallest_by(&self, least: &impl Fn(&Symbol) -> i64) -> Option<i64> {
-        let Repr::Sum(sum) = &self.0 else {
+    fn lower_bound_by(&self, least: &impl Fn(&Symbol) -> i64) -> Option<i64> {
+        let DimRepr::Sum(sum) = &self.0 else {
             return self.as_const();
         };
         let terms = sum.terms.iter();
         let mut terms = terms.map(|(product, coefficient)| {
             let value = match product.as_slice() {
-                [atom] => atom.smallest(least)?,
-                atoms => smallest_product(atoms, least)?,
+                [atom] => atom.lower_bound(least)?,
+                atoms => lower_bound_of_product(atoms, least)?,
             };
             (*coefficient > 0).then(|| coefficient.saturating_mul(value))
         });
@@ -156,11 +156,11 @@ impl Dim {
     /// The symbols of a product of symbols and a positive number; `None` if the size is no such product.
     pub fn factors(&self) -> Option<BTreeSet<Symbol>> {
         match &self.0 {
-            Repr::Sum(sum) if sum.constant == 0 => match sum.terms.as_slice() {
+            DimRepr::Sum(sum) if sum.constant == 0 => match sum.terms.as_slice() {
                 [(product, 1..)] => product
                     .iter()
                     .map(|atom| match atom {
-                        Atom::Symbol(name) => Some(name.clone()),
+                        DimAtom::Symbol(name) => Some(name.clone()),
                         _ => None,
                     })
                     .collect(),
@@ -173,8 +173,8 @@ impl Dim {
     /// The constant term of the polynomial: `-1` in `2*B*S - 1`.
     pub fn constant_term(&self) -> i64 {
         match &self.0 {
-            Repr::Const(value) => *value,
-            Repr::Sum(sum) => sum.constant,
+            DimRepr::Const(value) => *value,
+            DimRepr::Sum(sum) => sum.constant,
         }
     }
 
@@ -187,26 +187,26 @@ impl Dim {
 
     /// True if the size contains a symbol for which `is_one` holds.
     pub fn mentions(&self, is_one: &impl Fn(&Symbol) -> bool) -> bool {
-        let Repr::Sum(sum) = &self.0 else {
+        let DimRepr::Sum(sum) = &self.0 else {
             return false;
         };
         let mut atoms = sum.terms.iter().flat_map(|(product, _)| product);
         atoms.any(|atom| match atom {
-            Atom::Symbol(name) => is_one(name),
-            Atom::FloorDiv(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
+            DimAtom::Symbol(name) => is_one(name),
+            DimAtom::FloorDiv(a, b) | DimAtom::Min(a, b) | DimAtom::Max(a, b) => {
                 a.mentions(is_one) || b.mentions(is_one)
             }
         })
     }
 
     fn collect_symbols(&self, found: &mut BTreeSet<Symbol>) {
-        let Repr::Sum(sum) = &self.0 else { return };
+        let DimRepr::Sum(sum) = &self.0 else { return };
         for atom in sum.terms.iter().flat_map(|(product, _)| product) {
             match atom {
-                Atom::Symbol(name) => {
+                DimAtom::Symbol(name) => {
                     found.insert(name.clone());
                 }
-                Atom::FloorDiv(a, b) | Atom::Min(a, b) | Atom::Max(a, b) => {
+                DimAtom::FloorDiv(a, b) | DimAtom::Min(a, b) | DimAtom::Max(a, b) => {
                     a.collect_symbols(found);
                     b.collect_symbols(found);
                 }
@@ -215,38 +215,38 @@ impl Dim {
     }
 
     /// Terms and factors, as a measure of the work of a multiplication.
-    fn length(&self) -> usize {
+    fn complexity(&self) -> usize {
         match &self.0 {
-            Repr::Const(_) => 1,
-            Repr::Sum(sum) => sum.terms.iter().map(|(product, _)| 1 + product.len()).sum(),
+            DimRepr::Const(_) => 1,
+            DimRepr::Sum(sum) => sum.terms.iter().map(|(product, _)| 1 + product.len()).sum(),
         }
     }
 
-    fn from_atom(atom: Atom) -> Dim {
-        Dim(Repr::Sum(Arc::new(Sum {
+    fn from_atom(atom: DimAtom) -> Dim {
+        Dim(DimRepr::Sum(Arc::new(DimSum {
             terms: vec![(vec![atom], 1)],
             constant: 0,
         })))
     }
 
-    fn terms(&self) -> Terms {
+    fn terms(&self) -> DimTerms {
         match &self.0 {
-            Repr::Const(value) => Terms::from([(Vec::new(), *value)]),
-            Repr::Sum(sum) => {
-                let mut terms: Terms = sum.terms.iter().cloned().collect();
+            DimRepr::Const(value) => DimTerms::from([(Vec::new(), *value)]),
+            DimRepr::Sum(sum) => {
+                let mut terms: DimTerms = sum.terms.iter().cloned().collect();
                 terms.insert(Vec::new(), sum.constant);
                 terms
             }
         }
     }
 
-    fn from_terms(mut terms: Terms) -> Dim {
+    fn from_terms(mut terms: DimTerms) -> Dim {
         let constant = terms.remove(&Vec::new()).unwrap_or(0);
         terms.retain(|_, coefficient| *coefficient != 0);
         if terms.is_empty() {
-            Dim(Repr::Const(constant))
+            Dim(DimRepr::Const(constant))
         } else {
-            Dim(Repr::Sum(Arc::new(Sum {
+            Dim(DimRepr::Sum(Arc::new(DimSum {
                 terms: terms.into_iter().collect(),
                 constant,
             })))
@@ -254,48 +254,48 @@ impl Dim {
     }
 }
 
-impl Atom {
+impl DimAtom {
     fn eval(&self, bindings: &Bindings) -> Result<i64> {
         Ok(match self {
-            Atom::Symbol(name) => *bindings
+            DimAtom::Symbol(name) => *bindings
                 .get(name)
                 .ok_or_else(|| Error::input(format!("the size {name} is not known")))?,
-            Atom::FloorDiv(a, b) => floor_div(a.eval(bindings)?, b.eval(bindings)?),
-            Atom::Min(a, b) => a.eval(bindings)?.min(b.eval(bindings)?),
-            Atom::Max(a, b) => a.eval(bindings)?.max(b.eval(bindings)?),
+            DimAtom::FloorDiv(a, b) => floor_div(a.eval(bindings)?, b.eval(bindings)?),
+            DimAtom::Min(a, b) => a.eval(bindings)?.min(b.eval(bindings)?),
+            DimAtom::Max(a, b) => a.eval(bindings)?.max(b.eval(bindings)?),
         })
     }
 
-    fn smallest(&self, least: &impl Fn(&Symbol) -> i64) -> Option<i64> {
-        let of = |dim: &Dim| dim.smallest_by(least);
+    fn lower_bound(&self, least: &impl Fn(&Symbol) -> i64) -> Option<i64> {
+        let of = |dim: &Dim| dim.lower_bound_by(least);
         match self {
-            Atom::Symbol(name) => Some(least(name)),
-            Atom::FloorDiv(a, b) => match b.as_const() {
+            DimAtom::Symbol(name) => Some(least(name)),
+            DimAtom::FloorDiv(a, b) => match b.as_const() {
                 Some(divisor) if divisor > 0 => Some(floor_div(of(a)?, divisor)),
                 _ => (of(a)? >= 0 && of(b)? >= 0).then_some(0),
             },
-            Atom::Min(a, b) => Some(of(a)?.min(of(b)?)),
+            DimAtom::Min(a, b) => Some(of(a)?.min(of(b)?)),
             // A bound of either operand bounds the larger one.
-            Atom::Max(a, b) => of(a).max(of(b)),
+            DimAtom::Max(a, b) => of(a).max(of(b)),
         }
     }
 
     fn substitute(&self, map: &BTreeMap<Symbol, Dim>) -> Dim {
         match self {
-            Atom::Symbol(name) => map
+            DimAtom::Symbol(name) => map
                 .get(name)
                 .cloned()
                 .unwrap_or_else(|| Dim::from_atom(self.clone())),
-            Atom::FloorDiv(a, b) => a.substitute(map).floor_div(&b.substitute(map)),
-            Atom::Min(a, b) => a.substitute(map).minimum(&b.substitute(map)),
-            Atom::Max(a, b) => a.substitute(map).maximum(&b.substitute(map)),
+            DimAtom::FloorDiv(a, b) => a.substitute(map).floor_div(&b.substitute(map)),
+            DimAtom::Min(a, b) => a.substitute(map).minimum(&b.substitute(map)),
+            DimAtom::Max(a, b) => a.substitute(map).maximum(&b.substitute(map)),
         }
     }
 }
 
 /// A lower bound of a product whose factors are never negative.
-fn smallest_product(atoms: &[Atom], least: &impl Fn(&Symbol) -> i64) -> Option<i64> {
-    let mut factors = atoms.iter().map(|atom| atom.smallest(least));
+fn lower_bound_of_product(atoms: &[DimAtom], least: &impl Fn(&Symbol) -> i64) -> Option<i64> {
+    let mut factors = atoms.iter().map(|atom| atom.lower_bound(least));
     factors.try_fold(1i64, |product, factor| {
         let factor = factor.filter(|factor| *factor >= 0)?;
         Some(product.saturating_mul(factor))

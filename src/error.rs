@@ -18,7 +18,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// The layer that found the fault, with a stable id (`E0301`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorKind {
     /// `E0101`: an archive, pickle, JSON, tensor file or image is malformed.
     Format,
     /// `E0102`: a file could not be read or written.
@@ -47,59 +47,59 @@ pub enum Kind {
     Internal,
 }
 
-impl Kind {
+impl ErrorKind {
     /// All kinds, by id.
-    pub const ALL: &'static [Kind] = &[
-        Kind::Format,
-        Kind::Io,
-        Kind::Source,
-        Kind::Unsupported,
-        Kind::Operator,
-        Kind::Verify,
-        Kind::Input,
-        Kind::Raised,
-        Kind::Plan,
-        Kind::Device,
-        Kind::Mismatch,
-        Kind::Usage,
-        Kind::Internal,
+    pub const ALL: &'static [ErrorKind] = &[
+        ErrorKind::Format,
+        ErrorKind::Io,
+        ErrorKind::Source,
+        ErrorKind::Unsupported,
+        ErrorKind::Operator,
+        ErrorKind::Verify,
+        ErrorKind::Input,
+        ErrorKind::Raised,
+        ErrorKind::Plan,
+        ErrorKind::Device,
+        ErrorKind::Mismatch,
+        ErrorKind::Usage,
+        ErrorKind::Internal,
     ];
 
     /// Stable id, shown in front of every message.
     pub fn id(self) -> &'static str {
         match self {
-            Kind::Format => "E0101",
-            Kind::Io => "E0102",
-            Kind::Source => "E0201",
-            Kind::Unsupported => "E0301",
-            Kind::Operator => "E0401",
-            Kind::Verify => "E0402",
-            Kind::Input => "E0501",
-            Kind::Raised => "E0502",
-            Kind::Plan => "E0601",
-            Kind::Device => "E0602",
-            Kind::Mismatch => "E0701",
-            Kind::Usage => "E0801",
-            Kind::Internal => "E0901",
+            ErrorKind::Format => "E0101",
+            ErrorKind::Io => "E0102",
+            ErrorKind::Source => "E0201",
+            ErrorKind::Unsupported => "E0301",
+            ErrorKind::Operator => "E0401",
+            ErrorKind::Verify => "E0402",
+            ErrorKind::Input => "E0501",
+            ErrorKind::Raised => "E0502",
+            ErrorKind::Plan => "E0601",
+            ErrorKind::Device => "E0602",
+            ErrorKind::Mismatch => "E0701",
+            ErrorKind::Usage => "E0801",
+            ErrorKind::Internal => "E0901",
         }
     }
 
     /// Short description of the kind.
     pub fn title(self) -> &'static str {
         match self {
-            Kind::Format => "malformed data",
-            Kind::Io => "file error",
-            Kind::Source => "bad source in archive",
-            Kind::Unsupported => "unsupported",
-            Kind::Operator => "bad operands",
-            Kind::Verify => "invalid graph",
-            Kind::Input => "inputs do not match",
-            Kind::Raised => "the model raised an error",
-            Kind::Plan => "cannot plan for this device",
-            Kind::Device => "device error",
-            Kind::Mismatch => "outputs differ",
-            Kind::Usage => "usage",
-            Kind::Internal => "internal error",
+            ErrorKind::Format => "malformed data",
+            ErrorKind::Io => "file error",
+            ErrorKind::Source => "bad source in archive",
+            ErrorKind::Unsupported => "unsupported",
+            ErrorKind::Operator => "bad operands",
+            ErrorKind::Verify => "invalid graph",
+            ErrorKind::Input => "inputs do not match",
+            ErrorKind::Raised => "the model raised an error",
+            ErrorKind::Plan => "cannot plan for this device",
+            ErrorKind::Device => "device error",
+            ErrorKind::Mismatch => "outputs differ",
+            ErrorKind::Usage => "usage",
+            ErrorKind::Internal => "internal error",
         }
     }
 }
@@ -150,9 +150,9 @@ impl fmt::Display for Location {
 
 /// A place in the user's model: module path and source line. Either may be unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Place {
+pub struct SourcePlace {
     /// Module path in state-dict notation, `layer1.0.conv1`; empty for the root. The second call of a module within its
-    /// caller is `layer1.0.relu#1`; see [`without_calls`].
+    /// caller is `layer1.0.relu#1`; see [`without_call_numbers`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub module: String,
     /// The innermost line of the user's source.
@@ -160,7 +160,7 @@ pub struct Place {
     pub location: Option<Location>,
 }
 
-impl Place {
+impl SourcePlace {
     /// True if neither module nor line is known.
     pub fn is_unknown(&self) -> bool {
         self.module.is_empty() && self.location.is_none()
@@ -168,7 +168,7 @@ impl Place {
 }
 
 /// The path of a module without call numbers: `layer1.0.relu` for `layer1.0.relu#1`.
-pub fn without_calls(path: &str) -> String {
+pub fn without_call_numbers(path: &str) -> String {
     let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
     let part = |part| match str::rsplit_once(part, '#') {
         Some((name, number)) if is_number(number) => name,
@@ -177,7 +177,7 @@ pub fn without_calls(path: &str) -> String {
     path.split('.').map(part).collect::<Vec<&str>>().join(".")
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (&self.location, self.module.as_str()) {
             (Some(location), "") => write!(f, "{location}"),
@@ -193,14 +193,14 @@ impl fmt::Display for Place {
 /// `Display` gives one line: the message, then the context frames from the innermost outwards.
 #[derive(Clone, Debug, thiserror::Error)]
 pub struct Error {
-    inner: Box<Inner>,
+    inner: Box<ErrorInner>,
 }
 
 #[derive(Clone, Debug)]
-struct Inner {
-    kind: Kind,
+struct ErrorInner {
+    kind: ErrorKind,
     message: String,
-    trail: Vec<String>,
+    context: Vec<String>,
     help: Option<String>,
     /// Further errors of the same kind: importers and `verify` report all errors at once.
     others: Vec<Error>,
@@ -208,44 +208,44 @@ struct Inner {
 
 impl Error {
     /// An error of a kind. The message is one lower-case line without a full stop.
-    pub fn new(kind: Kind, message: impl Into<String>) -> Error {
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
         Error {
-            inner: Box::new(Inner {
+            inner: Box::new(ErrorInner {
                 kind,
                 message: message.into(),
-                trail: Vec::new(),
+                context: Vec::new(),
                 help: None,
                 others: Vec::new(),
             }),
         }
     }
 
-    /// [`Kind::Format`].
+    /// [`ErrorKind::Format`].
     pub fn format(message: impl Into<String>) -> Error {
-        Error::new(Kind::Format, message)
+        Error::new(ErrorKind::Format, message)
     }
 
-    /// [`Kind::Source`].
+    /// [`ErrorKind::Source`].
     pub fn source(message: impl Into<String>) -> Error {
-        Error::new(Kind::Source, message)
+        Error::new(ErrorKind::Source, message)
     }
 
-    /// [`Kind::Unsupported`].
+    /// [`ErrorKind::Unsupported`].
     pub fn unsupported(message: impl Into<String>) -> Error {
-        Error::new(Kind::Unsupported, message)
+        Error::new(ErrorKind::Unsupported, message)
     }
 
-    /// [`Kind::Operator`].
+    /// [`ErrorKind::Operator`].
     pub fn operator(message: impl Into<String>) -> Error {
-        Error::new(Kind::Operator, message)
+        Error::new(ErrorKind::Operator, message)
     }
 
-    /// [`Kind::Input`].
+    /// [`ErrorKind::Input`].
     pub fn input(message: impl Into<String>) -> Error {
-        Error::new(Kind::Input, message)
+        Error::new(ErrorKind::Input, message)
     }
 
-    /// [`Kind::Raised`] for a number that fails a check. In the message, `{value}` stands for the number and `{size}`
+    /// [`ErrorKind::Raised`] for a number that fails a check. In the message, `{value}` stands for the number and `{size}`
     /// for the end of the allowed range.
     pub fn raised(message: &str, value: i64, end: Option<i64>) -> Error {
         let message = message.replace("{value}", &value.to_string());
@@ -253,32 +253,32 @@ impl Error {
             Some(end) => message.replace("{size}", &end.to_string()),
             None => message,
         };
-        Error::new(Kind::Raised, message)
+        Error::new(ErrorKind::Raised, message)
     }
 
-    /// [`Kind::Plan`].
+    /// [`ErrorKind::Plan`].
     pub fn plan(message: impl Into<String>) -> Error {
-        Error::new(Kind::Plan, message)
+        Error::new(ErrorKind::Plan, message)
     }
 
-    /// [`Kind::Device`].
+    /// [`ErrorKind::Device`].
     pub fn device(message: impl Into<String>) -> Error {
-        Error::new(Kind::Device, message)
+        Error::new(ErrorKind::Device, message)
     }
 
-    /// [`Kind::Usage`].
+    /// [`ErrorKind::Usage`].
     pub fn usage(message: impl Into<String>) -> Error {
-        Error::new(Kind::Usage, message)
+        Error::new(ErrorKind::Usage, message)
     }
 
-    /// [`Kind::Internal`].
+    /// [`ErrorKind::Internal`].
     pub fn internal(message: impl Into<String>) -> Error {
-        Error::new(Kind::Internal, message)
+        Error::new(ErrorKind::Internal, message)
     }
 
-    /// [`Kind::Io`] for a path.
+    /// [`ErrorKind::Io`] for a path.
     pub fn io(path: impl Into<PathBuf>, error: std::io::Error) -> Error {
-        Error::new(Kind::Io, format!("{}: {error}", path.into().display()))
+        Error::new(ErrorKind::Io, format!("{}: {error}", path.into().display()))
     }
 
     /// Merges several errors into one; `None` if there are none.
@@ -292,13 +292,13 @@ impl Error {
     /// Adds a frame to the context: an operator, a node, a file.
     #[must_use]
     pub fn at(mut self, frame: impl fmt::Display) -> Error {
-        self.inner.trail.push(frame.to_string());
+        self.inner.context.push(frame.to_string());
         self
     }
 
     /// Adds a frame for a place in a model, if the place is known.
     #[must_use]
-    pub fn at_place(self, place: &Place) -> Error {
+    pub fn at_place(self, place: &SourcePlace) -> Error {
         if place.is_unknown() {
             self
         } else {
@@ -314,7 +314,7 @@ impl Error {
     }
 
     /// The kind of the error.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         self.inner.kind
     }
 
@@ -324,8 +324,8 @@ impl Error {
     }
 
     /// Context frames from the innermost outwards.
-    pub fn trail(&self) -> &[String] {
-        &self.inner.trail
+    pub fn context(&self) -> &[String] {
+        &self.inner.context
     }
 
     /// Advice for the user, if there is any.
@@ -348,7 +348,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.inner.message)?;
-        for (index, frame) in self.inner.trail.iter().enumerate() {
+        for (index, frame) in self.inner.context.iter().enumerate() {
             write!(f, "{}{frame}", if index == 0 { " — at " } else { ", in " })?;
         }
         for other in &self.inner.others {
@@ -359,12 +359,12 @@ impl fmt::Display for Error {
 }
 
 /// Adds context frames to a failed result.
-pub trait Trail<T> {
+pub trait ErrorContext<T> {
     /// Adds a frame, which is only built on failure.
     fn at(self, frame: impl FnOnce() -> String) -> Result<T>;
 }
 
-impl<T> Trail<T> for Result<T> {
+impl<T> ErrorContext<T> for Result<T> {
     fn at(self, frame: impl FnOnce() -> String) -> Result<T> {
         self.map_err(|error| error.at(frame()))
     }
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_packages_are_named_within_them() {
+    fn package_files_have_paths_within_the_package() {
         let resnet = "torchvision/models/resnet.py";
         for file in [
             "/usr/lib/python3.12/site-packages/torchvision/models/resnet.py",
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn trail_reads_outwards_and_lists_everything() {
+    fn context_reads_outwards_and_lists_all_errors() {
         let first = Error::unsupported("aten::foo")
             .at("model.py:3")
             .at("layer1.0");

@@ -1,6 +1,6 @@
 //! Detection of a file's kind by its content: models, tensors, and files that users mistake for either.
 
-mod cure;
+mod help;
 
 use std::fmt;
 use std::fs::File;
@@ -10,9 +10,9 @@ use std::path::Path;
 use crate::error::{Error, Result};
 
 /// Number of bytes at the beginning of a file that are read to detect its kind.
-const HEAD: u64 = 4096;
+const HEAD_BYTES: u64 = 4096;
 /// Number of bytes of a pickle that are searched for class names.
-const PICKLE: u64 = 1 << 20;
+const PICKLE_BYTES: u64 = 1 << 20;
 
 /// The kind of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum FileKind {
     /// A ZIP file of `torch.save` that holds an object of this class: a pickled module.
     PickledModule(String),
     /// A file of `torch.save` from before PyTorch 1.6. Also the class of the object, if it holds one.
-    OldPickle(Option<String>),
+    LegacyPickle(Option<String>),
     /// An archive of `torch.export.save`.
     Exported,
     /// An ONNX protocol buffer.
@@ -71,10 +71,10 @@ impl FileKind {
         if path.is_dir() {
             return Ok(FileKind::Folder);
         }
-        let mut file = File::open(path).map_err(|error| cure::unreadable(path, error))?;
+        let mut file = File::open(path).map_err(|error| help::unreadable(path, error))?;
         let mut head = Vec::new();
         (&mut file)
-            .take(HEAD)
+            .take(HEAD_BYTES)
             .read_to_end(&mut head)
             .map_err(failed)?;
         Ok(kind(&head, file))
@@ -82,7 +82,7 @@ impl FileKind {
 
     /// Detects the kind of bytes in memory.
     pub fn of_bytes(bytes: &[u8]) -> FileKind {
-        let end = bytes.len().min(HEAD as usize);
+        let end = bytes.len().min(HEAD_BYTES as usize);
         kind(bytes.get(..end).unwrap_or_default(), Cursor::new(bytes))
     }
 
@@ -112,7 +112,7 @@ fn kind(head: &[u8], file: impl Read + Seek) -> FileKind {
         return kind_of_zip(file);
     }
     if head.starts_with(b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19") {
-        return FileKind::OldPickle(classes(head).into_iter().next());
+        return FileKind::LegacyPickle(classes(head).into_iter().next());
     }
     let found = MAGIC.iter().find(|(at, magic, _)| {
         let bytes = head.get(*at..);
@@ -215,7 +215,7 @@ fn kind_of_zip(file: impl Read + Seek) -> FileKind {
     let mut bytes = Vec::new();
     if let Ok(record) = zip.by_name(pickle) {
         // If the pickle cannot be read to its end, search the bytes that were read.
-        let _ = record.take(PICKLE).read_to_end(&mut bytes);
+        let _ = record.take(PICKLE_BYTES).read_to_end(&mut bytes);
     }
     match classes(&bytes).into_iter().next() {
         Some(class) => FileKind::PickledModule(class),
@@ -306,10 +306,10 @@ impl fmt::Display for FileKind {
             FileKind::PickledModule(class) => {
                 return write!(f, "a pickled Python object (torch.save of {class})");
             }
-            FileKind::OldPickle(None) => {
+            FileKind::LegacyPickle(None) => {
                 "a file of torch.save in the format from before PyTorch 1.6"
             }
-            FileKind::OldPickle(Some(class)) => {
+            FileKind::LegacyPickle(Some(class)) => {
                 return write!(
                     f,
                     "a pickled Python object (torch.save of {class}, in the format from before PyTorch 1.6)"

@@ -159,22 +159,26 @@ impl Geometry {
     }
 
     /// Geometry of this memory under another shape; `None` if that needs a copy (`at::detail::computeStride`).
-    pub fn reshape(&self, asked: &Assumptions, sizes: &[Dim]) -> Result<Option<Geometry>> {
-        let strides = match self.is_plainly_contiguous() {
+    pub fn reshape(&self, assumptions: &Assumptions, sizes: &[Dim]) -> Result<Option<Geometry>> {
+        let strides = match self.is_provably_contiguous() {
             true => Some(contiguous_strides(sizes)),
-            false => match self.strides_without_ones(sizes, Some(asked))? {
+            false => match self.strides_up_to_unit_axes(sizes, Some(assumptions))? {
                 Some(strides) => Some(strides),
-                None => self.compute_strides(asked, sizes)?,
+                None => self.compute_strides(assumptions, sizes)?,
             },
         };
         Ok(strides.map(|strides| self.with_strides(sizes, strides)))
     }
 
     /// Adds or removes axes of size 1; the other axes keep their strides, as in `select` and `squeeze`.
-    pub fn with_ones(&self, asked: &Assumptions, sizes: &[Dim]) -> Result<Option<Geometry>> {
-        match self.strides_without_ones(sizes, None)? {
+    pub fn with_unit_axes(
+        &self,
+        assumptions: &Assumptions,
+        sizes: &[Dim],
+    ) -> Result<Option<Geometry>> {
+        match self.strides_up_to_unit_axes(sizes, None)? {
             Some(strides) => Ok(Some(self.with_strides(sizes, strides))),
-            None => self.reshape(asked, sizes),
+            None => self.reshape(assumptions, sizes),
         }
     }
 
@@ -188,10 +192,10 @@ impl Geometry {
 
     /// Strides for sizes that differ only in axes of size 1. `computeStride` changes the strides of axes whose size happens
     /// to be 1; without `assumptions` they keep theirs.
-    fn strides_without_ones(
+    fn strides_up_to_unit_axes(
         &self,
         sizes: &[Dim],
-        asked: Option<&Assumptions>,
+        assumptions: Option<&Assumptions>,
     ) -> Result<Option<Vec<Dim>>> {
         let axes = self.sizes.iter().zip(&self.strides);
         let mut wide = axes.rev().filter(|(size, _)| !size.is(1));
@@ -205,7 +209,7 @@ impl Geometry {
             let Some((own, stride)) = wide.next().filter(|(own, _)| *own == size) else {
                 return Ok(None);
             };
-            let is_one = match asked {
+            let is_one = match assumptions {
                 Some(asked) if *stride != above => asked.equal(own, &Dim::ONE)?,
                 _ => false,
             };
@@ -217,7 +221,11 @@ impl Geometry {
         Ok(wide.next().is_none().then_some(strides))
     }
 
-    fn compute_strides(&self, asked: &Assumptions, sizes: &[Dim]) -> Result<Option<Vec<Dim>>> {
+    fn compute_strides(
+        &self,
+        assumptions: &Assumptions,
+        sizes: &[Dim],
+    ) -> Result<Option<Vec<Dim>>> {
         if self.sizes.iter().any(|size| size.is(0)) {
             return Ok(Some(contiguous_strides(sizes)));
         }
@@ -230,13 +238,16 @@ impl Geometry {
             let outer = axis.checked_sub(1);
             let outer = outer.and_then(|axis| self.sizes.get(axis).zip(self.strides.get(axis)));
             if let Some((size, stride)) = outer
-                && (asked.equal(stride, &(&chunk * &base))? || asked.equal(size, &Dim::ONE)?)
+                && (assumptions.equal(stride, &(&chunk * &base))?
+                    || assumptions.equal(size, &Dim::ONE)?)
             {
                 continue;
             }
             let mut done = Dim::ONE;
             while let Some(next) = rest.checked_sub(1).and_then(|axis| sizes.get(axis)) {
-                if asked.compare(&done, &chunk)?.is_ge() && !asked.equal(next, &Dim::ONE)? {
+                if assumptions.compare(&done, &chunk)?.is_ge()
+                    && !assumptions.equal(next, &Dim::ONE)?
+                {
                     break;
                 }
                 rest -= 1;
@@ -245,7 +256,7 @@ impl Geometry {
                 }
                 done = &done * next;
             }
-            if !asked.equal(&done, &chunk)? {
+            if !assumptions.equal(&done, &chunk)? {
                 return Ok(None);
             }
             if let Some((_, stride)) = outer {
@@ -257,7 +268,7 @@ impl Geometry {
     }
 
     /// True if the tensor is provably contiguous for all values of the symbols.
-    pub fn is_plainly_contiguous(&self) -> bool {
+    pub fn is_provably_contiguous(&self) -> bool {
         let mut expected = Dim::ONE;
         self.sizes
             .iter()
@@ -271,18 +282,18 @@ impl Geometry {
     }
 
     /// `Tensor.is_contiguous()`.
-    pub fn is_contiguous(&self, asked: &Assumptions) -> Result<bool> {
+    pub fn is_contiguous(&self, assumptions: &Assumptions) -> Result<bool> {
         let axes = (0..self.rank()).rev().collect::<Vec<_>>();
-        Ok(self.is_plainly_contiguous() || self.is_packed(asked, &axes)?)
+        Ok(self.is_provably_contiguous() || self.is_packed(assumptions, &axes)?)
     }
 
     /// True if the tensor is contiguous in a memory format.
-    pub fn has_format(&self, asked: &Assumptions, format: MemoryFormat) -> Result<bool> {
+    pub fn has_format(&self, assumptions: &Assumptions, format: MemoryFormat) -> Result<bool> {
         match (format, self.rank()) {
-            (MemoryFormat::Contiguous, _) => self.is_contiguous(asked),
+            (MemoryFormat::Contiguous, _) => self.is_contiguous(assumptions),
             (MemoryFormat::ChannelsLast, rank @ (4 | 5)) => {
                 let axes = std::iter::once(1).chain((2..rank).rev()).chain([0]);
-                self.is_packed(asked, &axes.collect::<Vec<_>>())
+                self.is_packed(assumptions, &axes.collect::<Vec<_>>())
             }
             _ => Ok(false),
         }
@@ -290,7 +301,7 @@ impl Geometry {
 
     /// True if the tensor has no gaps and overlaps when its axes are given from the smallest stride to the largest. Strides
     /// of axes of size 1 do not matter.
-    fn is_packed(&self, asked: &Assumptions, fastest_first: &[usize]) -> Result<bool> {
+    fn is_packed(&self, assumptions: &Assumptions, fastest_first: &[usize]) -> Result<bool> {
         if self.sizes.iter().any(|size| size.is(0)) {
             return Ok(true);
         }
@@ -300,8 +311,8 @@ impl Geometry {
                 return Ok(false);
             };
             if *stride != expected
-                && !asked.equal(size, &Dim::ONE)?
-                && !asked.equal(stride, &expected)?
+                && !assumptions.equal(size, &Dim::ONE)?
+                && !assumptions.equal(stride, &expected)?
             {
                 return Ok(false);
             }
@@ -312,77 +323,79 @@ impl Geometry {
 
     /// The axes from the smallest stride to the largest; `None` if the tensor has gaps or overlaps
     /// (`is_non_overlapping_and_dense`).
-    pub fn dense_order(&self, asked: &Assumptions) -> Result<Option<Vec<usize>>> {
-        if self.is_plainly_contiguous() {
+    pub fn dense_order(&self, assumptions: &Assumptions) -> Result<Option<Vec<usize>>> {
+        if self.is_provably_contiguous() {
             return Ok(Some((0..self.rank()).rev().collect()));
         }
-        let order = self.by_stride(asked)?;
-        Ok(self.is_packed(asked, &order)?.then_some(order))
+        let order = self.axes_by_stride(assumptions)?;
+        Ok(self.is_packed(assumptions, &order)?.then_some(order))
     }
 
     /// Whether two elements may share memory (`at::has_internal_overlap` is less exact).
-    pub fn may_overlap(&self, asked: &Assumptions) -> Result<bool> {
-        if self.is_plainly_contiguous() {
+    pub fn may_overlap(&self, assumptions: &Assumptions) -> Result<bool> {
+        if self.is_provably_contiguous() {
             return Ok(false);
         }
-        let mut reach = Dim::ONE;
-        for axis in self.by_stride(asked)? {
+        let mut extent = Dim::ONE;
+        for axis in self.axes_by_stride(assumptions)? {
             let Some((size, stride)) = self.sizes.get(axis).zip(self.strides.get(axis)) else {
                 continue;
             };
-            if asked.compare(size, &Dim::ONE)?.is_le() {
+            if assumptions.compare(size, &Dim::ONE)?.is_le() {
                 continue;
             }
-            if asked.compare(stride, &reach)?.is_lt() {
+            if assumptions.compare(stride, &extent)?.is_lt() {
                 return Ok(true);
             }
-            reach = &reach + &((size - 1) * stride);
+            extent = &extent + &((size - 1) * stride);
         }
         Ok(false)
     }
 
     /// The axes from the smallest stride to the largest.
-    fn by_stride(&self, asked: &Assumptions) -> Result<Vec<usize>> {
+    fn axes_by_stride(&self, assumptions: &Assumptions) -> Result<Vec<usize>> {
         let row_major: Vec<usize> = (0..self.rank()).rev().collect();
-        sorted(row_major, |a, b| {
+        insertion_sorted(row_major, |a, b| {
             match (self.strides.get(a), self.strides.get(b)) {
-                (Some(a), Some(b)) => asked.compare(a, b),
+                (Some(a), Some(b)) => assumptions.compare(a, b),
                 _ => Ok(Ordering::Equal),
             }
         })
     }
 
     /// The memory format that PyTorch derives for a tensor of images (`Tensor.suggest_memory_format`).
-    pub fn suggested_format(&self, asked: &Assumptions) -> Result<MemoryFormat> {
-        if !matches!(self.rank(), 4 | 5) || self.is_plainly_contiguous() && self.has_wide_images() {
+    pub fn suggested_format(&self, assumptions: &Assumptions) -> Result<MemoryFormat> {
+        if !matches!(self.rank(), 4 | 5)
+            || self.is_provably_contiguous() && self.has_unambiguous_format()
+        {
             return Ok(MemoryFormat::Contiguous);
         }
-        Ok(match self.is_channels_last(asked)? {
+        Ok(match self.is_channels_last(assumptions)? {
             true => MemoryFormat::ChannelsLast,
             false => MemoryFormat::Contiguous,
         })
     }
 
     /// True if strides distinguish the memory formats: there are several channels and more than one position.
-    fn has_wide_images(&self) -> bool {
+    fn has_unambiguous_format(&self) -> bool {
         let known = |size: &Dim| size.as_const().is_none_or(|size| size > 1);
         self.sizes.get(1).is_some_and(known) && self.sizes.iter().skip(2).any(known)
     }
 
     /// `is_channels_last_strides_2d` and `_3d`; false for ambiguous tensors.
-    fn is_channels_last(&self, asked: &Assumptions) -> Result<bool> {
+    fn is_channels_last(&self, assumptions: &Assumptions) -> Result<bool> {
         let stride = |axis: usize| self.strides.get(axis).cloned().unwrap_or(Dim::ZERO);
-        if asked.equal(&stride(1), &Dim::ZERO)? {
+        if assumptions.equal(&stride(1), &Dim::ZERO)? {
             return Ok(false);
         }
         let axes = std::iter::once(1).chain((2..self.rank()).rev()).chain([0]);
         let mut least = Dim::ZERO;
         for axis in axes {
             let size = self.sizes.get(axis).cloned().unwrap_or(Dim::ONE);
-            if size.is(0) || asked.compare(&stride(axis), &least)?.is_lt() {
+            if size.is(0) || assumptions.compare(&stride(axis), &least)?.is_lt() {
                 return Ok(false);
             }
-            if axis == 0 && asked.equal(&least, &stride(1))? {
+            if axis == 0 && assumptions.equal(&least, &stride(1))? {
                 return Ok(false);
             }
             least = stride(axis) * size;
@@ -391,26 +404,26 @@ impl Geometry {
     }
 
     /// The geometry of a result that keeps the order of axes (`torch.preserve_format`).
-    pub fn preserved(&self, asked: &Assumptions) -> Result<Geometry> {
-        match self.dense_order(asked)? {
+    pub fn preserved(&self, assumptions: &Assumptions) -> Result<Geometry> {
+        match self.dense_order(assumptions)? {
             Some(_) => Ok(Geometry {
                 offset: Dim::ZERO,
                 ..self.clone()
             }),
-            None => Geometry::elementwise(asked, &self.sizes, &[self]),
+            None => Geometry::elementwise(assumptions, &self.sizes, &[self]),
         }
     }
 
     /// The geometry of an elementwise result, as `at::TensorIterator` allocates it. Axes are in the order of the operands'
     /// strides; the first operand that distinguishes two axes decides.
     pub fn elementwise(
-        asked: &Assumptions,
+        assumptions: &Assumptions,
         sizes: &[Dim],
         operands: &[&Geometry],
     ) -> Result<Geometry> {
         let row_major: Vec<usize> = (0..sizes.len()).rev().collect();
         let plain = |operand: &&Geometry| {
-            operand.rank() == 0 || operand.sizes == sizes && operand.is_plainly_contiguous()
+            operand.rank() == 0 || operand.sizes == sizes && operand.is_provably_contiguous()
         };
         if sizes.len() < 2 || operands.iter().all(plain) {
             return Ok(Geometry::contiguous(sizes.to_vec()));
@@ -419,7 +432,9 @@ impl Geometry {
             .iter()
             .map(|o| o.broadcast_strides(sizes))
             .collect();
-        let order = sorted(row_major, |a, b| compare_axes(asked, sizes, &strides, a, b))?;
+        let order = insertion_sorted(row_major, |a, b| {
+            compare_axes(assumptions, sizes, &strides, a, b)
+        })?;
         Ok(Geometry::dense(sizes.to_vec(), &order))
     }
 
@@ -440,7 +455,7 @@ impl Geometry {
 
 /// The order of two axes in `at::TensorIterator`; equal if no operand distinguishes them.
 fn compare_axes(
-    asked: &Assumptions,
+    assumptions: &Assumptions,
     sizes: &[Dim],
     strides: &[Vec<Dim>],
     a: usize,
@@ -453,12 +468,12 @@ fn compare_axes(
         if first.is(0) || second.is(0) {
             continue;
         }
-        let order = asked.compare(first, second)?;
+        let order = assumptions.compare(first, second)?;
         if order.is_ne() {
             return Ok(order);
         }
         if let (Some(first), Some(second)) = (sizes.get(a), sizes.get(b))
-            && asked.compare(first, second)?.is_gt()
+            && assumptions.compare(first, second)?.is_gt()
         {
             return Ok(Ordering::Greater);
         }
@@ -467,7 +482,7 @@ fn compare_axes(
 }
 
 /// PyTorch's insertion sort, which skips equal pairs: the comparison need not be transitive.
-fn sorted(
+fn insertion_sorted(
     mut order: Vec<usize>,
     compare: impl Fn(usize, usize) -> Result<Ordering>,
 ) -> Result<Vec<usize>> {

@@ -16,7 +16,7 @@ use crate::tensor::Tensor;
 
 /// A node that has run.
 #[derive(Clone, Copy)]
-pub struct Event<'a> {
+pub struct NodeEvent<'a> {
     /// The graph that contains the node.
     pub graph: &'a Graph,
     /// The node.
@@ -24,27 +24,27 @@ pub struct Event<'a> {
     /// Results of the node.
     pub results: &'a [Tensor],
     /// The region body that this graph is; `None` for the outermost graph.
-    pub within: Option<&'a Within<'a>>,
+    pub frame: Option<&'a BodyFrame<'a>>,
 }
 
 /// A run of a region's body.
 #[derive(Clone, Copy)]
-pub struct Within<'a> {
+pub struct BodyFrame<'a> {
     /// The body that contains the region; `None` if the outermost graph does.
-    pub outer: Option<&'a Within<'a>>,
+    pub outer: Option<&'a BodyFrame<'a>>,
     /// The graph that contains the region.
     pub graph: &'a Graph,
     /// The region.
     pub region: &'a Node,
     /// The body of the region.
-    pub part: Part,
+    pub kind: BodyKind,
     /// Inputs of the body.
     pub inputs: &'a [Tensor],
 }
 
 /// A body of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Part {
+pub enum BodyKind {
     /// The only body of a call.
     Body,
     /// The branch for a true condition.
@@ -52,31 +52,31 @@ pub enum Part {
     /// The branch for a false condition.
     Otherwise,
     /// An iteration of a loop, counted from 0.
-    Round(i64),
+    Iteration(i64),
 }
 
-impl Part {
+impl BodyKind {
     /// The body of a node; `None` if the node has no such body.
     pub fn body_of(self, node: &Node) -> Option<&Graph> {
-        let index = usize::from(self == Part::Otherwise);
+        let index = usize::from(self == BodyKind::Otherwise);
         node.bodies().into_iter().nth(index)
     }
 }
 
 /// Callback for every node of a run in execution order: nodes of a body come before the region that contains it.
-pub type Watch<'w> = dyn FnMut(&Event) -> Result<()> + 'w;
+pub type NodeObserver<'w> = dyn FnMut(&NodeEvent) -> Result<()> + 'w;
 
 /// Runs a graph on inputs that match its signature.
 pub fn run(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    run_watched(graph, weights, inputs, &mut |_| Ok(()))
+    run_observed(graph, weights, inputs, &mut |_| Ok(()))
 }
 
 /// Runs a graph and calls `watch` for every node.
-pub fn run_watched(
+pub fn run_observed(
     graph: &Graph,
     weights: &Weights,
     inputs: &[Tensor],
-    watch: &mut Watch,
+    watch: &mut NodeObserver,
 ) -> Result<Vec<Tensor>> {
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
     let bindings = graph.bind(&shapes)?;
@@ -98,16 +98,16 @@ fn run_bound(
     weights: &Weights,
     bindings: Bindings,
     inputs: &[Tensor],
-    within: Option<&Within>,
-    watch: &mut Watch,
+    within: Option<&BodyFrame>,
+    watch: &mut NodeObserver,
 ) -> Result<Vec<Tensor>> {
-    let mut run = Run {
+    let mut run = Interpreter {
         graph,
         weights,
         bindings,
         values: HashMap::new(),
-        left: graph.uses(),
-        within,
+        remaining_reads: graph.uses(),
+        frame: within,
     };
     for (id, tensor) in graph.inputs.iter().zip(inputs) {
         run.values.insert(*id, tensor.clone());
@@ -116,11 +116,11 @@ fn run_bound(
         let results = run
             .node(node, watch)
             .map_err(|error| error.at_place(&node.place))?;
-        watch(&Event {
+        watch(&NodeEvent {
             graph,
             node,
             results: &results,
-            within,
+            frame: within,
         })?;
         run.values.extend(node.results.iter().copied().zip(results));
         run.release(node);
@@ -164,17 +164,17 @@ pub fn call(
     run(&body, &Weights::new(), tensors)
 }
 
-struct Run<'a> {
+struct Interpreter<'a> {
     graph: &'a Graph,
     weights: &'a Weights,
     bindings: Bindings,
     values: HashMap<ValueId, Tensor>,
     /// Number of reads that are still to come, by value. A value without any is dropped.
-    left: Vec<usize>,
-    within: Option<&'a Within<'a>>,
+    remaining_reads: Vec<usize>,
+    frame: Option<&'a BodyFrame<'a>>,
 }
 
-impl Run<'_> {
+impl Interpreter<'_> {
     fn value(&self, id: ValueId) -> Result<Tensor> {
         if let Some(tensor) = self.values.get(&id) {
             return Ok(tensor.clone());
@@ -190,7 +190,7 @@ impl Run<'_> {
         }
     }
 
-    fn node(&self, node: &Node, watch: &mut Watch) -> Result<Vec<Tensor>> {
+    fn node(&self, node: &Node, watch: &mut NodeObserver) -> Result<Vec<Tensor>> {
         match &node.op {
             Op::Primitive(primitive) => self.primitive(primitive, node),
             Op::Call(name) => self.call(name, node),
@@ -247,28 +247,33 @@ impl Run<'_> {
         call(aten::operator(name)?, &arguments, &tensors, &self.bindings)
     }
 
-    fn region(&self, region: &Region, node: &Node, watch: &mut Watch) -> Result<Vec<Tensor>> {
+    fn region(
+        &self,
+        region: &Region,
+        node: &Node,
+        watch: &mut NodeObserver,
+    ) -> Result<Vec<Tensor>> {
         let arguments: Vec<Tensor> = node
             .arguments
             .iter()
             .map(|argument| self.operand(argument, None))
             .collect::<Result<_>>()?;
-        let mut run = |part: Part, body: &Graph, inputs: &[Tensor]| {
-            let within = Within {
-                outer: self.within,
+        let mut run = |part: BodyKind, body: &Graph, inputs: &[Tensor]| {
+            let within = BodyFrame {
+                outer: self.frame,
                 graph: self.graph,
                 region: node,
-                part,
+                kind: part,
                 inputs,
             };
             let sizes = body_sizes(body, inputs);
             run_bound(body, self.weights, sizes, inputs, Some(&within), watch)
         };
         match (region, arguments.as_slice()) {
-            (Region::Call { body }, inputs) => run(Part::Body, body, inputs),
+            (Region::Call { body }, inputs) => run(BodyKind::Body, body, inputs),
             (Region::If { then, otherwise }, [condition, inputs @ ..]) => match truth(condition) {
-                true => run(Part::Then, then, inputs),
-                false => run(Part::Otherwise, otherwise, inputs),
+                true => run(BodyKind::Then, then, inputs),
+                false => run(BodyKind::Otherwise, otherwise, inputs),
             },
             (Region::Loop { body, carried }, [trips, condition, inputs @ ..]) => {
                 let trips = trips.to_i64().first().copied().unwrap_or(0);
@@ -280,7 +285,7 @@ impl Run<'_> {
                     }
                     let count = Tensor::from_vec(Vec::new(), vec![trip])?;
                     let inputs: Vec<Tensor> = [&[count], state.as_slice(), constants].concat();
-                    state = run(Part::Round(trip), body, &inputs)?;
+                    state = run(BodyKind::Iteration(trip), body, &inputs)?;
                     again = truth(&state.remove(0));
                 }
                 Ok(state)
@@ -291,7 +296,7 @@ impl Run<'_> {
 
     fn release(&mut self, node: &Node) {
         for id in node.operands() {
-            if let Some(left) = self.left.get_mut(id.index()) {
+            if let Some(left) = self.remaining_reads.get_mut(id.index()) {
                 *left -= 1;
                 if *left == 0 {
                     self.values.remove(&id);
@@ -323,7 +328,7 @@ mod tests {
     use crate::pass;
 
     #[test]
-    fn a_call_runs_as_itself_and_as_its_body() {
+    fn a_call_and_its_body_compute_the_same() {
         let builder = Builder::with_symbols("f", Bindings::from([("B".into(), 2)]), Vec::new());
         let x = builder.input("x", "f32[B, 3]".parse().unwrap());
         let gelu = aten::operator("aten.gelu").unwrap();

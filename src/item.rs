@@ -1,8 +1,8 @@
 //! Arguments and results of a user's `forward`: tensors in tuples, lists and dictionaries.
 
 use crate::dim::Bindings;
-use crate::error::{Error, Result, Trail};
-use crate::ir::{Constant, Input, State, Tree, Weights};
+use crate::error::{Error, ErrorContext, Result};
+use crate::ir::{ModuleState, NamedTree, TreeConstant, TreeSpec, Weights};
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
@@ -68,30 +68,30 @@ impl Item {
     }
 
     /// Builds the value that a signature describes from a graph's output tensors.
-    pub fn build(tree: &Tree, tensors: &[Tensor], bindings: &Bindings) -> Result<Item> {
-        let all = |items: &[Tree]| {
+    pub fn build(tree: &TreeSpec, tensors: &[Tensor], bindings: &Bindings) -> Result<Item> {
+        let all = |items: &[TreeSpec]| {
             items
                 .iter()
                 .map(|item| Item::build(item, tensors, bindings))
                 .collect::<Result<Vec<_>>>()
         };
         Ok(match tree {
-            Tree::Tensor(index) => Item::Tensor(output(tensors, *index)?.clone()),
-            Tree::Number(index) => Item::Number(output(tensors, *index)?.item()?),
-            Tree::Constant(Constant::None) => Item::None,
-            Tree::Constant(Constant::Number(number)) => Item::Number(*number),
-            Tree::Constant(Constant::Str(text)) => Item::Str(text.clone()),
-            Tree::Size(dim) => Item::Number(Scalar::Int(dim.eval(bindings)?)),
-            Tree::Tuple(items) => Item::Tuple(all(items)?),
-            Tree::NamedTuple(_, fields) => Item::Tuple(
+            TreeSpec::Tensor(index) => Item::Tensor(output(tensors, *index)?.clone()),
+            TreeSpec::Number(index) => Item::Number(output(tensors, *index)?.item()?),
+            TreeSpec::Constant(TreeConstant::None) => Item::None,
+            TreeSpec::Constant(TreeConstant::Number(number)) => Item::Number(*number),
+            TreeSpec::Constant(TreeConstant::Str(text)) => Item::Str(text.clone()),
+            TreeSpec::Size(dim) => Item::Number(Scalar::Int(dim.eval(bindings)?)),
+            TreeSpec::Tuple(items) => Item::Tuple(all(items)?),
+            TreeSpec::NamedTuple(_, fields) => Item::Tuple(
                 fields
                     .iter()
                     .map(|(_, item)| Item::build(item, tensors, bindings))
                     .collect::<Result<_>>()?,
             ),
-            Tree::List(items) => Item::List(all(items)?),
-            Tree::Dict(items) => {
-                let entry = |(key, item): &(String, Tree)| {
+            TreeSpec::List(items) => Item::List(all(items)?),
+            TreeSpec::Dict(items) => {
+                let entry = |(key, item): &(String, TreeSpec)| {
                     Ok((key.clone(), Item::build(item, tensors, bindings)?))
                 };
                 Item::Dict(items.iter().map(entry).collect::<Result<_>>()?)
@@ -101,7 +101,7 @@ impl Item {
 }
 
 /// The value of a state before the first call.
-pub fn initial_state(state: &State, weights: &Weights) -> Result<Item> {
+pub fn initial_state(state: &ModuleState, weights: &Weights) -> Result<Item> {
     let weight = |name: &String| {
         let found = weights.get(name).cloned();
         found.ok_or_else(|| Error::input(format!("there is no weight {name}")))
@@ -116,7 +116,7 @@ fn output(tensors: &[Tensor], index: usize) -> Result<&Tensor> {
 }
 
 /// The tensors of a call in the order of a graph's inputs; an error names the argument that does not match the signature.
-pub fn flatten(signature: &[Input], arguments: &[Item]) -> Result<Vec<Tensor>> {
+pub fn flatten_arguments(signature: &[NamedTree], arguments: &[Item]) -> Result<Vec<Tensor>> {
     if arguments.len() > signature.len() {
         return Err(Error::input(format!(
             "{} arguments given, {} taken",
@@ -134,26 +134,29 @@ pub fn flatten(signature: &[Input], arguments: &[Item]) -> Result<Vec<Tensor>> {
 }
 
 /// The tensors of states in the order of a graph's inputs; an error names the state for which the graph was not made.
-pub fn flatten_states(reads: &[Input], states: &[Item]) -> Result<Vec<Tensor>> {
+pub fn flatten_states(reads: &[NamedTree], states: &[Item]) -> Result<Vec<Tensor>> {
     let mut pairs = reads.iter().zip(states);
     match pairs.find(|(read, state)| lacks_value(&read.tree, state)) {
         Some((read, _)) => Err(Error::input(format!(
             "the state {} is none, for which the graph was not made",
             read.name
         ))),
-        None => flatten(reads, states).at(|| "states of the model".to_string()),
+        None => flatten_arguments(reads, states).at(|| "states of the model".to_string()),
     }
 }
 
 /// True if a value is `None` where the graph was made for another one. A state is never omitted, as an argument may be.
-fn lacks_value(tree: &Tree, item: &Item) -> bool {
+fn lacks_value(tree: &TreeSpec, item: &Item) -> bool {
     match (tree, item) {
-        (Tree::Constant(constant), Item::None) => *constant != Constant::None,
-        (Tree::Tuple(trees) | Tree::List(trees), Item::Tuple(items) | Item::List(items)) => trees
+        (TreeSpec::Constant(constant), Item::None) => *constant != TreeConstant::None,
+        (
+            TreeSpec::Tuple(trees) | TreeSpec::List(trees),
+            Item::Tuple(items) | Item::List(items),
+        ) => trees
             .iter()
             .zip(items)
             .any(|(tree, item)| lacks_value(tree, item)),
-        (Tree::Dict(trees), Item::Dict(items)) => trees
+        (TreeSpec::Dict(trees), Item::Dict(items)) => trees
             .iter()
             .zip(items)
             .any(|((_, tree), (_, item))| lacks_value(tree, item)),
@@ -162,32 +165,33 @@ fn lacks_value(tree: &Tree, item: &Item) -> bool {
 }
 
 fn match_tree(
-    tree: &Tree,
+    tree: &TreeSpec,
     item: &Item,
     path: &str,
     found: &mut Vec<(usize, Tensor)>,
 ) -> Result<()> {
     let mismatch = || Error::input(format!("argument {path} does not fit the signature"));
     match (tree, item) {
-        (Tree::Tensor(index), Item::Tensor(tensor)) => found.push((*index, tensor.clone())),
-        (Tree::Constant(constant), item) => check_constant(constant, item, path)?,
-        (Tree::Number(index), Item::Number(number)) => {
+        (TreeSpec::Tensor(index), Item::Tensor(tensor)) => found.push((*index, tensor.clone())),
+        (TreeSpec::Constant(constant), item) => check_constant(constant, item, path)?,
+        (TreeSpec::Number(index), Item::Number(number)) => {
             let scalar = Tensor::from_i64(number.dtype(), [], vec![number.to_i64()])?;
             found.push((*index, scalar));
         }
-        (Tree::Tuple(trees) | Tree::List(trees), Item::Tuple(items) | Item::List(items))
-            if trees.len() == items.len() =>
-        {
+        (
+            TreeSpec::Tuple(trees) | TreeSpec::List(trees),
+            Item::Tuple(items) | Item::List(items),
+        ) if trees.len() == items.len() => {
             for (index, (tree, item)) in trees.iter().zip(items).enumerate() {
                 match_tree(tree, item, &format!("{path}[{index}]"), found)?;
             }
         }
-        (Tree::NamedTuple(_, fields), Item::Tuple(items)) if fields.len() == items.len() => {
+        (TreeSpec::NamedTuple(_, fields), Item::Tuple(items)) if fields.len() == items.len() => {
             for ((name, tree), item) in fields.iter().zip(items) {
                 match_tree(tree, item, &format!("{path}.{name}"), found)?;
             }
         }
-        (Tree::Dict(trees), Item::Dict(items)) => {
+        (TreeSpec::Dict(trees), Item::Dict(items)) => {
             for (key, tree) in trees {
                 let known: Vec<&str> = items.iter().map(|(key, _)| key.as_str()).collect();
                 let entry = items.iter().find(|(name, _)| name == key);
@@ -203,11 +207,11 @@ fn match_tree(
 }
 
 /// Checks that a value equals the one that was fixed when the graph was made; an omitted argument keeps it.
-fn check_constant(constant: &Constant, item: &Item, path: &str) -> Result<()> {
+fn check_constant(constant: &TreeConstant, item: &Item, path: &str) -> Result<()> {
     let same = match (constant, item) {
         (_, Item::None) => true,
-        (Constant::Number(fixed), Item::Number(given)) => fixed.to_f64() == given.to_f64(),
-        (Constant::Str(fixed), Item::Str(given)) => fixed == given,
+        (TreeConstant::Number(fixed), Item::Number(given)) => fixed.to_f64() == given.to_f64(),
+        (TreeConstant::Str(fixed), Item::Str(given)) => fixed == given,
         _ => false,
     };
     if same {

@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
-use crate::tensor::Storage;
+use crate::tensor::TensorStorage;
 
 /// The bytes of a memory-mapped file, or of a vector.
 pub struct Mapping {
-    source: Source,
+    source: MappingSource,
 }
 
-enum Source {
+enum MappingSource {
     File(memmap2::Mmap),
     Memory(Vec<u8>),
 }
@@ -23,27 +23,27 @@ impl Mapping {
     /// Maps a file. Its content must not change while the mapping lives.
     pub fn open(path: &Path) -> Result<Arc<Mapping>> {
         let file = File::open(path).map_err(|error| Error::io(path, error))?;
-        let source = Source::File(map(&file).map_err(|error| Error::io(path, error))?);
+        let source = MappingSource::File(map(&file).map_err(|error| Error::io(path, error))?);
         Ok(Arc::new(Mapping { source }))
     }
 
     /// Bytes in memory, in place of a file.
     pub fn from_bytes(bytes: Vec<u8>) -> Arc<Mapping> {
-        let source = Source::Memory(bytes);
+        let source = MappingSource::Memory(bytes);
         Arc::new(Mapping { source })
     }
 
     /// All bytes.
     pub fn bytes(&self) -> &[u8] {
         match &self.source {
-            Source::File(file) => file,
-            Source::Memory(bytes) => bytes,
+            MappingSource::File(file) => file,
+            MappingSource::Memory(bytes) => bytes,
         }
     }
 
     /// Lets the system drop cached pages of a part of a file until they are read again.
     fn unload(&self, range: &Range<usize>) {
-        if let Source::File(file) = &self.source {
+        if let MappingSource::File(file) = &self.source {
             unload(file, range);
         }
     }
@@ -80,21 +80,21 @@ pub struct HugePages(memmap2::Mmap);
 
 impl HugePages {
     /// Smallest number of bytes; fewer are left to the allocator.
-    const LEAST: usize = 8 << 20;
+    const MIN_BYTES: usize = 8 << 20;
 
     /// Copies bytes. `None` if there are few, or if the system has no huge pages: new small pages take longer than the copy.
     pub fn of(bytes: &[u8]) -> Option<HugePages> {
-        if bytes.len() < HugePages::LEAST || !has_huge_pages() {
+        if bytes.len() < HugePages::MIN_BYTES || !has_huge_pages() {
             return None;
         }
         let mut pages = memmap2::MmapMut::map_anon(bytes.len()).ok()?;
-        advise_huge(&pages)?;
+        advise_huge_pages(&pages)?;
         pages.copy_from_slice(bytes);
         pages.make_read_only().ok().map(HugePages)
     }
 }
 
-impl Storage for HugePages {
+impl TensorStorage for HugePages {
     fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -111,7 +111,7 @@ fn has_huge_pages() -> bool {
 }
 
 #[cfg(target_os = "linux")]
-fn advise_huge(pages: &memmap2::MmapMut) -> Option<()> {
+fn advise_huge_pages(pages: &memmap2::MmapMut) -> Option<()> {
     pages.advise(memmap2::Advice::HugePage).ok()
 }
 
@@ -149,7 +149,7 @@ impl MappedRange {
     }
 }
 
-impl Storage for MappedRange {
+impl TensorStorage for MappedRange {
     fn bytes(&self) -> &[u8] {
         // The range was checked when it was made, so the fallback is never taken.
         self.mapping
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_unloaded_is_read_again() {
+    fn unloaded_pages_are_read_again() {
         let path = std::env::temp_dir().join(format!("onionskin-mapping-{}", std::process::id()));
         let bytes: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
         std::fs::write(&path, &bytes).unwrap();

@@ -48,7 +48,7 @@ pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
-use crate::ir::{Constant, Module};
+use crate::ir::{GraphModule, TreeConstant};
 use crate::item::Item;
 use crate::trace::torchscript::{Archive, Entry, ImportOptions, InputSpec, Pickled, import};
 use state::States;
@@ -81,7 +81,7 @@ enum Source {
     /// Imported for the sizes of a call once they are known.
     Archive(Box<Archive>),
     /// Imported graphs.
-    Module(Module),
+    Module(GraphModule),
 }
 
 impl Model {
@@ -94,7 +94,7 @@ impl Model {
         let path = path.as_ref();
         let (source, weights) = match FileKind::of(path)? {
             FileKind::Json => {
-                let (module, file) = Module::load_with_file(path)?;
+                let (module, file) = GraphModule::load_with_file(path)?;
                 (Source::Module(module), file)
             }
             FileKind::TorchScript => (Source::Archive(Box::new(Archive::open(path)?)), None),
@@ -126,7 +126,7 @@ impl Model {
     }
 
     /// Makes a model from graphs.
-    pub fn from_module(module: Module) -> Model {
+    pub fn from_module(module: GraphModule) -> Model {
         Model::from(Source::Module(module))
     }
 
@@ -135,17 +135,17 @@ impl Model {
     /// # Errors
     /// Lists everything that is not supported. Fails as well if the archive holds no example inputs (see
     /// [`Model::import_for`]).
-    pub fn import(&self) -> Result<Module> {
+    pub fn import(&self) -> Result<GraphModule> {
         self.import_with(&ImportOptions::default())
     }
 
     /// Imports graphs and weights for example arguments. Dtypes and ranks are fixed, sizes become symbols.
-    pub fn import_for(&self, arguments: &[Item]) -> Result<Module> {
+    pub fn import_for(&self, arguments: &[Item]) -> Result<GraphModule> {
         self.import_method("forward", Some(arguments))
     }
 
     /// Imports the graph of one method and the weights, for example arguments or those that the archive holds.
-    pub fn import_method(&self, method: &str, arguments: Option<&[Item]>) -> Result<Module> {
+    pub fn import_method(&self, method: &str, arguments: Option<&[Item]>) -> Result<GraphModule> {
         self.import_entry(method, arguments, &States::default(), &[])
     }
 
@@ -155,7 +155,7 @@ impl Model {
         &self,
         arguments: Option<&[Item]>,
         methods: &[String],
-    ) -> Result<Module> {
+    ) -> Result<GraphModule> {
         let forward = Entry {
             inputs: arguments.map(|arguments| arguments.iter().map(example).collect()),
             ..Entry::default()
@@ -206,7 +206,7 @@ impl Model {
         arguments: Option<&[Item]>,
         states: &States,
         varying: &[String],
-    ) -> Result<Module> {
+    ) -> Result<GraphModule> {
         let entry = Entry {
             method: method.to_string(),
             inputs: arguments.map(|arguments| arguments.iter().map(example).collect()),
@@ -219,7 +219,7 @@ impl Model {
     }
 
     /// Imports graphs and weights.
-    pub fn import_with(&self, options: &ImportOptions) -> Result<Module> {
+    pub fn import_with(&self, options: &ImportOptions) -> Result<GraphModule> {
         match &*self.source {
             Source::Archive(archive) => import(archive, options),
             Source::Module(module) => Ok(module.clone()),
@@ -258,9 +258,9 @@ fn example(argument: &Item) -> InputSpec {
     let all = |items: &[Item]| items.iter().map(example).collect();
     match argument {
         Item::Tensor(tensor) => InputSpec::from(tensor),
-        Item::Number(number) => InputSpec::Constant(Constant::Number(*number)),
-        Item::Str(text) => InputSpec::Constant(Constant::Str(text.clone())),
-        Item::None => InputSpec::Constant(Constant::None),
+        Item::Number(number) => InputSpec::Constant(TreeConstant::Number(*number)),
+        Item::Str(text) => InputSpec::Constant(TreeConstant::Str(text.clone())),
+        Item::None => InputSpec::Constant(TreeConstant::None),
         Item::Tuple(items) => InputSpec::Tuple(all(items)),
         Item::List(items) => InputSpec::List(all(items)),
         Item::Dict(items) => InputSpec::Dict(

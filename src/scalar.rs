@@ -144,13 +144,13 @@ pub(crate) mod float {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Form {
+        enum FloatOrText {
             Number(f64),
             Text(String),
         }
-        match Form::deserialize(deserializer)? {
-            Form::Number(value) => Ok(value),
-            Form::Text(text) => match text.as_str() {
+        match FloatOrText::deserialize(deserializer)? {
+            FloatOrText::Number(value) => Ok(value),
+            FloatOrText::Text(text) => match text.as_str() {
                 "nan" => Ok(f64::NAN),
                 "inf" => Ok(f64::INFINITY),
                 "-inf" => Ok(f64::NEG_INFINITY),

@@ -11,7 +11,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::dim::{Bindings, Dim, Symbol};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourcePlace};
 use crate::shape::Shape;
 
 /// The comparison of a guard.
@@ -38,8 +38,8 @@ pub struct Guard {
     /// Right side.
     pub right: Dim,
     /// The place in the model that needed the answer.
-    #[serde(default, skip_serializing_if = "Place::is_unknown")]
-    pub place: Place,
+    #[serde(default, skip_serializing_if = "SourcePlace::is_unknown")]
+    pub place: SourcePlace,
 }
 
 impl Guard {
@@ -49,7 +49,7 @@ impl Guard {
             left,
             relation,
             right,
-            place: Place::default(),
+            place: SourcePlace::default(),
         }
     }
 
@@ -133,25 +133,25 @@ pub fn solve<'a>(pairs: impl Iterator<Item = (&'a Dim, usize)> + Clone) -> Bindi
 /// Hints, replacements and guards. Queries record their answers through a shared reference while a graph is built.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
-    state: RefCell<State>,
+    state: RefCell<SymbolState>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct State {
+struct SymbolState {
     hints: Bindings,
-    replaced: BTreeMap<Symbol, Dim>,
+    replacements: BTreeMap<Symbol, Dim>,
     guards: Vec<Guard>,
     /// Lower bounds of symbols for which a guard requires more than 0.
-    least: Bindings,
-    place: Place,
+    lower_bounds: Bindings,
+    place: SourcePlace,
 }
 
 impl Symbols {
     /// A table with example values and the guards known so far.
     pub fn new(hints: Bindings, guards: Vec<Guard>) -> Symbols {
-        let mut state = State {
+        let mut state = SymbolState {
             hints,
-            ..State::default()
+            ..SymbolState::default()
         };
         guards.into_iter().for_each(|guard| state.add(guard));
         Symbols {
@@ -165,7 +165,7 @@ impl Symbols {
     }
 
     /// Sets the place in the model for guards that are recorded from now on.
-    pub fn set_place(&self, place: Place) {
+    pub fn set_place(&self, place: SourcePlace) {
         self.state.borrow_mut().place = place;
     }
 
@@ -175,7 +175,7 @@ impl Symbols {
         state
             .hints
             .iter()
-            .filter(|(name, _)| !state.replaced.contains_key(*name))
+            .filter(|(name, _)| !state.replacements.contains_key(*name))
             .map(|(n, v)| (n.clone(), *v))
             .collect()
     }
@@ -186,8 +186,8 @@ impl Symbols {
         let mut guards: Vec<Guard> = Vec::new();
         for guard in &state.guards {
             let guard = Guard {
-                left: guard.left.substitute(&state.replaced),
-                right: guard.right.substitute(&state.replaced),
+                left: guard.left.substitute(&state.replacements),
+                right: guard.right.substitute(&state.replacements),
                 ..guard.clone()
             };
             let same = |other: &Guard| {
@@ -205,10 +205,10 @@ impl Symbols {
     pub fn resolve(&self, dim: &Dim) -> Dim {
         let state = self.state.borrow();
         // Most sizes contain no replaced symbol, and checking that is far cheaper than rebuilding them.
-        if !dim.mentions(&|symbol| state.replaced.contains_key(symbol)) {
+        if !dim.mentions(&|symbol| state.replacements.contains_key(symbol)) {
             return dim.clone();
         }
-        dim.substitute(&state.replaced)
+        dim.substitute(&state.replacements)
     }
 
     /// The value of a size for the example; an error names a symbol without a hint.
@@ -218,7 +218,7 @@ impl Symbols {
     }
 
     /// Specialises a size to a number: its symbols are fixed to their example values.
-    pub fn concrete(&self, dim: &Dim) -> Result<i64> {
+    pub fn specialize(&self, dim: &Dim) -> Result<i64> {
         let dim = self.resolve(dim);
         if let Some(value) = dim.as_const() {
             return Ok(value);
@@ -240,7 +240,7 @@ impl Symbols {
         }
         if [difference.clone(), -&difference]
             .iter()
-            .any(|apart| self.smallest(apart) > Some(0))
+            .any(|apart| self.lower_bound(apart) > Some(0))
         {
             return Ok(false);
         }
@@ -259,7 +259,7 @@ impl Symbols {
         if let Some(difference) = (&a - &b).as_const() {
             return Ok(difference <= 0);
         }
-        if self.smallest(&(&b - &a)).is_some_and(|least| least >= 0) {
+        if self.lower_bound(&(&b - &a)).is_some_and(|least| least >= 0) {
             return Ok(true);
         }
         let holds = self.hint(&a)? <= self.hint(&b)?;
@@ -286,9 +286,9 @@ impl Symbols {
     }
 
     /// A lower bound of a size: symbols are at least 0, or more if a guard says so.
-    fn smallest(&self, dim: &Dim) -> Option<i64> {
+    fn lower_bound(&self, dim: &Dim) -> Option<i64> {
         let state = self.state.borrow();
-        dim.smallest(|name| state.least.get(name).copied().unwrap_or(0))
+        dim.lower_bound(|name| state.lower_bounds.get(name).copied().unwrap_or(0))
     }
 
     /// Requires two sizes to be equal; `what` describes them in the error.
@@ -388,10 +388,10 @@ impl Symbols {
     fn replace(&self, symbol: Symbol, value: Dim) {
         let mut state = self.state.borrow_mut();
         let one = BTreeMap::from([(symbol.clone(), value.clone())]);
-        for replacement in state.replaced.values_mut() {
+        for replacement in state.replacements.values_mut() {
             *replacement = replacement.substitute(&one);
         }
-        state.replaced.insert(symbol, value);
+        state.replacements.insert(symbol, value);
     }
 
     fn guard(&self, left: &Dim, relation: Relation, right: &Dim) {
@@ -406,10 +406,10 @@ impl Symbols {
     }
 }
 
-impl State {
+impl SymbolState {
     fn add(&mut self, guard: Guard) {
         if let Some((name, bound)) = guard.lower_bound() {
-            let least = self.least.entry(name).or_insert(0);
+            let least = self.lower_bounds.entry(name).or_insert(0);
             *least = bound.max(*least);
         }
         self.guards.push(guard);

@@ -16,7 +16,7 @@ use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
 /// The bytes of a tensor: an owned vector or a part of a mapped file.
-pub trait Storage: Send + Sync {
+pub trait TensorStorage: Send + Sync {
     /// All bytes: little-endian elements in row-major order.
     fn bytes(&self) -> &[u8];
 
@@ -24,9 +24,9 @@ pub trait Storage: Send + Sync {
     fn unload(&self) {}
 }
 
-struct Owned<T>(Vec<T>);
+struct OwnedStorage<T>(Vec<T>);
 
-impl<T: bytemuck::Pod + Send + Sync> Storage for Owned<T> {
+impl<T: bytemuck::Pod + Send + Sync> TensorStorage for OwnedStorage<T> {
     fn bytes(&self) -> &[u8] {
         bytemuck::cast_slice(&self.0)
     }
@@ -37,7 +37,7 @@ impl<T: bytemuck::Pod + Send + Sync> Storage for Owned<T> {
 pub struct Tensor {
     dtype: DType,
     shape: Vec<usize>,
-    data: Arc<dyn Storage>,
+    data: Arc<dyn TensorStorage>,
 }
 
 /// A Rust type that represents a dtype on the host. `bool` tensors have `u8` elements of 0 and 1.
@@ -57,7 +57,7 @@ elements!(u8 => U8, i8 => I8, i16 => I16, i32 => I32, i64 => I64, f16 => F16, bf
 impl Tensor {
     /// A tensor of elements in row-major order; an error if their number does not match the shape.
     pub fn from_vec<T: Element>(shape: impl Into<Vec<usize>>, data: Vec<T>) -> Result<Tensor> {
-        Tensor::from_storage(T::DTYPE, shape.into(), Arc::new(Owned(data)))
+        Tensor::from_storage(T::DTYPE, shape.into(), Arc::new(OwnedStorage(data)))
     }
 
     /// A tensor of copied elements in row-major order; an error if their number does not match the shape.
@@ -72,7 +72,7 @@ impl Tensor {
         Tensor {
             dtype: T::DTYPE,
             shape,
-            data: Arc::new(Owned(data)),
+            data: Arc::new(OwnedStorage(data)),
         }
     }
 
@@ -82,11 +82,15 @@ impl Tensor {
         data: impl IntoIterator<Item = bool>,
     ) -> Result<Tensor> {
         let bytes: Vec<u8> = data.into_iter().map(u8::from).collect();
-        Tensor::from_storage(DType::Bool, shape.into(), Arc::new(Owned(bytes)))
+        Tensor::from_storage(DType::Bool, shape.into(), Arc::new(OwnedStorage(bytes)))
     }
 
     /// A tensor over shared bytes; an error if their number does not match dtype and shape.
-    pub fn from_storage(dtype: DType, shape: Vec<usize>, data: Arc<dyn Storage>) -> Result<Tensor> {
+    pub fn from_storage(
+        dtype: DType,
+        shape: Vec<usize>,
+        data: Arc<dyn TensorStorage>,
+    ) -> Result<Tensor> {
         let expected = checked_numel(&shape).and_then(|numel| numel.checked_mul(dtype.size()));
         let found = data.bytes().len();
         if expected != Some(found) {
@@ -106,19 +110,21 @@ impl Tensor {
                 bytes.len()
             )));
         }
-        let data: Arc<dyn Storage> = match dtype {
-            DType::Bool => Arc::new(Owned(
+        let data: Arc<dyn TensorStorage> = match dtype {
+            DType::Bool => Arc::new(OwnedStorage(
                 bytes.iter().map(|byte| u8::from(*byte != 0)).collect(),
             )),
-            DType::U8 => Arc::new(Owned(bytes.to_vec())),
-            DType::I8 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, i8>(bytes))),
-            DType::I16 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, i16>(bytes))),
-            DType::I32 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, i32>(bytes))),
-            DType::I64 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, i64>(bytes))),
-            DType::F16 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, f16>(bytes))),
-            DType::BF16 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, bf16>(bytes))),
-            DType::F32 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, f32>(bytes))),
-            DType::F64 => Arc::new(Owned(bytemuck::pod_collect_to_vec::<u8, f64>(bytes))),
+            DType::U8 => Arc::new(OwnedStorage(bytes.to_vec())),
+            DType::I8 => Arc::new(OwnedStorage(bytemuck::pod_collect_to_vec::<u8, i8>(bytes))),
+            DType::I16 => Arc::new(OwnedStorage(bytemuck::pod_collect_to_vec::<u8, i16>(bytes))),
+            DType::I32 => Arc::new(OwnedStorage(bytemuck::pod_collect_to_vec::<u8, i32>(bytes))),
+            DType::I64 => Arc::new(OwnedStorage(bytemuck::pod_collect_to_vec::<u8, i64>(bytes))),
+            DType::F16 => Arc::new(OwnedStorage(bytemuck::pod_collect_to_vec::<u8, f16>(bytes))),
+            DType::BF16 => Arc::new(OwnedStorage(bytemuck::pod_collect_to_vec::<u8, bf16>(
+                bytes,
+            ))),
+            DType::F32 => Arc::new(OwnedStorage(bytemuck::pod_collect_to_vec::<u8, f32>(bytes))),
+            DType::F64 => Arc::new(OwnedStorage(bytemuck::pod_collect_to_vec::<u8, f64>(bytes))),
         };
         Tensor::from_storage(dtype, shape, data)
     }

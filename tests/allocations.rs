@@ -11,7 +11,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use onionskin::ir::{Builder, Graph, Module, Weights};
+use onionskin::ir::{Builder, Graph, GraphModule, Weights};
 use onionskin::{CompileOptions, Device, Model, Tensor};
 
 /// The system's allocator, with a counter of allocated bytes.
@@ -65,7 +65,7 @@ fn model() -> Model {
     let weights: Weights = (0..LAYERS)
         .map(|layer| (format!("w{layer}"), weight(layer)))
         .collect();
-    Model::from_module(Module {
+    Model::from_module(GraphModule {
         graphs: vec![layers()],
         weights,
         states: Vec::new(),

@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 
 use onionskin::compare::Tolerance;
 use onionskin::dtype::DType;
-use onionskin::error::{Error, Location, Place, Result};
-use onionskin::ir::{Graph, Module};
+use onionskin::error::{Error, Location, Result, SourcePlace};
+use onionskin::ir::{Graph, GraphModule};
 use onionskin::item::Item;
 use onionskin::kernel::stored::Precision;
 use onionskin::model::{self, Reference, first_wrong_pass};
@@ -83,8 +83,8 @@ fn options(text: &str) -> CheckOptions {
 
 /// A function and its traces, as texts of graphs.
 struct Texts {
-    function: Module,
-    second: Module,
+    function: GraphModule,
+    second: GraphModule,
 }
 
 impl Subject for Texts {
@@ -100,13 +100,13 @@ impl Subject for Texts {
     }
 }
 
-fn run(module: &Module, arguments: &[Item]) -> Result<Item> {
+fn run(module: &GraphModule, arguments: &[Item]) -> Result<Item> {
     evaluate(module.graphs.first().expect("a graph"), module, arguments)
 }
 
 /// Parses graphs and gives their declared weights ascending numbers; those of weights called `changing` begin at `first`.
-fn module(text: &str, first: f64) -> Module {
-    let mut module: Module = text
+fn module(text: &str, first: f64) -> GraphModule {
+    let mut module: GraphModule = text
         .parse()
         .unwrap_or_else(|error| panic!("{error}\n{text}"));
     for line in text.lines().filter_map(|line| line.strip_prefix("weight ")) {
@@ -284,7 +284,7 @@ fn warnings_of_the_tracer_are_reported_and_suppressed() {
         file: "model.py".into(),
         line: 4,
     };
-    let place = Place {
+    let place = SourcePlace {
         module: "head".into(),
         location: Some(location),
     };

@@ -7,7 +7,7 @@
 )]
 
 use onionskin::gpu::Reach;
-use onionskin::ir::Module;
+use onionskin::ir::GraphModule;
 use onionskin::nn::GRU;
 use onionskin::op::UnaryFunction;
 use onionskin::trace::{self, Forward, manual_seed, trace};
@@ -32,7 +32,7 @@ graph forward(a: f32[5, 4], b: f32[5, 4], c: f32[5, 4], d: f32[5, 4]) {{
 }}",
         function.name()
     );
-    let module: Module = text.parse().ok()?;
+    let module: GraphModule = text.parse().ok()?;
     Some(Model::from_module(module))
 }
 

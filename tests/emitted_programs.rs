@@ -14,7 +14,7 @@ use onionskin::Model;
 use onionskin::cases::{self, CaseArchive, CaseRef};
 use onionskin::digest::Digest;
 use onionskin::error::Result;
-use onionskin::ir::{Graph, Module};
+use onionskin::ir::{Graph, GraphModule};
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::stored::Precision;
 use onionskin::pass::{self, PlanOptions};
@@ -108,7 +108,7 @@ fn digests(case: &CaseRef) -> Result<Vec<String>> {
     Ok(digests.collect())
 }
 
-fn digest(module: &Module, device: &Capabilities, precision: Precision) -> String {
+fn digest(module: &GraphModule, device: &Capabilities, precision: Precision) -> String {
     let programs = module
         .graphs
         .iter()
@@ -121,12 +121,12 @@ fn digest(module: &Module, device: &Capabilities, precision: Precision) -> Strin
 
 /// Returns the normalised kernels of a graph's plan for the example's sizes.
 fn program(
-    module: &Module,
+    module: &GraphModule,
     graph: &Graph,
     device: &Capabilities,
     precision: Precision,
 ) -> Result<String> {
-    let lowered = pass::optimize_lazily(&Module {
+    let lowered = pass::optimize_lazily(&GraphModule {
         graphs: vec![graph.with_sizes(&graph.hints)],
         weights: module.weights.clone(),
         states: Vec::new(),

@@ -10,9 +10,9 @@
 
 mod samples;
 
-use onionskin::error::{Error, Kind, Result};
+use onionskin::error::{Error, ErrorKind, Result};
 use onionskin::gpu::{Input, Reach};
-use onionskin::ir::Module;
+use onionskin::ir::GraphModule;
 use onionskin::item::Item;
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
 
@@ -183,7 +183,7 @@ impl Case {
         let text = format!(
             "graph forward({signature}) -> {ty} {{\n  out: {ty} = {call}  @ model.py:7 (table)\n  return out\n}}"
         );
-        let module: Module = text.parse().unwrap();
+        let module: GraphModule = text.parse().unwrap();
         Model::from_module(module)
     }
 }
@@ -204,7 +204,7 @@ fn session(model: &Model, device: &Device, checks: bool) -> Session {
 /// Returns the error of a run that must fail.
 fn refusal(result: Result<Vec<Tensor>>) -> Error {
     let error = result.expect_err("the run was not refused");
-    assert_eq!(error.kind(), Kind::Raised, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Raised, "{error}");
     error
 }
 
@@ -276,7 +276,7 @@ fn what_counts_along_an_axis_is_not_checked() {
   w = add y, y
   return w
 }";
-    let module: Module = text.parse().unwrap();
+    let module: GraphModule = text.parse().unwrap();
     let Some(gpu) = samples::device(Reach::Whole) else {
         return;
     };
@@ -296,7 +296,7 @@ fn of_two_faults_the_first_by_the_order_of_nodes_is_told() {
   y: f32[3, 8] = aten.add.Tensor b, a
   return y
 }";
-    let module: Module = text.parse().unwrap();
+    let module: GraphModule = text.parse().unwrap();
     let model = Model::from_module(module);
     for device in devices() {
         let session = session(&model, &device, true);

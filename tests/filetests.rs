@@ -14,7 +14,7 @@ mod golden;
 
 use onionskin::dtype::DType;
 use onionskin::error::{Error, Result};
-use onionskin::ir::{Graph, Module};
+use onionskin::ir::{Graph, GraphModule};
 use onionskin::pass;
 use onionskin::tensor::Tensor;
 
@@ -37,7 +37,7 @@ fn run(input: &str) -> String {
 }
 
 fn apply(test: &str, text: &str) -> Result<String> {
-    let module: Module = text.parse()?;
+    let module: GraphModule = text.parse()?;
     match test {
         "print" => reads_back(&module),
         "verify" => {
@@ -65,21 +65,21 @@ fn apply(test: &str, text: &str) -> Result<String> {
 }
 
 /// Prints a module and checks that the text parses to an equal module.
-fn reads_back(module: &Module) -> Result<String> {
+fn reads_back(module: &GraphModule) -> Result<String> {
     let text = module.to_string();
-    let again: Module = text.parse()?;
+    let again: GraphModule = text.parse()?;
     assert!(again.graphs == module.graphs, "{text}");
     assert!(again.states == module.states, "{text}");
     assert_eq!(again.to_string(), text);
     Ok(text)
 }
 
-fn json_reads_back(module: &Module) -> Result<String> {
+fn json_reads_back(module: &GraphModule) -> Result<String> {
     let text = module.to_json("weights.safetensors")?;
-    let again = Module::from_json(text.as_bytes())?;
+    let again = GraphModule::from_json(text.as_bytes())?;
     assert!(again.graphs == module.graphs, "{text}");
     assert!(again.states == module.states, "{text}");
-    let again = Module {
+    let again = GraphModule {
         weights: module.weights.clone(),
         ..again
     };
@@ -87,22 +87,22 @@ fn json_reads_back(module: &Module) -> Result<String> {
     Ok(text)
 }
 
-fn each(module: &Module, rewrite: impl Fn(&Graph) -> Result<Graph>) -> Result<String> {
+fn each(module: &GraphModule, rewrite: impl Fn(&Graph) -> Result<Graph>) -> Result<String> {
     let graphs = module.graphs.iter().map(|graph| {
         let rewritten = rewrite(graph)?;
         rewritten.verify()?;
         Ok(rewritten)
     });
     let graphs = graphs.collect::<Result<_>>()?;
-    Ok(Module {
+    Ok(GraphModule {
         graphs,
-        ..Module::default()
+        ..GraphModule::default()
     }
     .to_string())
 }
 
 /// Gives the declared weights of a module ascending numbers.
-fn with_weights(text: &str, mut module: Module) -> Result<Module> {
+fn with_weights(text: &str, mut module: GraphModule) -> Result<GraphModule> {
     for line in text.lines().filter_map(|line| line.strip_prefix("weight ")) {
         let (name, ty) = line.split_once(": ").ok_or_else(|| Error::format(line))?;
         let ty: onionskin::shape::TensorType = ty.parse()?;

@@ -13,10 +13,10 @@ mod random;
 use std::path::{Path, PathBuf};
 
 use onionskin::cases::{self, CaseArchive};
-use onionskin::error::Kind;
+use onionskin::error::ErrorKind;
 use onionskin::interp;
-use onionskin::ir::{Module, json};
-use onionskin::item::{Item, flatten};
+use onionskin::ir::{GraphModule, json};
+use onionskin::item::{Item, flatten_arguments};
 use onionskin::model::Model;
 use onionskin::pass;
 use onionskin::tensor::Tensor;
@@ -24,7 +24,7 @@ use random::Random;
 use serde_json::Value as Json;
 
 /// Returns the modules of the recorded cases, each with the arguments of a call.
-fn modules() -> Vec<(String, Module, Vec<Item>)> {
+fn modules() -> Vec<(String, GraphModule, Vec<Item>)> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cases");
     let folder = std::env::var_os("ONIONSKIN_CASES").map_or(fixtures, PathBuf::from);
     let mut modules = Vec::new();
@@ -54,12 +54,12 @@ fn traced_modules_are_read_back() {
             .verify()
             .unwrap_or_else(|error| panic!("{name}: {error}\n{module}"));
         let text = module.to_string();
-        let read: Module = text
+        let read: GraphModule = text
             .parse()
             .unwrap_or_else(|error| panic!("{name}: {error}\n{text}"));
         assert!(read.graphs == module.graphs, "{name}: {text}\n{read}");
         let written = module.to_json("weights.safetensors").unwrap();
-        let read = Module::from_json(written.as_bytes());
+        let read = GraphModule::from_json(written.as_bytes());
         let read = read.unwrap_or_else(|error| panic!("{name}: {error}\n{written}"));
         assert!(read.graphs == module.graphs, "{name}: {written}");
         let document: Json = serde_json::from_str(&written).unwrap();
@@ -72,7 +72,7 @@ fn traced_modules_are_read_back() {
             .verify()
             .unwrap_or_else(|error| panic!("{name}: {error}\n{small}"));
         // Bodies for symbolic sizes may round differently than those that the oracle builds for known sizes.
-        let lowered = Module {
+        let lowered = GraphModule {
             graphs: vec![pass::decompose(&module.graphs[0]).unwrap()],
             ..module.clone()
         };
@@ -85,9 +85,10 @@ fn traced_modules_are_read_back() {
 }
 
 /// Returns the bits of the oracle's results, with one pattern for NaN; or the error.
-fn run(module: &Module, arguments: &[Item]) -> Result<Vec<Vec<u64>>, String> {
+fn run(module: &GraphModule, arguments: &[Item]) -> Result<Vec<Vec<u64>>, String> {
     let graph = &module.graphs[0];
-    let inputs = flatten(&graph.input_trees, arguments).map_err(|error| error.to_string())?;
+    let inputs =
+        flatten_arguments(&graph.input_trees, arguments).map_err(|error| error.to_string())?;
     let results = interp::run(graph, &module.weights, &inputs);
     let results = results.map_err(|error| error.message().to_string())?;
     let bits = |x: f64| {
@@ -187,7 +188,7 @@ fn files_are_read_back_and_written_alike() {
         .unwrap();
     let (first, second) = (folder.0.join("model.json"), folder.0.join("again.json"));
     module.save(&first).unwrap();
-    let read = Module::load(&first).unwrap();
+    let read = GraphModule::load(&first).unwrap();
     assert!(read.graphs == module.graphs && read.weights == module.weights);
     read.save(&second).unwrap();
     let bytes = |path: &Path| std::fs::read(path).unwrap();
@@ -201,7 +202,7 @@ fn files_are_read_back_and_written_alike() {
     assert_eq!(weights(&first), weights(&second));
 
     std::fs::remove_file(first.with_extension("safetensors")).unwrap();
-    assert_eq!(Module::load(&first).unwrap_err().kind(), Kind::Io);
+    assert_eq!(GraphModule::load(&first).unwrap_err().kind(), ErrorKind::Io);
 }
 
 #[test]
@@ -210,7 +211,7 @@ fn what_cannot_be_read_says_what_to_do() {
     let path = folder.0.join("model.json");
     let refuse = |text: &str| {
         std::fs::write(&path, text).unwrap();
-        Module::load(&path).unwrap_err()
+        GraphModule::load(&path).unwrap_err()
     };
     let newer = refuse(r#"{"format": "onionskin", "version": 2, "graphs": []}"#);
     assert_eq!(
@@ -237,7 +238,7 @@ fn what_cannot_be_read_says_what_to_do() {
         r#"{"format": "onionskin", "version": 1, "graphs": [{"name": "f", "inputs": [{"name": "x", "type": "f32[2]"}],
             "outputs": [], "nodes": [{"op": "neg", "operands": ["x"], "results": [{"name": "y", "type": "f32[3]"}]}]}]}"#,
     );
-    assert_eq!(invalid.kind(), Kind::Verify);
+    assert_eq!(invalid.kind(), ErrorKind::Verify);
 }
 
 /// Every document parses or is rejected without a panic.
@@ -252,8 +253,8 @@ fn damaged_documents_are_refused() {
                 let at = random.below(damaged.len());
                 damaged[at] = b"[]{}\",:0123456789-.einfxyB$ "[random.below(28)];
             }
-            if let Ok(read) = Module::from_json(&damaged) {
-                let _ = Module {
+            if let Ok(read) = GraphModule::from_json(&damaged) {
+                let _ = GraphModule {
                     weights: module.weights.clone(),
                     ..read
                 }

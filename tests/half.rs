@@ -12,7 +12,7 @@ use onionskin::dim::Bindings;
 use onionskin::dtype::DType;
 use onionskin::gpu::{Device, Footprint, Keep, Program, ProgramOptions, Reach};
 use onionskin::interp;
-use onionskin::ir::{Definition, Graph, Module, Weights};
+use onionskin::ir::{Definition, Graph, GraphModule, Weights};
 use onionskin::kernel::capabilities::{Capabilities, Storage};
 use onionskin::kernel::layout::Texel;
 use onionskin::kernel::plan::{Access, Plan, SlotKind};
@@ -508,7 +508,7 @@ fn weights_take_half_the_bytes() {
 fn sessions_store_halves_and_the_host_refuses() {
     let graph = layers("4", &[32, 64, 32]);
     let weights = weights(&graph, false);
-    let module = Module {
+    let module = GraphModule {
         graphs: vec![graph.clone()],
         weights: weights.clone(),
         states: Vec::new(),
@@ -571,7 +571,7 @@ graph f(c: bool[], x: f32[4, 8]) {
     let mut turned = vec![0f32; 64];
     (0..8).for_each(|i| turned[i * 8 + (i + 3) % 8] = 1.0 + (i % 2) as f32);
     let weights = Weights::from([("w".to_string(), Tensor::from_vec([8, 8], turned).unwrap())]);
-    let module: Module = text.parse().unwrap();
+    let module: GraphModule = text.parse().unwrap();
     let graph = pass::decompose(&module.graphs[0]).unwrap();
     let mut seed = 11;
     let x = tensor(&mut seed, DType::F32, &[4, 8], true);

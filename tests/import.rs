@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 
 use onionskin::cases::{self, Case, CaseArchive, CaseRef};
 use onionskin::compare::compare;
-use onionskin::error::{Error, Kind};
-use onionskin::item::flatten;
+use onionskin::error::{Error, ErrorKind};
+use onionskin::item::flatten_arguments;
 use onionskin::model::{CompileOptions, Device, Model};
 use onionskin::trace::torchscript::{Archive, Entry, ImportOptions, InputSpec, Sizes, import};
 use random::Random;
@@ -65,7 +65,7 @@ fn replay(case: &Case) -> Result<Outcome, Error> {
             let got = session.call_method(&call.method, &call.inputs)?;
             if show() && known.len() < session.variants().len() {
                 let refusals = known.iter().map(|variant| {
-                    let inputs = flatten(&variant.graph.input_trees, &call.inputs)?;
+                    let inputs = flatten_arguments(&variant.graph.input_trees, &call.inputs)?;
                     let shapes: Vec<&[usize]> =
                         inputs.iter().map(|tensor| tensor.shape()).collect();
                     variant.graph.bind(&shapes)
@@ -90,7 +90,10 @@ fn replay(case: &Case) -> Result<Outcome, Error> {
 fn outcome(case: &CaseRef) -> Outcome {
     let result = case.load().and_then(|case| replay(&case));
     result.unwrap_or_else(|error| {
-        match error.iter().all(|error| error.kind() == Kind::Unsupported) {
+        match error
+            .iter()
+            .all(|error| error.kind() == ErrorKind::Unsupported)
+        {
             true => Outcome::Unsupported(error.to_string()),
             false => Outcome::Failed(error.to_string()),
         }
@@ -174,7 +177,7 @@ fn all_pass(cases: &[CaseRef]) {
 fn weights_that_optimisation_left_out() {
     let archive = archive_of(OPTIMISED);
     let error = import(&archive, &ImportOptions::forward(vec![tensor("f32[2]")])).unwrap_err();
-    assert_eq!(error.kind(), Kind::Unsupported);
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.advice().unwrap().contains("torch.jit.freeze"));
 }
 
@@ -296,7 +299,7 @@ fn tied_weights_are_one() {
 #[test]
 fn examples_are_asked_for() {
     let error = import(&fixture("scripted.pt"), &ImportOptions::default()).unwrap_err();
-    assert_eq!(error.kind(), Kind::Input);
+    assert_eq!(error.kind(), ErrorKind::Input);
     assert_eq!(error.advice(), Some("give --shape for x, limit"));
     let entry = Entry {
         method: "encode".into(),
@@ -315,9 +318,12 @@ fn examples_are_asked_for() {
 fn too_small_a_tensor_is_an_error_with_its_place() {
     let options = ImportOptions::forward(vec![tensor("f32[2, 5]")]);
     let error = import(&fixture("two_layers.pt"), &options).unwrap_err();
-    assert_eq!(error.kind(), Kind::Operator);
+    assert_eq!(error.kind(), ErrorKind::Operator);
     assert!(
-        error.trail().iter().any(|frame| frame.contains("(first)")),
+        error
+            .context()
+            .iter()
+            .any(|frame| frame.contains("(first)")),
         "{error}"
     );
 }
@@ -347,21 +353,21 @@ fn lists_whose_length_depends_on_tensors_are_refused() {
     let inputs = ["f32[4, 3]", "i64[]"];
     let lopsided = [("torch.append(rows, torch.prod(x, 0))", "torch.prod(x, 0)")];
     let error = edited("script_containers", &lopsided, &inputs);
-    assert_eq!(error.kind(), Kind::Unsupported);
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert_eq!(
         error.message(),
         "a list of 2 holds different things after either branch"
     );
     assert!(
         error
-            .trail()
+            .context()
             .iter()
             .any(|frame| frame.contains("make_cases.py")),
         "{error:?}"
     );
     let growing = [("torch._set_item(rows, 1, ", "torch.append(rows, ")];
     let error = edited("script_containers", &growing, &inputs);
-    assert_eq!(error.kind(), Kind::Unsupported);
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(
         error.message().contains("changes the structure of a list"),
         "{error}"
@@ -380,7 +386,7 @@ fn lists_whose_length_depends_on_tensors_are_refused() {
 fn states_of_unusual_kinds_are_refused() {
     let module = [("self.highest = ", "self.__annotations = ")];
     let error = edited("script_states", &module, &["f32[4, 3]"]);
-    assert_eq!(error.kind(), Kind::Unsupported);
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.message().contains("changes its attribute"), "{error}");
 }
 

@@ -9,7 +9,7 @@
 use onionskin::cases::{self, Case, CaseArchive};
 use onionskin::compare::{Difference, Tolerance, compare};
 use onionskin::dtype::DType;
-use onionskin::error::{Kind, Result};
+use onionskin::error::{ErrorKind, Result};
 use onionskin::item::Item;
 use onionskin::scalar::Scalar;
 use onionskin::tensor::Tensor;
@@ -47,7 +47,7 @@ fn tensors_survive_both_ways() {
     let complex = tch::Tensor::zeros([2], (tch::Kind::ComplexFloat, tch::Device::Cpu));
     assert_eq!(
         from_libtorch(&complex).unwrap_err().kind(),
-        Kind::Unsupported
+        ErrorKind::Unsupported
     );
 }
 
@@ -148,7 +148,7 @@ fn failures_are_errors() {
     assert_eq!(good.module.graphs[0].nodes.len(), 1);
     assert_eq!(
         Function::new(bad).call(&[Item::None]).unwrap_err().kind(),
-        Kind::Usage
+        ErrorKind::Usage
     );
     assert!(Program::from_bytes(b"no archive").is_err());
 }

@@ -10,13 +10,13 @@ use onionskin::Model;
 use onionskin::cases::{self, CaseArchive};
 use onionskin::dtype::DType;
 use onionskin::interp;
-use onionskin::ir::{Graph, Input, Module, Weights};
+use onionskin::ir::{Graph, GraphModule, NamedTree, Weights};
 use onionskin::pass::{dce, lift, unlift};
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{example, inputs};
 
 /// Checks that a lifted graph computes the same without weights of its own, and that lifting can be undone.
-fn holds(module: &Module, graph: &Graph, given: &[Tensor]) -> Module {
+fn holds(module: &GraphModule, graph: &Graph, given: &[Tensor]) -> GraphModule {
     let lifted = lift(module);
     lifted
         .verify()
@@ -34,7 +34,7 @@ fn holds(module: &Module, graph: &Graph, given: &[Tensor]) -> Module {
         expected,
         "{lifted}"
     );
-    let text: Module = lifted.to_string().parse().unwrap();
+    let text: GraphModule = lifted.to_string().parse().unwrap();
     assert!(text.graphs == lifted.graphs, "{lifted}");
     let unlifted = unlift(&lifted).unwrap();
     unlifted
@@ -71,8 +71,8 @@ fn models_are_lifted() {
     }
 }
 
-fn module(text: &str, weights: &[(&str, f64)]) -> Module {
-    let mut module: Module = text.parse().unwrap();
+fn module(text: &str, weights: &[(&str, f64)]) -> GraphModule {
+    let mut module: GraphModule = text.parse().unwrap();
     let weights = weights.iter().map(|(name, value)| {
         let tensor = Tensor::full(DType::F32, [3], *value).unwrap();
         (name.to_string(), tensor)
@@ -81,7 +81,7 @@ fn module(text: &str, weights: &[(&str, f64)]) -> Module {
     module
 }
 
-fn names(inputs: &[Input]) -> Vec<&str> {
+fn names(inputs: &[NamedTree]) -> Vec<&str> {
     inputs.iter().map(|input| input.name.as_str()).collect()
 }
 

@@ -7,48 +7,50 @@ mod command;
 
 use command::{Folder, onionskin};
 use onionskin::dtype::DType;
-use onionskin::ir::{Builder, Constant, Input, Module, Tree, ValueId};
+use onionskin::ir::{Builder, GraphModule, NamedTree, TreeConstant, TreeSpec, ValueId};
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
 
 /// `first - second`, for two inputs of one type.
-fn difference(trees: Vec<Input>) -> Module {
+fn difference(trees: Vec<NamedTree>) -> GraphModule {
     let builder = Builder::new("forward");
     let ids: Vec<ValueId> = {
         let input = |name| builder.input(name, "f32[2]".parse().unwrap());
         let (first, second) = (input("first"), input("second"));
         vec![(first - second).id()]
     };
-    let graph = builder.finish(&ids, trees, Some(Tree::Tensor(0))).unwrap();
-    Module {
+    let graph = builder
+        .finish(&ids, trees, Some(TreeSpec::Tensor(0)))
+        .unwrap();
+    GraphModule {
         graphs: vec![graph],
-        ..Module::default()
+        ..GraphModule::default()
     }
 }
 
-fn input(name: &str, tree: Tree) -> Input {
+fn input(name: &str, tree: TreeSpec) -> NamedTree {
     let name = name.to_string();
-    Input { name, tree }
+    NamedTree { name, tree }
 }
 
 /// Parameters that are not in alphabetical order, as in BERT: ids, then mask.
-fn plain() -> Module {
+fn plain() -> GraphModule {
     difference(vec![
-        input("input_ids", Tree::Tensor(0)),
-        input("attention_mask", Tree::Tensor(1)),
+        input("input_ids", TreeSpec::Tensor(0)),
+        input("attention_mask", TreeSpec::Tensor(1)),
     ])
 }
 
-fn nested() -> Module {
-    let fields = vec![("ids".to_string(), Tree::Tensor(0))];
+fn nested() -> GraphModule {
+    let fields = vec![("ids".to_string(), TreeSpec::Tensor(0))];
     let point = vec![
-        ("x".to_string(), Tree::Tensor(1)),
-        ("y".to_string(), Tree::Constant(Constant::None)),
+        ("x".to_string(), TreeSpec::Tensor(1)),
+        ("y".to_string(), TreeSpec::Constant(TreeConstant::None)),
     ];
     difference(vec![
-        input("batch", Tree::Dict(fields)),
+        input("batch", TreeSpec::Dict(fields)),
         input(
             "pair",
-            Tree::Tuple(vec![Tree::NamedTuple("Point".into(), point)]),
+            TreeSpec::Tuple(vec![TreeSpec::NamedTuple("Point".into(), point)]),
         ),
     ])
 }
@@ -65,7 +67,7 @@ fn one() -> Tensor {
     floats([1.0, 2.0])
 }
 
-fn session(module: Module) -> Session {
+fn session(module: GraphModule) -> Session {
     let model = Model::from_module(module);
     model
         .compile(&Device::Host, &CompileOptions::default())
@@ -85,10 +87,10 @@ fn a_session_tells_names_and_types_of_its_inputs_and_outputs() {
 
 #[test]
 fn outputs_have_the_keys_of_a_dictionary_and_the_places_of_a_tuple() {
-    let leaf = |index| Tree::Tensor(index);
-    let tree = Tree::Dict(vec![
+    let leaf = |index| TreeSpec::Tensor(index);
+    let tree = TreeSpec::Dict(vec![
         ("logits".into(), leaf(0)),
-        ("cache".into(), Tree::Tuple(vec![leaf(1), leaf(2)])),
+        ("cache".into(), TreeSpec::Tuple(vec![leaf(1), leaf(2)])),
     ]);
     let names: Vec<String> = tree.leaves("x").into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["x.logits", "x.cache.0", "x.cache.1"]);

@@ -7,12 +7,12 @@ mod command;
 
 use command::{Folder, onionskin};
 use onionskin::Tensor;
-use onionskin::ir::Module;
+use onionskin::ir::GraphModule;
 
 const TWO_LAYERS: &str = "tests/fixtures/archives/two_layers.pt";
 
 fn saved(folder: &Folder, name: &str, text: &str) -> String {
-    let module: Module = text.parse().unwrap();
+    let module: GraphModule = text.parse().unwrap();
     module.save(folder.path(name)).unwrap();
     folder.file(name)
 }

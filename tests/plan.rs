@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use onionskin::error::Place;
+use onionskin::error::SourcePlace;
 use onionskin::gpu::Footprint;
 use onionskin::ir::Graph;
 use onionskin::kernel::capabilities::Capabilities;
@@ -280,7 +280,7 @@ fn limits_are_errors() {
 /// A linear layer in a module of its own.
 fn linear() -> Graph {
     samples::graph(&["f32[B, 8]"], |builder, x| {
-        builder.set_place(&Place {
+        builder.set_place(&SourcePlace {
             module: "encoder.fc".into(),
             location: None,
         });

@@ -12,7 +12,7 @@ mod golden;
 use onionskin::cases::{self, CaseArchive};
 use onionskin::dtype::DType;
 use onionskin::error::Result;
-use onionskin::ir::{Graph, Module, Op};
+use onionskin::ir::{Graph, GraphModule, Op};
 use onionskin::item::Item;
 use onionskin::nn::{Linear, ReLU};
 use onionskin::scalar::Scalar;
@@ -33,7 +33,7 @@ fn prepared_graphs() {
 }
 
 /// Prepares a module. Checks that preparing it again changes nothing and that text and JSON round-trip.
-fn prepared(options: &PrepareOptions, module: &Module) -> Result<Prepared> {
+fn prepared(options: &PrepareOptions, module: &GraphModule) -> Result<Prepared> {
     let made = prepare(module, options)?;
     let again = prepare(&made.module, &PrepareOptions::default())?;
     assert!(
@@ -42,9 +42,9 @@ fn prepared(options: &PrepareOptions, module: &Module) -> Result<Prepared> {
         again.module
     );
     assert_eq!(again.report.rewrites, []);
-    let read: Module = made.module.to_string().parse()?;
+    let read: GraphModule = made.module.to_string().parse()?;
     assert!(read.graphs == made.module.graphs, "{}", made.module);
-    let read = Module::from_json(made.module.to_json("w.safetensors")?.as_bytes())?;
+    let read = GraphModule::from_json(made.module.to_json("w.safetensors")?.as_bytes())?;
     assert!(read.graphs == made.module.graphs, "{}", made.module);
     Ok(made)
 }
@@ -71,8 +71,8 @@ fn options_of(text: &str) -> PrepareOptions {
 }
 
 /// Parses graphs and gives their declared weights ascending numbers.
-fn module(text: &str) -> Module {
-    let mut module: Module = text
+fn module(text: &str) -> GraphModule {
+    let mut module: GraphModule = text
         .parse()
         .unwrap_or_else(|error| panic!("{error}\n{text}"));
     for line in text.lines().filter_map(|line| line.strip_prefix("weight ")) {
@@ -136,7 +136,7 @@ fn leaves_compile() {
   w = aten.tanh z
   return w
 }";
-    let module: Module = text.parse().unwrap();
+    let module: GraphModule = text.parse().unwrap();
     let options = PrepareOptions {
         leaves: vec!["block".into()],
         ..PrepareOptions::default()
@@ -153,7 +153,7 @@ fn leaves_compile() {
         &onionskin::pass::optimize(&made.graphs[0]).unwrap()
     ));
     let x = Tensor::from_f64(DType::F32, [2, 3], vec![-1.0, 2.0, 0.5, 0.0, -3.0, 1.0]).unwrap();
-    let run = |module: Module| {
+    let run = |module: GraphModule| {
         let model = Model::from_module(module);
         let session = model
             .compile(&Device::Host, &CompileOptions::default())
@@ -166,7 +166,7 @@ fn leaves_compile() {
 /// Results are compared on the caller's inputs.
 #[test]
 fn given_inputs_are_compared() {
-    let module: Module = "graph forward(x: f32[B, 3]) {\n  y = aten.relu x\n  return y\n}"
+    let module: GraphModule = "graph forward(x: f32[B, 3]) {\n  y = aten.relu x\n  return y\n}"
         .parse()
         .unwrap();
     let with = |shape: [usize; 2]| PrepareOptions {

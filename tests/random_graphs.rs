@@ -13,7 +13,7 @@ mod samples;
 use onionskin::dim::{Bindings, Dim};
 use onionskin::dtype::DType;
 use onionskin::interp;
-use onionskin::ir::{Builder, Graph, Module, Region, Value, Weights};
+use onionskin::ir::{Builder, Graph, GraphModule, Region, Value, Weights};
 use onionskin::op::{ReduceFunction, ScanFunction};
 use onionskin::pass;
 use onionskin::scalar::Scalar;
@@ -259,10 +259,10 @@ fn passes_keep_results() {
             }
             before = after;
         }
-        let module = Module {
+        let module = GraphModule {
             graphs: vec![before],
             weights: weights.clone(),
-            ..Module::default()
+            ..GraphModule::default()
         };
         let folded = pass::fold_weights(&module).expect("folds");
         folded

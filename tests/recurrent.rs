@@ -11,18 +11,23 @@ use onionskin::interp;
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::Layout;
-use onionskin::op::{Cell, Recurrent};
+use onionskin::op::{Recurrent, RecurrentCell};
 use onionskin::pass;
 use onionskin::tensor::Tensor;
 
 mod samples;
 
-const CELLS: [Cell; 4] = [Cell::Lstm, Cell::Gru, Cell::Tanh, Cell::Relu];
+const CELLS: [RecurrentCell; 4] = [
+    RecurrentCell::Lstm,
+    RecurrentCell::Gru,
+    RecurrentCell::Tanh,
+    RecurrentCell::Relu,
+];
 
 /// A recurrent layer, given by its sizes.
 #[derive(Clone, Copy, Debug)]
 struct Layer {
-    cell: Cell,
+    cell: RecurrentCell,
     directions: usize,
     steps: usize,
     batch: usize,
@@ -169,18 +174,18 @@ impl Layer {
             input + own
         };
         match self.cell {
-            Cell::Lstm => {
+            RecurrentCell::Lstm => {
                 let memory = both(1).sigmoid() * states[1] + both(0).sigmoid() * both(2).tanh();
                 vec![both(3).sigmoid() * memory.tanh(), memory]
             }
-            Cell::Gru => {
+            RecurrentCell::Gru => {
                 let (input, own) = of(2);
                 let candidate = (input + both(0).sigmoid() * own).tanh();
                 let update = both(1).sigmoid();
                 vec![candidate * (update * -1.0 + 1.0) + update * states[0]]
             }
-            Cell::Tanh => vec![both(0).tanh()],
-            Cell::Relu => vec![both(0).relu()],
+            RecurrentCell::Tanh => vec![both(0).tanh()],
+            RecurrentCell::Relu => vec![both(0).relu()],
         }
     }
 }
@@ -305,7 +310,7 @@ fn the_longest_sequence_of_a_kernel_is_whole() {
         return;
     };
     let layer = Layer {
-        cell: Cell::Gru,
+        cell: RecurrentCell::Gru,
         directions: 1,
         steps: 60_000 / (3 * (12 + 2) + 2),
         batch: 1,
@@ -337,7 +342,12 @@ fn operands_that_do_not_fit_are_told() {
         types[place] = wrong;
         let made = samples::try_graph(&types, |builder, x| {
             let operands = x.iter().map(|value| (*value).into()).collect();
-            builder.apply_many(Recurrent { cell: Cell::Gru }, operands)
+            builder.apply_many(
+                Recurrent {
+                    cell: RecurrentCell::Gru,
+                },
+                operands,
+            )
         });
         assert!(made.is_none(), "{types:?}");
     }

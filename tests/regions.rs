@@ -10,7 +10,7 @@
 
 use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
 use onionskin::interp;
-use onionskin::ir::{Graph, Module, Weights};
+use onionskin::ir::{Graph, GraphModule, Weights};
 use onionskin::pass;
 use onionskin::tensor::Tensor;
 
@@ -31,7 +31,7 @@ impl Case {
 
     fn with_weights(text: &str, weights: Weights) -> Option<Case> {
         let device = device()?;
-        let module: Module = text.parse().unwrap();
+        let module: GraphModule = text.parse().unwrap();
         let graph = pass::decompose(&module.graphs[0]).unwrap();
         graph.verify().unwrap();
         let explicit = pass::explicit_regions(&graph).unwrap();

@@ -9,7 +9,7 @@
 mod samples;
 
 use onionskin::gpu::{Input, Reach};
-use onionskin::ir::{Builder, Module};
+use onionskin::ir::{Builder, GraphModule};
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
 
 /// A graph with an example of two rows that holds for two and more.
@@ -22,7 +22,7 @@ graph forward(x: f32[B, 3]) {
 }";
 
 fn session(options: &CompileOptions) -> Option<Session> {
-    let module: Module = DOUBLE.parse().unwrap();
+    let module: GraphModule = DOUBLE.parse().unwrap();
     let device = Device::Gpu(samples::device(Reach::default())?);
     Some(
         Model::from_module(module)
@@ -99,7 +99,7 @@ fn a_call_that_fits_no_sizes_hears_of_the_graph_for_all() {
 }
 
 /// A graph with an example of two rows, whose weight is transposed for the device.
-fn product() -> Module {
+fn product() -> GraphModule {
     let builder = Builder::new("forward");
     let x = builder.input("x", "f32[B, 24]".parse().unwrap());
     let weight = builder.weight("w", "f32[40, 24]".parse().unwrap());
@@ -108,7 +108,7 @@ fn product() -> Module {
     graph.hints.insert("B".into(), 2);
     let numbers = (0..40 * 24).map(|i| (i % 17) as f32);
     let weight = Tensor::from_vec([40, 24], numbers.collect()).unwrap();
-    Module {
+    GraphModule {
         graphs: vec![graph],
         weights: [("w".to_owned(), weight)].into(),
         states: Vec::new(),
@@ -295,7 +295,7 @@ fn a_run_that_must_compile_first_does_so_on_another_thread() {
 
 #[test]
 fn the_host_does_not_keep_the_calling_thread() {
-    let module: Module = DOUBLE.parse().unwrap();
+    let module: GraphModule = DOUBLE.parse().unwrap();
     let model = Model::from_module(module);
     let session = model
         .compile(&Device::Host, &CompileOptions::default())

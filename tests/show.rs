@@ -8,7 +8,7 @@ mod command;
 use command::{Folder, onionskin};
 use onionskin::cases::{self, CaseArchive};
 use onionskin::gpu::portable;
-use onionskin::ir::Module;
+use onionskin::ir::GraphModule;
 use onionskin::item::Item;
 use onionskin::kernel::shader;
 use onionskin::tensor::Tensor;
@@ -40,7 +40,7 @@ fn json(arguments: &[&str]) -> Json {
 
 /// Writes a graph to a file and returns its path.
 fn graph(folder: &Folder, name: &str, text: &str) -> String {
-    let module: Module = text.parse().unwrap();
+    let module: GraphModule = text.parse().unwrap();
     module.save(folder.path(name)).unwrap();
     folder.file(name)
 }

@@ -6,7 +6,7 @@
     reason = "tests"
 )]
 
-use onionskin::ir::Module;
+use onionskin::ir::GraphModule;
 use onionskin::item::Item;
 use onionskin::scalar::Scalar;
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
@@ -37,7 +37,7 @@ graph set(value: f32[3]) {
 }";
 
 fn session(text: &str, device: &Device) -> Session {
-    let mut module: Module = text.parse().unwrap();
+    let mut module: GraphModule = text.parse().unwrap();
     let start = Tensor::from_vec([3], vec![10f32, 20.0, 30.0]).unwrap();
     module.weights.insert("start".into(), start);
     module.verify().unwrap();
@@ -180,7 +180,7 @@ fn states_of_an_archive_are_stored() {
         .collect();
     assert_eq!(names, ["highest", "calls", "mean"]);
     let both = model.import_with_methods(Some(std::slice::from_ref(&x)), &["forget".into()]);
-    let module = Module {
+    let module = GraphModule {
         graphs: both.unwrap().graphs,
         ..module
     };

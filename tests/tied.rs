@@ -12,7 +12,7 @@
 use onionskin::dtype::DType;
 use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
 use onionskin::interp;
-use onionskin::ir::{Builder, Graph, Module, Value};
+use onionskin::ir::{Builder, Graph, GraphModule, Value};
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::{Layout, TextureLimits};
 use onionskin::kernel::plan::{Plan, SlotKind};
@@ -268,7 +268,7 @@ graph f(c: bool[], x: f32[1, 24], ids: i64[1, 24]) {
   again = dot y, turned
   return first, again
 }";
-    let module: Module = text.parse().unwrap();
+    let module: GraphModule = text.parse().unwrap();
     let graph = pass::decompose(&module.graphs[0]).unwrap();
     let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
     assert_eq!(layouts(&plan, "table").len(), 1, "{:?}", plan.tied);
@@ -310,7 +310,7 @@ graph f(c: bool[], x: f32[1, 24], ids: i64[1, 24]) {
   }
   return first, y
 }";
-    let module: Module = text.parse().unwrap();
+    let module: GraphModule = text.parse().unwrap();
     let graph = pass::decompose(&module.graphs[0]).unwrap();
     let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
     let layouts = layouts(&plan, "table");

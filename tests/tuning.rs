@@ -8,7 +8,7 @@
 
 use onionskin::dtype::DType;
 use onionskin::gpu::Reach;
-use onionskin::ir::{Input, Module, Tree};
+use onionskin::ir::{GraphModule, NamedTree, TreeSpec};
 use onionskin::item::Item;
 use onionskin::kernel::choice::Variant;
 use onionskin::kernel::stored::Precision;
@@ -24,11 +24,11 @@ fn setting() -> Option<(Model, Device, Item)> {
         vec![x[0].dot(x[0].permute([1, 0]))]
     });
     graph.name = "forward".into();
-    graph.input_trees = vec![Input {
+    graph.input_trees = vec![NamedTree {
         name: "x".into(),
-        tree: Tree::Tensor(0),
+        tree: TreeSpec::Tensor(0),
     }];
-    let module = Module {
+    let module = GraphModule {
         graphs: vec![graph],
         weights: Default::default(),
         states: Vec::new(),

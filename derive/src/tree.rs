@@ -24,12 +24,12 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
                 &self,
                 path: &str,
                 leaves: &mut ::std::vec::Vec<::onionskin::trace::TracedTensor>,
-            ) -> ::onionskin::error::Result<::onionskin::ir::Tree> {
+            ) -> ::onionskin::error::Result<::onionskin::ir::TreeSpec> {
                 #flatten
             }
 
             fn rebuild(
-                shape: &::onionskin::ir::Tree,
+                shape: &::onionskin::ir::TreeSpec,
                 leaves: &[::onionskin::trace::TracedTensor],
                 path: &str,
             ) -> ::onionskin::error::Result<Self> {
@@ -62,14 +62,14 @@ fn flatten(name: &syn::Ident, fields: &Fields) -> TokenStream {
         Fields::Named(_) => {
             let labels = labels.iter().map(label);
             quote! {
-                ::std::result::Result::Ok(::onionskin::ir::Tree::NamedTuple(
+                ::std::result::Result::Ok(::onionskin::ir::TreeSpec::NamedTuple(
                     ::std::string::String::from(#name),
                     ::std::vec![#((::std::string::String::from(#labels), #calls)),*],
                 ))
             }
         }
         _ => quote! {
-            ::std::result::Result::Ok(::onionskin::ir::Tree::Tuple(::std::vec![#(#calls),*]))
+            ::std::result::Result::Ok(::onionskin::ir::TreeSpec::Tuple(::std::vec![#(#calls),*]))
         },
     }
 }

@@ -15,7 +15,7 @@ pub(super) const ROWS: &[Composite] = &[Composite::elementwise(
 #[cfg(test)]
 mod tests {
     use crate::interp;
-    use crate::ir::{Graph, Module, Weights};
+    use crate::ir::{Graph, GraphModule, Weights};
     use crate::kernel::shader::validate;
     use crate::tensor::Tensor;
     use crate::{gpu, pass};
@@ -27,7 +27,7 @@ graph forward(x: f32[4]) {
 }";
 
     fn graph() -> Graph {
-        let module: Module = TEXT.parse().unwrap();
+        let module: GraphModule = TEXT.parse().unwrap();
         module.graphs[0].clone()
     }
 

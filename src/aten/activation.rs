@@ -2,8 +2,8 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
-use super::pointwise::{round_to, scaled, wide};
-use super::{Args, Composite, Strides};
+use super::pointwise::{in_compute_dtype, round_to, scaled};
+use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -30,7 +30,7 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor"],
         |a| {
             let x = a.tensor("self");
-            let bounds = ["min_val", "max_val"].map(|name| Some(a.factor(name, x.dtype())));
+            let bounds = ["min_val", "max_val"].map(|name| Some(a.number_as(name, x.dtype())));
             let [low, high] = bounds;
             Ok(x.clamp(low, high))
         },
@@ -43,19 +43,23 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::elementwise(
         &["aten::silu(Tensor self) -> Tensor"],
-        |a| Ok(wide(a.tensor("self"), |x| x * x.sigmoid())),
+        |a| Ok(in_compute_dtype(a.tensor("self"), |x| x * x.sigmoid())),
         &["f32[B, 3]", "f16[3]"],
     ),
     Composite::elementwise(
         &["aten::mish(Tensor self) -> Tensor"],
-        |a| Ok(wide(a.tensor("self"), |x| x * x.exp().log1p().tanh())),
+        |a| {
+            Ok(in_compute_dtype(a.tensor("self"), |x| {
+                x * x.exp().log1p().tanh()
+            }))
+        },
         &["f32[B, 3]", "f16[3]"],
     ),
     Composite::elementwise(
         &["aten::elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor"],
         |a| {
             let x = a.tensor("self");
-            let number = |name: &str| a.factor(name, x.dtype().to_compute());
+            let number = |name: &str| a.number_as(name, x.dtype().to_compute());
             let scale = number("scale");
             let factor = scaled(a, number("alpha"), scale.clone());
             Ok(elu(x, factor, scale, number("input_scale")))
@@ -79,7 +83,7 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::celu(Tensor self, Scalar alpha=1.0) -> Tensor"],
         |a| {
             let x = a.tensor("self");
-            let alpha = a.factor("alpha", x.dtype().to_compute());
+            let alpha = a.number_as("alpha", x.dtype().to_compute());
             let inverse = match &alpha {
                 Number::Scalar(alpha) => (1.0 / alpha.to_f64()).into(),
                 alpha => a
@@ -93,12 +97,20 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::elementwise(
         &["aten::hardswish(Tensor self) -> Tensor"],
-        |a| Ok(wide(a.tensor("self"), |x| x * shifted_bounded(x) / 6.0)),
+        |a| {
+            Ok(in_compute_dtype(a.tensor("self"), |x| {
+                x * shifted_bounded(x) / 6.0
+            }))
+        },
         &["f32[B, 3]", "f16[3]"],
     ),
     Composite::elementwise(
         &["aten::hardsigmoid(Tensor self) -> Tensor"],
-        |a| Ok(wide(a.tensor("self"), |x| shifted_bounded(x) / 6.0)),
+        |a| {
+            Ok(in_compute_dtype(a.tensor("self"), |x| {
+                shifted_bounded(x) / 6.0
+            }))
+        },
         &["f32[B, 3]", "f16[3]"],
     ),
     Composite::elementwise(
@@ -115,7 +127,10 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor"],
         |a| {
             let x = a.tensor("self");
-            Ok(leaky(x, a.factor("negative_slope", x.dtype().to_compute())))
+            Ok(leaky(
+                x,
+                a.number_as("negative_slope", x.dtype().to_compute()),
+            ))
         },
         &["f32[B, 3]", "f16[3], 0.2"],
     ),
@@ -131,19 +146,22 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::elementwise(
         &["aten::log_sigmoid(Tensor self) -> Tensor"],
-        |a| Ok(wide(a.tensor("self"), log_sigmoid)),
+        |a| Ok(in_compute_dtype(a.tensor("self"), log_sigmoid)),
         &["f32[B, 3]", "f16[3]"],
     )
-    .placed(Strides::Standard),
+    .with_strides(StrideRule::Standard),
     Composite::many(
         &["aten::log_sigmoid_forward(Tensor self) -> (Tensor, Tensor)"],
         |a| {
             let x = a.tensor("self");
-            Ok(vec![wide(x, log_sigmoid), wide(x, |x| (-x.abs()).exp())])
+            Ok(vec![
+                in_compute_dtype(x, log_sigmoid),
+                in_compute_dtype(x, |x| (-x.abs()).exp()),
+            ])
         },
         &["f32[B, 3]"],
     )
-    .placed(Strides::Standard),
+    .with_strides(StrideRule::Standard),
     Composite::elementwise(
         &["aten::softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor"],
         softplus,
@@ -178,14 +196,14 @@ fn gelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     match a.str("approximate").as_str() {
         "none" => {
-            let y = wide(x, |x| x * 0.5 * (1.0 + (x * FRAC_1_SQRT_2).erf()));
+            let y = in_compute_dtype(x, |x| x * 0.5 * (1.0 + (x * FRAC_1_SQRT_2).erf()));
             Ok(match x.dtype() {
                 // PyTorch's vectorised kernel for these dtypes multiplies infinity by 0.
                 DType::F32 | DType::BF16 => x.eq(f64::INFINITY).where_(f64::NAN, y),
                 _ => y,
             })
         }
-        "tanh" => Ok(wide(x, |x| {
+        "tanh" => Ok(in_compute_dtype(x, |x| {
             let inner = (2.0 / PI).sqrt() * (x + 0.044715 * (x * x * x));
             0.5 * x * (1.0 + inner.tanh())
         })),
@@ -200,7 +218,7 @@ fn elu<'g>(
     scale: Number<'g>,
     input_scale: Number<'g>,
 ) -> Value<'g> {
-    wide(x, |x| {
+    in_compute_dtype(x, |x| {
         let positive = times(x, scale);
         let negative = times(times(x, input_scale).expm1(), factor);
         x.ge(0.0).where_(positive, negative)
@@ -221,7 +239,7 @@ fn hardshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 
 fn softshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let bound = a.float("lambd");
-    Ok(wide(a.tensor("self"), |x| {
+    Ok(in_compute_dtype(a.tensor("self"), |x| {
         // A product with 0 would also propagate not-a-number, but shader compilers fold it to 0.
         let zero = x.isnan().where_(x, 0.0);
         let inner = x.lt(-bound).where_(x + bound, zero);
@@ -230,7 +248,7 @@ fn softshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 }
 
 pub(super) fn leaky<'g>(x: Value<'g>, slope: impl Into<Number<'g>>) -> Value<'g> {
-    wide(x, |x| x.gt(0.0).where_(x, x * slope))
+    in_compute_dtype(x, |x| x.gt(0.0).where_(x, x * slope))
 }
 
 /// Uses one slope for all elements, or one for each channel (the second axis).
@@ -252,9 +270,9 @@ pub(super) fn log_sigmoid(x: Value) -> Value {
 
 fn softplus<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
-    let number = |name: &str| a.factor(name, x.dtype().to_float().to_compute());
+    let number = |name: &str| a.number_as(name, x.dtype().to_float().to_compute());
     let (beta, threshold) = (number("beta"), number("threshold"));
-    Ok(wide(x, |x| {
+    Ok(in_compute_dtype(x, |x| {
         let scaled = times(x, beta.clone());
         let soft = scaled.exp().log1p();
         let soft = if a.is_number("beta", 1.0) {
@@ -268,7 +286,7 @@ fn softplus<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 
 fn threshold<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
-    let value = a.factor("value", x.dtype());
+    let value = a.number_as("value", x.dtype());
     Ok(x.le(a.number("threshold")).where_(value, x))
 }
 

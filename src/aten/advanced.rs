@@ -1,7 +1,7 @@
 //! Indexing by tensors, one for each indexed axis: `x[:, i, j]` and its assignment.
 
-use super::checked::{self as check, Negative};
-use super::index::rank_of_true;
+use super::bounds_checks::{self as check, NegativeIndices};
+use super::index::cumulative_true_count;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -10,20 +10,20 @@ use crate::op::ScatterFunction;
 use crate::shape::Shape;
 
 /// A value rearranged so that all indexed axes form one axis, and the linear indices along that axis.
-struct Plan<'g> {
+struct IndexPlan<'g> {
     /// Axes of the value: leading axes, then indexed axes, then the rest.
     order: Vec<usize>,
     /// Number of axes in front of the indexed ones.
-    before: usize,
+    leading: usize,
     /// Number of indexed axes.
     indexed: usize,
     /// Linear indices over the indexed axes, in the common shape of the indices.
     index: Value<'g>,
 }
 
-impl<'g> Plan<'g> {
+impl<'g> IndexPlan<'g> {
     /// Adjacent indexed axes keep their place; otherwise the shape of the indices comes first, as in PyTorch.
-    fn new(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Result<Plan<'g>> {
+    fn new(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Result<IndexPlan<'g>> {
         if indices.len() > x.rank() {
             return Err(too_many(x, indices.len()));
         }
@@ -51,33 +51,33 @@ impl<'g> Plan<'g> {
             others.get(before..).unwrap_or_default(),
         ]
         .concat();
-        Ok(Plan {
-            index: linear(x, &given)?,
+        Ok(IndexPlan {
+            index: linear_index(x, &given)?,
             order,
-            before,
+            leading: before,
             indexed: axes.len(),
         })
     }
 
     /// The value with the indexed axes merged into one.
-    fn joined(&self, x: Value<'g>) -> Value<'g> {
+    fn merged(&self, x: Value<'g>) -> Value<'g> {
         let moved = x.permute(self.order.clone());
         let shape = moved.shape();
-        let (lead, rest) = shape.split_at(self.before.min(shape.len()));
+        let (lead, rest) = shape.split_at(self.leading.min(shape.len()));
         let (indexed, rest) = rest.split_at(self.indexed.min(rest.len()));
         moved.reshape([lead, &[Dim::product(indexed)], rest].concat())
     }
 
     /// The shape of the elements that the indices select.
-    fn result(&self, joined: &Shape) -> Shape {
-        let lead = joined.iter().take(self.before).cloned();
-        let rest = joined.iter().skip(self.before + 1).cloned();
+    fn result_shape(&self, joined: &Shape) -> Shape {
+        let lead = joined.iter().take(self.leading).cloned();
+        let rest = joined.iter().skip(self.leading + 1).cloned();
         lead.chain(self.index.shape()).chain(rest).collect()
     }
 }
 
 /// Row-major linear indices over the indexed axes; a single index stays as it is.
-fn linear<'g>(x: Value<'g>, given: &[(usize, Value<'g>)]) -> Result<Value<'g>> {
+fn linear_index<'g>(x: Value<'g>, given: &[(usize, Value<'g>)]) -> Result<Value<'g>> {
     if let [(_, single)] = given {
         return Ok(*single);
     }
@@ -94,7 +94,7 @@ fn linear<'g>(x: Value<'g>, given: &[(usize, Value<'g>)]) -> Result<Value<'g>> {
 }
 
 /// Adds bounds checks to integer indices; masks stay as they are.
-pub(super) fn checked<'g>(
+pub(super) fn with_checked_indices<'g>(
     x: Value<'g>,
     indices: &[Option<Value<'g>>],
 ) -> Result<Vec<Option<Value<'g>>>> {
@@ -111,7 +111,12 @@ pub(super) fn checked<'g>(
                     return Err(too_many(x, indices.len()));
                 }
                 let dim = i64::try_from(axis).unwrap_or(i64::MAX);
-                Some(check::index(x, dim, *index, Negative::FromEnd))
+                Some(check::checked_index(
+                    x,
+                    dim,
+                    *index,
+                    NegativeIndices::FromEnd,
+                ))
             }
             other => *other,
         });
@@ -135,17 +140,17 @@ pub(super) fn indexed<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Result
         )
         .help("use torch.where on whole tensors, or multiply by the mask"));
     }
-    let plan = Plan::new(x, indices)?;
-    let joined = plan.joined(x);
-    let shape = plan.result(&joined.shape());
-    let dim = i64::try_from(plan.before).unwrap_or(i64::MAX);
+    let plan = IndexPlan::new(x, indices)?;
+    let joined = plan.merged(x);
+    let shape = plan.result_shape(&joined.shape());
+    let dim = i64::try_from(plan.leading).unwrap_or(i64::MAX);
     Ok(joined
         .index_select(dim, plan.index.flatten(0, -1))
         .reshape(shape))
 }
 
 /// Sets `x[indices]` to `values`, or adds them.
-pub(super) fn replaced<'g>(
+pub(super) fn index_put<'g>(
     x: Value<'g>,
     indices: &[Option<Value<'g>>],
     values: Value<'g>,
@@ -161,17 +166,19 @@ pub(super) fn replaced<'g>(
             return Err(Error::unsupported("a bool mask beside other indices"));
         };
         let lead = indices.iter().take_while(|index| index.is_none()).count();
-        return masked(x, *mask, lead, values, accumulate);
+        return masked_put(x, *mask, lead, values, accumulate);
     }
-    let plan = Plan::new(x, indices)?;
-    let joined = plan.joined(x);
-    let values = values.to(x.dtype()).expand(plan.result(&joined.shape()));
+    let plan = IndexPlan::new(x, indices)?;
+    let joined = plan.merged(x);
+    let values = values
+        .to(x.dtype())
+        .expand(plan.result_shape(&joined.shape()));
     // One axis of indices in place of the common shape.
     let mut flat = joined.shape();
-    flat.splice(plan.before..plan.before + 1, [plan.index.numel()]);
+    flat.splice(plan.leading..plan.leading + 1, [plan.index.numel()]);
     let values = values.reshape(flat.clone());
     let mut lined_up = vec![Dim::ONE; joined.rank()];
-    if let Some(place) = lined_up.get_mut(plan.before) {
+    if let Some(place) = lined_up.get_mut(plan.leading) {
         *place = plan.index.numel();
     }
     let index = plan.index.reshape(lined_up).expand(flat);
@@ -180,7 +187,7 @@ pub(super) fn replaced<'g>(
     } else {
         ScatterFunction::Set
     };
-    let dim = i64::try_from(plan.before).unwrap_or(i64::MAX);
+    let dim = i64::try_from(plan.leading).unwrap_or(i64::MAX);
     let written = joined.scatter(dim, index, values, function);
     let ordered: Shape = plan
         .order
@@ -196,7 +203,7 @@ fn is_mask(index: Value) -> bool {
 }
 
 /// Sets the elements under a mask, which covers axes from `lead` on, to `values`.
-fn masked<'g>(
+fn masked_put<'g>(
     x: Value<'g>,
     mask: Value<'g>,
     lead: usize,
@@ -219,7 +226,7 @@ fn masked<'g>(
             ));
         }
         // The n-th true element takes row n of the values.
-        let order = rank_of_true(mask.to_bool().flatten(0, -1)) - 1;
+        let order = cumulative_true_count(mask.to_bool().flatten(0, -1)) - 1;
         let last = &values.size(0) - 1;
         let rows = values.index_select(0, order.clamp(Some(0.into()), Some(last.into())));
         let shape = [

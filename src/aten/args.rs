@@ -74,7 +74,7 @@ impl<'g> Args<'g> {
             .unwrap_or(Argument::None)
     }
 
-    fn wrong<T>(&self, name: &str, wanted: &str, fallback: T) -> T {
+    fn type_error<T>(&self, name: &str, wanted: &str, fallback: T) -> T {
         self.builder.fail(Error::operator(format!(
             "argument {name} is {:?}, not {wanted}",
             self.get(name)
@@ -88,7 +88,7 @@ impl<'g> Args<'g> {
             Argument::Value(id) => self.builder.value(id),
             Argument::Number(scalar) => self.builder.full(scalar.dtype(), Shape::new(), scalar),
             Argument::Size(dim) => self.builder.full(DType::I64, Shape::new(), dim),
-            _ => self.wrong(
+            _ => self.type_error(
                 name,
                 "a tensor",
                 self.builder.full(DType::F32, Shape::new(), 0.0),
@@ -109,7 +109,7 @@ impl<'g> Args<'g> {
     /// A list of tensors, some of which may be absent.
     pub fn optional_tensors(&self, name: &str) -> Vec<Option<Value<'g>>> {
         let Argument::List(items) = self.get(name) else {
-            return self.wrong(name, "a list of tensors", Vec::new());
+            return self.type_error(name, "a list of tensors", Vec::new());
         };
         items
             .into_iter()
@@ -126,7 +126,7 @@ impl<'g> Args<'g> {
             Argument::Value(id) => self.builder.value(id).into(),
             Argument::Number(scalar) => scalar.into(),
             Argument::Size(dim) => dim.into(),
-            _ => self.wrong(name, "a number", Scalar::Int(0).into()),
+            _ => self.type_error(name, "a number", Scalar::Int(0).into()),
         }
     }
 
@@ -136,7 +136,7 @@ impl<'g> Args<'g> {
     }
 
     /// A number, possibly the element of a tensor, converted to a dtype.
-    pub fn factor(&self, name: &str, dtype: DType) -> Number<'g> {
+    pub fn number_as(&self, name: &str, dtype: DType) -> Number<'g> {
         match self.number(name) {
             Number::Value(value) => value.reshape(Shape::new()).to(dtype).into(),
             Number::Scalar(scalar) => scalar.cast(dtype).into(),
@@ -153,14 +153,14 @@ impl<'g> Args<'g> {
     pub fn scalar(&self, name: &str) -> Scalar {
         match self.get(name) {
             Argument::Number(scalar) => scalar,
-            Argument::Size(dim) => Scalar::Int(self.concrete(&dim)),
+            Argument::Size(dim) => Scalar::Int(self.specialize(&dim)),
             Argument::Value(_) => {
                 let message = format!("the number {name} depends on tensors");
                 let help = "it has to be known before the graph runs: follow from sizes of tensors, or be a number";
                 self.builder.fail(Error::unsupported(message).help(help));
                 Scalar::Int(0)
             }
-            _ => self.wrong(name, "a number", Scalar::Int(0)),
+            _ => self.type_error(name, "a number", Scalar::Int(0)),
         }
     }
 
@@ -183,7 +183,7 @@ impl<'g> Args<'g> {
     pub fn ints(&self, name: &str) -> Vec<i64> {
         self.sizes(name)
             .iter()
-            .map(|dim| self.concrete(dim))
+            .map(|dim| self.specialize(dim))
             .collect()
     }
 
@@ -200,7 +200,7 @@ impl<'g> Args<'g> {
             several => Some(
                 several
                     .try_into()
-                    .unwrap_or_else(|_| self.wrong(name, &format!("{N} ints"), [1; N])),
+                    .unwrap_or_else(|_| self.type_error(name, &format!("{N} ints"), [1; N])),
             ),
         }
     }
@@ -220,7 +220,7 @@ impl<'g> Args<'g> {
         let size = |argument: &Argument| match argument {
             Argument::Number(scalar) => Dim::from(scalar.to_i64()),
             Argument::Size(dim) => dim.clone(),
-            _ => self.wrong(name, "sizes", Dim::ZERO),
+            _ => self.type_error(name, "sizes", Dim::ZERO),
         };
         match self.get(name) {
             Argument::None => Vec::new(),
@@ -247,7 +247,7 @@ impl<'g> Args<'g> {
                     .iter()
                     .map(|item| match item {
                         Argument::Number(scalar) => scalar.to_f64(),
-                        _ => self.wrong(name, "numbers", 0.0),
+                        _ => self.type_error(name, "numbers", 0.0),
                     })
                     .collect(),
             ),
@@ -266,7 +266,7 @@ impl<'g> Args<'g> {
         match self.get(name) {
             Argument::Str(text) => text,
             Argument::None => String::new(),
-            _ => self.wrong(name, "a string", String::new()),
+            _ => self.type_error(name, "a string", String::new()),
         }
     }
 
@@ -278,10 +278,10 @@ impl<'g> Args<'g> {
             .ok()
     }
 
-    fn concrete(&self, dim: &Dim) -> i64 {
+    fn specialize(&self, dim: &Dim) -> i64 {
         self.builder
             .symbols()
-            .concrete(dim)
+            .specialize(dim)
             .unwrap_or_else(|error| {
                 self.builder.fail(error);
                 0

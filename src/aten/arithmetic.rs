@@ -1,7 +1,9 @@
 //! Arithmetic of two tensors, or of a tensor and a number.
 
-use super::checked::divisor;
-use super::pointwise::{binary, combine, operands, promote, scaled, stepwise_operands, wide};
+use super::bounds_checks::checked_divisor;
+use super::pointwise::{
+    binary, combine, in_compute_dtype, operands, promote, scaled, stepwise_operands,
+};
 use super::{Args, Composite};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -158,7 +160,7 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::square(Tensor self) -> Tensor"],
         |a| {
             let x = a.tensor("self");
-            Ok(wide(x, |x| x.pow(2)))
+            Ok(in_compute_dtype(x, |x| x.pow(2)))
         },
         &["f32[B, 3]", "bool[3]", "f16[3]"],
     ),
@@ -341,7 +343,7 @@ fn sum<'g>(
     }
     let alpha = match a.number("alpha") {
         Number::Scalar(Scalar::Int(1)) => Scalar::Int(1).into(),
-        _ => a.factor("alpha", dtype),
+        _ => a.number_as("alpha", dtype),
     };
     let y = scaled(a, y, alpha);
     Ok(a.builder().combine(function, x, y).to(dtype))
@@ -377,7 +379,7 @@ fn division<'g>(a: &Args<'g>, function: BinaryFunction) -> Value<'g> {
     let (x, y) = (a.number("self"), a.number("other"));
     let dtype = result_type(&[x.clone(), y.clone()]);
     let y = match dtype.is_integer() {
-        true => divisor(a.builder(), dtype, y),
+        true => checked_divisor(a.builder(), dtype, y),
         false => y,
     };
     combine(a, function, x, y)
@@ -418,7 +420,7 @@ fn add_combined<'g>(
     let (dtype, [x, y, z]) = operands(a, ["self", "tensor1", "tensor2"]);
     let y = match a.is_number("value", 1.0) {
         true => y,
-        false => y * a.factor("value", dtype),
+        false => y * a.number_as("value", dtype),
     };
     Ok((x + function(y, z)).to(dtype))
 }
@@ -445,7 +447,7 @@ fn lerp<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 /// Mantissa and exponent, the latter as `i32`.
 fn frexp<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     let x = a.tensor("self");
-    let mantissa = wide(x, |x| x.function(UnaryFunction::Mantissa));
+    let mantissa = in_compute_dtype(x, |x| x.function(UnaryFunction::Mantissa));
     let exponent = x.to_compute().function(UnaryFunction::Exponent);
     Ok(vec![mantissa, exponent.to(DType::I32)])
 }

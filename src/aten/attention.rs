@@ -5,17 +5,17 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
-use super::dropout::dropped;
+use super::dropout::apply_dropout;
 use super::linear::linear;
 use super::softmax::safe_softmax;
-use super::{Args, Composite, Strides};
+use super::{Args, Composite, StrideRule};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &[
             "aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
         ],
-        |a| Ok(Attention::of(a, "attn_mask")?.output),
+        |a| Ok(ComposedAttention::of(a, "attn_mask")?.output),
         &[
             "f32[B, 2, T, 4], f32[B, 2, S, 4], f32[B, 2, S, 3]",
             "f32[B, 2, T, 4], f32[B, 2, T, 4], f32[B, 2, T, 4], is_causal=True, scale=0.3",
@@ -24,8 +24,8 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[B, 2, T, 4], f32[B, 2, S, 4], f32[B, 2, S, 3], dropout_p=0.5",
         ],
     )
-    .placed(Strides::Attention)
-    .random(drops),
+    .with_strides(StrideRule::Attention)
+    .with_random(has_dropout),
     Composite::many(
         &[
             "aten::_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, Tensor? dropout_mask=None, *, float? scale=None, bool enable_gqa=False) -> (Tensor, Tensor)",
@@ -34,21 +34,21 @@ pub(super) const ROWS: &[Composite] = &[
             if !a.is_none("dropout_mask") {
                 return a.reject("a mask of what dropout keeps");
             }
-            let attention = Attention::of(a, "attn_mask")?;
+            let attention = ComposedAttention::of(a, "attn_mask")?;
             Ok(vec![attention.output, attention.weights])
         },
         &["f32[2, 2, 3, 4], f32[2, 2, 5, 4], f32[2, 2, 5, 4]"],
     )
-    .random(drops),
+    .with_random(has_dropout),
     Composite::many(
         &[
             "aten::_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor output, Tensor logsumexp)",
         ],
         |a| {
-            if drops(a) {
+            if has_dropout(a) {
                 return a.reject("dropout in this form of attention");
             }
-            let attention = Attention::of(a, "attn_mask")?;
+            let attention = ComposedAttention::of(a, "attn_mask")?;
             Ok(vec![attention.output, attention.log_sum_exp()])
         },
         &["f32[2, 2, 3, 4], f32[2, 2, 5, 4], f32[2, 2, 5, 4]"],
@@ -58,8 +58,8 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::_native_multi_head_attention(Tensor query, Tensor key, Tensor value, int embed_dim, int num_head, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, Tensor? mask=None, bool need_weights=True, bool average_attn_weights=True, int? mask_type=None) -> (Tensor, Tensor)",
         ],
         |a| {
-            let mask = Mask::of(a)?;
-            let heads = Heads::of(a, a.int("num_head"))?;
+            let mask = EncoderMask::of(a)?;
+            let heads = MultiHeadProjections::of(a, a.int("num_head"))?;
             let (output, weights) =
                 heads.attend(["query", "key", "value"].map(|name| a.tensor(name)), mask)?;
             Ok(vec![
@@ -84,19 +84,19 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-fn drops(a: &Args) -> bool {
+fn has_dropout(a: &Args) -> bool {
     0.0 < a.float("dropout_p")
 }
 
 /// `softmax(scale · query · keyᵀ + mask) · value`.
-struct Attention<'g> {
+struct ComposedAttention<'g> {
     output: Value<'g>,
     weights: Value<'g>,
     scores: Value<'g>,
 }
 
-impl<'g> Attention<'g> {
-    fn of(a: &Args<'g>, mask: &str) -> Result<Attention<'g>> {
+impl<'g> ComposedAttention<'g> {
+    fn of(a: &Args<'g>, mask: &str) -> Result<ComposedAttention<'g>> {
         let [query, key, value] = ["query", "key", "value"].map(|name| a.tensor(name));
         a.builder().check()?;
         if query.rank() < 2 || key.rank() < 2 || value.rank() < 2 {
@@ -113,14 +113,14 @@ impl<'g> Attention<'g> {
             a.bool("is_causal").then(|| causal(query, key)),
         ];
         let scale = a.optional_float("scale");
-        Attention::new(query, key, value, scale, masks).with_dropout(a, value)
+        ComposedAttention::new(query, key, value, scale, masks).with_dropout(a, value)
     }
 
     /// Applies dropout to the weights if the call has any.
-    fn with_dropout(mut self, a: &Args<'g>, value: Value<'g>) -> Result<Attention<'g>> {
-        if drops(a) {
+    fn with_dropout(mut self, a: &Args<'g>, value: Value<'g>) -> Result<ComposedAttention<'g>> {
+        if has_dropout(a) {
             let dtype = self.output.dtype();
-            self.weights = dropped(a, self.weights, a.float("dropout_p"))?;
+            self.weights = apply_dropout(a, self.weights, a.float("dropout_p"))?;
             self.output = self
                 .weights
                 .to_compute()
@@ -137,7 +137,7 @@ impl<'g> Attention<'g> {
         value: Value<'g>,
         scale: Option<f64>,
         masks: [Option<Value<'g>>; 2],
-    ) -> Attention<'g> {
+    ) -> ComposedAttention<'g> {
         let is_masked = masks.iter().any(Option::is_some);
         let scores = masked_scores(query, key, scale, masks);
         let weights = if is_masked {
@@ -145,13 +145,17 @@ impl<'g> Attention<'g> {
         } else {
             scores.softmax(-1)
         };
-        Attention::weighing(value, scores, weights)
+        ComposedAttention::from_weights(value, scores, weights)
     }
 
     /// Multiplies values by the weights that a softmax made of the scores.
-    fn weighing(value: Value<'g>, scores: Value<'g>, weights: Value<'g>) -> Attention<'g> {
+    fn from_weights(
+        value: Value<'g>,
+        scores: Value<'g>,
+        weights: Value<'g>,
+    ) -> ComposedAttention<'g> {
         let dtype = value.dtype();
-        Attention {
+        ComposedAttention {
             output: weights.matmul(value.to_compute()).to(dtype),
             weights: weights.to(dtype),
             scores,
@@ -220,24 +224,24 @@ fn repeated_heads<'g>(x: Value<'g>, query: Value<'g>) -> Result<Value<'g>> {
 }
 
 /// A mask of PyTorch's fused encoder layers, inverted: true means "attend".
-struct Mask<'g>(Option<Value<'g>>);
+struct EncoderMask<'g>(Option<Value<'g>>);
 
-impl<'g> Mask<'g> {
+impl<'g> EncoderMask<'g> {
     /// Mask type 0 is `[query, key]`, type 1 masks the keys of each batch item, type 2 has all axes.
-    fn of(a: &Args<'g>) -> Result<Mask<'g>> {
+    fn of(a: &Args<'g>) -> Result<EncoderMask<'g>> {
         let Some(mask) = a.optional_tensor("mask") else {
-            return Ok(Mask(None));
+            return Ok(EncoderMask(None));
         };
         let mask = match a.optional_int("mask_type") {
             Some(1) => mask.unsqueeze(1).unsqueeze(1),
             _ => mask,
         };
-        Ok(Mask(Some(mask.logical_not())))
+        Ok(EncoderMask(Some(mask.logical_not())))
     }
 }
 
 /// The projections of a multi-head attention over `[batch, time, channel]`.
-struct Heads<'g> {
+struct MultiHeadProjections<'g> {
     count: i64,
     input_weight: Value<'g>,
     input_bias: Value<'g>,
@@ -245,12 +249,12 @@ struct Heads<'g> {
     output_bias: Value<'g>,
 }
 
-impl<'g> Heads<'g> {
-    fn of(a: &Args<'g>, count: i64) -> Result<Heads<'g>> {
+impl<'g> MultiHeadProjections<'g> {
+    fn of(a: &Args<'g>, count: i64) -> Result<MultiHeadProjections<'g>> {
         if count < 1 {
             return a.reject(format!("{count} heads"));
         }
-        Ok(Heads {
+        Ok(MultiHeadProjections {
             count,
             input_weight: a.tensor("qkv_weight"),
             input_bias: a.tensor("qkv_bias"),
@@ -260,7 +264,11 @@ impl<'g> Heads<'g> {
     }
 
     /// Returns the result and the weights of each head. A query whose keys are all masked gives not-a-number.
-    fn attend(&self, inputs: [Value<'g>; 3], mask: Mask<'g>) -> Result<(Value<'g>, Value<'g>)> {
+    fn attend(
+        &self,
+        inputs: [Value<'g>; 3],
+        mask: EncoderMask<'g>,
+    ) -> Result<(Value<'g>, Value<'g>)> {
         let width = self.input_weight.size(0).floor_div(&Dim::from(3));
         let count = Dim::from(self.count);
         let project = |part: i64, x: Value<'g>| -> Result<Value<'g>> {
@@ -275,7 +283,7 @@ impl<'g> Heads<'g> {
         let [query, key, value] = inputs;
         let (query, key, value) = (project(0, query)?, project(1, key)?, project(2, value)?);
         let scores = masked_scores(query, key, None, [mask.0, None]);
-        let attention = Attention::weighing(value, scores, scores.softmax(-1));
+        let attention = ComposedAttention::from_weights(value, scores, scores.softmax(-1));
         let joined = attention.output.transpose(1, 2).flatten(2, 3);
         let output = linear(joined, self.output_weight, Some(self.output_bias))?;
         Ok((output, attention.weights))
@@ -296,8 +304,8 @@ fn encoder_layer<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let first = |x| norm(x, "norm_weight_1", "norm_bias_1");
     let second = |x| norm(x, "norm_weight_2", "norm_bias_2");
     let attend = |x: Value<'g>| -> Result<Value<'g>> {
-        let heads = Heads::of(a, a.int("num_heads"))?;
-        Ok(heads.attend([x; 3], Mask::of(a)?)?.0)
+        let heads = MultiHeadProjections::of(a, a.int("num_heads"))?;
+        Ok(heads.attend([x; 3], EncoderMask::of(a)?)?.0)
     };
     let feed_forward = |x: Value<'g>| -> Result<Value<'g>> {
         let hidden = linear(x, a.tensor("ffn_weight_1"), a.optional_tensor("ffn_bias_1"))?;

@@ -1,6 +1,6 @@
 //! Classification losses: scores for classes against target classes.
 
-use super::checked::{self as check, Negative};
+use super::bounds_checks::{self as check, NegativeIndices};
 use super::loss::reduce;
 use super::pointwise::round_to;
 use super::softmax::log_softmax;
@@ -77,7 +77,7 @@ fn class_axis(scores: Value) -> i64 {
 }
 
 /// The target classes. A vector of scores has one target, which may itself be a vector.
-fn classes_for<'g>(a: &Args<'g>, scores: Value<'g>) -> Value<'g> {
+fn target_classes<'g>(a: &Args<'g>, scores: Value<'g>) -> Value<'g> {
     let classes = a.tensor("target").to(DType::I64);
     if scores.rank() == 1 {
         classes.reshape(Vec::new())
@@ -96,34 +96,40 @@ fn along_classes<'g>(numbers: Value<'g>, scores: Value<'g>) -> Value<'g> {
 }
 
 /// Scores of the target classes; the class axis has size 1.
-fn pick<'g>(scores: Value<'g>, classes: Value<'g>) -> Value<'g> {
+fn target_scores<'g>(scores: Value<'g>, classes: Value<'g>) -> Value<'g> {
     scores.gather(class_axis(scores), classes)
 }
 
-struct Likelihood<'g> {
+struct NllLoss<'g> {
     loss: Value<'g>,
     total_weight: Value<'g>,
 }
 
-fn negative_log_likelihood<'g>(a: &Args<'g>) -> Result<Likelihood<'g>> {
+fn negative_log_likelihood<'g>(a: &Args<'g>) -> Result<NllLoss<'g>> {
     let scores = a.tensor("self");
     let found = likelihood(a, scores.to_compute())?;
-    Ok(Likelihood {
+    Ok(NllLoss {
         loss: found.loss.to(scores.dtype()),
         total_weight: found.total_weight.to(scores.dtype()),
     })
 }
 
 /// Negative weighted scores of the target classes. Ignored targets count as zero, and the mean is weighted.
-fn likelihood<'g>(a: &Args<'g>, scores: Value<'g>) -> Result<Likelihood<'g>> {
+fn likelihood<'g>(a: &Args<'g>, scores: Value<'g>) -> Result<NllLoss<'g>> {
     let axis = class_axis(scores);
-    let classes = classes_for(a, scores).unsqueeze(axis);
+    let classes = target_classes(a, scores).unsqueeze(axis);
     let ignored = classes.eq(a.int("ignore_index"));
     let classes = ignored.where_(0, classes);
     let message = "Target {value} is out of bounds";
-    let classes = check::index_or(scores, axis, classes, Negative::Refused, message);
+    let classes = check::checked_index_with_message(
+        scores,
+        axis,
+        classes,
+        NegativeIndices::Rejected,
+        message,
+    );
     let weight = match a.optional_tensor("weight") {
-        Some(weight) => pick(
+        Some(weight) => target_scores(
             along_classes(weight, scores).expand(scores.shape()),
             classes,
         ),
@@ -131,7 +137,7 @@ fn likelihood<'g>(a: &Args<'g>, scores: Value<'g>) -> Result<Likelihood<'g>> {
     };
     let weight = ignored.where_(0.0, weight);
     let losses = ignored
-        .where_(0.0, -(pick(scores, classes) * weight))
+        .where_(0.0, -(target_scores(scores, classes) * weight))
         .squeeze(&[axis]);
     let total_weight = match a.int("reduction") {
         0 if scores.rank() > 1 => a.builder().full(scores.dtype(), Vec::new(), 0.0),
@@ -142,7 +148,7 @@ fn likelihood<'g>(a: &Args<'g>, scores: Value<'g>) -> Result<Likelihood<'g>> {
         1 => losses.sum(&[], false) / total_weight,
         _ => losses.sum(&[], false),
     };
-    Ok(Likelihood { loss, total_weight })
+    Ok(NllLoss { loss, total_weight })
 }
 
 /// Targets are class indices, or probabilities of the shape of the scores.
@@ -184,7 +190,7 @@ fn cross_entropy_of_probabilities<'g>(
 /// The loss against a uniform distribution, times the number of classes.
 fn smoothing_loss<'g>(a: &Args<'g>, logs: Value<'g>) -> Result<Value<'g>> {
     let axis = class_axis(logs);
-    let classes = classes_for(a, logs).unsqueeze(axis);
+    let classes = target_classes(a, logs).unsqueeze(axis);
     let ignored = classes.eq(a.int("ignore_index"));
     let weighted = match a.optional_tensor("weight") {
         Some(weight) => logs * along_classes(weight, logs),
@@ -221,7 +227,8 @@ fn multi_margin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let classes = a.tensor("target").reshape(vec![rows.size(0), Dim::ONE]);
     let wide = rows.to_compute();
     let message = "target out of range: class {value} of {size}";
-    let classes = check::index_or(wide, 1, classes, Negative::Refused, message);
+    let classes =
+        check::checked_index_with_message(wide, 1, classes, NegativeIndices::Rejected, message);
     let excess = positive(wide - wide.gather(1, classes) + a.float("margin"));
     let mut terms = match a.int("p") {
         1 => excess,
@@ -253,7 +260,8 @@ fn multilabel_margin<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
         .to_bool();
     let classes = listed.where_(target, 0);
     let message = "argument #2 'target' is out of range: class {value} of {size}";
-    let classes = check::index_or(scores, -1, classes, Negative::Refused, message);
+    let classes =
+        check::checked_index_with_message(scores, -1, classes, NegativeIndices::Rejected, message);
     let mentions = classes.unsqueeze(-1).eq(scores.positions(-1).unsqueeze(-2));
     let is_target = mentions.logical_and(listed.unsqueeze(-1)).any(&[-2], false);
     let wide = scores.to_compute();

@@ -1,7 +1,7 @@
 //! Comparisons, tests of numbers, and selection by them.
 
 use super::pointwise::binary;
-use super::{Args, Composite, Strides};
+use super::{Args, Composite, StrideRule};
 use crate::dtype::{Category, DType};
 use crate::error::Result;
 use crate::ir::{Number, Value};
@@ -83,22 +83,22 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::elementwise(
         &["aten::isnan(Tensor self) -> Tensor"],
-        |a| Ok(test(a, |x| x.isnan())),
+        |a| Ok(float_test(a, |x| x.isnan())),
         &["f32[B, 3]", "i64[3]"],
     ),
     Composite::elementwise(
         &["aten::isinf(Tensor self) -> Tensor"],
-        |a| Ok(test(a, |x| x.abs().eq(f64::INFINITY))),
+        |a| Ok(float_test(a, |x| x.abs().eq(f64::INFINITY))),
         &["f32[B, 3]", "bool[3]"],
     ),
     Composite::elementwise(
         &["aten::isposinf(Tensor self) -> Tensor"],
-        |a| Ok(test(a, |x| x.eq(f64::INFINITY))),
+        |a| Ok(float_test(a, |x| x.eq(f64::INFINITY))),
         &["f32[B, 3]"],
     ),
     Composite::elementwise(
         &["aten::isneginf(Tensor self) -> Tensor"],
-        |a| Ok(test(a, |x| x.eq(f64::NEG_INFINITY))),
+        |a| Ok(float_test(a, |x| x.eq(f64::NEG_INFINITY))),
         &["f32[B, 3]"],
     ),
     Composite::elementwise(
@@ -167,7 +167,7 @@ pub(super) const ROWS: &[Composite] = &[
             "Tensor: f16[3], bool[3], f32[]",
         ],
     )
-    .placed(Strides::Standard),
+    .with_strides(StrideRule::Standard),
 ];
 
 fn constant(x: Value, answer: bool) -> Value {
@@ -175,7 +175,7 @@ fn constant(x: Value, answer: bool) -> Value {
 }
 
 /// A test that is false for all integers.
-fn test<'g>(a: &Args<'g>, passes: fn(Value<'g>) -> Value<'g>) -> Value<'g> {
+fn float_test<'g>(a: &Args<'g>, passes: fn(Value<'g>) -> Value<'g>) -> Value<'g> {
     let x = a.tensor("self");
     if x.dtype().is_float() {
         passes(x)

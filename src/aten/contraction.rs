@@ -24,8 +24,8 @@ pub(super) fn contract<'g>(
             y.ty()
         )));
     }
-    let labels = |value: Value<'g>, dims: &[i64], offset: usize| -> Result<Vec<Label>> {
-        let mut labels: Vec<Label> = (0..value.rank()).map(|axis| offset + axis).collect();
+    let labels = |value: Value<'g>, dims: &[i64], offset: usize| -> Result<Vec<AxisLabel>> {
+        let mut labels: Vec<AxisLabel> = (0..value.rank()).map(|axis| offset + axis).collect();
         for (pair, dim) in dims.iter().enumerate() {
             let axis = value.axis(*dim);
             value.builder().check()?;
@@ -36,21 +36,21 @@ pub(super) fn contract<'g>(
         Ok(labels)
     };
     let pairs = dims_x.len();
-    let left = Term {
+    let left = EinsumTerm {
         labels: labels(x, dims_x, pairs)?,
         value: x,
     };
-    let right = Term {
+    let right = EinsumTerm {
         labels: labels(y, dims_y, pairs + x.rank())?,
         value: y,
     };
     let [left, right] = equate_sizes([left, right])?;
-    let kept = |term: &Term| -> Vec<Label> {
+    let kept = |term: &EinsumTerm| -> Vec<AxisLabel> {
         let labels = term.labels.iter().copied();
         labels.filter(|label| pairs <= *label).collect()
     };
     let result = [kept(&left), kept(&right)].concat();
-    Ok(multiply(left, right, &result)?.ordered(&result))
+    Ok(multiply(left, right, &result)?.permuted(&result))
 }
 
 /// Computes `torch.einsum` of an equation with letters, `...` and `->`.
@@ -64,12 +64,12 @@ pub(super) fn einsum<'g>(equation: &str, operands: &[Value<'g>]) -> Result<Value
     let mut terms = operands
         .iter()
         .zip(equation.inputs)
-        .map(|(value, labels)| Term {
+        .map(|(value, labels)| EinsumTerm {
             value: value.to_compute(),
             labels,
         })
-        .map(Term::without_repeats)
-        .collect::<Result<Vec<Term>>>()
+        .map(EinsumTerm::without_repeats)
+        .collect::<Result<Vec<EinsumTerm>>>()
         .and_then(equate_sizes)?;
     terms.reverse();
     let mut product = terms
@@ -77,10 +77,10 @@ pub(super) fn einsum<'g>(equation: &str, operands: &[Value<'g>]) -> Result<Value
         .ok_or_else(|| Error::operator("einsum of no tensors"))?;
     while let Some(next) = terms.pop() {
         let later = terms.iter().flat_map(|term| &term.labels);
-        let wanted: Vec<Label> = later.chain(&equation.output).copied().collect();
+        let wanted: Vec<AxisLabel> = later.chain(&equation.output).copied().collect();
         product = multiply(product, next, &wanted)?;
     }
-    let result = product.summed(&equation.output).ordered(&equation.output);
+    let result = product.summed(&equation.output).permuted(&equation.output);
     // PyTorch computes a sum over a single operand by `torch.sum`, which returns integers as `i64`.
     let keeps = 1 < operands.len() || dtype.is_float();
     Ok(if keeps { result.to(dtype) } else { result })
@@ -118,12 +118,12 @@ pub(super) fn memory_order(equation: &str) -> Option<Vec<usize>> {
 }
 
 /// An index of the equation.
-type Label = usize;
+type AxisLabel = usize;
 
 /// An operand: a value and the label of each of its axes.
-struct Term<'g> {
+struct EinsumTerm<'g> {
     value: Value<'g>,
-    labels: Vec<Label>,
+    labels: Vec<AxisLabel>,
 }
 
 /// A list without the item at an index.
@@ -135,9 +135,9 @@ fn without<T>(list: Vec<T>, place: usize) -> Vec<T> {
         .collect()
 }
 
-impl<'g> Term<'g> {
+impl<'g> EinsumTerm<'g> {
     /// Takes diagonals until each label occurs once.
-    fn without_repeats(mut self) -> Result<Term<'g>> {
+    fn without_repeats(mut self) -> Result<EinsumTerm<'g>> {
         while let Some((first, second)) = self.repeated() {
             let size = self.value.size(first as i64);
             let complain = || format!("an index stands for different sizes of {}", self.value.ty());
@@ -165,7 +165,7 @@ impl<'g> Term<'g> {
     }
 
     /// Sums over the axes whose labels are not wanted.
-    fn summed(self, wanted: &[Label]) -> Term<'g> {
+    fn summed(self, wanted: &[AxisLabel]) -> EinsumTerm<'g> {
         let (kept, gone): (Vec<usize>, Vec<usize>) = (0..self.labels.len()).partition(|axis| {
             let label = self.labels.get(*axis);
             label.is_some_and(|label| wanted.contains(label))
@@ -174,7 +174,7 @@ impl<'g> Term<'g> {
             return self;
         }
         let dims: Vec<i64> = gone.into_iter().map(|axis| axis as i64).collect();
-        Term {
+        EinsumTerm {
             value: self.value.sum(&dims, false),
             labels: kept
                 .iter()
@@ -184,11 +184,11 @@ impl<'g> Term<'g> {
     }
 
     /// Permutes the axes into the order of the labels; a missing label becomes an axis of size 1.
-    fn ordered(&self, labels: &[Label]) -> Value<'g> {
-        let axis_of = |label: &Label| self.labels.iter().position(|other| other == label);
+    fn permuted(&self, labels: &[AxisLabel]) -> Value<'g> {
+        let axis_of = |label: &AxisLabel| self.labels.iter().position(|other| other == label);
         let axes: Vec<usize> = labels.iter().filter_map(axis_of).collect();
         let shape = self.value.shape();
-        let size = |label: &Label| {
+        let size = |label: &AxisLabel| {
             axis_of(label)
                 .and_then(|axis| shape.get(axis).cloned())
                 .unwrap_or(Dim::ONE)
@@ -197,7 +197,7 @@ impl<'g> Term<'g> {
         self.value.permute(axes).reshape(sizes)
     }
 
-    fn sizes(&self, labels: &[Label]) -> Vec<Dim> {
+    fn sizes(&self, labels: &[AxisLabel]) -> Vec<Dim> {
         labels
             .iter()
             .filter_map(|label| self.labels.iter().position(|other| other == label))
@@ -208,24 +208,28 @@ impl<'g> Term<'g> {
 
 /// Product of two terms, summed over the labels that are not wanted, as one matrix product. Shared labels that are wanted
 /// are the batch; shared labels that are not are the K axis.
-fn multiply<'g>(x: Term<'g>, y: Term<'g>, wanted: &[Label]) -> Result<Term<'g>> {
-    let in_one = |one: &Term, other: &Term| -> Vec<Label> {
-        let is_kept = |label: &Label| wanted.contains(label) || other.labels.contains(label);
+fn multiply<'g>(
+    x: EinsumTerm<'g>,
+    y: EinsumTerm<'g>,
+    wanted: &[AxisLabel],
+) -> Result<EinsumTerm<'g>> {
+    let in_one = |one: &EinsumTerm, other: &EinsumTerm| -> Vec<AxisLabel> {
+        let is_kept = |label: &AxisLabel| wanted.contains(label) || other.labels.contains(label);
         one.labels.iter().copied().filter(is_kept).collect()
     };
     let (kept_x, kept_y) = (in_one(&x, &y), in_one(&y, &x));
     let dtype = x.value.dtype();
     let (mut x, mut y) = (x.summed(&kept_x), y.summed(&kept_y));
     (x.value, y.value) = (x.value.to(dtype), y.value.to(dtype));
-    let shared: Vec<Label> = x
+    let shared: Vec<AxisLabel> = x
         .labels
         .iter()
         .copied()
         .filter(|l| y.labels.contains(l))
         .collect();
-    let (batch, inner): (Vec<Label>, Vec<Label>) =
+    let (batch, inner): (Vec<AxisLabel>, Vec<AxisLabel>) =
         shared.iter().partition(|label| wanted.contains(label));
-    let own = |term: &Term| -> Vec<Label> {
+    let own = |term: &EinsumTerm| -> Vec<AxisLabel> {
         let labels = term.labels.iter().copied();
         labels.filter(|label| !shared.contains(label)).collect()
     };
@@ -238,22 +242,22 @@ fn multiply<'g>(x: Term<'g>, y: Term<'g>, wanted: &[Label]) -> Result<Term<'g>> 
         vec![Dim::product(&batch_sizes), first, second]
     };
     let left = x
-        .ordered(&[batch.as_slice(), &rows, &inner].concat())
+        .permuted(&[batch.as_slice(), &rows, &inner].concat())
         .reshape(merged([&row_sizes, &inner_sizes]));
     let right = y
-        .ordered(&[batch.as_slice(), &inner, &columns].concat())
+        .permuted(&[batch.as_slice(), &inner, &columns].concat())
         .reshape(merged([&inner_sizes, &column_sizes]));
     let product = match left.dtype() {
         DType::Bool if inner.is_empty() => left * right,
         _ => left.dot(right),
     };
-    Ok(Term {
+    Ok(EinsumTerm {
         value: product.reshape([batch_sizes, row_sizes, column_sizes].concat()),
         labels: [batch, rows, columns].concat(),
     })
 }
 
-fn require_same(x: &Term, y: &Term, labels: &[Label]) -> Result<()> {
+fn require_same(x: &EinsumTerm, y: &EinsumTerm, labels: &[AxisLabel]) -> Result<()> {
     for (left, right) in x.sizes(labels).iter().zip(&y.sizes(labels)) {
         let complain = || {
             format!(
@@ -271,13 +275,13 @@ fn require_same(x: &Term, y: &Term, labels: &[Label]) -> Result<()> {
 }
 
 /// Drops axes of size 1 whose label has another size elsewhere, since they broadcast.
-fn equate_sizes<'g, T: AsMut<[Term<'g>]>>(mut given: T) -> Result<T> {
+fn equate_sizes<'g, T: AsMut<[EinsumTerm<'g>]>>(mut given: T) -> Result<T> {
     let terms = given.as_mut();
     let Some(first) = terms.first() else {
         return Ok(given);
     };
     let symbols = first.value.builder().symbols();
-    let mut larger: BTreeSet<Label> = BTreeSet::new();
+    let mut larger: BTreeSet<AxisLabel> = BTreeSet::new();
     for term in terms.iter() {
         for (label, size) in term.labels.iter().zip(term.value.shape()) {
             if symbols.hint(&size)? != 1 {
@@ -303,12 +307,12 @@ fn equate_sizes<'g, T: AsMut<[Term<'g>]>>(mut given: T) -> Result<T> {
 
 /// The labels of an equation. The axes of `...` get labels from [`ELLIPSIS`] on, counted from the last axis.
 struct Equation {
-    inputs: Vec<Vec<Label>>,
-    output: Vec<Label>,
+    inputs: Vec<Vec<AxisLabel>>,
+    output: Vec<AxisLabel>,
 }
 
 /// First label of `...` axes. Labels of letters are their code points, which are smaller.
-const ELLIPSIS: Label = 0x11_0000;
+const ELLIPSIS: AxisLabel = 0x11_0000;
 
 impl Equation {
     fn parse(text: &str, operands: &[Value]) -> Result<Equation> {
@@ -342,8 +346,8 @@ impl Equation {
             Some(right) => labels(right, hidden)?,
             None => implicit_output(&inputs, hidden),
         };
-        let known = |label: &Label| inputs.iter().flatten().any(|other| other == label);
-        let unique: BTreeSet<Label> = output.iter().copied().collect();
+        let known = |label: &AxisLabel| inputs.iter().flatten().any(|other| other == label);
+        let unique: BTreeSet<AxisLabel> = output.iter().copied().collect();
         if unique.len() != output.len() || !output.iter().all(known) {
             return Err(Error::operator(format!(
                 "the output of {text:?} is not one of its inputs'"
@@ -354,11 +358,11 @@ impl Equation {
 }
 
 /// The labels of one operand, where `...` stands for `free` axes.
-fn labels(part: &str, free: usize) -> Result<Vec<Label>> {
-    let letters = |text: &str| -> Result<Vec<Label>> {
+fn labels(part: &str, free: usize) -> Result<Vec<AxisLabel>> {
+    let letters = |text: &str| -> Result<Vec<AxisLabel>> {
         let letter = |c: char| {
             if c.is_ascii_alphabetic() {
-                Ok(c as Label)
+                Ok(c as AxisLabel)
             } else {
                 Err(Error::operator(format!("{c:?} is no index of einsum")))
             }
@@ -378,10 +382,10 @@ fn labels(part: &str, free: usize) -> Result<Vec<Label>> {
 }
 
 /// Without `->`, the result has the axes of `...`, then the labels that occur once, upper case first.
-fn implicit_output(inputs: &[Vec<Label>], hidden: usize) -> Vec<Label> {
-    let all: Vec<Label> = inputs.iter().flatten().copied().collect();
-    let once = |label: &Label| all.iter().filter(|other| *other == label).count() == 1;
-    let letters: BTreeSet<Label> = all
+fn implicit_output(inputs: &[Vec<AxisLabel>], hidden: usize) -> Vec<AxisLabel> {
+    let all: Vec<AxisLabel> = inputs.iter().flatten().copied().collect();
+    let once = |label: &AxisLabel| all.iter().filter(|other| *other == label).count() == 1;
+    let letters: BTreeSet<AxisLabel> = all
         .iter()
         .copied()
         .filter(|label| *label < ELLIPSIS && once(label))

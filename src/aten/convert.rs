@@ -1,6 +1,6 @@
 //! Conversions between dtypes, and copies.
 
-use super::{Composite, Strides};
+use super::{Composite, StrideRule};
 use crate::dtype::DType;
 
 pub(super) const ROWS: &[Composite] = &[
@@ -24,7 +24,7 @@ pub(super) const ROWS: &[Composite] = &[
             "dtype_layout: f32[2], dtype=f16",
         ],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
             "aten::to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
@@ -33,7 +33,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").to(a.tensor("other").dtype())),
         &["other: f32[B, 3], i64[2]"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &["aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"],
         |a| {
@@ -54,7 +54,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self")),
         &["f32[B, 3]"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
             "aten::to_dense(Tensor self, ScalarType? dtype=None, *, bool? masked_grad=None) -> Tensor",
@@ -97,47 +97,47 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").to(DType::F32)),
         &["i64[3]"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &["aten::_cast_Double(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::F64)),
         &["f32[3]"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &["aten::_cast_Half(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::F16)),
         &["f32[3]"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &["aten::_cast_Long(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::I64)),
         &["f32[3]"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &["aten::_cast_Int(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::I32)),
         &["f32[3]"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &["aten::_cast_Short(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::I16)),
         &["f32[3]"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &["aten::_cast_Char(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::I8)),
         &["f32[3]"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &["aten::_cast_Byte(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::U8)),
         &["f32[3]"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
 ];

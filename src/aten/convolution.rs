@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Argument, Value};
 use crate::op::ConvAxis;
 
-use super::{Args, Composite, Strides};
+use super::{Args, Composite, StrideRule};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -19,7 +19,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f16[2, 4, 5, 5], f16[4, 3, 3, 3], None, [2, 2], [1, 1], [1, 1], True, [1, 1], 1, False, False, False, False",
         ],
     )
-    .placed(Strides::Convolution),
+    .with_strides(StrideRule::Convolution),
     Composite::one(
         &[
             "aten::convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
@@ -28,7 +28,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| convolution(a, a.bool("transposed")),
         &["f32[2, 3, 8, 8], f32[4, 3, 3, 3], f32[4], [1, 1], [1, 1], [1, 1], False, [0, 0], 1"],
     )
-    .placed(Strides::Convolution),
+    .with_strides(StrideRule::Convolution),
     Composite::one(
         &[
             "aten::_convolution_mode(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, str padding, SymInt[] dilation, SymInt groups) -> Tensor",
@@ -47,7 +47,7 @@ pub(super) const ROWS: &[Composite] = &[
             "padding: f32[4, 9], f32[4, 1, 2], padding='same', groups=4",
         ],
     )
-    .placed(Strides::Convolution),
+    .with_strides(StrideRule::Convolution),
     Composite::one(
         &[
             "aten::conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1], SymInt[2] padding=[0, 0], SymInt[2] dilation=[1, 1], SymInt groups=1) -> Tensor",
@@ -61,7 +61,7 @@ pub(super) const ROWS: &[Composite] = &[
             "padding: f32[1, 2, 6, 7], f32[2, 2, 2, 3], padding='same'",
         ],
     )
-    .placed(Strides::Convolution),
+    .with_strides(StrideRule::Convolution),
     Composite::one(
         &[
             "aten::conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=[1, 1, 1], SymInt[3] padding=[0, 0, 0], SymInt[3] dilation=[1, 1, 1], SymInt groups=1) -> Tensor",
@@ -70,7 +70,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| convolution(a, false),
         &["f32[B, 2, 5, 5, 5], f32[3, 2, 3, 3, 3], f32[3], padding=[1, 0, 1]"],
     )
-    .placed(Strides::Convolution),
+    .with_strides(StrideRule::Convolution),
     Composite::one(
         &[
             "aten::conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=[1], SymInt[1] padding=[0], SymInt[1] output_padding=[0], SymInt groups=1, SymInt[1] dilation=[1]) -> Tensor",
@@ -78,7 +78,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| convolution(a, true),
         &["f32[B, 4, L], f32[4, 3, 3], f32[6], stride=2, padding=1, output_padding=1, groups=2"],
     )
-    .placed(Strides::Convolution),
+    .with_strides(StrideRule::Convolution),
     Composite::one(
         &[
             "aten::conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=[1, 1], SymInt[2] padding=[0, 0], SymInt[2] output_padding=[0, 0], SymInt groups=1, SymInt[2] dilation=[1, 1]) -> Tensor",
@@ -89,7 +89,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[4, 5, 5], f32[4, 1, 3, 3], padding=1, groups=4, dilation=2",
         ],
     )
-    .placed(Strides::Convolution),
+    .with_strides(StrideRule::Convolution),
     Composite::one(
         &[
             "aten::conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=[1, 1, 1], SymInt[3] padding=[0, 0, 0], SymInt[3] output_padding=[0, 0, 0], SymInt groups=1, SymInt[3] dilation=[1, 1, 1]) -> Tensor",
@@ -97,7 +97,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| convolution(a, true),
         &["f32[2, 2, 3, 3, 3], f32[2, 2, 3, 3, 3], stride=2, output_padding=1"],
     )
-    .placed(Strides::Convolution),
+    .with_strides(StrideRule::Convolution),
     Composite::one(
         &["aten::conv_tbc(Tensor self, Tensor weight, Tensor bias, int pad=0) -> Tensor"],
         time_batch_channel,
@@ -106,7 +106,7 @@ pub(super) const ROWS: &[Composite] = &[
 ];
 
 /// Parameters of a convolution along each spatial axis.
-struct Movement {
+struct ConvParameters {
     stride: Vec<i64>,
     dilation: Vec<i64>,
     padding: Padding,
@@ -123,7 +123,7 @@ enum Padding {
 fn convolution<'g>(a: &Args<'g>, transposed: bool) -> Result<Value<'g>> {
     let (x, filter) = (a.tensor("input"), a.tensor("weight"));
     let axes = filter.rank().saturating_sub(2);
-    let per_axis = |name| spread(a.ints(name), axes);
+    let per_axis = |name| one_per_axis(a.ints(name), axes);
     let padding = match a.get("padding") {
         Argument::Str(text) if text == "valid" => Padding::Sizes(vec![0; axes]),
         Argument::Str(text) if text == "same" => Padding::Same,
@@ -135,7 +135,7 @@ fn convolution<'g>(a: &Args<'g>, transposed: bool) -> Result<Value<'g>> {
     } else {
         vec![0; axes]
     };
-    let movement = Movement {
+    let movement = ConvParameters {
         stride: per_axis("stride")?,
         dilation: per_axis("dilation")?,
         padding,
@@ -145,7 +145,7 @@ fn convolution<'g>(a: &Args<'g>, transposed: bool) -> Result<Value<'g>> {
     movement.apply(x, filter, a.optional_tensor("bias"), transposed)
 }
 
-impl Movement {
+impl ConvParameters {
     /// Convolves, adds the bias and rounds once. An input without a batch axis gets one of size 1 meanwhile.
     fn apply<'g>(
         &self,
@@ -167,7 +167,7 @@ impl Movement {
         let batch = if is_single { x.unsqueeze(0) } else { x };
         let axes = self.axes(filter, transposed)?;
         let filter = if transposed {
-            flipped(filter, self.groups)?
+            transposed_filter(filter, self.groups)?
         } else {
             filter
         };
@@ -195,19 +195,19 @@ impl Movement {
         for (axis, taps) in filter.shape().iter().skip(2).enumerate() {
             let at = |list: &[i64]| list.get(axis).copied().unwrap_or(1);
             let (stride, dilation) = (at(&self.stride), at(&self.dilation));
-            let reach = dilation.saturating_mul(symbols.concrete(taps)? - 1);
+            let extent = dilation.saturating_mul(symbols.specialize(taps)? - 1);
             let (low, high) = match &self.padding {
                 Padding::Sizes(sizes) => (at(sizes), at(sizes)),
                 Padding::Same if stride != 1 => {
                     return Err(Error::operator("padding = \"same\" wants stride 1"));
                 }
-                Padding::Same => (reach / 2, reach - reach / 2),
+                Padding::Same => (extent / 2, extent - extent / 2),
             };
             axes.push(if transposed {
                 ConvAxis {
                     stride: 1,
-                    low: reach.saturating_sub(low),
-                    high: reach
+                    low: extent.saturating_sub(low),
+                    high: extent
                         .saturating_sub(high)
                         .saturating_add(at(&self.output_padding)),
                     dilation,
@@ -228,7 +228,7 @@ impl Movement {
 }
 
 /// One number for each axis; a single number is repeated.
-fn spread(numbers: Vec<i64>, axes: usize) -> Result<Vec<i64>> {
+fn one_per_axis(numbers: Vec<i64>, axes: usize) -> Result<Vec<i64>> {
     match numbers.as_slice() {
         [single] => Ok(vec![*single; axes]),
         several if several.len() == axes => Ok(numbers),
@@ -240,7 +240,7 @@ fn spread(numbers: Vec<i64>, axes: usize) -> Result<Vec<i64>> {
 
 /// Converts the filter `[inputs, outputs / groups, taps..]` of a transposed convolution to that of the ordinary convolution
 /// over the dilated input: `[outputs, inputs / groups, taps..]`, with taps reversed.
-fn flipped(filter: Value, groups: i64) -> Result<Value> {
+fn transposed_filter(filter: Value, groups: i64) -> Result<Value> {
     let shape = filter.shape();
     let [inputs, outputs, taps @ ..] = shape.as_slice() else {
         return Err(Error::operator("the filter has too few dimensions"));
@@ -270,9 +270,9 @@ fn integer_convolution<'g>(
     let groups = Dim::from(groups.max(1));
     let mut windows = x;
     for (axis, geometry) in (2i64..).zip(axes) {
-        let taps = x.builder().symbols().concrete(&filter.size(axis))?;
-        windows = surround(
-            spread_apart(windows, axis, geometry.base_dilation),
+        let taps = x.builder().symbols().specialize(&filter.size(axis))?;
+        windows = pad_axis(
+            dilate(windows, axis, geometry.base_dilation),
             axis,
             geometry,
         )
@@ -287,7 +287,7 @@ fn integer_convolution<'g>(
         Dim::product(space),
         Dim::product(filter.shape().iter().skip(2)),
     );
-    let depth = &channels.floor_div(&groups) * &taps;
+    let k = &channels.floor_div(&groups) * &taps;
     let outputs = filter.size(0);
     // [N, C, Y.., K..] -> [N, G, Y, (C / G) K]
     let patches = windows
@@ -299,19 +299,14 @@ fn integer_convolution<'g>(
             taps,
         ])
         .transpose(2, 3)
-        .reshape(vec![
-            batch.clone(),
-            groups.clone(),
-            positions,
-            depth.clone(),
-        ]);
-    let filters = filter.reshape(vec![groups.clone(), outputs.floor_div(&groups), depth]);
+        .reshape(vec![batch.clone(), groups.clone(), positions, k.clone()]);
+    let filters = filter.reshape(vec![groups.clone(), outputs.floor_div(&groups), k]);
     let product = patches.matmul(filters.transpose(1, 2)).transpose(2, 3);
     Ok(product.reshape([&[batch.clone(), outputs], space].concat()))
 }
 
 /// Inserts zeros between the elements of an axis.
-fn spread_apart(x: Value, axis: i64, distance: i64) -> Value {
+fn dilate(x: Value, axis: i64, distance: i64) -> Value {
     if distance == 1 {
         return x;
     }
@@ -333,7 +328,7 @@ fn spread_apart(x: Value, axis: i64, distance: i64) -> Value {
         .narrow(axis, 0, length)
 }
 
-fn surround<'g>(x: Value<'g>, axis: i64, geometry: &ConvAxis) -> Value<'g> {
+fn pad_axis<'g>(x: Value<'g>, axis: i64, geometry: &ConvAxis) -> Value<'g> {
     let on_axis = |number: i64| -> Vec<Dim> {
         (0..x.rank() as i64)
             .map(|other| {
@@ -350,7 +345,7 @@ fn surround<'g>(x: Value<'g>, axis: i64, geometry: &ConvAxis) -> Value<'g> {
 
 /// Computes `torch.conv_tbc`: input `[time, batch, channel]`, filter `[taps, inputs, outputs]`.
 fn time_batch_channel<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    let movement = Movement {
+    let movement = ConvParameters {
         stride: vec![1],
         dilation: vec![1],
         padding: Padding::Sizes(vec![a.int("pad")]),

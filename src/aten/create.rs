@@ -1,7 +1,7 @@
 //! Tensor creation: constants, ranges, and `*_like`.
 
 use super::positions::{above_diagonal, spaced};
-use super::{Args, Composite, Strides};
+use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["[2, 3]", "[], dtype=i64", "[0, 2], dtype=bool"],
     )
-    .placed(Strides::Given),
+    .with_strides(StrideRule::StrideArgument),
     Composite::one(
         &[
             "aten::ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -72,57 +72,57 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
             "aten::zero(Tensor self) -> Tensor",
         ],
-        |a| Ok(like(a, a.tensor("self").shape(), false)),
+        |a| Ok(filled_like(a, a.tensor("self").shape(), false)),
         &["f32[B, 3]", "f32[2], dtype=i64"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
             "aten::ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         ],
-        |a| Ok(like(a, a.tensor("self").shape(), true)),
+        |a| Ok(filled_like(a, a.tensor("self").shape(), true)),
         &["f32[B, 3]", "bool[2]"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
             "aten::full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
         ],
-        |a| Ok(like(a, a.tensor("self").shape(), a.number("fill_value"))),
+        |a| Ok(filled_like(a, a.tensor("self").shape(), a.number("fill_value"))),
         &["f32[B, 3], 2", "i64[2], 1.5"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
             "aten::fill.Scalar(Tensor self, Scalar value) -> Tensor",
             "aten::fill.Tensor(Tensor self, Tensor value) -> Tensor",
         ],
-        |a| Ok(like(a, a.tensor("self").shape(), a.number("value"))),
+        |a| Ok(filled_like(a, a.tensor("self").shape(), a.number("value"))),
         &["f32[B, 3], 2", "Tensor: f32[2], i64[]"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
             "aten::new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
             "aten::new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
             "aten::new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         ],
-        |a| Ok(like(a, a.sizes("size"), false)),
+        |a| Ok(filled_like(a, a.sizes("size"), false)),
         &["i64[B], [2, 3]"],
     )
-    .placed(Strides::Given),
+    .with_strides(StrideRule::StrideArgument),
     Composite::one(
         &[
             "aten::new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         ],
-        |a| Ok(like(a, a.sizes("size"), true)),
+        |a| Ok(filled_like(a, a.sizes("size"), true)),
         &["i64[B], [2, 3]"],
     ),
     Composite::one(
         &[
             "aten::new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         ],
-        |a| Ok(like(a, a.sizes("size"), a.number("fill_value"))),
+        |a| Ok(filled_like(a, a.sizes("size"), a.number("fill_value"))),
         &["i64[B], [2, 3], 7"],
     ),
     Composite::one(
@@ -180,7 +180,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let dtype = a.dtype("dtype").unwrap_or(DType::F32);
-            let exponents = linspace(a, dtype, wide_of(dtype))?;
+            let exponents = linspace(a, dtype, compute_float(dtype))?;
             let powers = a
                 .builder()
                 .combine(BinaryFunction::Pow, a.float("base"), exponents);
@@ -228,7 +228,7 @@ fn number_dtype(number: &Number) -> DType {
 }
 
 /// A filled value whose dtype is the argument `dtype`, or that of `self`.
-fn like<'g>(a: &Args<'g>, shape: Shape, number: impl Into<Number<'g>>) -> Value<'g> {
+fn filled_like<'g>(a: &Args<'g>, shape: Shape, number: impl Into<Number<'g>>) -> Value<'g> {
     let dtype = a.dtype("dtype").unwrap_or(a.tensor("self").dtype());
     a.builder().full(dtype, shape, number)
 }
@@ -292,7 +292,7 @@ fn arange_float<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         )));
     }
     let wide = if dtype.is_float() {
-        wide_of(dtype)
+        compute_float(dtype)
     } else {
         DType::I64
     };
@@ -305,7 +305,7 @@ fn arange_float<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 }
 
 /// The float dtype in which values of a dtype are computed: at least single precision.
-fn wide_of(dtype: DType) -> DType {
+fn compute_float(dtype: DType) -> DType {
     if dtype == DType::F64 {
         DType::F64
     } else {

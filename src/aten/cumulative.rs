@@ -1,8 +1,8 @@
 //! Cumulative sums and extremes, differences, and integrals by the trapezoidal rule.
 
-use super::join::cat;
-use super::parts::check_axis;
-use super::{Composite, Strides};
+use super::concatenate::cat;
+use super::split::check_axis;
+use super::{Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -13,7 +13,7 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &["aten::cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"],
         |a| {
-            Ok(running(
+            Ok(cumulative(
                 a.tensor("self"),
                 ScanFunction::Sum,
                 a.int("dim"),
@@ -32,7 +32,7 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &["aten::cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor"],
         |a| {
-            Ok(running(
+            Ok(cumulative(
                 a.tensor("self"),
                 ScanFunction::Prod,
                 a.int("dim"),
@@ -44,7 +44,7 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::many(
         &["aten::cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)"],
         |a| {
-            Ok(running_extreme(
+            Ok(cumulative_extreme(
                 a.tensor("self"),
                 ScanFunction::Max,
                 a.int("dim"),
@@ -55,7 +55,7 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::many(
         &["aten::cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)"],
         |a| {
-            Ok(running_extreme(
+            Ok(cumulative_extreme(
                 a.tensor("self"),
                 ScanFunction::Min,
                 a.int("dim"),
@@ -103,7 +103,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3], 1, 0, f32[1], f32[2]",
         ],
     )
-    .placed(Strides::Elementwise),
+    .with_strides(StrideRule::Elementwise),
     Composite::one(
         &[
             "aten::trapezoid.dx(Tensor y, *, Scalar dx=1, int dim=-1) -> Tensor",
@@ -129,7 +129,7 @@ pub(super) const ROWS: &[Composite] = &[
             if !y.has_elements(&[dim])? {
                 return Ok((y.sum(&[dim], false) * 0.0).to(y.dtype()));
             }
-            Ok(areas(y, a.tensor("x"), dim)?.sum(&[dim], false) / 2.0)
+            Ok(doubled_areas(y, a.tensor("x"), dim)?.sum(&[dim], false) / 2.0)
         },
         &["x: f32[B, 4], f32[4]", "x: f32[4, 3], f32[4, 3], dim=0"],
     ),
@@ -138,7 +138,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| {
             let dim = a.int("dim");
             let [left, right] = neighbours(a.tensor("y"), dim)?;
-            Ok(running(left + right, ScanFunction::Sum, dim, None) * (a.float("dx") / 2.0))
+            Ok(cumulative(left + right, ScanFunction::Sum, dim, None) * (a.float("dx") / 2.0))
         },
         &["dx: f32[B, 4]", "dx: f32[4, 3], dx=0.5, dim=0"],
     ),
@@ -146,8 +146,8 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::cumulative_trapezoid.x(Tensor y, Tensor x, *, int dim=-1) -> Tensor"],
         |a| {
             let dim = a.int("dim");
-            Ok(running(
-                areas(a.tensor("y"), a.tensor("x"), dim)?,
+            Ok(cumulative(
+                doubled_areas(a.tensor("y"), a.tensor("x"), dim)?,
                 ScanFunction::Sum,
                 dim,
                 None,
@@ -175,7 +175,7 @@ pub(super) const ROWS: &[Composite] = &[
             };
             let along = |(index, dim): (usize, &i64)| {
                 let step = spacing(index).copied().unwrap_or(1.0);
-                gradient_even(x, *dim, step, a.int("edge_order"))
+                gradient_evenly_spaced(x, *dim, step, a.int("edge_order"))
             };
             dims.iter().enumerate().map(along).collect()
         },
@@ -194,7 +194,7 @@ pub(super) const ROWS: &[Composite] = &[
             let (x, dims, coordinates) = (a.tensor("self"), gradient_dims(a), a.tensors("spacing"));
             let pairs = dims.iter().zip(coordinates);
             pairs
-                .map(|(dim, at)| gradient_at(x, *dim, at, a.int("edge_order")))
+                .map(|(dim, at)| gradient_at_coordinates(x, *dim, at, a.int("edge_order")))
                 .collect()
         },
         &[
@@ -205,7 +205,7 @@ pub(super) const ROWS: &[Composite] = &[
 ];
 
 /// A cumulative sum or product in the dtype that the call asks for; `i64` by default for integers.
-fn running(x: Value<'_>, function: ScanFunction, dim: i64, dtype: Option<DType>) -> Value<'_> {
+fn cumulative(x: Value<'_>, function: ScanFunction, dim: i64, dtype: Option<DType>) -> Value<'_> {
     let dtype = dtype.unwrap_or(x.dtype().to_sum());
     let wide = if dtype == DType::Bool {
         DType::I64
@@ -216,7 +216,7 @@ fn running(x: Value<'_>, function: ScanFunction, dim: i64, dtype: Option<DType>)
 }
 
 /// Cumulative extremes and their indices: the last index at which the extreme occurs.
-fn running_extreme(x: Value<'_>, function: ScanFunction, dim: i64) -> Vec<Value<'_>> {
+fn cumulative_extreme(x: Value<'_>, function: ScanFunction, dim: i64) -> Vec<Value<'_>> {
     let builder = x.builder();
     if x.rank() == 0 {
         return vec![x, builder.full(DType::I64, vec![], 0)];
@@ -273,7 +273,7 @@ fn difference(x: Value<'_>, order: i64, dim: i64) -> Result<Value<'_>> {
 }
 
 /// Twice the areas under the line through the points (`x`, `y`).
-fn areas<'g>(y: Value<'g>, x: Value<'g>, dim: i64) -> Result<Value<'g>> {
+fn doubled_areas<'g>(y: Value<'g>, x: Value<'g>, dim: i64) -> Result<Value<'g>> {
     let axis = check_axis(y, dim)?;
     let x = if x.rank() == 1 {
         let mut shape = vec![Dim::ONE; y.rank()];
@@ -297,7 +297,7 @@ fn gradient_dims(a: &super::Args) -> Vec<i64> {
 }
 
 /// Central differences of evenly spaced elements; one-sided differences of first or second order at the ends.
-fn gradient_even(x: Value<'_>, dim: i64, step: f64, edge_order: i64) -> Result<Value<'_>> {
+fn gradient_evenly_spaced(x: Value<'_>, dim: i64, step: f64, edge_order: i64) -> Result<Value<'_>> {
     check_axis(x, dim)?;
     let x = x.to_float();
     let size = x.size(dim);
@@ -321,11 +321,11 @@ fn gradient_even(x: Value<'_>, dim: i64, step: f64, edge_order: i64) -> Result<V
         ),
         other => return Err(Error::operator(format!("edge_order = {other}"))),
     };
-    super::join::join(x.builder(), &[first, inner, last], dim)
+    super::concatenate::concat_nonempty(x.builder(), &[first, inner, last], dim)
 }
 
 /// Differences of elements at given coordinates, weighted so that the result is exact for parabolas.
-fn gradient_at<'g>(
+fn gradient_at_coordinates<'g>(
     x: Value<'g>,
     dim: i64,
     coordinates: Value<'g>,
@@ -371,5 +371,5 @@ fn gradient_at<'g>(
         ),
         other => return Err(Error::operator(format!("edge_order = {other}"))),
     };
-    super::join::join(x.builder(), &[first, inner, last], dim)
+    super::concatenate::concat_nonempty(x.builder(), &[first, inner, last], dim)
 }

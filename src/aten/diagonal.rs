@@ -1,8 +1,8 @@
 //! Triangles and diagonals of matrices.
 
-use super::parts::{check_axis, diagonal, diagonal_length};
 use super::positions::{above_diagonal, where_true};
-use super::{Composite, Strides};
+use super::split::{check_axis, diagonal, diagonal_length};
+use super::{Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -78,7 +78,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[3, 4], f32[3]", "f32[B, 3, 4], f32[B, 2], -1, 1, 2"],
     )
-    .placed(Strides::Kept),
+    .with_strides(StrideRule::SameStrides),
     // PyTorch has this operator only in its in-place variant.
     Composite::one(
         &["aten::fill_diagonal(Tensor self, Scalar fill_value, bool wrap=False) -> Tensor"],
@@ -91,7 +91,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3], 2", "i64[7, 2], -1, True", "f32[2, 2, 2], 0.5"],
     )
-    .placed(Strides::Kept),
+    .with_strides(StrideRule::SameStrides),
     Composite::one(
         &[
             "aten::tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=4, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",

@@ -49,7 +49,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::pdist(Tensor self, float p=2.0) -> Tensor",
             "aten::_pdist_forward(Tensor self, float p=2.0) -> Tensor",
         ],
-        own_pairs,
+        pairwise_within,
         &["f32[4, 3]", "f32[4, 3], 1"],
     ),
     Composite::one(
@@ -99,8 +99,8 @@ pub(super) fn pairwise_distance<'g>(
 fn all_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, y]) = float_operands(a, ["x1", "x2"]);
     let p = if a.has("p") { a.float("p") } else { 2.0 };
-    let distances = if p == 2.0 && is_by_products(a, [x, y]) {
-        by_products(x, y)
+    let distances = if p == 2.0 && uses_products(a, [x, y]) {
+        distances_by_products(x, y)
     } else {
         norm(x.unsqueeze(-2) - y.unsqueeze(-3), p, -1, false)
     };
@@ -108,25 +108,25 @@ fn all_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 }
 
 /// PyTorch uses products for matrices with more rows than this, unless `compute_mode` says otherwise.
-const MANY: i64 = 25;
+const PRODUCT_MIN_ROWS: i64 = 25;
 
 /// Whether distances are computed by products, by the rule of PyTorch's `Distance.cpp` for `compute_mode`: 1 always, 2
 /// never, otherwise by the number of rows. The example answers for a symbolic number of rows; no guard records the answer,
 /// since both methods work for any number.
-fn is_by_products<'g>(a: &Args<'g>, operands: [Value<'g>; 2]) -> bool {
+fn uses_products<'g>(a: &Args<'g>, operands: [Value<'g>; 2]) -> bool {
     let mode = match a.has("p") {
         true => a.optional_scalar("compute_mode").map_or(0, Scalar::to_i64),
         false => 1,
     };
     let rows = |value: &Value<'g>| a.builder().symbols().hint(&value.size(-2)).unwrap_or(0);
     match mode {
-        0 => operands.iter().any(|value| rows(value) > MANY),
+        0 => operands.iter().any(|value| rows(value) > PRODUCT_MIN_ROWS),
         mode => mode == 1,
     }
 }
 
 /// `√max(‖x‖² + ‖y‖² - 2 x yᵀ, 0)`. Loses most digits for vectors that nearly agree.
-fn by_products<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
+fn distances_by_products<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
     let square = |x: Value<'g>| (x * x).sum(&[-1], true);
     let products = (x * -2.0).matmul(y.transpose(-2, -1));
     let squares = products + square(x) + square(y).transpose(-2, -1);
@@ -134,7 +134,7 @@ fn by_products<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
 }
 
 /// Distances between the rows of a matrix, each pair once.
-fn own_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+fn pairwise_within<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x]) = float_operands(a, ["self"]);
     let [rows, _] = x.sizes()?;
     let distances = norm(x.unsqueeze(1) - x.unsqueeze(0), a.float("p"), -1, false);

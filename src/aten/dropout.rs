@@ -2,7 +2,7 @@
 
 use super::activation::leaky;
 use super::philox::Philox;
-use super::{Args, Composite, Strides};
+use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -14,53 +14,53 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::dropout(Tensor input, float p, bool train) -> Tensor"],
         |a| {
             let x = a.tensor("input");
-            if drops(a) { dropped(a, x, a.float("p")) } else { Ok(x) }
+            if has_dropout(a) { apply_dropout(a, x, a.float("p")) } else { Ok(x) }
         },
         &["f32[B, 3], 0.5, False", "f32[B, 3], 0.0, True", "f16[B, 3], 0.25, True", "f32[3], 1.0, True"],
     )
-    .placed(Strides::Elementwise)
-    .random(drops),
+    .with_strides(StrideRule::Elementwise)
+    .with_random(has_dropout),
     Composite::one(
         &["aten::feature_dropout(Tensor input, float p, bool train) -> Tensor"],
         |a| {
             let x = a.tensor("input");
-            if !drops(a) {
+            if !has_dropout(a) {
                 return Ok(x);
             }
             let p = probability(a.float("p"))?;
-            Ok(x * (kept(a, p, features(x)?).to(x.dtype()) * scale(p)))
+            Ok(x * (keep_mask(a, p, feature_shape(x)?).to(x.dtype()) * keep_scale(p)))
         },
         &["f32[B, 3], 0.5, False", "f32[B, 3, 4], 0.5, True"],
     )
-    .placed(Strides::Elementwise)
-    .random(drops),
+    .with_strides(StrideRule::Elementwise)
+    .with_random(has_dropout),
     Composite::one(
         &["aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor"],
         |a| alpha_dropout(a, |x| Ok(x.shape())),
         &["f32[B, 3], 0.5, False", "f32[B, 3, 4], 0.5, True"],
     )
-    .placed(Strides::Elementwise)
-    .random(drops),
+    .with_strides(StrideRule::Elementwise)
+    .with_random(has_dropout),
     Composite::one(
         &["aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor"],
-        |a| alpha_dropout(a, features),
+        |a| alpha_dropout(a, feature_shape),
         &["f32[B, 3], 0.5, False", "f32[B, 3, 4], 0.5, True"],
     )
-    .random(drops),
+    .with_random(has_dropout),
     Composite::many(
         &["aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"],
         |a| {
             let (x, p) = (a.tensor("input"), probability(a.float("p"))?);
-            if !native_drops(a) {
+            if !has_native_dropout(a) {
                 return Ok(vec![x, a.builder().full(DType::Bool, x.shape(), true)]);
             }
-            let mask = kept(a, p, x.shape());
-            Ok(vec![x * mask.to(x.dtype()) * scale(p), mask])
+            let mask = keep_mask(a, p, x.shape());
+            Ok(vec![x * mask.to(x.dtype()) * keep_scale(p), mask])
         },
         &["f32[B, 3], 0.5, False", "f32[B, 3], 0.5, None", "f32[B, 3], 0.5, True"],
     )
-    .placed(Strides::Elementwise)
-    .random(native_drops),
+    .with_strides(StrideRule::Elementwise)
+    .with_random(has_native_dropout),
     Composite::one(
         &[
             "aten::rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.3333333333333333, bool training=False, Generator? generator=None) -> Tensor",
@@ -69,16 +69,16 @@ pub(super) const ROWS: &[Composite] = &[
         rrelu,
         &["f32[B, 3]", "rrelu_with_noise: f32[3], f32[3]", "f32[B, 3], training=True"],
     )
-    .placed(Strides::Elementwise)
-    .random(|a| a.bool("training")),
+    .with_strides(StrideRule::Elementwise)
+    .with_random(|a| a.bool("training")),
 ];
 
-fn drops(a: &Args) -> bool {
+fn has_dropout(a: &Args) -> bool {
     a.bool("train") && a.float("p") != 0.0
 }
 
 /// `train` defaults to true.
-fn native_drops(a: &Args) -> bool {
+fn has_native_dropout(a: &Args) -> bool {
     (a.is_none("train") || a.bool("train")) && a.float("p") != 0.0
 }
 
@@ -88,23 +88,23 @@ fn probability(p: f64) -> Result<f64> {
 }
 
 /// The factor for elements that are kept. It preserves the mean.
-fn scale(p: f64) -> f64 {
+fn keep_scale(p: f64) -> f64 {
     if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) }
 }
 
 /// Mask of the elements that are kept.
-fn kept<'g>(a: &Args<'g>, p: f64, shape: Shape) -> Value<'g> {
+fn keep_mask<'g>(a: &Args<'g>, p: f64, shape: Shape) -> Value<'g> {
     Philox::of(a).uniform(DType::F32, shape).lt(1.0 - p)
 }
 
 /// Zeroes random elements and scales the others so that the mean is preserved.
-pub(super) fn dropped<'g>(a: &Args<'g>, x: Value<'g>, p: f64) -> Result<Value<'g>> {
+pub(super) fn apply_dropout<'g>(a: &Args<'g>, x: Value<'g>, p: f64) -> Result<Value<'g>> {
     let p = probability(p)?;
-    Ok(x * (kept(a, p, x.shape()).to(x.dtype()) * scale(p)))
+    Ok(x * (keep_mask(a, p, x.shape()).to(x.dtype()) * keep_scale(p)))
 }
 
 /// The shape of one element for each channel of each sample.
-fn features(x: Value) -> Result<Shape> {
+fn feature_shape(x: Value) -> Result<Shape> {
     if x.rank() < 2 {
         return Err(Error::operator(
             "dropout of features wants a batch of channels",
@@ -120,10 +120,10 @@ fn features(x: Value) -> Result<Shape> {
 fn alpha_dropout<'g>(a: &Args<'g>, shape: fn(Value<'g>) -> Result<Shape>) -> Result<Value<'g>> {
     const ALPHA: f64 = 1.7580993408473766;
     let (x, p) = (a.tensor("input"), probability(a.float("p"))?);
-    if !drops(a) {
+    if !has_dropout(a) {
         return Ok(x);
     }
-    let noise = kept(a, p, shape(x)?).to(x.dtype());
+    let noise = keep_mask(a, p, shape(x)?).to(x.dtype());
     if p == 1.0 {
         return Ok(x * noise);
     }

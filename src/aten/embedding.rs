@@ -1,7 +1,7 @@
 //! Sums, means and extremes of the embeddings in a bag.
 
-use super::advanced::replaced;
-use super::checked::{self as check, Negative};
+use super::advanced::index_put;
+use super::bounds_checks::{self as check, NegativeIndices};
 use super::index::rows_of;
 use super::norm::vector_norm;
 use super::scatter::scatter_reduce;
@@ -18,11 +18,11 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (x, indices) = (a.tensor("self"), a.tensor("indices").flatten(0, -1));
-            let indices = check::index(x, 0, indices, Negative::Refused);
+            let indices = check::checked_index(x, 0, indices, NegativeIndices::Rejected);
             let norm = vector_norm(x.to_compute(), a.float("norm_type"), &[1], true)?;
             let used = a.builder().full(DType::Bool, vec![x.size(0)], false);
             let yes = a.builder().full(DType::Bool, indices.shape(), true);
-            let used = replaced(used, &[Some(indices)], yes, false)?.unsqueeze(1);
+            let used = index_put(used, &[Some(indices)], yes, false)?.unsqueeze(1);
             let limit = a.float("max_norm");
             // The small number keeps rounding from leaving a scaled row above the limit.
             let scaled = (x * (norm + 1e-7).rdiv(limit)).to(x.dtype());
@@ -53,7 +53,8 @@ fn embedding_bag<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     let [_, width] = weight.sizes()?;
     let message = "index {value} of a bag is not in the valid range [0, {size})";
     let indices = indices.flatten(0, -1);
-    let indices = check::index_or(weight, 0, indices, Negative::Refused, message);
+    let indices =
+        check::checked_index_with_message(weight, 0, indices, NegativeIndices::Rejected, message);
     let bags = if a.bool("include_last_offset") {
         &offsets.numel() - 1
     } else {

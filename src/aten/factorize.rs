@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::ir::Value;
 
 /// Largest size of a matrix: the unrolled graph of a larger one would have too many nodes.
-const LARGEST: i64 = 128;
+const MAX_SIZE: i64 = 128;
 
 /// A value with at least two dimensions, of which the last two are known.
 #[derive(Clone, Copy)]
@@ -30,12 +30,12 @@ impl<'g> Matrix<'g> {
         }
         let (rows, columns) = (value.size(-2), value.size(-1));
         let (rows, columns) = (
-            builder.symbols().concrete(&rows)?,
-            builder.symbols().concrete(&columns)?,
+            builder.symbols().specialize(&rows)?,
+            builder.symbols().specialize(&columns)?,
         );
-        if LARGEST < rows.max(columns) {
+        if MAX_SIZE < rows.max(columns) {
             return Err(Error::unsupported(format!(
-                "factorizations of matrices larger than {LARGEST}, such as {}",
+                "factorizations of matrices larger than {MAX_SIZE}, such as {}",
                 value.ty()
             )));
         }
@@ -157,7 +157,7 @@ impl<'g> Lu<'g> {
                 a.value.builder().full(DType::I64, shape, step)
             };
             let chosen = chosen.reshape(a.batch());
-            a = a.with(exchanged(a.value, step, chosen));
+            a = a.with(with_rows_exchanged(a.value, step, chosen));
             pivots.push(chosen);
             let diagonal = a.at(step, step);
             let divisor = diagonal.eq(0.0).where_(1.0, diagonal);
@@ -224,7 +224,7 @@ impl<'g> Lu<'g> {
             .iter()
             .enumerate()
             .fold(identity.value, |value, (step, pivot)| {
-                exchanged(value, step as i64, *pivot)
+                with_rows_exchanged(value, step as i64, *pivot)
             })
             .transpose(-1, -2)
     }
@@ -250,7 +250,7 @@ impl<'g> Lu<'g> {
         let lu = self.factors;
         let b = with_batch(b, &lu.batch())?;
         let exchange = |value: Value<'g>, (step, pivot): (usize, &Value<'g>)| {
-            exchanged(value, step as i64, *pivot)
+            with_rows_exchanged(value, step as i64, *pivot)
         };
         let numbered = self.pivots.iter().enumerate();
         if transposed {
@@ -258,7 +258,7 @@ impl<'g> Lu<'g> {
             let half = solve_triangular(
                 swapped,
                 b,
-                Triangle {
+                TriangleKind {
                     upper: false,
                     unit: false,
                 },
@@ -266,7 +266,7 @@ impl<'g> Lu<'g> {
             let whole = solve_triangular(
                 swapped,
                 half,
-                Triangle {
+                TriangleKind {
                     upper: true,
                     unit: true,
                 },
@@ -277,7 +277,7 @@ impl<'g> Lu<'g> {
         let half = solve_triangular(
             lu,
             b,
-            Triangle {
+            TriangleKind {
                 upper: false,
                 unit: true,
             },
@@ -285,7 +285,7 @@ impl<'g> Lu<'g> {
         solve_triangular(
             lu,
             half,
-            Triangle {
+            TriangleKind {
                 upper: true,
                 unit: false,
             },
@@ -294,7 +294,7 @@ impl<'g> Lu<'g> {
 }
 
 /// Exchanges a row with another one, which each matrix of the batch chooses.
-fn exchanged<'g>(value: Value<'g>, row: i64, other: Value<'g>) -> Value<'g> {
+fn with_rows_exchanged<'g>(value: Value<'g>, row: i64, other: Value<'g>) -> Value<'g> {
     let index = value.positions(-2);
     let other = other.unsqueeze(-1).unsqueeze(-1);
     let source = index.eq(other).where_(row, index);
@@ -327,7 +327,7 @@ pub(super) fn is_vector_side(matrix: Matrix, b: Value) -> Result<bool> {
 
 /// The triangle of a matrix that is read, and whether its diagonal counts as ones.
 #[derive(Clone, Copy)]
-pub(super) struct Triangle {
+pub(super) struct TriangleKind {
     pub upper: bool,
     pub unit: bool,
 }
@@ -336,7 +336,7 @@ pub(super) struct Triangle {
 pub(super) fn solve_triangular<'g>(
     matrix: Matrix<'g>,
     b: Value<'g>,
-    triangle: Triangle,
+    triangle: TriangleKind,
 ) -> Result<Value<'g>> {
     let builder = b.builder();
     if matrix.rows == 0 {
@@ -399,7 +399,7 @@ pub(super) fn cholesky<'g>(matrix: Matrix<'g>) -> Value<'g> {
 
 /// Householder reflections in LAPACK's layout (`geqrf`): `R` on and above the diagonal, the vectors below it, and their
 /// factors.
-pub(super) fn reflections<'g>(matrix: Matrix<'g>) -> (Matrix<'g>, Value<'g>) {
+pub(super) fn householder_reflections<'g>(matrix: Matrix<'g>) -> (Matrix<'g>, Value<'g>) {
     let (row, column) = (matrix.row(), matrix.column());
     let builder = matrix.value.builder();
     let mut a = matrix;
@@ -433,14 +433,14 @@ pub(super) fn reflections<'g>(matrix: Matrix<'g>) -> (Matrix<'g>, Value<'g>) {
 }
 
 /// Applies the product of the reflections, or its transpose, to `b` from the left.
-pub(super) fn reflect<'g>(
+pub(super) fn apply_reflections<'g>(
     vectors: Matrix<'g>,
     factors: Value<'g>,
     b: Value<'g>,
     transposed: bool,
 ) -> Result<Value<'g>> {
     let row = vectors.row();
-    let count = b.builder().symbols().concrete(&factors.size(-1))?;
+    let count = b.builder().symbols().specialize(&factors.size(-1))?;
     let mut steps: Vec<i64> = (0..count.min(vectors.columns)).collect();
     if !transposed {
         steps.reverse();

@@ -12,12 +12,26 @@ use super::{Args, Composite};
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &["aten::fft_irfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"],
-        |a| transform(a, Direction::Inverse, vec![a.int("dim")], a.sizes("n")),
+        |a| {
+            transform(
+                a,
+                TransformDirection::Inverse,
+                vec![a.int("dim")],
+                a.sizes("n"),
+            )
+        },
         &["f32[3, 5]", "f32[B, 6, 2], 10, 1, 'ortho'"],
     ),
     Composite::one(
         &["aten::fft_hfft(Tensor self, SymInt? n=None, int dim=-1, str? norm=None) -> Tensor"],
-        |a| transform(a, Direction::Forward, vec![a.int("dim")], a.sizes("n")),
+        |a| {
+            transform(
+                a,
+                TransformDirection::Forward,
+                vec![a.int("dim")],
+                a.sizes("n"),
+            )
+        },
         &["f32[3, 5]", "i64[4], 7, norm='forward'"],
     ),
     Composite::one(
@@ -25,7 +39,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::fft_irfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
             "aten::fft_irfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
         ],
-        |a| transform(a, Direction::Inverse, dims(a), a.sizes("s")),
+        |a| transform(a, TransformDirection::Inverse, dims(a), a.sizes("s")),
         &["f32[4, 5]", "f32[2, 4, 5], [3, 8], [1, 2]"],
     ),
     Composite::one(
@@ -33,14 +47,14 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::fft_hfft2(Tensor self, SymInt[1]? s=None, int[1] dim=[-2, -1], str? norm=None) -> Tensor",
             "aten::fft_hfftn(Tensor self, SymInt[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor",
         ],
-        |a| transform(a, Direction::Forward, dims(a), a.sizes("s")),
+        |a| transform(a, TransformDirection::Forward, dims(a), a.sizes("s")),
         &["f32[4, 5]", "f32[2, 4, 5], [3, 8], [1, 2], 'ortho'"],
     ),
 ];
 
 /// The sign of the exponent, which also decides the direction that is scaled by default.
 #[derive(Clone, Copy, PartialEq)]
-enum Direction {
+enum TransformDirection {
     Forward,
     Inverse,
 }
@@ -61,7 +75,7 @@ fn dims(a: &Args) -> Vec<i64> {
 /// Transforms along each dimension. The operand of the last one is the first half of a Hermitian spectrum.
 fn transform<'g>(
     a: &Args<'g>,
-    direction: Direction,
+    direction: TransformDirection,
     dims: Vec<i64>,
     sizes: Vec<Dim>,
 ) -> Result<Value<'g>> {
@@ -80,7 +94,7 @@ fn transform<'g>(
     // A size of -1 means the operand's size.
     let wanted = |index: usize| sizes.get(index).filter(|size| !size.is(-1)).cloned();
     let output = wanted(others.len()).unwrap_or((x.size(*last) - 1) * 2);
-    let mut signal = Signal {
+    let mut signal = ComplexSignal {
         real: resized(x, *last, &(output.floor_div(&Dim::from(2)) + 1))?,
         imaginary: None,
         direction,
@@ -93,13 +107,14 @@ fn transform<'g>(
         total = &total * &signal.real.size(*dim);
     }
     for dim in others {
-        signal = signal.along(*dim);
+        signal = signal.transformed(*dim);
     }
-    let result = signal.mirrored(*last, &output);
+    let result = signal.hermitian_to_real(*last, &output);
     let count = a.builder().full(result.dtype(), vec![], total);
     Ok(match (a.str("norm").as_str(), direction) {
         ("ortho", _) => result / count.sqrt(),
-        ("" | "backward", Direction::Inverse) | ("forward", Direction::Forward) => result / count,
+        ("" | "backward", TransformDirection::Inverse)
+        | ("forward", TransformDirection::Forward) => result / count,
         ("" | "backward" | "forward", _) => result,
         (other, _) => return Err(Error::operator(format!("norm = {other:?}"))),
     })
@@ -118,24 +133,24 @@ fn resized<'g>(x: Value<'g>, dim: i64, size: &Dim) -> Result<Value<'g>> {
     Ok(x.pad(&vec![Dim::ZERO; high.len()], &high, 0.0))
 }
 
-struct Signal<'g> {
+struct ComplexSignal<'g> {
     real: Value<'g>,
     imaginary: Option<Value<'g>>,
-    direction: Direction,
+    direction: TransformDirection,
 }
 
-impl<'g> Signal<'g> {
+impl<'g> ComplexSignal<'g> {
     /// Sums `(re + i·im)·(cos ± i·sin)` along a dimension.
-    fn along(&self, dim: i64) -> Signal<'g> {
+    fn transformed(&self, dim: i64) -> ComplexSignal<'g> {
         let size = self.real.size(dim);
-        let (cos, sin) = self.waves(&size, &size);
+        let (cos, sin) = self.cosines_and_sines(&size, &size);
         let real = self.real_part(dim, cos, sin);
         let turned = product(self.real, dim, sin);
         let imaginary = match self.imaginary {
             Some(imaginary) => product(imaginary, dim, cos) + turned,
             None => turned,
         };
-        Signal {
+        ComplexSignal {
             real,
             imaginary: Some(imaginary),
             direction: self.direction,
@@ -144,9 +159,9 @@ impl<'g> Signal<'g> {
 
     /// The real signal of `output` elements of which this is the first half of the spectrum: all bins but the ends count
     /// twice.
-    fn mirrored(&self, dim: i64, output: &Dim) -> Value<'g> {
+    fn hermitian_to_real(&self, dim: i64, output: &Dim) -> Value<'g> {
         let half = self.real.size(dim);
-        let (cos, sin) = self.waves(&half, output);
+        let (cos, sin) = self.cosines_and_sines(&half, output);
         let builder = self.real.builder();
         let index = builder.iota(DType::I64, vec![half, Dim::ONE], 0);
         let is_end = (index * 2).remainder(output).eq(0);
@@ -163,7 +178,7 @@ impl<'g> Signal<'g> {
 
     /// Cosines and sines `[inputs, outputs]` of `2π·k·t / outputs`; the sines have the direction's sign. Tables of known
     /// size are computed in `f64`, since they are folded.
-    fn waves(&self, inputs: &Dim, outputs: &Dim) -> (Value<'g>, Value<'g>) {
+    fn cosines_and_sines(&self, inputs: &Dim, outputs: &Dim) -> (Value<'g>, Value<'g>) {
         let builder = self.real.builder();
         let is_known = inputs.as_const().and(outputs.as_const()).is_some();
         let dtype = self.real.dtype();
@@ -171,7 +186,7 @@ impl<'g> Signal<'g> {
         let line = |shape: [Dim; 2], axis| builder.iota(DType::I64, shape.to_vec(), axis);
         let turn = line([inputs.clone(), Dim::ONE], 0) * line([Dim::ONE, outputs.clone()], 1);
         let angle = turn.remainder(outputs).to(wide) * (2.0 * PI) / outputs;
-        let sign = if self.direction == Direction::Inverse {
+        let sign = if self.direction == TransformDirection::Inverse {
             1.0
         } else {
             -1.0

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
-use super::reduce::filled_last;
+use super::reduce::require_elements_in_last_axes;
 use super::resample::cubic_weights;
 use super::{Args, Composite};
 
@@ -49,7 +49,7 @@ const BORDER: i64 = 1;
 const REFLECTION: i64 = 2;
 
 /// One spatial axis of the input.
-struct Side {
+struct GridAxis {
     size: Dim,
     padding: i64,
     align_corners: bool,
@@ -58,7 +58,7 @@ struct Side {
 /// An input element that contributes to a sample along one axis, and its weight.
 #[derive(Clone, Copy)]
 struct Tap<'g> {
-    place: Value<'g>,
+    index: Value<'g>,
     weight: Option<Value<'g>>,
 }
 
@@ -73,7 +73,7 @@ fn grid_sample<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     else {
         return Err(Error::operator("has too few dimensions"));
     };
-    let input = filled_last(input, space.len())?;
+    let input = require_elements_in_last_axes(input, space.len())?;
     let fits = space.len() == outputs.len() && (2..=3).contains(&space.len());
     let complain = || format!("samples {} at {}", input.ty(), grid.ty());
     if !fits {
@@ -86,7 +86,7 @@ fn grid_sample<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let points = vec![batch.clone(), Dim::ONE, Dim::product(outputs)];
     let mut taps = vec![];
     for (axis, size) in space.iter().enumerate() {
-        let side = Side {
+        let side = GridAxis {
             size: size.clone(),
             padding,
             align_corners: a.bool("align_corners"),
@@ -107,7 +107,7 @@ fn grid_sample<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 }
 
 /// All combinations of one tap of each axis.
-fn combinations<'a, 'g>(axes: &'a [(Vec<Tap<'g>>, Side)]) -> Vec<Vec<(Tap<'g>, &'a Side)>> {
+fn combinations<'a, 'g>(axes: &'a [(Vec<Tap<'g>>, GridAxis)]) -> Vec<Vec<(Tap<'g>, &'a GridAxis)>> {
     axes.iter().fold(vec![vec![]], |found, (taps, side)| {
         let extended = found.iter().flat_map(|before| {
             taps.iter().map(move |tap| {
@@ -121,14 +121,14 @@ fn combinations<'a, 'g>(axes: &'a [(Vec<Tap<'g>>, Side)]) -> Vec<Vec<(Tap<'g>, &
 }
 
 /// The elements at one tap of each axis, weighted; zero where a tap is outside the input.
-fn gathered<'g>(flat: Value<'g>, taps: &[(Tap<'g>, &Side)], shape: &[Dim]) -> Value<'g> {
+fn gathered<'g>(flat: Value<'g>, taps: &[(Tap<'g>, &GridAxis)], shape: &[Dim]) -> Value<'g> {
     let builder = flat.builder();
     let mut index = builder.full(DType::I64, vec![], 0);
     let mut inside: Option<Value<'g>> = None;
     for (tap, side) in taps {
-        let within = tap.place.ge(0).logical_and(tap.place.lt(&side.size));
+        let within = tap.index.ge(0).logical_and(tap.index.lt(&side.size));
         inside = Some(inside.map_or(within, |inside| inside.logical_and(within)));
-        let place = tap.place.maximum(0).minimum(&side.size - 1).to(DType::I64);
+        let place = tap.index.maximum(0).minimum(&side.size - 1).to(DType::I64);
         index = index * &side.size + place;
     }
     let picked = flat.gather(-1, index.expand(shape.to_vec()));
@@ -139,7 +139,7 @@ fn gathered<'g>(flat: Value<'g>, taps: &[(Tap<'g>, &Side)], shape: &[Dim]) -> Va
     inside.map_or(weighted, |inside| inside.where_(weighted, 0.0))
 }
 
-impl Side {
+impl GridAxis {
     /// The input elements for coordinates between -1 and 1.
     fn taps<'g>(&self, coordinate: Value<'g>, mode: i64) -> Result<Vec<Tap<'g>>> {
         if !(ZEROS..=REFLECTION).contains(&self.padding) {
@@ -149,15 +149,15 @@ impl Side {
         let low = place.floor();
         match mode {
             NEAREST => Ok(vec![Tap {
-                place: self.padded(place).round(),
+                index: self.apply_padding(place).round(),
                 weight: None,
             }]),
             LINEAR => {
-                let place = self.padded(place);
+                let place = self.apply_padding(place);
                 let low = place.floor();
                 let rest = place - low;
                 let tap = |place, weight| Tap {
-                    place,
+                    index: place,
                     weight: Some(weight),
                 };
                 Ok(vec![tap(low, rest.rsub(1.0)), tap(low + 1.0, rest)])
@@ -165,7 +165,7 @@ impl Side {
             CUBIC => Ok((-1i64..)
                 .zip(cubic_weights(place - low))
                 .map(|(offset, weight)| Tap {
-                    place: self.padded(low + offset as f64),
+                    index: self.apply_padding(low + offset as f64),
                     weight: Some(weight),
                 })
                 .collect()),
@@ -183,7 +183,7 @@ impl Side {
     }
 
     /// Moves a position inside the input, unless padding is zeros.
-    fn padded<'g>(&self, place: Value<'g>) -> Value<'g> {
+    fn apply_padding<'g>(&self, place: Value<'g>) -> Value<'g> {
         let place = match self.padding {
             ZEROS => return place,
             BORDER => place,

@@ -2,7 +2,7 @@
 
 use super::index::gather;
 use super::positions::spaced;
-use super::reduce::floating;
+use super::reduce::require_float;
 use super::{Args, Composite};
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -15,8 +15,8 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &["aten::histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"],
         |a| {
-            let x = floating(a.tensor("self"))?.flatten(0, -1);
-            let [low, high] = ends(x, a.float("min"), a.float("max"), 1.0);
+            let x = require_float(a.tensor("self"))?.flatten(0, -1);
+            let [low, high] = bin_range(x, a.float("min"), a.float("max"), 1.0);
             histogram_even(x, a.int("bins"), low, high)
         },
         &["f32[B], 4, -1, 1", "f32[2, 3], 5"],
@@ -27,7 +27,9 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
         ],
         |a| {
-            let points = floating(a.tensor("self"))?.flatten(0, -1).unsqueeze(-1);
+            let points = require_float(a.tensor("self"))?
+                .flatten(0, -1)
+                .unsqueeze(-1);
             histogram(a, points)
         },
         &[
@@ -43,7 +45,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::histogramdd.TensorList_bins(Tensor self, Tensor[] bins, float[]? range=None, Tensor? weight=None, bool density=False) -> (Tensor hist, Tensor[] bin_edges)",
         ],
         |a| {
-            let x = floating(a.tensor("self"))?;
+            let x = require_float(a.tensor("self"))?;
             if x.rank() < 2 {
                 return Err(Error::operator(format!(
                     "points are the rows of a matrix, not {}",
@@ -68,7 +70,7 @@ pub(super) const ROWS: &[Composite] = &[
 
 /// The range of the bins as scalars: as given, or that of the data if both ends are equal. A single point is widened on both
 /// sides.
-fn ends(x: Value<'_>, low: f64, high: f64, room: f64) -> [Value<'_>; 2] {
+fn bin_range(x: Value<'_>, low: f64, high: f64, room: f64) -> [Value<'_>; 2] {
     let builder = x.builder();
     let scalar = |number: f64| builder.full(x.dtype(), Shape::new(), number);
     let (low, high) = if low == high && x.has_elements(&[]).is_ok_and(|some| some) {
@@ -109,7 +111,7 @@ fn histogram_even<'g>(
 fn histogram<'g>(a: &Args<'g>, points: Value<'g>) -> Result<Vec<Value<'g>>> {
     let [count, coordinates] = points.sizes()?;
     let builder = a.builder();
-    let number = super::parts::count(builder, &coordinates)?;
+    let number = super::split::specialized_count(builder, &coordinates)?;
     let mut edges = Vec::new();
     let mut place = builder.full(DType::I64, vec![count.clone()], 0);
     let mut outside = builder.full(DType::Bool, vec![count.clone()], false);
@@ -159,9 +161,9 @@ fn edges_of<'g>(a: &Args<'g>, x: Value<'g>, index: usize) -> Result<Value<'g>> {
     let bins = bins.get(index).or(bins.first()).copied().unwrap_or(1);
     let range = a.optional_floats("range").unwrap_or_default();
     let [low, high] = match range.get(2 * index..2 * index + 2) {
-        Some([low, high]) => ends(x, *low, *high, 0.5),
-        _ if !x.has_elements(&[])? => ends(x, 0.0, 1.0, 0.5),
-        _ => ends(x, 0.0, 0.0, 0.5),
+        Some([low, high]) => bin_range(x, *low, *high, 0.5),
+        _ if !x.has_elements(&[])? => bin_range(x, 0.0, 1.0, 0.5),
+        _ => bin_range(x, 0.0, 0.0, 0.5),
     };
     spaced(low, high, bins.saturating_add(1))
 }

@@ -1,11 +1,11 @@
 //! Operators that read elements by index.
 
-use super::advanced::{checked, indexed, replaced};
-use super::checked::{self as check, Negative};
-use super::join::broadcast;
-use super::parts::check_axis;
+use super::advanced::{index_put, indexed, with_checked_indices};
+use super::bounds_checks::{self as check, NegativeIndices};
+use super::concatenate::broadcast;
 use super::positions::where_true;
-use super::{Args, Composite, Strides};
+use super::split::check_axis;
+use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -23,7 +23,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let x = a.tensor("self");
-            indexed(x, &checked(x, &a.optional_tensors("indices"))?)
+            indexed(x, &with_checked_indices(x, &a.optional_tensors("indices"))?)
         },
         &[
             "f32[4, B], [i64[3]]",
@@ -32,7 +32,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[4], [i64[]]",
         ],
     )
-    .placed(Strides::Indexed),
+    .with_strides(StrideRule::Indexed),
     Composite::one(
         &[
             "aten::index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
@@ -43,9 +43,9 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let x = a.tensor("self");
-            replaced(
+            index_put(
                 x,
-                &checked(x, &a.optional_tensors("indices"))?,
+                &with_checked_indices(x, &a.optional_tensors("indices"))?,
                 a.tensor("values"),
                 a.bool("accumulate"),
             )
@@ -57,14 +57,14 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[4, B, 5], [i64[2], None, i64[2]], f32[2, 1], True",
         ],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
             "aten::_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",
         ],
         |a| {
             let x = a.tensor("self");
-            let kept = indexed(x, &inside(x, &a.optional_tensors("indices")))?;
+            let kept = indexed(x, &clamped_indices(x, &a.optional_tensors("indices")))?;
             let fill = a.builder().full(x.dtype(), Shape::new(), a.number("fill"));
             Ok(a.tensor("mask").where_(kept, fill))
         },
@@ -77,7 +77,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| {
             let x = a.tensor("self");
             let added = a.tensor("mask").where_(a.tensor("values"), false);
-            replaced(x, &inside(x, &a.optional_tensors("indices")), added, true)
+            index_put(x, &clamped_indices(x, &a.optional_tensors("indices")), added, true)
         },
         &["f32[4], bool[3], [i64[3]], f32[3]"],
     ),
@@ -89,7 +89,7 @@ pub(super) const ROWS: &[Composite] = &[
                 return Ok(x);
             }
             check_axis(x, dim)?;
-            let index = check::index(x, dim, a.tensor("index"), Negative::Refused);
+            let index = check::checked_index(x, dim, a.tensor("index"), NegativeIndices::Rejected);
             Ok(x.index_select(dim, index))
         },
         &["f32[4, B], 0, i64[3]", "f32[B, 4], -1, i32[2]"],
@@ -98,7 +98,7 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor"],
         |a| {
             let (x, dim) = (a.tensor("self"), a.int("dim"));
-            let index = check::index(x, dim, a.tensor("index"), Negative::Refused);
+            let index = check::checked_index(x, dim, a.tensor("index"), NegativeIndices::Rejected);
             Ok(gather(x, dim, index))
         },
         &["f32[B, 4], 1, i64[B, 3]", "f32[4, 3], 0, i64[2, 2]"],
@@ -110,7 +110,7 @@ pub(super) const ROWS: &[Composite] = &[
             let message =
                 "out of range: tried to access index {value} on a tensor of {size} elements";
             let index = a.tensor("index");
-            let index = check::index_or(x, 0, index, Negative::FromEnd, message);
+            let index = check::checked_index_with_message(x, 0, index, NegativeIndices::FromEnd, message);
             Ok(take(x, index))
         },
         &["f32[4, 3], i64[2, B]"],
@@ -123,7 +123,7 @@ pub(super) const ROWS: &[Composite] = &[
                 Some(dim) => take_along(x, index, dim),
                 None => {
                     let (x, index) = (x.flatten(0, -1), index.flatten(0, -1));
-                    Ok(take(x, check::index(x, 0, index, Negative::Refused)))
+                    Ok(take(x, check::checked_index(x, 0, index, NegativeIndices::Rejected)))
                 }
             }
         },
@@ -141,7 +141,7 @@ pub(super) const ROWS: &[Composite] = &[
                 let dtype = indices.dtype();
                 return a.reject(format!("indices of {dtype}: they must be integers"));
             }
-            let indices = check::index_or(weight, 0, indices, Negative::Refused, message);
+            let indices = check::checked_index_with_message(weight, 0, indices, NegativeIndices::Rejected, message);
             Ok(rows_of(weight, indices))
         },
         &["f32[10, 4], i64[B, 3]", "f32[10, 4], i64[]"],
@@ -155,7 +155,7 @@ pub(super) const ROWS: &[Composite] = &[
             }
             let class = a.builder().iota(DType::I64, vec![Dim::from(classes)], 0);
             let message = "Class values must be non-negative and smaller than num_classes: class {value} of {size}";
-            let x = x.within(Dim::ZERO, &Dim::from(classes), message);
+            let x = x.check_in_range(Dim::ZERO, &Dim::from(classes), message);
             Ok(x.unsqueeze(-1).eq(class).to(DType::I64))
         },
         &["i64[B, 2], 5"],
@@ -171,13 +171,13 @@ pub(super) const ROWS: &[Composite] = &[
                 Some(order) => {
                     let message =
                         "torch.searchsorted(): sorter index {value} is out of range of {size}";
-                    let order = check::index_or(sequence, -1, order, Negative::Refused, message);
+                    let order = check::checked_index_with_message(sequence, -1, order, NegativeIndices::Rejected, message);
                     gather(sequence, -1, order)
                 }
                 None => sequence,
             };
             let right = a.bool("right") || a.str("side") == "right";
-            search(a, sorted, a.tensor("self"), right)
+            search_sorted(a, sorted, a.tensor("self"), right)
         },
         &[
             "f32[5], f32[B]",
@@ -190,7 +190,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
             "aten::bucketize.Scalar(Scalar self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
         ],
-        |a| search(a, a.tensor("boundaries"), a.tensor("self"), a.bool("right")),
+        |a| search_sorted(a, a.tensor("boundaries"), a.tensor("self"), a.bool("right")),
         &["f32[B, 2], f32[5]", "Scalar: 0.5, f32[5], right=True"],
     ),
     Composite::one(
@@ -277,7 +277,7 @@ fn take_along<'g>(x: Value<'g>, index: Value<'g>, dim: i64) -> Result<Value<'g>>
 }
 
 /// Clamps indices into their axes, for indices under a mask.
-fn inside<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Vec<Option<Value<'g>>> {
+fn clamped_indices<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Vec<Option<Value<'g>>> {
     let clamped = |(axis, index): (i64, &Option<Value<'g>>)| {
         let index = (*index)?;
         let last = &x.size(axis) - 1;
@@ -287,7 +287,7 @@ fn inside<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Vec<Option<Value<'
 }
 
 /// The number of elements of each sorted row before each value: less, or with `right` not greater. Not-a-number sorts last.
-fn search<'g>(
+fn search_sorted<'g>(
     a: &Args<'g>,
     sorted: Value<'g>,
     values: Value<'g>,
@@ -342,6 +342,6 @@ fn nonzero_static(x: Value, size: Dim, fill: i64) -> Result<Value> {
 }
 
 /// Cumulative count of true elements of a vector, each element included.
-pub(super) fn rank_of_true(mask: Value<'_>) -> Value<'_> {
+pub(super) fn cumulative_true_count(mask: Value<'_>) -> Value<'_> {
     mask.to(DType::I64).scan(ScanFunction::Sum, 0)
 }

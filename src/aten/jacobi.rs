@@ -13,17 +13,17 @@ use super::factorize::Matrix;
 const SWEEPS: i64 = 9;
 
 /// `A = U·diag(S)·Vᵀ` with as many columns as the smaller side, and values in descending order.
-pub(super) struct Singular<'g> {
+pub(super) struct Svd<'g> {
     pub left: Value<'g>,
     pub values: Value<'g>,
     pub right: Value<'g>,
 }
 
-impl<'g> Singular<'g> {
-    pub fn new(matrix: Matrix<'g>) -> Singular<'g> {
+impl<'g> Svd<'g> {
+    pub fn new(matrix: Matrix<'g>) -> Svd<'g> {
         if matrix.rows < matrix.columns {
-            let turned = Singular::new(matrix.transposed());
-            return Singular {
+            let turned = Svd::new(matrix.transposed());
+            return Svd {
                 left: turned.right,
                 values: turned.values,
                 right: turned.left,
@@ -41,10 +41,10 @@ impl<'g> Singular<'g> {
         }
         let (values, order) = (a * a).sum(&[-2], false).sqrt().sort(-1, true);
         let divisor = values.eq(0.0).where_(1.0, values).unsqueeze(-2);
-        Singular {
-            left: columns(a, order) / divisor,
+        Svd {
+            left: reordered_columns(a, order) / divisor,
             values,
-            right: columns(v, order),
+            right: reordered_columns(v, order),
         }
     }
 
@@ -76,23 +76,23 @@ pub(super) fn symmetric_eigen<'g>(matrix: Matrix<'g>) -> (Value<'g>, Value<'g>) 
         v = v * cos - v.index_select(-1, pairs.partner) * sin;
     }
     let (values, order) = Matrix { value: a, ..matrix }.diagonal().sort(-1, false);
-    (values, columns(v, order))
+    (values, reordered_columns(v, order))
 }
 
 /// Reorders columns; each matrix of the batch has its own order.
-fn columns<'g>(value: Value<'g>, order: Value<'g>) -> Value<'g> {
+fn reordered_columns<'g>(value: Value<'g>, order: Value<'g>) -> Value<'g> {
     value.gather(-1, order.unsqueeze(-2).expand(value.shape()))
 }
 
 /// For each column, the column that it is rotated with in one round; itself if none.
-struct Pairs<'g> {
+struct RotationPairs<'g> {
     index: Value<'g>,
     partner: Value<'g>,
 }
 
 /// The rounds of every sweep. In round `r` of an odd number `m` of columns, columns whose indices sum to `r` modulo `m` form
 /// a pair. If the number is even, the last column pairs with the one that would pair with itself.
-fn schedule<'g>(x: Value<'g>, size: i64) -> impl Iterator<Item = Pairs<'g>> {
+fn schedule<'g>(x: Value<'g>, size: i64) -> impl Iterator<Item = RotationPairs<'g>> {
     let is_even = size % 2 == 0;
     let modulus = if is_even { size - 1 } else { size };
     let rounds = if size < 2 { 0 } else { modulus };
@@ -107,11 +107,11 @@ fn schedule<'g>(x: Value<'g>, size: i64) -> impl Iterator<Item = Pairs<'g>> {
         } else {
             met
         };
-        Pairs { index, partner }
+        RotationPairs { index, partner }
     })
 }
 
-impl<'g> Pairs<'g> {
+impl<'g> RotationPairs<'g> {
     /// For each column, the cosine and sine of the rotation that makes its product with its partner vanish. The partner's
     /// sine is the negative.
     fn rotation(&self, own: Value<'g>, product: Value<'g>) -> (Value<'g>, Value<'g>) {

@@ -6,9 +6,10 @@ use crate::error::{Error, Result};
 use crate::ir::Value;
 
 use super::factorize::{
-    Lu, Matrix, Triangle, cholesky, is_vector_side, reflect, reflections, solve_triangular,
+    Lu, Matrix, TriangleKind, apply_reflections, cholesky, householder_reflections, is_vector_side,
+    solve_triangular,
 };
-use super::{Args, Composite, Strides};
+use super::{Args, Composite, StrideRule};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -46,7 +47,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| inverse(&elimination(a)?),
         &["f32[B, 3, 3]"],
     )
-    .placed(Strides::ColumnMajor),
+    .with_strides(StrideRule::ColumnMajor),
     Composite::many(
         &[
             "aten::linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)",
@@ -57,7 +58,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[3, 3]"],
     )
-    .placed(Strides::ColumnMajor),
+    .with_strides(StrideRule::ColumnMajor),
     Composite::one(
         &["aten::linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor"],
         |a| Ok(solve(a)?.0),
@@ -80,7 +81,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (matrix, b) = (a.tensor("self"), a.tensor("B"));
-            let triangle = Triangle {
+            let triangle = TriangleKind {
                 upper: a.bool("upper"),
                 unit: a.bool("unitriangular"),
             };
@@ -99,13 +100,13 @@ pub(super) const ROWS: &[Composite] = &[
             let matrix = a.tensor("A");
             let unit = a.bool("unitriangular");
             let x = if a.bool("transpose") {
-                let triangle = Triangle {
+                let triangle = TriangleKind {
                     upper: !a.bool("upper"),
                     unit,
                 };
                 triangular(matrix.transpose(-1, -2), a.tensor("self"), triangle, true)?
             } else {
-                let triangle = Triangle {
+                let triangle = TriangleKind {
                     upper: a.bool("upper"),
                     unit,
                 };
@@ -123,10 +124,10 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
             "aten::cholesky(Tensor self, bool upper=False) -> Tensor",
         ],
-        half_product,
+        cholesky_factor,
         &["f32[3, 3]"],
     )
-    .placed(Strides::ColumnMajor),
+    .with_strides(StrideRule::ColumnMajor),
     Composite::many(
         &[
             "aten::linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
@@ -134,23 +135,23 @@ pub(super) const ROWS: &[Composite] = &[
         |a| {
             let matrix = Matrix::square(a.tensor("self"))?;
             let info = a.builder().full(DType::I32, matrix.batch(), 0);
-            Ok(vec![half_product(a)?, info])
+            Ok(vec![cholesky_factor(a)?, info])
         },
         &["f32[3, 3]"],
     )
-    .placed(Strides::ColumnMajor),
+    .with_strides(StrideRule::ColumnMajor),
     Composite::one(
         &["aten::cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor"],
-        |a| solve_by_half(a.tensor("input2"), a.bool("upper"), a.tensor("self")),
+        |a| solve_by_cholesky(a.tensor("input2"), a.bool("upper"), a.tensor("self")),
         &["f32[3, 2], f32[3, 3]"],
     )
-    .placed(Strides::ColumnMajor),
+    .with_strides(StrideRule::ColumnMajor),
     Composite::one(
         &["aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor"],
         |a| {
             let half = Matrix::square(a.tensor("self"))?;
             let identity = half.identity(half.rows, half.rows).value;
-            solve_by_half(half.value, a.bool("upper"), identity)
+            solve_by_cholesky(half.value, a.bool("upper"), identity)
         },
         &["f32[3, 3]"],
     ),
@@ -160,25 +161,25 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, Tensor pivots, Tensor info)",
         ],
         |a| {
-            let lu = Lu::new(Matrix::new(operand(a))?, a.bool("pivot"));
+            let lu = Lu::new(Matrix::new(matrix_argument(a))?, a.bool("pivot"));
             Ok(vec![lu.factors.value, lu.numbered_pivots(), lu.info()])
         },
         &["f32[B, 3, 4]"],
     )
-    .placed(Strides::ColumnMajor),
+    .with_strides(StrideRule::ColumnMajor),
     Composite::many(
         &["aten::linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)"],
         |a| {
-            let lu = Lu::new(Matrix::new(operand(a))?, a.bool("pivot"));
+            let lu = Lu::new(Matrix::new(matrix_argument(a))?, a.bool("pivot"));
             Ok(vec![lu.factors.value, lu.numbered_pivots()])
         },
         &["f32[4, 3]"],
     )
-    .placed(Strides::ColumnMajor),
+    .with_strides(StrideRule::ColumnMajor),
     Composite::many(
         &["aten::linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)"],
         |a| {
-            let lu = Lu::new(Matrix::new(operand(a))?, a.bool("pivot"));
+            let lu = Lu::new(Matrix::new(matrix_argument(a))?, a.bool("pivot"));
             let permutation = if a.bool("pivot") {
                 lu.permutation()
             } else {
@@ -232,10 +233,10 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::many(
         &["aten::linalg_qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)"],
-        |a| orthogonal(a.tensor("A"), &a.str("mode")),
+        |a| qr_factorization(a.tensor("A"), &a.str("mode")),
         &["f32[4, 3]", "f32[B, 3, 4], 'complete'"],
     )
-    .placed(Strides::ColumnMajor),
+    .with_strides(StrideRule::ColumnMajor),
     Composite::many(
         &["aten::qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)"],
         |a| {
@@ -244,25 +245,25 @@ pub(super) const ROWS: &[Composite] = &[
             } else {
                 "complete"
             };
-            orthogonal(a.tensor("self"), mode)
+            qr_factorization(a.tensor("self"), mode)
         },
         &["f32[4, 3]"],
     ),
     Composite::many(
         &["aten::geqrf(Tensor self) -> (Tensor a, Tensor tau)"],
         |a| {
-            let (vectors, factors) = reflections(Matrix::new(a.tensor("self"))?);
+            let (vectors, factors) = householder_reflections(Matrix::new(a.tensor("self"))?);
             Ok(vec![vectors.value, factors])
         },
         &["f32[4, 3]"],
     )
-    .placed(Strides::ColumnMajor),
+    .with_strides(StrideRule::ColumnMajor),
     Composite::one(
         &["aten::linalg_householder_product(Tensor input, Tensor tau) -> Tensor"],
         |a| product_of_reflections(a.tensor("input"), a.tensor("tau")),
         &["f32[4, 3], f32[3]"],
     )
-    .placed(Strides::ColumnMajor),
+    .with_strides(StrideRule::ColumnMajor),
     Composite::one(
         &["aten::orgqr(Tensor self, Tensor input2) -> Tensor"],
         |a| product_of_reflections(a.tensor("self"), a.tensor("input2")),
@@ -276,9 +277,9 @@ pub(super) const ROWS: &[Composite] = &[
             let vectors = Matrix::new(a.tensor("self"))?;
             let (factors, b) = (a.tensor("input2"), a.tensor("input3"));
             if a.bool("left") {
-                return reflect(vectors, factors, b, a.bool("transpose"));
+                return apply_reflections(vectors, factors, b, a.bool("transpose"));
             }
-            let turned = reflect(vectors, factors, b.transpose(-1, -2), !a.bool("transpose"))?;
+            let turned = apply_reflections(vectors, factors, b.transpose(-1, -2), !a.bool("transpose"))?;
             Ok(turned.transpose(-1, -2))
         },
         &[
@@ -307,12 +308,12 @@ pub(super) const ROWS: &[Composite] = &[
 ];
 
 /// The matrix argument, `A` or `self`.
-fn operand<'g>(a: &Args<'g>) -> Value<'g> {
+fn matrix_argument<'g>(a: &Args<'g>) -> Value<'g> {
     a.tensor(if a.has("A") { "A" } else { "self" })
 }
 
 fn elimination<'g>(a: &Args<'g>) -> Result<Lu<'g>> {
-    Ok(Lu::new(Matrix::square(operand(a))?, true))
+    Ok(Lu::new(Matrix::square(matrix_argument(a))?, true))
 }
 
 fn determinant<'g>(lu: &Lu<'g>) -> Value<'g> {
@@ -348,13 +349,13 @@ fn solve<'g>(a: &Args<'g>) -> Result<(Value<'g>, Lu<'g>)> {
 fn triangular<'g>(
     matrix: Value<'g>,
     b: Value<'g>,
-    triangle: Triangle,
+    triangle: TriangleKind,
     left: bool,
 ) -> Result<Value<'g>> {
     if left {
         return solve_triangular(Matrix::square(matrix)?, b, triangle);
     }
-    let turned = Triangle {
+    let turned = TriangleKind {
         upper: !triangle.upper,
         ..triangle
     };
@@ -363,7 +364,7 @@ fn triangular<'g>(
 }
 
 /// The Cholesky factor, computed from the triangle that `upper` names.
-fn half_product<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+fn cholesky_factor<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, upper) = (a.tensor("self"), a.bool("upper"));
     let lower = if upper { x.transpose(-1, -2) } else { x };
     let half = cholesky(Matrix::square(lower)?);
@@ -371,13 +372,13 @@ fn half_product<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 }
 
 /// Solves `A·X = B` given the Cholesky factor of `A`.
-fn solve_by_half<'g>(half: Value<'g>, upper: bool, b: Value<'g>) -> Result<Value<'g>> {
+fn solve_by_cholesky<'g>(half: Value<'g>, upper: bool, b: Value<'g>) -> Result<Value<'g>> {
     let lower = if upper { half.transpose(-1, -2) } else { half };
     let lower = Matrix::square(lower)?;
     let first = solve_triangular(
         lower,
         b,
-        Triangle {
+        TriangleKind {
             upper: false,
             unit: false,
         },
@@ -386,16 +387,16 @@ fn solve_by_half<'g>(half: Value<'g>, upper: bool, b: Value<'g>) -> Result<Value
     solve_triangular(
         turned,
         first,
-        Triangle {
+        TriangleKind {
             upper: true,
             unit: false,
         },
     )
 }
 
-fn orthogonal<'g>(x: Value<'g>, mode: &str) -> Result<Vec<Value<'g>>> {
+fn qr_factorization<'g>(x: Value<'g>, mode: &str) -> Result<Vec<Value<'g>>> {
     let matrix = Matrix::new(x)?;
-    let (vectors, factors) = reflections(matrix);
+    let (vectors, factors) = householder_reflections(matrix);
     let steps = matrix.rows.min(matrix.columns);
     let width = match mode {
         "complete" => matrix.rows,
@@ -410,13 +411,16 @@ fn orthogonal<'g>(x: Value<'g>, mode: &str) -> Result<Vec<Value<'g>>> {
         ]);
     }
     let start = matrix.identity(matrix.rows, width).value;
-    Ok(vec![reflect(vectors, factors, start, false)?, upper])
+    Ok(vec![
+        apply_reflections(vectors, factors, start, false)?,
+        upper,
+    ])
 }
 
 fn product_of_reflections<'g>(vectors: Value<'g>, factors: Value<'g>) -> Result<Value<'g>> {
     let vectors = Matrix::new(vectors)?;
     let start = vectors.identity(vectors.rows, vectors.columns).value;
-    reflect(vectors, factors, start, false)
+    apply_reflections(vectors, factors, start, false)
 }
 
 /// Matrix power by repeated squaring.

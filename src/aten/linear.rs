@@ -8,7 +8,7 @@ use crate::op::ScanFunction;
 use crate::shape::Shape;
 
 use super::contraction::{contract, einsum};
-use super::{Args, Composite, Strides};
+use super::{Args, Composite, StrideRule};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -105,7 +105,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
             "aten::addmm.dtype(Tensor self, Tensor mat1, Tensor mat2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
         ],
-        |a| added(a, "mat1", "mat2"),
+        |a| matmul_add(a, "mat1", "mat2"),
         &[
             "f32[4], f32[B, 3], f32[3, 4]",
             "f32[2, 4], f32[2, 3], f32[3, 4], beta=0.5, alpha=2",
@@ -115,7 +115,7 @@ pub(super) const ROWS: &[Composite] = &[
         &[
             "aten::addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
         ],
-        |a| added(a, "mat", "vec"),
+        |a| matmul_add(a, "mat", "vec"),
         &[
             "f32[B], f32[B, 3], f32[3], beta=2, alpha=0.5",
             "i64[2], i64[2, 3], i64[3]",
@@ -126,7 +126,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
             "aten::baddbmm.dtype(Tensor self, Tensor batch1, Tensor batch2, ScalarType out_dtype, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
         ],
-        |a| added(a, "batch1", "batch2"),
+        |a| matmul_add(a, "batch1", "batch2"),
         &["f32[1, 1, 4], f32[B, 2, 3], f32[B, 3, 4], beta=0"],
     ),
     Composite::one(
@@ -134,8 +134,13 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
         ],
         |a| {
-            let sum = contract(wide(a, "batch1"), wide(a, "batch2"), &[0, 2], &[0, 1])?;
-            weighted(a, sum)
+            let sum = contract(
+                in_compute_dtype(a, "batch1"),
+                in_compute_dtype(a, "batch2"),
+                &[0, 2],
+                &[0, 1],
+            )?;
+            beta_alpha_sum(a, sum)
         },
         &["f32[2, 4], f32[B, 2, 3], f32[B, 3, 4], alpha=2"],
     ),
@@ -148,7 +153,7 @@ pub(super) const ROWS: &[Composite] = &[
             let [x, left, right] = operands;
             let dtype = x.dtype().promote(left.dtype()).promote(right.dtype());
             let [x, left, right] = operands.map(|value| value.to(dtype).to_compute());
-            weighted_sum(a, x, left.unsqueeze(1) * right.unsqueeze(0), dtype)
+            beta_alpha_sum_as(a, x, left.unsqueeze(1) * right.unsqueeze(0), dtype)
         },
         &[
             "f32[2, 3], f32[2], f32[3]",
@@ -175,7 +180,7 @@ pub(super) const ROWS: &[Composite] = &[
             "'i,j,k', [f32[2], f32[3], f32[4]]",
         ],
     )
-    .placed(Strides::Einsum),
+    .with_strides(StrideRule::Einsum),
     Composite::one(
         &[
             "aten::tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
@@ -271,7 +276,7 @@ pub(super) fn linear<'g>(
     Ok((product + bias.to_compute()).to(x.dtype()))
 }
 
-fn wide<'g>(a: &Args<'g>, name: &str) -> Value<'g> {
+fn in_compute_dtype<'g>(a: &Args<'g>, name: &str) -> Value<'g> {
     a.tensor(name).to_compute()
 }
 
@@ -289,24 +294,29 @@ fn product<'g>(a: &Args<'g>, left: &str, right: &str, ranks: [usize; 2]) -> Resu
         )));
     }
     let out = a.dtype("out_dtype").unwrap_or(x.dtype());
-    Ok(wide(a, left).matmul(wide(a, right)).to(out))
+    Ok(in_compute_dtype(a, left)
+        .matmul(in_compute_dtype(a, right))
+        .to(out))
 }
 
 /// `beta · self + alpha · (left · right)`, rounded once.
-fn added<'g>(a: &Args<'g>, left: &str, right: &str) -> Result<Value<'g>> {
-    weighted(a, wide(a, left).matmul(wide(a, right)))
+fn matmul_add<'g>(a: &Args<'g>, left: &str, right: &str) -> Result<Value<'g>> {
+    beta_alpha_sum(
+        a,
+        in_compute_dtype(a, left).matmul(in_compute_dtype(a, right)),
+    )
 }
 
 /// `beta · self + alpha · product`. With `beta = 0`, `self` is ignored even if infinite. For integers the factors are
 /// integers, too.
-fn weighted<'g>(a: &Args<'g>, product: Value<'g>) -> Result<Value<'g>> {
+fn beta_alpha_sum<'g>(a: &Args<'g>, product: Value<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     let dtype = a.dtype("out_dtype").unwrap_or(x.dtype());
-    weighted_sum(a, x.to_compute(), product, dtype)
+    beta_alpha_sum_as(a, x.to_compute(), product, dtype)
 }
 
-/// [`weighted`] for an operand in the compute dtype; the result has `dtype`.
-fn weighted_sum<'g>(
+/// [`beta_alpha_sum`] for an operand in the compute dtype; the result has `dtype`.
+fn beta_alpha_sum_as<'g>(
     a: &Args<'g>,
     x: Value<'g>,
     product: Value<'g>,
@@ -314,7 +324,7 @@ fn weighted_sum<'g>(
 ) -> Result<Value<'g>> {
     let times = |value: Value<'g>, factor: &str| match a.is_number(factor, 1.0) {
         true => value,
-        false => value * a.factor(factor, value.dtype()),
+        false => value * a.number_as(factor, value.dtype()),
     };
     let product = times(product, "alpha");
     let shape = product.shape();
@@ -331,7 +341,11 @@ fn weighted_sum<'g>(
 
 /// `output[.., o] = Σ input1[.., i] · weight[o, i, j] · input2[.., j] + bias[o]`
 fn bilinear<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    let (x, y, weight) = (wide(a, "input1"), wide(a, "input2"), wide(a, "weight"));
+    let (x, y, weight) = (
+        in_compute_dtype(a, "input1"),
+        in_compute_dtype(a, "input2"),
+        in_compute_dtype(a, "weight"),
+    );
     let [outputs, first, second] = weight.sizes()?;
     let lead: Vec<Dim> = x.shape().into_iter().rev().skip(1).rev().collect();
     let rows = Dim::product(&lead);
@@ -346,7 +360,7 @@ fn bilinear<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let sum = half.dot(y.reshape(vec![rows, second, Dim::ONE]));
     let mut result = sum.reshape([lead, vec![outputs]].concat());
     if a.optional_tensor("bias").is_some() {
-        result = result + wide(a, "bias");
+        result = result + in_compute_dtype(a, "bias");
     }
     Ok(result.to(a.tensor("input1").dtype()))
 }

@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use super::activation::log_sigmoid;
 use super::distance::pairwise_distance;
-use super::pointwise::wide;
+use super::pointwise::in_compute_dtype;
 use super::{Args, Composite};
 use crate::error::Result;
 use crate::ir::Value;
@@ -171,7 +171,7 @@ fn binary_cross_entropy<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 
 fn binary_cross_entropy_with_logits<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, target) = (a.tensor("self"), a.tensor("target"));
-    let log = wide(x, log_sigmoid);
+    let log = in_compute_dtype(x, log_sigmoid);
     let log = match a.optional_tensor("pos_weight") {
         Some(weight) => log * ((weight - 1.0) * target + 1.0),
         None => log,

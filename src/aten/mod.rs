@@ -13,7 +13,7 @@
 )]
 
 mod args;
-mod forms;
+mod graph_methods;
 mod schema;
 
 use std::collections::BTreeMap;
@@ -22,8 +22,8 @@ use std::sync::{Arc, OnceLock};
 pub use args::Args;
 pub use philox::Generator;
 use philox::{COUNTER, SEED};
-pub use schema::{ArgumentType, Default, Parameter, Returns, Schema};
-pub use strides::{Placement, Strides, ViewSteps, WantedFormat, after_step};
+pub use schema::{ArgumentType, DefaultValue, ResultStructure, Schema, SchemaParameter};
+pub use strides::{ResultPlacement, StrideRule, ViewSteps, WantedFormat, apply_view_step};
 
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Builder, Value};
@@ -34,9 +34,10 @@ mod advanced;
 mod arithmetic;
 mod attention;
 mod bounds;
-mod checked;
+mod bounds_checks;
 mod class_loss;
 mod comparison;
+mod concatenate;
 mod contraction;
 mod convert;
 mod convolution;
@@ -52,7 +53,6 @@ mod grid;
 mod histogram;
 mod index;
 mod jacobi;
-mod join;
 mod linalg;
 mod linear;
 #[cfg(test)]
@@ -65,7 +65,6 @@ mod normalization;
 mod order;
 mod packed;
 mod pad;
-mod parts;
 mod philox;
 mod pointwise;
 mod pooling;
@@ -75,6 +74,7 @@ mod random;
 mod rearrange;
 mod recurrent;
 mod reduce;
+mod replace_part;
 mod resample;
 mod resize;
 mod scatter;
@@ -83,15 +83,15 @@ mod slice;
 mod softmax;
 mod special;
 mod spectral;
+mod split;
 mod statistics;
 mod strides;
 mod unary;
 mod view;
 mod windows;
-mod write;
 
 /// The rows of each module.
-const FAMILIES: &[&[Composite]] = &[
+const ROWS_BY_MODULE: &[&[Composite]] = &[
     activation::ROWS,
     dropout::ROWS,
     random::ROWS,
@@ -115,7 +115,7 @@ const FAMILIES: &[&[Composite]] = &[
     convert::ROWS,
     create::ROWS,
     diagonal::ROWS,
-    join::ROWS,
+    concatenate::ROWS,
     pad::ROWS,
     rearrange::ROWS,
     slice::ROWS,
@@ -130,7 +130,7 @@ const FAMILIES: &[&[Composite]] = &[
     scatter::ROWS,
     statistics::ROWS,
     view::ROWS,
-    write::ROWS,
+    replace_part::ROWS,
     grid::ROWS,
     packed::ROWS,
     recurrent::ROWS,
@@ -146,22 +146,22 @@ pub struct Composite {
     /// Schemas as PyTorch writes them, in the order in which PyTorch tries them. All share the body.
     pub schemas: &'static [&'static str],
     /// The result in terms of other operators.
-    pub body: Body,
+    pub body: CompositeBody,
     /// Whether a call with given arguments draws random numbers; `None` if no call does.
-    pub draws: Option<Draws>,
+    pub is_random: Option<RandomPredicate>,
     /// Memory layout of the results.
-    pub strides: Strides,
+    pub strides: StrideRule,
     /// Arguments of sample calls: `f32[4, 8], dim=1`. A case belongs to the first schema, unless it begins with the name of
     /// an overload, an operator, or both, and a colon (`Scalar: f32[3], 2`).
     pub cases: &'static [&'static str],
 }
 
 /// Whether a call with these arguments draws random numbers.
-pub type Draws = for<'g> fn(&Args<'g>) -> bool;
+pub type RandomPredicate = for<'g> fn(&Args<'g>) -> bool;
 
 /// The body of an operator, by its number of results.
 #[derive(Clone, Copy)]
-pub enum Body {
+pub enum CompositeBody {
     /// Exactly one tensor.
     One(for<'g> fn(&Args<'g>) -> Result<Value<'g>>),
     /// A tuple or list of tensors.
@@ -177,9 +177,9 @@ impl Composite {
     ) -> Composite {
         Composite {
             schemas,
-            body: Body::One(body),
-            draws: None,
-            strides: Strides::Standard,
+            body: CompositeBody::One(body),
+            is_random: None,
+            strides: StrideRule::Standard,
             cases,
         }
     }
@@ -190,7 +190,7 @@ impl Composite {
         body: for<'g> fn(&Args<'g>) -> Result<Value<'g>>,
         cases: &'static [&'static str],
     ) -> Composite {
-        Composite::one(schemas, body, cases).placed(Strides::Elementwise)
+        Composite::one(schemas, body, cases).with_strides(StrideRule::Elementwise)
     }
 
     /// An operator whose result is a tuple or list.
@@ -201,22 +201,22 @@ impl Composite {
     ) -> Composite {
         Composite {
             schemas,
-            body: Body::Many(body),
-            draws: None,
-            strides: Strides::Standard,
+            body: CompositeBody::Many(body),
+            is_random: None,
+            strides: StrideRule::Standard,
             cases,
         }
     }
 
     /// Returns the row with another memory layout of its results.
-    const fn placed(mut self, strides: Strides) -> Composite {
+    const fn with_strides(mut self, strides: StrideRule) -> Composite {
         self.strides = strides;
         self
     }
 
     /// Returns the row with a predicate that says which calls draw random numbers.
-    const fn random(mut self, draws: Draws) -> Composite {
-        self.draws = Some(draws);
+    const fn with_random(mut self, draws: RandomPredicate) -> Composite {
+        self.is_random = Some(draws);
         self
     }
 }
@@ -231,30 +231,30 @@ pub struct Operator {
     pub row: &'static Composite,
 }
 
-struct Dictionary {
+struct OperatorTable {
     operators: BTreeMap<Arc<str>, Operator>,
     /// Overloads by base name (`aten::add`), in the order in which they are tried.
     overloads: BTreeMap<String, Vec<Arc<str>>>,
 }
 
-fn dictionary() -> &'static Dictionary {
-    static DICTIONARY: OnceLock<Dictionary> = OnceLock::new();
+fn operator_table() -> &'static OperatorTable {
+    static DICTIONARY: OnceLock<OperatorTable> = OnceLock::new();
     DICTIONARY.get_or_init(|| {
-        let mut dictionary = Dictionary {
+        let mut dictionary = OperatorTable {
             operators: BTreeMap::new(),
             overloads: BTreeMap::new(),
         };
-        for row in FAMILIES.iter().copied().flatten() {
+        for row in ROWS_BY_MODULE.iter().copied().flatten() {
             // A schema that does not parse is missing here; a test of the table finds it.
             for mut schema in row
                 .schemas
                 .iter()
                 .filter_map(|text| Schema::parse(text).ok())
             {
-                if row.draws.is_some() {
+                if row.is_random.is_some() {
                     schema.parameters.extend([
-                        Parameter::hidden(SEED, ArgumentType::Int),
-                        Parameter::hidden(COUNTER, ArgumentType::Count),
+                        SchemaParameter::internal(SEED, ArgumentType::Int),
+                        SchemaParameter::internal(COUNTER, ArgumentType::IntOrTensor),
                     ]);
                 }
                 let name: Arc<str> = schema.text_name().into();
@@ -274,30 +274,30 @@ fn dictionary() -> &'static Dictionary {
 
 /// Every operator, by name.
 pub fn operators() -> impl Iterator<Item = &'static Operator> {
-    dictionary().operators.values()
+    operator_table().operators.values()
 }
 
 /// The rows of all families, in table order.
 pub fn rows() -> impl Iterator<Item = &'static Composite> {
-    FAMILIES.iter().copied().flatten()
+    ROWS_BY_MODULE.iter().copied().flatten()
 }
 
 /// The operator of a name in the text form, `aten.add.Tensor`.
 pub fn operator(name: &str) -> Result<&'static Operator> {
-    let found = dictionary().operators.get(name);
+    let found = operator_table().operators.get(name);
     found.ok_or_else(|| Error::unsupported(format!("there is no operator {name}")))
 }
 
 /// The overloads of a base name, `aten::add`, in the order in which they are tried; empty if there is no such operator.
 pub fn overloads(base_name: &str) -> impl Iterator<Item = &'static Operator> {
-    let names = dictionary()
+    let names = operator_table()
         .overloads
         .get(base_name)
         .map(Vec::as_slice)
         .unwrap_or_default();
     names
         .iter()
-        .filter_map(|name| dictionary().operators.get(name))
+        .filter_map(|name| operator_table().operators.get(name))
 }
 
 impl Operator {
@@ -309,8 +309,8 @@ impl Operator {
     ) -> Result<Vec<Value<'g>>> {
         let args = Args::new(builder, self, arguments);
         let results = match self.row.body {
-            Body::One(body) => body(&args).map(|value| vec![value]),
-            Body::Many(body) => body(&args),
+            CompositeBody::One(body) => body(&args).map(|value| vec![value]),
+            CompositeBody::Many(body) => body(&args),
         };
         let results = results.and_then(|results| builder.check().map(|()| results));
         // Clear any error of a failed body, so that it does not fail the next one.

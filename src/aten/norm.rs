@@ -2,7 +2,7 @@
 
 use super::factorize::{Lu, Matrix};
 use super::linalg::inverse;
-use super::reduce::{dims, floating};
+use super::reduce::{dims, require_float};
 use super::spectral::spectral_norm;
 use super::{Args, Composite};
 use crate::error::{Error, Result};
@@ -60,8 +60,10 @@ pub(super) const ROWS: &[Composite] = &[
             }
             match (dims.as_slice(), x.rank()) {
                 ([_], _) | ([], 0 | 1) => vector_norm(x, a.float("ord"), &dims, keepdim),
-                ([], 2) => Order::of(a, "ord")?.norm(x, [0, 1], keepdim),
-                ([rows, columns], _) => Order::of(a, "ord")?.norm(x, [*rows, *columns], keepdim),
+                ([], 2) => MatrixNorm::of(a, "ord")?.norm(x, [0, 1], keepdim),
+                ([rows, columns], _) => {
+                    MatrixNorm::of(a, "ord")?.norm(x, [*rows, *columns], keepdim)
+                }
                 _ => Err(Error::operator(
                     "a norm with ord is over one or two dimensions",
                 )),
@@ -81,7 +83,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| match dims(a).as_slice() {
             [rows, columns] => {
-                Order::of(a, "ord")?.norm(operand(a)?, [*rows, *columns], a.bool("keepdim"))
+                MatrixNorm::of(a, "ord")?.norm(operand(a)?, [*rows, *columns], a.bool("keepdim"))
             }
             _ => Err(Error::operator("a matrix norm is over two dimensions")),
         },
@@ -108,7 +110,7 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::dist(Tensor self, Tensor other, Scalar p=2) -> Tensor"],
         |a| {
             vector_norm(
-                floating(a.tensor("self") - a.tensor("other"))?,
+                require_float(a.tensor("self") - a.tensor("other"))?,
                 a.float("p"),
                 &[],
                 false,
@@ -119,7 +121,7 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &["aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor"],
         |a| {
-            let x = floating(a.tensor("self"))?;
+            let x = require_float(a.tensor("self"))?;
             let (kept, wide) = (x.axis(a.int("dim")), x.to_compute());
             let others: Vec<i64> = (0i64..)
                 .take(x.rank())
@@ -142,7 +144,7 @@ pub(super) const ROWS: &[Composite] = &[
 /// The argument `self` in the dtype of the norm.
 fn operand<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
-    floating(x.to(a.dtype("dtype").unwrap_or(x.dtype())))
+    require_float(x.to(a.dtype("dtype").unwrap_or(x.dtype())))
 }
 
 /// `(Σ |x|^order)^(1/order)` along dimensions (all if none are given), and its limits for the orders 0 and ±∞.
@@ -166,19 +168,19 @@ pub(super) fn vector_norm<'g>(
 
 /// The kind of a matrix norm.
 #[derive(Clone, Copy)]
-enum Order {
+enum MatrixNorm {
     Frobenius,
     Nuclear,
     Number(f64),
 }
 
-impl Order {
-    fn of(a: &Args, name: &str) -> Result<Order> {
+impl MatrixNorm {
+    fn of(a: &Args, name: &str) -> Result<MatrixNorm> {
         match a.get(name) {
-            Argument::Str(order) if order == "fro" => Ok(Order::Frobenius),
-            Argument::Str(order) if order == "nuc" => Ok(Order::Nuclear),
+            Argument::Str(order) if order == "fro" => Ok(MatrixNorm::Frobenius),
+            Argument::Str(order) if order == "nuc" => Ok(MatrixNorm::Nuclear),
             Argument::Str(order) => a.reject(format!("the matrix norm {order}")),
-            _ => Ok(Order::Number(a.float(name))),
+            _ => Ok(MatrixNorm::Number(a.float(name))),
         }
     }
 
@@ -186,17 +188,17 @@ impl Order {
     fn norm(self, x: Value<'_>, axes: [i64; 2], keepdim: bool) -> Result<Value<'_>> {
         let spectral = |norm: fn(Value<'_>) -> Value<'_>| spectral_norm(x, axes, keepdim, norm);
         match self {
-            Order::Frobenius => vector_norm(x, 2.0, &axes, keepdim),
-            Order::Nuclear => spectral(|values| values.sum(&[-1], false)),
-            Order::Number(2.0) => spectral(|values| values.amax(&[-1], false)),
-            Order::Number(-2.0) => spectral(|values| values.amin(&[-1], false)),
-            Order::Number(order) => norm_of_lines(x, order, axes, keepdim),
+            MatrixNorm::Frobenius => vector_norm(x, 2.0, &axes, keepdim),
+            MatrixNorm::Nuclear => spectral(|values| values.sum(&[-1], false)),
+            MatrixNorm::Number(2.0) => spectral(|values| values.amax(&[-1], false)),
+            MatrixNorm::Number(-2.0) => spectral(|values| values.amin(&[-1], false)),
+            MatrixNorm::Number(order) => row_or_column_norm(x, order, axes, keepdim),
         }
     }
 }
 
 /// The largest or smallest sum of absolute values over columns (orders 1 and -1) or rows (orders ∞ and -∞).
-fn norm_of_lines(
+fn row_or_column_norm(
     x: Value<'_>,
     order: f64,
     [rows, columns]: [i64; 2],
@@ -230,19 +232,19 @@ fn condition<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         return Ok(a.builder().full(x.dtype(), matrix.batch(), 0.0));
     }
     let order = match a.is_none("p") {
-        true => Order::Number(2.0),
-        false => Order::of(a, "p")?,
+        true => MatrixNorm::Number(2.0),
+        false => MatrixNorm::of(a, "p")?,
     };
-    let norm = |order: Order, x: Value<'g>| order.norm(x, [-2, -1], false);
-    if let Order::Number(number @ (2.0 | -2.0)) = order {
-        return Ok(norm(order, x)? / norm(Order::Number(-number), x)?);
+    let norm = |order: MatrixNorm, x: Value<'g>| order.norm(x, [-2, -1], false);
+    if let MatrixNorm::Number(number @ (2.0 | -2.0)) = order {
+        return Ok(norm(order, x)? / norm(MatrixNorm::Number(-number), x)?);
     }
     let lu = Lu::new(Matrix::square(x)?, true);
     let is_singular = lu.info().gt(0);
     let own = norm(order, x)?;
     let product = own * norm(order, inverse(&lu)?)?;
     Ok(match order {
-        Order::Nuclear => is_singular.where_(own * f64::INFINITY, product),
+        MatrixNorm::Nuclear => is_singular.where_(own * f64::INFINITY, product),
         _ => is_singular
             .logical_or(product.isnan())
             .where_(f64::INFINITY, product),

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
-use super::{Args, Composite, Strides};
+use super::{Args, Composite, StrideRule};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -18,7 +18,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f16[2, 4, 5], None, None, None, None, True, 0.1, 1e-5, True",
         ],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::many(
         &[
             "aten::native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
@@ -28,7 +28,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(batch_norm(a, a.bool("training"))?.with_statistics()),
         &["f32[B, 3, H, W], f32[3], f32[3], f32[3], f32[3], True, 0.1, 1e-5"],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::many(
         &[
             "aten::_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
@@ -91,7 +91,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(group_norm(a, a.int("num_groups"))?.output),
         &["f32[B, 6, H, W], 3, f32[6], f32[6]", "f16[2, 4], 2"],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::many(
         &[
             "aten::native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, int group, float eps) -> (Tensor, Tensor, Tensor)",
@@ -99,7 +99,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(group_norm(a, a.int("group"))?.with_statistics()),
         &["f32[2, 6, 5], f32[6], f32[6], 2, 6, 5, 3, 1e-5"],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &[
             "aten::rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
@@ -141,7 +141,7 @@ pub(super) const ROWS: &[Composite] = &[
 ];
 
 /// The results of a normalization, in their final dtypes.
-struct Normalized<'g> {
+struct NormalizationResults<'g> {
     output: Value<'g>,
     /// Mean and reciprocal standard deviation as PyTorch returns them.
     mean: Value<'g>,
@@ -150,7 +150,7 @@ struct Normalized<'g> {
     batch: Option<(Value<'g>, Value<'g>)>,
 }
 
-impl<'g> Normalized<'g> {
+impl<'g> NormalizationResults<'g> {
     fn with_statistics(self) -> Vec<Value<'g>> {
         vec![self.output, self.mean, self.factor]
     }
@@ -169,7 +169,7 @@ impl<'g> Normalized<'g> {
             None => (old_mean, old_var),
             Some((mean, var)) => {
                 let x = a.tensor("input");
-                let count = x.numel().floor_div(&x.size(channels_of(x)));
+                let count = x.numel().floor_div(&x.size(channel_dim(x)));
                 let count = a.builder().full(mean.dtype(), vec![], count);
                 let unbiased = var * (count / (count - 1));
                 let moved = |old: Value<'g>, new: Value<'g>| {
@@ -183,17 +183,17 @@ impl<'g> Normalized<'g> {
 }
 
 /// The channel dimension: the second, or the only one.
-fn channels_of(x: Value) -> i64 {
+fn channel_dim(x: Value) -> i64 {
     if x.rank() < 2 { 0 } else { 1 }
 }
 
 /// `(x - mean) / √(var + eps) · weight + bias` over all dimensions but the channel dimension, with batch statistics or
 /// running statistics.
-fn batch_norm<'g>(a: &Args<'g>, training: bool) -> Result<Normalized<'g>> {
+fn batch_norm<'g>(a: &Args<'g>, training: bool) -> Result<NormalizationResults<'g>> {
     let input = a.tensor("input");
     a.builder().check()?;
     let (x, eps) = (input.to_compute(), a.float("eps"));
-    let channels = channels_of(x);
+    let channels = channel_dim(x);
     let dims: Vec<i64> = (0..x.rank() as i64)
         .filter(|dim| *dim != channels)
         .collect();
@@ -218,8 +218,8 @@ fn batch_norm<'g>(a: &Args<'g>, training: bool) -> Result<Normalized<'g>> {
     };
     let factor = (var + eps).rsqrt();
     let scale = scaled(factor, a.optional_tensor("weight"));
-    let output = (x - beside(mean, x, channels)) * beside(scale, x, channels);
-    let output = shifted(output, a, |bias| beside(bias, x, channels));
+    let output = (x - broadcast_along(mean, x, channels)) * broadcast_along(scale, x, channels);
+    let output = shifted(output, a, |bias| broadcast_along(bias, x, channels));
     let statistics = match batch {
         Some((mean, _)) => (mean.to(dtype), factor.to(dtype)),
         None => {
@@ -227,7 +227,7 @@ fn batch_norm<'g>(a: &Args<'g>, training: bool) -> Result<Normalized<'g>> {
             (none, none)
         }
     };
-    Ok(Normalized {
+    Ok(NormalizationResults {
         output: output.to(input.dtype()),
         mean: statistics.0,
         factor: statistics.1,
@@ -250,12 +250,12 @@ fn instance_norm<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let factor = (x.var(&dims, 0.0, true) + eps).rsqrt();
     let mut y = (x - x.mean(&dims, true)) * factor;
     if let Some(weight) = a.optional_tensor("weight") {
-        y = y * beside(weight.to_compute(), x, 1);
+        y = y * broadcast_along(weight.to_compute(), x, 1);
     }
-    Ok(shifted(y, a, |bias| beside(bias, x, 1)).to(input.dtype()))
+    Ok(shifted(y, a, |bias| broadcast_along(bias, x, 1)).to(input.dtype()))
 }
 
-fn layer_norm<'g>(a: &Args<'g>) -> Result<Normalized<'g>> {
+fn layer_norm<'g>(a: &Args<'g>) -> Result<NormalizationResults<'g>> {
     let input = a.tensor("input");
     let dims = last_dims(a, input)?;
     let (x, eps) = (input.to_compute(), a.float("eps"));
@@ -266,7 +266,7 @@ fn layer_norm<'g>(a: &Args<'g>) -> Result<Normalized<'g>> {
     if let Some(weight) = a.optional_tensor("weight") {
         y = y * weight.to_compute();
     }
-    Ok(Normalized {
+    Ok(NormalizationResults {
         output: shifted(y, a, |bias| bias).to(input.dtype()),
         mean: mean.to(statistics_dtype(a)),
         factor: factor.to(statistics_dtype(a)),
@@ -274,7 +274,7 @@ fn layer_norm<'g>(a: &Args<'g>) -> Result<Normalized<'g>> {
     })
 }
 
-fn group_norm<'g>(a: &Args<'g>, groups: i64) -> Result<Normalized<'g>> {
+fn group_norm<'g>(a: &Args<'g>, groups: i64) -> Result<NormalizationResults<'g>> {
     let input = a.tensor("input");
     a.builder().check()?;
     let shape = input.shape();
@@ -291,7 +291,7 @@ fn group_norm<'g>(a: &Args<'g>, groups: i64) -> Result<Normalized<'g>> {
     let factor = (grouped.var(&[-1], 0.0, true) + eps).rsqrt();
     let mut y = ((grouped - mean) * factor).reshape(shape.clone());
     if let Some(weight) = a.optional_tensor("weight") {
-        y = y * beside(weight.to_compute(), x, 1);
+        y = y * broadcast_along(weight.to_compute(), x, 1);
     }
     let dtype = statistics_dtype(a);
     let statistic = |value: Value<'g>| {
@@ -299,8 +299,8 @@ fn group_norm<'g>(a: &Args<'g>, groups: i64) -> Result<Normalized<'g>> {
             .reshape(vec![batch.clone(), Dim::from(groups)])
             .to(dtype)
     };
-    Ok(Normalized {
-        output: shifted(y, a, |bias| beside(bias, x, 1)).to(input.dtype()),
+    Ok(NormalizationResults {
+        output: shifted(y, a, |bias| broadcast_along(bias, x, 1)).to(input.dtype()),
         mean: statistic(mean),
         factor: statistic(factor),
         batch: None,
@@ -386,7 +386,7 @@ fn shifted<'g>(y: Value<'g>, a: &Args<'g>, shape: impl Fn(Value<'g>) -> Value<'g
 }
 
 /// Reshapes a vector with an element for each index of a dimension so that it broadcasts against `x`.
-fn beside<'g>(vector: Value<'g>, x: Value<'g>, dim: i64) -> Value<'g> {
+fn broadcast_along<'g>(vector: Value<'g>, x: Value<'g>, dim: i64) -> Value<'g> {
     let mut shape = vec![Dim::ONE; x.rank()];
     if let Some(size) = usize::try_from(dim)
         .ok()

@@ -1,8 +1,8 @@
 //! Sorting, and operators that read from sorted rows.
 
-use super::parts::check_axis;
-use super::reduce::floating;
-use super::{Args, Composite, Strides};
+use super::reduce::require_float;
+use super::split::check_axis;
+use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -28,7 +28,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[0]",
         ],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
             "aten::argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor",
@@ -37,20 +37,20 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").sort(a.int("dim"), a.bool("descending")).1),
         &["f32[B, 5]", "i64[4, 3], 0, True"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &["aten::msort(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").sort(0, false).0),
         &["f32[4, B]"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::many(
         &[
             "aten::topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> (Tensor values, Tensor indices)",
         ],
         |a| {
             let (x, dim) = (a.tensor("self"), a.int("dim"));
-            let (values, indices) = first(x, dim, a.bool("largest"), &a.size("k"));
+            let (values, indices) = first_sorted(x, dim, a.bool("largest"), &a.size("k"));
             Ok(vec![values, indices])
         },
         &["f32[B, 5], 3", "i64[4, 3], 2, 0, False", "f32[3], 0"],
@@ -66,11 +66,11 @@ pub(super) const ROWS: &[Composite] = &[
                 return Ok(vec![values, indices]);
             }
             let k = a.size("k");
-            let (values, indices) = first(x, dim, false, &k);
+            let (values, indices) = first_sorted(x, dim, false, &k);
             let place = &k - 1;
             Ok(vec![
-                taken(a, values, dim, &place),
-                taken(a, indices, dim, &place),
+                select_index(a, values, dim, &place),
+                select_index(a, indices, dim, &place),
             ])
         },
         &["f32[B, 5], 2", "i64[4, 3], 1, 0, True"],
@@ -133,7 +133,7 @@ pub(super) const ROWS: &[Composite] = &[
 ];
 
 /// The first `k` elements along an axis in sorted order, and their indices.
-fn first<'g>(x: Value<'g>, dim: i64, descending: bool, k: &Dim) -> (Value<'g>, Value<'g>) {
+fn first_sorted<'g>(x: Value<'g>, dim: i64, descending: bool, k: &Dim) -> (Value<'g>, Value<'g>) {
     match k.as_const().and_then(|k| usize::try_from(k).ok()) {
         Some(k) if k > 0 => x.topk(k, dim, descending),
         _ if x.rank() == 0 => x.sort(dim, descending),
@@ -146,7 +146,7 @@ fn first<'g>(x: Value<'g>, dim: i64, descending: bool, k: &Dim) -> (Value<'g>, V
 }
 
 /// One index of an axis, which stays with size 1 if the call says `keepdim`.
-fn taken<'g>(a: &Args, x: Value<'g>, dim: i64, place: &Dim) -> Value<'g> {
+fn select_index<'g>(a: &Args, x: Value<'g>, dim: i64, place: &Dim) -> Value<'g> {
     if a.bool("keepdim") {
         x.narrow(dim, place.clone(), 1)
     } else {
@@ -264,7 +264,7 @@ fn mode<'g>(a: &Args<'g>, x: Value<'g>, dim: i64) -> Result<Vec<Value<'g>>> {
 
 /// Computes `torch.quantile`: the elements at `q·(n - 1)` of sorted rows; several `q` form a new first axis.
 fn quantile<'g>(a: &Args<'g>, ignore_nan: bool) -> Result<Value<'g>> {
-    let (x, keepdim) = (floating(a.tensor("self"))?, a.bool("keepdim"));
+    let (x, keepdim) = (require_float(a.tensor("self"))?, a.bool("keepdim"));
     let q = a
         .builder()
         .full(x.dtype(), a.tensor("q").shape(), a.number("q"));

@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Composite] = &[
 ];
 
 /// The layout of packed data.
-pub(super) struct Packing<'g> {
+pub(super) struct PackedLayout<'g> {
     /// Number of sequences for each step.
     batch_sizes: Value<'g>,
     /// Maximum number of steps.
@@ -45,9 +45,9 @@ pub(super) struct Packing<'g> {
     batch: Dim,
 }
 
-impl<'g> Packing<'g> {
-    pub(super) fn new(batch_sizes: Value<'g>, batch: Dim) -> Packing<'g> {
-        Packing {
+impl<'g> PackedLayout<'g> {
+    pub(super) fn new(batch_sizes: Value<'g>, batch: Dim) -> PackedLayout<'g> {
+        PackedLayout {
             batch_sizes: batch_sizes.to(DType::I64),
             steps: batch_sizes.size(0),
             batch,
@@ -55,14 +55,14 @@ impl<'g> Packing<'g> {
     }
 
     /// The indices `0..length`.
-    fn count(&self, length: &Dim) -> Value<'g> {
+    fn indices(&self, length: &Dim) -> Value<'g> {
         let builder = self.batch_sizes.builder();
         builder.iota(DType::I64, vec![length.clone()], 0)
     }
 
     /// `[steps, batch]`: true where a sequence has the step.
     pub(super) fn has_step(&self) -> Value<'g> {
-        self.batch_sizes.unsqueeze(1).gt(self.count(&self.batch))
+        self.batch_sizes.unsqueeze(1).gt(self.indices(&self.batch))
     }
 
     /// `[batch]`: number of steps of each sequence.
@@ -90,21 +90,21 @@ impl<'g> Packing<'g> {
             .batch_sizes
             .narrow(0, total.clone(), &self.steps - total);
         let none = beyond.eq(0).all(&[0], false);
-        none.asserted("total_length is less than the length of the longest sequence");
+        none.check_true("total_length is less than the length of the longest sequence");
         Ok(())
     }
 
     /// Unpacks data to `[steps, batch, …]`; steps that a sequence does not have hold arbitrary rows.
     pub(super) fn padded(&self, data: Value<'g>) -> Value<'g> {
-        let row = self.starts().unsqueeze(1) + self.count(&self.batch);
-        rows_of(data, within(row, &data.size(0)))
+        let row = self.starts().unsqueeze(1) + self.indices(&self.batch);
+        rows_of(data, clamp_index(row, &data.size(0)))
     }
 
     /// Packs `[steps, batch, …]` into the given number of rows.
     pub(super) fn packed(&self, padded: Value<'g>, rows: &Dim) -> Value<'g> {
-        let row = self.count(rows);
-        let step = within(self.steps_of(rows), &self.steps);
-        let sequence = within(row - self.starts().index_select(0, step), &self.batch);
+        let row = self.indices(rows);
+        let step = clamp_index(self.steps_of(rows), &self.steps);
+        let sequence = clamp_index(row - self.starts().index_select(0, step), &self.batch);
         self.pick(padded, step, sequence)
     }
 
@@ -112,7 +112,7 @@ impl<'g> Packing<'g> {
     fn steps_of(&self, rows: &Dim) -> Value<'g> {
         let builder = self.batch_sizes.builder();
         let full = |length: Dim, number: i64| builder.full(DType::I64, vec![length], number);
-        let ends = within(self.ends(), &(rows + 1));
+        let ends = clamp_index(self.ends(), &(rows + 1));
         let ended =
             full(rows + 1, 0).scatter(0, ends, full(self.steps.clone(), 1), ScatterFunction::Add);
         let ended = ended.scan(ScanFunction::Sum, 0);
@@ -121,15 +121,15 @@ impl<'g> Packing<'g> {
 
     /// Reverses every sequence; rows after the end of a sequence are arbitrary.
     pub(super) fn reversed(&self, padded: Value<'g>) -> Value<'g> {
-        let step = self.count(&self.steps).unsqueeze(1);
-        let step = within(self.lengths() - step - 1, &self.steps);
-        self.pick(padded, step, self.count(&self.batch))
+        let step = self.indices(&self.steps).unsqueeze(1);
+        let step = clamp_index(self.lengths() - step - 1, &self.steps);
+        self.pick(padded, step, self.indices(&self.batch))
     }
 
     /// `[batch, …]`: the last step of every sequence.
     pub(super) fn last(&self, padded: Value<'g>) -> Value<'g> {
-        let step = within(self.lengths() - 1, &self.steps);
-        self.pick(padded, step, self.count(&self.batch))
+        let step = clamp_index(self.lengths() - 1, &self.steps);
+        self.pick(padded, step, self.indices(&self.batch))
     }
 
     /// Elements of `[steps, batch, …]` at pairs of step and sequence.
@@ -139,7 +139,7 @@ impl<'g> Packing<'g> {
 }
 
 /// Clamps indices to `0..size`.
-fn within<'g>(index: Value<'g>, size: &Dim) -> Value<'g> {
+fn clamp_index<'g>(index: Value<'g>, size: &Dim) -> Value<'g> {
     index.clamp(Some(0.into()), Some((size - 1).into()))
 }
 
@@ -156,7 +156,7 @@ fn pack<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     check_lengths(lengths, &steps);
     let step = a.builder().iota(DType::I64, vec![steps.clone()], 0);
     let has_step = lengths.gt(step.unsqueeze(1)).to(DType::I64);
-    let packing = Packing::new(has_step.sum(&[1], false), batch.clone());
+    let packing = PackedLayout::new(has_step.sum(&[1], false), batch.clone());
     let data = packing.packed(padded, &(&steps * &batch));
     Ok(vec![data, packing.batch_sizes])
 }
@@ -164,7 +164,7 @@ fn pack<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
 /// Checks PyTorch's conditions on lengths, with its messages.
 fn check_lengths(lengths: Value, steps: &Dim) {
     let place = lengths.positions(0) - 1;
-    let before = lengths.index_select(0, within(place, &lengths.size(0)));
+    let before = lengths.index_select(0, clamp_index(place, &lengths.size(0)));
     for (holds, message) in [
         (
             lengths.gt(0),
@@ -179,7 +179,7 @@ fn check_lengths(lengths: Value, steps: &Dim) {
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True",
         ),
     ] {
-        holds.all(&[0], false).asserted(message);
+        holds.all(&[0], false).check_true(message);
     }
 }
 
@@ -187,8 +187,8 @@ fn pad<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     let (data, batch_sizes) = (a.tensor("data"), a.tensor("batch_sizes"));
     let batch = data.size(0).floor_div(&batch_sizes.size(0));
     let has_room = batch_sizes.select(0, 0).le(batch.clone());
-    has_room.asserted("packed data lack room for every sequence at full length");
-    let packing = Packing::new(batch_sizes, batch);
+    has_room.check_true("packed data lack room for every sequence at full length");
+    let packing = PackedLayout::new(batch_sizes, batch);
     let mut padded = packing.padded(data);
     let mut has_step = packing.has_step();
     while has_step.rank() < padded.rank() {
@@ -201,10 +201,10 @@ fn pad<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     let is_given = a.builder().symbols().less_equal(&Dim::ONE, &total)?;
     if is_given {
         packing.check_length(&total)?;
-        padded = at_length(padded, &total, a.scalar("padding_value"))?;
+        padded = with_length(padded, &total, a.scalar("padding_value"))?;
     } else {
         let all = packing.batch_sizes.gt(0).all(&[0], false);
-        all.asserted("the longest sequence is shorter than the padded input: pass total_length");
+        all.check_true("the longest sequence is shorter than the padded input: pass total_length");
     }
     Ok(vec![
         match a.bool("batch_first") {
@@ -216,7 +216,7 @@ fn pad<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
 }
 
 /// Changes the length of the first axis; additional elements are padding.
-fn at_length<'g>(padded: Value<'g>, length: &Dim, padding: Scalar) -> Result<Value<'g>> {
+fn with_length<'g>(padded: Value<'g>, length: &Dim, padding: Scalar) -> Result<Value<'g>> {
     let steps = padded.size(0);
     if padded.builder().symbols().less_equal(&steps, length)? {
         let mut behind = vec![Dim::ZERO; padded.rank()];

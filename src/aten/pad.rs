@@ -1,7 +1,7 @@
 //! Padding.
 
-use super::parts::{PLACE, check_axis};
-use super::{Composite, Strides};
+use super::split::{INDEX_DTYPE, check_axis};
+use super::{Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -21,9 +21,9 @@ pub(super) const ROWS: &[Composite] = &[
                 (_, Some(value)) if value.to_f64() != 0.0 => {
                     a.reject("only constant padding takes a value")
                 }
-                ("reflect", _) => around(x, &pad, Mode::Reflect),
-                ("replicate", _) => around(x, &pad, Mode::Replicate),
-                ("circular", _) => around(x, &pad, Mode::Circular),
+                ("reflect", _) => pad_by_mode(x, &pad, PadMode::Reflect),
+                ("replicate", _) => pad_by_mode(x, &pad, PadMode::Replicate),
+                ("circular", _) => pad_by_mode(x, &pad, PadMode::Circular),
                 (mode, _) => a.reject(format!("mode = {mode:?}")),
             }
         },
@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[0, 3], [1, 1, 2, 0]",
         ],
     )
-    .placed(Strides::Padded),
+    .with_strides(StrideRule::Padded),
     Composite::one(
         &["aten::constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor"],
         |a| {
@@ -57,15 +57,15 @@ pub(super) const ROWS: &[Composite] = &[
             "bool[3], [1, 0]",
         ],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &["aten::_pad_enum(Tensor self, SymInt[] pad, int mode, float? value=None) -> Tensor"],
         |a| {
             let (x, pad) = (a.tensor("self"), a.sizes("pad"));
             match a.int("mode") {
-                0 => around(x, &pad, Mode::Reflect),
-                1 => around(x, &pad, Mode::Replicate),
-                2 => around(x, &pad, Mode::Circular),
+                0 => pad_by_mode(x, &pad, PadMode::Reflect),
+                1 => pad_by_mode(x, &pad, PadMode::Replicate),
+                2 => pad_by_mode(x, &pad, PadMode::Circular),
                 3 => constant(
                     x,
                     &pad,
@@ -78,30 +78,30 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::one(
         &["aten::_pad_circular(Tensor self, SymInt[] pad) -> Tensor"],
-        |a| around(a.tensor("self"), &a.sizes("pad"), Mode::Circular),
+        |a| pad_by_mode(a.tensor("self"), &a.sizes("pad"), PadMode::Circular),
         &["f32[B, 2, 4], [1, 2]"],
     )
-    .placed(Strides::Standard),
+    .with_strides(StrideRule::Standard),
     Composite::one(
         &[
             "aten::reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
             "aten::reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
             "aten::reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
         ],
-        |a| around(a.tensor("self"), &a.sizes("padding"), Mode::Reflect),
+        |a| pad_by_mode(a.tensor("self"), &a.sizes("padding"), PadMode::Reflect),
         &["f32[B, 2, 4], [1, 2]"],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &[
             "aten::replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
             "aten::replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
             "aten::replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
         ],
-        |a| around(a.tensor("self"), &a.sizes("padding"), Mode::Replicate),
+        |a| pad_by_mode(a.tensor("self"), &a.sizes("padding"), PadMode::Replicate),
         &["f32[B, 2, 4], [1, 2]"],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
 ];
 
 /// Elements added at both ends of each axis, from PyTorch's list of pairs, which begins with the last axis.
@@ -131,7 +131,7 @@ pub(super) fn constant<'g>(x: Value<'g>, pad: &[Dim], value: Scalar) -> Result<V
 
 /// The extension of an axis beyond its ends.
 #[derive(Clone, Copy, PartialEq)]
-enum Mode {
+enum PadMode {
     /// The axis is mirrored at its end elements.
     Reflect,
     /// The end elements are repeated.
@@ -141,7 +141,7 @@ enum Mode {
 }
 
 /// Pads with the value's own elements, each padded axis by the mode. Negative padding crops.
-fn around<'g>(x: Value<'g>, pad: &[Dim], mode: Mode) -> Result<Value<'g>> {
+fn pad_by_mode<'g>(x: Value<'g>, pad: &[Dim], mode: PadMode) -> Result<Value<'g>> {
     let (low, high) = by_axis(pad, x.rank())?;
     // Circular padding repeats only the elements that negative padding leaves.
     let cut = |pad: &[Dim]| -> Vec<Dim> {
@@ -156,7 +156,7 @@ fn around<'g>(x: Value<'g>, pad: &[Dim], mode: Mode) -> Result<Value<'g>> {
             })
             .collect()
     };
-    let (x, low, high) = if mode == Mode::Circular {
+    let (x, low, high) = if mode == PadMode::Circular {
         let (cut_low, cut_high) = (cut(&low), cut(&high));
         let rest =
             |pad: Vec<Dim>, cut: &[Dim]| pad.iter().zip(cut).map(|(all, cut)| all - cut).collect();
@@ -178,24 +178,24 @@ fn around<'g>(x: Value<'g>, pad: &[Dim], mode: Mode) -> Result<Value<'g>> {
         check_width(x, dim, low, mode)?;
         check_width(x, dim, high, mode)?;
         let length = &(&size + low) + high;
-        let place = x.builder().iota(PLACE, vec![length], 0) - low;
+        let place = x.builder().iota(INDEX_DTYPE, vec![length], 0) - low;
         let last = &size - 1;
         let source = match mode {
             // Symmetric about 0 and about the last element: `|p|`, then `last - |last - p|`.
-            Mode::Reflect => (place.abs().rsub(&last)).abs().rsub(&last),
-            Mode::Replicate => place.clamp(Some(0.into()), Some(last.into())),
-            Mode::Circular => place.remainder(&size),
+            PadMode::Reflect => (place.abs().rsub(&last)).abs().rsub(&last),
+            PadMode::Replicate => place.clamp(Some(0.into()), Some(last.into())),
+            PadMode::Circular => place.remainder(&size),
         };
         Ok(x.index_select(dim, source))
     })
 }
 
-fn check_width(x: Value, dim: i64, width: &Dim, mode: Mode) -> Result<()> {
+fn check_width(x: Value, dim: i64, width: &Dim, mode: PadMode) -> Result<()> {
     let symbols = x.builder().symbols();
     let limit = match mode {
-        Mode::Reflect => &x.size(dim) - 1,
-        Mode::Circular => x.size(dim),
-        Mode::Replicate => return Ok(()),
+        PadMode::Reflect => &x.size(dim) - 1,
+        PadMode::Circular => x.size(dim),
+        PadMode::Replicate => return Ok(()),
     };
     if !symbols.less_equal(width, &limit)? {
         return Err(Error::operator(format!(

@@ -19,7 +19,7 @@ use super::{Args, Operator};
 const ROUNDS: usize = 10;
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// Increments of the key's words in each round (the Weyl constants).
-const STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
+const KEY_INCREMENTS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 
 /// The random number generator of a run: each call that draws numbers takes the next counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,32 +39,32 @@ impl Generator {
 
 impl Operator {
     /// True if a call with these arguments draws random numbers: dropout does so in training only.
-    pub fn draws(&'static self, arguments: &[Argument]) -> bool {
+    pub fn is_random(&'static self, arguments: &[Argument]) -> bool {
         let builder = Builder::new("draws");
-        let draws = self.row.draws;
+        let draws = self.row.is_random;
         draws.is_some_and(|draws| draws(&Args::new(&builder, self, arguments)))
     }
 
     /// Seed and counter of a call that draws, if both are known numbers.
-    pub fn drawn_at(&'static self, arguments: &[Argument]) -> Option<Generator> {
+    pub fn random_position(&'static self, arguments: &[Argument]) -> Option<Generator> {
         let number = |name| match arguments.get(self.schema.position(name)?)? {
             Argument::Number(number) => Some(number.to_i64().cast_unsigned()),
             _ => None,
         };
         let (seed, counter) = (number(SEED)?, number(COUNTER)?);
-        let draws = self.draws(arguments);
+        let draws = self.is_random(arguments);
         draws.then_some(Generator { seed, counter })
     }
 
     /// True if a call takes its counter from a tensor.
-    pub fn counts(&'static self, arguments: &[Argument]) -> bool {
+    pub fn has_tensor_counter(&'static self, arguments: &[Argument]) -> bool {
         let place = self.schema.position(COUNTER);
         let counter = place.and_then(|place| arguments.get(place));
         matches!(counter, Some(Argument::Value(_)))
     }
 
     /// Makes a call that draws take its counter from an `i64` scalar, which may count up to 2^31.
-    pub fn count_by(&'static self, arguments: &mut [Argument], counter: Argument) {
+    pub fn set_counter(&'static self, arguments: &mut [Argument], counter: Argument) {
         let place = self.schema.position(COUNTER);
         if let Some(slot) = place.and_then(|place| arguments.get_mut(place)) {
             *slot = counter;
@@ -72,13 +72,13 @@ impl Operator {
     }
 
     /// Gives a call that draws the generator's seed and next counter, unless it already has a seed.
-    pub fn seed(&'static self, arguments: &mut [Argument], generator: &mut Generator) {
+    pub fn seed_call(&'static self, arguments: &mut [Argument], generator: &mut Generator) {
         let places = [SEED, COUNTER].map(|name| self.schema.position(name));
         let [Some(seed), Some(counter)] = places else {
             return;
         };
         let is_open = matches!(arguments.get(seed), Some(Argument::None));
-        if !is_open || !self.draws(arguments) {
+        if !is_open || !self.is_random(arguments) {
             return;
         }
         let numbers = [(seed, generator.seed), (counter, generator.counter)];
@@ -99,11 +99,11 @@ pub(super) const COUNTER: &str = "counter";
 pub(super) struct Philox<'g> {
     builder: &'g Builder,
     seed: u64,
-    counter: Counter<'g>,
+    counter: CallCounter<'g>,
 }
 
 /// A call's counter.
-enum Counter<'g> {
+enum CallCounter<'g> {
     Known(u64),
     /// An `i64` scalar.
     Value(Value<'g>),
@@ -114,8 +114,8 @@ impl<'g> Philox<'g> {
     pub fn of(a: &Args<'g>) -> Philox<'g> {
         let word = |name| a.optional_int(name).unwrap_or(0).cast_unsigned();
         let counter = match a.get(COUNTER) {
-            Argument::Value(id) => Counter::Value(a.builder().value(id)),
-            _ => Counter::Known(word(COUNTER)),
+            Argument::Value(id) => CallCounter::Value(a.builder().value(id)),
+            _ => CallCounter::Known(word(COUNTER)),
         };
         Philox {
             builder: a.builder(),
@@ -133,11 +133,11 @@ impl<'g> Philox<'g> {
         let count = crate::dim::Dim::product(&shape);
         let index = self.builder.iota(DType::I32, vec![count], 0);
         let [low, high] = match self.counter {
-            Counter::Known(counter) => [word(counter), word(counter >> 32)],
-            Counter::Value(counter) => [counter.to(DType::I32).expand(shape.clone()), word(0)],
+            CallCounter::Known(counter) => [word(counter), word(counter >> 32)],
+            CallCounter::Value(counter) => [counter.to(DType::I32).expand(shape.clone()), word(0)],
         };
         let counter = [low, high, index.reshape(shape.clone()), word(0)];
-        philox(counter, [self.seed as u32, (self.seed >> 32) as u32])
+        philox_block(counter, [self.seed as u32, (self.seed >> 32) as u32])
     }
 
     /// The first of the four words of each element.
@@ -149,37 +149,37 @@ impl<'g> Philox<'g> {
     pub fn uniform(&self, dtype: DType, shape: Shape) -> Value<'g> {
         let [first, second, ..] = self.words(shape);
         if dtype == DType::F64 {
-            let high = leading(first, 27, DType::F64) * (1i64 << 26) as f64;
-            return (high + leading(second, 26, DType::F64)) * 2f64.powi(-53);
+            let high = leading_bits(first, 27, DType::F64) * (1i64 << 26) as f64;
+            return (high + leading_bits(second, 26, DType::F64)) * 2f64.powi(-53);
         }
         let digits = match dtype {
             DType::F16 => 11,
             DType::BF16 => 8,
             _ => 24,
         };
-        (leading(first, digits, DType::F32) * 2f64.powi(-digits)).to(dtype)
+        (leading_bits(first, digits, DType::F32) * 2f64.powi(-digits)).to(dtype)
     }
 
     /// Numbers in (0, 1], in single or double precision.
     pub fn positive(&self, dtype: DType, shape: Shape) -> Value<'g> {
-        centred(self.words(shape)[0], dtype)
+        interval_centre(self.words(shape)[0], dtype)
     }
 
     /// Normally distributed numbers by the Box-Muller transform, in single or double precision.
     pub fn normal(&self, dtype: DType, shape: Shape) -> Value<'g> {
         let [first, second, ..] = self.words(shape);
-        let radius = (centred(first, dtype).log() * -2.0).sqrt();
-        radius * (centred(second, dtype) * (2.0 * PI)).sin()
+        let radius = (interval_centre(first, dtype).log() * -2.0).sqrt();
+        radius * (interval_centre(second, dtype) * (2.0 * PI)).sin()
     }
 }
 
 /// The middle of the interval of the word's leading bits, between 0 and 1; never 0.
-fn centred(word: Value, dtype: DType) -> Value {
-    leading(word, 24, dtype) * 2f64.powi(-24) + 2f64.powi(-25)
+fn interval_centre(word: Value, dtype: DType) -> Value {
+    leading_bits(word, 24, dtype) * 2f64.powi(-24) + 2f64.powi(-25)
 }
 
 /// The leading bits of a word as a float.
-fn leading(word: Value, bits: i32, dtype: DType) -> Value {
+fn leading_bits(word: Value, bits: i32, dtype: DType) -> Value {
     let shifted = word.bitwise_right_shift(i64::from(32 - bits));
     shifted.bitwise_and((1i64 << bits) - 1).to(dtype)
 }
@@ -190,7 +190,7 @@ fn signed(word: u32) -> Scalar {
 }
 
 /// The Philox block of a counter and a key.
-fn philox<'g>(mut counter: [Value<'g>; 4], mut key: [u32; 2]) -> [Value<'g>; 4] {
+fn philox_block<'g>(mut counter: [Value<'g>; 4], mut key: [u32; 2]) -> [Value<'g>; 4] {
     for _ in 0..ROUNDS {
         let [a, b, c, d] = counter;
         let [first, second] = MULTIPLIERS.map(signed);
@@ -204,7 +204,10 @@ fn philox<'g>(mut counter: [Value<'g>; 4], mut key: [u32; 2]) -> [Value<'g>; 4] 
                 .bitwise_xor(signed(key[1])),
             a * first,
         ];
-        key = [key[0].wrapping_add(STEPS[0]), key[1].wrapping_add(STEPS[1])];
+        key = [
+            key[0].wrapping_add(KEY_INCREMENTS[0]),
+            key[1].wrapping_add(KEY_INCREMENTS[1]),
+        ];
     }
     counter
 }
@@ -222,7 +225,7 @@ mod tests {
 
     /// Known answers published by the authors (Random123, `kat_vectors`).
     #[test]
-    fn blocks_are_those_of_the_authors() {
+    fn blocks_match_known_answers() {
         let cases: [([u32; 4], [u32; 2], [u32; 4]); 3] = [
             (
                 [0; 4],
@@ -243,7 +246,7 @@ mod tests {
         for (counter, key, wanted) in cases {
             let builder = Builder::new("block");
             let words = counter.map(|word| builder.full(DType::I32, Shape::new(), signed(word)));
-            let results = philox(words, key).map(|word| word.id());
+            let results = philox_block(words, key).map(|word| word.id());
             let graph = builder.finish(&results, Vec::new(), None).unwrap();
             let found = interp::run(&graph, &Weights::new(), &[]).unwrap();
             let found: Vec<u32> = found.iter().map(|word| word.to_i64()[0] as u32).collect();

@@ -9,17 +9,20 @@ use crate::scalar::Scalar;
 use crate::shape::Shape;
 
 /// Applies a formula to a tensor in its compute dtype: half precision is computed in `f32` and rounded once.
-pub(super) fn wide<'g>(x: Value<'g>, formula: impl FnOnce(Value<'g>) -> Value<'g>) -> Value<'g> {
+pub(super) fn in_compute_dtype<'g>(
+    x: Value<'g>,
+    formula: impl FnOnce(Value<'g>) -> Value<'g>,
+) -> Value<'g> {
     let dtype = x.dtype();
     round_to(dtype, formula(x.to_compute()))
 }
 
-/// [`wide`] for formulas that return floats: integers and `bool` are computed in `f32`.
-pub(super) fn wide_float<'g>(
+/// [`in_compute_dtype`] for formulas that return floats: integers and `bool` are computed in `f32`.
+pub(super) fn in_float_dtype<'g>(
     x: Value<'g>,
     formula: impl FnOnce(Value<'g>) -> Value<'g>,
 ) -> Value<'g> {
-    wide(x.to_float(), formula)
+    in_compute_dtype(x.to_float(), formula)
 }
 
 /// Rounds a result from the compute dtype of `dtype` to `dtype`; results of other dtypes (comparisons) stay.

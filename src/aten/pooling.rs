@@ -7,9 +7,9 @@ use crate::ir::Value;
 use crate::op::{ReduceFunction, ScatterFunction};
 use crate::scalar::Scalar;
 
-use super::reduce::filled_last;
-use super::windows::{Axis, Windows};
-use super::{Args, Composite, Strides};
+use super::reduce::require_elements_in_last_axes;
+use super::windows::{PoolAxis, Windows};
+use super::{Args, Composite, StrideRule};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -22,7 +22,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3, 9], [2], ceil_mode=True",
         ],
     )
-    .placed(Strides::Standard),
+    .with_strides(StrideRule::Standard),
     Composite::one(
         &[
             "aten::max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> Tensor",
@@ -34,7 +34,7 @@ pub(super) const ROWS: &[Composite] = &[
             "i64[1, 2, 5, 6], [2, 3], padding=1",
         ],
     )
-    .placed(Strides::Images(2)),
+    .with_strides(StrideRule::Images(2)),
     Composite::one(
         &[
             "aten::max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> Tensor",
@@ -42,7 +42,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| max_pool(a, 3),
         &["f32[2, 2, 5, 6, 7], [2, 3, 2], padding=1"],
     )
-    .placed(Strides::Images(3)),
+    .with_strides(StrideRule::Images(3)),
     Composite::many(
         &[
             "aten::max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], int[1] dilation=[1], bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -50,7 +50,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| max_pool_with_indices(a, 1),
         &["f32[2, 3, 9], [3], [2], [1]"],
     )
-    .placed(Strides::Images(1)),
+    .with_strides(StrideRule::Images(1)),
     Composite::many(
         &[
             "aten::max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -61,7 +61,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3, 7, 8], [3, 2], 2, 1, 2, True",
         ],
     )
-    .placed(Strides::Images(2)),
+    .with_strides(StrideRule::Images(2)),
     Composite::many(
         &[
             "aten::max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -69,7 +69,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| max_pool_with_indices(a, 3),
         &["f32[2, 2, 5, 6, 7], [2, 3, 2], padding=1"],
     )
-    .placed(Strides::Images(3)),
+    .with_strides(StrideRule::Images(3)),
     Composite::one(
         &[
             "aten::avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=[0], bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
@@ -80,7 +80,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3, 9], [2], ceil_mode=True",
         ],
     )
-    .placed(Strides::Images(1)),
+    .with_strides(StrideRule::Images(1)),
     Composite::one(
         &[
             "aten::avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
@@ -93,7 +93,7 @@ pub(super) const ROWS: &[Composite] = &[
             "i64[1, 2, 6, 6], 2",
         ],
     )
-    .placed(Strides::Images(2)),
+    .with_strides(StrideRule::Images(2)),
     Composite::one(
         &[
             "aten::avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
@@ -106,7 +106,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| adaptive_average_pool(a, 1),
         &["f32[B, 3, L], [1]", "f32[3, 10], [4]"],
     )
-    .placed(Strides::Images(1)),
+    .with_strides(StrideRule::Images(1)),
     Composite::one(
         &[
             "aten::adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
@@ -119,7 +119,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f16[2, 6, 8], [3, 3]",
         ],
     )
-    .placed(Strides::Images(2)),
+    .with_strides(StrideRule::Images(2)),
     Composite::one(
         &[
             "aten::adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
@@ -133,13 +133,13 @@ pub(super) const ROWS: &[Composite] = &[
         |a| adaptive_max_pool(a, 1),
         &["f32[B, 3, L], [3]"],
     )
-    .placed(Strides::Images(1)),
+    .with_strides(StrideRule::Images(1)),
     Composite::many(
         &["aten::adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)"],
         |a| adaptive_max_pool(a, 2),
         &["f32[B, 3, H, W], [1, 1]", "f32[3, 7, 8], [3, 4]"],
     )
-    .placed(Strides::Images(2)),
+    .with_strides(StrideRule::Images(2)),
     Composite::many(
         &["aten::adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)"],
         |a| adaptive_max_pool(a, 3),
@@ -150,7 +150,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| max_unpool(a, 2),
         &["f32[1, 2, 3, 3], i64[1, 2, 3, 3], [6, 6]"],
     )
-    .placed(Strides::Images(2)),
+    .with_strides(StrideRule::Images(2)),
     Composite::one(
         &[
             "aten::max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, int[3] padding) -> Tensor",
@@ -161,7 +161,7 @@ pub(super) const ROWS: &[Composite] = &[
 ];
 
 /// The windows of an ordinary pool; an empty stride means the window's size.
-fn axes(a: &Args, count: usize) -> Result<Vec<Axis>> {
+fn axes(a: &Args, count: usize) -> Result<Vec<PoolAxis>> {
     let per_axis = |name: &str, default: &[i64]| -> Result<Vec<i64>> {
         let numbers = if a.has(name) {
             a.ints(name)
@@ -195,7 +195,7 @@ fn axes(a: &Args, count: usize) -> Result<Vec<Axis>> {
                     "a window of {size} with stride {stride}, padding {padding}, dilation {dilation}"
                 )));
             }
-            Ok(Axis {
+            Ok(PoolAxis {
                 size,
                 stride,
                 padding,
@@ -207,27 +207,27 @@ fn axes(a: &Args, count: usize) -> Result<Vec<Axis>> {
 }
 
 fn max_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
-    let x = filled_last(a.tensor("self"), count + 1)?;
-    let windows = Windows::sliding(x, &axes(a, count)?, lowest(x.dtype()))?;
+    let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
+    let windows = Windows::sliding(x, &axes(a, count)?, max_pool_padding(x.dtype()))?;
     Ok(windows.reduce(ReduceFunction::Max))
 }
 
 fn max_pool_with_indices<'g>(a: &Args<'g>, count: usize) -> Result<Vec<Value<'g>>> {
-    let x = filled_last(a.tensor("self"), count + 1)?;
-    let windows = Windows::sliding(x, &axes(a, count)?, lowest(x.dtype()))?;
+    let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
+    let windows = Windows::sliding(x, &axes(a, count)?, max_pool_padding(x.dtype()))?;
     Ok(vec![windows.reduce(ReduceFunction::Max), windows.argmax()])
 }
 
 fn adaptive_max_pool<'g>(a: &Args<'g>, count: usize) -> Result<Vec<Value<'g>>> {
-    let x = filled_last(a.tensor("self"), count + 1)?;
-    let windows = Windows::adaptive(x, &outputs(a, x, count)?, lowest(x.dtype()))?;
+    let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
+    let windows = Windows::adaptive(x, &outputs(a, x, count)?, max_pool_padding(x.dtype()))?;
     Ok(vec![windows.reduce(ReduceFunction::Max), windows.argmax()])
 }
 
 /// The sum over windows of a zero-padded input, divided by the number of counted elements. That number depends only on the
 /// position of the window.
 fn average_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
-    let x = filled_last(a.tensor("self"), count + 1)?;
+    let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
     let axes = axes(a, count)?;
     let sums = Windows::sliding(x.to_compute(), &axes, 0.0)?.reduce(ReduceFunction::Sum);
     let divide = |sums: Value<'g>, by: Value<'g>| {
@@ -248,13 +248,13 @@ fn average_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
     let first = x.rank().saturating_sub(count) as i64;
     let mut divisor = number(1);
     for (axis, geometry) in (first..).zip(&axes) {
-        divisor = divisor * geometry.counted(x, sums, axis, with_padding);
+        divisor = divisor * geometry.counted_elements(x, sums, axis, with_padding);
     }
     Ok(divide(sums, divisor))
 }
 
 fn adaptive_average_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
-    let x = filled_last(a.tensor("self"), count)?;
+    let x = require_elements_in_last_axes(a.tensor("self"), count)?;
     let windows = Windows::adaptive(x.to_compute(), &outputs(a, x, count)?, 0.0)?;
     let sums = windows.reduce(ReduceFunction::Sum);
     Ok((sums / windows.counts()).to(x.dtype()))
@@ -301,7 +301,7 @@ fn max_unpool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
 }
 
 /// The padding value that never becomes the maximum.
-fn lowest(dtype: DType) -> Scalar {
+fn max_pool_padding(dtype: DType) -> Scalar {
     match dtype.integer_range() {
         Some((low, _)) => Scalar::Int(low),
         None => Scalar::Float(f64::NEG_INFINITY),

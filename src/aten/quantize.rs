@@ -1,6 +1,6 @@
 //! Fake quantisation: rounds values to the nearest quantised ones.
 
-use super::{Args, Composite, Strides};
+use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -13,13 +13,13 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::fake_quantize_per_tensor_affine(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> Tensor",
             "aten::fake_quantize_per_tensor_affine.tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max) -> Tensor",
         ],
-        |a| Ok(per_tensor(a)?.restored()),
+        |a| Ok(per_tensor(a)?.dequantised()),
         &[
             "f32[B, 3], 0.1, 3, 0, 255",
             "tensor_qparams: f32[3], f32[1], i32[1], -128, 127",
         ],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::many(
         &[
             "aten::fake_quantize_per_tensor_affine_cachemask(Tensor self, float scale, int zero_point, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
@@ -27,7 +27,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(per_tensor(a)?.with_mask().to_vec()),
         &["f32[B, 3], 0.1, 3, 0, 255"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::many(
         &[
             "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams(Tensor self, Tensor scale, Tensor zero_point, Tensor fake_quant_enabled, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
@@ -43,15 +43,15 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3], f32[1], i32[1], i64[1], 0, 255"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
             "aten::fake_quantize_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> Tensor",
         ],
-        |a| Ok(per_channel(a)?.restored()),
+        |a| Ok(per_channel(a)?.dequantised()),
         &["f32[B, 3], f32[3], i32[3], 1, 0, 255"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::many(
         &[
             "aten::fake_quantize_per_channel_affine_cachemask(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max) -> (Tensor output, Tensor mask)",
@@ -59,41 +59,41 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(per_channel(a)?.with_mask().to_vec()),
         &["f32[B, 3], f32[3], i32[3], 1, 0, 255"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
             "aten::_fake_quantize_learnable_per_tensor_affine(Tensor self, Tensor scale, Tensor zero_point, int quant_min, int quant_max, float grad_factor=1.) -> Tensor",
         ],
-        |a| Ok(learnt(per_tensor(a)?).restored()),
+        |a| Ok(with_rounded_zero_point(per_tensor(a)?).dequantised()),
         &["f32[B, 3], f32[1], f32[1], 0, 255"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
             "aten::_fake_quantize_learnable_per_channel_affine(Tensor self, Tensor scale, Tensor zero_point, int axis, int quant_min, int quant_max, float grad_factor=1.) -> Tensor",
         ],
-        |a| Ok(learnt(per_channel(a)?).restored()),
+        |a| Ok(with_rounded_zero_point(per_channel(a)?).dequantised()),
         &["f32[B, 3], f32[3], f32[3], 1, 0, 255"],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
 ];
 
 /// The operands of a quantisation.
-struct Quantised<'g> {
+struct Quantisation<'g> {
     x: Value<'g>,
     scale: Value<'g>,
     zero_point: Value<'g>,
     bounds: [i64; 2],
 }
 
-impl<'g> Quantised<'g> {
+impl<'g> Quantisation<'g> {
     /// The integers before they are clamped, as floats.
     fn integers(&self) -> Value<'g> {
         (self.x.to_compute() * self.scale.reciprocal()).round() + self.zero_point
     }
 
     /// The values that the clamped integers represent. Not-a-number becomes the lowest integer.
-    fn restored(&self) -> Value<'g> {
+    fn dequantised(&self) -> Value<'g> {
         let [low, high] = self.bounds;
         let integers = self.integers();
         let integers = integers.isnan().where_(low as f64, integers);
@@ -108,7 +108,7 @@ impl<'g> Quantised<'g> {
         let mask = integers
             .ge(low as f64)
             .logical_and(integers.le(high as f64));
-        [self.restored(), mask]
+        [self.dequantised(), mask]
     }
 }
 
@@ -122,10 +122,10 @@ fn bounds(a: &Args) -> Result<[i64; 2]> {
     Ok([low, high])
 }
 
-fn per_tensor<'g>(a: &Args<'g>) -> Result<Quantised<'g>> {
+fn per_tensor<'g>(a: &Args<'g>) -> Result<Quantisation<'g>> {
     let x = a.tensor("self");
     let single = |name: &str| a.tensor(name).to(DType::F32).reshape(Shape::new());
-    Ok(Quantised {
+    Ok(Quantisation {
         x,
         scale: single("scale"),
         zero_point: single("zero_point"),
@@ -133,7 +133,7 @@ fn per_tensor<'g>(a: &Args<'g>) -> Result<Quantised<'g>> {
     })
 }
 
-fn per_channel<'g>(a: &Args<'g>) -> Result<Quantised<'g>> {
+fn per_channel<'g>(a: &Args<'g>) -> Result<Quantisation<'g>> {
     let x = a.tensor("self");
     let axis = wrap_dim(a.int("axis"), x.rank())?;
     let mut shape = vec![Dim::ONE; x.rank()];
@@ -141,7 +141,7 @@ fn per_channel<'g>(a: &Args<'g>) -> Result<Quantised<'g>> {
         *slot = size.clone();
     }
     let along = |name: &str| a.tensor(name).to(DType::F32).reshape(shape.clone());
-    Ok(Quantised {
+    Ok(Quantisation {
         x,
         scale: along("scale"),
         zero_point: along("zero_point"),
@@ -150,10 +150,10 @@ fn per_channel<'g>(a: &Args<'g>) -> Result<Quantised<'g>> {
 }
 
 /// Rounds a learnt zero point to an integer between the bounds.
-fn learnt(quantised: Quantised<'_>) -> Quantised<'_> {
+fn with_rounded_zero_point(quantised: Quantisation<'_>) -> Quantisation<'_> {
     let [low, high] = quantised.bounds.map(|bound| bound as f64);
     let zero_point = quantised.zero_point.round();
-    Quantised {
+    Quantisation {
         zero_point: zero_point.clamp(Some(low.into()), Some(high.into())),
         ..quantised
     }

@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 
 use super::philox::{Philox, mul_high};
 use super::pointwise::round_to;
-use super::{Args, Composite, Strides};
+use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(Philox::of(a).uniform(dtype(a)?, a.sizes("size"))),
         &["[2, 3]", "[4], dtype=f16", "[4], dtype=f64"],
     )
-    .random(always),
+    .with_random(always),
     Composite::one(
         &[
             "aten::randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -30,7 +30,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(normal(a, dtype(a)?, a.sizes("size"))),
         &["[2, 3]", "[4], dtype=f16"],
     )
-    .random(always),
+    .with_random(always),
     Composite::one(
         &[
             "aten::rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
@@ -39,8 +39,8 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(Philox::of(a).uniform(dtype(a)?, a.tensor("self").shape())),
         &["f32[B, 3]", "i64[2], dtype=bf16"],
     )
-    .placed(Strides::Preserve)
-    .random(always),
+    .with_strides(StrideRule::Preserve)
+    .with_random(always),
     Composite::one(
         &[
             "aten::randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
@@ -49,8 +49,8 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(normal(a, dtype(a)?, a.tensor("self").shape())),
         &["f32[B, 3]"],
     )
-    .placed(Strides::Preserve)
-    .random(always),
+    .with_strides(StrideRule::Preserve)
+    .with_random(always),
     Composite::one(
         &[
             "aten::randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -61,7 +61,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| integers(a, a.dtype("dtype").unwrap_or(DType::I64), a.sizes("size")),
         &["10, [2, 3]", "low: -3, 4, [5], dtype=i32"],
     )
-    .random(always),
+    .with_random(always),
     Composite::one(
         &[
             "aten::randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
@@ -74,8 +74,8 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3], 7", "low_dtype: i64[3], 2, 4"],
     )
-    .placed(Strides::Preserve)
-    .random(always),
+    .with_strides(StrideRule::Preserve)
+    .with_random(always),
     Composite::one(
         &[
             "aten::randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -87,7 +87,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["5", "0"],
     )
-    .random(always),
+    .with_random(always),
     Composite::one(
         &[
             "aten::bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
@@ -102,8 +102,8 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3]", "p: f32[B, 3], 0.25", "Tensor: i64[2], f32[2]"],
     )
-    .placed(Strides::Standard)
-    .random(always),
+    .with_strides(StrideRule::Standard)
+    .with_random(always),
     Composite::one(
         &[
             "aten::normal.Tensor_float(Tensor mean, float std=1, *, Generator? generator=None) -> Tensor",
@@ -113,56 +113,56 @@ pub(super) const ROWS: &[Composite] = &[
         |a| {
             let (mean, std) = (a.number("mean"), a.number("std"));
             let like = a.builder().combine(crate::op::BinaryFunction::Add, mean.clone(), std.clone());
-            let drawn = Philox::of(a).normal(wide(like.dtype()), like.shape());
+            let drawn = Philox::of(a).normal(compute_float(like.dtype()), like.shape());
             Ok(round_to(like.dtype(), drawn * std + mean).to(like.dtype()))
         },
         &["f32[B, 3], 2.0", "float_Tensor: 1.0, f32[3]", "Tensor_Tensor: f16[2, 1], f16[3]"],
     )
-    .random(always),
+    .with_random(always),
     Composite::one(
         &[
             "aten::normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         ],
         |a| {
             let dtype = dtype(a)?;
-            let drawn = Philox::of(a).normal(wide(dtype), a.sizes("size"));
+            let drawn = Philox::of(a).normal(compute_float(dtype), a.sizes("size"));
             Ok((drawn * a.float("std") + a.float("mean")).to(dtype))
         },
         &["1.0, 2.0, [2, 3]"],
     )
-    .random(always),
+    .with_random(always),
     Composite::one(
         &["aten::uniform(Tensor self, float from=0, float to=1, *, Generator? generator=None) -> Tensor"],
         |a| {
             let (x, low) = (a.tensor("self"), a.float("from"));
-            let drawn = Philox::of(a).uniform(wide(x.dtype()), x.shape());
+            let drawn = Philox::of(a).uniform(compute_float(x.dtype()), x.shape());
             Ok((drawn * (a.float("to") - low) + low).to(x.dtype()))
         },
         &["f32[B, 3]", "f32[B, 3], -1.0, 1.0"],
     )
-    .random(always),
+    .with_random(always),
     Composite::one(
         &[
             "aten::normal_functional(Tensor self, float mean=0, float std=1, *, Generator? generator=None) -> Tensor",
         ],
         |a| {
             let x = a.tensor("self");
-            let drawn = Philox::of(a).normal(wide(x.dtype()), x.shape());
+            let drawn = Philox::of(a).normal(compute_float(x.dtype()), x.shape());
             Ok((drawn * a.float("std") + a.float("mean")).to(x.dtype()))
         },
         &["f32[B, 3], 1.0, 2.0"],
     )
-    .random(always),
+    .with_random(always),
     Composite::one(
         &["aten::log_normal(Tensor self, float mean=1, float std=2, *, Generator? generator=None) -> Tensor"],
         |a| {
             let x = a.tensor("self");
-            let drawn = Philox::of(a).normal(wide(x.dtype()), x.shape());
+            let drawn = Philox::of(a).normal(compute_float(x.dtype()), x.shape());
             Ok((drawn * a.float("std") + a.float("mean")).exp().to(x.dtype()))
         },
         &["f32[B, 3]"],
     )
-    .random(always),
+    .with_random(always),
     Composite::one(
         &["aten::exponential(Tensor self, float lambd=1, *, Generator? generator=None) -> Tensor"],
         |a| {
@@ -171,18 +171,18 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3]", "f16[3], 2.0"],
     )
-    .random(always),
+    .with_random(always),
     Composite::one(
         &["aten::cauchy(Tensor self, float median=0, float sigma=1, *, Generator? generator=None) -> Tensor"],
         |a| {
             let x = a.tensor("self");
-            let drawn = Philox::of(a).positive(wide(x.dtype()), x.shape());
+            let drawn = Philox::of(a).positive(compute_float(x.dtype()), x.shape());
             let tangent = ((drawn - 0.5) * PI).tan();
             Ok((tangent * a.float("sigma") + a.float("median")).to(x.dtype()))
         },
         &["f32[B, 3]"],
     )
-    .random(always),
+    .with_random(always),
     Composite::one(
         &["aten::geometric(Tensor self, float p, *, Generator? generator=None) -> Tensor"],
         |a| {
@@ -192,7 +192,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3], 0.25"],
     )
-    .random(always),
+    .with_random(always),
     Composite::one(
         &[
             "aten::multinomial(Tensor self, SymInt num_samples, bool replacement=False, *, Generator? generator=None) -> Tensor",
@@ -200,7 +200,7 @@ pub(super) const ROWS: &[Composite] = &[
         multinomial,
         &["f32[4], 2", "f32[B, 4], 3", "f32[B, 4], 6, True"],
     )
-    .random(always),
+    .with_random(always),
 ];
 
 fn always(_: &Args) -> bool {
@@ -220,7 +220,7 @@ fn dtype(a: &Args) -> Result<DType> {
 }
 
 /// The dtype to compute in.
-fn wide(dtype: DType) -> DType {
+fn compute_float(dtype: DType) -> DType {
     if dtype == DType::F64 {
         DType::F64
     } else {
@@ -229,12 +229,14 @@ fn wide(dtype: DType) -> DType {
 }
 
 fn normal<'g>(a: &Args<'g>, dtype: DType, shape: Shape) -> Value<'g> {
-    Philox::of(a).normal(wide(dtype), shape).to(dtype)
+    Philox::of(a).normal(compute_float(dtype), shape).to(dtype)
 }
 
 /// Exponentially distributed numbers of rate 1, in the shape of `x`.
 fn exponential<'g>(a: &Args<'g>, x: Value<'g>) -> Value<'g> {
-    -Philox::of(a).positive(wide(x.dtype()), x.shape()).log()
+    -Philox::of(a)
+        .positive(compute_float(x.dtype()), x.shape())
+        .log()
 }
 
 /// Integers in `low..high` (`low` defaults to 0): the remainder of a word by the size of the range.

@@ -1,10 +1,10 @@
 //! Operators that reorder elements.
 
-use super::join::{broadcast, cat, common_dtype, join};
-use super::parts::check_axis;
+use super::concatenate::{broadcast, cat, common_dtype, concat_nonempty};
 use super::positions::where_true;
+use super::split::check_axis;
 use super::view::unflatten;
-use super::{Composite, Strides};
+use super::{Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -16,19 +16,19 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").flip(&a.ints("dims"))),
         &["f32[B, 3, 4], [0, -1]", "f32[0, 2], [0]", "f32[], [0]"],
     )
-    .placed(Strides::Elementwise),
+    .with_strides(StrideRule::Elementwise),
     Composite::one(
         &["aten::fliplr(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").flip(&[1])),
         &["f32[B, 3]"],
     )
-    .placed(Strides::Elementwise),
+    .with_strides(StrideRule::Elementwise),
     Composite::one(
         &["aten::flipud(Tensor self) -> Tensor"],
         |a| Ok(a.tensor("self").flip(&[0])),
         &["f32[B, 3]"],
     )
-    .placed(Strides::Elementwise),
+    .with_strides(StrideRule::Elementwise),
     Composite::one(
         &["aten::roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor"],
         |a| {
@@ -55,7 +55,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[0, 2], 1, 0",
         ],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &["aten::rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor"],
         |a| {
@@ -75,15 +75,15 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3]", "f32[2, 3, 4], 2, [1, 2]", "f32[2, 3], -1"],
     )
-    .placed(Strides::Rotated),
+    .with_strides(StrideRule::Rot90),
     Composite::one(
         &["aten::fft_fftshift(Tensor self, int[1]? dim=None) -> Tensor"],
-        |a| shift_halves(a.tensor("self"), a.optional_ints("dim"), 0),
+        |a| fft_shift(a.tensor("self"), a.optional_ints("dim"), 0),
         &["f32[4, 5]", "f32[B, 4], 1"],
     ),
     Composite::one(
         &["aten::fft_ifftshift(Tensor self, int[1]? dim=None) -> Tensor"],
-        |a| shift_halves(a.tensor("self"), a.optional_ints("dim"), 1),
+        |a| fft_shift(a.tensor("self"), a.optional_ints("dim"), 1),
         &["f32[4, 5]", "f32[B, 4], 1"],
     ),
     Composite::one(
@@ -98,7 +98,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 8, 3, 4], 2", "f32[9, 2, 2], 3"],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &["aten::pixel_unshuffle(Tensor self, int downscale_factor) -> Tensor"],
         |a| {
@@ -112,7 +112,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 2, 6, 4], 2"],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &[
             "aten::channel_shuffle(Tensor self, SymInt groups) -> Tensor",
@@ -125,7 +125,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 6, 2, 2], 3"],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::many(
         &[
             "aten::meshgrid(Tensor[] tensors) -> Tensor[]",
@@ -143,7 +143,7 @@ pub(super) const ROWS: &[Composite] = &[
             "indexing: [f32[2], f32[3], f32[4]], indexing='xy'",
         ],
     )
-    .placed(Strides::ItselfOrView),
+    .with_strides(StrideRule::ItselfOrView),
     Composite::one(
         &["aten::cartesian_prod(Tensor[] tensors) -> Tensor"],
         |a| {
@@ -191,7 +191,7 @@ pub(super) fn roll<'g>(x: Value<'g>, shift: &Dim, dim: i64) -> Result<Value<'g>>
         _ => left.modulo(&size),
     };
     let length = &size - &start;
-    join(
+    concat_nonempty(
         x.builder(),
         &[
             x.narrow(dim, start.clone(), length),
@@ -202,7 +202,7 @@ pub(super) fn roll<'g>(x: Value<'g>, shift: &Dim, dim: i64) -> Result<Value<'g>>
 }
 
 /// Swaps the halves of each axis; the middle of an odd axis goes to the second half if `extra` is 0.
-fn shift_halves<'g>(x: Value<'g>, dims: Option<Vec<i64>>, extra: i64) -> Result<Value<'g>> {
+fn fft_shift<'g>(x: Value<'g>, dims: Option<Vec<i64>>, extra: i64) -> Result<Value<'g>> {
     let dims = dims.unwrap_or_else(|| (0i64..).take(x.rank()).collect());
     dims.iter().try_fold(x, |x, dim| {
         let half = (&x.size(*dim) + extra).floor_div(&Dim::from(2));
@@ -241,7 +241,7 @@ fn meshgrid<'g>(
 /// All combinations of `r` elements in order, as rows; their number must be known.
 fn combinations(x: Value, r: i64, with_replacement: bool) -> Result<Value> {
     let builder = x.builder();
-    let n = builder.symbols().concrete(&x.numel())?;
+    let n = builder.symbols().specialize(&x.numel())?;
     let (Ok(width), true) = (usize::try_from(r), x.rank() == 1) else {
         return Err(Error::operator(format!(
             "choices of {r} elements of {}",

@@ -5,10 +5,10 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
-use crate::op::{Cell, Recurrent};
+use crate::op::{Recurrent, RecurrentCell};
 
 use super::linear::linear;
-use super::packed::Packing;
+use super::packed::PackedLayout;
 use super::{Args, Composite};
 
 pub(super) const ROWS: &[Composite] = &[
@@ -17,7 +17,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
             "aten::lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor, Tensor)",
         ],
-        |a| layers(a, Cell::Lstm),
+        |a| layers(a, RecurrentCell::Lstm),
         &[
             "input: f32[S, B, 3], [f32[1, B, 4], f32[1, B, 4]], [f32[16, 3], f32[16, 4], f32[16], f32[16]], True, 1, 0.0, False, False, False",
             "data: f32[12, 3], i64[4], [f32[2, 3, 4], f32[2, 3, 4]], [f32[16, 3], f32[16, 4], f32[16, 3], f32[16, 4]], False, 1, 0.0, False, True",
@@ -30,7 +30,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
             "aten::gru.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
         ],
-        |a| layers(a, Cell::Gru),
+        |a| layers(a, RecurrentCell::Gru),
         &[
             "data: f32[6, 3], i64[3], f32[2, 2, 4], [f32[12, 3], f32[12, 4], f32[12], f32[12], f32[12, 4], f32[12, 4], f32[12], f32[12]], True, 2, 0.0, False, False",
             "input: f32[B, 4, 3], f32[2, B, 4], [f32[12, 3], f32[12, 4], f32[12], f32[12], f32[12, 4], f32[12, 4], f32[12], f32[12]], True, 2, 0.0, False, False, True",
@@ -41,7 +41,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
             "aten::rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
         ],
-        |a| layers(a, Cell::Tanh),
+        |a| layers(a, RecurrentCell::Tanh),
         &[
             "data: f16[6, 3], i64[3], f16[2, 2, 4], [f16[4, 3], f16[4, 4], f16[4, 3], f16[4, 4]], False, 1, 0.0, False, True",
             "input: f16[3, 2, 3], f16[2, 2, 4], [f16[4, 3], f16[4, 4], f16[4, 3], f16[4, 4]], False, 1, 0.0, False, True, False",
@@ -53,7 +53,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
             "aten::rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional) -> (Tensor, Tensor)",
         ],
-        |a| layers(a, Cell::Relu),
+        |a| layers(a, RecurrentCell::Relu),
         &[
             "data: f32[12, 3], i64[4], f32[2, 3, 4], [f32[4, 3], f32[4, 4], f32[4, 3], f32[4, 4]], False, 1, 0.0, False, True",
             "input: f32[3, B, 3], f32[1, B, 4], [f32[4, 3], f32[4, 4]], False, 1, 0.0, False, False, False",
@@ -64,8 +64,10 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> (Tensor, Tensor)",
         ],
         |a| {
-            let state = cell(a, Cell::Lstm, &a.tensors("hx"))?;
-            Ok(std::iter::once(state.hidden).chain(state.memory).collect())
+            let state = cell(a, RecurrentCell::Lstm, &a.tensors("hx"))?;
+            Ok(std::iter::once(state.hidden)
+                .chain(state.cell_state)
+                .collect())
         },
         &["f32[B, 3], [f32[B, 4], f32[B, 4]], f32[16, 3], f32[16, 4], f32[16], f32[16]"],
     ),
@@ -73,46 +75,46 @@ pub(super) const ROWS: &[Composite] = &[
         &[
             "aten::gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
         ],
-        |a| Ok(cell(a, Cell::Gru, &[a.tensor("hx")])?.hidden),
+        |a| Ok(cell(a, RecurrentCell::Gru, &[a.tensor("hx")])?.hidden),
         &["f32[B, 3], f32[B, 4], f32[12, 3], f32[12, 4], f32[12], f32[12]"],
     ),
     Composite::one(
         &[
             "aten::rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
         ],
-        |a| Ok(cell(a, Cell::Tanh, &[a.tensor("hx")])?.hidden),
+        |a| Ok(cell(a, RecurrentCell::Tanh, &[a.tensor("hx")])?.hidden),
         &["f32[B, 3], f32[B, 4], f32[4, 3], f32[4, 4], f32[4], f32[4]"],
     ),
     Composite::one(
         &[
             "aten::rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) -> Tensor",
         ],
-        |a| Ok(cell(a, Cell::Relu, &[a.tensor("hx")])?.hidden),
+        |a| Ok(cell(a, RecurrentCell::Relu, &[a.tensor("hx")])?.hidden),
         &["f32[B, 3], f32[B, 4], f32[4, 3], f32[4, 4]"],
     ),
 ];
 
 /// Largest number of hidden units of the primitive, whose steps run in one workgroup. Larger layers occupy a device in each
 /// step.
-const LARGEST: i64 = 512;
+const MAX_UNITS: i64 = 512;
 /// Largest number of loop iterations in a kernel. Mesa's rasteriser silently ends all loops after 65,535 iterations of an
 /// invocation (22.3, not 25.0), and the system resets a GPU that takes too long for a dispatch.
-const ITERATIONS: i64 = 60_000;
+const MAX_ITERATIONS: i64 = 60_000;
 
 /// A gate input that saturates the sigmoid: the gate is open whatever the state adds; negated, closed.
-const OPEN: f64 = 1e30;
+const SATURATED_GATE: f64 = 1e30;
 
 /// The state that a step passes to the next.
 #[derive(Clone, Copy)]
-struct State<'g> {
+struct RecurrentState<'g> {
     hidden: Value<'g>,
     /// The cell state of an LSTM.
-    memory: Option<Value<'g>>,
+    cell_state: Option<Value<'g>>,
 }
 
 /// Weights of one layer in one direction.
 #[derive(Clone, Copy)]
-struct Parameters<'g> {
+struct DirectionWeights<'g> {
     input: Value<'g>,
     hidden: Value<'g>,
     input_bias: Option<Value<'g>>,
@@ -121,37 +123,42 @@ struct Parameters<'g> {
     projection: Option<Value<'g>>,
 }
 
-impl<'g> Parameters<'g> {
+impl<'g> DirectionWeights<'g> {
     /// Computes one step; `x` is already multiplied by the input matrix.
-    fn step(&self, cell: Cell, x: Value<'g>, state: State<'g>) -> Result<State<'g>> {
+    fn step(
+        &self,
+        cell: RecurrentCell,
+        x: Value<'g>,
+        state: RecurrentState<'g>,
+    ) -> Result<RecurrentState<'g>> {
         let h = linear(state.hidden, self.hidden, self.hidden_bias)?;
-        let hidden = match (cell, state.memory) {
-            (Cell::Lstm, Some(memory)) => {
-                let [input, forget, candidate, output] = parts(x + h);
+        let hidden = match (cell, state.cell_state) {
+            (RecurrentCell::Lstm, Some(memory)) => {
+                let [input, forget, candidate, output] = equal_parts(x + h);
                 let memory = forget.sigmoid() * memory + input.sigmoid() * candidate.tanh();
                 let hidden = output.sigmoid() * memory.tanh();
-                return Ok(State {
+                return Ok(RecurrentState {
                     hidden: match self.projection {
                         Some(projection) => linear(hidden, projection, None)?,
                         None => hidden,
                     },
-                    memory: Some(memory),
+                    cell_state: Some(memory),
                 });
             }
-            (Cell::Lstm, None) => return Err(Error::operator("an LSTM wants two states")),
-            (Cell::Gru, _) => {
+            (RecurrentCell::Lstm, None) => return Err(Error::operator("an LSTM wants two states")),
+            (RecurrentCell::Gru, _) => {
                 let ([reset, update, candidate], [own_reset, own_update, own]) =
-                    (parts(x), parts(h));
+                    (equal_parts(x), equal_parts(h));
                 let candidate = (candidate + (reset + own_reset).sigmoid() * own).tanh();
                 let update = (update + own_update).sigmoid();
                 (state.hidden - candidate) * update + candidate
             }
-            (Cell::Tanh, _) => (x + h).tanh(),
-            (Cell::Relu, _) => (x + h).relu(),
+            (RecurrentCell::Tanh, _) => (x + h).tanh(),
+            (RecurrentCell::Relu, _) => (x + h).relu(),
         };
-        Ok(State {
+        Ok(RecurrentState {
             hidden,
-            memory: None,
+            cell_state: None,
         })
     }
 
@@ -159,13 +166,13 @@ impl<'g> Parameters<'g> {
     /// last state.
     fn run(
         &self,
-        cell: Cell,
+        cell: RecurrentCell,
         projected: Value<'g>,
-        mut state: State<'g>,
+        mut state: RecurrentState<'g>,
         backwards: bool,
-    ) -> Result<(Value<'g>, State<'g>)> {
+    ) -> Result<(Value<'g>, RecurrentState<'g>)> {
         let builder = projected.builder();
-        let length = builder.symbols().concrete(&projected.size(0))?;
+        let length = builder.symbols().specialize(&projected.size(0))?;
         let mut outputs = Vec::new();
         for step in 0..length {
             let place = if backwards { length - 1 - step } else { step };
@@ -181,41 +188,41 @@ impl<'g> Parameters<'g> {
 }
 
 /// Splits a value into `N` equal parts along its last axis.
-fn parts<'g, const N: usize>(x: Value<'g>) -> [Value<'g>; N] {
+fn equal_parts<'g, const N: usize>(x: Value<'g>) -> [Value<'g>; N] {
     let width = x.size(-1).floor_div(&Dim::from(N));
     std::array::from_fn(|part| x.narrow(-1, &width * part as i64, width.clone()))
 }
 
 /// A layer: weights and initial state of each direction. The second direction runs backwards.
-struct Layer<'g> {
-    cell: Cell,
-    directions: Vec<(Parameters<'g>, State<'g>)>,
+struct RecurrentLayer<'g> {
+    cell: RecurrentCell,
+    directions: Vec<(DirectionWeights<'g>, RecurrentState<'g>)>,
     /// `[time, batch]`, for packed sequences: the cell state of an LSTM is unchanged in steps where this is false.
     has_step: Option<Value<'g>>,
 }
 
-impl<'g> Layer<'g> {
+impl<'g> RecurrentLayer<'g> {
     /// Computes all steps of `[time, batch, channel]`. Also returns the last state of each direction.
-    fn run(&self, x: Value<'g>) -> Result<(Value<'g>, Vec<State<'g>>)> {
+    fn run(&self, x: Value<'g>) -> Result<(Value<'g>, Vec<RecurrentState<'g>>)> {
         if !x.builder().symbols().less_equal(&Dim::ONE, &x.size(0))? {
             return Err(Error::operator("takes sequences of one step at least"));
         }
-        let is_plain = |own: &Parameters| own.projection.is_none();
+        let is_plain = |own: &DirectionWeights| own.projection.is_none();
         let are_plain = self.directions.iter().all(|(own, _)| is_plain(own));
         let is_small = are_plain && x.dtype() == DType::F32 && x.rank() == 3;
-        let is_small = is_small && self.units() <= LARGEST;
-        let most = Dim::from(self.most());
+        let is_small = is_small && self.units() <= MAX_UNITS;
+        let most = Dim::from(self.max_steps());
         if is_small && x.builder().symbols().less_equal(&x.size(0), &most)? {
-            return self.at_once(x);
+            return self.as_primitive(x);
         }
         let (mut outputs, mut last) = (Vec::new(), Vec::new());
         for (direction, (parameters, state)) in self.directions.iter().enumerate() {
             let backwards = direction == 1;
             let (output, state) = match is_small {
-                true => self.in_pieces(x, (*parameters, *state), backwards)?,
+                true => self.run_in_chunks(x, (*parameters, *state), backwards)?,
                 false => {
                     let projected = linear(x, parameters.input, parameters.input_bias)?;
-                    parameters.run(self.cell, self.held(projected), *state, backwards)?
+                    parameters.run(self.cell, self.masked_gates(projected), *state, backwards)?
                 }
             };
             outputs.push(output);
@@ -224,27 +231,31 @@ impl<'g> Layer<'g> {
         Ok((x.builder().concat(&outputs, -1), last))
     }
 
-    /// [`Layer::run`] for packed sequences in padded form. Each direction starts at the first step of every
+    /// [`RecurrentLayer::run`] for packed sequences in padded form. Each direction starts at the first step of every
     /// sequence, so the padding comes last.
     fn run_packed(
         &self,
         x: Value<'g>,
-        packing: &Packing<'g>,
-    ) -> Result<(Value<'g>, Vec<State<'g>>)> {
+        packing: &PackedLayout<'g>,
+    ) -> Result<(Value<'g>, Vec<RecurrentState<'g>>)> {
         let (mut outputs, mut last) = (Vec::new(), Vec::new());
         for (direction, own) in self.directions.iter().enumerate() {
             let turned = |x: Value<'g>| match direction {
                 0 => x,
                 _ => packing.reversed(x),
             };
-            let layer = Layer {
+            let layer = RecurrentLayer {
                 cell: self.cell,
                 directions: vec![*own],
                 has_step: Some(packing.has_step()),
             };
             let (output, states) = layer.run(turned(x))?;
             let hidden = packing.last(output);
-            last.extend(states.iter().map(|state| State { hidden, ..*state }));
+            last.extend(
+                states
+                    .iter()
+                    .map(|state| RecurrentState { hidden, ..*state }),
+            );
             outputs.push(turned(output));
         }
         Ok((x.builder().concat(&outputs, -1), last))
@@ -252,15 +263,15 @@ impl<'g> Layer<'g> {
 
     /// The input's contribution to the gates. In steps after a sequence's end, the gates of an LSTM are set so that its cell
     /// state is unchanged.
-    fn held(&self, projected: Value<'g>) -> Value<'g> {
-        let (Some(has_step), Cell::Lstm) = (self.has_step, self.cell) else {
+    fn masked_gates(&self, projected: Value<'g>) -> Value<'g> {
+        let (Some(has_step), RecurrentCell::Lstm) = (self.has_step, self.cell) else {
             return projected;
         };
         let builder = projected.builder();
         let gates = Dim::from(self.directions.len() * self.cell.gates());
         let units = projected.size(-1).floor_div(&gates);
         let gate = |number: f64| builder.full(projected.dtype(), vec![units.clone()], number);
-        let [input, forget, others] = [-OPEN, OPEN, 0.0].map(gate);
+        let [input, forget, others] = [-SATURATED_GATE, SATURATED_GATE, 0.0].map(gate);
         let direction = [input, forget, others, others];
         let all = direction.repeat(self.directions.len());
         has_step
@@ -277,40 +288,40 @@ impl<'g> Layer<'g> {
 
     /// Largest number of steps of a primitive. On devices with the shortest vectors, a kernel processes 32 units at a time
     /// by eight elements of the state. The end of a loop counts as an iteration.
-    fn most(&self) -> i64 {
-        let units = self.units().min(LARGEST);
+    fn max_steps(&self) -> i64 {
+        let units = self.units().min(MAX_UNITS);
         let of_step = (units + 31) / 32 * ((units + 7) / 8 + 2) + 2;
-        ITERATIONS / of_step
+        MAX_ITERATIONS / of_step
     }
 
     /// Computes one direction by one primitive for each piece of the sequence, whose length is specialised.
-    fn in_pieces(
+    fn run_in_chunks(
         &self,
         x: Value<'g>,
-        (parameters, mut state): (Parameters<'g>, State<'g>),
+        (parameters, mut state): (DirectionWeights<'g>, RecurrentState<'g>),
         backwards: bool,
-    ) -> Result<(Value<'g>, State<'g>)> {
+    ) -> Result<(Value<'g>, RecurrentState<'g>)> {
         let builder = x.builder();
-        let length = builder.symbols().concrete(&x.size(0))?;
+        let length = builder.symbols().specialize(&x.size(0))?;
         let turned = |x: Value<'g>| if backwards { x.flip(&[0]) } else { x };
-        let (x, mut pieces, mut start) = (turned(x), Vec::new(), 0);
+        let (x, mut chunks, mut start) = (turned(x), Vec::new(), 0);
         while start < length {
-            let count = self.most().min(length - start);
-            let layer = Layer {
+            let count = self.max_steps().min(length - start);
+            let layer = RecurrentLayer {
                 cell: self.cell,
                 directions: vec![(parameters, state)],
                 has_step: self.has_step.map(|mask| mask.narrow(0, start, count)),
             };
-            let (output, last) = layer.at_once(x.narrow(0, start, count))?;
-            pieces.push(output);
+            let (output, last) = layer.as_primitive(x.narrow(0, start, count))?;
+            chunks.push(output);
             state = last.into_iter().next().unwrap_or(state);
             start += count;
         }
-        Ok((turned(builder.concat(&pieces, 0)), state))
+        Ok((turned(builder.concat(&chunks, 0)), state))
     }
 
     /// Computes the layer by one primitive.
-    fn at_once(&self, x: Value<'g>) -> Result<(Value<'g>, Vec<State<'g>>)> {
+    fn as_primitive(&self, x: Value<'g>) -> Result<(Value<'g>, Vec<RecurrentState<'g>>)> {
         let builder = x.builder();
         let operands = self.operands(x)?.into_iter().map(Into::into).collect();
         let results = builder.apply_many(Recurrent { cell: self.cell }, operands);
@@ -326,9 +337,9 @@ impl<'g> Layer<'g> {
             };
             let (start, direction) = (&units * direction as i64, direction as i64);
             let hidden = output.select(0, step);
-            State {
+            RecurrentState {
                 hidden: hidden.narrow(-1, start, units.clone()),
-                memory: memory.map(|memory| memory.select(0, direction)),
+                cell_state: memory.map(|memory| memory.select(0, direction)),
             }
         });
         Ok((output, last.collect()))
@@ -346,7 +357,7 @@ impl<'g> Layer<'g> {
         let shape = vec![Dim::from(self.directions.len()), gates, units.clone()];
         let input_bias: Option<Vec<Value>> = own().map(|own| own.input_bias).collect();
         let input = joined(own().map(|own| own.input).collect());
-        let projected = self.held(linear(x, input, input_bias.map(joined))?);
+        let projected = self.masked_gates(linear(x, input, input_bias.map(joined))?);
         let weight = stacked(own().map(|own| own.hidden).collect());
         let weight = weight.reshape([shape.clone(), vec![units]].concat());
         let bias: Option<Vec<Value>> = own().map(|own| own.hidden_bias).collect();
@@ -355,26 +366,26 @@ impl<'g> Layer<'g> {
             None => builder.full(x.dtype(), shape, 0.0),
         };
         let hidden = stacked(states().map(|state| state.hidden).collect());
-        let memory: Option<Vec<Value>> = states().map(|state| state.memory).collect();
+        let memory: Option<Vec<Value>> = states().map(|state| state.cell_state).collect();
         let operands = [projected, weight, bias, hidden].into_iter();
         Ok(operands.chain(memory.map(stacked)).collect())
     }
 }
 
-fn layers<'g>(a: &Args<'g>, cell: Cell) -> Result<Vec<Value<'g>>> {
+fn layers<'g>(a: &Args<'g>, cell: RecurrentCell) -> Result<Vec<Value<'g>>> {
     if a.bool("train") && 0.0 < a.float("dropout") {
         return a.reject("dropout between recurrent layers in training");
     }
     let is_packed = a.overload() == "data";
     let input = a.tensor(if is_packed { "data" } else { "input" });
     let initial = match cell {
-        Cell::Lstm => a.tensors("hx"),
+        RecurrentCell::Lstm => a.tensors("hx"),
         _ => vec![a.tensor("hx")],
     };
     a.builder().check()?;
     let packing = is_packed.then(|| {
         let batch = initial.first().map_or(Dim::ZERO, |state| state.size(1));
-        Packing::new(a.tensor("batch_sizes"), batch)
+        PackedLayout::new(a.tensor("batch_sizes"), batch)
     });
     let batch_first = !is_packed && a.bool("batch_first");
     let mut x = input.to_compute();
@@ -386,7 +397,7 @@ fn layers<'g>(a: &Args<'g>, cell: Cell) -> Result<Vec<Value<'g>>> {
     }
     let directions = if a.bool("bidirectional") { 2 } else { 1 };
     let cells = usize::try_from(a.int("num_layers") * directions).unwrap_or(1);
-    let mut parameters = Parameters::read(a, cells)?.into_iter();
+    let mut parameters = DirectionWeights::read(a, cells)?.into_iter();
     let (mut hidden, mut memory) = (Vec::new(), Vec::new());
     for layer in 0..a.int("num_layers") {
         let of_direction = |direction| {
@@ -394,12 +405,12 @@ fn layers<'g>(a: &Args<'g>, cell: Cell) -> Result<Vec<Value<'g>>> {
                 |value: &Value<'g>| value.to_compute().select(0, layer * directions + direction);
             let parameters = parameters.next();
             let missing = || Error::operator("has too few parameters");
-            let state = State::of(initial.iter().map(of_layer))?;
+            let state = RecurrentState::of(initial.iter().map(of_layer))?;
             Ok((parameters.ok_or_else(missing)?, state))
         };
         let directions = (0..directions).map(of_direction);
         let directions = directions.collect::<Result<_>>()?;
-        let layer = Layer {
+        let layer = RecurrentLayer {
             cell,
             directions,
             has_step: None,
@@ -409,7 +420,7 @@ fn layers<'g>(a: &Args<'g>, cell: Cell) -> Result<Vec<Value<'g>>> {
             None => layer.run(x)?,
         };
         hidden.extend(last.iter().map(|state| state.hidden));
-        memory.extend(last.iter().filter_map(|state| state.memory));
+        memory.extend(last.iter().filter_map(|state| state.cell_state));
         x = output;
     }
     let output = match &packing {
@@ -427,20 +438,20 @@ fn layers<'g>(a: &Args<'g>, cell: Cell) -> Result<Vec<Value<'g>>> {
         .collect())
 }
 
-impl<'g> State<'g> {
-    fn of(mut values: impl Iterator<Item = Value<'g>>) -> Result<State<'g>> {
-        Ok(State {
+impl<'g> RecurrentState<'g> {
+    fn of(mut values: impl Iterator<Item = Value<'g>>) -> Result<RecurrentState<'g>> {
+        Ok(RecurrentState {
             hidden: values
                 .next()
                 .ok_or_else(|| Error::operator("has no initial state"))?,
-            memory: values.next(),
+            cell_state: values.next(),
         })
     }
 }
 
-impl<'g> Parameters<'g> {
+impl<'g> DirectionWeights<'g> {
     /// Splits the flat list of weights into layers and directions.
-    fn read(a: &Args<'g>, cells: usize) -> Result<Vec<Parameters<'g>>> {
+    fn read(a: &Args<'g>, cells: usize) -> Result<Vec<DirectionWeights<'g>>> {
         let flat: Vec<Value<'g>> = a
             .tensors("params")
             .into_iter()
@@ -451,14 +462,16 @@ impl<'g> Parameters<'g> {
         let count = flat.len() / cells.max(1);
         flat.chunks(count.max(1))
             .map(|chunk| match (chunk, has_biases) {
-                ([input, hidden, input_bias, hidden_bias, rest @ ..], true) => Ok(Parameters {
-                    input: *input,
-                    hidden: *hidden,
-                    input_bias: Some(*input_bias),
-                    hidden_bias: Some(*hidden_bias),
-                    projection: rest.first().copied(),
-                }),
-                ([input, hidden, rest @ ..], false) => Ok(Parameters {
+                ([input, hidden, input_bias, hidden_bias, rest @ ..], true) => {
+                    Ok(DirectionWeights {
+                        input: *input,
+                        hidden: *hidden,
+                        input_bias: Some(*input_bias),
+                        hidden_bias: Some(*hidden_bias),
+                        projection: rest.first().copied(),
+                    })
+                }
+                ([input, hidden, rest @ ..], false) => Ok(DirectionWeights {
                     input: *input,
                     hidden: *hidden,
                     input_bias: None,
@@ -472,10 +485,14 @@ impl<'g> Parameters<'g> {
 }
 
 /// Computes a single step.
-fn cell<'g>(a: &Args<'g>, cell: Cell, initial: &[Value<'g>]) -> Result<State<'g>> {
+fn cell<'g>(
+    a: &Args<'g>,
+    cell: RecurrentCell,
+    initial: &[Value<'g>],
+) -> Result<RecurrentState<'g>> {
     let input = a.tensor("input");
     let bias = |name| a.optional_tensor(name).map(Value::to_compute);
-    let parameters = Parameters {
+    let parameters = DirectionWeights {
         input: a.tensor("w_ih").to_compute(),
         hidden: a.tensor("w_hh").to_compute(),
         input_bias: bias("b_ih"),
@@ -483,10 +500,10 @@ fn cell<'g>(a: &Args<'g>, cell: Cell, initial: &[Value<'g>]) -> Result<State<'g>
         projection: None,
     };
     let x = linear(input.to_compute(), parameters.input, parameters.input_bias)?;
-    let state = State::of(initial.iter().map(|value| value.to_compute()))?;
+    let state = RecurrentState::of(initial.iter().map(|value| value.to_compute()))?;
     let next = parameters.step(cell, x, state)?;
-    Ok(State {
+    Ok(RecurrentState {
         hidden: next.hidden.to(input.dtype()),
-        memory: next.memory.map(|memory| memory.to(input.dtype())),
+        cell_state: next.cell_state.map(|memory| memory.to(input.dtype())),
     })
 }

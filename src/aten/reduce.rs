@@ -61,7 +61,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let x = a.tensor("self");
-            let x = floating(x.to(a.dtype("dtype").unwrap_or(x.dtype())))?;
+            let x = require_float(x.to(a.dtype("dtype").unwrap_or(x.dtype())))?;
             Ok(x.mean(&dims(a), a.bool("keepdim")))
         },
         &[
@@ -78,7 +78,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let x = a.tensor("self");
-            let x = floating(x.to(a.dtype("dtype").unwrap_or(x.dtype())))?;
+            let x = require_float(x.to(a.dtype("dtype").unwrap_or(x.dtype())))?;
             let (dims, keepdim) = (dims(a), a.bool("keepdim"));
             let total = x
                 .to_compute()
@@ -92,7 +92,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::one(
         &["aten::amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"],
-        |a| Ok(filled(a.tensor("self"), &dims(a))?.amax(&dims(a), a.bool("keepdim"))),
+        |a| Ok(require_elements(a.tensor("self"), &dims(a))?.amax(&dims(a), a.bool("keepdim"))),
         &[
             "f32[B, 3]",
             "i64[2, 3], [0, 1], True",
@@ -102,7 +102,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::one(
         &["aten::amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor"],
-        |a| Ok(filled(a.tensor("self"), &dims(a))?.amin(&dims(a), a.bool("keepdim"))),
+        |a| Ok(require_elements(a.tensor("self"), &dims(a))?.amin(&dims(a), a.bool("keepdim"))),
         &["f32[B, 3]", "i64[2, 3], [0, 1], True", "bool[2, 3], [1]"],
     ),
     Composite::many(
@@ -112,7 +112,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::_aminmax.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor, Tensor)",
         ],
         |a| {
-            let (x, dims) = (filled(a.tensor("self"), &dims(a))?, dims(a));
+            let (x, dims) = (require_elements(a.tensor("self"), &dims(a))?, dims(a));
             Ok(vec![
                 x.amin(&dims, a.bool("keepdim")),
                 x.amax(&dims, a.bool("keepdim")),
@@ -122,12 +122,12 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::one(
         &["aten::max(Tensor self) -> Tensor"],
-        |a| Ok(filled(a.tensor("self"), &[])?.amax(&[], false)),
+        |a| Ok(require_elements(a.tensor("self"), &[])?.amax(&[], false)),
         &["f32[B, 3]", "i64[]", "bool[3]"],
     ),
     Composite::one(
         &["aten::min(Tensor self) -> Tensor"],
-        |a| Ok(filled(a.tensor("self"), &[])?.amin(&[], false)),
+        |a| Ok(require_elements(a.tensor("self"), &[])?.amin(&[], false)),
         &["f32[B, 3]", "i64[]", "bool[3]"],
     ),
     Composite::many(
@@ -136,7 +136,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (dim, keepdim) = (a.int("dim"), a.bool("keepdim"));
-            let x = filled(a.tensor("self"), &[dim])?;
+            let x = require_elements(a.tensor("self"), &[dim])?;
             Ok(vec![x.amax(&[dim], keepdim), x.argmax(dim, keepdim)])
         },
         &[
@@ -152,7 +152,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (dim, keepdim) = (a.int("dim"), a.bool("keepdim"));
-            let x = filled(a.tensor("self"), &[dim])?;
+            let x = require_elements(a.tensor("self"), &[dim])?;
             Ok(vec![x.amin(&[dim], keepdim), x.argmin(dim, keepdim)])
         },
         &[
@@ -283,7 +283,7 @@ fn sum_as<'g>(x: Value<'g>, dtype: Option<DType>, dims: &[i64], keepdim: bool) -
 }
 
 /// Requires a float dtype: PyTorch has no means of integers.
-pub(super) fn floating(x: Value) -> Result<Value> {
+pub(super) fn require_float(x: Value) -> Result<Value> {
     if x.dtype().is_float() {
         return Ok(x);
     }
@@ -294,7 +294,7 @@ pub(super) fn floating(x: Value) -> Result<Value> {
 }
 
 /// Requires elements along the dimensions, or at all if `dims` is empty.
-fn filled<'g>(x: Value<'g>, dims: &[i64]) -> Result<Value<'g>> {
+fn require_elements<'g>(x: Value<'g>, dims: &[i64]) -> Result<Value<'g>> {
     if !x.has_elements(dims)? {
         return Err(Error::operator(format!(
             "there are no elements to choose from in {}",
@@ -305,13 +305,13 @@ fn filled<'g>(x: Value<'g>, dims: &[i64]) -> Result<Value<'g>> {
 }
 
 /// Requires elements along the last axes; only the batch axis in front of them may be empty.
-pub(super) fn filled_last(x: Value, axes: usize) -> Result<Value> {
+pub(super) fn require_elements_in_last_axes(x: Value, axes: usize) -> Result<Value> {
     let first = x.rank().saturating_sub(axes);
     let dims: Vec<i64> = (first..x.rank()).map(|axis| axis as i64).collect();
     if dims.is_empty() {
         return Ok(x);
     }
-    filled(x, &dims)
+    require_elements(x, &dims)
 }
 
 fn arg_extreme<'g>(a: &Args<'g>, function: fn(Value<'g>, i64, bool) -> Value<'g>) -> Value<'g> {

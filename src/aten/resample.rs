@@ -5,7 +5,7 @@
 
 use std::f64::consts::PI;
 
-use super::parts::PLACE;
+use super::split::INDEX_DTYPE;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::ir::{Number, Value};
@@ -13,25 +13,25 @@ use crate::scalar::round;
 
 /// Interpolation of input elements around a source position.
 #[derive(Clone, Copy)]
-pub(super) enum Kernel {
+pub(super) enum Interpolation {
     /// The element at or before it.
     Nearest,
     /// The element whose centre is nearest.
-    NearestCentre,
+    NearestExact,
     /// Two neighbours.
     Linear,
     /// Four neighbours; Keys' cubic convolution with -0.75.
     Cubic,
     /// Antialiased: a triangle as wide as two output elements.
-    SmoothLinear,
+    AntialiasLinear,
     /// Antialiased: Keys' cubic convolution with -0.5, as wide as four output elements.
-    SmoothCubic,
+    AntialiasCubic,
     /// Antialiased: a windowed sinc, as wide as six output elements.
-    SmoothLanczos,
+    AntialiasLanczos,
 }
 
 /// An axis to be resampled.
-pub(super) struct Line<'g> {
+pub(super) struct ResampledAxis<'g> {
     x: Value<'g>,
     dim: i64,
     input: Dim,
@@ -43,31 +43,31 @@ pub(super) struct Line<'g> {
     align_corners: bool,
 }
 
-impl Kernel {
-    pub fn apply<'g>(self, x: Value<'g>, line: &Line<'g>) -> Value<'g> {
+impl Interpolation {
+    pub fn apply<'g>(self, x: Value<'g>, line: &ResampledAxis<'g>) -> Value<'g> {
         match self {
-            Kernel::Nearest => x.index_select(line.dim, line.nearest()),
-            Kernel::NearestCentre => {
+            Interpolation::Nearest => x.index_select(line.dim, line.nearest()),
+            Interpolation::NearestExact => {
                 let place = ((line.outputs() + 0.5) * line.ratio.clone()).floor();
-                x.index_select(line.dim, line.inside(place))
+                x.index_select(line.dim, line.clamped_index(place))
             }
-            Kernel::Linear => line.linear(x),
-            Kernel::Cubic => line.cubic(x),
-            Kernel::SmoothLinear => line.smooth(x, 2, triangle),
-            Kernel::SmoothCubic => line.smooth(x, 4, keys),
-            Kernel::SmoothLanczos => line.smooth(x, 6, lanczos),
+            Interpolation::Linear => line.linear(x),
+            Interpolation::Cubic => line.cubic(x),
+            Interpolation::AntialiasLinear => line.antialiased(x, 2, triangle),
+            Interpolation::AntialiasCubic => line.antialiased(x, 4, keys),
+            Interpolation::AntialiasLanczos => line.antialiased(x, 6, lanczos),
         }
     }
 }
 
-impl<'g> Line<'g> {
+impl<'g> ResampledAxis<'g> {
     pub fn new(
         x: Value<'g>,
         dim: i64,
         output: &Dim,
         scale: Option<f64>,
         align_corners: bool,
-    ) -> Line<'g> {
+    ) -> ResampledAxis<'g> {
         let input = x.size(dim);
         let dtype = compute_dtype(x);
         let ratio = match scale {
@@ -75,7 +75,7 @@ impl<'g> Line<'g> {
             Some(scale) => Number::from(round(1.0 / scale, dtype)),
             None => quotient(x, dtype, &input, output),
         };
-        Line {
+        ResampledAxis {
             x,
             dim,
             input,
@@ -92,25 +92,25 @@ impl<'g> Line<'g> {
     }
 
     /// A position as an index, clamped to the last element.
-    fn inside(&self, place: Value<'g>) -> Value<'g> {
-        place.to(PLACE).minimum(&self.input - 1)
+    fn clamped_index(&self, place: Value<'g>) -> Value<'g> {
+        place.to(INDEX_DTYPE).minimum(&self.input - 1)
     }
 
     fn nearest(&self) -> Value<'g> {
         let builder = self.x.builder();
-        let index = builder.iota(PLACE, vec![self.output.clone()], 0);
+        let index = builder.iota(INDEX_DTYPE, vec![self.output.clone()], 0);
         let scales_by = |factor: f64| self.scale.is_none_or(|scale| scale == factor);
         if self.output == self.input && scales_by(1.0) {
             index
         } else if (&self.output - &(&self.input * 2)).is(0) && scales_by(2.0) {
             index.floor_divide(2)
         } else {
-            self.inside((self.outputs() * self.ratio.clone()).floor())
+            self.clamped_index((self.outputs() * self.ratio.clone()).floor())
         }
     }
 
     /// Source positions: of the elements' centres, unless the corners are aligned.
-    fn places(&self) -> Value<'g> {
+    fn source_positions(&self) -> Value<'g> {
         if self.align_corners {
             self.outputs() * self.ratio.clone()
         } else {
@@ -120,7 +120,7 @@ impl<'g> Line<'g> {
 
     /// The element at or before each position, and the fraction from it to the position.
     fn split(&self, places: Value<'g>) -> (Value<'g>, Value<'g>) {
-        let index = self.inside(places.floor());
+        let index = self.clamped_index(places.floor());
         let rest = places - index.to(places.dtype());
         (index, rest.clamp(Some(0.0.into()), Some(1.0.into())))
     }
@@ -130,9 +130,9 @@ impl<'g> Line<'g> {
             return x;
         }
         let places = if self.align_corners {
-            self.places()
+            self.source_positions()
         } else {
-            self.places().maximum(0.0)
+            self.source_positions().maximum(0.0)
         };
         let (index, rest) = self.split(places);
         let next = (index + 1).minimum(&self.input - 1);
@@ -145,7 +145,7 @@ impl<'g> Line<'g> {
     }
 
     fn cubic(&self, x: Value<'g>) -> Value<'g> {
-        let (index, rest) = self.split(self.places());
+        let (index, rest) = self.split(self.source_positions());
         let weights = cubic_weights(rest);
         let taps = (-1i64..).zip(weights).map(|(offset, weight)| {
             let index = (index + offset).maximum(0).minimum(&self.input - 1);
@@ -156,7 +156,12 @@ impl<'g> Line<'g> {
 
     /// Weights every input element within the filter by its distance, measured in output elements (or in input elements
     /// where the output is finer). `width` is the width of the filter.
-    fn smooth(&self, x: Value<'g>, width: i64, filter: fn(Value<'g>) -> Value<'g>) -> Value<'g> {
+    fn antialiased(
+        &self,
+        x: Value<'g>,
+        width: i64,
+        filter: fn(Value<'g>) -> Value<'g>,
+    ) -> Value<'g> {
         let builder = x.builder();
         let dtype = compute_dtype(x);
         let ratio = builder.full(dtype, vec![], self.ratio.clone());
@@ -179,7 +184,7 @@ impl<'g> Line<'g> {
         shape.extend([self.output.clone(), taps]);
         shape.extend(behind);
         let picked = x
-            .index_select(self.dim, self.inside(place).flatten(0, 1))
+            .index_select(self.dim, self.clamped_index(place).flatten(0, 1))
             .reshape(shape);
         let mut beside = weights.shape();
         beside.resize(x.rank().saturating_sub(axis) + 1, Dim::ONE);
@@ -225,7 +230,7 @@ fn compute_dtype(x: Value) -> DType {
 
 /// A quotient of sizes; 0 if the divisor is not positive. The result is a number if it does not depend on symbols, otherwise
 /// a value computed when the graph runs.
-fn quotient<'g>(x: Value<'g>, dtype: DType, above: &Dim, beneath: &Dim) -> Number<'g> {
+fn quotient<'g>(x: Value<'g>, dtype: DType, numerator: &Dim, denominator: &Dim) -> Number<'g> {
     let builder = x.builder();
     let number = |above: i64, beneath: i64| {
         let exact = if 0 < beneath {
@@ -235,19 +240,19 @@ fn quotient<'g>(x: Value<'g>, dtype: DType, above: &Dim, beneath: &Dim) -> Numbe
         };
         Number::from(round(exact, dtype))
     };
-    if let (Some(above), Some(beneath)) = (above.as_const(), beneath.as_const()) {
+    if let (Some(above), Some(beneath)) = (numerator.as_const(), denominator.as_const()) {
         return number(above, beneath);
     }
     let symbols = builder.symbols();
-    if let (Ok(a), Ok(b)) = (symbols.hint(above), symbols.hint(beneath)) {
+    if let (Ok(a), Ok(b)) = (symbols.hint(numerator), symbols.hint(denominator)) {
         // Sizes in a fixed proportion, such as H and 2·H.
-        if 0 < b && (above * b - beneath * a).is(0) {
+        if 0 < b && (numerator * b - denominator * a).is(0) {
             return number(a, b);
         }
     }
     let value = |dim: &Dim| builder.full(dtype, vec![], dim);
-    let divisor = value(beneath);
-    let exact = value(above) / divisor.maximum(1.0);
+    let divisor = value(denominator);
+    let exact = value(numerator) / divisor.maximum(1.0);
     Number::Value(divisor.gt(0.0).where_(exact, 0.0))
 }
 

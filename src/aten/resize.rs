@@ -5,9 +5,9 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
-use super::reduce::filled_last;
-use super::resample::{Kernel, Line};
-use super::{Args, Composite, Strides};
+use super::reduce::require_elements_in_last_axes;
+use super::resample::{Interpolation, ResampledAxis};
+use super::{Args, Composite, StrideRule};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
@@ -15,7 +15,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
             "aten::upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
         ],
-        |a| resize(a, 1, Kernel::Nearest),
+        |a| resize(a, 1, Interpolation::Nearest),
         &[
             "f32[B, 3, L], [7]",
             "vec: f32[B, 3, L], None, [2.0]",
@@ -27,29 +27,29 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor",
             "aten::upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
         ],
-        |a| resize(a, 2, Kernel::Nearest),
+        |a| resize(a, 2, Interpolation::Nearest),
         &[
             "f32[B, 3, H, W], [7, 5]",
             "vec: f32[B, 3, H, W], None, [2.0, 0.5]",
             "vec: f32[1, 1, 5, 3], None, [1.1, 2.3]",
         ],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &[
             "aten::upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
             "aten::upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
         ],
-        |a| resize(a, 3, Kernel::Nearest),
+        |a| resize(a, 3, Interpolation::Nearest),
         &["f32[1, 2, 3, 4, 5], [2, 5, 10]"],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &[
             "aten::_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
             "aten::_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
         ],
-        |a| resize(a, 1, Kernel::NearestCentre),
+        |a| resize(a, 1, Interpolation::NearestExact),
         &["f32[B, 3, L], [7]"],
     ),
     Composite::one(
@@ -57,28 +57,28 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor",
             "aten::_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
         ],
-        |a| resize(a, 2, Kernel::NearestCentre),
+        |a| resize(a, 2, Interpolation::NearestExact),
         &[
             "f32[B, 3, H, W], [7, 5]",
             "vec: f32[1, 2, 4, 4], None, [1.6, 0.7]",
         ],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &[
             "aten::_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
             "aten::_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
         ],
-        |a| resize(a, 3, Kernel::NearestCentre),
+        |a| resize(a, 3, Interpolation::NearestExact),
         &["f32[1, 2, 3, 4, 5], [2, 5, 10]"],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &[
             "aten::upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor",
             "aten::upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
         ],
-        |a| resize(a, 1, Kernel::Linear),
+        |a| resize(a, 1, Interpolation::Linear),
         &["f32[B, 3, L], [7], False", "f16[1, 3, 5], [9], True"],
     ),
     Composite::one(
@@ -86,75 +86,75 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
             "aten::upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
         ],
-        |a| resize(a, 2, Kernel::Linear),
+        |a| resize(a, 2, Interpolation::Linear),
         &[
             "f32[B, 3, H, W], [7, 5], False",
             "f32[B, 3, H, W], [7, 5], True",
             "vec: f32[B, 3, H, W], None, False, [2.0, 1.5]",
         ],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &[
             "aten::upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
             "aten::upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
         ],
-        |a| resize(a, 3, Kernel::Linear),
+        |a| resize(a, 3, Interpolation::Linear),
         &["f32[1, 2, 3, 4, 5], [2, 5, 10], False"],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &[
             "aten::upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
             "aten::upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
         ],
-        |a| resize(a, 2, Kernel::Cubic),
+        |a| resize(a, 2, Interpolation::Cubic),
         &[
             "f32[B, 3, H, W], [7, 5], False",
             "f16[1, 1, 4, 5], [3, 8], True",
         ],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &[
             "aten::_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
             "aten::_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
         ],
-        |a| resize(a, 2, Kernel::SmoothLinear),
+        |a| resize(a, 2, Interpolation::AntialiasLinear),
         &[
             "f32[B, 3, H, W], [3, 5], False",
             "vec: f32[1, 1, 8, 9], None, False, [0.4, 1.5]",
         ],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &[
             "aten::_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
             "aten::_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
         ],
-        |a| resize(a, 2, Kernel::SmoothCubic),
+        |a| resize(a, 2, Interpolation::AntialiasCubic),
         &["f32[B, 3, H, W], [3, 5], False"],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
     Composite::one(
         &[
             "aten::_upsample_lanczos2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
             "aten::_upsample_lanczos2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
         ],
-        |a| resize(a, 2, Kernel::SmoothLanczos),
+        |a| resize(a, 2, Interpolation::AntialiasLanczos),
         &["f32[B, 3, H, W], [3, 5], False"],
     )
-    .placed(Strides::Suggested),
+    .with_strides(StrideRule::Suggested),
 ];
 
 /// Resamples the last `count` axes, from the last to the first.
-fn resize<'g>(a: &Args<'g>, count: usize, kernel: Kernel) -> Result<Value<'g>> {
+fn resize<'g>(a: &Args<'g>, count: usize, kernel: Interpolation) -> Result<Value<'g>> {
     let x = a.tensor(if a.has("input") { "input" } else { "self" });
     a.builder().check()?;
     let Some(first) = x.rank().checked_sub(count) else {
         return a.reject(format!("resizes {count} axes, not {}", x.ty()));
     };
-    let x = filled_last(x, count + 1)?;
+    let x = require_elements_in_last_axes(x, count + 1)?;
     let scales = scales(a, count);
     let sizes = if a.is_none("output_size") {
         let scaled = |(axis, scale): (usize, &Option<f64>)| {
@@ -172,7 +172,7 @@ fn resize<'g>(a: &Args<'g>, count: usize, kernel: Kernel) -> Result<Value<'g>> {
     if sizes.len() != count {
         return a.reject(format!("{} sizes for {count} axes", sizes.len()));
     }
-    let is_blend = !matches!(kernel, Kernel::Nearest | Kernel::NearestCentre);
+    let is_blend = !matches!(kernel, Interpolation::Nearest | Interpolation::NearestExact);
     let mut y = if is_blend && x.dtype() == DType::U8 {
         x.to(DType::F32)
     } else if is_blend {
@@ -183,10 +183,12 @@ fn resize<'g>(a: &Args<'g>, count: usize, kernel: Kernel) -> Result<Value<'g>> {
     for (axis, (size, scale)) in sizes.iter().zip(&scales).enumerate().rev() {
         let dim = (first + axis) as i64;
         let scale = match kernel {
-            Kernel::Nearest if count == 2 => unless_whole(*scale, &x.size(dim), size, x)?,
+            Interpolation::Nearest if count == 2 => {
+                unless_equal_or_double(*scale, &x.size(dim), size, x)?
+            }
             _ => *scale,
         };
-        let line = Line::new(y, dim, size, scale, a.bool("align_corners"));
+        let line = ResampledAxis::new(y, dim, size, scale, a.bool("align_corners"));
         y = kernel.apply(y, &line);
         if is_blend && x.dtype() == DType::U8 {
             // PyTorch rounds to bytes after each axis.
@@ -220,7 +222,12 @@ fn scales(a: &Args, count: usize) -> Vec<Option<f64>> {
 
 /// The scale of nearest neighbours in images, which PyTorch ignores where an axis keeps or doubles its size
 /// (`nearest_idx` in `aten/src/ATen/native/UpSample.h`).
-fn unless_whole(scale: Option<f64>, from: &Dim, to: &Dim, x: Value) -> Result<Option<f64>> {
+fn unless_equal_or_double(
+    scale: Option<f64>,
+    from: &Dim,
+    to: &Dim,
+    x: Value,
+) -> Result<Option<f64>> {
     let Some(factor) = scale.filter(|factor| *factor != 1.0 && *factor != 2.0) else {
         return Ok(scale);
     };
@@ -239,6 +246,6 @@ fn scaled_size(x: Value, size: &Dim, scale: f64) -> Result<Dim> {
             }
         }
     }
-    let size = x.builder().symbols().concrete(size)?;
+    let size = x.builder().symbols().specialize(size)?;
     Ok(Dim::from((size as f64 * scale) as i64))
 }

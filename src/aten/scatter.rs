@@ -1,9 +1,9 @@
 //! Operators that write elements by index.
 
-use super::advanced::replaced;
-use super::checked::{self as check, Negative};
-use super::index::rank_of_true;
-use super::{Args, Composite, Strides};
+use super::advanced::index_put;
+use super::bounds_checks::{self as check, NegativeIndices};
+use super::index::cumulative_true_count;
+use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
         ],
         |a| {
-            let function = named(&a.str("reduce"))?;
+            let function = reduction_by_name(&a.str("reduce"))?;
             let (x, dim) = (a.tensor("self"), a.int("dim"));
             scatter(x, dim, index(a), a.tensor("src"), function)
         },
@@ -37,7 +37,7 @@ pub(super) const ROWS: &[Composite] = &[
             let value = a
                 .builder()
                 .full(x.dtype(), index.shape(), a.number("value"));
-            scatter(x, a.int("dim"), index, value, named(&a.str("reduce"))?)
+            scatter(x, a.int("dim"), index, value, reduction_by_name(&a.str("reduce"))?)
         },
         &[
             "f32[B, 4], 1, i64[B, 2], 1.5",
@@ -111,7 +111,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (x, dim, index) = (a.tensor("self"), a.int("dim"), a.tensor("index"));
-            let index = check::index(x, dim, index, Negative::FromEnd);
+            let index = check::checked_index(x, dim, index, NegativeIndices::FromEnd);
             let mut shape = x.shape();
             if let Some(size) = shape.get_mut(wrap_dim(dim, x.rank())?) {
                 *size = index.numel();
@@ -130,7 +130,7 @@ pub(super) const ROWS: &[Composite] = &[
             "int_Tensor: i64[4], 0, i64[], i64[]",
         ],
     )
-    .placed(Strides::Preserve),
+    .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
             "aten::index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
@@ -163,8 +163,8 @@ pub(super) const ROWS: &[Composite] = &[
             let flat = x.flatten(0, -1);
             let message =
                 "out of range: tried to access index {value} on a tensor of {size} elements";
-            let index = check::index_or(flat, 0, index, Negative::FromEnd, message);
-            let written = replaced(flat, &[Some(index)], source, a.bool("accumulate"))?;
+            let index = check::checked_index_with_message(flat, 0, index, NegativeIndices::FromEnd, message);
+            let written = index_put(flat, &[Some(index)], source, a.bool("accumulate"))?;
             Ok(written.reshape(x.shape()))
         },
         &["f32[4, 3], i64[2], f32[2]", "f32[4], i64[5], f32[5], True"],
@@ -182,7 +182,7 @@ pub(super) const ROWS: &[Composite] = &[
                 mask.to_bool().expand(shape.clone()),
             );
             let last = &source.numel() - 1;
-            let order = rank_of_true(mask.flatten(0, -1)) - 1;
+            let order = cumulative_true_count(mask.flatten(0, -1)) - 1;
             let taken = source
                 .flatten(0, -1)
                 .index_select(0, order.clamp(Some(0.into()), Some(last.into())));
@@ -198,11 +198,11 @@ pub(super) const ROWS: &[Composite] = &[
 /// The indices of an axis, checked to be non-negative.
 fn index<'g>(a: &Args<'g>) -> Value<'g> {
     let (x, dim) = (a.tensor("self"), a.int("dim"));
-    check::index(x, dim, a.tensor("index"), Negative::Refused)
+    check::checked_index(x, dim, a.tensor("index"), NegativeIndices::Rejected)
 }
 
 /// The function that `scatter` names by `reduce`.
-fn named(reduce: &str) -> Result<ScatterFunction> {
+fn reduction_by_name(reduce: &str) -> Result<ScatterFunction> {
     match reduce {
         "" => Ok(ScatterFunction::Set),
         "add" => Ok(ScatterFunction::Add),

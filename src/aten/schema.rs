@@ -18,16 +18,16 @@ pub struct Schema {
     /// `Tensor`; empty for the only or default overload.
     pub overload: String,
     /// Parameters in order; keyword-only ones last.
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<SchemaParameter>,
     /// True if a result shares memory with a parameter.
     pub is_view: bool,
     /// The structure of the results.
-    pub returns: Returns,
+    pub returns: ResultStructure,
 }
 
 /// The structure of an operator's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Returns {
+pub enum ResultStructure {
     /// A tensor.
     One,
     /// A tuple of tensors.
@@ -38,32 +38,32 @@ pub enum Returns {
     OneAndList,
 }
 
-impl Returns {
-    fn parse(text: &str) -> Returns {
+impl ResultStructure {
+    fn parse(text: &str) -> ResultStructure {
         match (text.starts_with('('), text.contains("[]")) {
-            (false, false) => Returns::One,
-            (false, true) => Returns::List,
-            (true, false) => Returns::Tuple,
-            (true, true) => Returns::OneAndList,
+            (false, false) => ResultStructure::One,
+            (false, true) => ResultStructure::List,
+            (true, false) => ResultStructure::Tuple,
+            (true, true) => ResultStructure::OneAndList,
         }
     }
 }
 
 /// A parameter of an operator.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parameter {
+pub struct SchemaParameter {
     /// Name as PyTorch writes it.
     pub name: String,
     /// Type.
     pub ty: ArgumentType,
     /// Default; `None` if the argument is required.
-    pub default: Option<Default>,
+    pub default: Option<DefaultValue>,
     /// True if the argument must be given by name.
     pub keyword_only: bool,
 }
 
 /// A default value.
-pub type Default = Argument;
+pub type DefaultValue = Argument;
 
 /// The type of a parameter, as far as it matters here.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +85,7 @@ pub enum ArgumentType {
     /// `Layout`, `Device`, `MemoryFormat`, `Generator`: accepted and ignored
     Ignored,
     /// An `int`, or a tensor that holds one. PyTorch's schemas do not use it.
-    Count,
+    IntOrTensor,
     /// `T[]` or `T[n]`; with a size, a single element stands for the list
     List(Box<ArgumentType>, bool),
     /// `T?`
@@ -109,9 +109,8 @@ impl Schema {
         for part in split_top_level(inside).into_iter().map(str::trim) {
             match part {
                 "*" => keyword_only = true,
-                part => {
-                    parameters.push(Parameter::parse(part, keyword_only).ok_or_else(|| bad(part))?)
-                }
+                part => parameters
+                    .push(SchemaParameter::parse(part, keyword_only).ok_or_else(|| bad(part))?),
             }
         }
         Ok(Schema {
@@ -121,7 +120,7 @@ impl Schema {
             overload: overload.into(),
             parameters,
             is_view: results.contains("(a"),
-            returns: Returns::parse(results),
+            returns: ResultStructure::parse(results),
         })
     }
 
@@ -144,8 +143,8 @@ impl Schema {
     }
 }
 
-impl Parameter {
-    fn parse(text: &str, keyword_only: bool) -> Option<Parameter> {
+impl SchemaParameter {
+    fn parse(text: &str, keyword_only: bool) -> Option<SchemaParameter> {
         let (declaration, default) = match text.split_once('=') {
             Some((declaration, default)) => (declaration, Some(default)),
             None => (text, None),
@@ -156,7 +155,7 @@ impl Parameter {
             Some(default) => Some(parse_default(default.trim(), &ty)?),
             None => None,
         };
-        Some(Parameter {
+        Some(SchemaParameter {
             name: name.into(),
             ty,
             default,
@@ -178,8 +177,8 @@ impl Parameter {
     }
 
     /// An optional parameter that PyTorch's schema does not have.
-    pub(super) fn hidden(name: &str, ty: ArgumentType) -> Parameter {
-        Parameter {
+    pub(super) fn internal(name: &str, ty: ArgumentType) -> SchemaParameter {
+        SchemaParameter {
             name: name.into(),
             ty: ArgumentType::Optional(Box::new(ty)),
             default: Some(Argument::None),
@@ -224,7 +223,9 @@ impl ArgumentType {
             (ArgumentType::Tensor, Argument::Value(_)) => true,
             (ArgumentType::Int, Argument::Number(Scalar::Int(_)) | Argument::Size(_)) => true,
             (ArgumentType::DType, Argument::Number(Scalar::Int(_))) => true,
-            (ArgumentType::Count, Argument::Number(Scalar::Int(_)) | Argument::Value(_)) => true,
+            (ArgumentType::IntOrTensor, Argument::Number(Scalar::Int(_)) | Argument::Value(_)) => {
+                true
+            }
             (
                 ArgumentType::Float,
                 Argument::Number(Scalar::Float(_) | Scalar::Int(_)) | Argument::Size(_),
@@ -257,7 +258,7 @@ fn without_alias(text: &str) -> String {
     }
 }
 
-fn parse_default(text: &str, ty: &ArgumentType) -> Option<Default> {
+fn parse_default(text: &str, ty: &ArgumentType) -> Option<DefaultValue> {
     if let Some(inner) = text.strip_prefix('[') {
         let items = split_top_level(inner.strip_suffix(']')?)
             .into_iter()

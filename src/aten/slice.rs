@@ -1,8 +1,8 @@
 //! Views of a part of a value: slices, splits, diagonals, windows.
 
-use super::checked::{self as check, Negative};
-use super::parts::{chunk, diagonal, split, split_at, split_even, strided_index, unbind};
-use super::{Composite, Strides};
+use super::bounds_checks::{self as check, NegativeIndices};
+use super::split::{chunk, diagonal, split, split_at, split_even, strided_index, unbind};
+use super::{Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -42,7 +42,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (x, dim) = (a.tensor("self"), a.int("dim"));
-            let start = from_end(x, dim, a.size("start"))?;
+            let start = resolve_start(x, dim, a.size("start"))?;
             Ok(x.narrow(dim, start, a.size("length")))
         },
         &["f32[B, 9], 1, 2, 4", "f32[9], 0, -3, 2", "f32[9], 0, 9, 0"],
@@ -57,7 +57,7 @@ pub(super) const ROWS: &[Composite] = &[
                 .reshape(vec![]);
             let positions = a.builder().iota(DType::I64, vec![a.size("length")], 0);
             let message = "narrow reads index {value} of an axis of size {size}";
-            let positions = check::index_or(x, dim, positions + first, Negative::Refused, message);
+            let positions = check::checked_index_with_message(x, dim, positions + first, NegativeIndices::Rejected, message);
             Ok(x.index_select(dim, positions))
         },
         &["Tensor: f32[9], 0, i64[], 2"],
@@ -206,7 +206,7 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3, 2, B], 1, 0, 2",
         ],
     )
-    .placed(Strides::Diagonal),
+    .with_strides(StrideRule::Diagonal),
     Composite::one(
         &[
             "aten::linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor(a)",
@@ -214,7 +214,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| diagonal(a.tensor("A"), a.int("offset"), a.int("dim1"), a.int("dim2")),
         &["f32[B, 3, 4], offset=1"],
     )
-    .placed(Strides::Diagonal),
+    .with_strides(StrideRule::Diagonal),
     Composite::one(
         &[
             "aten::as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor(a)",
@@ -236,11 +236,11 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[3], [], [], 1",
         ],
     )
-    .placed(Strides::Storage),
+    .with_strides(StrideRule::AsStrided),
 ];
 
 /// Resolves a start that may count from the end.
-pub(super) fn from_end(x: Value, dim: i64, start: Dim) -> Result<Dim> {
+pub(super) fn resolve_start(x: Value, dim: i64, start: Dim) -> Result<Dim> {
     let symbols = x.builder().symbols();
     let negative = !symbols.less_equal(&Dim::ZERO, &start)?;
     Ok(if negative {

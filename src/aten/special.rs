@@ -2,7 +2,7 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
 
-use super::pointwise::{binary, float_operands, wide_float};
+use super::pointwise::{binary, float_operands, in_float_dtype};
 use super::{Args, Composite};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -100,7 +100,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::elementwise(
         &["aten::special_spherical_bessel_j0(Tensor x) -> Tensor"],
-        |a| Ok(wide_float(a.tensor("x"), spherical_bessel_j0)),
+        |a| Ok(in_float_dtype(a.tensor("x"), spherical_bessel_j0)),
         &["f32[B, 3]", "i64[3]"],
     ),
     Composite::elementwise(
@@ -115,7 +115,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::elementwise(
         &["aten::special_log_ndtr(Tensor self) -> Tensor"],
-        |a| Ok(wide_float(a.tensor("self"), log_normal_distribution)),
+        |a| Ok(in_float_dtype(a.tensor("self"), log_normal_distribution)),
         &["f32[B, 3]", "i64[3]"],
     ),
     Composite::elementwise(

@@ -5,14 +5,14 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Number, Value};
 
-use super::factorize::{Matrix, is_vector_side, reflect, reflections};
-use super::jacobi::{Singular, symmetric_eigen};
+use super::factorize::{Matrix, apply_reflections, householder_reflections, is_vector_side};
+use super::jacobi::{Svd, symmetric_eigen};
 use super::{Args, Composite};
 
 pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &["aten::linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor"],
-        |a| Ok(Singular::new(Matrix::new(a.tensor("A"))?).values),
+        |a| Ok(Svd::new(Matrix::new(a.tensor("A"))?).values),
         &["f32[4, 3]", "f32[B, 3, 4]"],
     ),
     Composite::many(
@@ -20,7 +20,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
         ],
         |a| {
-            let [left, values, right] = decomposed(a.tensor("A"), a.bool("full_matrices"))?;
+            let [left, values, right] = svd_factors(a.tensor("A"), a.bool("full_matrices"))?;
             Ok(vec![left, values, right.transpose(-1, -2)])
         },
         &["f32[3, 3]", "f32[4, 3], False"],
@@ -31,7 +31,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let x = a.tensor("self");
-            let [left, values, right] = decomposed(x, !a.bool("some"))?;
+            let [left, values, right] = svd_factors(x, !a.bool("some"))?;
             if a.bool("compute_uv") {
                 return Ok(vec![left, values, right]);
             }
@@ -75,11 +75,11 @@ pub(super) const ROWS: &[Composite] = &[
                 return Ok(a.builder().full(DType::I64, batch, 0));
             }
             let values = if a.bool("hermitian") {
-                symmetric_eigen(mirrored(x, false)?).0.abs()
+                symmetric_eigen(symmetric_from_triangle(x, false)?).0.abs()
             } else {
-                Singular::new(Matrix::new(x)?).values
+                Svd::new(Matrix::new(x)?).values
             };
-            Ok(rank(values, cutoff(a, x, values)?))
+            Ok(rank(values, rank_threshold(a, x, values)?))
         },
         &[
             "f32[4, 3]",
@@ -97,12 +97,12 @@ pub(super) const ROWS: &[Composite] = &[
         |a| {
             let x = a.tensor("self");
             let matrix = if a.bool("hermitian") {
-                mirrored(x, false)?
+                symmetric_from_triangle(x, false)?
             } else {
                 Matrix::new(x)?
             };
-            let parts = Singular::new(matrix);
-            Ok(parts.pseudo_inverse(cutoff(a, x, parts.values)?))
+            let parts = Svd::new(matrix);
+            Ok(parts.pseudo_inverse(rank_threshold(a, x, parts.values)?))
         },
         &[
             "f32[4, 3], 1e-15",
@@ -157,7 +157,7 @@ pub(super) fn spectral_norm<'g>(
         .filter(|axis| *axis != row && *axis != column)
         .collect();
     axes.extend([row, column]);
-    let result = norm(Singular::new(Matrix::new(x.permute(axes))?).values);
+    let result = norm(Svd::new(Matrix::new(x.permute(axes))?).values);
     if !keepdim {
         return Ok(result);
     }
@@ -166,10 +166,16 @@ pub(super) fn spectral_norm<'g>(
 }
 
 /// `U`, `S` and `V`; with `full`, `U` and `V` are completed to square matrices.
-fn decomposed(x: Value, full: bool) -> Result<[Value; 3]> {
+fn svd_factors(x: Value, full: bool) -> Result<[Value; 3]> {
     let matrix = Matrix::new(x)?;
-    let parts = Singular::new(matrix);
-    let completed = |vectors| if full { complete(vectors) } else { Ok(vectors) };
+    let parts = Svd::new(matrix);
+    let completed = |vectors| {
+        if full {
+            complete_basis(vectors)
+        } else {
+            Ok(vectors)
+        }
+    };
     Ok([
         completed(parts.left)?,
         parts.values,
@@ -178,25 +184,28 @@ fn decomposed(x: Value, full: bool) -> Result<[Value; 3]> {
 }
 
 /// Completes orthonormal columns to a square matrix.
-fn complete(vectors: Value) -> Result<Value> {
+fn complete_basis(vectors: Value) -> Result<Value> {
     let matrix = Matrix::new(vectors)?;
     if matrix.columns == matrix.rows {
         return Ok(vectors);
     }
-    let (reflected, factors) = reflections(matrix);
+    let (reflected, factors) = householder_reflections(matrix);
     let start = matrix.identity(matrix.rows, matrix.rows).value;
-    let basis = reflect(reflected, factors, start, false)?;
+    let basis = apply_reflections(reflected, factors, start, false)?;
     let rest = basis.narrow(-1, matrix.columns, matrix.rows - matrix.columns);
     Ok(vectors.builder().concat(&[vectors, rest], -1))
 }
 
 fn eigen<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
     let upper = a.str("UPLO").eq_ignore_ascii_case("U");
-    Ok(symmetric_eigen(mirrored(a.tensor("self"), upper)?))
+    Ok(symmetric_eigen(symmetric_from_triangle(
+        a.tensor("self"),
+        upper,
+    )?))
 }
 
 /// The symmetric matrix that one triangle represents.
-fn mirrored(x: Value, upper: bool) -> Result<Matrix> {
+fn symmetric_from_triangle(x: Value, upper: bool) -> Result<Matrix> {
     let matrix = Matrix::square(x)?;
     let turned = x.transpose(-1, -2);
     Ok(Matrix {
@@ -207,7 +216,7 @@ fn mirrored(x: Value, upper: bool) -> Result<Matrix> {
 
 /// The threshold below which singular values count as zero: the larger of `atol` and `rtol` times the largest value
 /// (`get_atol_rtol` of `aten/src/ATen/native/LinearAlgebra.cpp`).
-fn cutoff<'g>(a: &Args<'g>, x: Value<'g>, values: Value<'g>) -> Result<Value<'g>> {
+fn rank_threshold<'g>(a: &Args<'g>, x: Value<'g>, values: Value<'g>) -> Result<Value<'g>> {
     let dtype = x.dtype();
     let number = |name: &str| {
         a.optional_number(name).map(|number| match number {
@@ -218,7 +227,7 @@ fn cutoff<'g>(a: &Args<'g>, x: Value<'g>, values: Value<'g>) -> Result<Value<'g>
     let largest = x
         .builder()
         .symbols()
-        .concrete(&x.size(-2).maximum(&x.size(-1)))?;
+        .specialize(&x.size(-2).maximum(&x.size(-1)))?;
     let default = dtype.epsilon().unwrap_or(0.0) * largest as f64;
     let tolerance = number("tol");
     let relative = match (number("rtol").or(number("rcond")), number("atol")) {
@@ -248,8 +257,8 @@ fn least_squares<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
         text if text.is_empty() => "gelsy".to_string(),
         text => text,
     };
-    let parts = Singular::new(matrix);
-    let cutoff = negligible(matrix, parts.values, a.optional_float("rcond"))?;
+    let parts = Svd::new(matrix);
+    let cutoff = singular_value_threshold(matrix, parts.values, a.optional_float("rcond"))?;
     let is_vector = is_vector_side(matrix, b)?;
     let right = if is_vector { b.unsqueeze(-1) } else { b };
     let solution = parts.pseudo_inverse(cutoff).matmul(right);
@@ -282,7 +291,11 @@ fn least_squares<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
 }
 
 /// The threshold below which singular values count as zero: a fraction of the largest, by default the rounding error.
-fn negligible<'g>(matrix: Matrix<'g>, values: Value<'g>, share: Option<f64>) -> Result<Value<'g>> {
+fn singular_value_threshold<'g>(
+    matrix: Matrix<'g>,
+    values: Value<'g>,
+    share: Option<f64>,
+) -> Result<Value<'g>> {
     let dtype = matrix.value.dtype();
     if matrix.rows.min(matrix.columns) == 0 {
         return Ok(values.builder().full(dtype, matrix.batch(), 0.0));
@@ -303,21 +316,21 @@ fn rank<'g>(values: Value<'g>, cutoff: Value<'g>) -> Value<'g> {
 fn exponential(matrix: Matrix) -> Result<Value> {
     const DEGREE: i64 = 18;
     const BOUND: f64 = 3.0;
-    const MOST_SQUARINGS: i64 = 8;
+    const MAX_SQUARINGS: i64 = 8;
     let x = matrix.value;
     if matrix.rows == 0 {
         return Ok(x);
     }
     let norm = x.abs().sum(&[-2], true).amax(&[-1], true);
     let squarings = (norm / BOUND).log2().ceil();
-    let squarings = squarings.clamp(Some(0.0.into()), Some((MOST_SQUARINGS as f64).into()));
+    let squarings = squarings.clamp(Some(0.0.into()), Some((MAX_SQUARINGS as f64).into()));
     let scaled = x / squarings.exp2();
     let one = matrix.identity(matrix.rows, matrix.rows).value;
     let mut sum = one;
     for power in (1..=DEGREE).rev() {
         sum = one + scaled.matmul(sum) / power;
     }
-    for count in 0..MOST_SQUARINGS {
+    for count in 0..MAX_SQUARINGS {
         sum = squarings.gt(count as f64).where_(sum.matmul(sum), sum);
     }
     Ok(sum)

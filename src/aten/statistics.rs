@@ -1,6 +1,6 @@
 //! Variances and covariances.
 
-use super::reduce::{dims, floating};
+use super::reduce::{dims, require_float};
 use super::{Args, Composite};
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -84,7 +84,7 @@ pub(super) const ROWS: &[Composite] = &[
                 // 1, or not-a-number if the variance is 0.
                 return Ok(covariance.combine(BinaryFunction::Div, covariance));
             }
-            let deviation = super::parts::diagonal(covariance, 0, 0, 1)?.sqrt();
+            let deviation = super::split::diagonal(covariance, 0, 0, 1)?.sqrt();
             let scaled = covariance / deviation.unsqueeze(1) / deviation.unsqueeze(0);
             Ok(scaled.clamp(Some((-1.0).into()), Some(1.0.into())))
         },
@@ -103,13 +103,13 @@ fn correction(a: &Args) -> f64 {
 
 /// Variance and mean along the call's dimensions.
 fn variance<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
-    let (x, dims, keepdim) = (floating(a.tensor("self"))?, dims(a), a.bool("keepdim"));
+    let (x, dims, keepdim) = (require_float(a.tensor("self"))?, dims(a), a.bool("keepdim"));
     Ok((x.var(&dims, correction(a), keepdim), x.mean(&dims, keepdim)))
 }
 
 /// Standard deviation and mean; half precision is rounded once, at the end.
 fn deviation<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
-    let (x, dims, keepdim) = (floating(a.tensor("self"))?, dims(a), a.bool("keepdim"));
+    let (x, dims, keepdim) = (require_float(a.tensor("self"))?, dims(a), a.bool("keepdim"));
     let variance = x.to_compute().var(&dims, correction(a), keepdim);
     Ok((variance.sqrt().to(x.dtype()), x.mean(&dims, keepdim)))
 }

@@ -13,7 +13,7 @@ use super::{Args, Operator};
 /// The rule for the strides of a row's results. If the rule is one of views, schemas of the row that are not views return
 /// new, contiguous results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strides {
+pub enum StrideRule {
     /// New and contiguous; for a view, the strides follow from the primitives of its body ([`Operator::view_steps`]).
     Standard,
     /// New: axes in the order of the operands' strides (`at::TensorIterator`).
@@ -25,7 +25,7 @@ pub enum Strides {
     /// New: in the memory format that the first operand suggests, or contiguous for circular padding.
     Padded,
     /// New: with the strides of the first operand, gaps included.
-    Kept,
+    SameStrides,
     /// New: unshared axes of both operands, the first's before the second's (`torch.einsum`).
     Einsum,
     /// New: in the memory format of the first operand, for images with this number of spatial axes.
@@ -34,11 +34,11 @@ pub enum Strides {
     /// contiguous.
     Convolution,
     /// New: in the memory format that all operands share.
-    Joined,
+    Concat,
     /// New: concatenated along the first axis, which is then split, or contiguous.
-    Stacked,
+    Stack,
     /// New: elementwise, with two axes exchanged for odd rotations.
-    Rotated,
+    Rot90,
     /// New: like the query, unless elements of a head are not adjacent.
     Attention,
     /// New: the operand's remaining axes keep their order (`torch.index`).
@@ -46,7 +46,7 @@ pub enum Strides {
     /// New: each matrix is column-major, as LAPACK leaves it.
     ColumnMajor,
     /// New: with the strides of the argument `stride`.
-    Given,
+    StrideArgument,
     /// The operand itself if nothing changes, else a view; for a list, result by result (`torch.broadcast_tensors`).
     ItselfOrView,
     /// A view if the operand's strides allow it, else a contiguous copy (`torch.reshape`).
@@ -58,13 +58,13 @@ pub enum Strides {
     /// A view of the diagonal of two axes.
     Diagonal,
     /// A view of the whole storage (`torch.as_strided`).
-    Storage,
+    AsStrided,
 }
 
-impl Strides {
+impl StrideRule {
     /// True if the result is a copy or a view depending on the operand's strides.
     pub fn may_copy(self) -> bool {
-        matches!(self, Strides::Reshape | Strides::Contiguous)
+        matches!(self, StrideRule::Reshape | StrideRule::Contiguous)
     }
 }
 
@@ -92,7 +92,7 @@ impl WantedFormat {
 }
 
 /// A call whose results need a memory layout.
-pub struct Placement<'a> {
+pub struct ResultPlacement<'a> {
     /// The overload that is called.
     pub operator: &'static Operator,
     /// Arguments of the call.
@@ -104,10 +104,10 @@ pub struct Placement<'a> {
     /// `memory_format=`
     pub format: WantedFormat,
     /// Answers questions about symbolic sizes.
-    pub asked: &'a Assumptions<'a>,
+    pub assumptions: &'a Assumptions<'a>,
 }
 
-impl Placement<'_> {
+impl ResultPlacement<'_> {
     /// Geometry of a new result of this shape.
     pub fn new_result(&self, sizes: &Shape) -> Result<Geometry> {
         let sizes = sizes.clone();
@@ -115,38 +115,38 @@ impl Placement<'_> {
             return Ok(Geometry::of_format(sizes, format));
         }
         match self.operator.row.strides {
-            Strides::Elementwise => {
+            StrideRule::Elementwise => {
                 let operands: Vec<&Geometry> = self.operands.iter().flatten().collect();
-                Geometry::elementwise(self.asked, &sizes, &operands)
+                Geometry::elementwise(self.assumptions, &sizes, &operands)
             }
-            Strides::Preserve => match self.first() {
-                Some(operand) if operand.sizes == sizes => operand.preserved(self.asked),
+            StrideRule::Preserve => match self.first() {
+                Some(operand) if operand.sizes == sizes => operand.preserved(self.assumptions),
                 _ => Ok(Geometry::contiguous(sizes)),
             },
-            Strides::Padded if self.args().str("mode") == "circular" => {
+            StrideRule::Padded if self.args().str("mode") == "circular" => {
                 Ok(Geometry::contiguous(sizes))
             }
-            Strides::Suggested | Strides::Padded => self.suggested(sizes),
-            Strides::Kept => self.kept(sizes),
-            Strides::Einsum => Ok(match memory_order(&self.args().str("equation")) {
+            StrideRule::Suggested | StrideRule::Padded => self.suggested(sizes),
+            StrideRule::SameStrides => self.same_strides(sizes),
+            StrideRule::Einsum => Ok(match memory_order(&self.args().str("equation")) {
                 Some(order) if order.len() == sizes.len() => Geometry::dense(sizes, &order),
                 _ => Geometry::contiguous(sizes),
             }),
-            Strides::Images(spatial) => self.images(sizes, spatial, 1),
-            Strides::Convolution => {
+            StrideRule::Images(spatial) => self.images(sizes, spatial, 1),
+            StrideRule::Convolution => {
                 let weight = self.operands.iter().flatten().nth(1);
                 match weight.map_or(0, Geometry::rank) {
                     4 => self.images(sizes, 2, 2),
                     _ => Ok(Geometry::contiguous(sizes)),
                 }
             }
-            Strides::Joined => self.joined(sizes),
-            Strides::Stacked => self.stacked(sizes),
-            Strides::Rotated => self.rotated(sizes),
-            Strides::Attention => self.attention(sizes),
-            Strides::Indexed => self.indexed(sizes),
-            Strides::ColumnMajor => Ok(column_major(sizes)),
-            Strides::Given => self.given(sizes),
+            StrideRule::Concat => self.concat(sizes),
+            StrideRule::Stack => self.stack(sizes),
+            StrideRule::Rot90 => self.rot90(sizes),
+            StrideRule::Attention => self.attention(sizes),
+            StrideRule::Indexed => self.indexed(sizes),
+            StrideRule::ColumnMajor => Ok(column_major(sizes)),
+            StrideRule::StrideArgument => self.from_stride_argument(sizes),
             _ => Ok(Geometry::contiguous(sizes)),
         }
     }
@@ -157,15 +157,17 @@ impl Placement<'_> {
 
     fn suggested(&self, sizes: Shape) -> Result<Geometry> {
         let format = match self.first() {
-            Some(operand) => operand.suggested_format(self.asked)?,
+            Some(operand) => operand.suggested_format(self.assumptions)?,
             None => MemoryFormat::Contiguous,
         };
         Ok(Geometry::of_format(sizes, format))
     }
 
-    fn kept(&self, sizes: Shape) -> Result<Geometry> {
+    fn same_strides(&self, sizes: Shape) -> Result<Geometry> {
         match self.first() {
-            Some(operand) if operand.may_overlap(self.asked)? => operand.preserved(self.asked),
+            Some(operand) if operand.may_overlap(self.assumptions)? => {
+                operand.preserved(self.assumptions)
+            }
             Some(operand) => Ok(operand.clone()),
             None => Ok(Geometry::contiguous(sizes)),
         }
@@ -176,7 +178,7 @@ impl Placement<'_> {
     fn images(&self, sizes: Shape, spatial: usize, operands: usize) -> Result<Geometry> {
         let mut format = MemoryFormat::Contiguous;
         for operand in self.operands.iter().flatten().take(operands) {
-            if as_images(operand, spatial).suggested_format(self.asked)?
+            if as_images(operand, spatial).suggested_format(self.assumptions)?
                 == MemoryFormat::ChannelsLast
             {
                 format = MemoryFormat::ChannelsLast;
@@ -188,10 +190,10 @@ impl Placement<'_> {
         Ok(from_images(&placed, result.sizes, spatial))
     }
 
-    fn joined(&self, sizes: Shape) -> Result<Geometry> {
+    fn concat(&self, sizes: Shape) -> Result<Geometry> {
         let mut format = None;
         for operand in self.operands.iter().flatten() {
-            let own = operand.suggested_format(self.asked)?;
+            let own = operand.suggested_format(self.assumptions)?;
             if *format.get_or_insert(own) != own {
                 format = Some(MemoryFormat::Contiguous);
                 break;
@@ -203,7 +205,7 @@ impl Placement<'_> {
         ))
     }
 
-    fn stacked(&self, sizes: Shape) -> Result<Geometry> {
+    fn stack(&self, sizes: Shape) -> Result<Geometry> {
         let (Some(operand), 0) = (self.first(), self.args().int("dim")) else {
             return Ok(Geometry::contiguous(sizes));
         };
@@ -213,7 +215,7 @@ impl Placement<'_> {
         };
         let own = length.clone();
         *length = &own * count;
-        let mut stacked = self.joined(joined)?;
+        let mut stacked = self.concat(joined)?;
         let row = stacked
             .strides
             .first()
@@ -223,12 +225,12 @@ impl Placement<'_> {
         Ok(stacked)
     }
 
-    fn rotated(&self, mut sizes: Shape) -> Result<Geometry> {
+    fn rot90(&self, mut sizes: Shape) -> Result<Geometry> {
         let args = self.args();
         let (turns, dims) = (args.int("k"), args.ints("dims"));
         let (1 | 3, &[first, second]) = (turns.rem_euclid(4), dims.as_slice()) else {
             let operands: Vec<&Geometry> = self.operands.iter().flatten().collect();
-            return Geometry::elementwise(self.asked, &sizes, &operands);
+            return Geometry::elementwise(self.assumptions, &sizes, &operands);
         };
         let (first, second) = (
             wrap_dim(first, sizes.len())?,
@@ -238,7 +240,7 @@ impl Placement<'_> {
         order.swap(first, second);
         sizes.swap(first, second);
         let operands: Vec<&Geometry> = self.operands.iter().flatten().collect();
-        Ok(Geometry::elementwise(self.asked, &sizes, &operands)?.permute(&order))
+        Ok(Geometry::elementwise(self.assumptions, &sizes, &operands)?.permute(&order))
     }
 
     /// PyTorch's fast kernels give the result the query's strides; they require adjacent elements of a head.
@@ -250,7 +252,7 @@ impl Placement<'_> {
             .first()
             .filter(|query| are_fast && query.sizes == sizes)
         {
-            Some(query) => query.preserved(self.asked),
+            Some(query) => query.preserved(self.assumptions),
             None => Ok(Geometry::contiguous(sizes)),
         }
     }
@@ -293,10 +295,14 @@ impl Placement<'_> {
             index
         });
         let operands: Vec<Geometry> = std::iter::once(source).chain(indices).collect();
-        Geometry::elementwise(self.asked, &sizes, &operands.iter().collect::<Vec<_>>())
+        Geometry::elementwise(
+            self.assumptions,
+            &sizes,
+            &operands.iter().collect::<Vec<_>>(),
+        )
     }
 
-    fn given(&self, sizes: Shape) -> Result<Geometry> {
+    fn from_stride_argument(&self, sizes: Shape) -> Result<Geometry> {
         let args = self.args();
         let mut geometry = Geometry::contiguous(sizes);
         if args.has("stride") {
@@ -357,7 +363,7 @@ pub type ViewSteps = Vec<(Primitive, Shape)>;
 impl Operator {
     /// True if results share memory with an operand, or may share it.
     pub fn is_view(&self) -> bool {
-        self.schema.is_view || self.row.strides == Strides::ItselfOrView
+        self.schema.is_view || self.row.strides == StrideRule::ItselfOrView
     }
 
     /// For each result of a view, the primitives that make it from its operand: the first argument, or the item of it for
@@ -378,7 +384,7 @@ impl Operator {
         Ok(steps.collect())
     }
 
-    /// The new axis of a view with [`Strides::Unsqueeze`].
+    /// The new axis of a view with [`StrideRule::Unsqueeze`].
     pub fn unsqueezed_axis(
         &'static self,
         builder: &Builder,
@@ -388,7 +394,7 @@ impl Operator {
         wrap_dim(Args::new(builder, self, arguments).int("dim"), rank + 1)
     }
 
-    /// The axes and the offset of a view with [`Strides::Diagonal`].
+    /// The axes and the offset of a view with [`StrideRule::Diagonal`].
     pub fn diagonal_axes(
         &'static self,
         builder: &Builder,
@@ -433,9 +439,9 @@ fn steps_between(builder: &Builder, operand: ValueId, result: ValueId) -> Option
 }
 
 /// Geometry after a step of a view; `None` if strides cannot describe the result.
-pub fn after_step(
+pub fn apply_view_step(
     geometry: &Geometry,
-    asked: &Assumptions,
+    assumptions: &Assumptions,
     (primitive, sizes): &(Primitive, Shape),
 ) -> Result<Option<Geometry>> {
     Ok(Some(match primitive {
@@ -447,7 +453,7 @@ pub fn after_step(
         Primitive::Unfold(unfold) => {
             geometry.unfold(unfold.axis, sizes, unfold.stride, unfold.dilation)
         }
-        Primitive::Reshape(_) => return geometry.with_ones(asked, sizes),
+        Primitive::Reshape(_) => return geometry.with_unit_axes(assumptions, sizes),
         _ => return Ok(None),
     }))
 }

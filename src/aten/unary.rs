@@ -2,7 +2,7 @@
 
 use std::f64::consts::PI;
 
-use super::pointwise::{wide, wide_float};
+use super::pointwise::{in_compute_dtype, in_float_dtype};
 use super::{Args, Composite};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -225,17 +225,17 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::elementwise(
         &["aten::frac(Tensor self) -> Tensor"],
-        |a| Ok(wide(a.tensor("self"), |x| x - x.trunc())),
+        |a| Ok(in_compute_dtype(a.tensor("self"), |x| x - x.trunc())),
         &["f32[B, 3]", "f16[3]"],
     ),
     Composite::elementwise(
         &["aten::deg2rad(Tensor self) -> Tensor"],
-        |a| Ok(wide_float(a.tensor("self"), |x| x * (PI / 180.0))),
+        |a| Ok(in_float_dtype(a.tensor("self"), |x| x * (PI / 180.0))),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
     Composite::elementwise(
         &["aten::rad2deg(Tensor self) -> Tensor"],
-        |a| Ok(wide_float(a.tensor("self"), |x| x * (180.0 / PI))),
+        |a| Ok(in_float_dtype(a.tensor("self"), |x| x * (180.0 / PI))),
         &["f32[B, 3]", "i64[3]", "f16[3]"],
     ),
     Composite::elementwise(
@@ -290,14 +290,14 @@ fn round<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let scale = 10f64.powi(i32::try_from(decimals.abs()).unwrap_or(i32::MAX));
     Ok(match decimals {
         0 => x.round(),
-        1.. => wide(x, |x| (x * scale).round() / scale),
-        _ => wide(x, |x| (x / scale).round() * scale),
+        1.. => in_compute_dtype(x, |x| (x * scale).round() / scale),
+        _ => in_compute_dtype(x, |x| (x / scale).round() * scale),
     })
 }
 
 /// `sin πx / πx`, 1 at 0.
 fn sinc<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    Ok(wide_float(a.tensor("self"), |x| {
+    Ok(in_float_dtype(a.tensor("self"), |x| {
         let angle = x * PI;
         x.eq(0.0).where_(1.0, angle.sin() / angle)
     }))
@@ -340,7 +340,7 @@ fn nan_to_num<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 /// Derivatives of digamma: `(-1)ⁿ⁺¹ n! ζ(n + 1, x)` (Abramowitz and Stegun 6.4.10). The first derivative uses reflection for
 /// small operands, where PyTorch's is defined as well (`aten/src/ATen/native/Math.h`).
 fn polygamma<'g>(x: Value<'g>, n: i64) -> Value<'g> {
-    wide_float(x, |x| {
+    in_float_dtype(x, |x| {
         let builder = x.builder();
         let zeta =
             |y: Value<'g>, order: i64| builder.combine(BinaryFunction::Zeta, order as f64, y);

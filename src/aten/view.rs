@@ -1,6 +1,6 @@
 //! Views that reorder, merge or split whole axes.
 
-use super::{Args, Composite, Strides};
+use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::Value;
@@ -24,13 +24,13 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[], [1, 1]",
         ],
     )
-    .placed(Strides::Reshape),
+    .with_strides(StrideRule::Reshape),
     Composite::one(
         &["aten::reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)"],
         |a| Ok(a.tensor("self").view(&a.sizes("shape"))),
         &["f32[4, 6], [2, 12]", "i64[B, 6], [-1, 3]"],
     )
-    .placed(Strides::Reshape),
+    .with_strides(StrideRule::Reshape),
     Composite::one(
         &[
             "aten::view_as(Tensor(a) self, Tensor other) -> Tensor(a)",
@@ -39,7 +39,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").reshape(a.tensor("other").shape())),
         &["f32[4, 6], f32[2, 12]"],
     )
-    .placed(Strides::Reshape),
+    .with_strides(StrideRule::Reshape),
     Composite::one(
         &[
             "aten::view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)",
@@ -155,7 +155,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").unsqueeze(a.int("dim"))),
         &["f32[B, 3], 1", "f32[B, 3], -1", "f32[], 0"],
     )
-    .placed(Strides::Unsqueeze),
+    .with_strides(StrideRule::Unsqueeze),
     Composite::one(
         &[
             "aten::squeeze(Tensor(a) self) -> Tensor(a)",
@@ -185,19 +185,19 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3, 4], 1", "f32[2, 3, 4]", "f32[]"],
     )
-    .placed(Strides::Reshape),
+    .with_strides(StrideRule::Reshape),
     Composite::one(
         &["aten::ravel(Tensor(a) self) -> Tensor(a)"],
         |a| Ok(a.tensor("self").flatten(0, -1)),
         &["f32[B, 3]", "f32[]"],
     )
-    .placed(Strides::Contiguous),
+    .with_strides(StrideRule::Contiguous),
     Composite::one(
         &["aten::unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)"],
         |a| unflatten(a.tensor("self"), a.int("dim"), &a.sizes("sizes")),
         &["f32[B, 6], 1, [2, 3]", "f32[4, 6], -2, [2, -1]"],
     )
-    .placed(Strides::Reshape),
+    .with_strides(StrideRule::Reshape),
     Composite::one(
         &[
             "aten::alias(Tensor(a) self) -> Tensor(a)",
@@ -236,37 +236,37 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(at_least(a.tensor("self"), 1)),
         &["f32[]", "f32[B, 3]"],
     )
-    .placed(Strides::ItselfOrView),
+    .with_strides(StrideRule::ItselfOrView),
     Composite::one(
         &["aten::atleast_2d(Tensor(a) self) -> Tensor(a)"],
         |a| Ok(at_least(a.tensor("self"), 2)),
         &["f32[]", "f32[B]", "f32[2, 3]"],
     )
-    .placed(Strides::ItselfOrView),
+    .with_strides(StrideRule::ItselfOrView),
     Composite::one(
         &["aten::atleast_3d(Tensor(a) self) -> Tensor(a)"],
         |a| Ok(at_least(a.tensor("self"), 3)),
         &["f32[]", "f32[B]", "f32[2, 3]", "f32[1, 2, 3, 4]"],
     )
-    .placed(Strides::ItselfOrView),
+    .with_strides(StrideRule::ItselfOrView),
     Composite::many(
         &["aten::atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]"],
         |a| Ok(at_least_all(a, 1)),
         &["[f32[], f32[B, 3]]"],
     )
-    .placed(Strides::ItselfOrView),
+    .with_strides(StrideRule::ItselfOrView),
     Composite::many(
         &["aten::atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]"],
         |a| Ok(at_least_all(a, 2)),
         &["[f32[], f32[B]]"],
     )
-    .placed(Strides::ItselfOrView),
+    .with_strides(StrideRule::ItselfOrView),
     Composite::many(
         &["aten::atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]"],
         |a| Ok(at_least_all(a, 3)),
         &["[f32[], f32[B], f32[2, 3]]"],
     )
-    .placed(Strides::ItselfOrView),
+    .with_strides(StrideRule::ItselfOrView),
 ];
 
 /// Dimensions as axes; one out of range is an error.

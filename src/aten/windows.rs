@@ -8,7 +8,7 @@ use crate::op::ReduceFunction;
 use crate::scalar::Scalar;
 
 /// Parameters of the windows along one axis.
-pub(super) struct Axis {
+pub(super) struct PoolAxis {
     pub size: i64,
     pub stride: i64,
     pub padding: i64,
@@ -17,16 +17,16 @@ pub(super) struct Axis {
     pub ceil_mode: bool,
 }
 
-impl Axis {
+impl PoolAxis {
     /// Number of windows (`aten/src/ATen/native/Pool.h`). A window that `ceil_mode` adds must start inside the input or its
     /// leading padding.
     fn outputs(&self, size: &Dim) -> Dim {
         let stride = Dim::from(self.stride);
-        let free = size + (2 * self.padding - self.reach());
+        let free = size + (2 * self.padding - self.extent());
         if self.ceil_mode {
             let starts = (size + (self.padding - 1)).floor_div(&stride) + 1;
             let reaching = free.ceil_div(&stride) + 1;
-            if self.stride + self.padding <= self.reach() {
+            if self.stride + self.padding <= self.extent() {
                 reaching
             } else {
                 reaching.minimum(&starts)
@@ -36,13 +36,13 @@ impl Axis {
         }
     }
 
-    fn reach(&self) -> i64 {
+    fn extent(&self) -> i64 {
         self.dilation * (self.size - 1) + 1
     }
 
     /// Number of elements that an average counts in each window along an axis: those of the input, optionally also those of
     /// the padding, but none beyond it, where windows of `ceil_mode` extend.
-    pub fn counted<'g>(
+    pub fn counted_elements<'g>(
         &self,
         x: Value<'g>,
         pooled: Value<'g>,
@@ -65,12 +65,12 @@ impl Axis {
 /// Windows of a value: `[.., windows of each axis.., elements of each window..]`.
 pub(super) struct Windows<'g> {
     value: Value<'g>,
-    lines: Vec<Line>,
+    axes: Vec<WindowedAxis>,
 }
 
 /// The windows along one axis.
-struct Line {
-    place: Place,
+struct WindowedAxis {
+    placement: WindowPlacement,
     /// Size of the input along the axis.
     size: Dim,
     /// Number of windows.
@@ -79,7 +79,7 @@ struct Line {
     taps: Dim,
 }
 
-enum Place {
+enum WindowPlacement {
     /// Window `i` begins at `i·stride - padding`; its elements are `dilation` apart.
     Sliding {
         stride: i64,
@@ -92,7 +92,11 @@ enum Place {
 
 impl<'g> Windows<'g> {
     /// Windows of equal size over the last axes, with `fill` around the value.
-    pub fn sliding(x: Value<'g>, axes: &[Axis], fill: impl Into<Scalar>) -> Result<Windows<'g>> {
+    pub fn sliding(
+        x: Value<'g>,
+        axes: &[PoolAxis],
+        fill: impl Into<Scalar>,
+    ) -> Result<Windows<'g>> {
         let first = first_axis(x, axes.len())?;
         let (mut low, mut high) = (vec![Dim::ZERO; first], vec![Dim::ZERO; first]);
         for axis in axes {
@@ -107,19 +111,19 @@ impl<'g> Windows<'g> {
             value = value
                 .unfold(dim, axis.size, axis.stride, axis.dilation)
                 .narrow(dim, 0, windows.clone());
-            let place = Place::Sliding {
+            let place = WindowPlacement::Sliding {
                 stride: axis.stride,
                 padding: axis.padding,
                 dilation: axis.dilation,
             };
-            lines.push(Line {
-                place,
+            lines.push(WindowedAxis {
+                placement: place,
                 size: x.size(dim),
                 windows,
                 taps: Dim::from(axis.size),
             });
         }
-        Ok(Windows { value, lines })
+        Ok(Windows { value, axes: lines })
     }
 
     /// The given number of windows over the last axes, which share the elements as evenly as possible. Shorter windows are
@@ -129,7 +133,7 @@ impl<'g> Windows<'g> {
         let (mut value, fill) = (x, fill.into());
         let mut lines = Vec::new();
         for (index, windows) in outputs.iter().enumerate() {
-            let line = Line::adaptive(x.size((first + index) as i64), windows.clone());
+            let line = WindowedAxis::adaptive(x.size((first + index) as i64), windows.clone());
             value = line.split(value, first + 2 * index, fill);
             lines.push(line);
         }
@@ -138,12 +142,12 @@ impl<'g> Windows<'g> {
             .chain((0..count).map(|index| first + 2 * index))
             .chain((0..count).map(|index| first + 2 * index + 1));
         let value = value.permute(axes.collect::<Vec<_>>());
-        Ok(Windows { value, lines })
+        Ok(Windows { value, axes: lines })
     }
 
     /// Reduces every window.
     pub fn reduce(&self, function: ReduceFunction) -> Value<'g> {
-        let dims: Vec<i64> = (1..=self.lines.len() as i64).map(|dim| -dim).collect();
+        let dims: Vec<i64> = (1..=self.axes.len() as i64).map(|dim| -dim).collect();
         self.value.reduce(function, &dims, false)
     }
 
@@ -151,12 +155,12 @@ impl<'g> Windows<'g> {
     pub fn counts(&self) -> Value<'g> {
         let builder = self.value.builder();
         let mut counts = builder.full(DType::I64, vec![], 1);
-        for (index, line) in self.lines.iter().enumerate() {
+        for (index, line) in self.axes.iter().enumerate() {
             if line.is_even() {
                 counts = counts * &line.taps;
             } else {
                 let count = line.ends(self.value) - line.starts(self.value);
-                counts = counts * along(count, self.lines.len() - index);
+                counts = counts * along(count, self.axes.len() - index);
             }
         }
         counts
@@ -164,14 +168,14 @@ impl<'g> Windows<'g> {
 
     /// Index of each window's largest element (the first of equals) in the flattened axes of the input.
     pub fn argmax(&self) -> Value<'g> {
-        let count = self.lines.len() as i64;
+        let count = self.axes.len() as i64;
         let mut rest = self.value.flatten(-count, -1).argmax(-1, false);
         let mut places = Vec::new();
-        for (index, line) in self.lines.iter().enumerate().rev() {
+        for (index, line) in self.axes.iter().enumerate().rev() {
             let tap = rest.remainder(&line.taps);
             rest = rest.floor_divide(&line.taps);
-            let start = along(line.starts(self.value), self.lines.len() - index);
-            places.push((line, line.place.element(start, tap)));
+            let start = along(line.starts(self.value), self.axes.len() - index);
+            places.push((line, line.placement.element(start, tap)));
         }
         let mut flat = self.value.builder().full(DType::I64, vec![], 0);
         for (line, place) in places.into_iter().rev() {
@@ -181,8 +185,8 @@ impl<'g> Windows<'g> {
     }
 }
 
-impl Line {
-    fn adaptive(size: Dim, windows: Dim) -> Line {
+impl WindowedAxis {
+    fn adaptive(size: Dim, windows: Dim) -> WindowedAxis {
         let taps = if size == windows {
             Dim::ONE
         } else if size.modulo(&windows).is(0) {
@@ -191,8 +195,8 @@ impl Line {
             // A window may include one element more at either end than its share.
             size.ceil_div(&windows) + 1
         };
-        Line {
-            place: Place::Adaptive,
+        WindowedAxis {
+            placement: WindowPlacement::Adaptive,
             size,
             windows,
             taps,
@@ -226,11 +230,11 @@ impl Line {
     /// The index of each window's first element.
     fn starts<'g>(&self, x: Value<'g>) -> Value<'g> {
         let index = x.builder().iota(DType::I64, vec![self.windows.clone()], 0);
-        match self.place {
-            Place::Sliding {
+        match self.placement {
+            WindowPlacement::Sliding {
                 stride, padding, ..
             } => index * stride - padding,
-            Place::Adaptive => (index * &self.size).floor_divide(&self.windows),
+            WindowPlacement::Adaptive => (index * &self.size).floor_divide(&self.windows),
         }
     }
 
@@ -241,13 +245,13 @@ impl Line {
     }
 }
 
-impl Place {
+impl WindowPlacement {
     /// The input index of an element of a window. Padding wins only if no element of the window is larger; then PyTorch
     /// returns the first element inside the input.
     fn element<'g>(&self, start: Value<'g>, tap: Value<'g>) -> Value<'g> {
         match self {
-            Place::Adaptive => start + tap,
-            Place::Sliding {
+            WindowPlacement::Adaptive => start + tap,
+            WindowPlacement::Sliding {
                 padding, dilation, ..
             } => {
                 let index = start + tap * *dilation;

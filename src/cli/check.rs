@@ -16,7 +16,7 @@ use crate::compare::Tolerance;
 use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::model::{Reference, check};
-use crate::tensor_file::write_whole;
+use crate::tensor_file::write_atomic;
 use crate::trace::check::{Allow, CheckOptions, Report, example, explain};
 use crate::{Device, Model};
 
@@ -200,7 +200,7 @@ impl Check {
 
     fn print(&self, report: &Report) -> Result<()> {
         if let Some(path) = &self.html {
-            write_whole(path, report.to_html().as_bytes())?;
+            write_atomic(path, report.to_html().as_bytes())?;
         }
         output::line(&if self.json {
             report.to_json().to_string()

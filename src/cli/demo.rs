@@ -13,7 +13,7 @@ use super::{Outcome, output};
 use crate::compare::{Tolerance, compare_tensors};
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
-use crate::tensor_file::{safetensors, write_whole};
+use crate::tensor_file::{safetensors, write_atomic};
 use crate::{CompileOptions, Device, Model};
 
 /// Read handwritten digits: import an archive, write its JSON, run it on the device, compare with PyTorch.
@@ -92,7 +92,7 @@ impl Demo {
             return Ok(());
         }
         self.overwrite.check(path, &["pt"], &[])?;
-        write_whole(path, ARCHIVE)
+        write_atomic(path, ARCHIVE)
     }
 }
 

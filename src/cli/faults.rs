@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::precision::Dtype;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::{self, DeviceChoice};
 use crate::kernel::stored::Precision;
 
@@ -28,7 +28,7 @@ impl Faults {
     /// # Errors
     /// All recorded errors, as one.
     pub(super) fn end<T>(mut self, value: Option<T>) -> Result<T> {
-        self.0.sort_by_key(|error| error.kind() != Kind::Usage);
+        self.0.sort_by_key(|error| error.kind() != ErrorKind::Usage);
         match (Error::all(self.0), value) {
             (Some(error), _) => Err(error),
             (None, Some(value)) => Ok(value),

@@ -14,7 +14,7 @@ use super::run::files;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::{Error, Result};
-use crate::ir::Module;
+use crate::ir::GraphModule;
 
 /// Import an archive: write the graph as JSON and the weights as safetensors beside it.
 #[derive(Args)]
@@ -105,7 +105,7 @@ pub(super) fn check_graph(overwrite: &Overwrite, path: &Path, read: &[PathBuf]) 
 }
 
 /// Imports a model for the given inputs, or else for the example inputs of its archive.
-pub(super) fn import(model: &Model, inputs: &Inputs, activity: &Activity) -> Result<Module> {
+pub(super) fn import(model: &Model, inputs: &Inputs, activity: &Activity) -> Result<GraphModule> {
     import_methods(model, inputs, &[], activity)
 }
 
@@ -114,7 +114,7 @@ fn import_methods(
     inputs: &Inputs,
     methods: &[String],
     activity: &Activity,
-) -> Result<Module> {
+) -> Result<GraphModule> {
     activity.step("importing the graph");
     // A model without an archive has its graphs already; they do not depend on inputs.
     let arguments = match inputs.is_empty() || model.archive().is_none() {

@@ -216,9 +216,9 @@ impl Inputs {
 
     /// Returns the arguments of a graph.
     pub(super) fn read_for(&self, graph: &Graph) -> Result<Vec<Item>> {
-        let module = crate::ir::Module {
+        let module = crate::ir::GraphModule {
             graphs: vec![graph.clone()],
-            ..crate::ir::Module::default()
+            ..crate::ir::GraphModule::default()
         };
         let model = Model::from_module(module);
         self.read_for_first(&model, &[Signature::of_graph(graph)], false)

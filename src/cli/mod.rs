@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::gpu;
 
 /// Traces of neural networks on any GPU.
@@ -103,7 +103,11 @@ fn exit_code(outcome: Result<Outcome>) -> ExitCode {
         Ok(Outcome::No) => ExitCode::from(1),
         Err(error) => {
             output::report(&error);
-            ExitCode::from(if error.kind() == Kind::Usage { 2 } else { 3 })
+            ExitCode::from(if error.kind() == ErrorKind::Usage {
+                2
+            } else {
+                3
+            })
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn report(error: &Error) {
     for error in error.iter() {
         let (id, title) = (error.kind().id(), error.kind().title());
         note(&format!("error[{id}] {title}: {}", error.message()));
-        for frame in error.trail() {
+        for frame in error.context() {
             note(&format!("  at {frame}"));
         }
         if let Some(help) = error.advice() {

@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::item::Item;
 use crate::pass;
 use crate::scalar::Scalar;
-use crate::tensor_file::write_whole;
+use crate::tensor_file::write_atomic;
 use crate::trace::prepare::{PrepareOptions, Prepared, Report, prepare};
 
 /// Prepare a graph for quantisers and other tools: unique names by module, an instance for each call of a module.
@@ -169,5 +169,5 @@ fn write(path: &Path, report: &Report) -> Result<()> {
     } else {
         format!("{FIRST_LINE}\n{report}")
     };
-    write_whole(path, text.as_bytes())
+    write_atomic(path, text.as_bytes())
 }

@@ -21,7 +21,7 @@ use super::tune::Tuned;
 use super::{Outcome, output};
 use crate::error::{Error, Result};
 use crate::gpu::{Clock, Profile};
-use crate::tensor_file::write_together;
+use crate::tensor_file::write_all_atomic;
 use crate::{CompileOptions, Device, Model};
 
 /// Number of runs. The fastest counts for each step.
@@ -122,7 +122,7 @@ impl Profiling {
             .iter()
             .map(|(path, text)| (path.as_path(), text.as_bytes()))
             .collect();
-        write_together(&files)
+        write_all_atomic(&files)
     }
 
     fn report(&self, measured: &Measured) {

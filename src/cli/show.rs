@@ -21,8 +21,8 @@ use super::{Outcome, output};
 use crate::Model;
 use crate::dim::Bindings;
 use crate::error::Result;
-use crate::ir::{Graph, Module, Op, to_dot};
-use crate::item::{Item, flatten};
+use crate::ir::{Graph, GraphModule, Op, to_dot};
+use crate::item::{Item, flatten_arguments};
 use crate::pass;
 
 /// Show a model: inputs, outputs, parameters, arithmetic, memory, what cannot run it, warnings.
@@ -127,7 +127,7 @@ impl Show {
             false => Some(self.inputs.read(model)?),
         };
         activity.step("looking for what the model needs");
-        let sizes = |module: &Module, graph: &Graph| self.sizes_of(module, graph);
+        let sizes = |module: &GraphModule, graph: &Graph| self.sizes_of(module, graph);
         let summary = Summary::of(model, imported, arguments.as_deref(), &sizes)?;
         drop(activity);
         match self.json {
@@ -141,7 +141,7 @@ impl Show {
     }
 
     /// Applies `--lift` and `--optimized` to the module.
-    fn rewritten(&self, mut module: Module, activity: &Activity) -> Result<Module> {
+    fn rewritten(&self, mut module: GraphModule, activity: &Activity) -> Result<GraphModule> {
         if self.lift {
             module = pass::lift(&module);
         }
@@ -152,7 +152,7 @@ impl Show {
         Ok(module)
     }
 
-    fn print(&self, module: &Module) -> Result<Outcome> {
+    fn print(&self, module: &GraphModule) -> Result<Outcome> {
         let is_part = self.signature || self.weights || self.operators || self.dot || self.code;
         for graph in &module.graphs {
             if self.signature {
@@ -178,7 +178,7 @@ impl Show {
     }
 
     /// Returns the sizes of a graph for the given inputs, or else those of its example.
-    fn sizes_of(&self, module: &Module, graph: &Graph) -> Result<Bindings> {
+    fn sizes_of(&self, module: &GraphModule, graph: &Graph) -> Result<Bindings> {
         // The inputs are those of the called graph; other graphs take other inputs.
         let is_called = graph.name == "forward" || module.graphs.len() == 1;
         match is_called && !self.inputs.is_empty() {
@@ -188,7 +188,7 @@ impl Show {
     }
 
     /// Prints or writes the plans of all graphs.
-    fn plans(&self, module: &Module, activity: Activity) -> Result<Outcome> {
+    fn plans(&self, module: &GraphModule, activity: Activity) -> Result<Outcome> {
         let target = Target::open(&self.device, self.dtype.precision()?, &self.tuned)?;
         let mut plans = Vec::new();
         for graph in &module.graphs {
@@ -218,7 +218,7 @@ impl Show {
 
     fn texts(
         &self,
-        module: &Module,
+        module: &GraphModule,
         target: &Target,
         planned: &[(String, Planned)],
         activity: &Activity,
@@ -238,7 +238,7 @@ impl Show {
 
 /// Binds a graph's symbols to the sizes of the arguments. Sizes of states are constant.
 fn sizes(graph: &Graph, arguments: &[Item]) -> Result<Bindings> {
-    let inputs = flatten(&graph.input_trees, arguments)?;
+    let inputs = flatten_arguments(&graph.input_trees, arguments)?;
     let states = graph.inputs.iter().skip(inputs.len());
     let states = states.map(|id| graph.ty(*id).sizes(&Bindings::new()));
     let given = inputs.iter().map(|tensor| Ok(tensor.shape().to_vec()));
@@ -291,7 +291,7 @@ fn operators(graph: &Graph) {
     }
 }
 
-fn weights(module: &Module) {
+fn weights(module: &GraphModule) {
     let mut bytes = 0;
     for (name, tensor) in &module.weights {
         output::line(&format!("{:<24} {name}", tensor.tensor_type().to_string()));

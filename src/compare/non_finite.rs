@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_is_counted_with_its_first_place() {
+    fn nan_and_infinite_elements_are_counted() {
         let data = vec![1.0, f32::NAN, f32::INFINITY, 2.0, f32::NAN, 0.0];
         let found = NonFinite::of(&Tensor::from_vec([2, 3], data).unwrap());
         let expected =

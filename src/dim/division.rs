@@ -1,6 +1,6 @@
 //! Floor division of sizes: exact quotients are polynomials; a remainder stays a floor division.
 
-use super::{Atom, Dim, Product, Repr, Terms};
+use super::{Dim, DimAtom, DimProduct, DimRepr, DimTerms};
 
 impl Dim {
     /// Floor division as Python's `//`. Division by zero gives zero.
@@ -28,8 +28,8 @@ impl Dim {
 
     /// `⌊(c·q + r) / c⌋ = q + ⌊r / c⌋`. Nested floor divisions by constants are merged.
     fn div_by_const(&self, divisor: i64) -> Dim {
-        let mut quotient = Terms::new();
-        let mut rest = Terms::new();
+        let mut quotient = DimTerms::new();
+        let mut rest = DimTerms::new();
         for (product, coefficient) in self.terms() {
             let (whole, left) = if product.is_empty() || coefficient % divisor == 0 {
                 (
@@ -46,26 +46,26 @@ impl Dim {
         let rest = Dim::from_terms(rest);
         match rest.as_const() {
             Some(_) => quotient,
-            None => &quotient + &rest.join_floor_div(divisor),
+            None => &quotient + &rest.merge_floor_div(divisor),
         }
     }
 
     /// `⌊(⌊x / a⌋ + k) / b⌋ = ⌊(x + k·a) / (a·b)⌋`. Also `⌊-x / b⌋ = -⌊(x + b - 1) / b⌋`, so that the first term is
     /// positive.
-    fn join_floor_div(&self, divisor: i64) -> Dim {
+    fn merge_floor_div(&self, divisor: i64) -> Dim {
         if self.is_negated() {
             let rounded_up = &-self + &Dim::from(divisor - 1);
             return -&rounded_up.div_by_const(divisor);
         }
-        if let Repr::Sum(sum) = &self.0
+        if let DimRepr::Sum(sum) = &self.0
             && let [(product, 1)] = sum.terms.as_slice()
-            && let [Atom::FloorDiv(inner, by)] = product.as_slice()
+            && let [DimAtom::FloorDiv(inner, by)] = product.as_slice()
             && let Some(by) = by.as_const()
         {
             let numerator = inner + &Dim::from(sum.constant.saturating_mul(by));
             return numerator.floor_div(&Dim::from(by.saturating_mul(divisor)));
         }
-        Dim::from_atom(Atom::FloorDiv(self.clone(), Dim::from(divisor)))
+        Dim::from_atom(DimAtom::FloorDiv(self.clone(), Dim::from(divisor)))
     }
 
     fn div_by_dim(&self, divisor: &Dim) -> Dim {
@@ -74,7 +74,7 @@ impl Dim {
             return quotient;
         }
         // The remainder is less than the divisor, which is positive.
-        if let (Some(left), Some(least)) = (rest.as_const(), divisor.smallest_positive())
+        if let (Some(left), Some(least)) = (rest.as_const(), divisor.positive_lower_bound())
             && (-least..least).contains(&left)
         {
             return if left < 0 { &quotient - 1 } else { quotient };
@@ -86,26 +86,26 @@ impl Dim {
             .count()
             == 1;
         if single && !quotient.is(0) {
-            return &quotient + &Dim::from_atom(Atom::FloorDiv(rest, divisor.clone()));
+            return &quotient + &Dim::from_atom(DimAtom::FloorDiv(rest, divisor.clone()));
         }
-        Dim::from_atom(Atom::FloorDiv(self.clone(), divisor.clone()))
+        Dim::from_atom(DimAtom::FloorDiv(self.clone(), divisor.clone()))
     }
 
     /// True if the first term is negative.
     fn is_negated(&self) -> bool {
         match &self.0 {
-            Repr::Const(_) => false,
-            Repr::Sum(sum) => {
+            DimRepr::Const(_) => false,
+            DimRepr::Sum(sum) => {
                 matches!(sum.terms.first(), Some((_, coefficient)) if *coefficient < 0)
             }
         }
     }
 
     /// A lower bound of the positive values of the size, for symbols of at least 0; `None` if none can be derived.
-    fn smallest_positive(&self) -> Option<i64> {
+    fn positive_lower_bound(&self) -> Option<i64> {
         let terms = self.terms();
         let coefficients = terms.iter().filter(|(product, _)| !product.is_empty());
-        match self.smallest(|_| 0)? {
+        match self.lower_bound(|_| 0)? {
             0 => coefficients.map(|(_, value)| *value).min(),
             least => (least > 0).then_some(least),
         }
@@ -120,10 +120,10 @@ impl Dim {
         let mut rest = self.clone();
         let mut kept = Dim::ZERO;
         while let Some((product, coefficient)) = rest.leading() {
-            let term = Dim::from_terms(Terms::from([(product.clone(), coefficient)]));
+            let term = Dim::from_terms(DimTerms::from([(product.clone(), coefficient)]));
             match remove_factors(&product, &lead) {
                 Some(left) if coefficient.wrapping_rem(lead_coefficient) == 0 => {
-                    let factor = Dim::from_terms(Terms::from([(
+                    let factor = Dim::from_terms(DimTerms::from([(
                         left,
                         coefficient.wrapping_div(lead_coefficient),
                     )]));
@@ -140,7 +140,7 @@ impl Dim {
     }
 
     /// The term with the most factors, and of those the last in order.
-    fn leading(&self) -> Option<(Product, i64)> {
+    fn leading(&self) -> Option<(DimProduct, i64)> {
         self.terms()
             .into_iter()
             .filter(|(_, coefficient)| *coefficient != 0)
@@ -161,7 +161,7 @@ pub fn floor_div(a: i64, b: i64) -> i64 {
     }
 }
 
-fn remove_factors(product: &Product, factors: &Product) -> Option<Product> {
+fn remove_factors(product: &DimProduct, factors: &DimProduct) -> Option<DimProduct> {
     let mut left = product.clone();
     for factor in factors {
         let index = left.iter().position(|atom| atom == factor)?;

@@ -1,7 +1,7 @@
 //! Minima and maxima of sizes. Nested ones are merged, and operands that never decide are removed: `min(64, min(n, 64))`
 //! becomes `min(64, n)`.
 
-use super::{Atom, Dim, Repr};
+use super::{Dim, DimAtom, DimRepr};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extremum {
@@ -21,8 +21,8 @@ impl Dim {
     }
 
     /// The factor, if the size is a single factor.
-    fn as_atom(&self) -> Option<&Atom> {
-        let Repr::Sum(sum) = &self.0 else {
+    fn as_atom(&self) -> Option<&DimAtom> {
+        let DimRepr::Sum(sum) = &self.0 else {
             return None;
         };
         match (sum.constant, sum.terms.as_slice()) {
@@ -36,18 +36,18 @@ impl Dim {
 
     /// True if the size is provably never less than another.
     fn is_at_least(&self, other: &Dim) -> bool {
-        if self == other || (self - other).smallest(|_| 0) >= Some(0) {
+        if self == other || (self - other).lower_bound(|_| 0) >= Some(0) {
             return true;
         }
         let by_self = match self.as_atom() {
-            Some(Atom::Max(a, b)) => a.is_at_least(other) || b.is_at_least(other),
-            Some(Atom::Min(a, b)) => a.is_at_least(other) && b.is_at_least(other),
+            Some(DimAtom::Max(a, b)) => a.is_at_least(other) || b.is_at_least(other),
+            Some(DimAtom::Min(a, b)) => a.is_at_least(other) && b.is_at_least(other),
             _ => false,
         };
         by_self
             || match other.as_atom() {
-                Some(Atom::Min(a, b)) => self.is_at_least(a) || self.is_at_least(b),
-                Some(Atom::Max(a, b)) => self.is_at_least(a) && self.is_at_least(b),
+                Some(DimAtom::Min(a, b)) => self.is_at_least(a) || self.is_at_least(b),
+                Some(DimAtom::Max(a, b)) => self.is_at_least(a) && self.is_at_least(b),
                 _ => false,
             }
     }
@@ -61,10 +61,10 @@ impl Extremum {
         self.collect(b, &mut operands);
         let mut kept: Vec<Dim> = Vec::new();
         for operand in operands {
-            if kept.iter().any(|other| self.decides(other, &operand)) {
+            if kept.iter().any(|other| self.is_extremum(other, &operand)) {
                 continue;
             }
-            kept.retain(|other| !self.decides(&operand, other));
+            kept.retain(|other| !self.is_extremum(&operand, other));
             kept.push(operand);
         }
         kept.sort();
@@ -73,17 +73,18 @@ impl Extremum {
         nested.unwrap_or(Dim::ZERO)
     }
 
-    fn atom(self, a: Dim, b: Dim) -> Atom {
+    fn atom(self, a: Dim, b: Dim) -> DimAtom {
         match self {
-            Extremum::Min => Atom::Min(a, b),
-            Extremum::Max => Atom::Max(a, b),
+            Extremum::Min => DimAtom::Min(a, b),
+            Extremum::Max => DimAtom::Max(a, b),
         }
     }
 
     /// The operands of nested extrema of this kind.
     fn collect(self, dim: &Dim, operands: &mut Vec<Dim>) {
         match (self, dim.as_atom()) {
-            (Extremum::Min, Some(Atom::Min(a, b))) | (Extremum::Max, Some(Atom::Max(a, b))) => {
+            (Extremum::Min, Some(DimAtom::Min(a, b)))
+            | (Extremum::Max, Some(DimAtom::Max(a, b))) => {
                 self.collect(a, operands);
                 self.collect(b, operands);
             }
@@ -92,7 +93,7 @@ impl Extremum {
     }
 
     /// True if the first of two sizes is provably their extremum.
-    fn decides(self, a: &Dim, b: &Dim) -> bool {
+    fn is_extremum(self, a: &Dim, b: &Dim) -> bool {
         match self {
             Extremum::Min => b.is_at_least(a),
             Extremum::Max => a.is_at_least(b),

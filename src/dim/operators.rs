@@ -2,11 +2,11 @@
 
 use std::ops::{Add, Mul, Neg, Sub};
 
-use super::{Dim, Product, Repr, Terms};
+use super::{Dim, DimProduct, DimRepr, DimTerms};
 
 impl From<i64> for Dim {
     fn from(value: i64) -> Dim {
-        Dim(Repr::Const(value))
+        Dim(DimRepr::Const(value))
     }
 }
 
@@ -63,10 +63,10 @@ impl Mul for &Dim {
         if let (Some(a), Some(b)) = (self.as_const(), other.as_const()) {
             return Dim::from(a.saturating_mul(b));
         }
-        let mut terms = Terms::new();
+        let mut terms = DimTerms::new();
         for (left, a) in self.terms() {
             for (right, b) in other.terms() {
-                let mut product: Product = left.iter().chain(&right).cloned().collect();
+                let mut product: DimProduct = left.iter().chain(&right).cloned().collect();
                 product.sort();
                 let slot = terms.entry(product).or_insert(0);
                 *slot = slot.saturating_add(a.saturating_mul(b));

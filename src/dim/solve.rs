@@ -1,12 +1,12 @@
 //! Equations between sizes.
 
-use super::{Atom, Dim, Product, Repr, Symbol};
+use super::{Dim, DimAtom, DimProduct, DimRepr, Symbol};
 
 impl Dim {
     /// Solves `self == other` for one symbol that occurs only linearly. Returns the symbol and its value.
     pub fn solve(&self, other: &Dim) -> Option<(Symbol, Dim)> {
         let difference = self - other;
-        let Repr::Sum(sum) = &difference.0 else {
+        let DimRepr::Sum(sum) = &difference.0 else {
             return None;
         };
         let candidates = sum
@@ -14,7 +14,7 @@ impl Dim {
             .iter()
             .rev()
             .filter_map(|(product, _)| match &**product {
-                [Atom::Symbol(name)] => Some(name),
+                [DimAtom::Symbol(name)] => Some(name),
                 _ => None,
             });
         candidates
@@ -26,11 +26,11 @@ impl Dim {
     pub fn solve_for(&self, other: &Dim, name: &Symbol) -> Option<Dim> {
         let symbol = Dim::symbol(name.clone());
         let difference = self - other;
-        let Repr::Sum(sum) = &difference.0 else {
+        let DimRepr::Sum(sum) = &difference.0 else {
             return None;
         };
         let is_it =
-            |product: &Product| matches!(&**product, [Atom::Symbol(found)] if found == name);
+            |product: &DimProduct| matches!(&**product, [DimAtom::Symbol(found)] if found == name);
         let (_, coefficient) = sum.terms.iter().find(|(product, _)| is_it(product))?;
         let rest = &difference - &(&Dim::from(*coefficient) * &symbol);
         if rest.symbols().contains(name) {

@@ -66,7 +66,7 @@ fn solves_for_linear_symbols() {
 
 /// Simplified extrema and divisions have the value of the original expressions for all sizes, negative terms included.
 #[test]
-fn normal_forms_have_the_value_of_what_they_are_made_of() {
+fn normal_forms_preserve_values() {
     type Function = (fn(&Dim, &Dim) -> Dim, fn(i64, i64) -> i64);
     let functions: [Function; 4] = [
         (Dim::minimum, |a, b| a.min(b)),

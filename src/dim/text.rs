@@ -4,14 +4,14 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Atom, Dim, Repr};
+use super::{Dim, DimAtom, DimRepr};
 use crate::error::{Error, Result};
 
 impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sum = match &self.0 {
-            Repr::Const(value) => return write!(f, "{value}"),
-            Repr::Sum(sum) => sum,
+            DimRepr::Const(value) => return write!(f, "{value}"),
+            DimRepr::Sum(sum) => sum,
         };
         for (index, (product, coefficient)) in sum.terms.iter().enumerate() {
             let sign = if *coefficient < 0 { "-" } else { "+" };
@@ -38,26 +38,26 @@ impl fmt::Display for Dim {
     }
 }
 
-impl fmt::Display for Atom {
+impl fmt::Display for DimAtom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Atom::Symbol(name) => f.write_str(name),
-            Atom::FloorDiv(a, b) => write!(f, "floordiv({a}, {b})"),
-            Atom::Min(a, b) => write!(f, "min({a}, {b})"),
-            Atom::Max(a, b) => write!(f, "max({a}, {b})"),
+            DimAtom::Symbol(name) => f.write_str(name),
+            DimAtom::FloorDiv(a, b) => write!(f, "floordiv({a}, {b})"),
+            DimAtom::Min(a, b) => write!(f, "min({a}, {b})"),
+            DimAtom::Max(a, b) => write!(f, "max({a}, {b})"),
         }
     }
 }
 
 impl Dim {
     /// The size as a Rust expression in which each symbol is a variable: `&B * 2 + 1`, `&B` alone, `3`.
-    pub fn code(&self) -> String {
+    pub fn rust_expression(&self) -> String {
         let sum = match &self.0 {
-            Repr::Const(value) => return value.to_string(),
-            Repr::Sum(sum) => sum,
+            DimRepr::Const(value) => return value.to_string(),
+            DimRepr::Sum(sum) => sum,
         };
-        let term = |(product, coefficient): &(Vec<Atom>, i64)| {
-            let factors: Vec<String> = product.iter().map(Atom::code).collect();
+        let term = |(product, coefficient): &(Vec<DimAtom>, i64)| {
+            let factors: Vec<String> = product.iter().map(DimAtom::rust_expression).collect();
             let factors = factors.join(" * ");
             match coefficient {
                 1 => factors,
@@ -72,24 +72,28 @@ impl Dim {
     }
 
     /// The size as a Rust expression for a reference.
-    fn code_ref(&self) -> String {
+    fn rust_reference(&self) -> String {
         match (self.as_const(), self.as_symbol()) {
             (Some(value), _) => format!("&Dim::from({value})"),
-            (_, Some(_)) => self.code(),
-            _ => format!("&({})", self.code()),
+            (_, Some(_)) => self.rust_expression(),
+            _ => format!("&({})", self.rust_expression()),
         }
     }
 }
 
-impl Atom {
-    fn code(&self) -> String {
+impl DimAtom {
+    fn rust_expression(&self) -> String {
         let (function, a, b) = match self {
-            Atom::Symbol(name) => return format!("&{name}"),
-            Atom::FloorDiv(a, b) => ("floor_div", a, b),
-            Atom::Min(a, b) => ("minimum", a, b),
-            Atom::Max(a, b) => ("maximum", a, b),
+            DimAtom::Symbol(name) => return format!("&{name}"),
+            DimAtom::FloorDiv(a, b) => ("floor_div", a, b),
+            DimAtom::Min(a, b) => ("minimum", a, b),
+            DimAtom::Max(a, b) => ("maximum", a, b),
         };
-        format!("Dim::{function}({}, {})", a.code_ref(), b.code_ref())
+        format!(
+            "Dim::{function}({}, {})",
+            a.rust_reference(),
+            b.rust_reference()
+        )
     }
 }
 
@@ -120,10 +124,10 @@ impl std::str::FromStr for Dim {
 }
 
 /// Maximal nesting depth, so that no input exhausts the stack.
-const DEEPEST: usize = 64;
+const MAX_DEPTH: usize = 64;
 
 /// Maximal number of terms and factors of a product, so that no input exhausts memory.
-const LARGEST: usize = 10_000;
+const MAX_COMPLEXITY: usize = 10_000;
 
 struct Parser<'a> {
     rest: &'a str,
@@ -157,7 +161,7 @@ impl Parser<'_> {
 
     fn sum(&mut self) -> Result<Dim> {
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return Err(Error::format("a size is nested too deeply"));
         }
         let mut total = if self.eat('-') {
@@ -181,7 +185,7 @@ impl Parser<'_> {
         let mut total = self.factor()?;
         while self.eat('*') {
             let factor = self.factor()?;
-            if LARGEST < total.length() * factor.length() {
+            if MAX_COMPLEXITY < total.complexity() * factor.complexity() {
                 return Err(Error::format(
                     "a size is too long when it is multiplied out",
                 ));
@@ -250,13 +254,13 @@ impl<'de> Deserialize<'de> for Dim {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Dim, D::Error> {
         #[derive(Deserialize)]
         #[serde(untagged)]
-        enum Form {
+        enum NumberOrText {
             Number(i64),
             Text(String),
         }
-        match Form::deserialize(deserializer)? {
-            Form::Number(value) => Ok(Dim::from(value)),
-            Form::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        match NumberOrText::deserialize(deserializer)? {
+            NumberOrText::Number(value) => Ok(Dim::from(value)),
+            NumberOrText::Text(text) => text.parse().map_err(serde::de::Error::custom),
         }
     }
 }

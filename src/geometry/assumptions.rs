@@ -8,19 +8,19 @@ use crate::symbols::{Guard, Relation, Symbols};
 /// Answers that the example gave about symbolic sizes, before they become guards.
 pub struct Assumptions<'s> {
     symbols: &'s Symbols,
-    made: RefCell<Vec<Guard>>,
+    guards: RefCell<Vec<Guard>>,
 }
 
 impl<'s> Assumptions<'s> {
     /// Assumptions about these symbols, starting with earlier ones.
     pub fn new(symbols: &'s Symbols, before: &[Guard]) -> Assumptions<'s> {
-        let made = RefCell::new(before.to_vec());
-        Assumptions { symbols, made }
+        let guards = RefCell::new(before.to_vec());
+        Assumptions { symbols, guards }
     }
 
     /// The assumptions as guards.
     pub fn into_guards(self) -> Vec<Guard> {
-        self.made.into_inner()
+        self.guards.into_inner()
     }
 
     /// Whether two sizes are equal.
@@ -46,7 +46,7 @@ impl<'s> Assumptions<'s> {
 
     /// Adds an assumption, unless it is already there.
     pub fn assume(&self, guard: Guard) {
-        let mut made = self.made.borrow_mut();
+        let mut made = self.guards.borrow_mut();
         if !made.contains(&guard) {
             made.push(guard);
         }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use wgpu::wgt::CooperativeScalarType;
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Features, Instance, Limits};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::capabilities::{Capabilities, MatrixUnit};
 use crate::kernel::layout::TextureLimits;
 
@@ -286,8 +286,8 @@ fn none_found(choice: &DeviceChoice, adapters: &[Adapter]) -> Error {
     };
     // A wrong name or number is a usage error; a missing kind of device is a property of the machine.
     let kind = match choice {
-        DeviceChoice::Index(_) | DeviceChoice::Name(_) => Kind::Usage,
-        _ => Kind::Device,
+        DeviceChoice::Index(_) | DeviceChoice::Name(_) => ErrorKind::Usage,
+        _ => ErrorKind::Device,
     };
     Error::new(kind, message).help(if found.is_empty() {
         "install the GPU's Vulkan driver, or the software rasteriser lavapipe (Debian, Ubuntu, Fedora: \

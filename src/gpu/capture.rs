@@ -11,7 +11,7 @@ use crate::tensor::Tensor;
 use super::execute::{Input, Run};
 use super::lane::Binding;
 use super::program::Program;
-use super::schedule::{Call, Recorder, Runner, walk};
+use super::schedule::{Call, CommandRecorder, Runner, walk};
 
 impl Program {
     /// Bytes of a value on the host, by its name; none if it was fused into a kernel and has no memory.
@@ -35,11 +35,11 @@ impl Program {
         inputs: &[Input],
         names: &HashSet<&str>,
     ) -> Result<HashMap<String, Tensor>> {
-        let nothing = |_: &mut Recorder, _: &Binding| Ok(());
+        let nothing = |_: &mut CommandRecorder, _: &Binding| Ok(());
         let run = Run::submit(self, sizes, inputs, false, nothing)?;
         let inner = &self.inner;
         let mut capture = Capture {
-            recorder: Recorder::new(inner, &run.binding),
+            recorder: CommandRecorder::new(inner, &run.binding),
             run: &run,
             due: due(self.plan(), names),
             is_straight: self.plan().flows.is_empty(),
@@ -78,7 +78,7 @@ fn last_step(plan: &Plan, slot: SlotId) -> usize {
 
 /// Runs steps and reads values between them.
 struct Capture<'a> {
-    recorder: Recorder<'a>,
+    recorder: CommandRecorder<'a>,
     run: &'a Run,
     due: BTreeMap<usize, Vec<SlotId>>,
     is_straight: bool,

@@ -8,7 +8,7 @@ use wgpu::BufferUsages;
 
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::error::{Place, Result};
+use crate::error::{Result, SourcePlace};
 use crate::kernel::capabilities::{SizesIn, Storage};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Workgroups};
@@ -269,7 +269,7 @@ fn step(kernel: usize, bindings: &[usize], sizes: Vec<Dim>, workgroups: Workgrou
         bindings: bindings.iter().copied().map(SlotId).collect(),
         sizes,
         workgroups,
-        place: Place::default(),
+        place: SourcePlace::default(),
         nodes: Vec::new(),
         choice: None,
         work: Work::default(),

@@ -7,7 +7,7 @@ use wgpu::{Buffer, CommandEncoder, ComputePass, MapMode, SubmissionIndex};
 
 use crate::dim::Bindings;
 use crate::dtype::DType;
-use crate::error::{Error, Result, Trail};
+use crate::error::{Error, ErrorContext, Result};
 use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Faults, Slot, SlotId, SlotKind};
@@ -19,7 +19,7 @@ use super::fault::guarded;
 use super::lane::{Binding, HostSide, Lane};
 use super::memory::{Memory, unpack};
 use super::program::{Inner, Keep, Program};
-use super::schedule::{Recorder, walk};
+use super::schedule::{CommandRecorder, walk};
 use super::statistics::add;
 use super::transfer::Mapped;
 use super::upload::{record_uploads, write_inputs};
@@ -105,7 +105,7 @@ impl Run {
         inputs: &[Input],
         staged: bool,
     ) -> Result<Run> {
-        let record = |recorder: &mut Recorder, binding: &Binding| {
+        let record = |recorder: &mut CommandRecorder, binding: &Binding| {
             walk(&program.inner, binding, recorder)?;
             if staged {
                 record_downloads(&mut recorder.encoder, binding);
@@ -121,7 +121,7 @@ impl Run {
         sizes: &Bindings,
         inputs: &[Input],
         staged: bool,
-        record: impl FnOnce(&mut Recorder, &Binding) -> Result<()>,
+        record: impl FnOnce(&mut CommandRecorder, &Binding) -> Result<()>,
     ) -> Result<Run> {
         let inner = &program.inner;
         inner.device.alive()?;
@@ -140,7 +140,7 @@ impl Run {
         };
         write_inputs(inner, &lane, &binding, inputs)?;
         let submission = guarded(inner.device.wgpu(), || {
-            let mut recorder = Recorder::new(inner, &binding);
+            let mut recorder = CommandRecorder::new(inner, &binding);
             record_uploads(inner, &mut recorder.encoder, &binding, inputs);
             clear_faults(inner, &mut recorder.encoder, &binding)?;
             record(&mut recorder, &binding)?;

@@ -8,7 +8,7 @@ use wgpu::{
     Features, MapMode, QuerySet, QuerySetDescriptor, QueryType,
 };
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourcePlace};
 use crate::kernel::plan::{Flow, SlotId};
 use crate::tensor::Tensor;
 
@@ -16,7 +16,7 @@ use super::execute::{Input, Run, record_downloads, record_step};
 use super::fault::guarded;
 use super::lane::Binding;
 use super::program::{Inner, Program};
-use super::schedule::{Call, Recorder, Runner, walk};
+use super::schedule::{Call, CommandRecorder, Runner, walk};
 use super::transfer::Mapped;
 
 /// Steps whose start and end fit one query set.
@@ -44,7 +44,7 @@ pub struct StepTime {
     /// Graph nodes that the step computes.
     pub nodes: Vec<String>,
     /// Source position in the user's model.
-    pub place: Place,
+    pub place: SourcePlace,
     /// Workgroup counts; a zero means that nothing was dispatched.
     pub workgroups: [u32; 3],
     /// Number of executions: steps of conditions and loops may run never or many times.
@@ -62,7 +62,7 @@ pub struct Readback {
     /// Graph nodes of the condition or loop.
     pub nodes: Vec<String>,
     /// Source position in the user's model.
-    pub place: Place,
+    pub place: SourcePlace,
     /// Number of reads.
     pub count: u64,
     /// Nanoseconds of all reads, by the host's clock.
@@ -286,11 +286,11 @@ impl Stamps {
 
 fn by_host(program: &Program, inputs: &[Input]) -> Result<(Run, Times)> {
     let inner = &program.inner;
-    let nothing = |_: &mut Recorder, _: &Binding| Ok(());
+    let nothing = |_: &mut CommandRecorder, _: &Binding| Ok(());
     let run = Run::submit(program, &program.bind(inputs)?, inputs, false, nothing)?;
     run.wait()?;
     let mut stopwatch = Stopwatch {
-        recorder: Recorder::new(inner, &run.binding),
+        recorder: CommandRecorder::new(inner, &run.binding),
         begin: Instant::now(),
         times: Times {
             steps: vec![Time::default(); inner.plan.steps.len()],
@@ -304,7 +304,7 @@ fn by_host(program: &Program, inputs: &[Input]) -> Result<(Run, Times)> {
 
 /// Runs steps one at a time and waits for each.
 struct Stopwatch<'a> {
-    recorder: Recorder<'a>,
+    recorder: CommandRecorder<'a>,
     begin: Instant,
     times: Times,
 }

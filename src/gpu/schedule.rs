@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use wgpu::{CommandEncoder, ComputePassDescriptor, MapMode, SubmissionIndex};
 
-use crate::error::{Error, Result, Trail};
+use crate::error::{Error, ErrorContext, Result};
 use crate::kernel::host::HostFunction;
 use crate::kernel::plan::{Flow, FlowKind, SlotId, Trips};
 use crate::tensor::Tensor;
@@ -110,7 +110,7 @@ fn walk_flow(flow: &Flow, binding: &Binding, runner: &mut dyn Runner) -> Result<
 }
 
 /// Records steps in as few command buffers as control flow allows.
-pub(super) struct Recorder<'a> {
+pub(super) struct CommandRecorder<'a> {
     pub(super) program: &'a Inner,
     binding: &'a Binding,
     /// Commands that are recorded but not submitted.
@@ -118,9 +118,9 @@ pub(super) struct Recorder<'a> {
     recorded: usize,
 }
 
-impl<'a> Recorder<'a> {
-    pub(super) fn new(program: &'a Inner, binding: &'a Binding) -> Recorder<'a> {
-        Recorder {
+impl<'a> CommandRecorder<'a> {
+    pub(super) fn new(program: &'a Inner, binding: &'a Binding) -> CommandRecorder<'a> {
+        CommandRecorder {
             program,
             binding,
             encoder: encoder(program),
@@ -144,7 +144,7 @@ fn encoder(program: &Inner) -> CommandEncoder {
     device.create_command_encoder(&Default::default())
 }
 
-impl Runner for Recorder<'_> {
+impl Runner for CommandRecorder<'_> {
     fn steps(&mut self, steps: Range<usize>) -> Result<()> {
         if steps.is_empty() {
             return Ok(());
@@ -185,7 +185,7 @@ impl Runner for Recorder<'_> {
     }
 }
 
-impl Recorder<'_> {
+impl CommandRecorder<'_> {
     /// Writes a host tensor to a slot.
     fn write(&self, slot: SlotId, tensor: &Tensor) -> Result<()> {
         let info = &self.program.plan.slots[slot.0];

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourcePlace};
 use crate::kernel::capabilities::{SizesIn, Storage};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Workgroups};
@@ -108,7 +108,7 @@ fn plan() -> Plan {
             bindings: vec![SlotId(0), SlotId(1)],
             sizes: vec![Dim::from(COUNT)],
             workgroups: Workgroups::Linear(Dim::from(COUNT.div_ceil(64))),
-            place: Place::default(),
+            place: SourcePlace::default(),
             nodes: vec!["self_test".into()],
             choice: None,
             work: Work::default(),

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::dim::{Bindings, Dim};
-use crate::error::{Error, Place as Origin, Result, Trail};
+use crate::error::{Error, ErrorContext, Result, SourcePlace as Origin};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::layout::{Layout, Panels, Texel};
 use crate::kernel::plan::{Flow, Plan, Slot, SlotId, SlotKind, Step};

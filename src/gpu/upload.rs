@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use wgpu::{CommandEncoder, MapMode};
 
-use crate::error::{Result, Trail};
+use crate::error::{ErrorContext, Result};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Slot, SlotId};
 use crate::tensor::Tensor;

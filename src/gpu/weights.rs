@@ -9,7 +9,7 @@ use wgpu::{Buffer, BufferUsages};
 
 use crate::digest::Digest;
 use crate::dtype::DType;
-use crate::error::{Error, Result, Trail};
+use crate::error::{Error, ErrorContext, Result};
 use crate::kernel::capabilities::Storage;
 use crate::kernel::layout::{Layout, Texel};
 use crate::kernel::plan::{Plan, Slot, SlotId, SlotKind};

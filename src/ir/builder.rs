@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::dim::Bindings;
 use crate::dtype::DType;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourcePlace};
 use crate::op::{Full, Iota, Operand, Primitive};
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorType};
@@ -13,7 +13,7 @@ use crate::symbols::{Guard, Symbols};
 
 use super::graph::{Argument, Definition, Graph, Node, Op, Region, ValueId, ValueInfo};
 use super::resolve::resolve;
-use super::tree::{Input, Tree};
+use super::tree::{NamedTree, TreeSpec};
 use super::value::{Number, Value};
 
 /// Builds a graph, node by node, through [`Value`] handles that read like tensors.
@@ -23,13 +23,13 @@ use super::value::{Number, Value};
 #[derive(Debug)]
 pub struct Builder {
     symbols: Rc<Symbols>,
-    state: RefCell<State>,
+    state: RefCell<BuilderState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BuilderState {
     graph: Graph,
-    place: Place,
+    place: SourcePlace,
     error: Option<Error>,
     weights: BTreeMap<String, ValueId>,
     names: BTreeSet<String>,
@@ -46,12 +46,12 @@ impl Builder {
 
     /// A builder with example values of symbols and guards that already hold.
     pub fn with_symbols(name: &str, hints: Bindings, guards: Vec<Guard>) -> Builder {
-        let state = State {
+        let state = BuilderState {
             graph: Graph {
                 name: name.to_string(),
                 ..Graph::default()
             },
-            ..State::default()
+            ..BuilderState::default()
         };
         Builder {
             symbols: Rc::new(Symbols::new(hints, guards)),
@@ -87,13 +87,13 @@ impl Builder {
     }
 
     /// Sets the place in the user's model for subsequent nodes.
-    pub fn set_place(&self, place: &Place) {
+    pub fn set_place(&self, place: &SourcePlace) {
         self.symbols.set_place(place.clone());
         self.state.borrow_mut().place = place.clone();
     }
 
     /// The place in the user's model of nodes that are added now.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> SourcePlace {
         self.state.borrow().place.clone()
     }
 
@@ -311,12 +311,12 @@ impl Builder {
     }
 
     /// True if a node has a side effect, so that it runs even if nothing reads its results.
-    pub(crate) fn has_effect(&self) -> bool {
-        self.state.borrow().graph.has_effect()
+    pub(crate) fn has_side_effect(&self) -> bool {
+        self.state.borrow().graph.has_side_effect()
     }
 
     /// Number of values.
-    pub fn count(&self) -> usize {
+    pub fn value_count(&self) -> usize {
         self.state.borrow().graph.values.len()
     }
 
@@ -355,7 +355,7 @@ impl Builder {
 
     /// Sets the structure of states: those read from the last inputs, and those written to the last outputs when the graph
     /// ends.
-    pub fn set_states(&self, reads: Vec<Input>, writes: Vec<Input>) {
+    pub fn set_states(&self, reads: Vec<NamedTree>, writes: Vec<NamedTree>) {
         let mut state = self.state.borrow_mut();
         (state.graph.reads, state.graph.writes) = (reads, writes);
     }
@@ -364,8 +364,8 @@ impl Builder {
     pub fn finish(
         self,
         outputs: &[ValueId],
-        input_trees: Vec<Input>,
-        output_tree: Option<Tree>,
+        input_trees: Vec<NamedTree>,
+        output_tree: Option<TreeSpec>,
     ) -> Result<Graph> {
         self.check()?;
         let Builder { symbols, state } = self;
@@ -438,7 +438,7 @@ fn operand<'a>(argument: &'a Argument, ty: &'a Option<TensorType>) -> Result<Ope
     }
 }
 
-impl State {
+impl BuilderState {
     /// A unique name: the wanted one, or with the next free number.
     fn unique(&mut self, wanted: &str, respect_reserved: bool) -> String {
         let clean = legal_name(wanted);

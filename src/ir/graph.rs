@@ -4,14 +4,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::dim::{Bindings, Dim};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourcePlace};
 use crate::op::Primitive;
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 use crate::symbols::{self, Guard};
 use crate::tensor::Tensor;
 
-use super::tree::{Input, Tree};
+use super::tree::{NamedTree, TreeSpec};
 
 /// Index of a value in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,29 +35,29 @@ pub type Weights = BTreeMap<String, Tensor>;
 
 /// Entry graphs (`forward`, `encode` …) over one set of weights.
 #[derive(Clone, Debug, Default)]
-pub struct Module {
+pub struct GraphModule {
     /// The graphs, in the order in which they were made.
     pub graphs: Vec<Graph>,
     /// Every weight that a graph names.
     pub weights: Weights,
     /// Variables that keep their values between calls, by unique names.
-    pub states: Vec<State>,
+    pub states: Vec<ModuleState>,
 }
 
 /// A variable that the graphs of a module read and write, and that keeps its value between calls.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct State {
+pub struct ModuleState {
     /// Path of the attribute: `decoder.hidden`.
     pub name: String,
     /// Value before the first call.
-    pub initial: Tree,
+    pub initial: TreeSpec,
     /// Names of the weights that are the tensors of `initial`, by their index there.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub weights: Vec<String>,
 }
 
-impl Module {
+impl GraphModule {
     /// The graph with a name; an error lists the existing names.
     pub fn graph(&self, name: &str) -> Result<&Graph> {
         self.graphs
@@ -95,13 +95,13 @@ pub struct Graph {
     /// The tensor outputs, flattened.
     pub outputs: Vec<ValueId>,
     /// Structure of the user's arguments in terms of the inputs.
-    pub input_trees: Vec<Input>,
+    pub input_trees: Vec<NamedTree>,
     /// Structure of the user's result in terms of the outputs.
-    pub output_tree: Option<Tree>,
+    pub output_tree: Option<TreeSpec>,
     /// Structure of the states that the graph reads, in terms of the last inputs.
-    pub reads: Vec<Input>,
+    pub reads: Vec<NamedTree>,
     /// Structure of the states that the graph writes, in terms of the last outputs.
-    pub writes: Vec<Input>,
+    pub writes: Vec<NamedTree>,
 }
 
 /// A value's name, type and origin.
@@ -136,7 +136,7 @@ pub struct Node {
     /// The values that the node defines.
     pub results: Vec<ValueId>,
     /// Module path and the user's source line.
-    pub place: Place,
+    pub place: SourcePlace,
 }
 
 /// The operation of a node.
@@ -401,7 +401,7 @@ impl Graph {
             inputs: list(&self.inputs),
             nodes: nodes.collect(),
             outputs: list(&self.outputs),
-            input_trees: if self.has_plain_inputs() {
+            input_trees: if self.has_default_inputs() {
                 Vec::new()
             } else {
                 self.input_trees.clone()
@@ -409,7 +409,7 @@ impl Graph {
             output_tree: self
                 .output_tree
                 .clone()
-                .filter(|_| !self.has_plain_outputs()),
+                .filter(|_| !self.has_default_outputs()),
             reads: self.reads.clone(),
             writes: self.writes.clone(),
         }

@@ -4,7 +4,7 @@
 //! The bytes follow from the module alone, so that files can be compared and diffed. A file of an older version is read
 //! through [`MIGRATIONS`]; a file of a newer version is rejected.
 
-mod form;
+mod document;
 mod layout;
 
 use std::collections::BTreeMap;
@@ -12,16 +12,16 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use crate::error::{Error, Result, Trail};
+use crate::error::{Error, ErrorContext, Result};
 use crate::mapping::{MappedRange, Mapping};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
-use crate::tensor_file::{safetensors, write_together};
+use crate::tensor_file::{safetensors, write_all_atomic};
 
 use super::dictionary::Dictionary;
-use super::graph::{Module, Weights};
+use super::graph::{GraphModule, Weights};
 use super::verify::verify_module;
-use form::{Document, GraphForm, WeightsForm};
+use document::{Document, JsonGraph, JsonWeights};
 
 /// Value of the `format` field.
 pub const FORMAT: &str = "onionskin";
@@ -39,7 +39,7 @@ pub const MIGRATIONS: &[fn(Json) -> Result<Json>] = &[];
 ///
 /// # Errors
 /// The module breaks a rule of the IR, or the files cannot be written.
-pub fn save(module: &Module, path: &Path, dictionary: &dyn Dictionary) -> Result<()> {
+pub fn save(module: &GraphModule, path: &Path, dictionary: &dyn Dictionary) -> Result<()> {
     verify_module(module, dictionary)?;
     let weights_path = path.with_extension("safetensors");
     if weights_path == path {
@@ -52,7 +52,7 @@ pub fn save(module: &Module, path: &Path, dictionary: &dyn Dictionary) -> Result
         .to_string_lossy();
     let text = print(module, &file, dictionary)?;
     if module.weights.is_empty() {
-        return write_together(&[(path, text.as_bytes())]);
+        return write_all_atomic(&[(path, text.as_bytes())]);
     }
     let tensors: Vec<(String, Tensor)> = module
         .weights
@@ -60,14 +60,14 @@ pub fn save(module: &Module, path: &Path, dictionary: &dyn Dictionary) -> Result
         .map(|(name, tensor)| (name.clone(), tensor.clone()))
         .collect();
     let bytes = safetensors::serialize(&tensors)?;
-    write_together(&[(&weights_path, &bytes), (path, text.as_bytes())])
+    write_all_atomic(&[(&weights_path, &bytes), (path, text.as_bytes())])
 }
 
 /// Reads a module and the name of its weights file. Weights are memory-mapped, not read.
 ///
 /// # Errors
 /// The files cannot be read, are of a newer version, or break a rule of the IR.
-pub fn load(path: &Path, dictionary: &dyn Dictionary) -> Result<(Module, Option<PathBuf>)> {
+pub fn load(path: &Path, dictionary: &dyn Dictionary) -> Result<(GraphModule, Option<PathBuf>)> {
     let here = || path.display().to_string();
     let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
     let (mut module, files) = parse(&text, dictionary).at(here)?;
@@ -108,7 +108,11 @@ fn read_weights(path: &Path, wanted: &BTreeMap<String, TensorType>) -> Result<We
 }
 
 /// The JSON document of a module, which names the weights file.
-pub fn print(module: &Module, weights_file: &str, dictionary: &dyn Dictionary) -> Result<String> {
+pub fn print(
+    module: &GraphModule,
+    weights_file: &str,
+    dictionary: &dyn Dictionary,
+) -> Result<String> {
     let tensors: BTreeMap<String, TensorType> = module
         .weights
         .iter()
@@ -117,7 +121,7 @@ pub fn print(module: &Module, weights_file: &str, dictionary: &dyn Dictionary) -
     let document = Document {
         format: FORMAT.into(),
         version: VERSION,
-        weights: (!tensors.is_empty()).then(|| WeightsForm {
+        weights: (!tensors.is_empty()).then(|| JsonWeights {
             file: weights_file.to_string(),
             tensors,
         }),
@@ -125,7 +129,7 @@ pub fn print(module: &Module, weights_file: &str, dictionary: &dyn Dictionary) -
         graphs: module
             .graphs
             .iter()
-            .map(|graph| GraphForm::of(graph, dictionary))
+            .map(|graph| JsonGraph::of(graph, dictionary))
             .collect(),
     };
     let json = serde_json::to_value(document);
@@ -134,7 +138,10 @@ pub fn print(module: &Module, weights_file: &str, dictionary: &dyn Dictionary) -
 }
 
 /// Parses a document: its graphs, and the weights that it needs from which file.
-pub fn parse(text: &[u8], dictionary: &dyn Dictionary) -> Result<(Module, Option<WeightsForm>)> {
+pub fn parse(
+    text: &[u8],
+    dictionary: &dyn Dictionary,
+) -> Result<(GraphModule, Option<JsonWeights>)> {
     let malformed = |error: serde_json::Error| Error::format(error.to_string());
     let document = migrate(serde_json::from_slice(text).map_err(malformed)?)?;
     let document: Document = serde_json::from_value(document).map_err(malformed)?;
@@ -148,7 +155,7 @@ pub fn parse(text: &[u8], dictionary: &dyn Dictionary) -> Result<(Module, Option
         .into_iter()
         .map(|graph| graph.build(weights, dictionary))
         .collect::<Result<_>>()?;
-    let module = Module {
+    let module = GraphModule {
         graphs,
         weights: Weights::new(),
         states: document.states,

@@ -92,7 +92,11 @@ fn apply(symbols: &Symbols, body: &Graph, inputs: &[TensorType]) -> Result<Vec<T
 
 impl Graph {
     /// The body with its sizes expressed in those of the enclosing graph, whose values have these types.
-    pub fn in_sizes_of(&self, arguments: &[Argument], ty: impl Fn(ValueId) -> TensorType) -> Graph {
+    pub fn with_sizes_of(
+        &self,
+        arguments: &[Argument],
+        ty: impl Fn(ValueId) -> TensorType,
+    ) -> Graph {
         let given = self.inputs.iter().zip(arguments).map(|(id, argument)| {
             let value = argument.values().first().copied();
             value.map_or_else(|| self.ty(*id).clone(), &ty)

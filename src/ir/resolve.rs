@@ -7,7 +7,7 @@ use crate::dim::{Bindings, Dim, Symbol};
 use crate::symbols::Symbols;
 
 use super::graph::{Graph, Node};
-use super::tree::{Constant, Tree};
+use super::tree::{TreeConstant, TreeSpec};
 
 /// Replaces sizes in a graph by what is known about its symbols.
 pub(super) fn resolve(graph: &mut Graph, symbols: &Symbols) {
@@ -30,8 +30,10 @@ fn resolve_trees(graph: &mut Graph, resolve: &dyn Fn(&Dim) -> Dim) {
     for tree in graph.output_tree.iter_mut().chain(trees) {
         let Ok(resolved) = tree.map_sizes::<Infallible>(&mut |dim| {
             let dim = resolve(dim);
-            let number = dim.as_const().map(|number| Constant::Number(number.into()));
-            Ok(number.map_or(Tree::Size(dim), Tree::Constant))
+            let number = dim
+                .as_const()
+                .map(|number| TreeConstant::Number(number.into()));
+            Ok(number.map_or(TreeSpec::Size(dim), TreeSpec::Constant))
         });
         *tree = resolved;
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::dtype::DType;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourcePlace};
 use crate::op::Primitive;
 use crate::shape::TensorType;
 
@@ -43,7 +43,7 @@ pub fn replay(
         builder.reserve_names(graph.values.iter().map(|info| info.name.as_str()));
         for node in &graph.nodes {
             builder.set_place(&node.place);
-            let known = builder.count();
+            let known = builder.value_count();
             let results =
                 step(&mut replay, node).and_then(|results| builder.check().map(|()| results));
             let results = results.map_err(|error| error.at_place(&node.place))?;
@@ -72,20 +72,23 @@ pub fn replay(
 }
 
 /// Applies a pass to the graphs nested in a graph's regions, innermost first, then to the graph itself.
-pub fn everywhere(graph: &Graph, pass: &mut dyn FnMut(&Graph) -> Result<Graph>) -> Result<Graph> {
+pub fn apply_to_all_graphs(
+    graph: &Graph,
+    pass: &mut dyn FnMut(&Graph) -> Result<Graph>,
+) -> Result<Graph> {
     if graph.nodes.iter().all(|node| node.bodies().is_empty()) {
         return pass(graph);
     }
     let mut graph = graph.clone();
     for body in graph.nodes.iter_mut().flat_map(Node::bodies_mut) {
-        *body = everywhere(body, pass)?;
+        *body = apply_to_all_graphs(body, pass)?;
     }
     pass(&graph)
 }
 
 impl Builder {
     /// Adds a node with an operation of another graph's node, on arguments of this graph.
-    pub(crate) fn repeat(
+    pub(crate) fn add_operation(
         &self,
         op: &Op,
         arguments: Vec<Argument>,
@@ -123,7 +126,7 @@ impl Graph {
             op: Op::Primitive(primitive.into()),
             arguments,
             results: vec![result],
-            place: Place::default(),
+            place: SourcePlace::default(),
         });
         result
     }
@@ -196,13 +199,13 @@ impl<'g> Replay<'_, 'g> {
             .iter()
             .map(|result| self.graph.ty(*result).clone())
             .collect();
-        self.builder.repeat(&node.op, arguments, types)
+        self.builder.add_operation(&node.op, arguments, types)
     }
 
     /// Inlines the body of a region; returns the values that replace its results. Sizes become those of the new graph.
     pub fn inline(&mut self, body: &Graph, arguments: &[Argument]) -> Result<Vec<Value<'g>>> {
         let builder = self.builder;
-        let body = body.in_sizes_of(arguments, |id| builder.ty(id));
+        let body = body.with_sizes_of(arguments, |id| builder.ty(id));
         let mut inner = Replay {
             graph: &body,
             builder,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::graph::{Graph, ValueId};
-use super::tree::{Input, Tree};
+use super::tree::{NamedTree, TreeSpec};
 use crate::shape::TensorType;
 
 /// The name and the type of an input or an output. `Display` is `input_ids: i64[B, T]`.
@@ -24,33 +24,33 @@ impl fmt::Display for TensorSpec {
 
 impl Graph {
     /// True if each input is an argument with its name.
-    pub fn has_plain_inputs(&self) -> bool {
+    pub fn has_default_inputs(&self) -> bool {
         self.reads.is_empty()
-            && (self.input_trees.is_empty() || self.input_trees == self.plain_inputs())
+            && (self.input_trees.is_empty() || self.input_trees == self.default_inputs())
     }
 
     /// Default arguments: one for each input, with its name.
-    pub fn plain_inputs(&self) -> Vec<Input> {
+    pub fn default_inputs(&self) -> Vec<NamedTree> {
         let input = |(index, id): (usize, &ValueId)| {
             let name = self.values.get(id.index())?.name.clone();
-            let tree = Tree::Tensor(index);
-            Some(Input { name, tree })
+            let tree = TreeSpec::Tensor(index);
+            Some(NamedTree { name, tree })
         };
         self.inputs.iter().enumerate().filter_map(input).collect()
     }
 
     /// True if the result is the output or the tuple of the outputs.
-    pub fn has_plain_outputs(&self) -> bool {
-        let plain = self.plain_outputs();
-        let is_plain = |tree: &Tree| *tree == plain;
+    pub fn has_default_outputs(&self) -> bool {
+        let plain = self.default_outputs();
+        let is_plain = |tree: &TreeSpec| *tree == plain;
         self.writes.is_empty() && self.output_tree.as_ref().is_none_or(is_plain)
     }
 
     /// Default result: the output, or the tuple of the outputs.
-    pub fn plain_outputs(&self) -> Tree {
+    pub fn default_outputs(&self) -> TreeSpec {
         match self.outputs.len() {
-            1 => Tree::Tensor(0),
-            count => Tree::Tuple((0..count).map(Tree::Tensor).collect()),
+            1 => TreeSpec::Tensor(0),
+            count => TreeSpec::Tuple((0..count).map(TreeSpec::Tensor).collect()),
         }
     }
 
@@ -58,10 +58,10 @@ impl Graph {
     /// states specify both.
     pub(super) fn complete_signature(&mut self) {
         if self.input_trees.is_empty() && self.reads.is_empty() {
-            self.input_trees = self.plain_inputs();
+            self.input_trees = self.default_inputs();
         }
         if self.output_tree.is_none() && self.writes.is_empty() {
-            self.output_tree = Some(self.plain_outputs());
+            self.output_tree = Some(self.default_outputs());
         }
     }
 
@@ -69,7 +69,7 @@ impl Graph {
     pub fn input_specs(&self) -> Vec<TensorSpec> {
         let plain;
         let arguments = if self.input_trees.is_empty() {
-            plain = self.plain_inputs();
+            plain = self.default_inputs();
             &plain
         } else {
             &self.input_trees
@@ -85,9 +85,9 @@ impl Graph {
         let result = self
             .output_tree
             .clone()
-            .unwrap_or_else(|| self.plain_outputs());
+            .unwrap_or_else(|| self.default_outputs());
         let leaves = match &result {
-            Tree::Dict(fields) | Tree::NamedTuple(_, fields) => fields
+            TreeSpec::Dict(fields) | TreeSpec::NamedTuple(_, fields) => fields
                 .iter()
                 .flat_map(|(key, item)| item.leaves(key))
                 .collect(),
@@ -115,16 +115,16 @@ impl Graph {
 
     /// Number of inputs that form the user's arguments; those of states follow.
     pub fn argument_count(&self) -> usize {
-        self.inputs.len() - tensors_of(&self.reads)
+        self.inputs.len() - tensor_count(&self.reads)
     }
 
     /// Number of outputs that form the user's result; those of states follow.
     pub fn result_count(&self) -> usize {
-        self.outputs.len() - tensors_of(&self.writes)
+        self.outputs.len() - tensor_count(&self.writes)
     }
 }
 
-fn tensors_of(states: &[Input]) -> usize {
+fn tensor_count(states: &[NamedTree]) -> usize {
     let tensors = states.iter().map(|state| state.tree.tensors().len());
     tensors.sum()
 }

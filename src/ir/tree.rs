@@ -9,29 +9,29 @@ use crate::scalar::Scalar;
 /// inputs or outputs, or constants.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Tree {
+pub enum TreeSpec {
     /// The tensor with this index among the graph's inputs or outputs.
     Tensor(usize),
     /// A Python number: the element of the scalar tensor with this index among the outputs.
     Number(usize),
     /// A value that was fixed when the graph was made.
-    Constant(Constant),
+    Constant(TreeConstant),
     /// An `int` that is a symbolic size.
     Size(Dim),
     /// A tuple.
-    Tuple(Vec<Tree>),
+    Tuple(Vec<TreeSpec>),
     /// A list.
-    List(Vec<Tree>),
+    List(Vec<TreeSpec>),
     /// A dictionary with its keys in order.
-    Dict(Vec<(String, Tree)>),
+    Dict(Vec<(String, TreeSpec)>),
     /// A named tuple: type name and fields.
-    NamedTuple(String, Vec<(String, Tree)>),
+    NamedTuple(String, Vec<(String, TreeSpec)>),
 }
 
 /// A leaf that is not a tensor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Constant {
+pub enum TreeConstant {
     /// `None`
     None,
     /// A number.
@@ -42,43 +42,43 @@ pub enum Constant {
 
 /// A named tree: an argument of the user's `forward`, or a state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Input {
+pub struct NamedTree {
     /// Name of the argument or state.
     pub name: String,
     /// Structure of its value.
-    pub tree: Tree,
+    pub tree: TreeSpec,
 }
 
-impl Tree {
+impl TreeSpec {
     /// Indices of the tensors, from left to right.
     pub fn tensors(&self) -> Vec<usize> {
         match self {
-            Tree::Tensor(index) | Tree::Number(index) => vec![*index],
-            Tree::Constant(_) | Tree::Size(_) => Vec::new(),
-            Tree::Tuple(items) | Tree::List(items) => {
-                items.iter().flat_map(Tree::tensors).collect()
+            TreeSpec::Tensor(index) | TreeSpec::Number(index) => vec![*index],
+            TreeSpec::Constant(_) | TreeSpec::Size(_) => Vec::new(),
+            TreeSpec::Tuple(items) | TreeSpec::List(items) => {
+                items.iter().flat_map(TreeSpec::tensors).collect()
             }
-            Tree::Dict(items) | Tree::NamedTuple(_, items) => {
+            TreeSpec::Dict(items) | TreeSpec::NamedTuple(_, items) => {
                 items.iter().flat_map(|(_, item)| item.tensors()).collect()
             }
         }
     }
 }
 
-impl Tree {
+impl TreeSpec {
     /// Names and indices of the tensors, from left to right. A name is `prefix`, then `.` and the index or key of each
     /// level.
     pub fn leaves(&self, prefix: &str) -> Vec<(String, usize)> {
         match self {
-            Tree::Tensor(index) | Tree::Number(index) => vec![(prefix.to_string(), *index)],
-            Tree::Constant(_) | Tree::Size(_) => Vec::new(),
-            Tree::Tuple(items) | Tree::List(items) => {
+            TreeSpec::Tensor(index) | TreeSpec::Number(index) => vec![(prefix.to_string(), *index)],
+            TreeSpec::Constant(_) | TreeSpec::Size(_) => Vec::new(),
+            TreeSpec::Tuple(items) | TreeSpec::List(items) => {
                 let items = items.iter().enumerate();
                 items
                     .flat_map(|(place, item)| item.leaves(&format!("{prefix}.{place}")))
                     .collect()
             }
-            Tree::Dict(fields) | Tree::NamedTuple(_, fields) => {
+            TreeSpec::Dict(fields) | TreeSpec::NamedTuple(_, fields) => {
                 let fields = fields.iter();
                 fields
                     .flat_map(|(key, item)| item.leaves(&format!("{prefix}.{key}")))
@@ -88,53 +88,58 @@ impl Tree {
     }
 }
 
-impl Tree {
+impl TreeSpec {
     /// The symbolic sizes among the leaves, from left to right.
     pub fn sizes(&self) -> Vec<&Dim> {
         match self {
-            Tree::Size(dim) => vec![dim],
-            Tree::Tensor(_) | Tree::Number(_) | Tree::Constant(_) => Vec::new(),
-            Tree::Tuple(items) | Tree::List(items) => items.iter().flat_map(Tree::sizes).collect(),
-            Tree::Dict(items) | Tree::NamedTuple(_, items) => {
+            TreeSpec::Size(dim) => vec![dim],
+            TreeSpec::Tensor(_) | TreeSpec::Number(_) | TreeSpec::Constant(_) => Vec::new(),
+            TreeSpec::Tuple(items) | TreeSpec::List(items) => {
+                items.iter().flat_map(TreeSpec::sizes).collect()
+            }
+            TreeSpec::Dict(items) | TreeSpec::NamedTuple(_, items) => {
                 items.iter().flat_map(|(_, item)| item.sizes()).collect()
             }
         }
     }
 }
 
-impl Tree {
+impl TreeSpec {
     /// The structure with every tensor index replaced by a tree.
     #[must_use]
-    pub fn map_tensors(&self, tensor: &dyn Fn(usize) -> Tree) -> Tree {
-        let all = |items: &[Tree]| items.iter().map(|item| item.map_tensors(tensor)).collect();
-        let fields = |items: &[(String, Tree)]| {
-            let field = |(key, item): &(String, Tree)| (key.clone(), item.map_tensors(tensor));
+    pub fn map_tensors(&self, tensor: &dyn Fn(usize) -> TreeSpec) -> TreeSpec {
+        let all = |items: &[TreeSpec]| items.iter().map(|item| item.map_tensors(tensor)).collect();
+        let fields = |items: &[(String, TreeSpec)]| {
+            let field = |(key, item): &(String, TreeSpec)| (key.clone(), item.map_tensors(tensor));
             items.iter().map(field).collect()
         };
         match self {
-            Tree::Tensor(index) => tensor(*index),
-            Tree::Tuple(items) => Tree::Tuple(all(items)),
-            Tree::List(items) => Tree::List(all(items)),
-            Tree::Dict(items) => Tree::Dict(fields(items)),
-            Tree::NamedTuple(name, items) => Tree::NamedTuple(name.clone(), fields(items)),
+            TreeSpec::Tensor(index) => tensor(*index),
+            TreeSpec::Tuple(items) => TreeSpec::Tuple(all(items)),
+            TreeSpec::List(items) => TreeSpec::List(all(items)),
+            TreeSpec::Dict(items) => TreeSpec::Dict(fields(items)),
+            TreeSpec::NamedTuple(name, items) => TreeSpec::NamedTuple(name.clone(), fields(items)),
             leaf => leaf.clone(),
         }
     }
 }
 
-impl Tree {
+impl TreeSpec {
     /// The structure with every size replaced by a tree.
-    pub fn map_sizes<E>(&self, size: &mut impl FnMut(&Dim) -> Result<Tree, E>) -> Result<Tree, E> {
-        let mut all = |items: &[Tree]| -> Result<Vec<Tree>, E> {
+    pub fn map_sizes<E>(
+        &self,
+        size: &mut impl FnMut(&Dim) -> Result<TreeSpec, E>,
+    ) -> Result<TreeSpec, E> {
+        let mut all = |items: &[TreeSpec]| -> Result<Vec<TreeSpec>, E> {
             items.iter().map(|item| item.map_sizes(size)).collect()
         };
         Ok(match self {
-            Tree::Size(dim) => size(dim)?,
-            Tree::Tuple(items) => Tree::Tuple(all(items)?),
-            Tree::List(items) => Tree::List(all(items)?),
-            Tree::Dict(items) => Tree::Dict(map_fields(items, size)?),
-            Tree::NamedTuple(name, items) => {
-                Tree::NamedTuple(name.clone(), map_fields(items, size)?)
+            TreeSpec::Size(dim) => size(dim)?,
+            TreeSpec::Tuple(items) => TreeSpec::Tuple(all(items)?),
+            TreeSpec::List(items) => TreeSpec::List(all(items)?),
+            TreeSpec::Dict(items) => TreeSpec::Dict(map_fields(items, size)?),
+            TreeSpec::NamedTuple(name, items) => {
+                TreeSpec::NamedTuple(name.clone(), map_fields(items, size)?)
             }
             leaf => leaf.clone(),
         })
@@ -142,19 +147,19 @@ impl Tree {
 }
 
 fn map_fields<E>(
-    items: &[(String, Tree)],
-    size: &mut impl FnMut(&Dim) -> Result<Tree, E>,
-) -> Result<Vec<(String, Tree)>, E> {
-    let field = |(key, item): &(String, Tree)| Ok((key.clone(), item.map_sizes(size)?));
+    items: &[(String, TreeSpec)],
+    size: &mut impl FnMut(&Dim) -> Result<TreeSpec, E>,
+) -> Result<Vec<(String, TreeSpec)>, E> {
+    let field = |(key, item): &(String, TreeSpec)| Ok((key.clone(), item.map_sizes(size)?));
     items.iter().map(field).collect()
 }
 
-impl fmt::Display for Constant {
+impl fmt::Display for TreeConstant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Constant::None => f.write_str("none"),
-            Constant::Number(number) => write!(f, "{number}"),
-            Constant::Str(text) => write!(f, "{text:?}"),
+            TreeConstant::None => f.write_str("none"),
+            TreeConstant::Number(number) => write!(f, "{number}"),
+            TreeConstant::Str(text) => write!(f, "{text:?}"),
         }
     }
 }

@@ -15,20 +15,20 @@
 use std::collections::{BTreeSet, HashSet};
 
 use crate::dim::{Dim, Symbol};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::shape::TensorType;
 
-use super::assemble::is_symbol;
+use super::assembly::is_symbol;
 use super::dictionary::Dictionary;
-use super::graph::{Argument, Definition, Graph, Module, Node, Op, ValueId, Weights};
-use super::tree::Tree;
-use super::types::Types;
+use super::graph::{Argument, Definition, Graph, GraphModule, Node, Op, ValueId, Weights};
+use super::tree::TreeSpec;
+use super::type_inference::TypeInference;
 
 /// Maximal nesting depth of graphs.
-pub(super) const DEEPEST: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
 
 /// Checks the rules for every graph of a module and its weights; the error lists all findings.
-pub fn verify_module(module: &Module, dictionary: &dyn Dictionary) -> Result<()> {
+pub fn verify_module(module: &GraphModule, dictionary: &dyn Dictionary) -> Result<()> {
     let mut findings = Vec::new();
     let mut names = HashSet::new();
     for graph in &module.graphs {
@@ -51,11 +51,11 @@ pub fn verify(graph: &Graph, dictionary: &dyn Dictionary) -> Result<()> {
 }
 
 fn finding(message: impl Into<String>) -> Error {
-    Error::new(Kind::Verify, message)
+    Error::new(ErrorKind::Verify, message)
 }
 
 fn check(graph: &Graph, dictionary: &dyn Dictionary, depth: usize) -> Vec<Error> {
-    if depth > DEEPEST {
+    if depth > MAX_DEPTH {
         return vec![finding("graphs are nested too deeply")];
     }
     let mut checker = Checker {
@@ -107,7 +107,7 @@ fn check_weights(graph: &Graph, weights: &Weights, findings: &mut Vec<Error>) {
     }
 }
 
-fn check_states(module: &Module, findings: &mut Vec<Error>) {
+fn check_states(module: &GraphModule, findings: &mut Vec<Error>) {
     let mut names = HashSet::new();
     for state in &module.states {
         let name = &state.name;
@@ -224,7 +224,8 @@ impl<'a> Checker<'a> {
                 }
             }
             for argument in &node.arguments {
-                if let Some(message) = misplaced(argument, matches!(node.op, Op::Call(_)), 0) {
+                if let Some(message) = misplaced_reason(argument, matches!(node.op, Op::Call(_)), 0)
+                {
                     self.report_at(node, message);
                 }
             }
@@ -296,22 +297,22 @@ impl<'a> Checker<'a> {
         }
         let arguments = graph.input_trees.iter().map(|input| &input.tree);
         let read = graph.reads.iter().map(|state| &state.tree);
-        let mut found: Vec<usize> = arguments.clone().flat_map(Tree::tensors).collect();
+        let mut found: Vec<usize> = arguments.clone().flat_map(TreeSpec::tensors).collect();
         found.sort_unstable();
-        found.extend(read.clone().flat_map(Tree::tensors));
+        found.extend(read.clone().flat_map(TreeSpec::tensors));
         let says_inputs = !(graph.input_trees.is_empty() && graph.reads.is_empty());
         if says_inputs && !found.into_iter().eq(0..graph.inputs.len()) {
             self.report("arguments and states do not hold each input once");
         }
         let written = graph.writes.iter().map(|state| &state.tree);
-        let left = written.clone().flat_map(Tree::tensors);
+        let left = written.clone().flat_map(TreeSpec::tensors);
         let first = graph.outputs.len().checked_sub(left.clone().count());
         if !first.is_some_and(|first| left.eq(first..graph.outputs.len())) {
             self.report("what is left in states is not in the last outputs, each once");
         }
         let trees = arguments.chain(read).chain(written.clone());
         let results = graph.output_tree.iter().chain(written);
-        let results = results.flat_map(Tree::tensors);
+        let results = results.flat_map(TreeSpec::tensors);
         for index in results.filter(|index| graph.outputs.len() <= *index) {
             self.report(format!(
                 "the result holds output {index}, which there is not"
@@ -330,7 +331,7 @@ impl<'a> Checker<'a> {
     /// Infers the type of every result again, in execution order.
     fn types(&mut self, dictionary: &dyn Dictionary) {
         let graph = self.graph;
-        let types = Types::new(graph.hints.clone(), graph.guards.clone());
+        let types = TypeInference::new(graph.hints.clone(), graph.guards.clone());
         for info in &graph.values {
             types.push(&info.ty);
         }
@@ -348,7 +349,7 @@ impl<'a> Checker<'a> {
             let declared: Vec<&TensorType> = node.results.iter().map(|id| graph.ty(*id)).collect();
             match types.infer(&node.op, &node.arguments, dictionary) {
                 Err(error) => self.report_at(node, error.message()),
-                Ok(inferred) if !types.same(&inferred, &declared) => {
+                Ok(inferred) if !types.types_match(&inferred, &declared) => {
                     let message = format!(
                         "({}) are declared as ({})",
                         list(&inferred),
@@ -372,7 +373,7 @@ impl<'a> Checker<'a> {
 }
 
 /// The reason why an argument is not allowed, if it is not.
-fn misplaced(argument: &Argument, in_call: bool, depth: usize) -> Option<String> {
+fn misplaced_reason(argument: &Argument, in_call: bool, depth: usize) -> Option<String> {
     match argument {
         Argument::Size(dim) if dim.as_const().is_some() => {
             Some(format!("the size {dim} is a number"))
@@ -380,10 +381,10 @@ fn misplaced(argument: &Argument, in_call: bool, depth: usize) -> Option<String>
         Argument::Str(_) | Argument::List(_) | Argument::None if !in_call => {
             Some("operands are values, numbers and sizes".into())
         }
-        Argument::List(_) if depth > DEEPEST => Some("lists are nested too deeply".into()),
+        Argument::List(_) if depth > MAX_DEPTH => Some("lists are nested too deeply".into()),
         Argument::List(items) => items
             .iter()
-            .find_map(|item| misplaced(item, in_call, depth + 1)),
+            .find_map(|item| misplaced_reason(item, in_call, depth + 1)),
         _ => None,
     }
 }

@@ -383,7 +383,8 @@ fn exact(size: &Dim, divisor: &Dim) -> Option<Dim> {
 
 /// True for a size that is not negative. An indexed shape has elements, so its sizes are at least 1.
 fn is_natural(size: &Dim) -> bool {
-    size.smallest(|_| 1).is_some_and(|smallest| smallest >= 0)
+    size.lower_bound(|_| 1)
+        .is_some_and(|smallest| smallest >= 0)
 }
 
 fn is_negative(size: &Dim) -> bool {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
-use crate::error::{Error, Kind, Place, Result};
+use crate::error::{Error, ErrorKind, Result, SourcePlace};
 use crate::shape::Shape;
 use crate::symbols::Guard;
 
@@ -125,7 +125,7 @@ pub struct Step {
     /// Workgroup counts along x, y and z. Kernels allow a one-dimensional count to be folded: see [`fold_workgroups`].
     pub workgroups: Workgroups,
     /// Source position in the user's model.
-    pub place: Place,
+    pub place: SourcePlace,
     /// Graph nodes that the step computes, for messages and profiles.
     pub nodes: Vec<String>,
     /// Kernel variant and the reason for it; none if there is only one variant.
@@ -152,7 +152,7 @@ pub struct Flow {
     /// Graph values that it computes, for messages and profiles.
     pub nodes: Vec<String>,
     /// Source position in the user's model.
-    pub place: Place,
+    pub place: SourcePlace,
 }
 
 /// Kinds of control flow. The host reads the deciding numbers back from slots.
@@ -215,7 +215,7 @@ pub struct Site {
     /// Graph node, for messages.
     pub node: String,
     /// Source position in the user's model.
-    pub place: Place,
+    pub place: SourcePlace,
 }
 
 impl Site {
@@ -229,7 +229,7 @@ impl Site {
         let end = self.end.as_ref().and_then(|end| end.eval(bindings).ok());
         let fault = match self.is_of_number {
             true => Error::raised(&self.message, number, end),
-            false => Error::new(Kind::Raised, &self.message),
+            false => Error::new(ErrorKind::Raised, &self.message),
         };
         Some(fault.at(&self.node).at_place(&self.place))
     }

@@ -9,7 +9,7 @@ use crate::compare::Tolerance;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::gpu::{self, Input, Program, ProgramOptions};
-use crate::interp::{self, Event, Part, Within, body_sizes};
+use crate::interp::{self, BodyFrame, BodyKind, NodeEvent, body_sizes};
 use crate::ir::{Graph, Node, Weights};
 use crate::item::Item;
 use crate::kernel::stored::Precision;
@@ -189,7 +189,7 @@ struct Searcher<'a> {
 }
 
 /// A body that ran, with its inputs.
-type Entered = (Part, Vec<Tensor>);
+type Entered = (BodyKind, Vec<Tensor>);
 
 impl Searcher<'_> {
     /// The first value of a graph that differs between the device's run and the oracle.
@@ -205,9 +205,9 @@ impl Searcher<'_> {
             done: 0,
             total: graph.nodes.len(),
         };
-        let ran = interp::run_watched(graph, self.weights, inputs, &mut |event| {
+        let ran = interp::run_observed(graph, self.weights, inputs, &mut |event| {
             self.check_limit(count)?;
-            let Some(within) = event.within else {
+            let Some(within) = event.frame else {
                 found = self
                     .compare(event, &mut reader)?
                     .map(|found| (found, event.node.clone()));
@@ -264,11 +264,11 @@ impl Searcher<'_> {
             };
             let reader = Reader::new(&program, body, body_sizes(body, inputs), inputs);
             if let Some(found) = self.first(body, inputs, reader, None)? {
-                return Ok(Some(found.through(&Within {
+                return Ok(Some(found.through(&BodyFrame {
                     outer: None,
                     graph,
                     region,
-                    part: *part,
+                    kind: *part,
                     inputs,
                 })));
             }
@@ -288,7 +288,7 @@ impl Searcher<'_> {
     }
 
     /// The first result of a node that has its own memory and differs from the oracle's.
-    fn compare(&self, event: &Event, reader: &mut Reader) -> Result<Option<Divergence>> {
+    fn compare(&self, event: &NodeEvent, reader: &mut Reader) -> Result<Option<Divergence>> {
         for (id, expected) in event.node.results.iter().zip(event.results) {
             if let Some(got) = reader.take(&event.graph.value(*id).name)? {
                 let found =
@@ -308,9 +308,9 @@ fn ended() -> Error {
 }
 
 /// Records the inputs of bodies of an outermost region, once per body and iteration.
-fn enter(entered: &mut Vec<Entered>, within: &Within) {
-    let is_known = entered.last().is_some_and(|(part, _)| *part == within.part);
+fn enter(entered: &mut Vec<Entered>, within: &BodyFrame) {
+    let is_known = entered.last().is_some_and(|(part, _)| *part == within.kind);
     if within.outer.is_none() && !is_known {
-        entered.push((within.part, within.inputs.to_vec()));
+        entered.push((within.kind, within.inputs.to_vec()));
     }
 }

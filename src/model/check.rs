@@ -1,6 +1,6 @@
 use crate::compare::{Difference, Tolerance, compare};
-use crate::error::{Error, Kind, Result};
-use crate::ir::{Graph, Module};
+use crate::error::{Error, ErrorKind, Result};
+use crate::ir::{Graph, GraphModule};
 use crate::item::Item;
 use crate::kernel::stored::Precision;
 use crate::trace::check::{
@@ -35,7 +35,7 @@ pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -
     let first = options.inputs.first().map(Vec::as_slice);
     let module = match model.import_method(name, first) {
         Ok(module) => module,
-        Err(error) if error.kind() == Kind::Usage => return Err(error),
+        Err(error) if error.kind() == ErrorKind::Usage => return Err(error),
         Err(error) => return Ok(without_graph(model, options, warnings, &error)),
     };
     let graph = module.graph(name)?.clone();
@@ -52,7 +52,7 @@ pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -
         reference,
     };
     match check.run(&options.inputs, &mut report) {
-        Err(error) if error.kind() == Kind::Usage => return Err(error),
+        Err(error) if error.kind() == ErrorKind::Usage => return Err(error),
         Err(error) => report.fail("the device", &reference.device.to_string(), &error),
         Ok(()) => {}
     }
@@ -66,7 +66,7 @@ pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -
 /// Fails if the module has no such graph, a source file of the archive does not parse, or no inputs can be made.
 pub fn inspect(
     model: &Model,
-    module: &Module,
+    module: &GraphModule,
     name: &str,
     arguments: Option<&[Item]>,
 ) -> Result<Vec<Finding>> {
@@ -89,7 +89,7 @@ pub fn inspect_program(model: &Model) -> Result<Vec<Finding>> {
 
 /// A graph with the findings about its program. Findings about random nodes are left out: the graph reports its own, with
 /// their modules and without those that are never called.
-fn traced(module: Module, mut warnings: Vec<Finding>) -> Traced {
+fn traced(module: GraphModule, mut warnings: Vec<Finding>) -> Traced {
     warnings.retain(|finding| finding.id != Id::RandomNode);
     Traced { module, warnings }
 }

@@ -9,7 +9,7 @@ use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::gpu::{Packed, PackedWeights, Program, WeightSource};
 use crate::tensor::Tensor;
-use crate::tensor_file::checked::{self, Checked, Unwritten};
+use crate::tensor_file::checksummed::{self, ChecksummedTensor, LazyTensor};
 
 /// File type with version. Another version may use other layouts.
 const KIND: &str = concat!("packed weights of onionskin ", env!("CARGO_PKG_VERSION"));
@@ -57,7 +57,7 @@ struct State {
 #[derive(Clone)]
 struct Entry {
     weight: String,
-    checked: Checked,
+    checked: ChecksummedTensor,
 }
 
 impl PackedFile {
@@ -69,7 +69,7 @@ impl PackedFile {
             match entries(path) {
                 Ok(entries) => state.entries = entries,
                 Err(error) => {
-                    state.is_foreign = !checked::is_like(path, ANY_KIND);
+                    state.is_foreign = !checksummed::has_kind_prefix(path, ANY_KIND);
                     state.report.ignored.push(error.message().to_string());
                 }
             }
@@ -148,21 +148,21 @@ impl State {
         };
         let old = self.entries.iter().filter(stays).map(|(key, entry)| {
             let tensor = entry.checked.unchecked();
-            Unwritten {
+            LazyTensor {
                 name: format!("{key} {}", entry.weight),
                 dtype: tensor.dtype(),
                 shape: tensor.shape().to_vec(),
                 bytes: Box::new(|| Ok(tensor.bytes().to_vec())),
             }
         });
-        let made = new.iter().map(|packed| Unwritten {
+        let made = new.iter().map(|packed| LazyTensor {
             name: format!("{} {}", packed.key, packed.name),
             dtype: packed.dtype,
             shape: packed.shape.clone(),
             bytes: Box::new(|| packed.bytes()),
         });
-        let all: Vec<Unwritten> = old.chain(made).collect();
-        checked::write(&self.report.path, KIND, &all)?;
+        let all: Vec<LazyTensor> = old.chain(made).collect();
+        checksummed::write(&self.report.path, KIND, &all)?;
         let written = new.len();
         drop(all);
         self.entries = entries(&self.report.path)?;
@@ -173,8 +173,8 @@ impl State {
 
 /// The entries of a file by key.
 fn entries(path: &Path) -> Result<BTreeMap<Digest, Entry>> {
-    let found = checked::read(path, KIND)?.into_iter();
-    let entry = |(name, checked): (String, Checked)| {
+    let found = checksummed::read(path, KIND)?.into_iter();
+    let entry = |(name, checked): (String, ChecksummedTensor)| {
         let (key, weight) = name.split_once(' ')?;
         let weight = weight.to_string();
         Some((key.parse().ok()?, Entry { weight, checked }))

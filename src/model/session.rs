@@ -8,10 +8,10 @@ use super::signature::{Signature, arguments_of};
 use super::state::States;
 use super::variant::{Depot, Given, Variant, accept};
 use super::{Device, Model, no_fit};
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::{Input, Keep, Progress, Run};
-use crate::ir::{Graph, Module, TensorSpec};
-use crate::item::{Item, flatten};
+use crate::ir::{Graph, GraphModule, TensorSpec};
+use crate::item::{Item, flatten_arguments};
 use crate::kernel::choice::Choices;
 use crate::kernel::stored::Precision;
 use crate::tensor::Tensor;
@@ -84,7 +84,7 @@ pub struct Session {
     options: CompileOptions,
     variants: Arc<Mutex<Vec<Arc<Variant>>>>,
     /// Graphs compiled only for the example's sizes so far: the method, and the module with the graph as imported.
-    general: Arc<Mutex<Vec<(String, Module)>>>,
+    general: Arc<Mutex<Vec<(String, GraphModule)>>>,
     states: Arc<Mutex<States>>,
     depot: Depot,
 }
@@ -136,7 +136,7 @@ impl Session {
                 session.add(method, module, &mut states)?;
             }
             // An archive without example inputs is imported for the inputs of the first call.
-            Err(error) if session.model.can_reimport() && error.kind() == Kind::Input => {}
+            Err(error) if session.model.can_reimport() && error.kind() == ErrorKind::Input => {}
             Err(error) => return Err(error),
         }
         *lock(&session.states) = states;
@@ -187,7 +187,7 @@ impl Session {
         let named: Vec<(String, Tensor)> = named.collect();
         let arguments = self.signature()?.arguments(&named)?;
         self.tensors_of(&arguments, &|graph| {
-            flatten(&arguments_of(graph), &arguments)
+            flatten_arguments(&arguments_of(graph), &arguments)
         })
     }
 
@@ -326,7 +326,7 @@ impl Session {
     /// # Errors
     /// As [`Session::call`]. Fails as well if the model has no such method.
     pub fn call_method(&self, method: &str, arguments: &[Item]) -> Result<Item> {
-        let given = |graph: &Graph| flatten(&graph.input_trees, arguments);
+        let given = |graph: &Graph| flatten_arguments(&graph.input_trees, arguments);
         self.perform(method, arguments, &given, |variant, inputs| {
             let outputs = variant.run(inputs)?;
             Ok((variant.result(inputs, &outputs)?, outputs))
@@ -349,7 +349,7 @@ impl Session {
     /// # Errors
     /// As [`Session::call`].
     pub fn prepare(&self, arguments: &[Item]) -> Result<(Arc<Variant>, Vec<Tensor>)> {
-        let given = |graph: &Graph| flatten(&graph.input_trees, arguments);
+        let given = |graph: &Graph| flatten_arguments(&graph.input_trees, arguments);
         let mut states = lock(&self.states);
         self.variant_for(&self.options.entry, arguments, &given, &mut states)
     }
@@ -456,7 +456,7 @@ impl Session {
 
     /// Imports a method for a call. Numbers in states that vary between calls become inputs, unless the graph then needs
     /// more conditions and loops than a graph for one number.
-    fn import(&self, method: &str, arguments: &[Item], states: &States) -> Result<Module> {
+    fn import(&self, method: &str, arguments: &[Item], states: &States) -> Result<GraphModule> {
         let known: Vec<Arc<Variant>> = self.variants_of(method).collect();
         let varying = states.varying(&known);
         let regions = |graph: &Graph| {
@@ -477,7 +477,7 @@ impl Session {
     }
 
     /// Compiles an imported graph, for the example's sizes first if the options ask for it.
-    fn add(&self, method: &str, module: Module, states: &mut States) -> Result<()> {
+    fn add(&self, method: &str, module: GraphModule, states: &mut States) -> Result<()> {
         let new = states.learn(&module)?;
         let graph = module.graph(method)?;
         let exact = self.options.static_shapes
@@ -502,7 +502,7 @@ impl Session {
         Ok(())
     }
 
-    fn compile(&self, graph: Graph, module: &Module) -> Result<Arc<Variant>> {
+    fn compile(&self, graph: Graph, module: &GraphModule) -> Result<Arc<Variant>> {
         let Session {
             device,
             options,

@@ -9,7 +9,7 @@ use given::Given;
 use super::{Model, Source};
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
-use crate::ir::{Constant, Graph, Input, Tree};
+use crate::ir::{Graph, NamedTree, TreeConstant, TreeSpec};
 use crate::item::Item;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -56,7 +56,7 @@ struct Argument {
 #[derive(Clone, Debug)]
 enum LeftOut {
     /// This value.
-    Value(Constant),
+    Value(TreeConstant),
     /// Known only to the program. No later argument may be given.
     Program,
 }
@@ -65,7 +65,7 @@ enum LeftOut {
 #[derive(Clone, Debug)]
 enum Form {
     /// The structure in a graph or in an archive's example. Indices refer to the signature's types.
-    Known(Tree),
+    Known(TreeSpec),
     /// Determined by the given names. Numbered items form a list if `is_list`, else a tuple.
     Open { is_list: bool },
 }
@@ -86,7 +86,7 @@ impl Model {
 impl Signature {
     /// The signature of a graph: its arguments, or its inputs if the graph has no argument structure.
     pub fn of_graph(graph: &Graph) -> Signature {
-        let argument = |input: Input| Argument {
+        let argument = |input: NamedTree| Argument {
             name: input.name,
             form: Form::Known(input.tree),
             default: None,
@@ -324,28 +324,28 @@ fn collect(name: &str, item: &Item, found: &mut Vec<(String, Tensor)>) {
 /// Collects the names of a value's tensors. `with_constants` includes constants that a tensor may replace; `with_places`
 /// adds the indices of a named tuple's fields as names.
 fn leaves(
-    tree: &Tree,
+    tree: &TreeSpec,
     name: &str,
     with_constants: bool,
     with_places: bool,
     found: &mut Vec<(String, usize)>,
 ) {
-    let mut child = |item: &Tree, key: &dyn std::fmt::Display| {
+    let mut child = |item: &TreeSpec, key: &dyn std::fmt::Display| {
         let name = format!("{name}.{key}");
         leaves(item, &name, with_constants, with_places, found);
     };
     match tree {
-        Tree::Tensor(index) | Tree::Number(index) => found.push((name.to_string(), *index)),
-        Tree::Constant(Constant::None | Constant::Number(_)) if with_constants => {
+        TreeSpec::Tensor(index) | TreeSpec::Number(index) => found.push((name.to_string(), *index)),
+        TreeSpec::Constant(TreeConstant::None | TreeConstant::Number(_)) if with_constants => {
             found.push((name.to_string(), UNKNOWN))
         }
-        Tree::Constant(_) | Tree::Size(_) => {}
-        Tree::Tuple(items) | Tree::List(items) => {
+        TreeSpec::Constant(_) | TreeSpec::Size(_) => {}
+        TreeSpec::Tuple(items) | TreeSpec::List(items) => {
             let numbered = items.iter().enumerate();
             numbered.for_each(|(place, item)| child(item, &place));
         }
-        Tree::Dict(fields) => fields.iter().for_each(|(key, item)| child(item, key)),
-        Tree::NamedTuple(_, fields) => {
+        TreeSpec::Dict(fields) => fields.iter().for_each(|(key, item)| child(item, key)),
+        TreeSpec::NamedTuple(_, fields) => {
             for (place, (key, item)) in fields.iter().enumerate() {
                 child(item, key);
                 if with_places {
@@ -357,10 +357,10 @@ fn leaves(
 }
 
 /// Structure of a graph's arguments. Without a recorded structure, each argument is an input.
-pub(super) fn arguments_of(graph: &Graph) -> Vec<Input> {
+pub(super) fn arguments_of(graph: &Graph) -> Vec<NamedTree> {
     match graph.input_trees.is_empty() {
         true => graph
-            .plain_inputs()
+            .default_inputs()
             .into_iter()
             .take(graph.argument_count())
             .collect(),
@@ -368,36 +368,36 @@ pub(super) fn arguments_of(graph: &Graph) -> Vec<Input> {
     }
 }
 
-fn constant(value: &Constant) -> Item {
+fn constant(value: &TreeConstant) -> Item {
     match value {
-        Constant::None => Item::None,
-        Constant::Number(number) => Item::Number(*number),
-        Constant::Str(text) => Item::Str(text.clone()),
+        TreeConstant::None => Item::None,
+        TreeConstant::Number(number) => Item::Number(*number),
+        TreeConstant::Str(text) => Item::Str(text.clone()),
     }
 }
 
 /// Placeholder index of an unknown type.
 const UNKNOWN: usize = usize::MAX;
 
-fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> Tree {
+fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> TreeSpec {
     let mut all = |items: &[InputSpec]| items.iter().map(|item| tree_of(item, types)).collect();
     match example {
         InputSpec::Tensor(ty) => {
             types.push(ty.clone());
-            Tree::Tensor(types.len() - 1)
+            TreeSpec::Tensor(types.len() - 1)
         }
         InputSpec::Number(dtype) => {
             types.push(TensorType::new::<i64>(*dtype, []));
-            Tree::Number(types.len() - 1)
+            TreeSpec::Number(types.len() - 1)
         }
-        InputSpec::Constant(value) => Tree::Constant(value.clone()),
-        InputSpec::Tuple(items) => Tree::Tuple(all(items)),
-        InputSpec::List(items) => Tree::List(all(items)),
+        InputSpec::Constant(value) => TreeSpec::Constant(value.clone()),
+        InputSpec::Tuple(items) => TreeSpec::Tuple(all(items)),
+        InputSpec::List(items) => TreeSpec::List(all(items)),
         InputSpec::Dict(fields) => {
             let fields = fields
                 .iter()
                 .map(|(key, item)| (key.clone(), tree_of(item, types)));
-            Tree::Dict(fields.collect())
+            TreeSpec::Dict(fields.collect())
         }
     }
 }
@@ -409,11 +409,13 @@ fn form_of(ty: &Type) -> Form {
         Form::Open { .. } => None,
     };
     match ty {
-        Type::Tensor => Form::Known(Tree::Tensor(UNKNOWN)),
-        Type::Int | Type::Float | Type::Bool | Type::Number => Form::Known(Tree::Number(UNKNOWN)),
+        Type::Tensor => Form::Known(TreeSpec::Tensor(UNKNOWN)),
+        Type::Int | Type::Float | Type::Bool | Type::Number => {
+            Form::Known(TreeSpec::Number(UNKNOWN))
+        }
         Type::Optional(inner) => form_of(inner),
-        Type::Tuple(types) => match types.iter().map(closed).collect::<Option<Vec<Tree>>>() {
-            Some(trees) => Form::Known(Tree::Tuple(trees)),
+        Type::Tuple(types) => match types.iter().map(closed).collect::<Option<Vec<TreeSpec>>>() {
+            Some(trees) => Form::Known(TreeSpec::Tuple(trees)),
             None => Form::Open { is_list: false },
         },
         Type::List(_) => Form::Open { is_list: true },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Variant, example};
 use crate::error::{Error, Result};
-use crate::ir::Module;
+use crate::ir::GraphModule;
 use crate::item::{Item, initial_state};
 use crate::scalar::Scalar;
 use crate::trace::torchscript::InputSpec;
@@ -19,7 +19,7 @@ pub(super) struct States {
 
 impl States {
     /// Adds the unknown states of a module and returns their names.
-    pub(super) fn learn(&mut self, module: &Module) -> Result<Vec<String>> {
+    pub(super) fn learn(&mut self, module: &GraphModule) -> Result<Vec<String>> {
         let mut new = Vec::new();
         for state in &module.states {
             if !self.initial.contains_key(&state.name) {

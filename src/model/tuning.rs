@@ -18,7 +18,7 @@ use crate::kernel::choice::{Choices, Variant as KernelVariant};
 use crate::kernel::stored::Precision;
 use crate::pass::{self, Admitted, PlanOptions};
 use crate::tensor::Tensor;
-use crate::tensor_file::write_together;
+use crate::tensor_file::write_all_atomic;
 
 /// Number of runs, of which the fastest counts.
 const RUNS: usize = 7;
@@ -165,7 +165,7 @@ impl Tuning {
         };
         let text = serde_json::to_vec_pretty(&marked)
             .map_err(|error| Error::internal(format!("JSON: {error}")))?;
-        write_together(&[(path, &text)])
+        write_all_atomic(&[(path, &text)])
     }
 }
 

@@ -10,7 +10,7 @@ use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::gpu::{Input, PackedWeights, Program, ProgramOptions, SharedWeights, WeightSource};
 use crate::interp;
-use crate::ir::{Constant, Graph, Module, Tree, Weights};
+use crate::ir::{Graph, GraphModule, TreeConstant, TreeSpec, Weights};
 use crate::item::{Item, flatten_states};
 use crate::pass::{self, Folded, PlanOptions};
 use crate::scalar::Scalar;
@@ -102,7 +102,7 @@ impl Variant {
                 program: None,
             });
         };
-        let entry = Module {
+        let entry = GraphModule {
             graphs: vec![graph.clone()],
             weights: weights.clone(),
             states: Vec::new(),
@@ -171,7 +171,7 @@ impl Variant {
     pub(super) fn fixed(&self, state: &str) -> Option<i64> {
         let mut reads = self.graph.reads.iter();
         match reads.find(|read| read.name == state)?.tree {
-            Tree::Constant(Constant::Number(Scalar::Int(number))) => Some(number),
+            TreeSpec::Constant(TreeConstant::Number(Scalar::Int(number))) => Some(number),
             _ => None,
         }
     }

@@ -5,8 +5,8 @@ use serde_json::{Value as Json, json};
 
 use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, Result};
-use crate::interp::{self, Event, Part};
-use crate::ir::{Graph, Module, ValueId, Weights};
+use crate::interp::{self, BodyKind, NodeEvent};
+use crate::ir::{Graph, GraphModule, ValueId, Weights};
 use crate::item::Item;
 use crate::pass::{self, Pass};
 use crate::tensor::Tensor;
@@ -160,7 +160,12 @@ impl Verifier<'_> {
         Ok(verification)
     }
 
-    fn culprit(&self, graph: &Graph, module: &Module, set: &[Item]) -> Result<Option<Culprit>> {
+    fn culprit(
+        &self,
+        graph: &Graph,
+        module: &GraphModule,
+        set: &[Item],
+    ) -> Result<Option<Culprit>> {
         let inputs = inputs(graph, module, set)?;
         let found = first_wrong_pass(
             graph,
@@ -195,7 +200,7 @@ pub fn first_wrong_pass<'a>(
     for pass in passes {
         graph = (pass.run)(&graph)?;
         let (mut got, mut found) = (Values::new(), None);
-        interp::run_watched(&graph, weights, inputs, &mut |event| {
+        interp::run_observed(&graph, weights, inputs, &mut |event| {
             for (site, tensor) in results(event) {
                 let key = site.key();
                 if let Some(expected) = expected.get(&key).filter(|_| found.is_none()) {
@@ -214,11 +219,11 @@ pub fn first_wrong_pass<'a>(
 }
 
 /// Results of nodes by [`Site::key`].
-type Values = HashMap<(String, Vec<Part>), Tensor>;
+type Values = HashMap<(String, Vec<BodyKind>), Tensor>;
 
 fn values(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Values> {
     let mut values = Values::new();
-    interp::run_watched(graph, weights, inputs, &mut |event| {
+    interp::run_observed(graph, weights, inputs, &mut |event| {
         let found = results(event).into_iter();
         values.extend(found.map(|(site, tensor)| (site.key(), tensor)));
         Ok(())
@@ -226,7 +231,7 @@ fn values(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Values>
     Ok(values)
 }
 
-fn results(event: &Event) -> Vec<(Site, Tensor)> {
+fn results(event: &NodeEvent) -> Vec<(Site, Tensor)> {
     let results = event.node.results.iter().zip(event.results);
     let sited = |(id, tensor): (&ValueId, &Tensor)| (Site::of(event, *id), tensor.clone());
     results.map(sited).collect()

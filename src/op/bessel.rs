@@ -188,7 +188,7 @@ pub(super) fn k1<T: Real>(x: T) -> T {
 }
 
 /// Asymptotic expansion for `x > 5`: even and odd part of the amplitude, and cosine and sine of the phase.
-struct Wave<T> {
+struct AsymptoticExpansion<T> {
     even: T,
     odd: T,
     cosine: T,
@@ -196,10 +196,10 @@ struct Wave<T> {
     x: T,
 }
 
-impl<T: Real> Wave<T> {
+impl<T: Real> AsymptoticExpansion<T> {
     fn new(z: T, x: T, phase: f64, [even, even_divisor, odd, odd_divisor]: [&Series; 4]) -> Self {
         let angle = x - T::of(phase);
-        Wave {
+        AsymptoticExpansion {
             even: even.at(z) / even_divisor.at(z),
             odd: T::of(5.0) / x * (odd.at(z) / odd_divisor.at(z)),
             cosine: angle.nearest(f64::cos),
@@ -210,26 +210,26 @@ impl<T: Real> Wave<T> {
 
     fn order_0(x: T) -> Self {
         let series = [&EVEN_0, &EVEN_DIVISOR_0, &ODD_0, &ODD_DIVISOR_0];
-        Wave::new(T::of(25.0) / (x * x), x, FRAC_PI_4, series)
+        AsymptoticExpansion::new(T::of(25.0) / (x * x), x, FRAC_PI_4, series)
     }
 
     fn order_1(x: T) -> Self {
         let series = [&EVEN_1, &EVEN_DIVISOR_1, &ODD_1, &ODD_DIVISOR_1];
         let ratio = T::of(5.0) / x;
-        Wave::new(ratio * ratio, x, 3.0 * FRAC_PI_4, series)
+        AsymptoticExpansion::new(ratio * ratio, x, 3.0 * FRAC_PI_4, series)
     }
 
     /// `√(2 / πx) · value`
-    fn damped(&self, value: T) -> T {
+    fn scaled(&self, value: T) -> T {
         value * T::of(FRAC_2_PI.sqrt()) / self.x.root()
     }
 
     fn first_kind(&self) -> T {
-        self.damped(self.even.fused(self.cosine, -(self.odd * self.sine)))
+        self.scaled(self.even.fused(self.cosine, -(self.odd * self.sine)))
     }
 
     fn second_kind(&self) -> T {
-        self.damped(self.even.fused(self.sine, self.odd * self.cosine))
+        self.scaled(self.even.fused(self.sine, self.odd * self.cosine))
     }
 }
 
@@ -243,7 +243,7 @@ pub(super) fn j0<T: Real>(x: T) -> T {
         let roots = (z - T::of(5.783_185_962_946_785)) * (z - T::of(30.471_262_343_662_087));
         roots * J0.at(z) / J0_DIVISOR.at(z)
     } else {
-        Wave::order_0(x).first_kind()
+        AsymptoticExpansion::order_0(x).first_kind()
     }
 }
 
@@ -257,7 +257,7 @@ pub(super) fn j1<T: Real>(x: T) -> T {
             let ratio = J1.at(z) / J1_DIVISOR.at(z) * x;
             ratio * (z - T::of(14.681_970_642_123_893)) * (z - T::of(49.218_456_321_694_6))
         } else {
-            Wave::order_1(x).first_kind()
+            AsymptoticExpansion::order_1(x).first_kind()
         },
     )
 }
@@ -272,7 +272,7 @@ pub(super) fn y0<T: Real>(x: T) -> T {
         let logarithm = T::of(FRAC_2_PI) * x.nearest(f64::ln);
         logarithm.fused(j0(x), Y0.at(z) / Y0_DIVISOR.at(z))
     } else {
-        Wave::order_0(x).second_kind()
+        AsymptoticExpansion::order_0(x).second_kind()
     }
 }
 
@@ -286,7 +286,7 @@ pub(super) fn y1<T: Real>(x: T) -> T {
         let singular = j1(x).fused(x.nearest(f64::ln), -(T::of(1.0) / x));
         x.fused(Y1.at(z) / Y1_DIVISOR.at(z), T::of(FRAC_2_PI) * singular)
     } else {
-        Wave::order_1(x).second_kind()
+        AsymptoticExpansion::order_1(x).second_kind()
     }
 }
 
@@ -345,7 +345,7 @@ mod tests {
 
     /// Values of the NIST Digital Library's tables or of 30-digit arithmetic.
     #[test]
-    fn values_are_known() {
+    fn values_match_references() {
         let known: [(f64, f64); 9] = [
             (i0(1.0), 1.266_065_877_752_008_3),
             (i1(-30.0), -768_532_038_938.957),
@@ -365,14 +365,14 @@ mod tests {
 
     /// The result of PyTorch 2.13 in double precision, of which eight digits are correct there.
     #[test]
-    fn the_airy_function_is_that_of_pytorch() {
+    fn the_airy_function_matches_pytorch() {
         let error = airy_ai(-3.0) + 0.378_814_288_330_433_9_f64;
         assert!(error.abs() < 1e-15, "{error}");
     }
 
     /// The results of PyTorch 2.13 in single precision, which differ from the nearest number in the last digits.
     #[test]
-    fn single_precision_is_that_of_pytorch() {
+    fn single_precision_matches_pytorch() {
         let found = [i0(8.0f32), i1(-8.0), modified_i1(-8.0), k0e(1.0), k1e(1.0)];
         let known = [
             427.564_2,

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::{Operand, Rules};
 use crate::dim::Bindings;
 use crate::dtype::DType;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 use crate::symbols::Symbols;
@@ -42,9 +42,10 @@ impl Check {
     /// The error for an element; `end` is the end of the allowed range.
     pub fn fault(&self, element: i64, end: Option<i64>) -> Error {
         match self.require {
-            Requirement::Holds => {
-                Error::new(Kind::Raised, format!("the model raises {:?}", self.message))
-            }
+            Requirement::Holds => Error::new(
+                ErrorKind::Raised,
+                format!("the model raises {:?}", self.message),
+            ),
             _ => Error::raised(&self.message, element, end),
         }
     }

@@ -42,7 +42,7 @@ impl Rules for Concat {
         let first = found
             .first()
             .ok_or_else(|| Error::operator("takes at least one operand"))?;
-        let (before, _, _) = strided::around(first.shape(), self.axis)?;
+        let (before, _, _) = strided::split_at_axis(first.shape(), self.axis)?;
         let mut out = Vec::new();
         for row in 0..before {
             for tensor in found {

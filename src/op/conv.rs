@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::dot::{Size, product};
+use super::dot::{GemmSize, product};
 use super::{Operand, Rules, operands, values};
 use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
@@ -83,7 +83,7 @@ impl Rules for Conv {
             && x.dtype == filter.dtype;
         let divides = match self.groups {
             1 => true,
-            groups => groups > 0 && symbols.concrete(outputs)? % groups == 0,
+            groups => groups > 0 && symbols.specialize(outputs)? % groups == 0,
         };
         if !fits || !divides || !x.dtype.is_float() || !(1..=3).contains(&space.len()) {
             return Err(Error::operator(complain()));
@@ -111,7 +111,7 @@ impl Rules for Conv {
     /// Gathers the patches of each group into a matrix and multiplies it by the filters.
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
         let [x, filter] = operands::<_, 2>(found)?;
-        let geometry = Geometry::new(self, x.shape(), filter.shape());
+        let geometry = ConvGeometry::new(self, x.shape(), filter.shape());
         let shape: Vec<usize> = [geometry.batch, geometry.outputs]
             .into_iter()
             .chain(geometry.space_out)
@@ -132,7 +132,7 @@ impl Rules for Conv {
 }
 
 /// Sizes of a convolution with three spatial axes; missing axes are added in front with size 1.
-struct Geometry {
+struct ConvGeometry {
     axes: [ConvAxis; 3],
     batch: usize,
     groups: usize,
@@ -143,8 +143,8 @@ struct Geometry {
     space_out: [usize; 3],
 }
 
-impl Geometry {
-    fn new(conv: &Conv, x: &[usize], filter: &[usize]) -> Geometry {
+impl ConvGeometry {
+    fn new(conv: &Conv, x: &[usize], filter: &[usize]) -> ConvGeometry {
         let missing = 3 - conv.axes.len();
         let neutral = ConvAxis {
             stride: 1,
@@ -171,7 +171,7 @@ impl Geometry {
                 .unwrap_or(0)
         });
         let groups = usize::try_from(conv.groups).unwrap_or(1);
-        Geometry {
+        ConvGeometry {
             axes,
             batch: x[0],
             groups,
@@ -187,7 +187,7 @@ impl Geometry {
         &self,
         x: &[T],
         filter: &[T],
-        product: fn(&[T], &[T], Size) -> Vec<T>,
+        product: fn(&[T], &[T], GemmSize) -> Vec<T>,
     ) -> Result<Vec<T>> {
         let positions = numel(&self.space_out)?;
         let depth = self.channels * self.taps.iter().product::<usize>();
@@ -203,7 +203,7 @@ impl Geometry {
                 out.extend(product(
                     filters,
                     &patches,
-                    Size {
+                    GemmSize {
                         batch: 1,
                         m: rows,
                         k: depth,

@@ -43,7 +43,7 @@ impl Rules for Dot {
         };
         let shape: Vec<usize> = batch.iter().chain([m, n]).copied().collect();
         numel(&shape)?;
-        let size = Size {
+        let size = GemmSize {
             batch: batch.iter().product(),
             m: *m,
             k: *k,
@@ -63,7 +63,7 @@ impl Rules for Dot {
 
 /// Sizes of a batch of matrix products.
 #[derive(Clone, Copy)]
-pub(super) struct Size {
+pub(super) struct GemmSize {
     pub batch: usize,
     pub m: usize,
     pub k: usize,
@@ -71,8 +71,8 @@ pub(super) struct Size {
 }
 
 /// Products of row-major matrices by `ndarray`'s GEMM; an operand of the wrong length gives zeros.
-pub(super) fn product<T: LinalgScalar>(a: &[T], b: &[T], size: Size) -> Vec<T> {
-    let Size { batch, m, k, n } = size;
+pub(super) fn product<T: LinalgScalar>(a: &[T], b: &[T], size: GemmSize) -> Vec<T> {
+    let GemmSize { batch, m, k, n } = size;
     let mut out = vec![T::zero(); batch * m * n];
     if out.is_empty() || k == 0 {
         return out;
@@ -90,8 +90,8 @@ pub(super) fn product<T: LinalgScalar>(a: &[T], b: &[T], size: Size) -> Vec<T> {
     out
 }
 
-fn product_i64(a: &[i64], b: &[i64], size: Size) -> Vec<i64> {
-    let Size { batch, m, k, n } = size;
+fn product_i64(a: &[i64], b: &[i64], size: GemmSize) -> Vec<i64> {
+    let GemmSize { batch, m, k, n } = size;
     let mut out = vec![0i64; batch * m * n];
     for (index, slot) in out.iter_mut().enumerate() {
         let (matrix, row, column) = (index / (m * n), index / n % m, index % n);

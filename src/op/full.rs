@@ -45,7 +45,7 @@ mod tests {
     use crate::dim::Dim;
 
     #[test]
-    fn what_fits_no_memory_is_an_error() {
+    fn shapes_beyond_memory_are_errors() {
         let one = Tensor::full(DType::F32, [], 1.0).expect("a number");
         for shape in [vec![1i64 << 40; 2], vec![1 << 60], vec![1 << 50]] {
             let shape: Shape = shape.into_iter().map(Dim::from).collect();

@@ -32,7 +32,7 @@ impl Rules for Iota {
     fn eval(&self, _: &[Tensor], bindings: &Bindings) -> Result<Vec<Tensor>> {
         let shape = sizes(&self.shape, bindings)?;
         numel(&shape)?;
-        let (before, size, after) = super::strided::around(&shape, self.axis)?;
+        let (before, size, after) = super::strided::split_at_axis(&shape, self.axis)?;
         let data = (0..before)
             .flat_map(|_| (0..size).flat_map(|index| std::iter::repeat_n(index as i64, after)));
         Ok(vec![Tensor::from_i64(

@@ -59,7 +59,7 @@ pub use gather::Gather;
 pub use iota::Iota;
 pub use pad::Pad;
 pub use permute::Permute;
-pub use recurrent::{Cell, Recurrent};
+pub use recurrent::{Recurrent, RecurrentCell};
 pub use reduce::{ArgReduce, ArgReduceFunction, Reduce, ReduceFunction};
 pub use reshape::Reshape;
 pub use scan::{Scan, ScanFunction};
@@ -172,7 +172,7 @@ impl Primitive {
     }
 
     /// True for pointwise primitives and views that cannot fail for any operand value, if their results have `dtype`.
-    pub fn is_total(&self, dtype: DType) -> bool {
+    pub fn is_infallible(&self, dtype: DType) -> bool {
         use BinaryFunction::{Div, FloorDivide, Fmod, Pow, Remainder, TruncDivide};
         match self {
             Primitive::Full(_)

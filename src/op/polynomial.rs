@@ -3,7 +3,7 @@
 //! recurrence.
 
 /// Upper bound of the steps for any finite result.
-const MOST_STEPS: i64 = 1 << 20;
+const MAX_STEPS: i64 = 1 << 20;
 
 /// The integer part of a degree; -1 (which gives 0) if it has none.
 fn whole(degree: f64) -> i64 {
@@ -34,7 +34,7 @@ fn recur(degree: i64, first: f32, second: f32, step: impl Fn(f32, f32, f32) -> f
         0 => return first,
         _ => {}
     }
-    for k in 1..degree.min(MOST_STEPS) {
+    for k in 1..degree.min(MAX_STEPS) {
         if q.is_nan() {
             break;
         }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::dot::{self, Size};
+use super::dot::{self, GemmSize};
 use super::{Operand, Rules, values};
 use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 /// without the products of the input and its weights, which do not depend on the state.
 ///
 /// Operands, all `f32`, for `D` directions (1 or 2: the second runs from the last step to the first), `T` steps, `B` batch
-/// rows, `G` gates ([`Cell::gates`]) and `H` hidden units:
+/// rows, `G` gates ([`RecurrentCell::gates`]) and `H` hidden units:
 ///
 /// - `[T, B, D * G * H]`: contribution of the input to the gates, biases included;
 /// - `[D, G, H, H]`: weights from each unit of the previous state to each unit of a gate;
@@ -25,13 +25,13 @@ use crate::tensor::Tensor;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recurrent {
     /// The cell.
-    pub cell: Cell,
+    pub cell: RecurrentCell,
 }
 
 /// The cell of a recurrent layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Cell {
+pub enum RecurrentCell {
     /// Gates: input, forget, candidate, output.
     Lstm,
     /// Gates: reset, update, candidate.
@@ -42,20 +42,20 @@ pub enum Cell {
     Relu,
 }
 
-impl Cell {
+impl RecurrentCell {
     /// Number of gates of a unit.
     pub fn gates(self) -> usize {
         match self {
-            Cell::Lstm => 4,
-            Cell::Gru => 3,
-            Cell::Tanh | Cell::Relu => 1,
+            RecurrentCell::Lstm => 4,
+            RecurrentCell::Gru => 3,
+            RecurrentCell::Tanh | RecurrentCell::Relu => 1,
         }
     }
 
     /// Number of states that a step passes to the next: the hidden state, and for an LSTM the cell state.
     pub fn states(self) -> usize {
         match self {
-            Cell::Lstm => 2,
+            RecurrentCell::Lstm => 2,
             _ => 1,
         }
     }
@@ -64,16 +64,16 @@ impl Cell {
     fn next(self, input: &[f64], own: &[f64], [hidden, memory]: [f64; 2]) -> [f64; 2] {
         let gate = |gate: usize| input[gate] + own[gate];
         match self {
-            Cell::Lstm => {
+            RecurrentCell::Lstm => {
                 let memory = sigmoid(gate(1)) * memory + sigmoid(gate(0)) * gate(2).tanh();
                 [sigmoid(gate(3)) * memory.tanh(), memory]
             }
-            Cell::Gru => {
+            RecurrentCell::Gru => {
                 let candidate = (input[2] + sigmoid(gate(0)) * own[2]).tanh();
                 [candidate + sigmoid(gate(1)) * (hidden - candidate), memory]
             }
-            Cell::Tanh => [gate(0).tanh(), memory],
-            Cell::Relu => {
+            RecurrentCell::Tanh => [gate(0).tanh(), memory],
+            RecurrentCell::Relu => {
                 let gate = gate(0);
                 [if gate < 0.0 { 0.0 } else { gate }, memory]
             }
@@ -146,7 +146,7 @@ impl Rules for Recurrent {
         else {
             return Err(missing());
         };
-        let layer = Layer {
+        let layer = RecurrentOperands {
             cell: self.cell,
             sizes: [steps, batch, units],
             directions,
@@ -171,8 +171,8 @@ impl Rules for Recurrent {
 }
 
 /// The operands that are constant over the steps.
-struct Layer {
-    cell: Cell,
+struct RecurrentOperands {
+    cell: RecurrentCell,
     /// Steps, rows, units.
     sizes: [usize; 3],
     directions: usize,
@@ -180,12 +180,12 @@ struct Layer {
     bias: Vec<f64>,
 }
 
-impl Layer {
+impl RecurrentOperands {
     /// Computes all steps of a direction. Rows of the weight are units of the previous state.
     fn run(&self, direction: usize, weight: &[f64], states: &mut [Vec<f64>], outputs: &mut [f64]) {
         let [steps, batch, units] = self.sizes;
         let gates = self.cell.gates();
-        let size = Size {
+        let size = GemmSize {
             batch: 1,
             m: batch,
             k: units,

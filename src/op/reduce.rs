@@ -3,7 +3,7 @@ use std::cmp::Ordering;
 use serde::{Deserialize, Serialize};
 
 use super::binary::{maximum, minimum};
-use super::sort::Keys;
+use super::sort::SortKeys;
 use super::{Operand, Rules, check_axis, operands, strided, values};
 use crate::dim::Bindings;
 use crate::dtype::DType;
@@ -80,25 +80,25 @@ impl ReduceFunction {
         }
     }
 
-    pub(super) fn combine(self) -> Combine {
+    pub(super) fn combine(self) -> HostReduction {
         match self {
-            ReduceFunction::Sum => Combine::of(|x, y| x + y, i64::wrapping_add),
-            ReduceFunction::Prod => Combine::of(|x, y| x * y, i64::wrapping_mul),
-            ReduceFunction::Max => Combine::of(maximum, i64::max),
-            ReduceFunction::Min => Combine::of(minimum, i64::min),
+            ReduceFunction::Sum => HostReduction::of(|x, y| x + y, i64::wrapping_add),
+            ReduceFunction::Prod => HostReduction::of(|x, y| x * y, i64::wrapping_mul),
+            ReduceFunction::Max => HostReduction::of(maximum, i64::max),
+            ReduceFunction::Min => HostReduction::of(minimum, i64::min),
         }
     }
 }
 
 /// Host functions of two elements, which reductions, scans and scatters share.
-pub(super) struct Combine {
+pub(super) struct HostReduction {
     pub(super) floats: fn(f64, f64) -> f64,
     pub(super) integers: fn(i64, i64) -> i64,
 }
 
-impl Combine {
-    pub(super) fn of(floats: fn(f64, f64) -> f64, integers: fn(i64, i64) -> i64) -> Combine {
-        Combine { floats, integers }
+impl HostReduction {
+    pub(super) fn of(floats: fn(f64, f64) -> f64, integers: fn(i64, i64) -> i64) -> HostReduction {
+        HostReduction { floats, integers }
     }
 }
 
@@ -140,7 +140,7 @@ impl Rules for Reduce {
             strides[*axis] = stride;
         }
         let numel = numel(&shape)?;
-        let Combine { floats, integers } = self.function.combine();
+        let HostReduction { floats, integers } = self.function.combine();
         let result = if x.dtype().is_float() {
             let start = vec![self.function.identity(x.dtype()); numel];
             let folded = fold(x.shape(), &strides, x.to_f64(), start, floats)?;
@@ -199,8 +199,8 @@ impl Rules for ArgReduce {
 
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
         let [x] = operands::<_, 1>(found)?;
-        let (before, size, after) = strided::around(x.shape(), self.axis)?;
-        let keys = Keys::of(x);
+        let (before, size, after) = strided::split_at_axis(x.shape(), self.axis)?;
+        let keys = SortKeys::of(x);
         let better = |x: usize, y: usize| match self.function {
             ArgReduceFunction::Max => keys.compare(x, y) == Ordering::Greater,
             ArgReduceFunction::Min if keys.is_nan(y) => false,

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::binary::maximum;
-use super::reduce::{Combine, ReduceFunction};
+use super::reduce::{HostReduction, ReduceFunction};
 use super::{Operand, Rules, check_axis, operands, strided, values};
 use crate::dim::Bindings;
 use crate::dtype::DType;
@@ -47,10 +47,10 @@ impl ScanFunction {
         }
     }
 
-    fn combine(self) -> Combine {
+    fn combine(self) -> HostReduction {
         match self.reduction() {
             Some(reduction) => reduction.combine(),
-            None => Combine::of(log_add_exp, i64::wrapping_add),
+            None => HostReduction::of(log_add_exp, i64::wrapping_add),
         }
     }
 }
@@ -68,8 +68,8 @@ impl Rules for Scan {
 
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
         let [x] = operands::<_, 1>(found)?;
-        let around = strided::around(x.shape(), self.axis)?;
-        let Combine { floats, integers } = self.function.combine();
+        let around = strided::split_at_axis(x.shape(), self.axis)?;
+        let HostReduction { floats, integers } = self.function.combine();
         let result = if x.dtype().is_float() {
             Tensor::from_f64(x.dtype(), x.shape(), run(x.to_f64(), around, floats))?
         } else {

@@ -22,7 +22,7 @@ pub struct Slice {
 
 impl Slice {
     /// True if the slice of a value of this shape is the whole value.
-    pub fn is_everything(&self, shape: &[Dim]) -> bool {
+    pub fn is_identity(&self, shape: &[Dim]) -> bool {
         shape.get(self.axis) == Some(&self.length) && self.start.is(0) && self.step == 1
     }
 }

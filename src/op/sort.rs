@@ -46,8 +46,8 @@ impl Rules for Sort {
 
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
         let [x] = operands::<_, 1>(found)?;
-        let (before, size, after) = strided::around(x.shape(), self.axis)?;
-        let keys = Keys::of(x);
+        let (before, size, after) = strided::split_at_axis(x.shape(), self.axis)?;
+        let keys = SortKeys::of(x);
         let k = self.k.unwrap_or(size).min(size);
         let mut indices = vec![0i64; before * k * after];
         for row in 0..before {
@@ -78,35 +78,35 @@ impl Rules for Sort {
 }
 
 /// Sort keys: floats in PyTorch's order, integers exactly.
-pub(super) enum Keys {
+pub(super) enum SortKeys {
     Float(Vec<f64>),
     Integer(Vec<i64>),
 }
 
-impl Keys {
-    pub(super) fn of(x: &Tensor) -> Keys {
+impl SortKeys {
+    pub(super) fn of(x: &Tensor) -> SortKeys {
         if x.dtype().is_float() {
-            Keys::Float(x.to_f64())
+            SortKeys::Float(x.to_f64())
         } else {
-            Keys::Integer(x.to_i64())
+            SortKeys::Integer(x.to_i64())
         }
     }
 
     pub(super) fn compare(&self, a: usize, b: usize) -> Ordering {
         match self {
-            Keys::Float(keys) => {
+            SortKeys::Float(keys) => {
                 let (x, y) = (keys[a], keys[b]);
                 x.partial_cmp(&y)
                     .unwrap_or_else(|| x.is_nan().cmp(&y.is_nan()))
             }
-            Keys::Integer(keys) => keys[a].cmp(&keys[b]),
+            SortKeys::Integer(keys) => keys[a].cmp(&keys[b]),
         }
     }
 
     pub(super) fn is_nan(&self, index: usize) -> bool {
         match self {
-            Keys::Float(keys) => keys[index].is_nan(),
-            Keys::Integer(_) => false,
+            SortKeys::Float(keys) => keys[index].is_nan(),
+            SortKeys::Integer(_) => false,
         }
     }
 }

@@ -107,7 +107,7 @@ pub(super) fn strides(shape: &[usize]) -> Vec<i64> {
 }
 
 /// Sizes before, at and after an axis, for loops that work along one axis.
-pub(super) fn around(shape: &[usize], axis: usize) -> Result<(usize, usize, usize)> {
+pub(super) fn split_at_axis(shape: &[usize], axis: usize) -> Result<(usize, usize, usize)> {
     let size = *shape
         .get(axis)
         .ok_or_else(|| Error::operator(format!("axis {axis} is out of range")))?;

@@ -2,14 +2,14 @@ use std::collections::HashMap;
 
 use super::range::{Range, of_result};
 use crate::error::Result;
-use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Argument, Graph, Node, Op, Primitive, Value, ValueId};
 use crate::shape::TensorType;
 
 /// Removes checks of integers that hold for all inputs: of indices that count along an axis, are remainders, or passed a
 /// check before.
 pub fn proven_checks(graph: &Graph) -> Result<Graph> {
-    everywhere(graph, &mut |graph| {
+    apply_to_all_graphs(graph, &mut |graph| {
         let mut ranges = HashMap::new();
         replay(graph, |replay, node| match &node.op {
             Op::Primitive(primitive) => prove(replay, node, primitive, &mut ranges),
@@ -20,7 +20,7 @@ pub fn proven_checks(graph: &Graph) -> Result<Graph> {
 
 /// Removes all checks. Failures that they would report go unnoticed.
 pub fn without_checks(graph: &Graph) -> Result<Graph> {
-    everywhere(graph, &mut |graph| {
+    apply_to_all_graphs(graph, &mut |graph| {
         replay(graph, |replay, node| match checked(node) {
             Some(value) => Ok(vec![replay.value(value)]),
             None => replay.copy(node),

@@ -1,13 +1,13 @@
 use std::collections::HashMap;
 
 use crate::error::Result;
-use crate::ir::rewrite::{everywhere, replay};
+use crate::ir::rewrite::{apply_to_all_graphs, replay};
 use crate::ir::{Argument, Graph, Op, Primitive, Value, ValueId};
 
 /// Computes equal nodes once. A concatenation whose leading operands equal those of an earlier one reuses the earlier
 /// result: DenseNet's dense blocks concatenate all previous features after each layer. Regions are not compared.
 pub fn cse(graph: &Graph) -> Result<Graph> {
-    everywhere(graph, &mut |graph| {
+    apply_to_all_graphs(graph, &mut |graph| {
         let mut known: HashMap<String, Vec<ValueId>> = HashMap::new();
         let mut joined = Joined::default();
         replay(graph, |replay, node| {

@@ -38,7 +38,7 @@ fn outputs_of(graph: &Graph) -> Vec<bool> {
 }
 
 fn is_live(node: &Node, is_read: &[bool]) -> bool {
-    node.has_effect() || node.results.iter().any(|result| is_read[result.index()])
+    node.has_side_effect() || node.results.iter().any(|result| is_read[result.index()])
 }
 
 fn read(node: &Node, is_read: &mut [bool]) {

@@ -2,7 +2,7 @@ use std::collections::HashSet;
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Argument, Definition, Graph, Node, Op, Region, Value, ValueId};
 use crate::op::{Binary, BinaryFunction, Reshape};
 use crate::scalar::Scalar;
@@ -13,7 +13,7 @@ use crate::shape::TensorType;
 /// Numbers passed to bodies become values. A loop whose body reads the iteration number carries that number. Each result
 /// of a body is the result of its own node, except a value that a loop carries unchanged.
 pub fn explicit_regions(graph: &Graph) -> Result<Graph> {
-    everywhere(graph, &mut |graph| {
+    apply_to_all_graphs(graph, &mut |graph| {
         if graph.nodes.iter().all(|node| node.bodies().is_empty()) {
             return Ok(graph.clone());
         }

@@ -2,7 +2,7 @@ use std::collections::HashMap;
 
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Argument, Builder, Graph, Node, Op, Primitive, Value, ValueId};
 use crate::op::Full;
 use crate::scalar::Scalar;
@@ -19,7 +19,7 @@ const LARGEST: i64 = 4096;
 /// A value whose elements are all equal becomes a `full`, a view of a `full` is a `full`, and a `full` operand of
 /// pointwise arithmetic becomes a number. The sign and payload of NaN are not kept.
 pub fn fold(graph: &Graph) -> Result<Graph> {
-    everywhere(graph, &mut |graph| {
+    apply_to_all_graphs(graph, &mut |graph| {
         let mut constants = HashMap::new();
         replay(graph, |replay, node| match &node.op {
             Op::Primitive(primitive) => fold_node(replay, node, primitive, &mut constants),

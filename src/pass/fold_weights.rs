@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};
-use crate::ir::rewrite::{everywhere, replay};
-use crate::ir::{Argument, Graph, Module, Node, Op, Primitive, ValueId, Weights};
+use crate::ir::rewrite::{apply_to_all_graphs, replay};
+use crate::ir::{Argument, Graph, GraphModule, Node, Op, Primitive, ValueId, Weights};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
@@ -28,9 +28,9 @@ const LARGEST: i64 = 1 << 24;
 /// Views that cost nothing on a device (reshape, expand, slice) stay in the graphs, unless they are filters. A permutation
 /// of a weight stays too if a graph also reads the weight unpermuted, such as the table of an embedding that is the last
 /// layer as well: otherwise a device would store both.
-pub fn fold_weights(module: &Module) -> Result<Module> {
+pub fn fold_weights(module: &GraphModule) -> Result<GraphModule> {
     let folded = Folded::of(module)?;
-    Ok(Module {
+    Ok(GraphModule {
         weights: folded.weights()?,
         graphs: folded.graphs,
         states: module.states.clone(),
@@ -50,14 +50,14 @@ pub struct Folded {
 
 impl Folded {
     /// Rewrites the graphs of a module.
-    pub fn of(module: &Module) -> Result<Folded> {
+    pub fn of(module: &GraphModule) -> Result<Folded> {
         let mut stock = Stock {
             weights: &module.weights,
             formulas: Formulas::default(),
             made: BTreeMap::new(),
         };
         let fold = |graph: &Graph| {
-            let folded = everywhere(graph, &mut |graph| fold_graph(graph, &mut stock))?;
+            let folded = apply_to_all_graphs(graph, &mut |graph| fold_graph(graph, &mut stock))?;
             dce(&folded)
         };
         let graphs = module.graphs.iter().map(fold).collect::<Result<Vec<_>>>()?;
@@ -421,7 +421,7 @@ mod tests {
         let sum = builder.weight("w", ty).permute([1, 0]) + number;
         outputs.push(sum.id());
         let graph = builder.finish(&outputs, Vec::new(), None).unwrap();
-        let folded = Folded::of(&Module {
+        let folded = Folded::of(&GraphModule {
             graphs: vec![graph],
             weights,
             states: Vec::new(),

@@ -1,6 +1,6 @@
 use crate::dim::Dim;
 use crate::error::Result;
-use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Argument, Graph, Node, Op, Region, Value};
 
 use super::constant::taken;
@@ -11,7 +11,7 @@ const MOST_ELEMENTS: i64 = 1 << 20;
 /// Replaces conditions by selects where both branches are cheap: pointwise work and views on few elements that cannot
 /// fail. An `if` whose condition is known is replaced by the taken branch.
 pub fn if_conversion(graph: &Graph) -> Result<Graph> {
-    everywhere(graph, &mut |graph| {
+    apply_to_all_graphs(graph, &mut |graph| {
         replay(graph, |replay, node| {
             let Op::Region(region) = &node.op else {
                 return replay.copy(node);
@@ -56,7 +56,7 @@ fn is_cheap(branch: &Graph) -> bool {
     let is_total = branch.nodes.iter().all(|node| match &node.op {
         Op::Primitive(primitive) => {
             let mut results = node.results.iter();
-            results.all(|id| primitive.is_total(branch.ty(*id).dtype))
+            results.all(|id| primitive.is_infallible(branch.ty(*id).dtype))
         }
         _ => false,
     });

@@ -3,7 +3,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, Value, ValueId};
 use crate::op::{Binary, BinaryFunction, Dot, Expand, Reshape};
 use crate::scalar::Scalar;
@@ -17,7 +17,7 @@ use super::dce;
 /// a buffer: the projections to queries, keys and values.
 pub fn join(graph: &Graph) -> Result<Graph> {
     // Dead readers do not count.
-    everywhere(&dce(graph)?, &mut |graph| {
+    apply_to_all_graphs(&dce(graph)?, &mut |graph| {
         let families = Family::all(graph);
         let mut parts: HashMap<ValueId, ValueId> = HashMap::new();
         replay(graph, |replay, node| {

@@ -1,7 +1,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{Error, Result, Trail};
-use crate::ir::{Argument, Definition, Graph, Input, Module, Tree, ValueId, Weights, legal_name};
+use crate::error::{Error, ErrorContext, Result};
+use crate::ir::{
+    Argument, Definition, Graph, GraphModule, NamedTree, TreeSpec, ValueId, Weights, legal_name,
+};
 use crate::shape::TensorType;
 
 /// Prefix of arguments that are weights. No argument name of a user begins with it.
@@ -17,7 +19,7 @@ const RESULT: &str = "onionskin.Lifted";
 ///
 /// Weights and initial values of states stay in the module, for callers of the graphs and for [`unlift`]. Nested graphs
 /// get the weights that they read as arguments.
-pub fn lift(module: &Module) -> Module {
+pub fn lift(module: &GraphModule) -> GraphModule {
     let mut lifted = module.clone();
     lifted.graphs.iter_mut().for_each(lift_graph);
     lifted
@@ -27,7 +29,7 @@ pub fn lift(module: &Module) -> Module {
 ///
 /// # Errors
 /// Fails if the module lacks a weight, or if other inputs follow the weights.
-pub fn unlift(module: &Module) -> Result<Module> {
+pub fn unlift(module: &GraphModule) -> Result<GraphModule> {
     let mut unlifted = module.clone();
     for graph in &mut unlifted.graphs {
         let name = graph.name.clone();
@@ -38,29 +40,32 @@ pub fn unlift(module: &Module) -> Result<Module> {
 
 fn lift_graph(graph: &mut Graph) {
     pass_weights(graph);
-    let mut arguments = match graph.has_plain_inputs() {
-        true => graph.plain_inputs(),
+    let mut arguments = match graph.has_default_inputs() {
+        true => graph.default_inputs(),
         false => std::mem::take(&mut graph.input_trees),
     };
     arguments.extend(graph.reads.drain(..).map(|read| marked(STATE, read)));
     for (name, ty) in weight_types(graph) {
-        let tree = Tree::Tensor(graph.inputs.len());
+        let tree = TreeSpec::Tensor(graph.inputs.len());
         take_weight(graph, &name, &ty);
-        arguments.push(marked(WEIGHT, Input { name, tree }));
+        arguments.push(marked(WEIGHT, NamedTree { name, tree }));
     }
     graph.input_trees = arguments;
     if !graph.writes.is_empty() {
-        let result = graph.output_tree.take().unwrap_or(Tree::Tuple(Vec::new()));
+        let result = graph
+            .output_tree
+            .take()
+            .unwrap_or(TreeSpec::Tuple(Vec::new()));
         let written = graph.writes.drain(..);
         let written = written.map(|state| (state.name, state.tree));
         let fields = std::iter::once(("result".to_string(), result)).chain(written);
-        graph.output_tree = Some(Tree::NamedTuple(RESULT.into(), fields.collect()));
+        graph.output_tree = Some(TreeSpec::NamedTuple(RESULT.into(), fields.collect()));
     }
 }
 
-fn marked(mark: char, input: Input) -> Input {
+fn marked(mark: char, input: NamedTree) -> NamedTree {
     let name = format!("{mark}{}", input.name);
-    Input { name, ..input }
+    NamedTree { name, ..input }
 }
 
 fn weight_types(graph: &Graph) -> BTreeMap<String, TensorType> {
@@ -109,7 +114,7 @@ fn unlift_graph(graph: &mut Graph, weights: &Weights) -> Result<()> {
             lifted.push((name.to_string(), input.tree));
         } else if let Some(name) = input.name.strip_prefix(STATE) {
             let (name, tree) = (name.to_string(), input.tree);
-            graph.reads.push(Input { name, tree });
+            graph.reads.push(NamedTree { name, tree });
         } else {
             graph.input_trees.push(input);
         }
@@ -126,21 +131,23 @@ fn unlift_graph(graph: &mut Graph, weights: &Weights) -> Result<()> {
         info.name = format!("${name}");
         info.definition = Definition::Weight(name);
     }
-    if let Some(Tree::NamedTuple(_, fields)) = graph.output_tree.take_if(is_lifted) {
+    if let Some(TreeSpec::NamedTuple(_, fields)) = graph.output_tree.take_if(is_lifted) {
         let mut fields = fields.into_iter();
         let result = fields.next().map(|(_, tree)| tree);
-        graph.output_tree = result.filter(|tree| *tree != Tree::Tuple(Vec::new()));
-        graph.writes = fields.map(|(name, tree)| Input { name, tree }).collect();
+        graph.output_tree = result.filter(|tree| *tree != TreeSpec::Tuple(Vec::new()));
+        graph.writes = fields
+            .map(|(name, tree)| NamedTree { name, tree })
+            .collect();
     }
     Ok(())
 }
 
 /// Removes and returns the last input, if `tree` denotes it.
-fn last_input(graph: &mut Graph, tree: &Tree) -> Option<ValueId> {
+fn last_input(graph: &mut Graph, tree: &TreeSpec) -> Option<ValueId> {
     let last = graph.inputs.len().checked_sub(1)?;
-    (*tree == Tree::Tensor(last)).then(|| graph.inputs.pop())?
+    (*tree == TreeSpec::Tensor(last)).then(|| graph.inputs.pop())?
 }
 
-fn is_lifted(tree: &mut Tree) -> bool {
-    matches!(tree, Tree::NamedTuple(name, _) if name == RESULT)
+fn is_lifted(tree: &mut TreeSpec) -> bool {
+    matches!(tree, TreeSpec::NamedTuple(name, _) if name == RESULT)
 }

@@ -40,8 +40,8 @@ pub use simplify::{RULES, Rule, simplify};
 pub use specialize::specialize;
 pub use unroll::unroll;
 
-use crate::error::{Result, Trail};
-use crate::ir::{Graph, Module};
+use crate::error::{ErrorContext, Result};
+use crate::ir::{Graph, GraphModule};
 
 /// A rewrite and its name.
 pub struct Pass {
@@ -80,19 +80,19 @@ pub fn optimize(graph: &Graph) -> Result<Graph> {
 }
 
 /// Optimises every graph of a module and computes all values that depend only on weights.
-pub fn optimize_module(module: &Module) -> Result<Module> {
+pub fn optimize_module(module: &GraphModule) -> Result<GraphModule> {
     fold_weights(&optimize_graphs(module)?)
 }
 
 /// Optimises every graph of a module. Values that depend only on weights are computed on demand.
-pub fn optimize_lazily(module: &Module) -> Result<Folded> {
+pub fn optimize_lazily(module: &GraphModule) -> Result<Folded> {
     Folded::of(&optimize_graphs(module)?)
 }
 
-fn optimize_graphs(module: &Module) -> Result<Module> {
+fn optimize_graphs(module: &GraphModule) -> Result<GraphModule> {
     let graphs = module.graphs.iter().map(optimize).collect::<Result<_>>()?;
     let (weights, states) = (module.weights.clone(), module.states.clone());
-    Ok(Module {
+    Ok(GraphModule {
         graphs,
         weights,
         states,

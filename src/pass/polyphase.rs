@@ -1,6 +1,6 @@
 use crate::dim::Dim;
 use crate::error::Result;
-use crate::ir::rewrite::{everywhere, replay};
+use crate::ir::rewrite::{apply_to_all_graphs, replay};
 use crate::ir::{Graph, Node, Op, Primitive, Value, ValueId};
 use crate::op::ConvAxis;
 use crate::shape::Shape;
@@ -16,7 +16,7 @@ const MOST: i64 = 4096;
 /// Convolutions whose phases have unequal numbers of taps are not rewritten: a zero tap in place of a missing one would
 /// turn an infinity into NaN.
 pub fn polyphase(graph: &Graph) -> Result<Graph> {
-    everywhere(graph, &mut |graph| {
+    apply_to_all_graphs(graph, &mut |graph| {
         replay(graph, |replay, node| {
             let Some(transposed) = Transposed::of(graph, node) else {
                 return replay.copy(node);

@@ -43,7 +43,7 @@ impl Range {
     /// True if every element satisfies a check with these bounds.
     pub(super) fn meets(&self, check: &Check, bounds: &[Range]) -> bool {
         let is_not_less = |a: &Option<Dim>, b: &Option<Dim>| match (a, b) {
-            (Some(a), Some(b)) => (a - b).smallest(|_| 0).is_some_and(|least| 0 <= least),
+            (Some(a), Some(b)) => (a - b).lower_bound(|_| 0).is_some_and(|least| 0 <= least),
             _ => false,
         };
         match (check.require, bounds) {
@@ -187,6 +187,6 @@ fn combined(function: BinaryFunction, x: &Range, y: &Range) -> Range {
 }
 
 fn is_at_least(range: &Range, number: i64) -> bool {
-    let low = range.low.as_ref().and_then(|low| low.smallest(|_| 0));
+    let low = range.low.as_ref().and_then(|low| low.lower_bound(|_| 0));
     low.is_some_and(|low| number <= low)
 }

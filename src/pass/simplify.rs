@@ -2,7 +2,7 @@ mod concat;
 
 use crate::dtype::{Category, DType};
 use crate::error::Result;
-use crate::ir::rewrite::{everywhere, replay};
+use crate::ir::rewrite::{apply_to_all_graphs, replay};
 use crate::ir::{Argument, Builder, Graph, Op, Primitive, Value, ValueId};
 use crate::op::{
     Binary, BinaryFunction, Cast, Expand, Full, Pad, Permute, Reshape, Slice, Unary, UnaryFunction,
@@ -14,7 +14,7 @@ use super::constant::splat;
 
 /// Replaces nodes by cheaper equivalent ones, using [`RULES`], until no rule applies.
 pub fn simplify(graph: &Graph) -> Result<Graph> {
-    everywhere(graph, &mut |graph| {
+    apply_to_all_graphs(graph, &mut |graph| {
         replay(graph, |replay, node| {
             let Op::Primitive(primitive) = &node.op else {
                 return replay.copy(node);
@@ -258,7 +258,7 @@ fn slice_of_everything(site: &Site) -> Option<Step> {
         return None;
     };
     let (x, ty) = site.only_operand()?;
-    slice.is_everything(&ty.shape).then_some(Step::Value(x))
+    slice.is_identity(&ty.shape).then_some(Step::Value(x))
 }
 
 fn slice_of_slice(site: &Site) -> Option<Step> {

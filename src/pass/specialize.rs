@@ -2,7 +2,7 @@ use crate::aten;
 use crate::dim::{Bindings, Dim};
 use crate::error::Result;
 use crate::interp;
-use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Argument, Graph, Node, Op, Region, Value, ValueId};
 use crate::op::Primitive;
 use crate::shape::TensorType;
@@ -16,7 +16,7 @@ const LARGEST: i64 = 4096;
 /// Folds operators on uniform values if their results are uniform too, and replaces conditions that are known by the taken
 /// branch. Unlike `fold`, it keeps calls as calls.
 pub fn specialize(graph: &Graph) -> Result<Graph> {
-    everywhere(graph, &mut |graph| {
+    apply_to_all_graphs(graph, &mut |graph| {
         replay(graph, |replay, node| {
             if let Op::Region(region) = &node.op
                 && let Region::If { then, otherwise } = &**region

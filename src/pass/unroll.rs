@@ -1,5 +1,5 @@
 use crate::error::Result;
-use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Argument, Graph, Node, Op, Region, Value};
 use crate::scalar::Scalar;
 
@@ -12,7 +12,7 @@ const MOST_NODES: usize = 512;
 
 /// Unrolls loops with a small known trip count and an always true condition. Removes loops that never run.
 pub fn unroll(graph: &Graph) -> Result<Graph> {
-    everywhere(graph, &mut |graph| {
+    apply_to_all_graphs(graph, &mut |graph| {
         replay(graph, |replay, node| {
             if let Op::Region(region) = &node.op
                 && let Region::Loop { body, carried } = &**region

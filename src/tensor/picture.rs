@@ -6,7 +6,7 @@ use super::Tensor;
 use crate::error::{Error, Result};
 
 /// The maximum value of a channel.
-const FULL: f32 = 255.0;
+const MAX_CHANNEL: f32 = 255.0;
 
 impl From<&RgbImage> for Tensor {
     /// The picture as `f32[1, 3, H, W]` from 0 to 1, like torchvision's `to_tensor` with a batch of one.
@@ -59,7 +59,7 @@ impl Tensor {
         };
         let values = self.as_slice::<f32>()?;
         let area = height * width;
-        let level = |value: f32| (value * FULL + 0.5).clamp(0.0, FULL) as u8;
+        let level = |value: f32| (value * MAX_CHANNEL + 0.5).clamp(0.0, MAX_CHANNEL) as u8;
         let pixels = (0..area).flat_map(|place| (0..channels).map(move |c| c * area + place));
         let pixels = pixels
             .filter_map(|at| values.get(at))
@@ -77,7 +77,7 @@ impl Tensor {
 
 fn planes(pixels: &[u8], [channels, height, width]: [usize; 3]) -> Tensor {
     let area = height * width;
-    let value = |at: usize| f32::from(pixels.get(at).copied().unwrap_or(0)) / FULL;
+    let value = |at: usize| f32::from(pixels.get(at).copied().unwrap_or(0)) / MAX_CHANNEL;
     let places = (0..channels).flat_map(|c| (0..area).map(move |place| place * channels + c));
     Tensor::owned(
         vec![1, channels, height, width],

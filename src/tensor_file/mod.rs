@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::error::{Error, Result, Trail};
+use crate::error::{Error, ErrorContext, Result};
 use crate::file_kind::FileKind;
 use crate::tensor::Tensor;
 
-pub mod checked;
+pub mod checksummed;
 pub mod npy;
 pub mod safetensors;
 
@@ -61,16 +61,16 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
             )));
         }
     };
-    write_whole(path, &bytes)
+    write_atomic(path, &bytes)
 }
 
 /// Writes a file atomically: under a temporary name beside it, which is then renamed.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    write_together(&[(path, bytes)])
+pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
+    write_all_atomic(&[(path, bytes)])
 }
 
 /// Lets `write` write a file under a temporary name beside it, and renames it.
-fn replace(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+fn write_and_rename(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     static WRITTEN: AtomicUsize = AtomicUsize::new(0);
     // Several threads may write one file.
     let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
@@ -89,7 +89,7 @@ fn temporary(path: &Path) -> PathBuf {
 }
 
 /// Writes several files under temporary names before it renames any, so that a full disk leaves the old ones intact.
-pub fn write_together(files: &[(&Path, &[u8])]) -> Result<()> {
+pub fn write_all_atomic(files: &[(&Path, &[u8])]) -> Result<()> {
     let write = |path: &Path, bytes: &[u8]| {
         let mut file = std::fs::File::create(temporary(path))?;
         file.write_all(bytes)?;

@@ -9,7 +9,7 @@ use super::NamedTensors;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::mapping::MappedRange;
-use crate::tensor::{Storage, Tensor};
+use crate::tensor::{Tensor, TensorStorage};
 
 /// Reads tensors, copied from the bytes and sorted by name.
 pub fn parse(bytes: &[u8]) -> Result<NamedTensors> {
@@ -49,7 +49,7 @@ pub fn parse_shared(whole: &MappedRange) -> Result<NamedTensors> {
 }
 
 /// The value of a key in the metadata of a file.
-pub(super) fn note(whole: &MappedRange, name: &str) -> Result<Option<String>> {
+pub(super) fn metadata_value(whole: &MappedRange, name: &str) -> Result<Option<String>> {
     let (_, header) = SafeTensors::read_metadata(whole.bytes()).map_err(bad)?;
     let notes = header.metadata().as_ref();
     Ok(notes.and_then(|notes| notes.get(name).cloned()))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::without_calls;
+use crate::error::without_call_numbers;
 
 /// Number of calls of each module, by the path of its first call.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +14,7 @@ impl Calls {
     /// Returns the path of a call of the module at `path`, made within the call at `caller`. A module that calls one of its
     /// own methods stays in its call.
     pub fn enter(&mut self, around: &str, path: &str) -> String {
-        let outer = without_calls(around);
+        let outer = without_call_numbers(around);
         if outer == path {
             return around.to_string();
         }
@@ -53,7 +53,7 @@ mod tests {
         ];
         for (around, path, call) in paths {
             assert_eq!(calls.enter(around, path), call);
-            assert_eq!(without_calls(call), path);
+            assert_eq!(without_call_numbers(call), path);
         }
     }
 }

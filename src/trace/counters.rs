@@ -69,7 +69,7 @@ impl Counters {
         name: &str,
     ) -> Result<Vec<Value<'g>>> {
         let operator = aten::operator(name)?;
-        let Some(drawn) = operator.drawn_at(&node.arguments) else {
+        let Some(drawn) = operator.random_position(&node.arguments) else {
             return replay.copy(node);
         };
         let Some(counter) = self.0.get_mut(&drawn.seed) else {
@@ -78,7 +78,7 @@ impl Counters {
         let now = counter.now(replay);
         counter.calls += 1;
         let mut arguments = replay.arguments(node);
-        operator.count_by(&mut arguments, now.into());
+        operator.set_counter(&mut arguments, now.into());
         operator.call(replay.builder, arguments)
     }
 
@@ -119,7 +119,7 @@ impl Counters {
         }
         let known = node.results.iter().map(|id| replay.graph.ty(*id).clone());
         let types = known.chain(firsts.iter().map(|_| scalar())).collect();
-        let mut results = replay.builder.repeat(&node.op, arguments, types)?;
+        let mut results = replay.builder.add_operation(&node.op, arguments, types)?;
         let ends = results.split_off(node.results.len());
         for (seed, end) in firsts.into_keys().zip(ends) {
             let counter = Counter {
@@ -201,5 +201,5 @@ fn drawn_at(node: &Node) -> Option<Generator> {
     let Op::Call(name) = &node.op else {
         return None;
     };
-    aten::operator(name).ok()?.drawn_at(&node.arguments)
+    aten::operator(name).ok()?.random_position(&node.arguments)
 }

@@ -1,6 +1,6 @@
 //! Weights that a graph of a module writes. They are inputs of all graphs that read them.
 
-use crate::ir::{Graph, Input, State, Tree};
+use crate::ir::{Graph, ModuleState, NamedTree, TreeSpec};
 
 /// Turns the weights that are states into inputs of the graph. Returns their names.
 pub(in crate::trace) fn read_states(
@@ -12,19 +12,19 @@ pub(in crate::trace) fn read_states(
     let states: Vec<_> = states.map(|(name, id)| (name.to_string(), id)).collect();
     for (name, id) in &states {
         graph.make_input(*id);
-        graph.reads.push(Input {
+        graph.reads.push(NamedTree {
             name: name.clone(),
-            tree: Tree::Tensor(graph.inputs.len() - 1),
+            tree: TreeSpec::Tensor(graph.inputs.len() - 1),
         });
     }
     states.into_iter().map(|(name, _)| name).collect()
 }
 
 /// Makes a state of a weight, under the weight's name.
-pub(in crate::trace) fn of_weight(name: &str) -> State {
-    State {
+pub(in crate::trace) fn of_weight(name: &str) -> ModuleState {
+    ModuleState {
         name: name.to_string(),
-        initial: Tree::Tensor(0),
+        initial: TreeSpec::Tensor(0),
         weights: vec![name.to_string()],
     }
 }

@@ -71,7 +71,7 @@ fn wide_integers_are_native_or_checked() {
     let plan = single(DType::I64, Storage::I32, &[symbol("N")], 2, 1);
     let program = program(&device, plan.clone());
     let error = program.run(std::slice::from_ref(&wide)).unwrap_err();
-    assert_eq!(error.trail(), ["input x"]);
+    assert_eq!(error.context(), ["input x"]);
     assert!(error.message().contains("-1099511627776"), "{error}");
     // The program still works afterwards.
     let x = Tensor::from_vec([1], vec![5i64]).unwrap();
@@ -83,7 +83,7 @@ fn wide_integers_are_native_or_checked() {
     plan.inputs.clear();
     let weights = Weights::from([("w".to_owned(), wide)]);
     let error = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap_err();
-    assert_eq!(error.trail(), ["weight w"]);
+    assert_eq!(error.context(), ["weight w"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Adapters, limits and choices.
 
 use onionskin::dtype::DType;
-use onionskin::error::Kind;
+use onionskin::error::ErrorKind;
 use onionskin::gpu::{Device, DeviceChoice, DeviceOptions, adapters};
 use onionskin::kernel::capabilities::Storage;
 
@@ -21,7 +21,7 @@ fn adapters_are_listed_and_open_by_index_and_name() {
 #[test]
 fn a_device_that_is_not_there_is_an_error_with_advice() {
     let error = Device::open(DeviceChoice::Name("no such device".into())).unwrap_err();
-    assert_eq!(error.kind(), Kind::Usage);
+    assert_eq!(error.kind(), ErrorKind::Usage);
     assert!(error.advice().unwrap().contains("cpu"), "{error}");
     for adapter in adapters() {
         assert!(error.message().contains(&adapter.name), "{error}");

@@ -2,7 +2,7 @@
 
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
-use onionskin::error::{Error, Kind, Place};
+use onionskin::error::{Error, ErrorKind, SourcePlace};
 use onionskin::gpu::{Device, Program, ProgramOptions, Weights};
 use onionskin::kernel::capabilities::Storage;
 use onionskin::kernel::plan::{Block, Flow, FlowKind, Plan, SlotId, SlotKind, Trips};
@@ -24,7 +24,7 @@ fn bad_wgsl_names_the_kernel_and_the_fault() {
     plan.kernels[1].wgsl = plan.kernels[1].wgsl.replace("fn main", "fn other");
     plan.kernels[1].label = "second".into();
     let error = fail(&device, plan.clone());
-    assert_eq!(error.kind(), Kind::Device);
+    assert_eq!(error.kind(), ErrorKind::Device);
     let text = error.to_string();
     assert!(
         text.contains("affine_f32") && text.contains("nonsense"),
@@ -53,7 +53,7 @@ fn too_large_bindings_name_the_slot_and_the_node() {
     let program = program(&device, chain(3, &[symbol("B"), Dim::from(1i64 << 20)]));
     let sizes = [("B".into(), 40)].into();
     let error = program.footprint(&sizes).unwrap_err();
-    assert_eq!((error.kind(), error.iter().count()), (Kind::Plan, 4));
+    assert_eq!((error.kind(), error.iter().count()), (ErrorKind::Plan, 4));
     let temporary = error.iter().nth(2).unwrap().to_string();
     assert!(
         temporary.starts_with("t1 would take 167772160 bytes"),
@@ -146,7 +146,7 @@ fn wild_control_flow_is_an_error() {
             body,
         },
         nodes: vec!["loop".into()],
-        place: Place::default(),
+        place: SourcePlace::default(),
     };
     let with = |flows| Plan {
         flows,
@@ -163,7 +163,7 @@ fn wild_control_flow_is_an_error() {
         vec![unknown],
         vec![fine.clone(), fine],
     ] {
-        assert_eq!(fail(&device, with(flows)).kind(), Kind::Internal);
+        assert_eq!(fail(&device, with(flows)).kind(), ErrorKind::Internal);
     }
     let error = fail(
         &device,
@@ -177,7 +177,7 @@ fn plans_with_wild_indices_are_errors() {
     let Some(device) = device() else { return };
     let mut plan = chain(2, &[symbol("B")]);
     plan.outputs = vec![SlotId(99)];
-    assert_eq!(fail(&device, plan).kind(), Kind::Internal);
+    assert_eq!(fail(&device, plan).kind(), ErrorKind::Internal);
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn inputs_that_do_not_fit_are_errors() {
         left: symbol("B"),
         relation: Relation::LessEqual,
         right: Dim::from(4i64),
-        place: Place::default(),
+        place: SourcePlace::default(),
     });
     let program = program(&device, plan);
     let x = |rows: usize, columns: usize| {
@@ -213,7 +213,7 @@ fn a_lost_device_is_an_error() {
     program.run(&[floats([1.0])]).unwrap();
     device.wgpu().destroy();
     let error = program.run(&[floats([1.0])]).unwrap_err();
-    assert_eq!(error.kind(), Kind::Device, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Device, "{error}");
     let error = program.run(&[floats([1.0, 2.0])]).unwrap_err();
-    assert_eq!(error.kind(), Kind::Device, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Device, "{error}");
 }

@@ -2,7 +2,7 @@
 
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
-use onionskin::error::Place;
+use onionskin::error::SourcePlace;
 use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
 use onionskin::kernel::capabilities::{SizesIn, Storage};
 use onionskin::kernel::layout::Layout;
@@ -99,7 +99,7 @@ pub fn step(kernel: usize, bindings: &[usize], n: &Dim) -> Step {
         bindings: bindings.iter().map(|index| SlotId(*index)).collect(),
         sizes: vec![n.clone()],
         workgroups: Workgroups::Linear(n.ceil_div(&Dim::from(64i64))),
-        place: Place {
+        place: SourcePlace {
             module: format!("layer{}", bindings[0]),
             location: None,
         },

@@ -25,7 +25,7 @@ fn drawn(name: &str, mut arguments: Vec<Argument>) -> Graph {
         seed: !0,
         counter: 5,
     };
-    operator.seed(&mut arguments, &mut generator);
+    operator.seed_call(&mut arguments, &mut generator);
     let builder = Builder::new("draw");
     let result = operator.call(&builder, arguments).unwrap()[0].id();
     let graph = builder.finish(&[result], Vec::new(), None).unwrap();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use onionskin::cases;
-use onionskin::error::Kind;
+use onionskin::error::ErrorKind;
 use onionskin::trace::torchscript::{ImportOptions, import};
 
 use super::{all_pass, archive_of, tensor};
@@ -64,7 +64,7 @@ class M(Module):
 "
         ));
         let error = import(&archive, &ImportOptions::forward(vec![tensor("i64[3]")])).unwrap_err();
-        assert_eq!(error.kind(), Kind::Unsupported);
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
         let advice = error.advice().unwrap_or_default();
         let text = format!("{error} {advice}");
         assert!(text.contains("depends on"), "{text}");

@@ -1,7 +1,7 @@
 //! The sample calls of the dictionary's rows, as texts, as graphs of one node, and with inputs.
 #![allow(dead_code, reason = "each test uses its part")]
 
-use onionskin::aten::{self, ArgumentType, Composite, Operator, Parameter, Schema};
+use onionskin::aten::{self, ArgumentType, Composite, Operator, Schema, SchemaParameter};
 use onionskin::dim::Bindings;
 use onionskin::dtype::DType;
 use onionskin::error::{Error, Result};
@@ -80,7 +80,7 @@ pub fn parse(row: &Composite, case: &str) -> Result<(&'static Operator, Vec<Opti
             .ok_or_else(|| Error::usage(format!("there is no parameter for {part}")))?;
         *slot = Some(value.trim().to_string());
     }
-    let missing = |(parameter, text): (&Parameter, &Option<String>)| {
+    let missing = |(parameter, text): (&SchemaParameter, &Option<String>)| {
         parameter.default.is_none() && text.is_none()
     };
     if schema.parameters.iter().zip(&texts).any(missing) {

@@ -368,7 +368,12 @@ pub fn all() -> Vec<(&'static str, Graph)> {
                 ],
                 |builder, x| {
                     let operands = x.iter().map(|value| (*value).into()).collect();
-                    builder.apply_many(Recurrent { cell: Cell::Gru }, operands)
+                    builder.apply_many(
+                        Recurrent {
+                            cell: RecurrentCell::Gru,
+                        },
+                        operands,
+                    )
                 },
             ),
         ),
@@ -417,7 +422,7 @@ pub fn all() -> Vec<(&'static str, Graph)> {
             "checked rows",
             graph(&["f32[10, 4]", "i64[B, S]"], |_, x| {
                 let message = "index {value} is out of bounds for dimension 0 with size {size}";
-                let rows = x[1].within((-10).into(), &10.into(), message);
+                let rows = x[1].check_in_range((-10).into(), &10.into(), message);
                 vec![x[0].index_select(0, rows.reshape(vec![x[1].numel()]))]
             }),
         ),

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 
 use onionskin::cases::Case;
 use onionskin::dtype::DType;
-use onionskin::error::{Error, Kind};
-use onionskin::ir::{Graph, Module, Node};
+use onionskin::error::{Error, ErrorKind};
+use onionskin::ir::{Graph, GraphModule, Node};
 use onionskin::item::Item;
 use onionskin::tensor::Tensor;
 use onionskin::{CompileOptions, Device, Model};
@@ -17,7 +17,7 @@ fn load(name: &str) -> Case {
     recorded::load(&format!("cases/traces/{name}"))
 }
 
-fn replayed(name: &str) -> Module {
+fn replayed(name: &str) -> GraphModule {
     recorded::replayed(&format!("cases/traces/{name}"))
 }
 
@@ -236,7 +236,7 @@ fn a_result_by_tensors_is_refused() {
 #[test]
 fn a_function_of_python_is_refused_with_what_to_do() {
     let error = refusal("forks", "torch.neg(", "^Foo(1)(");
-    assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+    assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert_eq!(
         error.message(),
         "^Foo is a function of Python, which an archive does not hold"
@@ -254,7 +254,7 @@ fn a_module_that_is_not_there_is_named() {
         "applies = self.applies",
         "applies = self.others",
     );
-    assert_eq!(error.kind(), Kind::Source);
+    assert_eq!(error.kind(), ErrorKind::Source);
     assert_eq!(
         error.message(),
         "__torch__.Hierarchy has no attribute others"

@@ -9,7 +9,7 @@ use onionskin::compare::Tolerance;
 use onionskin::dim::Dim;
 use onionskin::error::Result;
 use onionskin::gpu::Reach;
-use onionskin::interp::Part;
+use onionskin::interp::BodyKind;
 use onionskin::ir::Graph;
 use onionskin::item::Item;
 use onionskin::kernel::stored::Precision;
@@ -93,8 +93,8 @@ fn a_device_is_wrong_in_a_branch_of_a_round() {
     let session = session.unwrap();
     let found = first_divergence(&session, &one(), TOLERANCE, SearchOptions::default());
     let found = found.unwrap().found().unwrap();
-    let parts: Vec<Part> = found.site.within.iter().map(|one| one.part).collect();
-    assert_eq!(parts, [Part::Round(2), Part::Then], "{found}");
+    let parts: Vec<BodyKind> = found.site.within.iter().map(|one| one.part).collect();
+    assert_eq!(parts, [BodyKind::Iteration(2), BodyKind::Then], "{found}");
     assert_eq!(found.site.op, "custom");
     let text = found.to_string();
     let lines: Vec<&str> = text.lines().collect();
@@ -236,7 +236,7 @@ fn a_pass_is_wrong_in_a_round() {
     let found = first_wrong_pass(&graph, &Default::default(), &inputs, [&wrong], TOLERANCE);
     let (name, found) = found.unwrap().unwrap();
     assert_eq!((name, &*found.site.value), ("wrong", "y/r"));
-    assert_eq!(found.site.within[0].part, Part::Round(1));
+    assert_eq!(found.site.within[0].part, BodyKind::Iteration(1));
     let wanted = "first value that differs: y/r = minimum  @ model.py:5\n  in round 2 of y = loop  @ model.py:3\n  \
                   y/r: max abs 1.000e0, max rel 2.500e-1, 2.1e6 ulp, 1 of 2 wrong, worst at [0]: 3 instead of 4";
     assert_eq!(found.to_string(), wanted);

@@ -7,7 +7,7 @@ use std::path::Path;
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::interp;
-use onionskin::ir::{Graph, Module};
+use onionskin::ir::{Graph, GraphModule};
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::Traced;
 use onionskin::trace::torchscript::Archive;
@@ -54,7 +54,7 @@ fn example(shape: &[usize]) -> TracedTensor {
 fn check(
     file: &str,
     text: &str,
-    module: &Module,
+    module: &GraphModule,
     inputs: &[&[usize]],
     function: impl Fn(&[TracedTensor]) -> Vec<TracedTensor>,
 ) {
@@ -75,7 +75,7 @@ fn check(
     assert_eq!(found, wanted, "{file}");
 }
 
-fn weight(module: &Module) -> impl Fn(&str) -> TracedTensor {
+fn weight(module: &GraphModule) -> impl Fn(&str) -> TracedTensor {
     |name| TracedTensor::from(module.weights[name].clone())
 }
 
@@ -219,9 +219,9 @@ fn primitives_that_pytorch_has_operators_for() {
 }
 ";
     let graphs = vec![text.parse::<Graph>().unwrap()];
-    let module = Module {
+    let module = GraphModule {
         graphs,
-        ..Module::default()
+        ..GraphModule::default()
     };
     check(
         "primitives.rs",

@@ -2,7 +2,7 @@
 
 use onionskin::dim::Dim;
 use onionskin::gpu::Reach;
-use onionskin::ir::{Module, Op};
+use onionskin::ir::{GraphModule, Op};
 use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::Traced;
@@ -64,7 +64,7 @@ fn program(operator: CustomOperator) -> impl Fn((TracedTensor, TracedTensor)) ->
 /// Checks that the traced program and the program itself agree on the host and on a device, for other sizes too.
 fn agrees(traced: &Traced, program: &dyn Fn((TracedTensor, TracedTensor)) -> TracedTensor) {
     let text = traced.module.to_string();
-    let parsed: Module = text.parse().unwrap();
+    let parsed: GraphModule = text.parse().unwrap();
     assert_eq!(parsed.graphs, traced.module.graphs, "{text}");
     let session = samples::device(Reach::Whole).map(|device| {
         let model = Model::from_module(traced.module.clone());
@@ -137,7 +137,7 @@ fn a_function_that_is_not_registered_is_named() {
         .module
         .to_string()
         .replace("tests.scale_columns", "tests.unknown");
-    let module: Module = text.parse().unwrap();
+    let module: GraphModule = text.parse().unwrap();
     let inputs = [example(3, 4), example(1, 4).reshape(vec![4])].map(|x| x.to_host().unwrap());
     let error = onionskin::interp::run(&module.graphs[0], &module.weights, &inputs).unwrap_err();
     assert_eq!(
@@ -184,7 +184,7 @@ fn a_shader_that_is_wrong_fails_with_its_text() {
     assert!(error.to_string().contains("tests.scale_columns"), "{error}");
     assert!(error.to_string().contains("y0[0] = 1u"), "{error}");
     assert!(
-        matches!(error.kind(), onionskin::error::Kind::Plan),
+        matches!(error.kind(), onionskin::error::ErrorKind::Plan),
         "{error}"
     );
 }

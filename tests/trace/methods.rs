@@ -69,7 +69,7 @@ fn check(row: &Composite, case: &str) -> Result<()> {
     let texts = at(&texts, &sizes(2, 8));
     let builder = Builder::new("case");
     let mut arguments = arguments(&builder, operator, &texts)?;
-    operator.seed(&mut arguments, &mut Generator::new(1));
+    operator.seed_call(&mut arguments, &mut Generator::new(1));
     let operands = builder.finish(&[], Vec::new(), None)?;
     let operands = inputs(&operands, &Bindings::new())?;
     let wanted = interp::call(operator, &arguments, &operands, &Bindings::new())?;

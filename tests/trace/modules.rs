@@ -198,7 +198,7 @@ fn nodes_and_errors_of_library_modules_have_the_users_line() {
     let line = line!() + 1;
     let error = linear.call(ones(&[2, 5])).error().unwrap();
     assert_eq!(
-        error.trail().last().unwrap(),
+        error.context().last().unwrap(),
         &format!("{}:{line}", file!())
     );
 }

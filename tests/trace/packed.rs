@@ -1,6 +1,6 @@
 //! Packed sequences, whose sizes are values: `tests/fixtures/make_packed.py` records them with several sets of lengths.
 
-use onionskin::error::Kind;
+use onionskin::error::ErrorKind;
 use onionskin::item::Item;
 use onionskin::tensor::Tensor;
 use onionskin::{CompileOptions, Device, Model};
@@ -78,7 +78,7 @@ fn complaint(name: &str, lengths: &[i64]) -> Vec<String> {
             .compile(&device, &CompileOptions::default())
             .unwrap();
         let error = session.call(&inputs).unwrap_err();
-        assert_eq!(error.kind(), Kind::Raised, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Raised, "{error}");
         error.message().to_string()
     };
     devices().map(run).collect()

@@ -6,7 +6,7 @@ use onionskin::cases::{self, Case, CaseArchive};
 use onionskin::compare::compare;
 use onionskin::error::Error;
 use onionskin::gpu::Reach;
-use onionskin::ir::Module;
+use onionskin::ir::GraphModule;
 use onionskin::{CompileOptions, Device, Model};
 
 use super::samples;
@@ -35,7 +35,7 @@ pub fn devices() -> impl Iterator<Item = Device> {
 }
 
 /// Checks an archive's results for all inputs, on the host and on a device. Returns its graph for the first inputs.
-pub fn replayed(name: &str) -> Module {
+pub fn replayed(name: &str) -> GraphModule {
     let case = load(name);
     let model = Model::from_bytes(bytes(&case)).unwrap();
     for device in devices() {

@@ -1,6 +1,6 @@
 //! Programs with every construct of PyTorch's TorchScript printer; `tests/fixtures/make_scripts.py` records them.
 
-use onionskin::error::{Error, Kind};
+use onionskin::error::{Error, ErrorKind};
 
 use super::recorded::{refusal, replayed};
 
@@ -50,7 +50,7 @@ fn what_nothing_reads_is_not_refused() {
 fn refusals(name: &str) -> Vec<String> {
     let error = refusal(&format!("refused/{name}"));
     let unsupported = |error: &Error| {
-        assert_eq!(error.kind(), Kind::Unsupported, "{error}");
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         let text = error.to_string();
         assert!(text.contains("make_scripts.py:"), "{text}");
         error.message().to_string()

@@ -1,6 +1,6 @@
 //! Sizes as expressions: values computed from them generalise. Comments name counterparts in PyTorch's `test_tracer.py`.
 
-use onionskin::error::Kind;
+use onionskin::error::ErrorKind;
 use onionskin::trace::check::Id;
 use onionskin::trace::{Sizes, TraceOptions, TracedTensor, freeze, kw, ops, trace, trace_with};
 
@@ -87,7 +87,7 @@ fn a_frozen_size_holds_for_the_example_only() {
     let error = traced
         .call::<_, TracedTensor>(example(&[5, 6]))
         .unwrap_err();
-    assert_eq!(error.kind(), Kind::Input);
+    assert_eq!(error.kind(), ErrorKind::Input);
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn methods_share_what_is_stored() {
     let traced: Traced = trace_module(&net, methods).unwrap();
     let first: TracedTensor = traced.call_entry("add", x()).unwrap();
     assert_eq!(first.to_vec::<f32>().unwrap(), [2.0, 4.0]);
-    let text: onionskin::ir::Module = traced.module.to_string().parse().unwrap();
+    let text: onionskin::ir::GraphModule = traced.module.to_string().parse().unwrap();
     assert_eq!(text.states, traced.module.states);
     let session = Model::from_module(traced.module)
         .compile(

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use onionskin::dim::Dim;
 use onionskin::error::Error;
-use onionskin::ir::{Graph, Tree as Shape};
+use onionskin::ir::{Graph, TreeSpec as Shape};
 use onionskin::trace::check::CheckOptions;
 use onionskin::trace::{TraceOptions, TracedTensor, Tree, trace, trace_checked, trace_with};
 
@@ -99,7 +99,7 @@ fn a_struct_comes_out_as_a_named_tuple() {
         ("corners".to_string(), Shape::Tensor(0)),
         (
             "scores".to_string(),
-            Shape::Constant(onionskin::ir::Constant::None),
+            Shape::Constant(onionskin::ir::TreeConstant::None),
         ),
     ];
     let graph = traced.graph("forward").unwrap();
@@ -406,5 +406,5 @@ fn a_failed_output_says_where_it_stands() {
         scores: None,
     };
     let error = refusal((x(&[1.0]), boxes));
-    assert_eq!(error.trail().last().unwrap(), "args[1].corners");
+    assert_eq!(error.context().last().unwrap(), "args[1].corners");
 }

@@ -233,7 +233,7 @@ fn what_is_saved_is_what_was_traced() {
     std::fs::create_dir_all(&folder).unwrap();
     let (first, second) = (folder.join("first.json"), folder.join("second.json"));
     traced.module.save(&first).unwrap();
-    let loaded = onionskin::ir::Module::load(&first).unwrap();
+    let loaded = onionskin::ir::GraphModule::load(&first).unwrap();
     assert_eq!(loaded.graphs, traced.module.graphs);
     assert_eq!(loaded.weights, traced.module.weights);
     loaded.save(&second).unwrap();

@@ -56,7 +56,7 @@ impl<'a> Advice<'a> {
         let entry = self.signature.entry();
         let module = self.model.import_method(entry, Some(arguments))?;
         let graph = module.graph(entry)?;
-        let inputs = crate::item::flatten(&graph_inputs(graph), arguments)?;
+        let inputs = crate::item::flatten_arguments(&graph_inputs(graph), arguments)?;
         let states = graph.inputs.iter().skip(inputs.len());
         let states: Vec<Vec<usize>> = states
             .map(|id| graph.ty(*id).sizes(&graph.hints))
@@ -260,7 +260,7 @@ impl<'a> Advice<'a> {
         if found.is_empty() {
             let told = self.error(error.message(), &given);
             let told = error
-                .trail()
+                .context()
                 .iter()
                 .fold(told, |told, frame| told.at(frame));
             return told.help(format!(
@@ -346,9 +346,9 @@ impl<'a> Advice<'a> {
     }
 }
 
-fn graph_inputs(graph: &Graph) -> Vec<crate::ir::Input> {
+fn graph_inputs(graph: &Graph) -> Vec<crate::ir::NamedTree> {
     match graph.input_trees.is_empty() {
-        true => graph.plain_inputs(),
+        true => graph.default_inputs(),
         false => graph.input_trees.clone(),
     }
 }

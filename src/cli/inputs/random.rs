@@ -3,7 +3,7 @@
 use super::names::{Assigned, Origin};
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
-use crate::ir::Module;
+use crate::ir::GraphModule;
 use crate::model::{Draw, Model, Signature, draw, seed_of};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -69,7 +69,7 @@ fn zeros(ty: &TensorType) -> Result<Tensor> {
 }
 
 /// Imports the model for inputs of these types.
-fn import(assigned: &[Assigned], model: &Model, signature: &Signature) -> Result<Module> {
+fn import(assigned: &[Assigned], model: &Model, signature: &Signature) -> Result<GraphModule> {
     let named = assigned
         .iter()
         .map(|one| (one.name.clone(), one.tensor.clone()));

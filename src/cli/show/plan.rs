@@ -13,7 +13,7 @@ use crate::cli::tune::Tuned;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::gpu::{self, Ceilings, MemoryMap};
-use crate::ir::{Graph, Module};
+use crate::ir::{Graph, GraphModule};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::plan::{Kernel, Plan};
 use crate::kernel::stored::Precision;
@@ -65,14 +65,14 @@ impl Target {
     pub(super) fn plan(
         &self,
         graph: &Graph,
-        module: &Module,
+        module: &GraphModule,
         sizes: Option<&Bindings>,
     ) -> Result<Plan> {
         let graph = match sizes {
             Some(sizes) => graph.with_sizes(sizes),
             None => graph.clone(),
         };
-        let lowered = pass::optimize_lazily(&Module {
+        let lowered = pass::optimize_lazily(&GraphModule {
             graphs: vec![graph],
             weights: module.weights.clone(),
             states: Vec::new(),

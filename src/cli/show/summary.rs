@@ -13,9 +13,9 @@ use self::needs::{Memory, Needs, Obstacle};
 use self::parameters::Branch;
 use crate::Model;
 use crate::dim::Bindings;
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::ir::json::VERSION;
-use crate::ir::{Graph, Module, Tree, ValueId, Weights};
+use crate::ir::{Graph, GraphModule, TreeSpec, ValueId, Weights};
 use crate::item::Item;
 use crate::model::{Method, inspect, inspect_program};
 use crate::shape::TensorType;
@@ -71,13 +71,15 @@ impl Summary {
     /// The import failed for a reason that is no property of the model, or a graph cannot be prepared for any device.
     pub(super) fn of(
         model: &Model,
-        imported: Result<Module>,
+        imported: Result<GraphModule>,
         arguments: Option<&[Item]>,
-        sizes: &dyn Fn(&Module, &Graph) -> Result<Bindings>,
+        sizes: &dyn Fn(&GraphModule, &Graph) -> Result<Bindings>,
     ) -> Result<Summary> {
         let (module, refusals) = match imported {
             Ok(module) => (Some(module), Vec::new()),
-            Err(error) if error.kind() == Kind::Input => (None, vec![no_example(model, &error)]),
+            Err(error) if error.kind() == ErrorKind::Input => {
+                (None, vec![no_example(model, &error)])
+            }
             Err(error) if is_refusal(&error) => (None, Obstacle::of("any device", &error)),
             Err(error) => return Err(error),
         };
@@ -129,7 +131,7 @@ impl Summary {
 fn is_refusal(error: &Error) -> bool {
     matches!(
         error.kind(),
-        Kind::Unsupported | Kind::Operator | Kind::Raised
+        ErrorKind::Unsupported | ErrorKind::Operator | ErrorKind::Raised
     )
 }
 
@@ -222,7 +224,7 @@ fn inputs(graph: &Graph) -> Vec<(String, ValueId)> {
 /// Returns the outputs, named by their paths in the result: `output`, `0`, `logits`, `hidden.2`; those of states by state.
 fn outputs(graph: &Graph) -> Vec<(String, ValueId)> {
     let mut names = Vec::new();
-    let plain = graph.plain_outputs();
+    let plain = graph.default_outputs();
     leaves(graph.output_tree.as_ref().unwrap_or(&plain), "", &mut names);
     for state in &graph.writes {
         leaves(&state.tree, &state.name, &mut names);
@@ -237,23 +239,23 @@ fn outputs(graph: &Graph) -> Vec<(String, ValueId)> {
 }
 
 /// Collects the tensors of a tree with their paths.
-fn leaves(tree: &Tree, path: &str, found: &mut Vec<(String, usize)>) {
+fn leaves(tree: &TreeSpec, path: &str, found: &mut Vec<(String, usize)>) {
     let below = |key: &str| match path {
         "" => key.to_string(),
         path => format!("{path}.{key}"),
     };
     match tree {
-        Tree::Tensor(index) | Tree::Number(index) => {
+        TreeSpec::Tensor(index) | TreeSpec::Number(index) => {
             let name = if path.is_empty() { "output" } else { path };
             found.push((name.to_string(), *index));
         }
-        Tree::Constant(_) | Tree::Size(_) => {}
-        Tree::Tuple(items) | Tree::List(items) => {
+        TreeSpec::Constant(_) | TreeSpec::Size(_) => {}
+        TreeSpec::Tuple(items) | TreeSpec::List(items) => {
             for (place, item) in items.iter().enumerate() {
                 leaves(item, &below(&place.to_string()), found);
             }
         }
-        Tree::Dict(items) | Tree::NamedTuple(_, items) => {
+        TreeSpec::Dict(items) | TreeSpec::NamedTuple(_, items) => {
             items
                 .iter()
                 .for_each(|(key, item)| leaves(item, &below(key), found));

@@ -16,13 +16,13 @@ const LISTS: [&str; 9] = [
 /// The text of a document: graphs are spread over lines, with one node a line.
 pub(super) fn text(document: &Json) -> String {
     let mut text = String::new();
-    spread(document, 0, &mut text);
+    spread_over_lines(document, 0, &mut text);
     text.push('\n');
     text
 }
 
 /// Prints an object that holds graphs, nodes or tensors, with one field a line.
-fn spread(value: &Json, depth: usize, text: &mut String) {
+fn spread_over_lines(value: &Json, depth: usize, text: &mut String) {
     let Json::Object(fields) = value else {
         return compact(value, text);
     };
@@ -40,7 +40,7 @@ fn spread(value: &Json, depth: usize, text: &mut String) {
             match value {
                 Json::Array(items) if is_list(key) && !items.is_empty() => {
                     block("[", "]", depth + 1, items.iter(), text, |item, text| {
-                        spread(item, depth + 2, text);
+                        spread_over_lines(item, depth + 2, text);
                     });
                 }
                 Json::Object(fields) if is_list(key) => {
@@ -56,7 +56,7 @@ fn spread(value: &Json, depth: usize, text: &mut String) {
                         },
                     );
                 }
-                value => spread(value, depth + 1, text),
+                value => spread_over_lines(value, depth + 1, text),
             }
         },
     );

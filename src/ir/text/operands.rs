@@ -7,8 +7,8 @@ use super::scan::number;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::assemble::{Assembly, complete_call};
-use crate::ir::dictionary::{Parameter, Style};
+use crate::ir::assembly::{Assembly, complete_call};
+use crate::ir::dictionary::{ArgumentStyle, CallParameter};
 use crate::ir::graph::Argument;
 use crate::scalar::Scalar;
 
@@ -22,7 +22,7 @@ impl<'a> Parser<'a> {
     pub(super) fn call(
         &mut self,
         name: &str,
-        parameters: &[Parameter],
+        parameters: &[CallParameter],
         assembly: &mut Assembly,
     ) -> Result<Vec<Argument>> {
         let start = self.scanner.position();
@@ -31,11 +31,11 @@ impl<'a> Parser<'a> {
             match self.key()? {
                 Some(key) => {
                     let parameter = parameters.iter().find(|parameter| parameter.name == key);
-                    let style = parameter.map_or(Style::Named, |parameter| parameter.style);
+                    let style = parameter.map_or(ArgumentStyle::Named, |parameter| parameter.style);
                     named.push((key, self.argument(assembly, style)?));
                 }
                 None if named.is_empty() => {
-                    positional.push(self.argument(assembly, Style::Positional)?);
+                    positional.push(self.argument(assembly, ArgumentStyle::Positional)?);
                 }
                 None => return Err(self.scanner.expected("name=value")),
             }
@@ -60,7 +60,7 @@ impl<'a> Parser<'a> {
                 }
                 None => operands
                     .arguments
-                    .push(self.argument(assembly, Style::Positional)?),
+                    .push(self.argument(assembly, ArgumentStyle::Positional)?),
             }
             if !self.scanner.eat(",") {
                 break;
@@ -85,7 +85,7 @@ impl<'a> Parser<'a> {
         Ok(None)
     }
 
-    fn argument(&mut self, assembly: &mut Assembly, style: Style) -> Result<Argument> {
+    fn argument(&mut self, assembly: &mut Assembly, style: ArgumentStyle) -> Result<Argument> {
         match self.scanner.peek() {
             Some('$' | '%') => return self.value(assembly).map(Argument::Value),
             Some('"') => return self.scanner.quoted().map(Argument::Str),
@@ -94,7 +94,7 @@ impl<'a> Parser<'a> {
         }
         let start = self.scanner.position();
         let text = self.scanner.until(",]@{}");
-        if let (Style::DType, Ok(dtype)) = (style, text.parse::<DType>()) {
+        if let (ArgumentStyle::DType, Ok(dtype)) = (style, text.parse::<DType>()) {
             return Ok(Argument::Number(Scalar::Int(dtype.torch_code())));
         }
         if text == "none" {
@@ -120,7 +120,7 @@ impl<'a> Parser<'a> {
         Ok(Argument::from(dim))
     }
 
-    fn list(&mut self, assembly: &mut Assembly, style: Style) -> Result<Argument> {
+    fn list(&mut self, assembly: &mut Assembly, style: ArgumentStyle) -> Result<Argument> {
         self.items("[", "]", &mut |parser| parser.argument(assembly, style))
             .map(|(items, _)| Argument::List(items))
     }
@@ -135,7 +135,7 @@ impl<'a> Parser<'a> {
         self.scanner.expect(open)?;
         let (mut items, mut comma) = (Vec::new(), true);
         loop {
-            self.scanner.blank();
+            self.scanner.skip_blank();
             if self.scanner.eat(close) {
                 return Ok((items, comma));
             }
@@ -143,7 +143,7 @@ impl<'a> Parser<'a> {
                 return Err(self.scanner.expected(&format!("\",\" or {close:?}")));
             }
             items.push(read(self)?);
-            self.scanner.blank();
+            self.scanner.skip_blank();
             comma = self.scanner.eat(",");
         }
     }

@@ -1,28 +1,28 @@
 use serde_json::Value as Json;
 
 use crate::dim::Bindings;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourcePlace};
 use crate::shape::TensorType;
 use crate::symbols::{Guard, Relation};
 
 use super::scan::Scanner;
-use crate::ir::assemble::{Assembly, WeightTypes, is_symbol, primitive};
+use crate::ir::assembly::{Assembly, WeightTypes, is_symbol, primitive};
 use crate::ir::dictionary::Dictionary;
-use crate::ir::graph::{Argument, Graph, Module, Op, Region, State, ValueId};
-use crate::ir::tree::{Input, Tree};
-use crate::ir::verify::DEEPEST;
+use crate::ir::graph::{Argument, Graph, GraphModule, ModuleState, Op, Region, ValueId};
+use crate::ir::tree::{NamedTree, TreeSpec};
+use crate::ir::verify::MAX_DEPTH;
 
 /// Parses graphs, and the types of their weights in front of them. The returned module has no weights.
-pub fn parse_module(text: &str, dictionary: &dyn Dictionary) -> Result<Module> {
+pub fn parse_module(text: &str, dictionary: &dyn Dictionary) -> Result<GraphModule> {
     let mut parser = Parser {
         scanner: Scanner::new(text),
         dictionary,
         weights: WeightTypes::new(),
         depth: 0,
     };
-    let mut module = Module::default();
+    let mut module = GraphModule::default();
     loop {
-        parser.scanner.blank();
+        parser.scanner.skip_blank();
         match parser.scanner.peek() {
             None => break,
             _ if parser.scanner.eat("weight ") => parser.weight()?,
@@ -52,17 +52,17 @@ pub(super) struct Parser<'a> {
 }
 
 /// Operation, arguments and place of a node.
-type Step = (Op, Vec<Argument>, Place);
+type ParsedNode = (Op, Vec<Argument>, SourcePlace);
 
 /// The lines in front of the nodes.
 #[derive(Default)]
-struct Properties {
+struct GraphHeader {
     hints: Bindings,
     guards: Vec<Guard>,
-    arguments: Vec<Input>,
-    result: Option<Tree>,
-    reads: Vec<Input>,
-    writes: Vec<Input>,
+    arguments: Vec<NamedTree>,
+    result: Option<TreeSpec>,
+    reads: Vec<NamedTree>,
+    writes: Vec<NamedTree>,
 }
 
 impl<'a> Parser<'a> {
@@ -75,8 +75,8 @@ impl<'a> Parser<'a> {
     }
 
     /// `state h = #0 of $h`, `state count = 0`
-    fn state(&mut self) -> Result<State> {
-        let Input {
+    fn state(&mut self) -> Result<ModuleState> {
+        let NamedTree {
             name,
             tree: initial,
         } = self.named_tree()?;
@@ -89,18 +89,18 @@ impl<'a> Parser<'a> {
                 weights.push(self.scanner.name()?);
             }
         }
-        Ok(State {
+        Ok(ModuleState {
             name,
             initial,
             weights,
         })
     }
 
-    fn named_tree(&mut self) -> Result<Input> {
+    fn named_tree(&mut self) -> Result<NamedTree> {
         let name = self.scanner.name()?;
         self.scanner.expect("=")?;
         let tree = self.nested(Parser::tree)?;
-        Ok(Input { name, tree })
+        Ok(NamedTree { name, tree })
     }
 
     /// Parses one level deeper; an error beyond the maximal depth.
@@ -108,7 +108,7 @@ impl<'a> Parser<'a> {
         &mut self,
         read: impl FnOnce(&mut Parser<'a>) -> Result<T>,
     ) -> Result<T> {
-        if DEEPEST < self.depth {
+        if MAX_DEPTH < self.depth {
             let here = self.scanner.position();
             return Err(self.scanner.error_at(here, "this is nested too deeply"));
         }
@@ -127,7 +127,7 @@ impl<'a> Parser<'a> {
         self.scanner.expect("{")?;
         let properties = self.properties()?;
         let weights = self.weights.clone();
-        let Properties { hints, guards, .. } = properties;
+        let GraphHeader { hints, guards, .. } = properties;
         let assembly = Assembly::new(&name, inputs, hints, guards, &weights, self.dictionary);
         let mut assembly = self.scanner.locate(start, assembly)?;
         let returned = self.nodes(&mut assembly)?;
@@ -173,10 +173,10 @@ impl<'a> Parser<'a> {
         Ok(Some(types))
     }
 
-    fn properties(&mut self) -> Result<Properties> {
-        let mut properties = Properties::default();
+    fn properties(&mut self) -> Result<GraphHeader> {
+        let mut properties = GraphHeader::default();
         loop {
-            self.scanner.blank();
+            self.scanner.skip_blank();
             let start = self.scanner.position();
             let word = self.scanner.word();
             let defines = matches!(self.scanner.peek(), Some(':' | ',' | '='));
@@ -239,7 +239,7 @@ impl<'a> Parser<'a> {
     /// Parses nodes up to the returned values.
     fn nodes(&mut self, assembly: &mut Assembly) -> Result<Vec<ValueId>> {
         loop {
-            self.scanner.blank();
+            self.scanner.skip_blank();
             let start = self.scanner.position();
             let word = self.scanner.word();
             let defines = matches!(self.scanner.peek(), Some(':' | ',' | '='));
@@ -251,7 +251,7 @@ impl<'a> Parser<'a> {
                         break;
                     }
                 }
-                self.scanner.blank();
+                self.scanner.skip_blank();
                 self.scanner.expect("}")?;
                 return Ok(returned);
             }
@@ -288,7 +288,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses a primitive or a call.
-    fn step(&mut self, name: &str, assembly: &mut Assembly) -> Result<Step> {
+    fn step(&mut self, name: &str, assembly: &mut Assembly) -> Result<ParsedNode> {
         let start = self.scanner.position();
         if let Some(parameters) = self.dictionary.parameters(name) {
             let arguments = self.call(name, &parameters, assembly)?;
@@ -306,14 +306,14 @@ impl<'a> Parser<'a> {
         Ok((Op::Primitive(primitive), operands.arguments, place))
     }
 
-    fn region(&mut self, name: &str, assembly: &mut Assembly) -> Result<Step> {
+    fn region(&mut self, name: &str, assembly: &mut Assembly) -> Result<ParsedNode> {
         let start = self.scanner.position();
         let mut operands = self.operands(assembly)?;
         let place = self.scanner.place()?;
         self.scanner.expect("{")?;
         let mut bodies = Vec::new();
         loop {
-            self.scanner.blank();
+            self.scanner.skip_blank();
             if self.scanner.eat("}") {
                 break;
             }

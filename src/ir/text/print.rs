@@ -4,19 +4,21 @@ use serde_json::Value as Json;
 
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::error::Place;
+use crate::error::SourcePlace;
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
 use super::tree::print_tree;
 use super::{KEYWORDS, is_plain, is_plain_path};
-use crate::ir::assemble::{attributes, split_call};
-use crate::ir::dictionary::{Dictionary, Parameter, Style};
-use crate::ir::graph::{Argument, Definition, Graph, Module, Node, Op, Region, State, ValueId};
-use crate::ir::tree::{Input, Tree};
+use crate::ir::assembly::{attributes, split_call};
+use crate::ir::dictionary::{ArgumentStyle, CallParameter, Dictionary};
+use crate::ir::graph::{
+    Argument, Definition, Graph, GraphModule, ModuleState, Node, Op, Region, ValueId,
+};
+use crate::ir::tree::{NamedTree, TreeSpec};
 
 /// The text form of a module: the types of its weights, then its graphs.
-pub fn print_module(module: &Module, dictionary: &dyn Dictionary) -> String {
+pub fn print_module(module: &GraphModule, dictionary: &dyn Dictionary) -> String {
     let mut weights: BTreeMap<&str, TensorType> = module
         .weights
         .iter()
@@ -69,7 +71,7 @@ fn weight_lines(weights: &BTreeMap<&str, TensorType>) -> String {
     weights.iter().map(line).collect()
 }
 
-fn state_line(state: &State) -> String {
+fn state_line(state: &ModuleState) -> String {
     let weights = state
         .weights
         .iter()
@@ -82,7 +84,7 @@ fn state_line(state: &State) -> String {
     format!("state {}{of}\n", named_tree(&state.name, &state.initial))
 }
 
-fn named_tree(name: &str, tree: &Tree) -> String {
+fn named_tree(name: &str, tree: &TreeSpec) -> String {
     format!("{} = {}", quoted(name), print_tree(tree))
 }
 
@@ -149,17 +151,17 @@ impl<'a> Printer<'a> {
             .guards
             .iter()
             .map(|guard| format!("guard {guard}{}", place(&guard.place)));
-        let of_each = |word: &'static str, trees: &'a [Input]| {
+        let of_each = |word: &'static str, trees: &'a [NamedTree]| {
             let trees = trees.iter();
             trees.map(move |input| format!("{word} {}", named_tree(&input.name, &input.tree)))
         };
         let mut lines: Vec<String> = sizes.chain(guards).collect();
-        if !(is_entry && graph.has_plain_inputs()) {
+        if !(is_entry && graph.has_default_inputs()) {
             lines.extend(of_each("argument", &graph.input_trees));
         }
         lines.extend(of_each("reads", &graph.reads));
         if let Some(output) = &graph.output_tree
-            && !(is_entry && graph.has_plain_outputs())
+            && !(is_entry && graph.has_default_outputs())
         {
             lines.push(format!("result {}", print_tree(output)));
         }
@@ -235,9 +237,9 @@ impl<'a> Printer<'a> {
         positional.chain(named).collect()
     }
 
-    fn call_argument(&self, parameter: &Parameter, argument: &Argument) -> String {
+    fn call_argument(&self, parameter: &CallParameter, argument: &Argument) -> String {
         match argument {
-            Argument::Number(Scalar::Int(code)) if parameter.style == Style::DType => {
+            Argument::Number(Scalar::Int(code)) if parameter.style == ArgumentStyle::DType => {
                 DType::from_torch_code(*code)
                     .map_or_else(|_| code.to_string(), |dtype| dtype.to_string())
             }
@@ -292,9 +294,7 @@ const SEPARATORS: [char; 9] = [',', '[', ']', '{', '}', '@', '"', '\n', '\\'];
 
 fn attribute(value: &Json) -> String {
     match value {
-        Json::String(text) if text.contains(SEPARATORS) || reads_otherwise(text) => {
-            json_string(text)
-        }
+        Json::String(text) if text.contains(SEPARATORS) || needs_quotes(text) => json_string(text),
         Json::String(text) => text.clone(),
         Json::Array(items) => {
             let items: Vec<String> = items.iter().map(attribute).collect();
@@ -312,13 +312,13 @@ fn attribute(value: &Json) -> String {
 }
 
 /// True for text that would be parsed as a number, a boolean or other text if it were not quoted.
-fn reads_otherwise(text: &str) -> bool {
+fn needs_quotes(text: &str) -> bool {
     let is_number = text.parse::<i64>().is_ok() || matches!(text, "true" | "false");
     is_number || text.is_empty() || text.trim() != text
 }
 
 /// `  @ file:line (module)`, or nothing.
-fn place(place: &Place) -> String {
+fn place(place: &SourcePlace) -> String {
     let path = |path: &str| {
         if is_plain_path(path) {
             path.to_string()

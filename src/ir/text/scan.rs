@@ -1,5 +1,5 @@
 use crate::dim::Dim;
-use crate::error::{Error, Location, Place, Result};
+use crate::error::{Error, Location, Result, SourcePlace};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
@@ -27,12 +27,12 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips whitespace and comments within a line.
-    pub(super) fn space(&mut self) {
+    pub(super) fn skip_spaces(&mut self) {
         self.skip(|c| c.is_whitespace() && c != '\n');
     }
 
     /// Skips whitespace, comments and line ends.
-    pub(super) fn blank(&mut self) {
+    pub(super) fn skip_blank(&mut self) {
         self.skip(char::is_whitespace);
     }
 
@@ -48,13 +48,13 @@ impl<'a> Scanner<'a> {
 
     /// The next character after whitespace within the line.
     pub(super) fn peek(&mut self) -> Option<char> {
-        self.space();
+        self.skip_spaces();
         self.rest().chars().next()
     }
 
     /// Takes a token if it comes next after whitespace within the line.
     pub(super) fn eat(&mut self, token: &str) -> bool {
-        self.space();
+        self.skip_spaces();
         let found = self.rest().starts_with(token);
         if found {
             self.at += token.len();
@@ -107,7 +107,7 @@ impl<'a> Scanner<'a> {
 
     /// A word of letters, digits, `_` and `.` that does not begin with a digit.
     pub(super) fn word(&mut self) -> Option<&'a str> {
-        self.space();
+        self.skip_spaces();
         let rest = self.rest();
         let end = rest
             .find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.'))
@@ -131,7 +131,7 @@ impl<'a> Scanner<'a> {
 
     /// Quoted text with JSON's escapes.
     pub(super) fn quoted(&mut self) -> Result<String> {
-        self.space();
+        self.skip_spaces();
         let start = self.at;
         let mut escaped = false;
         let inside = self.rest().strip_prefix('"').unwrap_or_default();
@@ -148,7 +148,7 @@ impl<'a> Scanner<'a> {
 
     /// The text up to one of the characters outside parentheses, a comment, or the end of the line.
     pub(super) fn until(&mut self, ends: &str) -> &'a str {
-        self.space();
+        self.skip_spaces();
         let rest = self.rest();
         let mut depth = 0usize;
         let end = rest.char_indices().find(|(index, c)| {
@@ -171,7 +171,7 @@ impl<'a> Scanner<'a> {
 
     /// An integer.
     pub(super) fn integer(&mut self) -> Result<i64> {
-        self.space();
+        self.skip_spaces();
         let rest = self.rest();
         let end = rest
             .find(|c: char| !c.is_ascii_digit() && c != '-')
@@ -186,7 +186,7 @@ impl<'a> Scanner<'a> {
 
     /// `f32[B, 3]`
     pub(super) fn tensor_type(&mut self) -> Result<TensorType> {
-        self.space();
+        self.skip_spaces();
         let start = self.at;
         let end = self
             .rest()
@@ -200,15 +200,15 @@ impl<'a> Scanner<'a> {
 
     /// A size up to one of the characters.
     pub(super) fn dim(&mut self, ends: &str) -> Result<Dim> {
-        self.space();
+        self.skip_spaces();
         let start = self.at;
         let text = self.until(ends);
         self.locate(start, text.parse())
     }
 
     /// `@ file:line (module)`, or nothing.
-    pub(super) fn place(&mut self) -> Result<Place> {
-        let mut place = Place::default();
+    pub(super) fn place(&mut self) -> Result<SourcePlace> {
+        let mut place = SourcePlace::default();
         if !self.eat("@") {
             return Ok(place);
         }

@@ -107,18 +107,18 @@ impl<'g> Value<'g> {
     }
 
     /// The value, checked to have integers in `low..end`; see [`Check`] for the message.
-    pub fn within(self, low: Dim, end: &Dim, message: impl Into<String>) -> Value<'g> {
+    pub fn check_in_range(self, low: Dim, end: &Dim, message: impl Into<String>) -> Value<'g> {
         let bounds = [low.into(), end.clone().into()];
         self.check(Requirement::Within, &bounds, message.into())
     }
 
     /// The value, checked to have no integer zeros.
-    pub fn nonzero(self, message: impl Into<String>) -> Value<'g> {
+    pub fn check_nonzero(self, message: impl Into<String>) -> Value<'g> {
         self.check(Requirement::Nonzero, &[], message.into())
     }
 
     /// The value, asserted to be true.
-    pub fn asserted(self, message: impl Into<String>) -> Value<'g> {
+    pub fn check_true(self, message: impl Into<String>) -> Value<'g> {
         self.to_bool()
             .check(Requirement::Holds, &[], message.into())
     }

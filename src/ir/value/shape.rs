@@ -92,13 +92,13 @@ impl<'g> Value<'g> {
         if shape == self.shape() {
             self
         } else {
-            self.with_ones(&shape).unary(Expand { shape })
+            self.with_proven_ones(&shape).unary(Expand { shape })
         }
     }
 
     /// Replaces sizes that are to be repeated by the number 1, if they are symbols that are 1 by a guard. Kernels recognise
     /// repeated axes by that number.
-    fn with_ones(self, wide: &[Dim]) -> Value<'g> {
+    fn with_proven_ones(self, wide: &[Dim]) -> Value<'g> {
         let own = self.shape();
         let symbols = self.builder().symbols();
         let is_one = |size: &Dim| symbols.hint(size).is_ok_and(|hint| hint == 1);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Form, constant};
-use crate::ir::{Constant, Tree};
+use crate::ir::{TreeConstant, TreeSpec};
 use crate::item::Item;
 use crate::tensor::Tensor;
 
@@ -75,34 +75,34 @@ impl Form {
     }
 }
 
-fn known(tree: &Tree, name: &str, given: &mut Given) -> Item {
-    let mut numbered = |items: &[Tree]| -> Vec<Item> {
+fn known(tree: &TreeSpec, name: &str, given: &mut Given) -> Item {
+    let mut numbered = |items: &[TreeSpec]| -> Vec<Item> {
         let items = items.iter().enumerate();
         items
             .map(|(place, item)| known(item, &format!("{name}.{place}"), given))
             .collect()
     };
     match tree {
-        Tree::Tuple(items) => Item::Tuple(numbered(items)),
-        Tree::List(items) => Item::List(numbered(items)),
-        Tree::Tensor(_) => given.required(name),
-        Tree::Number(_) => given.number(name),
-        Tree::Constant(value) => match (value, given.has(name)) {
-            (Constant::Number(_), true) => given.number(name),
-            (Constant::None, true) => open(name, false, given),
+        TreeSpec::Tuple(items) => Item::Tuple(numbered(items)),
+        TreeSpec::List(items) => Item::List(numbered(items)),
+        TreeSpec::Tensor(_) => given.required(name),
+        TreeSpec::Number(_) => given.number(name),
+        TreeSpec::Constant(value) => match (value, given.has(name)) {
+            (TreeConstant::Number(_), true) => given.number(name),
+            (TreeConstant::None, true) => open(name, false, given),
             _ => constant(value),
         },
-        Tree::Size(_) => Item::None,
-        Tree::Dict(fields) => {
+        TreeSpec::Size(_) => Item::None,
+        TreeSpec::Dict(fields) => {
             let fields = fields.iter();
-            let field = |(key, item): &(String, Tree)| {
+            let field = |(key, item): &(String, TreeSpec)| {
                 (key.clone(), known(item, &format!("{name}.{key}"), given))
             };
             Item::Dict(fields.map(field).collect())
         }
-        Tree::NamedTuple(_, fields) => {
+        TreeSpec::NamedTuple(_, fields) => {
             let fields = fields.iter().enumerate();
-            let field = |(place, (key, item)): (usize, &(String, Tree))| {
+            let field = |(place, (key, item)): (usize, &(String, TreeSpec))| {
                 let by_place = format!("{name}.{place}");
                 let name = if given.has(&by_place) {
                     by_place

@@ -77,7 +77,7 @@ impl Formula {
                     primitive,
                     Primitive::Reduce(_) | Primitive::Dot(_) | Primitive::Conv(_)
                 );
-                sums || primitive.is_total(self.ty.dtype)
+                sums || primitive.is_infallible(self.ty.dtype)
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Types that a device must be able to store.
 
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Graph, ValueId};
 use crate::kernel::capabilities::{Capabilities, Storage};
 
@@ -16,7 +16,7 @@ pub(super) fn check_types(graph: &Graph, capabilities: &Capabilities) -> Result<
 }
 
 /// Source place of the node that defines a value, or of the first node that uses an input or weight.
-fn place_of(graph: &Graph, id: ValueId) -> Place {
+fn place_of(graph: &Graph, id: ValueId) -> SourcePlace {
     let node = graph
         .nodes
         .iter()

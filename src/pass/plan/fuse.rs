@@ -266,7 +266,7 @@ impl Fuser<'_> {
     /// True for a check that takes effect even if nothing reads its result.
     fn is_assertion(&self, value: ValueId) -> bool {
         match self.graph.value(value).definition {
-            Definition::Node(node, _) => self.graph.nodes[node].has_effect(),
+            Definition::Node(node, _) => self.graph.nodes[node].has_side_effect(),
             _ => false,
         }
     }
@@ -351,7 +351,7 @@ impl Fuser<'_> {
         let is_read = |result: &ValueId| {
             !self.readers[result.index()].is_empty() || self.graph.outputs.contains(result)
         };
-        node.has_effect() || results.any(is_read)
+        node.has_side_effect() || results.any(is_read)
     }
 
     /// Index of the node that defines a value.

@@ -47,7 +47,7 @@ use self::sheet::{Kernels, Sheet};
 use self::storage::panels::{self, InPanels};
 use self::storage::precision::Wanted;
 use crate::dim::Dim;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Argument, Definition, Graph, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::Choices;
@@ -244,7 +244,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn place(&self, group: &Group) -> Place {
+    fn place(&self, group: &Group) -> SourcePlace {
         let node = group
             .nodes
             .first()

@@ -14,7 +14,7 @@ use crate::ir::{Node, ValueId};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Type};
 use crate::kernel::index::{self, Index};
-use crate::op::{Cell, Recurrent};
+use crate::op::{Recurrent, RecurrentCell};
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
@@ -49,7 +49,7 @@ pub fn lower<'a>(mut scope: Scope<'a>, node: &Node, recurrent: &Recurrent) -> Re
 
 /// A recurrent layer from the view of a workgroup.
 struct Layer {
-    cell: Cell,
+    cell: RecurrentCell,
     x: ValueId,
     bias: ValueId,
     /// Initial states.
@@ -388,7 +388,11 @@ fn barrier() -> Statement {
 }
 
 /// Batch rows of a workgroup. On a rasteriser it leaves work for all threads and fits the workgroup memory.
-fn rows(scope: &Scope, [directions, units]: [usize; 2], (batch, cell): (&Dim, Cell)) -> usize {
+fn rows(
+    scope: &Scope,
+    [directions, units]: [usize; 2],
+    (batch, cell): (&Dim, RecurrentCell),
+) -> usize {
     let capabilities = scope.capabilities;
     if capabilities.lanes().is_none() {
         return 1;

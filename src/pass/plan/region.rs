@@ -181,7 +181,7 @@ impl Planner<'_> {
 
     /// The body with its sizes expressed in those of this graph.
     fn localised(&self, body: &Graph, arguments: &[Argument]) -> Graph {
-        body.in_sizes_of(arguments, |id| self.graph.ty(id).clone())
+        body.with_sizes_of(arguments, |id| self.graph.ty(id).clone())
     }
 
     fn argument_slot(&mut self, argument: &Argument) -> Result<SlotId> {

@@ -78,7 +78,7 @@ impl Piece {
             Some(of) if self.is_longer => of,
             _ => return Some(self.argument),
         };
-        if slice.is_everything(&builder.ty(of).shape) {
+        if slice.is_identity(&builder.ty(of).shape) {
             return Some(Argument::Value(of));
         }
         let made = builder.try_apply(slice, vec![Argument::Value(of)]).ok()?;

@@ -3,7 +3,7 @@
 use super::finding::grouped;
 use super::random::{self, draws_random_numbers};
 use super::{Finding, Id};
-use crate::error::{Place, Result};
+use crate::error::{Result, SourcePlace};
 use crate::trace::torchscript::Archive;
 use crate::trace::torchscript::ast::{Call, Callee, ExprKind, Function, Statement, StatementKind};
 
@@ -68,7 +68,7 @@ impl Inspection<'_> {
                 && let Callee::Operator(name) = &call.callee
                 && let Some(finding) = operator(name, call)
             {
-                let place = Place {
+                let place = SourcePlace {
                     module: String::new(),
                     location: location.clone(),
                 };

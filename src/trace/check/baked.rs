@@ -7,7 +7,7 @@ use super::constants::weights_of;
 use super::evaluate::argument_inputs;
 use super::frozen::{is_constant, weight_sizes};
 use super::{Finding, Id};
-use crate::ir::{Graph, Module};
+use crate::ir::{Graph, GraphModule};
 use crate::tensor::Tensor;
 
 /// Largest number of elements of a constant that may be a list of sizes.
@@ -18,7 +18,7 @@ const SMALL: i64 = 3;
 
 /// Returns findings for constants that have an input's shape, have as many rows as the example's batch, or hold an input's
 /// sizes.
-pub fn baked_constants(graph: &Graph, module: &Module) -> Vec<Finding> {
+pub fn baked_constants(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     let example = Example::new(graph, module);
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
@@ -45,7 +45,7 @@ struct Example {
 }
 
 impl Example {
-    fn new(graph: &Graph, module: &Module) -> Example {
+    fn new(graph: &Graph, module: &GraphModule) -> Example {
         let sizes = |id| {
             let shape = graph.ty(id).shape.iter();
             shape

@@ -5,11 +5,11 @@ use super::evaluate::argument_inputs;
 use super::frozen::{is_guarded, weight_sizes};
 use super::{Finding, Id};
 use crate::dim::{Dim, Symbol};
-use crate::ir::{Graph, Module, ValueId};
+use crate::ir::{Graph, GraphModule, ValueId};
 
 /// Returns a finding for each output that depends on inputs of symbolic batch size but has as many rows as the example. If
 /// the batch symbol is part of another axis of the output, a first size of 1 is a finding too.
-pub fn fixed_batches(graph: &Graph, module: &Module) -> Vec<Finding> {
+pub fn fixed_batches(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     let inputs = argument_inputs(graph);
     let batched = |id: &ValueId| batch(graph, *id).is_some();
     let counted = graph.inputs.iter();
@@ -36,7 +36,7 @@ fn have_rows(graph: &Graph, rows: i64) -> bool {
     first.all(|dim| dim.eval(&graph.hints).is_ok_and(|size| size == rows))
 }
 
-fn finding(graph: &Graph, module: &Module, index: usize, id: ValueId) -> Option<Finding> {
+fn finding(graph: &Graph, module: &GraphModule, index: usize, id: ValueId) -> Option<Finding> {
     let shape = &graph.ty(id).shape;
     let rows = shape.first()?.as_const()?;
     let in_example = |input: &&ValueId| {

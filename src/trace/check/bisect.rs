@@ -7,7 +7,7 @@ use serde_json::{Value as Json, json};
 use super::site::{Passage, Site};
 use crate::compare::{Difference, Tolerance, compare_tensors};
 use crate::error::Result;
-use crate::interp::{self, Event, Within};
+use crate::interp::{self, BodyFrame, NodeEvent};
 use crate::ir::{Graph, Weights};
 use crate::pass::inline;
 use crate::tensor::Tensor;
@@ -47,7 +47,7 @@ impl Divergence {
 
     /// Adds the enclosing regions to a value within a region body.
     #[must_use]
-    pub fn through(mut self, within: &Within) -> Divergence {
+    pub fn through(mut self, within: &BodyFrame) -> Divergence {
         self.site = self.site.through(Some(within));
         self.difference.path.clone_from(&self.site.value);
         self
@@ -123,7 +123,7 @@ pub fn first_difference(
 ) -> Result<Option<Divergence>> {
     let (ours, theirs) = (inline(got.graph)?, inline(expected.graph)?);
     let mut wanted = Vec::new();
-    interp::run_watched(&theirs, expected.weights, inputs, &mut |event| {
+    interp::run_observed(&theirs, expected.weights, inputs, &mut |event| {
         wanted.push(Ran {
             site: Site::of_node(event),
             results: event.results.to_vec(),
@@ -132,7 +132,7 @@ pub fn first_difference(
     })?;
     let mut wanted = wanted.into_iter();
     let mut found = None;
-    interp::run_watched(&ours, got.weights, inputs, &mut |event| {
+    interp::run_observed(&ours, got.weights, inputs, &mut |event| {
         if found.is_none() {
             found = compare_node(event, wanted.next(), tolerance);
         }
@@ -146,7 +146,11 @@ pub fn first_difference(
     }))
 }
 
-fn compare_node(event: &Event, wanted: Option<Ran>, tolerance: Tolerance) -> Option<Divergence> {
+fn compare_node(
+    event: &NodeEvent,
+    wanted: Option<Ran>,
+    tolerance: Tolerance,
+) -> Option<Divergence> {
     let other = |what: &str| {
         let site = Site::of_node(event);
         let why = format!("the other trace has {what} here");

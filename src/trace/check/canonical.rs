@@ -1,7 +1,7 @@
 //! The canonical form of a graph: one line for each step, independent of names and places and, if wanted, of shapes.
 
-use crate::error::Place;
-use crate::ir::{Definition, Graph, Node, Tree};
+use crate::error::SourcePlace;
+use crate::ir::{Definition, Graph, Node, TreeSpec};
 use crate::shape::Shape;
 
 /// Treatment of value shapes in a comparison. Sizes in arguments and attributes are always compared.
@@ -25,7 +25,7 @@ pub struct Step {
     /// `aten.add.Tensor`; empty for signatures and results.
     pub op: String,
     /// Place in the user's model.
-    pub place: Place,
+    pub place: SourcePlace,
     /// Name of the node's first result, prefixed by the names of the enclosing regions.
     pub value: Option<String>,
     /// Nesting depth: number of enclosing graphs.
@@ -65,7 +65,7 @@ fn walk(graph: &Graph, shapes: Shapes, regions: &[String], steps: &mut Vec<Step>
 
 fn without_place(node: &Node) -> Node {
     Node {
-        place: Place::default(),
+        place: SourcePlace::default(),
         ..node.clone()
     }
 }
@@ -125,8 +125,8 @@ fn signature(graph: &Graph, canonical: &Graph, depth: usize) -> Step {
         let inputs: Vec<String> = graph.inputs.iter().map(|id| input(*id)).collect();
         inputs.join(", ")
     };
-    let trees: Vec<&Tree> = graph.input_trees.iter().map(|input| &input.tree).collect();
-    let trees = match graph.has_plain_inputs() {
+    let trees: Vec<&TreeSpec> = graph.input_trees.iter().map(|input| &input.tree).collect();
+    let trees = match graph.has_default_inputs() {
         true => String::new(),
         false => format!(" {trees:?}"),
     };
@@ -148,7 +148,7 @@ fn result(graph: &Graph, canonical: &Graph, depth: usize) -> Step {
         let outputs: Vec<String> = graph.outputs.iter().map(|id| name(*id)).collect();
         format!("return {}", outputs.join(", ")).trim_end().into()
     };
-    let tree = match graph.has_plain_outputs() {
+    let tree = match graph.has_default_outputs() {
         true => String::new(),
         false => format!(" {:?}", graph.output_tree),
     };
@@ -166,7 +166,7 @@ fn edge(depth: usize) -> Step {
         form: String::new(),
         text: String::new(),
         op: String::new(),
-        place: Place::default(),
+        place: SourcePlace::default(),
         value: None,
         depth,
     }

@@ -22,7 +22,7 @@ use crate::compare::Difference;
 use crate::dim::Symbol;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::{Graph, Module};
+use crate::ir::{Graph, GraphModule};
 use crate::item::Item;
 
 /// Options of a check.
@@ -128,7 +128,7 @@ fn inspected<'a>(
 }
 
 /// Returns the findings about a graph that need no run.
-pub fn inspect(graph: &Graph, module: &Module) -> Vec<Finding> {
+pub fn inspect(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     let unrolled = unrolled_axes(graph);
     let is_unrolled = |finding: &Finding| {
         let mut values = unrolled.iter().flat_map(|axis| &axis.values);
@@ -147,7 +147,7 @@ pub fn inspect(graph: &Graph, module: &Module) -> Vec<Finding> {
     found
 }
 
-pub(super) fn entry<'a>(module: &'a Module, options: &CheckOptions) -> Result<&'a Graph> {
+pub(super) fn entry<'a>(module: &'a GraphModule, options: &CheckOptions) -> Result<&'a Graph> {
     match &options.entry {
         Some(name) => module.graph(name),
         None => module

@@ -3,14 +3,14 @@
 use super::canonical::{each_node, line};
 use super::{Finding, Id};
 use crate::compare::{Difference, Tolerance, compare_tensors};
-use crate::ir::{Definition, Graph, Module, Node};
+use crate::ir::{Definition, Graph, GraphModule, Node};
 
 /// Returns a finding for each constant of `graph` whose value in module `second` differs from that in module `first`, in
 /// order of first use.
 pub fn differing(
     graph: &Graph,
-    first: &Module,
-    second: &Module,
+    first: &GraphModule,
+    second: &GraphModule,
     tolerance: Tolerance,
 ) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -41,7 +41,7 @@ fn finding(
     graph: &Graph,
     node: &Node,
     name: &str,
-    modules: [&Module; 2],
+    modules: [&GraphModule; 2],
     tolerance: Tolerance,
 ) -> Option<Finding> {
     let [first, second] = modules.map(|module| module.weights.get(name));

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Finding, Id};
-use crate::ir::{Argument, Graph, Op, Region, Tree, ValueId};
+use crate::ir::{Argument, Graph, Op, Region, TreeSpec, ValueId};
 
 /// Returns a finding for each output that depends neither on an input's elements nor on its sizes.
 pub fn independent_outputs(graph: &Graph) -> Vec<Finding> {
@@ -34,19 +34,19 @@ fn finding(graph: &Graph, index: usize, id: ValueId) -> Finding {
 }
 
 /// Path of a tensor within the result.
-fn path_of(tree: &Tree, wanted: usize) -> Option<String> {
+fn path_of(tree: &TreeSpec, wanted: usize) -> Option<String> {
     let inner = |key: String, tree| Some(key + &path_of(tree, wanted)?);
     match tree {
-        Tree::Tensor(index) | Tree::Number(index) => (*index == wanted).then(String::new),
-        Tree::Constant(_) | Tree::Size(_) => None,
-        Tree::Tuple(items) | Tree::List(items) => {
+        TreeSpec::Tensor(index) | TreeSpec::Number(index) => (*index == wanted).then(String::new),
+        TreeSpec::Constant(_) | TreeSpec::Size(_) => None,
+        TreeSpec::Tuple(items) | TreeSpec::List(items) => {
             let mut items = items.iter().enumerate();
             items.find_map(|(index, item)| inner(format!("[{index}]"), item))
         }
-        Tree::Dict(items) => items
+        TreeSpec::Dict(items) => items
             .iter()
             .find_map(|(key, item)| inner(format!("[{key:?}]"), item)),
-        Tree::NamedTuple(_, items) => items
+        TreeSpec::NamedTuple(_, items) => items
             .iter()
             .find_map(|(key, item)| inner(format!(".{key}"), item)),
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::canonical::{Shapes, Step, steps};
-use crate::error::Place;
+use crate::error::SourcePlace;
 use crate::ir::Graph;
 
 /// Number of unchanged steps shown before and after a difference.
@@ -70,7 +70,7 @@ impl GraphDiff {
     }
 
     /// The place of the first differing step; that of the first graph if it is known.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> SourcePlace {
         let steps = [&self.left, &self.right];
         let mut places = steps.into_iter().flatten().map(|step| &step.place);
         places

@@ -1,13 +1,13 @@
 use crate::error::{Error, Result};
 use crate::interp;
-use crate::ir::{Graph, Input, Module, ValueId};
-use crate::item::{Item, flatten, flatten_states, initial_state};
+use crate::ir::{Graph, GraphModule, NamedTree, ValueId};
+use crate::item::{Item, flatten_arguments, flatten_states, initial_state};
 use crate::tensor::Tensor;
 
 /// The structure of the user's arguments in terms of the graph's inputs.
-pub fn signature(graph: &Graph) -> Vec<Input> {
+pub fn signature(graph: &Graph) -> Vec<NamedTree> {
     if graph.input_trees.is_empty() {
-        graph.plain_inputs()
+        graph.default_inputs()
     } else {
         graph.input_trees.clone()
     }
@@ -25,9 +25,9 @@ pub fn argument_inputs(graph: &Graph) -> &[ValueId] {
 ///
 /// # Errors
 /// The arguments do not fit the signature, or the module lacks a state.
-pub fn inputs(graph: &Graph, module: &Module, arguments: &[Item]) -> Result<Vec<Tensor>> {
-    let mut inputs = flatten(&signature(graph), arguments)?;
-    let initial = |read: &Input| {
+pub fn inputs(graph: &Graph, module: &GraphModule, arguments: &[Item]) -> Result<Vec<Tensor>> {
+    let mut inputs = flatten_arguments(&signature(graph), arguments)?;
+    let initial = |read: &NamedTree| {
         let state = module.states.iter().find(|state| state.name == read.name);
         let state =
             state.ok_or_else(|| Error::input(format!("there is no state {}", read.name)))?;
@@ -42,11 +42,11 @@ pub fn inputs(graph: &Graph, module: &Module, arguments: &[Item]) -> Result<Vec<
 ///
 /// # Errors
 /// The arguments do not fit the signature or break a guard, or a node fails.
-pub fn evaluate(graph: &Graph, module: &Module, arguments: &[Item]) -> Result<Item> {
+pub fn evaluate(graph: &Graph, module: &GraphModule, arguments: &[Item]) -> Result<Item> {
     let inputs = inputs(graph, module, arguments)?;
     let outputs = interp::run(graph, &module.weights, &inputs)?;
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
-    let plain = graph.plain_outputs();
+    let plain = graph.default_outputs();
     let tree = graph.output_tree.as_ref().unwrap_or(&plain);
     Item::build(tree, &outputs, &graph.bind(&shapes)?)
 }

@@ -3,7 +3,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::catalog::{Id, Severity};
-use crate::error::{Place, without_calls};
+use crate::error::{SourcePlace, without_call_numbers};
 
 /// Largest number of places that a finding lists. Further places are counted.
 const LISTED: usize = 5;
@@ -18,8 +18,8 @@ pub struct Finding {
     /// One line in lower case without a full stop.
     pub message: String,
     /// Place in the user's model.
-    #[serde(skip_serializing_if = "Place::is_unknown")]
-    pub place: Place,
+    #[serde(skip_serializing_if = "SourcePlace::is_unknown")]
+    pub place: SourcePlace,
     /// Name of the graph's value, prefixed by the names of the enclosing regions: `steps/x`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
@@ -35,7 +35,7 @@ impl Finding {
             id,
             severity: id.entry().severity,
             message: message.into(),
-            place: Place::default(),
+            place: SourcePlace::default(),
             value: None,
             details: Vec::new(),
         }
@@ -43,7 +43,7 @@ impl Finding {
 
     /// Sets the place.
     #[must_use]
-    pub fn at(mut self, place: &Place) -> Finding {
+    pub fn at(mut self, place: &SourcePlace) -> Finding {
         self.place = place.clone();
         self
     }
@@ -92,9 +92,9 @@ impl fmt::Display for Finding {
 
 /// Merges findings with equal id and message into one that lists their places.
 pub fn grouped(found: Vec<Finding>) -> Vec<Finding> {
-    let mut groups: Vec<(Finding, Vec<Place>)> = Vec::new();
+    let mut groups: Vec<(Finding, Vec<SourcePlace>)> = Vec::new();
     for finding in found {
-        let same = |(other, _): &&mut (Finding, Vec<Place>)| {
+        let same = |(other, _): &&mut (Finding, Vec<SourcePlace>)| {
             (other.id, &other.message) == (finding.id, &finding.message)
         };
         match groups.iter_mut().find(same) {
@@ -113,7 +113,7 @@ pub fn grouped(found: Vec<Finding>) -> Vec<Finding> {
         .collect()
 }
 
-fn with_places(finding: Finding, places: &[Place]) -> Finding {
+fn with_places(finding: Finding, places: &[SourcePlace]) -> Finding {
     let listed = places
         .iter()
         .take(LISTED)
@@ -165,12 +165,12 @@ impl Allow {
 }
 
 /// True if a place is in the wanted file, line or module.
-fn is_in(place: &Place, wanted: &str) -> bool {
+fn is_in(place: &SourcePlace, wanted: &str) -> bool {
     let is_below = |path: &str| {
         let rest = path.strip_prefix(wanted);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    let in_module = is_below(&place.module) || is_below(&without_calls(&place.module));
+    let in_module = is_below(&place.module) || is_below(&without_call_numbers(&place.module));
     let ends = |text: &str| {
         let rest = text.strip_suffix(wanted);
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
@@ -192,7 +192,7 @@ mod tests {
             file: "/home/a/model.py".into(),
             line: 12,
         };
-        Finding::new(Id::HostRead, "x").at(&Place {
+        Finding::new(Id::HostRead, "x").at(&SourcePlace {
             module: "encoder.0.mlp".into(),
             location: Some(location),
         })

@@ -8,7 +8,7 @@ use super::unrolled::number;
 use super::{Finding, Id};
 use crate::aten::{self, ArgumentType};
 use crate::dim::{Dim, Symbol};
-use crate::ir::{Argument, Constant, Graph, Module, Node, Op, Tree};
+use crate::ir::{Argument, Graph, GraphModule, Node, Op, TreeConstant, TreeSpec};
 use crate::scalar::Scalar;
 use crate::symbols::Relation;
 
@@ -52,7 +52,7 @@ pub fn is_constant(name: &str) -> bool {
 }
 
 /// Sizes of all weights, which belong to the network. Sizes of constants are left out, since they may be the example's.
-pub fn weight_sizes(module: &Module) -> BTreeSet<i64> {
+pub fn weight_sizes(module: &GraphModule) -> BTreeSet<i64> {
     let weights = module.weights.iter();
     let own = weights.filter(|(name, _)| !is_constant(name));
     own.flat_map(|(_, weight)| weight.shape().iter().map(|size| *size as i64))
@@ -74,7 +74,7 @@ pub fn batches_read_as_numbers(graph: &Graph) -> BTreeSet<Symbol> {
 /// An operator that rearranges its operand accepts only a fixed size of the input: with the number of a size that may vary,
 /// the graph would hold for that size only. The first size of a view is the exception, if the operand's first size is the
 /// input's symbol.
-pub fn size_literals(graph: &Graph, module: &Module) -> Vec<Finding> {
+pub fn size_literals(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     let sizes = input_sizes(graph, module);
     let mut found = Vec::new();
     each_node(graph, &mut |graph, node, value| {
@@ -115,7 +115,7 @@ fn finding(graph: &Graph, node: &Node, size: &InputSize) -> Finding {
 }
 
 /// Sizes of the inputs, and products of their leading fixed sizes.
-fn input_sizes(graph: &Graph, module: &Module) -> Vec<InputSize> {
+fn input_sizes(graph: &Graph, module: &GraphModule) -> Vec<InputSize> {
     let own = weight_sizes(module);
     let mut sizes: Vec<InputSize> = Vec::new();
     let mut add = |value: i64, is_fixed: bool, symbol: Option<&Symbol>, text: String| {
@@ -233,7 +233,7 @@ fn call_literals(name: &str, node: &Node) -> Vec<(i64, bool)> {
 }
 
 /// True if an operator accepts any number for a size parameter; none if the parameter is no size.
-fn takes_size(operator: &str, parameter: &aten::Parameter) -> Option<bool> {
+fn takes_size(operator: &str, parameter: &aten::SchemaParameter) -> Option<bool> {
     fn is_integer(ty: &ArgumentType) -> bool {
         match ty {
             ArgumentType::Optional(inner) | ArgumentType::List(inner, _) => is_integer(inner),
@@ -257,11 +257,13 @@ fn integers(argument: &Argument) -> Vec<i64> {
 }
 
 /// Integer constants of the result.
-fn constant_outputs(tree: &Tree) -> Vec<i64> {
+fn constant_outputs(tree: &TreeSpec) -> Vec<i64> {
     match tree {
-        Tree::Constant(Constant::Number(Scalar::Int(value))) => vec![*value],
-        Tree::Tuple(items) | Tree::List(items) => items.iter().flat_map(constant_outputs).collect(),
-        Tree::Dict(items) | Tree::NamedTuple(_, items) => items
+        TreeSpec::Constant(TreeConstant::Number(Scalar::Int(value))) => vec![*value],
+        TreeSpec::Tuple(items) | TreeSpec::List(items) => {
+            items.iter().flat_map(constant_outputs).collect()
+        }
+        TreeSpec::Dict(items) | TreeSpec::NamedTuple(_, items) => items
             .iter()
             .flat_map(|(_, item)| constant_outputs(item))
             .collect(),

@@ -76,7 +76,7 @@ pub use run::{Outcome, Run};
 pub use site::{Passage, Site};
 
 use crate::error::Result;
-use crate::ir::Module;
+use crate::ir::GraphModule;
 use crate::item::Item;
 
 /// A function that can be called and traced again: a Rust closure, a module of libtorch, an archive.
@@ -108,7 +108,7 @@ pub trait Subject {
 #[derive(Clone, Debug, Default)]
 pub struct Traced {
     /// The graphs and weights.
-    pub module: Module,
+    pub module: GraphModule,
     /// In the order in which they were found.
     pub warnings: Vec<Finding>,
 }

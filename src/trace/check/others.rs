@@ -9,9 +9,9 @@ use super::numerics::differences;
 use super::perturb::{Change, Perturbation, perturb};
 use super::run::{Outcome, Run};
 use super::{Finding, Id, Origin, Severity};
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 use crate::ir::Graph;
-use crate::item::{Item, flatten};
+use crate::item::{Item, flatten_arguments};
 use crate::symbols::{self, Guard};
 use crate::tensor::Tensor;
 
@@ -54,7 +54,7 @@ impl Checker<'_> {
             Err(error) => return self.not_taken(made, &error),
         };
         match evaluate(self.graph, &self.traced.module, set) {
-            Err(error) if made.size.is_none() && error.kind() != Kind::Input => {
+            Err(error) if made.size.is_none() && error.kind() != ErrorKind::Input => {
                 self.report.fail("the trace", label, &error);
             }
             Err(error) => self.refused(label, set, &error),
@@ -134,7 +134,7 @@ impl Checker<'_> {
                 format!("a batch of {to} in place of {}: {why}", change.from),
             ),
         };
-        let frames = error.trail().iter().map(|frame| format!("at {frame}"));
+        let frames = error.context().iter().map(|frame| format!("at {frame}"));
         let mut finding = Finding::new(id, message).details(frames);
         if change.symbol.is_none() && self.are_colours(change.from) {
             finding.severity = Severity::Note;
@@ -165,7 +165,7 @@ impl Checker<'_> {
             let own = weights.filter(|name| !is_constant(name));
             let mut sizes = own.flat_map(|name| self.sizes_of(name));
             is_own |= sizes.any(|size| size == change.from)
-                && error.trail().contains(&node.place.to_string());
+                && error.context().contains(&node.place.to_string());
         });
         is_own
     }
@@ -182,7 +182,7 @@ impl Checker<'_> {
         let place = guard.map(|guard| guard.place.clone()).unwrap_or_default();
         let mut finding = Finding::new(Id::SizeRefused, error.message().to_string()).at(&place);
         if guard.is_none() {
-            finding = finding.details(error.trail().iter().map(|frame| format!("at {frame}")));
+            finding = finding.details(error.context().iter().map(|frame| format!("at {frame}")));
         }
         // A guard or a new import of the archive prevents wrong results.
         if guard.is_some() || !self.subject.origin().is_function() {
@@ -201,7 +201,7 @@ impl Checker<'_> {
 }
 
 fn broken_guard<'a>(graph: &'a Graph, set: &[Item]) -> Option<&'a Guard> {
-    let inputs = flatten(&signature(graph), set).ok()?;
+    let inputs = flatten_arguments(&signature(graph), set).ok()?;
     let dims = graph.inputs.iter().zip(&inputs).flat_map(|(id, tensor)| {
         graph
             .ty(*id)

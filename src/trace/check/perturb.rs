@@ -9,8 +9,8 @@ use super::evaluate::{argument_inputs, signature};
 use super::values::{Random, Values, pick};
 use crate::dim::{Bindings, Dim, Symbol};
 use crate::error::Result;
-use crate::ir::{Graph, Input, ValueId};
-use crate::item::{Item, flatten};
+use crate::ir::{Graph, NamedTree, ValueId};
+use crate::item::{Item, flatten_arguments};
 use crate::symbols;
 use crate::tensor::Tensor;
 
@@ -74,7 +74,7 @@ pub fn example(graph: &Graph) -> Result<Vec<Item>> {
 /// # Errors
 /// The arguments do not fit the graph's signature.
 pub fn perturb(graph: &Graph, given: &[Item]) -> Result<Vec<Perturbation>> {
-    let tensors = flatten(&signature(graph), given)?;
+    let tensors = flatten_arguments(&signature(graph), given)?;
     let mut made = Vec::new();
     for values in Values::ALL {
         let changed: Vec<Tensor> = tensors
@@ -107,14 +107,14 @@ pub fn perturb(graph: &Graph, given: &[Item]) -> Result<Vec<Perturbation>> {
 /// Builds arguments of the graph's signature from tensors.
 pub fn arguments(graph: &Graph, tensors: &[Tensor]) -> Result<Vec<Item>> {
     let signature = signature(graph);
-    let build = |input: &Input| Item::build(&input.tree, tensors, &graph.hints);
+    let build = |input: &NamedTree| Item::build(&input.tree, tensors, &graph.hints);
     signature.iter().map(build).collect()
 }
 
 /// Returns the arguments resized for another value of a symbol; none if they do not fit the signature or the size is
 /// invalid.
 pub fn with_size(graph: &Graph, given: &[Item], symbol: &Symbol, to: i64) -> Option<Vec<Item>> {
-    let tensors = flatten(&signature(graph), given).ok()?;
+    let tensors = flatten_arguments(&signature(graph), given).ok()?;
     let mut bindings = bindings(graph, &tensors);
     bindings.insert(symbol.clone(), to);
     let ids = argument_inputs(graph).iter().zip(&tensors);

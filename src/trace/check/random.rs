@@ -27,8 +27,8 @@ pub fn draws_random_numbers(name: &str) -> bool {
 /// True if a call draws by default, or in training.
 fn may_draw(operator: &'static Operator) -> bool {
     let flags = ["train", "training"].map(|flag| operator.schema.position(flag));
-    let is_random = operator.row.draws.is_some();
-    is_random && (operator.draws(&[]) || flags.iter().any(Option::is_some))
+    let is_random = operator.row.is_random.is_some();
+    is_random && (operator.is_random(&[]) || flags.iter().any(Option::is_some))
 }
 
 /// Random operators that the dictionary lacks.
@@ -45,7 +45,7 @@ const MISSING: &[&str] = &[
 fn draws(node: &Node) -> bool {
     match &node.op {
         Op::Call(name) => {
-            aten::operator(name).is_ok_and(|operator| operator.draws(&node.arguments))
+            aten::operator(name).is_ok_and(|operator| operator.is_random(&node.arguments))
         }
         _ => false,
     }
@@ -54,7 +54,7 @@ fn draws(node: &Node) -> bool {
 /// True if a random call has a constant counter. Traces and imports give calls in loops a tensor.
 fn is_numbered(node: &Node) -> bool {
     let operator = aten::operator(node.op.name());
-    operator.is_ok_and(|operator| !operator.counts(&node.arguments))
+    operator.is_ok_and(|operator| !operator.has_tensor_counter(&node.arguments))
 }
 
 /// Returns a finding for each node that draws random numbers, those of nested graphs included.

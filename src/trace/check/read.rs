@@ -4,7 +4,7 @@ use super::canonical::{each_node, line};
 use super::finding::grouped;
 use super::{Finding, Id};
 use crate::aten::{self, ArgumentType};
-use crate::ir::{Argument, Graph, Module, Node, Op};
+use crate::ir::{Argument, Graph, GraphModule, Node, Op};
 use crate::scalar::Scalar;
 
 /// Largest number of decimal digits of a number that is taken for one written by hand.
@@ -16,7 +16,7 @@ const WRITTEN_BITS: u32 = 12;
 /// Returns findings for numbers that have all digits of an `f32` and no more. `item()` of a tensor gives such numbers;
 /// numbers written in a program have fewer digits, and results of Python's arithmetic have more. A number that is the only
 /// element of a weight is no finding, since it does not depend on the inputs.
-pub fn read_numbers(graph: &Graph, module: &Module) -> Vec<Finding> {
+pub fn read_numbers(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     let weights = module.weights.values().filter(|weight| weight.numel() == 1);
     let known: Vec<f64> = weights.flat_map(|weight| weight.to_f64()).collect();
     let mut found = Vec::new();

@@ -107,7 +107,7 @@ impl Report {
         let id = error.kind().id();
         let finding = Finding::new(Id::RunFailed, format!("{what} failed: {}", error.message()));
         let finding = finding.details([format!("{id} {}", error.kind().title())]);
-        let finding = finding.details(error.trail().iter().map(|frame| format!("at {frame}")));
+        let finding = finding.details(error.context().iter().map(|frame| format!("at {frame}")));
         let help = error.advice().map(|help| format!("help: {help}"));
         self.add(finding.details(help), label);
         let note = format!("{what}: {}", error.message());

@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::canonical::first_result;
-use crate::error::Place;
-use crate::interp::{Event, Part, Within};
+use crate::error::SourcePlace;
+use crate::interp::{BodyFrame, BodyKind, NodeEvent};
 use crate::ir::ValueId;
 
 /// A value that a node computed, with the region bodies around the node.
@@ -15,7 +15,7 @@ pub struct Site {
     /// The operation that computed it.
     pub op: String,
     /// Place in the user's model.
-    pub place: Place,
+    pub place: SourcePlace,
     /// The enclosing region bodies, outermost first.
     pub within: Vec<Passage>,
 }
@@ -24,42 +24,42 @@ pub struct Site {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Passage {
     /// The body within the region.
-    pub part: Part,
+    pub part: BodyKind,
     /// Name of the region's first result, prefixed like that of a [`Site`].
     pub region: String,
     /// `if`, `loop` or `call`.
     pub op: String,
     /// The region's place in the user's model.
-    pub place: Place,
+    pub place: SourcePlace,
 }
 
 impl Site {
     /// Describes the result `id` of a node that has run.
-    pub fn of(event: &Event, id: ValueId) -> Site {
+    pub fn of(event: &NodeEvent, id: ValueId) -> Site {
         Site {
             value: event.graph.value(id).name.clone(),
             op: event.node.op.name().to_string(),
             place: event.node.place.clone(),
             within: Vec::new(),
         }
-        .through(event.within)
+        .through(event.frame)
     }
 
     /// Describes the first result of a node that has run.
-    pub fn of_node(event: &Event) -> Site {
+    pub fn of_node(event: &NodeEvent) -> Site {
         let first = event.node.results.first();
         first.map_or_else(Site::default, |id| Site::of(event, *id))
     }
 
     /// A key that distinguishes the value from those of other loop iterations and branches.
-    pub fn key(&self) -> (String, Vec<Part>) {
+    pub fn key(&self) -> (String, Vec<BodyKind>) {
         let parts = self.within.iter().map(|passage| passage.part);
         (self.value.clone(), parts.collect())
     }
 
     /// Adds the enclosing regions to a site within a region body, up to the graph that was called.
     #[must_use]
-    pub fn through(mut self, within: Option<&Within>) -> Site {
+    pub fn through(mut self, within: Option<&BodyFrame>) -> Site {
         let mut next = within;
         while let Some(within) = next {
             let region = first_result(within.graph, within.region).unwrap_or_default();
@@ -68,7 +68,7 @@ impl Site {
                 passage.region = format!("{region}/{}", passage.region);
             }
             let passage = Passage {
-                part: within.part,
+                part: within.kind,
                 region,
                 op: within.region.op.name().to_string(),
                 place: within.region.place.clone(),
@@ -93,16 +93,16 @@ impl fmt::Display for Site {
 impl fmt::Display for Passage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.part {
-            Part::Body => write!(f, "the body")?,
-            Part::Then => write!(f, "the branch of a true condition")?,
-            Part::Otherwise => write!(f, "the branch of a false condition")?,
-            Part::Round(trip) => write!(f, "round {}", trip + 1)?,
+            BodyKind::Body => write!(f, "the body")?,
+            BodyKind::Then => write!(f, "the branch of a true condition")?,
+            BodyKind::Otherwise => write!(f, "the branch of a false condition")?,
+            BodyKind::Iteration(trip) => write!(f, "round {}", trip + 1)?,
         }
         write!(f, " of {} = {}{}", self.region, self.op, at(&self.place))
     }
 }
 
-fn at(place: &Place) -> String {
+fn at(place: &SourcePlace) -> String {
     match place.is_unknown() {
         true => String::new(),
         false => format!("  @ {place}"),

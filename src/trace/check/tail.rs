@@ -10,7 +10,7 @@ use super::{Finding, Id};
 use crate::dim::{Dim, Symbol};
 use crate::error::Result;
 use crate::ir::{Graph, ValueId};
-use crate::item::{Item, flatten};
+use crate::item::{Item, flatten_arguments};
 use crate::tensor::Tensor;
 
 /// A last axis of fewer elements is taken for columns. A network may read only some of them.
@@ -117,7 +117,7 @@ fn changed_from(
     is_high: bool,
 ) -> Result<Vec<Item>> {
     let from = usize::try_from(from).unwrap_or(0);
-    let tensors = flatten(&signature(graph), given)?;
+    let tensors = flatten_arguments(&signature(graph), given)?;
     let ids = argument_inputs(graph);
     let change = |(id, tensor): (&ValueId, &Tensor)| {
         let own = axes(graph, symbol).filter(|(own, _)| own == id);

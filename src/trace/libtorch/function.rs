@@ -158,7 +158,7 @@ fn unpack(graph: &Graph, ranks: &[usize]) -> Result<Graph> {
         outputs: results.filter(is_complete).ok_or_else(lost)?,
         ..graph.clone()
     };
-    graph.output_tree = Some(graph.plain_outputs());
+    graph.output_tree = Some(graph.default_outputs());
     dce(&graph)
 }
 

@@ -2,7 +2,7 @@ use std::path::Path;
 
 use super::convert::{from_ivalue, to_ivalue};
 use super::{caught, failed};
-use crate::error::{Result, Trail};
+use crate::error::{ErrorContext, Result};
 use crate::item::Item;
 
 /// An archive that libtorch runs.

@@ -1,7 +1,7 @@
 //! Operator calls: computed eagerly, and recorded if a trace is active.
 
-use crate::aten::{self, ArgumentType, Operator, Parameter};
-use crate::error::{Error, Place, Result};
+use crate::aten::{self, ArgumentType, Operator, SchemaParameter};
+use crate::error::{Error, Result, SourcePlace};
 use crate::ir::Argument;
 
 use super::argument::Arg;
@@ -20,7 +20,7 @@ pub fn call(name: &str, positional: Vec<Arg>, named: Vec<(&str, Arg)>) -> Vec<Tr
 
 /// [`call`] with an explicit place. Nodes that the tracer adds belong to the line that asked for them.
 pub(super) fn call_at(
-    place: &Place,
+    place: &SourcePlace,
     name: &str,
     positional: Vec<Arg>,
     named: Vec<(&str, Arg)>,
@@ -47,7 +47,7 @@ pub(super) fn call_operators(
 }
 
 fn dispatch(
-    place: &Place,
+    place: &SourcePlace,
     name: &str,
     operators: Vec<&'static Operator>,
     (positional, named): (&[Arg], &[(&str, Arg)]),
@@ -65,7 +65,7 @@ pub(in crate::trace) fn failed(error: Error) -> TracedTensor {
 }
 
 /// Returns a failed tensor and records the error in the active trace.
-pub(super) fn failed_at(error: Error, place: &Place) -> TracedTensor {
+pub(super) fn failed_at(error: Error, place: &SourcePlace) -> TracedTensor {
     let error = error.at_place(place);
     recorder::fail(error.clone());
     TracedTensor::failed(error)
@@ -101,7 +101,7 @@ impl Call {
         })
     }
 
-    fn run(mut self, place: &Place) -> Result<Vec<TracedTensor>> {
+    fn run(mut self, place: &SourcePlace) -> Result<Vec<TracedTensor>> {
         if let Some(error) = self.tensors.iter().find_map(TracedTensor::error) {
             // The error was reported when it occurred.
             return Ok(vec![TracedTensor::failed(error)]);
@@ -154,7 +154,7 @@ fn assign(
 }
 
 /// Converts an argument to the parameter's type. A single element becomes a list for a list parameter.
-fn convert(parameter: &Parameter, argument: &Argument) -> Option<Argument> {
+fn convert(parameter: &SchemaParameter, argument: &Argument) -> Option<Argument> {
     if !parameter.ty.accepts(argument) {
         return None;
     }

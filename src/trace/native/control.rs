@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::error::{Error, Place, Result};
-use crate::ir::{Argument, Region, Tree as Shape};
+use crate::error::{Error, Result, SourcePlace};
+use crate::ir::{Argument, Region, TreeSpec as Shape};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -44,7 +44,7 @@ fn record_cond<T: Tree>(
     (predicate, taken): (&TracedTensor, bool),
     then: impl FnOnce() -> T,
     otherwise: impl FnOnce() -> T,
-    place: &Place,
+    place: &SourcePlace,
 ) -> Result<T> {
     let condition = Argument::Value(recorder.value_of(predicate)?);
     let before = random::position();
@@ -113,7 +113,7 @@ fn record_while<S: Tree>(
     state: S,
     condition: &impl Fn(&S) -> TracedTensor,
     step: &impl Fn(S) -> S,
-    place: &Place,
+    place: &SourcePlace,
 ) -> Result<S> {
     let before = random::position();
     let first = condition(&state);
@@ -169,11 +169,11 @@ struct Scan {
     leaves: Vec<TracedTensor>,
     length: Dim,
     /// The place of the call of [`scan`].
-    place: Place,
+    place: SourcePlace,
 }
 
 impl Scan {
-    fn new<X: Tree>(inputs: &X, place: &Place) -> Result<Scan> {
+    fn new<X: Tree>(inputs: &X, place: &SourcePlace) -> Result<Scan> {
         let mut leaves = Vec::new();
         let shape = inputs.flatten("the inputs", &mut leaves)?;
         let first = leaves.first().map(TracedTensor::ty).transpose()?;
@@ -295,7 +295,7 @@ impl Scan {
 
 /// Writes an iteration's output to its stack, which is an input of the loop's body.
 fn write(
-    (recorder, place): (&Recorder, &Place),
+    (recorder, place): (&Recorder, &SourcePlace),
     output: &TracedTensor,
     stack: &TensorType,
     round: &TracedTensor,
@@ -318,7 +318,7 @@ fn write(
 }
 
 /// A stack before the first iteration.
-fn zeros(stack: &TensorType, place: &Place) -> TracedTensor {
+fn zeros(stack: &TensorType, place: &SourcePlace) -> TracedTensor {
     let named = vec![("dtype", Arg::DType(stack.dtype))];
     call_at(place, "zeros", vec![stack.shape.clone().into()], named).swap_remove(0)
 }
@@ -331,7 +331,7 @@ fn round_number(recorder: &Recorder) -> Result<TracedTensor> {
 }
 
 /// Adds a node for a true condition.
-fn always(place: &Place) -> TracedTensor {
+fn always(place: &SourcePlace) -> TracedTensor {
     let sizes: Vec<Dim> = Vec::new();
     let named = vec![("dtype", Arg::DType(DType::Bool))];
     call_at(place, "ones", vec![sizes.into()], named).swap_remove(0)

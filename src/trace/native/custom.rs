@@ -5,8 +5,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::dim::Dim;
-use crate::error::{Place, Result};
-use crate::ir::{Argument, Tree as Shape};
+use crate::error::{Result, SourcePlace};
+use crate::ir::{Argument, TreeSpec as Shape};
 use crate::kernel::host::HostFunction;
 use crate::op::{Custom, Shader, register};
 use crate::shape::TensorType;
@@ -81,7 +81,7 @@ impl CustomOperator {
         results.unwrap_or_else(|error| vec![failed_at(error, &place)])
     }
 
-    fn run(&self, operands: &[&TracedTensor], place: &Place) -> Result<Vec<TracedTensor>> {
+    fn run(&self, operands: &[&TracedTensor], place: &SourcePlace) -> Result<Vec<TracedTensor>> {
         let values = operands.iter().map(|tensor| tensor.value());
         let values: Vec<Tensor> = values.collect::<Result<_>>()?;
         let types = operands.iter().map(|tensor| tensor.ty());
@@ -118,7 +118,7 @@ fn record(
     custom: Custom,
     operands: &[&TracedTensor],
     values: &[Tensor],
-    place: &Place,
+    place: &SourcePlace,
 ) -> Result<Vec<TracedTensor>> {
     let operands = operands.iter();
     let operands = operands.map(|tensor| recorder.value_of(tensor).map(Argument::Value));
@@ -163,7 +163,7 @@ fn keep_whole<I: Tree, O: Tree>(
     name: &str,
     inputs: &I,
     function: impl Fn(I) -> O + Send + Sync + 'static,
-    place: &Place,
+    place: &SourcePlace,
 ) -> Result<O> {
     let mut operands = Vec::new();
     let taken = inputs.flatten("the inputs", &mut operands)?;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use crate::error::{Error, Result};
 use crate::interp;
-use crate::ir::{self, Graph, Input, Tree as Shape};
+use crate::ir::{self, Graph, NamedTree, TreeSpec as Shape};
 use crate::item::Item;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -144,7 +144,7 @@ pub(super) fn record<I: Tree, O: Tree>(
 }
 
 /// The arguments with their names: the items of a tuple, the fields of a struct, or one argument.
-pub(super) fn signature(shape: &Shape, names: &[String]) -> Result<Vec<Input>> {
+pub(super) fn signature(shape: &Shape, names: &[String]) -> Result<Vec<NamedTree>> {
     let name = |index: usize| {
         let default = || {
             if index == 0 {
@@ -155,23 +155,23 @@ pub(super) fn signature(shape: &Shape, names: &[String]) -> Result<Vec<Input>> {
         };
         names.get(index).cloned().unwrap_or_else(default)
     };
-    let inputs: Vec<Input> = match shape {
+    let inputs: Vec<NamedTree> = match shape {
         Shape::Tuple(items) => {
             let items = items.iter().cloned().enumerate();
-            let input = |(index, tree)| Input {
+            let input = |(index, tree)| NamedTree {
                 name: name(index),
                 tree,
             };
             items.map(input).collect()
         }
         Shape::NamedTuple(_, fields) => {
-            let input = |(name, tree): &(String, Shape)| Input {
+            let input = |(name, tree): &(String, Shape)| NamedTree {
                 name: name.clone(),
                 tree: tree.clone(),
             };
             fields.iter().map(input).collect()
         }
-        other => vec![Input {
+        other => vec![NamedTree {
             name: name(0),
             tree: other.clone(),
         }],
@@ -267,7 +267,7 @@ fn refuse_containers(shape: &Shape, path: &str) -> Result<()> {
 /// Declares the inputs of the graph.
 fn declare(
     recorder: &Recorder,
-    signature: &[Input],
+    signature: &[NamedTree],
     examples: &[TracedTensor],
     sizes: &Sizes,
 ) -> Result<Vec<TracedTensor>> {
@@ -377,7 +377,7 @@ impl Traced {
         let inputs = inputs(graph, &self.module, arguments)?;
         let outputs = interp::run(graph, &self.module.weights, &inputs)?;
         let outputs: Vec<TracedTensor> = outputs.into_iter().map(TracedTensor::from).collect();
-        let plain = graph.plain_outputs();
+        let plain = graph.default_outputs();
         let tree = graph.output_tree.as_ref().unwrap_or(&plain);
         O::rebuild(&bound(tree, graph, &inputs)?, &outputs, "output")
     }
@@ -388,7 +388,7 @@ fn bound(tree: &Shape, graph: &Graph, inputs: &[Tensor]) -> Result<Shape> {
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
     let bindings = graph.bind(&shapes)?;
     tree.map_sizes(&mut |size| {
-        let number = ir::Constant::Number(size.eval(&bindings)?.into());
+        let number = ir::TreeConstant::Number(size.eval(&bindings)?.into());
         Ok(Shape::Constant(number))
     })
 }

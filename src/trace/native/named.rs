@@ -1,7 +1,7 @@
 //! Calls of graphs with named arguments.
 
 use crate::error::{Error, Result};
-use crate::ir::Input;
+use crate::ir::NamedTree;
 use crate::item::Item;
 use crate::trace::check::Traced;
 
@@ -39,9 +39,9 @@ fn item<I: Tree>(name: &str, value: &I) -> Result<Item> {
 }
 
 /// Returns the arguments in order. An argument without tensors may be left out.
-fn complete(signature: &[Input], arguments: Vec<Option<Item>>) -> Result<Vec<Item>> {
+fn complete(signature: &[NamedTree], arguments: Vec<Option<Item>>) -> Result<Vec<Item>> {
     let pairs = signature.iter().zip(arguments);
-    let argument = |(input, argument): (&Input, Option<Item>)| match argument {
+    let argument = |(input, argument): (&NamedTree, Option<Item>)| match argument {
         Some(argument) => Ok(argument),
         None if input.tree.tensors().is_empty() => Ok(Item::None),
         None => Err(Error::input(format!("input `{}` is missing", input.name))
@@ -50,11 +50,11 @@ fn complete(signature: &[Input], arguments: Vec<Option<Item>>) -> Result<Vec<Ite
     pairs.map(argument).collect()
 }
 
-fn names(signature: &[Input]) -> Vec<&str> {
+fn names(signature: &[NamedTree]) -> Vec<&str> {
     signature.iter().map(|input| input.name.as_str()).collect()
 }
 
-fn unknown(name: &str, signature: &[Input]) -> Error {
+fn unknown(name: &str, signature: &[NamedTree]) -> Error {
     let known = names(signature);
     let message = format!("no input `{name}`; it takes {}", known.join(", "));
     match closest(name, &known) {

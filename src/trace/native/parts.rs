@@ -2,8 +2,8 @@
 
 use std::rc::Rc;
 
-use crate::error::{Error, Place, Result};
-use crate::ir::{Argument, Graph, Region, Tree as Shape, ValueId};
+use crate::error::{Error, Result, SourcePlace};
+use crate::ir::{Argument, Graph, Region, TreeSpec as Shape, ValueId};
 use crate::trace::bodies::Body;
 use crate::trace::scopes::Scope;
 
@@ -93,7 +93,7 @@ pub(super) fn add_region(
     region: Region,
     arguments: Vec<Argument>,
     run: impl FnOnce() -> Result<Vec<TracedTensor>>,
-    place: &Place,
+    place: &SourcePlace,
 ) -> Result<Vec<TracedTensor>> {
     let builder = recorder.scopes().borrow().innermost().builder.clone();
     builder.set_place(place);
@@ -188,7 +188,7 @@ impl Carried {
         round: Part,
         ends: [Argument; 2],
         run: impl FnOnce() -> Result<Vec<TracedTensor>>,
-        place: &Place,
+        place: &SourcePlace,
     ) -> Result<(Vec<TracedTensor>, Vec<TracedTensor>)> {
         let before = [&*self.state, &self.kept(recorder), &self.stacks].concat();
         let before = before.iter();

@@ -48,6 +48,6 @@ pub(in crate::trace) fn next_generator() -> Generator {
 /// Sets seed and counter of a random call.
 pub(super) fn seed(operator: &'static Operator, arguments: &mut [Argument]) {
     let mut generator = GENERATOR.get();
-    operator.seed(arguments, &mut generator);
+    operator.seed_call(arguments, &mut generator);
     GENERATOR.set(generator);
 }

@@ -7,8 +7,8 @@ use std::rc::Rc;
 
 use crate::aten::Operator;
 use crate::dim::{Bindings, Dim};
-use crate::error::{Error, Location, Place, Result};
-use crate::ir::{Argument, Builder, Graph, Input, State, Tree, ValueId, Weights};
+use crate::error::{Error, Location, Result, SourcePlace};
+use crate::ir::{Argument, Builder, Graph, ModuleState, NamedTree, TreeSpec, ValueId, Weights};
 use crate::shape::{TensorType, wrap_dim};
 use crate::trace::calls::Calls;
 use crate::trace::check::{Allow, Finding, Id};
@@ -70,7 +70,7 @@ pub(super) struct Recorded {
     pub weights: Weights,
     pub warnings: Vec<Finding>,
     /// The buffers that the graph writes.
-    pub states: Vec<State>,
+    pub states: Vec<ModuleState>,
 }
 
 /// The active trace of this thread.
@@ -92,10 +92,10 @@ pub(super) fn fail(error: Error) {
 
 /// The user's current line, in the module that is being called.
 #[track_caller]
-pub(super) fn caller() -> Place {
+pub(super) fn caller() -> SourcePlace {
     let caller = users(Caller::caller());
     let location = Location::new(caller.file(), caller.line());
-    Place {
+    SourcePlace {
         module: active()
             .map(|recorder| recorder.module())
             .unwrap_or_default(),
@@ -207,16 +207,16 @@ impl Recorder {
     pub fn finish(
         self: Rc<Recorder>,
         outputs: &[ValueId],
-        inputs: Vec<Input>,
-        output: Tree,
+        inputs: Vec<NamedTree>,
+        output: TreeSpec,
     ) -> Result<Recorded> {
         let busy = || Error::internal("a trace is still active");
         let mut outputs = outputs.to_vec();
         let mut writes = Vec::new();
         for Stored { name, value, .. } in self.kept.take().into_values() {
             outputs.push(self.value_of(&value)?);
-            let tree = Tree::Tensor(outputs.len() - 1);
-            writes.push(Input { name, tree });
+            let tree = TreeSpec::Tensor(outputs.len() - 1);
+            writes.push(NamedTree { name, tree });
         }
         let states = writes.iter().map(|write| of_weight(&write.name)).collect();
         let recorder = Rc::into_inner(self).ok_or_else(busy)?;
@@ -285,13 +285,13 @@ impl Recorder {
     }
 
     /// Notes that `manual_seed` starts a sequence of random numbers here.
-    pub fn begin_sequence(&self, place: &Place) {
+    pub fn begin_sequence(&self, place: &SourcePlace) {
         let scopes = self.scopes.borrow();
         if scopes.depth() > 0 {
             let error = Error::unsupported("random numbers are seeded within a branch or loop");
             self.fail(error.help("call manual_seed outside of it").at_place(place));
         }
-        let values = scopes.root.builder.count();
+        let values = scopes.root.builder.value_count();
         self.begin.borrow_mut().push(values);
     }
 
@@ -313,7 +313,7 @@ impl Recorder {
     }
 
     /// Records a warning unless [`allow`] suppresses it here.
-    pub fn warn(&self, id: Id, message: impl Into<String>, place: &Place) {
+    pub fn warn(&self, id: Id, message: impl Into<String>, place: &SourcePlace) {
         let finding = Finding::new(id, message).at(place);
         let allowed = self.allowed.borrow();
         if !allowed.iter().any(|allow| allow.covers(&finding)) {
@@ -358,7 +358,7 @@ impl Recorder {
 
     /// The example's value of a size. The trace is valid for that value only.
     pub fn freeze(&self, size: &Dim) -> Result<i64> {
-        self.scopes.borrow().root.builder.symbols().concrete(size)
+        self.scopes.borrow().root.builder.symbols().specialize(size)
     }
 
     /// Simplifies a size by the known equalities of its symbols.
@@ -476,7 +476,7 @@ impl Recorder {
         operator: &'static Operator,
         arguments: &[Argument],
         tensors: &[TracedTensor],
-        place: &Place,
+        place: &SourcePlace,
     ) -> Result<Vec<ValueId>> {
         let builder = self.scopes.borrow().innermost().builder.clone();
         builder.set_place(place);

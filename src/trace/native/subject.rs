@@ -5,7 +5,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use crate::error::Result;
-use crate::ir::{Input, Tree as Shape};
+use crate::ir::{NamedTree, TreeSpec as Shape};
 use crate::item::{self, Item};
 use crate::tensor::Tensor;
 use crate::trace::check::{CheckOptions, Report, Subject, Traced, check_trace};
@@ -24,7 +24,7 @@ pub struct Function<'f, I, O> {
     name: String,
     options: TraceOptions,
     shape: Shape,
-    signature: Vec<Input>,
+    signature: Vec<NamedTree>,
     example: Vec<Item>,
     /// Registers the names of the module's parameters, if the function is a method.
     register: Box<dyn Fn(&mut Names) + 'f>,
@@ -84,7 +84,7 @@ impl<'f, I: Tree, O: Tree> Function<'f, I, O> {
 
     /// Builds the function's inputs from arguments.
     fn inputs(&self, arguments: &[Item]) -> Result<I> {
-        let leaves = item::flatten(&self.signature, arguments)?;
+        let leaves = item::flatten_arguments(&self.signature, arguments)?;
         let leaves: Vec<TracedTensor> = leaves.into_iter().map(TracedTensor::from).collect();
         I::rebuild(&self.shape, &leaves, "args")
     }

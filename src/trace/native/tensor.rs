@@ -3,7 +3,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourcePlace};
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorType, wrap_dim};
 use crate::tensor::{Element, Tensor};
@@ -32,7 +32,7 @@ pub(super) enum Origin {
     /// Created outside of any trace.
     Host,
     /// Created from data while a trace was active, at this place.
-    Data(Place),
+    Data(SourcePlace),
     /// A parameter or buffer of a module, whose value can be loaded.
     Parameter,
     /// A value of the trace with this number.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
-use crate::ir::{Constant, Tree as Shape};
+use crate::ir::{TreeConstant, TreeSpec as Shape};
 
 use super::tensor::TracedTensor;
 
@@ -125,7 +125,7 @@ impl Tree for Dim {
     fn rebuild(shape: &Shape, _leaves: &[TracedTensor], path: &str) -> Result<Dim> {
         match shape {
             Shape::Size(size) => Ok(size.clone()),
-            Shape::Constant(Constant::Number(number)) => Ok(Dim::from(number.to_i64())),
+            Shape::Constant(TreeConstant::Number(number)) => Ok(Dim::from(number.to_i64())),
             other => Err(mismatch(other, "a size", path)),
         }
     }
@@ -148,13 +148,13 @@ impl<T: Tree> Tree for Option<T> {
     fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
         match self {
             Some(tree) => tree.flatten(path, leaves),
-            None => Ok(Shape::Constant(Constant::None)),
+            None => Ok(Shape::Constant(TreeConstant::None)),
         }
     }
 
     fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<Option<T>> {
         match shape {
-            Shape::Constant(Constant::None) => Ok(None),
+            Shape::Constant(TreeConstant::None) => Ok(None),
             other => T::rebuild(other, leaves, path).map(Some),
         }
     }

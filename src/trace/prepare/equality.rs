@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::PrepareOptions;
 use super::fix::input_of;
-use crate::error::{Error, Kind, Result, Trail};
+use crate::error::{Error, ErrorContext, ErrorKind, Result};
 use crate::interp;
-use crate::ir::{Graph, Module, ValueId};
+use crate::ir::{Graph, GraphModule, ValueId};
 use crate::item::Item;
 use crate::tensor::Tensor;
 use crate::trace::check;
@@ -31,8 +31,8 @@ impl fmt::Display for Check {
 
 /// Runs both modules on the host and compares every bit of every output.
 pub(super) fn prove(
-    original: &Module,
-    prepared: &Module,
+    original: &GraphModule,
+    prepared: &GraphModule,
     options: &PrepareOptions,
 ) -> Result<Vec<Check>> {
     let pairs = original.graphs.iter().zip(&prepared.graphs).enumerate();
@@ -52,7 +52,7 @@ pub(super) fn prove(
 
 /// Inputs of the original graph, including fixed ones.
 fn inputs(
-    module: &Module,
+    module: &GraphModule,
     graph: &Graph,
     given: &[Item],
     options: &PrepareOptions,
@@ -70,7 +70,7 @@ fn inputs(
     Ok(tensors)
 }
 
-fn compare(modules: [&Module; 2], graphs: [&Graph; 2], inputs: &[Tensor]) -> Result<Check> {
+fn compare(modules: [&GraphModule; 2], graphs: [&Graph; 2], inputs: &[Tensor]) -> Result<Check> {
     let [before, after] = graphs;
     let name = |graph: &Graph, id: &ValueId| graph.value(*id).name.clone();
     let kept: Vec<String> = after.inputs.iter().map(|id| name(after, id)).collect();
@@ -83,7 +83,7 @@ fn compare(modules: [&Module; 2], graphs: [&Graph; 2], inputs: &[Tensor]) -> Res
     for (id, (expected, found)) in pairs {
         if (expected.tensor_type(), expected.bytes()) != (found.tensor_type(), found.bytes()) {
             let message = format!("the prepared graph's {} differs", name(before, id));
-            return Err(Error::new(Kind::Mismatch, message));
+            return Err(Error::new(ErrorKind::Mismatch, message));
         }
     }
     Ok(Check {
@@ -102,14 +102,14 @@ mod tests {
 
     #[test]
     fn other_results_are_found() {
-        let module = |op: &str| -> Module {
+        let module = |op: &str| -> GraphModule {
             let text = format!("graph f(x: f32[B]) {{\n  y = {op} x\n  return y\n}}");
             text.parse().unwrap()
         };
         let prove = |other: &str| prove(&module("neg"), &module(other), &PrepareOptions::default());
         assert_eq!(prove("neg").unwrap()[0].outputs, 1);
         let error = prove("abs").unwrap_err();
-        assert_eq!(error.kind(), Kind::Mismatch);
+        assert_eq!(error.kind(), ErrorKind::Mismatch);
         assert!(error.message().contains("y differs"), "{error}");
     }
 }

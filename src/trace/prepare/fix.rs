@@ -2,7 +2,9 @@ use std::collections::BTreeSet;
 
 use super::report::{Report, RewriteKind};
 use crate::error::{Error, Result};
-use crate::ir::{Argument, Constant, Definition, Graph, Input, Module, Node, Op, Tree, ValueId};
+use crate::ir::{
+    Argument, Definition, Graph, GraphModule, NamedTree, Node, Op, TreeConstant, TreeSpec, ValueId,
+};
 use crate::op::Full;
 use crate::pass::{dce, specialize};
 use crate::scalar::Scalar;
@@ -10,7 +12,7 @@ use crate::trace::check::{each_graph, signature};
 
 /// Fixes arguments to values, and folds the nodes that depend only on them.
 pub(super) fn fix(
-    module: &mut Module,
+    module: &mut GraphModule,
     fixed: &[(String, Scalar)],
     report: &mut Report,
 ) -> Result<()> {
@@ -33,7 +35,7 @@ pub(super) fn fix(
     Ok(())
 }
 
-fn unknown(module: &Module, name: &str) -> Error {
+fn unknown(module: &GraphModule, name: &str) -> Error {
     let inputs = module.graphs.iter().flat_map(signature);
     let names: BTreeSet<String> = inputs.map(|input| input.name).collect();
     let names: Vec<String> = names.into_iter().collect();
@@ -48,9 +50,11 @@ pub(super) fn input_of(graph: &Graph, name: &str, value: Scalar) -> Result<Optio
         return Ok(None);
     };
     match &argument.tree {
-        Tree::Tensor(index) => Ok(Some(*index)),
-        Tree::Constant(Constant::Number(known)) if known.to_f64() == value.to_f64() => Ok(None),
-        Tree::Constant(known) => {
+        TreeSpec::Tensor(index) => Ok(Some(*index)),
+        TreeSpec::Constant(TreeConstant::Number(known)) if known.to_f64() == value.to_f64() => {
+            Ok(None)
+        }
+        TreeSpec::Constant(known) => {
             let message = format!("the argument {name} is {known} in this graph, not {value}");
             Err(Error::usage(message).help("import the archive with the other value"))
         }
@@ -93,12 +97,12 @@ fn require_sizes_elsewhere(graph: &Graph, index: usize, name: &str) -> Result<()
     }
 }
 
-fn without_input(inputs: &[Input], index: usize, value: Scalar) -> Vec<Input> {
+fn without_input(inputs: &[NamedTree], index: usize, value: Scalar) -> Vec<NamedTree> {
     let tensor = |at: usize| match at {
-        _ if at == index => Tree::Constant(Constant::Number(value)),
-        _ => Tree::Tensor(at - usize::from(index < at)),
+        _ if at == index => TreeSpec::Constant(TreeConstant::Number(value)),
+        _ => TreeSpec::Tensor(at - usize::from(index < at)),
     };
-    let inputs = inputs.iter().map(|input| Input {
+    let inputs = inputs.iter().map(|input| NamedTree {
         name: input.name.clone(),
         tree: input.tree.map_tensors(&tensor),
     });

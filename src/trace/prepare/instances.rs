@@ -1,6 +1,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::without_calls;
+use crate::error::without_call_numbers;
 use crate::ir::{Graph, Op, Region};
 use crate::trace::check::each_graph;
 
@@ -22,7 +22,7 @@ impl Instances {
             let weights = graph.weights().map(|(name, _)| name.to_string());
             taken.extend(weights.flat_map(|name| prefixes(&name)));
         });
-        let modules = paths.iter().map(|path| without_calls(path));
+        let modules = paths.iter().map(|path| without_call_numbers(path));
         taken.extend(modules.flat_map(|path| prefixes(&path)));
         let mut instances = Instances {
             names: BTreeMap::new(),
@@ -53,7 +53,7 @@ impl Instances {
             return name.clone();
         }
         let (around, part) = path.rsplit_once('.').unwrap_or(("", path));
-        let first = join(&self.learn(around), &without_calls(part));
+        let first = join(&self.learn(around), &without_call_numbers(part));
         let mut others = (1..).map(|number| format!("{first}_{number}"));
         let name = if self.given.contains(&first) {
             let is_free = |name: &String| !self.taken.contains(name) && !self.given.contains(name);

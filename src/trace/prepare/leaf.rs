@@ -2,14 +2,18 @@ use std::collections::HashSet;
 
 use super::instances::is_leaf;
 use super::report::{Report, RewriteKind};
-use crate::error::{Error, Place, Result, Trail, without_calls};
+use crate::error::{Error, ErrorContext, Result, SourcePlace, without_call_numbers};
 use crate::ir::rewrite::replay;
-use crate::ir::{Argument, Definition, Graph, Module, Node, Op, Region, ValueId};
+use crate::ir::{Argument, Definition, Graph, GraphModule, Node, Op, Region, ValueId};
 use crate::trace::bodies::{add_input, keep_own_guards, missing_symbols};
 use crate::trace::check::each_graph;
 
 /// Outlines each call of the listed modules into one node.
-pub(super) fn gather(module: &mut Module, leaves: &[String], report: &mut Report) -> Result<()> {
+pub(super) fn gather(
+    module: &mut GraphModule,
+    leaves: &[String],
+    report: &mut Report,
+) -> Result<()> {
     for leaf in leaves {
         let mut found = false;
         for graph in &mut module.graphs {
@@ -23,12 +27,12 @@ pub(super) fn gather(module: &mut Module, leaves: &[String], report: &mut Report
     Ok(())
 }
 
-fn unknown(module: &Module, leaf: &str) -> Error {
+fn unknown(module: &GraphModule, leaf: &str) -> Error {
     let mut paths = Vec::new();
     for graph in &module.graphs {
         each_graph(graph, &mut |graph| {
             let places = graph.nodes.iter().map(|node| &node.place.module);
-            paths.extend(places.map(|path| without_calls(path)));
+            paths.extend(places.map(|path| without_call_numbers(path)));
         });
     }
     paths.retain(|path| !path.is_empty());
@@ -61,7 +65,7 @@ fn gather_in(graph: &mut Graph, leaf: &str, report: &mut Report) -> Result<bool>
 fn call_of(node: &Node, leaf: &str) -> Option<String> {
     let parts: Vec<&str> = node.place.module.split('.').collect();
     let call = parts.get(..leaf.split('.').count())?.join(".");
-    (without_calls(&call) == leaf).then_some(call)
+    (without_call_numbers(&call) == leaf).then_some(call)
 }
 
 fn gather_call(graph: &Graph, call: &str, leaf: &str, report: &mut Report) -> Result<Graph> {
@@ -73,7 +77,7 @@ fn gather_call(graph: &Graph, call: &str, leaf: &str, report: &mut Report) -> Re
         .cloned()
         .collect();
     let (before, after) = around(graph, &is_member)?;
-    let place = Place {
+    let place = SourcePlace {
         module: call.to_string(),
         location: members.first().and_then(|node| node.place.location.clone()),
     };
@@ -135,7 +139,7 @@ fn one_node(
     members: Vec<Node>,
     after: &[Node],
     name: &str,
-    place: Place,
+    place: SourcePlace,
 ) -> Result<Node> {
     let defined: Vec<ValueId> = members
         .iter()

@@ -23,7 +23,7 @@ pub use equality::Check;
 pub use report::{Report, Rewrite, RewriteKind};
 
 use crate::error::Result;
-use crate::ir::Module;
+use crate::ir::GraphModule;
 use crate::item::Item;
 use crate::scalar::Scalar;
 
@@ -47,7 +47,7 @@ pub struct PrepareOptions {
 #[derive(Clone, Debug)]
 pub struct Prepared {
     /// The module.
-    pub module: Module,
+    pub module: GraphModule,
     /// All rewrites, and the comparisons of results.
     pub report: Report,
 }
@@ -57,12 +57,12 @@ pub struct Prepared {
 /// # Errors
 /// There is no such module or argument; a leaf module reads values that are computed outside of it from its own results; the
 /// inputs do not fit the signature; a result of the prepared module differs.
-pub fn prepare(module: &Module, options: &PrepareOptions) -> Result<Prepared> {
+pub fn prepare(module: &GraphModule, options: &PrepareOptions) -> Result<Prepared> {
     let mut prepared = module.clone();
     let mut report = Report::default();
     fix::fix(&mut prepared, &options.fixed, &mut report)?;
     leaf::gather(&mut prepared, &options.leaves, &mut report)?;
-    let Module {
+    let GraphModule {
         graphs, weights, ..
     } = &mut prepared;
     for graph in graphs {

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::instances::{Instances, is_leaf, join};
 use super::report::{Report, RewriteKind};
-use crate::error::without_calls;
+use crate::error::without_call_numbers;
 use crate::ir::{Graph, Node, ValueId, legal_name};
 
 /// Names every node after its module and operator, and its values after the node. Nodes in leaves keep their names.
@@ -69,7 +69,7 @@ impl<'a> Namer<'a> {
         let is_alone = self.direct.get(path) == Some(&1) && !self.containers.contains(path);
         let is_module = is_alone && !path.is_empty();
         let kind = match is_module {
-            _ if module != without_calls(path) => RewriteKind::Reused,
+            _ if module != without_call_numbers(path) => RewriteKind::Reused,
             true => RewriteKind::Module,
             false => RewriteKind::Functional,
         };

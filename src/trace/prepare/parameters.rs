@@ -1,6 +1,6 @@
 use super::instances::Instances;
 use super::report::{Report, RewriteKind};
-use crate::error::{Error, Place, Result, without_calls};
+use crate::error::{Error, Result, SourcePlace, without_call_numbers};
 use crate::ir::{Definition, Graph, Node, ValueId, Weights};
 
 /// Copies the weights for every instance of a module, under the instance's name.
@@ -36,8 +36,8 @@ pub(super) fn copy(
 
 /// Name of a weight in the instance of a place: `block_1.conv.weight` for `block.conv.weight`. A weight of another module
 /// keeps its name.
-fn own_name(place: &Place, instances: &Instances, weight: &str) -> String {
-    let plain = without_calls(&place.module);
+fn own_name(place: &SourcePlace, instances: &Instances, weight: &str) -> String {
+    let plain = without_call_numbers(&place.module);
     let instance = instances.name(&place.module);
     let parts = plain.split('.').zip(instance.split('.'));
     let mut own: Vec<&str> = weight.split('.').collect();

@@ -3,7 +3,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::equality::Check;
-use crate::error::Place;
+use crate::error::SourcePlace;
 use crate::ir::Graph;
 
 /// Report of [`prepare`](super::prepare). `Display` writes it as text, serialisation as JSON.
@@ -31,8 +31,8 @@ pub struct Rewrite {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub new: String,
     /// Place in the user's model.
-    #[serde(skip_serializing_if = "Place::is_unknown")]
-    pub place: Place,
+    #[serde(skip_serializing_if = "SourcePlace::is_unknown")]
+    pub place: SourcePlace,
 }
 
 /// Kind of the rewrite.
@@ -116,7 +116,7 @@ impl Report {
         lines
     }
 
-    pub(super) fn add(&mut self, kind: RewriteKind, old: &str, new: &str, place: &Place) {
+    pub(super) fn add(&mut self, kind: RewriteKind, old: &str, new: &str, place: &SourcePlace) {
         self.rewrites.push(Rewrite {
             kind,
             graph: self.graph.clone(),

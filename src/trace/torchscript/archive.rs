@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::error::{Error, Location, Result, Trail};
+use crate::error::{Error, ErrorContext, Location, Result};
 use crate::shape::TensorType;
-use crate::tensor::{Storage, Tensor};
+use crate::tensor::{Tensor, TensorStorage};
 use crate::trace::torchscript::container::Container;
 use crate::trace::torchscript::pickle::unpickle;
 use crate::trace::torchscript::source::Source;

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use zip::{CompressionMethod, ZipArchive};
 
-use crate::error::{Error, Result, Trail};
+use crate::error::{Error, ErrorContext, Result};
 use crate::mapping::{MappedRange, Mapping};
-use crate::tensor::Storage;
+use crate::tensor::TensorStorage;
 
 /// Maximum size in bytes of a deflated record after inflation. Weights are stored uncompressed; deflated records are source
 /// text.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::error::{Error, Result, Trail};
+use crate::error::{Error, ErrorContext, Result};
 use crate::trace::torchscript::storage::TensorRecord;
 use crate::trace::torchscript::value::Pickled;
 

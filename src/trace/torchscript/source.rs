@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Location, Result};
-use crate::tensor::Storage;
+use crate::tensor::TensorStorage;
 use crate::trace::torchscript::ast::{Class, Function};
 use crate::trace::torchscript::container::Container;
 use crate::trace::torchscript::debug::DebugMap;

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::error::{Error, Result, Trail};
+use crate::error::{Error, ErrorContext, Result};
 use crate::tensor::Tensor;
 use crate::trace::torchscript::archive::{check_byte_order, pickle};
 use crate::trace::torchscript::container::Container;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::dtype::DType;
-use crate::error::{Error, Result, Trail};
+use crate::error::{Error, ErrorContext, Result};
 use crate::shape::TensorType;
-use crate::tensor::{self, Storage, Tensor};
+use crate::tensor::{self, Tensor, TensorStorage};
 use crate::trace::torchscript::container::Container;
 
 /// Maximum size in bytes of a tensor that is larger than its storage (expanded, with strides of zero).

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use onionskin::cases;
 use onionskin::compare::compare;
 use onionskin::ir::Graph;
-use onionskin::item::{Item, flatten};
+use onionskin::item::{Item, flatten_arguments};
 use onionskin::nn;
 use onionskin::trace::check::{Traced, diff};
 use onionskin::trace::{Method, Module, TraceOptions, load_matching, trace_module};
@@ -93,14 +93,14 @@ fn is_same(wanted: &Graph, graph: &Graph) {
 
 /// True if the graph's guards hold for the sizes of inputs.
 fn holds(graph: &Graph, inputs: &[Item]) -> bool {
-    let inputs = flatten(&graph.input_trees, inputs).unwrap();
+    let inputs = flatten_arguments(&graph.input_trees, inputs).unwrap();
     let shapes: Vec<&[usize]> = inputs.iter().map(|tensor| tensor.shape()).collect();
     graph.bind(&shapes).is_ok()
 }
 
 fn run(traced: &Traced, inputs: &[Item]) -> Item {
     let graph = traced.graph("forward").unwrap();
-    let inputs = flatten(&graph.input_trees, inputs).unwrap();
+    let inputs = flatten_arguments(&graph.input_trees, inputs).unwrap();
     let outputs = interp::run(graph, &traced.module.weights, &inputs).unwrap();
     let tree = graph.output_tree.clone().unwrap();
     Item::build(&tree, &outputs, &Default::default()).unwrap()

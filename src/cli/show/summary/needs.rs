@@ -6,7 +6,7 @@ use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::gpu::{self, Footprint, MemoryMap};
-use crate::ir::{Graph, Module, Node, Weights};
+use crate::ir::{Graph, GraphModule, Node, Weights};
 use crate::kernel::capabilities::Capabilities;
 use crate::pass::{self, MultiplyAdds, PlanOptions};
 
@@ -52,7 +52,7 @@ impl Obstacle {
     /// Returns an obstacle for each error of a list.
     pub(super) fn of(devices: &'static str, error: &Error) -> Vec<Obstacle> {
         let each = error.iter().map(|error| {
-            let place = error.trail().iter().map(|frame| format!(", at {frame}"));
+            let place = error.context().iter().map(|frame| format!(", at {frame}"));
             Obstacle {
                 devices,
                 reason: format!("{}{}", error.message(), place.collect::<String>()),
@@ -66,7 +66,7 @@ impl Obstacle {
 impl Needs {
     /// Computes the needs of a call for the sizes of the graph's symbols.
     pub(super) fn of(graph: &Graph, weights: &Weights, sizes: &Bindings) -> Result<Needs> {
-        let lowered = pass::optimize_lazily(&Module {
+        let lowered = pass::optimize_lazily(&GraphModule {
             graphs: vec![graph.with_sizes(sizes)],
             weights: weights.clone(),
             states: Vec::new(),

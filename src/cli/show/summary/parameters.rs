@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::Model;
 use crate::cli::output::{amount, grouped};
-use crate::ir::Module;
+use crate::ir::GraphModule;
 use crate::trace::torchscript::{Archive, Object, Pickled, TensorRecord};
 
 /// Number of elements and bytes of tensors.
@@ -39,7 +39,7 @@ pub(super) struct Branch {
 
 impl Branch {
     /// Builds the tree of a model. A tensor that several modules share counts in the first of them.
-    pub(super) fn of(model: &Model, module: Option<&Module>) -> Branch {
+    pub(super) fn of(model: &Model, module: Option<&GraphModule>) -> Branch {
         match (model.archive(), module) {
             (Some(archive), _) => of_archive(archive),
             (None, Some(module)) => of_names(module),
@@ -181,7 +181,7 @@ fn of_record(record: &TensorRecord) -> Amount {
 }
 
 /// Builds the tree of a graph's weights from their names. A graph does not distinguish buffers from parameters.
-fn of_names(module: &Module) -> Branch {
+fn of_names(module: &GraphModule) -> Branch {
     let mut root = Branch::default();
     for (name, tensor) in &module.weights {
         let own = Amount {

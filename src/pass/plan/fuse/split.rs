@@ -6,7 +6,7 @@
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::rewrite::{Replay, everywhere, replay};
+use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Graph, Node, Op, Primitive, Value};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::Choices;
@@ -68,7 +68,7 @@ impl Split {
 
 /// Replaces products by sums of several products, and loops over long rows by several loops over parts.
 pub fn split(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> Result<Graph> {
-    everywhere(graph, &mut |graph| {
+    apply_to_all_graphs(graph, &mut |graph| {
         let split = |node: &Node| Split::of(graph, capabilities, node, given);
         let splits: Vec<Option<Split>> = graph.nodes.iter().map(split).collect::<Result<_>>()?;
         if splits.iter().all(Option::is_none) {

@@ -2,12 +2,17 @@
 
 use crate::dtype::DType;
 use crate::kernel::expr::{Expr, Pool, Type};
-use crate::op::{BinaryFunction, Cell, UnaryFunction};
+use crate::op::{BinaryFunction, RecurrentCell, UnaryFunction};
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::scalar;
 
 /// States after a step, from the gates' contributions of the input and of the previous state.
-pub fn next(pool: &mut Pool, cell: Cell, [input, own]: [&[Expr]; 2], before: &[Expr]) -> Vec<Expr> {
+pub fn next(
+    pool: &mut Pool,
+    cell: RecurrentCell,
+    [input, own]: [&[Expr]; 2],
+    before: &[Expr],
+) -> Vec<Expr> {
     use UnaryFunction::{Sigmoid, Tanh};
     let gates: Vec<Expr> = input
         .iter()
@@ -15,7 +20,7 @@ pub fn next(pool: &mut Pool, cell: Cell, [input, own]: [&[Expr]; 2], before: &[E
         .map(|(input, own)| combined(pool, "x + y", *input, *own))
         .collect();
     match cell {
-        Cell::Lstm => {
+        RecurrentCell::Lstm => {
             let [input, forget, output] = [0, 1, 3].map(|gate| each(pool, Sigmoid, gates[gate]));
             let candidate = each(pool, Tanh, gates[2]);
             let kept = combined(pool, "x * y", forget, before[1]);
@@ -24,7 +29,7 @@ pub fn next(pool: &mut Pool, cell: Cell, [input, own]: [&[Expr]; 2], before: &[E
             let shown = each(pool, Tanh, memory);
             vec![combined(pool, "x * y", output, shown), memory]
         }
-        Cell::Gru => {
+        RecurrentCell::Gru => {
             let [reset, update] = [0, 1].map(|gate| each(pool, Sigmoid, gates[gate]));
             let own = combined(pool, "x * y", reset, own[2]);
             let candidate = combined(pool, "x + y", input[2], own);
@@ -33,8 +38,8 @@ pub fn next(pool: &mut Pool, cell: Cell, [input, own]: [&[Expr]; 2], before: &[E
             let change = combined(pool, "x * y", change, update);
             vec![combined(pool, "x + y", change, candidate)]
         }
-        Cell::Tanh => vec![each(pool, Tanh, gates[0])],
-        Cell::Relu => vec![relu(pool, gates[0])],
+        RecurrentCell::Tanh => vec![each(pool, Tanh, gates[0])],
+        RecurrentCell::Relu => vec![relu(pool, gates[0])],
     }
 }
 

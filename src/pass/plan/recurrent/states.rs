@@ -4,7 +4,7 @@ use crate::dim::Dim;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Pool, Type};
 use crate::kernel::index::Index;
-use crate::op::Cell;
+use crate::op::RecurrentCell;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::kernel::limited;
@@ -32,7 +32,7 @@ pub enum Held {
 }
 
 impl States {
-    pub fn new(cell: Cell, rows: usize, units: usize) -> States {
+    pub fn new(cell: RecurrentCell, rows: usize, units: usize) -> States {
         States {
             count: cell.states(),
             rows,
@@ -41,7 +41,7 @@ impl States {
     }
 
     /// Bytes of a row in all arrays.
-    pub fn bytes(cell: Cell, units: usize) -> usize {
+    pub fn bytes(cell: RecurrentCell, units: usize) -> usize {
         2 * cell.states() * units.next_multiple_of(QUAD) * size_of::<f32>()
     }
 

@@ -1,24 +1,24 @@
 //! Explanations of error kinds.
 
 use super::{Entry, FrontEnd, Severity};
-use crate::error::Kind;
+use crate::error::ErrorKind;
 
 /// The explanation of an error kind.
-pub fn entry(kind: Kind) -> &'static Entry {
+pub fn entry(kind: ErrorKind) -> &'static Entry {
     match kind {
-        Kind::Format => &FORMAT,
-        Kind::Io => &IO,
-        Kind::Source => &SOURCE,
-        Kind::Unsupported => &UNSUPPORTED,
-        Kind::Operator => &OPERATOR,
-        Kind::Verify => &VERIFY,
-        Kind::Input => &INPUT,
-        Kind::Raised => &RAISED,
-        Kind::Plan => &PLAN,
-        Kind::Device => &DEVICE,
-        Kind::Mismatch => &MISMATCH,
-        Kind::Usage => &USAGE,
-        Kind::Internal => &INTERNAL,
+        ErrorKind::Format => &FORMAT,
+        ErrorKind::Io => &IO,
+        ErrorKind::Source => &SOURCE,
+        ErrorKind::Unsupported => &UNSUPPORTED,
+        ErrorKind::Operator => &OPERATOR,
+        ErrorKind::Verify => &VERIFY,
+        ErrorKind::Input => &INPUT,
+        ErrorKind::Raised => &RAISED,
+        ErrorKind::Plan => &PLAN,
+        ErrorKind::Device => &DEVICE,
+        ErrorKind::Mismatch => &MISMATCH,
+        ErrorKind::Usage => &USAGE,
+        ErrorKind::Internal => &INTERNAL,
     }
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::error::{Error, Kind, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -221,7 +221,7 @@ impl Serialize for Id {
 /// Returns all explanations, including those of [`Kind`], sorted by layer and code.
 pub fn entries() -> Vec<&'static Entry> {
     let findings = Id::ALL.iter().map(|id| id.entry());
-    let kinds = Kind::ALL.iter().map(|kind| errors::entry(*kind));
+    let kinds = ErrorKind::ALL.iter().map(|kind| errors::entry(*kind));
     let mut entries: Vec<&Entry> = findings.chain(kinds).collect();
     entries.sort_by_key(|entry| (&entry.code[1..], entry.code));
     entries.dedup();

@@ -34,7 +34,7 @@ pub(super) fn argument(
         }
         (_, Argument::List(_)) => "Arg::List(Vec::new())".to_string(),
         (_, Argument::Number(number)) => scalar(*number),
-        (_, Argument::Size(size)) => size.code(),
+        (_, Argument::Size(size)) => size.rust_expression(),
         (_, Argument::Str(text)) => format!("{text:?}"),
     })
 }
@@ -76,14 +76,14 @@ fn list(items: &[String], alike: bool, tensors: bool) -> String {
 pub(super) fn number(argument: &Argument) -> String {
     match argument {
         Argument::Number(number) => scalar(*number),
-        Argument::Size(size) => size.code(),
+        Argument::Size(size) => size.rust_expression(),
         _ => "Arg::None".to_string(),
     }
 }
 
 /// A list of sizes.
 pub(super) fn sizes(shape: &[Dim]) -> String {
-    let items: Vec<String> = shape.iter().map(Dim::code).collect();
+    let items: Vec<String> = shape.iter().map(Dim::rust_expression).collect();
     let sizes = shape.iter().cloned().map(Argument::from);
     list(&items, items_alike(&Argument::List(sizes.collect())), false)
 }

@@ -11,15 +11,15 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
-use crate::aten::{self, Returns};
+use crate::aten::{self, ResultStructure};
 use crate::dim::{Dim, Symbol};
 use crate::error::{Error, Result};
-use crate::ir::{Argument, Definition, Graph, Module, Node, Op, ValueId};
+use crate::ir::{Argument, Definition, Graph, GraphModule, Node, Op, ValueId};
 use crate::scalar::Scalar;
 
 use names::{Names, Place, plain};
 
-impl Module {
+impl GraphModule {
     /// The graphs as Rust functions of `onionskin::trace`; see [`Graph::code`].
     ///
     /// # Errors
@@ -171,7 +171,7 @@ impl<'a> Writer<'a> {
             }
             Argument::Number(number) => format!("ops::tensor({})", literal::scalar(*number)),
             Argument::Size(size) => {
-                let size = size.code();
+                let size = size.rust_expression();
                 format!("ops::scalar_tensor_with({size}, kw!(dtype = DType::I64))")
             }
             _ => return Err(Error::internal("a region takes a list")),
@@ -207,7 +207,7 @@ impl<'a> Writer<'a> {
                 }
                 Op::Primitive(primitive) => {
                     let formula = self.primitive(primitive, node);
-                    formula.map(|formula| self.bind(&node.results, Returns::One, &formula))
+                    formula.map(|formula| self.bind(&node.results, ResultStructure::One, &formula))
                 }
                 Op::Region(region) => self.region(node, region),
             };
@@ -217,19 +217,19 @@ impl<'a> Writer<'a> {
     }
 
     /// Binds results: each to a variable, or to an item of a list.
-    fn bind(&mut self, results: &[ValueId], returns: Returns, call: &str) {
+    fn bind(&mut self, results: &[ValueId], returns: ResultStructure, call: &str) {
         let single = match returns {
-            Returns::One | Returns::Tuple => results.len(),
-            Returns::List => 0,
-            Returns::OneAndList => results.len().min(1),
+            ResultStructure::One | ResultStructure::Tuple => results.len(),
+            ResultStructure::List => 0,
+            ResultStructure::OneAndList => results.len().min(1),
         };
         let (single, items) = results.split_at(single);
         let mut names: Vec<String> = single.iter().map(|id| self.define(*id)).collect();
-        if matches!(returns, Returns::List | Returns::OneAndList) {
+        if matches!(returns, ResultStructure::List | ResultStructure::OneAndList) {
             names.push(self.list(items));
         }
         let pattern = match (names.as_slice(), returns) {
-            ([name], Returns::One | Returns::List) => name.clone(),
+            ([name], ResultStructure::One | ResultStructure::List) => name.clone(),
             (names, _) => format!("({})", names.join(", ")),
         };
         self.line(&format!("let {pattern} = {call};"));

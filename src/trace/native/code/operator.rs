@@ -1,6 +1,6 @@
 //! Source for operator calls.
 
-use crate::aten::{Operator, Parameter};
+use crate::aten::{Operator, SchemaParameter};
 use crate::error::{Error, Result};
 use crate::ir::Argument;
 use crate::trace::native::methods::{Binding, bindings};
@@ -39,7 +39,7 @@ impl Writer<'_> {
 }
 
 /// True for an argument that differs from the parameter's default.
-fn is_said(parameter: &Parameter, given: &Argument) -> bool {
+fn is_said(parameter: &SchemaParameter, given: &Argument) -> bool {
     !parameter.is_ignored() && parameter.default.as_ref() != Some(given)
 }
 

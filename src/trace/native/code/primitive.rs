@@ -104,7 +104,7 @@ fn counted(iota: &Iota) -> Result<String> {
     }
     let numbers = format!(
         "ops::arange_with({}, kw!(dtype = {}))",
-        size.code(),
+        size.rust_expression(),
         dtype(iota.dtype)
     );
     Ok(match iota.shape.len() {
@@ -119,11 +119,15 @@ fn counted(iota: &Iota) -> Result<String> {
 
 /// Method call for a slice with a positive step.
 fn cut(slice: &Slice) -> Result<String> {
-    let (axis, start, length) = (slice.axis, slice.start.code(), slice.length.code());
+    let (axis, start, length) = (
+        slice.axis,
+        slice.start.rust_expression(),
+        slice.length.rust_expression(),
+    );
     match slice.step {
         1 => Ok(format!("narrow({axis}, {start}, {length})")),
         step @ 2.. => {
-            let end = (&slice.start + &(&slice.length * &Dim::from(step))).code();
+            let end = (&slice.start + &(&slice.length * &Dim::from(step))).rust_expression();
             let named = format!("dim = {axis}, start = {start}, end = {end}, step = {step}");
             Ok(format!("slice_with(kw!({named}))"))
         }

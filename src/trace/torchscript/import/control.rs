@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::dtype::DType;
-use crate::error::{Error, Kind as Fault, Place, Result};
+use crate::error::{Error, ErrorKind as Fault, Result, SourcePlace};
 use crate::ir::{Argument, Graph, Region, ValueId};
 use crate::shape::TensorType;
 use crate::trace::torchscript::ast::Statement;
@@ -24,7 +24,7 @@ pub struct Raised {
     /// Its class and message.
     pub message: String,
     /// Where it is raised.
-    pub place: Place,
+    pub place: SourcePlace,
 }
 
 /// A branch after its statements were run.
@@ -134,7 +134,7 @@ impl Importer<'_> {
             true => condition.logical_not(),
             false => condition,
         };
-        kept.asserted(raised.message);
+        kept.check_true(raised.message);
         builder.check()
     }
 
@@ -181,7 +181,7 @@ impl Importer<'_> {
             slots.push(Slot::Storage(storage.clone()));
         }
         let scopes = [&then.scope, &otherwise.scope];
-        if slots.is_empty() && scopes.iter().any(|scope| scope.builder.has_effect()) {
+        if slots.is_empty() && scopes.iter().any(|scope| scope.builder.has_side_effect()) {
             // A region has at least one result.
             slots.push(Slot::Value(
                 Some(Kind::Bool),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{Error, Kind, Place, Result};
+use crate::error::{Error, ErrorKind, Result, SourcePlace};
 
 /// Errors by message: the first of each, and how often it occurred.
 #[derive(Default)]
@@ -12,7 +12,7 @@ pub struct Faults {
 
 impl Faults {
     /// Adds an error, or counts it if its message is known already.
-    pub fn add(&mut self, error: Error, place: &Place) {
+    pub fn add(&mut self, error: Error, place: &SourcePlace) {
         let key = error.message().to_string();
         let entry = self.found.entry(key);
         entry.or_insert_with(|| (error.at_place(place), 0)).1 += 1;
@@ -33,7 +33,7 @@ impl Faults {
         // Other errors may follow from these.
         let last = result
             .err()
-            .filter(|error| error.kind() == Kind::Unsupported);
+            .filter(|error| error.kind() == ErrorKind::Unsupported);
         let errors = errors.chain(last).collect();
         Err(Error::all(errors).unwrap_or_else(|| Error::internal("there are no faults")))
     }

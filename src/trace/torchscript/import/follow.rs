@@ -28,7 +28,7 @@ const MOST_ELEMENTS: usize = 256;
 impl Importer<'_> {
     /// Evaluates a value of one element, if it follows from sizes and weights and fixes no size.
     pub(super) fn followed(&mut self, kind: Kind, id: ValueId) -> Result<Option<Number>> {
-        let Some(part) = self.builder().constant_part(id) else {
+        let Some(part) = self.builder().constant_subgraph(id) else {
             return Ok(None);
         };
         if symbols_of(&part).is_empty() {
@@ -54,14 +54,14 @@ impl Importer<'_> {
         if let Some(number) = self.followed(kind, id)? {
             return Ok(Some(number));
         }
-        let Some(part) = self.builder().constant_part(id) else {
+        let Some(part) = self.builder().constant_subgraph(id) else {
             return Ok(None);
         };
         let found = self.computed(kind, &part.with_sizes(&part.hints))?;
         if found.is_some() {
             let builder = self.builder();
             for symbol in symbols_of(&part) {
-                builder.symbols().concrete(&Dim::symbol(symbol))?;
+                builder.symbols().specialize(&Dim::symbol(symbol))?;
             }
         }
         Ok(found)

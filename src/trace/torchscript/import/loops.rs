@@ -44,7 +44,7 @@ impl Importer<'_> {
         match &count {
             Datum::Number(number) => {
                 let dim = number.to_int(self.builder().symbols())?;
-                let trips = self.builder().symbols().concrete(&dim)?;
+                let trips = self.builder().symbols().specialize(&dim)?;
                 for trip in 0..trips {
                     self.count_iteration()?;
                     frame.locals.insert(variable.to_string(), Datum::int(trip));
@@ -168,7 +168,7 @@ impl Importer<'_> {
                 slots.push(Slot::Storage(storage.clone()));
             }
         }
-        if slots.is_empty() && scope.builder.has_effect() {
+        if slots.is_empty() && scope.builder.has_side_effect() {
             // A region has at least one result.
             bound.push((
                 Target::Variable(CHECKED.into()),

@@ -40,8 +40,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::aten::Generator;
-use crate::error::{Error, Place, Result};
-use crate::ir::{Graph, Module, State, Tree, ValueId};
+use crate::error::{Error, Result, SourcePlace};
+use crate::ir::{Graph, GraphModule, ModuleState, TreeSpec, ValueId};
 use crate::trace::calls::Calls;
 use crate::trace::counters::hand_on_counters;
 use crate::trace::scopes::Scopes;
@@ -63,9 +63,9 @@ use tensor::TensorRef;
 /// Imports the entry methods of an archive as graphs over its weights.
 ///
 /// Everything in the program that is not supported is listed in one error.
-pub fn import(archive: &Archive, options: &ImportOptions) -> Result<Module> {
+pub fn import(archive: &Archive, options: &ImportOptions) -> Result<GraphModule> {
     let mut shared = Shared::default();
-    let mut module = Module::default();
+    let mut module = GraphModule::default();
     let forward = [Entry::default()];
     let entries = match options.entries.as_slice() {
         [] => &forward,
@@ -97,7 +97,7 @@ struct Shared {
     /// Names of weights.
     names: HashMap<TensorRecord, String>,
     records: HashMap<String, Arc<TensorRecord>>,
-    states: Vec<State>,
+    states: Vec<ModuleState>,
     /// The attributes that methods of a class set, by class.
     attributes_set: HashMap<String, BTreeSet<String>>,
 }
@@ -118,7 +118,7 @@ struct Importer<'a> {
     tensors: HashMap<TensorRecord, TensorRef>,
     /// Modules by the address of their pickle.
     objects: HashMap<usize, Rc<Instance>>,
-    place: Place,
+    place: SourcePlace,
     /// Calls of the archive's modules so far.
     modules_called: Calls,
     faults: Faults,
@@ -150,7 +150,7 @@ impl<'a> Importer<'a> {
             packed: PackedTensors::default(),
             tensors: HashMap::new(),
             objects: HashMap::new(),
-            place: Place::default(),
+            place: SourcePlace::default(),
             modules_called: Calls::default(),
             faults: Faults::default(),
             calls: 0,
@@ -172,13 +172,16 @@ impl<'a> Importer<'a> {
         hand_on_counters(graph, &[])
     }
 
-    fn entry(&mut self, entry: &Entry) -> Result<(Vec<ValueId>, Vec<crate::ir::Input>, Tree)> {
+    fn entry(
+        &mut self,
+        entry: &Entry,
+    ) -> Result<(Vec<ValueId>, Vec<crate::ir::NamedTree>, TreeSpec)> {
         let root = self.root_module()?;
         let (function, arguments, trees) = self.signature(&root, entry)?;
         let result = self.call_hooked(&root, function, arguments)?;
-        self.place = Place::default();
+        self.place = SourcePlace::default();
         if result.is_unknown() {
-            return Ok((Vec::new(), trees, Tree::Tuple(Vec::new())));
+            return Ok((Vec::new(), trees, TreeSpec::Tuple(Vec::new())));
         }
         let mut outputs = Vec::new();
         let tree = self.output_tree(&result, &mut outputs)?;

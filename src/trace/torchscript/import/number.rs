@@ -71,9 +71,9 @@ impl Number {
     pub fn concrete(&self, symbols: &Symbols) -> Result<Scalar> {
         Ok(match self {
             Number::Bool(value) => Scalar::Bool(*value),
-            Number::Int(dim) => Scalar::Int(symbols.concrete(dim)?),
+            Number::Int(dim) => Scalar::Int(symbols.specialize(dim)?),
             Number::Float(value) => Scalar::Float(*value),
-            Number::Ratio(size, by) => Scalar::Float(symbols.concrete(size)? as f64 / *by as f64),
+            Number::Ratio(size, by) => Scalar::Float(symbols.specialize(size)? as f64 / *by as f64),
         })
     }
 

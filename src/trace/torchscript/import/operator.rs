@@ -1,8 +1,8 @@
 //! Calls of operators: evaluated on the host if everything is known, else nodes of the graph.
 
-use crate::aten::{self, Operator, Placement, Returns, Strides, WantedFormat};
+use crate::aten::{self, Operator, ResultPlacement, ResultStructure, StrideRule, WantedFormat};
 use crate::dtype::DType;
-use crate::error::{Error, Kind as Fault, Result};
+use crate::error::{Error, ErrorKind as Fault, Result};
 use crate::geometry::{Assumptions, Geometry};
 use crate::ir::{Argument, ValueId};
 
@@ -109,7 +109,7 @@ impl Importer<'_> {
         mut converted: Vec<Argument>,
         arguments: &Arguments,
     ) -> Result<Datum> {
-        operator.seed(&mut converted, &mut self.generator);
+        operator.seed_call(&mut converted, &mut self.generator);
         let builder = self.builder();
         let results = operator.call(&builder, converted.clone())?;
         let ids: Vec<ValueId> = results.into_iter().map(|value| value.id()).collect();
@@ -128,10 +128,10 @@ impl Importer<'_> {
         };
         let mut tensors: Vec<Datum> = tensors.into_iter().map(Datum::Tensor).collect();
         Ok(match operator.schema.returns {
-            Returns::One => tensors.into_iter().next().unwrap_or(Datum::None),
-            Returns::Tuple => Datum::tuple(tensors),
-            Returns::List => self.list(tensors),
-            Returns::OneAndList => {
+            ResultStructure::One => tensors.into_iter().next().unwrap_or(Datum::None),
+            ResultStructure::Tuple => Datum::tuple(tensors),
+            ResultStructure::List => self.list(tensors),
+            ResultStructure::OneAndList => {
                 let rest = tensors.split_off(tensors.len().min(1));
                 tensors.push(self.list(rest));
                 Datum::tuple(tensors)
@@ -143,7 +143,7 @@ impl Importer<'_> {
     /// offset counts from its start.
     fn with_memory(&mut self, name: &str, mut arguments: Arguments) -> Result<Arguments> {
         let mut overloads = aten::overloads(name);
-        let reads_storage = overloads.any(|row| row.row.strides == Strides::Storage);
+        let reads_storage = overloads.any(|row| row.row.strides == StrideRule::AsStrided);
         let Some(Datum::Tensor(tensor)) = arguments.positional.first().filter(|_| reads_storage)
         else {
             return Ok(arguments);
@@ -196,16 +196,16 @@ impl Importer<'_> {
         let asked = Assumptions::new(builder.symbols(), &[]);
         // Contiguous results do not depend on what was assumed of the operands.
         let operands = match operator.row.strides {
-            Strides::Standard => Vec::new(),
+            StrideRule::Standard => Vec::new(),
             _ => self.operand_geometries(operator, arguments, &asked),
         };
-        let placement = Placement {
+        let placement = ResultPlacement {
             operator,
             arguments: converted,
             operands: &operands,
             builder: &builder,
             format: memory_format(operator, arguments),
-            asked: &asked,
+            assumptions: &asked,
         };
         let shapes = ids.iter().map(|id| builder.ty(*id).shape);
         let geometries = shapes.map(|shape| placement.new_result(&shape));

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use crate::dtype::DType;
-use crate::ir::Constant;
+use crate::ir::TreeConstant;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 use crate::trace::sizes::Sizes;
@@ -34,7 +34,7 @@ pub enum InputSpec {
     /// A tensor. Its sizes are examples; [`Sizes`] says which of them become symbols.
     Tensor(TensorType),
     /// A value that the graph is made for.
-    Constant(Constant),
+    Constant(TreeConstant),
     /// An `int` (as `i64`) or a `bool` that may change between calls. Everything that depends on it depends on a tensor.
     Number(DType),
     /// A tuple, or a named tuple if the method wants one.

@@ -1,6 +1,6 @@
 //! Overload resolution, and conversion of the arguments of a call to arguments of a node.
 
-use crate::aten::{self, ArgumentType, Operator, Parameter};
+use crate::aten::{self, ArgumentType, Operator, SchemaParameter};
 use crate::error::{Error, Result};
 use crate::ir::Argument;
 use crate::scalar::Scalar;
@@ -162,7 +162,7 @@ impl Importer<'_> {
     }
 }
 
-fn fits(value: &Datum, parameter: &Parameter, matching: Matching) -> bool {
+fn fits(value: &Datum, parameter: &SchemaParameter, matching: Matching) -> bool {
     // A device may stand where another overload expects a dtype. Only the name of the parameter tells them apart.
     if parameter.name == "device" {
         return matches!(value, Datum::Device(_) | Datum::None);

@@ -208,7 +208,7 @@ impl Importer<'_> {
             let steps = self.room(&sizes)?;
             let wanted = self.read(&wanted)?;
             let builder = self.builder();
-            builder.value(wanted).eq(steps.clone()).asserted(LENGTH);
+            builder.value(wanted).eq(steps.clone()).check_true(LENGTH);
             builder.check()?;
             *total = Datum::int(steps);
         }
@@ -259,8 +259,9 @@ impl Importer<'_> {
         arguments: &Arguments,
     ) -> Result<bool> {
         let name = format!("aten::{}", name.strip_suffix('_').unwrap_or(name));
-        let is_elementwise =
-            |operator: &aten::Operator| matches!(operator.row.strides, aten::Strides::Elementwise);
+        let is_elementwise = |operator: &aten::Operator| {
+            matches!(operator.row.strides, aten::StrideRule::Elementwise)
+        };
         if !aten::overloads(&name).any(is_elementwise) {
             return Ok(false);
         }

@@ -8,7 +8,7 @@ use crate::trace::torchscript::value::Pickled;
 
 use super::options::InputSpec;
 use super::signature::spec_of;
-use crate::ir::Constant;
+use crate::ir::TreeConstant;
 
 /// A parameter of a method.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Parameter {
     /// True if a call may omit it.
     pub has_default: bool,
     /// The default, if it is a number, a string or `None`.
-    pub default: Option<Constant>,
+    pub default: Option<TreeConstant>,
 }
 
 /// The parameters of a method, without the module itself.
@@ -68,13 +68,13 @@ pub(super) fn traced(archive: &Archive, method: &str) -> Result<Option<Vec<Input
         .transpose()
 }
 
-fn literal(expr: &Expr) -> Option<Constant> {
+fn literal(expr: &Expr) -> Option<TreeConstant> {
     Some(match &expr.kind {
-        ExprKind::None => Constant::None,
-        ExprKind::Bool(value) => Constant::Number(Scalar::Bool(*value)),
-        ExprKind::Int(value) => Constant::Number(Scalar::Int(*value)),
-        ExprKind::Float(value) => Constant::Number(Scalar::Float(*value)),
-        ExprKind::Str(text) => Constant::Str(text.clone()),
+        ExprKind::None => TreeConstant::None,
+        ExprKind::Bool(value) => TreeConstant::Number(Scalar::Bool(*value)),
+        ExprKind::Int(value) => TreeConstant::Number(Scalar::Int(*value)),
+        ExprKind::Float(value) => TreeConstant::Number(Scalar::Float(*value)),
+        ExprKind::Str(text) => TreeConstant::Str(text.clone()),
         _ => return None,
     })
 }

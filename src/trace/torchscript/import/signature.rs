@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::{Constant, Input, Tree};
+use crate::ir::{NamedTree, TreeConstant, TreeSpec};
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorType};
 use crate::trace::sizes::Sizes;
@@ -20,7 +20,7 @@ use super::options::{Entry, InputSpec};
 use super::parameters;
 use super::tensor::{Origin, Placed};
 
-type Signature<'a> = (&'a Function, Vec<Datum>, Vec<Input>);
+type Signature<'a> = (&'a Function, Vec<Datum>, Vec<NamedTree>);
 
 impl<'a> Importer<'a> {
     /// Returns the method, its arguments, and the structure of the arguments in terms of the graph's inputs.
@@ -40,7 +40,7 @@ impl<'a> Importer<'a> {
             let (datum, tree) = self.input(name, &parameter.ty, example, &sizes)?;
             arguments.push(datum);
             let name = name.to_string();
-            inputs.push(Input { name, tree });
+            inputs.push(NamedTree { name, tree });
         }
         Ok((function, arguments, inputs))
     }
@@ -83,7 +83,7 @@ impl<'a> Importer<'a> {
         ty: &Type,
         example: &InputSpec,
         sizes: &Sizes,
-    ) -> Result<(Datum, Tree)> {
+    ) -> Result<(Datum, TreeSpec)> {
         Ok(match example {
             InputSpec::Tensor(example) => {
                 let index = self.scopes.inputs.len();
@@ -91,11 +91,11 @@ impl<'a> Importer<'a> {
                 let placed = Placed::contiguous(ty.shape.clone());
                 let value = self.scopes.input(name, ty);
                 let tensor = self.outermost_tensor(Some(value), None, Origin::Local, placed);
-                (Datum::Tensor(tensor), Tree::Tensor(index))
+                (Datum::Tensor(tensor), TreeSpec::Tensor(index))
             }
             InputSpec::Constant(constant) => (
                 constant_datum(constant, ty),
-                Tree::Constant(constant.clone()),
+                TreeSpec::Constant(constant.clone()),
             ),
             InputSpec::Number(dtype) => {
                 let index = self.scopes.inputs.len();
@@ -106,12 +106,12 @@ impl<'a> Importer<'a> {
                     DType::Bool => Kind::Bool,
                     _ => Kind::Int,
                 };
-                (Datum::Dynamic(kind, tensor), Tree::Number(index))
+                (Datum::Dynamic(kind, tensor), TreeSpec::Number(index))
             }
             InputSpec::Tuple(items) => self.input_tuple(name, ty, items, sizes)?,
             InputSpec::List(items) => {
                 let (data, trees) = self.input_items(name, items, sizes)?;
-                (self.outermost_list(data, false), Tree::List(trees))
+                (self.outermost_list(data, false), TreeSpec::List(trees))
             }
             InputSpec::Dict(entries) => {
                 let (mut data, mut trees) = (Vec::new(), Vec::new());
@@ -126,7 +126,7 @@ impl<'a> Importer<'a> {
                     depth: 0,
                     is_archived: false,
                 };
-                (Datum::Dict(Rc::new(dict)), Tree::Dict(trees))
+                (Datum::Dict(Rc::new(dict)), TreeSpec::Dict(trees))
             }
         })
     }
@@ -136,11 +136,11 @@ impl<'a> Importer<'a> {
         name: &str,
         items: &[InputSpec],
         sizes: &Sizes,
-    ) -> Result<(Vec<Datum>, Vec<Tree>)> {
+    ) -> Result<(Vec<Datum>, Vec<TreeSpec>)> {
         let numbered = items.iter().enumerate();
         let pairs = numbered
             .map(|(index, item)| self.input(&format!("{name}_{index}"), &Type::Any, item, sizes));
-        let pairs: Vec<(Datum, Tree)> = pairs.collect::<Result<_>>()?;
+        let pairs: Vec<(Datum, TreeSpec)> = pairs.collect::<Result<_>>()?;
         Ok(pairs.into_iter().unzip())
     }
 
@@ -150,7 +150,7 @@ impl<'a> Importer<'a> {
         ty: &Type,
         items: &[InputSpec],
         sizes: &Sizes,
-    ) -> Result<(Datum, Tree)> {
+    ) -> Result<(Datum, TreeSpec)> {
         let (data, trees) = self.input_items(name, items, sizes)?;
         let archive = self.archive;
         if let Type::Class(class) = ty
@@ -162,9 +162,9 @@ impl<'a> Importer<'a> {
             let class_name = class.name.as_str();
             let datum = Datum::NamedTuple(class_name.into(), fields.into());
             let fields = names().zip(trees).collect();
-            return Ok((datum, Tree::NamedTuple(class_name.to_string(), fields)));
+            return Ok((datum, TreeSpec::NamedTuple(class_name.to_string(), fields)));
         }
-        Ok((Datum::tuple(data), Tree::Tuple(trees)))
+        Ok((Datum::tuple(data), TreeSpec::Tuple(trees)))
     }
 
     /// The type of an input, with symbols for the sizes that may vary.
@@ -180,33 +180,33 @@ impl<'a> Importer<'a> {
 }
 
 /// Converts a constant input. An int becomes a float if the method takes a float.
-fn constant_datum(constant: &Constant, ty: &Type) -> Datum {
+fn constant_datum(constant: &TreeConstant, ty: &Type) -> Datum {
     let wants_float = match ty {
         Type::Float => true,
         Type::Optional(inner) => **inner == Type::Float,
         _ => false,
     };
     match constant {
-        Constant::None => Datum::None,
-        Constant::Number(Scalar::Int(value)) if wants_float => {
+        TreeConstant::None => Datum::None,
+        TreeConstant::Number(Scalar::Int(value)) if wants_float => {
             Datum::Number(Number::Float(*value as f64))
         }
-        Constant::Number(scalar) => Datum::Number((*scalar).into()),
-        Constant::Str(text) => Datum::str(text),
+        TreeConstant::Number(scalar) => Datum::Number((*scalar).into()),
+        TreeConstant::Str(text) => Datum::str(text),
     }
 }
 
 /// Makes an example of a value of the archive: of an input that it was traced with, or of a state.
 pub fn spec_of(value: &Pickled) -> Result<InputSpec> {
-    let number = |scalar: Scalar| InputSpec::Constant(Constant::Number(scalar));
+    let number = |scalar: Scalar| InputSpec::Constant(TreeConstant::Number(scalar));
     let all = |items: &[Pickled]| items.iter().map(spec_of).collect::<Result<Vec<_>>>();
     Ok(match value {
-        Pickled::None => InputSpec::Constant(Constant::None),
+        Pickled::None => InputSpec::Constant(TreeConstant::None),
         Pickled::Bool(value) => number(Scalar::Bool(*value)),
         Pickled::Int(value) => number(Scalar::Int(*value)),
         Pickled::Float(value) => number(Scalar::Float(*value)),
         Pickled::Str(text) | Pickled::Device(text) => {
-            InputSpec::Constant(Constant::Str(text.to_string()))
+            InputSpec::Constant(TreeConstant::Str(text.to_string()))
         }
         Pickled::Tensor(record) => InputSpec::Tensor(record.tensor_type()),
         Pickled::Tuple(items) => InputSpec::Tuple(all(items)?),

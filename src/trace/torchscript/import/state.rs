@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use crate::error::{Error, Result};
-use crate::ir::{Constant, Graph, Input, State, Tree, ValueId};
+use crate::ir::{Graph, ModuleState, NamedTree, TreeConstant, TreeSpec, ValueId};
 use crate::scalar::Scalar;
 use crate::trace::states::{of_weight, read_states};
 use crate::trace::torchscript::ast::Type;
@@ -24,7 +24,7 @@ use super::{Importer, Shared};
 #[derive(Default)]
 pub struct States {
     /// States that were read, and their values.
-    pub read: Vec<(Input, Datum)>,
+    pub read: Vec<(NamedTree, Datum)>,
     /// Attributes that were set: path, object and name, in order.
     set: Vec<(String, Rc<Instance>, String)>,
 }
@@ -67,7 +67,7 @@ impl Importer<'_> {
         let sizes = self.sizes.clone();
         let input = path.replace('.', "_");
         let (datum, tree) = self.input(&input, &Type::Any, &example, &sizes)?;
-        let read = Input { name: path, tree };
+        let read = NamedTree { name: path, tree };
         self.states.read.push((read, datum.clone()));
         Ok(Some(datum))
     }
@@ -119,7 +119,7 @@ impl Importer<'_> {
         for (name, record) in tensors {
             self.shared.records.insert(name, record);
         }
-        self.shared.states.push(State {
+        self.shared.states.push(ModuleState {
             name: path.to_string(),
             initial,
             weights,
@@ -132,7 +132,7 @@ impl Importer<'_> {
     pub(super) fn state_trees(
         &mut self,
         outputs: &mut Vec<ValueId>,
-    ) -> Result<(Vec<Input>, Vec<Input>)> {
+    ) -> Result<(Vec<NamedTree>, Vec<NamedTree>)> {
         let states = std::mem::take(&mut self.states);
         let mut writes = Vec::new();
         for (path, instance, name) in &states.set {
@@ -150,12 +150,12 @@ impl Importer<'_> {
         for (name, storage) in self.written_weights() {
             let value = self.storage_value(&storage)?;
             outputs.push(self.scopes.captured(value)?);
-            writes.push((name.clone(), Tree::Tensor(outputs.len() - 1)));
+            writes.push((name.clone(), TreeSpec::Tensor(outputs.len() - 1)));
             self.shared.declare_weight(&name);
         }
         let reads = states.read.into_iter().map(|(read, _)| read).collect();
         let writes = writes.into_iter();
-        let writes = writes.map(|(name, tree)| Input { name, tree });
+        let writes = writes.map(|(name, tree)| NamedTree { name, tree });
         Ok((reads, writes.collect()))
     }
 }
@@ -207,25 +207,25 @@ type Records = Vec<(
 )>;
 
 /// The value of a state before the first call; none if a state cannot hold it.
-fn initial(value: &Pickled, path: &str, tensors: &mut Records) -> Option<Tree> {
+fn initial(value: &Pickled, path: &str, tensors: &mut Records) -> Option<TreeSpec> {
     let mut all = |items: &[Pickled]| {
         let numbered = items.iter().enumerate();
         numbered
             .map(|(index, item)| initial(item, &join(path, &index.to_string()), tensors))
-            .collect::<Option<Vec<Tree>>>()
+            .collect::<Option<Vec<TreeSpec>>>()
     };
-    let number = |scalar: Scalar| Some(Tree::Constant(Constant::Number(scalar)));
+    let number = |scalar: Scalar| Some(TreeSpec::Constant(TreeConstant::Number(scalar)));
     match value {
-        Pickled::None => Some(Tree::Constant(Constant::None)),
+        Pickled::None => Some(TreeSpec::Constant(TreeConstant::None)),
         Pickled::Bool(value) => number(Scalar::Bool(*value)),
         Pickled::Int(value) => number(Scalar::Int(*value)),
         Pickled::Float(value) => number(Scalar::Float(*value)),
-        Pickled::Str(text) => Some(Tree::Constant(Constant::Str(text.to_string()))),
-        Pickled::Tuple(items) => all(items).map(Tree::Tuple),
-        Pickled::List(list) => all(&list.items).map(Tree::List),
+        Pickled::Str(text) => Some(TreeSpec::Constant(TreeConstant::Str(text.to_string()))),
+        Pickled::Tuple(items) => all(items).map(TreeSpec::Tuple),
+        Pickled::List(list) => all(&list.items).map(TreeSpec::List),
         Pickled::Tensor(record) => {
             tensors.push((path.to_string(), record.clone()));
-            Some(Tree::Tensor(tensors.len() - 1))
+            Some(TreeSpec::Tensor(tensors.len() - 1))
         }
         Pickled::Device(_) | Pickled::Dict(_) | Pickled::Object(_) | Pickled::Foreign(_) => None,
     }

@@ -1,7 +1,7 @@
 //! The result of the method as outputs of the graph.
 
 use crate::error::{Error, Result};
-use crate::ir::{Constant, Tree, ValueId};
+use crate::ir::{TreeConstant, TreeSpec, ValueId};
 use crate::scalar::Scalar;
 
 use super::Importer;
@@ -14,25 +14,25 @@ impl Importer<'_> {
         &mut self,
         value: &Datum,
         outputs: &mut Vec<ValueId>,
-    ) -> Result<Tree> {
+    ) -> Result<TreeSpec> {
         Ok(match value {
-            Datum::None => Tree::Constant(Constant::None),
+            Datum::None => TreeSpec::Constant(TreeConstant::None),
             Datum::Number(number) => self.number_tree(number)?,
             Datum::Str(text) | Datum::Device(text) => {
-                Tree::Constant(Constant::Str(text.to_string()))
+                TreeSpec::Constant(TreeConstant::Str(text.to_string()))
             }
             Datum::Tensor(tensor) => {
                 outputs.push(self.read(tensor)?);
-                Tree::Tensor(outputs.len() - 1)
+                TreeSpec::Tensor(outputs.len() - 1)
             }
             Datum::Dynamic(_, tensor) => {
                 outputs.push(self.read(tensor)?);
-                Tree::Number(outputs.len() - 1)
+                TreeSpec::Number(outputs.len() - 1)
             }
-            Datum::Tuple(items) => Tree::Tuple(self.trees(items, outputs)?),
+            Datum::Tuple(items) => TreeSpec::Tuple(self.trees(items, outputs)?),
             Datum::List(list) => {
                 let items = list.items.borrow().clone();
-                Tree::List(self.trees(&items, outputs)?)
+                TreeSpec::List(self.trees(&items, outputs)?)
             }
             Datum::NamedTuple(class, fields) => {
                 let mut trees = Vec::new();
@@ -40,7 +40,7 @@ impl Importer<'_> {
                     trees.push((name.clone(), self.output_tree(value, outputs)?));
                 }
                 let name = class.rsplit('.').next().unwrap_or(class);
-                Tree::NamedTuple(name.to_string(), trees)
+                TreeSpec::NamedTuple(name.to_string(), trees)
             }
             Datum::Dict(dict) => {
                 let entries = dict.entries.borrow().clone();
@@ -48,7 +48,7 @@ impl Importer<'_> {
                 for (key, value) in &entries {
                     trees.push((self.key(key)?, self.output_tree(value, outputs)?));
                 }
-                Tree::Dict(trees)
+                TreeSpec::Dict(trees)
             }
             other => {
                 let message = format!("a result that is a {}", other.describe());
@@ -57,18 +57,18 @@ impl Importer<'_> {
         })
     }
 
-    fn trees(&mut self, items: &[Datum], outputs: &mut Vec<ValueId>) -> Result<Vec<Tree>> {
+    fn trees(&mut self, items: &[Datum], outputs: &mut Vec<ValueId>) -> Result<Vec<TreeSpec>> {
         let trees = items.iter().map(|item| self.output_tree(item, outputs));
         trees.collect()
     }
 
-    fn number_tree(&mut self, number: &Number) -> Result<Tree> {
+    fn number_tree(&mut self, number: &Number) -> Result<TreeSpec> {
         let builder = self.builder();
         Ok(match number {
-            Number::Int(dim) if dim.as_const().is_none() => Tree::Size(dim.clone()),
+            Number::Int(dim) if dim.as_const().is_none() => TreeSpec::Size(dim.clone()),
             other => {
                 let scalar: Scalar = other.concrete(builder.symbols())?;
-                Tree::Constant(Constant::Number(scalar))
+                TreeSpec::Constant(TreeConstant::Number(scalar))
             }
         })
     }

@@ -1,6 +1,6 @@
 //! Views: results of operators that share memory with an operand, and the steps from a storage's value to a tensor's.
 
-use crate::aten::{Operator, Strides, ViewSteps, after_step};
+use crate::aten::{Operator, StrideRule, ViewSteps, apply_view_step};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::geometry::{Assumptions, Geometry};
@@ -89,7 +89,7 @@ impl Importer<'_> {
         path: Option<ViewSteps>,
     ) -> Result<TensorRef> {
         let strides = call.operator.row.strides;
-        if strides == Strides::ItselfOrView && path.as_ref().is_some_and(Vec::is_empty) {
+        if strides == StrideRule::ItselfOrView && path.as_ref().is_some_and(Vec::is_empty) {
             return Ok(base.clone());
         }
         let builder = self.builder();
@@ -237,22 +237,22 @@ impl ViewPlacement<'_> {
         sizes: &Shape,
     ) -> Result<Option<Geometry>> {
         match self.call.operator.row.strides {
-            Strides::Reshape => operand.reshape(asked, sizes),
-            Strides::Contiguous if !operand.is_contiguous(asked)? => Ok(None),
-            Strides::Contiguous => operand.reshape(asked, sizes),
-            Strides::Unsqueeze => {
+            StrideRule::Reshape => operand.reshape(asked, sizes),
+            StrideRule::Contiguous if !operand.is_contiguous(asked)? => Ok(None),
+            StrideRule::Contiguous => operand.reshape(asked, sizes),
+            StrideRule::Unsqueeze => {
                 let (operator, arguments) = (self.call.operator, self.call.arguments);
                 let axis = operator.unsqueezed_axis(self.builder, arguments, operand.rank())?;
                 Ok(Some(operand.unsqueeze(axis)))
             }
-            Strides::Diagonal => {
+            StrideRule::Diagonal => {
                 let (operator, arguments) = (self.call.operator, self.call.arguments);
                 let (axes, offset) =
                     operator.diagonal_axes(self.builder, arguments, operand.rank())?;
                 let length = sizes.last().cloned().unwrap_or(Dim::ZERO);
                 Ok(Some(operand.diagonal(axes, offset, &length)))
             }
-            Strides::Storage => self.of_storage(operand, sizes).map(Some),
+            StrideRule::AsStrided => self.of_storage(operand, sizes).map(Some),
             _ => match self.path {
                 Some(path) => along(operand, asked, path),
                 None => Ok(None),
@@ -277,7 +277,7 @@ impl ViewPlacement<'_> {
 fn along(operand: &Geometry, asked: &Assumptions, path: &ViewSteps) -> Result<Option<Geometry>> {
     let mut geometry = operand.clone();
     for step in path {
-        match after_step(&geometry, asked, step)? {
+        match apply_view_step(&geometry, asked, step)? {
             Some(next) => geometry = next,
             None => return Ok(None),
         }

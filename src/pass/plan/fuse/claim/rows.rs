@@ -338,5 +338,5 @@ fn is_pointwise(node: &Node) -> bool {
         node.op,
         Op::Primitive(Primitive::Reshape(_) | Primitive::Expand(_))
     );
-    is_plain_view || class(node) == Class::Pointwise && !node.has_effect()
+    is_plain_view || class(node) == Class::Pointwise && !node.has_side_effect()
 }

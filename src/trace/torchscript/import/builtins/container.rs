@@ -155,7 +155,7 @@ impl Importer<'_> {
                 self.list([items, more].concat())
             }
             ("mul", [Datum::Number(Number::Int(times))]) => {
-                let times = self.builder().symbols().concrete(times)?;
+                let times = self.builder().symbols().specialize(times)?;
                 let times = usize::try_from(times).unwrap_or(0);
                 check_length(items.len().saturating_mul(times))?;
                 let copies = std::iter::repeat_n(items, times);

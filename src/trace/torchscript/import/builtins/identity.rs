@@ -83,7 +83,7 @@ impl Importer<'_> {
         let size = value.size(dim);
         let message =
             format!("index {{value}} is out of bounds for dimension {dim} with size {{size}}");
-        let index = index.to(DType::I64).within(-&size, &size, message);
+        let index = index.to(DType::I64).check_in_range(-&size, &size, message);
         let row = value.index_select(dim, index.reshape(vec![1.into()]));
         let id = row.select(dim, 0).id();
         builder.check()?;

@@ -228,7 +228,7 @@ impl Importer<'_> {
     /// Number of steps of `range(start, stop, step)`.
     fn range_length(&mut self, arguments: &Arguments) -> Result<Datum> {
         let [start, stop, step] = self.three_sizes(arguments)?;
-        let step = self.builder().symbols().concrete(&step)?;
+        let step = self.builder().symbols().specialize(&step)?;
         let span = match step {
             0 => return Err(Error::source("a range has no step")),
             step if step < 0 => (&start - &stop).ceil_div(&step.saturating_neg().into()),

@@ -32,7 +32,7 @@ pub(super) fn on_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result
         return Ok(Some(Number::Int(dim)));
     }
     // No size is this large: the number wraps at 64 bits.
-    let (a, b) = (symbols.concrete(a)?, symbols.concrete(b)?);
+    let (a, b) = (symbols.specialize(a)?, symbols.specialize(b)?);
     binary(symbols, name, &Number::int(a), &Number::int(b))
 }
 
@@ -72,7 +72,7 @@ fn truncated(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Dim> {
 fn true_division(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Number> {
     if let Some(by) = b.as_const() {
         return Ok(match by {
-            0 => Number::Float(symbols.concrete(a)? as f64 / 0.0),
+            0 => Number::Float(symbols.specialize(a)? as f64 / 0.0),
             by if by < 0 => ratio(&-a, by.saturating_neg()),
             by => ratio(a, by),
         });
@@ -81,18 +81,18 @@ fn true_division(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Number> {
     if &quotient * b == *a {
         return Ok(Number::Int(quotient).to_float());
     }
-    let (a, b) = (symbols.concrete(a)?, symbols.concrete(b)?);
+    let (a, b) = (symbols.specialize(a)?, symbols.specialize(b)?);
     Ok(Number::Float(a as f64 / b as f64))
 }
 
 /// A power of tensors' integers, which wraps. A negative exponent gives a float.
 fn power(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Number> {
-    let exponent = symbols.concrete(b)?;
+    let exponent = symbols.specialize(b)?;
     if a.as_const().is_none() && (0..=4).contains(&exponent) {
         let factors = (0..exponent).map(|_| a);
         return Ok(Number::Int(Dim::product(factors)));
     }
-    let base = symbols.concrete(a)?;
+    let base = symbols.specialize(a)?;
     Ok(match u32::try_from(exponent) {
         Ok(exponent) => Number::int(base.wrapping_pow(exponent)),
         Err(_) => Number::Float((base as f64).powf(exponent as f64)),
@@ -108,7 +108,7 @@ fn on_fixed_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Opti
             &Number::Int(b.clone()),
         );
     };
-    let (a, b) = (symbols.concrete(a)?, symbols.concrete(b)?);
+    let (a, b) = (symbols.specialize(a)?, symbols.specialize(b)?);
     Ok(Some(Number::int(function(a, b))))
 }
 

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use super::FileKind;
-use crate::error::{Error, Kind};
+use crate::error::{Error, ErrorKind};
 
 /// The example input in the suggested code.
-const EXAMPLE: &str = "example = torch.rand(1, 3, 224, 224)  # whatever forward takes";
+const EXAMPLE_INPUT: &str = "example = torch.rand(1, 3, 224, 224)  # whatever forward takes";
 
 /// Largest number of similar files that an error lists for a missing file.
-const NEIGHBOURS: usize = 5;
+const MAX_NEIGHBOURS: usize = 5;
 
 impl FileKind {
     /// The error of a file that was given as a model.
@@ -30,17 +30,17 @@ impl FileKind {
         Error::new(self.error_kind(), message).help(self.how_to_make_a_model(Path::new("model.pt")))
     }
 
-    fn error_kind(&self) -> Kind {
+    fn error_kind(&self) -> ErrorKind {
         match self {
-            FileKind::Exported | FileKind::Onnx | FileKind::Other(_) => Kind::Unsupported,
-            _ => Kind::Format,
+            FileKind::Exported | FileKind::Onnx | FileKind::Other(_) => ErrorKind::Unsupported,
+            _ => ErrorKind::Format,
         }
     }
 
     fn how_to_make_a_model(&self, path: &Path) -> String {
         let file = name(path);
         match self {
-            FileKind::StateDict(None) | FileKind::OldPickle(None) => {
+            FileKind::StateDict(None) | FileKind::LegacyPickle(None) => {
                 from_weights(&format!("torch.load({file:?})"), path)
             }
             FileKind::StateDict(Some(key)) => {
@@ -49,7 +49,7 @@ impl FileKind {
             FileKind::Safetensors => {
                 from_weights(&format!("safetensors.torch.load_file({file:?})"), path)
             }
-            FileKind::PickledModule(class) | FileKind::OldPickle(Some(class)) => {
+            FileKind::PickledModule(class) | FileKind::LegacyPickle(Some(class)) => {
                 from_object(class, path)
             }
             FileKind::Exported => trace(
@@ -83,7 +83,7 @@ impl FileKind {
         let stem = stem(path);
         match self {
             FileKind::Picture(_) => format!("give a picture with --image {file}"),
-            FileKind::OldPickle(_) => format!(
+            FileKind::LegacyPickle(_) => format!(
                 "save it again with a newer PyTorch:\n  torch.save(torch.load({file:?}), \"{stem}_new.pt\")"
             ),
             FileKind::PickledModule(_) => format!(
@@ -132,7 +132,7 @@ pub(super) fn unreadable(path: &Path, error: std::io::Error) -> Error {
         true => "check the path".to_string(),
         false => format!("check the path; there is {}", neighbours.join(", ")),
     };
-    Error::new(Kind::Io, message).help(help)
+    Error::new(ErrorKind::Io, message).help(help)
 }
 
 /// Some files with the same extension in the same folder, sorted by name.
@@ -154,7 +154,7 @@ fn neighbours(path: &Path) -> Vec<String> {
         .filter_map(|found| Some(found.file_name()?.to_string_lossy().into_owned()))
         .collect();
     names.sort();
-    names.truncate(NEIGHBOURS);
+    names.truncate(MAX_NEIGHBOURS);
     names
 }
 
@@ -190,7 +190,10 @@ fn trace(why: &str, load: &[String], path: &Path) -> String {
         "torch.jit.trace(model.eval(), example).save(\"{}_traced.pt\")",
         stem(path)
     );
-    let lines = load.iter().map(String::as_str).chain([EXAMPLE, &save]);
+    let lines = load
+        .iter()
+        .map(String::as_str)
+        .chain([EXAMPLE_INPUT, &save]);
     let lines: String = lines.map(|line| format!("\n  {line}")).collect();
     format!("{why}:{lines}")
 }

@@ -5,18 +5,18 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
-use crate::error::{Error, Place, Result, Trail};
+use crate::error::{Error, ErrorContext, Result, SourcePlace};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 use crate::symbols::Guard;
 
-use crate::ir::assemble::{
+use crate::ir::assembly::{
     Assembly, WeightTypes, attributes, complete_call, primitive, split_call,
 };
-use crate::ir::dictionary::{Dictionary, Style};
-use crate::ir::graph::{Argument, Graph, Node, Op, Region, State, ValueId};
-use crate::ir::tree::{Input, Tree};
-use crate::ir::verify::DEEPEST;
+use crate::ir::dictionary::{ArgumentStyle, Dictionary};
+use crate::ir::graph::{Argument, Graph, ModuleState, Node, Op, Region, ValueId};
+use crate::ir::tree::{NamedTree, TreeSpec};
+use crate::ir::verify::MAX_DEPTH;
 
 /// A whole document.
 #[derive(Serialize, Deserialize)]
@@ -25,16 +25,16 @@ pub(super) struct Document {
     pub format: String,
     pub version: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weights: Option<WeightsForm>,
+    pub weights: Option<JsonWeights>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub states: Vec<State>,
-    pub graphs: Vec<GraphForm>,
+    pub states: Vec<ModuleState>,
+    pub graphs: Vec<JsonGraph>,
 }
 
 /// The weights file and the types of the weights.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct WeightsForm {
+pub struct JsonWeights {
     /// The name of a safetensors file in the folder of the document.
     pub file: String,
     /// Types by name.
@@ -43,28 +43,28 @@ pub struct WeightsForm {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct GraphForm {
+pub(super) struct JsonGraph {
     name: String,
     #[serde(default, skip_serializing_if = "Bindings::is_empty")]
     sizes: Bindings,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     guards: Vec<Guard>,
-    inputs: Vec<ValueForm>,
+    inputs: Vec<JsonValue>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    arguments: Vec<Input>,
+    arguments: Vec<NamedTree>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    reads: Vec<Input>,
-    nodes: Vec<NodeForm>,
+    reads: Vec<NamedTree>,
+    nodes: Vec<JsonNode>,
     outputs: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    result: Option<Tree>,
+    result: Option<TreeSpec>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    writes: Vec<Input>,
+    writes: Vec<NamedTree>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ValueForm {
+struct JsonValue {
     name: String,
     #[serde(rename = "type")]
     ty: TensorType,
@@ -72,27 +72,27 @@ struct ValueForm {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct NodeForm {
-    results: Vec<ValueForm>,
+struct JsonNode {
+    results: Vec<JsonValue>,
     op: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     operands: Vec<Json>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     attributes: Map<String, Json>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    graphs: Vec<GraphForm>,
-    #[serde(default, skip_serializing_if = "Place::is_unknown")]
-    place: Place,
+    graphs: Vec<JsonGraph>,
+    #[serde(default, skip_serializing_if = "SourcePlace::is_unknown")]
+    place: SourcePlace,
 }
 
-impl GraphForm {
+impl JsonGraph {
     /// The JSON form of a verified graph.
-    pub(super) fn of(graph: &Graph, dictionary: &dyn Dictionary) -> GraphForm {
-        let value = |id: &ValueId| ValueForm {
+    pub(super) fn of(graph: &Graph, dictionary: &dyn Dictionary) -> JsonGraph {
+        let value = |id: &ValueId| JsonValue {
             name: graph.value(*id).name.clone(),
             ty: graph.ty(*id).clone(),
         };
-        let node = |node: &Node| NodeForm {
+        let node = |node: &Node| JsonNode {
             results: node.results.iter().map(value).collect(),
             op: node.op.name().to_string(),
             operands: operands(graph, node, dictionary),
@@ -100,12 +100,12 @@ impl GraphForm {
             graphs: node
                 .bodies()
                 .into_iter()
-                .map(|body| GraphForm::of(body, dictionary))
+                .map(|body| JsonGraph::of(body, dictionary))
                 .collect(),
             place: node.place.clone(),
         };
         let outputs = graph.outputs.iter().map(|id| graph.value(*id).name.clone());
-        GraphForm {
+        JsonGraph {
             name: graph.name.clone(),
             sizes: graph.hints.clone(),
             guards: graph.guards.clone(),
@@ -132,7 +132,7 @@ impl GraphForm {
         dictionary: &dyn Dictionary,
         depth: usize,
     ) -> Result<Graph> {
-        if DEEPEST < depth {
+        if MAX_DEPTH < depth {
             return Err(Error::format("graphs are nested too deeply"));
         }
         let inputs = self.inputs.into_iter().map(|input| (input.name, input.ty));
@@ -164,7 +164,7 @@ impl GraphForm {
     }
 }
 
-impl NodeForm {
+impl JsonNode {
     fn build(
         mut self,
         assembly: &mut Assembly,
@@ -235,7 +235,7 @@ fn operands(graph: &Graph, node: &Node, dictionary: &dyn Dictionary) -> Vec<Json
     let (positional, _) = split_call(&parameters, &node.arguments);
     positional
         .into_iter()
-        .map(|argument| written(graph, argument, Style::Positional))
+        .map(|argument| json_argument(graph, argument, ArgumentStyle::Positional))
         .collect()
 }
 
@@ -247,7 +247,7 @@ fn named(graph: &Graph, node: &Node, dictionary: &dyn Dictionary) -> Map<String,
             let parameters = dictionary.parameters(name).unwrap_or_default();
             let (_, named) = split_call(&parameters, &node.arguments);
             let named = named.into_iter().map(|(parameter, argument)| {
-                let value = written(graph, argument, parameter.style);
+                let value = json_argument(graph, argument, parameter.style);
                 (parameter.name.to_string(), value)
             });
             named.collect()
@@ -260,10 +260,10 @@ fn named(graph: &Graph, node: &Node, dictionary: &dyn Dictionary) -> Map<String,
 }
 
 /// The JSON form of an argument. Values are their names; arguments without a JSON type are objects with one field.
-fn written(graph: &Graph, argument: &Argument, style: Style) -> Json {
+fn json_argument(graph: &Graph, argument: &Argument, style: ArgumentStyle) -> Json {
     match argument {
         Argument::Value(id) => json!(graph.value(*id).name),
-        Argument::Number(Scalar::Int(code)) if style == Style::DType => {
+        Argument::Number(Scalar::Int(code)) if style == ArgumentStyle::DType => {
             match DType::from_torch_code(*code) {
                 Ok(dtype) => json!({"dtype": dtype}),
                 Err(_) => json!(code),
@@ -277,7 +277,7 @@ fn written(graph: &Graph, argument: &Argument, style: Style) -> Json {
         Argument::Str(text) => json!({"text": text}),
         Argument::List(items) => items
             .iter()
-            .map(|item| written(graph, item, style))
+            .map(|item| json_argument(graph, item, style))
             .collect(),
         Argument::None => Json::Null,
     }

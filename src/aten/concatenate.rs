@@ -1,8 +1,8 @@
 //! Concatenation, stacking and repetition.
 
-use super::parts::check_axis;
+use super::split::check_axis;
 use super::view::at_least;
-use super::{Composite, Strides};
+use super::{Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -25,7 +25,7 @@ pub(super) const ROWS: &[Composite] = &[
             "[f32[0, 3], f32[2, 3]]",
         ],
     )
-    .placed(Strides::Joined),
+    .with_strides(StrideRule::Concat),
     Composite::one(
         &[
             "aten::stack(Tensor[] tensors, int dim=0) -> Tensor",
@@ -37,7 +37,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["[f32[B, 2], f32[B, 2]], -1", "[f32[], i64[]]"],
     )
-    .placed(Strides::Stacked),
+    .with_strides(StrideRule::Stack),
     Composite::one(
         &["aten::hstack(Tensor[] tensors) -> Tensor"],
         |a| Ok(hstack(a.builder(), &a.tensors("tensors"))),
@@ -169,7 +169,10 @@ pub(super) const ROWS: &[Composite] = &[
                 None => (x.flatten(0, -1), 0),
             };
             let times = repeats.flatten(0, -1).expand(vec![x.size(dim)]);
-            Ok(x.index_select(dim, sources(times, a.optional_size("output_size"))?))
+            Ok(x.index_select(
+                dim,
+                repetition_sources(times, a.optional_size("output_size"))?,
+            ))
         },
         &[],
     ),
@@ -177,7 +180,7 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor"],
         |a| {
             Ok(
-                sources(a.tensor("repeats"), a.optional_size("output_size"))?
+                repetition_sources(a.tensor("repeats"), a.optional_size("output_size"))?
                     .to(a.tensor("repeats").dtype()),
             )
         },
@@ -188,7 +191,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| broadcast(a.builder(), &a.tensors("tensors")),
         &["[f32[B, 1], f32[3]]"],
     )
-    .placed(Strides::ItselfOrView),
+    .with_strides(StrideRule::ItselfOrView),
 ];
 
 /// Converts values to their common dtype.
@@ -287,7 +290,7 @@ fn interleave(x: Value<'_>, dim: i64, times: Dim) -> Value<'_> {
 }
 
 /// For each position of the repetition, the index of the element in a vector of counts.
-fn sources<'g>(times: Value<'g>, output_size: Option<Dim>) -> Result<Value<'g>> {
+fn repetition_sources<'g>(times: Value<'g>, output_size: Option<Dim>) -> Result<Value<'g>> {
     let Some(length) = output_size else {
         return Err(Error::unsupported(
             "the result's size depends on the elements of repeats; pass output_size",
@@ -309,7 +312,11 @@ pub(super) fn broadcast<'g>(builder: &'g Builder, values: &[Value<'g>]) -> Resul
 }
 
 /// Concatenates values along an axis and skips empty ones.
-pub(super) fn join<'g>(builder: &'g Builder, pieces: &[Value<'g>], dim: i64) -> Result<Value<'g>> {
+pub(super) fn concat_nonempty<'g>(
+    builder: &'g Builder,
+    pieces: &[Value<'g>],
+    dim: i64,
+) -> Result<Value<'g>> {
     for piece in pieces {
         check_axis(*piece, dim)?;
     }

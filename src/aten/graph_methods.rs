@@ -5,22 +5,24 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
-use crate::ir::{Argument, Builder, Dictionary, Graph, Module, Node, Parameter, Style};
+use crate::ir::{
+    Argument, ArgumentStyle, Builder, CallParameter, Dictionary, Graph, GraphModule, Node,
+};
 use crate::ir::{json, text, verify};
 use crate::shape::TensorType;
 
 use super::{ArgumentType, operator};
 
 /// The operators of this module as the IR's [`Dictionary`].
-struct Aten;
+struct AtenDictionary;
 
-impl Dictionary for Aten {
-    fn parameters(&self, name: &str) -> Option<Vec<Parameter<'_>>> {
+impl Dictionary for AtenDictionary {
+    fn parameters(&self, name: &str) -> Option<Vec<CallParameter<'_>>> {
         let schema = &operator(name).ok()?.schema;
-        let parameter = |parameter: &'static super::Parameter| Parameter {
+        let parameter = |parameter: &'static super::SchemaParameter| CallParameter {
             name: &parameter.name,
             default: parameter.default.as_ref(),
-            style: style(parameter),
+            style: argument_style(parameter),
         };
         Some(schema.parameters.iter().map(parameter).collect())
     }
@@ -35,7 +37,7 @@ impl Dictionary for Aten {
     }
 }
 
-fn style(parameter: &super::Parameter) -> Style {
+fn argument_style(parameter: &super::SchemaParameter) -> ArgumentStyle {
     fn is(ty: &ArgumentType, wanted: &ArgumentType) -> bool {
         match ty {
             ArgumentType::Optional(inner) => is(inner, wanted),
@@ -44,69 +46,69 @@ fn style(parameter: &super::Parameter) -> Style {
         }
     }
     if is(&parameter.ty, &ArgumentType::DType) {
-        Style::DType
+        ArgumentStyle::DType
     } else if is(&parameter.ty, &ArgumentType::Tensor) && !parameter.keyword_only {
-        Style::Positional
+        ArgumentStyle::Positional
     } else {
-        Style::Named
+        ArgumentStyle::Named
     }
 }
 
 impl Graph {
     /// Checks the rules of the IR ([`crate::ir::verify`]); the error lists all findings.
     pub fn verify(&self) -> Result<()> {
-        verify::verify(self, &Aten)
+        verify::verify(self, &AtenDictionary)
     }
 
     /// A node of the graph as its line in the text form, without nested graphs.
     pub fn node_text(&self, node: &Node) -> String {
-        text::print_node(self, node, &Aten)
+        text::print_node(self, node, &AtenDictionary)
     }
 }
 
-impl Module {
+impl GraphModule {
     /// Checks the rules of the IR ([`crate::ir::verify`]) for every graph and the weights; the error lists all findings.
     pub fn verify(&self) -> Result<()> {
-        verify::verify_module(self, &Aten)
+        verify::verify_module(self, &AtenDictionary)
     }
 
     /// Writes the module to a `.json` file and its weights to a file beside it; see [`crate::ir::json`].
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        json::save(self, path.as_ref(), &Aten)
+        json::save(self, path.as_ref(), &AtenDictionary)
     }
 
     /// Reads a module that [`Module::save`] wrote; see [`crate::ir::json`].
-    pub fn load(path: impl AsRef<Path>) -> Result<Module> {
-        Ok(Module::load_with_file(path)?.0)
+    pub fn load(path: impl AsRef<Path>) -> Result<GraphModule> {
+        Ok(GraphModule::load_with_file(path)?.0)
     }
 
     /// Reads a module that [`Module::save`] wrote. Also returns the file that its weights are mapped from.
-    pub fn load_with_file(path: impl AsRef<Path>) -> Result<(Module, Option<PathBuf>)> {
-        json::load(path.as_ref(), &Aten)
+    pub fn load_with_file(path: impl AsRef<Path>) -> Result<(GraphModule, Option<PathBuf>)> {
+        json::load(path.as_ref(), &AtenDictionary)
     }
 
     /// The JSON form, which names the file of the weights.
     pub fn to_json(&self, weights_file: &str) -> Result<String> {
-        json::print(self, weights_file, &Aten)
+        json::print(self, weights_file, &AtenDictionary)
     }
 
     /// Reads the JSON form without its weights.
-    pub fn from_json(text: &[u8]) -> Result<Module> {
-        json::parse(text, &Aten).map(|(module, _)| module)
+    pub fn from_json(text: &[u8]) -> Result<GraphModule> {
+        json::parse(text, &AtenDictionary).map(|(module, _)| module)
     }
 }
 
 /// The text form; see [`crate::ir::text`].
 impl fmt::Display for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&text::print_graph(self, &Aten))
+        f.write_str(&text::print_graph(self, &AtenDictionary))
     }
 }
 
 /// The text form; see [`crate::ir::text`].
-impl fmt::Display for Module {
+impl fmt::Display for GraphModule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&text::print_module(self, &Aten))
+        f.write_str(&text::print_module(self, &AtenDictionary))
     }
 }
 
@@ -115,16 +117,16 @@ impl FromStr for Graph {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Graph> {
-        text::parse_graph(text, &Aten)
+        text::parse_graph(text, &AtenDictionary)
     }
 }
 
 /// The text form; see [`crate::ir::text`]. The module has graphs that name weights, but no weights.
-impl FromStr for Module {
+impl FromStr for GraphModule {
     type Err = Error;
 
-    fn from_str(text: &str) -> Result<Module> {
-        text::parse_module(text, &Aten)
+    fn from_str(text: &str) -> Result<GraphModule> {
+        text::parse_module(text, &AtenDictionary)
     }
 }
 
@@ -134,7 +136,7 @@ mod tests {
     use crate::ir::{Argument, Builder};
 
     #[test]
-    fn a_graph_prints_as_it_reads() {
+    fn a_graph_prints_its_text_form() {
         let builder = Builder::with_symbols("f", Bindings::from([("B".into(), 2)]), Vec::new());
         let x = builder.input("x", "f32[B, 3]".parse().unwrap());
         let gelu = crate::aten::operator("aten.gelu").unwrap();

@@ -10,10 +10,10 @@ use std::path::Path;
 
 use safetensors::tensor::{Dtype, View};
 
-use super::{replace, safetensors as plain};
+use super::{safetensors as plain, write_and_rename};
 use crate::digest::Digest;
 use crate::dtype::DType;
-use crate::error::{Error, Result, Trail};
+use crate::error::{Error, ErrorContext, Result};
 use crate::mapping::{MappedRange, Mapping};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -24,7 +24,7 @@ const KIND: &str = "kind";
 const CHECKSUMS: &str = "checksums";
 
 /// A tensor to be written. Its elements are made when they are written, so that the file need not fit in memory.
-pub struct Unwritten<'a> {
+pub struct LazyTensor<'a> {
     /// Name of the tensor.
     pub name: String,
     /// Element type.
@@ -35,7 +35,7 @@ pub struct Unwritten<'a> {
     pub bytes: Box<dyn Fn() -> Result<Vec<u8>> + 'a>,
 }
 
-impl fmt::Debug for Unwritten<'_> {
+impl fmt::Debug for LazyTensor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Unwritten")
             .field("name", &self.name)
@@ -47,12 +47,12 @@ impl fmt::Debug for Unwritten<'_> {
 
 /// A memory-mapped tensor of a file, with its checksum.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct ChecksummedTensor {
     tensor: Tensor,
     checksum: Digest,
 }
 
-impl Checked {
+impl ChecksummedTensor {
     /// The tensor without a check.
     pub fn unchecked(&self) -> &Tensor {
         &self.tensor
@@ -68,23 +68,23 @@ impl Checked {
 ///
 /// # Errors
 /// The file cannot be written, or a tensor cannot be made.
-pub fn write(path: &Path, kind: &str, tensors: &[Unwritten]) -> Result<()> {
-    let made = Made::default();
+pub fn write(path: &Path, kind: &str, tensors: &[LazyTensor]) -> Result<()> {
+    let made = WriteResults::default();
     let parts = tensors.iter().map(|tensor| {
-        let part = Part {
+        let part = TensorEntry {
             tensor,
-            made: &made,
+            results: &made,
         };
-        (tensor.name.as_str(), Written::Part(part))
+        (tensor.name.as_str(), FileEntry::Tensor(part))
     });
-    let sums = Sums {
+    let sums = ChecksumEntry {
         shape: [tensors.len() * size_of::<Digest>()],
-        made: &made,
+        results: &made,
     };
     // The format sorts tensors by dtype, with bytes last, so that the checksums come after all tensors.
-    let all = parts.chain([(CHECKSUMS, Written::Sums(sums))]);
+    let all = parts.chain([(CHECKSUMS, FileEntry::Checksums(sums))]);
     let header = HashMap::from([(KIND.to_string(), kind.to_string())]);
-    replace(path, |path| {
+    write_and_rename(path, |path| {
         safetensors::serialize_to_file(all, Some(header), path).map_err(plain::bad)?;
         made.error.take().map_or(Ok(()), Err)
     })
@@ -94,14 +94,14 @@ pub fn write(path: &Path, kind: &str, tensors: &[Unwritten]) -> Result<()> {
 ///
 /// # Errors
 /// The file cannot be read, or is of another kind.
-pub fn read(path: &Path, kind: &str) -> Result<Vec<(String, Checked)>> {
+pub fn read(path: &Path, kind: &str) -> Result<Vec<(String, ChecksummedTensor)>> {
     let whole = MappedRange::whole(Mapping::open(path)?);
     parse(&whole, kind).at(|| path.display().to_string())
 }
 
 /// True if the file's metadata begin with a kind that starts with `kind`, even if the file is damaged otherwise, or if the
 /// file is empty.
-pub fn is_like(path: &Path, kind: &str) -> bool {
+pub fn has_kind_prefix(path: &Path, kind: &str) -> bool {
     let mut start = Vec::new();
     let read = File::open(path).and_then(|file| file.take(1024).read_to_end(&mut start));
     let expected = format!("{{\"__metadata__\":{{\"{KIND}\":\"{kind}");
@@ -109,8 +109,8 @@ pub fn is_like(path: &Path, kind: &str) -> bool {
     read.is_ok() && (start.is_empty() || said.starts_with(expected.as_bytes()))
 }
 
-fn parse(whole: &MappedRange, kind: &str) -> Result<Vec<(String, Checked)>> {
-    let found = plain::note(whole, KIND)?.unwrap_or_default();
+fn parse(whole: &MappedRange, kind: &str) -> Result<Vec<(String, ChecksummedTensor)>> {
+    let found = plain::metadata_value(whole, KIND)?.unwrap_or_default();
     if found != kind {
         let message = format!("the file is of the kind {found:?}, not {kind:?}");
         return Err(Error::format(message));
@@ -128,79 +128,79 @@ fn parse(whole: &MappedRange, kind: &str) -> Result<Vec<(String, Checked)>> {
     let checked = tensors.into_iter().zip(sums);
     let checked = checked.map(|((name, tensor), sum)| {
         let checksum = Digest(u128::from_le_bytes(*sum));
-        (name, Checked { tensor, checksum })
+        (name, ChecksummedTensor { tensor, checksum })
     });
     Ok(checked.collect())
 }
 
 /// Checksums and the first error of the tensors that were written.
 #[derive(Default)]
-struct Made<'a> {
+struct WriteResults<'a> {
     checksums: RefCell<BTreeMap<&'a str, Digest>>,
     error: Cell<Option<Error>>,
 }
 
 /// An entry of the file: a tensor, or the checksums.
-enum Written<'a, 'm> {
-    Part(Part<'a, 'm>),
-    Sums(Sums<'a, 'm>),
+enum FileEntry<'a, 'm> {
+    Tensor(TensorEntry<'a, 'm>),
+    Checksums(ChecksumEntry<'a, 'm>),
 }
 
-struct Part<'a, 'm> {
-    tensor: &'a Unwritten<'a>,
-    made: &'m Made<'a>,
+struct TensorEntry<'a, 'm> {
+    tensor: &'a LazyTensor<'a>,
+    results: &'m WriteResults<'a>,
 }
 
-struct Sums<'a, 'm> {
+struct ChecksumEntry<'a, 'm> {
     shape: [usize; 1],
-    made: &'m Made<'a>,
+    results: &'m WriteResults<'a>,
 }
 
-impl Part<'_, '_> {
+impl TensorEntry<'_, '_> {
     fn length(&self) -> usize {
         let elements: usize = self.tensor.shape.iter().product();
         elements * self.tensor.dtype.size()
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        let Unwritten { dtype, shape, .. } = self.tensor;
+        let LazyTensor { dtype, shape, .. } = self.tensor;
         let made = (self.tensor.bytes)().and_then(|bytes| {
             let fits = bytes.len() == self.length();
             let wrong = || Error::internal("a tensor has not the elements that it should have");
             fits.then_some(bytes).ok_or_else(wrong)
         });
         let bytes = made.unwrap_or_else(|error| {
-            self.made.error.set(Some(error));
+            self.results.error.set(Some(error));
             vec![0; self.length()]
         });
         let ty = TensorType::new(*dtype, shape.iter().copied());
         let sum = Digest::of_elements(&ty, &bytes);
-        let mut sums = self.made.checksums.borrow_mut();
+        let mut sums = self.results.checksums.borrow_mut();
         sums.insert(self.tensor.name.as_str(), sum);
         Cow::Owned(bytes)
     }
 }
 
-impl View for Written<'_, '_> {
+impl View for FileEntry<'_, '_> {
     fn dtype(&self) -> Dtype {
         match self {
-            Written::Part(part) => plain::code(part.tensor.dtype),
-            Written::Sums(_) => Dtype::U8,
+            FileEntry::Tensor(part) => plain::code(part.tensor.dtype),
+            FileEntry::Checksums(_) => Dtype::U8,
         }
     }
 
     fn shape(&self) -> &[usize] {
         match self {
-            Written::Part(part) => &part.tensor.shape,
-            Written::Sums(sums) => &sums.shape,
+            FileEntry::Tensor(part) => &part.tensor.shape,
+            FileEntry::Checksums(sums) => &sums.shape,
         }
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
         match self {
-            Written::Part(part) => part.data(),
-            Written::Sums(sums) => {
-                let sums = sums.made.checksums.borrow();
+            FileEntry::Tensor(part) => part.data(),
+            FileEntry::Checksums(sums) => {
+                let sums = sums.results.checksums.borrow();
                 sums.values().flat_map(|sum| sum.0.to_le_bytes()).collect()
             }
         }
@@ -208,8 +208,8 @@ impl View for Written<'_, '_> {
 
     fn data_len(&self) -> usize {
         match self {
-            Written::Part(part) => part.length(),
-            Written::Sums(sums) => sums.shape[0],
+            FileEntry::Tensor(part) => part.length(),
+            FileEntry::Checksums(sums) => sums.shape[0],
         }
     }
 }
@@ -236,13 +236,13 @@ mod tests {
 
     fn written(name: &str) -> Vec<u8> {
         let tensors = tensors();
-        let unwritten = tensors.iter().map(|(name, tensor)| Unwritten {
+        let unwritten = tensors.iter().map(|(name, tensor)| LazyTensor {
             name: name.clone(),
             dtype: tensor.dtype(),
             shape: tensor.shape().to_vec(),
             bytes: Box::new(|| Ok(tensor.bytes().to_vec())),
         });
-        let unwritten: Vec<Unwritten> = unwritten.collect();
+        let unwritten: Vec<LazyTensor> = unwritten.collect();
         let path = path(name);
         write(&path, KIND, &unwritten).unwrap();
         let read = read(&path, KIND).unwrap();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_or_known_to_be_damaged() {
+    fn damaged_tensors_are_detected() {
         let bytes = written("damage");
         let parsed = |bytes: &[u8]| {
             let whole = MappedRange::whole(Mapping::from_bytes(bytes.to_vec()));
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn a_tensor_that_cannot_be_made_leaves_no_file() {
         let path = path("unmade");
-        let unwritten = Unwritten {
+        let unwritten = LazyTensor {
             name: "w".into(),
             dtype: DType::F32,
             shape: vec![1],

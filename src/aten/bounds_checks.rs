@@ -6,30 +6,35 @@ use crate::shape::Shape;
 
 /// The negative indices that are rejected.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Negative {
+pub(super) enum NegativeIndices {
     /// All negative indices.
-    Refused,
+    Rejected,
     /// Negative indices below `-size`; the others count from the end.
     FromEnd,
 }
 
 /// Checks indices of an axis of a value.
-pub(super) fn index<'g>(x: Value<'g>, dim: i64, index: Value<'g>, negative: Negative) -> Value<'g> {
+pub(super) fn checked_index<'g>(
+    x: Value<'g>,
+    dim: i64,
+    index: Value<'g>,
+    negative: NegativeIndices,
+) -> Value<'g> {
     let axis = match x.rank() {
         0 => 0,
         _ => x.axis(dim).unwrap_or_default(),
     };
     let message =
         format!("index {{value}} is out of bounds for dimension {axis} with size {{size}}");
-    index_or(x, dim, index, negative, &message)
+    checked_index_with_message(x, dim, index, negative, &message)
 }
 
 /// Checks indices of an axis of a value; the operator has its own message.
-pub(super) fn index_or<'g>(
+pub(super) fn checked_index_with_message<'g>(
     x: Value<'g>,
     dim: i64,
     index: Value<'g>,
-    negative: Negative,
+    negative: NegativeIndices,
     message: &str,
 ) -> Value<'g> {
     // A scalar is indexed as a vector of one element.
@@ -38,18 +43,22 @@ pub(super) fn index_or<'g>(
         _ => x.size(dim),
     };
     let low = match negative {
-        Negative::Refused => 0.into(),
-        Negative::FromEnd => -&size,
+        NegativeIndices::Rejected => 0.into(),
+        NegativeIndices::FromEnd => -&size,
     };
-    index.to(DType::I64).within(low, &size, message)
+    index.to(DType::I64).check_in_range(low, &size, message)
 }
 
 /// Checks that the divisor of an integer division is not zero.
-pub(super) fn divisor<'g>(builder: &'g Builder, dtype: DType, divisor: Number<'g>) -> Number<'g> {
+pub(super) fn checked_divisor<'g>(
+    builder: &'g Builder,
+    dtype: DType,
+    divisor: Number<'g>,
+) -> Number<'g> {
     let value = match divisor {
         Number::Scalar(scalar) if scalar.to_i64() != 0 => return divisor,
         Number::Value(value) => value.to(dtype),
         number => builder.full(dtype, Shape::new(), number),
     };
-    value.nonzero("ZeroDivisionError").into()
+    value.check_nonzero("ZeroDivisionError").into()
 }

@@ -1,9 +1,9 @@
 //! Operators that replace a part of a value, and `im2col` and `col2im`.
 
-use super::join::join;
-use super::parts::{check_axis, strided_index};
-use super::slice::from_end;
-use super::{Composite, Strides};
+use super::concatenate::concat_nonempty;
+use super::slice::resolve_start;
+use super::split::{check_axis, strided_index};
+use super::{Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -31,19 +31,19 @@ pub(super) const ROWS: &[Composite] = &[
             "f32[6], i64[6]",
         ],
     )
-    .placed(Strides::Kept),
+    .with_strides(StrideRule::SameStrides),
     Composite::one(
         &["aten::select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor"],
         |a| {
             let (x, dim) = (a.tensor("self"), a.int("dim"));
-            let start = from_end(x, dim, a.size("index"))?;
+            let start = resolve_start(x, dim, a.size("index"))?;
             let source = a.tensor("src").unsqueeze(dim);
             let end = &start + 1;
             set_slice(x, source, dim, (Some(start), Some(end)), 1)
         },
         &["f32[B, 3], f32[B], 1, -1", "f32[4, 3], f32[3], 0, 2"],
     )
-    .placed(Strides::Kept),
+    .with_strides(StrideRule::SameStrides),
     Composite::one(
         &[
             "aten::as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, SymInt? storage_offset=None) -> Tensor",
@@ -61,12 +61,12 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[3, 4], f32[2, 2], [2, 2], [4, 1], 1"],
     )
-    .placed(Strides::Kept),
+    .with_strides(StrideRule::SameStrides),
     Composite::one(
         &[
             "aten::im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] stride) -> Tensor",
         ],
-        |a| im2col(a.tensor("self"), &Windows::of(a)?),
+        |a| im2col(a.tensor("self"), &FoldWindows::of(a)?),
         &[
             "f32[B, 2, 5, 6], [2, 3], [1, 1], [0, 1], [1, 2]",
             "f32[2, 4, 4], [2], [2], [1], [1]",
@@ -82,7 +82,7 @@ pub(super) const ROWS: &[Composite] = &[
                 [height, width] => [height.clone(), width.clone()],
                 _ => return Err(Error::operator("output_size has two numbers")),
             };
-            col2im(a.tensor("self"), size, &Windows::of(a)?)
+            col2im(a.tensor("self"), size, &FoldWindows::of(a)?)
         },
         &["f32[B, 12, 24], [5, 6], [2, 3], [1, 1], [0, 1], [1, 1]"],
     ),
@@ -113,7 +113,7 @@ pub(super) fn set_slice<'g>(
     if step == 1 {
         let after = &start + &length;
         let behind = x.narrow(dim, after.clone(), &size - &after);
-        return join(x.builder(), &[x.narrow(dim, 0, start), source, behind], dim);
+        return concat_nonempty(x.builder(), &[x.narrow(dim, 0, start), source, behind], dim);
     }
     let index = x.builder().iota(DType::I64, replaced.shape(), axis) * step + &start;
     Ok(x.scatter(dim, index, source, ScatterFunction::Set))
@@ -121,26 +121,26 @@ pub(super) fn set_slice<'g>(
 
 /// The first index of Python's slice: counted from the end if negative, and at least 0.
 fn clamped(x: Value, dim: i64, start: Dim) -> Result<Dim> {
-    let start = from_end(x, dim, start)?;
+    let start = resolve_start(x, dim, start)?;
     let inside = x.builder().symbols().less_equal(&Dim::ZERO, &start)?;
     Ok(if inside { start } else { Dim::ZERO })
 }
 
 /// Two-dimensional windows, as in `torch.nn.Unfold`.
-struct Windows {
+struct FoldWindows {
     kernel: [i64; 2],
     dilation: [i64; 2],
     padding: [i64; 2],
     stride: [i64; 2],
 }
 
-impl Windows {
-    fn of(a: &super::Args) -> Result<Windows> {
+impl FoldWindows {
+    fn of(a: &super::Args) -> Result<FoldWindows> {
         let pair = |name: &str| -> Result<[i64; 2]> {
             a.int_array(name)
                 .ok_or_else(|| Error::operator(format!("{name} has two numbers")))
         };
-        Ok(Windows {
+        Ok(FoldWindows {
             kernel: pair("kernel_size")?,
             dilation: pair("dilation")?,
             padding: pair("padding")?,
@@ -177,7 +177,7 @@ fn unbatched(x: Value<'_>, batched: bool) -> Value<'_> {
     }
 }
 
-fn im2col<'g>(x: Value<'g>, windows: &Windows) -> Result<Value<'g>> {
+fn im2col<'g>(x: Value<'g>, windows: &FoldWindows) -> Result<Value<'g>> {
     let (x, has_batch) = batched(x, 4)?;
     let border = [0, 0, windows.padding[0], windows.padding[1]].map(Dim::from);
     let (kernel, stride, dilation) = (windows.kernel, windows.stride, windows.dilation);
@@ -192,7 +192,7 @@ fn im2col<'g>(x: Value<'g>, windows: &Windows) -> Result<Value<'g>> {
     Ok(unbatched(columns, has_batch))
 }
 
-fn col2im<'g>(x: Value<'g>, size: [Dim; 2], windows: &Windows) -> Result<Value<'g>> {
+fn col2im<'g>(x: Value<'g>, size: [Dim; 2], windows: &FoldWindows) -> Result<Value<'g>> {
     let (x, has_batch) = batched(x, 3)?;
     let [batch, rows, columns] = x.sizes()?;
     let builder: &Builder = x.builder();

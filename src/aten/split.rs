@@ -7,11 +7,11 @@ use crate::ir::{Builder, Value};
 use crate::shape::{Shape, wrap_dim};
 
 /// The dtype of index tables along an axis. Kernels load four of these at once, but 64-bit elements one by one.
-pub(super) const PLACE: DType = DType::I32;
+pub(super) const INDEX_DTYPE: DType = DType::I32;
 
 /// Specialises a size that decides the number of results. The example answers, and a guard records the answer; symbols that
 /// the number does not determine stay free.
-pub(super) fn count(builder: &Builder, size: &Dim) -> Result<i64> {
+pub(super) fn specialized_count(builder: &Builder, size: &Dim) -> Result<i64> {
     let number = builder.symbols().hint(size)?;
     builder.symbols().equal(size, &Dim::from(number))?;
     Ok(number)
@@ -45,7 +45,7 @@ pub(super) fn split<'g>(x: Value<'g>, dim: i64, sizes: &[Dim]) -> Result<Vec<Val
 pub(super) fn split_even<'g>(x: Value<'g>, dim: i64, size: &Dim) -> Result<Vec<Value<'g>>> {
     check_axis(x, dim)?;
     let total = x.size(dim);
-    let pieces = count(x.builder(), &total.ceil_div(size))?;
+    let pieces = specialized_count(x.builder(), &total.ceil_div(size))?;
     if pieces <= 1 {
         return Ok(vec![x]);
     }
@@ -84,7 +84,7 @@ pub(super) fn split_at<'g>(x: Value<'g>, dim: i64, bounds: &[Dim]) -> Result<Vec
 /// One value for each index of an axis, whose size must be known.
 pub(super) fn unbind<'g>(x: Value<'g>, dim: i64) -> Result<Vec<Value<'g>>> {
     check_axis(x, dim)?;
-    let size = count(x.builder(), &x.size(dim))?;
+    let size = specialized_count(x.builder(), &x.size(dim))?;
     Ok((0..size).map(|index| x.select(dim, index)).collect())
 }
 

@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Map, Value as Json};
 
 use crate::dim::{Bindings, Symbol};
-use crate::error::{Error, Place, Result};
+use crate::error::{Error, Result, SourcePlace};
 use crate::op::{BinaryFunction, Primitive, UnaryFunction};
 use crate::shape::TensorType;
 use crate::symbols::Guard;
 
-use super::dictionary::{Dictionary, Parameter, Style};
+use super::dictionary::{ArgumentStyle, CallParameter, Dictionary};
 use super::graph::{Argument, Definition, Graph, Node, Op, ValueId, ValueInfo};
 use super::resolve::resolve;
-use super::types::Types;
+use super::type_inference::TypeInference;
 
 /// Types of weights by name.
 pub(super) type WeightTypes = BTreeMap<String, TensorType>;
@@ -22,7 +22,7 @@ pub(super) type WeightTypes = BTreeMap<String, TensorType>;
 pub(super) struct Assembly<'a> {
     graph: Graph,
     ids: HashMap<String, ValueId>,
-    types: Types,
+    types: TypeInference,
     weights: &'a WeightTypes,
     dictionary: &'a dyn Dictionary,
     has_inferred: bool,
@@ -49,7 +49,7 @@ impl<'a> Assembly<'a> {
                 ..Graph::default()
             },
             ids: HashMap::new(),
-            types: Types::new(hints, guards),
+            types: TypeInference::new(hints, guards),
             weights,
             dictionary,
             has_inferred: false,
@@ -95,7 +95,7 @@ impl<'a> Assembly<'a> {
         op: Op,
         arguments: Vec<Argument>,
         results: Vec<(String, Option<TensorType>)>,
-        place: Place,
+        place: SourcePlace,
     ) -> Result<()> {
         let mut inferred = None;
         if results.iter().any(|(_, ty)| ty.is_none()) {
@@ -211,7 +211,7 @@ pub(super) fn attributes(primitive: &Primitive) -> Map<String, Json> {
 /// The arguments of a call in the order of its parameters, from positional and named arguments.
 pub(super) fn complete_call(
     name: &str,
-    parameters: &[Parameter],
+    parameters: &[CallParameter],
     positional: Vec<Argument>,
     named: Vec<(String, Argument)>,
 ) -> Result<Vec<Argument>> {
@@ -232,7 +232,7 @@ pub(super) fn complete_call(
             Some(slot) => *slot = Some(argument),
         }
     }
-    let complete = |(slot, parameter): (Option<Argument>, &Parameter)| {
+    let complete = |(slot, parameter): (Option<Argument>, &CallParameter)| {
         let missing = || Error::format(format!("{name} is not given its {}", parameter.name));
         slot.or_else(|| parameter.default.cloned())
             .ok_or_else(missing)
@@ -243,15 +243,18 @@ pub(super) fn complete_call(
 /// The written form of a call's arguments: leading tensors by position, then arguments that differ from their defaults by
 /// name. Without parameters, all arguments are positional.
 pub(super) fn split_call<'a, 'p>(
-    parameters: &'a [Parameter<'p>],
+    parameters: &'a [CallParameter<'p>],
     arguments: &'a [Argument],
-) -> (Vec<&'a Argument>, Vec<(&'a Parameter<'p>, &'a Argument)>) {
-    let is_default = |parameter: &Parameter, argument| parameter.default == Some(argument);
+) -> (
+    Vec<&'a Argument>,
+    Vec<(&'a CallParameter<'p>, &'a Argument)>,
+) {
+    let is_default = |parameter: &CallParameter, argument| parameter.default == Some(argument);
     let leading = parameters
         .iter()
         .zip(arguments)
         .take_while(|(parameter, argument)| {
-            parameter.style == Style::Positional && !is_default(parameter, argument)
+            parameter.style == ArgumentStyle::Positional && !is_default(parameter, argument)
         });
     let count = if parameters.is_empty() {
         arguments.len()

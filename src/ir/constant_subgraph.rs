@@ -8,17 +8,17 @@ use super::builder::Builder;
 use super::graph::{Graph, ValueId};
 
 /// Largest number of values of a constant subgraph; a larger one is computed on the device.
-const MOST_PARTS: usize = 256;
+const MAX_VALUES: usize = 256;
 
 impl Builder {
     /// A graph without inputs that computes a value from weights and sizes; `None` if the value depends on inputs or
     /// regions.
-    pub fn constant_part(&self, id: ValueId) -> Option<Graph> {
+    pub fn constant_subgraph(&self, id: ValueId) -> Option<Graph> {
         let symbols = self.symbols();
         let part = Builder::with_symbols("constant", symbols.hints(), symbols.guards());
         let mut known: HashMap<ValueId, ValueId> = HashMap::new();
         // Operands of a value have smaller ids, so they come first in order of ids.
-        for id in self.constant_parts(id)? {
+        for id in self.constant_dependencies(id)? {
             if known.contains_key(&id) {
                 continue;
             }
@@ -40,7 +40,7 @@ impl Builder {
                 ty
             };
             let types = node.results.iter().map(resolved).collect();
-            let results = part.repeat(&node.op, arguments, types).ok()?;
+            let results = part.add_operation(&node.op, arguments, types).ok()?;
             let results = results.iter().map(|result| result.id());
             known.extend(node.results.iter().copied().zip(results));
         }
@@ -49,14 +49,14 @@ impl Builder {
     }
 
     /// The value and all values that it depends on; `None` if it is not constant or depends on too many.
-    fn constant_parts(&self, id: ValueId) -> Option<BTreeSet<ValueId>> {
+    fn constant_dependencies(&self, id: ValueId) -> Option<BTreeSet<ValueId>> {
         let mut found = BTreeSet::new();
         let mut left = vec![id];
         while let Some(id) = left.pop() {
             if !found.insert(id) {
                 continue;
             }
-            if MOST_PARTS < found.len() {
+            if MAX_VALUES < found.len() {
                 return None;
             }
             match self.node_of(id) {

@@ -11,14 +11,14 @@ use super::dictionary::Dictionary;
 use super::graph::{Argument, Op};
 
 /// The types of a graph's values, while nodes are inferred in order.
-pub(super) struct Types {
+pub(super) struct TypeInference {
     builder: Builder,
 }
 
-impl Types {
-    pub(super) fn new(hints: Bindings, guards: Vec<Guard>) -> Types {
+impl TypeInference {
+    pub(super) fn new(hints: Bindings, guards: Vec<Guard>) -> TypeInference {
         let builder = Builder::with_symbols("types", hints, guards);
-        Types { builder }
+        TypeInference { builder }
     }
 
     /// The symbols, with everything that is known about them.
@@ -67,7 +67,7 @@ impl Types {
     }
 
     /// True if the types are equal, given what is known about the symbols.
-    pub(super) fn same(&self, inferred: &[TensorType], declared: &[&TensorType]) -> bool {
+    pub(super) fn types_match(&self, inferred: &[TensorType], declared: &[&TensorType]) -> bool {
         let symbols = self.builder.symbols();
         let equal = |(a, b): (&TensorType, &&TensorType)| {
             let resolve = |dim: &Dim| symbols.resolve(dim);
