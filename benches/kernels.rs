@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use onionskin::gpu::{self, Device, DeviceChoice, Program, ProgramOptions};
+use onionskin::gpu::{self, DeviceChoice, GpuDevice, Program, ProgramOptions};
 use onionskin::ir::{Builder, Value};
 use onionskin::op::ConvAxis;
 use onionskin::pass;
@@ -30,7 +30,7 @@ enum Of {
 /// The device, and the benchmark runner.
 struct Bench<'a> {
     criterion: &'a mut Criterion,
-    device: Device,
+    device: GpuDevice,
 }
 
 impl Bench<'_> {
@@ -96,7 +96,7 @@ fn all(criterion: &mut Criterion) {
     gpu::widen_vectors();
     let choice = std::env::var("ONIONSKIN_DEVICE").unwrap_or_default();
     let choice: DeviceChoice = choice.parse().unwrap_or_default();
-    let device = match Device::open(choice) {
+    let device = match GpuDevice::open(choice) {
         Ok(device) => device,
         Err(error) => return println!("nothing measured: {error}"),
     };

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use onionskin::compare::Tolerance;
 use onionskin::error::Result;
-use onionskin::kernel::stored::Precision;
+use onionskin::kernel::materialization::Precision;
 use onionskin::model::{self, Device, Model, Reference};
 use onionskin::nn::{Dropout, Linear, Sequential};
 use onionskin::trace::check::CheckOptions;

@@ -11,7 +11,7 @@
 
 use std::error::Error;
 
-use onionskin::gpu::Input;
+use onionskin::gpu::RunInput;
 use onionskin::{CompileOptions, Device, Model, Tensor, gpu, tensor_file};
 use wgpu::util::{BufferInitDescriptor, DeviceExt};
 
@@ -36,14 +36,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (device, queue) = open_device()?;
     let folder = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/digits"));
     let model = Model::open(folder.join("digits.pt"))?;
-    let shared = Device::from(gpu::Device::from_wgpu(device.clone(), queue.clone()));
+    let shared = Device::from(gpu::GpuDevice::from_wgpu(device.clone(), queue.clone()));
     let session = model.compile(&shared, &CompileOptions::default())?;
     let recorded = tensor_file::read(&folder.join("expected.safetensors"))?;
     let (_, images) = recorded
         .iter()
         .find(|(name, _)| name == "input")
         .ok_or("the images are missing")?;
-    let run = session.launch(&[Input::Host(images)])?;
+    let run = session.launch(&[RunInput::Host(images)])?;
     let outputs = run.outputs();
     let logits = outputs.first().ok_or("the network has no output")?;
     println!(

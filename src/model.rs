@@ -32,7 +32,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use crate::kernel::stored::Precision;
+pub use crate::kernel::materialization::Precision;
 pub use bisect::{Search, SearchOptions, SearchProgress, first_divergence};
 pub use check::{Reference, check, inspect, inspect_program};
 pub use device::Device;

@@ -20,7 +20,7 @@ use onionskin::dtype::DType;
 use onionskin::error::{Error, Location, Result, SourcePlace};
 use onionskin::ir::{Graph, GraphModule};
 use onionskin::item::Item;
-use onionskin::kernel::stored::Precision;
+use onionskin::kernel::materialization::Precision;
 use onionskin::model::{self, Reference, first_wrong_pass};
 use onionskin::pass::{PIPELINE, Pass};
 use onionskin::tensor::Tensor;

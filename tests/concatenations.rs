@@ -11,12 +11,12 @@
 
 use onionskin::dim::{Bindings, Dim};
 use onionskin::dtype::DType;
-use onionskin::gpu::{Device, Keep, Program, ProgramOptions, Reach, Weights};
+use onionskin::gpu::{FeatureLevel, GpuDevice, Keep, Program, ProgramOptions, TensorMap};
 use onionskin::interp;
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::capabilities::Capabilities;
+use onionskin::kernel::materialization::Precision;
 use onionskin::kernel::plan::{Access, Plan, SlotId, SlotKind};
-use onionskin::kernel::stored::Precision;
 use onionskin::op::ConvAxis;
 use onionskin::pass::{self, PlanOptions};
 use onionskin::shape::TensorType;
@@ -139,7 +139,7 @@ fn planned(graph: &Graph, capabilities: &Capabilities, precision: Precision) -> 
     pass::plan_by(graph, capabilities, &options).unwrap()
 }
 
-fn check(device: &Device, keep: Keep, precision: Precision) {
+fn check(device: &GpuDevice, keep: Keep, precision: Precision) {
     let tolerance = match precision {
         Precision::Single => 1e-5,
         _ => 1e-2,
@@ -150,14 +150,14 @@ fn check(device: &Device, keep: Keep, precision: Precision) {
             keep,
             ..ProgramOptions::default()
         };
-        let program = Program::new(device, plan, &Weights::new(), options).unwrap();
+        let program = Program::new(device, plan, &TensorMap::new(), options).unwrap();
         for sizes in [sizes(1, 100, 1), sizes(2, 7, 3)] {
             let types = graph.inputs.iter().map(|input| graph.ty(*input));
             let inputs = (1..).zip(types);
             let inputs: Vec<Tensor> = inputs
                 .map(|(seed, ty)| tensor(&ty.sizes(&sizes).unwrap(), seed))
                 .collect();
-            let expected = interp::run(&graph, &Weights::new(), &inputs).unwrap();
+            let expected = interp::run(&graph, &TensorMap::new(), &inputs).unwrap();
             let found = program.run(&inputs).unwrap();
             for (found, expected) in found.iter().zip(&expected) {
                 assert_eq!(found.shape(), expected.shape(), "{name}");
@@ -171,7 +171,7 @@ fn check(device: &Device, keep: Keep, precision: Precision) {
 
 #[test]
 fn parts_agree_with_the_oracle() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     check(&device, Keep::Outputs, Precision::Single);
@@ -181,7 +181,7 @@ fn parts_agree_with_the_oracle() {
 
 #[test]
 fn parts_agree_within_portable_limits() {
-    let Some(device) = samples::device(Reach::Portable) else {
+    let Some(device) = samples::device(FeatureLevel::Portable) else {
         return;
     };
     check(&device, Keep::Outputs, Precision::Single);
@@ -224,7 +224,8 @@ fn parts_are_read_as_textures() {
     let read = plan.steps.iter().flat_map(|step| {
         let accesses = &plan.kernels[step.kernel].bindings;
         let bindings = step.bindings.iter().zip(accesses);
-        bindings.filter(|(slot, access)| is_part(slot) && matches!(access, Access::Texels(_)))
+        bindings
+            .filter(|(slot, access)| is_part(slot) && matches!(access, Access::AliasedTexture(_)))
     });
     assert_eq!(read.count(), 6);
 }
@@ -344,14 +345,14 @@ fn operands_may_be_empty() {
             b.concat(&[none, x[0] * 2.0], 0),
         ]
     });
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let plan = planned(&graph, device.capabilities(), Precision::Single);
-    let program = Program::new(&device, plan, &Weights::new(), ProgramOptions::default());
+    let program = Program::new(&device, plan, &TensorMap::new(), ProgramOptions::default());
     let inputs = [tensor(&[1, 1], 5)];
     let found = program.unwrap().run(&inputs).unwrap();
-    let expected = interp::run(&graph, &Weights::new(), &inputs).unwrap();
+    let expected = interp::run(&graph, &TensorMap::new(), &inputs).unwrap();
     assert_eq!(found, expected);
 }
 
@@ -365,10 +366,10 @@ fn images_are_written_where_convolutions_read_them() {
     };
     let cases = [(1, 6), (2, 16), (2, 6)];
     assert_eq!(cases.map(found), [(0, 10), (3, 0), (8, 0)]);
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
-    let weights: Weights = (1..)
+    let weights: TensorMap = (1..)
         .zip(FILTERS)
         .map(|(seed, (name, shape))| (name.to_string(), tensor(&shape, seed)))
         .collect();

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use onionskin::dim::Bindings;
 use onionskin::dtype::DType;
 use onionskin::error::Result;
-use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
+use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions};
 use onionskin::interp;
 use onionskin::ir::{Graph, Value};
 use onionskin::op::*;
@@ -23,8 +23,8 @@ use onionskin::tensor::Tensor;
 
 mod samples;
 
-fn device() -> Option<Device> {
-    samples::device(Reach::Whole)
+fn device() -> Option<GpuDevice> {
+    samples::device(FeatureLevel::Full)
 }
 
 /// A reproducible sequence of numbers in 0..1.
@@ -92,7 +92,7 @@ fn difference(found: &Tensor, expected: &Tensor) -> Option<String> {
         .map(|(place, (x, y))| format!("[{place}] {x} is not {y}"))
 }
 
-fn program(device: &Device, graph: &Graph) -> Result<Program> {
+fn program(device: &GpuDevice, graph: &Graph) -> Result<Program> {
     let plan = pass::plan(graph, device.capabilities())?;
     Program::new(device, plan, &Default::default(), ProgramOptions::default())
 }
@@ -186,7 +186,7 @@ fn special(dtype: DType) -> Vec<f64> {
     [edges.as_slice(), &wide].concat()
 }
 
-fn dtypes(device: &Device) -> Vec<DType> {
+fn dtypes(device: &GpuDevice) -> Vec<DType> {
     let can = |dtype: &DType| *dtype != DType::F64 || device.capabilities().float64;
     DType::ALL.into_iter().filter(can).collect()
 }
@@ -241,7 +241,7 @@ fn doubles_are_rounded_exactly() {
 }
 
 /// Returns the differences of a unary function; `None` if it is not defined for the dtype.
-fn unary(device: &Device, dtype: DType, function: UnaryFunction) -> Option<Vec<String>> {
+fn unary(device: &GpuDevice, dtype: DType, function: UnaryFunction) -> Option<Vec<String>> {
     let mut values = special(dtype);
     let (low, high) = function.domain();
     let mut random = Random(7);
@@ -372,7 +372,7 @@ fn casts_agree() {
 
 /// Builds a graph for each dtype for which the primitive is defined.
 fn each_dtype(
-    device: &Device,
+    device: &GpuDevice,
     name: &str,
     shapes: &[&str],
     range: (f64, f64),

@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
+use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions};
 use onionskin::interp;
 use onionskin::op::{Unary, UnaryFunction};
 use onionskin::pass;
@@ -70,7 +70,7 @@ fn small_numbers_keep_their_digits() {
 
 /// Checks that functions on a software device differ from the host's by no more than a relative tolerance.
 fn check(functions: &[UnaryFunction], numbers: &[f32], tolerance: f64) {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     if !device.capabilities().software {
@@ -86,7 +86,7 @@ fn check(functions: &[UnaryFunction], numbers: &[f32], tolerance: f64) {
 
 /// Returns a message for the first number at which a function differs.
 fn difference(
-    device: &Device,
+    device: &GpuDevice,
     function: UnaryFunction,
     (numbers, tolerance): (&[f32], f64),
 ) -> Option<String> {

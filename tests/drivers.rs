@@ -6,7 +6,7 @@
     reason = "tests"
 )]
 
-use onionskin::gpu::Reach;
+use onionskin::gpu::FeatureLevel;
 use onionskin::ir::GraphModule;
 use onionskin::nn::GRU;
 use onionskin::op::UnaryFunction;
@@ -55,7 +55,7 @@ fn is_near(found: f64, expected: f64) -> bool {
 
 #[test]
 fn functions_behind_a_gate_agree() {
-    let Some(device) = samples::device(Reach::Whole).map(Device::Gpu) else {
+    let Some(device) = samples::device(FeatureLevel::Full).map(Device::Gpu) else {
         return;
     };
     let mut wrong = Vec::new();
@@ -79,7 +79,7 @@ fn functions_behind_a_gate_agree() {
 /// One kernel has many functions: lavapipe (Mesa 22.3) miscompiled its first tanh when tanh had branches.
 #[test]
 fn a_gru_of_one_step_agrees() {
-    let Some(device) = samples::device(Reach::Whole).map(Device::Gpu) else {
+    let Some(device) = samples::device(FeatureLevel::Full).map(Device::Gpu) else {
         return;
     };
     manual_seed(11);

@@ -16,7 +16,7 @@ use onionskin::digest::Digest;
 use onionskin::error::Result;
 use onionskin::ir::{Graph, GraphModule};
 use onionskin::kernel::capabilities::Capabilities;
-use onionskin::kernel::stored::Precision;
+use onionskin::kernel::materialization::Precision;
 use onionskin::pass::{self, PlanOptions};
 
 #[path = "emitted_programs/normalize.rs"]

@@ -11,7 +11,7 @@
 mod samples;
 
 use onionskin::error::{Error, ErrorKind, Result};
-use onionskin::gpu::{Input, Reach};
+use onionskin::gpu::{FeatureLevel, RunInput};
 use onionskin::ir::GraphModule;
 use onionskin::item::Item;
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
@@ -189,7 +189,7 @@ impl Case {
 }
 
 fn devices() -> Vec<Device> {
-    let gpu = samples::device(Reach::Whole).map(Device::Gpu);
+    let gpu = samples::device(FeatureLevel::Full).map(Device::Gpu);
     std::iter::once(Device::Host).chain(gpu).collect()
 }
 
@@ -251,7 +251,7 @@ fn a_device_gives_what_the_host_gives_where_nothing_is_refused() {
 
 #[test]
 fn checks_cost_no_dispatch_and_can_be_left_out() {
-    let Some(gpu) = samples::device(Reach::Whole) else {
+    let Some(gpu) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let device = Device::Gpu(gpu);
@@ -277,7 +277,7 @@ fn what_counts_along_an_axis_is_not_checked() {
   return w
 }";
     let module: GraphModule = text.parse().unwrap();
-    let Some(gpu) = samples::device(Reach::Whole) else {
+    let Some(gpu) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let session = session(&Model::from_module(module), &Device::Gpu(gpu), true);
@@ -393,13 +393,13 @@ fn exceptions_of_a_script_are_kept_in_branches_and_loops() {
 
 #[test]
 fn a_launch_tells_faults_when_it_is_asked() {
-    let Some(gpu) = samples::device(Reach::Whole) else {
+    let Some(gpu) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let case = cases().remove(3);
     let session = session(&case.model(), &Device::Gpu(gpu), true);
     let launch = |inputs: &[Tensor]| {
-        let inputs: Vec<Input> = inputs.iter().map(Input::Host).collect();
+        let inputs: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
         session.launch(&inputs).unwrap()
     };
     let run = launch(&case.refused);

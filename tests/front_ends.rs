@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use onionskin::compare::Tolerance;
 use onionskin::item::Item;
-use onionskin::kernel::stored::Precision;
+use onionskin::kernel::materialization::Precision;
 use onionskin::model::{Reference, check};
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{CheckOptions, FrontEnd, Id};

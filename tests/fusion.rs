@@ -4,8 +4,8 @@
 use onionskin::dim::Dim;
 use onionskin::ir::Graph;
 use onionskin::kernel::capabilities::Capabilities;
+use onionskin::kernel::materialization::{MaterializeReason, MaterializedValue};
 use onionskin::kernel::plan::Plan;
-use onionskin::kernel::stored::{Reason, Stored};
 use onionskin::op::ConvAxis;
 use onionskin::pass;
 
@@ -133,18 +133,23 @@ fn what_lies_in_memory_says_why() {
         vec![dear.exp() + dear.sum(&[0], true), product]
     });
     let plan = plan_for("stored", &graph, &capabilities());
-    let reasons: Vec<Reason> = plan.stored.iter().map(|stored| stored.reason).collect();
+    let reasons: Vec<MaterializeReason> = plan
+        .materialized
+        .iter()
+        .map(|stored| stored.reason)
+        .collect();
     let (readers, cost) = (2, 21);
     let expected = [
-        Reason::ReadOften,
-        Reason::Output,
-        Reason::Shared { readers, cost },
-        Reason::Reorders,
-        Reason::Output,
+        MaterializeReason::ReadManyTimes,
+        MaterializeReason::Output,
+        MaterializeReason::Shared { readers, cost },
+        MaterializeReason::NotElementwise,
+        MaterializeReason::Output,
     ];
-    assert_eq!(reasons, expected, "{:?}", plan.stored);
-    let named = |stored: &Stored| plan.slots.iter().any(|slot| slot.name == stored.value);
-    assert!(plan.stored.iter().all(named));
+    assert_eq!(reasons, expected, "{:?}", plan.materialized);
+    let named =
+        |stored: &MaterializedValue| plan.slots.iter().any(|slot| slot.name == stored.value);
+    assert!(plan.materialized.iter().all(named));
 }
 
 /// Pointwise work after a product is its epilogue as long as it has one result, even if it reads values several times. The
@@ -199,10 +204,10 @@ fn what_one_kernel_reads_twice_is_not_stored() {
     });
     let plan = plan_for("twice", &graph, &capabilities());
     assert_eq!(
-        (plan.steps.len(), plan.stored.len()),
+        (plan.steps.len(), plan.materialized.len()),
         (1, 1),
         "{:?}",
-        plan.stored
+        plan.materialized
     );
 }
 

@@ -10,13 +10,13 @@
 use ::half::f16;
 use onionskin::dim::Bindings;
 use onionskin::dtype::DType;
-use onionskin::gpu::{Device, Footprint, Keep, Program, ProgramOptions, Reach};
+use onionskin::gpu::{FeatureLevel, Footprint, GpuDevice, Keep, Program, ProgramOptions};
 use onionskin::interp;
 use onionskin::ir::{Definition, Graph, GraphModule, Weights};
-use onionskin::kernel::capabilities::{Capabilities, Storage};
+use onionskin::kernel::capabilities::{Capabilities, StorageType};
 use onionskin::kernel::layout::Texel;
+use onionskin::kernel::materialization::{Precision, SingleReason};
 use onionskin::kernel::plan::{Access, Plan, SlotKind};
-use onionskin::kernel::stored::{Kept, Precision};
 use onionskin::op::*;
 use onionskin::pass::{self, PlanOptions};
 use onionskin::tensor::Tensor;
@@ -180,7 +180,7 @@ fn weights(graph: &Graph, is_whole: bool) -> Weights {
 
 /// Returns the results of a plan and of the oracle, at two sizes.
 fn results(
-    device: &Device,
+    device: &GpuDevice,
     graph: &Graph,
     plan: &Plan,
     is_whole: bool,
@@ -221,7 +221,7 @@ fn halves(plan: &Plan) -> usize {
 /// Half precision represents integers up to 2048 exactly, so results are bitwise those of single precision.
 #[test]
 fn whole_numbers_are_exact() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     for (family, capabilities) in families(device.capabilities()) {
@@ -249,7 +249,7 @@ fn is_near(found: &Tensor, expected: &Tensor) -> bool {
 
 #[test]
 fn fractions_are_near() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let graphs = [whole(), fractions(), samples::all()].concat();
@@ -285,7 +285,7 @@ fn kernels_are_valid_everywhere() {
             stored += halves(&plan);
             let wrong = samples::untranslatable(&plan);
             assert!(wrong.is_empty(), "{name}: {}", wrong.join("\n"));
-            let expected = Storage::half(&capabilities);
+            let expected = StorageType::half(&capabilities);
             for slot in plan.slots.iter().filter(|slot| slot.storage.is_half()) {
                 assert_eq!(slot.storage, expected, "{name}: {}", slot.name);
             }
@@ -315,7 +315,7 @@ fn halves_between_kernels_are_read_as_texels() {
         });
         accesses.extend(read.map(|(_, access)| *access));
     }
-    assert_eq!(accesses, [Access::Texels(Texel::F16)]);
+    assert_eq!(accesses, [Access::AliasedTexture(Texel::F16)]);
 }
 
 /// In half precision, four columns and four steps of K take two rows of texels: four bands read those of eight columns at
@@ -342,10 +342,10 @@ fn bands_read_lines_of_several_columns() {
     }
 }
 
-fn kept(plan: &Plan) -> Vec<Kept> {
-    plan.stored
+fn kept(plan: &Plan) -> Vec<SingleReason> {
+    plan.materialized
         .iter()
-        .filter_map(|stored| stored.kept)
+        .filter_map(|stored| stored.single_reason)
         .collect()
 }
 
@@ -361,25 +361,25 @@ fn what_half_precision_would_spoil_stays_as_it_is() {
         let mean = x[0].mean(&[1], true);
         vec![(x[0].exp() - mean).dot(x[1]) + mean]
     });
-    assert!(kept(&half(&norm, &bare)).contains(&Kept::Statistic));
+    assert!(kept(&half(&norm, &bare)).contains(&SingleReason::Statistic));
     let places = samples::graph(&["f32[8, 8]", "f32[8, 8]", "f32[64, 4]"], |_, x| {
         let scaled = x[0].dot(x[1]) * 100.0;
         let rows = scaled.floor().to(DType::I64).reshape(vec![64.into()]);
         vec![x[2].index_select(0, rows), scaled.exp()]
     });
-    assert!(kept(&half(&places, &native)).contains(&Kept::Counted));
+    assert!(kept(&half(&places, &native)).contains(&SingleReason::IntegerOperand));
     let sums = samples::graph(&["f32[4, 8, 6]"], |_, x| {
         vec![x[0].scan(ScanFunction::Sum, 1).exp().sum(&[2], false)]
     });
-    assert!(kept(&half(&sums, &native)).contains(&Kept::Accumulated));
+    assert!(kept(&half(&sums, &native)).contains(&SingleReason::Accumulated));
     let parts = samples::graph(&["f32[64, 4096]", "f32[4096, 64]"], |_, x| {
         vec![x[0].dot(x[1]).relu()]
     });
-    assert!(kept(&half(&parts, &native)).contains(&Kept::Partial));
+    assert!(kept(&half(&parts, &native)).contains(&SingleReason::PartialSums));
     // Rows of 29 elements of f16 end within a 32-bit word.
     let odd = layers("11", &[35, 29, 21]);
-    assert!(kept(&half(&odd, &bare)).contains(&Kept::Single));
-    assert!(!kept(&half(&odd, &native)).contains(&Kept::Single));
+    assert!(kept(&half(&odd, &bare)).contains(&SingleReason::UnpairedStore));
+    assert!(!kept(&half(&odd, &native)).contains(&SingleReason::UnpairedStore));
     let biased = samples::graph(&["f32[8, 16]"], |builder, x| {
         let weight = builder.weight("weight", "f32[16, 16]".parse().unwrap());
         let bias = builder.weight("bias", "f32[16]".parse().unwrap());
@@ -387,15 +387,15 @@ fn what_half_precision_would_spoil_stays_as_it_is() {
     });
     for slot in half(&biased, &native).slots {
         let expected = match slot.kind {
-            SlotKind::Weight(name) if name == "weight" => Storage::F16,
-            _ => Storage::F32,
+            SlotKind::Weight(name) if name == "weight" => StorageType::F16,
+            _ => StorageType::F32,
         };
         assert_eq!(slot.storage, expected, "{}", slot.name);
     }
 }
 
 /// Stores rows of eight numbers in half precision. Returns the contents of each such slot, for each family.
-fn stored(device: &Device, numbers: &[f32]) -> Vec<(String, Vec<f64>)> {
+fn stored(device: &GpuDevice, numbers: &[f32]) -> Vec<(String, Vec<f64>)> {
     let rows = numbers.len() / 8;
     let x = Tensor::from_vec([rows, 8], numbers.to_vec()).unwrap();
     let y = Tensor::from_vec([8, 8], vec![0f32; 64]).unwrap();
@@ -423,7 +423,7 @@ fn stored(device: &Device, numbers: &[f32]) -> Vec<(String, Vec<f64>)> {
 /// Finite numbers stay finite, so a mask of the lowest number stays finite; infinities and NaN are kept.
 #[test]
 fn numbers_beyond_the_range_are_the_largest() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let numbers = [
@@ -466,7 +466,7 @@ fn numbers_beyond_the_range_are_the_largest() {
 /// Tests all numbers of half precision, the midpoints between neighbours and the numbers next to these, of both signs.
 #[test]
 fn numbers_are_stored_as_the_nearest_halves_ties_to_even() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let positive = (0..0x7bff).flat_map(|bits| {
@@ -525,7 +525,7 @@ fn sessions_store_halves_and_the_host_refuses() {
         .unwrap();
     assert!(refused.message().contains("not in f16"), "{refused}");
     assert!(refused.advice().unwrap().contains("choose an adapter"));
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let session = model.compile(&device.into(), &options).unwrap();
@@ -565,7 +565,7 @@ graph f(c: bool[], x: f32[4, 8]) {
   s = dot a, $w
   return s, b
 }";
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let mut turned = vec![0f32; 64];

@@ -8,13 +8,13 @@
 
 use std::collections::BTreeMap;
 
-use onionskin::gpu::{Input, Keep, Program, ProgramOptions, Reach};
+use onionskin::gpu::{FeatureLevel, Keep, Program, ProgramOptions, RunInput};
 use onionskin::interp;
 use onionskin::ir::{Graph, Value};
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::Layout;
+use onionskin::kernel::materialization::Precision;
 use onionskin::kernel::plan::{Plan, SlotKind};
-use onionskin::kernel::stored::Precision;
 use onionskin::pass::{self, PlanOptions};
 use onionskin::tensor::Tensor;
 
@@ -80,7 +80,7 @@ fn left_factors_lie_so_on_a_rasteriser() {
 
 #[test]
 fn whatever_reads_them_agrees() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let inputs: Vec<Tensor> = SHAPES
@@ -93,14 +93,14 @@ fn whatever_reads_them_agrees() {
         for keep in [Keep::Outputs, Keep::Everything] {
             let plan = plan(device.capabilities(), precision);
             let is_padded = !padded(&plan).is_empty();
-            assert_eq!(is_padded, device.capabilities().lanes().is_some());
+            assert_eq!(is_padded, device.capabilities().simd_lanes().is_some());
             let options = ProgramOptions {
                 keep,
                 ..ProgramOptions::default()
             };
             let program = Program::new(&device, plan, &BTreeMap::new(), options).unwrap();
             let run = program
-                .launch(&inputs.iter().map(Input::from).collect::<Vec<_>>())
+                .launch(&inputs.iter().map(RunInput::from).collect::<Vec<_>>())
                 .unwrap();
             for (found, expected) in run.read().unwrap().iter().zip(&expected) {
                 let distance = distance(found, expected);
@@ -117,7 +117,7 @@ fn whatever_reads_them_agrees() {
 /// A concatenation of many values takes a kernel for each, and all write into the padded operand of a product.
 #[test]
 fn concatenations_of_many_lie_so_too() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let own = device.capabilities();
@@ -137,7 +137,7 @@ fn concatenations_of_many_lie_so_too() {
     let expected = interp::run(&graph, &BTreeMap::new(), &inputs).unwrap();
     for capabilities in [own, &few] {
         let plan = pass::plan(&graph, capabilities).unwrap();
-        assert_eq!(!padded(&plan).is_empty(), own.lanes().is_some());
+        assert_eq!(!padded(&plan).is_empty(), own.simd_lanes().is_some());
         let is_concat = |label: &str| label.starts_with("concat");
         let steps = plan.steps.iter();
         let concats = steps.filter(|step| is_concat(&plan.kernels[step.kernel].label));
@@ -152,7 +152,7 @@ fn concatenations_of_many_lie_so_too() {
 /// A padded input that another program wrote is copied row by row.
 #[test]
 fn inputs_on_the_device_are_copied_row_by_row() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let double = samples::graph(&["f32[40, 128]"], |_, x| vec![x[0] * 2.0]);
@@ -167,13 +167,13 @@ fn inputs_on_the_device_are_copied_row_by_row() {
     let program =
         |plan| Program::new(&device, plan, &BTreeMap::new(), ProgramOptions::default()).unwrap();
     let first = program(pass::plan(&double, device.capabilities()).unwrap());
-    let made = first.launch(&[Input::Host(&inputs[0])]).unwrap();
+    let made = first.launch(&[RunInput::Host(&inputs[0])]).unwrap();
     let made = made.outputs().remove(0);
     let second = program(plan(device.capabilities(), Precision::Single));
     let run = second.launch(&[
-        Input::Device(&made),
-        Input::Host(&inputs[1]),
-        Input::Host(&inputs[2]),
+        RunInput::Device(&made),
+        RunInput::Host(&inputs[1]),
+        RunInput::Host(&inputs[2]),
     ]);
     for (found, expected) in run.unwrap().read().unwrap().iter().zip(&expected) {
         assert!(distance(found, expected) < 2e-5);

@@ -302,7 +302,7 @@ fn small(limit: u64) -> Capabilities {
 fn weights_larger_than_a_binding_lie_in_pieces() {
     let plan = pass::plan(&linear(), &small(12_000)).unwrap();
     let pieces = plan.slots.iter().filter_map(|slot| match slot.layout {
-        Layout::Piece { start, count } => Some((slot.name.as_str(), start, count)),
+        Layout::Chunk { start, count } => Some((slot.name.as_str(), start, count)),
         _ => None,
     });
     assert_eq!(
@@ -397,7 +397,7 @@ fn inputs_and_values_between_kernels_are_read_as_texels() {
     for step in &plan.steps {
         let accesses = &plan.kernels[step.kernel].bindings;
         for (slot, access) in step.bindings.iter().zip(accesses) {
-            if let Access::Texels(_) = access {
+            if let Access::AliasedTexture(_) = access {
                 kinds.push(plan.slots[slot.0].kind.clone());
                 assert!(!step.work.writes.contains(slot));
             }
@@ -408,12 +408,12 @@ fn inputs_and_values_between_kernels_are_read_as_texels() {
     assert!(kinds.iter().all(is_whole) && kinds.iter().any(is_between));
     assert!(kinds.contains(&SlotKind::Input(0)), "{kinds:?}");
     let without = Capabilities {
-        texels: false,
+        buffer_aliasing: false,
         ..rasteriser()
     };
     let plan = plan_for("buffers", &graph, &without);
     let mut accesses = plan.kernels.iter().flat_map(|kernel| &kernel.bindings);
-    assert!(accesses.all(|access| !matches!(access, Access::Texels(_))));
+    assert!(accesses.all(|access| !matches!(access, Access::AliasedTexture(_))));
 }
 
 /// A copy writes only its destination, though source and destination have one layout.

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use onionskin::cases::{self, Call, Case, CaseArchive, CaseRef};
 use onionskin::compare::{Tolerance, compare};
 use onionskin::error::{Result, panic_message};
-use onionskin::gpu::Reach;
+use onionskin::gpu::FeatureLevel;
 use onionskin::{CompileOptions, Device, Model};
 
 mod samples;
@@ -192,7 +192,7 @@ fn views_and_writes_give_what_pytorch_gives_on_the_host() {
 
 #[test]
 fn views_and_writes_give_what_pytorch_gives_on_a_device() {
-    let Some(device) = samples::device(Reach::default()) else {
+    let Some(device) = samples::device(FeatureLevel::default()) else {
         return;
     };
     let (ran, failures) = run_all(
@@ -217,7 +217,7 @@ fn copies_reach_every_kind_of_view_on_the_host() {
 
 #[test]
 fn copies_reach_every_kind_of_view_on_a_device() {
-    let Some(device) = samples::device(Reach::default()) else {
+    let Some(device) = samples::device(FeatureLevel::default()) else {
         return;
     };
     let (ran, failures) = run_all(

@@ -12,7 +12,7 @@ mod random;
 mod samples;
 
 use onionskin::dtype::DType;
-use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
+use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions};
 use onionskin::interp;
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::op::{ConvAxis, ReduceFunction, ScanFunction};
@@ -122,7 +122,7 @@ fn shape(ty: &str) -> Vec<usize> {
 }
 
 /// Returns the difference between a device and the host, with the graph; `None` if they agree.
-fn difference(device: &Device, graph: &Graph, inputs: &[Tensor]) -> Option<String> {
+fn difference(device: &GpuDevice, graph: &Graph, inputs: &[Tensor]) -> Option<String> {
     let expected = interp::run(graph, &Default::default(), inputs).unwrap();
     let optimized = pass::optimize(graph).unwrap();
     let found = pass::plan(&optimized, device.capabilities())
@@ -139,7 +139,7 @@ fn difference(device: &Device, graph: &Graph, inputs: &[Tensor]) -> Option<Strin
     })
 }
 
-fn agrees(reach: Reach, seed: u64, rounds: usize) {
+fn agrees(reach: FeatureLevel, seed: u64, rounds: usize) {
     let Some(device) = samples::device(reach) else {
         return;
     };
@@ -154,10 +154,10 @@ fn agrees(reach: Reach, seed: u64, rounds: usize) {
 
 #[test]
 fn every_output_is_the_hosts() {
-    agrees(Reach::Whole, 0x5eed_0f0a_11f0_0d01, 300);
+    agrees(FeatureLevel::Full, 0x5eed_0f0a_11f0_0d01, 300);
 }
 
 #[test]
 fn every_output_is_the_hosts_on_any_device() {
-    agrees(Reach::Portable, 0x5eed_0f0a_11f0_0d02, 100);
+    agrees(FeatureLevel::Portable, 0x5eed_0f0a_11f0_0d02, 100);
 }

@@ -6,7 +6,7 @@
     reason = "tests"
 )]
 
-use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
+use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions, TensorMap};
 use onionskin::interp;
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::capabilities::Capabilities;
@@ -205,7 +205,7 @@ fn difference(found: &[Tensor], expected: &[Tensor]) -> f32 {
 #[test]
 fn a_layer_is_its_steps() {
     for layer in Layer::all(&[[1, 4, 3, 5], [2, 3, 1, 4], [2, 1, 2, 1]]) {
-        let (x, none) = (layer.tensors(), Weights::new());
+        let (x, none) = (layer.tensors(), TensorMap::new());
         let found = interp::run(&layer.graph(false), &none, &x).unwrap();
         let expected = interp::run(&layer.written_out(), &none, &x).unwrap();
         let difference = difference(&found, &expected);
@@ -214,7 +214,7 @@ fn a_layer_is_its_steps() {
 }
 
 /// Returns the capabilities of the device, of a GPU, and of a rasteriser without textures.
-fn families(device: &Device) -> [Capabilities; 3] {
+fn families(device: &GpuDevice) -> [Capabilities; 3] {
     let own = device.capabilities().clone();
     let gpu = Capabilities {
         software: false,
@@ -229,7 +229,7 @@ fn families(device: &Device) -> [Capabilities; 3] {
 
 #[test]
 fn devices_agree() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let sizes = [
@@ -242,7 +242,7 @@ fn devices_agree() {
     ];
     for layer in Layer::all(&sizes) {
         let x = layer.tensors();
-        let expected = interp::run(&layer.graph(false), &Weights::new(), &x).unwrap();
+        let expected = interp::run(&layer.graph(false), &TensorMap::new(), &x).unwrap();
         for (number, capabilities) in families(&device).iter().enumerate() {
             for has_weights in [true, false] {
                 let plan = pass::plan(&layer.graph(has_weights), capabilities).unwrap();
@@ -250,7 +250,8 @@ fn devices_agree() {
                 assert!(wrong.is_empty(), "{}", wrong.join("\n"));
                 let is_in_panels = |layout: &Layout| matches!(layout, Layout::Panels(_));
                 let panels = plan.slots.iter().any(|slot| is_in_panels(&slot.layout));
-                let lanes = capabilities.lanes().is_some() && capabilities.textures.bindings > 0;
+                let lanes =
+                    capabilities.simd_lanes().is_some() && capabilities.textures.bindings > 0;
                 assert_eq!(panels, lanes && has_weights, "{layer:?} {number}");
                 assert_eq!(plan.steps.len(), 1);
                 let (inputs, weights) = operands(&x, has_weights);
@@ -267,10 +268,10 @@ fn devices_agree() {
 }
 
 /// Splits operands into inputs and weights.
-fn operands(x: &[Tensor], has_weights: bool) -> (Vec<Tensor>, Weights) {
+fn operands(x: &[Tensor], has_weights: bool) -> (Vec<Tensor>, TensorMap) {
     let mut inputs = x.to_vec();
     if !has_weights {
-        return (inputs, Weights::new());
+        return (inputs, TensorMap::new());
     }
     let weights = inputs.drain(1..3).enumerate();
     let weights = weights.map(|(i, tensor)| (i.to_string(), tensor)).collect();
@@ -280,7 +281,7 @@ fn operands(x: &[Tensor], has_weights: bool) -> (Vec<Tensor>, Weights) {
 /// A plan serves sequences of any length and any batch size.
 #[test]
 fn sizes_may_differ_from_those_of_the_example() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let [layer, ..] = Layer::all(&[[2, 5, 3, 12]])[..] else {
@@ -306,7 +307,7 @@ fn sizes_may_differ_from_those_of_the_example() {
 /// Tests the largest number of steps that importers give to one kernel: Mesa's rasteriser ends longer loops early.
 #[test]
 fn the_longest_sequence_of_a_kernel_is_whole() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let layer = Layer {

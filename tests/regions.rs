@@ -8,7 +8,7 @@
     reason = "tests"
 )]
 
-use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
+use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions};
 use onionskin::interp;
 use onionskin::ir::{Graph, GraphModule, Weights};
 use onionskin::pass;
@@ -55,8 +55,8 @@ impl Case {
     }
 }
 
-fn device() -> Option<Device> {
-    samples::device(Reach::Whole)
+fn device() -> Option<GpuDevice> {
+    samples::device(FeatureLevel::Full)
 }
 
 fn bool(value: bool) -> Tensor {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use onionskin::dim::Bindings;
-use onionskin::gpu::{Device, Program, ProgramOptions, Reach};
+use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions};
 use onionskin::interp;
 use onionskin::ir::{Graph, Value};
 use onionskin::kernel::capabilities::Capabilities;
@@ -116,7 +116,7 @@ fn of_columns([pieces, length, columns]: [&str; 3]) -> Vec<(&'static str, Graph)
 }
 
 /// Returns capabilities for each variant that a device can run: by workgroups, by subgroups, and one reduction at a time.
-fn variants(device: &Device) -> Vec<Capabilities> {
+fn variants(device: &GpuDevice) -> Vec<Capabilities> {
     let own = device.capabilities();
     let mut variants = vec![
         Capabilities {
@@ -130,7 +130,7 @@ fn variants(device: &Device) -> Vec<Capabilities> {
             ..own.clone()
         },
     ];
-    if own.lanes().is_some() {
+    if own.simd_lanes().is_some() {
         variants.push(own.clone());
     }
     variants
@@ -143,7 +143,7 @@ fn input(shape: &[usize], seed: u64) -> Tensor {
     Tensor::from_vec(shape.to_vec(), values.collect()).unwrap()
 }
 
-fn check(name: &str, device: &Device, graph: &Graph, sizes: &[(i64, i64)]) {
+fn check(name: &str, device: &GpuDevice, graph: &Graph, sizes: &[(i64, i64)]) {
     for capabilities in variants(device) {
         let plan =
             pass::plan(graph, &capabilities).unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -177,7 +177,7 @@ fn check(name: &str, device: &Device, graph: &Graph, sizes: &[(i64, i64)]) {
 
 #[test]
 fn rows_of_any_length_agree() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     for (name, graph) in of_rows("S") {
@@ -193,7 +193,7 @@ fn rows_of_any_length_agree() {
 /// Rows of known length are read as vec4 where possible; short ones by a single invocation.
 #[test]
 fn rows_of_known_length_agree() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     for length in [12, 13, 200, 768, 1024, 1030, 8192] {
@@ -207,7 +207,7 @@ fn rows_of_known_length_agree() {
 /// their own.
 #[test]
 fn columns_agree() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     for sizes in [
@@ -245,7 +245,7 @@ fn normalised_images(channels: &str) -> Graph {
 
 #[test]
 fn columns_of_images_agree() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     for channels in ["6", "8", "32", "64"] {
@@ -300,7 +300,7 @@ fn reductions() -> Vec<(&'static str, Graph, usize)> {
 
 #[test]
 fn reductions_in_parts_agree() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     for (name, graph, _) in reductions() {
@@ -311,7 +311,7 @@ fn reductions_in_parts_agree() {
 /// The index of the largest element is that of the first of equals, and of the first NaN if there is one.
 #[test]
 fn indices_of_the_largest_agree() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     for (ty, axis) in [
@@ -355,7 +355,7 @@ fn reductions_are_cut_once() {
 /// NaN and infinities are found at any position of a row.
 #[test]
 fn rows_with_what_is_no_number_agree() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let largest = samples::graph(&["f32[B, 200]"], |_, x| vec![x[0].amax(&[1], false)]);

@@ -8,7 +8,7 @@
 
 mod samples;
 
-use onionskin::gpu::{Input, Reach};
+use onionskin::gpu::{FeatureLevel, RunInput};
 use onionskin::ir::{Builder, GraphModule};
 use onionskin::{CompileOptions, Device, Model, Session, Tensor};
 
@@ -23,7 +23,7 @@ graph forward(x: f32[B, 3]) {
 
 fn session(options: &CompileOptions) -> Option<Session> {
     let module: GraphModule = DOUBLE.parse().unwrap();
-    let device = Device::Gpu(samples::device(Reach::default())?);
+    let device = Device::Gpu(samples::device(FeatureLevel::default())?);
     Some(
         Model::from_module(module)
             .compile(&device, options)
@@ -69,7 +69,7 @@ fn a_launch_compiles_for_all_sizes_too() {
         return;
     };
     let x = rows(4);
-    let run = session.launch(&[Input::Host(&x)]).unwrap();
+    let run = session.launch(&[RunInput::Host(&x)]).unwrap();
     assert_eq!(run.read().unwrap()[0].to_f64(), doubled(&x));
     assert_eq!(graphs(&session).len(), 2);
 }
@@ -117,7 +117,7 @@ fn product() -> GraphModule {
 
 #[test]
 fn graphs_for_other_sizes_share_the_weights_on_the_device() {
-    let Some(device) = samples::device(Reach::default()) else {
+    let Some(device) = samples::device(FeatureLevel::default()) else {
         return;
     };
     let model = Model::from_module(product());
@@ -162,7 +162,7 @@ impl Drop for Folder {
 
 /// Runs [`product`] with a scaled weight and a file of packed weights, and checks the numbers.
 fn run_packed(
-    device: &onionskin::gpu::Device,
+    device: &onionskin::gpu::GpuDevice,
     factor: f32,
     path: &std::path::Path,
 ) -> onionskin::model::PackedReport {
@@ -186,7 +186,7 @@ fn run_packed(
 
 #[test]
 fn packed_weights_are_written_once_and_taken_at_every_later_start() {
-    let Some(device) = samples::device(Reach::default()) else {
+    let Some(device) = samples::device(FeatureLevel::default()) else {
         return;
     };
     let folder = Folder::new("taken");
@@ -204,7 +204,7 @@ fn packed_weights_are_written_once_and_taken_at_every_later_start() {
     assert_eq!(std::fs::metadata(&path).unwrap().len(), size);
     assert_eq!(counts(2.0), [1, 0]);
     // The file also holds another device's layout.
-    if let Some(other) = samples::device(Reach::Portable) {
+    if let Some(other) = samples::device(FeatureLevel::Portable) {
         let report = run_packed(&other, 2.0, &path);
         assert_eq!(report.taken + report.written, 1, "{report}");
         assert_eq!(counts(2.0), [1, 0]);
@@ -219,7 +219,7 @@ fn packed_weights_are_written_once_and_taken_at_every_later_start() {
 
 #[test]
 fn damaged_files_of_packed_weights_do_no_harm() {
-    let Some(device) = samples::device(Reach::default()) else {
+    let Some(device) = samples::device(FeatureLevel::default()) else {
         return;
     };
     let folder = Folder::new("damaged");
@@ -255,7 +255,7 @@ fn damaged_files_of_packed_weights_do_no_harm() {
 
 #[test]
 fn packed_weights_that_cannot_be_written_are_told() {
-    let Some(device) = samples::device(Reach::default()) else {
+    let Some(device) = samples::device(FeatureLevel::default()) else {
         return;
     };
     let folder = Folder::new("unwritten");

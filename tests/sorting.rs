@@ -10,13 +10,13 @@
 use std::collections::BTreeSet;
 
 use onionskin::dtype::DType;
-use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
+use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions, TensorMap};
 use onionskin::interp;
 use onionskin::ir::Graph;
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::Layout;
+use onionskin::kernel::materialization::Precision;
 use onionskin::kernel::plan::Plan;
-use onionskin::kernel::stored::Precision;
 use onionskin::pass::{self, PlanOptions};
 use onionskin::tensor::Tensor;
 
@@ -64,10 +64,10 @@ fn families(own: &Capabilities) -> [Capabilities; 3] {
     [own.clone(), gpu, least]
 }
 
-fn agrees(device: &Device, graph: &Graph, plan: Plan, x: &Tensor, what: &str) {
-    let program = Program::new(device, plan, &Weights::new(), ProgramOptions::default()).unwrap();
+fn agrees(device: &GpuDevice, graph: &Graph, plan: Plan, x: &Tensor, what: &str) {
+    let program = Program::new(device, plan, &TensorMap::new(), ProgramOptions::default()).unwrap();
     let found = program.run(std::slice::from_ref(x)).unwrap();
-    let expected = interp::run(graph, &Weights::new(), std::slice::from_ref(x)).unwrap();
+    let expected = interp::run(graph, &TensorMap::new(), std::slice::from_ref(x)).unwrap();
     for (found, expected) in found.iter().zip(&expected) {
         // Compared by bits: NaN differs from itself.
         assert_eq!(found.bytes(), expected.bytes(), "{what}");
@@ -84,7 +84,7 @@ fn steps(plan: &Plan) -> (Vec<&str>, usize) {
 
 #[test]
 fn every_row_is_sorted_as_the_oracle_does() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let shapes: [(&[usize], usize); 10] = [
@@ -115,7 +115,7 @@ fn every_row_is_sorted_as_the_oracle_does() {
 /// Top-k in both orders: of short rows, of long rows in parts, and for a `k` so large that rows are sorted.
 #[test]
 fn the_first_of_every_row_are_the_oracles() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let shapes: [(&[usize], usize, usize); 9] = [
@@ -157,7 +157,7 @@ fn the_first_of_every_row_are_the_oracles() {
 /// Rows may have any length that is at least `k`.
 #[test]
 fn the_first_of_rows_of_symbolic_length() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let graph = |example: i64| {
@@ -183,7 +183,7 @@ fn the_first_of_rows_of_symbolic_length() {
 /// Zeros of both signs compare equal and keep their signs.
 #[test]
 fn zeros_keep_their_order_and_sign() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let graph = samples::graph(&["f32[7]"], |_, x| {
@@ -205,7 +205,7 @@ fn more_than_there_are_is_an_error() {
 /// A plan sorts rows of any length, independent of the example's.
 #[test]
 fn rows_of_symbolic_length_are_merged_at_once() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let mut graph = sorts("f32[4, S]", 1);
@@ -227,7 +227,7 @@ fn rows_of_symbolic_length_are_merged_at_once() {
 /// Runs have a minimum length, however short the example's rows are.
 #[test]
 fn short_rows_of_symbolic_length_are_few_runs() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let mut graph = sorts("f32[90, S]", 1);
@@ -272,7 +272,7 @@ fn long_rows_are_sorted_in_runs() {
 /// Sorting reads a computed value, and other kernels read its result. Runs stay in single precision.
 #[test]
 fn runs_lie_between_other_kernels() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let graph = samples::graph(&["f32[16, 600]"], |_, x| {
@@ -296,7 +296,7 @@ fn runs_lie_between_other_kernels() {
         };
         let plan = pass::plan_by(&graph, device.capabilities(), &options).unwrap();
         let runs = plan.slots.iter();
-        let runs = runs.filter(|slot| matches!(slot.layout, Layout::Runs(_)));
+        let runs = runs.filter(|slot| matches!(slot.layout, Layout::SortedRuns(_)));
         assert!(runs.clone().count() >= 10 && runs.clone().all(|slot| !slot.storage.is_half()));
         let what = format!("{precision:?}");
         agrees(&device, &graph, plan, &x, &what);

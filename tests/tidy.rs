@@ -70,18 +70,18 @@ const COUNTED: &[(&str, &[&str])] = &[
         &["src/gpu/statistics.rs", "src/gpu/trusted/raw.rs"],
     ),
     (
-        "Aliased::new(",
+        "AliasedBuffer::new(",
         &["src/gpu/memory.rs", "src/gpu/trusted/aliased.rs"],
     ),
     (
-        "Filled::new(",
+        "MappedTexture::new(",
         &["src/gpu/memory.rs", "src/gpu/trusted/aliased.rs"],
     ),
     (".create_texture(", &["src/gpu/memory.rs"]),
     // Objects of the pipeline warm-up are released before a program is returned.
     (
         ".create_bind_group(",
-        &["src/gpu/lane.rs", "src/gpu/rehearsal.rs"],
+        &["src/gpu/run_context.rs", "src/gpu/warm_up.rs"],
     ),
     (".create_compute_pipeline(", &["src/gpu/pipeline.rs"]),
 ];

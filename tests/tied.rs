@@ -10,13 +10,13 @@
 )]
 
 use onionskin::dtype::DType;
-use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
+use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions, TensorMap};
 use onionskin::interp;
 use onionskin::ir::{Builder, Graph, GraphModule, Value};
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::{Layout, TextureLimits};
+use onionskin::kernel::materialization::{Precision, RowCopyReason};
 use onionskin::kernel::plan::{Plan, SlotKind};
-use onionskin::kernel::stored::{Precision, Rows};
 use onionskin::pass::{self, PlanOptions};
 use onionskin::tensor::Tensor;
 
@@ -139,12 +139,17 @@ fn tied_weights_lie_once() {
     for (name, graph, tied, kinds) in graphs() {
         for device in [&samples::rasteriser(), &samples::rasteriser_of(16), &small] {
             let plan = plan(&graph, device, Precision::Single);
-            assert_eq!(plan.tied.len(), tied.len(), "{name}: {:?}", plan.tied);
-            for (weight, told) in tied.iter().zip(&plan.tied) {
+            assert_eq!(
+                plan.shared_weights.len(),
+                tied.len(),
+                "{name}: {:?}",
+                plan.shared_weights
+            );
+            for (weight, told) in tied.iter().zip(&plan.shared_weights) {
                 let layouts = layouts(&plan, weight);
                 let are_panels = layouts.iter().all(|x| matches!(x, Layout::Panels(_)));
                 assert!(are_panels && layouts.len() == kinds, "{name}: {layouts:?}");
-                let known = (told.weight.as_str(), told.panels, told.rows);
+                let known = (told.weight.as_str(), told.panels, told.row_copy);
                 assert_eq!(known, (*weight, kinds, None), "{name}");
                 assert!(told.to_string().ends_with("from its panels"), "{told}");
             }
@@ -153,7 +158,7 @@ fn tied_weights_lie_once() {
         }
         // Other devices have no panels.
         let plan = plan(&graph, &samples::capabilities(), Precision::Single);
-        assert!(plan.tied.is_empty());
+        assert!(plan.shared_weights.is_empty());
         assert!(
             tied.iter()
                 .all(|weight| layouts(&plan, weight) == [&Layout::Linear])
@@ -170,12 +175,16 @@ fn tied_weights_lie_twice_for_a_reason() {
     });
     let told = |graph: &Graph, device: &Capabilities| {
         let plan = plan(graph, device, Precision::Single);
-        let tied = plan.tied.first().unwrap();
+        let tied = plan.shared_weights.first().unwrap();
         let kinds = layouts(&plan, &tied.weight).len();
-        (tied.to_string(), tied.rows, kinds)
+        (tied.to_string(), tied.row_copy, kinds)
     };
     let (text, rows, kinds) = told(&many, &samples::rasteriser());
-    assert_eq!((rows, kinds), (Some(Rows::Many), 2), "{text}");
+    assert_eq!(
+        (rows, kinds),
+        (Some(RowCopyReason::TooManyReads), 2),
+        "{text}"
+    );
     assert!(
         text.contains(": 1920 of 19264 elements") && text.ends_with("because they are many"),
         "{text}"
@@ -186,7 +195,10 @@ fn tied_weights_lie_twice_for_a_reason() {
         let y = x[1].dot(weight(b, "in", "f32[40, 64]")) + table.index_select(0, x[0]);
         vec![y.dot(table.transpose(0, 1))]
     });
-    assert_eq!(told(&few, &with_textures(1)).1, Some(Rows::Textures));
+    assert_eq!(
+        told(&few, &with_textures(1)).1,
+        Some(RowCopyReason::TooManyTextures)
+    );
     assert_eq!(told(&few, &with_textures(2)).1, None);
 }
 
@@ -203,7 +215,7 @@ fn inputs(graph: &Graph) -> Vec<Tensor> {
     inputs.collect()
 }
 
-fn weights(graph: &Graph) -> Weights {
+fn weights(graph: &Graph) -> TensorMap {
     let named = graph.weights().enumerate();
     let tensors = named.map(|(seed, (name, id))| {
         let sizes = graph.ty(id).sizes(&Default::default()).unwrap();
@@ -221,7 +233,7 @@ fn difference(found: &Tensor, expected: &Tensor) -> f64 {
     largest(&mut apart) / largest(&mut expected.iter().map(|x| x.abs()))
 }
 
-fn worst(device: &Device, graph: &Graph, plan: Plan) -> f64 {
+fn worst(device: &GpuDevice, graph: &Graph, plan: Plan) -> f64 {
     let (weights, inputs) = (weights(graph), inputs(graph));
     let expected = interp::run(graph, &weights, &inputs).unwrap();
     let program = Program::new(device, plan, &weights, ProgramOptions::default()).unwrap();
@@ -232,14 +244,18 @@ fn worst(device: &Device, graph: &Graph, plan: Plan) -> f64 {
 
 #[test]
 fn tied_weights_agree() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     for (name, graph, tied, kinds) in graphs() {
         for (precision, most) in [(Precision::Single, 2e-6), (Precision::Half, 4e-3)] {
             let plan = plan(&graph, device.capabilities(), precision);
             let is_once = |weight: &&str| layouts(&plan, weight).len() == kinds;
-            assert!(tied.iter().all(is_once), "{name}: {:?}", plan.tied);
+            assert!(
+                tied.iter().all(is_once),
+                "{name}: {:?}",
+                plan.shared_weights
+            );
             let worst = worst(&device, &graph, plan);
             assert!(worst < most, "{name} is wrong by {worst} as {precision:?}");
         }
@@ -271,12 +287,17 @@ graph f(c: bool[], x: f32[1, 24], ids: i64[1, 24]) {
     let module: GraphModule = text.parse().unwrap();
     let graph = pass::decompose(&module.graphs[0]).unwrap();
     let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
-    assert_eq!(layouts(&plan, "table").len(), 1, "{:?}", plan.tied);
-    let Some(device) = samples::device(Reach::Whole) else {
+    assert_eq!(
+        layouts(&plan, "table").len(),
+        1,
+        "{:?}",
+        plan.shared_weights
+    );
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let plan = pass::plan(&graph, device.capabilities()).unwrap();
-    let weights = Weights::from([("table".to_string(), tensor(&[301, 24], 3))]);
+    let weights = TensorMap::from([("table".to_string(), tensor(&[301, 24], 3))]);
     let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
     for condition in [true, false] {
         let ids = Tensor::from_vec([1, 24], vec![IDS[0]; 24]).unwrap();
@@ -315,6 +336,10 @@ graph f(c: bool[], x: f32[1, 24], ids: i64[1, 24]) {
     let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
     let layouts = layouts(&plan, "table");
     assert!(layouts.contains(&&Layout::Linear) && layouts.len() == 2);
-    let told = plan.tied.iter().map(|tied| tied.rows).collect::<Vec<_>>();
-    assert_eq!(told, [Some(Rows::Many)]);
+    let told = plan
+        .shared_weights
+        .iter()
+        .map(|tied| tied.row_copy)
+        .collect::<Vec<_>>();
+    assert_eq!(told, [Some(RowCopyReason::TooManyReads)]);
 }

@@ -8,12 +8,12 @@
 )]
 
 use onionskin::dtype::DType;
-use onionskin::gpu::{Program, ProgramOptions, Reach, Weights};
+use onionskin::gpu::{FeatureLevel, Program, ProgramOptions, TensorMap};
 use onionskin::interp;
 use onionskin::ir::Graph;
 use onionskin::kernel::capabilities::Capabilities;
+use onionskin::kernel::materialization::Precision;
 use onionskin::kernel::plan::Plan;
-use onionskin::kernel::stored::Precision;
 use onionskin::pass::{self, PlanOptions};
 use onionskin::tensor::Tensor;
 
@@ -36,7 +36,7 @@ fn plan(graph: &Graph, capabilities: &Capabilities, precision: Precision) -> Pla
 
 #[test]
 fn every_order_of_axes_is_the_oracles() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let own = device.capabilities();
@@ -53,13 +53,13 @@ fn every_order_of_axes_is_the_oracles() {
                     vec![turned, turned + x[0].permute(order) * 2]
                 });
                 let x = [numbers(dtype, &shape)];
-                let expected = interp::run(&graph, &Weights::new(), &x).unwrap();
+                let expected = interp::run(&graph, &TensorMap::new(), &x).unwrap();
                 for capabilities in [own, &gpu] {
                     for precision in [Precision::Single, Precision::Half] {
                         let plan = plan(&graph, capabilities, precision);
                         let options = ProgramOptions::default();
                         let program =
-                            Program::new(&device, plan, &Weights::new(), options).unwrap();
+                            Program::new(&device, plan, &TensorMap::new(), options).unwrap();
                         let found = program.run(&x).unwrap();
                         assert_eq!(found, expected, "{dtype} {shape:?} {order:?} {precision:?}");
                     }

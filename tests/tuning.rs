@@ -7,11 +7,11 @@
 )]
 
 use onionskin::dtype::DType;
-use onionskin::gpu::Reach;
+use onionskin::gpu::FeatureLevel;
 use onionskin::ir::{GraphModule, NamedTree, TreeSpec};
 use onionskin::item::Item;
-use onionskin::kernel::choice::Variant;
-use onionskin::kernel::stored::Precision;
+use onionskin::kernel::choice::KernelVariant;
+use onionskin::kernel::materialization::Precision;
 use onionskin::model::{Tuning, TuningProgress};
 use onionskin::{CompileOptions, Device, Model, Tensor};
 
@@ -19,7 +19,7 @@ mod samples;
 
 /// Returns a model of one product, its device and an argument.
 fn setting() -> Option<(Model, Device, Item)> {
-    let device = samples::device(Reach::Whole)?;
+    let device = samples::device(FeatureLevel::Full)?;
     let mut graph = samples::graph(&["f32[24, 40]"], |_, x| {
         vec![x[0].dot(x[0].permute([1, 0]))]
     });
@@ -82,14 +82,14 @@ fn choices_are_taken() {
     let Device::Gpu(gpu) = &device else { return };
     let key = String::from("dot f32 24x40 40x24");
     let tuning = Tuning {
-        choices: [(key.clone(), Variant::Portable.to_string())].into(),
+        choices: [(key.clone(), KernelVariant::Portable.to_string())].into(),
         ..Tuning::of(gpu, Precision::Single)
     };
     let options = CompileOptions {
         choices: tuning.choices_for(&device, Precision::Single).unwrap(),
         ..CompileOptions::default()
     };
-    assert_eq!(options.choices.get(&key), Some(&Variant::Portable));
+    assert_eq!(options.choices.get(&key), Some(&KernelVariant::Portable));
     let call = |options: &CompileOptions| {
         let session = model.compile(&device, options).unwrap();
         let result = session.call(std::slice::from_ref(&x)).unwrap();

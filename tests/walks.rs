@@ -7,7 +7,7 @@
 )]
 
 use onionskin::dtype::DType;
-use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
+use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions, TensorMap};
 use onionskin::interp;
 use onionskin::ir::Graph;
 use onionskin::op::{ScanFunction, ScatterFunction};
@@ -30,11 +30,11 @@ fn indices(shape: &[usize], below: usize) -> Tensor {
 }
 
 /// Compares a graph on the device with the oracle; the tolerance is relative to the largest number.
-fn agrees(device: &Device, graph: &Graph, inputs: &[Tensor], tolerance: f64) {
+fn agrees(device: &GpuDevice, graph: &Graph, inputs: &[Tensor], tolerance: f64) {
     let plan = pass::plan(graph, device.capabilities()).unwrap();
-    let program = Program::new(device, plan, &Weights::new(), ProgramOptions::default()).unwrap();
+    let program = Program::new(device, plan, &TensorMap::new(), ProgramOptions::default()).unwrap();
     let found = program.run(inputs).unwrap();
-    let expected = interp::run(graph, &Weights::new(), inputs).unwrap();
+    let expected = interp::run(graph, &TensorMap::new(), inputs).unwrap();
     for (found, expected) in found.iter().zip(&expected) {
         assert_eq!(found.shape(), expected.shape());
         let (found, expected) = (found.to_f64(), expected.to_f64());
@@ -50,7 +50,7 @@ fn agrees(device: &Device, graph: &Graph, inputs: &[Tensor], tolerance: f64) {
 
 #[test]
 fn running_combinations_of_long_rows() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let functions = [
@@ -82,7 +82,7 @@ fn running_combinations_of_long_rows() {
 /// Subgroups scan rows together where they are SIMD lanes: of full and partial rounds, of stored and computed operands.
 #[test]
 fn running_combinations_of_rows() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     for shape in [
@@ -121,7 +121,7 @@ fn running_combinations_of_rows() {
 /// Each step evaluates series in double precision.
 #[test]
 fn running_combinations_of_dear_functions() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     if !device.capabilities().float64 {
@@ -143,7 +143,7 @@ fn running_combinations_of_dear_functions() {
 /// A plan scans blocks of rows of any length, independent of the example's.
 #[test]
 fn running_sums_of_symbolic_length() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let mut graph = samples::graph(&["f32[B, S]"], |_, x| vec![x[0].scan(ScanFunction::Sum, 1)]);
@@ -155,7 +155,7 @@ fn running_sums_of_symbolic_length() {
 
 #[test]
 fn scatters_of_many_indices_and_into_long_rows() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let functions = [
@@ -185,7 +185,7 @@ fn scatters_of_many_indices_and_into_long_rows() {
 /// A plan scatters into rows of any length.
 #[test]
 fn scatters_into_rows_of_symbolic_length() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let graph = samples::graph(&["f32[S, 2]", "i64[9, 2]", "f32[9, 2]"], |_, x| {
@@ -203,7 +203,7 @@ fn scatters_into_rows_of_symbolic_length() {
 
 #[test]
 fn products_of_many_steps() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let graph = samples::graph(&["f32[2, 70001]", "f32[70001, 3]"], |_, x| {

@@ -10,7 +10,7 @@
 )]
 
 use onionskin::dim::Bindings;
-use onionskin::gpu::{Device, Input, Keep, Program, ProgramOptions, Reach, Weights};
+use onionskin::gpu::{FeatureLevel, GpuDevice, Keep, Program, ProgramOptions, RunInput, TensorMap};
 use onionskin::interp;
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::capabilities::Capabilities;
@@ -159,7 +159,7 @@ fn nested(x: &str) -> Graph {
     })
 }
 
-fn weights(graph: &Graph) -> Weights {
+fn weights(graph: &Graph) -> TensorMap {
     let named = graph.weights().enumerate();
     named
         .map(|(seed, (name, id))| {
@@ -180,7 +180,7 @@ fn difference(found: &Tensor, expected: &Tensor) -> f64 {
     pairs.fold(0.0, |worst: f64, (x, y)| worst.max((x - y).abs())) / largest
 }
 
-fn check(device: &Device, keep: Keep) {
+fn check(device: &GpuDevice, keep: Keep) {
     for (name, graph) in graphs() {
         let weights = weights(&graph);
         let plan = pass::plan(&graph, device.capabilities()).unwrap();
@@ -197,7 +197,7 @@ fn check(device: &Device, keep: Keep) {
                 .map(|input| tensor(&graph.ty(*input).sizes(&sizes).unwrap(), 1))
                 .collect();
             let expected = interp::run(&graph, &weights, &inputs).unwrap();
-            let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
+            let hosted: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
             let run = program.launch(&hosted).unwrap();
             for (found, expected) in run.read().unwrap().iter().zip(&expected) {
                 let worst = difference(found, expected);
@@ -214,7 +214,7 @@ fn check(device: &Device, keep: Keep) {
 fn compare_slots(
     name: &str,
     graph: &Graph,
-    weights: &Weights,
+    weights: &TensorMap,
     inputs: &[Tensor],
     run: &onionskin::gpu::Run,
 ) {
@@ -233,7 +233,7 @@ fn compare_slots(
 
 #[test]
 fn weights_in_any_order_agree() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     check(&device, Keep::Outputs);
@@ -242,7 +242,7 @@ fn weights_in_any_order_agree() {
 
 #[test]
 fn weights_agree_within_portable_limits() {
-    let Some(device) = samples::device(Reach::Portable) else {
+    let Some(device) = samples::device(FeatureLevel::Portable) else {
         return;
     };
     check(&device, Keep::Outputs);
@@ -262,7 +262,7 @@ fn tied() -> Graph {
 /// Every family of kernels reads weights that small bindings split into pieces.
 #[test]
 fn weights_in_pieces_agree() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let graph = tied();
@@ -278,12 +278,12 @@ fn weights_in_pieces_agree() {
                 ..device.capabilities().clone()
             };
             let plan = pass::plan(&graph, &capabilities).unwrap();
-            let is_piece = |layout: &Layout| matches!(layout, Layout::Piece { .. });
+            let is_piece = |layout: &Layout| matches!(layout, Layout::Chunk { .. });
             let pieces = plan.slots.iter().filter(|slot| is_piece(&slot.layout));
             assert_eq!(pieces.count() as u64, 28_896_u64.div_ceil(limit));
             let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
             let found = program
-                .launch(&[Input::Host(&rows)])
+                .launch(&[RunInput::Host(&rows)])
                 .unwrap()
                 .read()
                 .unwrap();
@@ -305,14 +305,14 @@ fn product() -> Graph {
 
 #[test]
 fn equal_weights_are_uploaded_once_and_others_kept_apart() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let graph = product();
     let options = ProgramOptions::default();
     let x = tensor(&[3, 24], 1);
     let run = |weight: &Tensor| {
-        let weights = Weights::from([("w".to_owned(), weight.clone())]);
+        let weights = TensorMap::from([("w".to_owned(), weight.clone())]);
         let plan = pass::plan(&graph, device.capabilities()).unwrap();
         let program = Program::new(&device, plan, &weights, options.clone()).unwrap();
         let uploaded = program.statistics().bytes_uploaded;

@@ -22,7 +22,7 @@ use super::tune::Tuned;
 use super::{Outcome, output};
 use crate::dim::Bindings;
 use crate::error::Result;
-use crate::gpu::{Input, Program};
+use crate::gpu::{Program, RunInput};
 use crate::item::Item;
 use crate::model::Session;
 use crate::tensor::Tensor;
@@ -193,7 +193,7 @@ impl Bench {
         sizes: &Bindings,
         inputs: &[Tensor],
     ) -> Result<OnDevice> {
-        let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
+        let hosted: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
         let runs = RUNS.min(self.runs.max(1));
         let mut graph = f64::INFINITY;
         let before = program.statistics();

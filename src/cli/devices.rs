@@ -19,7 +19,7 @@ impl Devices {
         let reports = gpu::adapters();
         let mut all_right = true;
         for report in &reports {
-            let test = gpu::Device::open(DeviceChoice::Index(report.index))
+            let test = gpu::GpuDevice::open(DeviceChoice::Index(report.index))
                 .and_then(|device| device.self_test());
             all_right &= test.is_ok();
             output::line(&if self.json {
@@ -40,7 +40,7 @@ impl Devices {
 
 fn text(report: &AdapterReport, test: &Result<SelfTest>, vectors: &VectorWidth) -> String {
     let limits = &report.capabilities;
-    let lanes = limits.lanes().map_or_else(String::new, |lanes| {
+    let lanes = limits.simd_lanes().map_or_else(String::new, |lanes| {
         format!("\n  vectors    {lanes} lanes; {vectors}")
     });
     let verdict = match test {
@@ -88,7 +88,7 @@ fn json(report: &AdapterReport, test: &Result<SelfTest>) -> serde_json::Value {
             "max_invocations": limits.max_invocations,
             "max_workgroup_memory": limits.max_workgroup_memory,
         },
-        "lanes": limits.lanes(),
+        "lanes": limits.simd_lanes(),
         "self_test": match test {
             Ok(_) => "passed".to_string(),
             Err(error) => error.to_string(),

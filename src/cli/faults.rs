@@ -5,7 +5,7 @@ use std::path::Path;
 use super::precision::Dtype;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::{self, DeviceChoice};
-use crate::kernel::stored::Precision;
+use crate::kernel::materialization::Precision;
 
 /// Errors found in a command's arguments.
 #[derive(Default)]

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::compare::Tolerance;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernel::stored::Precision;
+use crate::kernel::materialization::Precision;
 
 /// `--dtype`: storage of f32 values.
 #[derive(Args)]

@@ -22,7 +22,7 @@ use crate::cases::{self, CaseArchive, CaseRef};
 use crate::compare::{Difference, compare};
 use crate::error::{Error, Result, panic_message};
 use crate::file_kind::FileKind;
-use crate::gpu::{DeviceChoice, DeviceOptions, Translated};
+use crate::gpu::{DeviceChoice, DeviceOptions, TranslatedKernel};
 use crate::item::Item;
 use crate::{CompileOptions, Device, Model};
 
@@ -87,7 +87,7 @@ struct Verdict {
 struct Answer {
     verdict: Verdict,
     /// Kernels that the worker translated for the first time.
-    translated: BTreeSet<Translated>,
+    translated: BTreeSet<TranslatedKernel>,
 }
 
 #[derive(Default, Serialize)]
@@ -107,7 +107,7 @@ struct Kernels {
 }
 
 impl Kernels {
-    fn of(translated: &BTreeSet<Translated>) -> Kernels {
+    fn of(translated: &BTreeSet<TranslatedKernel>) -> Kernels {
         let (all, msl) = (
             translated.len(),
             translated.iter().filter(|kernel| kernel.msl).count(),
@@ -144,7 +144,7 @@ impl fmt::Display for Kernels {
 #[derive(Default)]
 struct Outcomes {
     verdicts: Vec<(usize, Verdict)>,
-    translated: BTreeSet<Translated>,
+    translated: BTreeSet<TranslatedKernel>,
 }
 
 impl Test {
@@ -287,7 +287,7 @@ impl Test {
     fn summarise(
         &self,
         verdicts: &[Verdict],
-        translated: &BTreeSet<Translated>,
+        translated: &BTreeSet<TranslatedKernel>,
     ) -> Result<Outcome> {
         let mut by_kind = std::collections::BTreeMap::<&str, Counts>::new();
         let mut total = Counts::default();

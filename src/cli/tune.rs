@@ -14,8 +14,8 @@ use super::run::files;
 use super::{Outcome, output};
 use crate::error::Result;
 use crate::file_kind::FileKind;
-use crate::kernel::choice::Choices;
-use crate::kernel::stored::Precision;
+use crate::kernel::choice::VariantOverrides;
+use crate::kernel::materialization::Precision;
 use crate::model::{Tuning, TuningProgress};
 use crate::{Device, Model};
 
@@ -138,16 +138,20 @@ impl Tuned {
     }
 
     /// Reads the choices for a device and a precision. For others than those measured, prints a note and returns none.
-    pub(super) fn choices(&self, device: &Device, precision: Precision) -> Result<Choices> {
+    pub(super) fn choices(
+        &self,
+        device: &Device,
+        precision: Precision,
+    ) -> Result<VariantOverrides> {
         let Some(path) = &self.tuned else {
-            return Ok(Choices::new());
+            return Ok(VariantOverrides::new());
         };
         let tuning = Tuning::read(path)?;
         Ok(tuning
             .choices_for(device, precision)
             .unwrap_or_else(|error| {
                 output::note(&error.to_string());
-                Choices::new()
+                VariantOverrides::new()
             }))
     }
 
@@ -161,11 +165,11 @@ impl Tuned {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::choice::Variant;
+    use crate::kernel::choice::KernelVariant;
 
     #[test]
     fn lines_tell_times_and_the_gain() {
-        let (layer, variant) = ("dot f32 2x4 4x3", Some(Variant::Portable));
+        let (layer, variant) = ("dot f32 2x4 4x3", Some(KernelVariant::Portable));
         let chosen = TuningProgress::Chosen {
             layer,
             variant,

@@ -8,7 +8,7 @@ use wgpu::wgt::CooperativeScalarType;
 use wgpu::{Adapter, AdapterInfo, Backends, DeviceType, Features, Instance, Limits};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernel::capabilities::{Capabilities, MatrixUnit};
+use crate::kernel::capabilities::{Capabilities, CooperativeMatrix};
 use crate::kernel::layout::TextureLimits;
 
 use super::trusted::aliased;
@@ -70,7 +70,7 @@ pub struct AdapterReport {
 
 /// Every adapter of this machine, in the driver's order.
 pub fn adapters() -> Vec<AdapterReport> {
-    enumerate()
+    enumerate_adapters()
         .iter()
         .enumerate()
         .map(|(index, adapter)| report(index, adapter))
@@ -79,13 +79,13 @@ pub fn adapters() -> Vec<AdapterReport> {
 
 /// Selects the adapter for a choice. The error lists the adapters found and says what to do.
 pub(super) fn select(choice: &DeviceChoice) -> Result<Adapter> {
-    let adapters = enumerate();
-    match position(choice, &adapters) {
+    let adapters = enumerate_adapters();
+    match select_index(choice, &adapters) {
         Some(index) => adapters
             .into_iter()
             .nth(index)
             .ok_or_else(|| Error::internal("the chosen adapter is not in the list")),
-        None => Err(none_found(choice, &adapters)),
+        None => Err(no_match_error(choice, &adapters)),
     }
 }
 
@@ -97,15 +97,15 @@ pub fn check_choice(choice: &DeviceChoice) -> Result<()> {
     if matches!(choice, DeviceChoice::Auto | DeviceChoice::Cpu) {
         return Ok(());
     }
-    let adapters = enumerate();
-    match position(choice, &adapters) {
+    let adapters = enumerate_adapters();
+    match select_index(choice, &adapters) {
         Some(_) => Ok(()),
-        None => Err(none_found(choice, &adapters)),
+        None => Err(no_match_error(choice, &adapters)),
     }
 }
 
 /// Optional features that are enabled where an adapter has them.
-pub(super) fn wanted() -> Features {
+pub(super) fn optional_features() -> Features {
     Features::SHADER_F16
         | Features::SHADER_INT64
         | Features::SHADER_F64
@@ -138,16 +138,16 @@ pub(super) fn capabilities(
         _ => u32::from(software),
     };
     let subgroups = features.contains(Features::SUBGROUP);
-    let textures = textures(features, limits);
+    let textures = texture_limits(features, limits);
     let is_fixed = subgroups && info.subgroup_min_size == info.subgroup_max_size;
-    let texels = textures.bindings > 0 && aliased::is_expected(info);
+    let has_aliasing = textures.bindings > 0 && aliased::is_expected(info);
     let alignment = u64::from(limits.min_storage_buffer_offset_alignment);
     Capabilities {
         max_binding_size: limits
             .max_storage_buffer_binding_size
             .min(limits.max_buffer_size),
         max_buffer_size: limits.max_buffer_size,
-        offset_alignment: alignment.max(if texels { aliased::ALIGNMENT } else { 32 }),
+        offset_alignment: alignment.max(if has_aliasing { aliased::ALIGNMENT } else { 32 }),
         max_storage_buffers: limits
             .max_storage_buffers_per_shader_stage
             .saturating_sub(hidden),
@@ -160,15 +160,15 @@ pub(super) fn capabilities(
         subgroups,
         subgroup_barriers: features.contains(Features::SUBGROUP_BARRIER),
         subgroup_size: if is_fixed { info.subgroup_min_size } else { 0 },
-        matrices: Vec::new(),
+        cooperative_matrices: Vec::new(),
         software,
-        texels,
+        buffer_aliasing: has_aliasing,
         textures,
     }
 }
 
 /// Limits of storage textures; all zero if their format may not be both read and written.
-fn textures(features: Features, limits: &Limits) -> TextureLimits {
+fn texture_limits(features: Features, limits: &Limits) -> TextureLimits {
     if !features.contains(Features::TEXTURE_ADAPTER_SPECIFIC_FORMAT_FEATURES) {
         return TextureLimits::default();
     }
@@ -180,7 +180,7 @@ fn textures(features: Features, limits: &Limits) -> TextureLimits {
 }
 
 /// Cooperative matrices of an adapter that kernels can use: square ones with accumulators in single precision.
-pub(super) fn matrices(adapter: &Adapter) -> Vec<MatrixUnit> {
+pub(super) fn matrix_units(adapter: &Adapter) -> Vec<CooperativeMatrix> {
     let properties = adapter.cooperative_matrix_properties().into_iter();
     let units = properties.filter_map(|found| {
         let is_square = found.m_size == found.n_size && found.n_size == found.k_size;
@@ -189,7 +189,7 @@ pub(super) fn matrices(adapter: &Adapter) -> Vec<MatrixUnit> {
             (CooperativeScalarType::F32, CooperativeScalarType::F32) => false,
             _ => return None,
         };
-        let unit = MatrixUnit {
+        let unit = CooperativeMatrix {
             size: found.m_size,
             half,
         };
@@ -211,7 +211,7 @@ impl AdapterKind {
 }
 
 /// True for lavapipe, on Vulkan.
-pub(super) fn is_rasteriser_of_mesa(info: &AdapterInfo) -> bool {
+pub(super) fn is_lavapipe(info: &AdapterInfo) -> bool {
     info.backend == wgpu::Backend::Vulkan && info.driver == "llvmpipe"
 }
 
@@ -222,7 +222,7 @@ pub(super) fn driver(info: &AdapterInfo) -> String {
         .to_owned()
 }
 
-fn enumerate() -> Vec<Adapter> {
+fn enumerate_adapters() -> Vec<Adapter> {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
     // Validation layers are enabled by environment variables only, not by every debug build of an application.
     descriptor.flags = wgpu::InstanceFlags::empty().with_env();
@@ -233,19 +233,22 @@ fn enumerate() -> Vec<Adapter> {
 
 fn report(index: usize, adapter: &Adapter) -> AdapterReport {
     let info = adapter.get_info();
-    let used = adapter.features() & wanted();
+    let enabled = adapter.features() & optional_features();
     AdapterReport {
         index,
         name: info.name.clone(),
         backend: info.backend.to_string(),
         kind: AdapterKind::of(&info),
         driver: driver(&info),
-        capabilities: capabilities(used, &adapter.limits(), &info),
-        features: used.iter_names().map(|(name, _)| name.to_owned()).collect(),
+        capabilities: capabilities(enabled, &adapter.limits(), &info),
+        features: enabled
+            .iter_names()
+            .map(|(name, _)| name.to_owned())
+            .collect(),
     }
 }
 
-fn position(choice: &DeviceChoice, adapters: &[Adapter]) -> Option<usize> {
+fn select_index(choice: &DeviceChoice, adapters: &[Adapter]) -> Option<usize> {
     let infos: Vec<AdapterInfo> = adapters.iter().map(Adapter::get_info).collect();
     let best = |fits: &dyn Fn(AdapterKind) -> bool| {
         (0..infos.len())
@@ -258,8 +261,8 @@ fn position(choice: &DeviceChoice, adapters: &[Adapter]) -> Option<usize> {
         DeviceChoice::Software => best(&|kind| kind == AdapterKind::Software),
         DeviceChoice::Cpu => None,
         DeviceChoice::Index(index) => (*index < infos.len()).then_some(*index),
-        DeviceChoice::Name(part) => {
-            let part = part.to_lowercase();
+        DeviceChoice::Name(substring) => {
+            let part = substring.to_lowercase();
             infos
                 .iter()
                 .position(|info| info.name.to_lowercase().contains(&part))
@@ -267,7 +270,7 @@ fn position(choice: &DeviceChoice, adapters: &[Adapter]) -> Option<usize> {
     }
 }
 
-fn none_found(choice: &DeviceChoice, adapters: &[Adapter]) -> Error {
+fn no_match_error(choice: &DeviceChoice, adapters: &[Adapter]) -> Error {
     if *choice == DeviceChoice::Cpu {
         return Error::usage("the host has no adapter to open");
     }

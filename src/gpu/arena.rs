@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 /// A value that needs memory.
 #[derive(Clone, Debug)]
-pub(super) struct Item {
+pub(super) struct ArenaItem {
     /// Size in bytes.
     pub(super) bytes: u64,
     /// Steps during which no other value may use the memory.
@@ -14,7 +14,7 @@ pub(super) struct Item {
 
 /// Location of a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Spot {
+pub(super) struct BufferLocation {
     /// Index of the buffer.
     pub(super) buffer: usize,
     /// Bytes from the start of the buffer.
@@ -23,60 +23,60 @@ pub(super) struct Spot {
 
 /// Locations of all values.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Layout {
+pub(super) struct ArenaLayout {
     /// Location of each item.
-    pub(super) spots: Vec<Spot>,
+    pub(super) locations: Vec<BufferLocation>,
     /// Size of each buffer in bytes.
     pub(super) buffers: Vec<u64>,
 }
 
-impl Layout {
+impl ArenaLayout {
     /// Total bytes of all buffers.
     fn bytes(&self) -> u64 {
         self.buffers.iter().sum()
     }
 
     /// True if an item is at the end of the last buffer.
-    fn reaches_end(&self, items: &[Item], index: usize) -> bool {
-        let Spot { buffer, offset } = self.spots[index];
+    fn ends_last_buffer(&self, items: &[ArenaItem], index: usize) -> bool {
+        let BufferLocation { buffer, offset } = self.locations[index];
         buffer + 1 == self.buffers.len() && self.buffers[buffer] == offset + items[index].bytes
     }
 }
 
 /// A buffer during assignment.
 #[derive(Default)]
-struct Filled {
+struct ArenaBuffer {
     items: Vec<(u64, usize)>,
     bytes: u64,
 }
 
 /// Number of orders that are tried after the first one.
-const ROUNDS: usize = 16;
+const MAX_REORDERINGS: usize = 16;
 /// With more items only the first order is tried, because the time is quadratic in their number.
-const MANY: usize = 256;
+const MAX_REORDERED_ITEMS: usize = 256;
 
 /// Assigns locations so that items with overlapping lifetimes share no memory. Greedy: takes the largest item first and puts
 /// each at the lowest free offset. While the total exceeds the bytes that are live at once, moves the item that ends the
 /// last buffer to the front of the order and tries again. Offsets are multiples of `alignment`. No buffer exceeds `limit`
 /// unless a single item does.
-pub(super) fn arrange(items: &[Item], alignment: u64, limit: u64) -> Layout {
+pub(super) fn assign_locations(items: &[ArenaItem], alignment: u64, limit: u64) -> ArenaLayout {
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by_key(|index| (Reverse(items[*index].bytes), *items[*index].live.start()));
-    let mut best = place(items, &order, alignment, limit);
-    if items.len() > MANY {
+    let mut best = first_fit(items, &order, alignment, limit);
+    if items.len() > MAX_REORDERED_ITEMS {
         return best;
     }
-    let least = largest_live(items);
+    let lower_bound = peak_live_bytes(items);
     let mut last = best.clone();
-    for _ in 0..ROUNDS {
-        if best.bytes() <= least {
+    for _ in 0..MAX_REORDERINGS {
+        if best.bytes() <= lower_bound {
             break;
         }
-        let furthest = order
+        let last_item = order
             .iter()
-            .rposition(|index| last.reaches_end(items, *index));
-        order[..=furthest.unwrap_or_default()].rotate_right(1);
-        last = place(items, &order, alignment, limit);
+            .rposition(|index| last.ends_last_buffer(items, *index));
+        order[..=last_item.unwrap_or_default()].rotate_right(1);
+        last = first_fit(items, &order, alignment, limit);
         if last.bytes() < best.bytes() {
             best = last.clone();
         }
@@ -85,32 +85,32 @@ pub(super) fn arrange(items: &[Item], alignment: u64, limit: u64) -> Layout {
 }
 
 /// Assigns locations in the given order, each at the lowest free offset.
-fn place(items: &[Item], order: &[usize], alignment: u64, limit: u64) -> Layout {
-    let mut spots = vec![Spot::default(); items.len()];
-    let mut buffers: Vec<Filled> = Vec::new();
+fn first_fit(items: &[ArenaItem], order: &[usize], alignment: u64, limit: u64) -> ArenaLayout {
+    let mut spots = vec![BufferLocation::default(); items.len()];
+    let mut buffers: Vec<ArenaBuffer> = Vec::new();
     for index in order.iter().copied() {
         let fit = buffers.iter().enumerate().find_map(|(number, buffer)| {
-            let offset = buffer.lowest(items, index, alignment);
+            let offset = buffer.lowest_free_offset(items, index, alignment);
             (offset + items[index].bytes <= limit).then_some((number, offset))
         });
         let (number, offset) = fit.unwrap_or_else(|| {
-            buffers.push(Filled::default());
+            buffers.push(ArenaBuffer::default());
             (buffers.len() - 1, 0)
         });
         buffers[number].insert(offset, index, items[index].bytes);
-        spots[index] = Spot {
+        spots[index] = BufferLocation {
             buffer: number,
             offset,
         };
     }
-    Layout {
-        spots,
+    ArenaLayout {
+        locations: spots,
         buffers: buffers.iter().map(|buffer| buffer.bytes).collect(),
     }
 }
 
 /// Largest sum of bytes of items that are live at the same step.
-pub(super) fn largest_live(items: &[Item]) -> u64 {
+pub(super) fn peak_live_bytes(items: &[ArenaItem]) -> u64 {
     let live_at = |step: usize| {
         let live = items.iter().filter(|item| item.live.contains(&step));
         live.map(|item| item.bytes).sum()
@@ -120,17 +120,17 @@ pub(super) fn largest_live(items: &[Item]) -> u64 {
 }
 
 /// Gives every item its own buffer.
-pub(super) fn separate(items: &[u64]) -> Layout {
-    let spot = |buffer| Spot { buffer, offset: 0 };
-    Layout {
-        spots: (0..items.len()).map(spot).collect(),
+pub(super) fn one_buffer_each(items: &[u64]) -> ArenaLayout {
+    let spot = |buffer| BufferLocation { buffer, offset: 0 };
+    ArenaLayout {
+        locations: (0..items.len()).map(spot).collect(),
         buffers: items.to_vec(),
     }
 }
 
-impl Filled {
+impl ArenaBuffer {
     /// The lowest offset at which an item overlaps no item with an overlapping lifetime.
-    fn lowest(&self, items: &[Item], index: usize, alignment: u64) -> u64 {
+    fn lowest_free_offset(&self, items: &[ArenaItem], index: usize, alignment: u64) -> u64 {
         let item = &items[index];
         let mut offset = 0;
         for (start, other) in &self.items {
@@ -163,9 +163,9 @@ mod tests {
     use super::*;
 
     /// A small deterministic random number generator, so that failures are reproducible.
-    struct Random(u64);
+    struct TestRng(u64);
 
-    impl Random {
+    impl TestRng {
         fn below(&mut self, limit: u64) -> u64 {
             self.0 = self
                 .0
@@ -178,8 +178,8 @@ mod tests {
     /// Tiles and images as in residual blocks: the lowest offset for each second buffer of tiles leaves no room for an
     /// image.
     #[test]
-    fn blocks_of_tiles_take_what_lives_at_once() {
-        let item = |(bytes, first, last)| Item {
+    fn residual_blocks_reach_the_live_minimum() {
+        let item = |(bytes, first, last)| ArenaItem {
             bytes,
             live: first..=last,
         };
@@ -195,21 +195,24 @@ mod tests {
             ]
         };
         let blocks = [3, 9].into_iter().flat_map(block);
-        let items: Vec<Item> = [(800, 1, 2), (3200, 2, 3)]
+        let items: Vec<ArenaItem> = [(800, 1, 2), (3200, 2, 3)]
             .into_iter()
             .chain(blocks)
             .map(item)
             .collect();
-        assert_eq!(arrange(&items, 4, u64::MAX).bytes(), largest_live(&items));
+        assert_eq!(
+            assign_locations(&items, 4, u64::MAX).bytes(),
+            peak_live_bytes(&items)
+        );
     }
 
-    fn items(random: &mut Random) -> Vec<Item> {
+    fn items(random: &mut TestRng) -> Vec<ArenaItem> {
         let steps = 1 + random.below(40);
         (0..random.below(60))
             .map(|_| {
                 let first = random.below(steps);
                 let last = first + random.below(steps - first);
-                Item {
+                ArenaItem {
                     bytes: 4 * (1 + random.below(1000)),
                     live: first as usize..=last as usize,
                 }
@@ -219,19 +222,19 @@ mod tests {
 
     #[test]
     fn live_items_never_share_memory() {
-        let mut random = Random(1);
+        let mut random = TestRng(1);
         for round in 0..300 {
             let items = items(&mut random);
             let alignment = [4, 32, 256][round % 3];
             let limit = [5000, 20_000, u64::MAX][round / 3 % 3];
-            let layout = arrange(&items, alignment, limit);
+            let layout = assign_locations(&items, alignment, limit);
             for (a, first) in items.iter().enumerate() {
-                let spot = layout.spots[a];
+                let spot = layout.locations[a];
                 assert_eq!(spot.offset % alignment, 0);
                 assert!(spot.offset + first.bytes <= layout.buffers[spot.buffer]);
                 assert!(layout.buffers[spot.buffer] <= limit);
                 for (b, second) in items.iter().enumerate().skip(a + 1) {
-                    let other = layout.spots[b];
+                    let other = layout.locations[b];
                     let apart = spot.buffer != other.buffer
                         || spot.offset + first.bytes <= other.offset
                         || other.offset + second.bytes <= spot.offset;
@@ -242,15 +245,15 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_takes_two_places_and_two_items_live() {
-        let items: Vec<Item> = (0..10)
-            .map(|step| Item {
+    fn a_chain_takes_two_locations_and_two_items_live() {
+        let items: Vec<ArenaItem> = (0..10)
+            .map(|step| ArenaItem {
                 bytes: 1024,
                 live: step..=step + 1,
             })
             .collect();
-        assert_eq!(largest_live(&items), 2048);
-        assert_eq!(arrange(&items, 256, u64::MAX).buffers, [2048]);
-        assert_eq!(arrange(&items, 256, 1024).buffers, [1024, 1024]);
+        assert_eq!(peak_live_bytes(&items), 2048);
+        assert_eq!(assign_locations(&items, 256, u64::MAX).buffers, [2048]);
+        assert_eq!(assign_locations(&items, 256, 1024).buffers, [1024, 1024]);
     }
 }

@@ -8,10 +8,10 @@ use crate::error::Result;
 use crate::kernel::plan::{Flow, Plan, SlotId, SlotKind};
 use crate::tensor::Tensor;
 
-use super::execute::{Input, Run};
-use super::lane::Binding;
+use super::execute::{Run, RunInput};
 use super::program::Program;
-use super::schedule::{Call, CommandRecorder, Runner, walk};
+use super::run_context::RunBinding;
+use super::schedule::{CommandRecorder, HostCall, StepRunner, execute_plan};
 
 impl Program {
     /// Bytes of a value on the host, by its name; none if it was fused into a kernel and has no memory.
@@ -32,27 +32,27 @@ impl Program {
     pub fn capture(
         &self,
         sizes: &Bindings,
-        inputs: &[Input],
+        inputs: &[RunInput],
         names: &HashSet<&str>,
     ) -> Result<HashMap<String, Tensor>> {
-        let nothing = |_: &mut CommandRecorder, _: &Binding| Ok(());
+        let nothing = |_: &mut CommandRecorder, _: &RunBinding| Ok(());
         let run = Run::submit(self, sizes, inputs, false, nothing)?;
         let inner = &self.inner;
         let mut capture = Capture {
             recorder: CommandRecorder::new(inner, &run.binding),
             run: &run,
-            due: due(self.plan(), names),
+            pending: read_schedule(self.plan(), names),
             is_straight: self.plan().flows.is_empty(),
             found: HashMap::new(),
         };
-        walk(inner, &run.binding, &mut capture)?;
-        capture.rest()?;
+        execute_plan(inner, &run.binding, &mut capture)?;
+        capture.read_remaining()?;
         Ok(capture.found)
     }
 }
 
 /// Schedule of reads: after which step each value is read while its memory is valid, or at the end.
-fn due(plan: &Plan, names: &HashSet<&str>) -> BTreeMap<usize, Vec<SlotId>> {
+fn read_schedule(plan: &Plan, names: &HashSet<&str>) -> BTreeMap<usize, Vec<SlotId>> {
     let mut due = BTreeMap::<usize, Vec<SlotId>>::new();
     let mut known = HashSet::new();
     for (index, slot) in plan.slots.iter().enumerate() {
@@ -80,52 +80,52 @@ fn last_step(plan: &Plan, slot: SlotId) -> usize {
 struct Capture<'a> {
     recorder: CommandRecorder<'a>,
     run: &'a Run,
-    due: BTreeMap<usize, Vec<SlotId>>,
+    pending: BTreeMap<usize, Vec<SlotId>>,
     is_straight: bool,
     found: HashMap<String, Tensor>,
 }
 
 impl Capture<'_> {
-    fn take(&mut self, slots: &[SlotId]) -> Result<()> {
+    fn read_slots(&mut self, slots: &[SlotId]) -> Result<()> {
         self.recorder.submit()?;
         for slot in slots {
             let name = self.recorder.program.plan.slots[slot.0].name.clone();
-            self.found.insert(name, self.run.fetch(*slot)?);
+            self.found.insert(name, self.run.read_slot(*slot)?);
         }
         Ok(())
     }
 
     /// Reads the values that are valid until the end.
-    fn rest(&mut self) -> Result<()> {
+    fn read_remaining(&mut self) -> Result<()> {
         let end = self.recorder.program.plan.steps.len();
-        let slots = self.due.remove(&end).unwrap_or_default();
-        self.take(&slots)
+        let slots = self.pending.remove(&end).unwrap_or_default();
+        self.read_slots(&slots)
     }
 }
 
-impl Runner for Capture<'_> {
+impl StepRunner for Capture<'_> {
     fn steps(&mut self, steps: Range<usize>) -> Result<()> {
         let mut next = steps.start;
-        let due = self.due.range(steps.clone());
+        let due = self.pending.range(steps.clone());
         let due: Vec<(usize, Vec<SlotId>)> =
             due.map(|(step, slots)| (*step, slots.clone())).collect();
         for (step, slots) in due {
             self.recorder.steps(next..step + 1)?;
-            self.take(&slots)?;
+            self.read_slots(&slots)?;
             next = step + 1;
         }
         // Without control flow no remaining read depends on the steps after the last value.
-        if self.is_straight && self.due.range(next..).next().is_none() {
+        if self.is_straight && self.pending.range(next..).next().is_none() {
             return Ok(());
         }
         self.recorder.steps(next..steps.end)
     }
 
-    fn number(&mut self, slot: SlotId, flow: &Flow) -> Result<i64> {
-        self.recorder.number(slot, flow)
+    fn read_scalar(&mut self, slot: SlotId, flow: &Flow) -> Result<i64> {
+        self.recorder.read_scalar(slot, flow)
     }
 
-    fn call(&mut self, call: Call) -> Result<()> {
+    fn call(&mut self, call: HostCall) -> Result<()> {
         self.recorder.call(call)
     }
 }

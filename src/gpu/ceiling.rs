@@ -9,31 +9,31 @@ use wgpu::BufferUsages;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Result, SourcePlace};
-use crate::kernel::capabilities::{SizesIn, Storage};
+use crate::kernel::capabilities::{SizesSpace, StorageType};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Workgroups};
 use crate::kernel::work::Work;
 
-use super::device::Device;
-use super::fault::guarded;
+use super::device::GpuDevice;
+use super::error_scope::in_error_scope;
 use super::program::{Program, ProgramOptions};
 use super::statistics::Counters;
 
 /// Sizes in bytes of the copied buffers, largest first: one that exceeds every cache and fits the binding limit of every
 /// device, then one for each cache level.
-const BUFFERS: [u64; 4] = [64 << 20, 8 << 20, 1 << 20, 128 << 10];
+const COPY_BYTES: [u64; 4] = [64 << 20, 8 << 20, 1 << 20, 128 << 10];
 /// Total invocations of the arithmetic kernel.
 const INVOCATIONS: i64 = 64 * 1024;
 /// SIMD vectors in a workgroup on a software rasteriser.
-const VECTORS: usize = 8;
+const VECTORS_PER_WORKGROUP: usize = 8;
 /// Invocations of a workgroup on other devices.
-const WORKGROUP: usize = 64;
+const WORKGROUP_INVOCATIONS: usize = 64;
 /// Operations of a round: eight times a multiply-add of four vectors of four.
-const OPERATIONS: i64 = 8 * 4 * 4 * 2;
+const OPERATIONS_PER_ROUND: i64 = 8 * 4 * 4 * 2;
 /// Minimum nanoseconds of a measurement, so that the clock's resolution does not matter. Rounds increase until then.
-const LONG_ENOUGH: f64 = 1e6;
+const MIN_MEASURED_NANOSECONDS: f64 = 1e6;
 /// Maximum number of rounds: some drivers silently stop loops at 65,535 iterations.
-const MOST_ROUNDS: i64 = 1 << 13;
+const MAX_ROUNDS: i64 = 1 << 13;
 /// Number of runs, of which the fastest counts.
 const RUNS: usize = 6;
 
@@ -89,7 +89,7 @@ impl Ceilings {
     }
 
     /// Lower bound of nanoseconds for this work, if arithmetic and memory traffic overlap perfectly.
-    pub fn least(&self, operations: f64, bytes: f64) -> f64 {
+    pub fn min_nanoseconds(&self, operations: f64, bytes: f64) -> f64 {
         (operations / self.arithmetic).max(bytes / self.bandwidth(bytes))
     }
 
@@ -123,19 +123,21 @@ impl fmt::Display for Ceilings {
     }
 }
 
-impl Device {
+impl GpuDevice {
     /// Measures the ceilings; takes a fraction of a second.
     pub fn ceilings(&self) -> Result<Ceilings> {
-        let times = fastest(self, copies())?;
-        let kernels = BUFFERS.iter().zip(times.iter().skip(1).step_by(2));
-        let mut copies: Vec<CopyRate> = kernels.map(|(bytes, time)| rate(*bytes, *time)).collect();
-        copies.push(rate(BUFFERS[0], copy_command(self)?));
-        Ok(Ceilings::new(compute(self)?, copies))
+        let times = fastest_times(self, copy_plan())?;
+        let kernels = COPY_BYTES.iter().zip(times.iter().skip(1).step_by(2));
+        let mut copies: Vec<CopyRate> = kernels
+            .map(|(bytes, time)| copy_rate(*bytes, *time))
+            .collect();
+        copies.push(copy_rate(COPY_BYTES[0], measure_copy_command(self)?));
+        Ok(Ceilings::new(measure_arithmetic(self)?, copies))
     }
 }
 
 /// The rate of a copy of this many bytes, which are read and written.
-fn rate(bytes: u64, nanoseconds: f64) -> CopyRate {
+fn copy_rate(bytes: u64, nanoseconds: f64) -> CopyRate {
     let bytes = 2.0 * bytes as f64;
     CopyRate {
         bytes,
@@ -144,55 +146,55 @@ fn rate(bytes: u64, nanoseconds: f64) -> CopyRate {
 }
 
 /// Measures operations per nanosecond.
-fn compute(device: &Device) -> Result<f64> {
-    let lanes = device.capabilities().lanes();
-    let invocations = lanes.map_or(WORKGROUP, |lanes| VECTORS * lanes);
+fn measure_arithmetic(device: &GpuDevice) -> Result<f64> {
+    let lanes = device.capabilities().simd_lanes();
+    let invocations = lanes.map_or(WORKGROUP_INVOCATIONS, |lanes| VECTORS_PER_WORKGROUP * lanes);
     let mut rounds = 16;
     loop {
-        let times = fastest(device, arithmetic(rounds, invocations))?;
+        let times = fastest_times(device, arithmetic_plan(rounds, invocations))?;
         let time = times.first().copied().unwrap_or(1.0);
-        if time >= LONG_ENOUGH || rounds >= MOST_ROUNDS {
-            return Ok((INVOCATIONS * rounds * OPERATIONS) as f64 / time);
+        if time >= MIN_MEASURED_NANOSECONDS || rounds >= MAX_ROUNDS {
+            return Ok((INVOCATIONS * rounds * OPERATIONS_PER_ROUND) as f64 / time);
         }
         rounds *= 8;
     }
 }
 
 /// Nanoseconds of each step in its fastest run.
-fn fastest(device: &Device, plan: Plan) -> Result<Vec<f64>> {
-    let mut least = vec![f64::INFINITY; plan.steps.len()];
+fn fastest_times(device: &GpuDevice, plan: Plan) -> Result<Vec<f64>> {
+    let mut fastest = vec![f64::INFINITY; plan.steps.len()];
     let program = Program::new(device, plan, &Default::default(), ProgramOptions::default())?;
     for _ in 0..RUNS {
         let (_, profile) = program.profile(&[])?;
-        for (least, step) in least.iter_mut().zip(&profile.steps) {
+        for (least, step) in fastest.iter_mut().zip(&profile.steps) {
             *least = least.min(step.nanoseconds.max(1) as f64);
         }
     }
-    Ok(least)
+    Ok(fastest)
 }
 
 /// Nanoseconds of a buffer copy by the device's copy command, by the host's clock.
-fn copy_command(device: &Device) -> Result<f64> {
+fn measure_copy_command(device: &GpuDevice) -> Result<f64> {
     let counters = Counters::default();
     let usage = BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
-    let buffer = || counters.buffer(device.wgpu(), "ceiling", BUFFERS[0], usage);
-    let [from, to] = guarded(device.wgpu(), || Ok([buffer(), buffer()]))?;
-    let mut least = f64::INFINITY;
+    let buffer = || counters.buffer(device.wgpu(), "ceiling", COPY_BYTES[0], usage);
+    let [from, to] = in_error_scope(device.wgpu(), || Ok([buffer(), buffer()]))?;
+    let mut fastest = f64::INFINITY;
     for _ in 0..RUNS {
         let start = Instant::now();
-        let submission = guarded(device.wgpu(), || {
+        let submission = in_error_scope(device.wgpu(), || {
             let mut encoder = device.wgpu().create_command_encoder(&Default::default());
-            encoder.copy_buffer_to_buffer(&from, 0, &to, 0, BUFFERS[0]);
+            encoder.copy_buffer_to_buffer(&from, 0, &to, 0, COPY_BYTES[0]);
             Ok(device.queue().submit([encoder.finish()]))
         })?;
         device.poll(Some(&submission))?;
-        least = least.min(start.elapsed().as_nanos() as f64);
+        fastest = fastest.min(start.elapsed().as_nanos() as f64);
     }
-    Ok(least)
+    Ok(fastest)
 }
 
 /// A plan that, for each size, fills a buffer and copies it.
-fn copies() -> Plan {
+fn copy_plan() -> Plan {
     let mut plan = Plan {
         kernels: vec![
             kernel(
@@ -210,7 +212,7 @@ fn copies() -> Plan {
         ],
         ..Plan::default()
     };
-    for bytes in BUFFERS {
+    for bytes in COPY_BYTES {
         let (first, from) = (plan.steps.len(), plan.slots.len());
         let elements = Dim::from((bytes / 4) as i64);
         plan.slots.push(slot("x", &elements, first, first + 1));
@@ -228,7 +230,7 @@ fn copies() -> Plan {
 
 /// A plan with this many rounds of multiply-adds. The workgroup size depends on the rasteriser's vector width: with equal
 /// source, Mesa's cache would return code compiled for another width.
-fn arithmetic(rounds: i64, invocations: usize) -> Plan {
+fn arithmetic_plan(rounds: i64, invocations: usize) -> Plan {
     let size = format!("@workgroup_size({invocations})");
     let text = include_str!("../../shaders/ceiling_arithmetic.wgsl");
     let text = text.replace("@workgroup_size(64)", &size);
@@ -248,7 +250,7 @@ fn kernel(label: &str, wgsl: &str, bindings: usize, sizes: usize) -> Kernel {
         wgsl: wgsl.into(),
         bindings: vec![Access::ReadWrite; bindings],
         sizes,
-        sizes_in: SizesIn::Uniform,
+        sizes_space: SizesSpace::Uniform,
     }
 }
 
@@ -256,7 +258,7 @@ fn slot(name: &str, elements: &Dim, first: usize, last: usize) -> Slot {
     Slot {
         name: name.into(),
         dtype: DType::F32,
-        storage: Storage::F32,
+        storage: StorageType::F32,
         shape: vec![elements.clone()],
         layout: Layout::Linear,
         kind: SlotKind::Temporary { first, last },
@@ -309,10 +311,13 @@ mod tests {
                 let mut raised = ceilings();
                 let was_faster = raised.raise(operations, bytes, 10.0);
                 assert!(
-                    raised.least(operations, bytes) <= 10.0,
+                    raised.min_nanoseconds(operations, bytes) <= 10.0,
                     "{operations}, {bytes}"
                 );
-                assert_eq!(was_faster, ceilings().least(operations, bytes) > 10.0);
+                assert_eq!(
+                    was_faster,
+                    ceilings().min_nanoseconds(operations, bytes) > 10.0
+                );
                 assert!(raised.copies.is_sorted_by(|a, b| a.rate <= b.rate));
             }
         }

@@ -3,16 +3,16 @@
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::kernel::capabilities::{Capabilities, SizesIn, Storage};
+use crate::kernel::capabilities::{Capabilities, SizesSpace, StorageType};
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Access, Block, Flow, Plan, Slot, SlotId, SlotKind, Step, all_flows};
+use crate::kernel::plan::{Access, Flow, Plan, Slot, SlotId, SlotKind, Step, StepBlock, all_flows};
 use crate::shape::TensorType;
 
-use super::sizing::{of_flow, of_step};
+use super::sizing::{at_flow, at_step};
 use super::weights::{self, WeightSource};
 
 /// Checks a plan against a device and the weights that it names.
-pub(super) fn check(
+pub(super) fn validate(
     plan: &Plan,
     capabilities: &Capabilities,
     uniform_limit: u64,
@@ -28,11 +28,11 @@ pub(super) fn check(
         errors.extend(check_slot(slot, capabilities, weights));
     }
     for flow in all_flows(&plan.flows) {
-        errors.extend(check_flow(plan, flow).map(|error| of_flow(error, flow)));
+        errors.extend(check_flow(plan, flow).map(|error| at_flow(error, flow)));
     }
     for (index, step) in plan.steps.iter().enumerate() {
         let found = check_step(plan, index, step, capabilities, uniform_limit);
-        errors.extend(found.map(|error| of_step(error, step)));
+        errors.extend(found.map(|error| at_step(error, step)));
     }
     Error::all(errors).map_or(Ok(()), Err)
 }
@@ -40,34 +40,35 @@ pub(super) fn check(
 fn unknown_slots(plan: &Plan) -> Option<Error> {
     let known = |slot: &SlotId| slot.0 < plan.slots.len();
     let steps = plan.steps.iter();
-    let fine = steps
+    let is_valid = steps
         .clone()
         .all(|step| step.kernel < plan.kernels.len() && step.bindings.iter().all(known))
         && read_back(plan).all(|slot| known(&slot))
-        && are_in_order(&plan.flows, 0..plan.steps.len())
+        && flows_are_ordered(&plan.flows, 0..plan.steps.len())
         && plan.inputs.iter().flatten().all(known)
         && plan.faults.iter().all(|faults| known(&faults.slot))
         && plan.outputs.iter().all(known);
-    (!fine).then(|| Error::internal("the plan names a kernel, slot or step that it does not have"))
+    (!is_valid)
+        .then(|| Error::internal("the plan names a kernel, slot or step that it does not have"))
 }
 
 fn read_back(plan: &Plan) -> impl Iterator<Item = SlotId> {
     let flows = all_flows(&plan.flows).into_iter();
     flows.flat_map(|flow| {
         let numbers = flow.readbacks().into_iter().map(|(slot, _)| slot);
-        numbers.chain(flow.exchanged())
+        numbers.chain(flow.host_call_slots())
     })
 }
 
 /// True if flows and their blocks are in order, without overlap, within a range of steps.
-fn are_in_order(flows: &[Flow], steps: Range<usize>) -> bool {
+fn flows_are_ordered(flows: &[Flow], steps: Range<usize>) -> bool {
     let inside = |range: &Range<usize>, last: usize| last <= range.start && range.end <= steps.end;
     let mut last = steps.start;
     flows.iter().all(|flow| {
-        flow.blocks().into_iter().all(|block: &Block| {
+        flow.blocks().into_iter().all(|block: &StepBlock| {
             let fine = inside(&block.steps, last) && block.steps.start <= block.steps.end;
             last = block.steps.end;
-            fine && are_in_order(&block.flows, block.steps.clone())
+            fine && flows_are_ordered(&block.flows, block.steps.clone())
         })
     })
 }
@@ -77,7 +78,7 @@ fn check_flow(plan: &Plan, flow: &Flow) -> Option<Error> {
     let wrong = flow
         .readbacks()
         .into_iter()
-        .find(|(slot, step)| !plan.slots[slot.0].shape.is_empty() || !lives(plan, *slot, *step));
+        .find(|(slot, step)| !plan.slots[slot.0].shape.is_empty() || !is_live(plan, *slot, *step));
     wrong.map(|(slot, step)| {
         let name = &plan.slots[slot.0].name;
         Error::internal(format!("{name} is no scalar to be read at step {step}"))
@@ -91,10 +92,10 @@ fn check_slot(
 ) -> Option<Error> {
     let is_texture = matches!(slot.layout, Layout::Panels(_));
     let missing = match slot.storage {
-        Storage::F16 => !capabilities.float16 && !is_texture,
-        Storage::I64 => !capabilities.int64,
-        Storage::F64 => !capabilities.float64,
-        Storage::U32 | Storage::I32 | Storage::F16x2 | Storage::F32 => false,
+        StorageType::F16 => !capabilities.float16 && !is_texture,
+        StorageType::I64 => !capabilities.int64,
+        StorageType::F64 => !capabilities.float64,
+        StorageType::U32 | StorageType::I32 | StorageType::F16x2 | StorageType::F32 => false,
     };
     if missing {
         let (name, storage) = (&slot.name, slot.storage);
@@ -102,7 +103,7 @@ fn check_slot(
             "{name} is planned as {storage}, which the device does not have"
         )));
     }
-    if !lies_well(slot) {
+    if !layout_is_valid(slot) {
         let name = &slot.name;
         return Some(Error::internal(format!(
             "{name} cannot lie as it is planned"
@@ -112,11 +113,11 @@ fn check_slot(
         return None;
     };
     match source.ty(name) {
-        None => Some(weights::missing(name)),
-        Some(weight) if !fits(slot, &weight) => Some(Error::input(format!(
+        None => Some(weights::missing_weight(name)),
+        Some(weight) if !has_type(slot, &weight) => Some(Error::input(format!(
             "the weight {name} is {weight}, the plan expects {}[{}]",
             slot.dtype,
-            join(&slot.shape)
+            format_sizes(&slot.shape)
         ))),
         Some(_) => None,
     }
@@ -124,31 +125,31 @@ fn check_slot(
 
 /// True if a slot of this kind may have its layout. Temporaries may be padded, in vec4, in sorted runs, or scratch in single
 /// precision; inputs may be padded; weights may be in panels, in vec4 and in chunks.
-fn lies_well(slot: &Slot) -> bool {
+fn layout_is_valid(slot: &Slot) -> bool {
     let is_weight = matches!(slot.kind, SlotKind::Weight(_));
-    let is_handed = matches!(slot.kind, SlotKind::Input(_) | SlotKind::Output);
-    let is_between = matches!(slot.kind, SlotKind::Temporary { .. });
-    let is_single = slot.storage == Storage::F32;
+    let is_external = matches!(slot.kind, SlotKind::Input(_) | SlotKind::Output);
+    let is_temporary = matches!(slot.kind, SlotKind::Temporary { .. });
+    let is_single = slot.storage == StorageType::F32;
     let is_texel = slot.storage.texel().is_some();
     match slot.layout {
         Layout::Linear => true,
         Layout::Padded { .. } => {
             let is_input = matches!(slot.kind, SlotKind::Input(_));
-            !slot.shape.is_empty() && (is_between || is_input) && is_texel
+            !slot.shape.is_empty() && (is_temporary || is_input) && is_texel
         }
-        Layout::Quads { axis } => axis < slot.shape.len() && !is_handed && is_texel,
-        Layout::Scratch { .. } => is_between && is_single,
+        Layout::Vec4 { axis } => axis < slot.shape.len() && !is_external && is_texel,
+        Layout::Scratch { .. } => is_temporary && is_single,
         Layout::Panels(_) => is_weight && is_texel,
-        Layout::Runs(_) => is_between,
-        Layout::Piece { .. } => is_weight,
+        Layout::SortedRuns(_) => is_temporary,
+        Layout::Chunk { .. } => is_weight,
     }
 }
 
-fn fits(slot: &Slot, weight: &TensorType) -> bool {
+fn has_type(slot: &Slot, weight: &TensorType) -> bool {
     slot.dtype == weight.dtype && slot.shape == weight.shape
 }
 
-fn join(shape: &[crate::dim::Dim]) -> String {
+fn format_sizes(shape: &[crate::dim::Dim]) -> String {
     let sizes: Vec<String> = shape.iter().map(ToString::to_string).collect();
     sizes.join(", ")
 }
@@ -187,14 +188,15 @@ fn check_step(
         )));
     }
     let mut pairs = step.bindings.iter().zip(&kernel.bindings);
-    let other = pairs.find(|(slot, access)| !suits(&plan.slots[slot.0], **access, capabilities));
-    if let Some((slot, _)) = other {
+    let mismatched =
+        pairs.find(|(slot, access)| !access_is_valid(&plan.slots[slot.0], **access, capabilities));
+    if let Some((slot, _)) = mismatched {
         let name = &plan.slots[slot.0].name;
         return Some(Error::internal(format!(
             "step {index} ({label}) takes {name} for what it is not: a buffer or a texture"
         )));
     }
-    let is_uniform = kernel.sizes_in == SizesIn::Uniform;
+    let is_uniform = kernel.sizes_space == SizesSpace::Uniform;
     if is_uniform && kernel.sizes as u64 * 4 > uniform_limit {
         return Some(Error::plan(format!(
             "kernel {label} takes {} sizes, more than fit {uniform_limit} bytes",
@@ -204,7 +206,7 @@ fn check_step(
     let dead = step
         .bindings
         .iter()
-        .find(|slot| !lives(plan, **slot, index))?;
+        .find(|slot| !is_live(plan, **slot, index))?;
     Some(Error::internal(format!(
         "step {index} ({label}) uses {} outside of its lifetime",
         plan.slots[dead.0].name
@@ -212,19 +214,21 @@ fn check_step(
 }
 
 /// True if a kernel may access a slot this way: panels are textures, and other slots may alias textures.
-fn suits(slot: &Slot, access: Access, capabilities: &Capabilities) -> bool {
+fn access_is_valid(slot: &Slot, access: Access, capabilities: &Capabilities) -> bool {
     let is_panels = matches!(slot.layout, Layout::Panels(_));
     match access {
         Access::Read | Access::ReadWrite | Access::Faults => !is_panels,
-        Access::Load(texel) => is_panels && slot.texel() == Some(texel),
-        Access::Texels(texel) => capabilities.texels && !is_panels && slot.texel() == Some(texel),
+        Access::TextureArray(texel) => is_panels && slot.texel() == Some(texel),
+        Access::AliasedTexture(texel) => {
+            capabilities.buffer_aliasing && !is_panels && slot.texel() == Some(texel)
+        }
     }
 }
 
-fn lives(plan: &Plan, slot: SlotId, step: usize) -> bool {
+fn is_live(plan: &Plan, slot: SlotId, step: usize) -> bool {
     match &plan.slots[slot.0].kind {
         SlotKind::Temporary { first, last } => (*first..=*last).contains(&step),
-        SlotKind::Part { whole, .. } => *whole < slot && lives(plan, *whole, step),
+        SlotKind::Part { whole, .. } => *whole < slot && is_live(plan, *whole, step),
         _ => true,
     }
 }

@@ -11,20 +11,20 @@ use std::sync::{Arc, OnceLock};
 use wgpu::{AdapterInfo, Features, Limits, PollType, SubmissionIndex};
 
 use crate::error::{Error, Result};
-use crate::kernel::capabilities::{Capabilities, MatrixUnit};
+use crate::kernel::capabilities::{Capabilities, CooperativeMatrix};
 
 use super::adapter::{self, AdapterKind, DeviceChoice};
 use super::pipeline::Pipelines;
 #[cfg(feature = "translate")]
-use super::translate::{Translated, Translator};
+use super::translate::{TranslatedKernel, Translator};
 use super::trusted::{self, aliased};
 
 /// Features and limits that a device is opened with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reach {
+pub enum FeatureLevel {
     /// All limits, and every optional feature that Onionskin uses.
     #[default]
-    Whole,
+    Full,
     /// WebGPU's default limits and no optional feature, as on every device.
     Portable,
 }
@@ -35,7 +35,7 @@ pub struct DeviceOptions {
     /// Adapter to open.
     pub choice: DeviceChoice,
     /// Features and limits to enable.
-    pub reach: Reach,
+    pub feature_level: FeatureLevel,
     /// Enables wgpu's experimental features where the adapter has them: cooperative matrices. Results computed with them
     /// have been tested on no device. By default enabled if `ONIONSKIN_EXPERIMENTS` is 1.
     pub experiments: bool,
@@ -52,7 +52,7 @@ impl Default for DeviceOptions {
     fn default() -> DeviceOptions {
         DeviceOptions {
             choice: DeviceChoice::Auto,
-            reach: Reach::Whole,
+            feature_level: FeatureLevel::Full,
             experiments: std::env::var("ONIONSKIN_EXPERIMENTS").is_ok_and(|value| value == "1"),
             cache: std::env::var_os("ONIONSKIN_CACHE")
                 .filter(|path| !path.is_empty())
@@ -74,11 +74,11 @@ impl From<DeviceChoice> for DeviceOptions {
 
 /// An open device. Clones are the same device.
 #[derive(Clone)]
-pub struct Device {
-    inner: Arc<Inner>,
+pub struct GpuDevice {
+    inner: Arc<DeviceInner>,
 }
 
-struct Inner {
+struct DeviceInner {
     raw: wgpu::Device,
     queue: wgpu::Queue,
     /// None if the device belongs to an application.
@@ -89,68 +89,82 @@ struct Inner {
     capabilities: Capabilities,
     lost: Arc<OnceLock<String>>,
     pipelines: Pipelines,
-    aliased: aliased::Allocated,
+    aliased_bytes: aliased::Allocated,
 }
 
-impl Device {
+impl GpuDevice {
     /// Opens a device. The error lists the available adapters.
-    pub fn open(options: impl Into<DeviceOptions>) -> Result<Device> {
+    pub fn open(options: impl Into<DeviceOptions>) -> Result<GpuDevice> {
         let options = options.into();
         let adapter = adapter::select(&options.choice)?;
-        let (features, limits) = match options.reach {
-            Reach::Whole => (adapter.features() & adapter::wanted(), adapter.limits()),
-            Reach::Portable => (Features::empty(), Limits::defaults()),
+        let (features, limits) = match options.feature_level {
+            FeatureLevel::Full => (
+                adapter.features() & adapter::optional_features(),
+                adapter.limits(),
+            ),
+            FeatureLevel::Portable => (Features::empty(), Limits::defaults()),
         };
         let experiments = adapter.features() & Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
-        let (features, experimental_features, matrices) =
-            if options.experiments && options.reach == Reach::Whole && !experiments.is_empty() {
-                let matrices = adapter::matrices(&adapter);
-                (features | experiments, trusted::experiments(), matrices)
-            } else {
-                let none = wgpu::ExperimentalFeatures::disabled();
-                (features, none, Vec::new())
-            };
-        let opened = request(&adapter, features, limits, experimental_features)?;
-        Ok(Device::new(opened, Some(adapter), options, matrices))
+        let (features, experimental_features, matrices) = if options.experiments
+            && options.feature_level == FeatureLevel::Full
+            && !experiments.is_empty()
+        {
+            let matrices = adapter::matrix_units(&adapter);
+            (
+                features | experiments,
+                trusted::experimental_features(),
+                matrices,
+            )
+        } else {
+            let none = wgpu::ExperimentalFeatures::disabled();
+            (features, none, Vec::new())
+        };
+        let opened = request_device(&adapter, features, limits, experimental_features)?;
+        Ok(GpuDevice::new(opened, Some(adapter), options, matrices))
     }
 
     /// Opens another device on the same adapter, with the same capabilities except experimental features.
-    pub(super) fn again(&self) -> Result<Device> {
+    pub(super) fn reopen(&self) -> Result<GpuDevice> {
         let missing = || Error::internal("the adapter of an application's device is not known");
         let adapter = self.inner.adapter.as_ref().ok_or_else(missing)?;
         let none = wgpu::ExperimentalFeatures::disabled();
         let features = self.inner.features - Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
-        let opened = request(adapter, features, self.inner.limits.clone(), none)?;
-        Ok(Device::new(opened, None, uncached(), Vec::new()))
+        let opened = request_device(adapter, features, self.inner.limits.clone(), none)?;
+        Ok(GpuDevice::new(
+            opened,
+            None,
+            options_without_cache(),
+            Vec::new(),
+        ))
     }
 
     /// Uses an application's own wgpu device, with the features and limits that it was opened with.
     ///
     /// The application's callbacks for errors and device loss stay installed.
-    pub fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> Device {
+    pub fn from_wgpu(device: wgpu::Device, queue: wgpu::Queue) -> GpuDevice {
         let opened = (device, queue, Arc::default());
-        Device::new(opened, None, uncached(), Vec::new())
+        GpuDevice::new(opened, None, options_without_cache(), Vec::new())
     }
 
     fn new(
-        (raw, queue, lost): Opened,
+        (raw, queue, lost): OpenedDevice,
         adapter: Option<wgpu::Adapter>,
         options: DeviceOptions,
-        matrices: Vec<MatrixUnit>,
-    ) -> Device {
+        matrices: Vec<CooperativeMatrix>,
+    ) -> GpuDevice {
         let (info, limits, features) = (raw.adapter_info(), raw.limits(), raw.features());
-        let of_adapter = adapter::capabilities(features, &limits, &info);
+        let adapter_capabilities = adapter::capabilities(features, &limits, &info);
         let capabilities = Capabilities {
-            matrices,
-            texels: of_adapter.texels && aliased::is_supported(&raw),
-            ..of_adapter
+            cooperative_matrices: matrices,
+            buffer_aliasing: adapter_capabilities.buffer_aliasing && aliased::is_supported(&raw),
+            ..adapter_capabilities
         };
         let pipelines = Pipelines::new(&raw, &info, options.cache);
         #[cfg(feature = "translate")]
         let pipelines =
             pipelines.with_translator(options.translate.then(|| Translator::new(&capabilities)));
-        Device {
-            inner: Arc::new(Inner {
+        GpuDevice {
+            inner: Arc::new(DeviceInner {
                 raw,
                 queue,
                 adapter,
@@ -160,7 +174,7 @@ impl Device {
                 capabilities,
                 lost,
                 pipelines,
-                aliased: aliased::Allocated::default(),
+                aliased_bytes: aliased::Allocated::default(),
             }),
         }
     }
@@ -203,12 +217,12 @@ impl Device {
     /// Bytes allocated on the device for buffers and textures of all programs; none if the backend does not report them.
     pub fn allocated_bytes(&self) -> Option<u64> {
         let report = self.inner.raw.generate_allocator_report()?;
-        Some(report.total_allocated_bytes + self.inner.aliased.load(Relaxed))
+        Some(report.total_allocated_bytes + self.inner.aliased_bytes.load(Relaxed))
     }
 
     /// Counter of the bytes of memory that buffers share with textures.
-    pub(super) fn aliased(&self) -> &aliased::Allocated {
-        &self.inner.aliased
+    pub(super) fn aliased_bytes(&self) -> &aliased::Allocated {
+        &self.inner.aliased_bytes
     }
 
     /// Number of pipelines that exist on this device, for all of its programs.
@@ -218,7 +232,7 @@ impl Device {
 
     /// Kernels that were translated; empty unless the device was opened with `translate`.
     #[cfg(feature = "translate")]
-    pub fn translated(&self) -> BTreeSet<Translated> {
+    pub fn translated(&self) -> BTreeSet<TranslatedKernel> {
         self.inner.pipelines.translated()
     }
 
@@ -240,15 +254,15 @@ impl Device {
     }
 
     /// True if the driver compiles kernels when they are first dispatched.
-    pub(super) fn compiles_late(&self) -> bool {
-        adapter::is_rasteriser_of_mesa(&self.inner.info)
+    pub(super) fn compiles_at_first_dispatch(&self) -> bool {
+        adapter::is_lavapipe(&self.inner.info)
     }
 
     /// Fails if the device was lost.
-    pub(super) fn alive(&self) -> Result<()> {
+    pub(super) fn check_alive(&self) -> Result<()> {
         match self.inner.lost.get() {
             None => Ok(()),
-            Some(reason) => Err(lost(reason)),
+            Some(reason) => Err(device_lost(reason)),
         }
     }
 
@@ -263,9 +277,9 @@ impl Device {
         };
         // wgpu panics if the device is lost while it waits.
         match catch_unwind(AssertUnwindSafe(|| self.inner.raw.poll(poll))) {
-            Ok(Ok(_)) => self.alive(),
+            Ok(Ok(_)) => self.check_alive(),
             Ok(Err(error)) => Err(Error::device(error.to_string())),
-            Err(_) => Err(lost(
+            Err(_) => Err(device_lost(
                 self.inner
                     .lost
                     .get()
@@ -275,7 +289,7 @@ impl Device {
     }
 }
 
-fn uncached() -> DeviceOptions {
+fn options_without_cache() -> DeviceOptions {
     DeviceOptions {
         cache: None,
         ..DeviceOptions::default()
@@ -283,14 +297,14 @@ fn uncached() -> DeviceOptions {
 }
 
 /// A device, its queue, and the reason of its loss, which wgpu's callback sets.
-type Opened = (wgpu::Device, wgpu::Queue, Arc<OnceLock<String>>);
+type OpenedDevice = (wgpu::Device, wgpu::Queue, Arc<OnceLock<String>>);
 
-fn request(
+fn request_device(
     adapter: &wgpu::Adapter,
     required_features: Features,
     required_limits: Limits,
     experimental_features: wgpu::ExperimentalFeatures,
-) -> Result<Opened> {
+) -> Result<OpenedDevice> {
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("onionskin"),
         required_features,
@@ -307,11 +321,11 @@ fn request(
     };
     let (raw, queue) = opened.map_err(refused)?;
     let lost = Arc::new(OnceLock::new());
-    watch(&raw, &lost);
+    install_callbacks(&raw, &lost);
     Ok((raw, queue, lost))
 }
 
-fn watch(device: &wgpu::Device, lost: &Arc<OnceLock<String>>) {
+fn install_callbacks(device: &wgpu::Device, lost: &Arc<OnceLock<String>>) {
     // Every call that can fail is made in an error scope. An error outside of one is dropped, because wgpu's default is a
     // panic; the calls that depend on the failed one then fail within a scope.
     device.on_uncaptured_error(Arc::new(|_| {}));
@@ -321,12 +335,12 @@ fn watch(device: &wgpu::Device, lost: &Arc<OnceLock<String>>) {
     });
 }
 
-fn lost(reason: &str) -> Error {
+fn device_lost(reason: &str) -> Error {
     Error::device(format!("the device was lost: {reason}"))
         .help("open the device again; if it happens again, the driver resets it because a kernel runs too long or faults")
 }
 
-impl fmt::Debug for Device {
+impl fmt::Debug for GpuDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let info = &self.inner.info;
         write!(

@@ -8,20 +8,20 @@ use wgpu::{Buffer, CommandEncoder, ComputePass, MapMode, SubmissionIndex};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorContext, Result};
-use crate::kernel::capabilities::Storage;
+use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Faults, Slot, SlotId, SlotKind};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
 use super::convert;
-use super::fault::guarded;
-use super::lane::{Binding, HostSide, Lane};
-use super::memory::{Memory, unpack};
-use super::program::{Inner, Keep, Program};
-use super::schedule::{CommandRecorder, walk};
+use super::error_scope::in_error_scope;
+use super::memory::{SlotMemory, to_row_major};
+use super::program::{Keep, Program, ProgramInner};
+use super::run_context::{HostAccess, RunBinding, RunContext};
+use super::schedule::{CommandRecorder, execute_plan};
 use super::statistics::add;
-use super::transfer::Mapped;
+use super::transfer::PendingMapping;
 use super::upload::{record_uploads, write_inputs};
 
 /// A tensor in a device buffer: an output of a run, or an input that the application made.
@@ -34,14 +34,14 @@ pub struct DeviceTensor {
     /// Element type of the model.
     pub dtype: DType,
     /// Element type in the buffer.
-    pub storage: Storage,
+    pub storage: StorageType,
     /// Sizes, outermost first. The elements are contiguous.
     pub shape: Vec<usize>,
 }
 
 /// An input of a run.
 #[derive(Clone, Copy, Debug)]
-pub enum Input<'a> {
+pub enum RunInput<'a> {
     /// A host tensor, which is uploaded.
     Host(&'a Tensor),
     /// A device tensor, which is copied on the device.
@@ -51,9 +51,9 @@ pub enum Input<'a> {
 /// A submitted run. Its outputs stay valid until it is dropped; then another run uses their memory.
 pub struct Run {
     program: Program,
-    pub(super) binding: Arc<Binding>,
+    pub(super) binding: Arc<RunBinding>,
     /// None only while the run is dropped.
-    lane: Option<Lane>,
+    context: Option<RunContext>,
     pub(super) submission: SubmissionIndex,
     /// True if the outputs were copied to the memory that the host reads.
     staged: bool,
@@ -68,33 +68,33 @@ impl fmt::Debug for Run {
     }
 }
 
-impl Input<'_> {
+impl RunInput<'_> {
     /// Sizes, outermost first.
     pub fn shape(&self) -> &[usize] {
         match self {
-            Input::Host(tensor) => tensor.shape(),
-            Input::Device(tensor) => &tensor.shape,
+            RunInput::Host(tensor) => tensor.shape(),
+            RunInput::Device(tensor) => &tensor.shape,
         }
     }
 
     /// Element type.
     pub fn dtype(&self) -> DType {
         match self {
-            Input::Host(tensor) => tensor.dtype(),
-            Input::Device(tensor) => tensor.dtype,
+            RunInput::Host(tensor) => tensor.dtype(),
+            RunInput::Device(tensor) => tensor.dtype,
         }
     }
 }
 
-impl<'a> From<&'a Tensor> for Input<'a> {
-    fn from(tensor: &'a Tensor) -> Input<'a> {
-        Input::Host(tensor)
+impl<'a> From<&'a Tensor> for RunInput<'a> {
+    fn from(tensor: &'a Tensor) -> RunInput<'a> {
+        RunInput::Host(tensor)
     }
 }
 
-impl<'a> From<&'a DeviceTensor> for Input<'a> {
-    fn from(tensor: &'a DeviceTensor) -> Input<'a> {
-        Input::Device(tensor)
+impl<'a> From<&'a DeviceTensor> for RunInput<'a> {
+    fn from(tensor: &'a DeviceTensor) -> RunInput<'a> {
+        RunInput::Device(tensor)
     }
 }
 
@@ -102,11 +102,11 @@ impl Run {
     pub(super) fn start(
         program: &Program,
         sizes: &Bindings,
-        inputs: &[Input],
+        inputs: &[RunInput],
         staged: bool,
     ) -> Result<Run> {
-        let record = |recorder: &mut CommandRecorder, binding: &Binding| {
-            walk(&program.inner, binding, recorder)?;
+        let record = |recorder: &mut CommandRecorder, binding: &RunBinding| {
+            execute_plan(&program.inner, binding, recorder)?;
             if staged {
                 record_downloads(&mut recorder.encoder, binding);
             }
@@ -119,14 +119,14 @@ impl Run {
     pub(super) fn submit(
         program: &Program,
         sizes: &Bindings,
-        inputs: &[Input],
+        inputs: &[RunInput],
         staged: bool,
-        record: impl FnOnce(&mut CommandRecorder, &Binding) -> Result<()>,
+        record: impl FnOnce(&mut CommandRecorder, &RunBinding) -> Result<()>,
     ) -> Result<Run> {
         let inner = &program.inner;
-        inner.device.alive()?;
-        let mut lane = inner.check_out();
-        let bound = lane.bind(inner, sizes);
+        inner.device.check_alive()?;
+        let mut context = inner.acquire_context();
+        let bound = context.bindings_for(inner, sizes);
         let checked = bound.and_then(|binding| {
             check_inputs(inner, &binding, inputs)?;
             Ok(binding)
@@ -134,12 +134,12 @@ impl Run {
         let binding = match checked {
             Ok(binding) => binding,
             Err(error) => {
-                inner.check_in(lane);
+                inner.release_context(context);
                 return Err(error);
             }
         };
-        write_inputs(inner, &lane, &binding, inputs)?;
-        let submission = guarded(inner.device.wgpu(), || {
+        write_inputs(inner, &context, &binding, inputs)?;
+        let submission = in_error_scope(inner.device.wgpu(), || {
             let mut recorder = CommandRecorder::new(inner, &binding);
             record_uploads(inner, &mut recorder.encoder, &binding, inputs);
             clear_faults(inner, &mut recorder.encoder, &binding)?;
@@ -147,11 +147,11 @@ impl Run {
             recorder.submit()
         })?;
         add(&inner.counters.runs, 1);
-        lane.submission = Some(submission.clone());
+        context.submission = Some(submission.clone());
         Ok(Run {
             program: program.clone(),
             binding,
-            lane: Some(lane),
+            context: Some(context),
             submission,
             staged,
         })
@@ -162,7 +162,7 @@ impl Run {
         let outputs = &self.program.inner.plan.outputs;
         outputs
             .iter()
-            .filter_map(|slot| self.tensor(*slot))
+            .filter_map(|slot| self.device_tensor(*slot))
             .collect()
     }
 
@@ -176,10 +176,14 @@ impl Run {
             return self.wait();
         };
         let device = &self.program.inner.device;
-        let (side, submission) = guarded(device.wgpu(), || self.copy_slot(faults.slot.0))?;
-        let mapped = Mapped::begin(device, distinct([&side].into_iter()), MapMode::Read)?;
+        let (access, submission) = in_error_scope(device.wgpu(), || self.copy_slot(faults.slot.0))?;
+        let mapped = PendingMapping::begin(
+            device,
+            distinct_buffers([&access].into_iter()),
+            MapMode::Read,
+        )?;
         mapped.wait(Some(&submission))?;
-        self.check_words(faults, &side)
+        self.check_faults(faults, &access)
     }
 
     /// Waits until the device is done.
@@ -226,25 +230,29 @@ impl Run {
                     .help("make the program with Keep::Everything"),
             );
         }
-        self.fetch(SlotId(index))
+        self.read_slot(SlotId(index))
     }
 
     /// Reads the current contents of a slot.
-    pub(super) fn fetch(&self, slot: SlotId) -> Result<Tensor> {
+    pub(super) fn read_slot(&self, slot: SlotId) -> Result<Tensor> {
         let device = &self.program.inner.device;
-        let (side, submission) = guarded(device.wgpu(), || self.copy_slot(slot.0))?;
-        let mapped = Mapped::begin(device, distinct([&side].into_iter()), MapMode::Read)?;
+        let (access, submission) = in_error_scope(device.wgpu(), || self.copy_slot(slot.0))?;
+        let mapped = PendingMapping::begin(
+            device,
+            distinct_buffers([&access].into_iter()),
+            MapMode::Read,
+        )?;
         mapped.wait(Some(&submission))?;
-        self.decode(slot, &side)
+        self.decode(slot, &access)
     }
 
     /// A slot as a tensor in its buffer; every output has a buffer.
-    fn tensor(&self, slot: SlotId) -> Option<DeviceTensor> {
+    fn device_tensor(&self, slot: SlotId) -> Option<DeviceTensor> {
         let info = &self.program.inner.plan.slots[slot.0];
         let buffer = self.binding.memory[slot.0].buffer().ok()?;
         Some(DeviceTensor {
             buffer: buffer.clone(),
-            offset: self.binding.sizing.places[slot.0].spot.offset,
+            offset: self.binding.sizing.placements[slot.0].location.offset,
             dtype: info.dtype,
             storage: info.storage,
             shape: self.binding.sizing.shapes[slot.0].clone(),
@@ -252,36 +260,39 @@ impl Run {
     }
 
     /// Begins to map the memory of the outputs. First copies the outputs there if that was not done.
-    fn begin_read(&self) -> Result<(Mapped, SubmissionIndex)> {
+    fn begin_read(&self) -> Result<(PendingMapping, SubmissionIndex)> {
         let device = &self.program.inner.device;
         let copied = self.staged || self.binding.downloads.iter().all(|(_, side)| !side.staged);
         let submission = if copied {
             self.submission.clone()
         } else {
-            guarded(device.wgpu(), || {
+            in_error_scope(device.wgpu(), || {
                 let mut encoder = device.wgpu().create_command_encoder(&Default::default());
                 record_downloads(&mut encoder, &self.binding);
                 Ok(device.queue().submit([encoder.finish()]))
             })?
         };
-        let sides = self.binding.downloads.iter().map(|(_, side)| side);
-        let mapped = Mapped::begin(device, distinct(sides), MapMode::Read)?;
+        let accesses = self.binding.downloads.iter().map(|(_, side)| side);
+        let mapped = PendingMapping::begin(device, distinct_buffers(accesses), MapMode::Read)?;
         Ok((mapped, submission))
     }
 
     /// Fails if a fault word says that a check failed.
-    fn check_words(&self, faults: &Faults, side: &HostSide) -> Result<()> {
-        let bytes = self.binding.sizing.places[faults.slot.0].bytes;
-        side.memory.read(side.offset..side.offset + bytes, |view| {
-            if view.iter().all(|byte| *byte == 0) {
-                return Ok(());
-            }
-            let words = view.chunks_exact(4);
-            let words = words.filter_map(|word| Some(u32::from_le_bytes(word.try_into().ok()?)));
-            let words: Vec<u32> = words.collect();
-            let fault = faults.first(&words, &self.binding.sizes);
-            fault.map_or(Ok(()), Err)
-        })
+    fn check_faults(&self, faults: &Faults, access: &HostAccess) -> Result<()> {
+        let bytes = self.binding.sizing.placements[faults.slot.0].bytes;
+        access
+            .memory
+            .read(access.offset..access.offset + bytes, |view| {
+                if view.iter().all(|byte| *byte == 0) {
+                    return Ok(());
+                }
+                let words = view.chunks_exact(4);
+                let words =
+                    words.filter_map(|word| Some(u32::from_le_bytes(word.try_into().ok()?)));
+                let words: Vec<u32> = words.collect();
+                let fault = faults.first_error(&words, &self.binding.sizes);
+                fault.map_or(Ok(()), Err)
+            })
     }
 
     fn decode_outputs(&self) -> Result<Vec<Tensor>> {
@@ -289,7 +300,7 @@ impl Run {
         if let Some(faults) = &self.program.inner.plan.faults
             && let Some((_, side)) = sides.find(|(slot, _)| *slot == faults.slot)
         {
-            self.check_words(faults, side)?;
+            self.check_faults(faults, side)?;
         }
         let downloads = self.binding.downloads.iter();
         let outputs = &self.program.inner.plan.outputs;
@@ -306,22 +317,22 @@ impl Run {
         outputs.iter().map(find).collect()
     }
 
-    fn decode(&self, slot: SlotId, side: &HostSide) -> Result<Tensor> {
+    fn decode(&self, slot: SlotId, access: &HostAccess) -> Result<Tensor> {
         let inner = &self.program.inner;
         let info = &inner.plan.slots[slot.0];
         let shape = &self.binding.sizing.shapes[slot.0];
-        let bytes = self.binding.sizing.places[slot.0].bytes;
+        let bytes = self.binding.sizing.placements[slot.0].bytes;
         let result = if bytes == 0 {
-            convert::receive(info.dtype, info.storage, shape, &[])
+            convert::decode(info.dtype, info.storage, shape, &[])
         } else {
-            let end = side.offset + bytes.next_multiple_of(4);
-            side.memory.read(side.offset..end, |view| {
+            let end = access.offset + bytes.next_multiple_of(4);
+            access.memory.read(access.offset..end, |view| {
                 let bytes = view.get(..bytes as usize).unwrap_or_default();
                 match info.layout {
-                    Layout::Linear => convert::receive(info.dtype, info.storage, shape, bytes),
+                    Layout::Linear => convert::decode(info.dtype, info.storage, shape, bytes),
                     _ => {
-                        let bytes = unpack(&info.layout, info.storage, shape, bytes);
-                        convert::receive(info.dtype, info.storage, shape, &bytes)
+                        let bytes = to_row_major(&info.layout, info.storage, shape, bytes);
+                        convert::decode(info.dtype, info.storage, shape, &bytes)
                     }
                 }
             })
@@ -331,43 +342,55 @@ impl Run {
     }
 
     /// Copies a slot to a new buffer that the host can read.
-    fn copy_slot(&self, slot: usize) -> Result<(HostSide, SubmissionIndex)> {
+    fn copy_slot(&self, slot: usize) -> Result<(HostAccess, SubmissionIndex)> {
         let inner = &self.program.inner;
         let (device, queue) = (inner.device.wgpu(), inner.device.queue());
-        let place = &self.binding.sizing.places[slot];
+        let place = &self.binding.sizing.placements[slot];
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        let buffer = inner.counters.buffer(device, "slot", place.bound, usage);
+        let buffer = inner
+            .counters
+            .buffer(device, "slot", place.binding_bytes, usage);
         let mut encoder = device.create_command_encoder(&Default::default());
         let source = self.binding.memory[slot].buffer()?;
-        encoder.copy_buffer_to_buffer(source, place.spot.offset, &buffer, 0, place.bound);
-        let side = HostSide {
-            memory: Memory::Buffer(buffer),
+        encoder.copy_buffer_to_buffer(
+            source,
+            place.location.offset,
+            &buffer,
+            0,
+            place.binding_bytes,
+        );
+        let access = HostAccess {
+            memory: SlotMemory::Buffer(buffer),
             offset: 0,
             staged: true,
         };
-        Ok((side, queue.submit([encoder.finish()])))
+        Ok((access, queue.submit([encoder.finish()])))
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        if let Some(lane) = self.lane.take() {
-            self.program.inner.check_in(lane);
+        if let Some(context) = self.context.take() {
+            self.program.inner.release_context(context);
         }
     }
 }
 
 /// Sets the fault words to zero.
-fn clear_faults(program: &Inner, encoder: &mut CommandEncoder, binding: &Binding) -> Result<()> {
+fn clear_faults(
+    program: &ProgramInner,
+    encoder: &mut CommandEncoder,
+    binding: &RunBinding,
+) -> Result<()> {
     if let Some(faults) = &program.plan.faults {
-        let place = &binding.sizing.places[faults.slot.0];
+        let place = &binding.sizing.placements[faults.slot.0];
         let buffer = binding.memory[faults.slot.0].buffer()?;
-        encoder.clear_buffer(buffer, place.spot.offset, Some(place.bytes));
+        encoder.clear_buffer(buffer, place.location.offset, Some(place.bytes));
     }
     Ok(())
 }
 
-fn check_inputs(program: &Inner, binding: &Binding, inputs: &[Input]) -> Result<()> {
+fn check_inputs(program: &ProgramInner, binding: &RunBinding, inputs: &[RunInput]) -> Result<()> {
     if inputs.len() != program.plan.inputs.len() {
         return Err(Error::input(format!(
             "{} inputs given, the program takes {}",
@@ -379,12 +402,12 @@ fn check_inputs(program: &Inner, binding: &Binding, inputs: &[Input]) -> Result<
     for (input, slot) in inputs.iter().zip(&program.plan.inputs) {
         let Some(slot) = slot else { continue };
         let (info, shape) = (&program.plan.slots[slot.0], &binding.sizing.shapes[slot.0]);
-        let same_storage = match input {
-            Input::Host(_) => true,
-            Input::Device(tensor) => tensor.storage == info.storage,
+        let has_same_storage = match input {
+            RunInput::Host(_) => true,
+            RunInput::Device(tensor) => tensor.storage == info.storage,
         };
-        if input.dtype() != info.dtype || input.shape() != shape.as_slice() || !same_storage {
-            let error = mismatch(input, info);
+        if input.dtype() != info.dtype || input.shape() != shape.as_slice() || !has_same_storage {
+            let error = input_mismatch(input, info);
             errors.push(if info.shape.iter().all(|dim| dim.as_const().is_some()) {
                 error
             } else {
@@ -399,16 +422,16 @@ fn check_inputs(program: &Inner, binding: &Binding, inputs: &[Input]) -> Result<
 }
 
 /// The error of an input that does not match its slot.
-pub(super) fn mismatch(input: &Input, slot: &Slot) -> Error {
+pub(super) fn input_mismatch(input: &RunInput, slot: &Slot) -> Error {
     let expected = TensorType {
         dtype: slot.dtype,
         shape: slot.shape.clone(),
     };
     let found = TensorType::new(input.dtype(), input.shape().iter().copied());
-    let storage = |storage: Storage| format!(" stored as {}", storage);
+    let storage = |storage: StorageType| format!(" stored as {}", storage);
     let (found_as, expected_as) = match input {
-        Input::Host(_) => (String::new(), String::new()),
-        Input::Device(tensor) => (storage(tensor.storage), storage(slot.storage)),
+        RunInput::Host(_) => (String::new(), String::new()),
+        RunInput::Device(tensor) => (storage(tensor.storage), storage(slot.storage)),
     };
     Error::input(format!(
         "input {} is {found}{found_as}, the program takes {expected}{expected_as}",
@@ -417,12 +440,12 @@ pub(super) fn mismatch(input: &Input, slot: &Slot) -> Error {
 }
 
 pub(super) fn record_step(
-    program: &Inner,
+    program: &ProgramInner,
     pass: &mut ComputePass,
-    binding: &Binding,
+    binding: &RunBinding,
     index: usize,
 ) {
-    let Some(group) = &binding.groups[index] else {
+    let Some(group) = &binding.bind_groups[index] else {
         return;
     };
     let [x, y, z] = binding.sizing.workgroups[index];
@@ -432,23 +455,23 @@ pub(super) fn record_step(
     add(&program.counters.dispatches, 1);
 }
 
-pub(super) fn record_downloads(encoder: &mut CommandEncoder, binding: &Binding) {
+pub(super) fn record_downloads(encoder: &mut CommandEncoder, binding: &RunBinding) {
     for (slot, side) in &binding.downloads {
-        let place = &binding.sizing.places[slot.0];
+        let place = &binding.sizing.placements[slot.0];
         let bytes = place.bytes.next_multiple_of(4);
         let (source, target) = (binding.memory[slot.0].buffer(), side.memory.buffer());
         if let (true, Ok(source), Ok(target)) = (side.staged && bytes > 0, source, target) {
-            let from = place.spot.offset;
+            let from = place.location.offset;
             encoder.copy_buffer_to_buffer(source, from, target, side.offset, bytes);
         }
     }
 }
 
 /// The distinct buffers that must be mapped.
-pub(super) fn distinct<'a>(sides: impl Iterator<Item = &'a HostSide>) -> Vec<Buffer> {
+pub(super) fn distinct_buffers<'a>(sides: impl Iterator<Item = &'a HostAccess>) -> Vec<Buffer> {
     let mut buffers: Vec<Buffer> = Vec::new();
     for side in sides {
-        if let Memory::Buffer(buffer) = &side.memory
+        if let SlotMemory::Buffer(buffer) = &side.memory
             && !buffers.contains(buffer)
         {
             buffers.push(buffer.clone());

@@ -8,16 +8,16 @@ use wgpu::{
 };
 
 use crate::error::{Error, Result};
-use crate::kernel::capabilities::Storage;
+use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::{Layout, Texel};
 
-use super::device::Device;
+use super::device::GpuDevice;
 use super::sizing::texture_bytes;
 use super::statistics::{Counters, add};
-use super::trusted::aliased::{Aliased, Filled};
+use super::trusted::aliased::{AliasedBuffer, MappedTexture};
 
 /// Format of a texture of these texels.
-pub(super) fn format(texel: Texel) -> TextureFormat {
+pub(super) fn texture_format(texel: Texel) -> TextureFormat {
     match texel {
         Texel::F16 => TextureFormat::Rg32Uint,
         Texel::F16x2 => TextureFormat::Rgba32Uint,
@@ -27,19 +27,21 @@ pub(super) fn format(texel: Texel) -> TextureFormat {
 
 /// Memory of a slot.
 #[derive(Clone, Debug)]
-pub(super) enum Memory {
+pub(super) enum SlotMemory {
     Buffer(Buffer),
     /// A buffer that kernels can also read as a texture and that the host accesses without mapping.
-    Aliased(Aliased),
+    Aliased(AliasedBuffer),
     Texture(Texture),
 }
 
-impl Memory {
+impl SlotMemory {
     /// The buffer of a slot; fails for a texture.
     pub(super) fn buffer(&self) -> Result<&Buffer> {
         match self {
-            Memory::Buffer(buffer) | Memory::Aliased(Aliased { buffer, .. }) => Ok(buffer),
-            Memory::Texture(_) => Err(Error::internal("a slot lies in a texture")),
+            SlotMemory::Buffer(buffer) | SlotMemory::Aliased(AliasedBuffer { buffer, .. }) => {
+                Ok(buffer)
+            }
+            SlotMemory::Texture(_) => Err(Error::internal("a slot lies in a texture")),
         }
     }
 
@@ -49,7 +51,7 @@ impl Memory {
         range: Range<u64>,
         make: impl FnOnce(&[u8]) -> Result<T>,
     ) -> Result<T> {
-        if let Memory::Aliased(aliased) = self {
+        if let SlotMemory::Aliased(aliased) = self {
             return aliased.read(range, make)?;
         }
         let view = self.buffer()?.get_mapped_range(range);
@@ -60,7 +62,7 @@ impl Memory {
     /// Writes bytes at an offset. The range must be mapped, or no pending submission may use it. Rounds the length up to a
     /// multiple of four, so up to three more bytes may be overwritten.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        if let Memory::Aliased(aliased) = self {
+        if let SlotMemory::Aliased(aliased) = self {
             return aliased.write(offset, bytes);
         }
         let end = offset + (bytes.len() as u64).next_multiple_of(4);
@@ -73,12 +75,12 @@ impl Memory {
 
 /// Creates a buffer that kernels can also read as a texture, and counts it. Places it behind `other` if the allocation of
 /// that buffer has room left, else in a new allocation of `room` bytes.
-pub(super) fn aliased(
+pub(super) fn aliased_buffer(
     counters: &Counters,
-    device: &Device,
+    device: &GpuDevice,
     (label, bytes, usage): (&str, u64, BufferUsages),
-    (other, room): (Option<&Aliased>, u64),
-) -> Result<Aliased> {
+    (other, room): (Option<&AliasedBuffer>, u64),
+) -> Result<AliasedBuffer> {
     add(&counters.buffers, 1);
     add(&counters.buffer_bytes, bytes);
     let descriptor = BufferDescriptor {
@@ -87,62 +89,62 @@ pub(super) fn aliased(
         usage,
         mapped_at_creation: false,
     };
-    let beside = other.map(|other| other.beside(device.wgpu(), &descriptor));
-    match beside.transpose()?.flatten() {
+    let neighbour = other.map(|other| other.suballocate(device.wgpu(), &descriptor));
+    match neighbour.transpose()?.flatten() {
         Some(beside) => Ok(beside),
-        None => Aliased::new(device.wgpu(), &descriptor, room, device.aliased()),
+        None => AliasedBuffer::new(device.wgpu(), &descriptor, room, device.aliased_bytes()),
     }
 }
 
 /// Creates a texture of a width, a height and a number of layers in texels, and counts it.
 pub(super) fn texture(
     counters: &Counters,
-    device: &Device,
+    device: &GpuDevice,
     label: &str,
     texture: ([u32; 3], Texel),
 ) -> Texture {
-    count(counters, texture);
+    count_texture(counters, texture);
     let usage = TextureUsages::STORAGE_BINDING | TextureUsages::COPY_DST;
-    let descriptor = described(label, texture, usage);
+    let descriptor = texture_descriptor(label, texture, usage);
     device.wgpu().create_texture(&descriptor)
 }
 
 /// Like [`texture`], but the host writes it directly; for devices where buffers alias textures.
-pub(super) fn filled(
+pub(super) fn mapped_texture(
     counters: &Counters,
-    device: &Device,
+    device: &GpuDevice,
     label: &str,
     texture: ([u32; 3], Texel),
-) -> Result<Filled> {
-    count(counters, texture);
-    Filled::new(device.wgpu(), label, texture, device.aliased())
+) -> Result<MappedTexture> {
+    count_texture(counters, texture);
+    MappedTexture::new(device.wgpu(), label, texture, device.aliased_bytes())
 }
 
-fn count(counters: &Counters, texture: ([u32; 3], Texel)) {
+fn count_texture(counters: &Counters, texture: ([u32; 3], Texel)) {
     add(&counters.buffers, 1);
     add(&counters.buffer_bytes, texture_bytes(texture));
 }
 
 /// wgpu's descriptor of a two-dimensional texture array.
-pub(super) fn described(
+pub(super) fn texture_descriptor(
     label: &str,
     (extent, texel): ([u32; 3], Texel),
     usage: TextureUsages,
 ) -> TextureDescriptor<'_> {
     TextureDescriptor {
         label: Some(label),
-        size: size(extent),
+        size: extent3d(extent),
         mip_level_count: 1,
         sample_count: 1,
         dimension: TextureDimension::D2,
-        format: format(texel),
+        format: texture_format(texel),
         usage,
         view_formats: &[],
     }
 }
 
 /// View of all layers of a texture.
-pub(super) fn view(texture: &Texture) -> TextureView {
+pub(super) fn array_view(texture: &Texture) -> TextureView {
     texture.create_view(&TextureViewDescriptor {
         dimension: Some(TextureViewDimension::D2Array),
         ..Default::default()
@@ -150,7 +152,7 @@ pub(super) fn view(texture: &Texture) -> TextureView {
 }
 
 /// Width, height and layers as wgpu's extent.
-pub(super) fn size([width, height, layers]: [u32; 3]) -> Extent3d {
+pub(super) fn extent3d([width, height, layers]: [u32; 3]) -> Extent3d {
     Extent3d {
         width,
         height,
@@ -159,11 +161,16 @@ pub(super) fn size([width, height, layers]: [u32; 3]) -> Extent3d {
 }
 
 /// Converts the bytes of a slot's buffer to row-major order.
-pub(super) fn unpack(layout: &Layout, storage: Storage, shape: &[usize], bytes: &[u8]) -> Vec<u8> {
+pub(super) fn to_row_major(
+    layout: &Layout,
+    storage: StorageType,
+    shape: &[usize],
+    bytes: &[u8],
+) -> Vec<u8> {
     let (numel, size) = (shape.iter().product::<usize>(), storage.size() as usize);
     let mut elements = vec![0; numel * size];
     for (place, number) in bytes.chunks_exact(size).enumerate() {
-        let start = layout.element(shape, place).map(|place| place * size);
+        let start = layout.element_at(shape, place).map(|place| place * size);
         let target = start.and_then(|start| elements.get_mut(start..start + size));
         if let Some(target) = target {
             target.copy_from_slice(number);

@@ -4,10 +4,10 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::error::{Error, Result};
-use crate::kernel::capabilities::Storage;
+use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::{Layout, Panels, Texel};
 use crate::kernel::plan::Slot;
-use crate::kernel::winograd::{Places, TAPS};
+use crate::kernel::winograd::{OutputTile, TAPS};
 use crate::tensor::Tensor;
 
 use super::convert;
@@ -24,33 +24,33 @@ pub(super) fn pack(
     sink: &mut Sink,
 ) -> Result<()> {
     let storage = slot.storage;
-    if let Some((tensor, panels)) = permuted(name, slot, source) {
-        return pack_panels((&panels, slot), &stored(&tensor, storage)?, sink);
+    if let Some((tensor, panels)) = permuted_panels(name, slot, source) {
+        return pack_panels((&panels, slot), &stored_bytes(&tensor, storage)?, sink);
     }
     let tensor = source.tensor(name)?;
     let part = match &slot.layout {
         Layout::Panels(panels) => {
-            return match panels.transformed {
+            return match panels.winograd_tile {
                 Some(places) => pack_filters((panels, slot), places, &tensor, sink),
-                None => pack_panels((panels, slot), &stored(&tensor, storage)?, sink),
+                None => pack_panels((panels, slot), &stored_bytes(&tensor, storage)?, sink),
             };
         }
-        Layout::Piece { start, count } => *start..start + count,
+        Layout::Chunk { start, count } => *start..start + count,
         Layout::Linear
         | Layout::Padded { .. }
-        | Layout::Quads { .. }
+        | Layout::Vec4 { .. }
         | Layout::Scratch { .. }
-        | Layout::Runs(_) => 0..tensor.numel(),
+        | Layout::SortedRuns(_) => 0..tensor.numel(),
     };
-    convert::send_part(&tensor, part, storage, |_, bytes| sink(bytes))
+    convert::encode_range(&tensor, part, storage, |_, bytes| sink(bytes))
 }
 
 /// The tensor that a weight is a permutation of, and panels that read that tensor. The weight is then not computed.
-fn permuted(name: &str, slot: &Slot, source: &dyn WeightSource) -> Option<(Tensor, Panels)> {
+fn permuted_panels(name: &str, slot: &Slot, source: &dyn WeightSource) -> Option<(Tensor, Panels)> {
     let Layout::Panels(panels) = &slot.layout else {
         return None;
     };
-    let (tensor, axes) = source.permuted(name)?;
+    let (tensor, axes) = source.as_permutation(name)?;
     let panels = panels.permuted(tensor.shape(), &axes)?;
     Some((tensor, panels))
 }
@@ -59,47 +59,49 @@ fn permuted(name: &str, slot: &Slot, source: &dyn WeightSource) -> Option<(Tenso
 /// are several times as large as the weight.
 fn pack_filters(
     panels: (&Panels, &Slot),
-    places: Places,
+    places: OutputTile,
     filters: &Tensor,
     sink: &mut Sink,
 ) -> Result<()> {
     const FILTER: usize = TAPS * TAPS;
-    let taps = stored(filters, Storage::F32)?;
+    let taps = stored_bytes(filters, StorageType::F32)?;
     let filters: &[[[u8; 4]; FILTER]] = taps.as_chunks().0.as_chunks().0;
-    let layers = panels.0.outer.count / places.matrices() * panels.0.panels();
+    let layers = panels.0.batch.count / places.matrices() * panels.0.panels();
     for matrix in 0..places.matrices() {
         let filters = filters.iter().map(|taps| taps.map(f32::from_le_bytes));
-        let numbers: Vec<f32> = filters.map(|taps| places.number(matrix, &taps)).collect();
+        let numbers: Vec<f32> = filters
+            .map(|taps| places.filter_element(matrix, &taps))
+            .collect();
         let numbers = Tensor::from_vec([numbers.len()], numbers)?;
-        let part = Part {
+        let part = PanelRange {
             layers: matrix * layers..(matrix + 1) * layers,
-            first: matrix * numbers.numel(),
-            elements: &stored(&numbers, panels.1.storage)?,
+            first_element: matrix * numbers.numel(),
+            elements: &stored_bytes(&numbers, panels.1.storage)?,
         };
-        pack_part(panels, &part, sink)?;
+        pack_range(panels, &part, sink)?;
     }
     Ok(())
 }
 
 fn pack_panels((panels, slot): (&Panels, &Slot), elements: &[u8], sink: &mut Sink) -> Result<()> {
     let layers = panels.extent(texel(slot)?)[2];
-    let part = Part {
+    let part = PanelRange {
         layers: 0..layers,
-        first: 0,
+        first_element: 0,
         elements,
     };
-    pack_part((panels, slot), &part, sink)
+    pack_range((panels, slot), &part, sink)
 }
 
 /// A range of layers of panels, and the elements in it.
-struct Part<'a> {
+struct PanelRange<'a> {
     layers: Range<usize>,
     /// Index of the first element among all.
-    first: usize,
+    first_element: usize,
     elements: &'a [u8],
 }
 
-fn pack_part((panels, slot): (&Panels, &Slot), part: &Part, sink: &mut Sink) -> Result<()> {
+fn pack_range((panels, slot): (&Panels, &Slot), part: &PanelRange, sink: &mut Sink) -> Result<()> {
     let panels = (panels, texel(slot)?);
     match slot.storage.size() {
         2 => pack_rows::<2>(panels, part, sink),
@@ -113,12 +115,12 @@ fn texel(slot: &Slot) -> Result<Texel> {
 }
 
 /// All elements in the storage type, in row-major order.
-fn stored(tensor: &Tensor, storage: Storage) -> Result<Cow<'_, [u8]>> {
-    if convert::same_bytes(tensor.dtype(), storage) {
+fn stored_bytes(tensor: &Tensor, storage: StorageType) -> Result<Cow<'_, [u8]>> {
+    if convert::is_bitwise_equal(tensor.dtype(), storage) {
         return Ok(Cow::Borrowed(tensor.bytes()));
     }
     let mut elements = Vec::with_capacity(tensor.numel() * storage.size() as usize);
-    convert::send(tensor, storage, |_, bytes| {
+    convert::encode(tensor, storage, |_, bytes| {
         elements.extend(bytes);
         Ok(())
     })?;
@@ -128,23 +130,26 @@ fn stored(tensor: &Tensor, storage: Storage) -> Result<Cow<'_, [u8]>> {
 /// Packs the rows of a texture, from elements of `N` bytes.
 fn pack_rows<const N: usize>(
     (panels, texel): (&Panels, Texel),
-    part: &Part,
+    part: &PanelRange,
     sink: &mut Sink,
 ) -> Result<()> {
     let elements: &[[u8; N]] = part.elements.as_chunks().0;
     let [_, height, _] = panels.extent(texel);
-    let mut row = vec![[0; N]; panels.round * panels.width];
-    let (steps, stride) = (texel.steps(), panels.columns.stride);
+    let mut row = vec![[0; N]; panels.k_block * panels.width];
+    let (k_per_texel, stride) = (texel.k_per_texel(), panels.columns.stride);
     let layers = part.layers.clone();
     for at in layers.flat_map(|layer| (0..height).map(move |y| [y, layer])) {
-        for (number, texels) in row.chunks_exact_mut(panels.strip * steps).enumerate() {
-            let of_strip = panels.round / steps;
-            let (strip, first) = (number / of_strip, number % of_strip * steps);
-            for step in 0..steps {
-                let line = panels.line(at, [strip, first + step]);
-                let (start, count) = line.unwrap_or((part.first, 0));
-                let run = [start - part.first, count, stride];
-                fill(texels, [step, steps], elements, run);
+        for (number, texels) in row.chunks_exact_mut(panels.strip * k_per_texel).enumerate() {
+            let texels_per_strip = panels.k_block / k_per_texel;
+            let (strip, first) = (
+                number / texels_per_strip,
+                number % texels_per_strip * k_per_texel,
+            );
+            for step in 0..k_per_texel {
+                let line = panels.strip_elements(at, [strip, first + step]);
+                let (start, count) = line.unwrap_or((part.first_element, 0));
+                let run = [start - part.first_element, count, stride];
+                fill_texels(texels, [step, k_per_texel], elements, run);
             }
         }
         sink(row.as_flattened())?;
@@ -153,7 +158,7 @@ fn pack_rows<const N: usize>(
 }
 
 /// Writes the columns of one of the K indices that texels hold together; zeros where there is no element.
-fn fill<const N: usize>(
+fn fill_texels<const N: usize>(
     texels: &mut [[u8; N]],
     [step, steps]: [usize; 2],
     elements: &[[u8; N]],

@@ -14,15 +14,15 @@ use wgpu::{
 };
 
 use crate::error::{Error, Result};
-use crate::kernel::capabilities::SizesIn;
+use crate::kernel::capabilities::SizesSpace;
 use crate::kernel::plan::{Access, Kernel};
 
-use super::disk::DiskCache;
-use super::fault::{guarded, lock};
-use super::memory::format;
+use super::error_scope::{in_error_scope, lock};
+use super::memory::texture_format;
 use super::parallel;
+use super::pipeline_cache::DiskCache;
 #[cfg(feature = "translate")]
-use super::translate::{Translated, Translator};
+use super::translate::{TranslatedKernel, Translator};
 use super::trusted;
 
 /// A compiled kernel.
@@ -30,12 +30,12 @@ pub(super) struct Pipeline {
     pub(super) raw: wgpu::ComputePipeline,
     pub(super) layout: BindGroupLayout,
     /// True if the kernel was dispatched with zero workgroups; see [`super::rehearsal`].
-    pub(super) is_rehearsed: AtomicBool,
+    pub(super) is_warmed_up: AtomicBool,
 }
 
 /// All pipelines of a device.
 pub(super) struct Pipelines {
-    entries: Mutex<HashMap<Key, Entry>>,
+    entries: Mutex<HashMap<PipelineKey, PipelineEntry>>,
     layouts: Mutex<HashMap<Signature, BindGroupLayout>>,
     disk: Option<DiskCache>,
     /// Translates every kernel to the shading languages of other platforms, if the device was opened with that option.
@@ -44,11 +44,11 @@ pub(super) struct Pipelines {
 }
 
 /// Locked while the pipeline is compiled: other threads that need the same kernel wait instead of compiling it again.
-type Entry = Arc<Mutex<Option<Arc<Pipeline>>>>;
+type PipelineEntry = Arc<Mutex<Option<Arc<Pipeline>>>>;
 
 /// Identity of a kernel; the label is not part of it.
 #[derive(PartialEq, Eq, Hash)]
-struct Key {
+struct PipelineKey {
     wgsl: String,
     signature: Signature,
 }
@@ -57,7 +57,7 @@ struct Key {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Signature {
     bindings: Vec<Access>,
-    sizes: Option<SizesIn>,
+    sizes: Option<SizesSpace>,
 }
 
 impl Pipelines {
@@ -83,28 +83,28 @@ impl Pipelines {
 
     /// The kernels that the translator has checked.
     #[cfg(feature = "translate")]
-    pub(super) fn translated(&self) -> BTreeSet<Translated> {
+    pub(super) fn translated(&self) -> BTreeSet<TranslatedKernel> {
         let translator = self.translator.as_ref();
-        translator.map(Translator::done).unwrap_or_default()
+        translator.map(Translator::translated).unwrap_or_default()
     }
 
     /// Number of compiled pipelines.
     pub(super) fn count(&self) -> usize {
-        let made = |entry: &Entry| lock(entry).is_some();
-        let entries: Vec<Entry> = lock(&self.entries).values().cloned().collect();
+        let made = |entry: &PipelineEntry| lock(entry).is_some();
+        let entries: Vec<PipelineEntry> = lock(&self.entries).values().cloned().collect();
         entries.iter().filter(|entry| made(entry)).count()
     }
 
     /// Returns the pipelines of kernels and how many of them had to be compiled. Calls `made` after each one. Collects
     /// errors, so that all kernels that do not compile are reported at once.
-    pub(super) fn get_all(
+    pub(super) fn get_or_create_all(
         &self,
         device: &wgpu::Device,
         kernels: &[Kernel],
         made: &(dyn Fn() + Sync),
     ) -> Result<(Vec<Arc<Pipeline>>, usize)> {
         let get = |kernel: &Kernel| {
-            let pipeline = self.get(device, kernel);
+            let pipeline = self.get_or_create(device, kernel);
             made();
             pipeline
         };
@@ -133,16 +133,16 @@ impl Pipelines {
     }
 
     /// Returns the pipeline of a kernel, and true if it had to be compiled.
-    pub(super) fn get(
+    pub(super) fn get_or_create(
         &self,
         device: &wgpu::Device,
         kernel: &Kernel,
     ) -> Result<(Arc<Pipeline>, bool)> {
         let signature = Signature {
             bindings: kernel.bindings.clone(),
-            sizes: (kernel.sizes > 0).then_some(kernel.sizes_in),
+            sizes: (kernel.sizes > 0).then_some(kernel.sizes_space),
         };
-        let key = Key {
+        let key = PipelineKey {
             wgsl: kernel.wgsl.clone(),
             signature: signature.clone(),
         };
@@ -173,7 +173,7 @@ impl Pipelines {
         if let Some(translator) = &self.translator {
             translator.check(kernel).map_err(failed)?;
         }
-        guarded(device, || {
+        in_error_scope(device, || {
             let module = trusted::shader(device, &kernel.label, &kernel.wgsl);
             let layout = self.layout(device, signature);
             let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
@@ -192,7 +192,7 @@ impl Pipelines {
             Ok(Pipeline {
                 raw,
                 layout,
-                is_rehearsed: AtomicBool::new(false),
+                is_warmed_up: AtomicBool::new(false),
             })
         })
         .map_err(failed)
@@ -232,23 +232,23 @@ fn binding_type(access: Access) -> BindingType {
         Access::Read | Access::ReadWrite | Access::Faults => buffer(BufferBindingType::Storage {
             read_only: access == Access::Read,
         }),
-        Access::Load(texel) => BindingType::StorageTexture {
+        Access::TextureArray(texel) => BindingType::StorageTexture {
             access: StorageTextureAccess::ReadOnly,
-            format: format(texel),
+            format: texture_format(texel),
             view_dimension: TextureViewDimension::D2Array,
         },
-        Access::Texels(texel) => BindingType::StorageTexture {
+        Access::AliasedTexture(texel) => BindingType::StorageTexture {
             access: StorageTextureAccess::ReadOnly,
-            format: format(texel),
+            format: texture_format(texel),
             view_dimension: TextureViewDimension::D2,
         },
     }
 }
 
-fn sizes_type(sizes_in: SizesIn) -> BindingType {
+fn sizes_type(sizes_in: SizesSpace) -> BindingType {
     match sizes_in {
-        SizesIn::Uniform => buffer(BufferBindingType::Uniform),
-        SizesIn::Storage => binding_type(Access::Read),
+        SizesSpace::Uniform => buffer(BufferBindingType::Uniform),
+        SizesSpace::Storage => binding_type(Access::Read),
     }
 }
 

@@ -4,28 +4,28 @@ use wgpu::{Buffer, BufferUsages};
 
 use crate::error::Result;
 
-use super::memory::{self, Memory};
-use super::program::Inner;
+use super::memory::{self, SlotMemory};
+use super::program::ProgramInner;
 
 /// Buffers with one usage.
 #[derive(Default)]
-pub(super) struct Pool {
-    buffers: Vec<Memory>,
+pub(super) struct BufferPool {
+    buffers: Vec<SlotMemory>,
     /// True if kernels can also read the buffers as textures.
     is_aliased: bool,
 }
 
-impl Pool {
+impl BufferPool {
     /// Creates an empty pool. If `is_aliased`, kernels can also read its buffers as textures.
-    pub(super) fn of(is_aliased: bool) -> Pool {
-        Pool {
+    pub(super) fn new(is_aliased: bool) -> BufferPool {
+        BufferPool {
             is_aliased,
-            ..Pool::default()
+            ..BufferPool::default()
         }
     }
 
     /// The memory of one buffer.
-    pub(super) fn memory(&self, index: usize) -> Option<&Memory> {
+    pub(super) fn get(&self, index: usize) -> Option<&SlotMemory> {
         self.buffers.get(index)
     }
 
@@ -35,9 +35,9 @@ impl Pool {
     /// # Errors
     /// Fails if the driver refuses memory that is shared with textures. Errors of other buffers go to the surrounding error
     /// scope.
-    pub(super) fn fit(
+    pub(super) fn grow(
         &mut self,
-        program: &Inner,
+        program: &ProgramInner,
         label: &str,
         needed: &[u64],
         usage: BufferUsages,
@@ -45,13 +45,13 @@ impl Pool {
         let limit = program.rules.capabilities.max_buffer_size;
         let mut replaced = false;
         for (index, bytes) in needed.iter().enumerate() {
-            let old = self.memory(index).and_then(|old| old.buffer().ok());
+            let old = self.get(index).and_then(|old| old.buffer().ok());
             let old = old.map_or(0, Buffer::size);
             if old >= *bytes {
                 continue;
             }
-            let spare = (old + old / 2).min(limit) / 4 * 4;
-            let buffer = self.create(program, label, spare.max(*bytes), usage)?;
+            let grown_bytes = (old + old / 2).min(limit) / 4 * 4;
+            let buffer = self.create(program, label, grown_bytes.max(*bytes), usage)?;
             match self.buffers.get_mut(index) {
                 Some(smaller) => *smaller = buffer,
                 None => self.buffers.push(buffer),
@@ -63,17 +63,17 @@ impl Pool {
 
     fn create(
         &self,
-        program: &Inner,
+        program: &ProgramInner,
         label: &str,
         bytes: u64,
         usage: BufferUsages,
-    ) -> Result<Memory> {
+    ) -> Result<SlotMemory> {
         let (device, counters) = (&program.device, &program.counters);
         if !self.is_aliased {
             let buffer = counters.buffer(device.wgpu(), label, bytes, usage);
-            return Ok(Memory::Buffer(buffer));
+            return Ok(SlotMemory::Buffer(buffer));
         }
-        let made = memory::aliased(counters, device, (label, bytes, usage), (None, bytes));
-        made.map(Memory::Aliased)
+        let made = memory::aliased_buffer(counters, device, (label, bytes, usage), (None, bytes));
+        made.map(SlotMemory::Aliased)
     }
 }

@@ -12,12 +12,12 @@ use crate::error::{Error, Result, SourcePlace};
 use crate::kernel::plan::{Flow, SlotId};
 use crate::tensor::Tensor;
 
-use super::execute::{Input, Run, record_downloads, record_step};
-use super::fault::guarded;
-use super::lane::Binding;
-use super::program::{Inner, Program};
-use super::schedule::{Call, CommandRecorder, Runner, walk};
-use super::transfer::Mapped;
+use super::error_scope::in_error_scope;
+use super::execute::{Run, RunInput, record_downloads, record_step};
+use super::program::{Program, ProgramInner};
+use super::run_context::RunBinding;
+use super::schedule::{CommandRecorder, HostCall, StepRunner, execute_plan};
+use super::transfer::PendingMapping;
 
 /// Steps whose start and end fit one query set.
 const STEPS_PER_SET: usize = wgpu::QUERY_SET_MAX_QUERIES as usize / 2;
@@ -72,7 +72,7 @@ pub struct Readback {
 /// Activity of a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Spent {
+pub enum SpanKind {
     /// The step of this index.
     Step(usize),
     /// The read-back of this index in [`Profile::readbacks`].
@@ -84,7 +84,7 @@ pub enum Spent {
 #[non_exhaustive]
 pub struct Span {
     /// The activity.
-    pub spent: Spent,
+    pub kind: SpanKind,
     /// Nanoseconds since the start of the first span.
     pub start: u64,
     /// Duration in nanoseconds.
@@ -119,14 +119,14 @@ impl Program {
     /// Steps are separated for the measurement, so the run takes longer than the sum of its steps and than a run without
     /// measurement. A warm-up run comes first, in which drivers finish compiling.
     pub fn profile(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
-        let inputs: Vec<Input> = inputs.iter().map(Input::Host).collect();
+        let inputs: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
         self.launch(&inputs)?.wait()?;
         let is_straight = self.plan().flows.is_empty();
         let (run, clock, times) = if is_straight && self.device().has(Features::TIMESTAMP_QUERY) {
-            let (run, times) = by_device(self, &inputs)?;
+            let (run, times) = profile_by_device(self, &inputs)?;
             (run, Clock::Device, times)
         } else {
-            let (run, times) = by_host(self, &inputs)?;
+            let (run, times) = profile_by_host(self, &inputs)?;
             (run, Clock::Host, times)
         };
         let outputs = run.read()?;
@@ -154,14 +154,14 @@ impl Program {
 
 /// Measurements of a run.
 #[derive(Default)]
-struct Times {
-    steps: Vec<Time>,
+struct RunTimes {
+    steps: Vec<StepTotal>,
     readbacks: Vec<Readback>,
     spans: Vec<Span>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Time {
+struct StepTotal {
     runs: u64,
     nanoseconds: u64,
 }
@@ -171,16 +171,16 @@ fn nanoseconds(from: Instant, to: Instant) -> u64 {
 }
 
 /// Query sets for the device's timestamps, and the buffers to read them.
-struct Stamps {
+struct TimestampQueries {
     sets: Vec<QuerySet>,
     resolved: Buffer,
     readable: Buffer,
 }
 
-fn by_device(program: &Program, inputs: &[Input]) -> Result<(Run, Times)> {
+fn profile_by_device(program: &Program, inputs: &[RunInput]) -> Result<(Run, RunTimes)> {
     let inner = &program.inner;
     let device = &inner.device;
-    let stamps = guarded(device.wgpu(), || Ok(Stamps::new(inner)))?;
+    let stamps = in_error_scope(device.wgpu(), || Ok(TimestampQueries::new(inner)))?;
     let run = Run::submit(
         program,
         &program.bind(inputs)?,
@@ -191,39 +191,39 @@ fn by_device(program: &Program, inputs: &[Input]) -> Result<(Run, Times)> {
             Ok(())
         },
     )?;
-    let mapped = Mapped::begin(device, vec![stamps.readable.clone()], MapMode::Read)?;
+    let mapped = PendingMapping::begin(device, vec![stamps.readable.clone()], MapMode::Read)?;
     mapped.wait(Some(&run.submission))?;
     let view = stamps.readable.get_mapped_range(..);
     let view = view.map_err(|error| Error::device(error.to_string()))?;
     let period = f64::from(device.queue().get_timestamp_period());
     let (pairs, _) = view.as_chunks::<{ STEP_BYTES as usize }>();
-    let ticks = pairs
+    let timestamps = pairs
         .iter()
         .map(|pair| bytemuck::pod_read_unaligned::<[u64; 2]>(pair));
     // A step that dispatches nothing has written no timestamps.
-    let groups = run.binding.groups.iter();
-    let ticks: Vec<Option<[u64; 2]>> = ticks
+    let groups = run.binding.bind_groups.iter();
+    let ticks: Vec<Option<[u64; 2]>> = timestamps
         .zip(groups)
         .map(|(ticks, group)| group.as_ref().map(|_| ticks))
         .collect();
-    Ok((run, Times::of_ticks(&ticks, period)))
+    Ok((run, RunTimes::from_timestamps(&ticks, period)))
 }
 
-impl Times {
+impl RunTimes {
     /// Times of steps from the first and last timestamp of each; `None` for steps that dispatch nothing.
-    fn of_ticks(ticks: &[Option<[u64; 2]>], period: f64) -> Times {
-        let first = ticks.iter().flatten().map(|[start, _]| *start).min();
+    fn from_timestamps(timestamps: &[Option<[u64; 2]>], period: f64) -> RunTimes {
+        let first = timestamps.iter().flatten().map(|[start, _]| *start).min();
         let scaled = |ticks: u64| (ticks as f64 * period) as u64;
-        let mut times = Times::default();
-        for (index, ticks) in ticks.iter().enumerate() {
-            let mut time = Time {
+        let mut times = RunTimes::default();
+        for (index, ticks) in timestamps.iter().enumerate() {
+            let mut time = StepTotal {
                 runs: 1,
                 nanoseconds: 0,
             };
             if let Some([start, end]) = ticks {
                 time.nanoseconds = scaled(end.saturating_sub(*start));
                 times.spans.push(Span {
-                    spent: Spent::Step(index),
+                    kind: SpanKind::Step(index),
                     start: scaled(start - first.unwrap_or_default()),
                     nanoseconds: time.nanoseconds,
                 });
@@ -235,8 +235,8 @@ impl Times {
     }
 }
 
-impl Stamps {
-    fn new(program: &Inner) -> Stamps {
+impl TimestampQueries {
+    fn new(program: &ProgramInner) -> TimestampQueries {
         let device = program.device.wgpu();
         let steps = program.plan.steps.len().max(1);
         let set = |first: usize| {
@@ -249,7 +249,7 @@ impl Stamps {
         };
         let size = steps as u64 * STEP_BYTES;
         let buffer = |usage| program.counters.buffer(device, "profile", size, usage);
-        Stamps {
+        TimestampQueries {
             sets: (0..steps).step_by(STEPS_PER_SET).map(set).collect(),
             resolved: buffer(BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC),
             readable: buffer(BufferUsages::MAP_READ | BufferUsages::COPY_DST),
@@ -257,7 +257,7 @@ impl Stamps {
     }
 
     /// Records every step in a pass of its own with timestamps, then the copies of the outputs to the host.
-    fn record(&self, program: &Inner, encoder: &mut CommandEncoder, binding: &Binding) {
+    fn record(&self, program: &ProgramInner, encoder: &mut CommandEncoder, binding: &RunBinding) {
         for index in 0..program.plan.steps.len() {
             let first = (index % STEPS_PER_SET) as u32 * 2;
             let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor {
@@ -284,93 +284,93 @@ impl Stamps {
     }
 }
 
-fn by_host(program: &Program, inputs: &[Input]) -> Result<(Run, Times)> {
+fn profile_by_host(program: &Program, inputs: &[RunInput]) -> Result<(Run, RunTimes)> {
     let inner = &program.inner;
-    let nothing = |_: &mut CommandRecorder, _: &Binding| Ok(());
+    let nothing = |_: &mut CommandRecorder, _: &RunBinding| Ok(());
     let run = Run::submit(program, &program.bind(inputs)?, inputs, false, nothing)?;
     run.wait()?;
-    let mut stopwatch = Stopwatch {
+    let mut stopwatch = HostProfiler {
         recorder: CommandRecorder::new(inner, &run.binding),
         begin: Instant::now(),
-        times: Times {
-            steps: vec![Time::default(); inner.plan.steps.len()],
-            ..Times::default()
+        times: RunTimes {
+            steps: vec![StepTotal::default(); inner.plan.steps.len()],
+            ..RunTimes::default()
         },
     };
-    walk(inner, &run.binding, &mut stopwatch)?;
+    execute_plan(inner, &run.binding, &mut stopwatch)?;
     let times = stopwatch.times;
     Ok((run, times))
 }
 
 /// Runs steps one at a time and waits for each.
-struct Stopwatch<'a> {
+struct HostProfiler<'a> {
     recorder: CommandRecorder<'a>,
     begin: Instant,
-    times: Times,
+    times: RunTimes,
 }
 
-impl Runner for Stopwatch<'_> {
+impl StepRunner for HostProfiler<'_> {
     fn steps(&mut self, steps: Range<usize>) -> Result<()> {
         for index in steps {
             let start = Instant::now();
             self.recorder.steps(index..index + 1)?;
             let submission = self.recorder.submit()?;
             self.recorder.program.device.poll(Some(&submission))?;
-            self.spent(Spent::Step(index), start);
+            self.record_span(SpanKind::Step(index), start);
         }
         Ok(())
     }
 
-    fn number(&mut self, slot: SlotId, flow: &Flow) -> Result<i64> {
+    fn read_scalar(&mut self, slot: SlotId, flow: &Flow) -> Result<i64> {
         let start = Instant::now();
-        let number = self.recorder.number(slot, flow)?;
+        let number = self.recorder.read_scalar(slot, flow)?;
         let name = &self.recorder.program.plan.slots[slot.0].name;
         let readback = self.times.readback(name, flow);
-        self.spent(readback, start);
+        self.record_span(readback, start);
         Ok(number)
     }
 
-    fn call(&mut self, call: Call) -> Result<()> {
+    fn call(&mut self, call: HostCall) -> Result<()> {
         let (start, flow) = (Instant::now(), call.flow);
         self.recorder.call(call)?;
         let name = flow.nodes.first().map_or("", String::as_str);
         let readback = self.times.readback(name, flow);
-        self.spent(readback, start);
+        self.record_span(readback, start);
         Ok(())
     }
 }
 
-impl Stopwatch<'_> {
+impl HostProfiler<'_> {
     /// Adds the time since `start`.
-    fn spent(&mut self, spent: Spent, start: Instant) {
-        let taken = nanoseconds(start, Instant::now());
+    fn record_span(&mut self, spent: SpanKind, start: Instant) {
+        let elapsed = nanoseconds(start, Instant::now());
         self.times.spans.push(Span {
-            spent,
+            kind: spent,
             start: nanoseconds(self.begin, start),
-            nanoseconds: taken,
+            nanoseconds: elapsed,
         });
         let (count, sum) = match spent {
-            Spent::Step(index) => {
+            SpanKind::Step(index) => {
                 let time = &mut self.times.steps[index];
                 (&mut time.runs, &mut time.nanoseconds)
             }
-            Spent::Readback(index) => {
+            SpanKind::Readback(index) => {
                 let time = &mut self.times.readbacks[index];
                 (&mut time.count, &mut time.nanoseconds)
             }
         };
-        (*count, *sum) = (*count + 1, *sum + taken);
+        (*count, *sum) = (*count + 1, *sum + elapsed);
     }
 }
 
-impl Times {
+impl RunTimes {
     /// The entry for a read-back or host call; creates it with a count of zero if needed.
-    fn readback(&mut self, name: &str, flow: &Flow) -> Spent {
+    fn readback(&mut self, name: &str, flow: &Flow) -> SpanKind {
         let readbacks = &mut self.readbacks;
         let known = readbacks
             .iter()
             .position(|read| (read.slot.as_str(), &read.nodes) == (name, &flow.nodes));
-        Spent::Readback(known.unwrap_or_else(|| {
+        SpanKind::Readback(known.unwrap_or_else(|| {
             readbacks.push(Readback {
                 slot: name.to_string(),
                 nodes: flow.nodes.clone(),
@@ -388,10 +388,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_become_spans_of_those_that_ran() {
-        let times = Times::of_ticks(&[Some([130, 150]), None, Some([100, 120])], 2.0);
+    fn timestamps_become_spans_of_executed_steps() {
+        let times = RunTimes::from_timestamps(&[Some([130, 150]), None, Some([100, 120])], 2.0);
         let span = |index, start| Span {
-            spent: Spent::Step(index),
+            kind: SpanKind::Step(index),
             start,
             nanoseconds: 40,
         };

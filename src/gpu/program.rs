@@ -11,21 +11,24 @@ use crate::kernel::plan::{Plan, SlotId};
 use crate::symbols;
 use crate::tensor::Tensor;
 
-use super::check::check;
-use super::device::Device;
-use super::execute::{Input, Run, mismatch};
-use super::fault::lock;
-use super::lane::Lane;
-use super::memory::Memory;
+use super::check::validate;
+use super::device::GpuDevice;
+use super::error_scope::lock;
+use super::execute::{Run, RunInput, input_mismatch};
+use super::memory::SlotMemory;
 use super::pipeline::Pipeline;
-use super::rehearsal::rehearse;
-use super::sizing::{Footprint, Rules, size};
+use super::run_context::RunContext;
+use super::sizing::{Footprint, PlacementRules, evaluate};
 use super::statistics::{Counters, Statistics, add};
 use super::trusted;
-use super::weights::{Packed, PackedWeights, SharedWeights, WeightSource, Weights, packed, upload};
+use super::warm_up::warm_up;
+use super::weights::{
+    CacheableWeight, PackedWeights, SharedWeights, TensorMap, WeightSource, packable_weights,
+    upload,
+};
 
 /// Idle run contexts that are kept for later runs.
-const IDLE_LANES: usize = 8;
+const MAX_IDLE_CONTEXTS: usize = 8;
 
 /// Values that can be read after a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,18 +101,18 @@ impl fmt::Debug for ProgramOptions {
 /// A plan on a device, ready to run: kernels are compiled and weights uploaded. Clones share the program.
 #[derive(Clone)]
 pub struct Program {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<ProgramInner>,
 }
 
-pub(super) struct Inner {
-    pub(super) device: Device,
+pub(super) struct ProgramInner {
+    pub(super) device: GpuDevice,
     pub(super) plan: Plan,
     pub(super) options: ProgramOptions,
-    pub(super) rules: Rules,
+    pub(super) rules: PlacementRules,
     pub(super) pipelines: Vec<Arc<Pipeline>>,
-    pub(super) weights: HashMap<SlotId, Arc<Memory>>,
+    pub(super) weights: HashMap<SlotId, Arc<SlotMemory>>,
     pub(super) counters: Counters,
-    idle: Mutex<Vec<Lane>>,
+    idle_contexts: Mutex<Vec<RunContext>>,
 }
 
 impl Program {
@@ -118,9 +121,9 @@ impl Program {
     /// The error lists everything that the device does not support, every weight that is missing or has another type, and
     /// every kernel that does not compile.
     pub fn new(
-        device: &Device,
+        device: &GpuDevice,
         plan: Plan,
-        weights: &Weights,
+        weights: &TensorMap,
         options: ProgramOptions,
     ) -> Result<Program> {
         Program::from_source(device, plan, weights, options)
@@ -128,18 +131,18 @@ impl Program {
 
     /// Like [`Program::new`], with weights from any source.
     pub fn from_source(
-        device: &Device,
+        device: &GpuDevice,
         plan: Plan,
         weights: &dyn WeightSource,
         options: ProgramOptions,
     ) -> Result<Program> {
-        let rules = Rules::on(device, options.keep);
+        let rules = PlacementRules::for_device(device, options.keep);
         let uniform_limit = device.limits().max_uniform_buffer_binding_size;
-        check(&plan, device.capabilities(), uniform_limit, weights)?;
+        validate(&plan, device.capabilities(), uniform_limit, weights)?;
         let counters = Counters::default();
         let (pipelines, weights) = prepare(device, &plan, weights, &options, &rules, &counters)?;
         Ok(Program {
-            inner: Arc::new(Inner {
+            inner: Arc::new(ProgramInner {
                 device: device.clone(),
                 plan,
                 options,
@@ -147,7 +150,7 @@ impl Program {
                 pipelines,
                 weights,
                 counters,
-                idle: Mutex::default(),
+                idle_contexts: Mutex::default(),
             }),
         })
     }
@@ -157,7 +160,7 @@ impl Program {
     /// The error names the input that does not match its type, the condition on sizes that does not hold, or the check of
     /// the model that failed.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let inputs: Vec<Input> = inputs.iter().map(Input::Host).collect();
+        let inputs: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
         Run::start(self, &self.bind(&inputs)?, &inputs, true)?.read()
     }
 
@@ -167,7 +170,7 @@ impl Program {
         &self,
         inputs: &[Tensor],
     ) -> impl Future<Output = Result<Vec<Tensor>>> + Send + use<> {
-        let inputs: Vec<Input> = inputs.iter().map(Input::Host).collect();
+        let inputs: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
         let run = self
             .bind(&inputs)
             .and_then(|sizes| Run::start(self, &sizes, &inputs, true));
@@ -177,18 +180,18 @@ impl Program {
     /// Submits a run whose outputs stay on the device, with inputs from the host or from the device. Blocks while control
     /// flow reads numbers back; a plan without control flow never blocks. [`Run::check`] and [`Run::read`] report failed
     /// checks of the model. Before one of these passes, outputs may depend on indices that were clamped to their range.
-    pub fn launch(&self, inputs: &[Input]) -> Result<Run> {
+    pub fn launch(&self, inputs: &[RunInput]) -> Result<Run> {
         Run::start(self, &self.bind(inputs)?, inputs, false)
     }
 
     /// Like [`Program::launch`], with explicit sizes for symbols that do not follow from the inputs that the plan uses.
-    pub fn launch_with(&self, sizes: &Bindings, inputs: &[Input]) -> Result<Run> {
+    pub fn launch_with(&self, sizes: &Bindings, inputs: &[RunInput]) -> Result<Run> {
         Run::start(self, sizes, inputs, false)
     }
 
     /// Solves for the sizes of the symbols. Fails if the number of inputs, or the rank of one, is not what the program
     /// expects.
-    pub fn bind(&self, inputs: &[Input]) -> Result<Bindings> {
+    pub fn bind(&self, inputs: &[RunInput]) -> Result<Bindings> {
         let plan = &self.inner.plan;
         if inputs.len() != plan.inputs.len() {
             return Err(Error::input(format!(
@@ -201,7 +204,7 @@ impl Program {
         let used = used.filter_map(|(input, slot)| slot.map(|slot| (input, &plan.slots[slot.0])));
         for (input, slot) in used.clone() {
             if input.shape().len() != slot.shape.len() {
-                return Err(mismatch(input, slot));
+                return Err(input_mismatch(input, slot));
             }
         }
         let pairs =
@@ -215,7 +218,7 @@ impl Program {
     }
 
     /// The device.
-    pub fn device(&self) -> &Device {
+    pub fn device(&self) -> &GpuDevice {
         &self.inner.device
     }
 
@@ -225,80 +228,84 @@ impl Program {
     }
 
     /// The weights in the form of the device that are worth storing for later.
-    pub fn packed<'a>(&'a self, source: &'a dyn WeightSource) -> Result<Vec<Packed<'a>>> {
-        packed(&self.inner.plan, source, &self.inner.rules)
+    pub fn packed_weights<'a>(
+        &'a self,
+        source: &'a dyn WeightSource,
+    ) -> Result<Vec<CacheableWeight<'a>>> {
+        packable_weights(&self.inner.plan, source, &self.inner.rules)
     }
 
     /// Device memory that a run with given sizes needs.
     pub fn footprint(&self, sizes: &Bindings) -> Result<Footprint> {
-        Ok(size(&self.inner.plan, sizes, &self.inner.rules)?.footprint())
+        Ok(evaluate(&self.inner.plan, sizes, &self.inner.rules)?.footprint())
     }
 
     /// Frees the memory kept for later runs; weights and kernels stay.
     pub fn trim(&self) {
-        lock(&self.inner.idle).clear();
+        lock(&self.inner.idle_contexts).clear();
     }
 }
 
-impl Inner {
+impl ProgramInner {
     /// Takes a context that no run uses, or creates one.
-    pub(super) fn check_out(&self) -> Lane {
-        let idle = lock(&self.idle).pop();
-        idle.unwrap_or_else(|| Lane::on(&self.rules.capabilities))
+    pub(super) fn acquire_context(&self) -> RunContext {
+        let idle = lock(&self.idle_contexts).pop();
+        idle.unwrap_or_else(|| RunContext::new(&self.rules.capabilities))
     }
 
     /// Returns a context for the next run.
-    pub(super) fn check_in(&self, lane: Lane) {
-        let mut idle = lock(&self.idle);
-        if idle.len() < IDLE_LANES {
-            idle.push(lane);
+    pub(super) fn release_context(&self, context: RunContext) {
+        let mut idle = lock(&self.idle_contexts);
+        if idle.len() < MAX_IDLE_CONTEXTS {
+            idle.push(context);
         }
     }
 }
 
-type Prepared = (Vec<Arc<Pipeline>>, HashMap<SlotId, Arc<Memory>>);
+type Prepared = (Vec<Arc<Pipeline>>, HashMap<SlotId, Arc<SlotMemory>>);
 
 /// Compiles kernels on other threads while this one uploads weights.
 fn prepare(
-    device: &Device,
+    device: &GpuDevice,
     plan: &Plan,
     weights: &dyn WeightSource,
     options: &ProgramOptions,
-    rules: &Rules,
+    rules: &PlacementRules,
     counters: &Counters,
 ) -> Result<Prepared> {
-    let tell = |progress: Progress| {
+    let report = |progress: Progress| {
         if let Some(callback) = &options.progress {
             callback(progress);
         }
     };
     let (compiled, total) = (AtomicUsize::new(0), plan.kernels.len());
-    let made = || {
+    let on_kernel = || {
         let done = compiled.fetch_add(1, Ordering::Relaxed) + 1;
-        tell(Progress::Pipelines { done, total });
+        report(Progress::Pipelines { done, total });
     };
     let (pipelines, weights) = std::thread::scope(|scope| {
         let pipelines = device.pipelines();
         let compile = scope.spawn(|| {
-            if !device.compiles_late() {
-                return pipelines.get_all(device.wgpu(), &plan.kernels, &made);
+            if !device.compiles_at_first_dispatch() {
+                return pipelines.get_or_create_all(device.wgpu(), &plan.kernels, &on_kernel);
             }
-            let (pipelines, created) = pipelines.get_all(device.wgpu(), &plan.kernels, &|| ())?;
-            let rehearsed = rehearse(device, plan, &pipelines, &made);
-            add(&counters.rehearsed, rehearsed as u64);
+            let (pipelines, created) =
+                pipelines.get_or_create_all(device.wgpu(), &plan.kernels, &|| ())?;
+            let warmed_up = warm_up(device, plan, &pipelines, &on_kernel);
+            add(&counters.warmed_up, warmed_up as u64);
             Ok((pipelines, created))
         });
-        let sent = |done, total| tell(Progress::Weights { done, total });
-        let weights = upload(device, plan, weights, rules, options, counters, &sent);
+        let on_bytes = |done, total| report(Progress::Weights { done, total });
+        let weights = upload(device, plan, weights, rules, options, counters, &on_bytes);
         let failed = |_| Err(Error::device("the driver failed while compiling kernels"));
         (compile.join().unwrap_or_else(failed), weights)
     });
     // Compilers and staged weights have used much memory.
-    trusted::give_back_memory();
-    device.alive()?;
+    trusted::trim_heap();
+    device.check_alive()?;
     let (pipelines, created) = pipelines?;
-    if created > 0 && device.compiles_late() {
-        trusted::give_back_compiler();
+    if created > 0 && device.compiles_at_first_dispatch() {
+        trusted::release_executable_pages();
     }
     add(&counters.pipelines, created as u64);
     Ok((pipelines, weights?))

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result, SourcePlace};
-use crate::kernel::capabilities::{SizesIn, Storage};
+use crate::kernel::capabilities::{SizesSpace, StorageType};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Workgroups};
 use crate::kernel::work::Work;
 use crate::tensor::Tensor;
 
-use super::device::Device;
+use super::device::GpuDevice;
 use super::program::{Program, ProgramOptions};
 
 /// A self-test that passed.
@@ -42,7 +42,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 
 const COUNT: usize = 1000;
 
-impl Device {
+impl GpuDevice {
     /// Runs a small kernel and compares its results with the host's. Fails if a number differs.
     pub fn self_test(&self) -> Result<SelfTest> {
         let input: Vec<f32> = (0u16..).take(COUNT).map(f32::from).collect();
@@ -89,7 +89,7 @@ fn plan() -> Plan {
     let slot = |name: &str, kind| Slot {
         name: name.into(),
         dtype: DType::F32,
-        storage: Storage::F32,
+        storage: StorageType::F32,
         shape: vec![Dim::from(COUNT)],
         layout: Layout::Linear,
         kind,
@@ -100,7 +100,7 @@ fn plan() -> Plan {
             wgsl: WGSL.into(),
             bindings: vec![Access::Read, Access::ReadWrite],
             sizes: 1,
-            sizes_in: SizesIn::Uniform,
+            sizes_space: SizesSpace::Uniform,
         }],
         slots: vec![slot("x", SlotKind::Input(0)), slot("y", SlotKind::Output)],
         steps: vec![Step {

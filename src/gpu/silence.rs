@@ -6,7 +6,7 @@ use std::env;
 use super::trusted;
 
 /// Variables that influence the order in which Mesa lists devices. If one is set, the device-selection layer is needed.
-const WANTED: &[&str] = &[
+const DEVICE_SELECT_VARIABLES: &[&str] = &[
     "NODEVICE_SELECT",
     "MESA_VK_DEVICE_SELECT",
     "MESA_VK_DEVICE_SELECT_FORCE_DEFAULT_DEVICE",
@@ -21,11 +21,11 @@ const WANTED: &[&str] = &[
 /// [`widen_vectors`](super::widen_vectors); if other threads run, nothing changes.
 pub fn silence_mesa() {
     let is_set = |name: &&str| env::var_os(name).is_some();
-    if !WANTED.iter().any(is_set) {
-        trusted::set_variable_if_alone("NODEVICE_SELECT", "1");
+    if !DEVICE_SELECT_VARIABLES.iter().any(is_set) {
+        trusted::set_env_if_single_threaded("NODEVICE_SELECT", "1");
     }
     let conformance = "MESA_VK_IGNORE_CONFORMANCE_WARNING";
     if !is_set(&conformance) {
-        trusted::set_variable_if_alone(conformance, "1");
+        trusted::set_env_if_single_threaded(conformance, "1");
     }
 }

@@ -9,29 +9,29 @@ use crate::kernel::layout::{Layout, Panels, Texel};
 use crate::kernel::plan::{Flow, Plan, Slot, SlotId, SlotKind, Step};
 use crate::shape::sizes;
 
-use super::arena::{Item, Spot, arrange, largest_live, separate};
-use super::device::Device;
+use super::arena::{ArenaItem, BufferLocation, assign_locations, one_buffer_each, peak_live_bytes};
+use super::device::GpuDevice;
 use super::program::Keep;
 
 /// Binding sizes are multiples of this many bytes, so that a kernel may access the last elements with a whole vector.
-const GRAIN: u64 = 32;
+const BINDING_GRANULARITY: u64 = 32;
 
 /// Constraints on memory placement.
 #[derive(Clone, Debug)]
-pub(super) struct Rules {
+pub(super) struct PlacementRules {
     pub(super) capabilities: Capabilities,
     /// Alignment in bytes of each step's sizes in their buffer.
     pub(super) size_alignment: u64,
     pub(super) keep: Keep,
 }
 
-impl Rules {
+impl PlacementRules {
     /// Rules for a device.
-    pub(super) fn on(device: &Device, keep: Keep) -> Rules {
+    pub(super) fn for_device(device: &GpuDevice, keep: Keep) -> PlacementRules {
         let limits = device.limits();
         let storage = u64::from(limits.min_storage_buffer_offset_alignment);
         let uniform = u64::from(limits.min_uniform_buffer_offset_alignment);
-        Rules {
+        PlacementRules {
             capabilities: device.capabilities().clone(),
             size_alignment: storage.max(uniform).max(16),
             keep,
@@ -39,8 +39,8 @@ impl Rules {
     }
 
     /// Rules for any device with these capabilities.
-    fn within(capabilities: &Capabilities) -> Rules {
-        Rules {
+    fn for_capabilities(capabilities: &Capabilities) -> PlacementRules {
+        PlacementRules {
             capabilities: capabilities.clone(),
             size_alignment: 256,
             keep: Keep::Outputs,
@@ -50,7 +50,7 @@ impl Rules {
 
 /// The set of buffers that a slot is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Region {
+pub(super) enum SlotRegion {
     /// One buffer or texture for each weight, made with the program.
     Weights,
     /// One buffer for each input.
@@ -65,13 +65,13 @@ pub(super) enum Region {
 
 /// Location and size of a slot.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) region: Region,
-    pub(super) spot: Spot,
+pub(super) struct SlotPlacement {
+    pub(super) region: SlotRegion,
+    pub(super) location: BufferLocation,
     /// Bytes of the elements.
     pub(super) bytes: u64,
     /// Bytes of a binding to the slot.
-    pub(super) bound: u64,
+    pub(super) binding_bytes: u64,
     /// Width, height, layers and texel type of a weight's texture.
     pub(super) texture: Option<([u32; 3], Texel)>,
 }
@@ -82,16 +82,16 @@ pub(super) struct Sizing {
     /// Shape of each slot.
     pub(super) shapes: Vec<Vec<usize>>,
     /// Placement of each slot.
-    pub(super) places: Vec<Place>,
+    pub(super) placements: Vec<SlotPlacement>,
     pub(super) inputs: Vec<u64>,
     pub(super) temporaries: Vec<u64>,
     /// Largest sum of bytes of temporaries that are live at the same step.
-    pub(super) live: u64,
+    pub(super) peak_live_bytes: u64,
     pub(super) outputs: Vec<u64>,
     /// Sizes for the kernels of all steps, as bytes of one buffer.
-    pub(super) numbers: Vec<u8>,
+    pub(super) size_data: Vec<u8>,
     /// Offset of each step's sizes in that buffer.
-    pub(super) number_offsets: Vec<u64>,
+    pub(super) size_offsets: Vec<u64>,
     /// Workgroup counts of each step; a zero means that nothing is dispatched.
     pub(super) workgroups: Vec<[u32; 3]>,
 }
@@ -117,7 +117,12 @@ pub struct Footprint {
 impl Footprint {
     /// Computes the footprint of a plan without a device. Fails if something is too large.
     pub fn of(plan: &Plan, capabilities: &Capabilities, bindings: &Bindings) -> Result<Footprint> {
-        Ok(size(plan, bindings, &Rules::within(capabilities))?.footprint())
+        Ok(evaluate(
+            plan,
+            bindings,
+            &PlacementRules::for_capabilities(capabilities),
+        )?
+        .footprint())
     }
 
     /// Sum of weights, inputs, temporaries and outputs.
@@ -130,18 +135,18 @@ impl Sizing {
     pub(super) fn footprint(&self) -> Footprint {
         let bound = |region| {
             let of_region = self
-                .places
+                .placements
                 .iter()
                 .filter(move |place| place.region == region);
-            of_region.map(|place| place.bound).sum()
+            of_region.map(|place| place.binding_bytes).sum()
         };
         Footprint {
-            weights: bound(Region::Weights),
-            inputs: bound(Region::Inputs),
+            weights: bound(SlotRegion::Weights),
+            inputs: bound(SlotRegion::Inputs),
             temporaries: self.temporaries.iter().sum(),
-            temporaries_live: self.live,
-            temporaries_unshared: bound(Region::Temporaries),
-            outputs: bound(Region::Outputs),
+            temporaries_live: self.peak_live_bytes,
+            temporaries_unshared: bound(SlotRegion::Temporaries),
+            outputs: bound(SlotRegion::Outputs),
         }
     }
 }
@@ -149,7 +154,7 @@ impl Sizing {
 /// Location of a slot on a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Placed {
+pub struct SlotAllocation {
     /// Sizes of the value.
     pub shape: Vec<usize>,
     /// Bytes of its elements.
@@ -165,7 +170,7 @@ pub struct Placed {
 #[non_exhaustive]
 pub struct MemoryMap {
     /// In the order of the plan's slots.
-    pub slots: Vec<Placed>,
+    pub slots: Vec<SlotAllocation>,
     /// Total sizes.
     pub footprint: Footprint,
 }
@@ -175,18 +180,20 @@ impl MemoryMap {
     pub fn of(
         plan: &Plan,
         capabilities: &Capabilities,
-        device: Option<&Device>,
+        device: Option<&GpuDevice>,
         bindings: &Bindings,
     ) -> Result<MemoryMap> {
-        let within = || Rules::within(capabilities);
-        let rules = device.map_or_else(within, |device| Rules::on(device, Keep::Outputs));
-        let sizing = size(plan, bindings, &rules)?;
-        let places = sizing.shapes.iter().zip(&sizing.places);
-        let slots = places.map(|(shape, place)| Placed {
+        let within = || PlacementRules::for_capabilities(capabilities);
+        let rules = device.map_or_else(within, |device| {
+            PlacementRules::for_device(device, Keep::Outputs)
+        });
+        let sizing = evaluate(plan, bindings, &rules)?;
+        let places = sizing.shapes.iter().zip(&sizing.placements);
+        let slots = places.map(|(shape, place)| SlotAllocation {
             shape: shape.clone(),
             bytes: place.bytes,
-            buffer: place.spot.buffer,
-            offset: place.spot.offset,
+            buffer: place.location.buffer,
+            offset: place.location.offset,
         });
         Ok(MemoryMap {
             slots: slots.collect(),
@@ -196,46 +203,53 @@ impl MemoryMap {
 }
 
 /// Evaluates a plan for given sizes. The error lists every slot that is too large for the device.
-pub(super) fn size(plan: &Plan, bindings: &Bindings, rules: &Rules) -> Result<Sizing> {
+pub(super) fn evaluate(plan: &Plan, bindings: &Bindings, rules: &PlacementRules) -> Result<Sizing> {
     let mut sizing = Sizing::default();
     let mut errors = Vec::new();
     for (index, slot) in plan.slots.iter().enumerate() {
-        match measure(slot, bindings, rules) {
+        match place_slot(slot, bindings, rules) {
             Ok((shape, place)) => {
                 sizing.shapes.push(shape);
-                sizing.places.push(place);
+                sizing.placements.push(place);
             }
-            Err(error) => errors.push(locate(error, plan, SlotId(index))),
+            Err(error) => errors.push(at_first_use(error, plan, SlotId(index))),
         }
     }
     if let Some(error) = Error::all(errors) {
         return Err(error);
     }
-    place(plan, rules, &mut sizing);
-    place_parts(plan, bindings, &mut sizing)?;
+    assign_memory(plan, rules, &mut sizing);
+    assign_parts(plan, bindings, &mut sizing)?;
     for step in &plan.steps {
         let workgroups = step
             .workgroups
             .eval(bindings, rules.capabilities.max_workgroups)
-            .map_err(|error| of_step(error, step))?;
+            .map_err(|error| at_step(error, step))?;
         sizing.workgroups.push(workgroups);
-        push_sizes(&mut sizing, step, bindings, rules).map_err(|error| of_step(error, step))?;
+        push_sizes(&mut sizing, step, bindings, rules).map_err(|error| at_step(error, step))?;
     }
     Ok(sizing)
 }
 
-fn measure(slot: &Slot, bindings: &Bindings, rules: &Rules) -> Result<(Vec<usize>, Place)> {
+fn place_slot(
+    slot: &Slot,
+    bindings: &Bindings,
+    rules: &PlacementRules,
+) -> Result<(Vec<usize>, SlotPlacement)> {
     let shape = sizes(&slot.shape, bindings).at(|| slot.name.clone())?;
     if let Layout::Panels(panels) = &slot.layout {
-        return measure_texture(slot, shape, panels, rules);
+        return place_texture(slot, shape, panels, rules);
     }
     let limit = rules.capabilities.max_binding_size;
-    let room = slot.layout.room(&shape).map(|room| room as u64);
-    let bytes = room.and_then(|room| room.checked_mul(slot.storage.size()));
+    let elements = slot
+        .layout
+        .allocated_elements(&shape)
+        .map(|room| room as u64);
+    let bytes = elements.and_then(|room| room.checked_mul(slot.storage.size()));
     let bytes = bytes.unwrap_or(u64::MAX);
     let bound = bytes
         .max(1)
-        .checked_next_multiple_of(GRAIN)
+        .checked_next_multiple_of(BINDING_GRANULARITY)
         .unwrap_or(u64::MAX)
         .min(limit - limit % 4);
     if bytes > bound {
@@ -245,26 +259,26 @@ fn measure(slot: &Slot, bindings: &Bindings, rules: &Rules) -> Result<(Vec<usize
         ))
         .help("use smaller inputs, a device with larger buffers, or run on the host"));
     }
-    let place = Place {
-        region: region(&slot.kind),
-        spot: Spot::default(),
+    let place = SlotPlacement {
+        region: slot_region(&slot.kind),
+        location: BufferLocation::default(),
         bytes,
-        bound,
+        binding_bytes: bound,
         texture: None,
     };
     Ok((shape, place))
 }
 
-fn measure_texture(
+fn place_texture(
     slot: &Slot,
     shape: Vec<usize>,
     panels: &Panels,
-    rules: &Rules,
-) -> Result<(Vec<usize>, Place)> {
+    rules: &PlacementRules,
+) -> Result<(Vec<usize>, SlotPlacement)> {
     let missing = || Error::internal("a texture of what no texel holds");
     let texel = slot.texel().ok_or_else(missing)?;
     let extent = panels.extent(texel);
-    if !rules.capabilities.textures.hold(extent) {
+    if !rules.capabilities.textures.fits(extent) {
         return Err(Error::plan(format!(
             "{} would be a texture of {extent:?} texels, more than the device has",
             slot.name,
@@ -272,11 +286,11 @@ fn measure_texture(
     }
     let extent = extent.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
     let bytes = texture_bytes((extent, texel));
-    let place = Place {
-        region: region(&slot.kind),
-        spot: Spot::default(),
+    let place = SlotPlacement {
+        region: slot_region(&slot.kind),
+        location: BufferLocation::default(),
         bytes,
-        bound: bytes,
+        binding_bytes: bytes,
         texture: Some((extent, texel)),
     };
     Ok((shape, place))
@@ -288,64 +302,71 @@ pub(super) fn texture_bytes((extent, texel): ([u32; 3], Texel)) -> u64 {
 }
 
 /// Placement of a weight, whose shape has no symbols.
-pub(super) fn weight_place(slot: &Slot, rules: &Rules) -> Result<Place> {
-    measure(slot, &Bindings::new(), rules).map(|(_, place)| place)
+pub(super) fn weight_placement(slot: &Slot, rules: &PlacementRules) -> Result<SlotPlacement> {
+    place_slot(slot, &Bindings::new(), rules).map(|(_, place)| place)
 }
 
-fn region(kind: &SlotKind) -> Region {
+fn slot_region(kind: &SlotKind) -> SlotRegion {
     match kind {
-        SlotKind::Input(_) => Region::Inputs,
-        SlotKind::Weight(_) => Region::Weights,
-        SlotKind::Temporary { .. } => Region::Temporaries,
-        SlotKind::Part { .. } => Region::Parts,
-        SlotKind::Output => Region::Outputs,
+        SlotKind::Input(_) => SlotRegion::Inputs,
+        SlotKind::Weight(_) => SlotRegion::Weights,
+        SlotKind::Temporary { .. } => SlotRegion::Temporaries,
+        SlotKind::Part { .. } => SlotRegion::Parts,
+        SlotKind::Output => SlotRegion::Outputs,
     }
 }
 
-fn place(plan: &Plan, rules: &Rules, sizing: &mut Sizing) {
-    let places = &sizing.places;
+fn assign_memory(plan: &Plan, rules: &PlacementRules, sizing: &mut Sizing) {
+    let places = &sizing.placements;
     let of_region = |region| -> Vec<usize> {
         (0..places.len())
             .filter(|slot| places[*slot].region == region)
             .collect()
     };
-    let apart = |slots: &[usize]| {
-        let bytes: Vec<u64> = slots.iter().map(|slot| places[*slot].bound).collect();
-        separate(&bytes)
+    let separate_buffers = |slots: &[usize]| {
+        let bytes: Vec<u64> = slots
+            .iter()
+            .map(|slot| places[*slot].binding_bytes)
+            .collect();
+        one_buffer_each(&bytes)
     };
-    let item = |slot: &usize| Item {
-        bytes: places[*slot].bound,
+    let item = |slot: &usize| ArenaItem {
+        bytes: places[*slot].binding_bytes,
         live: lifetime(&plan.slots[*slot].kind, rules.keep),
     };
-    let regions = [Region::Inputs, Region::Temporaries, Region::Outputs];
+    let regions = [
+        SlotRegion::Inputs,
+        SlotRegion::Temporaries,
+        SlotRegion::Outputs,
+    ];
     let [inputs, temporaries, outputs] = regions.map(of_region);
-    let items: Vec<Item> = temporaries.iter().map(item).collect();
-    let shared = arrange(
+    let items: Vec<ArenaItem> = temporaries.iter().map(item).collect();
+    let arena = assign_locations(
         &items,
         rules.capabilities.offset_alignment,
         rules.capabilities.max_buffer_size,
     );
-    let layouts = [apart(&inputs), shared, apart(&outputs)];
+    let layouts = [separate_buffers(&inputs), arena, separate_buffers(&outputs)];
     for (slots, layout) in [inputs, temporaries, outputs].iter().zip(&layouts) {
-        for (slot, spot) in slots.iter().zip(&layout.spots) {
-            sizing.places[*slot].spot = *spot;
+        for (slot, spot) in slots.iter().zip(&layout.locations) {
+            sizing.placements[*slot].location = *spot;
         }
     }
     [sizing.inputs, sizing.temporaries, sizing.outputs] = layouts.map(|layout| layout.buffers);
-    sizing.live = largest_live(&items);
+    sizing.peak_live_bytes = peak_live_bytes(&items);
 }
 
 /// Places slots that are parts of others. The slot of the whole comes before its parts.
-fn place_parts(plan: &Plan, bindings: &Bindings, sizing: &mut Sizing) -> Result<()> {
+fn assign_parts(plan: &Plan, bindings: &Bindings, sizing: &mut Sizing) -> Result<()> {
     for (index, slot) in plan.slots.iter().enumerate() {
         if let SlotKind::Part { whole, start } = &slot.kind {
             let elements = u64::try_from(start.eval(bindings)?).unwrap_or(u64::MAX);
-            let Spot { buffer, offset } = sizing.places[whole.0].spot;
+            let BufferLocation { buffer, offset } = sizing.placements[whole.0].location;
             let offset = elements
                 .checked_mul(slot.storage.size())
                 .and_then(|bytes| offset.checked_add(bytes))
                 .ok_or_else(|| Error::plan(format!("{} lies too far off", slot.name)))?;
-            sizing.places[index].spot = Spot { buffer, offset };
+            sizing.placements[index].location = BufferLocation { buffer, offset };
         }
     }
     Ok(())
@@ -358,24 +379,29 @@ fn lifetime(kind: &SlotKind, keep: Keep) -> RangeInclusive<usize> {
     }
 }
 
-fn push_sizes(sizing: &mut Sizing, step: &Step, bindings: &Bindings, rules: &Rules) -> Result<()> {
+fn push_sizes(
+    sizing: &mut Sizing,
+    step: &Step,
+    bindings: &Bindings,
+    rules: &PlacementRules,
+) -> Result<()> {
     let aligned = |bytes: &mut Vec<u8>, to: u64| {
         let length = (bytes.len() as u64).next_multiple_of(to);
         bytes.resize(length as usize, 0);
         length
     };
-    let offset = aligned(&mut sizing.numbers, rules.size_alignment);
-    sizing.number_offsets.push(offset);
+    let offset = aligned(&mut sizing.size_data, rules.size_alignment);
+    sizing.size_offsets.push(offset);
     for dim in &step.sizes {
-        let number = number(dim, bindings)?;
-        sizing.numbers.extend(number.to_le_bytes());
+        let number = size_value(dim, bindings)?;
+        sizing.size_data.extend(number.to_le_bytes());
     }
-    aligned(&mut sizing.numbers, 16);
+    aligned(&mut sizing.size_data, 16);
     Ok(())
 }
 
 /// A size as the kernel reads it; a negative size is the bit pattern of an `i32`.
-fn number(dim: &Dim, bindings: &Bindings) -> Result<u32> {
+fn size_value(dim: &Dim, bindings: &Bindings) -> Result<u32> {
     let value = dim.eval(bindings)?;
     u32::try_from(value)
         .or_else(|_| i32::try_from(value).map(i32::cast_unsigned))
@@ -383,24 +409,24 @@ fn number(dim: &Dim, bindings: &Bindings) -> Result<u32> {
 }
 
 /// Adds the first step that uses a slot to an error's trail.
-pub(super) fn locate(error: Error, plan: &Plan, slot: SlotId) -> Error {
+pub(super) fn at_first_use(error: Error, plan: &Plan, slot: SlotId) -> Error {
     match plan.steps.iter().find(|step| step.bindings.contains(&slot)) {
-        Some(step) => of_step(error, step),
+        Some(step) => at_step(error, step),
         None => error,
     }
 }
 
 /// Adds a step to an error's trail.
-pub(super) fn of_step(error: Error, step: &Step) -> Error {
-    of_nodes(error, &step.nodes, &step.place)
+pub(super) fn at_step(error: Error, step: &Step) -> Error {
+    at_nodes(error, &step.nodes, &step.place)
 }
 
 /// Adds control flow to an error's trail.
-pub(super) fn of_flow(error: Error, flow: &Flow) -> Error {
-    of_nodes(error, &flow.nodes, &flow.place)
+pub(super) fn at_flow(error: Error, flow: &Flow) -> Error {
+    at_nodes(error, &flow.nodes, &flow.place)
 }
 
-fn of_nodes(error: Error, nodes: &[String], place: &Origin) -> Error {
+fn at_nodes(error: Error, nodes: &[String], place: &Origin) -> Error {
     let error = if nodes.is_empty() {
         error
     } else {

@@ -11,52 +11,52 @@ use wgpu::{
 use crate::error::{Error, Result};
 use crate::kernel::layout::Texel;
 
-use super::device::Device;
-use super::fault::lock;
-use super::memory::{size, texture};
+use super::device::GpuDevice;
+use super::error_scope::lock;
+use super::memory::{extent3d, texture};
 use super::statistics::Counters;
 
 /// Bytes of a staging buffer.
-const BYTES: u64 = 1 << 20;
+const STAGING_BYTES: u64 = 1 << 20;
 
 /// The staging buffers: two for each thread, so that it can write one while the device reads the other.
 pub(super) struct Staging<'a> {
-    device: &'a Device,
+    device: &'a GpuDevice,
     counters: &'a Counters,
-    most: usize,
-    state: Mutex<State>,
+    max_buffers: usize,
+    state: Mutex<StagingState>,
 }
 
 #[derive(Default)]
-struct State {
-    made: usize,
+struct StagingState {
+    created: usize,
     /// Buffers that the device reads, oldest first. They are mapped when the device is done.
-    sent: VecDeque<(Buffer, SubmissionIndex)>,
+    in_use: VecDeque<(Buffer, SubmissionIndex)>,
 }
 
 impl<'a> Staging<'a> {
-    pub(super) fn new(device: &'a Device, counters: &'a Counters) -> Staging<'a> {
+    pub(super) fn new(device: &'a GpuDevice, counters: &'a Counters) -> Staging<'a> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Staging {
             device,
             counters,
-            most: 2 * threads,
+            max_buffers: 2 * threads,
             state: Mutex::default(),
         }
     }
 
     /// A mapped buffer of at least this many bytes.
-    fn take(&self, bytes: u64) -> Result<Buffer> {
+    fn acquire(&self, bytes: u64) -> Result<Buffer> {
         let oldest = {
             let mut state = lock(&self.state);
-            let is_enough = state.made >= self.most && bytes <= BYTES;
-            let oldest = is_enough.then(|| state.sent.pop_front()).flatten();
-            state.made += usize::from(oldest.is_none() && bytes <= BYTES);
+            let is_enough = state.created >= self.max_buffers && bytes <= STAGING_BYTES;
+            let oldest = is_enough.then(|| state.in_use.pop_front()).flatten();
+            state.created += usize::from(oldest.is_none() && bytes <= STAGING_BYTES);
             oldest
         };
         let Some((buffer, submission)) = oldest else {
             let usage = BufferUsages::COPY_SRC | BufferUsages::MAP_WRITE;
-            let (device, bytes) = (self.device.wgpu(), bytes.max(BYTES));
+            let (device, bytes) = (self.device.wgpu(), bytes.max(STAGING_BYTES));
             return Ok(self.counters.mapped_buffer(device, "staging", bytes, usage));
         };
         self.device.poll(Some(&submission))?;
@@ -64,66 +64,66 @@ impl<'a> Staging<'a> {
     }
 
     /// Submits a copy out of a buffer. Waits for it if the buffer is larger than usual, because such a buffer is not kept.
-    fn send(&self, copy: CommandBuffer, buffer: Buffer) -> Result<()> {
+    fn submit_copy(&self, copy: CommandBuffer, buffer: Buffer) -> Result<()> {
         let submission = self.device.queue().submit([copy]);
-        if buffer.size() > BYTES {
+        if buffer.size() > STAGING_BYTES {
             return self.device.poll(Some(&submission));
         }
         // An error in mapping shows when the buffer is written.
         buffer.map_async(MapMode::Write, .., |_| {});
-        lock(&self.state).sent.push_back((buffer, submission));
+        lock(&self.state).in_use.push_back((buffer, submission));
         Ok(())
     }
 }
 
 /// A texture that is filled row by row.
-pub(super) struct Filler<'a> {
+pub(super) struct TextureWriter<'a> {
     staging: &'a Staging<'a>,
     texture: Texture,
     extent: [u32; 3],
     /// Bytes of a row of texels.
-    row: usize,
+    row_bytes: usize,
     /// Bytes from one row to the next in a staging buffer.
     pitch: u32,
     /// The next layer to copy.
-    layer: u32,
-    open: Option<Open>,
+    next_layer: u32,
+    open: Option<OpenBuffer>,
 }
 
 /// A buffer that is being written.
-struct Open {
+struct OpenBuffer {
     buffer: Buffer,
     view: BufferViewMut,
     layers: u32,
     filled: usize,
 }
 
-impl<'a> Filler<'a> {
+impl<'a> TextureWriter<'a> {
     /// Creates the texture.
     pub(super) fn new(
         staging: &'a Staging,
         label: &str,
         (extent, texel): ([u32; 3], Texel),
-    ) -> Filler<'a> {
+    ) -> TextureWriter<'a> {
         let row = extent[0] * texel.bytes() as u32;
         let device = staging.device;
-        Filler {
+        TextureWriter {
             texture: texture(staging.counters, device, label, (extent, texel)),
             staging,
             extent,
-            row: row as usize,
+            row_bytes: row as usize,
             pitch: row.next_multiple_of(wgpu::COPY_BYTES_PER_ROW_ALIGNMENT),
-            layer: 0,
+            next_layer: 0,
             open: None,
         }
     }
 
     /// Writes whole rows.
     pub(super) fn write(&mut self, rows: &[u8]) -> Result<()> {
-        for row in rows.chunks(self.row.max(1)) {
+        for row in rows.chunks(self.row_bytes.max(1)) {
             let mut open = match self.open.take() {
                 Some(open) => open,
-                None => self.begin()?,
+                None => self.open_buffer()?,
             };
             let place = open.filled..open.filled + row.len();
             open.view.slice(place).copy_from_slice(row);
@@ -131,7 +131,7 @@ impl<'a> Filler<'a> {
             if open.filled < open.view.len() {
                 self.open = Some(open);
             } else {
-                self.copy(open)?;
+                self.copy_to_texture(open)?;
             }
         }
         Ok(())
@@ -139,22 +139,24 @@ impl<'a> Filler<'a> {
 
     /// Returns the texture. Fails if rows are missing.
     pub(super) fn finish(self) -> Result<Texture> {
-        let is_full = self.open.is_none() && self.layer == self.extent[2];
-        let wrong = || Error::internal("a texture did not get all of its rows");
-        is_full.then_some(self.texture).ok_or_else(wrong)
+        let is_full = self.open.is_none() && self.next_layer == self.extent[2];
+        let incomplete = || Error::internal("a texture did not get all of its rows");
+        is_full.then_some(self.texture).ok_or_else(incomplete)
     }
 
     /// Opens a staging buffer for the next layers.
-    fn begin(&self) -> Result<Open> {
-        let [_, height, all] = self.extent;
+    fn open_buffer(&self) -> Result<OpenBuffer> {
+        let [_, height, all_layers] = self.extent;
         let layer = u64::from(self.pitch) * u64::from(height);
-        let most = u32::try_from(BYTES / layer.max(1)).unwrap_or(u32::MAX);
-        let layers = most.max(1).min(all.saturating_sub(self.layer));
+        let layers_per_buffer = u32::try_from(STAGING_BYTES / layer.max(1)).unwrap_or(u32::MAX);
+        let layers = layers_per_buffer
+            .max(1)
+            .min(all_layers.saturating_sub(self.next_layer));
         let bytes = layer * u64::from(layers);
-        let buffer = self.staging.take(bytes)?;
+        let buffer = self.staging.acquire(bytes)?;
         let view = buffer.get_mapped_range_mut(..bytes);
         let view = view.map_err(|error| Error::device(error.to_string()))?;
-        Ok(Open {
+        Ok(OpenBuffer {
             buffer,
             view,
             layers,
@@ -162,8 +164,8 @@ impl<'a> Filler<'a> {
         })
     }
 
-    fn copy(&mut self, open: Open) -> Result<()> {
-        let Open {
+    fn copy_to_texture(&mut self, open: OpenBuffer) -> Result<()> {
+        let OpenBuffer {
             buffer,
             view,
             layers,
@@ -182,15 +184,15 @@ impl<'a> Filler<'a> {
         };
         let target = TexelCopyTextureInfo {
             origin: Origin3d {
-                z: self.layer,
+                z: self.next_layer,
                 ..Origin3d::ZERO
             },
             ..self.texture.as_image_copy()
         };
         let device = self.staging.device.wgpu();
         let mut encoder = device.create_command_encoder(&Default::default());
-        encoder.copy_buffer_to_texture(source, target, size([width, height, layers]));
-        self.layer += layers;
-        self.staging.send(encoder.finish(), buffer)
+        encoder.copy_buffer_to_texture(source, target, extent3d([width, height, layers]));
+        self.next_layer += layers;
+        self.staging.submit_copy(encoder.finish(), buffer)
     }
 }

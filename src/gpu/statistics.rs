@@ -18,7 +18,7 @@ pub struct Statistics {
     pub pipelines_created: u64,
     /// Kernels that warm-up made the driver compile, by a dispatch with zero workgroups; 0 for drivers that compile a kernel
     /// with its pipeline.
-    pub kernels_rehearsed: u64,
+    pub kernels_warmed_up: u64,
     /// Buffers created: weights, memory of runs, sizes, staging.
     pub buffers_created: u64,
     /// Bytes of those buffers.
@@ -49,7 +49,7 @@ pub(super) struct Counters {
     pub(super) dispatches: AtomicU64,
     pub(super) readbacks: AtomicU64,
     pub(super) pipelines: AtomicU64,
-    pub(super) rehearsed: AtomicU64,
+    pub(super) warmed_up: AtomicU64,
     pub(super) buffers: AtomicU64,
     pub(super) buffer_bytes: AtomicU64,
     pub(super) bind_groups: AtomicU64,
@@ -64,7 +64,7 @@ impl Counters {
             dispatches: self.dispatches.load(Relaxed),
             readbacks: self.readbacks.load(Relaxed),
             pipelines_created: self.pipelines.load(Relaxed),
-            kernels_rehearsed: self.rehearsed.load(Relaxed),
+            kernels_warmed_up: self.warmed_up.load(Relaxed),
             buffers_created: self.buffers.load(Relaxed),
             bytes_created: self.buffer_bytes.load(Relaxed),
             bind_groups_created: self.bind_groups.load(Relaxed),

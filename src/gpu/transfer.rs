@@ -9,47 +9,51 @@ use wgpu::{Buffer, MapMode, SubmissionIndex};
 
 use crate::error::{Error, Result};
 
-use super::device::Device;
-use super::fault::{chain, guarded, lock};
+use super::device::GpuDevice;
+use super::error_scope::{in_error_scope, lock, with_causes};
 
 /// Buffers being mapped. After a wait, the host may access them: the device is done with them and they are mapped. They are
 /// unmapped when this is dropped, even before they were mapped.
-pub(super) struct Mapped {
-    device: Device,
+pub(super) struct PendingMapping {
+    device: GpuDevice,
     buffers: Vec<Buffer>,
-    gate: Arc<Gate>,
+    completion: Arc<Completion>,
 }
 
 /// Completes when the device is done and every buffer is mapped.
 #[derive(Default)]
-struct Gate {
-    state: Mutex<State>,
+struct Completion {
+    state: Mutex<CompletionState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct CompletionState {
     pending: usize,
     error: Option<Error>,
     waker: Option<Waker>,
 }
 
-impl Mapped {
+impl PendingMapping {
     /// Begins to map buffers, which must be distinct. The list may be empty.
-    pub(super) fn begin(device: &Device, buffers: Vec<Buffer>, mode: MapMode) -> Result<Mapped> {
-        let gate = Arc::new(Gate::default());
+    pub(super) fn begin(
+        device: &GpuDevice,
+        buffers: Vec<Buffer>,
+        mode: MapMode,
+    ) -> Result<PendingMapping> {
+        let completion = Arc::new(Completion::default());
         // One for the device, and one for each buffer.
-        lock(&gate.state).pending = 1 + buffers.len();
-        let mapped = Mapped {
+        lock(&completion.state).pending = 1 + buffers.len();
+        let mapped = PendingMapping {
             device: device.clone(),
             buffers,
-            gate,
+            completion,
         };
-        guarded(device.wgpu(), || {
+        in_error_scope(device.wgpu(), || {
             for buffer in &mapped.buffers {
-                let gate = mapped.gate.clone();
+                let gate = mapped.completion.clone();
                 buffer.map_async(mode, .., move |result| {
-                    gate.done(result.map_err(|error| Error::device(chain(&error))));
+                    gate.complete_one(result.map_err(|error| Error::device(with_causes(&error))));
                 });
             }
             Ok(())
@@ -60,28 +64,28 @@ impl Mapped {
     /// Waits until a submission is done and the buffers are mapped.
     pub(super) fn wait(&self, submission: Option<&SubmissionIndex>) -> Result<()> {
         self.device.poll(submission)?;
-        self.gate.done(Ok(()));
+        self.completion.complete_one(Ok(()));
         // The callbacks may run on another thread that polls this device and has not called them yet.
-        while !self.gate.wait(Duration::from_millis(1))? {
+        while !self.completion.wait(Duration::from_millis(1))? {
             self.device.poll(None)?;
         }
-        self.device.alive()
+        self.device.check_alive()
     }
 
     /// Waits without blocking the thread. wgpu needs a thread that polls the device, so another one does.
     pub(super) async fn wait_async(&self, submission: &SubmissionIndex) -> Result<()> {
-        let (device, gate) = (self.device.clone(), self.gate.clone());
+        let (device, completion) = (self.device.clone(), self.completion.clone());
         let submission = submission.clone();
         let spawned = std::thread::Builder::new()
             .name("onionskin-wait".into())
-            .spawn(move || gate.drive(&device, &submission));
+            .spawn(move || completion.poll_until_done(&device, &submission));
         spawned.map_err(|error| Error::device(format!("no thread can be started: {error}")))?;
-        poll_fn(|context| match self.gate.poll() {
+        poll_fn(|context| match self.completion.poll() {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => {
-                lock(&self.gate.state).waker = Some(context.waker().clone());
+                lock(&self.completion.state).waker = Some(context.waker().clone());
                 // All may have completed before the waker was set.
-                match self.gate.poll() {
+                match self.completion.poll() {
                     Ok(false) => Poll::Pending,
                     opened => Poll::Ready(opened.map(|_| ())),
                 }
@@ -89,22 +93,22 @@ impl Mapped {
             Err(error) => Poll::Ready(Err(error)),
         })
         .await?;
-        self.device.alive()
+        self.device.check_alive()
     }
 }
 
-impl Drop for Mapped {
+impl Drop for PendingMapping {
     fn drop(&mut self) {
         // An error here means that the device is lost.
-        let _ = guarded(self.device.wgpu(), || {
+        let _ = in_error_scope(self.device.wgpu(), || {
             self.buffers.iter().for_each(Buffer::unmap);
             Ok(())
         });
     }
 }
 
-impl Gate {
-    fn done(&self, result: Result<()>) {
+impl Completion {
+    fn complete_one(&self, result: Result<()>) {
         let mut state = lock(&self.state);
         state.pending = state.pending.saturating_sub(1);
         if let Err(error) = result {
@@ -128,12 +132,12 @@ impl Gate {
     }
 
     /// Waits for at most this duration; true if all is done.
-    fn wait(&self, moment: Duration) -> Result<bool> {
+    fn wait(&self, duration: Duration) -> Result<bool> {
         let state = lock(&self.state);
         if state.pending > 0 && state.error.is_none() {
             drop(
                 self.changed
-                    .wait_timeout(state, moment)
+                    .wait_timeout(state, duration)
                     .unwrap_or_else(PoisonError::into_inner),
             );
         } else {
@@ -143,24 +147,24 @@ impl Gate {
     }
 
     /// Polls the device until all is done.
-    fn drive(&self, device: &Device, submission: &SubmissionIndex) {
+    fn poll_until_done(&self, device: &GpuDevice, submission: &SubmissionIndex) {
         let mut result = device.poll(Some(submission));
         if result.is_ok() {
-            self.done(Ok(()));
+            self.complete_one(Ok(()));
         }
         while result.is_ok() && lock(&self.state).pending > 0 {
-            self.changed_within(Duration::from_millis(1));
+            self.wait_for_change(Duration::from_millis(1));
             result = device.poll(None);
         }
         if let Err(error) = result {
-            self.done(Err(error));
+            self.complete_one(Err(error));
         }
     }
 
-    fn changed_within(&self, moment: Duration) {
+    fn wait_for_change(&self, duration: Duration) {
         let state = lock(&self.state);
         if state.pending > 0 {
-            drop(self.changed.wait_timeout(state, moment));
+            drop(self.changed.wait_timeout(state, duration));
         }
     }
 }

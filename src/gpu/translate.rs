@@ -11,11 +11,11 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::plan::Kernel;
 use crate::kernel::translate::translate;
 
-use super::fault::lock;
+use super::error_scope::lock;
 
 /// A kernel that was validated and translated to SPIR-V, HLSL and, if possible, MSL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Translated {
+pub struct TranslatedKernel {
     /// Hash of the source; equal in all processes of one build.
     pub source: u64,
     /// False for a kernel in double precision, which MSL does not have.
@@ -49,10 +49,10 @@ impl Translator {
         Ok(())
     }
 
-    pub(super) fn done(&self) -> BTreeSet<Translated> {
+    pub(super) fn translated(&self) -> BTreeSet<TranslatedKernel> {
         let done = lock(&self.done);
         done.iter()
-            .map(|(source, msl)| Translated {
+            .map(|(source, msl)| TranslatedKernel {
                 source: *source,
                 msl: *msl,
             })

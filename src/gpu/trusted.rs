@@ -7,7 +7,7 @@
 #[cfg_attr(not(target_os = "linux"), path = "trusted/unaliased.rs")]
 pub(super) mod aliased;
 #[cfg(target_os = "linux")]
-mod programs;
+mod executable_pages;
 #[cfg(target_os = "linux")]
 mod raw;
 
@@ -36,7 +36,7 @@ pub(super) fn shader(device: &wgpu::Device, label: &str, wgsl: &str) -> ShaderMo
 }
 
 /// Returns freed heap memory to the system that the allocator would keep.
-pub(super) fn give_back_memory() {
+pub(super) fn trim_heap() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: the function may be called at any time, by any thread.
     unsafe {
@@ -45,26 +45,27 @@ pub(super) fn give_back_memory() {
 }
 
 /// Returns the pages of a compiler that is no longer needed in this process to the system.
-pub(super) fn give_back_compiler() {
+pub(super) fn release_executable_pages() {
     #[cfg(target_os = "linux")]
-    programs::give_back();
+    executable_pages::release();
 }
 
 /// Sets an environment variable and returns true; does nothing if there are other threads or the system does not list them.
-pub(super) fn set_variable_if_alone(name: &str, value: &str) -> bool {
+pub(super) fn set_env_if_single_threaded(name: &str, value: &str) -> bool {
     // Linux lists the threads of a process in this folder.
-    let is_alone = std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
-    if is_alone {
+    let is_single_threaded =
+        std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
+    if is_single_threaded {
         // SAFETY: no other thread may read the environment at the same time. This is the only thread, and it starts none.
         unsafe { std::env::set_var(name, value) }
     }
-    is_alone
+    is_single_threaded
 }
 
 /// Consent to wgpu's experimental features.
-pub(super) fn experiments() -> ExperimentalFeatures {
+pub(super) fn experimental_features() -> ExperimentalFeatures {
     // SAFETY: experimental features may have bugs that are undefined behaviour. They are enabled only if the user asks for
-    // them when opening a device, and `DeviceOptions::experiments` warns of this.
+    // them when opening a device, and `DeviceOptions::experimental_features` warns of this.
     unsafe { ExperimentalFeatures::enabled() }
 }
 

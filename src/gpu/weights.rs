@@ -10,25 +10,25 @@ use wgpu::{Buffer, BufferUsages};
 use crate::digest::Digest;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorContext, Result};
-use crate::kernel::capabilities::Storage;
+use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::{Layout, Texel};
 use crate::kernel::plan::{Plan, Slot, SlotId, SlotKind};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-use super::device::Device;
-use super::fault::{guarded, lock};
-use super::memory::{self, Memory};
+use super::device::GpuDevice;
+use super::error_scope::{in_error_scope, lock};
+use super::memory::{self, SlotMemory};
 use super::pack::{Sink, pack};
 use super::parallel;
 use super::program::ProgramOptions;
-use super::shelf::Shelf;
-use super::sizing::{Place, Rules, locate, weight_place};
-use super::staging::{Filler, Staging};
+use super::sizing::{PlacementRules, SlotPlacement, at_first_use, weight_placement};
+use super::staging::{Staging, TextureWriter};
 use super::statistics::{Counters, add};
+use super::suballocator::Suballocator;
 
 /// Weights by state-dict name.
-pub type Weights = BTreeMap<String, Tensor>;
+pub type TensorMap = BTreeMap<String, Tensor>;
 
 /// Source of a program's weights. It is called from several threads.
 pub trait WeightSource: Sync {
@@ -43,12 +43,12 @@ pub trait WeightSource: Sync {
 
     /// The tensor that the weight is a permutation of, if that tensor is available: axis `i` of the weight is axis
     /// `axes[i]`.
-    fn permuted(&self, _name: &str) -> Option<(Tensor, Vec<usize>)> {
+    fn as_permutation(&self, _name: &str) -> Option<(Tensor, Vec<usize>)> {
         None
     }
 
     /// True if the weight is computed from others, so that storing the result for later pays.
-    fn is_made(&self, _name: &str) -> bool {
+    fn is_derived(&self, _name: &str) -> bool {
         false
     }
 
@@ -62,19 +62,19 @@ pub trait WeightSource: Sync {
     fn unload(&self, name: &str);
 }
 
-impl WeightSource for Weights {
+impl WeightSource for TensorMap {
     fn ty(&self, name: &str) -> Option<TensorType> {
         self.get(name).map(Tensor::tensor_type)
     }
 
     fn tensor(&self, name: &str) -> Result<Tensor> {
-        self.get(name).cloned().ok_or_else(|| missing(name))
+        self.get(name).cloned().ok_or_else(|| missing_weight(name))
     }
 
     fn digest(&self, name: &str) -> Result<Digest> {
         self.get(name)
             .map(Digest::of_tensor)
-            .ok_or_else(|| missing(name))
+            .ok_or_else(|| missing_weight(name))
     }
 
     fn unload(&self, name: &str) {
@@ -89,7 +89,7 @@ pub trait PackedWeights: Send + Sync {
 }
 
 /// A weight of a program in the form that the device stores, to be kept for later.
-pub struct Packed<'a> {
+pub struct CacheableWeight<'a> {
     /// The weight's name.
     pub name: &'a str,
     /// Identifies the weight by its type, its elements and the form on the device.
@@ -102,7 +102,7 @@ pub struct Packed<'a> {
     source: &'a dyn WeightSource,
 }
 
-impl fmt::Debug for Packed<'_> {
+impl fmt::Debug for CacheableWeight<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Packed")
             .field("name", &self.name)
@@ -113,7 +113,7 @@ impl fmt::Debug for Packed<'_> {
     }
 }
 
-impl Packed<'_> {
+impl CacheableWeight<'_> {
     /// The bytes as the device stores them.
     ///
     /// # Errors
@@ -129,25 +129,25 @@ impl Packed<'_> {
 }
 
 /// The weights of a plan whose device form is more than a copy of what the model has.
-pub(super) fn packed<'a>(
+pub(super) fn packable_weights<'a>(
     plan: &'a Plan,
     source: &'a dyn WeightSource,
-    rules: &Rules,
-) -> Result<Vec<Packed<'a>>> {
-    let wanted = wanted(plan, rules)?.into_iter();
-    let worth = wanted.filter(|weight| weight.is_worth_keeping(source));
-    worth
+    rules: &PlacementRules,
+) -> Result<Vec<CacheableWeight<'a>>> {
+    let wanted = planned_weights(plan, rules)?.into_iter();
+    let packable = wanted.filter(|weight| weight.is_worth_keeping(source));
+    packable
         .map(|weight| {
             let dtype = weight.slot.storage.dtype();
-            let numbers = weight.place.bytes as usize / dtype.size();
-            let shape = match weight.place.texture {
+            let numbers = weight.placement.bytes as usize / dtype.size();
+            let shape = match weight.placement.texture {
                 Some(([_, height, layers], _)) => {
                     let [height, layers] = [height, layers].map(|size| size as usize);
                     vec![layers, height, numbers / (layers * height).max(1)]
                 }
                 None => vec![numbers],
             };
-            Ok(Packed {
+            Ok(CacheableWeight {
                 name: weight.name,
                 key: weight.key(source)?.digest(),
                 dtype,
@@ -160,33 +160,33 @@ pub(super) fn packed<'a>(
 }
 
 /// The error of a missing weight.
-pub(super) fn missing(name: &str) -> Error {
+pub(super) fn missing_weight(name: &str) -> Error {
     Error::input(format!("the weight {name} is missing"))
 }
 
-const USAGE: BufferUsages = BufferUsages::STORAGE
+const WEIGHT_USAGE: BufferUsages = BufferUsages::STORAGE
     .union(BufferUsages::COPY_DST)
     .union(BufferUsages::COPY_SRC);
 
 /// Bytes of one write to the device's queue.
-const CHUNK: usize = 16 << 20;
+const CHUNK_BYTES: usize = 16 << 20;
 
 /// Limit of bytes in flight, which uploading takes in addition to the weights themselves.
-const IN_FLIGHT: u64 = 4 * CHUNK as u64;
+const MAX_BYTES_IN_FLIGHT: u64 = 4 * CHUNK_BYTES as u64;
 
 /// Identity of a weight on the device: type, elements and the form they are stored in.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Key {
+struct WeightKey {
     digest: Digest,
-    storage: Storage,
+    storage: StorageType,
     layout: Layout,
     texel: Option<Texel>,
 }
 
-impl Key {
+impl WeightKey {
     /// Digest of the key, which is equal in other processes.
     fn digest(&self) -> Digest {
-        let Key {
+        let WeightKey {
             digest,
             storage,
             layout,
@@ -197,17 +197,17 @@ impl Key {
 }
 
 /// Locked while the weight is uploaded: other threads that need it wait instead of uploading it again.
-type Entry = Arc<Mutex<Weak<Memory>>>;
+type WeightEntry = Arc<Mutex<Weak<SlotMemory>>>;
 
 /// Weights on a device that several programs use. Weights with equal elements and form are uploaded once, whatever their
 /// names, and stay as long as one of the programs lives.
 #[derive(Clone, Default)]
 pub struct SharedWeights {
-    entries: Arc<Mutex<HashMap<Key, Entry>>>,
+    entries: Arc<Mutex<HashMap<WeightKey, WeightEntry>>>,
 }
 
 impl SharedWeights {
-    fn entry(&self, key: Key) -> Entry {
+    fn entry(&self, key: WeightKey) -> WeightEntry {
         let mut entries = lock(&self.entries);
         // Removes entries that no program uses any more.
         entries.retain(|_, entry| Arc::strong_count(entry) > 1 || lock(entry).strong_count() > 0);
@@ -223,30 +223,30 @@ impl fmt::Debug for SharedWeights {
 
 /// Uploads the weights of a plan. Calls `progress` with the bytes uploaded so far and in total.
 pub(super) fn upload(
-    device: &Device,
+    device: &GpuDevice,
     plan: &Plan,
     source: &dyn WeightSource,
-    rules: &Rules,
+    rules: &PlacementRules,
     options: &ProgramOptions,
     counters: &Counters,
     progress: &(dyn Fn(u64, u64) + Sync),
-) -> Result<HashMap<SlotId, Arc<Memory>>> {
-    let wanted = wanted(plan, rules)?;
-    let total = wanted.iter().map(|weight| weight.place.bytes).sum();
+) -> Result<HashMap<SlotId, Arc<SlotMemory>>> {
+    let wanted = planned_weights(plan, rules)?;
+    let total = wanted.iter().map(|weight| weight.placement.bytes).sum();
     let uploader = Uploader {
         device,
         source,
         options,
         counters,
         staging: Staging::new(device, counters),
-        shelf: Shelf::default(),
+        suballocator: Suballocator::default(),
         in_flight: AtomicU64::new(0),
     };
     let done = AtomicU64::new(0);
     let found = parallel::map(&wanted, |weight| {
-        let memory = uploader.memory(weight);
+        let memory = uploader.get_or_upload(weight);
         source.unload(weight.name);
-        let bytes = weight.place.bytes;
+        let bytes = weight.placement.bytes;
         progress(done.fetch_add(bytes, Relaxed) + bytes, total);
         memory.at(|| format!("weight {}", weight.name))
     });
@@ -262,16 +262,16 @@ pub(super) fn upload(
     Error::all(errors).map_or(Ok(memory), Err)
 }
 
-struct Wanted<'a> {
+struct PlannedWeight<'a> {
     id: SlotId,
     name: &'a str,
     slot: &'a Slot,
-    place: Place,
+    placement: SlotPlacement,
 }
 
-impl Wanted<'_> {
-    fn key(&self, source: &dyn WeightSource) -> Result<Key> {
-        Ok(Key {
+impl PlannedWeight<'_> {
+    fn key(&self, source: &dyn WeightSource) -> Result<WeightKey> {
+        Ok(WeightKey {
             digest: source.digest(self.name)?,
             storage: self.slot.storage,
             layout: self.slot.layout.clone(),
@@ -280,11 +280,11 @@ impl Wanted<'_> {
     }
 
     fn is_worth_keeping(&self, source: &dyn WeightSource) -> bool {
-        self.place.texture.is_some() || source.is_made(self.name)
+        self.placement.texture.is_some() || source.is_derived(self.name)
     }
 }
 
-fn wanted<'a>(plan: &'a Plan, rules: &Rules) -> Result<Vec<Wanted<'a>>> {
+fn planned_weights<'a>(plan: &'a Plan, rules: &PlacementRules) -> Result<Vec<PlannedWeight<'a>>> {
     let mut wanted = Vec::new();
     let mut errors = Vec::new();
     for (index, slot) in plan.slots.iter().enumerate() {
@@ -292,14 +292,14 @@ fn wanted<'a>(plan: &'a Plan, rules: &Rules) -> Result<Vec<Wanted<'a>>> {
             continue;
         };
         let id = SlotId(index);
-        match weight_place(slot, rules) {
-            Ok(place) => wanted.push(Wanted {
+        match weight_placement(slot, rules) {
+            Ok(place) => wanted.push(PlannedWeight {
                 id,
                 name,
                 slot,
-                place,
+                placement: place,
             }),
-            Err(error) => errors.push(locate(error, plan, id)),
+            Err(error) => errors.push(at_first_use(error, plan, id)),
         }
     }
     match Error::all(errors) {
@@ -310,21 +310,21 @@ fn wanted<'a>(plan: &'a Plan, rules: &Rules) -> Result<Vec<Wanted<'a>>> {
 
 /// Writes to buffers and textures and limits the bytes in flight.
 struct Uploader<'a> {
-    device: &'a Device,
+    device: &'a GpuDevice,
     source: &'a dyn WeightSource,
     options: &'a ProgramOptions,
     counters: &'a Counters,
     staging: Staging<'a>,
-    shelf: Shelf,
+    suballocator: Suballocator,
     in_flight: AtomicU64,
 }
 
 /// Passes the bytes of a weight to a sink.
-type Put<'a> = dyn Fn(&mut Sink) -> Result<()> + 'a;
+type WriteWeight<'a> = dyn Fn(&mut Sink) -> Result<()> + 'a;
 
 impl Uploader<'_> {
     /// The memory of a weight; uploads the weight unless it is shared with another program.
-    fn memory(&self, weight: &Wanted) -> Result<Arc<Memory>> {
+    fn get_or_upload(&self, weight: &PlannedWeight) -> Result<Arc<SlotMemory>> {
         let key = weight.key(self.source)?;
         let kept = key.digest();
         let entry = self.options.shared.entry(key);
@@ -332,58 +332,66 @@ impl Uploader<'_> {
         if let Some(known) = entry.upgrade() {
             return Ok(known);
         }
-        let memory = guarded(self.device.wgpu(), || self.create(weight, kept)).map(Arc::new)?;
+        let memory =
+            in_error_scope(self.device.wgpu(), || self.create(weight, kept)).map(Arc::new)?;
         *entry = Arc::downgrade(&memory);
         Ok(memory)
     }
 
-    fn create(&self, weight: &Wanted, key: Digest) -> Result<Memory> {
-        let kept = self.kept(weight, key);
-        let put = |sink: &mut Sink| match &kept {
+    fn create(&self, weight: &PlannedWeight, key: Digest) -> Result<SlotMemory> {
+        let packed = self.find_packed(weight, key);
+        let put = |sink: &mut Sink| match &packed {
             Some(kept) => sink(kept.bytes()),
             None => pack(weight.name, weight.slot, self.source, sink),
         };
-        let memory = match (weight.place.texture, self.device.maps_directly()) {
-            (Some(texture), _) => self.texture(weight, texture, &put)?,
-            (None, _) if self.device.capabilities().texels => self.put(weight, &put)?,
-            (None, true) => Memory::Buffer(self.fill(weight, &put)?),
-            (None, false) => Memory::Buffer(self.send(weight, &put)?),
+        let memory = match (weight.placement.texture, self.device.maps_directly()) {
+            (Some(texture), _) => self.write_texture(weight, texture, &put)?,
+            (None, _) if self.device.capabilities().buffer_aliasing => {
+                self.write_aliased(weight, &put)?
+            }
+            (None, true) => SlotMemory::Buffer(self.write_mapped(weight, &put)?),
+            (None, false) => SlotMemory::Buffer(self.write_queued(weight, &put)?),
         };
-        add(&self.counters.uploaded, weight.place.bytes);
-        kept.iter().for_each(Tensor::unload);
+        add(&self.counters.uploaded, weight.placement.bytes);
+        packed.iter().for_each(Tensor::unload);
         Ok(memory)
     }
 
     /// The bytes of a weight from the cache of packed weights.
-    fn kept(&self, weight: &Wanted, key: Digest) -> Option<Tensor> {
+    fn find_packed(&self, weight: &PlannedWeight, key: Digest) -> Option<Tensor> {
         let packed = self.options.packed.as_ref();
         let packed = packed.filter(|_| weight.is_worth_keeping(self.source))?;
         let found = packed.find(key)?;
-        (found.bytes().len() as u64 == weight.place.bytes).then_some(found)
+        (found.bytes().len() as u64 == weight.placement.bytes).then_some(found)
     }
 
     /// Writes a weight in its panel layout to a texture.
-    fn texture(&self, weight: &Wanted, texture: ([u32; 3], Texel), put: &Put) -> Result<Memory> {
-        if self.device.capabilities().texels {
-            return self.fill_texture(weight, texture, put);
+    fn write_texture(
+        &self,
+        weight: &PlannedWeight,
+        texture: ([u32; 3], Texel),
+        put: &WriteWeight,
+    ) -> Result<SlotMemory> {
+        if self.device.capabilities().buffer_aliasing {
+            return self.write_mapped_texture(weight, texture, put);
         }
-        let mut filler = Filler::new(&self.staging, weight.name, texture);
+        let mut filler = TextureWriter::new(&self.staging, weight.name, texture);
         put(&mut |rows| filler.write(rows))?;
-        Ok(Memory::Texture(filler.finish()?))
+        Ok(SlotMemory::Texture(filler.finish()?))
     }
 
     /// Writes a weight directly into a texture in host memory.
-    fn fill_texture(
+    fn write_mapped_texture(
         &self,
-        weight: &Wanted,
+        weight: &PlannedWeight,
         (extent, texel): ([u32; 3], Texel),
-        put: &Put,
-    ) -> Result<Memory> {
+        put: &WriteWeight,
+    ) -> Result<SlotMemory> {
         let device = self.device;
-        let target = memory::filled(self.counters, device, weight.name, (extent, texel))?;
+        let target = memory::mapped_texture(self.counters, device, weight.name, (extent, texel))?;
         let mut rows = 0;
         put(&mut |bytes| {
-            for row in bytes.chunks(target.row.max(1) as usize) {
+            for row in bytes.chunks(target.row_bytes.max(1) as usize) {
                 target.write(rows, row)?;
                 rows += 1;
             }
@@ -392,27 +400,29 @@ impl Uploader<'_> {
         let wrong = || Error::internal("a texture did not get all of its rows");
         let is_full = rows == u64::from(extent[1]) * u64::from(extent[2]);
         is_full
-            .then_some(Memory::Texture(target.texture))
+            .then_some(SlotMemory::Texture(target.texture))
             .ok_or_else(wrong)
     }
 
     /// Writes a weight directly into a buffer that kernels can also read as a texture.
-    fn put(&self, weight: &Wanted, put: &Put) -> Result<Memory> {
-        let wanted = (weight.name, weight.place.bound, USAGE);
-        let buffer = self.shelf.buffer(self.counters, self.device, wanted)?;
+    fn write_aliased(&self, weight: &PlannedWeight, put: &WriteWeight) -> Result<SlotMemory> {
+        let wanted = (weight.name, weight.placement.binding_bytes, WEIGHT_USAGE);
+        let buffer = self
+            .suballocator
+            .buffer(self.counters, self.device, wanted)?;
         let mut start = 0;
         put(&mut |bytes| {
             buffer.write(start, bytes)?;
             start += bytes.len() as u64;
             Ok(())
         })?;
-        Ok(Memory::Aliased(buffer))
+        Ok(SlotMemory::Aliased(buffer))
     }
 
     /// Writes a weight directly into a mapped buffer.
-    fn fill(&self, weight: &Wanted, put: &Put) -> Result<Buffer> {
-        let (device, bytes) = (self.device.wgpu(), weight.place.bound);
-        let usage = USAGE | BufferUsages::MAP_WRITE;
+    fn write_mapped(&self, weight: &PlannedWeight, put: &WriteWeight) -> Result<Buffer> {
+        let (device, bytes) = (self.device.wgpu(), weight.placement.binding_bytes);
+        let usage = WEIGHT_USAGE | BufferUsages::MAP_WRITE;
         let buffer = self
             .counters
             .mapped_buffer(device, weight.name, bytes, usage);
@@ -431,13 +441,15 @@ impl Uploader<'_> {
     }
 
     /// Sends a weight to its buffer in chunks.
-    fn send(&self, weight: &Wanted, put: &Put) -> Result<Buffer> {
-        let (device, bytes) = (self.device.wgpu(), weight.place.bound);
-        let buffer = self.counters.buffer(device, weight.name, bytes, USAGE);
+    fn write_queued(&self, weight: &PlannedWeight, put: &WriteWeight) -> Result<Buffer> {
+        let (device, bytes) = (self.device.wgpu(), weight.placement.binding_bytes);
+        let buffer = self
+            .counters
+            .buffer(device, weight.name, bytes, WEIGHT_USAGE);
         let mut start = 0;
         put(&mut |bytes| {
-            for piece in bytes.chunks(CHUNK) {
-                self.write(&buffer, start, piece)?;
+            for piece in bytes.chunks(CHUNK_BYTES) {
+                self.queue_write(&buffer, start, piece)?;
                 start += piece.len() as u64;
             }
             Ok(())
@@ -445,7 +457,7 @@ impl Uploader<'_> {
         Ok(buffer)
     }
 
-    fn write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn queue_write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
         let length = bytes.len().next_multiple_of(4);
         let Some(size) = wgpu::BufferSize::new(length as u64) else {
             return Ok(());
@@ -456,12 +468,12 @@ impl Uploader<'_> {
             view.slice(..bytes.len()).copy_from_slice(bytes);
             view.slice(bytes.len()..).fill(0);
         }
-        self.count(length as u64)
+        self.limit_in_flight(length as u64)
     }
 
     /// Waits for the device if the bytes in flight reach the limit.
-    fn count(&self, bytes: u64) -> Result<()> {
-        if self.in_flight.fetch_add(bytes, Relaxed) + bytes < IN_FLIGHT {
+    fn limit_in_flight(&self, bytes: u64) -> Result<()> {
+        if self.in_flight.fetch_add(bytes, Relaxed) + bytes < MAX_BYTES_IN_FLIGHT {
             return Ok(());
         }
         self.in_flight.store(0, Relaxed);

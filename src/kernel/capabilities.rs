@@ -37,43 +37,44 @@ pub struct Capabilities {
     /// Invocations of every subgroup; 0 if unknown or not constant.
     pub subgroup_size: u32,
     /// Cooperative matrices; none unless the device was opened with experimental features.
-    pub matrices: Vec<MatrixUnit>,
+    pub cooperative_matrices: Vec<CooperativeMatrix>,
     /// The adapter is a software rasteriser.
     pub software: bool,
     /// Limits of textures that kernels read.
     pub textures: TextureLimits,
     /// True if textures can alias buffers, so that they are read without a copy: see
-    /// [`Access::Texels`](super::plan::Access::Texels).
-    pub texels: bool,
+    /// [`Access::AliasedTexture`](super::plan::Access::AliasedTexture).
+    pub buffer_aliasing: bool,
 }
 
 /// Vector widths of a software rasteriser, in lanes, for which there are special kernels.
-const LANES: [u32; 2] = [8, 16];
+const SPECIALIZED_LANES: [u32; 2] = [8, 16];
 
 impl Capabilities {
     /// Invocations of a subgroup on a software rasteriser, which runs them as the lanes of a SIMD vector; none on other
     /// devices.
-    pub fn lanes(&self) -> Option<usize> {
-        let are_lanes = self.software && self.subgroups && LANES.contains(&self.subgroup_size);
-        are_lanes.then_some(self.subgroup_size as usize)
+    pub fn simd_lanes(&self) -> Option<usize> {
+        let has_simd_lanes =
+            self.software && self.subgroups && SPECIALIZED_LANES.contains(&self.subgroup_size);
+        has_simd_lanes.then_some(self.subgroup_size as usize)
     }
 
     /// Address space of the sizes of the device's kernels.
     ///
     /// If loop bounds come from a uniform buffer, lavapipe compiles the kernel again at every dispatch, which takes tens of
     /// milliseconds. A GPU reads a uniform buffer fastest.
-    pub fn sizes_in(&self) -> SizesIn {
+    pub fn sizes_space(&self) -> SizesSpace {
         if self.software {
-            SizesIn::Storage
+            SizesSpace::Storage
         } else {
-            SizesIn::Uniform
+            SizesSpace::Uniform
         }
     }
 }
 
 /// A size and type of square cooperative matrices, which a subgroup multiplies and accumulates in single precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MatrixUnit {
+pub struct CooperativeMatrix {
     /// Rows and columns: 8 or 16.
     pub size: u32,
     /// True for factors in half precision, false for single precision.
@@ -82,7 +83,7 @@ pub struct MatrixUnit {
 
 /// Type of a buffer's elements in WGSL. Types narrower than 32 bits that WGSL cannot store are widened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Storage {
+pub enum StorageType {
     /// `u32`: `bool` (0 or 1).
     U32,
     /// `i32`: `u8`, `i8`, `i16`, `i32`, and `i64` on devices without 64-bit integers.
@@ -99,39 +100,39 @@ pub enum Storage {
     F64,
 }
 
-impl Storage {
+impl StorageType {
     /// The host dtype whose elements have the same bits.
     pub fn dtype(self) -> DType {
         match self {
-            Storage::U32 | Storage::I32 => DType::I32,
-            Storage::I64 => DType::I64,
-            Storage::F16 | Storage::F16x2 => DType::F16,
-            Storage::F32 => DType::F32,
-            Storage::F64 => DType::F64,
+            StorageType::U32 | StorageType::I32 => DType::I32,
+            StorageType::I64 => DType::I64,
+            StorageType::F16 | StorageType::F16x2 => DType::F16,
+            StorageType::F32 => DType::F32,
+            StorageType::F64 => DType::F64,
         }
     }
 
     /// The storage type of a dtype on a device. Fails if the device does not support the dtype.
-    pub fn of(dtype: DType, capabilities: &Capabilities) -> Result<Storage> {
+    pub fn of(dtype: DType, capabilities: &Capabilities) -> Result<StorageType> {
         Ok(match dtype {
-            DType::Bool => Storage::U32,
-            DType::U8 | DType::I8 | DType::I16 | DType::I32 => Storage::I32,
+            DType::Bool => StorageType::U32,
+            DType::U8 | DType::I8 | DType::I16 | DType::I32 => StorageType::I32,
             DType::I64 => {
                 if capabilities.int64 {
-                    Storage::I64
+                    StorageType::I64
                 } else {
-                    Storage::I32
+                    StorageType::I32
                 }
             }
             DType::F16 => {
                 if capabilities.float16 {
-                    Storage::F16
+                    StorageType::F16
                 } else {
-                    Storage::F32
+                    StorageType::F32
                 }
             }
-            DType::BF16 | DType::F32 => Storage::F32,
-            DType::F64 if capabilities.float64 => Storage::F64,
+            DType::BF16 | DType::F32 => StorageType::F32,
+            DType::F64 if capabilities.float64 => StorageType::F64,
             DType::F64 => {
                 return Err(Error::plan("the device has no double precision")
                     .help("run on the host, or convert the model to f32"));
@@ -140,55 +141,55 @@ impl Storage {
     }
 
     /// The storage type for `f32` in half precision. A software rasteriser loads two words faster than four `f16`.
-    pub fn half(capabilities: &Capabilities) -> Storage {
+    pub fn half(capabilities: &Capabilities) -> StorageType {
         if capabilities.float16 && !capabilities.software {
-            Storage::F16
+            StorageType::F16
         } else {
-            Storage::F16x2
+            StorageType::F16x2
         }
     }
 
     /// The texel type for these elements; none if textures cannot hold them.
     pub fn texel(self) -> Option<Texel> {
         match self {
-            Storage::F16 | Storage::F16x2 => Some(Texel::F16),
-            Storage::F32 => Some(Texel::F32),
+            StorageType::F16 | StorageType::F16x2 => Some(Texel::F16),
+            StorageType::F32 => Some(Texel::F32),
             _ => None,
         }
     }
 
     /// True for half precision.
     pub fn is_half(self) -> bool {
-        matches!(self, Storage::F16 | Storage::F16x2)
+        matches!(self, StorageType::F16 | StorageType::F16x2)
     }
 
     /// Name of the type in WGSL.
     pub fn wgsl(self) -> &'static str {
         match self {
-            Storage::U32 | Storage::F16x2 => "u32",
-            Storage::I32 => "i32",
-            Storage::I64 => "i64",
-            Storage::F16 => "f16",
-            Storage::F32 => "f32",
-            Storage::F64 => "f64",
+            StorageType::U32 | StorageType::F16x2 => "u32",
+            StorageType::I32 => "i32",
+            StorageType::I64 => "i64",
+            StorageType::F16 => "f16",
+            StorageType::F32 => "f32",
+            StorageType::F64 => "f64",
         }
     }
 
     /// Bytes of an element.
     pub fn size(self) -> u64 {
         match self {
-            Storage::F16 | Storage::F16x2 => 2,
-            Storage::U32 | Storage::I32 | Storage::F32 => 4,
-            Storage::I64 | Storage::F64 => 8,
+            StorageType::F16 | StorageType::F16x2 => 2,
+            StorageType::U32 | StorageType::I32 | StorageType::F32 => 4,
+            StorageType::I64 | StorageType::F64 => 8,
         }
     }
 }
 
 /// The name in WGSL, except for packed pairs.
-impl fmt::Display for Storage {
+impl fmt::Display for StorageType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Storage::F16x2 => f.write_str("f16 in pairs"),
+            StorageType::F16x2 => f.write_str("f16 in pairs"),
             storage => f.write_str(storage.wgsl()),
         }
     }
@@ -196,7 +197,7 @@ impl fmt::Display for Storage {
 
 /// Address space of a kernel's sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SizesIn {
+pub enum SizesSpace {
     /// `var<uniform>`
     Uniform,
     /// `var<storage, read>`

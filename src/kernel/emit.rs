@@ -3,48 +3,48 @@
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-use super::expr::{Expr, Node, Pool, Type};
+use super::expr::{Expr, ExprNode, ExprPool, WgslType};
 use super::layout::Texel;
 use super::plan::Access;
 use crate::dim::Dim;
 
 mod names;
-mod text;
+mod source;
 
-use names::{Uses, size_name};
-use text::{Text, fill, literal_text, occurrences};
+use names::{IndexRoles, size_name};
+use source::{ExprSource, literal_text, occurrences, substitute};
 
 /// Expressions with longer source, in characters, are bound to a name.
-const LONGEST: usize = 72;
+const MAX_INLINE_LENGTH: usize = 72;
 
 /// A storage buffer or texture of a kernel.
 #[derive(Clone, Debug)]
-pub struct Buffer {
+pub struct BindingDecl {
     /// Name in WGSL.
     pub name: String,
     /// Element type.
-    pub element: Type,
+    pub element: WgslType,
     /// Access mode.
     pub access: Access,
 }
 
-impl Buffer {
+impl BindingDecl {
     /// Source that loads the element at an index, converted to the type for computation.
-    fn loaded(&self, index: &str) -> String {
-        let Buffer { name, access, .. } = self;
+    fn load(&self, index: &str) -> String {
+        let BindingDecl { name, access, .. } = self;
         match (access, self.element) {
-            (Access::Texels(_), _) => self.texel(&format!("texel_at({index})")),
-            (_, Type::U32x2) => format!("four_of_pairs({name}[{index}])"),
-            (_, Type::F16x4) => format!("vec4<f32>({name}[{index}])"),
+            (Access::AliasedTexture(_), _) => self.texel(&format!("texel_at({index})")),
+            (_, WgslType::U32x2) => format!("four_of_pairs({name}[{index}])"),
+            (_, WgslType::F16x4) => format!("vec4<f32>({name}[{index}])"),
             _ => format!("{name}[{index}]"),
         }
     }
 
     /// Source that loads the texel at a position, converted to the type for computation.
     fn texel(&self, at: &str) -> String {
-        let Buffer { name, access, .. } = self;
+        let BindingDecl { name, access, .. } = self;
         match access {
-            Access::Load(Texel::F16) | Access::Texels(Texel::F16) => {
+            Access::TextureArray(Texel::F16) | Access::AliasedTexture(Texel::F16) => {
                 format!("four_of_pairs(textureLoad({name}, {at}).xy)")
             }
             _ => format!("textureLoad({name}, {at})"),
@@ -75,7 +75,7 @@ pub enum Statement {
         value: Expr,
     },
     /// `array[index] = value;` for an array in workgroup memory.
-    Share {
+    WorkgroupStore {
         /// Name of the array.
         array: &'static str,
         /// Index of the element.
@@ -122,23 +122,23 @@ impl Statement {
 
 /// Emits the statements of a kernel's `main`.
 pub struct Emitter<'a> {
-    pool: &'a Pool,
-    buffers: &'a [Buffer],
+    pool: &'a ExprPool,
+    buffers: &'a [BindingDecl],
     lines: Vec<String>,
     indent: usize,
     uses: HashMap<Expr, usize>,
-    texts: HashMap<Expr, Text>,
+    sources: HashMap<Expr, ExprSource>,
     variables: HashMap<Expr, Rc<BTreeSet<Expr>>>,
-    defined: BTreeSet<Expr>,
+    immutable: BTreeSet<Expr>,
     names: BTreeSet<String>,
     /// Index roles of expressions, from which names are derived.
-    roles: Uses,
+    roles: IndexRoles,
     sizes: Vec<(Dim, String)>,
 }
 
 impl<'a> Emitter<'a> {
     /// Creates an emitter; `given` are the variables that the surrounding shader declares.
-    pub fn new(pool: &'a Pool, buffers: &'a [Buffer], given: &[Expr]) -> Emitter<'a> {
+    pub fn new(pool: &'a ExprPool, buffers: &'a [BindingDecl], given: &[Expr]) -> Emitter<'a> {
         let mut names: BTreeSet<String> = buffers.iter().map(|b| b.name.clone()).collect();
         names.extend(["sizes", "main", "workgroup", "workgroups", "local"].map(String::from));
         Emitter {
@@ -147,23 +147,23 @@ impl<'a> Emitter<'a> {
             lines: Vec::new(),
             indent: 1,
             uses: HashMap::new(),
-            texts: HashMap::new(),
+            sources: HashMap::new(),
             variables: HashMap::new(),
-            defined: given.iter().copied().collect(),
+            immutable: given.iter().copied().collect(),
             names,
-            roles: Uses::default(),
+            roles: IndexRoles::default(),
             sizes: Vec::new(),
         }
     }
 
     /// Emits statements. Returns the lines, and the sizes that the size buffer must hold.
-    pub fn run(mut self, statements: &[Statement]) -> (Vec<String>, Vec<Dim>) {
+    pub fn emit(mut self, statements: &[Statement]) -> (Vec<String>, Vec<Dim>) {
         let mut seen = BTreeSet::new();
         for root in roots(statements) {
-            self.count(root, &mut seen);
+            self.count_uses(root, &mut seen);
         }
-        self.reserve(statements);
-        self.roles = Uses::of(self.pool, self.buffers, statements);
+        self.reserve_names(statements);
+        self.roles = IndexRoles::of(self.pool, self.buffers, statements);
         self.block(statements);
         let mut lines: Vec<String> = Vec::new();
         for (index, (dim, name)) in self.sizes.iter().enumerate() {
@@ -184,13 +184,13 @@ impl<'a> Emitter<'a> {
 
     /// Counts how often each expression is an operand. For vectors, counts each occurrence in a template, because each may
     /// be a load. Scalars are not bound for that reason: Mesa's compiler would then add three of them in another order.
-    fn count(&mut self, expr: Expr, seen: &mut BTreeSet<Expr>) {
+    fn count_uses(&mut self, expr: Expr, seen: &mut BTreeSet<Expr>) {
         *self.uses.entry(expr).or_insert(0) += 1;
         if seen.insert(expr) {
             let pool = self.pool;
             for (place, operand) in pool.operands(expr).iter().enumerate() {
-                self.count(*operand, seen);
-                if let (Node::Call { template, .. }, 2..) =
+                self.count_uses(*operand, seen);
+                if let (ExprNode::Call { template, .. }, 2..) =
                     (pool.node(expr), pool.ty(*operand).width())
                 {
                     let more = occurrences(template, place).saturating_sub(1);
@@ -201,10 +201,10 @@ impl<'a> Emitter<'a> {
     }
 
     /// Reserves the names of variables.
-    fn reserve(&mut self, statements: &[Statement]) {
+    fn reserve_names(&mut self, statements: &[Statement]) {
         for expr in roots(statements) {
             for variable in self.variables_of(expr).iter() {
-                if let Node::Variable(name) = self.pool.node(*variable) {
+                if let ExprNode::Variable(name) = self.pool.node(*variable) {
                     self.names.insert(name.clone());
                 }
             }
@@ -223,7 +223,7 @@ impl<'a> Emitter<'a> {
                 let condition = self.text(*condition).text;
                 self.line(format!("if {condition} {{ return; }}"));
             }
-            Statement::Let(expr) => self.name_here(*expr),
+            Statement::Let(expr) => self.bind_here(*expr),
             Statement::Declare(variable, value) => {
                 let value = self.text(*value).text;
                 let ty = self.pool.ty(*variable).wgsl();
@@ -231,7 +231,7 @@ impl<'a> Emitter<'a> {
             }
             Statement::Assign(variable, value) => self.assign(*variable, *value),
             Statement::Freeze(variable) => {
-                self.defined.insert(*variable);
+                self.immutable.insert(*variable);
             }
             Statement::Store {
                 buffer,
@@ -242,7 +242,7 @@ impl<'a> Emitter<'a> {
                 let name = &self.buffers[*buffer].name;
                 self.line(format!("{name}[{index}] = {value};"));
             }
-            Statement::Share {
+            Statement::WorkgroupStore {
                 array,
                 index,
                 value,
@@ -256,42 +256,42 @@ impl<'a> Emitter<'a> {
                 to,
                 step,
                 body,
-            } => self.repeat(*variable, (*from, *to, *step), body),
+            } => self.emit_loop(*variable, (*from, *to, *step), body),
             Statement::If(condition, body) => {
                 let condition = self.text(*condition).text;
                 self.line(format!("if {condition} {{"));
-                self.nested(body);
+                self.emit_nested(body);
                 self.line("}".to_string());
             }
             Statement::IfElse(condition, body, other) => {
                 let condition = self.text(*condition).text;
                 self.line(format!("if {condition} {{"));
-                self.nested(body);
+                self.emit_nested(body);
                 self.line("} else {".to_string());
-                self.nested(other);
+                self.emit_nested(other);
                 self.line("}".to_string());
             }
             Statement::Block(head, body) => {
                 self.line(format!("{head} {{"));
-                self.nested(body);
+                self.emit_nested(body);
                 self.line("}".to_string());
             }
             Statement::Line(line) => self.line(line.clone()),
         }
     }
 
-    fn name_here(&mut self, expr: Expr) {
-        let is_known = self.texts.contains_key(&expr) || self.pool.operands(expr).is_empty();
+    fn bind_here(&mut self, expr: Expr) {
+        let is_known = self.sources.contains_key(&expr) || self.pool.operands(expr).is_empty();
         if !is_known {
             let text = self.compose(expr);
-            self.bind(expr, text);
+            self.bind_name(expr, text);
         }
     }
 
     /// Emits `sum += x` if the value is the variable plus something.
     fn assign(&mut self, variable: Expr, value: Expr) {
         let name = self.name(variable);
-        if let Node::Call { template, operands } = self.pool.node(value)
+        if let ExprNode::Call { template, operands } = self.pool.node(value)
             && template == "x + y"
             && operands[0] == variable
         {
@@ -302,7 +302,12 @@ impl<'a> Emitter<'a> {
         self.line(format!("{name} = {text};"));
     }
 
-    fn repeat(&mut self, variable: Expr, (from, to, step): (Expr, Expr, u32), body: &[Statement]) {
+    fn emit_loop(
+        &mut self,
+        variable: Expr,
+        (from, to, step): (Expr, Expr, u32),
+        body: &[Statement],
+    ) {
         for root in roots(body) {
             self.hoist(root);
         }
@@ -315,30 +320,30 @@ impl<'a> Emitter<'a> {
         self.line(format!(
             "for (var {name} = {from}; {name} < {to}; {step}) {{"
         ));
-        self.defined.insert(variable);
-        self.nested(body);
+        self.immutable.insert(variable);
+        self.emit_nested(body);
         self.line("}".to_string());
-        self.defined.remove(&variable);
+        self.immutable.remove(&variable);
     }
 
     /// Emits a block with its own scope of names.
-    fn nested(&mut self, body: &[Statement]) {
-        let outer = (self.texts.clone(), self.defined.clone());
+    fn emit_nested(&mut self, body: &[Statement]) {
+        let outer = (self.sources.clone(), self.immutable.clone());
         self.indent += 1;
         self.block(body);
         self.indent -= 1;
-        (self.texts, self.defined) = outer;
+        (self.sources, self.immutable) = outer;
     }
 
     /// Binds loop-invariant parts of an expression before a loop.
     fn hoist(&mut self, expr: Expr) {
-        let is_known = self.texts.contains_key(&expr) || self.pool.operands(expr).is_empty();
+        let is_known = self.sources.contains_key(&expr) || self.pool.operands(expr).is_empty();
         if is_known {
             return;
         }
-        if !self.is_part(expr) && self.variables_of(expr).is_subset(&self.defined) {
+        if !self.is_component(expr) && self.variables_of(expr).is_subset(&self.immutable) {
             let text = self.compose(expr);
-            self.bind(expr, text);
+            self.bind_name(expr, text);
             return;
         }
         for operand in self.pool.operands(expr).to_vec() {
@@ -351,7 +356,7 @@ impl<'a> Emitter<'a> {
             return found.clone();
         }
         let mut found = BTreeSet::new();
-        if let Node::Variable(_) = self.pool.node(expr) {
+        if let ExprNode::Variable(_) = self.pool.node(expr) {
             found.insert(expr);
         }
         for operand in self.pool.operands(expr).to_vec() {
@@ -364,55 +369,55 @@ impl<'a> Emitter<'a> {
 
     /// The source of an expression, or the name it is bound to. An expression that depends on a mutable variable is not
     /// bound.
-    fn text(&mut self, expr: Expr) -> Text {
-        if let Some(text) = self.texts.get(&expr) {
+    fn text(&mut self, expr: Expr) -> ExprSource {
+        if let Some(text) = self.sources.get(&expr) {
             return text.clone();
         }
         let text = self.compose(expr);
-        let is_simple = self.pool.operands(expr).is_empty() || self.is_part(expr);
+        let is_simple = self.pool.operands(expr).is_empty() || self.is_component(expr);
         let is_shared = self.uses.get(&expr).is_some_and(|uses| *uses > 1);
-        let is_fixed = self.variables_of(expr).is_subset(&self.defined);
-        if !is_simple && is_fixed && (is_shared || text.text.len() > LONGEST) {
-            self.bind(expr, text)
+        let is_fixed = self.variables_of(expr).is_subset(&self.immutable);
+        if !is_simple && is_fixed && (is_shared || text.text.len() > MAX_INLINE_LENGTH) {
+            self.bind_name(expr, text)
         } else {
             text
         }
     }
 
     /// True for a component of a vector, which is as short as a name.
-    fn is_part(&self, expr: Expr) -> bool {
+    fn is_component(&self, expr: Expr) -> bool {
         match self.pool.node(expr) {
-            Node::Call { template, .. } => template.starts_with("x["),
+            ExprNode::Call { template, .. } => template.starts_with("x["),
             _ => false,
         }
     }
 
-    fn bind(&mut self, expr: Expr, text: Text) -> Text {
+    fn bind_name(&mut self, expr: Expr, text: ExprSource) -> ExprSource {
         let wanted = self.roles.name(self.pool, expr);
         let name = unique(&mut self.names, &wanted);
         self.line(format!("let {name} = {};", text.text));
-        self.texts.insert(expr, Text::atom(name.clone()));
-        Text::atom(name)
+        self.sources.insert(expr, ExprSource::atom(name.clone()));
+        ExprSource::atom(name)
     }
 
-    fn compose(&mut self, expr: Expr) -> Text {
+    fn compose(&mut self, expr: Expr) -> ExprSource {
         let pool = self.pool;
         match pool.node(expr) {
-            Node::Literal(literal) => literal_text(*literal, pool.ty(expr)),
-            Node::Variable(name) => Text::atom(name),
-            Node::Size(dim) => Text::atom(self.size(dim)),
-            Node::Load { buffer, index } => {
+            ExprNode::Literal(literal) => literal_text(*literal, pool.ty(expr)),
+            ExprNode::Variable(name) => ExprSource::atom(name),
+            ExprNode::Size(dim) => ExprSource::atom(self.size(dim)),
+            ExprNode::Load { buffer, index } => {
                 let index = self.text(*index).text;
-                Text::atom(self.buffers[*buffer].loaded(&index))
+                ExprSource::atom(self.buffers[*buffer].load(&index))
             }
-            Node::Texel { texture, at } => {
+            ExprNode::TextureLoad { texture, at } => {
                 let [x, y, layer] = at.map(|expr| self.text(expr).text);
                 let at = format!("vec2({x}, {y}), {layer}");
-                Text::atom(self.buffers[*texture].texel(&at))
+                ExprSource::atom(self.buffers[*texture].texel(&at))
             }
-            Node::Call { template, operands } => {
-                let operands: Vec<Text> = operands.iter().map(|x| self.text(*x)).collect();
-                fill(template, &operands)
+            ExprNode::Call { template, operands } => {
+                let operands: Vec<ExprSource> = operands.iter().map(|x| self.text(*x)).collect();
+                substitute(template, &operands)
             }
         }
     }
@@ -428,7 +433,7 @@ impl<'a> Emitter<'a> {
 
     fn name(&self, variable: Expr) -> String {
         match self.pool.node(variable) {
-            Node::Variable(name) => name.clone(),
+            ExprNode::Variable(name) => name.clone(),
             _ => String::from("value"),
         }
     }
@@ -446,7 +451,8 @@ pub fn roots(statements: &[Statement]) -> Vec<Expr> {
         match statement {
             Statement::ReturnIf(expr) | Statement::Let(expr) => found.push(*expr),
             Statement::Declare(_, value) | Statement::Assign(_, value) => found.push(*value),
-            Statement::Store { index, value, .. } | Statement::Share { index, value, .. } => {
+            Statement::Store { index, value, .. }
+            | Statement::WorkgroupStore { index, value, .. } => {
                 found.extend([*index, *value]);
             }
             Statement::Loop { from, to, .. } => found.extend([*from, *to]),

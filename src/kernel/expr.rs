@@ -3,13 +3,13 @@
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
 
-use super::capabilities::Storage;
+use super::capabilities::StorageType;
 use super::layout::Texel;
 use crate::dim::Dim;
 
 /// Types of expressions in WGSL. `f16` occurs only in storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Type {
+pub enum WgslType {
     /// `bool`
     Bool,
     /// `u32`: indices, and `bool` as stored.
@@ -42,39 +42,39 @@ pub enum Type {
     U64x4,
 }
 
-impl Type {
+impl WgslType {
     /// Name in WGSL.
     pub fn wgsl(self) -> &'static str {
         match self {
-            Type::Bool => "bool",
-            Type::U32 => "u32",
-            Type::I32 => "i32",
-            Type::I64 => "i64",
-            Type::F16 => "f16",
-            Type::F32 => "f32",
-            Type::F64 => "f64",
-            Type::U32x2 => "vec2<u32>",
-            Type::U32x4 => "vec4<u32>",
-            Type::Boolx4 => "vec4<bool>",
-            Type::I32x4 => "vec4<i32>",
-            Type::F16x4 => "vec4<f16>",
-            Type::F32x4 => "vec4<f32>",
-            Type::U64x2 => "vec2<u64>",
-            Type::U64x4 => "vec4<u64>",
+            WgslType::Bool => "bool",
+            WgslType::U32 => "u32",
+            WgslType::I32 => "i32",
+            WgslType::I64 => "i64",
+            WgslType::F16 => "f16",
+            WgslType::F32 => "f32",
+            WgslType::F64 => "f64",
+            WgslType::U32x2 => "vec2<u32>",
+            WgslType::U32x4 => "vec4<u32>",
+            WgslType::Boolx4 => "vec4<bool>",
+            WgslType::I32x4 => "vec4<i32>",
+            WgslType::F16x4 => "vec4<f16>",
+            WgslType::F32x4 => "vec4<f32>",
+            WgslType::U64x2 => "vec2<u64>",
+            WgslType::U64x4 => "vec4<u64>",
         }
     }
 
     /// Number of elements in a value of this type.
     pub fn width(self) -> usize {
         match self {
-            Type::U32x2
-            | Type::U32x4
-            | Type::Boolx4
-            | Type::I32x4
-            | Type::F16x4
-            | Type::F32x4
-            | Type::U64x2 => 4,
-            Type::U64x4 => 8,
+            WgslType::U32x2
+            | WgslType::U32x4
+            | WgslType::Boolx4
+            | WgslType::I32x4
+            | WgslType::F16x4
+            | WgslType::F32x4
+            | WgslType::U64x2 => 4,
+            WgslType::U64x4 => 8,
             _ => 1,
         }
     }
@@ -82,42 +82,42 @@ impl Type {
     /// The texel type with the same bytes; none if there is none.
     pub fn texel(self) -> Option<Texel> {
         match self {
-            Type::U32x2 | Type::F16x4 => Some(Texel::F16),
-            Type::F32x4 => Some(Texel::F32),
+            WgslType::U32x2 | WgslType::F16x4 => Some(Texel::F16),
+            WgslType::F32x4 => Some(Texel::F32),
             _ => None,
         }
     }
 
     /// The type that a kernel computes with after loading a texel.
-    pub fn of_texel(texel: Texel) -> Type {
+    pub fn of_texel(texel: Texel) -> WgslType {
         match texel {
-            Texel::F16 | Texel::F32 => Type::F32x4,
-            Texel::F16x2 => Type::U32x4,
+            Texel::F16 | Texel::F32 => WgslType::F32x4,
+            Texel::F16x2 => WgslType::U32x4,
         }
     }
 
     /// The type of four elements of a storage type; none if there is no such vector.
-    pub fn quad(storage: Storage) -> Option<Type> {
+    pub fn vec4(storage: StorageType) -> Option<WgslType> {
         Some(match storage {
-            Storage::U32 => Type::U32x4,
-            Storage::I32 => Type::I32x4,
-            Storage::F16 => Type::F16x4,
-            Storage::F16x2 => Type::U32x2,
-            Storage::F32 => Type::F32x4,
-            Storage::I64 | Storage::F64 => return None,
+            StorageType::U32 => WgslType::U32x4,
+            StorageType::I32 => WgslType::I32x4,
+            StorageType::F16 => WgslType::F16x4,
+            StorageType::F16x2 => WgslType::U32x2,
+            StorageType::F32 => WgslType::F32x4,
+            StorageType::I64 | StorageType::F64 => return None,
         })
     }
 }
 
-impl From<Storage> for Type {
-    fn from(storage: Storage) -> Type {
+impl From<StorageType> for WgslType {
+    fn from(storage: StorageType) -> WgslType {
         match storage {
-            Storage::U32 | Storage::F16x2 => Type::U32,
-            Storage::I32 => Type::I32,
-            Storage::I64 => Type::I64,
-            Storage::F16 => Type::F16,
-            Storage::F32 => Type::F32,
-            Storage::F64 => Type::F64,
+            StorageType::U32 | StorageType::F16x2 => WgslType::U32,
+            StorageType::I32 => WgslType::I32,
+            StorageType::I64 => WgslType::I64,
+            StorageType::F16 => WgslType::F16,
+            StorageType::F32 => WgslType::F32,
+            StorageType::F64 => WgslType::F64,
         }
     }
 }
@@ -145,7 +145,7 @@ impl From<f64> for Literal {
 
 /// An operation or leaf of an expression graph.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Node {
+pub enum ExprNode {
     /// A constant, written inline.
     Literal(Literal),
     /// A symbolic size: a `u32` that the host computes and passes in a buffer.
@@ -160,7 +160,7 @@ pub enum Node {
         index: Expr,
     },
     /// Four numbers loaded from a texture.
-    Texel {
+    TextureLoad {
         /// Index of the texture among the kernel's bindings.
         texture: usize,
         /// `u32` coordinates: x, y and layer. Loads outside of the texture give undefined numbers.
@@ -177,25 +177,25 @@ pub enum Node {
 
 /// All expressions of a kernel.
 #[derive(Default)]
-pub struct Pool {
-    entries: Vec<Entry>,
-    known: HashMap<(Node, Type), Expr>,
+pub struct ExprPool {
+    entries: Vec<ExprEntry>,
+    known: HashMap<(ExprNode, WgslType), Expr>,
 }
 
-struct Entry {
-    node: Node,
-    ty: Type,
+struct ExprEntry {
+    node: ExprNode,
+    ty: WgslType,
     label: Option<String>,
 }
 
-impl Pool {
+impl ExprPool {
     /// The node of an expression.
-    pub fn node(&self, expr: Expr) -> &Node {
+    pub fn node(&self, expr: Expr) -> &ExprNode {
         &self.entries[expr.0 as usize].node
     }
 
     /// The type of an expression.
-    pub fn ty(&self, expr: Expr) -> Type {
+    pub fn ty(&self, expr: Expr) -> WgslType {
         self.entries[expr.0 as usize].ty
     }
 
@@ -215,91 +215,92 @@ impl Pool {
     /// The operands of an expression.
     pub fn operands(&self, expr: Expr) -> &[Expr] {
         match self.node(expr) {
-            Node::Load { index, .. } => std::slice::from_ref(index),
-            Node::Texel { at, .. } => at,
-            Node::Call { operands, .. } => operands,
+            ExprNode::Load { index, .. } => std::slice::from_ref(index),
+            ExprNode::TextureLoad { at, .. } => at,
+            ExprNode::Call { operands, .. } => operands,
             _ => &[],
         }
     }
 
     /// Number of loads of elements, vectors and texels.
     pub fn loads(&self) -> usize {
-        let is_load = |node: &Node| matches!(node, Node::Load { .. } | Node::Texel { .. });
+        let is_load =
+            |node: &ExprNode| matches!(node, ExprNode::Load { .. } | ExprNode::TextureLoad { .. });
         let entries = self.entries.iter();
         entries.filter(|entry| is_load(&entry.node)).count()
     }
 
     /// The given expressions and everything they depend on.
-    pub fn reached(&self, mut open: Vec<Expr>) -> BTreeSet<Expr> {
+    pub fn reachable(&self, mut worklist: Vec<Expr>) -> BTreeSet<Expr> {
         let mut reached = BTreeSet::new();
-        while let Some(expr) = open.pop() {
+        while let Some(expr) = worklist.pop() {
             if reached.insert(expr) {
-                open.extend(self.operands(expr));
+                worklist.extend(self.operands(expr));
             }
         }
         reached
     }
 
     /// A constant of a type.
-    pub fn literal(&mut self, ty: Type, literal: impl Into<Literal>) -> Expr {
-        self.add(Node::Literal(literal.into()), ty)
+    pub fn literal(&mut self, ty: WgslType, literal: impl Into<Literal>) -> Expr {
+        self.add(ExprNode::Literal(literal.into()), ty)
     }
 
     /// A constant index, a `u32`.
-    pub fn number(&mut self, number: u32) -> Expr {
-        self.literal(Type::U32, Literal::Integer(number.into()))
+    pub fn index(&mut self, number: u32) -> Expr {
+        self.literal(WgslType::U32, Literal::Integer(number.into()))
     }
 
     /// A size; a literal if it is constant.
     pub fn size(&mut self, dim: &Dim) -> Expr {
         match dim.as_const() {
             Some(number) => self.literal(
-                Type::U32,
+                WgslType::U32,
                 Literal::Integer(number.rem_euclid(i64::from(u32::MAX) + 1)),
             ),
-            None => self.add(Node::Size(dim.clone()), Type::U32),
+            None => self.add(ExprNode::Size(dim.clone()), WgslType::U32),
         }
     }
 
     /// A variable by name; the name must be unique in the kernel.
-    pub fn variable(&mut self, name: &str, ty: Type) -> Expr {
-        self.add(Node::Variable(name.to_string()), ty)
+    pub fn variable(&mut self, name: &str, ty: WgslType) -> Expr {
+        self.add(ExprNode::Variable(name.to_string()), ty)
     }
 
     /// A variable, if an expression reads it.
-    pub fn known_variable(&self, name: &str, ty: Type) -> Option<Expr> {
-        let key = (Node::Variable(name.to_string()), ty);
+    pub fn known_variable(&self, name: &str, ty: WgslType) -> Option<Expr> {
+        let key = (ExprNode::Variable(name.to_string()), ty);
         self.known.get(&key).copied()
     }
 
     /// A symbolic size, if an expression reads it.
     pub fn known_size(&self, dim: &Dim) -> Option<Expr> {
-        let key = (Node::Size(dim.clone()), Type::U32);
+        let key = (ExprNode::Size(dim.clone()), WgslType::U32);
         self.known.get(&key).copied()
     }
 
     /// An element of a buffer. Vectors of half precision are loaded as four numbers of single precision.
-    pub fn load(&mut self, buffer: usize, element: Type, index: Expr) -> Expr {
+    pub fn load(&mut self, buffer: usize, element: WgslType, index: Expr) -> Expr {
         let ty = match element.texel() {
-            Some(_) => Type::F32x4,
+            Some(_) => WgslType::F32x4,
             None => element,
         };
-        self.add(Node::Load { buffer, index }, ty)
+        self.add(ExprNode::Load { buffer, index }, ty)
     }
 
-    /// A texel as the type that a kernel computes with: [`Type::of_texel`].
-    pub fn texel(&mut self, texture: usize, ty: Type, at: [Expr; 3]) -> Expr {
-        self.add(Node::Texel { texture, at }, ty)
+    /// A texel as the type that a kernel computes with: [`WgslType::of_texel`].
+    pub fn texel(&mut self, texture: usize, ty: WgslType, at: [Expr; 3]) -> Expr {
+        self.add(ExprNode::TextureLoad { texture, at }, ty)
     }
 
     /// A WGSL expression of operands.
     pub fn call(
         &mut self,
         template: impl Into<Cow<'static, str>>,
-        ty: Type,
+        ty: WgslType,
         operands: &[Expr],
     ) -> Expr {
-        let node = Node::Call {
+        let node = ExprNode::Call {
             template: template.into(),
             operands: operands.to_vec(),
         };
@@ -310,16 +311,16 @@ impl Pool {
     pub fn select(&mut self, condition: Expr, yes: Expr, no: Expr) -> Expr {
         match self.node(condition) {
             _ if yes == no => yes,
-            Node::Literal(Literal::Bool(true)) => yes,
-            Node::Literal(Literal::Bool(false)) => no,
+            ExprNode::Literal(Literal::Bool(true)) => yes,
+            ExprNode::Literal(Literal::Bool(false)) => no,
             _ => self.call("select(x, y, z)", self.ty(yes), &[no, yes, condition]),
         }
     }
 
     /// Logical and of both conditions; an absent one is true.
-    pub fn both(&mut self, a: Option<Expr>, b: Expr) -> Expr {
+    pub fn and(&mut self, a: Option<Expr>, b: Expr) -> Expr {
         match a {
-            Some(a) if a != b => self.call("x && y", Type::Bool, &[a, b]),
+            Some(a) if a != b => self.call("x && y", WgslType::Bool, &[a, b]),
             _ => b,
         }
     }
@@ -327,18 +328,18 @@ impl Pool {
     /// The constant, if the expression is one.
     pub fn as_literal(&self, expr: Expr) -> Option<Literal> {
         match self.node(expr) {
-            Node::Literal(literal) => Some(*literal),
+            ExprNode::Literal(literal) => Some(*literal),
             _ => None,
         }
     }
 
-    fn add(&mut self, node: Node, ty: Type) -> Expr {
+    fn add(&mut self, node: ExprNode, ty: WgslType) -> Expr {
         let key = (node, ty);
         if let Some(expr) = self.known.get(&key) {
             return *expr;
         }
         let expr = Expr(u32::try_from(self.entries.len()).unwrap_or(u32::MAX));
-        self.entries.push(Entry {
+        self.entries.push(ExprEntry {
             node: key.0.clone(),
             ty,
             label: None,

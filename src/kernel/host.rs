@@ -12,10 +12,10 @@ use crate::tensor::Tensor;
 #[derive(Clone)]
 pub struct HostFunction {
     name: Arc<str>,
-    function: Arc<Function>,
+    function: Arc<HostClosure>,
 }
 
-type Function = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
+type HostClosure = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 
 impl HostFunction {
     /// Wraps a function; the name is for messages.
@@ -33,20 +33,20 @@ impl HostFunction {
     pub fn call(
         &self,
         operands: &[Tensor],
-        promised: &[(DType, Vec<usize>)],
+        expected: &[(DType, Vec<usize>)],
     ) -> Result<Vec<Tensor>> {
         let results = (self.function)(operands).map_err(|error| error.at(&self.name))?;
         let same = |(tensor, (dtype, shape)): (&Tensor, &(DType, Vec<usize>))| {
             tensor.dtype() == *dtype && tensor.shape() == shape.as_slice()
         };
-        if results.len() == promised.len() && results.iter().zip(promised).all(same) {
+        if results.len() == expected.len() && results.iter().zip(expected).all(same) {
             return Ok(results);
         }
         let list = |types: Vec<TensorType>| {
             let types: Vec<String> = types.iter().map(ToString::to_string).collect();
             types.join(", ")
         };
-        let wanted = promised.iter();
+        let wanted = expected.iter();
         let wanted = wanted.map(|(dtype, shape)| TensorType::new(*dtype, shape.iter().copied()));
         let (found, wanted) = (
             list(results.iter().map(Tensor::tensor_type).collect()),

@@ -3,13 +3,13 @@
 //! Arithmetic is that of `u32`, which wraps. An index may be "negative" if a guard prevents its use. So quotients and
 //! remainders are split only if all parts are known to be non-negative.
 
-mod place;
+mod linearize;
 
-pub use place::{coordinates, linear, matching_ends, reshape, strides};
+pub use linearize::{delinearize, linearize, matching_ends, reshape, strides};
 
 use std::sync::Arc;
 
-use super::expr::{Expr, Node, Pool, Type};
+use super::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::dim::Dim;
 
 /// `Σ coefficient · atom + constant`, with atoms in ascending order.
@@ -77,7 +77,7 @@ impl Index {
     }
 
     /// The coefficients of `u32` expressions, if the index is a sum of constant multiples of them and nothing else.
-    pub fn factors(&self, of: &[Expr]) -> Option<Vec<i64>> {
+    pub fn coefficients(&self, of: &[Expr]) -> Option<Vec<i64>> {
         let mut factors = vec![0; of.len()];
         for (atom, coefficient) in &self.terms {
             let Atom::Expr(expr, _) = atom else {
@@ -111,7 +111,7 @@ impl Index {
         for (atom, coefficient) in &other.terms {
             sum.add_term(atom.clone(), coefficient.clone());
         }
-        sum.join()
+        sum.merge_terms()
     }
 
     /// Adds a size.
@@ -152,13 +152,16 @@ impl Index {
     }
 
     /// Merges terms: `c·d·(n / d) + c·(n mod d) = c·n`, and `c·d·(n / d mod e) + c·(n mod d) = c·(n mod d·e)`.
-    fn join(mut self) -> Index {
-        while let Some((places, joined)) = self.pair() {
-            for place in [places[0].max(places[1]), places[0].min(places[1])] {
+    fn merge_terms(mut self) -> Index {
+        while let Some((positions, merged)) = self.mergeable_pair() {
+            for place in [
+                positions[0].max(positions[1]),
+                positions[0].min(positions[1]),
+            ] {
                 self.terms.remove(place);
             }
-            self.constant = &self.constant + &joined.constant;
-            for (atom, coefficient) in joined.terms {
+            self.constant = &self.constant + &merged.constant;
+            for (atom, coefficient) in merged.terms {
                 self.add_term(atom, coefficient);
             }
         }
@@ -166,7 +169,7 @@ impl Index {
     }
 
     /// Positions of two terms that can be merged, and the result.
-    fn pair(&self) -> Option<([usize; 2], Index)> {
+    fn mergeable_pair(&self) -> Option<([usize; 2], Index)> {
         let terms = self.terms.iter().enumerate();
         terms.clone().find_map(|(place, (atom, coefficient))| {
             let Atom::Remainder(whole, divisor) = atom else {
@@ -199,10 +202,10 @@ impl Index {
             return Index::zero();
         }
         let (multiple, rest) = self.split(divisor);
-        if rest.is_below(divisor) {
+        if rest.is_less_than(divisor) {
             return multiple;
         }
-        if !rest.is_natural() {
+        if !rest.is_non_negative() {
             return Index::atom(Atom::Quotient(Arc::new(self.clone()), divisor.clone()));
         }
         if let Some((high, unit)) = rest.common_unit(divisor) {
@@ -223,10 +226,10 @@ impl Index {
             return Index::zero();
         }
         let (_, rest) = self.split(divisor);
-        if rest.is_below(divisor) {
+        if rest.is_less_than(divisor) {
             return rest;
         }
-        if !rest.is_natural() {
+        if !rest.is_non_negative() {
             return Index::atom(Atom::Remainder(Arc::new(self.clone()), divisor.clone()));
         }
         if let Some((high, unit)) = rest.common_unit(divisor) {
@@ -240,7 +243,7 @@ impl Index {
     fn split(&self, divisor: &Dim) -> (Index, Index) {
         let (mut multiple, mut rest) = (Index::zero(), Index::zero());
         for (atom, coefficient) in &self.terms {
-            match exact(coefficient, divisor) {
+            match exact_quotient(coefficient, divisor) {
                 Some(quotient) => multiple.terms.push((atom.clone(), quotient)),
                 None => rest.terms.push((atom.clone(), coefficient.clone())),
             }
@@ -261,8 +264,8 @@ impl Index {
             .terms
             .iter()
             .map(|(_, coefficient)| coefficient)
-            .filter(|unit| !unit.is(1) && exact(divisor, unit).is_some())
-            .find(|unit| self.low_part(unit).is_below(unit))?;
+            .filter(|unit| !unit.is(1) && exact_quotient(divisor, unit).is_some())
+            .find(|unit| self.low_part(unit).is_less_than(unit))?;
         let (high, _) = self.split(unit);
         Some((high, unit.clone()))
     }
@@ -272,31 +275,31 @@ impl Index {
     }
 
     /// True if the index is known to be non-negative.
-    fn is_natural(&self) -> bool {
-        is_natural(&self.constant)
+    fn is_non_negative(&self) -> bool {
+        is_non_negative(&self.constant)
             && self
                 .terms
                 .iter()
-                .all(|(_, coefficient)| is_natural(coefficient))
+                .all(|(_, coefficient)| is_non_negative(coefficient))
     }
 
     /// True if the index is known to be in `0..size`.
-    pub fn is_below(&self, size: &Dim) -> bool {
-        self.is_natural()
+    pub fn is_less_than(&self, size: &Dim) -> bool {
+        self.is_non_negative()
             && self
-                .largest()
-                .is_some_and(|largest| is_natural(&(size - &largest - 1)))
+                .upper_bound()
+                .is_some_and(|largest| is_non_negative(&(size - &largest - 1)))
     }
 
     /// An upper bound, if no term is negative.
-    fn largest(&self) -> Option<Dim> {
+    fn upper_bound(&self) -> Option<Dim> {
         self.terms
             .iter()
             .try_fold(self.constant.clone(), |sum, (atom, coefficient)| {
                 let largest = match atom {
                     Atom::Expr(_, size) => size - 1,
-                    Atom::Quotient(whole, divisor) if whole.is_natural() => {
-                        whole.largest()?.floor_div(divisor)
+                    Atom::Quotient(whole, divisor) if whole.is_non_negative() => {
+                        whole.upper_bound()?.floor_div(divisor)
                     }
                     Atom::Quotient(..) => return None,
                     Atom::Remainder(_, divisor) => divisor - 1,
@@ -306,7 +309,7 @@ impl Index {
     }
 
     /// Emits the index as an expression.
-    pub fn emit(&self, pool: &mut Pool) -> Expr {
+    pub fn emit(&self, pool: &mut ExprPool) -> Expr {
         let mut sum: Option<Expr> = None;
         let (plus, minus): (Vec<_>, Vec<_>) = self
             .terms
@@ -315,7 +318,7 @@ impl Index {
         // Loop variables come last, the innermost at the end, so that the partial sum before each can be hoisted out of its
         // loop.
         let is_variable = |(atom, _): &&(Atom, Dim)| match atom {
-            Atom::Expr(expr, _) => matches!(pool.node(*expr), Node::Variable(_)),
+            Atom::Expr(expr, _) => matches!(pool.node(*expr), ExprNode::Variable(_)),
             _ => false,
         };
         let (variables, fixed): (Vec<_>, Vec<_>) = plus.into_iter().partition(is_variable);
@@ -330,20 +333,20 @@ impl Index {
             let term = emit_term(atom, coefficient, pool);
             sum = Some(add(sum, term, pool));
         }
-        let mut sum = sum.unwrap_or_else(|| pool.number(0));
+        let mut sum = sum.unwrap_or_else(|| pool.index(0));
         for (atom, coefficient) in minus {
             let term = emit_term(atom, &-coefficient, pool);
-            sum = pool.call("x - y", Type::U32, &[sum, term]);
+            sum = pool.call("x - y", WgslType::U32, &[sum, term]);
         }
         sum
     }
 }
 
-fn add(sum: Option<Expr>, term: Expr, pool: &mut Pool) -> Expr {
-    sum.map_or(term, |sum| pool.call("x + y", Type::U32, &[sum, term]))
+fn add(sum: Option<Expr>, term: Expr, pool: &mut ExprPool) -> Expr {
+    sum.map_or(term, |sum| pool.call("x + y", WgslType::U32, &[sum, term]))
 }
 
-fn emit_constant(sum: Option<Expr>, constant: &Dim, pool: &mut Pool) -> Expr {
+fn emit_constant(sum: Option<Expr>, constant: &Dim, pool: &mut ExprPool) -> Expr {
     let Some(sum) = sum else {
         return pool.size(constant);
     };
@@ -353,36 +356,36 @@ fn emit_constant(sum: Option<Expr>, constant: &Dim, pool: &mut Pool) -> Expr {
         ("x + y", constant.clone())
     };
     let constant = pool.size(&constant);
-    pool.call(template, Type::U32, &[sum, constant])
+    pool.call(template, WgslType::U32, &[sum, constant])
 }
 
-fn emit_term(atom: &Atom, coefficient: &Dim, pool: &mut Pool) -> Expr {
+fn emit_term(atom: &Atom, coefficient: &Dim, pool: &mut ExprPool) -> Expr {
     let (template, whole, divisor) = match atom {
-        Atom::Expr(expr, _) => return times(*expr, coefficient, pool),
+        Atom::Expr(expr, _) => return multiply(*expr, coefficient, pool),
         Atom::Quotient(whole, divisor) => ("x / y", whole, divisor),
         Atom::Remainder(whole, divisor) => ("x % y", whole, divisor),
     };
     let (whole, divisor) = (whole.emit(pool), pool.size(divisor));
-    let value = pool.call(template, Type::U32, &[whole, divisor]);
-    times(value, coefficient, pool)
+    let value = pool.call(template, WgslType::U32, &[whole, divisor]);
+    multiply(value, coefficient, pool)
 }
 
-fn times(value: Expr, coefficient: &Dim, pool: &mut Pool) -> Expr {
+fn multiply(value: Expr, coefficient: &Dim, pool: &mut ExprPool) -> Expr {
     if coefficient.is(1) {
         return value;
     }
     let coefficient = pool.size(coefficient);
-    pool.call("x * y", Type::U32, &[value, coefficient])
+    pool.call("x * y", WgslType::U32, &[value, coefficient])
 }
 
 /// The exact quotient; none if there is a remainder.
-fn exact(size: &Dim, divisor: &Dim) -> Option<Dim> {
+fn exact_quotient(size: &Dim, divisor: &Dim) -> Option<Dim> {
     let quotient = size.floor_div(divisor);
     (&quotient * divisor == *size).then_some(quotient)
 }
 
 /// True for a size that is not negative. An indexed shape has elements, so its sizes are at least 1.
-fn is_natural(size: &Dim) -> bool {
+fn is_non_negative(size: &Dim) -> bool {
     size.lower_bound(|_| 1)
         .is_some_and(|smallest| smallest >= 0)
 }
@@ -395,17 +398,17 @@ fn is_negative(size: &Dim) -> bool {
 mod tests {
     use super::*;
 
-    fn variables(pool: &mut Pool, sizes: &[&str]) -> (Vec<Index>, Vec<Dim>) {
+    fn variables(pool: &mut ExprPool, sizes: &[&str]) -> (Vec<Index>, Vec<Dim>) {
         let sizes: Vec<Dim> = sizes.iter().map(|size| size.parse().unwrap()).collect();
         let indices = sizes.iter().enumerate().map(|(number, size)| {
-            Index::expr(pool.variable(&format!("i{number}"), Type::U32), size)
+            Index::expr(pool.variable(&format!("i{number}"), WgslType::U32), size)
         });
         (indices.collect(), sizes)
     }
 
     #[test]
     fn division_follows_ranges() {
-        let mut pool = Pool::default();
+        let mut pool = ExprPool::default();
         let (i, _) = variables(&mut pool, &["B", "4"]);
         let place = i[0].scale(&Dim::from(4)).add(&i[1]);
         assert_eq!(place.div(&Dim::from(4)), i[0]);
@@ -414,34 +417,34 @@ mod tests {
     }
 
     #[test]
-    fn places_and_coordinates_are_inverse() {
-        let mut pool = Pool::default();
+    fn linearize_and_delinearize_are_inverse() {
+        let mut pool = ExprPool::default();
         for shape in [
             vec!["2", "3", "4"],
             vec!["B", "S", "64"],
             vec!["floordiv(H, 2) + 1", "7"],
         ] {
             let (i, sizes) = variables(&mut pool, &shape);
-            let place = linear(&i, &sizes);
-            assert_eq!(coordinates(&place, &sizes), i);
-            let flat = Index::expr(pool.variable("flat", Type::U32), &Dim::product(&sizes));
-            assert_eq!(linear(&coordinates(&flat, &sizes), &sizes), flat);
+            let place = linearize(&i, &sizes);
+            assert_eq!(delinearize(&place, &sizes), i);
+            let flat = Index::expr(pool.variable("flat", WgslType::U32), &Dim::product(&sizes));
+            assert_eq!(linearize(&delinearize(&flat, &sizes), &sizes), flat);
         }
     }
 
     #[test]
     fn lower_coordinates_are_a_remainder() {
-        let mut pool = Pool::default();
+        let mut pool = ExprPool::default();
         let (i, sizes) = variables(&mut pool, &["B*H*W", "H", "W"]);
         let place = &i[0];
-        let at = coordinates(place, &["B", "H", "W"].map(|size| size.parse().unwrap()));
-        let lower = linear(&at[1..], &sizes[1..]);
+        let at = delinearize(place, &["B", "H", "W"].map(|size| size.parse().unwrap()));
+        let lower = linearize(&at[1..], &sizes[1..]);
         assert_eq!(lower, place.rem(&(&sizes[1] * &sizes[2])));
     }
 
     #[test]
     fn heads_split_without_touching_other_axes() {
-        let mut pool = Pool::default();
+        let mut pool = ExprPool::default();
         let (i, sizes) = variables(&mut pool, &["B", "S", "12*64"]);
         let to: Vec<Dim> = ["B", "S", "12", "64"]
             .iter()

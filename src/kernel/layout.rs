@@ -7,7 +7,7 @@
 
 mod panels;
 
-pub use panels::{Panels, Run};
+pub use panels::{Panels, StridedRange};
 
 use std::fmt;
 
@@ -15,9 +15,9 @@ use crate::dim::Dim;
 use crate::shape::Shape;
 
 /// Components of a vector and of a texel.
-pub const TEXEL: usize = 4;
+pub const TEXEL_WIDTH: usize = 4;
 
-/// Texels in a row of the textures that alias buffers, see [`Access::Texels`](super::plan::Access::Texels):
+/// Texels in a row of the textures that alias buffers, see [`Access::AliasedTexture`](super::plan::Access::AliasedTexture):
 /// a power of two, and large enough that the largest binding does not exceed a texture's maximum number of rows.
 pub const TEXEL_ROW: usize = 1024;
 
@@ -43,7 +43,7 @@ impl Texel {
     }
 
     /// K indices of a matrix product for which a texel holds four columns each: see [`Panels`].
-    pub fn steps(self) -> usize {
+    pub fn k_per_texel(self) -> usize {
         match self {
             Texel::F16 | Texel::F32 => 1,
             Texel::F16x2 => 2,
@@ -69,11 +69,11 @@ pub enum Layout {
     /// Row-major order in a buffer, with padding after each row, that is, after the end of the last axis.
     Padded {
         /// Elements of padding.
-        spare: usize,
+        padding: usize,
     },
     /// A buffer of vec4 in row-major order. Each vector holds four neighbours along an axis; the components beyond the end
     /// of the axis are undefined.
-    Quads {
+    Vec4 {
         /// The axis.
         axis: usize,
     },
@@ -87,9 +87,9 @@ pub enum Layout {
     /// A weight in a texture, packed for the products that read it.
     Panels(Panels),
     /// Row-major order in a buffer, sorted in runs of this length along the axis.
-    Runs(usize),
+    SortedRuns(usize),
     /// A chunk of a weight that is too large for a binding, in row-major order.
-    Piece {
+    Chunk {
         /// Index of its first element.
         start: usize,
         /// Number of elements.
@@ -102,14 +102,14 @@ impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Layout::Linear => Ok(()),
-            Layout::Padded { spare } => write!(f, " in rows padded by {spare}"),
-            Layout::Quads { axis } => write!(f, " as vec4 along axis {axis}"),
+            Layout::Padded { padding: spare } => write!(f, " in rows padded by {spare}"),
+            Layout::Vec4 { axis } => write!(f, " as vec4 along axis {axis}"),
             Layout::Scratch { .. } => write!(f, " as vec4, between stages"),
             Layout::Panels(panels) => {
                 write!(f, " in panels of {} columns (texture)", panels.width)
             }
-            Layout::Runs(length) => write!(f, " in sorted runs of {length}"),
-            Layout::Piece { start, count } => {
+            Layout::SortedRuns(length) => write!(f, " in sorted runs of {length}"),
+            Layout::Chunk { start, count } => {
                 write!(f, " from element {start} to {}", start + count)
             }
         }
@@ -129,7 +129,7 @@ pub struct TextureLimits {
 
 impl TextureLimits {
     /// True if a texture of this extent fits the limits.
-    pub fn hold(&self, [width, height, layers]: [usize; 3]) -> bool {
+    pub fn fits(&self, [width, height, layers]: [usize; 3]) -> bool {
         let [size, most] = [self.size, self.layers].map(|limit| limit as usize);
         width <= size && height <= size && layers <= most
     }
@@ -137,70 +137,72 @@ impl TextureLimits {
 
 impl Layout {
     /// The shape with padding, whose row-major order is the order in memory.
-    pub fn sizes(&self, shape: &[Dim]) -> Shape {
+    pub fn padded_shape(&self, shape: &[Dim]) -> Shape {
         let mut sizes = shape.to_vec();
-        if let (Layout::Padded { spare }, Some(row)) = (self, sizes.last_mut()) {
+        if let (Layout::Padded { padding: spare }, Some(row)) = (self, sizes.last_mut()) {
             *row = &*row + Dim::from(*spare);
         }
         sizes
     }
 
     /// True if elements are in row-major order in a buffer and each row is contiguous.
-    pub fn is_in_rows(&self) -> bool {
+    pub fn is_row_major(&self) -> bool {
         matches!(self, Layout::Linear | Layout::Padded { .. })
     }
 
     /// Sizes whose product is the number of elements of the memory; none if a shape does not allow the layout.
-    pub fn extents(&self, shape: &[Dim]) -> Option<Vec<Dim>> {
-        let texels = |sizes: &[Dim]| [sizes, &[Dim::from(TEXEL)]].concat();
+    pub fn allocated_shape(&self, shape: &[Dim]) -> Option<Vec<Dim>> {
+        let texels = |sizes: &[Dim]| [sizes, &[Dim::from(TEXEL_WIDTH)]].concat();
         Some(match self {
-            Layout::Linear | Layout::Padded { .. } | Layout::Runs(_) => self.sizes(shape),
-            Layout::Quads { axis } => texels(&quads_of(shape, *axis)),
+            Layout::Linear | Layout::Padded { .. } | Layout::SortedRuns(_) => {
+                self.padded_shape(shape)
+            }
+            Layout::Vec4 { axis } => texels(&vec4_shape(shape, *axis)),
             Layout::Scratch { .. } => texels(shape),
             Layout::Panels(panels) => texels(&panels.extent(Texel::F32).map(Dim::from)),
-            Layout::Piece { count, .. } => vec![Dim::from(*count)],
+            Layout::Chunk { count, .. } => vec![Dim::from(*count)],
         })
     }
 
     /// Number of elements of the memory for a constant shape; none on overflow.
-    pub fn room(&self, shape: &[usize]) -> Option<usize> {
+    pub fn allocated_elements(&self, shape: &[usize]) -> Option<usize> {
         let shape: Shape = shape.iter().map(|size| Dim::from(*size)).collect();
         let size = |size: &Dim| usize::try_from(size.as_const()?).ok();
-        let mut sizes = self.extents(&shape)?.into_iter();
+        let mut sizes = self.allocated_shape(&shape)?.into_iter();
         sizes.try_fold(1, |product: usize, next| product.checked_mul(size(&next)?))
     }
 
     /// Row-major index of the element at an index in the buffer; none for padding.
-    pub fn element(&self, shape: &[usize], place: usize) -> Option<usize> {
+    pub fn element_at(&self, shape: &[usize], place: usize) -> Option<usize> {
         let axis = match self {
-            Layout::Quads { axis } => axis,
-            Layout::Padded { spare } => {
+            Layout::Vec4 { axis } => axis,
+            Layout::Padded { padding: spare } => {
                 let size = shape.last()?;
                 let (row, at) = (place / (size + spare), place % (size + spare));
                 return (at < *size).then_some(row * size + at);
             }
-            Layout::Scratch { .. } | Layout::Runs(_) => return None,
-            Layout::Piece { start, .. } => return Some(start + place),
+            Layout::Scratch { .. } | Layout::SortedRuns(_) => return None,
+            Layout::Chunk { start, .. } => return Some(start + place),
             Layout::Linear | Layout::Panels(_) => return Some(place),
         };
-        let (mut rest, part) = (place / TEXEL, place % TEXEL);
-        let sizes = quads(shape, *axis);
+        let (mut rest, part) = (place / TEXEL_WIDTH, place % TEXEL_WIDTH);
+        let sizes = vec4_sizes(shape, *axis);
         let mut at = vec![0; shape.len()];
         for (other, size) in sizes.iter().enumerate().rev() {
             at[other] = rest % size;
             rest /= size;
         }
-        at[*axis] = at[*axis] * TEXEL + part;
+        at[*axis] = at[*axis] * TEXEL_WIDTH + part;
         let inside = at.iter().zip(shape).all(|(at, size)| at < size);
         let place = at.iter().zip(shape);
         inside.then(|| place.fold(0, |place, (at, size)| place * size + at))
     }
 }
 
-fn quads(shape: &[usize], axis: usize) -> Vec<usize> {
+fn vec4_sizes(shape: &[usize], axis: usize) -> Vec<usize> {
     let mut quads = shape.to_vec();
     if let Some(size) = quads.get_mut(axis) {
-        *size = size.div_ceil(TEXEL);
+        *size = size.div_ceil(TEXEL_WIDTH);
     }
     quads
 }
@@ -209,7 +211,7 @@ fn quads(shape: &[usize], axis: usize) -> Vec<usize> {
 ///
 /// Lavapipe compiles a kernel once for each combination of power-of-two sizes among its textures' sizes, and of one or
 /// several layers. Its cache on disk returns only one of these per start of the process. So all textures are of one kind.
-pub fn uneven(size: usize) -> usize {
+pub fn non_power_of_two(size: usize) -> usize {
     match size {
         1 => 3,
         _ => size + usize::from(size.is_power_of_two()),
@@ -217,10 +219,10 @@ pub fn uneven(size: usize) -> usize {
 }
 
 /// Shape of the vectors if an axis is packed in vec4.
-pub fn quads_of(shape: &[Dim], axis: usize) -> Shape {
+pub fn vec4_shape(shape: &[Dim], axis: usize) -> Shape {
     let mut quads = shape.to_vec();
     if let Some(size) = quads.get_mut(axis) {
-        *size = (&*size + 3).floor_div(&Dim::from(TEXEL));
+        *size = (&*size + 3).floor_div(&Dim::from(TEXEL_WIDTH));
     }
     quads
 }
@@ -231,19 +233,19 @@ mod tests {
     use crate::dim::Bindings;
 
     #[test]
-    fn every_element_lies_somewhere_once() {
-        let quads = |axis| Layout::Quads { axis };
+    fn every_element_has_one_location() {
+        let quads = |axis| Layout::Vec4 { axis };
         for (shape, layout) in [
             (vec![2, 5, 3, 7], quads(1)),
             (vec![2, 5, 3, 7], quads(3)),
             (vec![3, 6, 5], quads(1)),
             (vec![9], quads(0)),
-            (vec![2, 3, 8], Layout::Padded { spare: 4 }),
-            (vec![9], Layout::Padded { spare: 1 }),
+            (vec![2, 3, 8], Layout::Padded { padding: 4 }),
+            (vec![9], Layout::Padded { padding: 1 }),
         ] {
-            let places = 0..layout.room(&shape).unwrap();
+            let places = 0..layout.allocated_elements(&shape).unwrap();
             let mut elements: Vec<usize> = places
-                .filter_map(|place| layout.element(&shape, place))
+                .filter_map(|place| layout.element_at(&shape, place))
                 .collect();
             elements.sort_unstable();
             let numel = shape.iter().product();
@@ -264,19 +266,19 @@ mod tests {
     }
 
     #[test]
-    fn rooms_of_symbols_are_those_of_their_sizes() {
+    fn symbolic_allocations_match_constant_ones() {
         let (shape, sizes) = (["B", "C", "H", "9"], [2, 10, 7, 9]);
         let symbols: Shape = shape.iter().map(|size| size.parse().unwrap()).collect();
         let hints = [("B", 2), ("C", 10), ("H", 7)];
         let hints: Bindings = hints.map(|(name, size)| (name.into(), size)).into();
         for layout in [
             Layout::Linear,
-            Layout::Padded { spare: 16 },
-            Layout::Quads { axis: 1 },
+            Layout::Padded { padding: 16 },
+            Layout::Vec4 { axis: 1 },
         ] {
-            let room = Dim::product(&layout.extents(&symbols).unwrap());
+            let room = Dim::product(&layout.allocated_shape(&symbols).unwrap());
             let room = usize::try_from(room.eval(&hints).unwrap()).unwrap();
-            assert_eq!(Some(room), layout.room(&sizes), "{layout:?}");
+            assert_eq!(Some(room), layout.allocated_elements(&sizes), "{layout:?}");
             assert!(room >= sizes.iter().product(), "{layout:?}");
         }
     }

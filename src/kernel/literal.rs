@@ -7,16 +7,16 @@
 use crate::error::{Error, Result};
 
 /// The literal of a finite `f32`: the fewest digits that read back as the same bits.
-pub fn single(value: f32) -> String {
+pub fn f32_literal(value: f32) -> String {
     let short = format!("{value:?}");
-    match read_single(&short) {
+    match parse_f32(&short) {
         Ok(read) if read.to_bits() == value.to_bits() => short,
         _ => format!("{:?}", f64::from(value)),
     }
 }
 
 /// The literal of a finite `f64`; `lf` is naga's suffix, which standard WGSL does not have.
-pub fn double(value: f64) -> String {
+pub fn f64_literal(value: f64) -> String {
     format!("{value:?}lf")
 }
 
@@ -24,7 +24,7 @@ pub fn double(value: f64) -> String {
 ///
 /// # Errors
 /// The text is not a number, or not a finite `f32`.
-pub fn read_single(text: &str) -> Result<f32> {
+pub fn parse_f32(text: &str) -> Result<f32> {
     let wide: f64 = text.parse().map_err(|_| unreadable(text))?;
     match wide.abs() <= f64::from(f32::MAX) {
         true => Ok(wide as f32),
@@ -34,15 +34,15 @@ pub fn read_single(text: &str) -> Result<f32> {
 
 /// The numeric literals of WGSL source, without signs, in order.
 pub fn literals(wgsl: &str) -> Vec<&str> {
-    wgsl.lines().flat_map(of_line).collect()
+    wgsl.lines().flat_map(literals_in_line).collect()
 }
 
-fn of_line(line: &str) -> Vec<&str> {
+fn literals_in_line(line: &str) -> Vec<&str> {
     let mut rest = line.split("//").next().unwrap_or_default();
     let mut found = Vec::new();
     while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.') {
-        let word = &rest[start..];
-        let (word, after) = word.split_at(word_length(word));
+        let token = &rest[start..];
+        let (word, after) = token.split_at(token_length(token));
         if word
             .trim_start_matches('.')
             .starts_with(|c: char| c.is_ascii_digit())
@@ -55,7 +55,7 @@ fn of_line(line: &str) -> Vec<&str> {
 }
 
 /// Length in bytes of the name or number at the start of the text; the exponent of a number may have a sign.
-fn word_length(text: &str) -> usize {
+fn token_length(text: &str) -> usize {
     let is_number = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     let mut before = ' ';
     let end = text.find(|c: char| {
@@ -71,7 +71,7 @@ fn word_length(text: &str) -> usize {
 ///
 /// # Errors
 /// A literal is not a number of its type, or rounding it twice (to `f64`, then to `f32`) differs from rounding it once.
-pub fn check(wgsl: &str) -> Result<()> {
+pub fn check_literals(wgsl: &str) -> Result<()> {
     literals(wgsl).into_iter().try_for_each(check_literal)
 }
 
@@ -100,7 +100,7 @@ fn check_literal(text: &str) -> Result<()> {
         return fits(text.trim_end_matches('i').parse::<i64>().is_ok());
     }
     let digits = text.trim_end_matches('f');
-    let twice = read_single(digits)?;
+    let twice = parse_f32(digits)?;
     fits(
         digits
             .parse()
@@ -164,21 +164,21 @@ mod tests {
         let expected: Vec<u32> = bits().collect();
         let texts: Vec<String> = expected
             .iter()
-            .map(|bits| single(f32::from_bits(*bits)))
+            .map(|bits| f32_literal(f32::from_bits(*bits)))
             .collect();
         for (bits, text) in expected.iter().zip(&texts) {
-            assert_eq!(read_single(text).unwrap().to_bits(), *bits, "{text}");
-            check(text).unwrap();
+            assert_eq!(parse_f32(text).unwrap().to_bits(), *bits, "{text}");
+            check_literals(text).unwrap();
         }
         assert_eq!(by_naga(&texts), expected);
     }
 
     #[test]
     fn the_largest_single_is_no_larger() {
-        assert_eq!(single(f32::MIN), "-3.4028234663852886e38");
-        assert!(read_single("3.4028235e38").is_err());
+        assert_eq!(f32_literal(f32::MIN), "-3.4028234663852886e38");
+        assert!(parse_f32("3.4028235e38").is_err());
         assert_eq!(
-            [single(0.1), single(-0.0), single(1e-45)],
+            [f32_literal(0.1), f32_literal(-0.0), f32_literal(1e-45)],
             ["0.1", "-0.0", "1e-45"]
         );
     }
@@ -190,7 +190,7 @@ mod tests {
             literals(text),
             ["1.5", "2e-3", ".5", "1u", "31u", "3li", "0x7fu"]
         );
-        assert!(check(text).is_ok());
+        assert!(check_literals(text).is_ok());
         for wrong in [
             "4294967296u",
             "70000.0h",
@@ -198,7 +198,7 @@ mod tests {
             "9223372036854775808li",
             "1e999lf",
         ] {
-            assert!(check(wrong).is_err(), "{wrong}");
+            assert!(check_literals(wrong).is_err(), "{wrong}");
         }
     }
 }

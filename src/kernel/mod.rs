@@ -4,16 +4,16 @@ pub mod capabilities;
 pub mod choice;
 pub mod emit;
 pub mod expr;
-mod fours;
 pub mod host;
 pub mod index;
 pub mod layout;
 pub mod literal;
+pub mod materialization;
 pub mod plan;
 pub mod series;
 pub mod shader;
-pub mod stored;
 #[cfg(feature = "translate")]
 pub mod translate;
+mod vec4_functions;
 pub mod winograd;
 pub mod work;

@@ -9,11 +9,11 @@ use crate::error::{Error, ErrorKind, Result, SourcePlace};
 use crate::shape::Shape;
 use crate::symbols::Guard;
 
-use super::capabilities::{SizesIn, Storage};
-use super::choice::Choice;
+use super::capabilities::{SizesSpace, StorageType};
+use super::choice::VariantChoice;
 use super::host::HostFunction;
 use super::layout::{Layout, Texel};
-use super::stored::{Stored, Tied};
+use super::materialization::{MaterializedValue, SharedWeight};
 use super::work::Work;
 
 /// A compute shader: all properties that do not change between dispatches.
@@ -31,7 +31,7 @@ pub struct Kernel {
     /// Number of `u32` sizes.
     pub sizes: usize,
     /// Address space of the sizes, if there are any.
-    pub sizes_in: SizesIn,
+    pub sizes_space: SizesSpace,
 }
 
 /// How a kernel accesses a slot.
@@ -44,16 +44,16 @@ pub enum Access {
     /// `var<storage, read_write>` with atomic words: those of [`Plan::faults`].
     Faults,
     /// `texture_storage_2d_array<…, read>`: weights in textures of this format.
-    Load(Texel),
+    TextureArray(Texel),
     /// `texture_storage_2d<…, read>`: the vectors of a buffer of single or half precision, as a texture with rows of
     /// [`TEXEL_ROW`](super::layout::TEXEL_ROW) texels, on devices where buffers can alias textures.
-    Texels(Texel),
+    AliasedTexture(Texel),
 }
 
 impl Access {
     /// True for textures.
     pub fn is_texture(self) -> bool {
-        matches!(self, Access::Load(_) | Access::Texels(_))
+        matches!(self, Access::TextureArray(_) | Access::AliasedTexture(_))
     }
 }
 
@@ -69,7 +69,7 @@ pub struct Slot {
     /// Element type of the model.
     pub dtype: DType,
     /// Element type on the device.
-    pub storage: Storage,
+    pub storage: StorageType,
     /// Shape of the value.
     pub shape: Shape,
     /// Layout of the elements. Outputs are in row-major order; inputs too, except for padding after each row.
@@ -129,7 +129,7 @@ pub struct Step {
     /// Graph nodes that the step computes, for messages and profiles.
     pub nodes: Vec<String>,
     /// Kernel variant and the reason for it; none if there is only one variant.
-    pub choice: Option<Choice>,
+    pub choice: Option<VariantChoice>,
     /// Lower bound of the step's work, for reports.
     pub work: Work,
 }
@@ -163,20 +163,20 @@ pub enum FlowKind {
         /// Slot of a `bool` scalar.
         condition: SlotId,
         /// Block to run if the condition is true.
-        then: Block,
+        then: StepBlock,
         /// Block to run otherwise; begins where `then` ends.
-        otherwise: Block,
+        otherwise: StepBlock,
     },
     /// Runs a block repeatedly.
     Loop {
         /// Maximum number of iterations.
-        trips: Trips,
+        trips: TripCount,
         /// Slot of the condition before the first iteration, a `bool` scalar; none if it is true.
-        first: Option<SlotId>,
+        initial_condition: Option<SlotId>,
         /// Slot of the condition that each iteration computes; none if it is always true.
-        again: Option<SlotId>,
+        next_condition: Option<SlotId>,
         /// Block of one iteration.
-        body: Block,
+        body: StepBlock,
     },
     /// Calls a host function: reads its operands and writes its results. These slots share memory with no other.
     Host {
@@ -194,19 +194,19 @@ pub enum FlowKind {
 /// Checks of a plan, and the memory that records their failures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Faults {
-    /// Slot with one word for each site, zero before a run: see [`Site::fault`].
+    /// Slot with one word for each site, zero before a run: see [`FaultSite::fault`].
     pub slot: SlotId,
     /// The checks, in the order of their words.
-    pub sites: Vec<Site>,
+    pub sites: Vec<FaultSite>,
 }
 
 /// A check in a step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Site {
+pub struct FaultSite {
     /// Message of its error.
     pub message: String,
     /// True if the message contains the value that failed: see [`Error::raised`].
-    pub is_of_number: bool,
+    pub mentions_value: bool,
     /// End of the range that values must lie in, if there is one.
     pub end: Option<Dim>,
     /// Position of the check's node: its index in the graph, preceded by those of the enclosing regions. The first failure
@@ -218,16 +218,16 @@ pub struct Site {
     pub place: SourcePlace,
 }
 
-impl Site {
+impl FaultSite {
     /// The error for a fault word; none if the check held. The word is 0, or the largest value that failed with its sign bit
     /// inverted, so that words are ordered like values. `check.wgsl` writes it.
-    pub fn fault(&self, word: u32, bindings: &Bindings) -> Option<Error> {
+    pub fn error(&self, word: u32, bindings: &Bindings) -> Option<Error> {
         if word == 0 {
             return None;
         }
         let number = i64::from((word ^ 0x8000_0000).cast_signed());
         let end = self.end.as_ref().and_then(|end| end.eval(bindings).ok());
-        let fault = match self.is_of_number {
+        let fault = match self.mentions_value {
             true => Error::raised(&self.message, number, end),
             false => Error::new(ErrorKind::Raised, &self.message),
         };
@@ -237,18 +237,18 @@ impl Site {
 
 impl Faults {
     /// The error of the first check that failed, in the order of nodes.
-    pub fn first(&self, words: &[u32], bindings: &Bindings) -> Option<Error> {
+    pub fn first_error(&self, words: &[u32], bindings: &Bindings) -> Option<Error> {
         let sites = self.sites.iter().zip(words);
         let (site, word) = sites
             .filter(|(_, word)| **word != 0)
             .min_by(|(a, _), (b, _)| a.order.cmp(&b.order))?;
-        site.fault(*word, bindings)
+        site.error(*word, bindings)
     }
 }
 
 /// Trip count of a loop.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Trips {
+pub enum TripCount {
     /// A size, known before the run begins.
     Size(Dim),
     /// The `i64` scalar in a slot.
@@ -257,7 +257,7 @@ pub enum Trips {
 
 /// A range of steps and the control flow within it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Block {
+pub struct StepBlock {
     /// Indices of steps, including those of nested blocks.
     pub steps: Range<usize>,
     /// Control flow, in the order of its steps.
@@ -277,7 +277,7 @@ impl Flow {
     }
 
     /// The blocks.
-    pub fn blocks(&self) -> Vec<&Block> {
+    pub fn blocks(&self) -> Vec<&StepBlock> {
         match &self.kind {
             FlowKind::If {
                 then, otherwise, ..
@@ -288,7 +288,7 @@ impl Flow {
     }
 
     /// Slots that are operands or results of a host function.
-    pub fn exchanged(&self) -> impl Iterator<Item = SlotId> {
+    pub fn host_call_slots(&self) -> impl Iterator<Item = SlotId> {
         let (operands, results) = match &self.kind {
             FlowKind::Host {
                 operands, results, ..
@@ -305,13 +305,13 @@ impl Flow {
             FlowKind::If { condition, .. } => vec![(*condition, start)],
             FlowKind::Loop {
                 trips,
-                first,
-                again,
+                initial_condition: first,
+                next_condition: again,
                 ..
             } => {
                 let trips = match trips {
-                    Trips::Slot(slot) => Some((*slot, start)),
-                    Trips::Size(_) => None,
+                    TripCount::Slot(slot) => Some((*slot, start)),
+                    TripCount::Size(_) => None,
                 };
                 let first = first.map(|slot| (slot, start));
                 let again = again.map(|slot| (slot, end.saturating_sub(1)));
@@ -354,16 +354,16 @@ pub struct Plan {
     /// Checks that may fail; none if nothing can fail.
     pub faults: Option<Faults>,
     /// Reasons why values are materialised, for reports.
-    pub stored: Vec<Stored>,
+    pub materialized: Vec<MaterializedValue>,
     /// Layouts of weights that kernels of several kinds read, for reports.
-    pub tied: Vec<Tied>,
+    pub shared_weights: Vec<SharedWeight>,
 }
 
 impl Plan {
     /// The root of a chain of parts: the slot that is not part of another.
-    pub fn whole(&self, slot: SlotId) -> SlotId {
+    pub fn root_slot(&self, slot: SlotId) -> SlotId {
         match self.slots[slot.0].kind {
-            SlotKind::Part { whole, .. } if whole < slot => self.whole(whole),
+            SlotKind::Part { whole, .. } if whole < slot => self.root_slot(whole),
             _ => slot,
         }
     }

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use naga::valid::{Capabilities as Flags, ModuleInfo, ValidationFlags, Validator};
 
 use super::capabilities::Capabilities;
-use super::{fours, series};
+use super::{series, vec4_functions};
 use crate::error::{Error, Result};
 
 /// Library files by subject; first those of single precision, then those of double precision.
@@ -76,18 +76,18 @@ pub fn assemble(template: &str, holes: &[(&str, String)]) -> String {
 /// Inserts the library functions that the text calls, directly or indirectly, before the entry point.
 fn with_library(text: &str) -> String {
     let functions = library();
-    let mut wanted = BTreeSet::new();
-    let mut open = vec![text];
-    while let Some(text) = open.pop() {
-        for word in words(text) {
+    let mut used = BTreeSet::new();
+    let mut worklist = vec![text];
+    while let Some(text) = worklist.pop() {
+        for word in tokens(text) {
             if let Some(source) = functions.get(word)
-                && wanted.insert(word)
+                && used.insert(word)
             {
-                open.push(source);
+                worklist.push(source);
             }
         }
     }
-    let imports: Vec<&str> = wanted
+    let imports: Vec<&str> = used
         .iter()
         .filter_map(|name| functions.get(*name))
         .map(String::as_str)
@@ -102,7 +102,7 @@ fn with_library(text: &str) -> String {
 }
 
 /// Identifiers and numbers of a text.
-pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn tokens(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(|word| !word.is_empty())
 }
@@ -116,9 +116,9 @@ fn library() -> &'static BTreeMap<String, String> {
         let files = LIBRARY.iter().copied().chain([INTEGERS, &wide]);
         let series = series::all().map(|series| (series.name.to_string(), series.wgsl()));
         let mut library: BTreeMap<String, String> =
-            files.flat_map(functions).chain(series).collect();
-        let fours = fours::of(&library);
-        library.extend(fours);
+            files.flat_map(split_functions).chain(series).collect();
+        let vec4_versions = vec4_functions::generate(&library);
+        library.extend(vec4_versions);
         library
     })
 }
@@ -129,8 +129,8 @@ pub fn is_function(name: &str) -> bool {
 }
 
 /// The name of the vec4 version of a library function; none if it has no such version.
-pub fn of_four(function: &str) -> Option<String> {
-    Some(fours::name(function)).filter(|name| is_function(name))
+pub fn vec4_version(function: &str) -> Option<String> {
+    Some(vec4_functions::vec4_name(function)).filter(|name| is_function(name))
 }
 
 /// Names of all library functions.
@@ -139,7 +139,7 @@ pub fn library_names() -> impl Iterator<Item = &'static str> {
 }
 
 /// Splits a file into functions at blank lines; parts without a function are comments on the file.
-fn functions(file: &str) -> Vec<(String, String)> {
+fn split_functions(file: &str) -> Vec<(String, String)> {
     file.split("\n\n")
         .filter_map(|part| {
             let part = part.trim_matches('\n');
@@ -172,7 +172,7 @@ pub fn is_reserved(word: &str) -> bool {
 
 /// Validates WGSL for a device with these capabilities; the message shows the line.
 pub fn validate(wgsl: &str, capabilities: &Capabilities) -> Result<()> {
-    validated(&parse(wgsl)?, wgsl, capabilities).map(drop)
+    validate_module(&parse(wgsl)?, wgsl, capabilities).map(drop)
 }
 
 pub(super) fn parse(wgsl: &str) -> Result<naga::Module> {
@@ -180,7 +180,7 @@ pub(super) fn parse(wgsl: &str) -> Result<naga::Module> {
 }
 
 /// Validates a parsed module and returns the analysis that naga's back ends need.
-pub(super) fn validated(
+pub(super) fn validate_module(
     module: &naga::Module,
     wgsl: &str,
     capabilities: &Capabilities,
@@ -192,7 +192,7 @@ pub(super) fn validated(
     flags.set(Flags::SHADER_FLOAT16, capabilities.float16);
     flags.set(Flags::SUBGROUP, capabilities.subgroups);
     flags.set(Flags::SUBGROUP_BARRIER, capabilities.subgroup_barriers);
-    let has_matrices = !capabilities.matrices.is_empty();
+    let has_matrices = !capabilities.cooperative_matrices.is_empty();
     flags.set(Flags::COOPERATIVE_MATRIX, has_matrices);
     Validator::new(ValidationFlags::all(), flags)
         .validate(module)

@@ -8,7 +8,7 @@ use naga::valid::ModuleInfo;
 
 use super::capabilities::Capabilities;
 use super::literal;
-use super::shader::{parse, validated};
+use super::shader::{parse, validate_module};
 use crate::error::{Error, Result};
 
 /// A kernel in every language that supports its features.
@@ -30,19 +30,19 @@ pub struct Translations {
 /// names the language.
 pub fn translate(wgsl: &str, capabilities: &Capabilities) -> Result<Translations> {
     let module = parse(wgsl)?;
-    literal::check(wgsl)?;
-    let info = validated(&module, wgsl, capabilities)?;
+    literal::check_literals(wgsl)?;
+    let info = validate_module(&module, wgsl, capabilities)?;
     let single = Capabilities {
         float64: false,
         ..capabilities.clone()
     };
     let plain = Capabilities {
-        matrices: Vec::new(),
+        cooperative_matrices: Vec::new(),
         ..capabilities.clone()
     };
-    let is_cooperative = validated(&module, wgsl, &plain).is_err();
+    let is_cooperative = validate_module(&module, wgsl, &plain).is_err();
     // A kernel that is valid on the device, but not without double precision, uses double precision.
-    let is_double = validated(&module, wgsl, &single).is_err();
+    let is_double = validate_module(&module, wgsl, &single).is_err();
     Ok(Translations {
         spirv: to_spirv(&module, &info)?,
         hlsl: (!is_cooperative)
@@ -57,7 +57,7 @@ fn to_spirv(module: &naga::Module, info: &ModuleInfo) -> Result<Vec<u32>> {
         lang_version: (1, 3),
         ..Default::default()
     };
-    spv::write_vec(module, info, &options, None).map_err(|error| refused("SPIR-V", error))
+    spv::write_vec(module, info, &options, None).map_err(|error| translation_error("SPIR-V", error))
 }
 
 fn to_hlsl(module: &naga::Module, info: &ModuleInfo) -> Result<String> {
@@ -69,7 +69,7 @@ fn to_hlsl(module: &naga::Module, info: &ModuleInfo) -> Result<String> {
     let mut text = String::new();
     hlsl::Writer::new(&mut text, &options, &Default::default())
         .write(module, info, None)
-        .map_err(|error| refused("HLSL", error))?;
+        .map_err(|error| translation_error("HLSL", error))?;
     Ok(text)
 }
 
@@ -80,9 +80,9 @@ fn to_msl(module: &naga::Module, info: &ModuleInfo) -> Result<String> {
     };
     msl::write_string(module, info, &options, &Default::default())
         .map(|(text, _)| text)
-        .map_err(|error| refused("MSL", error))
+        .map_err(|error| translation_error("MSL", error))
 }
 
-fn refused(language: &str, error: impl std::fmt::Display) -> Error {
+fn translation_error(language: &str, error: impl std::fmt::Display) -> Error {
     Error::plan(format!("cannot be written in {language}: {error}"))
 }

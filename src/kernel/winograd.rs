@@ -12,7 +12,7 @@
 //! need two more points, and powers up to the third. Of all sets 0, ±p, ±q in eighths up to 4, the set with 5/8 and 3/2
 //! loses least: about three times as much as 2×2 tiles, and less than half of the textbooks' 0, ±1, ±2. For random numbers
 //! of 256 channels, the measured errors relative to the largest output are 1.5e-6 with 4×4, 4.0e-7 with 2×2, and 9.1e-7 with
-//! direct sums over taps. [`Places::loss`] bounds them
+//! direct sums over taps. [`OutputTile::max_error`] bounds them
 //! (`cargo test --test variants lose_what_is_said -- --nocapture`). The points are sums of two powers of two: no factor of
 //! `A` or `B` is rounded, and those of `G` are rounded only together with the filter's elements.
 
@@ -20,54 +20,54 @@
 pub const TAPS: usize = 3;
 
 /// Rows of a matrix.
-pub type Matrix = &'static [&'static [f64]];
+pub type TransformMatrix = &'static [&'static [f64]];
 
 /// Size of an output tile: positions along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Places {
+pub enum OutputTile {
     /// Two positions.
     Two,
     /// Four positions.
     Four,
 }
 
-impl Places {
+impl OutputTile {
     /// All tile sizes.
-    pub const ALL: [Places; 2] = [Places::Two, Places::Four];
+    pub const ALL: [OutputTile; 2] = [OutputTile::Two, OutputTile::Four];
 
     /// Positions of the output tile along an axis.
-    pub fn count(self) -> usize {
-        self.summed().len()
+    pub fn size(self) -> usize {
+        self.output_transform().len()
     }
 
     /// Positions of the input tile along an axis.
-    pub fn side(self) -> usize {
-        self.seen().len()
+    pub fn input_size(self) -> usize {
+        self.input_transform().len()
     }
 
     /// Elements of a transformed tile. Each belongs to a matrix product of its own.
     pub fn matrices(self) -> usize {
-        self.side() * self.side()
+        self.input_size() * self.input_size()
     }
 
     /// Maximum error of a convolution in single precision, relative to its largest output.
-    pub fn loss(self) -> f64 {
+    pub fn max_error(self) -> f64 {
         match self {
-            Places::Two => 1e-6,
-            Places::Four => 4e-6,
+            OutputTile::Two => 1e-6,
+            OutputTile::Four => 4e-6,
         }
     }
 
     /// `B`, the input transform.
-    pub fn seen(self) -> Matrix {
+    pub fn input_transform(self) -> TransformMatrix {
         match self {
-            Places::Two => &[
+            OutputTile::Two => &[
                 &[1.0, 0.0, -1.0, 0.0],
                 &[0.0, 1.0, 1.0, 0.0],
                 &[0.0, -1.0, 1.0, 0.0],
                 &[0.0, 1.0, 0.0, -1.0],
             ],
-            Places::Four => &[
+            OutputTile::Four => &[
                 &[PP * QQ, 0.0, -PP - QQ, 0.0, 1.0, 0.0],
                 &[0.0, -P * QQ, -QQ, P, 1.0, 0.0],
                 &[0.0, P * QQ, -QQ, -P, 1.0, 0.0],
@@ -79,10 +79,10 @@ impl Places {
     }
 
     /// `A`, the output transform.
-    pub fn summed(self) -> Matrix {
+    pub fn output_transform(self) -> TransformMatrix {
         match self {
-            Places::Two => &[&[1.0, 1.0, 1.0, 0.0], &[0.0, 1.0, -1.0, -1.0]],
-            Places::Four => &[
+            OutputTile::Two => &[&[1.0, 1.0, 1.0, 0.0], &[0.0, 1.0, -1.0, -1.0]],
+            OutputTile::Four => &[
                 &[1.0, 1.0, 1.0, 1.0, 1.0, 0.0],
                 &[0.0, P, -P, Q, -Q, 0.0],
                 &[0.0, PP, PP, QQ, QQ, 0.0],
@@ -92,15 +92,15 @@ impl Places {
     }
 
     /// `G`, the filter transform.
-    fn filter(self) -> &'static [[f64; TAPS]] {
+    fn filter_transform(self) -> &'static [[f64; TAPS]] {
         match self {
-            Places::Two => &[
+            OutputTile::Two => &[
                 [1.0, 0.0, 0.0],
                 [0.5, 0.5, 0.5],
                 [0.5, -0.5, 0.5],
                 [0.0, 0.0, 1.0],
             ],
-            Places::Four => {
+            OutputTile::Four => {
                 const OF_P: f64 = 2.0 * PP * (PP - QQ);
                 const OF_Q: f64 = 2.0 * QQ * (QQ - PP);
                 &[
@@ -116,8 +116,9 @@ impl Places {
     }
 
     /// The element of a transformed filter at index `matrix`. Computed in double precision and rounded once.
-    pub fn number(self, matrix: usize, taps: &[f32; TAPS * TAPS]) -> f32 {
-        let [down, across] = [matrix / self.side(), matrix % self.side()].map(|i| self.filter()[i]);
+    pub fn filter_element(self, matrix: usize, taps: &[f32; TAPS * TAPS]) -> f32 {
+        let [down, across] = [matrix / self.input_size(), matrix % self.input_size()]
+            .map(|i| self.filter_transform()[i]);
         dot(&across, |x| dot(&down, |y| taps[y * TAPS + x].into())) as f32
     }
 }
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     /// Multiplies a tile, given by rows, with a transform from both sides.
-    fn turned(by: Matrix, d: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    fn transform_tile(by: TransformMatrix, d: &[Vec<f64>]) -> Vec<Vec<f64>> {
         let row = |row: &&[f64]| {
             let column = |column: &&[f64]| dot(row, |y| dot(column, |x| d[y][x]));
             by.iter().map(column).collect()
@@ -147,27 +148,27 @@ mod tests {
     }
 
     #[test]
-    fn a_tile_is_what_sums_over_taps_are() {
+    fn tiles_equal_direct_convolution() {
         let mut next = 1.0f64;
         let mut number = || {
             next = (next * 7.0 + 3.0) % 31.0;
             next - 15.0
         };
-        for places in Places::ALL {
-            let side = places.side();
+        for places in OutputTile::ALL {
+            let side = places.input_size();
             let seen: Vec<Vec<f64>> = (0..side)
                 .map(|_| (0..side).map(|_| number()).collect())
                 .collect();
             let taps = [(); TAPS * TAPS].map(|()| number());
             let single = taps.map(|tap| tap as f32);
-            let filter = (0..places.matrices()).map(|matrix| places.number(matrix, &single));
-            let mut products = turned(places.seen(), &seen);
+            let filter =
+                (0..places.matrices()).map(|matrix| places.filter_element(matrix, &single));
+            let mut products = transform_tile(places.input_transform(), &seen);
             for (product, filter) in products.iter_mut().flatten().zip(filter) {
                 *product *= f64::from(filter);
             }
-            let found = turned(places.summed(), &products);
-            for (y, x) in (0..places.count()).flat_map(|y| (0..places.count()).map(move |x| (y, x)))
-            {
+            let found = transform_tile(places.output_transform(), &products);
+            for (y, x) in (0..places.size()).flat_map(|y| (0..places.size()).map(move |x| (y, x))) {
                 let products = (0..TAPS * TAPS)
                     .map(|tap| taps[tap] * seen[y + tap / TAPS][x + tap % TAPS])
                     .collect::<Vec<f64>>();

@@ -13,7 +13,7 @@ pub struct Work {
     /// Bytes of every buffer that is read or written, counted once; for a gathered or sliced table, the bytes that are read.
     pub bytes: Dim,
     /// Graph nodes that are fused into the step as producers, before the nodes that the step is named after.
-    pub through: Vec<String>,
+    pub fused_producers: Vec<String>,
     /// Slots that the step writes. It reads its other slots.
     pub writes: Vec<SlotId>,
 }
@@ -23,7 +23,7 @@ impl Default for Work {
         Work {
             operations: Dim::ZERO,
             bytes: Dim::ZERO,
-            through: Vec::new(),
+            fused_producers: Vec::new(),
             writes: Vec::new(),
         }
     }

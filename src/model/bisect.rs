@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use crate::compare::Tolerance;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
-use crate::gpu::{self, Input, Program, ProgramOptions};
+use crate::gpu::{self, Program, ProgramOptions, RunInput};
 use crate::interp::{self, BodyFrame, BodyKind, NodeEvent, body_sizes};
 use crate::ir::{Graph, Node, Weights};
 use crate::item::Item;
-use crate::kernel::stored::Precision;
+use crate::kernel::materialization::Precision;
 use crate::pass::{self, PlanOptions};
 use crate::tensor::Tensor;
 use crate::trace::check::{Divergence, Site};
@@ -172,14 +172,14 @@ impl<'a> Reader<'a> {
         });
         let names: HashSet<&str> = fits.map(|(name, _)| *name).collect();
         self.read += names.len().max(1);
-        let hosted: Vec<Input> = self.inputs.iter().map(Input::Host).collect();
+        let hosted: Vec<RunInput> = self.inputs.iter().map(RunInput::Host).collect();
         self.held = self.program.capture(&self.sizes, &hosted, &names)?;
         Ok(())
     }
 }
 
 struct Searcher<'a> {
-    device: &'a gpu::Device,
+    device: &'a gpu::GpuDevice,
     precision: Precision,
     weights: &'a Weights,
     tolerance: Tolerance,

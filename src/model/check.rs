@@ -2,7 +2,7 @@ use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, GraphModule};
 use crate::item::Item;
-use crate::kernel::stored::Precision;
+use crate::kernel::materialization::Precision;
 use crate::trace::check::{
     CheckOptions, Finding, Id, Outcome, Report, Run, Subject, Traced, check_trace, example,
     inspect_archive, inspect_trace,

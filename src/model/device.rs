@@ -9,7 +9,7 @@ pub enum Device {
     /// The interpreter in this process, without driver and adapter.
     Host,
     /// An adapter through wgpu.
-    Gpu(gpu::Device),
+    Gpu(gpu::GpuDevice),
 }
 
 impl Device {
@@ -39,13 +39,13 @@ impl Device {
         match options.choice {
             DeviceChoice::Cpu => Ok(Device::Host),
             DeviceChoice::Auto if gpu::adapters().is_empty() => Ok(Device::Host),
-            _ => gpu::Device::open(options).map(Device::Gpu),
+            _ => gpu::GpuDevice::open(options).map(Device::Gpu),
         }
     }
 }
 
-impl From<gpu::Device> for Device {
-    fn from(device: gpu::Device) -> Device {
+impl From<gpu::GpuDevice> for Device {
+    fn from(device: gpu::GpuDevice) -> Device {
         Device::Gpu(device)
     }
 }

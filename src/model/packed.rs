@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::digest::Digest;
 use crate::error::{Error, Result};
-use crate::gpu::{Packed, PackedWeights, Program, WeightSource};
+use crate::gpu::{CacheableWeight, PackedWeights, Program, WeightSource};
 use crate::tensor::Tensor;
 use crate::tensor_file::checksummed::{self, ChecksummedTensor, LazyTensor};
 
@@ -133,12 +133,12 @@ impl State {
                 "the file is no file of packed weights, and is left as it is",
             ));
         }
-        let packed = program.packed(source)?;
+        let packed = program.packed_weights(source)?;
         let new: Vec<_> = packed
             .iter()
             .filter(|packed| self.missed.contains(&packed.key))
             .collect();
-        let replaces = |new: &&Packed, entry: &Entry| {
+        let replaces = |new: &&CacheableWeight, entry: &Entry| {
             let old = entry.checked.unchecked();
             let is_alike = (new.dtype, new.shape.as_slice()) == (old.dtype(), old.shape());
             new.name == entry.weight && is_alike

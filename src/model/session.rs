@@ -9,11 +9,11 @@ use super::state::States;
 use super::variant::{Depot, Given, Variant, accept};
 use super::{Device, Model, no_fit};
 use crate::error::{Error, ErrorKind, Result};
-use crate::gpu::{Input, Keep, Progress, Run};
+use crate::gpu::{Keep, Progress, Run, RunInput};
 use crate::ir::{Graph, GraphModule, TensorSpec};
 use crate::item::{Item, flatten_arguments};
-use crate::kernel::choice::Choices;
-use crate::kernel::stored::Precision;
+use crate::kernel::choice::VariantOverrides;
+use crate::kernel::materialization::Precision;
 use crate::tensor::Tensor;
 
 /// Options of a compilation.
@@ -28,7 +28,7 @@ pub struct CompileOptions {
     /// The first call with other sizes compiles it for all sizes.
     pub static_shapes: bool,
     /// Kernel variants that replace those of the planner's table; see [`crate::model::Tuning`].
-    pub choices: Choices,
+    pub choices: VariantOverrides,
     /// Storage precision of `f32` values on the device, weights included. Half precision takes half the bytes and is less
     /// exact. Inputs and outputs are unchanged, and kernels compute in `f32`. The host stores `f32` only.
     pub precision: Precision,
@@ -52,7 +52,7 @@ impl Default for CompileOptions {
             entry: "forward".to_string(),
             respecialize: true,
             static_shapes: true,
-            choices: Choices::new(),
+            choices: VariantOverrides::new(),
             precision: Precision::Single,
             checks: true,
             keep: Keep::Outputs,
@@ -278,7 +278,7 @@ impl Session {
         let Some(program) = &variant.program else {
             return Ok(None);
         };
-        let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
+        let hosted: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
         program
             .launch_with(&variant.bind(&inputs)?, &hosted)
             .map(Some)
@@ -290,12 +290,12 @@ impl Session {
     /// # Errors
     /// Fails if the session runs on the host, if the model has states, or as [`Session::run`]. A graph is not imported
     /// again for inputs on the device.
-    pub fn launch(&self, inputs: &[Input]) -> Result<Run> {
+    pub fn launch(&self, inputs: &[RunInput]) -> Result<Run> {
         if matches!(self.device, Device::Host) {
             return Err(Error::usage("the host has no buffers to share")
                 .help("open a GPU, or use Session::run"));
         }
-        let shapes: Vec<&[usize]> = inputs.iter().map(Input::shape).collect();
+        let shapes: Vec<&[usize]> = inputs.iter().map(RunInput::shape).collect();
         let fits = |graph: &Graph| {
             if graph.has_states() {
                 return Err(Error::usage("a model with states cannot be launched")

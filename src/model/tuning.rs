@@ -11,11 +11,11 @@ use super::{CompileOptions, Device, Model, Variant};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::gpu::{self, Input, Program, ProgramOptions};
+use crate::gpu::{self, Program, ProgramOptions, RunInput};
 use crate::ir::Weights;
 use crate::item::Item;
-use crate::kernel::choice::{Choices, Variant as KernelVariant};
-use crate::kernel::stored::Precision;
+use crate::kernel::choice::{KernelVariant, VariantOverrides};
+use crate::kernel::materialization::Precision;
 use crate::pass::{self, Admitted, PlanOptions};
 use crate::tensor::Tensor;
 use crate::tensor_file::write_all_atomic;
@@ -95,7 +95,7 @@ impl Tuning {
     }
 
     /// An empty tuning for a device.
-    pub fn of(gpu: &gpu::Device, precision: Precision) -> Tuning {
+    pub fn of(gpu: &gpu::GpuDevice, precision: Precision) -> Tuning {
         Tuning {
             adapter: gpu.name().to_string(),
             driver: gpu.driver(),
@@ -110,7 +110,7 @@ impl Tuning {
     /// # Errors
     /// Fails if they were measured on another adapter, driver, version or precision, or name unknown variants. The message
     /// is meant as a warning: the model runs without the tuning.
-    pub fn choices_for(&self, device: &Device, precision: Precision) -> Result<Choices> {
+    pub fn choices_for(&self, device: &Device, precision: Precision) -> Result<VariantOverrides> {
         let Device::Gpu(gpu) = device else {
             return Err(Error::usage(
                 "the tuning is ignored: the host has no kernels",
@@ -205,7 +205,7 @@ pub enum TuningProgress<'a> {
 
 /// A call that is measured repeatedly.
 struct Course<'a> {
-    gpu: &'a gpu::Device,
+    gpu: &'a gpu::GpuDevice,
     precision: Precision,
     variant: &'a Variant,
     weights: Cow<'a, Weights>,
@@ -215,8 +215,12 @@ struct Course<'a> {
 
 impl Course<'_> {
     /// Finds the variants that make the model fastest, layer by layer.
-    fn best(&self, layers: &Admitted, tell: &mut dyn FnMut(TuningProgress)) -> Result<Choices> {
-        let mut found = Choices::new();
+    fn best(
+        &self,
+        layers: &Admitted,
+        tell: &mut dyn FnMut(TuningProgress),
+    ) -> Result<VariantOverrides> {
+        let mut found = VariantOverrides::new();
         let before = self.time(&found)?;
         for (index, (layer, variants)) in layers.iter().enumerate() {
             let without = self.time(&found)?;
@@ -256,7 +260,7 @@ impl Course<'_> {
     }
 
     /// Fastest time of a run with these choices, in seconds.
-    fn time(&self, choices: &Choices) -> Result<f64> {
+    fn time(&self, choices: &VariantOverrides) -> Result<f64> {
         let graph = &self.variant.lowered;
         let wanted = PlanOptions {
             choices: choices.clone(),
@@ -265,7 +269,7 @@ impl Course<'_> {
         let plan = pass::plan_by(graph, self.gpu.capabilities(), &wanted)?;
         let options = ProgramOptions::default();
         let program = Program::new(self.gpu, plan, &self.weights, options)?;
-        let inputs: Vec<Input> = self.inputs.iter().map(Input::Host).collect();
+        let inputs: Vec<RunInput> = self.inputs.iter().map(RunInput::Host).collect();
         let mut fastest = f64::INFINITY;
         for _ in 0..=RUNS {
             let start = Instant::now();

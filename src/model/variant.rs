@@ -8,7 +8,7 @@ use super::{CompileOptions, Device};
 use crate::digest::Digest;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
-use crate::gpu::{Input, PackedWeights, Program, ProgramOptions, SharedWeights, WeightSource};
+use crate::gpu::{PackedWeights, Program, ProgramOptions, RunInput, SharedWeights, WeightSource};
 use crate::interp;
 use crate::ir::{Graph, GraphModule, TreeConstant, TreeSpec, Weights};
 use crate::item::{Item, flatten_states};
@@ -68,11 +68,11 @@ impl WeightSource for Folded {
         Folded::tensor(self, name)
     }
 
-    fn is_made(&self, name: &str) -> bool {
+    fn is_derived(&self, name: &str) -> bool {
         Folded::is_made(self, name)
     }
 
-    fn permuted(&self, name: &str) -> Option<(Tensor, Vec<usize>)> {
+    fn as_permutation(&self, name: &str) -> Option<(Tensor, Vec<usize>)> {
         Folded::permuted(self, name)
     }
 
@@ -161,7 +161,7 @@ impl Variant {
         match &self.program {
             None => interp::run(&self.lowered, self.weights()?.as_ref(), inputs),
             Some(program) => {
-                let hosted: Vec<Input> = inputs.iter().map(Input::Host).collect();
+                let hosted: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
                 program.launch_with(&self.bind(inputs)?, &hosted)?.read()
             }
         }

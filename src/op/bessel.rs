@@ -7,30 +7,30 @@ use crate::kernel::series::bessel::*;
 use crate::kernel::series::{Real, Series, airy};
 
 fn magnitude<T: Real>(x: T) -> T {
-    if x < T::of(0.0) { -x } else { x }
+    if x < T::from_f64(0.0) { -x } else { x }
 }
 
 /// Gives `value` the sign of `x`, for odd functions.
 fn odd<T: Real>(x: T, value: T) -> T {
-    if x < T::of(0.0) { -value } else { value }
+    if x < T::from_f64(0.0) { -value } else { value }
 }
 
 fn exp<T: Real>(x: T) -> T {
-    x.nearest(f64::exp)
+    x.apply_rounded(f64::exp)
 }
 
 /// True for `x` for which modified functions of the first kind use the series for small arguments.
 fn is_near<T: Real>(x: T) -> bool {
-    x <= T::of(8.0)
+    x <= T::from_f64(8.0)
 }
 
 /// The series of a modified function of the first kind for `x >= 0`. For large `x` it lacks the factor `1 / √x`.
 fn first_kind<T: Real>(near: &Series, far: &Series, x: T) -> T {
-    let two = T::of(2.0);
+    let two = T::from_f64(2.0);
     if is_near(x) {
-        near.at(x / two - two)
+        near.eval(x / two - two)
     } else {
-        far.at(T::of(32.0) / x - two)
+        far.eval(T::from_f64(32.0) / x - two)
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) fn i0e<T: Real>(x: T) -> T {
     if is_near(x) {
         series_i0(x)
     } else {
-        series_i0(x) / x.root()
+        series_i0(x) / x.square_root()
     }
 }
 
@@ -64,7 +64,7 @@ pub(super) fn i0<T: Real>(x: T) -> T {
     if is_near(x) {
         product
     } else {
-        product / x.root()
+        product / x.square_root()
     }
 }
 
@@ -76,7 +76,7 @@ pub(super) fn i1e<T: Real>(x: T) -> T {
         if is_near(z) {
             series_i1(z) * z
         } else {
-            series_i1(z) / z.root()
+            series_i1(z) / z.square_root()
         },
     )
 }
@@ -89,7 +89,7 @@ pub(super) fn i1<T: Real>(x: T) -> T {
         if is_near(z) {
             exp(z) * z * series_i1(z)
         } else {
-            exp(z) * series_i1(z) / z.root()
+            exp(z) * series_i1(z) / z.square_root()
         },
     )
 }
@@ -103,17 +103,17 @@ pub(super) fn modified_i1<T: Real>(x: T) -> T {
         if is_near(z) {
             series * z * exp(z)
         } else {
-            exp(z) * series / z.root()
+            exp(z) * series / z.square_root()
         },
     )
 }
 
 /// The value of a function of the second kind for `x <= 0`; `None` for positive `x`.
 fn second_kind_limit<T: Real>(x: T, at_zero: f64) -> Option<T> {
-    if x == T::of(0.0) {
-        Some(T::of(at_zero))
-    } else if x < T::of(0.0) {
-        Some(T::of(f64::NAN))
+    if x == T::from_f64(0.0) {
+        Some(T::from_f64(at_zero))
+    } else if x < T::from_f64(0.0) {
+        Some(T::from_f64(f64::NAN))
     } else {
         None
     }
@@ -121,16 +121,16 @@ fn second_kind_limit<T: Real>(x: T, at_zero: f64) -> Option<T> {
 
 /// The series of a modified function of the second kind for `x <= 2`.
 fn second_kind_near<T: Real>(near: &Series, x: T) -> T {
-    near.at(x.fused(x, T::of(-2.0)))
+    near.eval(x.fused_mul_add(x, T::from_f64(-2.0)))
 }
 
 /// The series of a modified function of the second kind for `x > 2`, without the factor `1 / √x`.
 fn second_kind_far<T: Real>(far: &Series, x: T) -> T {
-    far.at(T::of(8.0) / x - T::of(2.0))
+    far.eval(T::from_f64(8.0) / x - T::from_f64(2.0))
 }
 
 fn log_of_half<T: Real>(x: T) -> T {
-    (T::of(0.5) * x).nearest(f64::ln)
+    (T::from_f64(0.5) * x).apply_rounded(f64::ln)
 }
 
 /// `eˣ K₀(x)`
@@ -138,10 +138,10 @@ pub(super) fn k0e<T: Real>(x: T) -> T {
     if let Some(limit) = second_kind_limit(x, f64::INFINITY) {
         return limit;
     }
-    if x <= T::of(2.0) {
-        (-log_of_half(x)).fused(i0(x), second_kind_near(&K0_NEAR, x)) * exp(x)
+    if x <= T::from_f64(2.0) {
+        (-log_of_half(x)).fused_mul_add(i0(x), second_kind_near(&K0_NEAR, x)) * exp(x)
     } else {
-        second_kind_far(&K0_FAR, x) / x.root()
+        second_kind_far(&K0_FAR, x) / x.square_root()
     }
 }
 
@@ -150,17 +150,17 @@ pub(super) fn k0<T: Real + Into<f64>>(x: T) -> T {
     if let Some(limit) = second_kind_limit(x, f64::INFINITY) {
         return limit;
     }
-    if x <= T::of(2.0) {
+    if x <= T::from_f64(2.0) {
         let (near, first): (f64, f64) = (second_kind_near(&K0_NEAR, x).into(), i0(x).into());
-        T::of((-(0.5 * x.into()).ln()).mul_add(first, near))
+        T::from_f64((-(0.5 * x.into()).ln()).mul_add(first, near))
     } else {
-        exp(-x) * second_kind_far(&K0_FAR, x) / x.root()
+        exp(-x) * second_kind_far(&K0_FAR, x) / x.square_root()
     }
 }
 
 /// `K₁(x)` for `0 < x <= 2`
 fn k1_near<T: Real>(x: T) -> T {
-    log_of_half(x).fused(modified_i1(x), second_kind_near(&K1_NEAR, x) / x)
+    log_of_half(x).fused_mul_add(modified_i1(x), second_kind_near(&K1_NEAR, x) / x)
 }
 
 /// `eˣ K₁(x)`
@@ -168,10 +168,10 @@ pub(super) fn k1e<T: Real>(x: T) -> T {
     if let Some(limit) = second_kind_limit(x, f64::INFINITY) {
         return limit;
     }
-    if x <= T::of(2.0) {
+    if x <= T::from_f64(2.0) {
         k1_near(x) * exp(x)
     } else {
-        second_kind_far(&K1_FAR, x) / x.root()
+        second_kind_far(&K1_FAR, x) / x.square_root()
     }
 }
 
@@ -180,10 +180,10 @@ pub(super) fn k1<T: Real>(x: T) -> T {
     if let Some(limit) = second_kind_limit(x, f64::INFINITY) {
         return limit;
     }
-    if x <= T::of(2.0) {
+    if x <= T::from_f64(2.0) {
         k1_near(x)
     } else {
-        exp(-x) * second_kind_far(&K1_FAR, x) / x.root()
+        exp(-x) * second_kind_far(&K1_FAR, x) / x.square_root()
     }
 }
 
@@ -198,38 +198,41 @@ struct AsymptoticExpansion<T> {
 
 impl<T: Real> AsymptoticExpansion<T> {
     fn new(z: T, x: T, phase: f64, [even, even_divisor, odd, odd_divisor]: [&Series; 4]) -> Self {
-        let angle = x - T::of(phase);
+        let angle = x - T::from_f64(phase);
         AsymptoticExpansion {
-            even: even.at(z) / even_divisor.at(z),
-            odd: T::of(5.0) / x * (odd.at(z) / odd_divisor.at(z)),
-            cosine: angle.nearest(f64::cos),
-            sine: angle.nearest(f64::sin),
+            even: even.eval(z) / even_divisor.eval(z),
+            odd: T::from_f64(5.0) / x * (odd.eval(z) / odd_divisor.eval(z)),
+            cosine: angle.apply_rounded(f64::cos),
+            sine: angle.apply_rounded(f64::sin),
             x,
         }
     }
 
     fn order_0(x: T) -> Self {
         let series = [&EVEN_0, &EVEN_DIVISOR_0, &ODD_0, &ODD_DIVISOR_0];
-        AsymptoticExpansion::new(T::of(25.0) / (x * x), x, FRAC_PI_4, series)
+        AsymptoticExpansion::new(T::from_f64(25.0) / (x * x), x, FRAC_PI_4, series)
     }
 
     fn order_1(x: T) -> Self {
         let series = [&EVEN_1, &EVEN_DIVISOR_1, &ODD_1, &ODD_DIVISOR_1];
-        let ratio = T::of(5.0) / x;
+        let ratio = T::from_f64(5.0) / x;
         AsymptoticExpansion::new(ratio * ratio, x, 3.0 * FRAC_PI_4, series)
     }
 
     /// `√(2 / πx) · value`
     fn scaled(&self, value: T) -> T {
-        value * T::of(FRAC_2_PI.sqrt()) / self.x.root()
+        value * T::from_f64(FRAC_2_PI.sqrt()) / self.x.square_root()
     }
 
     fn first_kind(&self) -> T {
-        self.scaled(self.even.fused(self.cosine, -(self.odd * self.sine)))
+        self.scaled(
+            self.even
+                .fused_mul_add(self.cosine, -(self.odd * self.sine)),
+        )
     }
 
     fn second_kind(&self) -> T {
-        self.scaled(self.even.fused(self.sine, self.odd * self.cosine))
+        self.scaled(self.even.fused_mul_add(self.sine, self.odd * self.cosine))
     }
 }
 
@@ -237,11 +240,12 @@ impl<T: Real> AsymptoticExpansion<T> {
 pub(super) fn j0<T: Real>(x: T) -> T {
     let x = magnitude(x);
     let z = x * x;
-    if x < T::of(0.00001) {
-        (-z).fused(T::of(0.25), T::of(1.0))
-    } else if x <= T::of(5.0) {
-        let roots = (z - T::of(5.783_185_962_946_785)) * (z - T::of(30.471_262_343_662_087));
-        roots * J0.at(z) / J0_DIVISOR.at(z)
+    if x < T::from_f64(0.00001) {
+        (-z).fused_mul_add(T::from_f64(0.25), T::from_f64(1.0))
+    } else if x <= T::from_f64(5.0) {
+        let roots =
+            (z - T::from_f64(5.783_185_962_946_785)) * (z - T::from_f64(30.471_262_343_662_087));
+        roots * J0.eval(z) / J0_DIVISOR.eval(z)
     } else {
         AsymptoticExpansion::order_0(x).first_kind()
     }
@@ -253,9 +257,11 @@ pub(super) fn j1<T: Real>(x: T) -> T {
     let z = x * x;
     odd(
         signed,
-        if x <= T::of(5.0) {
-            let ratio = J1.at(z) / J1_DIVISOR.at(z) * x;
-            ratio * (z - T::of(14.681_970_642_123_893)) * (z - T::of(49.218_456_321_694_6))
+        if x <= T::from_f64(5.0) {
+            let ratio = J1.eval(z) / J1_DIVISOR.eval(z) * x;
+            ratio
+                * (z - T::from_f64(14.681_970_642_123_893))
+                * (z - T::from_f64(49.218_456_321_694_6))
         } else {
             AsymptoticExpansion::order_1(x).first_kind()
         },
@@ -267,10 +273,10 @@ pub(super) fn y0<T: Real>(x: T) -> T {
     if let Some(limit) = second_kind_limit(x, f64::NEG_INFINITY) {
         return limit;
     }
-    if x <= T::of(5.0) {
+    if x <= T::from_f64(5.0) {
         let z = x * x;
-        let logarithm = T::of(FRAC_2_PI) * x.nearest(f64::ln);
-        logarithm.fused(j0(x), Y0.at(z) / Y0_DIVISOR.at(z))
+        let logarithm = T::from_f64(FRAC_2_PI) * x.apply_rounded(f64::ln);
+        logarithm.fused_mul_add(j0(x), Y0.eval(z) / Y0_DIVISOR.eval(z))
     } else {
         AsymptoticExpansion::order_0(x).second_kind()
     }
@@ -281,10 +287,13 @@ pub(super) fn y1<T: Real>(x: T) -> T {
     if let Some(limit) = second_kind_limit(x, f64::NEG_INFINITY) {
         return limit;
     }
-    if x <= T::of(5.0) {
+    if x <= T::from_f64(5.0) {
         let z = x * x;
-        let singular = j1(x).fused(x.nearest(f64::ln), -(T::of(1.0) / x));
-        x.fused(Y1.at(z) / Y1_DIVISOR.at(z), T::of(FRAC_2_PI) * singular)
+        let singular = j1(x).fused_mul_add(x.apply_rounded(f64::ln), -(T::from_f64(1.0) / x));
+        x.fused_mul_add(
+            Y1.eval(z) / Y1_DIVISOR.eval(z),
+            T::from_f64(FRAC_2_PI) * singular,
+        )
     } else {
         AsymptoticExpansion::order_1(x).second_kind()
     }
@@ -292,26 +301,28 @@ pub(super) fn y1<T: Real>(x: T) -> T {
 
 /// Airy function `Ai(x)`; not-a-number at infinity.
 pub(super) fn airy_ai<T: Real>(x: T) -> T {
-    let (border, two, three) = (T::of(2.09), T::of(2.0), T::of(3.0));
-    let scale = T::of(0.5 * FRAC_2_SQRT_PI);
+    let (border, two, three) = (T::from_f64(2.09), T::from_f64(2.0), T::from_f64(3.0));
+    let scale = T::from_f64(0.5 * FRAC_2_SQRT_PI);
     if x < -border {
-        let root = (-x).root();
+        let root = (-x).square_root();
         let zeta = -two * x * root / three;
-        let z = T::of(1.0) / zeta;
+        let z = T::from_f64(1.0) / zeta;
         let square = z * z;
-        let even = square * airy::EVEN.at(square) / airy::EVEN_DIVISOR.at(square) + T::of(1.0);
-        let odd = z * airy::ODD.at(square) / airy::ODD_DIVISOR.at(square);
-        let angle = zeta + T::of(FRAC_PI_4);
-        let (sine, cosine) = (angle.nearest(f64::sin), angle.nearest(f64::cos));
-        scale / root.root() * sine.fused(even, -(cosine * odd))
-    } else if x > T::of(103.892) {
-        let is_infinite = x == T::of(f64::INFINITY);
-        T::of(if is_infinite { f64::NAN } else { 0.0 })
+        let even =
+            square * airy::EVEN.eval(square) / airy::EVEN_DIVISOR.eval(square) + T::from_f64(1.0);
+        let odd = z * airy::ODD.eval(square) / airy::ODD_DIVISOR.eval(square);
+        let angle = zeta + T::from_f64(FRAC_PI_4);
+        let (sine, cosine) = (angle.apply_rounded(f64::sin), angle.apply_rounded(f64::cos));
+        scale / root.square_root() * sine.fused_mul_add(even, -(cosine * odd))
+    } else if x > T::from_f64(103.892) {
+        let is_infinite = x == T::from_f64(f64::INFINITY);
+        T::from_f64(if is_infinite { f64::NAN } else { 0.0 })
     } else if x >= border {
-        let root = x.root();
+        let root = x.square_root();
         let zeta = two * x * root / three;
-        let z = T::of(1.0) / zeta;
-        scale * (airy::DECAY.at(z) / airy::DECAY_DIVISOR.at(z)) / (two * root.root() * exp(zeta))
+        let z = T::from_f64(1.0) / zeta;
+        scale * (airy::DECAY.eval(z) / airy::DECAY_DIVISOR.eval(z))
+            / (two * root.square_root() * exp(zeta))
     } else {
         airy_by_powers(x)
     }
@@ -320,10 +331,10 @@ pub(super) fn airy_ai<T: Real>(x: T) -> T {
 /// `Ai(x)` near 0, DLMF 9.4.1, until a term is below the precision.
 fn airy_by_powers<T: Real>(x: T) -> T {
     let cube = x * x * x;
-    let (mut even, mut odd, mut k) = (T::of(1.0), x, T::of(1.0));
+    let (mut even, mut odd, mut k) = (T::from_f64(1.0), x, T::from_f64(1.0));
     let (mut even_term, mut odd_term, mut part) = (even, x, even);
     let mut next = || {
-        k = k + T::of(1.0);
+        k = k + T::from_f64(1.0);
         k
     };
     while part > T::EPSILON {
@@ -336,7 +347,8 @@ fn airy_by_powers<T: Real>(x: T) -> T {
         odd = odd + odd_term;
         part = magnitude(even_term / even);
     }
-    T::of(0.355_028_053_887_817_2).fused(even, -(T::of(0.258_819_403_792_806_8) * odd))
+    T::from_f64(0.355_028_053_887_817_2)
+        .fused_mul_add(even, -(T::from_f64(0.258_819_403_792_806_8) * odd))
 }
 
 #[cfg(test)]

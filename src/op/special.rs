@@ -8,62 +8,62 @@ use crate::kernel::series::gamma::DIGAMMA;
 
 /// Logarithmic derivative of the gamma function: reflection in double precision, recurrence up to 10, asymptotic series.
 pub(super) fn digamma<T: Real + Into<f64>>(x: T) -> T {
-    if x == T::of(0.0) {
-        return T::of(f64::NEG_INFINITY.copysign(-x.into()));
+    if x == T::from_f64(0.0) {
+        return T::from_f64(f64::NEG_INFINITY.copysign(-x.into()));
     }
-    if x < T::of(0.0) {
+    if x < T::from_f64(0.0) {
         let fraction = x.into().fract();
         return if fraction == 0.0 {
-            T::of(f64::NAN)
+            T::from_f64(f64::NAN)
         } else {
-            digamma_of_positive(T::of(1.0) - x) - T::of(PI / (PI * fraction).tan())
+            digamma_of_positive(T::from_f64(1.0) - x) - T::from_f64(PI / (PI * fraction).tan())
         };
     }
     digamma_of_positive(x)
 }
 
 fn digamma_of_positive<T: Real>(mut x: T) -> T {
-    let (one, ten) = (T::of(1.0), T::of(10.0));
-    let mut sum = T::of(0.0);
+    let (one, ten) = (T::from_f64(1.0), T::from_f64(10.0));
+    let mut sum = T::from_f64(0.0);
     while x < ten {
         sum = sum - one / x;
         x = x + one;
     }
     if x == ten {
-        return sum + T::of(2.251_752_589_066_721);
+        return sum + T::from_f64(2.251_752_589_066_721);
     }
     let z = one / (x * x);
-    sum + x.nearest(f64::ln) - T::of(0.5) / x - z * DIGAMMA.at(z)
+    sum + x.apply_rounded(f64::ln) - T::from_f64(0.5) / x - z * DIGAMMA.eval(z)
 }
 
 /// Derivative of the digamma function: reflection, six steps of the recurrence, and the first terms of the asymptotic
 /// series, DLMF 5.15.8. Fuses the products and sums that PyTorch's builds fuse.
 pub(super) fn trigamma<T: Real>(x: T) -> T {
-    let (one, pi) = (T::of(1.0), T::of(PI));
-    if x < T::of(0.5) {
-        let sine = (pi * x).nearest(f64::sin);
-        let reflected = T::of(0.0) - (pi * pi) / (sine * sine);
+    let (one, pi) = (T::from_f64(1.0), T::from_f64(PI));
+    if x < T::from_f64(0.5) {
+        let sine = (pi * x).apply_rounded(f64::sin);
+        let reflected = T::from_f64(0.0) - (pi * pi) / (sine * sine);
         return -trigamma_from(one - x, reflected);
     }
-    trigamma_from(x, T::of(0.0))
+    trigamma_from(x, T::from_f64(0.0))
 }
 
 fn trigamma_from<T: Real>(mut x: T, mut sum: T) -> T {
-    let one = T::of(1.0);
+    let one = T::from_f64(1.0);
     for _ in 0..6 {
         sum = sum + one / (x * x);
         x = x + one;
     }
     let z = one / (x * x);
-    let series = (-z).fused(T::of(1.0 / 42.0), T::of(1.0 / 30.0));
-    let series = (-z).fused(series, T::of(1.0 / 6.0));
-    sum + z.fused(series, one + one / (T::of(2.0) * x)) / x
+    let series = (-z).fused_mul_add(T::from_f64(1.0 / 42.0), T::from_f64(1.0 / 30.0));
+    let series = (-z).fused_mul_add(series, T::from_f64(1.0 / 6.0));
+    sum + z.fused_mul_add(series, one + one / (T::from_f64(2.0) * x)) / x
 }
 
 /// Scaled complementary error function `exp(x²) erfc(x)`. PyTorch rounds the square of a negative operand.
 pub(super) fn erfcx<T: Real + Into<f64>>(x: T) -> T {
     let (value, square): (f64, f64) = (x.into(), (x * x).into());
-    T::of(if value < 0.0 {
+    T::from_f64(if value < 0.0 {
         2.0 * square.exp() - erfcx_of_positive(-value)
     } else {
         erfcx_of_positive(value)
@@ -104,8 +104,8 @@ pub(super) fn ndtri(p: f64) -> f64 {
 /// Cephes. PyTorch sums in double precision, except for the first term.
 pub(super) fn zeta<T: Real + Into<f64>>(x: T, q: T) -> T {
     let (x, q) = (x.into(), q.into());
-    let first = T::of(q.powf(-x));
-    T::of(hurwitz(x, q, first.into()))
+    let first = T::from_f64(q.powf(-x));
+    T::from_f64(hurwitz(x, q, first.into()))
 }
 
 /// The zeta function, given its first term.

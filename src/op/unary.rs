@@ -176,20 +176,20 @@ impl UnaryFunction {
 fn cosh(x: f32) -> f32 {
     let magnitude = x.abs();
     if magnitude < 0.5 * std::f32::consts::LN_2 {
-        let excess = magnitude.nearest(f64::exp_m1);
+        let excess = magnitude.apply_rounded(f64::exp_m1);
         let double = 2.0 * (1.0 + excess);
         1.0 + excess * excess / double
     } else if magnitude < 80.0 {
-        let exponential = magnitude.nearest(f64::exp);
+        let exponential = magnitude.apply_rounded(f64::exp);
         0.5 * exponential + 0.5 / exponential
     } else {
-        x.nearest(f64::cosh)
+        x.apply_rounded(f64::cosh)
     }
 }
 
 fn sigmoid<T: Real>(x: T) -> T {
-    let one = T::of(1.0);
-    one / (one + (-x).nearest(f64::exp))
+    let one = T::from_f64(1.0);
+    one / (one + (-x).apply_rounded(f64::exp))
 }
 
 fn sign(x: f64) -> f64 {

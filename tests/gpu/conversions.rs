@@ -2,16 +2,16 @@
 
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
-use onionskin::gpu::{Device, Program, ProgramOptions, Weights};
-use onionskin::kernel::capabilities::Storage;
+use onionskin::gpu::{GpuDevice, Program, ProgramOptions, TensorMap};
+use onionskin::kernel::capabilities::StorageType;
 use onionskin::kernel::plan::SlotKind;
 use onionskin::tensor::Tensor;
 
 use super::plans::*;
 
 /// Runs `2x + 1` on a type in its storage type on the device, and compares with integers.
-fn check(device: &Device, dtype: DType, values: &[i64]) {
-    let storage = Storage::of(dtype, device.capabilities()).unwrap();
+fn check(device: &GpuDevice, dtype: DType, values: &[i64]) {
+    let storage = StorageType::of(dtype, device.capabilities()).unwrap();
     // The number of elements is not a multiple of 4 bytes in any type.
     let plan = single(dtype, storage, &[symbol("N")], 2, 1);
     let x = Tensor::from_i64(dtype, [values.len()], values.to_vec()).unwrap();
@@ -51,7 +51,7 @@ fn integers_and_floats_convert() {
 fn booleans_are_zero_and_one() {
     let Some(device) = device() else { return };
     // Computes 0·x + 1; every number but 0 is true.
-    let plan = single(DType::Bool, Storage::U32, &[symbol("N")], 3, 0);
+    let plan = single(DType::Bool, StorageType::U32, &[symbol("N")], 3, 0);
     let x = Tensor::from_bools([3], [true, false, true]).unwrap();
     let outputs = program(&device, plan).run(std::slice::from_ref(&x));
     assert_eq!(outputs.unwrap(), [x]);
@@ -68,7 +68,7 @@ fn wide_integers_are_native_or_checked() {
     let Some(device) = portable_device() else {
         return;
     };
-    let plan = single(DType::I64, Storage::I32, &[symbol("N")], 2, 1);
+    let plan = single(DType::I64, StorageType::I32, &[symbol("N")], 2, 1);
     let program = program(&device, plan.clone());
     let error = program.run(std::slice::from_ref(&wide)).unwrap_err();
     assert_eq!(error.context(), ["input x"]);
@@ -81,7 +81,7 @@ fn wide_integers_are_native_or_checked() {
     plan.slots[0].kind = SlotKind::Weight("w".into());
     plan.slots[0].shape = vec![Dim::from(2i64)];
     plan.inputs.clear();
-    let weights = Weights::from([("w".to_owned(), wide)]);
+    let weights = TensorMap::from([("w".to_owned(), wide)]);
     let error = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap_err();
     assert_eq!(error.context(), ["weight w"]);
 }
@@ -89,7 +89,7 @@ fn wide_integers_are_native_or_checked() {
 #[test]
 fn results_out_of_range_are_errors() {
     let Some(device) = device() else { return };
-    let plan = single(DType::U8, Storage::I32, &[symbol("N")], 2, 0);
+    let plan = single(DType::U8, StorageType::I32, &[symbol("N")], 2, 0);
     let x = Tensor::from_vec([1], vec![200u8]).unwrap();
     let error = program(&device, plan).run(&[x]).unwrap_err();
     assert!(error.to_string().contains("400 for a u8 — at y"), "{error}");

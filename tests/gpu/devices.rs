@@ -2,8 +2,8 @@
 
 use onionskin::dtype::DType;
 use onionskin::error::ErrorKind;
-use onionskin::gpu::{Device, DeviceChoice, DeviceOptions, adapters};
-use onionskin::kernel::capabilities::Storage;
+use onionskin::gpu::{DeviceChoice, DeviceOptions, GpuDevice, adapters};
+use onionskin::kernel::capabilities::StorageType;
 
 use super::plans::*;
 
@@ -11,22 +11,22 @@ use super::plans::*;
 fn adapters_are_listed_and_open_by_index_and_name() {
     for adapter in adapters() {
         println!("{adapter} {:?}", adapter.features);
-        let device = Device::open(DeviceChoice::Index(adapter.index)).unwrap();
+        let device = GpuDevice::open(DeviceChoice::Index(adapter.index)).unwrap();
         assert_eq!(device.capabilities(), &adapter.capabilities);
         let name = adapter.name.to_uppercase();
-        Device::open(DeviceChoice::Name(name)).unwrap();
+        GpuDevice::open(DeviceChoice::Name(name)).unwrap();
     }
 }
 
 #[test]
 fn a_device_that_is_not_there_is_an_error_with_advice() {
-    let error = Device::open(DeviceChoice::Name("no such device".into())).unwrap_err();
+    let error = GpuDevice::open(DeviceChoice::Name("no such device".into())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Usage);
     assert!(error.advice().unwrap().contains("cpu"), "{error}");
     for adapter in adapters() {
         assert!(error.message().contains(&adapter.name), "{error}");
     }
-    assert!(Device::open(DeviceChoice::Cpu).is_err());
+    assert!(GpuDevice::open(DeviceChoice::Cpu).is_err());
 }
 
 #[test]
@@ -55,9 +55,9 @@ fn default_limits_can_be_forced() {
 fn an_applications_own_device_serves() {
     let Some(device) = device() else { return };
     let (wgpu, queue) = (device.wgpu().clone(), device.queue().clone());
-    let own = Device::from_wgpu(wgpu, queue);
+    let own = GpuDevice::from_wgpu(wgpu, queue);
     assert_eq!(own.capabilities(), device.capabilities());
-    let plan = single(DType::F32, Storage::F32, &[symbol("B")], 2, 0);
+    let plan = single(DType::F32, StorageType::F32, &[symbol("B")], 2, 0);
     assert_eq!(
         program(&own, plan).run(&[floats([4.0])]).unwrap(),
         [floats([8.0])]
@@ -74,7 +74,7 @@ fn compiled_pipelines_are_kept_on_disk() {
         ..DeviceOptions::default()
     };
     let run = || {
-        let device = Device::open(options.clone()).unwrap();
+        let device = GpuDevice::open(options.clone()).unwrap();
         let outputs = program(&device, chain(3, &[symbol("B")])).run(&[floats([1.0])]);
         assert_eq!(outputs.unwrap(), [floats([15.0])]);
     };

@@ -3,15 +3,15 @@
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::error::{Error, ErrorKind, SourcePlace};
-use onionskin::gpu::{Device, Program, ProgramOptions, Weights};
-use onionskin::kernel::capabilities::Storage;
-use onionskin::kernel::plan::{Block, Flow, FlowKind, Plan, SlotId, SlotKind, Trips};
+use onionskin::gpu::{GpuDevice, Program, ProgramOptions, TensorMap};
+use onionskin::kernel::capabilities::StorageType;
+use onionskin::kernel::plan::{Flow, FlowKind, Plan, SlotId, SlotKind, StepBlock, TripCount};
 use onionskin::symbols::{Guard, Relation};
 
 use super::plans::*;
 
-fn fail(device: &Device, plan: Plan) -> Error {
-    Program::new(device, plan, &Weights::new(), ProgramOptions::default()).unwrap_err()
+fn fail(device: &GpuDevice, plan: Plan) -> Error {
+    Program::new(device, plan, &TensorMap::new(), ProgramOptions::default()).unwrap_err()
 }
 
 #[test]
@@ -77,15 +77,15 @@ fn large_arenas_are_split_over_buffers() {
     let shape = plan.slots[0].shape.clone();
     let temporary = |name: &str, first, last| {
         let kind = SlotKind::Temporary { first, last };
-        slot(name, DType::F32, Storage::F32, &shape, kind)
+        slot(name, DType::F32, StorageType::F32, &shape, kind)
     };
     let weight = SlotKind::Weight("w".into());
     plan.slots = vec![
-        slot("w", DType::F32, Storage::F32, &shape, weight),
+        slot("w", DType::F32, StorageType::F32, &shape, weight),
         temporary("a", 0, 3),
         temporary("b", 1, 2),
         temporary("c", 2, 3),
-        slot("y", DType::F32, Storage::F32, &shape, SlotKind::Output),
+        slot("y", DType::F32, StorageType::F32, &shape, SlotKind::Output),
     ];
     plan.kernels.push(add());
     let n = Dim::from(n);
@@ -103,7 +103,7 @@ fn large_arenas_are_split_over_buffers() {
     }
     let numbers = vec![1f32; 25 << 20];
     let weight = onionskin::tensor::Tensor::from_vec([numbers.len()], numbers).unwrap();
-    let weights = Weights::from([("w".to_owned(), weight)]);
+    let weights = TensorMap::from([("w".to_owned(), weight)]);
     let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
     let y = program.run(&[]).unwrap().remove(0);
     // a = 3, b = 7, c = a + b, y = a + c
@@ -120,9 +120,9 @@ fn everything_wrong_with_a_plan_is_told_at_once() {
     let weight = |name: &str| SlotKind::Weight(name.into());
     let shape = [Dim::from(2i64)];
     plan.slots
-        .push(slot("w", DType::F32, Storage::F32, &shape, weight("w")));
+        .push(slot("w", DType::F32, StorageType::F32, &shape, weight("w")));
     plan.slots
-        .push(slot("h", DType::F16, Storage::F16, &shape, weight("h")));
+        .push(slot("h", DType::F16, StorageType::F16, &shape, weight("h")));
     plan.steps[0].sizes.clear();
     plan.steps.push(step(1, &[1, 3], &symbol("B")));
     let error = fail(&device, plan);
@@ -137,12 +137,12 @@ fn everything_wrong_with_a_plan_is_told_at_once() {
 #[test]
 fn wild_control_flow_is_an_error() {
     let Some(device) = device() else { return };
-    let block = |steps: std::ops::Range<usize>, flows| Block { steps, flows };
+    let block = |steps: std::ops::Range<usize>, flows| StepBlock { steps, flows };
     let repeat = |again: Option<SlotId>, body| Flow {
         kind: FlowKind::Loop {
-            trips: Trips::Size(Dim::from(2i64)),
-            first: None,
-            again,
+            trips: TripCount::Size(Dim::from(2i64)),
+            initial_condition: None,
+            next_condition: again,
             body,
         },
         nodes: vec!["loop".into()],

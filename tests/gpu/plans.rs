@@ -3,8 +3,8 @@
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::error::SourcePlace;
-use onionskin::gpu::{Device, Program, ProgramOptions, Reach, Weights};
-use onionskin::kernel::capabilities::{SizesIn, Storage};
+use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions, TensorMap};
+use onionskin::kernel::capabilities::{SizesSpace, StorageType};
 use onionskin::kernel::layout::Layout;
 use onionskin::kernel::plan::{Access, Kernel, Plan, Slot, SlotId, SlotKind, Step, Workgroups};
 use onionskin::kernel::work::Work;
@@ -13,19 +13,19 @@ use onionskin::tensor::Tensor;
 use crate::samples;
 
 /// The device under test.
-pub fn device() -> Option<Device> {
-    samples::device(Reach::Whole)
+pub fn device() -> Option<GpuDevice> {
+    samples::device(FeatureLevel::Full)
 }
 
 /// The device under test, within WebGPU's default limits.
-pub fn portable_device() -> Option<Device> {
-    samples::device(Reach::Portable)
+pub fn portable_device() -> Option<GpuDevice> {
+    samples::device(FeatureLevel::Portable)
 }
 
 /// `y = a·x + b` for each of `n` elements; `n` is read from a uniform buffer.
-pub fn affine(storage: Storage, input: Access, a: i32, b: i32) -> Kernel {
+pub fn affine(storage: StorageType, input: Access, a: i32, b: i32) -> Kernel {
     let ty = storage.wgsl();
-    let enable = if storage == Storage::F16 {
+    let enable = if storage == StorageType::F16 {
         "enable f16;"
     } else {
         ""
@@ -54,7 +54,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
         ),
         bindings: vec![input, Access::ReadWrite],
         sizes: 1,
-        sizes_in: SizesIn::Uniform,
+        sizes_space: SizesSpace::Uniform,
     }
 }
 
@@ -78,11 +78,11 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         .into(),
         bindings: vec![Access::ReadWrite; 3],
         sizes: 1,
-        sizes_in: SizesIn::Uniform,
+        sizes_space: SizesSpace::Uniform,
     }
 }
 
-pub fn slot(name: &str, dtype: DType, storage: Storage, shape: &[Dim], kind: SlotKind) -> Slot {
+pub fn slot(name: &str, dtype: DType, storage: StorageType, shape: &[Dim], kind: SlotKind) -> Slot {
     Slot {
         name: name.into(),
         dtype,
@@ -110,7 +110,7 @@ pub fn step(kernel: usize, bindings: &[usize], n: &Dim) -> Step {
 }
 
 /// A plan of one kernel from an input to an output of equal type.
-pub fn single(dtype: DType, storage: Storage, shape: &[Dim], a: i32, b: i32) -> Plan {
+pub fn single(dtype: DType, storage: StorageType, shape: &[Dim], a: i32, b: i32) -> Plan {
     Plan {
         kernels: vec![affine(storage, Access::Read, a, b)],
         slots: vec![
@@ -126,7 +126,7 @@ pub fn single(dtype: DType, storage: Storage, shape: &[Dim], a: i32, b: i32) -> 
 
 /// A plan of `length` steps `x → 2x + 1`, which pass temporaries through the arena.
 pub fn chain(length: usize, shape: &[Dim]) -> Plan {
-    let f32s = |name: &str, kind| slot(name, DType::F32, Storage::F32, shape, kind);
+    let f32s = |name: &str, kind| slot(name, DType::F32, StorageType::F32, shape, kind);
     let mut slots = vec![f32s("x", SlotKind::Input(0))];
     for first in 0..length - 1 {
         let last = first + 1;
@@ -140,8 +140,8 @@ pub fn chain(length: usize, shape: &[Dim]) -> Plan {
     let steps = (0..length).map(|index| step(usize::from(index > 0), &[index, index + 1], &n));
     Plan {
         kernels: vec![
-            affine(Storage::F32, Access::Read, 2, 1),
-            affine(Storage::F32, Access::ReadWrite, 2, 1),
+            affine(StorageType::F32, Access::Read, 2, 1),
+            affine(StorageType::F32, Access::ReadWrite, 2, 1),
         ],
         steps: steps.collect(),
         inputs: vec![Some(SlotId(0))],
@@ -160,6 +160,6 @@ pub fn floats(values: impl IntoIterator<Item = f32>) -> Tensor {
     Tensor::from_vec([values.len()], values).unwrap()
 }
 
-pub fn program(device: &Device, plan: Plan) -> Program {
-    Program::new(device, plan, &Weights::new(), ProgramOptions::default()).unwrap()
+pub fn program(device: &GpuDevice, plan: Plan) -> Program {
+    Program::new(device, plan, &TensorMap::new(), ProgramOptions::default()).unwrap()
 }

@@ -3,7 +3,7 @@
 use onionskin::aten::{self, Generator};
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
-use onionskin::gpu::{Program, ProgramOptions, Reach};
+use onionskin::gpu::{FeatureLevel, Program, ProgramOptions};
 use onionskin::interp;
 use onionskin::ir::{Argument, Builder, Graph, Weights};
 use onionskin::pass;
@@ -34,7 +34,7 @@ fn drawn(name: &str, mut arguments: Vec<Argument>) -> Graph {
 
 #[test]
 fn uniform_numbers_integers_and_orders_have_the_same_bits_as_on_the_host() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let size = || Argument::List(vec![Dim::from(300).into(), Dim::from(7).into()]);
@@ -55,7 +55,7 @@ fn uniform_numbers_integers_and_orders_have_the_same_bits_as_on_the_host() {
 
 #[test]
 fn normal_numbers_are_those_of_the_host_up_to_rounding() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let graph = drawn("aten.randn", vec![Argument::List(vec![int(5000)])]);

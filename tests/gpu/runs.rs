@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
-use onionskin::gpu::{Footprint, Input, Keep, Program, ProgramOptions, Progress, Weights};
-use onionskin::kernel::capabilities::Storage;
+use onionskin::gpu::{Footprint, Keep, Program, ProgramOptions, Progress, RunInput, TensorMap};
+use onionskin::kernel::capabilities::StorageType;
 use onionskin::kernel::plan::{Plan, SlotId, SlotKind};
 use onionskin::tensor::Tensor;
 
@@ -20,7 +20,7 @@ fn chained(x: f32, length: usize) -> f32 {
 #[test]
 fn a_kernel_runs() {
     let Some(device) = device() else { return };
-    let plan = single(DType::F32, Storage::F32, &[Dim::from(5i64)], 3, -1);
+    let plan = single(DType::F32, StorageType::F32, &[Dim::from(5i64)], 3, -1);
     let outputs = program(&device, plan).run(&[floats([0.0, 1.0, 2.0, 3.0, 4.0])]);
     assert_eq!(outputs.unwrap(), [floats([-1.0, 2.0, 5.0, 8.0, 11.0])]);
 }
@@ -152,10 +152,10 @@ fn outputs_stay_on_the_device() {
     let Some(device) = device() else { return };
     let program = program(&device, chain(2, &[symbol("B")]));
     let x = floats([1.0, 2.0, 3.0]);
-    let mut run = program.launch(&[Input::Host(&x)]).unwrap();
+    let mut run = program.launch(&[RunInput::Host(&x)]).unwrap();
     for _ in 0..4 {
         let output = run.outputs().remove(0);
-        run = program.launch(&[Input::Device(&output)]).unwrap();
+        run = program.launch(&[RunInput::Device(&output)]).unwrap();
     }
     let expected = [floats([1.0, 2.0, 3.0].map(|x| chained(x, 10)))];
     assert_eq!(run.read().unwrap(), expected);
@@ -175,12 +175,12 @@ fn empty_tensors_are_no_special_case() {
 fn outputs_may_repeat_and_may_be_inputs_or_weights() {
     let Some(device) = device() else { return };
     let shape = [Dim::from(3i64)];
-    let mut plan = single(DType::F32, Storage::F32, &shape, 2, 0);
+    let mut plan = single(DType::F32, StorageType::F32, &shape, 2, 0);
     let weight = SlotKind::Weight("w".into());
     plan.slots
-        .push(slot("w", DType::F32, Storage::F32, &shape, weight));
+        .push(slot("w", DType::F32, StorageType::F32, &shape, weight));
     plan.outputs = vec![SlotId(1), SlotId(0), SlotId(2), SlotId(1)];
-    let weights = Weights::from([("w".to_owned(), floats([7.0, 8.0, 9.0]))]);
+    let weights = TensorMap::from([("w".to_owned(), floats([7.0, 8.0, 9.0]))]);
     let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
     let (x, y) = (floats([1.0, 2.0, 3.0]), floats([2.0, 4.0, 6.0]));
     let expected = [y.clone(), x.clone(), floats([7.0, 8.0, 9.0]), y];
@@ -190,7 +190,7 @@ fn outputs_may_repeat_and_may_be_inputs_or_weights() {
 #[test]
 fn unused_inputs_are_ignored() {
     let Some(device) = device() else { return };
-    let mut plan = single(DType::F32, Storage::F32, &[symbol("B")], 2, 0);
+    let mut plan = single(DType::F32, StorageType::F32, &[symbol("B")], 2, 0);
     plan.inputs = vec![None, Some(SlotId(0))];
     let outputs = program(&device, plan).run(&[floats([9.0; 9]), floats([1.0])]);
     assert_eq!(outputs.unwrap(), [floats([2.0])]);
@@ -204,9 +204,9 @@ fn every_value_can_be_kept() {
         ..ProgramOptions::default()
     };
     let plan = chain(5, &[symbol("B")]);
-    let program = Program::new(&device, plan.clone(), &Weights::new(), options).unwrap();
+    let program = Program::new(&device, plan.clone(), &TensorMap::new(), options).unwrap();
     let x = floats([1.0, 2.0]);
-    let run = program.launch(&[Input::Host(&x)]).unwrap();
+    let run = program.launch(&[RunInput::Host(&x)]).unwrap();
     for (length, slot) in plan.slots.iter().enumerate() {
         let expected = floats([1.0, 2.0].map(|x| chained(x, length)));
         assert_eq!(run.slot(&slot.name).unwrap(), expected, "{}", slot.name);
@@ -235,14 +235,14 @@ fn progress_is_told() {
         slots: vec![slot(
             "w",
             DType::F32,
-            Storage::F32,
+            StorageType::F32,
             &shape,
             SlotKind::Weight("w".into()),
         )],
         kernels: chain(2, &shape).kernels,
         ..Plan::default()
     };
-    let weights = Weights::from([("w".to_owned(), floats([0.5; 10]))]);
+    let weights = TensorMap::from([("w".to_owned(), floats([0.5; 10]))]);
     Program::new(&device, plan, &weights, options).unwrap();
     let seen = (
         pipelines.load(Ordering::Relaxed),
@@ -254,10 +254,10 @@ fn progress_is_told() {
 #[test]
 fn weights_are_shared_between_programs() {
     let Some(device) = device() else { return };
-    let mut plan = single(DType::F32, Storage::F32, &[Dim::from(3i64)], 2, 0);
+    let mut plan = single(DType::F32, StorageType::F32, &[Dim::from(3i64)], 2, 0);
     plan.slots[0].kind = SlotKind::Weight("w".into());
     plan.inputs.clear();
-    let weights = Weights::from([("w".to_owned(), floats([7.0, 8.0, 9.0]))]);
+    let weights = TensorMap::from([("w".to_owned(), floats([7.0, 8.0, 9.0]))]);
     let options = ProgramOptions::default();
     let make = || Program::new(&device, plan.clone(), &weights, options.clone()).unwrap();
     let (first, second) = (make(), make());
@@ -272,7 +272,7 @@ fn weights_are_shared_between_programs() {
 fn more_workgroups_than_one_dimension_has() {
     let Some(device) = device() else { return };
     let n = 65_536 * 64 + 1;
-    let plan = single(DType::F32, Storage::F32, &[symbol("N")], 1, 1);
+    let plan = single(DType::F32, StorageType::F32, &[symbol("N")], 1, 1);
     let outputs = program(&device, plan).run(&[floats((0..n).map(|i| (i % 1000) as f32))]);
     let expected = floats((0..n).map(|i| (i % 1000) as f32 + 1.0));
     assert!(outputs.unwrap() == [expected]);

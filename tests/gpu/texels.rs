@@ -2,9 +2,9 @@
 
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
-use onionskin::gpu::{Device, DeviceChoice, Input, Program, ProgramOptions, Weights};
-use onionskin::kernel::capabilities::{SizesIn, Storage};
-use onionskin::kernel::layout::{Layout, Panels, Run, Texel};
+use onionskin::gpu::{DeviceChoice, GpuDevice, Program, ProgramOptions, RunInput, TensorMap};
+use onionskin::kernel::capabilities::{SizesSpace, StorageType};
+use onionskin::kernel::layout::{Layout, Panels, StridedRange, Texel};
 use onionskin::kernel::plan::{Access, Kernel, Plan, SlotId, SlotKind};
 use onionskin::tensor::Tensor;
 
@@ -29,9 +29,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 }
 "
         .into(),
-        bindings: vec![Access::Texels(Texel::F32), Access::ReadWrite],
+        bindings: vec![Access::AliasedTexture(Texel::F32), Access::ReadWrite],
         sizes: 1,
-        sizes_in: SizesIn::Uniform,
+        sizes_space: SizesSpace::Uniform,
     }
 }
 
@@ -52,18 +52,18 @@ fn textures(length: usize, shape: &[Dim]) -> Plan {
 }
 
 /// `y = 2w + 1` for weights of the given sizes, which the kernels read as texels.
-fn of_weights(sizes: &[usize]) -> (Plan, Weights, Vec<Tensor>) {
+fn of_weights(sizes: &[usize]) -> (Plan, TensorMap, Vec<Tensor>) {
     let mut plan = Plan {
         kernels: vec![by_texels()],
         ..Plan::default()
     };
-    let (mut weights, mut expected) = (Weights::new(), Vec::new());
+    let (mut weights, mut expected) = (TensorMap::new(), Vec::new());
     for (number, size) in sizes.iter().enumerate() {
         let name = format!("w{number}");
         let shape = [Dim::from(*size)];
         let slots = plan.slots.len();
         for kind in [SlotKind::Weight(name.clone()), SlotKind::Output] {
-            let slot = slot(&name, DType::F32, Storage::F32, &shape, kind);
+            let slot = slot(&name, DType::F32, StorageType::F32, &shape, kind);
             plan.slots.push(slot);
         }
         let vectors = Dim::from(size.div_ceil(4));
@@ -76,8 +76,8 @@ fn of_weights(sizes: &[usize]) -> (Plan, Weights, Vec<Tensor>) {
     (plan, weights, expected)
 }
 
-fn texel_device() -> Option<Device> {
-    let device = device().filter(|device| device.capabilities().texels);
+fn texel_device() -> Option<GpuDevice> {
+    let device = device().filter(|device| device.capabilities().buffer_aliasing);
     if device.is_none() {
         println!("no device reads buffers as textures");
     }
@@ -115,7 +115,7 @@ fn small_weights_share_memory() {
     if texel_device().is_none() {
         return;
     }
-    let device = Device::open(DeviceChoice::Software).unwrap();
+    let device = GpuDevice::open(DeviceChoice::Software).unwrap();
     let options = ProgramOptions::default();
     let made = |sizes: &[usize]| {
         let (plan, weights, expected) = of_weights(sizes);
@@ -144,10 +144,10 @@ fn memory_lives_as_long_as_buffers_and_no_longer_than_the_device() {
             return;
         }
         // This device is dropped below.
-        let device = Device::open(DeviceChoice::Software).unwrap();
+        let device = GpuDevice::open(DeviceChoice::Software).unwrap();
         let program = program(&device, textures(3, &[Dim::from(4096i64)]));
         let x = floats((0..4096).map(|i| i as f32));
-        let run = program.launch(&[Input::Host(&x)]).unwrap();
+        let run = program.launch(&[RunInput::Host(&x)]).unwrap();
         let expected = floats((0..4096).map(|i| (0..3).fold(i as f32, |x, _| 2.0 * x + 1.0)));
         assert_eq!(run.read().unwrap(), [expected]);
         let outputs = run.outputs();
@@ -160,36 +160,38 @@ fn memory_lives_as_long_as_buffers_and_no_longer_than_the_device() {
 
 #[test]
 fn panels_integers_and_other_devices_are_refused() {
-    let refuse = |device: &Device, reason: &str, change: &dyn Fn(&mut Plan)| {
+    let refuse = |device: &GpuDevice, reason: &str, change: &dyn Fn(&mut Plan)| {
         let mut plan = textures(3, &[Dim::from(8i64)]);
         change(&mut plan);
-        let weights = Weights::from([("w".into(), floats((0..8).map(|i| i as f32)))]);
+        let weights = TensorMap::from([("w".into(), floats((0..8).map(|i| i as f32)))]);
         let made = Program::new(device, plan, &weights, ProgramOptions::default());
         let error = made.unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     };
     if let Some(device) = texel_device() {
         let other = "for what it is not";
-        refuse(&device, other, &|plan| plan.slots[1].storage = Storage::I32);
+        refuse(&device, other, &|plan| {
+            plan.slots[1].storage = StorageType::I32
+        });
         refuse(&device, other, &|plan| {
             plan.slots[0].kind = SlotKind::Weight("w".into());
             plan.slots[0].layout = Layout::Panels(Panels {
-                outer: Run {
+                batch: StridedRange {
                     count: 1,
                     stride: 0,
                 },
-                depth: vec![Run {
+                k_ranges: vec![StridedRange {
                     count: 4,
                     stride: 1,
                 }],
-                columns: Run {
+                columns: StridedRange {
                     count: 2,
                     stride: 4,
                 },
-                round: 4,
+                k_block: 4,
                 width: 32,
                 strip: 32,
-                transformed: None,
+                winograd_tile: None,
             });
             plan.inputs.clear();
         });

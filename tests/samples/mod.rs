@@ -11,13 +11,13 @@ pub mod layers;
 
 use onionskin::dim::Bindings;
 use onionskin::dtype::DType;
-use onionskin::gpu::{Device, DeviceOptions, Reach};
+use onionskin::gpu::{DeviceOptions, FeatureLevel, GpuDevice};
 use onionskin::ir::{Builder, Graph, Value};
-use onionskin::kernel::capabilities::{Capabilities, MatrixUnit};
-use onionskin::kernel::choice::Variant;
+use onionskin::kernel::capabilities::{Capabilities, CooperativeMatrix};
+use onionskin::kernel::choice::KernelVariant;
 use onionskin::kernel::layout::TextureLimits;
+use onionskin::kernel::materialization::Precision;
 use onionskin::kernel::plan::Plan;
-use onionskin::kernel::stored::Precision;
 use onionskin::kernel::translate::translate;
 use onionskin::op::*;
 use onionskin::pass::{self, PlanOptions};
@@ -46,16 +46,16 @@ pub fn worse(x: f64, y: f64) -> f64 {
 
 /// Returns the device that `ONIONSKIN_DEVICE` names, or the best one. Without a device, a test prints that it is skipped and
 /// passes, unless `REQUIRE_GPU` is 1. Every kernel of the device is translated to every language.
-pub fn device(reach: Reach) -> Option<Device> {
+pub fn device(reach: FeatureLevel) -> Option<GpuDevice> {
     let choice = std::env::var("ONIONSKIN_DEVICE").unwrap_or_default();
     let options = DeviceOptions {
         choice: choice.parse().unwrap_or_default(),
-        reach,
+        feature_level: reach,
         experiments: false,
         cache: None,
         translate: true,
     };
-    match Device::open(options) {
+    match GpuDevice::open(options) {
         Ok(device) => Some(device),
         Err(error) if std::env::var("REQUIRE_GPU").as_deref() == Ok("1") => panic!("{error}"),
         Err(error) => {
@@ -81,10 +81,10 @@ pub fn capabilities() -> Capabilities {
         subgroups: false,
         subgroup_barriers: false,
         subgroup_size: 0,
-        matrices: Vec::new(),
+        cooperative_matrices: Vec::new(),
         software: false,
         textures: TextureLimits::default(),
-        texels: false,
+        buffer_aliasing: false,
     }
 }
 
@@ -103,13 +103,13 @@ pub fn rasteriser_of(lanes: u32) -> Capabilities {
             layers: 256,
             bindings: 8,
         },
-        texels: true,
+        buffer_aliasing: true,
         ..with_subgroups()
     }
 }
 
 /// Plans a graph with a variant forced upon every node that admits it. Returns the plan and the number of these nodes.
-pub fn forced(graph: &Graph, capabilities: &Capabilities, variant: Variant) -> (Plan, usize) {
+pub fn forced(graph: &Graph, capabilities: &Capabilities, variant: KernelVariant) -> (Plan, usize) {
     forced_in(Precision::Single, graph, capabilities, variant)
 }
 
@@ -118,7 +118,7 @@ pub fn forced_in(
     precision: Precision,
     graph: &Graph,
     capabilities: &Capabilities,
-    variant: Variant,
+    variant: KernelVariant,
 ) -> (Plan, usize) {
     let admitted = pass::admitted(graph, capabilities, precision).unwrap();
     let options = PlanOptions {
@@ -143,9 +143,9 @@ pub fn with_subgroups() -> Capabilities {
 /// A GPU with cooperative matrices of every kind that kernels use.
 pub fn with_matrices() -> Capabilities {
     let sizes = [8, 16].into_iter();
-    let units = sizes.flat_map(|size| [true, false].map(|half| MatrixUnit { size, half }));
+    let units = sizes.flat_map(|size| [true, false].map(|half| CooperativeMatrix { size, half }));
     Capabilities {
-        matrices: units.collect(),
+        cooperative_matrices: units.collect(),
         subgroup_size: 32,
         max_workgroup_memory: 32 << 10,
         ..with_subgroups()

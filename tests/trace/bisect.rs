@@ -8,11 +8,11 @@ use std::time::Duration;
 use onionskin::compare::Tolerance;
 use onionskin::dim::Dim;
 use onionskin::error::Result;
-use onionskin::gpu::Reach;
+use onionskin::gpu::FeatureLevel;
 use onionskin::interp::BodyKind;
 use onionskin::ir::Graph;
 use onionskin::item::Item;
-use onionskin::kernel::stored::Precision;
+use onionskin::kernel::materialization::Precision;
 use onionskin::model::{
     Culprit, Reference, Search, SearchOptions, SearchProgress, check, first_divergence,
     first_wrong_pass, verify,
@@ -86,7 +86,7 @@ fn one() -> Vec<Item> {
 /// The third iteration is the first wrong one, 9 instead of 8, in the branch within it.
 #[test]
 fn a_device_is_wrong_in_a_branch_of_a_round() {
-    let Some(device) = samples::device(Reach::Whole).map(Device::from) else {
+    let Some(device) = samples::device(FeatureLevel::Full).map(Device::from) else {
         return;
     };
     let session = model().compile(&device, &CompileOptions::default());
@@ -131,7 +131,7 @@ fn a_device_is_wrong_in_a_branch_of_a_round() {
 /// A search without time compares nothing and reports that; one with time reports progress for every node.
 #[test]
 fn a_search_ends_at_its_limit_and_tells_how_far_it_is() {
-    let Some(device) = samples::device(Reach::Whole).map(Device::from) else {
+    let Some(device) = samples::device(FeatureLevel::Full).map(Device::from) else {
         return;
     };
     let session = model().compile(&device, &CompileOptions::default());
@@ -172,7 +172,7 @@ fn a_search_ends_at_its_limit_and_tells_how_far_it_is() {
 /// The report and its page name the value by the enclosing regions, with source lines.
 #[test]
 fn a_report_leads_into_regions() {
-    let Some(device) = samples::device(Reach::Whole).map(Device::from) else {
+    let Some(device) = samples::device(FeatureLevel::Full).map(Device::from) else {
         return;
     };
     let reference = Reference {

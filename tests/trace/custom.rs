@@ -1,7 +1,7 @@
 //! Custom operators of users, on the host and on a device.
 
 use onionskin::dim::Dim;
-use onionskin::gpu::Reach;
+use onionskin::gpu::FeatureLevel;
 use onionskin::ir::{GraphModule, Op};
 use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
@@ -66,7 +66,7 @@ fn agrees(traced: &Traced, program: &dyn Fn((TracedTensor, TracedTensor)) -> Tra
     let text = traced.module.to_string();
     let parsed: GraphModule = text.parse().unwrap();
     assert_eq!(parsed.graphs, traced.module.graphs, "{text}");
-    let session = samples::device(Reach::Whole).map(|device| {
+    let session = samples::device(FeatureLevel::Full).map(|device| {
         let model = Model::from_module(traced.module.clone());
         model
             .compile(&Device::from(device), &CompileOptions::default())
@@ -173,7 +173,7 @@ fn a_shader_that_is_wrong_fails_with_its_text() {
         [Dim::ONE, Dim::ONE, Dim::ONE]
     });
     let traced = traced(&program(operator));
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let model = Model::from_module(traced.module);

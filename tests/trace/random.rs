@@ -2,7 +2,7 @@
 
 use onionskin::aten;
 use onionskin::dtype::DType;
-use onionskin::gpu::Reach;
+use onionskin::gpu::FeatureLevel;
 use onionskin::ir::{Argument, Op};
 use onionskin::item::Item;
 use onionskin::kw;
@@ -237,7 +237,7 @@ fn a_check_of_a_function_that_draws_names_the_node_and_nothing_else() {
 }
 
 fn devices() -> Vec<Device> {
-    let gpu = samples::device(Reach::Whole).map(Device::from);
+    let gpu = samples::device(FeatureLevel::Full).map(Device::from);
     [Some(Device::Host), gpu].into_iter().flatten().collect()
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use onionskin::cases::{self, Case, CaseArchive};
 use onionskin::compare::compare;
 use onionskin::error::Error;
-use onionskin::gpu::Reach;
+use onionskin::gpu::FeatureLevel;
 use onionskin::ir::GraphModule;
 use onionskin::{CompileOptions, Device, Model};
 
@@ -30,7 +30,7 @@ pub fn bytes(case: &Case) -> Vec<u8> {
 
 /// Returns the host, and the device under test if there is one.
 pub fn devices() -> impl Iterator<Item = Device> {
-    let device = samples::device(Reach::Whole).map(Device::from);
+    let device = samples::device(FeatureLevel::Full).map(Device::from);
     [Some(Device::Host), device].into_iter().flatten()
 }
 

@@ -168,7 +168,7 @@ fn many_inputs_are_joined() {
         found.to_host().unwrap(),
         program(example(&[130, 3])).to_host().unwrap()
     );
-    let Some(device) = super::samples::device(onionskin::gpu::Reach::Whole) else {
+    let Some(device) = super::samples::device(onionskin::gpu::FeatureLevel::Full) else {
         return;
     };
     let model = onionskin::Model::from_module(traced.module.clone());

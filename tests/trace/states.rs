@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use onionskin::gpu::Reach;
+use onionskin::gpu::FeatureLevel;
 use onionskin::item::Item;
 use onionskin::nn::BatchNorm1d;
 use onionskin::tensor::Tensor;
@@ -114,7 +114,7 @@ fn a_trace_of_training_gathers_statistics_from_call_to_call() {
 }
 
 fn devices() -> Vec<Device> {
-    let gpu = samples::device(Reach::Whole).map(Device::from);
+    let gpu = samples::device(FeatureLevel::Full).map(Device::from);
     [Some(Device::Host), gpu].into_iter().flatten().collect()
 }
 

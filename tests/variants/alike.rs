@@ -100,7 +100,7 @@ fn layers() -> Vec<(&'static str, Graph, usize)> {
 
 #[test]
 fn layers_that_differ_in_numbers_share_a_kernel() {
-    let device = samples::device(Reach::Whole);
+    let device = samples::device(FeatureLevel::Full);
     let device = device.filter(|device| device.capabilities().software);
     for (name, graph, kernels) in layers() {
         let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use onionskin::dim::Dim;
 use onionskin::dtype::DType;
-use onionskin::gpu::Reach;
+use onionskin::gpu::FeatureLevel;
 use onionskin::ir::{Graph, Value};
-use onionskin::kernel::choice::Variant;
+use onionskin::kernel::choice::KernelVariant;
 use onionskin::kernel::plan::Plan;
 use onionskin::op::ConvAxis;
 
@@ -388,7 +388,7 @@ fn attention_is_one_kernel() {
 /// Keys and values are written in the layout of attention, and once, even if heads are repeated.
 #[test]
 fn attention_reads_what_is_written_for_it() {
-    let device = samples::device(Reach::Whole);
+    let device = samples::device(FeatureLevel::Full);
     for (name, steps, graph) in behind_others() {
         let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
         let found = (plan.steps.len(), kernels_of_attention(&plan));
@@ -417,7 +417,7 @@ fn what_others_read_is_computed_for_them() {
     let plan = pass::plan(&causal.unwrap().1, &samples::rasteriser()).unwrap();
     let text = &plan.kernels[0].wgsl;
     assert!(text.contains("block < min("), "{text}");
-    let (plan, count) = samples::forced(graph, &samples::rasteriser(), Variant::Portable);
+    let (plan, count) = samples::forced(graph, &samples::rasteriser(), KernelVariant::Portable);
     assert_eq!((kernels_of_attention(&plan), count), (0, 2), "{name}");
 }
 
@@ -433,7 +433,7 @@ fn attention_is_written_in_turns_for_its_epilogue_alone() {
 
 #[test]
 fn attention_of_others_agrees() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     for (name, graph) in others() {
@@ -448,7 +448,7 @@ fn attention_of_others_agrees() {
 /// Fully masked rows, rows that begin with minus infinity, and NaN.
 #[test]
 fn attention_of_odd_numbers_agrees() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let types = ["f32[16, 8]", "f32[24, 8]", "f32[24, 8]", "f32[16, 24]"];
@@ -500,7 +500,7 @@ fn attention_of_attention_agrees() {
     );
     let plan = pass::plan(&of_two, &samples::rasteriser()).unwrap();
     assert_eq!(kernels_of_attention(&plan), 1);
-    if let Some(device) = samples::device(Reach::Whole) {
+    if let Some(device) = samples::device(FeatureLevel::Full) {
         let plan = pass::plan(&of_two, device.capabilities()).unwrap();
         assert!(agrees(&device, &of_two, plan));
     }
@@ -509,7 +509,7 @@ fn attention_of_attention_agrees() {
 /// Attention without keys returns zeros.
 #[test]
 fn attention_of_no_keys_agrees() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let graph = &plain(&[("of no keys", ["f32[16, 8]", "f32[H, 8]", "f32[H, 8]"])])[0].1;

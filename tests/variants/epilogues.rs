@@ -2,8 +2,8 @@
 //! iteration only partly.
 
 use onionskin::ir::Graph;
-use onionskin::kernel::choice::Variant;
-use onionskin::kernel::winograd::Places;
+use onionskin::kernel::choice::KernelVariant;
+use onionskin::kernel::winograd::OutputTile;
 
 use crate::samples;
 use crate::*;
@@ -78,18 +78,18 @@ fn long_epilogues_are_no_kernels_of_their_own() {
 
 #[test]
 fn long_epilogues_of_winograds_tiles_agree() {
-    let Some(device) = samples::device(Reach::Whole) else {
+    let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
     let axes = [axis(1, 1, 1, 1), axis(1, 1, 1, 1)];
     for x in ["f32[2, 8, 7, 9]", "f32[B, 8, H, S]"] {
         let graph = convolution(x, "f32[12, 8, 3, 3]", axes.clone(), 1);
-        for places in Places::ALL {
-            let variant = Variant::Winograd { places };
+        for places in OutputTile::ALL {
+            let variant = KernelVariant::Winograd { tile: places };
             let (plan, count) = forced(&graph, &samples::rasteriser(), variant);
             assert_eq!(count, 1, "{x}");
             assert!(samples::untranslatable(&plan).is_empty(), "{x}");
-            if device.capabilities().lanes().is_some() {
+            if device.capabilities().simd_lanes().is_some() {
                 let (plan, _) = forced(&graph, device.capabilities(), variant);
                 assert!(error(&device, &graph, plan) <= 4.0, "{x} by {places:?}");
             }

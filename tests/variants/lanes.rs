@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use onionskin::gpu::Reach;
+use onionskin::gpu::FeatureLevel;
 
 use crate::samples;
 use crate::*;
@@ -11,9 +11,9 @@ use crate::*;
 const WIDTH: &str = "LP_NATIVE_VECTOR_WIDTH";
 
 /// Returns the device if its subgroups are SIMD lanes.
-fn rasteriser() -> Option<Device> {
-    let device = samples::device(Reach::Whole)?;
-    if device.capabilities().lanes().is_none() {
+fn rasteriser() -> Option<GpuDevice> {
+    let device = samples::device(FeatureLevel::Full)?;
+    if device.capabilities().simd_lanes().is_none() {
         println!("skipped: subgroups are no lanes");
         return None;
     }
@@ -45,7 +45,7 @@ fn rows() -> Vec<(&'static str, Graph)> {
 fn lanes_agree() {
     let Some(device) = rasteriser() else { return };
     if std::env::var(WIDTH).is_ok_and(|width| width == "512") {
-        assert_eq!(device.capabilities().lanes(), Some(16));
+        assert_eq!(device.capabilities().simd_lanes(), Some(16));
     }
     let attention = crate::variants::attention::graphs();
     let epilogues = crate::variants::epilogues::graphs();
@@ -82,7 +82,7 @@ fn tiles_for_much_work_agree() {
         reasons.extend(choices.map(|choice| format!("{x}: {choice}\n")));
         assert!(agrees(&device, &graph, plan), "{x} differs from the oracle");
     }
-    let shapes = match device.capabilities().lanes() {
+    let shapes = match device.capabilities().simd_lanes() {
         Some(8) => [
             "tiles of 18 rows in 2 bands, 12 columns an invocation",
             "tiles of 28 rows in 2 bands, 8 columns an invocation",
@@ -115,7 +115,8 @@ fn convolutions_by_patches_agree() {
     let mut taken = Vec::new();
     let others = [("groups of three channels", thirds), ("cut", cut)];
     for (name, graph) in convolutions().into_iter().chain(others) {
-        let (plan, count) = samples::forced(&graph, device.capabilities(), Variant::Patches);
+        let (plan, count) =
+            samples::forced(&graph, device.capabilities(), KernelVariant::ImagePatches);
         assert!(
             agrees(&device, &graph, plan),
             "{name} differs from the oracle"

@@ -1,7 +1,7 @@
 //! Cooperative matrices, which no adapter of the test machines supports: a test emulates them.
 
-use onionskin::gpu::Reach;
-use onionskin::kernel::choice::Variant;
+use onionskin::gpu::FeatureLevel;
+use onionskin::kernel::choice::KernelVariant;
 use onionskin::kernel::plan::Kernel;
 
 use crate::samples;
@@ -11,10 +11,10 @@ use crate::*;
 /// The kernels translate to all languages except HLSL, which lacks cooperative matrices.
 #[test]
 fn cooperative_matrices_agree() {
-    let device = samples::device(Reach::Whole);
+    let device = samples::device(FeatureLevel::Full);
     let graphs = [products(), convolutions()].concat();
     for size in [8, 16] {
-        let variant = Variant::Matrix { size };
+        let variant = KernelVariant::CooperativeMatrix { size };
         let mut admitted = 0;
         for (number, (name, graph)) in graphs.iter().enumerate() {
             let (plan, count) = forced(graph, &samples::with_matrices(), variant);
@@ -27,7 +27,7 @@ fn cooperative_matrices_agree() {
                 continue;
             }
             let capabilities = Capabilities {
-                matrices: samples::with_matrices().matrices,
+                cooperative_matrices: samples::with_matrices().cooperative_matrices,
                 ..as_gpu(device)
             };
             let (mut plan, _) = forced(graph, &capabilities, variant);
@@ -44,9 +44,9 @@ fn cooperative_matrices_agree() {
 #[test]
 fn factors_stored_in_half_precision_are_multiplied_as_they_are() {
     let all = samples::with_matrices();
-    let units = all.matrices.iter().copied();
+    let units = all.cooperative_matrices.iter().copied();
     let capabilities = Capabilities {
-        matrices: units.filter(|unit| unit.half).collect(),
+        cooperative_matrices: units.filter(|unit| unit.half).collect(),
         float16: true,
         ..all
     };
@@ -55,7 +55,7 @@ fn factors_stored_in_half_precision_are_multiplied_as_they_are() {
         let hidden = x[0].dot(weight("first")).relu();
         vec![hidden.dot(weight("second").permute([1, 0])).relu()]
     });
-    let variant = Variant::Matrix { size: 16 };
+    let variant = KernelVariant::CooperativeMatrix { size: 16 };
     for (precision, expected) in [(Precision::Half, 1), (Precision::Single, 0)] {
         let (plan, count) = samples::forced_in(precision, &graph, &capabilities, variant);
         let failures = samples::untranslatable(&plan);

@@ -2,12 +2,12 @@
 
 use onionskin::dim::Dim;
 use onionskin::ir::Graph;
-use onionskin::kernel::capabilities::Storage;
-use onionskin::kernel::choice::Variant;
+use onionskin::kernel::capabilities::StorageType;
+use onionskin::kernel::choice::KernelVariant;
 use onionskin::kernel::layout::Layout;
+use onionskin::kernel::materialization::Precision;
 use onionskin::kernel::plan::Slot;
-use onionskin::kernel::stored::Precision;
-use onionskin::kernel::winograd::Places;
+use onionskin::kernel::winograd::OutputTile;
 use onionskin::pass::PlanOptions;
 use onionskin::shape::TensorType;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,8 +69,8 @@ fn in_tiles() -> [Vec<(String, Graph)>; 2] {
 }
 
 /// Returns the Winograd variant with a tile size.
-fn by_tiles(places: Places) -> Variant {
-    Variant::Winograd { places }
+fn by_tiles(places: OutputTile) -> KernelVariant {
+    KernelVariant::Winograd { tile: places }
 }
 
 #[test]
@@ -80,11 +80,11 @@ fn convolutions_by_tiles_agree() {
         let admitted = pass::admitted(graph, &samples::rasteriser(), Precision::Single).unwrap();
         let mut variants = admitted.values().flatten();
         assert!(
-            variants.all(|variant| !matches!(variant, Variant::Winograd { .. })),
+            variants.all(|variant| !matches!(variant, KernelVariant::Winograd { .. })),
             "{name}"
         );
     }
-    let device = samples::device(Reach::Whole);
+    let device = samples::device(FeatureLevel::Full);
     for (places, (name, graph)) in all_sizes(&covered) {
         let (plan, count) = forced(graph, &samples::rasteriser(), by_tiles(places));
         assert_eq!(count, 1, "{name}");
@@ -99,21 +99,21 @@ fn convolutions_by_tiles_agree() {
         let (plan, _) = forced(graph, device.capabilities(), by_tiles(places));
         // Large tiles may lose more than the portable kernels where sums of many terms exceed the tolerances.
         let is_close = match places {
-            Places::Two => agrees(device, graph, plan),
-            Places::Four => error(device, graph, plan) <= 4.0,
+            OutputTile::Two => agrees(device, graph, plan),
+            OutputTile::Four => error(device, graph, plan) <= 4.0,
         };
         assert!(is_close, "{name} by {places:?} differs from the oracle");
     }
 }
 
 /// Pairs each item with every tile size.
-fn all_sizes<T>(all: &[T]) -> impl Iterator<Item = (Places, &T)> {
-    let sizes = Places::ALL.into_iter();
+fn all_sizes<T>(all: &[T]) -> impl Iterator<Item = (OutputTile, &T)> {
+    let sizes = OutputTile::ALL.into_iter();
     sizes.flat_map(|places| all.iter().map(move |each| (places, each)))
 }
 
 /// Returns the largest error of a convolution by a variant, relative to the largest number.
-fn loss(device: &Device, graph: &Graph, variant: Variant, seed: u64) -> f64 {
+fn loss(device: &GpuDevice, graph: &Graph, variant: KernelVariant, seed: u64) -> f64 {
     let (plan, count) = forced(graph, device.capabilities(), variant);
     assert_eq!(count, 1, "{variant}");
     let sizes = |ty: &TensorType| ty.sizes(&Bindings::new()).unwrap();
@@ -152,7 +152,7 @@ fn in_double_precision(x: &Tensor, filter: &Tensor) -> Vec<f64> {
 /// Errors of tiles stay below the declared loss of their size, which is about the error of direct sums over taps.
 #[test]
 fn convolutions_by_tiles_lose_what_is_said() {
-    let device = samples::device(Reach::Whole);
+    let device = samples::device(FeatureLevel::Full);
     let Some(device) = device.filter(|device| device.capabilities().software) else {
         return;
     };
@@ -162,15 +162,15 @@ fn convolutions_by_tiles_lose_what_is_said() {
     });
     for seed in [3, 5, 7] {
         let [direct, two, four] = [
-            Variant::Lanes,
-            by_tiles(Places::Two),
-            by_tiles(Places::Four),
+            KernelVariant::SubgroupTile,
+            by_tiles(OutputTile::Two),
+            by_tiles(OutputTile::Four),
         ]
         .map(|variant| loss(&device, &graph, variant, seed));
         println!("over taps {direct:.1e}, tiles of 2x2 {two:.1e}, of 4x4 {four:.1e}");
         assert!(direct <= 2e-6, "{direct}");
-        assert!(two <= Places::Two.loss(), "{two}");
-        assert!(four <= Places::Four.loss(), "{four}");
+        assert!(two <= OutputTile::Two.max_error(), "{two}");
+        assert!(four <= OutputTile::Four.max_error(), "{four}");
     }
 }
 
@@ -187,21 +187,33 @@ fn the_table_weighs_tiles() {
         (
             "f32[1, 512, 7, 7]",
             "f32[512, 512, 3, 3]",
-            by_tiles(Places::Two),
+            by_tiles(OutputTile::Two),
         ),
         (
             "f32[1, 128, 28, 28]",
             "f32[128, 128, 3, 3]",
-            by_tiles(Places::Four),
+            by_tiles(OutputTile::Four),
         ),
         (
             "f32[1, 64, 56, 56]",
             "f32[64, 64, 3, 3]",
-            by_tiles(Places::Four),
+            by_tiles(OutputTile::Four),
         ),
-        ("f32[1, 16, 56, 56]", "f32[16, 16, 3, 3]", Variant::Lanes),
-        ("f32[1, 256, 7, 7]", "f32[256, 256, 3, 3]", Variant::Lanes),
-        ("f32[1, 64, 13, 13]", "f32[256, 64, 3, 3]", Variant::Lanes),
+        (
+            "f32[1, 16, 56, 56]",
+            "f32[16, 16, 3, 3]",
+            KernelVariant::SubgroupTile,
+        ),
+        (
+            "f32[1, 256, 7, 7]",
+            "f32[256, 256, 3, 3]",
+            KernelVariant::SubgroupTile,
+        ),
+        (
+            "f32[1, 64, 13, 13]",
+            "f32[256, 64, 3, 3]",
+            KernelVariant::SubgroupTile,
+        ),
     ] {
         assert_eq!(taken(x, filter), variant, "{x} by {filter}");
     }
@@ -220,7 +232,7 @@ fn large_images_are_convolved_without_tiles() {
         let capabilities = samples::rasteriser();
         let admitted = pass::admitted(&graph, &capabilities, Precision::Single).unwrap();
         let mut variants = admitted.values().flatten();
-        let found = variants.any(|variant| matches!(variant, Variant::Winograd { .. }));
+        let found = variants.any(|variant| matches!(variant, KernelVariant::Winograd { .. }));
         assert_eq!(found, has_tiles, "{x}");
         assert!(pass::plan(&graph, &capabilities).is_ok(), "{x}");
     }
@@ -231,7 +243,7 @@ fn large_images_are_convolved_without_tiles() {
 fn what_workgroups_keep_is_bound() {
     let same = [axis(1, 1, 1, 1), axis(1, 1, 1, 1)];
     let capabilities = samples::rasteriser_of(16);
-    for (places, channels, size) in [(Places::Two, 1280, 48), (Places::Four, 640, 64)] {
+    for (places, channels, size) in [(OutputTile::Two, 1280, 48), (OutputTile::Four, 640, 64)] {
         let x = format!("f32[1, {channels}, {size}, {size}]");
         let filter = format!("f32[{channels}, {channels}, 3, 3]");
         let graph = convolution_by_weights(&x, &filter, &same, 1);
@@ -241,7 +253,7 @@ fn what_workgroups_keep_is_bound() {
         let scratch: Vec<&Slot> = plan.slots.iter().filter(is_scratch).collect();
         assert_eq!(scratch.len(), 2, "{places:?}");
         for slot in scratch {
-            let room = Dim::product(&slot.layout.extents(&slot.shape).unwrap());
+            let room = Dim::product(&slot.layout.allocated_shape(&slot.shape).unwrap());
             let bytes = 4 * u64::try_from(room.as_const().unwrap()).unwrap();
             assert!(
                 bytes <= capabilities.max_binding_size,
@@ -264,7 +276,7 @@ fn convolutions_by_tiles_are_one_kernel_each() {
             vec![y, y.sum(&[2], true), z]
         })
     };
-    let device = samples::device(Reach::Whole);
+    let device = samples::device(FeatureLevel::Full);
     for (places, other) in all_sizes(&[1, 2]) {
         let (graph, variant) = (graph(*other), by_tiles(places));
         let (plan, count) = forced(&graph, &samples::rasteriser(), variant);
@@ -295,10 +307,10 @@ fn dispatches(plan: &Plan) -> (usize, usize) {
 #[test]
 fn large_tiles_have_filters_in_single_precision() {
     for (channels, size, is_asked, places) in [
-        (64, 56, false, Places::Four),
-        (128, 28, false, Places::Four),
-        (256, 14, false, Places::Two),
-        (256, 14, true, Places::Four),
+        (64, 56, false, OutputTile::Four),
+        (128, 28, false, OutputTile::Four),
+        (256, 14, false, OutputTile::Two),
+        (256, 14, true, OutputTile::Four),
     ] {
         let x = format!("f32[1, {channels}, {size}, {size}]");
         let filter = format!("f32[{channels}, {channels}, 3, 3]");
@@ -314,12 +326,12 @@ fn large_tiles_have_filters_in_single_precision() {
         let choice = plan.steps.iter().find_map(|step| step.choice.as_ref());
         assert_eq!(choice.unwrap().variant, by_tiles(places), "{x}");
         let filters = plan.slots.iter().filter_map(|slot| match &slot.layout {
-            Layout::Panels(panels) => Some((panels.transformed, slot.storage)),
+            Layout::Panels(panels) => Some((panels.winograd_tile, slot.storage)),
             _ => None,
         });
         let storage = match places {
-            Places::Two => Storage::F16x2,
-            Places::Four => Storage::F32,
+            OutputTile::Two => StorageType::F16x2,
+            OutputTile::Four => StorageType::F32,
         };
         let filters: Vec<_> = filters.collect();
         assert_eq!(filters, [(Some(places), storage)], "{x}");
@@ -339,10 +351,10 @@ fn convolutions_of_other_sizes_share_a_kernel() {
         });
         convolved.collect()
     });
-    let variant = by_tiles(Places::Four);
+    let variant = by_tiles(OutputTile::Four);
     let (plan, count) = forced(&graph, &samples::rasteriser(), variant);
     assert_eq!((count, dispatches(&plan)), (2, (2, 1)));
-    let device = samples::device(Reach::Whole);
+    let device = samples::device(FeatureLevel::Full);
     if let Some(device) = device.filter(|device| device.capabilities().software) {
         let (plan, _) = forced(&graph, device.capabilities(), variant);
         assert!(error(&device, &graph, plan) <= 4.0);

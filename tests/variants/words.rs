@@ -23,7 +23,7 @@ fn bounds_in_words_keep_what_is_no_number() {
     let mut kernels = plan.kernels.iter();
     assert!(kernels.any(|kernel| in_words(&kernel.wgsl)));
     assert!(samples::untranslatable(&plan).is_empty());
-    let device = samples::device(Reach::Whole);
+    let device = samples::device(FeatureLevel::Full);
     let Some(device) = device.filter(|device| device.capabilities().software) else {
         return;
     };
@@ -88,7 +88,7 @@ fn what_is_moved_is_written_in_words() {
         .collect();
     assert_eq!((others, plan.kernels.len()), (vec![8], 5));
     assert!(samples::untranslatable(&plan).is_empty());
-    let device = samples::device(Reach::Whole);
+    let device = samples::device(FeatureLevel::Full);
     let Some(device) = device.filter(|device| device.capabilities().software) else {
         return;
     };

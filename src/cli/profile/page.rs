@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::rows::Measured;
 use super::timeline::{frames, name};
 use super::{clock, json as tables};
-use crate::gpu::Spent;
+use crate::gpu::SpanKind;
 
 const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
@@ -36,13 +36,13 @@ fn data(model: &str, measured: &Measured) -> Value {
         })
     });
     let spans = profile.spans.iter().map(|span| {
-        let step = match span.spent {
-            Spent::Step(index) => Some(index),
-            Spent::Readback(_) => None,
+        let step = match span.kind {
+            SpanKind::Step(index) => Some(index),
+            SpanKind::Readback(_) => None,
         };
         json!([
             step,
-            name(profile, measured, span.spent),
+            name(profile, measured, span.kind),
             span.start,
             span.nanoseconds
         ])

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::dim::Bindings;
 use crate::error::Result;
-use crate::gpu::{Ceilings, Profile, Program, Spent};
+use crate::gpu::{Ceilings, Profile, Program, SpanKind};
 use crate::kernel::plan::Step;
 
 /// Summed work and time of all steps with one name.
@@ -124,14 +124,14 @@ fn held(steps: &mut [Measure], measured: Ceilings) -> (Ceilings, Option<String>)
     for Measure { row, shortest, .. } in &*steps {
         let runs = row.steps.max(1) as f64;
         let (operations, bytes) = (row.operations / runs, row.bytes / runs);
-        let share = measured.least(operations, bytes) / shortest;
+        let share = measured.min_nanoseconds(operations, bytes) / shortest;
         if ceilings.raise(operations, bytes, *shortest) && furthest < share {
             (furthest, beyond) = (share, Some(row.name.clone()));
         }
     }
     for Measure { row, .. } in steps {
         let runs = row.steps.max(1) as f64;
-        row.least = runs * ceilings.least(row.operations / runs, row.bytes / runs);
+        row.least = runs * ceilings.min_nanoseconds(row.operations / runs, row.bytes / runs);
     }
     (ceilings, beyond)
 }
@@ -139,14 +139,17 @@ fn held(steps: &mut [Measure], measured: Ceilings) -> (Ceilings, Option<String>)
 /// Returns the nanoseconds of the fastest dispatch of a step.
 fn shortest(profiles: &[Profile], step: usize) -> f64 {
     let spans = profiles.iter().flat_map(|profile| &profile.spans);
-    let own = spans.filter(|span| span.spent == Spent::Step(step));
+    let own = spans.filter(|span| span.kind == SpanKind::Step(step));
     own.map(|span| span.nanoseconds).min().unwrap_or(0) as f64
 }
 
 fn details(step: &Step) -> Vec<String> {
     let mut lines = vec![format!("computes {}", step.nodes.join(", "))];
-    if !step.work.through.is_empty() {
-        lines.push(format!("on the way {}", step.work.through.join(", ")));
+    if !step.work.fused_producers.is_empty() {
+        lines.push(format!(
+            "on the way {}",
+            step.work.fused_producers.join(", ")
+        ));
     }
     lines.extend(step.choice.as_ref().map(ToString::to_string));
     lines.extend(Some(step.place.to_string()).filter(|_| !step.place.is_unknown()));

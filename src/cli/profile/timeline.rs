@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::rows::Measured;
-use crate::gpu::{Profile, Spent};
+use crate::gpu::{Profile, SpanKind};
 
 /// A span of consecutive kernels of a module.
 #[derive(Debug, PartialEq)]
@@ -21,9 +21,9 @@ pub(super) struct Frame {
 /// Returns the module spans: one for each prefix of a module's path, nested in that of the next shorter prefix.
 pub(super) fn frames(measured: &Measured) -> Vec<Frame> {
     let spans = measured.fastest.spans.iter().map(|span| {
-        let module = match span.spent {
-            Spent::Step(index) => measured.steps[index].names[1].as_str(),
-            Spent::Readback(index) => measured.fastest.readbacks[index].place.module.as_str(),
+        let module = match span.kind {
+            SpanKind::Step(index) => measured.steps[index].names[1].as_str(),
+            SpanKind::Readback(index) => measured.fastest.readbacks[index].place.module.as_str(),
         };
         (module, span.start, span.start + span.nanoseconds)
     });
@@ -60,10 +60,10 @@ fn nest<'a>(spans: impl Iterator<Item = (&'a str, u64, u64)>) -> Vec<Frame> {
 }
 
 /// Returns the name of a span: its kernel, or the value that is read back.
-pub(super) fn name(profile: &Profile, measured: &Measured, spent: Spent) -> String {
+pub(super) fn name(profile: &Profile, measured: &Measured, spent: SpanKind) -> String {
     match spent {
-        Spent::Step(index) => measured.steps[index].names[0].clone(),
-        Spent::Readback(index) => format!("read back {}", profile.readbacks[index].slot),
+        SpanKind::Step(index) => measured.steps[index].names[0].clone(),
+        SpanKind::Readback(index) => format!("read back {}", profile.readbacks[index].slot),
     }
 }
 
@@ -84,11 +84,11 @@ pub(super) fn trace(measured: &Measured) -> Value {
     }
     let profile = &measured.fastest;
     for span in &profile.spans {
-        let arguments = match span.spent {
-            Spent::Step(index) => arguments(measured, index),
-            Spent::Readback(_) => json!({}),
+        let arguments = match span.kind {
+            SpanKind::Step(index) => arguments(measured, index),
+            SpanKind::Readback(_) => json!({}),
         };
-        events.push(json!({"ph": "X", "cat": "kernel", "name": name(profile, measured, span.spent), "pid": 1, "tid": 2,
+        events.push(json!({"ph": "X", "cat": "kernel", "name": name(profile, measured, span.kind), "pid": 1, "tid": 2,
             "ts": micro(span.start), "dur": micro(span.nanoseconds), "args": arguments}));
     }
     json!({"format": "onionskin trace", "displayTimeUnit": "ns", "traceEvents": events})

@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 use crate::gpu::{self, Ceilings, MemoryMap};
 use crate::ir::{Graph, GraphModule};
 use crate::kernel::capabilities::Capabilities;
+use crate::kernel::materialization::Precision;
 use crate::kernel::plan::{Kernel, Plan};
-use crate::kernel::stored::Precision;
 use crate::pass::{self, PlanOptions};
 
 /// Name for `--device` that means any device within WebGPU's default limits.
@@ -30,7 +30,7 @@ pub(super) struct Target {
     name: String,
     capabilities: Capabilities,
     options: PlanOptions,
-    device: Option<gpu::Device>,
+    device: Option<gpu::GpuDevice>,
 }
 
 impl Target {
@@ -85,7 +85,7 @@ impl Target {
     /// Measures the device's peak rates; `None` if no device was opened.
     pub(super) fn ceilings(&self) -> Result<Option<Ceilings>> {
         let device = self.device.as_ref();
-        device.map(gpu::Device::ceilings).transpose()
+        device.map(gpu::GpuDevice::ceilings).transpose()
     }
 }
 
@@ -166,7 +166,7 @@ impl<'a> Planned<'a> {
             );
             let (own, moved) = (work.0 as f64, work.1 as f64);
             (operations, bytes) = (operations + own, bytes + moved);
-            least += ceilings.map_or(0.0, |ceilings| ceilings.least(own, moved));
+            least += ceilings.map_or(0.0, |ceilings| ceilings.min_nanoseconds(own, moved));
         }
         let once = match self.plan.flows.is_empty() {
             true => "",

@@ -11,36 +11,36 @@ use wgpu::hal::api::Vulkan;
 use wgpu::hal::vulkan;
 use wgpu::{AdapterInfo, Buffer, BufferDescriptor, BufferUsages, Texture};
 
-use super::raw::{Image, Memory, RawBuffer, other_layout};
+use super::raw::{DeviceMemory, Image, RawBuffer, layout_error};
 use crate::error::{Error, Result};
-use crate::gpu::adapter::is_rasteriser_of_mesa;
-use crate::gpu::fault::guarded;
-use crate::kernel::layout::{TEXEL_ROW, Texel, uneven};
+use crate::gpu::adapter::is_lavapipe;
+use crate::gpu::error_scope::in_error_scope;
+use crate::kernel::layout::{TEXEL_ROW, Texel, non_power_of_two};
 
 pub(in crate::gpu) use super::raw::Allocated;
 
 /// Bytes of a row of texels.
-const fn row(texel: Texel) -> u64 {
+const fn row_bytes(texel: Texel) -> u64 {
     TEXEL_ROW as u64 * texel.bytes()
 }
 
 /// Bytes of a row of the largest texels.
-const ROW: u64 = row(Texel::F32);
+const ROW_BYTES: u64 = row_bytes(Texel::F32);
 
 /// Bytes that a texture may extend beyond the end of its data: see [`uneven`]; and the driver allocates rows in
 /// fours.
-const MARGIN: u64 = 5 * ROW;
+const MARGIN_BYTES: u64 = 5 * ROW_BYTES;
 
 /// Alignment in bytes of the start of a texture.
 pub(in crate::gpu) const ALIGNMENT: u64 = 64;
 
 /// A buffer whose memory textures and the host share. Clones are the same buffer.
 #[derive(Clone, Debug)]
-pub(in crate::gpu) struct Aliased {
+pub(in crate::gpu) struct AliasedBuffer {
     /// The buffer.
     pub(in crate::gpu) buffer: Buffer,
     /// The memory. wgpu's objects own it, so that wgpu frees it while the device is alive.
-    memory: Weak<Memory>,
+    memory: Weak<DeviceMemory>,
     /// Offset of the buffer in the memory, in bytes.
     start: u64,
 }
@@ -48,62 +48,64 @@ pub(in crate::gpu) struct Aliased {
 /// True if buffers of an adapter's devices should alias textures: on lavapipe, which finishes each dispatch before starting
 /// the next.
 pub(in crate::gpu) fn is_expected(info: &AdapterInfo) -> bool {
-    is_rasteriser_of_mesa(info)
+    is_lavapipe(info)
 }
 
 /// True if aliasing works on a device, that is, if the driver lays textures out row by row.
 pub(in crate::gpu) fn is_supported(device: &wgpu::Device) -> bool {
-    let trial = || {
+    let try_aliasing = || {
         let allocated = Allocated::default();
         let descriptor = BufferDescriptor {
             label: Some("trial"),
-            size: 2 * ROW,
+            size: 2 * ROW_BYTES,
             usage: BufferUsages::STORAGE,
             mapped_at_creation: false,
         };
-        let buffer = Aliased::new(device, &descriptor, 4 * ROW, &allocated)?;
-        buffer.texture(device, (ALIGNMENT, ROW), Texel::F32)?;
-        let next = buffer.beside(device, &descriptor)?.ok_or_else(lost)?;
-        next.texture(device, (ALIGNMENT, ROW), Texel::F16)?;
-        Filled::new(device, "trial", ([128, 3, 2], Texel::F32), &allocated)
+        let buffer = AliasedBuffer::new(device, &descriptor, 4 * ROW_BYTES, &allocated)?;
+        buffer.texture(device, (ALIGNMENT, ROW_BYTES), Texel::F32)?;
+        let next = buffer
+            .suballocate(device, &descriptor)?
+            .ok_or_else(memory_lost)?;
+        next.texture(device, (ALIGNMENT, ROW_BYTES), Texel::F16)?;
+        MappedTexture::new(device, "trial", ([128, 3, 2], Texel::F32), &allocated)
     };
-    guarded(device, trial).is_ok()
+    in_error_scope(device, try_aliasing).is_ok()
 }
 
-impl Aliased {
+impl AliasedBuffer {
     /// Creates a zeroed buffer in new memory with room for `room` bytes.
     pub(in crate::gpu) fn new(
         device: &wgpu::Device,
         descriptor: &BufferDescriptor,
         room: u64,
         allocated: &Allocated,
-    ) -> Result<Aliased> {
+    ) -> Result<AliasedBuffer> {
         let (buffer, memory) =
-            RawBuffer::first(device, descriptor.size, (room, MARGIN), allocated)?;
-        Ok(Aliased {
-            buffer: handed_over(device, buffer, descriptor),
+            RawBuffer::in_new_memory(device, descriptor.size, (room, MARGIN_BYTES), allocated)?;
+        Ok(AliasedBuffer {
+            buffer: into_wgpu(device, buffer, descriptor),
             memory: Arc::downgrade(&memory),
             start: 0,
         })
     }
 
     /// Creates a zeroed buffer in the same memory; none if it has no room left.
-    pub(in crate::gpu) fn beside(
+    pub(in crate::gpu) fn suballocate(
         &self,
         device: &wgpu::Device,
         descriptor: &BufferDescriptor,
-    ) -> Result<Option<Aliased>> {
-        let made = RawBuffer::within(device, descriptor.size, ALIGNMENT, self.memory()?)?;
-        Ok(made.map(|(buffer, start)| Aliased {
-            buffer: handed_over(device, buffer, descriptor),
+    ) -> Result<Option<AliasedBuffer>> {
+        let made = RawBuffer::in_memory(device, descriptor.size, ALIGNMENT, self.memory()?)?;
+        Ok(made.map(|(buffer, start)| AliasedBuffer {
+            buffer: into_wgpu(device, buffer, descriptor),
             memory: self.memory.clone(),
             start,
         }))
     }
 
     /// The memory, which exists as long as the buffer.
-    fn memory(&self) -> Result<Arc<Memory>> {
-        self.memory.upgrade().ok_or_else(lost)
+    fn memory(&self) -> Result<Arc<DeviceMemory>> {
+        self.memory.upgrade().ok_or_else(memory_lost)
     }
 
     /// Applies `make` to a range of bytes. No kernel may write the range at the same time.
@@ -112,18 +114,18 @@ impl Aliased {
         range: Range<u64>,
         make: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
-        let range = self.place(range)?;
+        let range = self.memory_range(range)?;
         self.memory()?.read(range, make)
     }
 
     /// Writes bytes at an offset. No kernel may access them at the same time.
     pub(in crate::gpu) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let place = self.place(offset..offset + bytes.len() as u64)?;
+        let place = self.memory_range(offset..offset + bytes.len() as u64)?;
         self.memory()?.write(place.start, bytes)
     }
 
     /// Converts a range of the buffer to a range of the memory.
-    fn place(&self, range: Range<u64>) -> Result<Range<u64>> {
+    fn memory_range(&self, range: Range<u64>) -> Result<Range<u64>> {
         let place = self.start + range.start..self.start + range.end;
         let outside = || Error::internal("bytes beyond the end of a buffer");
         let is_inside = range.end <= self.buffer.size();
@@ -140,16 +142,17 @@ impl Aliased {
         (offset, bytes): (u64, u64),
         texel: Texel,
     ) -> Result<Texture> {
-        let rows = usize::try_from(bytes.div_ceil(row(texel))).unwrap_or(usize::MAX);
-        let rows = u32::try_from(uneven(rows)).map_err(|_| other_layout())?;
+        let rows = usize::try_from(bytes.div_ceil(row_bytes(texel))).unwrap_or(usize::MAX);
+        let rows = u32::try_from(non_power_of_two(rows)).map_err(|_| layout_error())?;
         let extent = [TEXEL_ROW as u32, rows];
         let start = self.start + offset;
-        Image::over(device, (&self.memory()?, start), (extent, texel))?.texture(device, "texels")
+        Image::aliasing(device, (&self.memory()?, start), (extent, texel))?
+            .texture(device, "texels")
     }
 }
 
 /// Passes a buffer to wgpu.
-fn handed_over(device: &wgpu::Device, buffer: RawBuffer, descriptor: &BufferDescriptor) -> Buffer {
+fn into_wgpu(device: &wgpu::Device, buffer: RawBuffer, descriptor: &BufferDescriptor) -> Buffer {
     let raw = buffer.raw;
     let released = Box::new(move || drop(buffer));
     // SAFETY: the buffer is of this device, has the size and at least the usage of the descriptor, and is all zeros. wgpu's
@@ -161,27 +164,27 @@ fn handed_over(device: &wgpu::Device, buffer: RawBuffer, descriptor: &BufferDesc
 }
 
 /// A texture whose memory the host writes directly.
-pub(in crate::gpu) struct Filled {
+pub(in crate::gpu) struct MappedTexture {
     /// The texture.
     pub(in crate::gpu) texture: Texture,
-    memory: Weak<Memory>,
+    memory: Weak<DeviceMemory>,
     /// Bytes of a row of texels.
-    pub(in crate::gpu) row: u64,
+    pub(in crate::gpu) row_bytes: u64,
     pitches: [u64; 2],
     height: u64,
 }
 
-impl Filled {
+impl MappedTexture {
     /// Creates a texture of a width, a height and a number of layers, with undefined contents.
     pub(in crate::gpu) fn new(
         device: &wgpu::Device,
         label: &str,
         (extent, texel): ([u32; 3], Texel),
         allocated: &Allocated,
-    ) -> Result<Filled> {
-        let (image, memory) = Image::alone(device, (extent, texel), allocated)?;
-        Ok(Filled {
-            row: image.row(),
+    ) -> Result<MappedTexture> {
+        let (image, memory) = Image::dedicated(device, (extent, texel), allocated)?;
+        Ok(MappedTexture {
+            row_bytes: image.row_bytes(),
             pitches: image.pitches()?,
             height: u64::from(extent[1]),
             texture: image.texture(device, label)?,
@@ -191,13 +194,13 @@ impl Filled {
 
     /// Writes a row, numbered across all layers. No kernel may read it at the same time.
     pub(in crate::gpu) fn write(&self, row: u64, texels: &[u8]) -> Result<()> {
-        let [of_row, of_layer] = self.pitches;
+        let [row_pitch, layer_pitch] = self.pitches;
         let (layer, y) = (row / self.height.max(1), row % self.height.max(1));
-        let memory = self.memory.upgrade().ok_or_else(lost)?;
-        memory.write(layer * of_layer + y * of_row, texels)
+        let memory = self.memory.upgrade().ok_or_else(memory_lost)?;
+        memory.write(layer * layer_pitch + y * row_pitch, texels)
     }
 }
 
-fn lost() -> Error {
+fn memory_lost() -> Error {
     Error::internal("a buffer or texture has lost its memory")
 }

@@ -12,7 +12,7 @@ use wgpu::hal::{self, MemoryFlags, vulkan};
 use wgpu::{Texture, TextureUsages, TextureUses};
 
 use crate::error::{Error, Result};
-use crate::gpu::fault::lock;
+use crate::gpu::error_scope::lock;
 use crate::gpu::memory;
 use crate::kernel::layout::Texel;
 
@@ -20,70 +20,75 @@ use crate::kernel::layout::Texel;
 pub(in crate::gpu) type Allocated = Arc<AtomicU64>;
 
 /// Device memory that lives as long as a buffer or image in it.
-pub(super) struct Memory {
+pub(super) struct DeviceMemory {
     device: ash::Device,
     raw: vk::DeviceMemory,
     /// Sizes in bytes: the whole allocation, the part before the margin, and the part suballocated so far. The system backs
     /// no other pages.
-    whole: u64,
-    bytes: u64,
-    given: AtomicU64,
+    total_bytes: u64,
+    usable_bytes: u64,
+    suballocated: AtomicU64,
     /// Host address of the first byte; locked while the host accesses the memory.
     host: Mutex<*mut u8>,
     allocated: Allocated,
 }
 
 // SAFETY: Vulkan's handles may be used by any thread, and the pointer is to memory that all threads can access.
-unsafe impl Send for Memory {}
+unsafe impl Send for DeviceMemory {}
 // SAFETY: all mutable state is behind a lock or atomic.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for DeviceMemory {}
 
-impl Memory {
+impl DeviceMemory {
     /// Allocates memory for a resource, with a margin behind it.
     fn new(
         device: &ash::Device,
         needed: vk::MemoryRequirements,
         (bytes, margin): (u64, u64),
         allocated: &Allocated,
-    ) -> Result<Memory> {
-        let mut memory = Memory {
+    ) -> Result<DeviceMemory> {
+        let mut memory = DeviceMemory {
             device: device.clone(),
             raw: vk::DeviceMemory::null(),
-            whole: needed.size.max(bytes) + margin,
-            bytes: 0,
-            given: AtomicU64::new(0),
+            total_bytes: needed.size.max(bytes) + margin,
+            usable_bytes: 0,
+            suballocated: AtomicU64::new(0),
             host: Mutex::new(std::ptr::null_mut()),
             allocated: allocated.clone(),
         };
         let descriptor = vk::MemoryAllocateInfo::default()
-            .allocation_size(memory.whole)
+            .allocation_size(memory.total_bytes)
             .memory_type_index(needed.memory_type_bits.trailing_zeros());
         // SAFETY: the device is alive, since the caller borrows wgpu's. The memory stays mapped until it is freed, and is
         // coherent.
         unsafe {
-            memory.raw = device.allocate_memory(&descriptor, None).map_err(refused)?;
-            memory.bytes = bytes;
+            memory.raw = device
+                .allocate_memory(&descriptor, None)
+                .map_err(allocation_error)?;
+            memory.usable_bytes = bytes;
             let flags = vk::MemoryMapFlags::empty();
             let start = device.map_memory(memory.raw, 0, vk::WHOLE_SIZE, flags);
-            let start = start.map_err(refused)?.cast::<u8>();
-            in_huge_pages(start, bytes as usize);
+            let start = start.map_err(allocation_error)?.cast::<u8>();
+            advise_huge_pages(start, bytes as usize);
             *lock(&memory.host) = start;
         }
         Ok(memory)
     }
 
     /// Suballocates bytes and returns their offset; none if there is no room.
-    fn give(&self, bytes: u64, alignment: u64) -> Option<u64> {
+    fn suballocate(&self, bytes: u64, alignment: u64) -> Option<u64> {
         let end = |given: u64| given.next_multiple_of(alignment.max(1)) + bytes;
-        let give = |given: u64| Some(end(given)).filter(|end| *end <= self.bytes);
-        let given = self.given.fetch_update(Relaxed, Relaxed, give).ok()?;
+        let give = |given: u64| Some(end(given)).filter(|end| *end <= self.usable_bytes);
+        let given = self
+            .suballocated
+            .fetch_update(Relaxed, Relaxed, give)
+            .ok()?;
         self.allocated.fetch_add(end(given) - given, Relaxed);
         Some(end(given) - bytes)
     }
 
     /// Locks the host address for an access to a range.
     fn host(&self, range: &Range<u64>) -> Result<MutexGuard<'_, *mut u8>> {
-        let is_inside = range.start <= range.end && range.end <= self.bytes;
+        let is_inside = range.start <= range.end && range.end <= self.usable_bytes;
         let outside = || Error::internal("bytes beyond the end of a buffer");
         is_inside.then(|| lock(&self.host)).ok_or_else(outside)
     }
@@ -118,7 +123,7 @@ impl Memory {
 }
 
 /// Asks the system for huge pages, which need fewer TLB entries: each run reads all weights once. The system may have none.
-fn in_huge_pages(start: *mut u8, bytes: usize) {
+fn advise_huge_pages(start: *mut u8, bytes: usize) {
     const HUGE: usize = 2 << 20;
     let first = start.align_offset(HUGE);
     if let Some(rest) = bytes.checked_sub(first).filter(|rest| *rest >= HUGE) {
@@ -127,18 +132,19 @@ fn in_huge_pages(start: *mut u8, bytes: usize) {
     }
 }
 
-impl fmt::Debug for Memory {
+impl fmt::Debug for DeviceMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Memory({} bytes)", self.bytes)
+        write!(f, "Memory({} bytes)", self.usable_bytes)
     }
 }
 
-impl Drop for Memory {
+impl Drop for DeviceMemory {
     fn drop(&mut self) {
         // SAFETY: wgpu drops the owner after the device has finished with it and while the device is alive. A handle that
         // was not allocated is null, which Vulkan ignores; freeing the memory unmaps it.
         unsafe { self.device.free_memory(self.raw, None) };
-        self.allocated.fetch_sub(self.given.load(Relaxed), Relaxed);
+        self.allocated
+            .fetch_sub(self.suballocated.load(Relaxed), Relaxed);
     }
 }
 
@@ -148,7 +154,7 @@ pub(super) struct RawBuffer {
     pub(super) raw: vk::Buffer,
     bytes: u64,
     /// None only while the buffer is made.
-    memory: Option<Arc<Memory>>,
+    memory: Option<Arc<DeviceMemory>>,
 }
 
 impl RawBuffer {
@@ -162,7 +168,7 @@ impl RawBuffer {
         // SAFETY: the device is alive, since the caller borrows wgpu's.
         let raw = unsafe { device.create_buffer(&descriptor, None) };
         Ok(RawBuffer {
-            raw: raw.map_err(refused)?,
+            raw: raw.map_err(allocation_error)?,
             device,
             bytes,
             memory: None,
@@ -170,50 +176,50 @@ impl RawBuffer {
     }
 
     /// A zeroed buffer in new memory with room for `room` bytes and a margin.
-    pub(super) fn first(
+    pub(super) fn in_new_memory(
         device: &wgpu::Device,
         bytes: u64,
         (room, margin): (u64, u64),
         allocated: &Allocated,
-    ) -> Result<(RawBuffer, Arc<Memory>)> {
+    ) -> Result<(RawBuffer, Arc<DeviceMemory>)> {
         let buffer = RawBuffer::new(device, bytes)?;
-        let (needed, room) = (buffer.needed(), room.max(bytes));
-        let memory = Memory::new(&buffer.device, needed, (room, margin), allocated)?;
+        let (needed, room) = (buffer.requirements(), room.max(bytes));
+        let memory = DeviceMemory::new(&buffer.device, needed, (room, margin), allocated)?;
         let memory = Arc::new(memory);
-        let start = memory.give(bytes, 1).ok_or_else(other_layout)?;
+        let start = memory.suballocate(bytes, 1).ok_or_else(layout_error)?;
         Ok((buffer.bind(memory.clone(), start)?, memory))
     }
 
     /// A zeroed buffer in the rest of existing memory, and its offset, which is a multiple of `alignment`; none if there is
     /// too little room.
-    pub(super) fn within(
+    pub(super) fn in_memory(
         device: &wgpu::Device,
         bytes: u64,
         alignment: u64,
-        memory: Arc<Memory>,
+        memory: Arc<DeviceMemory>,
     ) -> Result<Option<(RawBuffer, u64)>> {
-        let Some(start) = memory.give(bytes, alignment) else {
+        let Some(start) = memory.suballocate(bytes, alignment) else {
             return Ok(None);
         };
         let buffer = RawBuffer::new(device, bytes)?;
         Ok(Some((buffer.bind(memory, start)?, start)))
     }
 
-    fn needed(&self) -> vk::MemoryRequirements {
+    fn requirements(&self) -> vk::MemoryRequirements {
         // SAFETY: the buffer exists.
         unsafe { self.device.get_buffer_memory_requirements(self.raw) }
     }
 
-    fn bind(mut self, memory: Arc<Memory>, offset: u64) -> Result<RawBuffer> {
-        let needed = self.needed();
-        let is_inside = offset + needed.size <= memory.whole;
+    fn bind(mut self, memory: Arc<DeviceMemory>, offset: u64) -> Result<RawBuffer> {
+        let needed = self.requirements();
+        let is_inside = offset + needed.size <= memory.total_bytes;
         if !(is_inside && offset.is_multiple_of(needed.alignment.max(1))) {
-            return Err(other_layout());
+            return Err(layout_error());
         }
         memory.clear(offset..offset + self.bytes)?;
         // SAFETY: the memory has room for the buffer, which keeps the memory alive.
         let bound = unsafe { self.device.bind_buffer_memory(self.raw, memory.raw, offset) };
-        bound.map_err(refused)?;
+        bound.map_err(allocation_error)?;
         self.memory = Some(memory);
         Ok(self)
     }
@@ -233,7 +239,7 @@ pub(super) struct Image {
     extent: [u32; 3],
     texel: Texel,
     /// None only while the image is made.
-    memory: Option<Arc<Memory>>,
+    memory: Option<Arc<DeviceMemory>>,
 }
 
 impl Image {
@@ -261,7 +267,7 @@ impl Image {
         // SAFETY: the device is alive, since the caller borrows wgpu's.
         let raw = unsafe { device.create_image(&descriptor, None) };
         Ok(Image {
-            raw: raw.map_err(refused)?,
+            raw: raw.map_err(allocation_error)?,
             device,
             extent,
             texel,
@@ -270,42 +276,44 @@ impl Image {
     }
 
     /// An image of one layer that aliases existing memory from an offset on, without padding between its rows.
-    pub(super) fn over(
+    pub(super) fn aliasing(
         device: &wgpu::Device,
-        (memory, offset): (&Arc<Memory>, u64),
+        (memory, offset): (&Arc<DeviceMemory>, u64),
         ([width, height], texel): ([u32; 2], Texel),
     ) -> Result<Image> {
         let image = Image::new(device, [width, height, 1], texel)?;
-        let needed = image.needed();
-        let is_inside = offset + needed.size <= memory.whole;
+        let needed = image.requirements();
+        let is_inside = offset + needed.size <= memory.total_bytes;
         let is_aligned = offset.is_multiple_of(needed.alignment.max(1));
-        if !(is_inside && is_aligned && image.pitches()?[0] == image.row()) {
-            return Err(other_layout());
+        if !(is_inside && is_aligned && image.pitches()?[0] == image.row_bytes()) {
+            return Err(layout_error());
         }
         image.bind(memory.clone(), offset)
     }
 
     /// An image in memory of its own.
-    pub(super) fn alone(
+    pub(super) fn dedicated(
         device: &wgpu::Device,
         (extent, texel): ([u32; 3], Texel),
         allocated: &Allocated,
-    ) -> Result<(Image, Arc<Memory>)> {
+    ) -> Result<(Image, Arc<DeviceMemory>)> {
         let image = Image::new(device, extent, texel)?;
-        let needed = image.needed();
-        let memory = Memory::new(&image.device, needed, (needed.size, 0), allocated)?;
-        let start = memory.give(needed.size, 1).ok_or_else(other_layout)?;
+        let needed = image.requirements();
+        let memory = DeviceMemory::new(&image.device, needed, (needed.size, 0), allocated)?;
+        let start = memory
+            .suballocate(needed.size, 1)
+            .ok_or_else(layout_error)?;
         let memory = Arc::new(memory);
         Ok((image.bind(memory.clone(), start)?, memory))
     }
 
-    fn needed(&self) -> vk::MemoryRequirements {
+    fn requirements(&self) -> vk::MemoryRequirements {
         // SAFETY: the image exists.
         unsafe { self.device.get_image_memory_requirements(self.raw) }
     }
 
     /// Bytes of a row of texels.
-    pub(super) fn row(&self) -> u64 {
+    pub(super) fn row_bytes(&self) -> u64 {
         u64::from(self.extent[0]) * self.texel.bytes()
     }
 
@@ -317,13 +325,13 @@ impl Image {
         let pitches = [layout.row_pitch, layout.array_pitch];
         (layout.offset == 0)
             .then_some(pitches)
-            .ok_or_else(other_layout)
+            .ok_or_else(layout_error)
     }
 
-    fn bind(mut self, memory: Arc<Memory>, offset: u64) -> Result<Image> {
+    fn bind(mut self, memory: Arc<DeviceMemory>, offset: u64) -> Result<Image> {
         // SAFETY: the memory has room for the image, which keeps the memory alive.
         let bound = unsafe { self.device.bind_image_memory(self.raw, memory.raw, offset) };
-        bound.map_err(refused)?;
+        bound.map_err(allocation_error)?;
         self.memory = Some(memory);
         Ok(self)
     }
@@ -331,7 +339,7 @@ impl Image {
     /// A wgpu texture for kernels to read, which owns the image.
     pub(super) fn texture(self, device: &wgpu::Device, label: &str) -> Result<Texture> {
         let usage = TextureUsages::STORAGE_BINDING;
-        let descriptor = memory::described(label, (self.extent, self.texel), usage);
+        let descriptor = memory::texture_descriptor(label, (self.extent, self.texel), usage);
         let of_hal = hal::TextureDescriptor {
             label: descriptor.label,
             size: descriptor.size,
@@ -350,7 +358,7 @@ impl Image {
         // lives long enough. Its texels are undefined until they are written. The rasteriser ignores image layouts, so no
         // transition to the declared state is needed.
         unsafe {
-            let device_of_hal = device.as_hal::<Vulkan>().ok_or_else(other_backend)?;
+            let device_of_hal = device.as_hal::<Vulkan>().ok_or_else(backend_error)?;
             let texture = device_of_hal.texture_from_raw(raw, &of_hal, Some(released), memory);
             drop(device_of_hal);
             let state = TextureUses::STORAGE_READ_ONLY;
@@ -371,18 +379,18 @@ fn raw_device(device: &wgpu::Device) -> Result<ash::Device> {
     let device = unsafe { device.as_hal::<Vulkan>() };
     device
         .map(|device| device.raw_device().clone())
-        .ok_or_else(other_backend)
+        .ok_or_else(backend_error)
 }
 
-fn refused(error: vk::Result) -> Error {
+fn allocation_error(error: vk::Result) -> Error {
     Error::device(format!("the driver gives no memory to share: {error}"))
         .help("use smaller inputs, close other programs that use the device, or run on the host")
 }
 
-fn other_backend() -> Error {
+fn backend_error() -> Error {
     Error::internal("memory is shared with textures on Vulkan only")
 }
 
-pub(super) fn other_layout() -> Error {
+pub(super) fn layout_error() -> Error {
     Error::internal("the driver lays textures out in another way than buffers")
 }

@@ -16,7 +16,7 @@ pub(in crate::gpu) type Allocated = Arc<AtomicU64>;
 
 /// Uninhabited: no such buffer exists on this platform.
 #[derive(Clone, Debug)]
-pub(in crate::gpu) struct Aliased {
+pub(in crate::gpu) struct AliasedBuffer {
     pub(in crate::gpu) buffer: Buffer,
     never: Infallible,
 }
@@ -29,21 +29,21 @@ pub(in crate::gpu) fn is_supported(_: &wgpu::Device) -> bool {
     false
 }
 
-impl Aliased {
+impl AliasedBuffer {
     pub(in crate::gpu) fn new(
         _: &wgpu::Device,
         _: &BufferDescriptor,
         _: u64,
         _: &Allocated,
-    ) -> Result<Aliased> {
+    ) -> Result<AliasedBuffer> {
         Err(Error::internal("buffers are no textures on this platform"))
     }
 
-    pub(in crate::gpu) fn beside(
+    pub(in crate::gpu) fn suballocate(
         &self,
         _: &wgpu::Device,
         _: &BufferDescriptor,
-    ) -> Result<Option<Aliased>> {
+    ) -> Result<Option<AliasedBuffer>> {
         match self.never {}
     }
 
@@ -66,19 +66,19 @@ impl Aliased {
 }
 
 /// Uninhabited: no such texture exists on this platform.
-pub(in crate::gpu) struct Filled {
+pub(in crate::gpu) struct MappedTexture {
     pub(in crate::gpu) texture: Texture,
     pub(in crate::gpu) row: u64,
     never: Infallible,
 }
 
-impl Filled {
+impl MappedTexture {
     pub(in crate::gpu) fn new(
         _: &wgpu::Device,
         _: &str,
         _: ([u32; 3], Texel),
         _: &Allocated,
-    ) -> Result<Filled> {
+    ) -> Result<MappedTexture> {
         Err(Error::internal("buffers are no textures on this platform"))
     }
 

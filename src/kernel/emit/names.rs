@@ -2,16 +2,16 @@
 
 use std::collections::HashMap;
 
-use super::{Buffer, Statement, roots};
+use super::{BindingDecl, Statement, roots};
 use crate::dim::Dim;
-use crate::kernel::expr::{Expr, Node, Pool, Type};
+use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 
 /// Maximum length of a name that is derived from a size's formula.
-const LONGEST_SIZE: usize = 32;
+const MAX_SIZE_NAME_LENGTH: usize = 32;
 
 /// Role of an expression in addressing a buffer, texture or workgroup array.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum IndexRole {
     /// Index of an element.
     Index,
     /// Term of a sum that is an index.
@@ -22,103 +22,119 @@ enum Use {
 
 /// Roles of expressions, with the name of the buffer or array if there is only one.
 #[derive(Default)]
-pub(super) struct Uses {
-    uses: HashMap<Expr, (Use, Option<String>)>,
+pub(super) struct IndexRoles {
+    roles: HashMap<Expr, (IndexRole, Option<String>)>,
 }
 
-impl Uses {
+impl IndexRoles {
     /// Collects the roles of all expressions that statements read.
-    pub(super) fn of(pool: &Pool, buffers: &[Buffer], statements: &[Statement]) -> Uses {
-        let mut found = Uses::default();
-        found.stores(pool, buffers, statements);
-        for expr in pool.reached(roots(statements)) {
-            found.loads(pool, buffers, expr);
+    pub(super) fn of(
+        pool: &ExprPool,
+        buffers: &[BindingDecl],
+        statements: &[Statement],
+    ) -> IndexRoles {
+        let mut found = IndexRoles::default();
+        found.collect_stores(pool, buffers, statements);
+        for expr in pool.reachable(roots(statements)) {
+            found.collect_loads(pool, buffers, expr);
         }
         found
     }
 
-    fn loads(&mut self, pool: &Pool, buffers: &[Buffer], expr: Expr) {
+    fn collect_loads(&mut self, pool: &ExprPool, buffers: &[BindingDecl], expr: Expr) {
         match pool.node(expr) {
-            Node::Load { buffer, index } => {
-                self.mark(pool, *index, Use::Index, &buffers[*buffer].name);
+            ExprNode::Load { buffer, index } => {
+                self.add_role(pool, *index, IndexRole::Index, &buffers[*buffer].name);
             }
-            Node::Texel { texture, at } => {
+            ExprNode::TextureLoad { texture, at } => {
                 for (place, name) in at.iter().zip(["x", "y", "layer"]) {
-                    self.mark(pool, *place, Use::Coordinate(name), &buffers[*texture].name);
+                    self.add_role(
+                        pool,
+                        *place,
+                        IndexRole::Coordinate(name),
+                        &buffers[*texture].name,
+                    );
                 }
             }
-            Node::Call { template, operands } => {
+            ExprNode::Call { template, operands } => {
                 if let Some(array) = template.strip_suffix("[x]") {
-                    self.mark(pool, operands[0], Use::Index, array);
+                    self.add_role(pool, operands[0], IndexRole::Index, array);
                 }
             }
             _ => {}
         }
     }
 
-    fn stores(&mut self, pool: &Pool, buffers: &[Buffer], statements: &[Statement]) {
+    fn collect_stores(
+        &mut self,
+        pool: &ExprPool,
+        buffers: &[BindingDecl],
+        statements: &[Statement],
+    ) {
         for statement in statements {
             match statement {
                 Statement::Store { buffer, index, .. } => {
-                    self.mark(pool, *index, Use::Index, &buffers[*buffer].name);
+                    self.add_role(pool, *index, IndexRole::Index, &buffers[*buffer].name);
                 }
-                Statement::Share { array, index, .. } => self.mark(pool, *index, Use::Index, array),
+                Statement::WorkgroupStore { array, index, .. } => {
+                    self.add_role(pool, *index, IndexRole::Index, array)
+                }
                 _ => {}
             }
             for block in statement.blocks() {
-                self.stores(pool, buffers, block);
+                self.collect_stores(pool, buffers, block);
             }
         }
     }
 
     /// Records a role of an expression, and those of its terms.
-    fn mark(&mut self, pool: &Pool, expr: Expr, usage: Use, buffer: &str) {
-        match self.uses.get_mut(&expr) {
-            None => _ = self.uses.insert(expr, (usage, Some(buffer.to_string()))),
+    fn add_role(&mut self, pool: &ExprPool, expr: Expr, role: IndexRole, buffer: &str) {
+        match self.roles.get_mut(&expr) {
+            None => _ = self.roles.insert(expr, (role, Some(buffer.to_string()))),
             Some((_, known)) if known.as_deref().is_some_and(|name| name != buffer) => {
                 *known = None
             }
             Some(_) => return,
         }
-        let Node::Call { template, operands } = pool.node(expr) else {
+        let ExprNode::Call { template, operands } = pool.node(expr) else {
             return;
         };
-        let part = match usage {
-            Use::Index => Use::Offset,
+        let part = match role {
+            IndexRole::Index => IndexRole::Offset,
             other => other,
         };
         match template.as_ref() {
             "x + y" | "x - y" => {
                 for operand in operands.clone() {
-                    self.mark(pool, operand, part, buffer);
+                    self.add_role(pool, operand, part, buffer);
                 }
             }
-            "select(x, y, z)" => self.mark(pool, operands[1], usage, buffer),
-            "min(x, y)" => self.mark(pool, operands[0], part, buffer),
+            "select(x, y, z)" => self.add_role(pool, operands[1], role, buffer),
+            "min(x, y)" => self.add_role(pool, operands[0], part, buffer),
             _ => {}
         }
     }
 
     /// A name for an expression.
-    pub(super) fn name(&self, pool: &Pool, expr: Expr) -> String {
+    pub(super) fn name(&self, pool: &ExprPool, expr: Expr) -> String {
         if let Some(label) = pool.label(expr) {
             return label.to_string();
         }
         match pool.ty(expr) {
-            Type::U32 => self.integer(pool, expr),
-            Type::Bool => String::from("inside"),
+            WgslType::U32 => self.integer(pool, expr),
+            WgslType::Bool => String::from("inside"),
             _ => String::from("value"),
         }
     }
 
-    fn integer(&self, pool: &Pool, expr: Expr) -> String {
-        let Some((usage, buffer)) = self.uses.get(&expr) else {
+    fn integer(&self, pool: &ExprPool, expr: Expr) -> String {
+        let Some((role, buffer)) = self.roles.get(&expr) else {
             return String::from(arithmetic(pool, expr));
         };
-        let kind = match usage {
-            Use::Index => "index",
-            Use::Offset => "offset",
-            Use::Coordinate(axis) => axis,
+        let kind = match role {
+            IndexRole::Index => "index",
+            IndexRole::Offset => "offset",
+            IndexRole::Coordinate(axis) => axis,
         };
         match buffer {
             Some(buffer) => format!("{}_{kind}", buffer.trim_end_matches('_')),
@@ -128,8 +144,8 @@ impl Uses {
 }
 
 /// The name of an integer that is not part of an index.
-fn arithmetic(pool: &Pool, expr: Expr) -> &'static str {
-    let Node::Call { template, .. } = pool.node(expr) else {
+fn arithmetic(pool: &ExprPool, expr: Expr) -> &'static str {
+    let ExprNode::Call { template, .. } = pool.node(expr) else {
         return "number";
     };
     match template.as_ref() {
@@ -143,7 +159,7 @@ fn arithmetic(pool: &Pool, expr: Expr) -> &'static str {
 pub(super) fn size_name(dim: &Dim) -> String {
     let name = dim.as_symbol().map(|symbol| symbol.to_string());
     name.or_else(|| formula(&dim.to_string()))
-        .filter(|name| name.len() <= LONGEST_SIZE)
+        .filter(|name| name.len() <= MAX_SIZE_NAME_LENGTH)
         .unwrap_or_else(|| String::from("size"))
 }
 

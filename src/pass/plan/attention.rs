@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
 use crate::pass::plan::cost::example;
@@ -60,21 +60,21 @@ pub fn suits(
     let sizes = [&values.rows, &values.depth].map(|size| example(graph, size));
     let are_many = sizes.iter().all(|size| *size >= FEWEST);
     let extent = |lanes| extent(graph, lanes, [&scores, &values]);
-    Ok(are_many && capabilities.lanes().and_then(extent).is_some())
+    Ok(are_many && capabilities.simd_lanes().and_then(extent).is_some())
 }
 
 /// Returns whether keys and values can be read as vec4s, along channels or along keys, from memory that kernels have
 /// written. The kernel reads them many times.
 pub fn reads(scope: &mut Scope, anchor: usize, attention: &Attention) -> Result<bool> {
     let graph = scope.graph;
-    let mut are_read = true;
+    let mut is_readable = true;
     for product in products(graph, anchor, attention)? {
-        are_read &= product.lies(scope, Side::Right)?.is_some_and(|lies| {
+        is_readable &= product.lies(scope, Side::Right)?.is_some_and(|lies| {
             let is_made = !matches!(graph.value(lies.base).definition, Definition::Weight(_));
             is_made && (lies.by_step || lies.by_line)
         });
     }
-    Ok(are_read)
+    Ok(is_readable)
 }
 
 /// Returns the product of queries and keys, and the product of softmax weights and values.
@@ -127,7 +127,7 @@ pub fn lower<'a>(
     let anchor = group.anchor.ok_or_else(missing)?;
     let [scores, values] = products(graph, anchor, attention)?;
     let node = &graph.nodes[anchor];
-    let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
+    let lanes = scope.capabilities.simd_lanes().ok_or_else(missing)?;
     let extent = extent(graph, lanes, [&scores, &values]).ok_or_else(missing)?;
     let how = format!(
         "tiles of {} queries, blocks of {} keys",
@@ -214,10 +214,10 @@ impl Row {
         let mut variable = |name: String, ty| scope.pool.variable(&name, ty);
         Row {
             number,
-            largest: variable(format!("largest{r}"), Type::F32),
-            total: variable(format!("total{r}"), Type::F32),
+            largest: variable(format!("largest{r}"), WgslType::F32),
+            total: variable(format!("total{r}"), WgslType::F32),
             output: (0..quads)
-                .map(|q| variable(format!("output{r}_{q}"), Type::F32x4))
+                .map(|q| variable(format!("output{r}_{q}"), WgslType::F32x4))
                 .collect(),
         }
     }
@@ -265,23 +265,25 @@ impl<'p> Tile<'p> {
         if !self.attention.is_causal {
             return all;
         }
-        let of_tile = Dim::from(self.extent.rows * self.lanes / self.extent.keys);
-        let behind = covering.numbers[0].add_size(&Dim::ONE).scale(&of_tile);
+        let blocks_per_tile = Dim::from(self.extent.rows * self.lanes / self.extent.keys);
+        let behind = covering.numbers[0]
+            .add_size(&Dim::ONE)
+            .scale(&blocks_per_tile);
         let behind = behind.emit(&mut scope.pool);
-        scope.pool.call("min(x, y)", Type::U32, &[behind, all])
+        scope.pool.call("min(x, y)", WgslType::U32, &[behind, all])
     }
 
     /// Declares the running maximum, sum and output of every row.
     fn start(&self, scope: &mut Scope) -> Vec<Statement> {
-        let zero = scope.pool.literal(Type::F32, 0.0);
-        let zeros = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
-        let of_row = |row: &Row| {
+        let zero = scope.pool.literal(WgslType::F32, 0.0);
+        let zeros = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
+        let declare_row = |row: &Row| {
             let starts = [self.lowest, zero].into_iter();
             let starts = starts.chain(row.output.iter().map(|_| zeros));
             let declare = |(variable, start)| Statement::Declare(variable, start);
             row.variables().zip(starts).map(declare).collect::<Vec<_>>()
         };
-        self.rows.iter().flat_map(of_row).collect()
+        self.rows.iter().flat_map(declare_row).collect()
     }
 
     /// Writes the rows with the epilogue.
@@ -306,8 +308,8 @@ impl<'p> Tile<'p> {
     /// Divides four weighted sums of a row by the row's total. A row without any unmasked key gives zeros.
     fn mean(&self, scope: &mut Scope, row: &Row, (sums, is_empty): (Expr, Option<Expr>)) -> Expr {
         let pool = &mut scope.pool;
-        let mean = pool.call("x / y", Type::F32x4, &[sums, row.total]);
-        let zeros = pool.call("vec4<f32>()", Type::F32x4, &[]);
+        let mean = pool.call("x / y", WgslType::F32x4, &[sums, row.total]);
+        let zeros = pool.call("vec4<f32>()", WgslType::F32x4, &[]);
         is_empty.map_or(mean, |is_empty| pool.select(is_empty, zeros, mean))
     }
 
@@ -316,10 +318,10 @@ impl<'p> Tile<'p> {
         let pool = &mut scope.pool;
         let keys = &self.values.depth;
         if self.attention.is_safe {
-            return Some(pool.call("x == y", Type::Bool, &[row.largest, self.lowest]));
+            return Some(pool.call("x == y", WgslType::Bool, &[row.largest, self.lowest]));
         }
-        let (count, none) = (pool.size(keys), pool.number(0));
+        let (count, none) = (pool.size(keys), pool.index(0));
         let may_be_none = keys.as_const().is_none();
-        may_be_none.then(|| pool.call("x == y", Type::Bool, &[count, none]))
+        may_be_none.then(|| pool.call("x == y", WgslType::Bool, &[count, none]))
     }
 }

@@ -2,13 +2,13 @@
 
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Graph, ValueId};
-use crate::kernel::capabilities::{Capabilities, Storage};
+use crate::kernel::capabilities::{Capabilities, StorageType};
 
 /// Checks that the device can store the type of every value.
 pub(super) fn check_types(graph: &Graph, capabilities: &Capabilities) -> Result<()> {
     let mut errors = Vec::new();
     for (id, info) in (0..).map(ValueId).zip(&graph.values) {
-        let stored = Storage::of(info.ty.dtype, capabilities);
+        let stored = StorageType::of(info.ty.dtype, capabilities);
         let error = stored.err().map(|error| error.at(&info.name));
         errors.extend(error.map(|error| error.at_place(&place_of(graph, id))));
     }

@@ -9,7 +9,7 @@ use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Node, ValueId};
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::{Conv, ConvAxis};
 use crate::pass::plan::element::position::Position;
@@ -68,13 +68,13 @@ pub fn lower<'a>(
     )?);
     statements.extend(sums.iter().flatten().map(|sum| Statement::Freeze(*sum)));
     for (i, sums) in sums.iter().enumerate() {
-        let mut line = Vec::new();
+        let mut row = Vec::new();
         for (j, sum) in sums.iter().enumerate() {
             let channel = sizes.channel(&tile, &mut scope, i);
             let position = tile.position(&mut scope, &sizes, j);
             let place = [&[tile.item.clone(), channel], position.as_slice()].concat();
             let write = store(&mut scope, group, sizes.result, *sum, &Position::of(place))?;
-            line.extend(guarded(
+            row.extend(guarded(
                 &mut scope,
                 &tile.first,
                 j,
@@ -82,7 +82,7 @@ pub fn lower<'a>(
                 vec![write],
             ));
         }
-        let inner = guarded(&mut scope, &tile.output, i, &sizes.outputs, line);
+        let inner = guarded(&mut scope, &tile.output, i, &sizes.outputs, row);
         statements.extend(inner);
     }
     Ok(Lowered::new(scope, TEMPLATE, statements, &tile.count))
@@ -249,7 +249,7 @@ impl Sizes {
             );
             place.push(from);
             if let Some(guard) = guard {
-                inside = Some(scope.pool.both(inside, guard));
+                inside = Some(scope.pool.and(inside, guard));
             }
         }
         (Position::of(place), inside)
@@ -271,7 +271,7 @@ fn source(
     let is_padded = [&axis.low, &axis.high]
         .into_iter()
         .any(|zeros| !zeros.is(0));
-    let may_miss = is_padded || !position.is_below(outputs);
+    let may_miss = is_padded || !position.is_less_than(outputs);
     if axis.base_dilation == 1 {
         let guard = may_miss.then(|| scope.is_below(&spread, size));
         return (spread, guard);
@@ -280,7 +280,7 @@ fn source(
     let (from, rest) = (spread.div(&step), spread.rem(&step));
     let within = scope.is_below(&from, size);
     let hits = scope.is_below(&rest, &Dim::ONE);
-    let guard = scope.pool.call("x && y", Type::Bool, &[hits, within]);
+    let guard = scope.pool.call("x && y", WgslType::Bool, &[hits, within]);
     (from, Some(guard))
 }
 
@@ -314,7 +314,7 @@ impl Tile {
         ];
         let count = Dim::product(&tiles);
         let (index, surplus) = invocation(scope, &count);
-        let place = index::coordinates(&index, &tiles);
+        let place = index::delinearize(&index, &tiles);
         let [item, group, output, first] = [0, 1, 2, 3].map(|axis| place[axis].clone());
         Tile {
             count,
@@ -332,6 +332,6 @@ impl Tile {
     fn position(&self, scope: &mut Scope, sizes: &Sizes, j: usize) -> Vec<Index> {
         let name = format!("position{j}");
         let flat = clamped(scope, &self.first, j, &sizes.positions, &name);
-        index::coordinates(&flat, &sizes.space)
+        index::delinearize(&flat, &sizes.space)
     }
 }

@@ -6,7 +6,7 @@ use super::Planner;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
-use crate::kernel::emit::Buffer;
+use crate::kernel::emit::BindingDecl;
 use crate::kernel::plan::{Flow, FlowKind, Kernel, SlotId, Workgroups};
 use crate::kernel::shader;
 use crate::op::{Custom, Shader};
@@ -84,14 +84,14 @@ impl Planner<'_> {
             );
         }
         let pairs = scope.buffers.iter().zip(&names);
-        let buffers: Vec<Buffer> = pairs
-            .map(|(binding, (name, _))| Buffer {
+        let buffers: Vec<BindingDecl> = pairs
+            .map(|(binding, (name, _))| BindingDecl {
                 name: name.clone(),
                 ..binding.buffer.clone()
             })
             .collect();
         let (sizes, functions) = self.sizes_of(&names);
-        let sizes_in = self.capabilities.sizes_in();
+        let sizes_in = self.capabilities.sizes_space();
         let declared = declarations(&buffers, (sizes.len(), sizes_in));
         let text = declared + &functions + &shader.wgsl;
         let wgsl = enables(&text) + &text;
@@ -101,7 +101,7 @@ impl Planner<'_> {
             wgsl,
             bindings: buffers.iter().map(|buffer| buffer.access).collect(),
             sizes: sizes.len(),
-            sizes_in,
+            sizes_space: sizes_in,
         };
         let made = Made {
             checks: Vec::new(),

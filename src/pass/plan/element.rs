@@ -21,13 +21,13 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, ValueId};
-use crate::kernel::capabilities::{Capabilities, Storage};
-use crate::kernel::emit::{Buffer, Statement, unique};
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::capabilities::{Capabilities, StorageType};
+use crate::kernel::emit::{BindingDecl, Statement, unique};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Layout, Panels, Texel};
 use crate::kernel::plan::Access;
-use crate::kernel::winograd::Places;
+use crate::kernel::winograd::OutputTile;
 use crate::pass::plan::element::decision::Decision;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::QUAD;
@@ -48,7 +48,7 @@ pub struct Binding {
     /// Layout that the kernel expects.
     pub layout: Layout,
     /// Declaration in the kernel.
-    pub buffer: Buffer,
+    pub buffer: BindingDecl,
 }
 
 /// The expressions of one kernel, and the buffers that it reads and writes.
@@ -62,13 +62,13 @@ pub struct Scope<'a> {
     /// Layouts of the values.
     layouts: &'a [Layout],
     /// Storage types of the values. Empty if each value's dtype decides.
-    storages: &'a [Storage],
+    storages: &'a [StorageType],
     /// Inputs of a region's body that lie where values of the surrounding graph do, not where inputs do.
     written: &'a [bool],
     /// Values whose buffer can also be read as a texture.
     texels: &'a [bool],
     /// The expressions.
-    pub pool: Pool,
+    pub pool: ExprPool,
     /// Buffers in binding order.
     pub buffers: Vec<Binding>,
     names: BTreeSet<String>,
@@ -107,7 +107,7 @@ impl<'a> Scope<'a> {
             storages: &[],
             written,
             texels: &[],
-            pool: Pool::default(),
+            pool: ExprPool::default(),
             buffers: Vec::new(),
             names: VARIABLES.split(' ').map(String::from).collect(),
             computed: BTreeMap::new(),
@@ -140,33 +140,33 @@ impl<'a> Scope<'a> {
         neighbours: usize,
         read: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        let before = std::mem::replace(&mut self.together, neighbours);
-        let found = read(self);
-        self.together = before;
-        found
+        let outer_width = std::mem::replace(&mut self.together, neighbours);
+        let result = read(self);
+        self.together = outer_width;
+        result
     }
 
     /// Binds a value's buffer.
     pub fn buffer(&mut self, value: ValueId) -> Result<usize> {
-        let element = Type::from(self.storage(value)?);
+        let element = WgslType::from(self.storage(value)?);
         self.binding(value, false, element)
     }
 
     /// Binds a buffer that receives a copy of a value.
-    pub fn copy_of(&mut self, value: ValueId, storage: Storage) -> Result<usize> {
-        self.binding(value, true, Type::from(storage))
+    pub fn copy_of(&mut self, value: ValueId, storage: StorageType) -> Result<usize> {
+        self.binding(value, true, WgslType::from(storage))
     }
 
     /// Returns the storage type of a value.
-    pub fn storage(&self, value: ValueId) -> Result<Storage> {
+    pub fn storage(&self, value: ValueId) -> Result<StorageType> {
         match self.storages.get(value.index()) {
             Some(storage) => Ok(*storage),
-            None => Storage::of(self.graph.ty(value).dtype, self.capabilities),
+            None => StorageType::of(self.graph.ty(value).dtype, self.capabilities),
         }
     }
 
     /// Sets the layouts and storage types of values.
-    pub fn in_memory(self, layouts: &'a [Layout], storages: &'a [Storage]) -> Scope<'a> {
+    pub fn in_memory(self, layouts: &'a [Layout], storages: &'a [StorageType]) -> Scope<'a> {
         Scope {
             layouts,
             storages,
@@ -190,9 +190,9 @@ impl<'a> Scope<'a> {
         if layout == self.layout(value) {
             return Ok(self.has_texels(value));
         }
-        let is_copied = matches!(layout, Layout::Quads { .. } | Layout::Scratch { .. });
+        let is_copied = matches!(layout, Layout::Vec4 { .. } | Layout::Scratch { .. });
         let texel = stored_in(layout, self.storage(value)?).texel();
-        Ok(self.capabilities.texels && is_copied && texel.is_some())
+        Ok(self.capabilities.buffer_aliasing && is_copied && texel.is_some())
     }
 
     /// Returns whether a value lies in memory that kernels write. Inputs of a region's body do if they are values of the
@@ -214,7 +214,7 @@ impl<'a> Scope<'a> {
         let shape = &self.graph.ty(value).shape;
         match self.layout(value) {
             padded @ Layout::Padded { .. } => {
-                index::linear(&position.coordinates(shape), &padded.sizes(shape))
+                index::linearize(&position.coordinates(shape), &padded.padded_shape(shape))
             }
             _ => position.place(shape),
         }
@@ -222,11 +222,11 @@ impl<'a> Scope<'a> {
 
     /// Returns the number of elements that the memory of a value in rows has space for.
     pub fn room(&self, value: ValueId) -> Dim {
-        Dim::product(&self.layout(value).sizes(&self.graph.ty(value).shape))
+        Dim::product(&self.layout(value).padded_shape(&self.graph.ty(value).shape))
     }
 
     /// Binds the buffer of a value in rows as an array of `element`.
-    pub fn binding(&mut self, value: ValueId, is_copy: bool, element: Type) -> Result<usize> {
+    pub fn binding(&mut self, value: ValueId, is_copy: bool, element: WgslType) -> Result<usize> {
         let access = if is_copy || self.is_written(value) {
             Access::ReadWrite
         } else {
@@ -240,9 +240,9 @@ impl<'a> Scope<'a> {
     }
 
     /// Binds a value in a vec4 layout, which lies in the arena. Also returns the vector type.
-    pub fn in_vectors(&mut self, value: ValueId, layout: &Layout) -> Result<(usize, Type)> {
+    pub fn in_vectors(&mut self, value: ValueId, layout: &Layout) -> Result<(usize, WgslType)> {
         let missing = || Error::internal("quads of a type that comes in no vectors");
-        let quad = Type::quad(stored_in(layout, self.storage(value)?)).ok_or_else(missing)?;
+        let quad = WgslType::vec4(stored_in(layout, self.storage(value)?)).ok_or_else(missing)?;
         Ok((
             self.bind(value, false, layout, (quad, Access::ReadWrite)),
             quad,
@@ -251,18 +251,22 @@ impl<'a> Scope<'a> {
 
     /// Binds a value in a vec4 layout as 64-bit words of two numbers. `None` if the device has none, or numbers are
     /// stored in half precision.
-    pub fn in_words(&mut self, value: ValueId, layout: &Layout) -> Result<Option<(usize, Type)>> {
-        let is_single = stored_in(layout, self.storage(value)?) == Storage::F32;
+    pub fn in_words(
+        &mut self,
+        value: ValueId,
+        layout: &Layout,
+    ) -> Result<Option<(usize, WgslType)>> {
+        let is_f32 = stored_in(layout, self.storage(value)?) == StorageType::F32;
         let is_faster = self.capabilities.software && self.capabilities.int64;
-        let words = (Type::U64x2, Access::ReadWrite);
-        Ok((is_faster && is_single).then(|| (self.bind(value, false, layout, words), words.0)))
+        let words = (WgslType::U64x2, Access::ReadWrite);
+        Ok((is_faster && is_f32).then(|| (self.bind(value, false, layout, words), words.0)))
     }
 
     /// Binds a value that is sorted in runs of `length`. Also returns its storage type.
-    pub fn in_runs(&mut self, value: ValueId, length: usize) -> Result<(usize, Storage)> {
-        let layout = Layout::Runs(length);
+    pub fn in_runs(&mut self, value: ValueId, length: usize) -> Result<(usize, StorageType)> {
+        let layout = Layout::SortedRuns(length);
         let storage = stored_in(&layout, self.storage(value)?);
-        let binding = (Type::from(storage), Access::ReadWrite);
+        let binding = (WgslType::from(storage), Access::ReadWrite);
         Ok((self.bind(value, false, &layout, binding), storage))
     }
 
@@ -272,7 +276,7 @@ impl<'a> Scope<'a> {
         let missing = || Error::internal("panels of a type that no texture holds");
         let storage = stored_in(&layout, self.storage(value)?);
         let texel = panels.texel(storage).ok_or_else(missing)?;
-        let binding = (Type::of_texel(texel), Access::Load(texel));
+        let binding = (WgslType::of_texel(texel), Access::TextureArray(texel));
         Ok((self.bind(value, false, &layout, binding), texel))
     }
 
@@ -281,7 +285,7 @@ impl<'a> Scope<'a> {
         value: ValueId,
         is_copy: bool,
         layout: &Layout,
-        (element, access): (Type, Access),
+        (element, access): (WgslType, Access),
     ) -> usize {
         let known = |binding: &Binding| {
             let key = (binding.value, binding.is_copy, &binding.layout);
@@ -298,7 +302,7 @@ impl<'a> Scope<'a> {
             _ if is_copy => "copy",
             _ => role(name),
         };
-        let buffer = Buffer {
+        let buffer = BindingDecl {
             name: unique(&mut self.names, wanted),
             element,
             access,
@@ -347,9 +351,10 @@ impl<'a> Scope<'a> {
             return Ok(None);
         };
         let info = self.graph.value(value);
-        let asked = position.place(&info.ty.shape);
-        let is_asked = |place: &Option<Index>| place.as_ref().is_none_or(|place| *place == asked);
-        match elements.iter().find(|(_, place)| is_asked(place)) {
+        let requested = position.place(&info.ty.shape);
+        let is_requested =
+            |place: &Option<Index>| place.as_ref().is_none_or(|place| *place == requested);
+        match elements.iter().find(|(_, place)| is_requested(place)) {
             Some((expr, _)) => Ok(Some(*expr)),
             None => {
                 let message = format!("{} is read where the kernel has not computed it", info.name);
@@ -360,12 +365,12 @@ impl<'a> Scope<'a> {
 
     /// Creates a `u32` variable as an index below `size`.
     pub fn counter(&mut self, name: &str, size: &Dim) -> (Expr, Index) {
-        let variable = self.pool.variable(name, Type::U32);
+        let variable = self.pool.variable(name, WgslType::U32);
         (variable, Index::expr(variable, size))
     }
 
     /// Returns the WGSL type in which a dtype is computed.
-    pub fn register(&self, dtype: DType) -> Type {
+    pub fn register(&self, dtype: DType) -> WgslType {
         scalar::register(dtype, self.capabilities)
     }
 
@@ -464,11 +469,13 @@ pub fn role(name: &str) -> &str {
 
 /// Returns the storage type of a value in a layout. Intermediate results between stages are as exact as other sums. So
 /// are filters of 4×4 Winograd tiles, whose errors the output transform would amplify. Sorted elements move one by one.
-pub fn stored_in(layout: &Layout, storage: Storage) -> Storage {
+pub fn stored_in(layout: &Layout, storage: StorageType) -> StorageType {
     match layout {
-        Layout::Scratch { .. } if storage.is_half() => Storage::F32,
-        Layout::Runs(_) if storage == Storage::F16x2 => Storage::F32,
-        Layout::Panels(panels) if panels.transformed == Some(Places::Four) => Storage::F32,
+        Layout::Scratch { .. } if storage.is_half() => StorageType::F32,
+        Layout::SortedRuns(_) if storage == StorageType::F16x2 => StorageType::F32,
+        Layout::Panels(panels) if panels.winograd_tile == Some(OutputTile::Four) => {
+            StorageType::F32
+        }
         _ => storage,
     }
 }
@@ -483,7 +490,7 @@ pub fn write(
     let dtype = scope.graph.ty(value).dtype;
     let buffer = scope.buffer(value)?;
     let storage = scope.storage(value)?;
-    if storage == Storage::F16x2 {
+    if storage == StorageType::F16x2 {
         scope.singles.insert(value);
     }
     Ok(Statement::Store {

@@ -21,11 +21,11 @@ pub(super) use self::structure::Known;
 use crate::dim::{Dim, Symbol};
 use crate::error::{Error, Result};
 use crate::ir::{Builder, Definition, Graph, Op, Primitive, ValueId};
-use crate::kernel::capabilities::{Capabilities, Storage};
-use crate::kernel::choice::{Choice, Variant};
+use crate::kernel::capabilities::{Capabilities, StorageType};
+use crate::kernel::choice::{KernelVariant, VariantChoice};
 use crate::kernel::emit::unique;
 use crate::kernel::layout::{Layout, Panels};
-use crate::kernel::winograd::Places;
+use crate::kernel::winograd::OutputTile;
 use crate::pass::plan::conv::{Along, Sizes, grouped, image, winograd};
 use crate::pass::plan::element::{Binding, Scope};
 use crate::pass::plan::group::Group;
@@ -45,7 +45,7 @@ enum Way {
     /// Convolution in groups of a single channel or few.
     Grouped(Panels),
     /// Winograd convolution.
-    Winograd(Places, Packed),
+    Winograd(OutputTile, Packed),
     /// Product whose right factor is a weight.
     Product(ValueId, Packed),
     /// Reduction of small windows of an image.
@@ -77,7 +77,7 @@ impl Planner<'_> {
     /// Returns the kernel that a group shares with all groups that differ from it in sizes only. `None` if the group gets
     /// a kernel for its own sizes.
     pub(super) fn shared(&mut self, group: &Group) -> Result<Option<Made>> {
-        if group.pattern.is_some() || self.capabilities.lanes().is_none() {
+        if group.pattern.is_some() || self.capabilities.simd_lanes().is_none() {
             return Ok(None);
         }
         match self.way(group)? {
@@ -99,7 +99,7 @@ impl Planner<'_> {
         &mut self,
         group: &Group,
         way: &Way,
-        choice: Option<Choice>,
+        choice: Option<VariantChoice>,
     ) -> Result<Option<Made>> {
         let Some(form) = Form::of(&self.scope(), group, way) else {
             return Ok(None);
@@ -123,8 +123,8 @@ impl Planner<'_> {
         nodes.iter().any(is_slice) && !self.is_of_many(group)
     }
 
-    fn way(&self, group: &Group) -> Result<Option<(Way, Option<Choice>)>> {
-        let is_in_quads = !self.scope().layout(group.root).is_in_rows();
+    fn way(&self, group: &Group) -> Result<Option<(Way, Option<VariantChoice>)>> {
+        let is_in_quads = !self.scope().layout(group.root).is_row_major();
         let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
             let way = match is_in_quads {
                 true => Some(Way::Quads),
@@ -144,7 +144,9 @@ impl Planner<'_> {
         }
         let extent = self.fusion.extent(group.anchor);
         let way = match (&node.op, choice.variant) {
-            (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) if conv.groups == 1 => {
+            (Op::Primitive(Primitive::Conv(conv)), KernelVariant::SubgroupTile)
+                if conv.groups == 1 =>
+            {
                 let sizes = Sizes::new(self.graph, node, conv)?;
                 let packed = image::panels(self.graph, self.capabilities, node, (conv, extent));
                 packed.map(match image::is_by_window(&self.scope(), &sizes) {
@@ -152,18 +154,18 @@ impl Planner<'_> {
                     false => Way::Positions,
                 })
             }
-            (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd { places })
+            (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Winograd { tile: places })
                 if conv.groups == 1 =>
             {
                 let of = (conv, places, extent);
                 let packed = winograd::panels(self.graph, self.capabilities, node, of);
                 packed.map(|packed| Way::Winograd(places, packed))
             }
-            (Op::Primitive(Primitive::Conv(conv)), Variant::Grouped) => {
+            (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Grouped) => {
                 image::panels(self.graph, self.capabilities, node, (conv, extent))
                     .map(|packed| Way::Grouped(packed.panels))
             }
-            (Op::Primitive(Primitive::Dot(_)), Variant::Lanes) => {
+            (Op::Primitive(Primitive::Dot(_)), KernelVariant::SubgroupTile) => {
                 let product = Product::of(self.graph, node)?;
                 let weight = tile::weight(&mut self.scope(), &product, extent)?;
                 weight.map(|(value, packed)| Way::Product(value, packed))
@@ -181,7 +183,7 @@ struct Form<'a> {
     group: Group,
     stored: Vec<bool>,
     layouts: Vec<Layout>,
-    storages: Vec<Storage>,
+    storages: Vec<StorageType>,
     written: Vec<bool>,
     texels: Vec<bool>,
     /// Value of the planned graph for each value of this graph.
@@ -216,7 +218,8 @@ impl<'a> Form<'a> {
             }
         };
         let of_all = values.iter().copied();
-        let storages: Result<Vec<Storage>> = of_all.clone().map(|id| scope.storage(id)).collect();
+        let storages: Result<Vec<StorageType>> =
+            of_all.clone().map(|id| scope.storage(id)).collect();
         let form = Form {
             capabilities: scope.capabilities,
             group: Group {

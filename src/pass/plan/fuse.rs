@@ -19,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
-use crate::kernel::capabilities::{Capabilities, Storage};
-use crate::kernel::choice::Choices;
+use crate::kernel::capabilities::{Capabilities, StorageType};
+use crate::kernel::choice::VariantOverrides;
 use crate::kernel::layout::Layout;
-use crate::kernel::stored::{Kept, Reason};
+use crate::kernel::materialization::{MaterializeReason, SingleReason};
 use crate::op::Unfold;
 use crate::pass::plan::cost::{Class, class, is_plain_view, weight};
 use crate::pass::plan::element::not_planned;
@@ -44,15 +44,15 @@ pub struct Fusion {
     /// Whether a value is materialised, by index.
     pub stored: Vec<bool>,
     /// Why a value is materialised, by index; `None` for inputs and weights.
-    pub reasons: Vec<Option<Reason>>,
+    pub reasons: Vec<Option<MaterializeReason>>,
     /// Layout of a value, by index.
     pub layouts: Vec<Layout>,
     /// Storage type of a value, by index.
-    pub storages: Vec<Storage>,
+    pub storages: Vec<StorageType>,
     /// Whether kernels may read a value as a texture, by index.
     pub texels: Vec<bool>,
     /// Why a value keeps `f32` storage though half precision was requested, by index.
-    pub kept: Vec<Option<Kept>>,
+    pub kept: Vec<Option<SingleReason>>,
     /// Values that are materialised to be stored within concatenations.
     pub planned: Planned,
     /// Values that are stored within concatenations.
@@ -90,7 +90,11 @@ pub struct Info {
 }
 
 /// Decides the fusion of a graph of primitives and regions. The error lists every node that a device cannot run.
-pub fn fuse(graph: &Graph, capabilities: &Capabilities, choices: &Choices) -> Result<Fusion> {
+pub fn fuse(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    choices: &VariantOverrides,
+) -> Result<Fusion> {
     let calls = graph
         .nodes
         .iter()
@@ -160,7 +164,7 @@ pub struct Fuser<'a> {
     /// Capabilities of the device.
     pub capabilities: &'a Capabilities,
     /// Requested kernel variants.
-    pub choices: &'a Choices,
+    pub choices: &'a VariantOverrides,
     /// Maximal number of buffers that a kernel can read.
     pub limit: usize,
     /// Properties of each value.
@@ -168,7 +172,7 @@ pub struct Fuser<'a> {
     /// Whether each value is materialised.
     pub stored: Vec<bool>,
     /// Why each value is materialised.
-    pub reasons: Vec<Option<Reason>>,
+    pub reasons: Vec<Option<MaterializeReason>>,
     /// The nodes that read each value.
     pub readers: Vec<Vec<usize>>,
     /// Values that are materialised to be stored within concatenations.
@@ -179,7 +183,7 @@ pub struct Fuser<'a> {
 
 impl Fuser<'_> {
     /// Marks a value as materialised. The first reason is kept.
-    pub fn store(&mut self, value: usize, reason: impl Into<Option<Reason>>) {
+    pub fn store(&mut self, value: usize, reason: impl Into<Option<MaterializeReason>>) {
         let id = ValueId(u32::try_from(value).unwrap_or(u32::MAX));
         let is_new = !std::mem::replace(&mut self.stored[value], true);
         if is_new {
@@ -196,7 +200,7 @@ impl Fuser<'_> {
     fn store_all(&mut self, node: &Node) {
         let given = node.results.iter().copied();
         for value in node.operands().into_iter().chain(given) {
-            self.store(value.index(), Reason::Handed);
+            self.store(value.index(), MaterializeReason::External);
         }
     }
 
@@ -219,7 +223,7 @@ impl Fuser<'_> {
         self.fit(&operands, if in_parts { operands.len().max(1) } else { 1 });
         if class(node) == Class::Kernel {
             for result in &node.results {
-                self.store(result.index(), Reason::NoEpilogue);
+                self.store(result.index(), MaterializeReason::NoEpilogue);
             }
             return;
         }
@@ -243,21 +247,21 @@ impl Fuser<'_> {
     }
 
     /// Reason why no reader may inline a value, whichever primitive reads it.
-    fn refusal(&self, value: ValueId) -> Option<Reason> {
+    fn refusal(&self, value: ValueId) -> Option<MaterializeReason> {
         let Info { cost, leaves, .. } = &self.infos[value.index()];
         let (cost, readers) = (*cost, self.readers[value.index()].len());
         if self.graph.outputs.contains(&value) {
-            Some(Reason::Output)
+            Some(MaterializeReason::Output)
         } else if self.is_assertion(value) {
-            Some(Reason::Assertion)
+            Some(MaterializeReason::Assertion)
         } else if self.planned.contains_key(&value) || self.is_of_parts(value) {
-            Some(Reason::Joined)
+            Some(MaterializeReason::Concatenated)
         } else if readers > 1 && cost > DUPLICATED {
-            Some(Reason::Shared { readers, cost })
+            Some(MaterializeReason::Shared { readers, cost })
         } else if cost > LARGEST {
-            Some(Reason::Long { cost })
+            Some(MaterializeReason::TooLong { cost })
         } else if leaves.len() > self.limit {
-            Some(Reason::Buffers)
+            Some(MaterializeReason::TooManyBuffers)
         } else {
             None
         }
@@ -292,7 +296,7 @@ impl Fuser<'_> {
                         && self.infos[widest.index()].leaves.len() > 1
                         && kernels == 1 =>
                 {
-                    self.store(widest.index(), Reason::Buffers);
+                    self.store(widest.index(), MaterializeReason::TooManyBuffers);
                 }
                 _ => return,
             }

@@ -14,9 +14,9 @@ use std::rc::Rc;
 use crate::dim::{Dim, Symbol};
 use crate::error::Result;
 use crate::ir::ValueId;
-use crate::kernel::choice::Choice;
+use crate::kernel::choice::VariantChoice;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::kernel::plan::{Kernel, Workgroups};
 use crate::kernel::work::Work;
@@ -40,7 +40,7 @@ pub struct Lowered<'a> {
     /// Values of the template's further placeholders.
     pub holes: Vec<(&'static str, String)>,
     /// Why this variant was chosen, if there was a choice.
-    pub choice: Option<Choice>,
+    pub choice: Option<VariantChoice>,
     /// Label, if it does not follow from the nodes.
     pub title: Option<&'static str>,
     /// Work of the kernel, if it differs from the sum over its nodes.
@@ -59,7 +59,7 @@ pub struct Made {
     /// Values in its buffers and textures.
     pub bindings: Vec<Binding>,
     /// Why this variant was chosen, if there was a choice.
-    pub choice: Option<Choice>,
+    pub choice: Option<VariantChoice>,
     /// Work of the kernel, if it differs from the sum over its nodes.
     pub work: Option<Work>,
     /// Values in half-precision pairs of which the kernel would write single elements.
@@ -137,7 +137,7 @@ impl<'a> Lowered<'a> {
             holes: self.holes,
             buffers: buffers.map(|binding| binding.buffer.clone()).collect(),
             statements: self.statements,
-            sizes_in: self.scope.capabilities.sizes_in(),
+            sizes_in: self.scope.capabilities.sizes_space(),
             pool: self.scope.pool,
             sizes: Vec::new(),
         };
@@ -176,7 +176,7 @@ pub fn enables(text: &str) -> String {
 pub fn invocation(scope: &mut Scope, count: &Dim) -> (Index, Statement) {
     let (index, number) = scope.counter("index", count);
     let end = scope.pool.size(count);
-    let surplus = scope.pool.call("x >= y", Type::Bool, &[index, end]);
+    let surplus = scope.pool.call("x >= y", WgslType::Bool, &[index, end]);
     (number, Statement::ReturnIf(surplus))
 }
 
@@ -241,7 +241,7 @@ pub fn repeat_to(
     }
     let (variable, number) = scope.counter(name, size);
     let body = body(scope, number)?;
-    let from = scope.pool.number(0);
+    let from = scope.pool.index(0);
     Ok(vec![Statement::Loop {
         variable,
         from,
@@ -304,7 +304,7 @@ pub fn repeat_as_one(
         _ => scope.counter(place, &size),
     };
     let mut inner = body(scope, &place, &at)?;
-    let (zero, end) = (scope.pool.number(0), scope.pool.size(&size));
+    let (zero, end) = (scope.pool.index(0), scope.pool.size(&size));
     let mut statements = Vec::new();
     if moving.len() > 1 {
         let carried = || moving.iter().map(|(counter, _)| *counter);
@@ -328,11 +328,11 @@ fn carry(scope: &mut Scope, counters: &[(Expr, &Dim)]) -> Vec<Statement> {
         return Vec::new();
     };
     let pool = &mut scope.pool;
-    let (zero, one, end) = (pool.number(0), pool.number(1), pool.size(size));
-    let next = pool.call("x + y", Type::U32, &[*counter, one]);
+    let (zero, one, end) = (pool.index(0), pool.index(1), pool.size(size));
+    let next = pool.call("x + y", WgslType::U32, &[*counter, one]);
     let mut statements = vec![Statement::Assign(*counter, next)];
     if !outer.is_empty() {
-        let is_over = pool.call("x == y", Type::Bool, &[*counter, end]);
+        let is_over = pool.call("x == y", WgslType::Bool, &[*counter, end]);
         let mut over = vec![Statement::Assign(*counter, zero)];
         over.extend(carry(scope, outer));
         statements.push(Statement::If(is_over, over));
@@ -343,12 +343,12 @@ fn carry(scope: &mut Scope, counters: &[(Expr, &Dim)]) -> Vec<Statement> {
 /// `base + offset`, clamped below a size unless it is known to be smaller.
 pub fn clamped(scope: &mut Scope, base: &Index, offset: usize, size: &Dim, name: &str) -> Index {
     let moved = base.add_size(&Dim::from(offset));
-    if offset == 0 || moved.is_below(size) {
+    if offset == 0 || moved.is_less_than(size) {
         return moved;
     }
     let pool = &mut scope.pool;
     let (moved, last) = (moved.emit(pool), pool.size(&(size - 1)));
-    let limited = pool.call("min(x, y)", Type::U32, &[moved, last]);
+    let limited = pool.call("min(x, y)", WgslType::U32, &[moved, last]);
     pool.set_label(limited, name);
     Index::expr(limited, size)
 }
@@ -369,17 +369,17 @@ pub fn guarded(
 
 /// An index clamped below a size.
 pub fn limited(scope: &mut Scope, index: &Index, size: &Dim) -> Index {
-    if index.is_below(size) {
+    if index.is_less_than(size) {
         return index.clone();
     }
     let (index, last) = (index.emit(&mut scope.pool), scope.pool.size(&(size - 1)));
-    let limited = scope.pool.call("min(x, y)", Type::U32, &[index, last]);
+    let limited = scope.pool.call("min(x, y)", WgslType::U32, &[index, last]);
     Index::expr(limited, size)
 }
 
 /// Guards statements by `index < size`, unless the condition is known to hold.
 pub fn below(scope: &mut Scope, index: &Index, size: &Dim, body: Vec<Statement>) -> Vec<Statement> {
-    if index.is_below(size) {
+    if index.is_less_than(size) {
         return body;
     }
     vec![Statement::If(scope.is_below(index, size), body)]

@@ -3,7 +3,7 @@
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
-use crate::kernel::capabilities::Storage;
+use crate::kernel::capabilities::StorageType;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::Expr;
 use crate::kernel::index::{self, Index};
@@ -40,7 +40,7 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
 /// stores. `None` if the number of elements is no multiple of four.
 pub fn lower_quads<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
     let root = group.root;
-    if let Layout::Quads { axis } = scope.layout(root) {
+    if let Layout::Vec4 { axis } = scope.layout(root) {
         let shape = &scope.graph.ty(root).shape;
         return along(scope, (shape, root), *axis, |scope, at| {
             let position = Position::of(at);
@@ -78,7 +78,7 @@ fn lower_blocks<'a>(
     in_row: &Lowered,
 ) -> Result<Option<Lowered<'a>>> {
     let shape = &scope().graph.ty(group.root).shape;
-    let is_in_rows = scope().layout(group.root).is_in_rows();
+    let is_in_rows = scope().layout(group.root).is_row_major();
     let (Some((last, outer)), [_]) = (shape.split_last(), group.values().as_slice()) else {
         return Ok(None);
     };
@@ -244,7 +244,7 @@ pub fn copy<'a>(mut scope: Scope<'a>, value: ValueId) -> Result<Lowered<'a>> {
     let count = ty.numel();
     let (index, surplus) = invocation(&mut scope, &count);
     let element = scope.element(value, &Position::at(index.clone()), None)?;
-    let storage = Storage::of(ty.dtype, scope.capabilities)?;
+    let storage = StorageType::of(ty.dtype, scope.capabilities)?;
     let store = Statement::Store {
         buffer: scope.copy_of(value, storage)?,
         index: index.emit(&mut scope.pool),
@@ -272,13 +272,13 @@ pub fn part<'a>(
         coordinates[axis] = coordinates[axis].add_size(start);
         Ok((value, Position::of(coordinates)))
     };
-    if let Layout::Quads { axis: of_quads } = alone.layout(joined.root) {
+    if let Layout::Vec4 { axis: of_quads } = alone.layout(joined.root) {
         return along(alone, (shape, joined.root), *of_quads, |scope, at| {
             put(scope, Position::of(at))
         });
     }
     let element = |scope: &mut Scope, _, place: Index| {
-        let coordinates = index::coordinates(&place, shape);
+        let coordinates = index::delinearize(&place, shape);
         put(scope, Position::both(place, coordinates))
     };
     let width = width(&alone, joined, &count)?;

@@ -50,10 +50,10 @@ use crate::dim::Dim;
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Argument, Definition, Graph, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
-use crate::kernel::choice::Choices;
+use crate::kernel::choice::VariantOverrides;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Access, Flow, Plan, Site, SlotId, Step, Workgroups};
-use crate::kernel::stored::{Precision, Stored};
+use crate::kernel::materialization::{MaterializedValue, Precision};
+use crate::kernel::plan::{Access, FaultSite, Flow, Plan, SlotId, Step, Workgroups};
 use crate::kernel::work::Work;
 use crate::pass::explicit_regions;
 
@@ -61,13 +61,13 @@ use crate::pass::explicit_regions;
 #[derive(Clone, Debug, Default)]
 pub struct PlanOptions {
     /// Requested kernel variants of some nodes. A node that does not admit its variant uses the default table.
-    pub choices: Choices,
+    pub choices: VariantOverrides,
     /// Storage precision of `f32` values.
     pub precision: Precision,
 }
 
-impl From<Choices> for PlanOptions {
-    fn from(choices: Choices) -> PlanOptions {
+impl From<VariantOverrides> for PlanOptions {
+    fn from(choices: VariantOverrides) -> PlanOptions {
         PlanOptions {
             choices,
             ..PlanOptions::default()
@@ -98,7 +98,7 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions
         let chosen = panels::chosen(&sheet, capabilities);
         let are_same = sheet.singles.is_subset(&singles);
         if are_same && chosen.is_empty() {
-            sheet.plan.tied = panels::told(&sheet, &in_panels);
+            sheet.plan.shared_weights = panels::told(&sheet, &in_panels);
             form::share(
                 &mut sheet.plan,
                 &sheet.sources,
@@ -220,11 +220,12 @@ impl<'a> Planner<'a> {
         for ((value, is_copy), slot) in &self.slots {
             let reason = self.fusion.reasons[value.index()].filter(|_| !is_copy);
             let plan = &mut self.sheet.plan;
-            plan.stored.extend(reason.map(|reason| Stored {
-                value: plan.slots[slot.0].name.clone(),
-                reason,
-                kept: self.fusion.kept[value.index()],
-            }));
+            plan.materialized
+                .extend(reason.map(|reason| MaterializedValue {
+                    value: plan.slots[slot.0].name.clone(),
+                    reason,
+                    single_reason: self.fusion.kept[value.index()],
+                }));
         }
     }
 
@@ -395,7 +396,7 @@ impl<'a> Planner<'a> {
             let result = self.graph.nodes.get(*node)?.results.first()?;
             Some(format!("{}{}", self.prefix, self.graph.value(*result).name))
         });
-        for name in &mut work.through {
+        for name in &mut work.fused_producers {
             name.insert_str(0, &self.prefix);
         }
         let step = Step {
@@ -418,7 +419,7 @@ impl<'a> Planner<'a> {
             return sizes;
         }
         let sites = checks.iter().filter_map(|value| self.site(*value));
-        let sites: Vec<Site> = sites.collect();
+        let sites: Vec<FaultSite> = sites.collect();
         let first = Dim::from(self.sheet.sites(sites));
         let number = |size: Dim| match size == first_site() {
             true => first.clone(),
@@ -428,7 +429,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Describes a check of the graph as a check site.
-    fn site(&self, value: ValueId) -> Option<Site> {
+    fn site(&self, value: ValueId) -> Option<FaultSite> {
         let info = self.graph.value(value);
         let Definition::Node(index, _) = info.definition else {
             return None;
@@ -437,12 +438,12 @@ impl<'a> Planner<'a> {
         let Op::Primitive(Primitive::Check(check)) = &node.op else {
             return None;
         };
-        Some(Site {
+        Some(FaultSite {
             message: match check.is_assertion() {
                 true => check.fault(0, None).message().to_string(),
                 false => check.message.clone(),
             },
-            is_of_number: !check.is_assertion(),
+            mentions_value: !check.is_assertion(),
             end: match node.arguments.get(2) {
                 Some(Argument::Number(end)) => Some(Dim::from(end.to_i64())),
                 Some(Argument::Size(end)) => Some(end.clone()),

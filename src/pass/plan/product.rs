@@ -13,7 +13,7 @@ use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::Conv;
 use crate::pass::plan::conv::Sizes;
@@ -186,7 +186,7 @@ impl Product {
         lines: &[Index],
         steps: &[(Index, Option<Expr>)],
     ) -> Result<Vec<Expr>> {
-        let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+        let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
         let mut block = Vec::new();
         for (step, guard) in steps {
             let factors: Vec<_> = lines
@@ -219,17 +219,17 @@ impl Product {
         let guards: Vec<Expr> = steps.iter().filter_map(|(_, guard)| *guard).collect();
         let pool = &mut scope.pool;
         if let [guard, rest @ ..] = guards.as_slice() {
-            let zero = pool.call("vec4<f32>()", Type::F32x4, &[]);
+            let zero = pool.call("vec4<f32>()", WgslType::F32x4, &[]);
             let guard = if rest.iter().all(|other| other == guard) {
                 *guard
             } else {
-                pool.call("vec4(x, y, z, w)", Type::F32x4, &guards)
+                pool.call("vec4(x, y, z, w)", WgslType::F32x4, &guards)
             };
             vector = pool.select(guard, vector, zero);
         }
         pool.set_label(vector, "a");
         Ok((0..QUAD)
-            .map(|k| quad::part(pool, vector, k, Type::F32))
+            .map(|k| quad::part(pool, vector, k, WgslType::F32))
             .collect())
     }
 
@@ -258,7 +258,7 @@ impl Product {
         let next = Some((base, first.add_size(&Dim::ONE)));
         let by_step = place(&line, &step.add_size(&Dim::ONE))? == next;
         let by_line = place(&line.add_size(&Dim::ONE), &step)? == next;
-        let is_in_rows = scope.layout(base).is_in_rows();
+        let is_in_rows = scope.layout(base).is_row_major();
         Ok(Some(Lies {
             base,
             by_step: by_step && is_in_rows,
@@ -295,8 +295,8 @@ impl Product {
             Factors::Transposed(_, b) => ((*b, within(outer, column, step)), None),
             Factors::Patches(sizes) => {
                 let group = outer.first().cloned().unwrap_or_else(Index::zero);
-                let mut taps = index::coordinates(step, &sizes.patch());
-                let mut position = index::coordinates(column, &sizes.columns());
+                let mut taps = index::delinearize(step, &sizes.patch());
+                let mut position = index::delinearize(column, &sizes.columns());
                 let (channel, item) = (taps.remove(0), position.remove(0));
                 let place = [item, group.scale(&sizes.channels).add(&channel)];
                 let (place, inside) = sizes.source(scope, place, &taps, &position);
@@ -314,7 +314,7 @@ impl Product {
                 let channel = outer.iter().fold(row.clone(), |row, group| {
                     group.scale(&sizes.outputs).add(&row)
                 });
-                let mut place = index::coordinates(column, &sizes.columns());
+                let mut place = index::delinearize(column, &sizes.columns());
                 place.insert(1, channel);
                 Position::of(place)
             }
@@ -336,15 +336,17 @@ impl Product {
 }
 
 /// Adds terms to a sum. The terms are added to each other first.
-pub fn add_all(pool: &mut Pool, sum: Expr, terms: &[Expr]) -> Statement {
+pub fn add_all(pool: &mut ExprPool, sum: Expr, terms: &[Expr]) -> Statement {
     let mut total = None;
     for term in terms {
         total = Some(match total {
-            Some(total) => pool.call("x + y", Type::F32x4, &[total, *term]),
+            Some(total) => pool.call("x + y", WgslType::F32x4, &[total, *term]),
             None => *term,
         });
     }
-    let total = total.map_or(sum, |terms| pool.call("x + y", Type::F32x4, &[sum, terms]));
+    let total = total.map_or(sum, |terms| {
+        pool.call("x + y", WgslType::F32x4, &[sum, terms])
+    });
     Statement::Assign(sum, total)
 }
 
@@ -360,7 +362,7 @@ pub fn write_four(
 ) -> Result<Vec<Statement>> {
     let neighbours = quad::neighbours(&[first.div(&Dim::from(QUAD))], 0);
     let parts = quad::each(scope, neighbours, |scope, part, at| {
-        let number = quad::part(&mut scope.pool, vector, part, Type::F32);
+        let number = quad::part(&mut scope.pool, vector, part, WgslType::F32);
         epilogue(scope, group, result, number, &place(&at[0]))
     })?;
     let is_whole = is_whole(size);
@@ -419,7 +421,7 @@ impl Covering {
         let tiles = [outer, &tiles].concat();
         let count = Dim::product(&tiles);
         let (index, surplus) = invocation(scope, &count);
-        let mut outer = index::coordinates(&index, &tiles);
+        let mut outer = index::delinearize(&index, &tiles);
         let second = outer.pop().unwrap_or_else(Index::zero);
         let first = outer.pop().unwrap_or_else(Index::zero);
         Covering {

@@ -5,9 +5,9 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
-use crate::kernel::layout::{Layout, quads_of};
+use crate::kernel::layout::{Layout, vec4_shape};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD, is_whole};
 use crate::pass::plan::element::{Scope, eight, role, scalar};
@@ -18,7 +18,7 @@ use crate::shape::TensorType;
 pub const CHANNELS: usize = 1;
 
 /// Layout of images: vec4 along channels.
-pub const IMAGE: Layout = Layout::Quads { axis: CHANNELS };
+pub const IMAGE: Layout = Layout::Vec4 { axis: CHANNELS };
 
 /// True for values that may be images, signals or volumes. Kernels for a rasteriser store these in [`IMAGE`].
 pub fn may_be_image(ty: &TensorType) -> bool {
@@ -28,10 +28,10 @@ pub fn may_be_image(ty: &TensorType) -> bool {
 /// Coordinates of the invocation's vec4 along an axis, a statement that ends surplus invocations, and the number of
 /// invocations.
 pub fn each(scope: &mut Scope, shape: &[Dim], axis: usize) -> (Vec<Index>, Statement, Dim) {
-    let shape = quads_of(shape, axis);
+    let shape = vec4_shape(shape, axis);
     let count = Dim::product(&shape);
     let (index, surplus) = invocation(scope, &count);
-    (index::coordinates(&index, &shape), surplus, count)
+    (index::delinearize(&index, &shape), surplus, count)
 }
 
 impl Scope<'_> {
@@ -50,7 +50,7 @@ impl Scope<'_> {
         Index::expr(number, size)
     }
 
-    /// Applies [`Scope::separate`] to all coordinates.
+    /// Applies [`Scope::one_buffer_each`] to all coordinates.
     pub fn all_apart(&mut self, at: &[Index], shape: &[Dim]) -> Vec<Index> {
         let axes = at.iter().enumerate();
         axes.map(|(axis, at)| self.apart(at.clone(), &shape[axis..]))
@@ -75,15 +75,15 @@ impl Scope<'_> {
             Some(words) => words,
             None => self.in_vectors(value, &layout)?,
         };
-        let shape = quads_of(&layout.sizes(&self.graph.ty(value).shape), axis);
+        let shape = vec4_shape(&layout.padded_shape(&self.graph.ty(value).shape), axis);
         let place = match self.reads_words {
-            true => index::linear(&self.all_apart(quad, &shape), &shape),
-            false => index::linear(quad, &shape),
+            true => index::linearize(&self.all_apart(quad, &shape), &shape),
+            false => index::linearize(quad, &shape),
         };
         let index = self.guarded(&place, guard);
         let vector = self.pool.load(buffer, element, index);
         let vector = match element {
-            Type::U64x2 => self.pool.call("four_of(x)", Type::F32x4, &[vector]),
+            WgslType::U64x2 => self.pool.call("four_of(x)", WgslType::F32x4, &[vector]),
             _ => vector,
         };
         let name = format!("{}_quad", role(&self.graph.value(value).name));
@@ -96,9 +96,9 @@ impl Scope<'_> {
         let shape = &self.graph.ty(value).shape;
         let is_last = Dim::product(&shape[axis + 1..]).is(1) && is_whole(&shape[axis]);
         let lies = self.layout(value);
-        match is_last && lies.is_in_rows() && self.is_written(value) {
+        match is_last && lies.is_row_major() && self.is_written(value) {
             true => lies.clone(),
-            false => Layout::Quads { axis },
+            false => Layout::Vec4 { axis },
         }
     }
 
@@ -117,10 +117,10 @@ impl Scope<'_> {
         let part = at[axis].rem(&whole);
         let known = part.as_const().and_then(|part| usize::try_from(part).ok());
         Ok(match known {
-            Some(part) => quad::part(&mut self.pool, vector, part, Type::F32),
+            Some(part) => quad::part(&mut self.pool, vector, part, WgslType::F32),
             None => {
                 let part = part.emit(&mut self.pool);
-                self.pool.call("x[y]", Type::F32, &[vector, part])
+                self.pool.call("x[y]", WgslType::F32, &[vector, part])
             }
         })
     }
@@ -141,11 +141,11 @@ impl Scope<'_> {
                 *number
             } else {
                 let inside = self.is_below(&at.coordinates(shape)[axis], size);
-                let zero = self.pool.literal(Type::F32, 0.0);
+                let zero = self.pool.literal(WgslType::F32, 0.0);
                 self.pool.select(inside, *number, zero)
             });
         }
-        let layout = Layout::Quads { axis };
+        let layout = Layout::Vec4 { axis };
         let (buffer, vector) = match self.quad_in_words(value, &layout, &numbers)? {
             Some(words) => words,
             None => self.quad_in_vector(value, &layout, &numbers)?,
@@ -155,7 +155,7 @@ impl Scope<'_> {
         quad[axis] = quad[axis].div(&Dim::from(QUAD));
         Ok(Statement::Store {
             buffer,
-            index: index::linear(&quad, &quads_of(shape, axis)).emit(&mut self.pool),
+            index: index::linearize(&quad, &vec4_shape(shape, axis)).emit(&mut self.pool),
             value: vector,
         })
     }
@@ -168,7 +168,7 @@ impl Scope<'_> {
         numbers: &[Expr],
     ) -> Result<(usize, Expr)> {
         let storage = self.storage(value)?;
-        let mut vector = quad::joined(&mut self.pool, numbers, Type::F32x4);
+        let mut vector = quad::joined(&mut self.pool, numbers, WgslType::F32x4);
         if storage.is_half() {
             vector = scalar::to_halves(&mut self.pool, vector, DType::F32, storage);
         }
@@ -190,7 +190,7 @@ impl Scope<'_> {
         let Some((buffer, words)) = self.in_words(value, layout)? else {
             return Ok(None);
         };
-        let vector = quad::joined(&mut self.pool, &settled, Type::F32x4);
+        let vector = quad::joined(&mut self.pool, &settled, WgslType::F32x4);
         let vector = self.pool.call("words_of_four(x)", words, &[vector]);
         Ok(Some((buffer, vector)))
     }

@@ -12,7 +12,7 @@ use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Node, ValueId};
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::{Recurrent, RecurrentCell};
 use crate::pass::plan::cost::example;
@@ -85,7 +85,7 @@ impl Layer {
         let (Some(directions), Some(units)) = (known(directions), known(units)) else {
             return Err(missing());
         };
-        let invocations = match scope.capabilities.lanes() {
+        let invocations = match scope.capabilities.simd_lanes() {
             Some(lanes) => lanes,
             None => units
                 .div_ceil(QUAD)
@@ -97,7 +97,7 @@ impl Layer {
         let pieces = [Dim::from(directions), pieces(batch, rows)];
         let count = Dim::product(&pieces);
         let (index, surplus) = invocation(scope, &count);
-        let mut place = index::coordinates(&index, &pieces);
+        let mut place = index::delinearize(&index, &pieces);
         let row = place.pop().unwrap_or_else(Index::zero);
         let (_, local) = scope.counter("local", &Dim::from(invocations));
         Ok(Layer {
@@ -199,7 +199,7 @@ impl Layer {
         let mut statements = self.each_quad(scope, |scope, quad| {
             let sums = self.sums(scope);
             let all = || sums.iter().flatten().copied();
-            let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+            let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
             let mut together: Vec<Statement> =
                 all().map(|sum| Statement::Declare(sum, zero)).collect();
             let rounds = pieces(&Dim::from(self.units), self.weight.round());
@@ -216,7 +216,7 @@ impl Layer {
     /// One accumulator for each row and gate.
     fn sums(&self, scope: &mut Scope) -> Vec<Vec<Expr>> {
         let name = |row, gate| format!("sum{row}_{gate}");
-        let mut sum = |row, gate| scope.pool.variable(&name(row, gate), Type::F32x4);
+        let mut sum = |row, gate| scope.pool.variable(&name(row, gate), WgslType::F32x4);
         let row = |row| (0..self.cell.gates()).map(|gate| sum(row, gate)).collect();
         (0..self.states.rows).map(row).collect()
     }
@@ -240,7 +240,9 @@ impl Layer {
                 for (row, sums) in sums.iter().enumerate() {
                     let total =
                         block.times(&mut scope.pool, |pool, unit| held.number(pool, row, unit));
-                    let total = scope.pool.call("x + y", Type::F32x4, &[sums[gate], total]);
+                    let total = scope
+                        .pool
+                        .call("x + y", WgslType::F32x4, &[sums[gate], total]);
                     statements.push(Statement::Assign(sums[gate], total));
                 }
             }
@@ -275,7 +277,7 @@ impl Layer {
                 let gate = Index::from(Dim::from(gate));
                 let place = |unit: &Index| vec![self.direction.clone(), gate.clone(), unit.clone()];
                 let bias = self.vector(scope, self.bias, &units, place)?;
-                own.push(scope.pool.call("x + y", Type::F32x4, &[*sum, bias]));
+                own.push(scope.pool.call("x + y", WgslType::F32x4, &[*sum, bias]));
             }
             let in_row = Index::from(Dim::from(row));
             let place = self.states.place(step, &in_row, quad);
@@ -309,7 +311,7 @@ impl Layer {
         let last = pool.size(&(&self.steps - 1));
         let time = pool.call(
             "select(x, y - x, z == 1u)",
-            Type::U32,
+            WgslType::U32,
             &[step, last, direction],
         );
         pool.set_label(time, "time");
@@ -328,7 +330,7 @@ impl Layer {
         let parts: Vec<(Index, Expr, Position)> = (0..QUAD)
             .map(|part| {
                 let unit = first.add_size(&Dim::from(part));
-                let number = quad::part(&mut scope.pool, vector, part, Type::F32);
+                let number = quad::part(&mut scope.pool, vector, part, WgslType::F32);
                 let position = Position::of(place(&unit));
                 (unit, number, position)
             })
@@ -394,7 +396,7 @@ fn rows(
     (batch, cell): (&Dim, RecurrentCell),
 ) -> usize {
     let capabilities = scope.capabilities;
-    if capabilities.lanes().is_none() {
+    if capabilities.simd_lanes().is_none() {
         return 1;
     }
     let room = capabilities.max_workgroup_memory as usize / States::bytes(cell, units).max(1);

@@ -12,7 +12,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Graph, Node, ValueId};
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Literal, Type};
+use crate::kernel::expr::{Expr, Literal, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::{ArgReduce, ArgReduceFunction, BinaryFunction, Reduce, ReduceFunction};
 use crate::pass::plan::cost::example;
@@ -44,7 +44,7 @@ pub fn lower<'a>(
     node: &Node,
     reduce: &Reduce,
 ) -> Result<Lowered<'a>> {
-    if !scope.layout(group.root).is_in_rows() {
+    if !scope.layout(group.root).is_row_major() {
         return pooling::lower(scope, group, node, reduce);
     }
     let parts = Parts::new(scope.graph, node, &reduce.axes)?;
@@ -115,7 +115,7 @@ impl Parts {
     pub fn output(&self, scope: &mut Scope) -> (Output, Statement) {
         let count = Dim::product(&self.kept);
         let (index, surplus) = invocation(scope, &count);
-        let kept = index::coordinates(&index, &self.kept);
+        let kept = index::delinearize(&index, &self.kept);
         (Output { count, index, kept }, surplus)
     }
 }
@@ -155,9 +155,9 @@ pub fn in_parts(
     // The pieces grow with the size so that neither loop exceeds the drivers' limits on iterations.
     let step = u32::try_from(piece.max(hint / 16_384).max(1)).unwrap_or(u32::MAX);
     let pool = &mut scope.pool;
-    let from = pool.variable("j_from", Type::U32);
-    let (zero, piece, end) = (pool.number(0), pool.number(step), pool.size(size));
-    let to = pool.call("min(x + y, z)", Type::U32, &[from, piece, end]);
+    let from = pool.variable("j_from", WgslType::U32);
+    let (zero, piece, end) = (pool.index(0), pool.index(step), pool.size(size));
+    let to = pool.call("min(x + y, z)", WgslType::U32, &[from, piece, end]);
     let inner = move |body: Vec<Statement>| Statement::Loop {
         variable,
         from,
@@ -191,11 +191,11 @@ fn shared<'a>(
         let number = number.emit(&mut scope.pool);
         scope.pool.set_label(number, "k");
         let place = Index::expr(number, &all);
-        let reduced = index::coordinates(&place, &parts.reduced);
+        let reduced = index::delinearize(&place, &parts.reduced);
         let element = scope.element(parts.operand, &parts.join(&output.kept, &reduced), None)?;
         let sum = combine(scope, function, total, element);
         let end = scope.pool.size(&all);
-        let inside = scope.pool.call("x < y", Type::Bool, &[number, end]);
+        let inside = scope.pool.call("x < y", WgslType::Bool, &[number, end]);
         Ok(vec![Statement::If(
             inside,
             vec![Statement::Assign(total, sum)],
@@ -205,8 +205,8 @@ fn shared<'a>(
     statements.extend(tree);
     statements.push(Statement::Freeze(whole));
     let write = output.store(&mut scope, group, parts, whole)?;
-    let zero = scope.pool.number(0);
-    let is_first = scope.pool.call("x == y", Type::Bool, &[local, zero]);
+    let zero = scope.pool.index(0);
+    let is_first = scope.pool.call("x == y", WgslType::Bool, &[local, zero]);
     statements.push(Statement::If(is_first, vec![write]));
     let memory = format!(
         "var<workgroup> shares: array<{}, {SHARERS}>;\n",
@@ -231,10 +231,10 @@ pub fn tree(
     let both = combine(scope, function, mine, other);
     let whole = scope.pool.variable(&format!("{shares}[0]"), ty);
     let (local, width) = (
-        scope.pool.variable("local", Type::U32),
-        scope.pool.variable("width", Type::U32),
+        scope.pool.variable("local", WgslType::U32),
+        scope.pool.variable("width", WgslType::U32),
     );
-    let is_active = scope.pool.call("x < y", Type::Bool, &[local, width]);
+    let is_active = scope.pool.call("x < y", WgslType::Bool, &[local, width]);
     let statements = vec![
         Statement::Assign(mine, total),
         line("workgroupBarrier();"),
@@ -262,7 +262,7 @@ pub fn by_invocations<'a>(
     let number = example(scope.graph, count);
     let is_few =
         |lanes: &usize| number > 0 && lanes::subgroups(*lanes, number.div_ceil(*lanes)) == 1;
-    let Some(lanes) = scope.capabilities.lanes().filter(is_few) else {
+    let Some(lanes) = scope.capabilities.simd_lanes().filter(is_few) else {
         return Lowered::new(scope, TEMPLATE, statements, count);
     };
     let workgroups = pieces(count, lanes);
@@ -319,8 +319,8 @@ pub fn lower_argument<'a>(
         None,
     )?;
     let best = scope.pool.variable("best", scope.pool.ty(first));
-    let found = scope.pool.variable("best_index", Type::U32);
-    let zero = scope.pool.literal(Type::U32, Literal::Integer(0));
+    let found = scope.pool.variable("best_index", WgslType::U32);
+    let zero = scope.pool.literal(WgslType::U32, Literal::Integer(0));
     let mut statements = vec![
         surplus,
         Statement::Declare(best, first),
@@ -357,13 +357,13 @@ pub fn is_better(scope: &mut Scope, function: ArgReduceFunction, x: Expr, best: 
     };
     let pool = &mut scope.pool;
     let beats = scalar::binary(pool, comparison, x, best, DType::F32);
-    if !matches!(pool.ty(x), Type::F32 | Type::F64) {
+    if !matches!(pool.ty(x), WgslType::F32 | WgslType::F64) {
         return beats;
     }
     let is_nan = scalar::typed("is_nan(x)", pool.ty(x));
     let (new, old) = (
-        pool.call(is_nan.clone(), Type::Bool, &[x]),
-        pool.call(is_nan, Type::Bool, &[best]),
+        pool.call(is_nan.clone(), WgslType::Bool, &[x]),
+        pool.call(is_nan, WgslType::Bool, &[best]),
     );
-    pool.call("!z && (y || x)", Type::Bool, &[beats, new, old])
+    pool.call("!z && (y || x)", WgslType::Bool, &[beats, new, old])
 }

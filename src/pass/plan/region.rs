@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Definition, Graph, Node, Region};
-use crate::kernel::plan::{Block, Flow, FlowKind, SlotId, SlotKind, Trips};
+use crate::kernel::plan::{Flow, FlowKind, SlotId, SlotKind, StepBlock, TripCount};
 use crate::pass::constant::known;
 use crate::pass::plan::{Fusion, Planner, custom};
 use crate::scalar::Scalar;
@@ -57,7 +57,7 @@ impl Planner<'_> {
             };
             blocks.push(self.block(node, &body, |_| Ok(()))?.0);
         }
-        let [then, otherwise] = <[Block; 2]>::try_from(blocks)
+        let [then, otherwise] = <[StepBlock; 2]>::try_from(blocks)
             .map_err(|_| Error::internal("a condition has two branches"))?;
         Ok(FlowKind::If {
             condition,
@@ -71,9 +71,9 @@ impl Planner<'_> {
             return Err(Error::internal("loop without a trip count and a condition"));
         };
         let trips = match trips {
-            Argument::Number(number) => Trips::Size(Dim::from(number.to_i64())),
-            Argument::Size(size) => Trips::Size(size.clone()),
-            slot => Trips::Slot(self.argument_slot(slot)?),
+            Argument::Number(number) => TripCount::Size(Dim::from(number.to_i64())),
+            Argument::Size(size) => TripCount::Size(size.clone()),
+            slot => TripCount::Slot(self.argument_slot(slot)?),
         };
         let first = match known(self.graph, first) {
             Some(number) if number.to_f64() != 0.0 => None,
@@ -94,8 +94,8 @@ impl Planner<'_> {
         let (body, again) = self.block(node, &body, |planner| planner.next_round(&state))?;
         Ok(FlowKind::Loop {
             trips,
-            first,
-            again,
+            initial_condition: first,
+            next_condition: again,
             body,
         })
     }
@@ -125,7 +125,7 @@ impl Planner<'_> {
         region: &Node,
         body: &Body,
         last: impl FnOnce(&mut Planner) -> Result<T>,
-    ) -> Result<(Block, T)> {
+    ) -> Result<(StepBlock, T)> {
         let Body {
             graph,
             given,
@@ -176,7 +176,7 @@ impl Planner<'_> {
         planner.run(|planner| last(planner).map(|found| value = found))?;
         let flows = planner.flows;
         let steps = start..self.sheet.plan.steps.len();
-        Ok((Block { steps, flows }, value))
+        Ok((StepBlock { steps, flows }, value))
     }
 
     /// The body with its sizes expressed in those of this graph.

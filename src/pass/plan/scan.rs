@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Node, ValueId};
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::{ReduceFunction, Scan, ScanFunction, Scatter, ScatterFunction};
 use crate::pass::plan::element::position::Position;
@@ -81,7 +81,7 @@ fn alone<'a>(
     let shape = &scope.graph.ty(x).shape;
     let rows = Rows::new(shape, axis);
     let (index, surplus) = invocation(&mut scope, &rows.count);
-    let row = index::coordinates(&index, &rows.others);
+    let row = index::delinearize(&index, &rows.others);
     let mut statements = vec![surplus];
     statements.extend(running.declared());
     statements.extend(repeat(&mut scope, "k", &shape[axis], |scope, k| {
@@ -113,12 +113,12 @@ impl Running {
         // The identity of `log(Σ exp)` is that of the maximum.
         let reduction = function.reduction().unwrap_or(ReduceFunction::Max);
         let pool = &mut scope.pool;
-        let exact = function == ScanFunction::Sum && register == Type::F32;
+        let exact = function == ScanFunction::Sum && register == WgslType::F32;
         Ok(Running {
             function,
             dtype,
             total: pool.variable("total", register),
-            lost: exact.then(|| pool.variable("lost", Type::F32)),
+            lost: exact.then(|| pool.variable("lost", WgslType::F32)),
             start: scalar::identity(pool, reduction, dtype, scope.capabilities)?,
         })
     }
@@ -163,7 +163,7 @@ impl Running {
     fn total(&self, scope: &mut Scope) -> Expr {
         let pool = &mut scope.pool;
         let total = match self.lost {
-            Some(lost) => pool.call("x + y", Type::F32, &[self.total, lost]),
+            Some(lost) => pool.call("x + y", WgslType::F32, &[self.total, lost]),
             None => self.total,
         };
         scalar::narrow(pool, total, self.dtype)
@@ -173,8 +173,8 @@ impl Running {
     fn total_with(&self, scope: &mut Scope, element: Expr) -> Expr {
         let total = match self.lost {
             Some(lost) => {
-                let rest = scope.pool.call("x + y", Type::F32, &[lost, element]);
-                scope.pool.call("x + y", Type::F32, &[self.total, rest])
+                let rest = scope.pool.call("x + y", WgslType::F32, &[lost, element]);
+                scope.pool.call("x + y", WgslType::F32, &[self.total, rest])
             }
             None => self.both(scope, self.total, element),
         };
@@ -185,10 +185,10 @@ impl Running {
 /// Adds an element to a compensated sum (Neumaier).
 fn carried_sum(scope: &mut Scope, total: Expr, lost: Expr, element: Expr) -> Vec<Statement> {
     let pool = &mut scope.pool;
-    let before = pool.variable("earlier", Type::F32);
-    let sum = pool.call("x + y", Type::F32, &[before, element]);
-    let rest = pool.call("sum_error(x, y)", Type::F32, &[before, element]);
-    let more = pool.call("x + y", Type::F32, &[lost, rest]);
+    let before = pool.variable("earlier", WgslType::F32);
+    let sum = pool.call("x + y", WgslType::F32, &[before, element]);
+    let rest = pool.call("sum_error(x, y)", WgslType::F32, &[before, element]);
+    let more = pool.call("x + y", WgslType::F32, &[lost, rest]);
     vec![
         Statement::Declare(before, total),
         Statement::Assign(lost, more),
@@ -212,17 +212,17 @@ pub fn lower_scatter<'a>(
     let segments = [rows.count.clone(), pieces(size, SEGMENT)];
     let count = Dim::product(&segments);
     let (index, surplus) = invocation(&mut scope, &count);
-    let mut place = index::coordinates(&index, &segments);
+    let mut place = index::delinearize(&index, &segments);
     let first = place.pop().unwrap_or_else(Index::zero);
     let first = first.scale(&Dim::from(SEGMENT));
     let row = place.pop().unwrap_or_else(Index::zero);
-    let row = index::coordinates(&row, &rows.others);
+    let row = index::delinearize(&row, &rows.others);
     let length = size.minimum(&Dim::from(SEGMENT));
     let mut statements = vec![surplus];
     statements.extend(repeat(&mut scope, "i", &length, |scope, i| {
         let along = first.add(&i);
         let position = rows.at(&row, &along);
-        let inside = (!along.is_below(size)).then(|| scope.is_below(&along, size));
+        let inside = (!along.is_less_than(size)).then(|| scope.is_below(&along, size));
         let element = scope.element(x, &position, inside)?;
         let copied = write(scope, group.root, element, &position)?;
         Ok(below(scope, &along, size, vec![copied]))
@@ -248,10 +248,10 @@ pub fn lower_scatter<'a>(
         }
         // Indices before the segment wrap to large unsigned offsets.
         let [along, first] = [&along, &first].map(|index| index.emit(&mut scope.pool));
-        let end = scope.pool.number(SEGMENT as u32);
+        let end = scope.pool.index(SEGMENT as u32);
         let is_own = scope
             .pool
-            .call("x - y < z", Type::Bool, &[along, first, end]);
+            .call("x - y < z", WgslType::Bool, &[along, first, end]);
         Ok(vec![Statement::If(is_own, vec![written])])
     })?;
     // Rows outside the indices' shape stay unchanged.
@@ -260,7 +260,7 @@ pub fn lower_scatter<'a>(
     for (axis, (coordinate, size)) in row.iter().zip(&inner.others).enumerate() {
         if *size != rows.others[axis] {
             let within = scope.is_below(coordinate, size);
-            inside = Some(scope.pool.both(inside, within));
+            inside = Some(scope.pool.and(inside, within));
         }
     }
     match inside {

@@ -7,10 +7,10 @@ use std::rc::Rc;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::ir::ValueId;
-use crate::kernel::capabilities::Storage;
+use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
-    Faults, FlowKind, Kernel, Plan, Site, Slot, SlotId, SlotKind, all_flows,
+    FaultSite, Faults, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, all_flows,
 };
 use crate::pass::plan::form::Known;
 use crate::pass::plan::kernel::{Made, Source};
@@ -26,7 +26,7 @@ pub(super) struct Sheet {
     kernels: HashMap<Kernel, usize>,
     /// The sources of the kernels, by index.
     pub(super) sources: Vec<Option<Rc<Source>>>,
-    weights: HashMap<(String, Layout, Storage), SlotId>,
+    weights: HashMap<(String, Layout, StorageType), SlotId>,
     pub(super) forms: Known,
     /// Kernels of the previous attempt, by group.
     known: Vec<Kernels>,
@@ -68,7 +68,7 @@ impl Sheet {
         &mut self,
         name: &str,
         ty: &TensorType,
-        (storage, layout): (Storage, &Layout),
+        (storage, layout): (StorageType, &Layout),
         kind: SlotKind,
     ) -> SlotId {
         let id = SlotId(self.plan.slots.len());
@@ -93,7 +93,7 @@ impl Sheet {
         &mut self,
         name: &str,
         ty: &TensorType,
-        storage: Storage,
+        storage: StorageType,
         layout: &Layout,
     ) -> SlotId {
         let key = (name.to_string(), layout.clone(), storage);
@@ -118,7 +118,7 @@ impl Sheet {
             plan.slots.push(Slot {
                 name: "faults".to_string(),
                 dtype: DType::I32,
-                storage: Storage::U32,
+                storage: StorageType::U32,
                 shape: vec![Dim::ONE],
                 layout: Layout::Linear,
                 kind: SlotKind::Output,
@@ -131,7 +131,7 @@ impl Sheet {
     }
 
     /// Adds the check sites of a step. Returns the number of the first.
-    pub(super) fn sites(&mut self, sites: Vec<Site>) -> usize {
+    pub(super) fn sites(&mut self, sites: Vec<FaultSite>) -> usize {
         let faults = self.faults();
         let first = faults.sites.len();
         faults.sites.extend(sites);
@@ -161,7 +161,7 @@ impl Sheet {
         });
         let read = flows.iter().flat_map(|flow| flow.readbacks());
         for (slot, step) in bound.chain(read) {
-            let slot = self.plan.whole(slot);
+            let slot = self.plan.root_slot(slot);
             let (first, last) = spans[slot.0].unwrap_or((step, step));
             spans[slot.0] = Some((first, last.max(end_of_use(first, step))));
         }

@@ -3,7 +3,7 @@
 use super::Planner;
 use crate::error::{Error, Result};
 use crate::ir::{Definition, ValueId};
-use crate::kernel::capabilities::Storage;
+use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{SlotId, SlotKind};
 use crate::pass::plan::element::{Binding, stored_in};
@@ -17,7 +17,7 @@ impl Planner<'_> {
         if binding.is_copy || self.fusion.layouts[value.index()] == *layout {
             return self.slot(value, binding.is_copy);
         }
-        if layout.is_in_rows() {
+        if layout.is_row_major() {
             let name = &self.graph.value(value).name;
             return Err(Error::internal(format!(
                 "a kernel takes {name} for a buffer"
@@ -28,15 +28,15 @@ impl Planner<'_> {
         }
         let slot = self.converted(value, layout);
         match layout {
-            Layout::Quads { axis } => {
+            Layout::Vec4 { axis } => {
                 let made = self.copy_in_quads(value, *axis)?;
                 self.step(made, &Group::copy_of(value), None)?;
             }
-            Layout::Runs(length) => self.runs(*length, group)?,
+            Layout::SortedRuns(length) => self.runs(*length, group)?,
             Layout::Linear
             | Layout::Padded { .. }
             | Layout::Panels(_)
-            | Layout::Piece { .. }
+            | Layout::Chunk { .. }
             | Layout::Scratch { .. } => {}
         }
         Ok(slot)
@@ -51,13 +51,13 @@ impl Planner<'_> {
         let info = self.graph.value(value);
         let storage = stored_in(layout, self.fusion.storages[value.index()]);
         let slot = match (layout, &info.definition) {
-            (Layout::Panels(_) | Layout::Piece { .. }, Definition::Weight(name)) => {
+            (Layout::Panels(_) | Layout::Chunk { .. }, Definition::Weight(name)) => {
                 self.sheet.weight(name, &info.ty, storage, layout)
             }
             _ => {
                 let lies = match layout {
                     Layout::Scratch { name, .. } => name,
-                    Layout::Runs(_) => "in runs",
+                    Layout::SortedRuns(_) => "in runs",
                     _ => "in quads",
                 };
                 let name = format!("{}{} {lies}", self.prefix, info.name);
@@ -82,7 +82,7 @@ impl Planner<'_> {
         }
         let info = self.graph.value(value);
         let storage = match is_copy {
-            true => Storage::of(info.ty.dtype, self.capabilities)?,
+            true => StorageType::of(info.ty.dtype, self.capabilities)?,
             false => self.fusion.storages[value.index()],
         };
         let slot = match &info.definition {

@@ -16,7 +16,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::emit::{Statement, unique};
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Layout;
 use crate::op::{BinaryFunction, Sort};
@@ -113,7 +113,7 @@ impl Sorting {
     fn own(&self, scope: &mut Scope) -> Own {
         let shape = &scope.graph.ty(self.x).shape;
         let (index, surplus) = invocation(scope, &self.count);
-        let mut row = index::coordinates(&index, shape);
+        let mut row = index::delinearize(&index, shape);
         Own {
             along: row.remove(self.axis),
             index,
@@ -127,7 +127,7 @@ impl Sorting {
         shape.push(pieces(&self.size, FIRST));
         let count = Dim::product(&shape);
         let (number, surplus) = invocation(scope, &count);
-        let mut row = index::coordinates(&number, &shape);
+        let mut row = index::delinearize(&number, &shape);
         let stretch = row.pop().unwrap_or_else(Index::zero);
         Stretch {
             row,
@@ -142,8 +142,8 @@ impl Sorting {
         let own = self.own(&mut scope);
         let key = scope.element(self.x, &Position::at(own.index.clone()), None)?;
         scope.pool.set_label(key, "key");
-        let rank = scope.pool.variable("rank", Type::U32);
-        let zero = scope.pool.number(0);
+        let rank = scope.pool.variable("rank", WgslType::U32);
+        let zero = scope.pool.index(0);
         let mut statements = vec![own.surplus.clone(), Statement::Declare(rank, zero)];
         statements.extend(repeat(&mut scope, "k", &self.size, |scope, k| {
             let other = scope.element(self.x, &self.rows.at(&own.row, &k), None)?;
@@ -153,11 +153,11 @@ impl Sorting {
             let [k, own] = [&k, &own.along].map(|index| index.emit(&mut scope.pool));
             let pool = &mut scope.pool;
             // Equal elements keep their order.
-            let is_earlier = pool.call("x < y", Type::Bool, &[k, own]);
-            let stays = pool.call("x && !y", Type::Bool, &[is_earlier, after]);
-            let counts = pool.call("x || y", Type::Bool, &[before, stays]);
-            let one = pool.call("u32(x)", Type::U32, &[counts]);
-            let next = pool.call("x + y", Type::U32, &[rank, one]);
+            let is_earlier = pool.call("x < y", WgslType::Bool, &[k, own]);
+            let stays = pool.call("x && !y", WgslType::Bool, &[is_earlier, after]);
+            let counts = pool.call("x || y", WgslType::Bool, &[before, stays]);
+            let one = pool.call("u32(x)", WgslType::U32, &[counts]);
+            let next = pool.call("x + y", WgslType::U32, &[rank, one]);
             Ok(vec![Statement::Assign(rank, next)])
         })?);
         statements.push(Statement::Freeze(rank));
@@ -173,9 +173,9 @@ impl Sorting {
         let (low, high) = if self.descending { (y, x) } else { (x, y) };
         let pool = &mut scope.pool;
         match pool.ty(x) {
-            Type::F32 | Type::F64 => {
+            WgslType::F32 | WgslType::F64 => {
                 let template = scalar::typed("is_before(x, y)", pool.ty(x));
-                pool.call(template, Type::Bool, &[low, high])
+                pool.call(template, WgslType::Bool, &[low, high])
             }
             _ => scalar::binary(pool, BinaryFunction::Lt, low, high, DType::I64),
         }
@@ -229,7 +229,7 @@ impl Planner<'_> {
         let missing = || Error::internal("runs of what is not sorted");
         let sorting = self.sorting(group)?.ok_or_else(missing)?;
         for result in sorting.results {
-            self.converted(result, &Layout::Runs(run));
+            self.converted(result, &Layout::SortedRuns(run));
         }
         let made = match run {
             FIRST => {

@@ -10,9 +10,9 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
-use crate::kernel::choice::{Choice, Choices, Variant};
-use crate::kernel::stored::Precision;
-use crate::kernel::winograd::Places;
+use crate::kernel::choice::{KernelVariant, VariantChoice, VariantOverrides};
+use crate::kernel::materialization::Precision;
+use crate::kernel::winograd::OutputTile;
 use crate::op::Conv;
 use crate::pass::plan::conv::{direct, image};
 use crate::pass::plan::cost::{example, is_plain_view};
@@ -31,9 +31,9 @@ struct Problem<'a> {
     /// The convolution, if the node is one.
     conv: Option<&'a Conv>,
     /// Variant for a convolution in the vec4 channel layout, if it can be computed so.
-    on_quads: Option<Variant>,
+    on_quads: Option<KernelVariant>,
     /// Number of Winograd tiles of all images by tile size, for convolutions that can be computed by tiles.
-    tiles: BTreeMap<Places, usize>,
+    tiles: BTreeMap<OutputTile, usize>,
     dtype: DType,
     /// True if the right factor is stored in half precision.
     in_half: bool,
@@ -59,7 +59,11 @@ const DEEPEST: usize = 1 << 17;
 const ENOUGH: usize = 96;
 
 /// Candidate variants of a node, the best first. The last one runs on any device. Empty for a node without variants.
-pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result<Vec<Choice>> {
+pub fn choices<'a>(
+    scope: &Scope<'a>,
+    node: &'a Node,
+    given: &VariantOverrides,
+) -> Result<Vec<VariantChoice>> {
     let Some(problem) = Problem::of(scope.graph, scope.capabilities, node)? else {
         return Ok(Vec::new());
     };
@@ -71,10 +75,13 @@ pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result
     let given = problem.asked(given);
     let given = given.map(|variant| (variant, String::from("it was asked for")));
     let table = problem.table().into_iter();
-    let any = (Variant::Portable, String::from("no faster variant applies"));
+    let any = (
+        KernelVariant::Portable,
+        String::from("no faster variant applies"),
+    );
     let choices = given.into_iter().chain(table).chain([any]);
     Ok(choices
-        .map(|(variant, reason)| Choice {
+        .map(|(variant, reason)| VariantChoice {
             key: problem.key.clone(),
             variant,
             reason,
@@ -83,7 +90,11 @@ pub fn choices<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result
 }
 
 /// The best variant of a node.
-pub fn best<'a>(scope: &Scope<'a>, node: &'a Node, given: &Choices) -> Result<Option<Choice>> {
+pub fn best<'a>(
+    scope: &Scope<'a>,
+    node: &'a Node,
+    given: &VariantOverrides,
+) -> Result<Option<VariantChoice>> {
     Ok(choices(scope, node, given)?.into_iter().next())
 }
 
@@ -103,28 +114,28 @@ pub fn admitted(
             continue;
         };
         problem.are_halves = precision == Precision::Half;
-        let admits = |variant: &Variant| match variant {
-            Variant::Split { parts } => problem.splits(i64::from(*parts)),
+        let admits = |variant: &KernelVariant| match variant {
+            KernelVariant::SplitK { parts } => problem.splits(i64::from(*parts)),
             variant => problem.offers(*variant),
         };
-        let variants = Variant::ALL.iter().copied().filter(admits).collect();
+        let variants = KernelVariant::ALL.iter().copied().filter(admits).collect();
         found.insert(problem.key.clone(), variants);
     }
     Ok(found)
 }
 
 /// Choice of a fused kernel around a matrix product, on devices whose subgroups are vector lanes, with its reason.
-pub fn by_lanes(scope: &Scope, node: &Node, how: &str) -> Result<Option<Choice>> {
+pub fn by_lanes(scope: &Scope, node: &Node, how: &str) -> Result<Option<VariantChoice>> {
     let problem = Problem::of(scope.graph, scope.capabilities, node)?;
-    Ok(problem.map(|problem| Choice {
+    Ok(problem.map(|problem| VariantChoice {
         reason: format!("{}; {how}", problem.of_lanes()),
         key: problem.key,
-        variant: Variant::Lanes,
+        variant: KernelVariant::SubgroupTile,
     }))
 }
 
 /// True for a matrix product or convolution whose variant was requested.
-pub fn is_asked(graph: &Graph, node: usize, choices: &Choices) -> bool {
+pub fn is_asked(graph: &Graph, node: usize, choices: &VariantOverrides) -> bool {
     let node = &graph.nodes[node];
     match node.operands()[..] {
         [a, b] => choices.contains_key(&key(graph, node, [a, b])),
@@ -166,7 +177,7 @@ fn is_half(scope: &Scope, value: ValueId) -> Result<bool> {
 }
 
 /// Admitted variants by key.
-pub type Admitted = BTreeMap<String, Vec<Variant>>;
+pub type Admitted = BTreeMap<String, Vec<KernelVariant>>;
 
 /// Rewrite of a matrix product or convolution before planning.
 pub enum Rewriting {
@@ -181,20 +192,20 @@ pub fn rewriting(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
-    given: &Choices,
+    given: &VariantOverrides,
 ) -> Result<Option<Rewriting>> {
     let Some(problem) = Problem::of(graph, capabilities, node)? else {
         return Ok(None);
     };
     let parts = match given.get(&problem.key) {
-        Some(Variant::Split { parts }) => Some(*parts),
+        Some(KernelVariant::SplitK { parts }) => Some(*parts),
         Some(_) => None,
         None => problem.parts(),
     };
     let parts = parts.map(i64::from).filter(|parts| problem.splits(*parts));
     let by_patches = match problem.asked(given) {
-        Some(variant) => variant == Variant::Patches,
-        None => problem.admits(Variant::Patches),
+        Some(variant) => variant == KernelVariant::ImagePatches,
+        None => problem.admits(KernelVariant::ImagePatches),
     };
     let is_padded = by_patches && problem.conv.is_some_and(Conv::is_padded);
     let padding = is_padded.then_some(Rewriting::Padding);
@@ -203,14 +214,17 @@ pub fn rewriting(
 
 impl Problem<'_> {
     /// The table: the best variants for a device, sizes and dtype, with reasons.
-    fn table(&self) -> Vec<(Variant, String)> {
+    fn table(&self) -> Vec<(KernelVariant, String)> {
         let mut found = Vec::new();
-        if self.conv.is_none() && self.admits(Variant::Lanes) {
-            found.push((Variant::Lanes, self.of_lanes()));
+        if self.conv.is_none() && self.admits(KernelVariant::SubgroupTile) {
+            found.push((KernelVariant::SubgroupTile, self.of_lanes()));
         }
-        if self.admits(Variant::Patches) {
+        if self.admits(KernelVariant::ImagePatches) {
             let reason = "filter or channel count does not fit the vec4 channel layout";
-            found.push((Variant::Patches, format!("{}; {reason}", self.of_lanes())));
+            found.push((
+                KernelVariant::ImagePatches,
+                format!("{}; {reason}", self.of_lanes()),
+            ));
         }
         found.extend(self.by_tiles());
         if let Some(variant) = self.on_quads {
@@ -222,11 +236,11 @@ impl Problem<'_> {
         if self.capabilities.software {
             return found;
         }
-        if self.admits(Variant::Direct) {
+        if self.admits(KernelVariant::DepthwiseDirect) {
             let reason = "the adapter is a GPU, and each output channel reads one input channel";
-            found.push((Variant::Direct, String::from(reason)));
+            found.push((KernelVariant::DepthwiseDirect, String::from(reason)));
         }
-        if let (true, Some(rows)) = (self.admits(Variant::Vector), self.few) {
+        if let (true, Some(rows)) = (self.admits(KernelVariant::Gemv), self.few) {
             let by = if self.capabilities.subgroups {
                 "subgroups"
             } else {
@@ -235,7 +249,7 @@ impl Problem<'_> {
             let reason = format!(
                 "the adapter is a GPU, and {rows} rows are too few for tiles; sums by {by}"
             );
-            found.push((Variant::Vector, reason));
+            found.push((KernelVariant::Gemv, reason));
         }
         found.extend(self.matrices());
         found.extend(self.tile());
@@ -249,9 +263,9 @@ impl Problem<'_> {
     }
 
     /// The largest cooperative matrices, if the product is large enough.
-    fn matrices(&self) -> Option<(Variant, String)> {
+    fn matrices(&self) -> Option<(KernelVariant, String)> {
         let is_large = self.rows >= 32 && self.columns >= 32 && self.depth >= 16;
-        let found = [16, 8].map(|size| Variant::Matrix { size });
+        let found = [16, 8].map(|size| KernelVariant::CooperativeMatrix { size });
         let found = found.into_iter().find(|variant| self.admits(*variant));
         let reason = match self.are_halves {
             true => "the adapter has cooperative matrices of f16, as which the factors are stored",
@@ -272,48 +286,50 @@ impl Problem<'_> {
     }
 
     /// The requested variant, if it is offered.
-    fn asked(&self, given: &Choices) -> Option<Variant> {
+    fn asked(&self, given: &VariantOverrides) -> Option<KernelVariant> {
         let variant = given.get(&self.key).copied();
         variant.filter(|variant| self.offers(*variant))
     }
 
     /// True if a caller can request a variant. A rasteriser has layouts that only its own kernels write.
-    fn offers(&self, variant: Variant) -> bool {
+    fn offers(&self, variant: KernelVariant) -> bool {
         let is_own = matches!(
             variant,
-            Variant::Portable
-                | Variant::Lanes
-                | Variant::Patches
-                | Variant::Grouped
-                | Variant::Winograd { .. }
+            KernelVariant::Portable
+                | KernelVariant::SubgroupTile
+                | KernelVariant::ImagePatches
+                | KernelVariant::Grouped
+                | KernelVariant::Winograd { .. }
         );
-        let is_tiled = matches!(variant, Variant::Winograd { .. });
+        let is_tiled = matches!(variant, KernelVariant::Winograd { .. });
         let writes_quads = |taken| taken == variant || is_tiled;
         let is_free = self.on_quads.is_none_or(writes_quads);
         (is_own || !self.capabilities.software) && is_free && self.admits(variant)
     }
 
     /// True if a variant can compute the node, and the device can run it.
-    fn admits(&self, variant: Variant) -> bool {
+    fn admits(&self, variant: KernelVariant) -> bool {
         let product = [self.rows, self.columns, self.depth];
         match variant {
-            Variant::Portable => true,
+            KernelVariant::Portable => true,
             // Nodes of this variant are rewritten before kernels are chosen.
-            Variant::Split { .. } => false,
-            Variant::Lanes | Variant::Grouped if self.conv.is_some() => {
+            KernelVariant::SplitK { .. } => false,
+            KernelVariant::SubgroupTile | KernelVariant::Grouped if self.conv.is_some() => {
                 self.on_quads == Some(variant)
             }
-            Variant::Lanes => tile::suits(self.capabilities, self.dtype, product),
-            Variant::Patches => {
+            KernelVariant::SubgroupTile => tile::suits(self.capabilities, self.dtype, product),
+            KernelVariant::ImagePatches => {
                 let is_free = self.conv.is_some() && self.on_quads.is_none();
                 let is_loop = self.rows >= LOWEST && self.depth <= DEEPEST;
                 is_free && is_loop && tile::suits(self.capabilities, self.dtype, product)
             }
-            Variant::Grouped => false,
-            Variant::Winograd { places } => self.tiles.contains_key(&places),
-            Variant::Direct => self.sees_one_channel() && is_single(self.dtype),
-            Variant::Vector => self.conv.is_none() && is_single(self.dtype) && self.few.is_some(),
-            Variant::Matrix { size } => {
+            KernelVariant::Grouped => false,
+            KernelVariant::Winograd { tile: places } => self.tiles.contains_key(&places),
+            KernelVariant::DepthwiseDirect => self.sees_one_channel() && is_single(self.dtype),
+            KernelVariant::Gemv => {
+                self.conv.is_none() && is_single(self.dtype) && self.few.is_some()
+            }
+            KernelVariant::CooperativeMatrix { size } => {
                 let dtype = if self.are_halves {
                     DType::F16
                 } else {
@@ -321,7 +337,7 @@ impl Problem<'_> {
                 };
                 matrix::unit(self.capabilities, size, dtype).is_some()
             }
-            Variant::Tile { side } => {
+            KernelVariant::WorkgroupTile { side } => {
                 let extent = workgroup::Extent::of(side);
                 is_single(self.dtype) && extent.is_some_and(|extent| extent.fits(self.capabilities))
             }
@@ -329,7 +345,7 @@ impl Problem<'_> {
     }
 
     /// The largest tile of which there are enough to keep a GPU busy; the smallest one if there are never enough.
-    fn tile(&self) -> Option<(Variant, String)> {
+    fn tile(&self) -> Option<(KernelVariant, String)> {
         if self.rows < 4 || self.columns < 4 || self.depth < 4 {
             return None;
         }
@@ -337,7 +353,7 @@ impl Problem<'_> {
             |side: usize| self.outer * self.rows.div_ceil(side) * self.columns.div_ceil(side);
         let sides = [128, 64, 32].into_iter().filter(|side| {
             let side = u32::try_from(*side).unwrap_or_default();
-            self.admits(Variant::Tile { side })
+            self.admits(KernelVariant::WorkgroupTile { side })
         });
         let sides: Vec<usize> = sides.collect();
         let largest = sides.iter().find(|side| count(**side) >= ENOUGH);
@@ -348,7 +364,7 @@ impl Problem<'_> {
             count(side)
         );
         let side = u32::try_from(side).unwrap_or_default();
-        Some((Variant::Tile { side }, reason))
+        Some((KernelVariant::WorkgroupTile { side }, reason))
     }
 }
 
@@ -359,7 +375,7 @@ pub fn convolves(
     capabilities: &Capabilities,
     node: &Node,
     conv: &Conv,
-) -> Option<Variant> {
+) -> Option<KernelVariant> {
     let [x, filter] = node.operands()[..] else {
         return None;
     };
@@ -374,11 +390,11 @@ pub fn convolves(
         return None;
     }
     if image::is_grouped(graph, node, conv) {
-        return Some(Variant::Grouped);
+        return Some(KernelVariant::Grouped);
     }
     let outputs = outputs.floor_div(&Dim::from(conv.groups));
     let are_whole = conv.groups == 1 || [&outputs, channels].into_iter().all(is_whole);
-    are_whole.then_some(Variant::Lanes)
+    are_whole.then_some(KernelVariant::SubgroupTile)
 }
 
 impl Problem<'_> {
@@ -439,7 +455,7 @@ impl<'a> Problem<'a> {
         let on_quads = conv.and_then(|conv| convolves(graph, capabilities, node, conv));
         let cut = conv.filter(|_| on_quads.is_some());
         let tiles = |places| tiles::count(graph, capabilities, node, (cut?, places));
-        let sizes = Places::ALL.into_iter();
+        let sizes = OutputTile::ALL.into_iter();
         let tiles = sizes.filter_map(|places| Some((places, tiles(places)?)));
         Ok(Some(Problem {
             capabilities,

@@ -58,10 +58,10 @@ impl Planned<'_> {
                 let _ = writeln!(text, "{line}");
             }
         }
-        if !self.plan.tied.is_empty() {
+        if !self.plan.shared_weights.is_empty() {
             let _ = writeln!(text, "  weights that kernels read in several layouts");
         }
-        for tied in &self.plan.tied {
+        for tied in &self.plan.shared_weights {
             for line in wrapped(&tied.to_string(), "    ", WIDTH) {
                 let _ = writeln!(text, "{line}");
             }
@@ -98,7 +98,9 @@ impl Planned<'_> {
         let bytes = match placed {
             Some(placed) => amount(placed.bytes as f64, "B"),
             None => {
-                let room = layout.extents(shape).unwrap_or_else(|| shape.clone());
+                let room = layout
+                    .allocated_shape(shape)
+                    .unwrap_or_else(|| shape.clone());
                 let bytes = &Dim::product(&room) * (storage.size() as i64);
                 return wrapped(
                     &format!("{head}{}: {bytes} bytes", self.value(slot)),

@@ -7,10 +7,10 @@ use super::{Planned, labelled, stem};
 use crate::cli::output::amount;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernel::capabilities::Storage;
+use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Flow, FlowKind, Slot, SlotId, Step, Trips, Workgroups};
-use crate::kernel::stored::Kept;
+use crate::kernel::materialization::SingleReason;
+use crate::kernel::plan::{Flow, FlowKind, Slot, SlotId, Step, TripCount, Workgroups};
 use crate::shape::TensorType;
 
 /// Suffixes of slot names that are dropped because the layout after the name says the same.
@@ -77,13 +77,13 @@ impl<'a> Steps<'a> {
             }
             FlowKind::Loop {
                 trips,
-                first,
-                again,
+                initial_condition: first,
+                next_condition: again,
                 ..
             } => {
                 let trips = match trips {
-                    Trips::Size(size) => size.to_string(),
-                    Trips::Slot(slot) => name(slot).to_string(),
+                    TripCount::Size(size) => size.to_string(),
+                    TripCount::Slot(slot) => name(slot).to_string(),
                 };
                 let conditions: Vec<&str> = first.iter().chain(again).map(name).collect();
                 let conditions = match conditions.is_empty() {
@@ -183,11 +183,15 @@ impl Planned<'_> {
         );
         for slot in &step.work.writes {
             let name = &self.plan.slots[slot.0].name;
-            let stored = self.plan.stored.iter().find(|stored| stored.value == *name);
+            let stored = self
+                .plan
+                .materialized
+                .iter()
+                .find(|stored| stored.value == *name);
             lines.extend(stored.map(|stored| ("ends here", stored.reason.to_string())));
-            let kept = stored.and_then(|stored| stored.kept);
+            let kept = stored.and_then(|stored| stored.single_reason);
             // The reason already names the control flow or the custom operator.
-            let kept = kept.filter(|kept| *kept != Kept::Handed);
+            let kept = kept.filter(|kept| *kept != SingleReason::External);
             lines.extend(kept.map(|kept| ("in f32", kept.to_string())));
         }
         lines.extend((!step.place.is_unknown()).then(|| ("source", step.place.to_string())));
@@ -217,8 +221,10 @@ impl Planned<'_> {
             ..
         } = &self.plan.slots[slot.0];
         let stored = match (dtype, storage, layout) {
-            (DType::F32, Storage::F16 | Storage::F16x2, Layout::Panels(_)) => " as f16".to_string(),
-            (DType::F32, Storage::F16 | Storage::F16x2, _) => format!(" as {storage}"),
+            (DType::F32, StorageType::F16 | StorageType::F16x2, Layout::Panels(_)) => {
+                " as f16".to_string()
+            }
+            (DType::F32, StorageType::F16 | StorageType::F16x2, _) => format!(" as {storage}"),
             _ => String::new(),
         };
         let layout = layout.to_string();
@@ -244,7 +250,7 @@ impl Planned<'_> {
 /// Formats the nodes of a step, and those that are computed where they are read.
 fn computed(step: &Step) -> String {
     let mut text = step.nodes.join(", ");
-    let through = &step.work.through;
+    let through = &step.work.fused_producers;
     if !through.is_empty() {
         let listed: Vec<String> = through.iter().take(LISTED).cloned().collect();
         let _ = write!(text, "; where they are read: {}", listed.join(", "));

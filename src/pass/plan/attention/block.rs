@@ -5,7 +5,7 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::{ReduceFunction, UnaryFunction};
 use crate::pass::plan::cost::example;
@@ -27,23 +27,25 @@ impl Tile<'_> {
         let first = block.scale(&Dim::from(self.extent.keys));
         let scores = self.variables(&mut scope.pool);
         let mut statements = self.scores(scope, &first, &scores)?;
-        let mut weighed = Vec::new();
+        let mut weights = Vec::new();
         for (row, scores) in self.rows.iter().zip(&scores) {
             let scores = self.masked(scope, row, &first, scores)?;
-            let (of_row, taken) = self.weigh(scope, row, &scores);
-            weighed.push(of_row);
-            statements.extend(taken);
+            let (of_row, updates) = self.weigh(scope, row, &scores);
+            weights.push(of_row);
+            statements.extend(updates);
         }
-        statements.extend(self.add_values(scope, &first, &weighed)?);
+        statements.extend(self.add_values(scope, &first, &weights)?);
         Ok(statements)
     }
 
     /// Creates variables for the scores, by row and key.
-    fn variables(&self, pool: &mut Pool) -> Vec<Vec<Expr>> {
+    fn variables(&self, pool: &mut ExprPool) -> Vec<Vec<Expr>> {
         let keys = 0..self.extent.keys;
         let mut of_row = |r: usize| {
             let names = keys.clone().map(|key| format!("score{r}_{key}"));
-            names.map(|name| pool.variable(&name, Type::F32)).collect()
+            names
+                .map(|name| pool.variable(&name, WgslType::F32))
+                .collect()
         };
         (0..self.rows.len()).map(&mut of_row).collect()
     }
@@ -58,7 +60,7 @@ impl Tile<'_> {
         let product = self.scores;
         let outer = index::reshape(&self.outer, &self.values.outer, &product.outer);
         let read = (self.together[0], "key");
-        let keys = self.handed(scope, (first, &product.depth), read, |scope, key, at| {
+        let keys = self.shuffled(scope, (first, &product.depth), read, |scope, key, at| {
             product.right(scope, &outer, at, key)
         })?;
         let mut statements = Vec::new();
@@ -95,17 +97,17 @@ impl Tile<'_> {
     /// Loads the keys (or values) of a block and shuffles them to all invocations. The result is indexed by vec4 of
     /// channels, then by key. Where a subgroup has more invocations than the block has keys, the others read the next
     /// vec4 of channels.
-    fn handed(
+    fn shuffled(
         &self,
         scope: &mut Scope,
         (first, channels): (&Index, &Dim),
-        (together, name): (Together, &str),
+        (axis, name): (Together, &str),
         factor: impl Fn(&mut Scope, &Index, &Index) -> (Factor, Option<Expr>),
     ) -> Result<Vec<Vec<Expr>>> {
-        let at_once = self.lanes / self.extent.keys;
+        let vec4s_per_load = self.lanes / self.extent.keys;
         let mut handed = Vec::new();
-        for quad in (0..example(scope.graph, channels) / QUAD).step_by(at_once) {
-            let factors = match together {
+        for quad in (0..example(scope.graph, channels) / QUAD).step_by(vec4s_per_load) {
+            let factors = match axis {
                 Together::Channels => self.channels_of_key(scope, first, quad),
                 Together::Keys => self.keys_of_channel(scope, first, quad),
             };
@@ -113,7 +115,7 @@ impl Tile<'_> {
             let read = quad::quad(scope, &factors)?;
             let lanes: Vec<usize> = (0..self.lanes).collect();
             let all = hand(&mut scope.pool, read, &lanes, name);
-            handed.extend(all.chunks(self.extent.keys).map(|quads| match together {
+            handed.extend(all.chunks(self.extent.keys).map(|quads| match axis {
                 Together::Channels => quads.to_vec(),
                 Together::Keys => turned(&mut scope.pool, quads),
             }));
@@ -161,7 +163,7 @@ impl Tile<'_> {
             let at = Position::of([at.as_slice(), &[key]].concat());
             scope.set_computed(self.scores.result, *score);
             let element = scope.in_quads(|scope| scope.element(value, &at, None))?;
-            masked.push(if number.is_below(&self.values.depth) {
+            masked.push(if number.is_less_than(&self.values.depth) {
                 element
             } else {
                 let inside = scope.is_below(&number, &self.values.depth);
@@ -178,11 +180,11 @@ impl Tile<'_> {
             reduce::combine(scope, ReduceFunction::Max, largest, *score)
         });
         let pool = &mut scope.pool;
-        let zero = pool.literal(Type::F32, 0.0);
-        let is_lowest = pool.call("x == y", Type::Bool, &[next, self.lowest]);
+        let zero = pool.literal(WgslType::F32, 0.0);
+        let is_lowest = pool.call("x == y", WgslType::Bool, &[next, self.lowest]);
         let base = pool.select(is_lowest, zero, next);
         let mut weigh = |score: Expr, name: &str| {
-            let shifted = pool.call("x - y", Type::F32, &[score, base]);
+            let shifted = pool.call("x - y", WgslType::F32, &[score, base]);
             let weight = scalar::unary(pool, UnaryFunction::Exp, shifted, DType::F32);
             pool.set_label(weight, name);
             weight
@@ -209,7 +211,7 @@ impl Tile<'_> {
     ) -> Result<Vec<Statement>> {
         let product = self.values;
         let read = (self.together[1], "value");
-        let values = self.handed(scope, (first, &product.columns), read, |scope, key, at| {
+        let values = self.shuffled(scope, (first, &product.columns), read, |scope, key, at| {
             product.right(scope, &self.outer, key, at)
         })?;
         let pool = &mut scope.pool;
@@ -217,7 +219,7 @@ impl Tile<'_> {
         for (quad, values) in values.iter().enumerate() {
             for (row, Weighed { weights, kept }) in self.rows.iter().zip(weighed) {
                 let pairs = weights.iter().zip(values);
-                let terms = pairs.map(|(x, y)| pool.call("x * y", Type::F32x4, &[*x, *y]));
+                let terms = pairs.map(|(x, y)| pool.call("x * y", WgslType::F32x4, &[*x, *y]));
                 let terms = terms.collect();
                 statements.push(scaled(pool, (row.output[quad], *kept), terms));
             }
@@ -227,23 +229,23 @@ impl Tile<'_> {
 }
 
 /// Transposes vec4s of keys, one per channel, into vec4s of channels, one per key.
-fn turned(pool: &mut Pool, quads: &[Expr]) -> Vec<Expr> {
+fn turned(pool: &mut ExprPool, quads: &[Expr]) -> Vec<Expr> {
     let of_channel = quads.len() / QUAD;
     let of_key = |key: usize| {
         let quads = (0..QUAD).map(|channel| quads[channel * of_channel + key / QUAD]);
         let parts: Vec<Expr> = quads
-            .map(|quad| quad::part(pool, quad, key % QUAD, Type::F32))
+            .map(|quad| quad::part(pool, quad, key % QUAD, WgslType::F32))
             .collect();
-        quad::joined(pool, &parts, Type::F32x4)
+        quad::joined(pool, &parts, WgslType::F32x4)
     };
     (0..quads.len()).map(of_key).collect()
 }
 
 /// Shuffles a loaded vector from each of some lanes to all lanes.
-fn hand(pool: &mut Pool, read: Expr, lanes: &[usize], name: &str) -> Vec<Expr> {
+fn hand(pool: &mut ExprPool, read: Expr, lanes: &[usize], name: &str) -> Vec<Expr> {
     let hand = |lane: &usize| {
-        let lane = pool.number(*lane as u32);
-        let handed = pool.call("subgroupShuffle(x, y)", Type::F32x4, &[read, lane]);
+        let lane = pool.index(*lane as u32);
+        let handed = pool.call("subgroupShuffle(x, y)", WgslType::F32x4, &[read, lane]);
         pool.set_label(handed, name);
         handed
     };
@@ -251,21 +253,21 @@ fn hand(pool: &mut Pool, read: Expr, lanes: &[usize], name: &str) -> Vec<Expr> {
 }
 
 /// Returns the dot product of two vec4s.
-fn inner(pool: &mut Pool, x: Expr, y: Expr) -> Expr {
-    let products = pool.call("x * y", Type::F32x4, &[x, y]);
+fn inner(pool: &mut ExprPool, x: Expr, y: Expr) -> Expr {
+    let products = pool.call("x * y", WgslType::F32x4, &[x, y]);
     pool.set_label(products, "products");
-    let parts = (0..QUAD).map(|part| quad::part(pool, products, part, Type::F32));
+    let parts = (0..QUAD).map(|part| quad::part(pool, products, part, WgslType::F32));
     let parts = parts.collect();
     tree(pool, parts).unwrap_or(products)
 }
 
-fn add(pool: &mut Pool, sum: Expr, term: Expr) -> Statement {
+fn add(pool: &mut ExprPool, sum: Expr, term: Expr) -> Statement {
     let ty = pool.ty(sum);
     Statement::Assign(sum, pool.call("x + y", ty, &[sum, term]))
 }
 
 /// Rescales the running sum and adds new terms (online softmax).
-fn scaled(pool: &mut Pool, (sum, factor): (Expr, Expr), terms: Vec<Expr>) -> Statement {
+fn scaled(pool: &mut ExprPool, (sum, factor): (Expr, Expr), terms: Vec<Expr>) -> Statement {
     let ty = pool.ty(sum);
     let kept = pool.call("x * y", ty, &[sum, factor]);
     let terms = tree(pool, terms).into_iter();
@@ -274,7 +276,7 @@ fn scaled(pool: &mut Pool, (sum, factor): (Expr, Expr), terms: Vec<Expr>) -> Sta
 }
 
 /// Sums terms pairwise as a tree. `None` if there are no terms.
-fn tree(pool: &mut Pool, mut terms: Vec<Expr>) -> Option<Expr> {
+fn tree(pool: &mut ExprPool, mut terms: Vec<Expr>) -> Option<Expr> {
     while terms.len() > 1 {
         let pairs = terms.chunks(2).map(|pair| match pair {
             [x, y] => pool.call("x + y", pool.ty(*x), &[*x, *y]),

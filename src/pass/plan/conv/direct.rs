@@ -5,7 +5,7 @@ use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::Node;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::Conv;
 use crate::pass::plan::conv::Sizes;
@@ -30,17 +30,17 @@ pub fn lower<'a>(
     conv: &Conv,
 ) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let few = Positions::new(&mut scope, &sizes, conv)?;
-    let sum = scope.pool.variable("sum", Type::F32x4);
-    let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
-    let mut statements = vec![few.surplus.clone(), Statement::Declare(sum, zero)];
-    let (taps, row) = few.taps.clone();
+    let positions = Positions::new(&mut scope, &sizes, conv)?;
+    let sum = scope.pool.variable("sum", WgslType::F32x4);
+    let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
+    let mut statements = vec![positions.surplus.clone(), Statement::Declare(sum, zero)];
+    let (taps, row) = positions.taps.clone();
     statements.extend(repeat_all(&mut scope, "tap", &taps, |scope, taps| {
-        few.row(scope, &taps, &row, sum)
+        positions.row(scope, &taps, &row, sum)
     })?);
     statements.push(Statement::Freeze(sum));
-    statements.extend(few.write(&mut scope, group, sum)?);
-    Ok(Lowered::new(scope, TEMPLATE, statements, &few.count))
+    statements.extend(positions.write(&mut scope, group, sum)?);
+    Ok(Lowered::new(scope, TEMPLATE, statements, &positions.count))
 }
 
 /// Four positions of a row, which one invocation computes.
@@ -72,7 +72,7 @@ impl<'c> Positions<'c> {
         parts.push(pieces(width, QUAD));
         let count = Dim::product(&parts);
         let (index, surplus) = invocation(scope, &count);
-        let mut place = index::coordinates(&index, &parts);
+        let mut place = index::delinearize(&index, &parts);
         let quad = place.pop().unwrap_or_else(Index::zero);
         let (item, channel) = (place.remove(0), place.remove(0));
         let row = row.as_const().filter(|row| *row <= LONGEST);
@@ -111,8 +111,8 @@ impl<'c> Positions<'c> {
             let place = [self.channel.clone(), Index::zero()];
             let place = Position::of([place.as_slice(), &taps].concat());
             let weight = scope.element(self.sizes.filter, &place, None)?;
-            let seen = self.seen(scope, &taps, &columns)?;
-            let term = scope.pool.call("x * y", Type::F32x4, &[weight, seen]);
+            let inputs = self.seen(scope, &taps, &columns)?;
+            let term = scope.pool.call("x * y", WgslType::F32x4, &[weight, inputs]);
             terms.push(term);
         }
         Ok(vec![add_all(&mut scope.pool, sum, &terms)])

@@ -9,7 +9,7 @@ use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::Node;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Panels, Texel};
 use crate::op::Conv;
@@ -58,9 +58,9 @@ pub fn by_panels<'a>(
     let mut scope = scope.by_words();
     let block = Block::new(&mut scope, sizes)?;
     let filter = scope.in_panels(sizes.filter, panels)?;
-    let sum = |[i, j]: [usize; 2]| scope.pool.variable(&block.name(i, j), Type::F32x4);
+    let sum = |[i, j]: [usize; 2]| scope.pool.variable(&block.name(i, j), WgslType::F32x4);
     let sums: Vec<Expr> = block.places().map(sum).collect();
-    let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+    let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
     let mut statements = vec![block.surplus.clone()];
     statements.extend(sums.iter().map(|sum| Statement::Declare(*sum, zero)));
     statements.extend(block.sum(&mut scope, sizes, filter, &sums)?);
@@ -108,16 +108,16 @@ impl Channels {
     }
 
     /// Multiplies an input vec4 with the weights of each of its channels that are read.
-    fn product(self, pool: &mut Pool, weights: &[Expr], seen: Expr) -> Option<Expr> {
+    fn product(self, pool: &mut ExprPool, weights: &[Expr], seen: Expr) -> Option<Expr> {
         let terms = weights.iter().enumerate().map(|(channel, weight)| {
             let seen = match self {
                 Channels::Own => seen,
-                Channels::Group(_) => quad::part(pool, seen, channel, Type::F32),
+                Channels::Group(_) => quad::part(pool, seen, channel, WgslType::F32),
             };
-            pool.call("x * y", Type::F32x4, &[*weight, seen])
+            pool.call("x * y", WgslType::F32x4, &[*weight, seen])
         });
         let terms: Vec<Expr> = terms.collect();
-        let sum = |x, y| pool.call("x + y", Type::F32x4, &[x, y]);
+        let sum = |x, y| pool.call("x + y", WgslType::F32x4, &[x, y]);
         terms.into_iter().reduce(sum)
     }
 
@@ -248,12 +248,12 @@ impl Block {
             let tap = [&[Dim::from(pair[0]).into()], across[pair[1]].as_slice()].concat();
             taps.push((pair, self.weights(scope, sizes, filter, (&tap, step)), tap));
         }
-        let mut known = BTreeMap::new();
+        let mut loaded = BTreeMap::new();
         let mut statements = Vec::new();
         for (place, sum) in self.places().zip(sums) {
             let mut total = *sum;
             for (pair, weights, tap) in &taps {
-                let seen = match known.entry(self.seen(sizes, place, *pair)) {
+                let seen = match loaded.entry(self.seen(sizes, place, *pair)) {
                     Entry::Occupied(seen) => *seen.get(),
                     Entry::Vacant(free) => {
                         let [image, quad] = &self.place;
@@ -263,7 +263,7 @@ impl Block {
                     }
                 };
                 if let Some(product) = self.channels.product(&mut scope.pool, weights, seen) {
-                    total = scope.pool.call("x + y", Type::F32x4, &[total, product]);
+                    total = scope.pool.call("x + y", WgslType::F32x4, &[total, product]);
                 }
             }
             statements.push(Statement::Assign(*sum, total));
@@ -281,7 +281,7 @@ impl Block {
     ) -> Vec<Expr> {
         let seen = self.channels.seen();
         let steps = Dim::from(seen * self.channels.quads());
-        let first = index::linear(tap, &sizes.taps).scale(&steps);
+        let first = index::linearize(tap, &sizes.taps).scale(&steps);
         let first = first.add(&step.scale(&Dim::from(seen)));
         let weight = |channel: usize| {
             let row = first.add_size(&Dim::from(channel));

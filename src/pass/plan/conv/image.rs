@@ -6,9 +6,9 @@ use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
-use crate::kernel::layout::{Panels, Run, uneven};
+use crate::kernel::layout::{Panels, StridedRange, non_power_of_two};
 use crate::op::Conv;
 use crate::pass::plan::conv::Sizes;
 use crate::pass::plan::cost::example;
@@ -81,7 +81,7 @@ pub fn input(
     let (quad, inside) = sizes.source(scope, place, taps, position);
     let quad = quad.coordinates(&[]);
     let inside = match (inside, guard) {
-        (Some(inside), guard) => Some(scope.pool.both(guard, inside)),
+        (Some(inside), guard) => Some(scope.pool.and(guard, inside)),
         (None, guard) => guard,
     };
     let vector = match scope.stored[sizes.x.index()] {
@@ -90,7 +90,7 @@ pub fn input(
     };
     Ok(match inside {
         Some(inside) => {
-            let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+            let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
             scope.pool.select(inside, vector, zero)
         }
         None => vector,
@@ -103,7 +103,7 @@ fn made(scope: &mut Scope, image: ValueId, quad: &[Index], inside: Option<Expr>)
     let parts = quad::each(scope, neighbours, |scope, _, at| {
         scope.element(image, &Position::of(at), inside)
     })?;
-    Ok(quad::joined(&mut scope.pool, &parts, Type::F32x4))
+    Ok(quad::joined(&mut scope.pool, &parts, WgslType::F32x4))
 }
 
 /// Writes four channels of a position with the epilogue.
@@ -116,7 +116,7 @@ pub fn write(
 ) -> Result<Vec<Statement>> {
     let neighbours = quad::neighbours(quad, CHANNELS);
     let parts = quad::each(scope, neighbours, |scope, part, at| {
-        let number = quad::part(&mut scope.pool, vector, part, Type::F32);
+        let number = quad::part(&mut scope.pool, vector, part, WgslType::F32);
         epilogue(scope, group, sizes.result, number, &Position::of(at))
     })?;
     if let Some(store) = quad::write(scope, group.root, &parts)? {
@@ -145,7 +145,7 @@ pub fn panels(
     node: &Node,
     (conv, extent): (&Conv, Extent),
 ) -> Option<Packed> {
-    let lanes = capabilities.lanes()?;
+    let lanes = capabilities.simd_lanes()?;
     let sizes = Sizes::new(graph, node, conv).ok()?;
     let is_weight = matches!(graph.value(sizes.filter).definition, Definition::Weight(_));
     let known = |size: &Dim| size.as_const().and_then(|size| usize::try_from(size).ok());
@@ -156,25 +156,25 @@ pub fn panels(
     ) else {
         return None;
     };
-    let run = |count, stride| Run { count, stride };
-    let patch: usize = taps.iter().product();
-    let mut depth = vec![run(channels, patch)];
+    let run = |count, stride| StridedRange { count, stride };
+    let tap_count: usize = taps.iter().product();
+    let mut depth = vec![run(channels, tap_count)];
     let mut stride = 1;
     for tap in taps.iter().rev() {
         depth.insert(0, run(*tap, stride));
         stride *= tap;
     }
-    let whole = channels * patch;
+    let filter_elements = channels * tap_count;
     if is_grouped(graph, node, conv) {
-        let panels = by_rows(depth, run(groups * outputs, whole));
+        let panels = by_rows(depth, run(groups * outputs, filter_elements));
         return is_weight.then_some(Packed {
             panels,
             bands: 1,
             rows: 1,
         });
     }
-    let outer = run(groups, outputs * whole);
-    let columns = run(outputs, whole);
+    let outer = run(groups, outputs * filter_elements);
+    let columns = run(outputs, filter_elements);
     is_weight.then(|| extent.packed(lanes, outer, (depth, columns)))
 }
 
@@ -192,7 +192,7 @@ pub fn sums(scope: &Scope, node: &Node, (conv, text): (&Conv, String)) -> Option
     // A vec4 of channels that is not full has fewer K elements.
     let steps = packed
         .panels
-        .depth
+        .k_ranges
         .last()
         .map_or(0, |run| run.count.min(QUAD));
     Some(Sums {
@@ -209,35 +209,35 @@ pub fn sums(scope: &Scope, node: &Node, (conv, text): (&Conv, String)) -> Option
 /// convolution that computes its own input has a kernel of its own in any case.
 pub fn is_by_window(scope: &Scope, sizes: &Sizes) -> bool {
     let graph = scope.graph;
-    let sees_windows = |node: &&Node| match &node.op {
+    let is_window_conv = |node: &&Node| match &node.op {
         Op::Primitive(Primitive::Conv(conv)) if conv.groups == 1 => {
             let sizes = Sizes::new(graph, node, conv);
             sizes.is_ok_and(|sizes| sizes.sees_neighbours() && !sizes.sees_same())
         }
         _ => false,
     };
-    let has_windows = || {
+    let has_other_windows = || {
         let is_read = scope.stored[sizes.x.index()];
-        is_read && graph.nodes.iter().filter(sees_windows).nth(1).is_some()
+        is_read && graph.nodes.iter().filter(is_window_conv).nth(1).is_some()
     };
-    sizes.sees_neighbours() && (!sizes.sees_same() || has_windows())
+    sizes.sees_neighbours() && (!sizes.sees_same() || has_other_windows())
 }
 
 /// Builds the panels of a filter with few input channels: a row of texels for each tap of each channel, padded so that
 /// the width is no power of two.
-fn by_rows(depth: Vec<Run>, columns: Run) -> Panels {
-    let width = uneven(columns.count.div_ceil(QUAD)) * QUAD;
+fn by_rows(depth: Vec<StridedRange>, columns: StridedRange) -> Panels {
+    let width = non_power_of_two(columns.count.div_ceil(QUAD)) * QUAD;
     Panels {
-        outer: Run {
+        batch: StridedRange {
             count: 1,
             stride: 0,
         },
-        depth,
+        k_ranges: depth,
         columns,
-        round: 1,
+        k_block: 1,
         width,
         strip: width,
-        transformed: None,
+        winograd_tile: None,
     }
 }
 

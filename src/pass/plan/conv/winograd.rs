@@ -16,8 +16,8 @@ use crate::error::{Error, Result};
 use crate::ir::{Graph, Node};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
-use crate::kernel::layout::Run;
-use crate::kernel::winograd::{Places, TAPS};
+use crate::kernel::layout::StridedRange;
+use crate::kernel::winograd::{OutputTile, TAPS};
 use crate::kernel::work::Work;
 use crate::op::Conv;
 use crate::pass::plan::conv::Sizes;
@@ -40,10 +40,10 @@ pub fn panels(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
-    (conv, places, extent): (&Conv, Places, Extent),
+    (conv, output_tile, extent): (&Conv, OutputTile, Extent),
 ) -> Option<Packed> {
     let lanes = capabilities
-        .lanes()
+        .simd_lanes()
         .filter(|_| capabilities.subgroup_barriers)?;
     let sizes = Sizes::new(graph, node, conv).ok()?;
     let is_plain = conv.axes.len() == 2
@@ -59,14 +59,14 @@ pub fn panels(
     let known = |size: &Dim| usize::try_from(size.as_const()?).ok();
     let (groups, channels) = (known(&sizes.groups)?, known(&sizes.channels)?);
     let outputs = known(&sizes.outputs)?;
-    if !share::is_within_iterations(places, channels) {
+    if !share::is_within_iterations(output_tile, channels) {
         return None;
     }
-    let run = |count, stride| Run { count, stride };
-    let matrices = run(places.matrices() * groups, outputs * channels);
+    let run = |count, stride| StridedRange { count, stride };
+    let matrices = run(output_tile.matrices() * groups, outputs * channels);
     let (depth, columns) = (vec![run(channels, 1)], run(outputs, channels));
     let mut packed = extent.packed(lanes, matrices, (depth, columns));
-    packed.panels.transformed = Some(places);
+    packed.panels.winograd_tile = Some(output_tile);
     Some(packed)
 }
 
@@ -76,21 +76,24 @@ pub fn sums(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
-    (conv, places, text): (&Conv, Places, &str),
+    (conv, output_tile, text): (&Conv, OutputTile, &str),
 ) -> Option<Sums> {
-    let lanes = capabilities.lanes()?;
-    let packed = panels(graph, capabilities, node, (conv, places, Extent::ANY))?;
+    let lanes = capabilities.simd_lanes()?;
+    let packed = panels(graph, capabilities, node, (conv, output_tile, Extent::ANY))?;
     let sizes = Sizes::new(graph, node, conv).ok()?;
-    let tiles = Dim::product(&tiles(&graph.ty(*node.results.first()?).shape, places)?);
+    let tiles = Dim::product(&tiles(
+        &graph.ty(*node.results.first()?).shape,
+        output_tile,
+    )?);
     let of_all = [&sizes.groups, &tiles, &sizes.channels, &sizes.outputs];
     let of_all = of_all.map(|size| example(graph, size));
     Some(Sums {
-        text: format!("{text} by tiles of {}", places.count()),
+        text: format!("{text} by tiles of {}", output_tile.size()),
         left: Rows::Together,
-        sizes: [packed.panels.outer.count, of_all[1]],
+        sizes: [packed.panels.batch.count, of_all[1]],
         panels: packed.panels,
         whole: Some(share::whole(
-            (places, lanes),
+            (output_tile, lanes),
             of_all,
             capabilities.max_binding_size,
         )),
@@ -99,11 +102,11 @@ pub fn sums(
 
 /// Returns the number of images, and of tiles along both axes, for a convolution with a result of this shape. `None` if
 /// the result is not two-dimensional.
-pub fn tiles(result: &[Dim], places: Places) -> Option<[Dim; 3]> {
+pub fn tiles(result: &[Dim], output_tile: OutputTile) -> Option<[Dim; 3]> {
     let [batch, _, height, width] = result else {
         return None;
     };
-    let along = |size: &Dim| size.ceil_div(&Dim::from(places.count()));
+    let along = |size: &Dim| size.ceil_div(&Dim::from(output_tile.size()));
     Some([batch.clone(), along(height), along(width)])
 }
 
@@ -112,13 +115,13 @@ pub fn lower<'a>(
     scope: Scope<'a>,
     group: &Group,
     node: &Node,
-    (conv, places, extent): (&Conv, Places, Extent),
+    (conv, output_tile, extent): (&Conv, OutputTile, Extent),
 ) -> Result<Lowered<'a>> {
-    let of = (conv, places, extent);
+    let of = (conv, output_tile, extent);
     let packed = panels(scope.graph, scope.capabilities, node, of);
     let missing = || Error::internal("the filter of a convolution by tiles has no panels");
     let packed = packed.ok_or_else(missing)?;
-    by_panels(scope, group, node, (conv, places, packed))
+    by_panels(scope, group, node, (conv, output_tile, packed))
 }
 
 /// Lowers a convolution whose filter lies in given panels.
@@ -126,11 +129,11 @@ pub fn by_panels<'a>(
     mut scope: Scope<'a>,
     group: &Group,
     node: &Node,
-    (conv, places, packed): (&Conv, Places, Packed),
+    (conv, output_tile, packed): (&Conv, OutputTile, Packed),
 ) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
     let bands = packed.bands;
-    let workgroup = Workgroup::new(&mut scope, &sizes, (places, packed))?;
+    let workgroup = Workgroup::new(&mut scope, &sizes, (output_tile, packed))?;
     // The workgroup is a subgroup, whose lanes run in lockstep: a subgroup barrier makes their writes visible.
     let barrier = || Statement::Line(String::from("subgroupBarrier();"));
     let mut statements = vec![workgroup.surplus.clone()];
@@ -142,7 +145,7 @@ pub fn by_panels<'a>(
     statements.extend(workgroup.summed(&mut scope)?);
     statements.push(barrier());
     statements.extend(workgroup.output(&mut scope, group)?);
-    let work = work(&scope, group, (&sizes, places, &workgroup))?;
+    let work = work(&scope, group, (&sizes, output_tile, &workgroup))?;
     let (count, holes) = (workgroup.count.clone(), tile::holes(workgroup.lanes, bands));
     let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, count);
     lowered.holes = holes;
@@ -157,14 +160,14 @@ pub fn by_panels<'a>(
 fn work(
     scope: &Scope,
     group: &Group,
-    (sizes, places, workgroup): (&Sizes, Places, &Workgroup),
+    (sizes, output_tile, workgroup): (&Sizes, OutputTile, &Workgroup),
 ) -> Result<Work> {
-    let behind = behind(scope, group)?;
-    let filters = &sizes.groups * &sizes.channels * &sizes.outputs * places.matrices() as i64;
+    let epilogue = behind(scope, group)?;
+    let filters = &sizes.groups * &sizes.channels * &sizes.outputs * output_tile.matrices() as i64;
     let products = &filters * workgroup.all_tiles() * 2;
     Ok(Work {
-        operations: workgroup.transforms() + products + behind.operations,
-        bytes: (scope.graph.ty(sizes.x).numel() + filters) * SINGLE + behind.bytes,
+        operations: workgroup.transforms() + products + epilogue.operations,
+        bytes: (scope.graph.ty(sizes.x).numel() + filters) * SINGLE + epilogue.bytes,
         ..Work::default()
     })
 }

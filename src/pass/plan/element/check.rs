@@ -5,8 +5,8 @@ use super::{Binding, Scope, operand, scalar};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::{Node, ValueId};
-use crate::kernel::emit::Buffer;
-use crate::kernel::expr::{Expr, Literal, Type};
+use crate::kernel::emit::BindingDecl;
+use crate::kernel::expr::{Expr, Literal, WgslType};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::Access;
 use crate::op::{Check, Requirement};
@@ -87,8 +87,8 @@ impl<'a> Scope<'a> {
         if place == 0 {
             return Some(first);
         }
-        let place = self.pool.number(u32::try_from(place).unwrap_or(u32::MAX));
-        Some(self.pool.call("x + y", Type::U32, &[first, place]))
+        let place = self.pool.index(u32::try_from(place).unwrap_or(u32::MAX));
+        Some(self.pool.call("x + y", WgslType::U32, &[first, place]))
     }
 
     fn bind_faults(&mut self, value: ValueId) {
@@ -98,9 +98,9 @@ impl<'a> Scope<'a> {
                 value,
                 is_copy: false,
                 layout: Layout::Linear,
-                buffer: Buffer {
+                buffer: BindingDecl {
                     name: FAULTS.to_string(),
-                    element: Type::U32,
+                    element: WgslType::U32,
                     access: Access::Faults,
                 },
             });
@@ -116,16 +116,16 @@ impl<'a> Scope<'a> {
     ) -> Option<Expr> {
         let shape = &self.graph.ty(value).shape;
         for (coordinate, size) in position.coordinates(shape).iter().zip(shape) {
-            if !coordinate.is_below(size) {
+            if !coordinate.is_less_than(size) {
                 let below = self.is_below(coordinate, size);
-                guard = Some(self.pool.both(guard, below));
+                guard = Some(self.pool.and(guard, below));
             }
         }
         guard
     }
 
     /// Returns an element that passes a check.
-    fn harmless(&mut self, require: Requirement, ty: Type, bounds: &[Expr]) -> Expr {
+    fn harmless(&mut self, require: Requirement, ty: WgslType, bounds: &[Expr]) -> Expr {
         match (require, bounds) {
             (Requirement::Within, [low, ..]) => *low,
             (Requirement::Holds, _) => self.pool.literal(ty, Literal::Bool(true)),

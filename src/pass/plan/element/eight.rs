@@ -4,9 +4,9 @@
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
-use crate::kernel::capabilities::{Capabilities, Storage};
+use crate::kernel::capabilities::{Capabilities, StorageType};
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Node, Pool, Type};
+use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD, consecutive, is_multiple, is_whole};
@@ -40,8 +40,13 @@ pub fn neighbours(vector: &Index, width: usize) -> Vec<Position> {
 }
 
 /// Returns a component of a loaded vector, in the type in which it is stored. The name becomes a label.
-pub fn part(pool: &mut Pool, vector: Expr, part: usize, (stored, name): (Type, &str)) -> Expr {
-    if pool.ty(vector) != Type::U64x4 {
+pub fn part(
+    pool: &mut ExprPool,
+    vector: Expr,
+    part: usize,
+    (stored, name): (WgslType, &str),
+) -> Expr {
+    if pool.ty(vector) != WgslType::U64x4 {
         pool.set_label(vector, &format!("{name}_quad"));
         return quad::part(pool, vector, part, stored);
     }
@@ -50,7 +55,7 @@ pub fn part(pool: &mut Pool, vector: Expr, part: usize, (stored, name): (Type, &
         0 => ("low_numbers(x)", "low"),
         _ => ("high_numbers(x)", "high"),
     };
-    let numbers = pool.call(numbers, Type::F32x4, &[vector]);
+    let numbers = pool.call(numbers, WgslType::F32x4, &[vector]);
     pool.set_label(numbers, &format!("{name}_{half}"));
     quad::part(pool, numbers, part / 2, stored)
 }
@@ -103,10 +108,10 @@ fn write_words(
     let every_other = |first: usize| numbers.iter().skip(first).step_by(2).copied();
     let (low, high): (Vec<Expr>, Vec<Expr>) = (every_other(0).collect(), every_other(1).collect());
     let pool = &mut scope.pool;
-    let halves = [low, high].map(|half| quad::joined(pool, &half, Type::F32x4));
-    let words = pool.call("words_of(x, y)", Type::U64x4, &halves);
+    let halves = [low, high].map(|half| quad::joined(pool, &half, WgslType::F32x4));
+    let words = pool.call("words_of(x, y)", WgslType::U64x4, &halves);
     Ok(Some(Statement::Store {
-        buffer: scope.binding(value, false, Type::U64x4)?,
+        buffer: scope.binding(value, false, WgslType::U64x4)?,
         index: start.emit(&mut scope.pool),
         value: words,
     }))
@@ -115,20 +120,20 @@ fn write_words(
 /// Rewrites an expression so that it can be stored as 64-bit words. `None` if such a store is not worthwhile. LLVM
 /// scalarises the store of a select with a constant, and of arithmetic on such a select and a constant. Hence a bound is
 /// computed on both sides of its select.
-pub fn settled(pool: &mut Pool, expr: Expr) -> Option<Expr> {
-    let Node::Call { template, operands } = pool.node(expr) else {
+pub fn settled(pool: &mut ExprPool, expr: Expr) -> Option<Expr> {
+    let ExprNode::Call { template, operands } = pool.node(expr) else {
         return Some(expr);
     };
     let (template, operands) = (template.clone(), operands.clone());
-    let is_constant = |pool: &Pool, expr: &Expr| pool.as_literal(*expr).is_some();
+    let is_constant = |pool: &ExprPool, expr: &Expr| pool.as_literal(*expr).is_some();
     let has_constant = operands.iter().any(|expr| is_constant(pool, expr));
     let is_settled = |expr: &Expr| is_constant(pool, expr) || settled(pool, *expr) == Some(*expr);
     match template.as_ref() {
         "select(x, y, x < y)" => {
-            Some(pool.call("select(x, max(x, y), x < y)", Type::F32, &operands))
+            Some(pool.call("select(x, max(x, y), x < y)", WgslType::F32, &operands))
         }
         "select(x, y, x > y)" => {
-            Some(pool.call("select(x, min(x, y), x > y)", Type::F32, &operands))
+            Some(pool.call("select(x, min(x, y), x > y)", WgslType::F32, &operands))
         }
         template if template.starts_with("select(") => (!has_constant).then_some(expr),
         template if template.contains('(') => None,
@@ -139,9 +144,9 @@ pub fn settled(pool: &mut Pool, expr: Expr) -> Option<Expr> {
 impl Scope<'_> {
     /// Returns whether a buffer can be accessed as 64-bit words of two numbers.
     pub fn is_in_words(&self, value: ValueId) -> Result<bool> {
-        let is_single = self.storage(value)? == Storage::F32;
-        let is_in_rows = self.layout(value).is_in_rows();
-        Ok(is_single && is_in_rows && is_multiple(&self.room(value), EIGHT))
+        let is_f32 = self.storage(value)? == StorageType::F32;
+        let is_in_rows = self.layout(value).is_row_major();
+        Ok(is_f32 && is_in_rows && is_multiple(&self.room(value), EIGHT))
     }
 
     /// Returns whether a buffer is better read as 64-bit words of two numbers: if it cannot be read as a texture.
@@ -156,13 +161,13 @@ impl Scope<'_> {
         value: ValueId,
         place: &Index,
         neighbours: usize,
-    ) -> Result<Option<(Type, Index, usize)>> {
+    ) -> Result<Option<(WgslType, Index, usize)>> {
         let whole = Dim::from(EIGHT);
         let part = place.rem(&whole).as_const();
         let part = part.and_then(|part| usize::try_from(part).ok());
         match part {
             Some(part) if neighbours == EIGHT && self.reads_words_of(value)? => {
-                Ok(Some((Type::U64x4, place.div(&whole), part)))
+                Ok(Some((WgslType::U64x4, place.div(&whole), part)))
             }
             _ if neighbours >= QUAD => self.part_of_quad(value, place),
             _ => Ok(None),

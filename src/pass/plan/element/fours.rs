@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::quad::{QUAD, whole};
-use crate::kernel::expr::{Expr, Node, Pool, Type};
+use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::kernel::shader;
 
 /// Templates whose operands are vectors or scalars.
@@ -36,7 +36,7 @@ const ALIKE: &[&str] = &[
 ];
 
 /// Returns the vector of four numbers or conditions.
-pub fn vector(pool: &mut Pool, parts: [Expr; QUAD]) -> Expr {
+pub fn vector(pool: &mut ExprPool, parts: [Expr; QUAD]) -> Expr {
     Fours {
         pool,
         known: HashMap::new(),
@@ -46,7 +46,7 @@ pub fn vector(pool: &mut Pool, parts: [Expr; QUAD]) -> Expr {
 }
 
 struct Fours<'p> {
-    pool: &'p mut Pool,
+    pool: &'p mut ExprPool,
     known: HashMap<[Expr; QUAD], Vector>,
 }
 
@@ -77,7 +77,7 @@ impl Fours<'_> {
     }
 
     fn put_together(&mut self, parts: &[Expr; QUAD]) -> Vector {
-        let ty = four(self.pool.ty(parts[0])).unwrap_or(Type::F32x4);
+        let ty = four(self.pool.ty(parts[0])).unwrap_or(WgslType::F32x4);
         let expr = match (is_one(parts), self.pool.as_literal(parts[0])) {
             (true, Some(literal)) => self.pool.literal(ty, literal),
             (true, None) => self.pool.call("vec4(x)", ty, &parts[..1]),
@@ -116,7 +116,7 @@ impl Fours<'_> {
     /// types differ.
     fn operation(&self, parts: &[Expr; QUAD]) -> Option<(String, Vec<[Expr; QUAD]>)> {
         let call = |part: Expr| match self.pool.node(part) {
-            Node::Call { template, operands } => Some((template, operands)),
+            ExprNode::Call { template, operands } => Some((template, operands)),
             _ => None,
         };
         let (template, first) = call(parts[0])?;
@@ -151,10 +151,10 @@ fn takes_one(template: &str, place: usize) -> bool {
 }
 
 /// Returns the four-component vector type of a scalar type.
-fn four(ty: Type) -> Option<Type> {
+fn four(ty: WgslType) -> Option<WgslType> {
     match ty {
-        Type::F32 => Some(Type::F32x4),
-        Type::Bool => Some(Type::Boolx4),
+        WgslType::F32 => Some(WgslType::F32x4),
+        WgslType::Bool => Some(WgslType::Boolx4),
         _ => None,
     }
 }
@@ -166,7 +166,7 @@ fn widened(template: &str) -> Option<(String, bool)> {
     }
     let (function, operands) = template.split_once('(')?;
     let is_call = ["x)", "x, y)", "x, y, z)"].contains(&operands);
-    let function = is_call.then(|| shader::of_four(function))??;
+    let function = is_call.then(|| shader::vec4_version(function))??;
     Some((format!("{function}({operands}"), true))
 }
 
@@ -175,42 +175,42 @@ mod tests {
     use super::*;
     use crate::pass::plan::element::quad::part;
 
-    fn template(pool: &Pool, expr: Expr) -> &str {
+    fn template(pool: &ExprPool, expr: Expr) -> &str {
         match pool.node(expr) {
-            Node::Call { template, .. } => template,
+            ExprNode::Call { template, .. } => template,
             _ => "",
         }
     }
 
     #[test]
     fn what_is_computed_of_whole_vectors_or_by_functions_is_one_vector() {
-        let pool = &mut Pool::default();
-        let quad = pool.variable("quad", Type::F32x4);
-        let two = pool.literal(Type::F32, 2.0);
-        let parts = [0, 1, 2, 3].map(|number| part(pool, quad, number, Type::F32));
+        let pool = &mut ExprPool::default();
+        let quad = pool.variable("quad", WgslType::F32x4);
+        let two = pool.literal(WgslType::F32, 2.0);
+        let parts = [0, 1, 2, 3].map(|number| part(pool, quad, number, WgslType::F32));
         assert_eq!(vector(pool, parts), quad);
-        let doubled = parts.map(|part| pool.call("x * y", Type::F32, &[part, two]));
-        let expected = pool.call("x * y", Type::F32x4, &[quad, two]);
+        let doubled = parts.map(|part| pool.call("x * y", WgslType::F32, &[part, two]));
+        let expected = pool.call("x * y", WgslType::F32x4, &[quad, two]);
         assert_eq!(vector(pool, doubled), expected);
         let [a, b, c, d] = parts;
-        let turned = [d, c, b, a].map(|part| pool.call("erf_of(x)", Type::F32, &[part]));
+        let turned = [d, c, b, a].map(|part| pool.call("erf_of(x)", WgslType::F32, &[part]));
         let expected = vector(pool, [d, c, b, a]);
-        let expected = pool.call("erf_of_four(x)", Type::F32x4, &[expected]);
+        let expected = pool.call("erf_of_four(x)", WgslType::F32x4, &[expected]);
         assert_eq!(vector(pool, turned), expected);
     }
 
     #[test]
     fn what_other_vectors_may_share_stays_by_itself() {
-        let pool = &mut Pool::default();
-        let numbers = ["a", "b", "c", "d"].map(|name| pool.variable(name, Type::F32));
-        let doubled = numbers.map(|x| pool.call("x + y", Type::F32, &[x, x]));
+        let pool = &mut ExprPool::default();
+        let numbers = ["a", "b", "c", "d"].map(|name| pool.variable(name, WgslType::F32));
+        let doubled = numbers.map(|x| pool.call("x + y", WgslType::F32, &[x, x]));
         let found = vector(pool, doubled);
         assert_eq!(template(pool, found), "vec4(x, y, z, w)");
         assert_eq!(pool.operands(found), doubled);
         // One component is a different operation.
-        let quad = pool.variable("quad", Type::F32x4);
-        let mut parts = [0, 1, 2, 3].map(|number| part(pool, quad, number, Type::F32));
-        parts = parts.map(|part| pool.call("-x", Type::F32, &[part]));
+        let quad = pool.variable("quad", WgslType::F32x4);
+        let mut parts = [0, 1, 2, 3].map(|number| part(pool, quad, number, WgslType::F32));
+        parts = parts.map(|part| pool.call("-x", WgslType::F32, &[part]));
         parts[3] = numbers[3];
         let found = vector(pool, parts);
         assert_eq!(template(pool, found), "vec4(x, y, z, w)");

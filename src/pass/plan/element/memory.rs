@@ -4,8 +4,8 @@ use super::{Scope, eight, role, scalar};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
-use crate::kernel::capabilities::Storage;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::capabilities::StorageType;
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
 use crate::pass::plan::element::position::Position;
@@ -20,7 +20,7 @@ impl Scope<'_> {
         guard: Option<Expr>,
     ) -> Result<Expr> {
         let ty = &self.graph.value(value).ty;
-        if let Layout::Quads { axis } = self.layout(value) {
+        if let Layout::Vec4 { axis } = self.layout(value) {
             let at = position.coordinates(&ty.shape);
             return self.element_of_quad(value, *axis, &at, guard);
         }
@@ -34,8 +34,8 @@ impl Scope<'_> {
             Some((element, place, part)) => {
                 let vector = self.read(value, element, &place, guard)?;
                 let number = match storage.is_half() {
-                    true => Type::F32,
-                    false => Type::from(storage),
+                    true => WgslType::F32,
+                    false => WgslType::from(storage),
                 };
                 eight::part(&mut self.pool, vector, part, (number, name))
             }
@@ -53,11 +53,11 @@ impl Scope<'_> {
     fn read_one(
         &mut self,
         value: ValueId,
-        storage: Storage,
+        storage: StorageType,
         place: &Index,
         guard: Option<Expr>,
     ) -> Result<Expr> {
-        let quad = self.quad_type(value)?.filter(|ty| *ty == Type::F32x4);
+        let quad = self.quad_type(value)?.filter(|ty| *ty == WgslType::F32x4);
         if let Some(ty) = quad
             && self.has_texels(value)
             && !self.reads_words
@@ -68,17 +68,17 @@ impl Scope<'_> {
             let whole = Dim::from(QUAD);
             let texel = self.read(value, ty, &place.div(&whole), guard)?;
             let part = place.rem(&whole).emit(&mut self.pool);
-            return Ok(self.pool.call("x[y]", Type::F32, &[texel, part]));
+            return Ok(self.pool.call("x[y]", WgslType::F32, &[texel, part]));
         }
-        if storage != Storage::F16x2 {
-            return self.read(value, Type::from(storage), place, guard);
+        if storage != StorageType::F16x2 {
+            return self.read(value, WgslType::from(storage), place, guard);
         }
         let two = Dim::from(2);
-        let pair = self.read(value, Type::U32, &place.div(&two), guard)?;
+        let pair = self.read(value, WgslType::U32, &place.div(&two), guard)?;
         let part = place.rem(&two).emit(&mut self.pool);
         Ok(self
             .pool
-            .call("one_of_pair(x, y)", Type::F32, &[pair, part]))
+            .call("one_of_pair(x, y)", WgslType::F32, &[pair, part]))
     }
 
     /// Returns the index where a guard holds, else 0.
@@ -87,7 +87,7 @@ impl Scope<'_> {
         let Some(guard) = guard else {
             return index;
         };
-        let zero = self.pool.number(0);
+        let zero = self.pool.index(0);
         self.pool.select(guard, index, zero)
     }
 
@@ -95,7 +95,7 @@ impl Scope<'_> {
     fn read(
         &mut self,
         value: ValueId,
-        element: Type,
+        element: WgslType,
         place: &Index,
         guard: Option<Expr>,
     ) -> Result<Expr> {

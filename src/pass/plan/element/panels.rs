@@ -4,7 +4,7 @@ use super::Scope;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, Texel};
 use crate::pass::plan::element::quad::{self, QUAD};
@@ -12,19 +12,19 @@ use crate::pass::plan::element::role;
 
 /// Loads four columns of a K element of a round, from a texel of this format.
 pub fn columns(
-    pool: &mut Pool,
+    pool: &mut ExprPool,
     (texture, texel): (usize, Texel),
     at: [Expr; 3],
     step: usize,
 ) -> Expr {
-    let found = pool.texel(texture, Type::of_texel(texel), at);
-    let halves = match (texel, step % texel.steps()) {
+    let found = pool.texel(texture, WgslType::of_texel(texel), at);
+    let halves = match (texel, step % texel.k_per_texel()) {
         (Texel::F16 | Texel::F32, _) => return found,
         (Texel::F16x2, 0) => "low_halves(x)",
         (Texel::F16x2, _) => "high_halves(x)",
     };
     pool.set_label(found, "pairs");
-    pool.call(halves, Type::F32x4, &[found])
+    pool.call(halves, WgslType::F32x4, &[found])
 }
 
 /// Position of an element in panels: column, row and layer of its texel, the component of the texel, and which of the
@@ -39,15 +39,15 @@ impl Spot {
     /// Returns the position of the element at a row-major index. `None` if the panels do not hold the whole weight as one
     /// matrix.
     fn of(panels: &Panels, texel: Texel, numel: usize, place: &Index) -> Option<Spot> {
-        let [step, column] = panels.matrix(numel)?.map(|run| {
+        let [step, column] = panels.as_matrix(numel)?.map(|run| {
             let along = place.div(&Dim::from(run.stride));
             along.rem(&Dim::from(run.count))
         });
-        let (round, width) = (Dim::from(panels.round), Dim::from(panels.width));
+        let (round, width) = (Dim::from(panels.k_block), Dim::from(panels.width));
         let (strip, quad) = (Dim::from(panels.strip), Dim::from(QUAD));
         let within = column.rem(&width);
-        let (of_round, steps) = (step.rem(&round), Dim::from(texel.steps()));
-        let of_strip = Dim::from(panels.round / texel.steps());
+        let (of_round, steps) = (step.rem(&round), Dim::from(texel.k_per_texel()));
+        let of_strip = Dim::from(panels.k_block / texel.k_per_texel());
         let line = within.div(&strip).scale(&of_strip);
         let line = line.add(&of_round.div(&steps));
         let x = line.scale(&Dim::from(panels.strip / QUAD));
@@ -76,16 +76,16 @@ impl Scope<'_> {
         let numel = info.ty.numel().as_const();
         let numel = numel.and_then(|numel| usize::try_from(numel).ok());
         let (texture, texel) = self.in_panels(value, panels)?;
-        let spot = numel.and_then(|numel| Spot::of(panels, texel, numel, place));
+        let position = numel.and_then(|numel| Spot::of(panels, texel, numel, place));
         let missing = || Error::internal(format!("{} is read out of other panels", info.name));
-        let Spot { at, column, step } = spot.ok_or_else(missing)?;
+        let Spot { at, column, step } = position.ok_or_else(missing)?;
         let at = at.map(|index| self.guarded(&index, guard));
         let one = match texel {
-            Texel::F16 | Texel::F32 => Type::F32,
-            Texel::F16x2 => Type::U32,
+            Texel::F16 | Texel::F32 => WgslType::F32,
+            Texel::F16x2 => WgslType::U32,
         };
         let pool = &mut self.pool;
-        let found = pool.texel(texture, Type::of_texel(texel), at);
+        let found = pool.texel(texture, WgslType::of_texel(texel), at);
         pool.set_label(found, &format!("{}_texel", role(&info.name)));
         let known = column
             .as_const()
@@ -101,7 +101,7 @@ impl Scope<'_> {
             Texel::F16 | Texel::F32 => number,
             Texel::F16x2 => {
                 let step = step.emit(pool);
-                pool.call("one_of_pair(x, y)", Type::F32, &[number, step])
+                pool.call("one_of_pair(x, y)", WgslType::F32, &[number, step])
             }
         })
     }
@@ -110,7 +110,7 @@ impl Scope<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::layout::Run;
+    use crate::kernel::layout::StridedRange;
 
     const TEXELS: [Texel; 3] = [Texel::F16, Texel::F16x2, Texel::F32];
 
@@ -119,28 +119,28 @@ mod tests {
     fn elements_are_found_where_panels_hold_them() {
         let (steps, columns) = (19, 45);
         for (step, column) in [(1, steps), (columns, 1)] {
-            let run = |count, stride| Run { count, stride };
+            let run = |count, stride| StridedRange { count, stride };
             let panels = Panels {
-                outer: run(1, 0),
-                depth: vec![run(steps, step)],
+                batch: run(1, 0),
+                k_ranges: vec![run(steps, step)],
                 columns: run(columns, column),
-                round: 8,
+                k_block: 8,
                 width: 32,
                 strip: 16,
-                transformed: None,
+                winograd_tile: None,
             };
             for (place, texel) in (0..steps * columns).flat_map(|place| TEXELS.map(|x| (place, x)))
             {
                 let index = Index::from(Dim::from(place));
-                let spot = Spot::of(&panels, texel, steps * columns, &index).unwrap();
+                let position = Spot::of(&panels, texel, steps * columns, &index).unwrap();
                 let number = |index: &Index| index.as_const().unwrap() as usize;
-                let [x, y, layer] = spot.at.each_ref().map(number);
+                let [x, y, layer] = position.at.each_ref().map(number);
                 assert!(x < panels.extent(texel)[0]);
-                let (of_strip, of_line) = (8 / texel.steps(), 16 / QUAD);
+                let (of_strip, of_line) = (8 / texel.k_per_texel(), 16 / QUAD);
                 let (strip, line) = (x / of_line / of_strip, x / of_line % of_strip);
-                let step = line * texel.steps() + number(&spot.step);
-                let offset = x % of_line * QUAD + number(&spot.column);
-                let (first, count) = panels.line([y, layer], [strip, step]).unwrap();
+                let step = line * texel.k_per_texel() + number(&position.step);
+                let offset = x % of_line * QUAD + number(&position.column);
+                let (first, count) = panels.strip_elements([y, layer], [strip, step]).unwrap();
                 assert!(offset < count);
                 assert_eq!(first + offset * column, place);
             }

@@ -4,8 +4,8 @@
 use super::Scope;
 use crate::error::Result;
 use crate::ir::{Definition, ValueId, ValueInfo};
-use crate::kernel::capabilities::{Capabilities, Storage};
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::capabilities::{Capabilities, StorageType};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::Access;
 use crate::pass::plan::element::quad::QUAD;
@@ -14,7 +14,7 @@ use crate::pass::plan::element::quad::QUAD;
 const GRAIN: usize = QUAD * QUAD;
 
 /// Returns how many elements the largest binding holds.
-fn most(storage: Storage, capabilities: &Capabilities) -> usize {
+fn most(storage: StorageType, capabilities: &Capabilities) -> usize {
     let bytes = capabilities
         .max_binding_size
         .min(capabilities.max_buffer_size);
@@ -24,7 +24,7 @@ fn most(storage: Storage, capabilities: &Capabilities) -> usize {
 /// Returns the chunks of a weight in row-major order. `None` if one binding holds it.
 pub fn pieces(
     info: &ValueInfo,
-    storage: Storage,
+    storage: StorageType,
     capabilities: &Capabilities,
 ) -> Option<Vec<Layout>> {
     let numel = info.ty.numel().as_const();
@@ -32,16 +32,16 @@ pub fn pieces(
     let (Definition::Weight(_), Some(numel)) = (&info.definition, numel) else {
         return None;
     };
-    let most = most(storage, capabilities);
-    let length = most - most % GRAIN;
-    if numel <= most || length == 0 {
+    let max_elements = most(storage, capabilities);
+    let length = max_elements - max_elements % GRAIN;
+    if numel <= max_elements || length == 0 {
         return None;
     }
-    let piece = |start| Layout::Piece {
+    let chunk = |start| Layout::Chunk {
         start,
         count: length.min(numel - start),
     };
-    Some((0..numel).step_by(length).map(piece).collect())
+    Some((0..numel).step_by(length).map(chunk).collect())
 }
 
 impl Scope<'_> {
@@ -59,26 +59,26 @@ impl Scope<'_> {
     pub(super) fn read_piece(
         &mut self,
         value: ValueId,
-        element: Type,
+        element: WgslType,
         index: Expr,
-        (storage, pieces): (Storage, &[Layout]),
+        (storage, chunks): (StorageType, &[Layout]),
     ) -> Expr {
         let width = match (storage, element) {
-            (Storage::F16x2, Type::U32) => 2,
+            (StorageType::F16x2, WgslType::U32) => 2,
             _ => element.width(),
         };
         let mut found = None;
-        for layout in pieces {
-            let Layout::Piece { start, count } = layout else {
+        for layout in chunks {
+            let Layout::Chunk { start, count } = layout else {
                 continue;
             };
             let (first, count) = ((start / width) as u32, (count / width) as u32);
             let buffer = self.bind(value, false, layout, (element, Access::Read));
             let pool = &mut self.pool;
-            let (first, count, zero) = (pool.number(first), pool.number(count), pool.number(0));
+            let (first, count, zero) = (pool.index(first), pool.index(count), pool.index(0));
             // For indices in front of the chunk the difference wraps around and is large.
-            let within = pool.call("x - y", Type::U32, &[index, first]);
-            let inside = pool.call("x < y", Type::Bool, &[within, count]);
+            let within = pool.call("x - y", WgslType::U32, &[index, first]);
+            let inside = pool.call("x < y", WgslType::Bool, &[within, count]);
             let within = pool.select(inside, within, zero);
             let loaded = pool.load(buffer, element, within);
             found = Some(match found {

@@ -40,7 +40,7 @@ impl Position {
     pub fn place(&self, shape: &[Dim]) -> Index {
         match (&self.place, &self.coordinates) {
             (Some(place), _) => place.clone(),
-            (None, Some(coordinates)) => index::linear(coordinates, shape),
+            (None, Some(coordinates)) => index::linearize(coordinates, shape),
             (None, None) => Index::zero(),
         }
     }
@@ -49,7 +49,7 @@ impl Position {
     pub fn coordinates(&self, shape: &[Dim]) -> Vec<Index> {
         match (&self.coordinates, &self.place) {
             (Some(coordinates), _) => coordinates.clone(),
-            (None, Some(place)) => index::coordinates(place, shape),
+            (None, Some(place)) => index::delinearize(place, shape),
             (None, None) => vec![Index::zero(); shape.len()],
         }
     }

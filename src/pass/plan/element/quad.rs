@@ -4,7 +4,7 @@ use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Node, Pool, Type};
+use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
 use crate::pass::plan::element::position::Position;
@@ -46,7 +46,7 @@ pub fn quad(scope: &mut Scope, factors: &[(Factor, Option<Expr>)]) -> Result<Exp
             let part = scope.element(*value, position, *guard)?;
             parts.push(match guard {
                 Some(guard) => {
-                    let zero = scope.pool.literal(Type::F32, 0.0);
+                    let zero = scope.pool.literal(WgslType::F32, 0.0);
                     scope.pool.select(*guard, part, zero)
                 }
                 None => part,
@@ -54,35 +54,35 @@ pub fn quad(scope: &mut Scope, factors: &[(Factor, Option<Expr>)]) -> Result<Exp
         }
         Ok(parts)
     })?;
-    Ok(joined(&mut scope.pool, &parts, Type::F32x4))
+    Ok(joined(&mut scope.pool, &parts, WgslType::F32x4))
 }
 
 /// Builds a vector of four numbers. If they are the components of one vector, returns that.
-pub fn joined(pool: &mut Pool, parts: &[Expr], ty: Type) -> Expr {
+pub fn joined(pool: &mut ExprPool, parts: &[Expr], ty: WgslType) -> Expr {
     match (<[Expr; QUAD]>::try_from(parts), ty) {
-        (Ok(parts), Type::F32x4) => fours::vector(pool, parts),
+        (Ok(parts), WgslType::F32x4) => fours::vector(pool, parts),
         _ => whole(pool, parts).unwrap_or_else(|| pool.call("vec4(x, y, z, w)", ty, parts)),
     }
 }
 
 /// Returns the vector whose components these expressions are, in order.
-pub(super) fn whole(pool: &Pool, parts: &[Expr]) -> Option<Expr> {
-    let mut wholes = (0..)
+pub(super) fn whole(pool: &ExprPool, parts: &[Expr]) -> Option<Expr> {
+    let mut vectors = (0..)
         .zip(parts)
         .map(|(part, expr)| of_part(pool, *expr, part));
-    let first = wholes.next()??;
-    wholes.all(|other| other == Some(first)).then_some(first)
+    let first = vectors.next()??;
+    vectors.all(|other| other == Some(first)).then_some(first)
 }
 
 /// Returns a component of a vec4.
-pub fn part(pool: &mut Pool, quad: Expr, part: usize, ty: Type) -> Expr {
+pub fn part(pool: &mut ExprPool, quad: Expr, part: usize, ty: WgslType) -> Expr {
     pool.call(format!("x[{part}]"), ty, &[quad])
 }
 
 /// Returns the vector of which an expression is the given component.
-fn of_part(pool: &Pool, expr: Expr, part: usize) -> Option<Expr> {
+fn of_part(pool: &ExprPool, expr: Expr, part: usize) -> Option<Expr> {
     match pool.node(expr) {
-        Node::Call { template, operands } if *template == format!("x[{part}]") => {
+        ExprNode::Call { template, operands } if *template == format!("x[{part}]") => {
             operands.first().copied()
         }
         _ => None,
@@ -95,7 +95,7 @@ pub fn write(
     value: ValueId,
     parts: &[(Expr, Position)],
 ) -> Result<Option<Statement>> {
-    if let Layout::Quads { axis } = scope.layout(value) {
+    if let Layout::Vec4 { axis } = scope.layout(value) {
         return scope.store_quad(value, *axis, parts).map(Some);
     }
     let dtype = scope.graph.ty(value).dtype;
@@ -108,7 +108,7 @@ pub fn write(
     let numbers = parts.iter().map(|(number, _)| *number);
     let vector = if storage.is_half() {
         let numbers: Vec<Expr> = numbers.collect();
-        let vector = joined(pool, &numbers, Type::F32x4);
+        let vector = joined(pool, &numbers, WgslType::F32x4);
         scalar::to_halves(pool, vector, dtype, storage)
     } else {
         let numbers = numbers.map(|number| scalar::to_storage(pool, number, dtype, storage));
@@ -126,10 +126,10 @@ pub fn write(
 pub fn consecutive(mut places: impl Iterator<Item = Index>, elements: usize) -> Option<Index> {
     let start = places.next()?;
     let whole = Dim::from(elements);
-    let follow = (1..)
+    let are_consecutive = (1..)
         .zip(places)
         .all(|(offset, place): (i64, Index)| place == start.add_size(&Dim::from(offset)));
-    (follow && start.rem(&whole).is(0)).then(|| start.div(&whole))
+    (are_consecutive && start.rem(&whole).is(0)).then(|| start.div(&whole))
 }
 
 /// Returns whether a size is known to be a multiple of 4.
@@ -145,8 +145,8 @@ pub fn is_multiple(size: &Dim, of: usize) -> bool {
 
 impl Scope<'_> {
     /// Returns the element type of a buffer when it is read as vec4s. `None` if it cannot be.
-    pub(super) fn quad_type(&self, value: ValueId) -> Result<Option<Type>> {
-        Ok(Type::quad(self.storage(value)?).filter(|_| is_whole(&self.room(value))))
+    pub(super) fn quad_type(&self, value: ValueId) -> Result<Option<WgslType>> {
+        Ok(WgslType::vec4(self.storage(value)?).filter(|_| is_whole(&self.room(value))))
     }
 
     /// Returns the vec4 of a buffer that contains an element: its type, its index, and the component. `None` if the
@@ -155,7 +155,7 @@ impl Scope<'_> {
         &self,
         value: ValueId,
         place: &Index,
-    ) -> Result<Option<(Type, Index, usize)>> {
+    ) -> Result<Option<(WgslType, Index, usize)>> {
         let whole = Dim::from(QUAD);
         let part = place.rem(&whole).as_const();
         let part = part.and_then(|part| usize::try_from(part).ok());

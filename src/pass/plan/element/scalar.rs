@@ -2,34 +2,34 @@
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::kernel::capabilities::{Capabilities, Storage};
-use crate::kernel::expr::{Expr, Literal, Pool, Type};
+use crate::kernel::capabilities::{Capabilities, StorageType};
+use crate::kernel::expr::{Expr, ExprPool, Literal, WgslType};
 use crate::kernel::shader;
 use crate::op::{BinaryFunction, ReduceFunction, UnaryFunction};
 use crate::scalar::Scalar;
 
 /// Returns the WGSL type in which elements of a dtype are computed.
-pub fn register(dtype: DType, capabilities: &Capabilities) -> Type {
+pub fn register(dtype: DType, capabilities: &Capabilities) -> WgslType {
     match dtype {
-        DType::Bool => Type::Bool,
-        DType::U8 | DType::I8 | DType::I16 | DType::I32 => Type::I32,
-        DType::I64 if capabilities.int64 => Type::I64,
-        DType::I64 => Type::I32,
-        DType::F16 | DType::BF16 | DType::F32 => Type::F32,
-        DType::F64 => Type::F64,
+        DType::Bool => WgslType::Bool,
+        DType::U8 | DType::I8 | DType::I16 | DType::I32 => WgslType::I32,
+        DType::I64 if capabilities.int64 => WgslType::I64,
+        DType::I64 => WgslType::I32,
+        DType::F16 | DType::BF16 | DType::F32 => WgslType::F32,
+        DType::F64 => WgslType::F64,
     }
 }
 
 /// Returns a constant of a dtype; an error if the device cannot represent it.
 pub fn constant(
-    pool: &mut Pool,
+    pool: &mut ExprPool,
     number: Scalar,
     dtype: DType,
     capabilities: &Capabilities,
 ) -> Result<Expr> {
-    let narrowed = register(dtype, capabilities) == Type::I32;
+    let is_narrowed = register(dtype, capabilities) == WgslType::I32;
     match number.cast(dtype) {
-        Scalar::Int(value) if narrowed && i32::try_from(value).is_err() => Err(Error::plan(
+        Scalar::Int(value) if is_narrowed && i32::try_from(value).is_err() => Err(Error::plan(
             format!("the number {value} needs 64-bit integers, which the device does not have"),
         )),
         number => Ok(held(pool, number, dtype, capabilities)),
@@ -37,11 +37,11 @@ pub fn constant(
 }
 
 /// Returns a constant of a dtype. A number that the device cannot represent wraps around.
-fn held(pool: &mut Pool, number: Scalar, dtype: DType, capabilities: &Capabilities) -> Expr {
+fn held(pool: &mut ExprPool, number: Scalar, dtype: DType, capabilities: &Capabilities) -> Expr {
     let ty = register(dtype, capabilities);
     let literal = match number.cast(dtype) {
         Scalar::Bool(value) => Literal::Bool(value),
-        Scalar::Int(value) if ty == Type::I32 => Literal::Integer(i64::from(value as i32)),
+        Scalar::Int(value) if ty == WgslType::I32 => Literal::Integer(i64::from(value as i32)),
         Scalar::Int(value) => Literal::Integer(value),
         Scalar::Float(value) => Literal::from(value),
     };
@@ -49,7 +49,7 @@ fn held(pool: &mut Pool, number: Scalar, dtype: DType, capabilities: &Capabiliti
 }
 
 /// Returns the number that an expression is, if it is a constant.
-pub fn as_number(pool: &Pool, expr: Expr) -> Option<Scalar> {
+pub fn as_number(pool: &ExprPool, expr: Expr) -> Option<Scalar> {
     Some(match pool.as_literal(expr)? {
         Literal::Bool(value) => Scalar::Bool(value),
         Literal::Integer(value) => Scalar::Int(value),
@@ -58,48 +58,48 @@ pub fn as_number(pool: &Pool, expr: Expr) -> Option<Scalar> {
 }
 
 /// Converts a loaded element to its compute type.
-pub fn from_storage(pool: &mut Pool, value: Expr, dtype: DType) -> Expr {
+pub fn from_storage(pool: &mut ExprPool, value: Expr, dtype: DType) -> Expr {
     match (dtype, pool.ty(value)) {
         (DType::Bool, _) => {
-            let zero = pool.number(0);
-            pool.call("x != y", Type::Bool, &[value, zero])
+            let zero = pool.index(0);
+            pool.call("x != y", WgslType::Bool, &[value, zero])
         }
-        (_, Type::F16) => pool.call("f32(x)", Type::F32, &[value]),
+        (_, WgslType::F16) => pool.call("f32(x)", WgslType::F32, &[value]),
         _ => value,
     }
 }
 
 /// Converts a computed element to its storage type.
-pub fn to_storage(pool: &mut Pool, value: Expr, dtype: DType, storage: Storage) -> Expr {
+pub fn to_storage(pool: &mut ExprPool, value: Expr, dtype: DType, storage: StorageType) -> Expr {
     match storage {
-        Storage::U32 => pool.call("u32(x)", Type::U32, &[value]),
-        Storage::F16 => {
+        StorageType::U32 => pool.call("u32(x)", WgslType::U32, &[value]),
+        StorageType::F16 => {
             // A number of dtype `f16` or `bf16` is rounded already.
             let template = match dtype {
                 DType::F32 => "f16(half_of(x))",
                 _ => "f16(x)",
             };
-            pool.call(template, Type::F16, &[value])
+            pool.call(template, WgslType::F16, &[value])
         }
         _ => value,
     }
 }
 
 /// Converts four computed numbers to their storage in half precision.
-pub fn to_halves(pool: &mut Pool, vector: Expr, dtype: DType, storage: Storage) -> Expr {
+pub fn to_halves(pool: &mut ExprPool, vector: Expr, dtype: DType, storage: StorageType) -> Expr {
     match (storage, dtype) {
-        (Storage::F16x2, _) => pool.call("pairs_of(x)", Type::U32x2, &[vector]),
+        (StorageType::F16x2, _) => pool.call("pairs_of(x)", WgslType::U32x2, &[vector]),
         (_, DType::F32) => pool.call(
             "vec4<f16>(four_of_pairs(pairs_of(x)))",
-            Type::F16x4,
+            WgslType::F16x4,
             &[vector],
         ),
-        _ => pool.call("vec4<f16>(x)", Type::F16x4, &[vector]),
+        _ => pool.call("vec4<f16>(x)", WgslType::F16x4, &[vector]),
     }
 }
 
 /// Rounds or wraps the result of arithmetic to the values of a dtype that is narrower than the type it is computed in.
-pub fn narrow(pool: &mut Pool, value: Expr, dtype: DType) -> Expr {
+pub fn narrow(pool: &mut ExprPool, value: Expr, dtype: DType) -> Expr {
     let template = match dtype {
         DType::F16 => "round_f16(x)",
         DType::BF16 => "round_bf16(x)",
@@ -114,7 +114,7 @@ pub fn narrow(pool: &mut Pool, value: Expr, dtype: DType) -> Expr {
 
 /// Converts an element from one dtype to another.
 pub fn cast(
-    pool: &mut Pool,
+    pool: &mut ExprPool,
     value: Expr,
     from: DType,
     to: DType,
@@ -125,7 +125,7 @@ pub fn cast(
         return held(pool, number, to, capabilities);
     }
     if to == DType::Bool {
-        if source == Type::Bool {
+        if source == WgslType::Bool {
             return value;
         }
         let zero = if from.is_float() {
@@ -140,18 +140,18 @@ pub fn cast(
         } else {
             "x != y"
         };
-        return pool.call(template, Type::Bool, &[value, zero]);
+        return pool.call(template, WgslType::Bool, &[value, zero]);
     }
     let template = match (source, target) {
         (a, b) if a == b => "x",
-        (Type::F32, Type::I32) => "truncate_i32(x)",
-        (Type::F32, Type::I64) => "truncate_i64(x)",
-        (Type::F64, Type::I32) => "truncate_i32_f64(x)",
-        (Type::F64, Type::I64) => "truncate_i64_f64(x)",
-        (_, Type::I32) => "i32(x)",
-        (Type::I32, Type::I64) => "widened(x)",
-        (_, Type::I64) => "i64(x)",
-        (_, Type::F64) => "f64(x)",
+        (WgslType::F32, WgslType::I32) => "truncate_i32(x)",
+        (WgslType::F32, WgslType::I64) => "truncate_i64(x)",
+        (WgslType::F64, WgslType::I32) => "truncate_i32_f64(x)",
+        (WgslType::F64, WgslType::I64) => "truncate_i64_f64(x)",
+        (_, WgslType::I32) => "i32(x)",
+        (WgslType::I32, WgslType::I64) => "widened(x)",
+        (_, WgslType::I64) => "i64(x)",
+        (_, WgslType::F64) => "f64(x)",
         _ => "f32(x)",
     };
     let converted = if template == "x" {
@@ -177,23 +177,23 @@ fn is_contained(from: DType, to: DType) -> bool {
 }
 
 /// Converts a symbolic size to an element of a dtype.
-pub fn size(pool: &mut Pool, size: Expr, dtype: DType, capabilities: &Capabilities) -> Expr {
+pub fn size(pool: &mut ExprPool, size: Expr, dtype: DType, capabilities: &Capabilities) -> Expr {
     let signed = match as_number(pool, size) {
         Some(number) => held(pool, number, DType::I32, capabilities),
-        None => pool.call("i32(x)", Type::I32, &[size]),
+        None => pool.call("i32(x)", WgslType::I32, &[size]),
     };
     cast(pool, signed, DType::I32, dtype, capabilities)
 }
 
 /// Applies a function of one operand of a dtype.
-pub fn unary(pool: &mut Pool, function: UnaryFunction, x: Expr, dtype: DType) -> Expr {
+pub fn unary(pool: &mut ExprPool, function: UnaryFunction, x: Expr, dtype: DType) -> Expr {
     use UnaryFunction::{
         Abs, BitwiseNot, Ceil, Floor, IsNan, LogicalNot, Round, Sign, SignBit, Trunc,
     };
     let ty = pool.ty(x);
     match (function, ty) {
-        (BitwiseNot | LogicalNot, Type::Bool) => return pool.call("!x", Type::Bool, &[x]),
-        (IsNan | SignBit, _) => return pool.call(typed(function.wgsl(), ty), Type::Bool, &[x]),
+        (BitwiseNot | LogicalNot, WgslType::Bool) => return pool.call("!x", WgslType::Bool, &[x]),
+        (IsNan | SignBit, _) => return pool.call(typed(function.wgsl(), ty), WgslType::Bool, &[x]),
         _ => {}
     }
     let value = pool.call(typed(function.wgsl(), ty), ty, &[x]);
@@ -211,7 +211,7 @@ pub fn unary(pool: &mut Pool, function: UnaryFunction, x: Expr, dtype: DType) ->
 
 /// Returns the result of a reduction of no elements; an error if the device cannot represent it.
 pub fn identity(
-    pool: &mut Pool,
+    pool: &mut ExprPool,
     function: ReduceFunction,
     dtype: DType,
     capabilities: &Capabilities,
@@ -221,7 +221,7 @@ pub fn identity(
     } else {
         // 64-bit integers may be computed in 32 bits.
         let held = match (dtype, register(dtype, capabilities)) {
-            (DType::I64, Type::I32) => DType::I32,
+            (DType::I64, WgslType::I32) => DType::I32,
             _ => dtype,
         };
         Scalar::Int(function.identity_integer(held))
@@ -230,8 +230,14 @@ pub fn identity(
 }
 
 /// Combines two elements as a reduction does.
-pub fn combined(pool: &mut Pool, function: ReduceFunction, x: Expr, y: Expr, dtype: DType) -> Expr {
-    let function = match (function, pool.ty(x) == Type::Bool) {
+pub fn combined(
+    pool: &mut ExprPool,
+    function: ReduceFunction,
+    x: Expr,
+    y: Expr,
+    dtype: DType,
+) -> Expr {
+    let function = match (function, pool.ty(x) == WgslType::Bool) {
         (ReduceFunction::Sum | ReduceFunction::Max, true) => BinaryFunction::LogicalOr,
         (ReduceFunction::Prod | ReduceFunction::Min, true) => BinaryFunction::LogicalAnd,
         (ReduceFunction::Sum, false) => BinaryFunction::Add,
@@ -243,18 +249,24 @@ pub fn combined(pool: &mut Pool, function: ReduceFunction, x: Expr, y: Expr, dty
 }
 
 /// Applies a function of two operands of a dtype.
-pub fn binary(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr, dtype: DType) -> Expr {
+pub fn binary(
+    pool: &mut ExprPool,
+    function: BinaryFunction,
+    x: Expr,
+    y: Expr,
+    dtype: DType,
+) -> Expr {
     use BinaryFunction::{Maximum, Minimum};
     let ty = pool.ty(x);
     if let Some(template) = comparison(function, ty, x == y) {
         let template = template.to_string();
         return match template.as_str() {
-            "true" | "false" => pool.literal(Type::Bool, Literal::Bool(template == "true")),
-            _ => pool.call(template, Type::Bool, &[x, y]),
+            "true" | "false" => pool.literal(WgslType::Bool, Literal::Bool(template == "true")),
+            _ => pool.call(template, WgslType::Bool, &[x, y]),
         };
     }
     match function {
-        Maximum | Minimum if ty == Type::F32 => {
+        Maximum | Minimum if ty == WgslType::F32 => {
             if let Some(bounded) = bound(pool, function, x, y) {
                 return bounded;
             }
@@ -285,12 +297,12 @@ pub fn binary(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr, dtype
 
 /// Returns the template of a function whose result is `bool`. Equal operands need a template of their own, since drivers
 /// assume that `x == x` is true.
-fn comparison(function: BinaryFunction, ty: Type, same: bool) -> Option<String> {
+fn comparison(function: BinaryFunction, ty: WgslType, same: bool) -> Option<String> {
     use BinaryFunction::{
         BitwiseAnd, BitwiseOr, BitwiseXor, Eq, Gcd, Ge, Gt, Le, LogicalAnd, LogicalOr, LogicalXor,
         Lt, Ne, ShiftLeft, ShiftRight,
     };
-    let is_float = matches!(ty, Type::F32 | Type::F64);
+    let is_float = matches!(ty, WgslType::F32 | WgslType::F64);
     let template = match (function, ty) {
         (Eq | Le | Ge, _) if same && is_float => {
             return Some(format!("!{}", typed("is_nan(x)", ty)));
@@ -298,18 +310,18 @@ fn comparison(function: BinaryFunction, ty: Type, same: bool) -> Option<String> 
         (Ne, _) if same && is_float => return Some(typed("is_nan(x)", ty)),
         (Lt | Gt | Ne, _) if same => "false",
         (Eq | Le | Ge, _) if same => "true",
-        (LogicalAnd | BitwiseAnd, Type::Bool) => "x && y",
-        (LogicalOr | BitwiseOr, Type::Bool) => "x || y",
-        (LogicalXor | BitwiseXor, Type::Bool) => "x != y",
-        (Gcd, Type::Bool) => "x || y",
-        (ShiftLeft, Type::Bool) => "x",
-        (ShiftRight, Type::Bool) => "x && !y",
-        (Lt, Type::Bool) => "y && !x",
-        (Le, Type::Bool) => "y || !x",
-        (Gt, Type::Bool) => "x && !y",
-        (Ge, Type::Bool) => "x || !y",
+        (LogicalAnd | BitwiseAnd, WgslType::Bool) => "x && y",
+        (LogicalOr | BitwiseOr, WgslType::Bool) => "x || y",
+        (LogicalXor | BitwiseXor, WgslType::Bool) => "x != y",
+        (Gcd, WgslType::Bool) => "x || y",
+        (ShiftLeft, WgslType::Bool) => "x",
+        (ShiftRight, WgslType::Bool) => "x && !y",
+        (Lt, WgslType::Bool) => "y && !x",
+        (Le, WgslType::Bool) => "y || !x",
+        (Gt, WgslType::Bool) => "x && !y",
+        (Ge, WgslType::Bool) => "x || !y",
         // WGSL's != is false for NaN on some drivers.
-        (Ne, Type::F32 | Type::F64) => "!(x == y)",
+        (Ne, WgslType::F32 | WgslType::F64) => "!(x == y)",
         (Eq | Ne | Lt | Le | Gt | Ge | LogicalAnd | LogicalOr | LogicalXor, _) => function.wgsl(),
         _ => return None,
     };
@@ -318,8 +330,8 @@ fn comparison(function: BinaryFunction, ty: Type, same: bool) -> Option<String> 
 
 /// Returns the minimum or maximum with a constant that is not NaN. It needs no test for NaN: a comparison with NaN is
 /// false, which keeps the NaN.
-fn bound(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr) -> Option<Expr> {
-    let is_number = |pool: &Pool, expr: Expr| matches!(pool.as_literal(expr), Some(Literal::Float(bits)) if !f64::from_bits(bits).is_nan());
+fn bound(pool: &mut ExprPool, function: BinaryFunction, x: Expr, y: Expr) -> Option<Expr> {
+    let is_number = |pool: &ExprPool, expr: Expr| matches!(pool.as_literal(expr), Some(Literal::Float(bits)) if !f64::from_bits(bits).is_nan());
     let (value, limit) = match (is_number(pool, x), is_number(pool, y)) {
         (_, true) => (x, y),
         (true, false) => (y, x),
@@ -329,14 +341,14 @@ fn bound(pool: &mut Pool, function: BinaryFunction, x: Expr, y: Expr) -> Option<
         BinaryFunction::Maximum => "select(x, y, x < y)",
         _ => "select(x, y, x > y)",
     };
-    Some(pool.call(template, Type::F32, &[value, limit]))
+    Some(pool.call(template, WgslType::F32, &[value, limit]))
 }
 
 /// Returns an error if a function exists in single precision only and double precision is requested.
-pub fn check_precision(name: &str, template: &str, ty: Type) -> Result<()> {
+pub fn check_precision(name: &str, template: &str, ty: WgslType) -> Result<()> {
     let function = template.split('(').next().unwrap_or_default();
     let is_library = shader::is_function(function);
-    if ty == Type::F64 && is_library && typed(template, ty) == template {
+    if ty == WgslType::F64 && is_library && typed(template, ty) == template {
         return Err(
             Error::plan(format!("{name} has no double precision on a device"))
                 .help("run on the host, or convert the model to f32"),
@@ -347,10 +359,10 @@ pub fn check_precision(name: &str, template: &str, ty: Type) -> Result<()> {
 
 /// Replaces the library function of a template by its version for a type: `sign_of(x)` becomes `sign_of_i32(x)` for
 /// `i32`.
-pub fn typed(template: &str, ty: Type) -> String {
+pub fn typed(template: &str, ty: WgslType) -> String {
     let name = template.split('(').next().unwrap_or_default();
     let renamed = match ty {
-        Type::F32 => return template.to_string(),
+        WgslType::F32 => return template.to_string(),
         _ => format!("{name}_{}", ty.wgsl()),
     };
     if shader::is_function(&renamed) {

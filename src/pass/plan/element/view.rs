@@ -5,7 +5,7 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Node, Primitive, ValueId};
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::{Concat, Expand, Gather, Pad, Slice, Unfold};
 use crate::pass::plan::element::position::Position;
@@ -100,7 +100,7 @@ impl Scope<'_> {
         let pool = &mut self.pool;
         let index = scalar::cast(pool, index, DType::I64, DType::I32, self.capabilities);
         let number = pool.size(size);
-        let within = pool.call("wrap_index(x, y)", Type::U32, &[index, number]);
+        let within = pool.call("wrap_index(x, y)", WgslType::U32, &[index, number]);
         pool.set_label(within, "picked");
         Index::expr(within, size)
     }
@@ -122,7 +122,7 @@ impl Scope<'_> {
             let mut from = coordinates.clone();
             from[concat.axis] = along.add_size(&-&start);
             let inside = self.is_below(&from[concat.axis], &size);
-            let both = self.pool.both(guard, inside);
+            let both = self.pool.and(guard, inside);
             let element = self.element(part, &Position::of(from), Some(both))?;
             result = Some(match result {
                 Some(before) => self.pool.select(inside, element, before),
@@ -152,12 +152,12 @@ impl Scope<'_> {
             }
             from[axis] = from[axis].add_size(&-&pad.low[axis]);
             let within = self.is_below(&from[axis], size);
-            inside = Some(self.pool.both(inside, within));
+            inside = Some(self.pool.and(inside, within));
         }
         let Some(inside) = inside else {
             return self.element(operand, &Position::of(from), guard);
         };
-        let both = self.pool.both(guard, inside);
+        let both = self.pool.and(guard, inside);
         let element = self.element(operand, &Position::of(from), Some(both))?;
         let fill = self.number(&node.arguments[1], ty.dtype)?;
         Ok(self.pool.select(inside, element, fill))
@@ -180,6 +180,6 @@ impl Scope<'_> {
     fn is_less(&mut self, coordinate: &Index, size: &Dim) -> Expr {
         let coordinate = coordinate.emit(&mut self.pool);
         let size = self.pool.size(size);
-        self.pool.call("x < y", Type::Bool, &[coordinate, size])
+        self.pool.call("x < y", WgslType::Bool, &[coordinate, size])
     }
 }

@@ -36,7 +36,7 @@ pub(in crate::pass::plan) fn share(
     sources: &[Option<Rc<Source>>],
     (capabilities, hints): (&Capabilities, &Bindings),
 ) {
-    let Some(lanes) = capabilities.lanes() else {
+    let Some(lanes) = capabilities.simd_lanes() else {
         return;
     };
     let mut classes: Vec<Class> = Vec::new();

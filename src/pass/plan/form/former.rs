@@ -162,7 +162,7 @@ impl<'s, 'a> Former<'s, 'a> {
         match self.way {
             Way::Product(..) if is_in_panels => self.symbol(size, "columns", QUAD),
             Way::Product(_, packed) if axis + 1 == rank => {
-                self.symbol(size, "depth", packed.panels.round)
+                self.symbol(size, "depth", packed.panels.k_block)
             }
             Way::Product(..) => self.symbol(size, "rows", 1),
             // The channels of a group are unrolled.
@@ -174,7 +174,7 @@ impl<'s, 'a> Former<'s, 'a> {
             Way::Convolution(packed) | Way::Positions(packed) | Way::Winograd(_, packed)
                 if axis == CHANNELS =>
             {
-                self.symbol(size, IMAGE[CHANNELS], packed.panels.round)
+                self.symbol(size, IMAGE[CHANNELS], packed.panels.k_block)
             }
             _ => self.of_image(size, axis, rank),
         }

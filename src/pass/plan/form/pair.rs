@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::dim::Dim;
-use crate::kernel::emit::{Buffer, Statement, roots};
-use crate::kernel::expr::{Expr, Literal, Node, Pool, Type};
+use crate::kernel::emit::{BindingDecl, Statement, roots};
+use crate::kernel::expr::{Expr, ExprNode, ExprPool, Literal, WgslType};
 use crate::pass::plan::kernel::Source;
 
 // Drivers unroll a loop of constant length up to so many iterations, and so many expressions in all.
@@ -41,7 +41,7 @@ impl Pair {
             && are_all(&a.buffers, &b.buffers, is_same_buffer);
         let mut pairing = Pairing {
             pools: are_alike.then_some([&a.pool, &b.pool])?,
-            pool: Pool::default(),
+            pool: ExprPool::default(),
             known: HashMap::new(),
             numbers: Vec::new(),
         };
@@ -66,14 +66,14 @@ fn are_all<T>(a: &[T], b: &[T], alike: impl Fn(&T, &T) -> bool) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b))
 }
 
-fn is_same_buffer(a: &Buffer, b: &Buffer) -> bool {
+fn is_same_buffer(a: &BindingDecl, b: &BindingDecl) -> bool {
     (a.element, a.access) == (b.element, b.access)
 }
 
 /// Builder of the merged kernel, which walks two kernels in parallel.
 struct Pairing<'a> {
-    pools: [&'a Pool; 2],
-    pool: Pool,
+    pools: [&'a ExprPool; 2],
+    pool: ExprPool,
     known: HashMap<[Expr; 2], Expr>,
     numbers: Vec<(Dim, [Number; 2])>,
 }
@@ -139,7 +139,7 @@ impl Pairing<'_> {
     /// Returns whether loop ends differ, and drivers would unroll one of the loops.
     fn is_written_out(&self, ends: [Expr; 2], body: &[Statement]) -> bool {
         let numbers = [0, 1].map(|side| self.number_of(side, ends[side]));
-        let expressions = self.pools[0].reached(roots(body)).len();
+        let expressions = self.pools[0].reachable(roots(body)).len();
         let is_short = |number: &Option<Number>| match number {
             Some(Number::Fixed(end)) => {
                 *end <= ROUNDS && expressions * end.unsigned_abs() as usize <= EXPRESSIONS
@@ -168,17 +168,17 @@ impl Pairing<'_> {
                 value: self.expr(*value, *value_b)?,
             }),
             (
-                Statement::Share {
+                Statement::WorkgroupStore {
                     array,
                     index,
                     value,
                 },
-                Statement::Share {
+                Statement::WorkgroupStore {
                     array: array_b,
                     index: index_b,
                     value: value_b,
                 },
-            ) if array == array_b => Some(Statement::Share {
+            ) if array == array_b => Some(Statement::WorkgroupStore {
                 array,
                 index: self.expr(*index, *index_b)?,
                 value: self.expr(*value, *value_b)?,
@@ -204,13 +204,17 @@ impl Pairing<'_> {
         Some(made)
     }
 
-    fn composed(&mut self, a: &Node, b: &Node, ty: Type) -> Option<Expr> {
+    fn composed(&mut self, a: &ExprNode, b: &ExprNode, ty: WgslType) -> Option<Expr> {
         match (a, b) {
-            (Node::Literal(x), Node::Literal(y)) if x == y => Some(self.pool.literal(ty, *x)),
-            (Node::Variable(x), Node::Variable(y)) if x == y => Some(self.pool.variable(x, ty)),
+            (ExprNode::Literal(x), ExprNode::Literal(y)) if x == y => {
+                Some(self.pool.literal(ty, *x))
+            }
+            (ExprNode::Variable(x), ExprNode::Variable(y)) if x == y => {
+                Some(self.pool.variable(x, ty))
+            }
             (
-                Node::Load { buffer, index },
-                Node::Load {
+                ExprNode::Load { buffer, index },
+                ExprNode::Load {
                     buffer: buffer_b,
                     index: index_b,
                 },
@@ -219,8 +223,8 @@ impl Pairing<'_> {
                 Some(self.pool.load(*buffer, ty, index))
             }
             (
-                Node::Texel { texture, at },
-                Node::Texel {
+                ExprNode::TextureLoad { texture, at },
+                ExprNode::TextureLoad {
                     texture: texture_b,
                     at: at_b,
                 },
@@ -229,8 +233,8 @@ impl Pairing<'_> {
                 Some(self.pool.texel(*texture, ty, at.try_into().ok()?))
             }
             (
-                Node::Call { template, operands },
-                Node::Call {
+                ExprNode::Call { template, operands },
+                ExprNode::Call {
                     template: template_b,
                     operands: operands_b,
                 },
@@ -248,8 +252,8 @@ impl Pairing<'_> {
     }
 
     /// Returns the numbers that two expressions are. `None` if they are equal constants, or no numbers of this type.
-    fn numbers_of(&self, [a, b]: [Expr; 2], ty: Type) -> Option<[Number; 2]> {
-        if !matches!(ty, Type::U32 | Type::F32) {
+    fn numbers_of(&self, [a, b]: [Expr; 2], ty: WgslType) -> Option<[Number; 2]> {
+        if !matches!(ty, WgslType::U32 | WgslType::F32) {
             return None;
         }
         let numbers = [self.number_of(0, a)?, self.number_of(1, b)?];
@@ -261,16 +265,16 @@ impl Pairing<'_> {
     fn number_of(&self, side: usize, expr: Expr) -> Option<Number> {
         let pool = self.pools[side];
         match pool.node(expr) {
-            Node::Size(dim) => Some(Number::Size(dim.clone())),
-            Node::Literal(Literal::Integer(number)) => Some(Number::Fixed(*number)),
-            Node::Literal(Literal::Float(bits)) => {
+            ExprNode::Size(dim) => Some(Number::Size(dim.clone())),
+            ExprNode::Literal(Literal::Integer(number)) => Some(Number::Fixed(*number)),
+            ExprNode::Literal(Literal::Float(bits)) => {
                 let number = f64::from_bits(*bits);
                 let whole = number as i64;
                 let is_size =
                     (0..=LARGEST_FLOAT).contains(&whole) && (whole as f64).to_bits() == *bits;
                 is_size.then_some(Number::Fixed(whole))
             }
-            Node::Call { template, operands } if template == AS_FLOAT => {
+            ExprNode::Call { template, operands } if template == AS_FLOAT => {
                 let number = self.number_of(side, *operands.first()?)?;
                 matches!(number, Number::Size(_)).then_some(number)
             }
@@ -279,7 +283,7 @@ impl Pairing<'_> {
     }
 
     /// Returns a size that stands for these two numbers.
-    fn number(&mut self, numbers: [Number; 2], ty: Type) -> Expr {
+    fn number(&mut self, numbers: [Number; 2], ty: WgslType) -> Expr {
         let known = self.numbers.iter().find(|(_, known)| *known == numbers);
         let dim = match known {
             Some((dim, _)) => dim.clone(),
@@ -291,7 +295,7 @@ impl Pairing<'_> {
         };
         let size = self.pool.size(&dim);
         match ty {
-            Type::F32 => self.pool.call(AS_FLOAT, ty, &[size]),
+            WgslType::F32 => self.pool.call(AS_FLOAT, ty, &[size]),
             _ => size,
         }
     }

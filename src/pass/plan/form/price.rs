@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::kernel::emit::{Statement, roots};
-use crate::kernel::expr::{Expr, Literal, Node};
+use crate::kernel::expr::{Expr, ExprNode, Literal};
 use crate::pass::plan::kernel::{INVOCATIONS, Source};
 use crate::pass::plan::lanes;
 
@@ -85,7 +85,7 @@ impl<'a> Price<'a> {
     /// Returns the iterations of a loop.
     fn length(&self, end: Expr) -> u64 {
         let number = match self.source.pool.node(end) {
-            Node::Literal(Literal::Integer(end)) => Some(*end),
+            ExprNode::Literal(Literal::Integer(end)) => Some(*end),
             _ => self.numbers.get(&end).copied(),
         };
         number.map_or(ROUNDS, i64::unsigned_abs)
@@ -107,7 +107,7 @@ impl<'a> Price<'a> {
     /// Returns the additional cycles of one evaluation of an expression.
     fn more(&self, expr: Expr) -> u64 {
         let pool = &self.source.pool;
-        let Node::Call { template, operands } = pool.node(expr) else {
+        let ExprNode::Call { template, operands } = pool.node(expr) else {
             return 0;
         };
         let divides = matches!(template.as_ref(), "x / y" | "x % y");

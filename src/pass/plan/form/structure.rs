@@ -3,8 +3,8 @@
 use super::{Form, Way};
 use crate::error::Result;
 use crate::ir::{Argument, Definition, Op, ValueId};
-use crate::kernel::capabilities::Storage;
-use crate::kernel::layout::{Layout, Panels, Run};
+use crate::kernel::capabilities::StorageType;
+use crate::kernel::layout::{Layout, Panels, StridedRange};
 use crate::pass::plan::conv::Along;
 use crate::pass::plan::element::decision::Decision;
 use crate::pass::plan::element::role;
@@ -42,7 +42,7 @@ struct Seen {
     ty: TensorType,
     definition: Definition,
     layout: Layout,
-    storage: Storage,
+    storage: StorageType,
     is_stored: bool,
     is_written: bool,
     has_texels: bool,
@@ -141,16 +141,16 @@ fn read(packed: &Packed) -> Packed {
 /// Returns panels without sizes on which no kernel depends. The kernel depends on whether there are several matrices, and
 /// on K up to one round.
 fn seen(panels: &Panels) -> Panels {
-    let at_most = |run: &Run, most: usize| Run {
+    let at_most = |run: &StridedRange, most: usize| StridedRange {
         count: run.count.min(most),
         stride: 0,
     };
     Panels {
-        outer: at_most(&panels.outer, 2),
-        depth: panels
-            .depth
+        batch: at_most(&panels.batch, 2),
+        k_ranges: panels
+            .k_ranges
             .iter()
-            .map(|run| at_most(run, panels.round))
+            .map(|run| at_most(run, panels.k_block))
             .collect(),
         columns: at_most(&panels.columns, 0),
         ..panels.clone()

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
-use crate::kernel::stored::Reason;
+use crate::kernel::materialization::MaterializeReason;
 use crate::op::BinaryFunction;
 use crate::pass::plan::cost::{Class, class, is_plain_view, weight};
 use crate::pass::plan::fuse::{Fuser, LARGEST, REPEATED};
@@ -39,7 +39,10 @@ impl Fuser<'_> {
                     }
                 }
             }
-            if matches!(self.reasons[root.index()], None | Some(Reason::NoEpilogue)) {
+            if matches!(
+                self.reasons[root.index()],
+                None | Some(MaterializeReason::NoEpilogue)
+            ) {
                 self.reasons[root.index()] = Some(self.end(&nodes, root, claimed));
             }
         }
@@ -96,7 +99,7 @@ impl Fuser<'_> {
         };
         let mut readers = self.readers[root.index()].iter();
         let is_read = !self.graph.outputs.contains(&root) && readers.all(looks);
-        is_reshape && is_image && is_read && self.capabilities.lanes().is_some()
+        is_reshape && is_image && is_read && self.capabilities.simd_lanes().is_some()
     }
 
     /// The first node outside an epilogue that reads one of its values.
@@ -140,21 +143,23 @@ impl Fuser<'_> {
     }
 
     /// Reason why an epilogue ends with a value.
-    fn end(&self, nodes: &[usize], root: ValueId, claimed: &[bool]) -> Reason {
+    fn end(&self, nodes: &[usize], root: ValueId, claimed: &[bool]) -> MaterializeReason {
         let readers = &self.readers[root.index()];
         match readers.as_slice() {
-            _ if self.graph.outputs.contains(&root) => Reason::Output,
-            [reader] if !keeps_order(&self.graph.nodes[*reader]) => Reason::Reorders,
-            [reader] if claimed[*reader] => Reason::Claimed,
+            _ if self.graph.outputs.contains(&root) => MaterializeReason::Output,
+            [reader] if !keeps_order(&self.graph.nodes[*reader]) => {
+                MaterializeReason::NotElementwise
+            }
+            [reader] if claimed[*reader] => MaterializeReason::AlreadyFused,
             [reader] => self.refused(nodes, root, *reader),
-            readers => Reason::Readers(readers.len()),
+            readers => MaterializeReason::Readers(readers.len()),
         }
     }
 
     /// Reason why an epilogue cannot include the only reader of its last value.
-    fn refused(&self, nodes: &[usize], root: ValueId, reader: usize) -> Reason {
+    fn refused(&self, nodes: &[usize], root: ValueId, reader: usize) -> MaterializeReason {
         let Some((anchor, others)) = nodes.split_first() else {
-            return Reason::Claimed;
+            return MaterializeReason::AlreadyFused;
         };
         let mut growth = self.start(*anchor, root);
         others.iter().for_each(|node| {
@@ -163,13 +168,13 @@ impl Fuser<'_> {
         let fits = self.grow(&mut growth, reader);
         let result = self.graph.nodes[reader].results.first();
         if self.limit < growth.leaves.len() {
-            Reason::Buffers
+            MaterializeReason::TooManyBuffers
         } else if !fits {
-            Reason::Long { cost: growth.cost }
+            MaterializeReason::TooLong { cost: growth.cost }
         } else if result.is_some_and(|result| self.is_seen_through(*anchor, reader, *result)) {
-            Reason::Reshaped
+            MaterializeReason::Reshaped
         } else {
-            Reason::Several
+            MaterializeReason::MultipleResults
         }
     }
 
@@ -193,7 +198,7 @@ impl Fuser<'_> {
         let kept = views.iter().copied().chain([base]);
         let written = self.epilogue_among(base, &kept.collect());
         let written = written.unwrap_or_else(|| self.placed(value));
-        self.store(written.index(), Reason::ReadOften);
+        self.store(written.index(), MaterializeReason::ReadManyTimes);
         let outer = views.into_iter().take_while(|view| *view != written);
         let outer: Vec<ValueId> = outer.collect();
         outer.into_iter().rev().for_each(|view| self.renew(view));
@@ -231,9 +236,9 @@ impl Fuser<'_> {
             least += weight(primitive);
         }
         if least > REPEATED {
-            return self.store(value.index(), Reason::Repeated { cost });
+            return self.store(value.index(), MaterializeReason::Repeated { cost });
         }
-        self.store(base.index(), Reason::Repeated { cost });
+        self.store(base.index(), MaterializeReason::Repeated { cost });
         views.into_iter().rev().for_each(|view| self.renew(view));
     }
 

@@ -94,7 +94,7 @@ impl<'a, 'g> Merger<'a, 'g> {
     fn pointwise(&self, at: usize) -> Option<&Group> {
         let group = self.groups[at].as_ref()?;
         let graph = self.fuser.graph;
-        let has_images = self.fuser.capabilities.lanes().is_some();
+        let has_images = self.fuser.capabilities.simd_lanes().is_some();
         let is_linear = !has_images || !may_be_image(graph.ty(group.root));
         let is_pointwise = |node: &usize| class(&graph.nodes[*node]) == Class::Pointwise;
         let is_alone = group.anchor.is_none() && group.pattern.is_none();

@@ -2,7 +2,7 @@
 //! write these elements for the convolution alone.
 
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
-use crate::kernel::choice::Variant;
+use crate::kernel::choice::KernelVariant;
 use crate::pass::plan::conv::Sizes;
 use crate::pass::plan::cost::{Class, class, example};
 use crate::pass::plan::element::quad::is_whole;
@@ -32,7 +32,8 @@ impl Fuser<'_> {
             && conv.groups == 1
             && sizes.sees_singles()
             && is_whole(&sizes.channels)
-            && variant::convolves(self.graph, self.capabilities, node, conv) == Some(Variant::Lanes)
+            && variant::convolves(self.graph, self.capabilities, node, conv)
+                == Some(KernelVariant::SubgroupTile)
             && self.is_made_in_place(operand)
     }
 

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Graph, Node, Op, Primitive, Value};
 use crate::kernel::capabilities::Capabilities;
-use crate::kernel::choice::Choices;
+use crate::kernel::choice::VariantOverrides;
 use crate::op::{Conv, ConvAxis};
 use crate::pass::plan::fuse::cut::Cut;
 use crate::pass::plan::fuse::selection::Selection;
@@ -32,7 +32,7 @@ impl Split {
         graph: &Graph,
         capabilities: &Capabilities,
         node: &Node,
-        given: &Choices,
+        given: &VariantOverrides,
     ) -> Result<Option<Split>> {
         let cut = || Cut::of(graph, capabilities, node).map(Split::Reduction);
         let walk = || Walk::of(graph, node).map(Split::Walk);
@@ -67,7 +67,11 @@ impl Split {
 }
 
 /// Replaces products by sums of several products, and loops over long rows by several loops over parts.
-pub fn split(graph: &Graph, capabilities: &Capabilities, given: &Choices) -> Result<Graph> {
+pub fn split(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    given: &VariantOverrides,
+) -> Result<Graph> {
     apply_to_all_graphs(graph, &mut |graph| {
         let split = |node: &Node| Split::of(graph, capabilities, node, given);
         let splits: Vec<Option<Split>> = graph.nodes.iter().map(split).collect::<Result<_>>()?;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::error::{Error, Result};
-use crate::kernel::capabilities::SizesIn;
-use crate::kernel::emit::{Buffer, Statement};
+use crate::kernel::capabilities::SizesSpace;
+use crate::kernel::emit::{BindingDecl, Statement};
 use crate::kernel::layout::{Layout, Texel};
 use crate::kernel::plan::Access;
 use crate::pass::plan::element::Binding;
@@ -30,7 +30,7 @@ impl Lowered<'_> {
             "{label} needs {} buffers and textures, the device binds {limit} and {textures}",
             bindings.len()
         );
-        let is_piece = |binding: &&Binding| matches!(binding.layout, Layout::Piece { .. });
+        let is_piece = |binding: &&Binding| matches!(binding.layout, Layout::Chunk { .. });
         let Some(piece) = bindings.iter().find(is_piece) else {
             return Error::plan(message);
         };
@@ -61,7 +61,7 @@ impl Lowered<'_> {
                 && !stored.contains(&index)
                 && let Some(texel) = self.texel(index)?
             {
-                self.scope.buffers[index].buffer.access = Access::Texels(texel);
+                self.scope.buffers[index].buffer.access = Access::AliasedTexture(texel);
             }
         }
         Ok(())
@@ -70,7 +70,7 @@ impl Lowered<'_> {
     /// Texel format in which a buffer of vectors can be read as a texture; `None` for others.
     fn texel(&self, index: usize) -> Result<Option<Texel>> {
         let binding = &self.scope.buffers[index];
-        let Buffer {
+        let BindingDecl {
             element, access, ..
         } = binding.buffer;
         let is_buffer = !access.is_texture() && !binding.is_copy;
@@ -99,7 +99,7 @@ fn stored_buffers(statements: &[Statement]) -> BTreeSet<usize> {
 }
 
 /// Declarations of the buffers and textures, and of the sizes if there are any.
-pub fn declarations(buffers: &[Buffer], (sizes, sizes_in): (usize, SizesIn)) -> String {
+pub fn declarations(buffers: &[BindingDecl], (sizes, sizes_in): (usize, SizesSpace)) -> String {
     let mut text = String::new();
     for (place, buffer) in buffers.iter().enumerate() {
         let (name, element) = (&buffer.name, buffer.element.wgsl());
@@ -107,11 +107,11 @@ pub fn declarations(buffers: &[Buffer], (sizes, sizes_in): (usize, SizesIn)) -> 
             Access::Read => format!("var<storage, read> {name}: array<{element}>"),
             Access::Faults => format!("var<storage, read_write> {name}: array<atomic<{element}>>"),
             Access::ReadWrite => format!("var<storage, read_write> {name}: array<{element}>"),
-            Access::Load(texel) => {
+            Access::TextureArray(texel) => {
                 let format = texel.wgsl();
                 format!("var {name}: texture_storage_2d_array<{format}, read>")
             }
-            Access::Texels(texel) => {
+            Access::AliasedTexture(texel) => {
                 let format = texel.wgsl();
                 format!("var {name}: texture_storage_2d<{format}, read>")
             }
@@ -120,8 +120,8 @@ pub fn declarations(buffers: &[Buffer], (sizes, sizes_in): (usize, SizesIn)) -> 
     }
     if sizes > 0 {
         let space = match sizes_in {
-            SizesIn::Uniform => "uniform",
-            SizesIn::Storage => "storage, read",
+            SizesSpace::Uniform => "uniform",
+            SizesSpace::Storage => "storage, read",
         };
         text += &format!(
             "@group(0) @binding({}) var<{space}> sizes: array<vec4<u32>, {}>;\n",

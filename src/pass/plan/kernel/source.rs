@@ -1,9 +1,9 @@
 //! Description from which a kernel's source is generated.
 
 use crate::dim::Dim;
-use crate::kernel::capabilities::SizesIn;
-use crate::kernel::emit::{Buffer, Emitter, Statement};
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::capabilities::SizesSpace;
+use crate::kernel::emit::{BindingDecl, Emitter, Statement};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::plan::Kernel;
 use crate::kernel::shader;
 use crate::pass::plan::kernel::{declarations, enables};
@@ -17,13 +17,13 @@ pub struct Source {
     /// Values of the template's further placeholders.
     pub holes: Vec<(&'static str, String)>,
     /// The expressions.
-    pub pool: Pool,
+    pub pool: ExprPool,
     /// Buffers and textures.
-    pub buffers: Vec<Buffer>,
+    pub buffers: Vec<BindingDecl>,
     /// Body of `main`.
     pub statements: Vec<Statement>,
     /// Address space of the sizes.
-    pub sizes_in: SizesIn,
+    pub sizes_in: SizesSpace,
     /// The sizes that the kernel expects.
     pub sizes: Vec<Dim>,
 }
@@ -32,7 +32,7 @@ impl Source {
     /// Generates the kernel. Returns it with the sizes that it expects, in order.
     pub fn kernel(&self) -> (Kernel, Vec<Dim>) {
         let emitter = Emitter::new(&self.pool, &self.buffers, &self.given());
-        let (lines, sizes) = emitter.run(&self.statements);
+        let (lines, sizes) = emitter.emit(&self.statements);
         let declared = declarations(&self.buffers, (sizes.len(), self.sizes_in));
         let mut holes = vec![("bindings", declared), ("body", lines.join("\n") + "\n")];
         holes.extend(self.holes.iter().cloned());
@@ -42,7 +42,7 @@ impl Source {
             wgsl: enables(&text) + &text,
             bindings: self.buffers.iter().map(|buffer| buffer.access).collect(),
             sizes: sizes.len(),
-            sizes_in: self.sizes_in,
+            sizes_space: self.sizes_in,
         };
         (kernel, sizes)
     }
@@ -50,7 +50,7 @@ impl Source {
     /// The variables that templates declare.
     fn given(&self) -> Vec<Expr> {
         let names = ["index", "local", "lane"].into_iter();
-        let known = names.filter_map(|name| self.pool.known_variable(name, Type::U32));
+        let known = names.filter_map(|name| self.pool.known_variable(name, WgslType::U32));
         known.collect()
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::kernel::emit::{Statement, roots};
-use crate::kernel::expr::{Expr, Node, Pool, Type};
+use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::kernel::{below, repeat};
@@ -87,7 +87,7 @@ fn moved(held: &[Vec<Expr>], by: usize) -> impl Iterator<Item = Statement> + '_ 
 }
 
 /// Loads and indices that all lines of an iteration share: they are computed once before the lines.
-fn shared(pool: &Pool, lines: &[Vec<Statement>]) -> Vec<Expr> {
+fn shared(pool: &ExprPool, lines: &[Vec<Statement>]) -> Vec<Expr> {
     let [first, second, ..] = lines else {
         return Vec::new();
     };
@@ -96,8 +96,8 @@ fn shared(pool: &Pool, lines: &[Vec<Statement>]) -> Vec<Expr> {
     let own = first.union(&second).filter(|expr| !is_common(expr));
     let read: BTreeSet<Expr> = own.flat_map(|expr| pool.operands(*expr)).copied().collect();
     let is_worth_it = |expr: &&Expr| match pool.node(**expr) {
-        Node::Load { .. } | Node::Texel { .. } => true,
-        Node::Call { .. } => pool.ty(**expr) == Type::U32 && read.contains(*expr),
+        ExprNode::Load { .. } | ExprNode::TextureLoad { .. } => true,
+        ExprNode::Call { .. } => pool.ty(**expr) == WgslType::U32 && read.contains(*expr),
         _ => false,
     };
     let common = first.iter().filter(is_common).filter(is_worth_it);
@@ -105,7 +105,7 @@ fn shared(pool: &Pool, lines: &[Vec<Statement>]) -> Vec<Expr> {
 }
 
 /// All expressions that statements use.
-fn expressions(pool: &Pool, statements: &[Statement]) -> BTreeSet<Expr> {
+fn expressions(pool: &ExprPool, statements: &[Statement]) -> BTreeSet<Expr> {
     let (mut open, mut seen) = (roots(statements), BTreeSet::new());
     while let Some(expr) = open.pop() {
         if seen.insert(expr) {

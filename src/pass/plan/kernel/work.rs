@@ -91,7 +91,7 @@ impl<'a> Count<'a> {
         Ok(Work {
             operations: self.operations.clone(),
             bytes,
-            through: names.collect(),
+            fused_producers: names.collect(),
             writes: Vec::new(),
         })
     }

@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Node;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Literal, Type};
+use crate::kernel::expr::{Expr, Literal, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, operand};
@@ -33,7 +33,7 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Low
     tiles.push(pieces(columns, width));
     let count = Dim::product(&tiles);
     let (index, surplus) = invocation(&mut scope, &count);
-    let mut place = index::coordinates(&index, &tiles);
+    let mut place = index::delinearize(&index, &tiles);
     let column = place.pop().unwrap_or_else(Index::zero);
     let row = place.pop().unwrap_or_else(Index::zero);
     let (row, column) = (
@@ -133,7 +133,7 @@ pub fn products(
     let mut statements = Vec::new();
     for (sums, x) in sums.iter().zip(left) {
         for (sum, y) in sums.iter().zip(right) {
-            let ty: Type = scope.pool.ty(*x);
+            let ty: WgslType = scope.pool.ty(*x);
             let product = scope.pool.call("x * y", ty, &[*x, *y]);
             let total = scope.pool.call("x + y", ty, &[*sum, product]);
             statements.push(Statement::Assign(*sum, total));

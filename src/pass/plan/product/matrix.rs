@@ -4,9 +4,9 @@
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::kernel::capabilities::{Capabilities, MatrixUnit};
+use crate::kernel::capabilities::{Capabilities, CooperativeMatrix};
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{self, QUAD, is_whole};
@@ -28,19 +28,19 @@ const DEPTH: usize = 16;
 const BLOCKS: usize = SIDE / QUAD * (DEPTH / QUAD);
 
 /// Returns the matrix unit of a size and dtype, if the device has it and a workgroup has enough memory and invocations.
-pub fn unit(capabilities: &Capabilities, size: u32, dtype: DType) -> Option<MatrixUnit> {
+pub fn unit(capabilities: &Capabilities, size: u32, dtype: DType) -> Option<CooperativeMatrix> {
     let half = match dtype {
         DType::F16 => true,
         DType::F32 => false,
         _ => return None,
     };
-    let unit = MatrixUnit { size, half };
+    let unit = CooperativeMatrix { size, half };
     let bytes = if half { 2 } else { 4 };
     let memory = 2 * SIDE * DEPTH * bytes + SIDE * SIDE * size_of::<f32>();
     let invocations = SUBGROUPS as u32 * capabilities.subgroup_size;
     let fits = memory <= capabilities.max_workgroup_memory as usize
         && (1..=capabilities.max_invocations).contains(&invocations);
-    (fits && capabilities.matrices.contains(&unit)).then_some(unit)
+    (fits && capabilities.cooperative_matrices.contains(&unit)).then_some(unit)
 }
 
 /// Lowers a product with its epilogue.
@@ -48,7 +48,7 @@ pub fn lower<'a>(
     mut scope: Scope<'a>,
     group: &Group,
     product: &Product,
-    unit: MatrixUnit,
+    unit: CooperativeMatrix,
 ) -> Result<Lowered<'a>> {
     let tile = Tile::new(&mut scope, product, unit)?;
     let mut statements = vec![tile.surplus.clone()];
@@ -79,7 +79,7 @@ pub fn lower<'a>(
 /// A tile of the result, which one workgroup computes.
 struct Tile<'p> {
     product: &'p Product,
-    unit: MatrixUnit,
+    unit: CooperativeMatrix,
     invocations: usize,
     count: Dim,
     surplus: Statement,
@@ -92,7 +92,7 @@ struct Tile<'p> {
 }
 
 impl<'p> Tile<'p> {
-    fn new(scope: &mut Scope, product: &'p Product, unit: MatrixUnit) -> Result<Tile<'p>> {
+    fn new(scope: &mut Scope, product: &'p Product, unit: CooperativeMatrix) -> Result<Tile<'p>> {
         let tiles = [&product.rows, &product.columns].map(|size| pieces(size, SIDE));
         let covering = Covering::new(scope, &product.outer, tiles);
         let invocations = SUBGROUPS * scope.capabilities.subgroup_size as usize;
@@ -152,12 +152,12 @@ impl<'p> Tile<'p> {
         let left = self.read_side(scope, piece, block, Side::Left)?;
         let right = self.read_side(scope, piece, block, Side::Right)?;
         let pool = &mut scope.pool;
-        let all = pool.number(BLOCKS as u32);
-        let is_left = pool.call("x < y", Type::Bool, &[block, all]);
+        let all = pool.index(BLOCKS as u32);
+        let is_left = pool.call("x < y", WgslType::Bool, &[block, all]);
         Ok(Statement::Loop {
             variable: block,
             from: self.local,
-            to: pool.number(2 * BLOCKS as u32),
+            to: pool.index(2 * BLOCKS as u32),
             step: self.invocations as u32,
             body: vec![Statement::IfElse(is_left, left, right)],
         })
@@ -214,11 +214,11 @@ impl<'p> Tile<'p> {
             Side::Right => step.scale(&Dim::from(SIDE)).add(&line),
         };
         let pool = &mut scope.pool;
-        let mut value = quad::part(pool, vector, part, Type::F32);
+        let mut value = quad::part(pool, vector, part, WgslType::F32);
         if self.unit.half {
-            value = pool.call("f16(x)", Type::F16, &[value]);
+            value = pool.call("f16(x)", WgslType::F16, &[value]);
         }
-        Statement::Share {
+        Statement::WorkgroupStore {
             array: side.array(),
             index: at.emit(pool),
             value,
@@ -265,10 +265,12 @@ impl<'p> Tile<'p> {
         let numbers: Vec<Expr> = (0..QUAD)
             .map(|part| {
                 let at = at.add_size(&Dim::from(part)).emit(&mut scope.pool);
-                scope.pool.call("tile[x]", Type::F32, &[at])
+                scope.pool.call("tile[x]", WgslType::F32, &[at])
             })
             .collect();
-        let vector = scope.pool.call("vec4(x, y, z, w)", Type::F32x4, &numbers);
+        let vector = scope
+            .pool
+            .call("vec4(x, y, z, w)", WgslType::F32x4, &numbers);
         scope.pool.set_label(vector, "sums");
         let [row, column] = [
             self.first[0].add(&row),
@@ -283,7 +285,7 @@ impl<'p> Tile<'p> {
         Ok(Statement::Loop {
             variable,
             from: self.local,
-            to: scope.pool.number(all as u32),
+            to: scope.pool.index(all as u32),
             step: self.invocations as u32,
             body: below(scope, &row, rows, body),
         })

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Graph, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Panels, Texel, TextureLimits};
 use crate::pass::plan::cost::example;
@@ -81,7 +81,7 @@ pub fn suits(
     dtype: DType,
     [rows, columns, depth]: [usize; 3],
 ) -> bool {
-    capabilities.lanes().is_some()
+    capabilities.simd_lanes().is_some()
         && dtype == DType::F32
         && columns >= NARROWEST
         && depth >= 2 * QUAD
@@ -90,7 +90,7 @@ pub fn suits(
 
 /// Returns whether a device uses textures, and one of them can hold these panels.
 pub fn holds(limits: TextureLimits, panels: &Panels) -> bool {
-    limits.bindings > 0 && limits.hold(panels.extent(Texel::F32))
+    limits.bindings > 0 && limits.fits(panels.extent(Texel::F32))
 }
 
 /// Lowers a product with its epilogue. A weight as right factor is read in panels.
@@ -175,11 +175,11 @@ pub fn sums(scope: &mut Scope, product: &Tiling, place: Place) -> Result<Vec<Sta
     let tile = Tile::new(scope, product, place)?;
     let sums: Vec<Vec<Expr>> = (0..tile.extent.rows)
         .map(|i| {
-            let sum = |q| scope.pool.variable(&format!("sum{i}_{q}"), Type::F32x4);
+            let sum = |q| scope.pool.variable(&format!("sum{i}_{q}"), WgslType::F32x4);
             (0..tile.extent.quads).map(sum).collect()
         })
         .collect();
-    let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+    let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
     let all = sums.iter().flatten().copied();
     let mut statements: Vec<Statement> = all.map(|sum| Statement::Declare(sum, zero)).collect();
     statements.extend(tile.rounds(scope, product, &sums)?);
@@ -200,7 +200,7 @@ pub fn holes(lanes: usize, bands: usize) -> Vec<(&'static str, String)> {
 /// Returns the number of invocations of a subgroup.
 fn lanes(scope: &Scope) -> Result<usize> {
     let missing = || Error::internal("no subgroups to compute tiles");
-    scope.capabilities.lanes().ok_or_else(missing)
+    scope.capabilities.simd_lanes().ok_or_else(missing)
 }
 
 /// Position of a tile.
@@ -318,7 +318,9 @@ impl Tile {
                 .collect();
             for [i, q] in in_order(self.lanes, [rows.len(), columns.len()]) {
                 let step = four(&mut scope.pool, rows[i], &columns[q]);
-                let total = scope.pool.call("x + y", Type::F32x4, &[sums[i][q], step]);
+                let total = scope
+                    .pool
+                    .call("x + y", WgslType::F32x4, &[sums[i][q], step]);
                 statements.push(Statement::Assign(sums[i][q], total));
             }
         }
@@ -410,13 +412,13 @@ impl Tile {
     fn row_to_write(&self, scope: &mut Scope, product: &Tiling, number: &Index) -> Vec<Index> {
         let row = self.row.add(number);
         if number.is(0) || product.columns.as_const().is_some() {
-            return index::coordinates(&row, &product.spread);
+            return index::delinearize(&row, &product.spread);
         }
         let at = row.emit(&mut scope.pool);
         if let Some(i) = number.as_const() {
             scope.pool.set_label(at, &format!("row{i}"));
         }
-        index::coordinates(&Index::expr(at, &product.rows), &product.spread)
+        index::delinearize(&Index::expr(at, &product.rows), &product.spread)
     }
 }
 
@@ -463,10 +465,10 @@ fn span(lanes: usize) -> usize {
 }
 
 /// Returns the sum of up to four products: K elements of a row times the columns at these elements.
-fn four(pool: &mut Pool, row: Expr, columns: &[Expr]) -> Expr {
+fn four(pool: &mut ExprPool, row: Expr, columns: &[Expr]) -> Expr {
     let products = columns.iter().enumerate().map(|(k, columns)| {
-        let number = part(pool, row, k, Type::F32);
-        pool.call("x * y", Type::F32x4, &[number, *columns])
+        let number = part(pool, row, k, WgslType::F32);
+        pool.call("x * y", WgslType::F32x4, &[number, *columns])
     });
     let products: Vec<Expr> = products.collect();
     let pairs: Vec<Expr> = products.chunks(2).map(|pair| added(pool, pair)).collect();
@@ -475,8 +477,8 @@ fn four(pool: &mut Pool, row: Expr, columns: &[Expr]) -> Expr {
     sum
 }
 
-fn added(pool: &mut Pool, terms: &[Expr]) -> Expr {
+fn added(pool: &mut ExprPool, terms: &[Expr]) -> Expr {
     let terms = terms.iter().copied();
-    let sum = terms.reduce(|x, y| pool.call("x + y", Type::F32x4, &[x, y]));
-    sum.unwrap_or_else(|| pool.call("vec4<f32>()", Type::F32x4, &[]))
+    let sum = terms.reduce(|x, y| pool.call("x + y", WgslType::F32x4, &[x, y]));
+    sum.unwrap_or_else(|| pool.call("vec4<f32>()", WgslType::F32x4, &[]))
 }

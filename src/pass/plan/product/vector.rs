@@ -4,7 +4,7 @@
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{QUAD, is_whole};
@@ -24,7 +24,7 @@ pub const MOST: i64 = 4;
 /// Lowers a product with its epilogue.
 pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
     let strip = Strip::new(&mut scope, product)?;
-    let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+    let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
     let mut statements = vec![strip.surplus.clone()];
     let sums = strip.sums.iter();
     statements.extend(sums.map(|sum| Statement::Declare(*sum, zero)));
@@ -72,7 +72,7 @@ impl<'p> Strip<'p> {
         tiles.push(pieces(&product.columns, across * QUAD));
         let count = Dim::product(&tiles);
         let (index, surplus) = invocation(scope, &count);
-        let mut outer = index::coordinates(&index, &tiles);
+        let mut outer = index::delinearize(&index, &tiles);
         let tile = outer.pop().unwrap_or_else(Index::zero);
         let (local, number) = scope.counter("local", &Dim::from(INVOCATIONS));
         let (width, whole) = (Dim::from(across), Dim::from(QUAD));
@@ -90,7 +90,7 @@ impl<'p> Strip<'p> {
             by_subgroups: across == 1 && scope.capabilities.subgroups,
             rows: (0..height).map(|row| Dim::from(row).into()).collect(),
             sums: (0..height)
-                .map(|row| scope.pool.variable(&format!("sum{row}"), Type::F32x4))
+                .map(|row| scope.pool.variable(&format!("sum{row}"), WgslType::F32x4))
                 .collect(),
         })
     }
@@ -114,7 +114,7 @@ impl<'p> Strip<'p> {
             let terms: Vec<Expr> = left
                 .iter()
                 .zip(&right)
-                .map(|(number, vector)| pool.call("x * y", Type::F32x4, &[*number, *vector]))
+                .map(|(number, vector)| pool.call("x * y", WgslType::F32x4, &[*number, *vector]))
                 .collect();
             statements.push(add_all(pool, *sum, &terms));
         }
@@ -151,7 +151,7 @@ impl<'p> Strip<'p> {
         ];
         statements.extend([barrier, Statement::Block(head, body)]);
         let totals = (0..height)
-            .map(|row| scope.pool.variable(&share(row, "local"), Type::F32x4))
+            .map(|row| scope.pool.variable(&share(row, "local"), WgslType::F32x4))
             .collect::<Vec<Expr>>();
         statements.extend(totals.iter().map(|total| Statement::Freeze(*total)));
         (statements, totals)
@@ -163,7 +163,7 @@ impl<'p> Strip<'p> {
         let mut totals = Vec::new();
         let mut statements = Vec::new();
         for sum in &self.sums {
-            let total = scope.pool.call("subgroupAdd(x)", Type::F32x4, &[*sum]);
+            let total = scope.pool.call("subgroupAdd(x)", WgslType::F32x4, &[*sum]);
             scope.pool.set_label(total, "total");
             statements.push(Statement::Let(total));
             totals.push(total);
@@ -173,11 +173,11 @@ impl<'p> Strip<'p> {
             self.keep(scope, "subgroup", &totals),
         ));
         statements.push(line("workgroupBarrier();"));
-        let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+        let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
         let mut additions = Vec::new();
         let mut wholes = Vec::new();
         for row in 0..self.sums.len() {
-            let whole = scope.pool.variable(&format!("whole{row}"), Type::F32x4);
+            let whole = scope.pool.variable(&format!("whole{row}"), WgslType::F32x4);
             statements.push(Statement::Declare(whole, zero));
             let share = share(row, "part");
             additions.push(line(&format!("whole{row} += {share};")));
@@ -191,10 +191,10 @@ impl<'p> Strip<'p> {
 
     /// Stores a vector for each row in workgroup memory.
     fn keep(&self, scope: &mut Scope, at: &str, vectors: &[Expr]) -> Vec<Statement> {
-        let at = scope.pool.variable(at, Type::U32);
+        let at = scope.pool.variable(at, WgslType::U32);
         let at = Index::expr(at, &Dim::from(INVOCATIONS));
         let rows = vectors.iter().enumerate();
-        rows.map(|(row, vector)| Statement::Share {
+        rows.map(|(row, vector)| Statement::WorkgroupStore {
             array: "shares",
             index: at
                 .add_size(&Dim::from(row * INVOCATIONS))
@@ -215,8 +215,10 @@ impl<'p> Strip<'p> {
         if is_whole(columns) {
             statements = below(scope, &self.column, columns, statements);
         }
-        let across = scope.pool.number(self.across as u32);
-        let is_first = scope.pool.call("x < y", Type::Bool, &[self.local, across]);
+        let across = scope.pool.index(self.across as u32);
+        let is_first = scope
+            .pool
+            .call("x < y", WgslType::Bool, &[self.local, across]);
         Ok(Statement::If(is_first, statements))
     }
 

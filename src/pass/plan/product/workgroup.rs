@@ -5,7 +5,7 @@ use crate::dim::Dim;
 use crate::error::Result;
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::{self, QUAD, is_whole};
@@ -84,7 +84,7 @@ pub fn lower<'a>(
     extent: Extent,
 ) -> Result<Lowered<'a>> {
     let tile = Tile::new(&mut scope, product, extent)?;
-    let zero = scope.pool.call("vec4<f32>()", Type::F32x4, &[]);
+    let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
     let mut statements = vec![tile.surplus.clone()];
     statements.extend(tile.names(&mut scope));
     let declared = tile.sums.iter().flatten().chain(&tile.block);
@@ -136,8 +136,8 @@ impl<'p> Tile<'p> {
         let halves = 1 + usize::from(
             2 * extent.memory() <= scope.capabilities.max_workgroup_memory as usize,
         );
-        let is_left = scope.pool.number(blocks as u32);
-        let is_left = scope.pool.call("x < y", Type::Bool, &[local, is_left]);
+        let is_left = scope.pool.index(blocks as u32);
+        let is_left = scope.pool.call("x < y", WgslType::Bool, &[local, is_left]);
         scope.pool.set_label(is_left, "reads_left");
         let by_step = [Side::Left, Side::Right].map(|side| product.is_by_step(scope, side));
         let [left, right] = by_step;
@@ -156,7 +156,7 @@ impl<'p> Tile<'p> {
             by_step: [left?, right?],
             sums: sums(scope, extent),
             block: (0..QUAD)
-                .map(|k| scope.pool.variable(&format!("block{k}"), Type::F32x4))
+                .map(|k| scope.pool.variable(&format!("block{k}"), WgslType::F32x4))
                 .collect(),
         })
     }
@@ -195,9 +195,9 @@ impl<'p> Tile<'p> {
             let keep = self.by_side(scope, |scope, side| Ok(self.keep(scope, &half, side)))?;
             let multiply = self.multiply(scope, &before);
             let pool = &mut scope.pool;
-            let (zero, end) = (pool.number(0), pool.size(&self.pieces));
-            let is_next = pool.call("x > y", Type::Bool, &[number, zero]);
-            let is_one = pool.call("x < y", Type::Bool, &[number, end]);
+            let (zero, end) = (pool.index(0), pool.size(&self.pieces));
+            let is_next = pool.call("x > y", WgslType::Bool, &[number, zero]);
+            let is_one = pool.call("x < y", WgslType::Bool, &[number, end]);
             scope.pool.set_label(is_one, "is_piece");
             let barrier = Statement::Line(String::from("workgroupBarrier();"));
             let mut statements = vec![
@@ -266,7 +266,7 @@ impl<'p> Tile<'p> {
         let mut statements = Vec::new();
         for (k, value) in self.block.iter().enumerate() {
             let step = step.add_size(&Dim::from(k));
-            statements.push(Statement::Share {
+            statements.push(Statement::WorkgroupStore {
                 array: side.array(),
                 index: self.shared(scope, side, half, &step, &quad),
                 value: *value,
@@ -296,7 +296,7 @@ impl<'p> Tile<'p> {
             let four = step.div(&Dim::from(QUAD)).scale(&Dim::from(2));
             let pool = &mut scope.pool;
             let (quad, four) = (quad.emit(pool), four.emit(pool));
-            let moved = pool.call("x ^ y", Type::U32, &[quad, four]);
+            let moved = pool.call("x ^ y", WgslType::U32, &[quad, four]);
             at = at.add(&Index::expr(moved, &quads));
         } else {
             at = at.add(quad);
@@ -312,7 +312,7 @@ impl<'p> Tile<'p> {
             let vectors = quads.iter().enumerate().map(|(number, quad)| {
                 let at = self.shared(scope, side, half, &k, quad);
                 let array = format!("{}[x]", side.array());
-                let vector = scope.pool.call(array, Type::F32x4, &[at]);
+                let vector = scope.pool.call(array, WgslType::F32x4, &[at]);
                 let letter = if side == Side::Left { "a" } else { "b" };
                 scope.pool.set_label(vector, &format!("{letter}{number}"));
                 vector
@@ -322,17 +322,17 @@ impl<'p> Tile<'p> {
         let mut body = Vec::new();
         for (i, sums) in self.sums.iter().enumerate() {
             let pool = &mut scope.pool;
-            let number = quad::part(pool, left[i / QUAD], i % QUAD, Type::F32);
+            let number = quad::part(pool, left[i / QUAD], i % QUAD, WgslType::F32);
             for (sum, vector) in sums.iter().zip(&right) {
-                let term = pool.call("x * y", Type::F32x4, &[number, *vector]);
-                let total = pool.call("x + y", Type::F32x4, &[*sum, term]);
+                let term = pool.call("x * y", WgslType::F32x4, &[number, *vector]);
+                let total = pool.call("x + y", WgslType::F32x4, &[*sum, term]);
                 body.push(Statement::Assign(*sum, total));
             }
         }
         Statement::Loop {
             variable,
-            from: scope.pool.number(0),
-            to: scope.pool.number(DEPTH as u32),
+            from: scope.pool.index(0),
+            to: scope.pool.index(DEPTH as u32),
             step: 1,
             body,
         }
@@ -414,7 +414,7 @@ impl<'p> Tile<'p> {
 fn sums(scope: &mut Scope, extent: Extent) -> Vec<Vec<Expr>> {
     let mut row = |i: usize| {
         (0..extent.width / QUAD)
-            .map(|q| scope.pool.variable(&format!("sum{i}_{q}"), Type::F32x4))
+            .map(|q| scope.pool.variable(&format!("sum{i}_{q}"), WgslType::F32x4))
             .collect()
     };
     (0..extent.height).map(&mut row).collect()

@@ -1,14 +1,14 @@
 //! Step formulas of recurrent cells (see [`Cell`]) for four units at once.
 
 use crate::dtype::DType;
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::op::{BinaryFunction, RecurrentCell, UnaryFunction};
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::scalar;
 
 /// States after a step, from the gates' contributions of the input and of the previous state.
 pub fn next(
-    pool: &mut Pool,
+    pool: &mut ExprPool,
     cell: RecurrentCell,
     [input, own]: [&[Expr]; 2],
     before: &[Expr],
@@ -43,29 +43,29 @@ pub fn next(
     }
 }
 
-fn combined(pool: &mut Pool, template: &'static str, x: Expr, y: Expr) -> Expr {
-    pool.call(template, Type::F32x4, &[x, y])
+fn combined(pool: &mut ExprPool, template: &'static str, x: Expr, y: Expr) -> Expr {
+    pool.call(template, WgslType::F32x4, &[x, y])
 }
 
 /// Applies a function to each component.
-fn each(pool: &mut Pool, function: UnaryFunction, vector: Expr) -> Expr {
+fn each(pool: &mut ExprPool, function: UnaryFunction, vector: Expr) -> Expr {
     of_parts(pool, vector, |pool, x| {
         scalar::unary(pool, function, x, DType::F32)
     })
 }
 
-fn relu(pool: &mut Pool, vector: Expr) -> Expr {
+fn relu(pool: &mut ExprPool, vector: Expr) -> Expr {
     of_parts(pool, vector, |pool, x| {
-        let zero = pool.literal(Type::F32, 0.0);
+        let zero = pool.literal(WgslType::F32, 0.0);
         scalar::binary(pool, BinaryFunction::Maximum, x, zero, DType::F32)
     })
 }
 
-fn of_parts(pool: &mut Pool, vector: Expr, of: impl Fn(&mut Pool, Expr) -> Expr) -> Expr {
+fn of_parts(pool: &mut ExprPool, vector: Expr, of: impl Fn(&mut ExprPool, Expr) -> Expr) -> Expr {
     let number = |part| {
-        let number = quad::part(pool, vector, part, Type::F32);
+        let number = quad::part(pool, vector, part, WgslType::F32);
         of(pool, number)
     };
     let numbers: Vec<Expr> = (0..QUAD).map(number).collect();
-    quad::joined(pool, &numbers, Type::F32x4)
+    quad::joined(pool, &numbers, WgslType::F32x4)
 }

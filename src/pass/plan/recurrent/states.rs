@@ -2,7 +2,7 @@
 
 use crate::dim::Dim;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::op::RecurrentCell;
 use crate::pass::plan::element::Scope;
@@ -61,14 +61,14 @@ impl States {
     }
 
     /// Loads the vector at an index.
-    pub fn at(&self, pool: &mut Pool, state: usize, place: &Index) -> Expr {
+    pub fn at(&self, pool: &mut ExprPool, state: usize, place: &Index) -> Expr {
         let at = place.emit(pool);
-        pool.call(format!("{}[x]", NAMES[state]), Type::F32x4, &[at])
+        pool.call(format!("{}[x]", NAMES[state]), WgslType::F32x4, &[at])
     }
 
     /// Stores a vector for the next step.
-    pub fn keep(&self, pool: &mut Pool, state: usize, place: &Index, value: Expr) -> Statement {
-        Statement::Share {
+    pub fn keep(&self, pool: &mut ExprPool, state: usize, place: &Index, value: Expr) -> Statement {
+        Statement::WorkgroupStore {
             array: NAMES[state],
             index: place.emit(pool),
             value,
@@ -112,13 +112,13 @@ impl States {
 
 impl Held {
     /// A unit of a row.
-    pub fn number(&self, pool: &mut Pool, row: usize, part: usize) -> Expr {
+    pub fn number(&self, pool: &mut ExprPool, row: usize, part: usize) -> Expr {
         match self {
-            Held::Each(rows) => quad::part(pool, rows[row], part, Type::F32),
+            Held::Each(rows) => quad::part(pool, rows[row], part, WgslType::F32),
             Held::Shared(vector, [first, apart]) => {
-                let number = quad::part(pool, *vector, part, Type::F32);
-                let lane = pool.number((first + row * apart) as u32);
-                pool.call("subgroupShuffle(x, y)", Type::F32, &[number, lane])
+                let number = quad::part(pool, *vector, part, WgslType::F32);
+                let lane = pool.index((first + row * apart) as u32);
+                pool.call("subgroupShuffle(x, y)", WgslType::F32, &[number, lane])
             }
         }
     }

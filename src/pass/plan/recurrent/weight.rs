@@ -5,9 +5,9 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, ValueId};
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
-use crate::kernel::layout::{Panels, Run};
+use crate::kernel::layout::{Panels, StridedRange};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::panels::columns;
 use crate::pass::plan::element::position::Position;
@@ -48,7 +48,7 @@ impl Weight {
     pub fn round(&self) -> usize {
         match self {
             Weight::Value(_) => QUAD,
-            Weight::Panels(_, panels) => panels.round,
+            Weight::Panels(_, panels) => panels.k_block,
         }
     }
 
@@ -75,7 +75,7 @@ impl Weight {
                     .add(&quad.div(&width));
                 let pool = &mut scope.pool;
                 let column = |step: usize| {
-                    let before = step / texel.steps() * panels.width / QUAD;
+                    let before = step / texel.k_per_texel() * panels.width / QUAD;
                     let x = quad.rem(&width).add_size(&Dim::from(before));
                     let at = [&x, k, &panel].map(|index| index.emit(pool));
                     columns(pool, (texture, texel), at, step)
@@ -92,8 +92,9 @@ impl Weight {
                     let mut factors = Vec::new();
                     for part in 0..QUAD {
                         let step = first.add_size(&Dim::from(part));
-                        let guard = (!step.is_below(&units) && !layer.units.is_multiple_of(QUAD))
-                            .then(|| scope.is_below(&step, &units));
+                        let guard = (!step.is_less_than(&units)
+                            && !layer.units.is_multiple_of(QUAD))
+                        .then(|| scope.is_below(&step, &units));
                         let at = vec![direction.clone(), gate.clone(), unit.clone(), step];
                         factors.push(((*value, Position::of(at)), guard));
                     }
@@ -107,24 +108,24 @@ impl Weight {
 
 impl Block {
     /// Products of four state units with the block: their contributions to four units of the gate.
-    pub fn times(&self, pool: &mut Pool, state: impl Fn(&mut Pool, usize) -> Expr) -> Expr {
+    pub fn times(&self, pool: &mut ExprPool, state: impl Fn(&mut ExprPool, usize) -> Expr) -> Expr {
         match self {
             Block::Columns(columns) => {
                 let parts = columns.iter().enumerate();
                 let terms: Vec<Expr> = parts
                     .map(|(part, column)| {
                         let number = state(pool, part);
-                        pool.call("x * y", Type::F32x4, &[number, *column])
+                        pool.call("x * y", WgslType::F32x4, &[number, *column])
                     })
                     .collect();
-                pool.call("(x + y) + (z + w)", Type::F32x4, &terms)
+                pool.call("(x + y) + (z + w)", WgslType::F32x4, &terms)
             }
             Block::Rows(rows) => {
                 let state: Vec<Expr> = (0..QUAD).map(|part| state(pool, part)).collect();
-                let state = quad::joined(pool, &state, Type::F32x4);
-                let sum = |row: &Expr| pool.call("dot(x, y)", Type::F32, &[*row, state]);
+                let state = quad::joined(pool, &state, WgslType::F32x4);
+                let sum = |row: &Expr| pool.call("dot(x, y)", WgslType::F32, &[*row, state]);
                 let sums: Vec<Expr> = rows.iter().map(sum).collect();
-                quad::joined(pool, &sums, Type::F32x4)
+                quad::joined(pool, &sums, WgslType::F32x4)
             }
         }
     }
@@ -136,7 +137,7 @@ fn panels(scope: &mut Scope, value: ValueId, lanes: usize) -> Result<Option<(Val
     let sizes = sizes.map(|size| usize::try_from(size.as_const()?).ok());
     let sizes: Option<Vec<usize>> = sizes.collect();
     let (Some(_), Some(&[directions, gates, units, steps])) =
-        (scope.capabilities.lanes(), sizes.as_deref())
+        (scope.capabilities.simd_lanes(), sizes.as_deref())
     else {
         return Ok(None);
     };
@@ -145,30 +146,30 @@ fn panels(scope: &mut Scope, value: ValueId, lanes: usize) -> Result<Option<(Val
     let mut counter = |axis: usize, name| scope.counter(name, &shape[axis]);
     let counters = [counter(0, "outer"), counter(1, "j"), counter(2, "k")];
     let at = counters.each_ref().map(|(_, index)| index.clone());
-    let place = Position::at(index::linear(&at, &shape));
+    let place = Position::at(index::linearize(&at, &shape));
     let Some((base, place)) = scope.origin(value, &place)? else {
         return Ok(None);
     };
     let info = scope.graph.value(base);
     let is_weight = matches!(info.definition, Definition::Weight(_)) && info.ty.dtype == DType::F32;
-    let strides = place.factors(&counters.map(|(variable, _)| variable));
+    let strides = place.coefficients(&counters.map(|(variable, _)| variable));
     let strides = strides.filter(|strides| is_weight && strides.iter().all(|x| *x >= 0));
     let Some(&[far, near, next]) = strides.as_deref() else {
         return Ok(None);
     };
-    let run = |axis: usize, stride: i64| Run {
+    let run = |axis: usize, stride: i64| StridedRange {
         count: sizes[axis],
         stride: stride.unsigned_abs() as usize,
     };
     let width = (lanes * QUAD).min(units.next_multiple_of(QUAD));
     let panels = Panels {
-        outer: run(0, far),
-        depth: vec![run(2, next)],
+        batch: run(0, far),
+        k_ranges: vec![run(2, next)],
         columns: run(1, near),
-        round: ROUND,
+        k_block: ROUND,
         width,
         strip: width,
-        transformed: None,
+        winograd_tile: None,
     };
     let fits = holds(scope.capabilities.textures, &panels);
     Ok(fits.then_some((base, panels)))

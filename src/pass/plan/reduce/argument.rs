@@ -5,7 +5,7 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::ArgReduceFunction;
 use crate::pass::plan::element::{Scope, scalar};
@@ -22,9 +22,9 @@ const SHORT: i64 = 64;
 pub fn suits(scope: &Scope, parts: &Parts) -> bool {
     let length = parts.reduced.first().and_then(Dim::as_const);
     let register = scope.register(parts.dtype);
-    scope.capabilities.lanes().is_some()
+    scope.capabilities.simd_lanes().is_some()
         && length.is_some_and(|length| length > SHORT)
-        && matches!(register, Type::F32 | Type::I32)
+        && matches!(register, WgslType::F32 | WgslType::I32)
 }
 
 /// Lowers the reduction.
@@ -36,7 +36,7 @@ pub fn lower<'a>(
 ) -> Result<Lowered<'a>> {
     let (output, surplus) = parts.output(&mut scope);
     let missing = || Error::internal("no subgroups to share a row");
-    let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
+    let lanes = scope.capabilities.simd_lanes().ok_or_else(missing)?;
     let (lane, number) = scope.counter("lane", &Dim::from(lanes));
     let first = parts.join(&output.kept, std::slice::from_ref(&number));
     let first = scope.element(parts.operand, &first, None)?;
@@ -47,7 +47,7 @@ pub fn lower<'a>(
         lanes,
         number,
         best: scope.pool.variable("best", scope.pool.ty(first)),
-        found: scope.pool.variable("best_index", Type::U32),
+        found: scope.pool.variable("best_index", WgslType::U32),
     };
     let mut statements = vec![
         surplus,
@@ -66,8 +66,8 @@ pub fn lower<'a>(
         scope.capabilities,
     );
     let store = search.output.store(&mut scope, group, parts, index)?;
-    let zero = scope.pool.number(0);
-    let is_first = scope.pool.call("x == y", Type::Bool, &[lane, zero]);
+    let zero = scope.pool.index(0);
+    let is_first = scope.pool.call("x == y", WgslType::Bool, &[lane, zero]);
     statements.push(Statement::If(is_first, vec![store]));
     let rows = &search.output.count;
     Ok(by_subgroups(scope, statements, (rows, lanes)))
@@ -97,11 +97,11 @@ impl Search<'_> {
             let element = scope.element(self.parts.operand, &position, None)?;
             let better = is_better(scope, self.function, element, self.best);
             let take = Statement::If(better, self.take(element, k));
-            if place.is_below(size) {
+            if place.is_less_than(size) {
                 return Ok(vec![take]);
             }
             let end = scope.pool.size(size);
-            let inside = scope.pool.call("x < y", Type::Bool, &[k, end]);
+            let inside = scope.pool.call("x < y", WgslType::Bool, &[k, end]);
             Ok(vec![Statement::If(inside, vec![take])])
         })
     }
@@ -118,14 +118,14 @@ impl Search<'_> {
         let ty = scope.pool.ty(self.best);
         let shuffle = format!("subgroupShuffleXor(x, {step}u)");
         let other = scope.pool.call(shuffle.clone(), ty, &[self.best]);
-        let index = scope.pool.call(shuffle, Type::U32, &[self.found]);
+        let index = scope.pool.call(shuffle, WgslType::U32, &[self.found]);
         let better = is_better(scope, self.function, other, self.best);
         let worse = is_better(scope, self.function, self.best, other);
         let pool = &mut scope.pool;
         pool.set_label(other, "other");
         pool.set_label(index, "other_index");
         let operands = [better, worse, index, self.found];
-        let takes = pool.call("x || (!y && z < w)", Type::Bool, &operands);
+        let takes = pool.call("x || (!y && z < w)", WgslType::Bool, &operands);
         pool.set_label(takes, "takes");
         vec![
             Statement::Let(other),

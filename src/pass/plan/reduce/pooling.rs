@@ -126,9 +126,9 @@ impl Block {
         let at = self.at(place);
         let mut inside = None;
         for ((at, size), offset) in at.iter().zip(&parts.kept).zip(place) {
-            if *offset > 0 && !at.is_below(size) {
+            if *offset > 0 && !at.is_less_than(size) {
                 let below = scope.is_below(at, size);
-                inside = Some(scope.pool.both(inside, below));
+                inside = Some(scope.pool.and(inside, below));
             }
         }
         inside
@@ -233,6 +233,6 @@ fn along(scope: &mut Scope, parts: &Parts) -> [usize; 2] {
 /// All coordinates of a shape with constant sizes.
 fn every(shape: &[Dim]) -> Vec<Vec<Index>> {
     let count = Dim::product(shape).as_const().unwrap_or(0);
-    let places = (0..count).map(|place| index::coordinates(&Dim::from(place).into(), shape));
+    let places = (0..count).map(|place| index::delinearize(&Dim::from(place).into(), shape));
     places.collect()
 }

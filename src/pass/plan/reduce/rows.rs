@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
 use crate::pass::plan::cost::{example, weight_of};
@@ -47,7 +47,7 @@ const DEAR: u32 = 5;
 
 /// True if a device has row kernels. On other devices a kernel computes one reduction.
 pub fn suits(capabilities: &Capabilities) -> bool {
-    !capabilities.software || capabilities.lanes().is_some()
+    !capabilities.software || capabilities.simd_lanes().is_some()
 }
 
 /// True if there are enough columns to keep a device busy with one invocation per column, and the columns are short
@@ -119,7 +119,7 @@ struct Row<'a, 'r> {
     /// Base names of the variables so far.
     names: Vec<&'static str>,
     /// Types that the invocations of a workgroup exchange.
-    shares: Vec<Type>,
+    shares: Vec<WgslType>,
 }
 
 /// A reduction of one row of the invocation, during its stage.
@@ -300,7 +300,7 @@ impl<'a> Row<'a, '_> {
             Sharing::Subgroup(lanes) => {
                 for step in lanes::distances(lanes) {
                     let exchange = match ty {
-                        Type::Bool => format!("subgroupShuffleXor(u32(x), {step}u) != 0u"),
+                        WgslType::Bool => format!("subgroupShuffleXor(u32(x), {step}u) != 0u"),
                         _ => format!("subgroupShuffleXor(x, {step}u)"),
                     };
                     let other = scope.pool.call(exchange, ty, &[total]);
@@ -345,8 +345,11 @@ impl<'a> Row<'a, '_> {
         }
         let lane = self.lane().0;
         if !last.is_empty() && self.sharing != Sharing::Alone {
-            let zero = self.scope.pool.number(0);
-            let is_first = self.scope.pool.call("x == y", Type::Bool, &[lane, zero]);
+            let zero = self.scope.pool.index(0);
+            let is_first = self
+                .scope
+                .pool
+                .call("x == y", WgslType::Bool, &[lane, zero]);
             last = vec![Statement::If(is_first, last)];
         }
         self.statements.extend(last);
@@ -384,13 +387,13 @@ pub fn unit(
     (lanes, lane): (usize, &Index),
 ) -> (Index, Option<Expr>) {
     let unit = round.scale(&Dim::from(lanes)).add(lane);
-    if unit.is_below(units) && unit.as_const().is_some() {
+    if unit.is_less_than(units) && unit.as_const().is_some() {
         return (unit, None);
     }
     let number = unit.emit(&mut scope.pool);
-    let inside = (!unit.is_below(units)).then(|| {
+    let inside = (!unit.is_less_than(units)).then(|| {
         let end = scope.pool.size(units);
-        scope.pool.call("x < y", Type::Bool, &[number, end])
+        scope.pool.call("x < y", WgslType::Bool, &[number, end])
     });
     (Index::expr(number, units), inside)
 }
@@ -434,7 +437,7 @@ fn kept(graph: &Graph, computed: &[ValueId]) -> i64 {
 }
 
 /// Name of the workgroup array for a type.
-fn shares(ty: Type) -> String {
+fn shares(ty: WgslType) -> String {
     format!("shares_{}", ty.wgsl())
 }
 
@@ -443,7 +446,7 @@ fn write_each(scope: &mut Scope, value: ValueId, rows: &[Vec<Position>]) -> Resu
     let width = rows.first().map_or(0, Vec::len);
     let of_each = |number: usize| rows.iter().map(move |row| row[number].clone()).collect();
     let vectors: Vec<Vec<Position>> = match scope.layout(value) {
-        layout if layout.is_in_rows() && rows.len() > 1 => (0..width).map(of_each).collect(),
+        layout if layout.is_row_major() && rows.len() > 1 => (0..width).map(of_each).collect(),
         _ => rows.to_vec(),
     };
     let mut stores = Vec::new();

@@ -7,7 +7,7 @@ use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::Scan;
 use crate::pass::plan::cost::example;
@@ -20,7 +20,7 @@ use crate::pass::plan::reduce::rows::{by_subgroups, unit};
 /// Number of invocations that share a row; `None` if each invocation scans its own row.
 pub fn sharers(scope: &Scope, x: ValueId, scan: &Scan) -> Option<usize> {
     let shape = &scope.graph.ty(x).shape;
-    let (lanes, length) = (scope.capabilities.lanes()?, shape.get(scan.axis)?);
+    let (lanes, length) = (scope.capabilities.simd_lanes()?, shape.get(scan.axis)?);
     let is_last = scan.axis + 1 == shape.len();
     (is_last && example(scope.graph, length) >= lanes * QUAD).then_some(lanes)
 }
@@ -126,7 +126,7 @@ impl Walk<'_> {
             let exchange = format!("subgroupShuffleXor(x, {distance}u)");
             let other = scope.pool.call(exchange, ty, &[block]);
             let bit = format!("(x & {distance}u) != 0u");
-            let is_behind = scope.pool.call(bit, Type::Bool, &[lane]);
+            let is_behind = scope.pool.call(bit, WgslType::Bool, &[lane]);
             let longer = self.running.both(scope, other, before);
             let longer = scope.pool.select(is_behind, longer, before);
             let all = self.running.both(scope, block, other);

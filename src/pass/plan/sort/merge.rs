@@ -5,7 +5,7 @@ use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::kernel::{Lowered, repeat, repeat_to};
@@ -22,7 +22,7 @@ struct Other {
 }
 
 impl Other {
-    fn at(pool: &mut Pool, start: Expr, is_in_front: Expr, sizes: [Expr; 2]) -> Other {
+    fn at(pool: &mut ExprPool, start: Expr, is_in_front: Expr, sizes: [Expr; 2]) -> Other {
         let [_, length] = run_at(pool, start, sizes);
         pool.set_label(start, "start");
         pool.set_label(is_in_front, "is_in_front");
@@ -35,10 +35,10 @@ impl Other {
 }
 
 /// Start and length of a run, clamped to the end of the row.
-pub(super) fn run_at(pool: &mut Pool, start: Expr, [run, size]: [Expr; 2]) -> [Expr; 2] {
-    let start = pool.call("min(x, y)", Type::U32, &[start, size]);
-    let rest = pool.call("x - y", Type::U32, &[size, start]);
-    [start, pool.call("min(x, y)", Type::U32, &[rest, run])]
+pub(super) fn run_at(pool: &mut ExprPool, start: Expr, [run, size]: [Expr; 2]) -> [Expr; 2] {
+    let start = pool.call("min(x, y)", WgslType::U32, &[start, size]);
+    let rest = pool.call("x - y", WgslType::U32, &[size, start]);
+    [start, pool.call("min(x, y)", WgslType::U32, &[rest, run])]
 }
 
 /// Bounds of a binary search: the number of elements that precede.
@@ -49,7 +49,7 @@ struct Range {
 
 impl Range {
     fn new(scope: &mut Scope) -> Range {
-        let [low, high] = ["low", "high"].map(|name| scope.pool.variable(name, Type::U32));
+        let [low, high] = ["low", "high"].map(|name| scope.pool.variable(name, WgslType::U32));
         Range { low, high }
     }
 }
@@ -58,7 +58,7 @@ impl Range {
 pub(super) fn element(scope: &mut Scope, value: ValueId, run: usize, at: &Index) -> Result<Expr> {
     let (buffer, storage) = scope.in_runs(value, run)?;
     let at = at.emit(&mut scope.pool);
-    let loaded = scope.pool.load(buffer, Type::from(storage), at);
+    let loaded = scope.pool.load(buffer, WgslType::from(storage), at);
     let dtype = scope.graph.ty(value).dtype;
     Ok(scalar::from_storage(&mut scope.pool, loaded, dtype))
 }
@@ -80,8 +80,8 @@ impl Sorting {
         let length = Dim::from(run);
         let first = own.along.div(&length).scale(&length).emit(&mut scope.pool);
         let along = own.along.emit(&mut scope.pool);
-        let within = scope.pool.call("x - y", Type::U32, &[along, first]);
-        let rank = scope.pool.variable("rank", Type::U32);
+        let within = scope.pool.call("x - y", WgslType::U32, &[along, first]);
+        let rank = scope.pool.variable("rank", WgslType::U32);
         let range = Range::new(&mut scope);
         let mut statements = vec![
             own.surplus.clone(),
@@ -94,14 +94,14 @@ impl Sorting {
             let pool = &mut scope.pool;
             let sizes = [pool.size(&length), pool.size(&self.size)];
             let start = run_of.scale(&length).emit(pool);
-            let is_in_front = pool.call("x < y", Type::Bool, &[start, first]);
+            let is_in_front = pool.call("x < y", WgslType::Bool, &[start, first]);
             let mut other = Other::at(pool, start, is_in_front, sizes);
-            let is_own = pool.call("x == y", Type::Bool, &[start, first]);
-            let zero = pool.number(0);
+            let is_own = pool.call("x == y", WgslType::Bool, &[start, first]);
+            let zero = pool.index(0);
             other.length = pool.select(is_own, zero, other.length);
             let search = (&other, run, &halvings(run));
             let mut body = self.search(scope, (&own, key), search, &range)?;
-            let next = scope.pool.call("x + y", Type::U32, &[rank, range.low]);
+            let next = scope.pool.call("x + y", WgslType::U32, &[rank, range.low]);
             body.push(Statement::Assign(rank, next));
             Ok(body)
         })?);
@@ -129,7 +129,7 @@ impl Sorting {
         (other, run, halvings): (&Other, usize, &Dim),
         range: &Range,
     ) -> Result<Vec<Statement>> {
-        let zero = scope.pool.number(0);
+        let zero = scope.pool.index(0);
         let mut statements = vec![
             Statement::Declare(range.low, zero),
             Statement::Declare(range.high, other.length),
@@ -151,11 +151,11 @@ impl Sorting {
     ) -> Result<Vec<Statement>> {
         let (low, high) = (*low, *high);
         let pool = &mut scope.pool;
-        let (one, two) = (pool.number(1), pool.number(2));
-        let is_open = pool.call("x < y", Type::Bool, &[low, high]);
-        let both = pool.call("x + y", Type::U32, &[low, high]);
-        let middle = pool.call("x / y", Type::U32, &[both, two]);
-        let along = pool.call("x + y", Type::U32, &[other.start, middle]);
+        let (one, two) = (pool.index(1), pool.index(2));
+        let is_open = pool.call("x < y", WgslType::Bool, &[low, high]);
+        let both = pool.call("x + y", WgslType::U32, &[low, high]);
+        let middle = pool.call("x / y", WgslType::U32, &[both, two]);
+        let along = pool.call("x + y", WgslType::U32, &[other.start, middle]);
         let own_along = own.along.emit(pool);
         let along = Index::expr(pool.select(is_open, along, own_along), &self.size);
         let place = self.rows.at(&own.row, &along);
@@ -165,11 +165,11 @@ impl Sorting {
         let after = self.is_before(scope, key, met);
         let pool = &mut scope.pool;
         // Equal elements of the preceding run come first.
-        let not_after = pool.call("!x", Type::Bool, &[after]);
+        let not_after = pool.call("!x", WgslType::Bool, &[after]);
         let comes_first = pool.select(other.is_in_front, not_after, before);
-        let up = pool.call("x && y", Type::Bool, &[is_open, comes_first]);
-        let down = pool.call("x && !y", Type::Bool, &[is_open, comes_first]);
-        let next = pool.call("x + y", Type::U32, &[middle, one]);
+        let up = pool.call("x && y", WgslType::Bool, &[is_open, comes_first]);
+        let down = pool.call("x && !y", WgslType::Bool, &[is_open, comes_first]);
+        let next = pool.call("x + y", WgslType::U32, &[middle, one]);
         let (next, last) = (pool.select(up, next, low), pool.select(down, middle, high));
         let named = [
             (middle, "middle"),

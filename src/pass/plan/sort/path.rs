@@ -5,7 +5,7 @@
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::kernel::{Lowered, below, repeat, repeat_to};
@@ -22,7 +22,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(scope: &mut Scope, name: &str, start: Expr, sizes: [Expr; 2], key: Type) -> Run {
+    fn new(scope: &mut Scope, name: &str, start: Expr, sizes: [Expr; 2], key: WgslType) -> Run {
         let pool = &mut scope.pool;
         let [start, length] = run_at(pool, start, sizes);
         pool.set_label(start, &format!("{name}_start"));
@@ -30,15 +30,15 @@ impl Run {
         Run {
             start,
             length,
-            at: pool.variable(&format!("{name}_at"), Type::U32),
+            at: pool.variable(&format!("{name}_at"), WgslType::U32),
             key: pool.variable(&format!("{name}_key"), key),
         }
     }
 
     /// True if the run has elements left.
-    fn is_left(&self, pool: &mut Pool) -> Expr {
+    fn is_left(&self, pool: &mut ExprPool) -> Expr {
         let end = added(pool, self.start, self.length);
-        pool.call("x < y", Type::Bool, &[self.at, end])
+        pool.call("x < y", WgslType::Bool, &[self.at, end])
     }
 }
 
@@ -83,12 +83,12 @@ impl Pair<'_> {
             pool.size(&sorting.size),
             stretch.first.emit(pool),
         );
-        let two = pool.number(2);
-        let both = pool.call("x * y", Type::U32, &[run, two]);
-        let number = pool.call("x / y", Type::U32, &[first, both]);
-        let start = pool.call("x * y", Type::U32, &[number, both]);
+        let two = pool.index(2);
+        let both = pool.call("x * y", WgslType::U32, &[run, two]);
+        let number = pool.call("x / y", WgslType::U32, &[first, both]);
+        let start = pool.call("x * y", WgslType::U32, &[number, both]);
         let behind = added(pool, start, run);
-        let before = pool.call("x - y", Type::U32, &[first, start]);
+        let before = pool.call("x - y", WgslType::U32, &[first, start]);
         pool.set_label(before, "before");
         Pair {
             sorting,
@@ -104,7 +104,7 @@ impl Pair<'_> {
     fn key(&self, scope: &mut Scope, along: Expr) -> Result<Expr> {
         let sorting = self.sorting;
         let last = scope.pool.size(&(&sorting.size - 1));
-        let along = scope.pool.call("min(x, y)", Type::U32, &[along, last]);
+        let along = scope.pool.call("min(x, y)", WgslType::U32, &[along, last]);
         let place = self.place(scope, along);
         element(scope, sorting.results[0], self.run, &place)
     }
@@ -120,10 +120,14 @@ impl Pair<'_> {
     /// Finds the number of elements of each run that precede the segment.
     fn split(&self, scope: &mut Scope, halvings: &Dim) -> Result<Vec<Statement>> {
         let pool = &mut scope.pool;
-        let [low, high] = ["low", "high"].map(|name| pool.variable(name, Type::U32));
-        let most = pool.call("max(x, y)", Type::U32, &[self.before, self.back.length]);
-        let least = pool.call("x - y", Type::U32, &[most, self.back.length]);
-        let end = pool.call("min(x, y)", Type::U32, &[self.before, self.front.length]);
+        let [low, high] = ["low", "high"].map(|name| pool.variable(name, WgslType::U32));
+        let most = pool.call("max(x, y)", WgslType::U32, &[self.before, self.back.length]);
+        let least = pool.call("x - y", WgslType::U32, &[most, self.back.length]);
+        let end = pool.call(
+            "min(x, y)",
+            WgslType::U32,
+            &[self.before, self.front.length],
+        );
         let mut statements = vec![
             Statement::Declare(low, least),
             Statement::Declare(high, end),
@@ -134,7 +138,7 @@ impl Pair<'_> {
         })?);
         statements.push(Statement::Freeze(low));
         let pool = &mut scope.pool;
-        let of_back = pool.call("x - y", Type::U32, &[self.before, low]);
+        let of_back = pool.call("x - y", WgslType::U32, &[self.before, low]);
         let starts = [(&self.front, low), (&self.back, of_back)];
         let starts = starts.map(|(run, count)| (run, added(&mut scope.pool, run.start, count)));
         for (run, start) in starts {
@@ -148,21 +152,21 @@ impl Pair<'_> {
     /// Emits a step of the binary search over the front run.
     fn halve(&self, scope: &mut Scope, [low, high]: [Expr; 2]) -> Result<Vec<Statement>> {
         let pool = &mut scope.pool;
-        let (one, two) = (pool.number(1), pool.number(2));
-        let is_open = pool.call("x < y", Type::Bool, &[low, high]);
+        let (one, two) = (pool.index(1), pool.index(2));
+        let is_open = pool.call("x < y", WgslType::Bool, &[low, high]);
         let both = added(pool, low, high);
-        let middle = pool.call("x / y", Type::U32, &[both, two]);
+        let middle = pool.call("x / y", WgslType::U32, &[both, two]);
         let next = added(pool, middle, one);
         let of_front = added(pool, self.front.start, middle);
         // Once the search has ended, this index may precede the back run.
         let of_back = added(pool, self.back.start, self.before);
-        let of_back = pool.call("x - min(x, y)", Type::U32, &[of_back, next]);
+        let of_back = pool.call("x - min(x, y)", WgslType::U32, &[of_back, next]);
         let (front, back) = (self.key(scope, of_front)?, self.key(scope, of_back)?);
         // Equal elements of the front run come first.
         let is_behind = self.sorting.is_before(scope, back, front);
         let pool = &mut scope.pool;
-        let up = pool.call("x && !y", Type::Bool, &[is_open, is_behind]);
-        let down = pool.call("x && y", Type::Bool, &[is_open, is_behind]);
+        let up = pool.call("x && !y", WgslType::Bool, &[is_open, is_behind]);
+        let down = pool.call("x && y", WgslType::Bool, &[is_open, is_behind]);
         let (next, last) = (pool.select(up, next, low), pool.select(down, middle, high));
         for (expr, name) in [(middle, "middle"), (next, "next"), (last, "last")] {
             pool.set_label(expr, name);
@@ -190,12 +194,12 @@ impl Pair<'_> {
         let pool = &mut scope.pool;
         let left = [front.is_left(pool), back.is_left(pool)];
         let operands = [left[1], left[0], is_before];
-        let is_back = pool.call("x && (!y || z)", Type::Bool, &operands);
+        let is_back = pool.call("x && (!y || z)", WgslType::Bool, &operands);
         pool.set_label(is_back, "is_back");
         let taken = pool.select(is_back, back.at, front.at);
         pool.set_label(taken, "taken");
         let key = pool.select(is_back, back.key, front.key);
-        let one = pool.number(1);
+        let one = pool.index(1);
         let next = added(pool, taken, one);
         let place = self.place(scope, taken);
         let number = element(scope, sorting.results[1], self.run, &place)?;
@@ -221,6 +225,6 @@ impl Pair<'_> {
     }
 }
 
-fn added(pool: &mut Pool, x: Expr, y: Expr) -> Expr {
-    pool.call("x + y", Type::U32, &[x, y])
+fn added(pool: &mut ExprPool, x: Expr, y: Expr) -> Expr {
+    pool.call("x + y", WgslType::U32, &[x, y])
 }

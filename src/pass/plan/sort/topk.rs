@@ -5,7 +5,7 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Literal, Type};
+use crate::kernel::expr::{Expr, Literal, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::kernel::{Lowered, below, invocation, repeat};
@@ -34,7 +34,7 @@ impl Sorting {
     /// The top k elements of each row, in order.
     pub(super) fn first<'a>(&self, mut scope: Scope<'a>, k: usize) -> Result<Lowered<'a>> {
         let (number, surplus) = invocation(&mut scope, &self.rows.count);
-        let row = index::coordinates(&number, &self.rows.others);
+        let row = index::delinearize(&number, &self.rows.others);
         let start = Index::zero();
         let (kept, places) = self.keep(&mut scope, (&row, &start), (&self.size, k))?;
         let mut statements = vec![surplus];
@@ -72,7 +72,7 @@ impl Sorting {
         (length, k): (&Dim, usize),
     ) -> Result<(Vec<Statement>, Vec<Place>)> {
         let ty = match scope.register(scope.graph.ty(self.x).dtype) {
-            Type::F32 => Type::I32,
+            WgslType::F32 => WgslType::I32,
             ty => ty,
         };
         let places: Vec<Place> = (0..k).map(|i| Place::new(scope, i, ty)).collect();
@@ -94,7 +94,7 @@ impl Sorting {
     /// Sort key of an element. Single precision maps to integers, which need a single comparison.
     fn key(&self, scope: &mut Scope, element: Expr) -> Expr {
         let key = match scope.pool.ty(element) {
-            Type::F32 => scope.pool.call("order_of(x)", Type::I32, &[element]),
+            WgslType::F32 => scope.pool.call("order_of(x)", WgslType::I32, &[element]),
             _ => element,
         };
         scope.pool.set_label(key, "key");
@@ -109,7 +109,7 @@ impl Sorting {
         [step, along]: [&Index; 2],
         places: &[Place],
     ) -> Result<Candidate> {
-        let inside = (!along.is_below(&self.size)).then(|| scope.is_below(along, &self.size));
+        let inside = (!along.is_less_than(&self.size)).then(|| scope.is_below(along, &self.size));
         let element = scope.element(self.x, &self.rows.at(row, along), inside)?;
         let key = self.key(scope, element);
         let [step, index] = [step, along].map(|index| index.emit(&mut scope.pool));
@@ -117,9 +117,9 @@ impl Sorting {
         for (rank, place) in (0..).zip(places) {
             let is_before = self.is_before(scope, key, place.key);
             let pool = &mut scope.pool;
-            let number = pool.number(rank);
-            let is_free = pool.call("x <= y", Type::Bool, &[step, number]);
-            let before = pool.call("x || y", Type::Bool, &[is_before, is_free]);
+            let number = pool.index(rank);
+            let is_free = pool.call("x <= y", WgslType::Bool, &[step, number]);
+            let before = pool.call("x || y", WgslType::Bool, &[is_before, is_free]);
             pool.set_label(before, &format!("is_before{rank}"));
             comes_before.push(before);
         }
@@ -146,21 +146,21 @@ impl Sorting {
 }
 
 impl Place {
-    fn new(scope: &mut Scope, rank: usize, key: Type) -> Place {
+    fn new(scope: &mut Scope, rank: usize, key: WgslType) -> Place {
         Place {
             key: scope.pool.variable(&format!("key{rank}"), key),
-            index: scope.pool.variable(&format!("index{rank}"), Type::U32),
+            index: scope.pool.variable(&format!("index{rank}"), WgslType::U32),
         }
     }
 
     fn declare(&self, scope: &mut Scope) -> [Statement; 2] {
         let pool = &mut scope.pool;
         let nothing = match pool.ty(self.key) {
-            Type::Bool => pool.literal(Type::Bool, Literal::Bool(false)),
-            ty @ (Type::F32 | Type::F64) => pool.literal(ty, 0.0),
+            WgslType::Bool => pool.literal(WgslType::Bool, Literal::Bool(false)),
+            ty @ (WgslType::F32 | WgslType::F64) => pool.literal(ty, 0.0),
             ty => pool.literal(ty, Literal::Integer(0)),
         };
-        let zero = pool.number(0);
+        let zero = pool.index(0);
         [
             Statement::Declare(self.key, nothing),
             Statement::Declare(self.index, zero),

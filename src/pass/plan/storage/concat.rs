@@ -177,7 +177,7 @@ impl<'a> Planner<'a> {
     /// True for a concatenation in row-major order whose operands deserve a kernel each.
     pub fn is_of_many(&self, group: &Group) -> bool {
         let operands = concatenation(self.graph, group.root).map(|(node, _)| node.operands());
-        let is_in_rows = self.fusion.layouts[group.root.index()].is_in_rows();
+        let is_in_rows = self.fusion.layouts[group.root.index()].is_row_major();
         let is_worth = |operands: Vec<ValueId>| {
             is_worth_kernels(self.graph, self.capabilities, group.root, operands.len())
         };

@@ -22,7 +22,7 @@ pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Ve
         layouts: vec![Layout::Linear; graph.values.len()],
         handed: handed(graph),
     };
-    if capabilities.lanes().is_some() {
+    if capabilities.simd_lanes().is_some() {
         fusion.groups.iter().for_each(|group| assigner.visit(group));
     }
     assigner.layouts

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::dtype::DType;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
-use crate::kernel::choice::Variant;
+use crate::kernel::choice::KernelVariant;
 use crate::kernel::layout::Layout;
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
@@ -33,7 +33,7 @@ pub fn assign(
     fusion: &Fusion,
 ) -> Vec<Layout> {
     let mut layouts = fusion.layouts.clone();
-    if capabilities.lanes().is_none() {
+    if capabilities.simd_lanes().is_none() {
         return layouts;
     }
     let padder = Padder {
@@ -45,7 +45,7 @@ pub fn assign(
     };
     let read = fusion.groups.iter().flat_map(|group| padder.read(group));
     for value in read.filter(|value| padder.may_lie(*value)) {
-        layouts[value.index()] = Layout::Padded { spare: LINE };
+        layouts[value.index()] = Layout::Padded { padding: LINE };
     }
     layouts
 }
@@ -81,7 +81,7 @@ impl Padder<'_> {
         let scope = Scope::new(self.graph, self.capabilities, &self.fusion.stored, &written);
         let scope = scope.in_memory(&self.fusion.layouts, &self.fusion.storages);
         let choice = variant::best(&scope, product, &self.wanted.options.choices);
-        matches!(choice, Ok(Some(choice)) if choice.variant == Variant::Lanes)
+        matches!(choice, Ok(Some(choice)) if choice.variant == KernelVariant::SubgroupTile)
     }
 
     /// True for a value whose rows would conflict and whose layout may change.

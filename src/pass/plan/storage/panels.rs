@@ -9,8 +9,8 @@ use crate::dim::Dim;
 use crate::ir::{Definition, Graph, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::layout::{Layout, Panels};
+use crate::kernel::materialization::{RowCopyReason, SharedWeight};
 use crate::kernel::plan::{Plan, Slot, SlotKind, Step};
-use crate::kernel::stored::{Rows, Tied};
 use crate::pass::plan::Planner;
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Binding;
@@ -66,7 +66,7 @@ pub fn chosen(sheet: &Sheet, capabilities: &Capabilities) -> InPanels {
 }
 
 /// Report of weights that several kinds of kernels read.
-pub fn told(sheet: &Sheet, chosen: &InPanels) -> Vec<Tied> {
+pub fn told(sheet: &Sheet, chosen: &InPanels) -> Vec<SharedWeight> {
     let ways = ways(&sheet.plan.slots).into_iter();
     let told = ways.filter_map(|(name, ways)| {
         let read = match chosen.get(name) {
@@ -76,12 +76,12 @@ pub fn told(sheet: &Sheet, chosen: &InPanels) -> Vec<Tied> {
         let kinds = ways.panels.len();
         let is_tied = 1 < kinds || 0 < kinds && 0 < read;
         let rows = ways.in_rows.then(|| refusal(&ways, read));
-        is_tied.then(|| Tied {
+        is_tied.then(|| SharedWeight {
             weight: name.to_string(),
             panels: kinds,
             read,
             numel: ways.numel,
-            rows: rows.map(|reason| reason.unwrap_or(Rows::Textures)),
+            row_copy: rows.map(|reason| reason.unwrap_or(RowCopyReason::TooManyTextures)),
         })
     });
     told.collect()
@@ -99,11 +99,11 @@ pub fn place(graph: &Graph, fusion: &mut Fusion, chosen: &InPanels) {
 }
 
 /// Reason not to read `read` elements from panels.
-fn refusal(ways: &Ways, read: usize) -> Option<Rows> {
-    let holds_all = ways.panels.first().and_then(|x| x.matrix(ways.numel));
+fn refusal(ways: &Ways, read: usize) -> Option<RowCopyReason> {
+    let holds_all = ways.panels.first().and_then(|x| x.as_matrix(ways.numel));
     match holds_all {
-        None => Some(Rows::Other),
-        Some(_) => (read.saturating_mul(PART) > ways.numel).then_some(Rows::Many),
+        None => Some(RowCopyReason::NotPlainMatrix),
+        Some(_) => (read.saturating_mul(PART) > ways.numel).then_some(RowCopyReason::TooManyReads),
     }
 }
 
@@ -152,11 +152,11 @@ impl Planner<'_> {
         let is_in_rows = |binding: &&Binding| {
             let info = self.graph.value(binding.value);
             let is_matrix = matches!(info.definition, Definition::Weight(_)) && info.ty.rank() > 1;
-            is_matrix && matches!(binding.layout, Layout::Linear | Layout::Piece { .. })
+            is_matrix && matches!(binding.layout, Layout::Linear | Layout::Chunk { .. })
         };
         let in_rows = made.bindings.iter().filter(is_in_rows);
         let in_rows: BTreeSet<ValueId> = in_rows.map(|binding| binding.value).collect();
-        if in_rows.is_empty() || self.capabilities.lanes().is_none() {
+        if in_rows.is_empty() || self.capabilities.simd_lanes().is_none() {
             return;
         }
         let read = work::read(&self.scope(), group, part);

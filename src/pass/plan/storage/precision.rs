@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
-use crate::kernel::capabilities::{Capabilities, Storage};
-use crate::kernel::stored::{Kept, Precision};
+use crate::kernel::capabilities::{Capabilities, StorageType};
+use crate::kernel::materialization::{Precision, SingleReason};
 use crate::op::ReduceFunction;
 use crate::pass::plan::PlanOptions;
 use crate::pass::plan::cost::{Class, class};
@@ -21,7 +21,7 @@ use crate::pass::plan::storage::layout::handed;
 use crate::pass::plan::storage::panels::InPanels;
 
 /// Storage type of a value, and the reason if it keeps `f32`.
-pub type Stored = (Storage, Option<Kept>);
+pub type Stored = (StorageType, Option<SingleReason>);
 
 /// Storage requirements of a plan.
 #[derive(Clone, Copy)]
@@ -51,7 +51,7 @@ pub fn assign(
     wanted: Wanted,
 ) -> Result<Vec<Stored>> {
     let all = (0..).map(ValueId).zip(&graph.values);
-    let whole = |dtype| Ok((Storage::of(dtype, capabilities)?, None));
+    let whole = |dtype| Ok((StorageType::of(dtype, capabilities)?, None));
     if wanted.options.precision == Precision::Single {
         return all.map(|(_, info)| whole(info.ty.dtype)).collect();
     }
@@ -59,7 +59,7 @@ pub fn assign(
         graph,
         fusion,
         wanted,
-        storage: Storage::half(capabilities),
+        storage: StorageType::half(capabilities),
         handed: handed(graph),
         counted: counted(graph),
         written: written(graph, fusion),
@@ -67,7 +67,7 @@ pub fn assign(
     all.map(|(id, info)| match info.ty.dtype {
         DType::F32 => Ok(match chooser.kept(id) {
             None => (chooser.storage, None),
-            kept => (Storage::F32, kept),
+            kept => (StorageType::F32, kept),
         }),
         dtype => whole(dtype),
     })
@@ -78,7 +78,7 @@ struct Chooser<'a> {
     graph: &'a Graph,
     fusion: &'a Fusion,
     wanted: Wanted<'a>,
-    storage: Storage,
+    storage: StorageType,
     handed: BTreeSet<ValueId>,
     counted: BTreeSet<ValueId>,
     /// The group that writes each value.
@@ -87,12 +87,12 @@ struct Chooser<'a> {
 
 impl Chooser<'_> {
     /// Reason why a value keeps single precision; `None` if it need not.
-    fn kept(&self, value: ValueId) -> Option<Kept> {
+    fn kept(&self, value: ValueId) -> Option<SingleReason> {
         if self.handed.contains(&value) {
-            return Some(Kept::Handed);
+            return Some(SingleReason::External);
         }
         if self.counted.contains(&value) {
-            return Some(Kept::Counted);
+            return Some(SingleReason::IntegerOperand);
         }
         let whole = self.fusion.planned.get(&value);
         if let Some(kept) = whole.and_then(|whole| self.kept(*whole)) {
@@ -100,38 +100,38 @@ impl Chooser<'_> {
         }
         let info = self.graph.value(value);
         match info.definition {
-            Definition::Input(_) => Some(Kept::Handed),
-            Definition::Weight(_) => (info.ty.rank() < 2).then_some(Kept::Vector),
+            Definition::Input(_) => Some(SingleReason::External),
+            Definition::Weight(_) => (info.ty.rank() < 2).then_some(SingleReason::Vector),
             Definition::Node(..) => self.result(value),
         }
     }
 
     /// Reason why a kernel's result keeps single precision.
-    fn result(&self, value: ValueId) -> Option<Kept> {
+    fn result(&self, value: ValueId) -> Option<SingleReason> {
         let name = &self.graph.value(value).name;
         let name = format!("{}{name}", self.wanted.prefix);
-        let is_single = self.storage == Storage::F16x2 && self.wanted.singles.contains(&name);
+        let is_single = self.storage == StorageType::F16x2 && self.wanted.singles.contains(&name);
         let group = self.written[value.index()].map(|group| &self.fusion.groups[group]);
         let kept = group.and_then(|group| self.of_group(group, value));
-        kept.or(is_single.then_some(Kept::Single))
+        kept.or(is_single.then_some(SingleReason::UnpairedStore))
     }
 
-    fn of_group(&self, group: &Group, value: ValueId) -> Option<Kept> {
+    fn of_group(&self, group: &Group, value: ValueId) -> Option<SingleReason> {
         if let Some(rows) = group.rows() {
             let is_wide = self.graph.ty(value).numel() != rows.frame.rows;
-            return (!is_wide).then_some(Kept::Statistic);
+            return (!is_wide).then_some(SingleReason::Statistic);
         }
         let node = &self.graph.nodes[group.anchor?];
         let Op::Primitive(primitive) = &node.op else {
-            return Some(Kept::Handed);
+            return Some(SingleReason::External);
         };
         match primitive {
             Primitive::Dot(_) | Primitive::Conv(_) => {
-                (self.is_added_up(value)).then_some(Kept::Partial)
+                (self.is_added_up(value)).then_some(SingleReason::PartialSums)
             }
             Primitive::Reduce(_) if self.is_of_windows(node) => None,
-            Primitive::Reduce(_) | Primitive::ArgReduce(_) => Some(Kept::Statistic),
-            _ => Some(Kept::Accumulated),
+            Primitive::Reduce(_) | Primitive::ArgReduce(_) => Some(SingleReason::Statistic),
+            _ => Some(SingleReason::Accumulated),
         }
     }
 

@@ -23,7 +23,7 @@ pub fn assign(
         Definition::Node(..) => !is_body || !graph.outputs.contains(&value),
     };
     let has_texels = |value: ValueId| {
-        capabilities.texels
+        capabilities.buffer_aliasing
             && fusion.storages[value.index()].texel().is_some()
             && is_of_its_own(whole(fusion, value))
     };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::dim::Dim;
 use crate::ir::{Graph, Op, Primitive};
 use crate::kernel::capabilities::Capabilities;
-use crate::kernel::choice::Variant;
+use crate::kernel::choice::KernelVariant;
 use crate::pass::plan::conv::{image, winograd};
 use crate::pass::plan::cost::{Class, class, example};
 use crate::pass::plan::element::Scope;
@@ -35,7 +35,7 @@ pub fn assign(
     fusion: &Fusion,
     wanted: Wanted,
 ) -> Extents {
-    let Some(lanes) = capabilities.lanes() else {
+    let Some(lanes) = capabilities.simd_lanes() else {
         return Extents::new();
     };
     let written = vec![false; graph.values.len()];
@@ -63,16 +63,16 @@ fn sums(mut scope: Scope, group: &Group, anchor: usize, wanted: Wanted) -> Optio
     let nodes = nodes.filter(|node| class(node) != Class::View);
     let names: Vec<&str> = nodes.map(|node| node.op.name()).collect();
     match (&node.op, choice.variant) {
-        (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) => {
+        (Op::Primitive(Primitive::Conv(conv)), KernelVariant::SubgroupTile) => {
             // Grouped convolutions have separate kernels.
             let of = if conv.groups == 1 { "" } else { &choice.key };
             let text = format!("{} {of}", names.join(" "));
             image::sums(&scope, node, (conv, text))
         }
-        (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd { places }) => {
+        (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Winograd { tile: places }) => {
             winograd::sums(graph, capabilities, node, (conv, places, &names.join(" ")))
         }
-        (Op::Primitive(Primitive::Dot(_)), Variant::Lanes) => {
+        (Op::Primitive(Primitive::Dot(_)), KernelVariant::SubgroupTile) => {
             let product = Product::of(graph, node).ok()?;
             let (_, packed) = tile::weight(&mut scope, &product, Extent::ANY).ok()??;
             let sizes = [&Dim::product(&product.outer), &product.rows];

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::ir::{Node, Op, Primitive};
-use crate::kernel::choice::Variant;
+use crate::kernel::choice::KernelVariant;
 use crate::pass::plan::conv::{self, direct, grouped, image, winograd};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::Lowered;
@@ -29,45 +29,47 @@ impl<'a> Planner<'a> {
     }
 
     /// Lowers a matrix product or convolution to one of its variants.
-    fn variant(&self, variant: Variant, group: &Group, node: &Node) -> Result<Lowered<'a>> {
+    fn variant(&self, variant: KernelVariant, group: &Group, node: &Node) -> Result<Lowered<'a>> {
         let (scope, extent) = (self.scope(), self.fusion.extent(group.anchor));
         match (&node.op, variant) {
-            (Op::Primitive(Primitive::Dot(_)), Variant::Portable) => dot::lower(scope, group, node),
-            (Op::Primitive(Primitive::Conv(conv)), Variant::Portable) => {
+            (Op::Primitive(Primitive::Dot(_)), KernelVariant::Portable) => {
+                dot::lower(scope, group, node)
+            }
+            (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Portable) => {
                 conv::lower(scope, group, node, conv)
             }
-            (Op::Primitive(Primitive::Conv(conv)), Variant::Lanes) => {
+            (Op::Primitive(Primitive::Conv(conv)), KernelVariant::SubgroupTile) => {
                 image::lower(scope, group, node, (conv, extent))
             }
-            (Op::Primitive(Primitive::Conv(conv)), Variant::Grouped) => {
+            (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Grouped) => {
                 grouped::lower(scope, group, node, conv)
             }
-            (Op::Primitive(Primitive::Conv(conv)), Variant::Winograd { places }) => {
+            (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Winograd { tile: places }) => {
                 winograd::lower(scope, group, node, (conv, places, extent))
             }
-            (_, Variant::Lanes) => {
+            (_, KernelVariant::SubgroupTile) => {
                 let product = Product::of(self.graph, node)?;
                 tile::lower(scope, group, &product, extent)
             }
-            (_, Variant::Patches) => {
+            (_, KernelVariant::ImagePatches) => {
                 let product = Product::of(self.graph, node)?;
                 tile::by_values(scope, group, &product)
             }
-            (Op::Primitive(Primitive::Conv(conv)), Variant::Direct) => {
+            (Op::Primitive(Primitive::Conv(conv)), KernelVariant::DepthwiseDirect) => {
                 direct::lower(scope, group, node, conv)
             }
-            (_, Variant::Vector) => {
+            (_, KernelVariant::Gemv) => {
                 let product = Product::of(self.graph, node)?;
                 vector::lower(scope, group, &product)
             }
-            (_, Variant::Matrix { size }) => {
+            (_, KernelVariant::CooperativeMatrix { size }) => {
                 let product = Product::of(self.graph, node)?;
                 let factors = variant::multiplied(&scope, node)?;
                 let unit = matrix::unit(self.capabilities, size, factors);
                 let unit = unit.ok_or_else(|| element::not_planned(node))?;
                 matrix::lower(scope, group, &product, unit)
             }
-            (_, Variant::Tile { side }) => {
+            (_, KernelVariant::WorkgroupTile { side }) => {
                 let product = Product::of(self.graph, node)?;
                 let extent = workgroup::Extent::of(side);
                 let extent = extent.ok_or_else(|| element::not_planned(node))?;

@@ -3,8 +3,8 @@
 use super::Problem;
 use crate::ir::{Graph, Node};
 use crate::kernel::capabilities::Capabilities;
-use crate::kernel::choice::Variant;
-use crate::kernel::winograd::Places;
+use crate::kernel::choice::KernelVariant;
+use crate::kernel::winograd::OutputTile;
 use crate::op::Conv;
 use crate::pass::plan::conv::winograd;
 
@@ -20,7 +20,7 @@ const TEXT: usize = 8_000_000;
 
 impl Problem<'_> {
     /// The Winograd variant with the cheapest tile size, if fewer multiplications outweigh the longer source.
-    pub(super) fn by_tiles(&self) -> Option<(Variant, String)> {
+    pub(super) fn by_tiles(&self) -> Option<(KernelVariant, String)> {
         let channels = usize::try_from(self.summed.first()?.as_const()?).ok()?;
         let sizes = self.tiles.iter();
         let sizes = sizes.filter(|(places, tiles)| self.affords(**places, **tiles, channels));
@@ -31,7 +31,7 @@ impl Problem<'_> {
         });
         let (cost, places, tiles) = costs.min()?;
         let direct = self.outer * self.rows * self.columns * self.depth;
-        let size = places.count();
+        let size = places.size();
         let mut reason = format!(
             "fewer multiplications outweigh the transforms: {channels} to {} channels, {tiles} tiles of {size}x{size}, about {:.1} times as fast",
             self.rows,
@@ -39,29 +39,29 @@ impl Problem<'_> {
         );
         if self.in_half {
             reason += match places {
-                Places::Two => "; larger tiles would need filters of f32",
-                Places::Four => ", with filters of f32",
+                OutputTile::Two => "; larger tiles would need filters of f32",
+                OutputTile::Four => ", with filters of f32",
             };
         }
-        (10 * direct >= 11 * cost).then_some((Variant::Winograd { places }, reason))
+        (10 * direct >= 11 * cost).then_some((KernelVariant::Winograd { tile: places }, reason))
     }
 
     /// True if the filters of a tile size are worth their bytes. Filters of large tiles are stored in single precision,
     /// since half precision would lose too much. If other weights are stored in half precision, such filters must be small
     /// compared with the tiles.
-    fn affords(&self, places: Places, tiles: usize, channels: usize) -> bool {
+    fn affords(&self, places: OutputTile, tiles: usize, channels: usize) -> bool {
         let filters = channels * self.rows;
         let of_tiles = self.outer * tiles * (channels + self.rows);
-        places == Places::Two || !self.in_half || filters <= 2 * of_tiles
+        places == OutputTile::Two || !self.in_half || filters <= 2 * of_tiles
     }
 }
 
 /// Cost of a Winograd convolution.
-fn cost(places: Places, tiles: usize, [channels, outputs]: [usize; 2]) -> usize {
+fn cost(places: OutputTile, tiles: usize, [channels, outputs]: [usize; 2]) -> usize {
     let products = places.matrices() * tiles.max(FEW_TILES) * channels * outputs;
     let (transform, transformed) = match places {
-        Places::Two => (TRANSFORM_TWO, channels + outputs),
-        Places::Four => (TRANSFORM_FOUR, channels + 2 * outputs),
+        OutputTile::Two => (TRANSFORM_TWO, channels + outputs),
+        OutputTile::Four => (TRANSFORM_FOUR, channels + 2 * outputs),
     };
     products + transform * tiles * transformed + TEXT
 }
@@ -72,9 +72,9 @@ pub(super) fn count(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
-    (conv, places): (&Conv, Places),
+    (conv, places): (&Conv, OutputTile),
 ) -> Option<usize> {
     let sums = winograd::sums(graph, capabilities, node, (conv, places, ""))?;
-    let on = (capabilities.lanes()?, capabilities.textures);
+    let on = (capabilities.simd_lanes()?, capabilities.textures);
     sums.are_possible(on).then_some(sums.sizes[1])
 }

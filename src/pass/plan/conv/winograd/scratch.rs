@@ -4,10 +4,10 @@ use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
-use crate::kernel::winograd::Places;
+use crate::kernel::winograd::OutputTile;
 use crate::pass::plan::element::Scope;
 
 /// Vectors indexed by workgroup, matrix, vec4 of channels and tile. Each is written once and read after a barrier. Where
@@ -18,7 +18,7 @@ pub(super) struct Scratch {
     value: ValueId,
     name: &'static str,
     workgroups: Dim,
-    places: Places,
+    places: OutputTile,
     /// Vectors of a matrix.
     pub(super) count: Dim,
     /// Index of the workgroup.
@@ -28,7 +28,7 @@ pub(super) struct Scratch {
 impl Scratch {
     pub(super) fn new(
         (value, name): (ValueId, &'static str),
-        places: Places,
+        places: OutputTile,
         (workgroup, workgroups): (&Index, &Dim),
         count: Dim,
     ) -> Scratch {
@@ -56,11 +56,11 @@ impl Scratch {
     /// Returns the index of a matrix by its row and column. Where sizes are symbolic the index is an expression of its
     /// own: folded into them it would give one size for each matrix.
     pub(super) fn matrix(&self, scope: &mut Scope, [y, x]: [usize; 2]) -> Index {
-        let matrix = y * self.places.side() + x;
+        let matrix = y * self.places.input_size() + x;
         if matrix < 2 || self.count.as_const().is_some() {
             return matrix.into();
         }
-        let number = scope.pool.number(u32::try_from(matrix).unwrap_or_default());
+        let number = scope.pool.index(u32::try_from(matrix).unwrap_or_default());
         Index::expr(number, &self.places.matrices().into())
     }
 
@@ -83,11 +83,14 @@ impl Scratch {
         let index = self.at(scope, matrix, number);
         let pool = &mut scope.pool;
         let Some(guard) = guard else {
-            return Ok(pool.load(buffer, Type::F32x4, index));
+            return Ok(pool.load(buffer, WgslType::F32x4, index));
         };
-        let (none, zero) = (pool.number(0), pool.call("vec4<f32>()", Type::F32x4, &[]));
+        let (none, zero) = (
+            pool.index(0),
+            pool.call("vec4<f32>()", WgslType::F32x4, &[]),
+        );
         let index = pool.select(guard, index, none);
-        let vector = pool.load(buffer, Type::F32x4, index);
+        let vector = pool.load(buffer, WgslType::F32x4, index);
         Ok(pool.select(guard, vector, zero))
     }
 

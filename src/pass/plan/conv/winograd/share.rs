@@ -2,7 +2,7 @@
 //! input of its tiles itself, so that it waits for no other workgroup.
 
 use crate::dim::Dim;
-use crate::kernel::winograd::Places;
+use crate::kernel::winograd::OutputTile;
 use crate::pass::plan::element::quad::QUAD;
 use crate::pass::plan::kernel::pieces;
 use crate::pass::plan::product::tile::{Extent, Whole};
@@ -32,7 +32,7 @@ pub(super) struct Share {
 impl Share {
     /// Divides the work by tiles of a shape. The sizes are groups, tiles, channels and output channels.
     pub(super) fn new(
-        places: Places,
+        places: OutputTile,
         (extent, lanes): (Extent, usize),
         [groups, tiles, channels, outputs]: [&Dim; 4],
     ) -> Share {
@@ -54,8 +54,8 @@ impl Share {
 }
 
 /// Returns whether a workgroup stays within `ITERATIONS` with so many channels.
-pub(super) fn is_within_iterations(places: Places, channels: usize) -> bool {
-    places.matrices() * (channels.div_ceil(QUAD) + BESIDE) <= ITERATIONS
+pub(super) fn is_within_iterations(output_tile: OutputTile, channels: usize) -> bool {
+    output_tile.matrices() * (channels.div_ceil(QUAD) + BESIDE) <= ITERATIONS
 }
 
 /// Costs of the transform stages.
@@ -72,14 +72,14 @@ struct Transforms {
 const KEEP: usize = 300;
 
 impl Transforms {
-    fn of(places: Places) -> Transforms {
+    fn of(places: OutputTile) -> Transforms {
         match places {
-            Places::Two => Transforms {
+            OutputTile::Two => Transforms {
                 seen: 4_500,
                 output: 3_500,
                 compiled: 250,
             },
-            Places::Four => Transforms {
+            OutputTile::Four => Transforms {
                 seen: 10_500,
                 output: 7_500,
                 compiled: 600,
@@ -90,38 +90,47 @@ impl Transforms {
 
 /// Describes the kernel around the products, for a number of lanes. The sizes are groups, tiles, channels and output
 /// channels. `bound` is the largest binding of the device in bytes.
-pub(super) fn whole((places, lanes): (Places, usize), sizes: [usize; 4], bound: u64) -> Whole {
+pub(super) fn whole(
+    (output_tile, lanes): (OutputTile, usize),
+    sizes: [usize; 4],
+    bound: u64,
+) -> Whole {
     Whole {
         time: Box::new(move |extent, round| {
-            let fits = scratch(places, (extent, lanes), sizes) <= bound;
-            fits.then(|| time(places, (extent, lanes), sizes, round))
+            let fits = scratch(output_tile, (extent, lanes), sizes) <= bound;
+            fits.then(|| time(output_tile, (extent, lanes), sizes, round))
         }),
-        compiled: Transforms::of(places).compiled,
+        compiled: Transforms::of(output_tile).compiled,
     }
 }
 
 /// Returns the bytes of the larger one of the two intermediate results of all workgroups, for tiles of a shape.
-fn scratch(places: Places, (extent, lanes): (Extent, usize), sizes: [usize; 4]) -> u64 {
+fn scratch(output_tile: OutputTile, (extent, lanes): (Extent, usize), sizes: [usize; 4]) -> u64 {
     let dims = sizes.map(Dim::from);
-    let share = Share::new(places, (extent, lanes), dims.each_ref());
+    let share = Share::new(output_tile, (extent, lanes), dims.each_ref());
     let [groups, _, channels, _] = sizes;
     let [parts, blocks, columns] = [&share.parts, &share.blocks, &share.columns].map(known);
     let channels = channels.next_multiple_of(QUAD).max(columns);
-    let numbers = groups * parts * blocks * places.matrices() * extent.height() * channels;
+    let numbers = groups * parts * blocks * output_tile.matrices() * extent.height() * channels;
     (numbers * size_of::<f32>()) as u64
 }
 
 /// Returns the cycles of a run with tiles of a shape. `round` is the cycles of one round of a product.
-fn time(places: Places, (extent, lanes): (Extent, usize), sizes: [usize; 4], round: usize) -> u64 {
+fn time(
+    output_tile: OutputTile,
+    (extent, lanes): (Extent, usize),
+    sizes: [usize; 4],
+    round: usize,
+) -> u64 {
     let dims = sizes.map(Dim::from);
-    let share = Share::new(places, (extent, lanes), dims.each_ref());
+    let share = Share::new(output_tile, (extent, lanes), dims.each_ref());
     let [parts, blocks, panels] = [&share.parts, &share.blocks, &share.panels].map(known);
     let [groups, _, channels, _] = sizes;
     let trips = |channels: usize| (extent.height() * channels.div_ceil(QUAD)).div_ceil(lanes);
     let product = channels.div_ceil(extent.round) * round + extent.rows * extent.quads * KEEP;
-    let Transforms { seen, output, .. } = Transforms::of(places);
+    let Transforms { seen, output, .. } = Transforms::of(output_tile);
     let transforms = trips(channels) * seen + trips(panels * extent.width(lanes)) * output;
-    let cycles = (places.matrices() * panels * product + transforms) * lanes / 16;
+    let cycles = (output_tile.matrices() * panels * product + transforms) * lanes / 16;
     // Each thread runs as many of the workgroups as the others, as far as they can be divided.
     ((groups * parts * blocks).next_multiple_of(ENOUGH) * cycles) as u64
 }
@@ -144,7 +153,7 @@ mod tests {
             ..Extent::ANY
         };
         for channels in [4, 64, 1024, 1280, 2560, 5000] {
-            for (places, tiles) in [(Places::Four, 16), (Places::Two, 4096)] {
+            for (places, tiles) in [(OutputTile::Four, 16), (OutputTile::Two, 4096)] {
                 let sizes = [1, tiles, channels, channels].map(Dim::from);
                 let share = Share::new(places, (extent, 16), sizes.each_ref());
                 let [parts, blocks, panels, all] = [

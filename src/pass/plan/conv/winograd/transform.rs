@@ -2,8 +2,8 @@
 //! that differ by sign only are shared.
 
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Pool, Type};
-use crate::kernel::winograd::Matrix;
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
+use crate::kernel::winograd::TransformMatrix;
 
 /// Vectors by row and column.
 pub(super) type Square = Vec<Vec<Expr>>;
@@ -22,7 +22,7 @@ pub(super) struct Transformed {
 }
 
 impl Transformed {
-    pub(super) fn new(pool: &mut Pool, by: Matrix, numbers: &Square) -> Transformed {
+    pub(super) fn new(pool: &mut ExprPool, by: TransformMatrix, numbers: &Square) -> Transformed {
         let mut writer = Writer {
             pool,
             operations: 0,
@@ -45,10 +45,10 @@ impl Transformed {
     }
 
     /// Returns the number of vector operations of the transform by a matrix.
-    pub(super) fn operations(by: Matrix) -> usize {
-        let mut pool = Pool::default();
+    pub(super) fn operations(by: TransformMatrix) -> usize {
+        let mut pool = ExprPool::default();
         let side = by.first().map_or(0, |row| row.len());
-        let mut number = |y, x| pool.variable(&format!("d{y}{x}"), Type::F32x4);
+        let mut number = |y, x| pool.variable(&format!("d{y}{x}"), WgslType::F32x4);
         let mut row = |y| (0..side).map(|x| number(y, x)).collect();
         let numbers: Square = (0..side).map(&mut row).collect();
         Transformed::new(&mut pool, by, &numbers).operations
@@ -57,7 +57,7 @@ impl Transformed {
 
 /// Emits sums of vectors and counts the operations.
 struct Writer<'p> {
-    pool: &'p mut Pool,
+    pool: &'p mut ExprPool,
     operations: usize,
 }
 
@@ -65,7 +65,7 @@ impl Writer<'_> {
     /// Multiplies a matrix by a vector of vectors. Neighbouring columns that differ in signs only are replaced by the sum
     /// and the difference of their vectors. Neighbouring rows that differ in signs only are computed as sum and
     /// difference of their common and their differing terms.
-    fn times(&mut self, by: Matrix, vectors: &[Expr]) -> Vec<Expr> {
+    fn times(&mut self, by: TransformMatrix, vectors: &[Expr]) -> Vec<Expr> {
         let mut rows: Vec<Vec<Term>> = by
             .iter()
             .map(|row| row.iter().copied().zip(vectors.iter().copied()).collect())
@@ -128,20 +128,20 @@ impl Writer<'_> {
                 }
             });
         }
-        sum.unwrap_or_else(|| self.pool.call("vec4<f32>()", Type::F32x4, &[]))
+        sum.unwrap_or_else(|| self.pool.call("vec4<f32>()", WgslType::F32x4, &[]))
     }
 
     fn scaled(&mut self, vector: Expr, factor: f64) -> Expr {
         if factor == 1.0 {
             return vector;
         }
-        let factor = self.pool.literal(Type::F32, factor);
+        let factor = self.pool.literal(WgslType::F32, factor);
         self.call("x * y", [factor, vector])
     }
 
     fn call(&mut self, template: &'static str, operands: [Expr; 2]) -> Expr {
         self.operations += 1;
-        self.pool.call(template, Type::F32x4, &operands)
+        self.pool.call(template, WgslType::F32x4, &operands)
     }
 }
 

@@ -7,9 +7,9 @@ use super::transform::{Square, Transformed};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::kernel::emit::Statement;
-use crate::kernel::expr::{Expr, Pool, Type};
+use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
-use crate::kernel::winograd::Places;
+use crate::kernel::winograd::OutputTile;
 use crate::pass::plan::conv::{Sizes, image};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::QUAD;
@@ -23,7 +23,7 @@ use crate::pass::plan::product::tile::{self, Extent, Packed, Right, Tiling};
 /// A workgroup, which consists of one subgroup.
 pub(super) struct Workgroup<'s> {
     sizes: &'s Sizes,
-    places: Places,
+    places: OutputTile,
     packed: Packed,
     /// Invocations of the workgroup.
     pub(super) lanes: usize,
@@ -66,10 +66,10 @@ impl<'s> Workgroup<'s> {
     pub(super) fn new(
         scope: &mut Scope,
         sizes: &'s Sizes,
-        (places, packed): (Places, Packed),
+        (places, packed): (OutputTile, Packed),
     ) -> Result<Workgroup<'s>> {
         let missing = || Error::internal("no subgroups, or no image, to compute by tiles");
-        let lanes = scope.capabilities.lanes().ok_or_else(missing)?;
+        let lanes = scope.capabilities.simd_lanes().ok_or_else(missing)?;
         let extent = packed.extent(lanes);
         let tiles =
             super::tiles(&scope.graph.ty(sizes.result).shape, places).ok_or_else(missing)?;
@@ -139,11 +139,11 @@ impl<'s> Workgroup<'s> {
 
     /// Returns the position of a tile.
     fn place(&self, tile: Index) -> Result<Place> {
-        let place = index::coordinates(&tile, &self.tiles);
+        let place = index::delinearize(&tile, &self.tiles);
         let [image, down, across] = <[Index; 3]>::try_from(place)
             .map_err(|_| Error::internal("tiles have other coordinates"))?;
-        let of_tile = self.places.count();
-        let height = &self.tiles[1] * of_tile as i64 + self.places.side() as i64;
+        let of_tile = self.places.size();
+        let height = &self.tiles[1] * of_tile as i64 + self.places.input_size() as i64;
         Ok(Place {
             tile,
             image,
@@ -161,14 +161,15 @@ impl<'s> Workgroup<'s> {
             |scope, quad, (number, place)| {
                 let quad = self.group.scale(&channels).add(quad);
                 let tap = [Index::zero(), Index::zero()];
-                let positions = every(self.places.side(), |y, x| {
+                let positions = every(self.places.input_size(), |y, x| {
                     let position = place.position(scope, [&y.into(), &x.into()]);
                     let quad = ([place.image.clone(), quad.clone()], None);
                     let seen = image::input(scope, self.sizes, quad, (&position, &tap))?;
                     scope.pool.set_label(seen, &format!("d{y}{x}"));
                     Ok(seen)
                 })?;
-                let made = Transformed::new(&mut scope.pool, self.places.seen(), &positions);
+                let made =
+                    Transformed::new(&mut scope.pool, self.places.input_transform(), &positions);
                 let mut statements = made.columns;
                 for (y, x, vector) in by_place(&made.numbers) {
                     let matrix = self.seen.matrix(scope, [y, x]);
@@ -184,7 +185,7 @@ impl<'s> Workgroup<'s> {
     pub(super) fn summed(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let matrices = Dim::from(self.places.matrices());
         let first = self.block.scale(&self.share.panels);
-        let rest = self.rest(scope, &first);
+        let rest = self.remaining(scope, &first);
         repeat(scope, "matrix", &matrices, |scope, matrix| {
             let panels = (&self.share.panels, rest);
             repeat_to(scope, "panel", panels, |scope, panel| {
@@ -194,11 +195,11 @@ impl<'s> Workgroup<'s> {
     }
 
     /// Returns how many panels the workgroup has, starting at `first`: the last block of a group may have fewer.
-    fn rest(&self, scope: &mut Scope, first: &Index) -> Expr {
+    fn remaining(&self, scope: &mut Scope, first: &Index) -> Expr {
         let (first, pool) = (first.emit(&mut scope.pool), &mut scope.pool);
         let [all, most] = [&self.share.all_panels, &self.share.panels].map(|size| pool.size(size));
-        let rest = pool.call("x - y", Type::U32, &[all, first]);
-        pool.call("min(x, y)", Type::U32, &[rest, most])
+        let rest = pool.call("x - y", WgslType::U32, &[all, first]);
+        pool.call("min(x, y)", WgslType::U32, &[rest, most])
     }
 
     /// Multiplies a matrix by a panel of filters. `panel` counts from the workgroup's first panel.
@@ -249,13 +250,13 @@ impl<'s> Workgroup<'s> {
             ("output_trip", &self.summed.count),
             |scope, quad, (number, place)| {
                 let quad = self.block.scale(&of_block).add(quad);
-                let sums = every(self.places.side(), |y, x| {
+                let sums = every(self.places.input_size(), |y, x| {
                     let matrix = self.summed.matrix(scope, [y, x]);
                     let sum = self.summed.load(scope, (&matrix, number), None)?;
                     scope.pool.set_label(sum, &format!("m{y}{x}"));
                     Ok(sum)
                 })?;
-                let made = Transformed::new(&mut scope.pool, self.places.summed(), &sums);
+                let made = Transformed::new(&mut scope.pool, self.places.output_transform(), &sums);
                 let channels = [place.image.clone(), self.group.scale(&all).add(&quad)];
                 let statements = self.written(scope, group, (&channels, place), made)?;
                 Ok(below(scope, &quad, &all, statements))
@@ -298,8 +299,8 @@ impl<'s> Workgroup<'s> {
     /// Returns the operations of all transforms of all workgroups.
     pub(super) fn transforms(&self) -> Dim {
         let of = [
-            (&self.seen.count, self.places.seen()),
-            (&self.summed.count, self.places.summed()),
+            (&self.seen.count, self.places.input_transform()),
+            (&self.summed.count, self.places.output_transform()),
         ];
         let of_workgroup =
             of.map(|(count, by)| count * (QUAD * Transformed::operations(by)) as i64);
@@ -325,10 +326,10 @@ fn by_place(vectors: &Square) -> impl Iterator<Item = (usize, usize, Expr)> + '_
 }
 
 /// Creates variables for the positions of a tile, by row and column.
-fn held(pool: &mut Pool, numbers: &Square) -> Square {
+fn held(pool: &mut ExprPool, numbers: &Square) -> Square {
     let rows = numbers.iter().enumerate().map(|(y, row)| {
         let name = |x: usize| format!("y{y}{x}");
-        let variable = |x| pool.variable(&name(x), Type::F32x4);
+        let variable = |x| pool.variable(&name(x), WgslType::F32x4);
         (0..row.len()).map(variable).collect()
     });
     rows.collect()

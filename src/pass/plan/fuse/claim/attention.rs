@@ -35,7 +35,7 @@ impl Fuser<'_> {
     /// Finds candidates for attention kernels before storage is decided, so that keys and values are materialised in the
     /// form in which the kernels read them.
     pub fn find_attention(&mut self) {
-        if self.capabilities.lanes().is_none() {
+        if self.capabilities.simd_lanes().is_none() {
             return;
         }
         for anchor in 0..self.graph.nodes.len() {

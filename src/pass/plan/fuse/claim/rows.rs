@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ir::{Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
-use crate::kernel::expr::Type;
+use crate::kernel::expr::WgslType;
 use crate::kernel::index::Index;
-use crate::kernel::stored::Reason;
+use crate::kernel::materialization::MaterializeReason;
 use crate::pass::plan::cost::{Class, class, weight_of};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, operand};
@@ -24,7 +24,7 @@ impl Fuser<'_> {
         }
         let mut units: Vec<Vec<usize>> = Vec::new();
         for seed in 0..self.graph.nodes.len() {
-            let in_quads = capabilities.lanes().is_some()
+            let in_quads = capabilities.simd_lanes().is_some()
                 && pooling::suits(self.graph, &self.graph.nodes[seed]);
             if claimed[seed] || !self.is_used(seed) || in_quads {
                 continue;
@@ -52,9 +52,9 @@ impl Fuser<'_> {
         }
         for value in &rows.written {
             let reason = if self.graph.outputs.contains(value) {
-                Reason::Output
+                MaterializeReason::Output
             } else {
-                Reason::Readers(self.readers[value.index()].len())
+                MaterializeReason::Readers(self.readers[value.index()].len())
             };
             self.store(value.index(), reason);
         }
@@ -296,7 +296,7 @@ impl Growth<'_, '_> {
             || !leaves.is_disjoint(&self.leaves);
         let register = self.scope.register(graph.ty(x).dtype);
         // Subgroup operations exchange these types.
-        let is_simple = matches!(register, Type::Bool | Type::F32 | Type::I32);
+        let is_simple = matches!(register, WgslType::Bool | WgslType::F32 | WgslType::I32);
         let is_shared = self.scope.capabilities.software;
         if !is_related
             || is_shared && !is_simple

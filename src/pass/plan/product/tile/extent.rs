@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::{holds, span};
-use crate::kernel::layout::{Panels, Run, TextureLimits};
+use crate::kernel::layout::{Panels, StridedRange, TextureLimits};
 use crate::pass::plan::element::quad::QUAD;
 
 /// Most rows of a band: more rows gain nothing.
@@ -67,7 +67,11 @@ pub struct Packed {
 impl Packed {
     /// Returns the shape of the tiles that read the panels: panels are as wide as tiles.
     pub fn extent(&self, lanes: usize) -> Extent {
-        let Panels { width, round, .. } = self.panels;
+        let Panels {
+            width,
+            k_block: round,
+            ..
+        } = self.panels;
         Extent {
             bands: self.bands,
             rows: self.rows,
@@ -137,18 +141,23 @@ impl Extent {
     };
 
     /// Returns the panels of a weight for this tile shape. `outer` is the matrices of the weight.
-    pub fn packed(self, lanes: usize, outer: Run, (depth, columns): (Vec<Run>, Run)) -> Packed {
+    pub fn packed(
+        self,
+        lanes: usize,
+        outer: StridedRange,
+        (depth, columns): (Vec<StridedRange>, StridedRange),
+    ) -> Packed {
         let Extent {
             bands, rows, round, ..
         } = self;
         let panels = Panels {
-            outer,
-            depth,
+            batch: outer,
+            k_ranges: depth,
             columns,
-            round,
+            k_block: round,
             width: self.width(lanes),
             strip: self.strip(lanes),
-            transformed: None,
+            winograd_tile: None,
         };
         Packed {
             panels,
@@ -219,7 +228,7 @@ impl Extent {
 impl Sums {
     fn by(&self, lanes: usize, extent: Extent) -> Panels {
         Panels {
-            round: extent.round,
+            k_block: extent.round,
             width: extent.width(lanes),
             strip: extent.strip(lanes),
             ..self.panels.clone()
@@ -228,7 +237,7 @@ impl Sums {
 
     /// Returns the length of the innermost reduction.
     fn steps(&self) -> usize {
-        self.panels.depth.last().map_or(1, |run| run.count)
+        self.panels.k_ranges.last().map_or(1, |run| run.count)
     }
 
     /// Returns the shape with wide rounds for few rows, unless they would be padded with many zeros.
@@ -256,7 +265,7 @@ impl Sums {
         if let Some(whole) = &self.whole {
             return (whole.time)(extent, extent.steps(lanes, self.left));
         }
-        let around = self.panels.depth.iter().rev().skip(1);
+        let around = self.panels.k_ranges.iter().rev().skip(1);
         let around: usize = around.map(|run| run.count).product();
         let steps = around * self.steps().div_ceil(QUAD);
         let [matrices, rows] = self.sizes;
@@ -393,7 +402,7 @@ mod tests {
     };
 
     fn sums(rows: usize, channels: usize) -> Sums {
-        let run = |count, stride| Run { count, stride };
+        let run = |count, stride| StridedRange { count, stride };
         let depth = vec![run(3, 3), run(3, 1), run(channels, 9)];
         let packed = Extent::ANY.packed(8, run(1, 0), (depth, run(channels, 9 * channels)));
         Sums {

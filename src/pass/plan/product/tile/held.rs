@@ -2,7 +2,7 @@
 
 use super::Tile;
 use crate::dim::Dim;
-use crate::kernel::expr::{Expr, Type};
+use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
 
@@ -26,7 +26,7 @@ pub(super) fn handed(
             return *quad;
         };
         let by = by.emit(pool);
-        let handed = pool.call("subgroupShuffle(x, y)", Type::F32x4, &[*quad, by]);
+        let handed = pool.call("subgroupShuffle(x, y)", WgslType::F32x4, &[*quad, by]);
         pool.set_label(handed, &name(i));
         handed
     });

@@ -29,7 +29,7 @@ impl Tile {
         row: &Index,
     ) -> Vec<Index> {
         let row = limited(scope, row, &product.rows);
-        index::coordinates(&row, &product.spread)
+        index::delinearize(&row, &product.spread)
     }
 
     /// Loads four K elements of each row, starting with element `from` of the round. Each invocation of a band loads one

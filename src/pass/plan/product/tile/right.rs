@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, ValueId};
 use crate::kernel::index::Index;
-use crate::kernel::layout::{Panels, Run};
+use crate::kernel::layout::{Panels, StridedRange};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::panels::columns;
 use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
@@ -28,7 +28,7 @@ impl Right<'_> {
     pub(super) fn round(&self) -> usize {
         match self {
             Right::Values(_) => QUAD,
-            Right::Panels(_, packed, _) => packed.panels.round,
+            Right::Panels(_, packed, _) => packed.panels.k_block,
         }
     }
 }
@@ -50,11 +50,11 @@ pub fn weight(
     let Some((base, place)) = scope.origin(value, &position)? else {
         return Ok(None);
     };
-    let (info, strides) = (scope.graph.value(base), place.factors(&[step, column]));
+    let (info, strides) = (scope.graph.value(base), place.coefficients(&[step, column]));
     let run = |size: &Dim, stride: Option<&usize>| {
         let count = usize::try_from(size.as_const()?).ok()?;
         let stride = *stride?;
-        Some(Run { count, stride })
+        Some(StridedRange { count, stride })
     };
     let strides = strides.unwrap_or_default();
     let strides: Vec<usize> = strides
@@ -63,13 +63,13 @@ pub fn weight(
         .collect();
     let (true, Some(lanes), Some(depth), Some(columns)) = (
         matches!(info.definition, Definition::Weight(_)) && info.ty.dtype == DType::F32,
-        scope.capabilities.lanes(),
+        scope.capabilities.simd_lanes(),
         run(&product.depth, strides.first()),
         run(&product.columns, strides.get(1)),
     ) else {
         return Ok(None);
     };
-    let alone = Run {
+    let alone = StridedRange {
         count: 1,
         stride: 0,
     };
@@ -93,9 +93,9 @@ impl Tile {
     ) -> Result<Vec<Held>> {
         let (texture, texel) = scope.in_panels(weight, panels)?;
         let (pool, bands) = (&mut scope.pool, self.extent.bands);
-        let line_of = |step: usize| step / texel.steps();
-        let lines = line_of(self.extent.quads * panels.round);
-        let first = line_of(q * panels.round + from);
+        let line_of = |step: usize| step / texel.k_per_texel();
+        let lines = line_of(self.extent.quads * panels.k_block);
+        let first = line_of(q * panels.k_block + from);
         let mut held = Vec::new();
         for line in first..first + line_of(QUAD) {
             let (band, read) = (line % bands, line - line % bands);
@@ -104,7 +104,7 @@ impl Tile {
             let x = own.add_size(&Dim::from(read));
             let x = x.scale(&Dim::from(self.of_band())).add(&self.lane);
             let at = [&x, row, panel].map(|index| index.emit(pool));
-            held.extend((0..texel.steps()).map(|step| {
+            held.extend((0..texel.k_per_texel()).map(|step| {
                 let quad = columns(pool, (texture, texel), at, step);
                 pool.set_label(quad, "columns");
                 Held {
@@ -113,7 +113,7 @@ impl Tile {
                 }
             }));
         }
-        held.truncate(panels.depth.last().map_or(QUAD, |run| run.count));
+        held.truncate(panels.k_ranges.last().map_or(QUAD, |run| run.count));
         Ok(held)
     }
 
@@ -136,7 +136,7 @@ impl Tile {
             let mut line = Vec::new();
             for column in &columns {
                 let (factor, inside) = product.right(scope, &self.outer, &step, column);
-                let inside = inside.map(|inside| scope.pool.both(guard, inside));
+                let inside = inside.map(|inside| scope.pool.and(guard, inside));
                 line.push((factor, inside.or(guard)));
             }
             let quad = quad(scope, &line)?;

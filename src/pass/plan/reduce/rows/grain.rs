@@ -55,7 +55,7 @@ impl Grain {
 fn is_image(scope: &Scope, frame: &Frame, value: ValueId) -> bool {
     let shape = &scope.graph.ty(value).shape;
     match scope.layout(value) {
-        Layout::Quads { axis } => frame.is_along(shape, *axis) && is_whole(&frame.length),
+        Layout::Vec4 { axis } => frame.is_along(shape, *axis) && is_whole(&frame.length),
         _ => false,
     }
 }

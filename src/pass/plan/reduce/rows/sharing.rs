@@ -25,7 +25,7 @@ impl Sharing {
         if length <= SHORT || !frame.is_contiguous() {
             Sharing::Alone
         } else {
-            let lanes = capabilities.lanes();
+            let lanes = capabilities.simd_lanes();
             lanes.map_or(Sharing::Workgroup, Sharing::Subgroup)
         }
     }

@@ -19,69 +19,75 @@ use wgpu::{
 };
 
 use crate::error::Result;
-use crate::kernel::layout::{Layout, TEXEL_ROW, Texel, uneven};
+use crate::kernel::layout::{Layout, TEXEL_ROW, Texel, non_power_of_two};
 use crate::kernel::plan::{Access, Kernel, Plan, SlotId};
 
-use super::device::Device;
-use super::fault::guarded;
+use super::device::GpuDevice;
+use super::error_scope::in_error_scope;
 use super::memory;
 use super::pipeline::Pipeline;
 use super::statistics::Counters;
 
 /// A kernel that takes longer than this is not in Mesa's cache: a cache hit is faster and a compilation slower.
-const FOUND: Duration = Duration::from_millis(6);
+const CACHE_HIT_TIME: Duration = Duration::from_millis(6);
 
 /// Number of additional devices. More hardly shorten the warm-up: the longest kernel of a network takes an eighth of the
 /// time or more.
-const OTHERS: usize = 7;
+const MAX_OTHER_DEVICES: usize = 7;
 
 /// Bytes of a dummy buffer; no array of fixed length in a kernel is longer.
-const BYTES: u64 = 1 << 14;
+const DUMMY_BYTES: u64 = 1 << 14;
 
 /// Makes the driver compile the kernels of a plan that it has not compiled yet, and returns their number. Calls `done` after
 /// each kernel of the plan. A kernel that fails here fails again in the first run, where the error is reported.
-pub(super) fn rehearse(
-    device: &Device,
+pub(super) fn warm_up(
+    device: &GpuDevice,
     plan: &Plan,
     pipelines: &[Arc<Pipeline>],
     done: &(dyn Fn() + Sync),
 ) -> usize {
-    let parts = parts(plan, pipelines);
-    (parts.len()..pipelines.len()).for_each(|_| done());
-    if parts.is_empty() {
+    let pending = pending_kernels(plan, pipelines);
+    (pending.len()..pipelines.len()).for_each(|_| done());
+    if pending.is_empty() {
         return 0;
     }
-    let Ok(stage) = Stage::new(device) else {
-        parts.iter().for_each(|_| done());
+    let Ok(stage) = DummyDevice::new(device) else {
+        pending.iter().for_each(|_| done());
         return 0;
     };
-    let elsewhere = share_out(&stage, &parts, done);
-    let again = elsewhere.into_iter();
-    again.for_each(|part| stage.play(part, part.pipeline));
-    let compiled = |part: &&Part| part.pipeline.is_rehearsed.load(Relaxed);
-    parts.iter().filter(compiled).count()
+    let compiled_elsewhere = distribute(&stage, &pending, done);
+    let again = compiled_elsewhere.into_iter();
+    again.for_each(|part| stage.dispatch_empty(part, part.pipeline));
+    let compiled = |part: &&PendingKernel| part.pipeline.is_warmed_up.load(Relaxed);
+    pending.iter().filter(compiled).count()
 }
 
 /// Compiles kernels on a device and shares the remaining ones with other devices. Returns those that other devices compiled.
-fn share_out<'a>(stage: &Stage, parts: &'a [Part], done: &(dyn Fn() + Sync)) -> Vec<&'a Part<'a>> {
+fn distribute<'a>(
+    device: &DummyDevice,
+    pending: &'a [PendingKernel],
+    done: &(dyn Fn() + Sync),
+) -> Vec<&'a PendingKernel<'a>> {
     let next = AtomicUsize::new(0);
-    let claim = || parts.get(next.fetch_add(1, Relaxed));
+    let claim = || pending.get(next.fetch_add(1, Relaxed));
     let (sender, receiver) = channel();
     scope(|scope| {
         scope.spawn(move || {
             for part in from_fn(claim) {
-                stage.play(part, part.pipeline);
+                device.dispatch_empty(part, part.pipeline);
                 done();
                 // The receiver is no longer read once other devices work.
                 let _ = sender.send(());
             }
         });
-        while receiver.recv_timeout(FOUND).is_ok() {}
-        let left = parts.len().saturating_sub(next.load(Relaxed));
+        while receiver.recv_timeout(CACHE_HIT_TIME).is_ok() {}
+        let left = pending.len().saturating_sub(next.load(Relaxed));
         let processors = available_parallelism().map_or(1, usize::from);
-        let others = (1..processors).take(left.min(OTHERS));
-        let others: Vec<_> = others
-            .map(|_| scope.spawn(move || play_elsewhere(stage.device, from_fn(claim), done)))
+        let other_devices = (1..processors).take(left.min(MAX_OTHER_DEVICES));
+        let others: Vec<_> = other_devices
+            .map(|_| {
+                scope.spawn(move || compile_on_other_device(device.device, from_fn(claim), done))
+            })
             .collect();
         let join = |other: ScopedJoinHandle<Vec<_>>| other.join().unwrap_or_default();
         others.into_iter().flat_map(join).collect()
@@ -89,28 +95,28 @@ fn share_out<'a>(stage: &Stage, parts: &'a [Part], done: &(dyn Fn() + Sync)) -> 
 }
 
 /// Compiles kernels on another device of the same adapter and returns them.
-fn play_elsewhere<'a>(
-    device: &Device,
-    parts: impl Iterator<Item = &'a Part<'a>>,
+fn compile_on_other_device<'a>(
+    device: &GpuDevice,
+    pending: impl Iterator<Item = &'a PendingKernel<'a>>,
     done: &(dyn Fn() + Sync),
-) -> Vec<&'a Part<'a>> {
-    let Ok(device) = device.again() else {
+) -> Vec<&'a PendingKernel<'a>> {
+    let Ok(device) = device.reopen() else {
         return Vec::new();
     };
-    let Ok(stage) = Stage::new(&device) else {
+    let Ok(stage) = DummyDevice::new(&device) else {
         return Vec::new();
     };
-    let play = |part: &&Part| {
-        if let Ok((pipeline, _)) = device.pipelines().get(device.wgpu(), part.kernel) {
-            stage.play(part, &pipeline);
+    let compile = |part: &&PendingKernel| {
+        if let Ok((pipeline, _)) = device.pipelines().get_or_create(device.wgpu(), part.kernel) {
+            stage.dispatch_empty(part, &pipeline);
         }
         done();
     };
-    parts.inspect(play).collect()
+    pending.inspect(compile).collect()
 }
 
 /// A kernel to compile.
-struct Part<'a> {
+struct PendingKernel<'a> {
     kernel: &'a Kernel,
     pipeline: &'a Pipeline,
     /// Width, height, layers and texel type of each binding that is a texture.
@@ -119,18 +125,18 @@ struct Part<'a> {
 
 /// The kernels that have not been dispatched on a device. Those with the longest source come first, so that all processors
 /// finish at about the same time.
-fn parts<'a>(plan: &'a Plan, pipelines: &'a [Arc<Pipeline>]) -> Vec<Part<'a>> {
-    let mut parts: Vec<Part> = Vec::new();
+fn pending_kernels<'a>(plan: &'a Plan, pipelines: &'a [Arc<Pipeline>]) -> Vec<PendingKernel<'a>> {
+    let mut parts: Vec<PendingKernel> = Vec::new();
     let kernels = plan.kernels.iter().zip(pipelines).enumerate();
     for (index, (kernel, pipeline)) in kernels {
         let step = plan.steps.iter().find(|step| step.kernel == index);
-        if let Some(step) = step.filter(|_| !pipeline.is_rehearsed.load(Relaxed)) {
+        if let Some(step) = step.filter(|_| !pipeline.is_warmed_up.load(Relaxed)) {
             let bindings = kernel.bindings.iter().zip(&step.bindings);
-            parts.push(Part {
+            parts.push(PendingKernel {
                 kernel,
                 pipeline,
                 textures: bindings
-                    .map(|(access, slot)| alike(plan, *access, *slot))
+                    .map(|(access, slot)| dummy_texture(plan, *access, *slot))
                     .collect(),
             });
         }
@@ -141,10 +147,10 @@ fn parts<'a>(plan: &'a Plan, pipelines: &'a [Arc<Pipeline>]) -> Vec<Part<'a>> {
 
 /// A small texture for which the driver compiles the same code as for a slot's texture, see [`uneven`]; none for a
 /// buffer.
-fn alike(plan: &Plan, access: Access, slot: SlotId) -> Option<([u32; 3], Texel)> {
+fn dummy_texture(plan: &Plan, access: Access, slot: SlotId) -> Option<([u32; 3], Texel)> {
     let ([width, height, layers], texel) = match (access, &plan.slots[slot.0].layout) {
-        (Access::Load(texel), Layout::Panels(panels)) => (panels.extent(texel), texel),
-        (Access::Texels(texel), _) => ([TEXEL_ROW, uneven(1), 1], texel),
+        (Access::TextureArray(texel), Layout::Panels(panels)) => (panels.extent(texel), texel),
+        (Access::AliasedTexture(texel), _) => ([TEXEL_ROW, non_power_of_two(1), 1], texel),
         _ => return None,
     };
     let small = |size: usize| if size.is_power_of_two() { 1 } else { 3 };
@@ -153,35 +159,35 @@ fn alike(plan: &Plan, access: Access, slot: SlotId) -> Option<([u32; 3], Texel)>
 }
 
 /// A device with dummy resources to bind.
-struct Stage<'a> {
-    device: &'a Device,
+struct DummyDevice<'a> {
+    device: &'a GpuDevice,
     /// Counters of the dummy resources, which are not reported.
     counters: Counters,
-    read: Buffer,
-    written: Buffer,
+    read_only: Buffer,
+    read_write: Buffer,
 }
 
-impl Stage<'_> {
-    fn new(device: &Device) -> Result<Stage<'_>> {
+impl DummyDevice<'_> {
+    fn new(device: &GpuDevice) -> Result<DummyDevice<'_>> {
         let counters = Counters::default();
-        let buffer = |usage| counters.buffer(device.wgpu(), "rehearsal", BYTES, usage);
-        let [read, written] = guarded(device.wgpu(), || {
+        let buffer = |usage| counters.buffer(device.wgpu(), "rehearsal", DUMMY_BYTES, usage);
+        let [read, written] = in_error_scope(device.wgpu(), || {
             let storage = BufferUsages::STORAGE;
             Ok([buffer(storage | BufferUsages::UNIFORM), buffer(storage)])
         })?;
-        Ok(Stage {
+        Ok(DummyDevice {
             device,
             counters,
-            read,
-            written,
+            read_only: read,
+            read_write: written,
         })
     }
 
     /// Dispatches a kernel with zero workgroups and waits until that is done.
-    fn play(&self, part: &Part, pipeline: &Pipeline) {
+    fn dispatch_empty(&self, part: &PendingKernel, pipeline: &Pipeline) {
         let device = self.device;
-        let submitted = guarded(device.wgpu(), || {
-            let group = self.group(part, pipeline);
+        let submitted = in_error_scope(device.wgpu(), || {
+            let group = self.bind_group(part, pipeline);
             let mut encoder = device.wgpu().create_command_encoder(&Default::default());
             let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
             pass.set_pipeline(&pipeline.raw);
@@ -191,7 +197,7 @@ impl Stage<'_> {
             Ok(device.queue().submit([encoder.finish()]))
         });
         let is_done = submitted.and_then(|submission| device.poll(Some(&submission)));
-        pipeline.is_rehearsed.store(is_done.is_ok(), Relaxed);
+        pipeline.is_warmed_up.store(is_done.is_ok(), Relaxed);
     }
 
     /// A view of a writable texture. wgpu clears such a texture with a copy. It clears other textures by drawing, and after
@@ -199,12 +205,12 @@ impl Stage<'_> {
     fn view(&self, access: Access, texture: ([u32; 3], Texel)) -> TextureView {
         let texture = memory::texture(&self.counters, self.device, "rehearsal", texture);
         match access {
-            Access::Texels(_) => texture.create_view(&TextureViewDescriptor::default()),
-            _ => memory::view(&texture),
+            Access::AliasedTexture(_) => texture.create_view(&TextureViewDescriptor::default()),
+            _ => memory::array_view(&texture),
         }
     }
 
-    fn group(&self, part: &Part, pipeline: &Pipeline) -> BindGroup {
+    fn bind_group(&self, part: &PendingKernel, pipeline: &Pipeline) -> BindGroup {
         let bindings = || part.kernel.bindings.iter().copied();
         let view = |(access, texture): (Access, &Option<_>)| {
             texture.map(|texture| self.view(access, texture))
@@ -212,10 +218,10 @@ impl Stage<'_> {
         let views: Vec<Option<TextureView>> = bindings().zip(&part.textures).map(view).collect();
         let storage = bindings().zip(&views).map(|bound| match bound {
             (_, Some(view)) => BindingResource::TextureView(view),
-            (Access::ReadWrite | Access::Faults, None) => self.written.as_entire_binding(),
-            (_, None) => self.read.as_entire_binding(),
+            (Access::ReadWrite | Access::Faults, None) => self.read_write.as_entire_binding(),
+            (_, None) => self.read_only.as_entire_binding(),
         });
-        let sizes = (part.kernel.sizes > 0).then(|| self.read.as_entire_binding());
+        let sizes = (part.kernel.sizes > 0).then(|| self.read_only.as_entire_binding());
         let entries: Vec<BindGroupEntry> = (0..)
             .zip(storage.chain(sizes))
             .map(|(binding, resource)| BindGroupEntry { binding, resource })

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use wgpu::AdapterInfo;
 
 use super::adapter;
-use super::fault::lock;
+use super::error_scope::lock;
 use super::trusted;
 
 /// First bytes of a file. Changes with wgpu's major version and with this format.
@@ -32,10 +32,10 @@ impl DiskCache {
         if !device.features().contains(wgpu::Features::PIPELINE_CACHE) {
             return None;
         }
-        let key = key(info);
+        let key = cache_key(info);
         let path = folder.join(format!("pipelines-{key:016x}.bin"));
         let file = std::fs::read(&path).unwrap_or_default();
-        let data = unpack(&file, key);
+        let data = decode(&file, key);
         Some(DiskCache {
             raw: trusted::pipeline_cache(device, data),
             saved: Mutex::new(data.map_or(0, checksum)),
@@ -56,14 +56,14 @@ impl DiskCache {
         };
         let mut saved = lock(&self.saved);
         let sum = checksum(&data);
-        if *saved != sum && write(&self.path, &pack(&data, self.key)).is_ok() {
+        if *saved != sum && write_atomically(&self.path, &encode(&data, self.key)).is_ok() {
             *saved = sum;
         }
     }
 }
 
 /// Hash of the properties that a compiled pipeline may depend on.
-fn key(info: &AdapterInfo) -> u64 {
+fn cache_key(info: &AdapterInfo) -> u64 {
     let mut hasher = DefaultHasher::new();
     (&info.name, info.vendor, info.device, adapter::driver(info)).hash(&mut hasher);
     info.backend.to_string().hash(&mut hasher);
@@ -76,7 +76,7 @@ fn checksum(data: &[u8]) -> u64 {
     hasher.finish()
 }
 
-fn pack(data: &[u8], key: u64) -> Vec<u8> {
+fn encode(data: &[u8], key: u64) -> Vec<u8> {
     let mut file = MAGIC.to_vec();
     file.extend(key.to_le_bytes());
     file.extend(checksum(data).to_le_bytes());
@@ -84,7 +84,7 @@ fn pack(data: &[u8], key: u64) -> Vec<u8> {
     file
 }
 
-fn unpack(file: &[u8], key: u64) -> Option<&[u8]> {
+fn decode(file: &[u8], key: u64) -> Option<&[u8]> {
     let rest = file.strip_prefix(MAGIC)?;
     let rest = rest.strip_prefix(&key.to_le_bytes())?;
     let (sum, data) = rest.split_at_checked(8)?;
@@ -92,7 +92,7 @@ fn unpack(file: &[u8], key: u64) -> Option<&[u8]> {
 }
 
 /// Writes a temporary file and renames it, so that no reader sees an incomplete file.
-fn write(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+fn write_atomically(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
     }
@@ -108,17 +108,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_doubt_is_a_miss() {
-        let file = pack(b"pipelines", 7);
-        assert_eq!(unpack(&file, 7), Some(&b"pipelines"[..]));
-        assert_eq!(unpack(&file, 8), None);
+    fn corrupt_files_are_misses() {
+        let file = encode(b"pipelines", 7);
+        assert_eq!(decode(&file, 7), Some(&b"pipelines"[..]));
+        assert_eq!(decode(&file, 8), None);
         for length in 0..file.len() {
-            assert_eq!(unpack(&file[..length], 7), None);
+            assert_eq!(decode(&file[..length], 7), None);
         }
         for index in 0..file.len() {
             let mut broken = file.clone();
             broken[index] ^= 1;
-            assert_eq!(unpack(&broken, 7), None, "byte {index}");
+            assert_eq!(decode(&broken, 7), None, "byte {index}");
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Renders expressions as WGSL, with parentheses where precedence needs them.
 
-use crate::kernel::expr::{Literal, Type};
+use crate::kernel::expr::{Literal, WgslType};
 use crate::kernel::literal;
-use crate::kernel::shader::words;
+use crate::kernel::shader::tokens;
 
 /// Names of operands in templates.
 const OPERANDS: [&str; 4] = ["x", "y", "z", "w"];
 
 /// Operator precedence, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Level {
+enum Precedence {
     /// Shifts and bitwise operators: WGSL requires parentheses around them and around their operands.
     Bits,
     Logic,
@@ -22,47 +22,47 @@ enum Level {
 
 /// Source of an expression, and its precedence.
 #[derive(Clone)]
-pub(super) struct Text {
+pub(super) struct ExprSource {
     pub(super) text: String,
-    level: Level,
+    level: Precedence,
 }
 
-impl Text {
-    pub(super) fn atom(text: impl Into<String>) -> Text {
-        Text {
+impl ExprSource {
+    pub(super) fn atom(text: impl Into<String>) -> ExprSource {
+        ExprSource {
             text: text.into(),
-            level: Level::Atom,
+            level: Precedence::Atom,
         }
     }
 }
 
 /// A literal of a type.
-pub(super) fn literal_text(literal: Literal, ty: Type) -> Text {
-    let signed = |text: String| Text {
+pub(super) fn literal_text(literal: Literal, ty: WgslType) -> ExprSource {
+    let signed = |text: String| ExprSource {
         level: if text.starts_with('-') {
-            Level::Prefix
+            Precedence::Prefix
         } else {
-            Level::Atom
+            Precedence::Atom
         },
         text,
     };
     match (literal, ty) {
-        (_, Type::Boolx4 | Type::F32x4) => {
-            let number = literal_text(literal, Type::F32);
-            Text::atom(format!("vec4({})", number.text))
+        (_, WgslType::Boolx4 | WgslType::F32x4) => {
+            let number = literal_text(literal, WgslType::F32);
+            ExprSource::atom(format!("vec4({})", number.text))
         }
-        (Literal::Bool(value), _) => Text::atom(value.to_string()),
-        (Literal::Integer(value), Type::U32) => Text::atom(format!("{value}u")),
-        (Literal::Integer(i64::MIN), _) => Text::atom("(-9223372036854775807li - 1li)"),
-        (Literal::Integer(value), Type::I64) => signed(format!("{value}li")),
+        (Literal::Bool(value), _) => ExprSource::atom(value.to_string()),
+        (Literal::Integer(value), WgslType::U32) => ExprSource::atom(format!("{value}u")),
+        (Literal::Integer(i64::MIN), _) => ExprSource::atom("(-9223372036854775807li - 1li)"),
+        (Literal::Integer(value), WgslType::I64) => signed(format!("{value}li")),
         (Literal::Integer(value), _) => signed(value.to_string()),
         (Literal::Float(bits), ty) => signed(float_text(f64::from_bits(bits), ty)),
     }
 }
 
 /// Literal of a float. WGSL has no infinity and no not-a-number, so library functions replace them.
-fn float_text(value: f64, ty: Type) -> String {
-    let suffix = if ty == Type::F64 { "_f64" } else { "" };
+fn float_text(value: f64, ty: WgslType) -> String {
+    let suffix = if ty == WgslType::F64 { "_f64" } else { "" };
     if value.is_nan() {
         return format!("not_a_number{suffix}()");
     }
@@ -71,19 +71,19 @@ fn float_text(value: f64, ty: Type) -> String {
         return format!("{sign}infinity{suffix}()");
     }
     match ty {
-        Type::F64 => literal::double(value),
-        _ => literal::single(value as f32),
+        WgslType::F64 => literal::f64_literal(value),
+        _ => literal::f32_literal(value as f32),
     }
 }
 
 /// Number of occurrences of an operand in a template.
 pub(super) fn occurrences(template: &str, place: usize) -> usize {
     let name = OPERANDS.get(place);
-    words(template).filter(|word| Some(word) == name).count()
+    tokens(template).filter(|word| Some(word) == name).count()
 }
 
 /// Substitutes operands into a template, in parentheses where needed.
-pub(super) fn fill(template: &str, operands: &[Text]) -> Text {
+pub(super) fn substitute(template: &str, operands: &[ExprSource]) -> ExprSource {
     let level = level_of(template);
     let mut text = String::with_capacity(template.len() + 16);
     let mut rest = template;
@@ -101,7 +101,7 @@ pub(super) fn fill(template: &str, operands: &[Text]) -> Text {
         match place.and_then(|place| operands.get(place).map(|operand| (place, operand))) {
             Some((place, operand))
                 if needs_parentheses(level, place, operand.level)
-                    || (text.ends_with(['!', '-', '~']) && operand.level < Level::Atom) =>
+                    || (text.ends_with(['!', '-', '~']) && operand.level < Precedence::Atom) =>
             {
                 text.push('(');
                 text.push_str(&operand.text);
@@ -112,37 +112,37 @@ pub(super) fn fill(template: &str, operands: &[Text]) -> Text {
         }
         rest = after;
     }
-    Text { text, level }
+    ExprSource { text, level }
 }
 
-fn needs_parentheses(outer: Level, place: usize, inner: Level) -> bool {
+fn needs_parentheses(outer: Precedence, place: usize, inner: Precedence) -> bool {
     match outer {
-        Level::Atom => false,
-        Level::Prefix | Level::Bits => inner < Level::Atom,
-        Level::Logic | Level::Comparison => inner <= outer,
-        Level::Sum | Level::Product => {
-            inner < outer || inner == Level::Prefix || (place > 0 && inner == outer)
+        Precedence::Atom => false,
+        Precedence::Prefix | Precedence::Bits => inner < Precedence::Atom,
+        Precedence::Logic | Precedence::Comparison => inner <= outer,
+        Precedence::Sum | Precedence::Product => {
+            inner < outer || inner == Precedence::Prefix || (place > 0 && inner == outer)
         }
     }
 }
 
-fn level_of(template: &str) -> Level {
+fn level_of(template: &str) -> Precedence {
     if template.starts_with(['-', '!', '~']) && !template.contains(' ') {
-        return Level::Prefix;
+        return Precedence::Prefix;
     }
     let mut depth = 0;
     for part in template.split(' ') {
         if depth == 0 {
             match part {
-                "*" | "/" | "%" => return Level::Product,
-                "+" | "-" => return Level::Sum,
-                "&&" | "||" => return Level::Logic,
-                "<" | "<=" | ">" | ">=" | "==" | "!=" => return Level::Comparison,
-                "&" | "|" | "^" | "<<" | ">>" => return Level::Bits,
+                "*" | "/" | "%" => return Precedence::Product,
+                "+" | "-" => return Precedence::Sum,
+                "&&" | "||" => return Precedence::Logic,
+                "<" | "<=" | ">" | ">=" | "==" | "!=" => return Precedence::Comparison,
+                "&" | "|" | "^" | "<<" | ">>" => return Precedence::Bits,
                 _ => {}
             }
         }
         depth += part.matches('(').count() as i32 - part.matches(')').count() as i32;
     }
-    Level::Atom
+    Precedence::Atom
 }

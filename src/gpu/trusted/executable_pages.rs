@@ -6,10 +6,10 @@
 use std::ops::Range;
 
 /// Releases the pages of executables and libraries. Pages that are needed again come back from the system's page cache.
-pub(in crate::gpu) fn give_back() {
+pub(in crate::gpu) fn release() {
     // Linux lists the mappings of a process in this file; other systems do not have it.
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
-    for range in unchanged(&smaps) {
+    for range in clean_ranges(&smaps) {
         // SAFETY: the range is a private file mapping that the process cannot write and in which it has no page of its own.
         // A later read finds the file's bytes, as before.
         unsafe {
@@ -24,16 +24,16 @@ pub(in crate::gpu) fn give_back() {
 
 /// Ranges of executable mappings that are as in their files, from the format of `proc_pid_smaps(5)`: executable, not
 /// writable, and without anonymous pages, which relocations or a debugger create.
-fn unchanged(smaps: &str) -> Vec<Range<usize>> {
+fn clean_ranges(smaps: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
-    let mut program = None;
+    let mut candidate = None;
     for line in smaps.lines() {
-        let mut words = line.split_whitespace();
-        match (words.next(), words.next()) {
-            (Some("Anonymous:"), Some("0")) => ranges.extend(program.take()),
+        let mut fields = line.split_whitespace();
+        match (fields.next(), fields.next()) {
+            (Some("Anonymous:"), Some("0")) => ranges.extend(candidate.take()),
             (Some(addresses), Some(permissions)) if !addresses.ends_with(':') => {
-                let is_file = words.nth(3).is_some_and(|path| path.starts_with('/'));
-                program = range(addresses).filter(|_| permissions == "r-xp" && is_file);
+                let is_file = fields.nth(3).is_some_and(|path| path.starts_with('/'));
+                candidate = parse_range(addresses).filter(|_| permissions == "r-xp" && is_file);
             }
             _ => (),
         }
@@ -42,7 +42,7 @@ fn unchanged(smaps: &str) -> Vec<Range<usize>> {
 }
 
 /// Parses `start-end`, in hexadecimal digits.
-fn range(addresses: &str) -> Option<Range<usize>> {
+fn parse_range(addresses: &str) -> Option<Range<usize>> {
     let (start, end) = addresses.split_once('-')?;
     let number = |digits| usize::from_str_radix(digits, 16).ok();
     Some(number(start)?..number(end)?)
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn only_programs_as_in_their_files() {
+    fn only_clean_executable_mappings() {
         let smaps = [
             mapping("1000-3000 r--p 00000000 08:01 17 /usr/lib/a.so", 0),
             mapping("3000-5000 r-xp 00002000 08:01 17 /usr/lib/a.so", 0),
@@ -68,15 +68,18 @@ mod tests {
             mapping("c000-d000 r-xp 00000000 00:00 0", 0),
             mapping("d000-e000 r-xp 00000000 00:00 0          [vdso]", 0),
         ];
-        assert_eq!(unchanged(&smaps.concat()), [0x3000..0x5000, 0xa000..0xc000]);
-        assert_eq!(unchanged(""), []);
+        assert_eq!(
+            clean_ranges(&smaps.concat()),
+            [0x3000..0x5000, 0xa000..0xc000]
+        );
+        assert_eq!(clean_ranges(""), []);
     }
 
     #[test]
-    fn this_program_goes_on() {
+    fn this_process_survives_a_release() {
         let smaps = std::fs::read_to_string("/proc/self/smaps").expect("Linux tells mappings");
-        assert!(!unchanged(&smaps).is_empty());
-        give_back();
-        assert_eq!(range("10-1f"), Some(16..31));
+        assert!(!clean_ranges(&smaps).is_empty());
+        release();
+        assert_eq!(parse_range("10-1f"), Some(16..31));
     }
 }

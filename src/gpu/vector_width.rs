@@ -9,7 +9,7 @@ use super::trusted;
 /// Environment variable for the number of bits in a vector.
 const VARIABLE: &str = "LP_NATIVE_VECTOR_WIDTH";
 /// Bits of the widest vectors of processors.
-const BITS: &str = "512";
+const WIDEST_BITS: &str = "512";
 
 /// Vector width that lavapipe will use in this process, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,11 +18,11 @@ pub enum VectorWidth {
     /// 512 bits, because the processor has such vectors.
     Widened,
     /// The number of bits that the environment specified.
-    Given(String),
+    Environment(String),
     /// The driver's default, because the processor has no 512-bit vectors.
-    Short,
+    Unsupported,
     /// The driver's default, because other threads run, or may run, and could read the environment at any time.
-    Threaded,
+    MultiThreaded,
 }
 
 /// Makes lavapipe use 512-bit vectors, that is subgroups of sixteen invocations, if the processor has them. Large products
@@ -36,14 +36,14 @@ pub enum VectorWidth {
 /// Wider vectors change the order in which sums are added, so results differ from those of narrower vectors in rounding.
 pub fn widen_vectors() -> VectorWidth {
     if let Some(given) = env::var_os(VARIABLE) {
-        return VectorWidth::Given(given.to_string_lossy().into_owned());
+        return VectorWidth::Environment(given.to_string_lossy().into_owned());
     }
     if !has_wide_vectors() {
-        return VectorWidth::Short;
+        return VectorWidth::Unsupported;
     }
-    match trusted::set_variable_if_alone(VARIABLE, BITS) {
+    match trusted::set_env_if_single_threaded(VARIABLE, WIDEST_BITS) {
         true => VectorWidth::Widened,
-        false => VectorWidth::Threaded,
+        false => VectorWidth::MultiThreaded,
     }
 }
 
@@ -61,10 +61,10 @@ fn has_wide_vectors() -> bool {
 impl fmt::Display for VectorWidth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            VectorWidth::Widened => write!(f, "{VARIABLE}={BITS} was set for this process"),
-            VectorWidth::Given(bits) => write!(f, "{VARIABLE}={bits} in the environment"),
-            VectorWidth::Short => f.write_str("the processor has no vectors of 512 bits"),
-            VectorWidth::Threaded => {
+            VectorWidth::Widened => write!(f, "{VARIABLE}={WIDEST_BITS} was set for this process"),
+            VectorWidth::Environment(bits) => write!(f, "{VARIABLE}={bits} in the environment"),
+            VectorWidth::Unsupported => f.write_str("the processor has no vectors of 512 bits"),
+            VectorWidth::MultiThreaded => {
                 write!(
                     f,
                     "{VARIABLE} was not set, since the process has other threads"

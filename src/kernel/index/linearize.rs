@@ -13,7 +13,7 @@ pub fn strides(shape: &[Dim]) -> Vec<Dim> {
 }
 
 /// The row-major index of coordinates.
-pub fn linear(coordinates: &[Index], shape: &[Dim]) -> Index {
+pub fn linearize(coordinates: &[Index], shape: &[Dim]) -> Index {
     coordinates
         .iter()
         .zip(strides(shape))
@@ -23,7 +23,7 @@ pub fn linear(coordinates: &[Index], shape: &[Dim]) -> Index {
 }
 
 /// The coordinates of a row-major index.
-pub fn coordinates(place: &Index, shape: &[Dim]) -> Vec<Index> {
+pub fn delinearize(index: &Index, shape: &[Dim]) -> Vec<Index> {
     let strides = strides(shape);
     let mut first = true;
     shape
@@ -34,7 +34,7 @@ pub fn coordinates(place: &Index, shape: &[Dim]) -> Vec<Index> {
                 return Index::zero();
             }
             // The first axis longer than one is the outermost, so its quotient needs no remainder.
-            let quotient = place.div(stride);
+            let quotient = index.div(stride);
             if std::mem::take(&mut first) {
                 quotient
             } else {
@@ -51,11 +51,11 @@ pub fn reshape(from: &[Index], shape: &[Dim], to: &[Dim]) -> Vec<Index> {
     let (mut start, mut target) = (0, 0);
     while target < to.len() {
         let (end, next) = matching_ends(shape, to, start, target);
-        let place = linear(
+        let index = linearize(
             from.get(start..end).unwrap_or_default(),
             shape.get(start..end).unwrap_or_default(),
         );
-        result.extend(coordinates(&place, &to[target..next]));
+        result.extend(delinearize(&index, &to[target..next]));
         (start, target) = (end, next);
     }
     result

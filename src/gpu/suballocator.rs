@@ -7,36 +7,37 @@ use wgpu::BufferUsages;
 
 use crate::error::Result;
 
-use super::device::Device;
-use super::fault::lock;
+use super::device::GpuDevice;
+use super::error_scope::lock;
 use super::memory;
 use super::statistics::Counters;
-use super::trusted::aliased::Aliased;
+use super::trusted::aliased::AliasedBuffer;
 
 /// Bytes of an allocation that several buffers share.
-const ROOM: u64 = 1 << 18;
+const BLOCK_BYTES: u64 = 1 << 18;
 
 /// Larger buffers, in bytes, get an allocation of their own.
-const SMALL: u64 = 1 << 16;
+const MAX_SUBALLOCATED_BYTES: u64 = 1 << 16;
 
 /// Suballocator. Holds the last buffer of the current allocation; the next buffer is placed behind it.
 #[derive(Default)]
-pub(super) struct Shelf(Mutex<Option<Aliased>>);
+pub(super) struct Suballocator(Mutex<Option<AliasedBuffer>>);
 
-impl Shelf {
+impl Suballocator {
     /// Creates a buffer with a label, a size in bytes and a usage.
     pub(super) fn buffer(
         &self,
         counters: &Counters,
-        device: &Device,
+        device: &GpuDevice,
         (label, bytes, usage): (&str, u64, BufferUsages),
-    ) -> Result<Aliased> {
-        let wanted = (label, bytes, usage);
-        if bytes > SMALL {
-            return memory::aliased(counters, device, wanted, (None, bytes));
+    ) -> Result<AliasedBuffer> {
+        let descriptor = (label, bytes, usage);
+        if bytes > MAX_SUBALLOCATED_BYTES {
+            return memory::aliased_buffer(counters, device, descriptor, (None, bytes));
         }
         let mut last = lock(&self.0);
-        let made = memory::aliased(counters, device, wanted, (last.as_ref(), ROOM))?;
-        Ok(last.insert(made).clone())
+        let buffer =
+            memory::aliased_buffer(counters, device, descriptor, (last.as_ref(), BLOCK_BYTES))?;
+        Ok(last.insert(buffer).clone())
     }
 }

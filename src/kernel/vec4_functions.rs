@@ -6,68 +6,68 @@ use super::shader;
 
 /// Tokens that prevent widening a function: branches, which each component would take separately, vector components, and
 /// types that are not widened.
-const SINGLE: &[&str] = &[
+const UNWIDENABLE: &[&str] = &[
     "if ", "for ", "loop ", "while ", "switch ", "&&", "||", "[", "vec", "array", "ptr<", "Bits(",
     "f16", "f64", "i64", "u64",
 ];
 /// Types that are widened.
-const TYPES: &[&str] = &["bool", "f32", "i32", "u32"];
+const WIDENED_TYPES: &[&str] = &["bool", "f32", "i32", "u32"];
 
 /// The name of the vec4 version of a function.
-pub fn name(function: &str) -> String {
+pub fn vec4_name(function: &str) -> String {
     format!("{function}_four")
 }
 
 /// Returns the vec4 versions of library functions, by name, for all functions that can be widened. Every type and number in
 /// the source becomes a vector.
-pub fn of(library: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let mut apt: BTreeMap<&str, String> = library
+pub fn generate(library: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut widenable: BTreeMap<&str, String> = library
         .iter()
-        .map(|(name, text)| (name.as_str(), code(text)))
-        .filter(|(_, code)| SINGLE.iter().all(|part| !code.contains(part)))
+        .map(|(name, text)| (name.as_str(), without_comments(text)))
+        .filter(|(_, code)| UNWIDENABLE.iter().all(|part| !code.contains(part)))
         .collect();
     // A function can be widened only if all functions that it calls can.
     let mut count = None;
-    while count != Some(apt.len()) {
-        count = Some(apt.len());
-        let names: BTreeSet<&str> = apt.keys().copied().collect();
+    while count != Some(widenable.len()) {
+        count = Some(widenable.len());
+        let names: BTreeSet<&str> = widenable.keys().copied().collect();
         let is_known = |word: &str| !library.contains_key(word) || names.contains(word);
-        apt.retain(|_, code| shader::words(code).all(is_known));
+        widenable.retain(|_, code| shader::tokens(code).all(is_known));
     }
-    let widened = apt.iter().map(|(function, code)| {
-        let text = widened(code, |word| apt.contains_key(word));
-        (name(function), text)
+    let widened = widenable.iter().map(|(function, code)| {
+        let text = widen(code, |word| widenable.contains_key(word));
+        (vec4_name(function), text)
     });
     widened.collect()
 }
 
 /// Removes comment lines.
-fn code(text: &str) -> String {
+fn without_comments(text: &str) -> String {
     let lines = text.lines().filter(|line| !line.trim().starts_with("//"));
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// Widens source to vectors of four.
-fn widened(code: &str, is_function: impl Fn(&str) -> bool) -> String {
+fn widen(code: &str, is_function: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     let mut rest = code;
     while let Some(first) = rest.chars().next() {
-        let end = end_of_word(rest);
-        let (word, behind) = rest.split_at(end.max(first.len_utf8()));
+        let end = token_length(rest);
+        let (word, rest_of_text) = rest.split_at(end.max(first.len_utf8()));
         match word {
             _ if end == 0 => text.push_str(word),
             _ if first.is_ascii_digit() => text += &format!("vec4({word})"),
-            _ if TYPES.contains(&word) => text += &format!("vec4<{word}>"),
-            _ if is_function(word) => text += &name(word),
+            _ if WIDENED_TYPES.contains(&word) => text += &format!("vec4<{word}>"),
+            _ if is_function(word) => text += &vec4_name(word),
             _ => text.push_str(word),
         }
-        rest = behind;
+        rest = rest_of_text;
     }
     text
 }
 
 /// Length of the name or number at the start of the text; 0 if it starts with neither.
-fn end_of_word(text: &str) -> usize {
+fn token_length(text: &str) -> usize {
     let is_number = text.starts_with(|c: char| c.is_ascii_digit());
     let has_exponent = is_number && !text.starts_with("0x");
     let mut before = ' ';
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn types_numbers_and_calls_are_widened() {
-        let found = of(&library(&[
+        let found = generate(&library(&[
             (
                 "a",
                 "// A 1.\nfn a(x: f32) -> bool {\n    return bitcast<u32>(x) > 0x7fu;\n}",
@@ -113,8 +113,8 @@ mod tests {
     }
 
     #[test]
-    fn what_branches_is_left_out_with_all_that_call_it() {
-        let found = of(&library(&[
+    fn functions_with_branches_and_their_callers_are_left_out() {
+        let found = generate(&library(&[
             (
                 "a",
                 "fn a(x: f32) -> f32 {\n    if x > 1.0 {\n        return 1.0;\n    }\n    return x;\n}",

@@ -9,7 +9,10 @@ use crate::error::{Error, Result};
 /// Runs an action and returns the first device error that it raises on this thread.
 ///
 /// wgpu reports an error to the innermost scope of the thread, so concurrent users of a device see only their own errors.
-pub(super) fn guarded<T>(device: &wgpu::Device, action: impl FnOnce() -> Result<T>) -> Result<T> {
+pub(super) fn in_error_scope<T>(
+    device: &wgpu::Device,
+    action: impl FnOnce() -> Result<T>,
+) -> Result<T> {
     let internal = device.push_error_scope(ErrorFilter::Internal);
     let memory = device.push_error_scope(ErrorFilter::OutOfMemory);
     let validation = device.push_error_scope(ErrorFilter::Validation);
@@ -29,19 +32,19 @@ fn from_wgpu(error: &wgpu::Error) -> Error {
     match error {
         wgpu::Error::OutOfMemory { source } => Error::device(format!(
             "the device is out of memory: {}",
-            chain(source.as_ref())
+            with_causes(source.as_ref())
         ))
         .help("use smaller inputs, close other programs that use the device, or run on the host"),
-        wgpu::Error::Validation { source, .. } => Error::device(chain(source.as_ref())),
+        wgpu::Error::Validation { source, .. } => Error::device(with_causes(source.as_ref())),
         wgpu::Error::Internal { source, .. } => Error::device(format!(
             "internal error of the driver: {}",
-            chain(source.as_ref())
+            with_causes(source.as_ref())
         )),
     }
 }
 
 /// Message of an error followed by its causes.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string().trim_end().to_owned();
     let mut source = error.source();
     while let Some(cause) = source {

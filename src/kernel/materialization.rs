@@ -12,7 +12,7 @@ pub enum Precision {
     /// `f32`.
     #[default]
     Single,
-    /// `f16`: weights and values between kernels, except for those with a [`Kept`]. Rounds to nearest, ties to even;
+    /// `f16`: weights and values between kernels, except for those with a [`SingleReason`]. Rounds to nearest, ties to even;
     /// a finite number beyond ±65504 becomes ±65504.
     Half,
 }
@@ -41,18 +41,18 @@ impl Precision {
 
 /// A materialised value, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stored {
+pub struct MaterializedValue {
     /// Name of its slot.
     pub value: String,
     /// Reason why it is not fused into its readers.
-    pub reason: Reason,
+    pub reason: MaterializeReason,
     /// Reason why it is stored in `f32` though `f16` was requested.
-    pub kept: Option<Kept>,
+    pub single_reason: Option<SingleReason>,
 }
 
 /// A weight in panels that other kernels, or products with different panels, read as well.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tied {
+pub struct SharedWeight {
     /// Name of the weight.
     pub weight: String,
     /// Number of distinct panel layouts.
@@ -62,28 +62,28 @@ pub struct Tied {
     /// Elements of the weight.
     pub numel: usize,
     /// Reason for a second copy in row-major order; none if other kernels read the panels.
-    pub rows: Option<Rows>,
+    pub row_copy: Option<RowCopyReason>,
 }
 
 /// Reason why a weight has a row-major copy besides its panels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rows {
+pub enum RowCopyReason {
     /// Too many elements are read one by one.
-    Many,
+    TooManyReads,
     /// A kernel would bind more textures than the device can.
-    Textures,
+    TooManyTextures,
     /// The panels do not hold all of its elements unchanged.
-    Other,
+    NotPlainMatrix,
 }
 
-impl fmt::Display for Tied {
+impl fmt::Display for SharedWeight {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tied {
+        let SharedWeight {
             weight,
             panels,
             read,
             numel,
-            rows,
+            row_copy: rows,
         } = self;
         f.write_str(weight)?;
         let mut mark = ":";
@@ -108,58 +108,62 @@ impl fmt::Display for Tied {
     }
 }
 
-impl fmt::Display for Rows {
+impl fmt::Display for RowCopyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Rows::Many => "they are many",
-            Rows::Textures => "a kernel would bind more textures than the device allows",
-            Rows::Other => "the panels do not hold all of them unchanged",
+            RowCopyReason::TooManyReads => "they are many",
+            RowCopyReason::TooManyTextures => {
+                "a kernel would bind more textures than the device allows"
+            }
+            RowCopyReason::NotPlainMatrix => "the panels do not hold all of them unchanged",
         })
     }
 }
 
 /// Reason why a value is stored in `f32` though `f16` was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum SingleReason {
     /// The application, control flow or a custom operator reads or writes it.
-    Handed,
+    External,
     /// A reduction computes it: a mean, a variance, the sum that a softmax divides by.
     Statistic,
     /// A scan, a scatter or a sort computes it.
     Accumulated,
     /// It holds partial sums, which the next kernel adds up.
-    Partial,
+    PartialSums,
     /// Integers are computed from it.
-    Counted,
+    IntegerOperand,
     /// It is a weight of at most one dimension.
     Vector,
     /// Its kernel writes single elements, and the device stores half precision only in pairs.
-    Single,
+    UnpairedStore,
 }
 
-impl fmt::Display for Kept {
+impl fmt::Display for SingleReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Kept::Handed => "the application, control flow or a custom operator has it",
-            Kept::Statistic => "a reduction computes it",
-            Kept::Accumulated => "a scan, a scatter or a sort computes it",
-            Kept::Partial => "it holds partial sums",
-            Kept::Counted => "integers are computed from it",
-            Kept::Vector => "it is a weight of at most one dimension",
-            Kept::Single => "its kernel writes single elements, and the device stores f16 in pairs",
+            SingleReason::External => "the application, control flow or a custom operator has it",
+            SingleReason::Statistic => "a reduction computes it",
+            SingleReason::Accumulated => "a scan, a scatter or a sort computes it",
+            SingleReason::PartialSums => "it holds partial sums",
+            SingleReason::IntegerOperand => "integers are computed from it",
+            SingleReason::Vector => "it is a weight of at most one dimension",
+            SingleReason::UnpairedStore => {
+                "its kernel writes single elements, and the device stores f16 in pairs"
+            }
         })
     }
 }
 
 /// Reason why a value is materialised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum MaterializeReason {
     /// The graph returns it.
     Output,
     /// It is an assertion of the model, which must not be fused.
     Assertion,
     /// A condition, a loop or a custom operator reads or writes it.
-    Handed,
+    External,
     /// Several nodes read it, and it costs too much to be computed for each.
     Shared {
         /// Number of readers.
@@ -173,68 +177,80 @@ pub enum Reason {
         cost: u32,
     },
     /// A product, a convolution or a sort reads each of its elements many times.
-    ReadOften,
+    ReadManyTimes,
     /// It is a concatenation of many values or a part of one. Each part is written in place, so no kernel copies it.
-    Joined,
+    Concatenated,
     /// The fused expression would be too long.
-    Long {
+    TooLong {
         /// Cost of one element, in simple operations.
         cost: u32,
     },
     /// Its reader would bind more buffers than the device allows if it computed the value.
-    Buffers,
+    TooManyBuffers,
     /// The kernel that computes it has no epilogue.
     NoEpilogue,
     /// Its kernel cannot fuse a reader as its epilogue, since this number of nodes read it.
     Readers(usize),
     /// Its kernel cannot fuse the reader, which is not elementwise.
-    Reorders,
+    NotElementwise,
     /// Its kernel cannot fuse the reader, which belongs to another kernel.
-    Claimed,
+    AlreadyFused,
     /// Its kernel cannot fuse the reader, since values other than the reader's result are needed too.
-    Several,
+    MultipleResults,
     /// It is an image in the layout of images; its readers read it through a reshape.
     Reshaped,
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for MaterializeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Output => f.write_str("it is an output of the graph"),
-            Reason::Assertion => f.write_str("it is an assertion of the model"),
-            Reason::Handed => f.write_str("control flow or a custom operator has it"),
-            Reason::Shared { readers, cost } => {
+            MaterializeReason::Output => f.write_str("it is an output of the graph"),
+            MaterializeReason::Assertion => f.write_str("it is an assertion of the model"),
+            MaterializeReason::External => f.write_str("control flow or a custom operator has it"),
+            MaterializeReason::Shared { readers, cost } => {
                 write!(
                     f,
                     "{readers} nodes read it, and {cost} operations an element cost too much to repeat"
                 )
             }
-            Reason::Repeated { cost } => {
+            MaterializeReason::Repeated { cost } => {
                 write!(
                     f,
                     "its reader repeats elements, and {cost} operations an element cost too much to repeat"
                 )
             }
-            Reason::ReadOften => f.write_str("its reader reads each element many times"),
-            Reason::Joined => f.write_str("a concatenation of many values is written part by part"),
-            Reason::Long { cost } => {
+            MaterializeReason::ReadManyTimes => {
+                f.write_str("its reader reads each element many times")
+            }
+            MaterializeReason::Concatenated => {
+                f.write_str("a concatenation of many values is written part by part")
+            }
+            MaterializeReason::TooLong { cost } => {
                 write!(
                     f,
                     "{cost} operations an element are too many for one expression"
                 )
             }
-            Reason::Buffers => {
+            MaterializeReason::TooManyBuffers => {
                 f.write_str("its reader would bind more buffers than the device allows")
             }
-            Reason::NoEpilogue => {
+            MaterializeReason::NoEpilogue => {
                 f.write_str("its kernel does not fuse the operations that follow")
             }
-            Reason::Readers(1) => f.write_str("its reader does not fit into this kernel"),
-            Reason::Readers(count) => write!(f, "{count} nodes read it"),
-            Reason::Reorders => f.write_str("its reader is not elementwise"),
-            Reason::Claimed => f.write_str("its reader is fused into another kernel"),
-            Reason::Several => f.write_str("fusing its reader would leave several results"),
-            Reason::Reshaped => f.write_str("it is an image, and its reader is a reshape"),
+            MaterializeReason::Readers(1) => {
+                f.write_str("its reader does not fit into this kernel")
+            }
+            MaterializeReason::Readers(count) => write!(f, "{count} nodes read it"),
+            MaterializeReason::NotElementwise => f.write_str("its reader is not elementwise"),
+            MaterializeReason::AlreadyFused => {
+                f.write_str("its reader is fused into another kernel")
+            }
+            MaterializeReason::MultipleResults => {
+                f.write_str("fusing its reader would leave several results")
+            }
+            MaterializeReason::Reshaped => {
+                f.write_str("it is an image, and its reader is a reshape")
+            }
         }
     }
 }

@@ -14,92 +14,101 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::layout::Texel;
 use crate::kernel::plan::{Access, Flow, Plan, SlotId, Step, all_flows};
 
-use super::arena::{Item, Spot, arrange};
-use super::fault::guarded;
-use super::memory::{Memory, view};
-use super::pool::Pool;
-use super::program::Inner;
-use super::sizing::{Place, Region, Sizing, size};
+use super::arena::{ArenaItem, BufferLocation, assign_locations};
+use super::error_scope::in_error_scope;
+use super::memory::{SlotMemory, array_view};
+use super::pool::BufferPool;
+use super::program::ProgramInner;
+use super::sizing::{Sizing, SlotPlacement, SlotRegion, evaluate};
 use super::statistics::add;
 
 /// Bytes of the largest scalar.
-const SCALAR: u64 = 8;
+const MAX_SCALAR_BYTES: u64 = 8;
 
 /// Memory that one run uses at a time. Its buffers only grow.
 #[derive(Default)]
-pub(super) struct Lane {
-    inputs: Pool,
-    temporaries: Pool,
-    outputs: Pool,
-    upload: Pool,
-    download: Pool,
-    readback: Pool,
+pub(super) struct RunContext {
+    inputs: BufferPool,
+    temporaries: BufferPool,
+    outputs: BufferPool,
+    upload: BufferPool,
+    download: BufferPool,
+    readback: BufferPool,
     /// Bindings for recent sizes, most recently used first.
-    kept: VecDeque<Arc<Binding>>,
+    cached: VecDeque<Arc<RunBinding>>,
     /// The last submission that uses this memory.
     pub(super) submission: Option<SubmissionIndex>,
 }
 
 /// Everything that a run with certain sizes needs besides its inputs.
-pub(super) struct Binding {
+pub(super) struct RunBinding {
     pub(super) sizes: Bindings,
     pub(super) sizing: Sizing,
     /// Memory of each slot.
-    pub(super) memory: Vec<Memory>,
+    pub(super) memory: Vec<SlotMemory>,
     /// The bind group of each step; `None` if it dispatches nothing.
-    pub(super) groups: Vec<Option<BindGroup>>,
+    pub(super) bind_groups: Vec<Option<BindGroup>>,
     /// Memory into which the host writes each input.
-    pub(super) uploads: Vec<Option<HostSide>>,
+    pub(super) uploads: Vec<Option<HostAccess>>,
     /// Memory from which the host reads each output slot and the slot of the faults.
-    pub(super) downloads: Vec<(SlotId, HostSide)>,
+    pub(super) downloads: Vec<(SlotId, HostAccess)>,
     /// Buffer for numbers that control flow depends on; none if the plan has no control flow.
     pub(super) readback: Option<Buffer>,
 }
 
 /// Memory through which the host accesses a slot.
 #[derive(Clone)]
-pub(super) struct HostSide {
-    pub(super) memory: Memory,
+pub(super) struct HostAccess {
+    pub(super) memory: SlotMemory,
     pub(super) offset: u64,
     /// True if this is a staging copy, false if it is the slot's own memory.
     pub(super) staged: bool,
 }
 
-impl Lane {
+impl RunContext {
     /// Creates a context for a device, without any memory.
-    pub(super) fn on(capabilities: &Capabilities) -> Lane {
-        let pool = || Pool::of(capabilities.texels);
-        Lane {
+    pub(super) fn new(capabilities: &Capabilities) -> RunContext {
+        let pool = || BufferPool::new(capabilities.buffer_aliasing);
+        RunContext {
             inputs: pool(),
             temporaries: pool(),
             outputs: pool(),
-            ..Lane::default()
+            ..RunContext::default()
         }
     }
 
     /// Returns the bindings for given sizes; creates them if they are not cached.
-    pub(super) fn bind(&mut self, program: &Inner, sizes: &Bindings) -> Result<Arc<Binding>> {
-        let known = self.kept.iter().position(|kept| kept.sizes == *sizes);
-        let binding = match known.and_then(|index| self.kept.remove(index)) {
+    pub(super) fn bindings_for(
+        &mut self,
+        program: &ProgramInner,
+        sizes: &Bindings,
+    ) -> Result<Arc<RunBinding>> {
+        let cached_index = self.cached.iter().position(|kept| kept.sizes == *sizes);
+        let binding = match cached_index.and_then(|index| self.cached.remove(index)) {
             Some(binding) => binding,
             None => {
                 check_guards(&program.plan, sizes)?;
-                let sizing = size(&program.plan, sizes, &program.rules)?;
-                guarded(program.device.wgpu(), || {
+                let sizing = evaluate(&program.plan, sizes, &program.rules)?;
+                in_error_scope(program.device.wgpu(), || {
                     self.create(program, sizes.clone(), sizing)
                 })?
             }
         };
-        self.kept.push_front(binding.clone());
-        self.kept.truncate(program.options.cached_sizes.max(1));
+        self.cached.push_front(binding.clone());
+        self.cached.truncate(program.options.cached_sizes.max(1));
         Ok(binding)
     }
 
-    fn create(&mut self, program: &Inner, sizes: Bindings, sizing: Sizing) -> Result<Arc<Binding>> {
+    fn create(
+        &mut self,
+        program: &ProgramInner,
+        sizes: Bindings,
+        sizing: Sizing,
+    ) -> Result<Arc<RunBinding>> {
         let storage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
-        let has_texels = program.rules.capabilities.texels;
-        let direct = has_texels || program.device.maps_directly();
-        let [write, read] = if direct && !has_texels {
+        let has_aliasing = program.rules.capabilities.buffer_aliasing;
+        let is_direct = has_aliasing || program.device.maps_directly();
+        let [write, read] = if is_direct && !has_aliasing {
             [
                 storage | BufferUsages::MAP_WRITE,
                 storage | BufferUsages::MAP_READ,
@@ -108,74 +117,74 @@ impl Lane {
             [storage; 2]
         };
         let temporaries = &sizing.temporaries;
-        let mut grown = self.inputs.fit(program, "inputs", &sizing.inputs, write)?;
-        grown |= self
+        let mut is_replaced = self.inputs.grow(program, "inputs", &sizing.inputs, write)?;
+        is_replaced |= self
             .outputs
-            .fit(program, "outputs", &sizing.outputs, read)?;
-        grown |= self
+            .grow(program, "outputs", &sizing.outputs, read)?;
+        is_replaced |= self
             .temporaries
-            .fit(program, "arena", temporaries, storage)?;
-        if grown {
+            .grow(program, "arena", temporaries, storage)?;
+        if is_replaced {
             // Cached bindings would keep the smaller buffers alive.
-            self.kept.clear();
+            self.cached.clear();
         }
         let memory = self.slot_memory(program, &sizing)?;
-        let uploads = self.uploads(program, &sizing, &memory, direct)?;
-        let downloads = self.downloads(program, &sizing, &memory, direct)?;
+        let uploads = self.uploads(program, &sizing, &memory, is_direct)?;
+        let downloads = self.downloads(program, &sizing, &memory, is_direct)?;
         let readback = self.readback(program, &sizing)?;
-        let groups = Bound {
+        let groups = BindGroupBuilder {
             program,
             sizing: &sizing,
             memory: &memory,
-            texels: texels(program, &sizing, &memory)?,
-            numbers: size_buffer(program, &sizing.numbers),
+            aliasing_views: aliasing_views(program, &sizing, &memory)?,
+            size_buffer: size_buffer(program, &sizing.size_data),
         }
-        .groups();
-        Ok(Arc::new(Binding {
+        .bind_groups();
+        Ok(Arc::new(RunBinding {
             sizes,
             sizing,
             memory,
-            groups,
+            bind_groups: groups,
             uploads,
             downloads,
             readback,
         }))
     }
 
-    fn readback(&mut self, program: &Inner, sizing: &Sizing) -> Result<Option<Buffer>> {
+    fn readback(&mut self, program: &ProgramInner, sizing: &Sizing) -> Result<Option<Buffer>> {
         if program.plan.flows.is_empty() {
             return Ok(None);
         }
         let flows = all_flows(&program.plan.flows).into_iter();
-        let exchanged = flows.flat_map(Flow::exchanged);
+        let exchanged = flows.flat_map(Flow::host_call_slots);
         let largest = exchanged
-            .map(|slot| sizing.places[slot.0].bound)
-            .fold(SCALAR, u64::max);
+            .map(|slot| sizing.placements[slot.0].binding_bytes)
+            .fold(MAX_SCALAR_BYTES, u64::max);
         let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-        self.readback.fit(program, "readback", &[largest], usage)?;
+        self.readback.grow(program, "readback", &[largest], usage)?;
         self.readback
-            .memory(0)
-            .map(Memory::buffer)
+            .get(0)
+            .map(SlotMemory::buffer)
             .transpose()
             .map(Option::<&Buffer>::cloned)
     }
 
-    fn slot_memory(&self, program: &Inner, sizing: &Sizing) -> Result<Vec<Memory>> {
-        let find = |(index, place): (usize, &Place)| {
-            let region = sizing.places[program.plan.whole(SlotId(index)).0].region;
+    fn slot_memory(&self, program: &ProgramInner, sizing: &Sizing) -> Result<Vec<SlotMemory>> {
+        let find = |(index, place): (usize, &SlotPlacement)| {
+            let region = sizing.placements[program.plan.root_slot(SlotId(index)).0].region;
             let pool = match region {
-                Region::Weights => {
+                SlotRegion::Weights => {
                     let weight = program.weights.get(&SlotId(index));
-                    return weight.map(|memory| Memory::clone(memory));
+                    return weight.map(|memory| SlotMemory::clone(memory));
                 }
-                Region::Inputs => &self.inputs,
-                Region::Temporaries => &self.temporaries,
-                Region::Parts => return None,
-                Region::Outputs => &self.outputs,
+                SlotRegion::Inputs => &self.inputs,
+                SlotRegion::Temporaries => &self.temporaries,
+                SlotRegion::Parts => return None,
+                SlotRegion::Outputs => &self.outputs,
             };
-            pool.memory(place.spot.buffer).cloned()
+            pool.get(place.location.buffer).cloned()
         };
-        let memory = sizing.places.iter().enumerate().map(find);
+        let memory = sizing.placements.iter().enumerate().map(find);
         memory
             .map(|memory| memory.ok_or_else(|| Error::internal("a slot has no memory")))
             .collect()
@@ -183,28 +192,28 @@ impl Lane {
 
     fn uploads(
         &mut self,
-        program: &Inner,
+        program: &ProgramInner,
         sizing: &Sizing,
-        memory: &[Memory],
-        direct: bool,
-    ) -> Result<Vec<Option<HostSide>>> {
+        memory: &[SlotMemory],
+        is_direct: bool,
+    ) -> Result<Vec<Option<HostAccess>>> {
         let slots: Vec<SlotId> = program.plan.inputs.iter().flatten().copied().collect();
-        let staged: Vec<bool> = slots.iter().map(|_| !direct).collect();
+        let staged: Vec<bool> = slots.iter().map(|_| !is_direct).collect();
         let usage = BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC;
         let pool = &mut self.upload;
-        let sides = host_sides(program, sizing, memory, &slots, &staged, pool, usage)?;
-        let mut sides = sides.into_iter();
+        let accesses = host_accesses(program, sizing, memory, &slots, &staged, pool, usage)?;
+        let mut sides = accesses.into_iter();
         let inputs = program.plan.inputs.iter();
         Ok(inputs.map(|slot| slot.and_then(|_| sides.next())).collect())
     }
 
     fn downloads(
         &mut self,
-        program: &Inner,
+        program: &ProgramInner,
         sizing: &Sizing,
-        memory: &[Memory],
-        direct: bool,
-    ) -> Result<Vec<(SlotId, HostSide)>> {
+        memory: &[SlotMemory],
+        is_direct: bool,
+    ) -> Result<Vec<(SlotId, HostAccess)>> {
         let mut slots = program.plan.outputs.clone();
         slots.extend(program.plan.faults.iter().map(|faults| faults.slot));
         slots.sort_unstable();
@@ -212,12 +221,12 @@ impl Lane {
         // An output may also be an input or a weight; the host cannot read the memory of these.
         let staged: Vec<bool> = slots
             .iter()
-            .map(|slot| !direct || sizing.places[slot.0].region != Region::Outputs)
+            .map(|slot| !is_direct || sizing.placements[slot.0].region != SlotRegion::Outputs)
             .collect();
         let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
         let pool = &mut self.download;
-        let sides = host_sides(program, sizing, memory, &slots, &staged, pool, usage)?;
-        Ok(slots.into_iter().zip(sides).collect())
+        let accesses = host_accesses(program, sizing, memory, &slots, &staged, pool, usage)?;
+        Ok(slots.into_iter().zip(accesses).collect())
     }
 }
 
@@ -233,64 +242,64 @@ fn check_guards(plan: &Plan, sizes: &Bindings) -> Result<()> {
 }
 
 /// Memory through which the host accesses slots: a staging buffer, or the slots' own memory.
-fn host_sides(
-    program: &Inner,
+fn host_accesses(
+    program: &ProgramInner,
     sizing: &Sizing,
-    memory: &[Memory],
+    memory: &[SlotMemory],
     slots: &[SlotId],
     staged: &[bool],
-    pool: &mut Pool,
+    pool: &mut BufferPool,
     usage: BufferUsages,
-) -> Result<Vec<HostSide>> {
-    let items: Vec<Item> = slots
+) -> Result<Vec<HostAccess>> {
+    let items: Vec<ArenaItem> = slots
         .iter()
         .zip(staged)
         .filter(|(_, staged)| **staged)
-        .map(|(slot, _)| Item {
-            bytes: sizing.places[slot.0].bound,
+        .map(|(slot, _)| ArenaItem {
+            bytes: sizing.placements[slot.0].binding_bytes,
             live: 0..=0,
         })
         .collect();
     let limit = program.rules.capabilities.max_buffer_size;
     let alignment = program.rules.capabilities.offset_alignment;
-    let layout = arrange(&items, alignment, limit);
+    let layout = assign_locations(&items, alignment, limit);
     // Cached bindings for other sizes keep the smaller buffers that they use.
-    pool.fit(program, "staging", &layout.buffers, usage)?;
-    let mut spots = layout.spots.into_iter();
-    let side = |(slot, staged): (&SlotId, &bool)| {
+    pool.grow(program, "staging", &layout.buffers, usage)?;
+    let mut spots = layout.locations.into_iter();
+    let host_access = |(slot, staged): (&SlotId, &bool)| {
         let spot = if *staged { spots.next() } else { None };
-        let staging = |spot: Spot| pool.memory(spot.buffer).map(|memory| (memory, spot));
+        let staging = |spot: BufferLocation| pool.get(spot.buffer).map(|memory| (memory, spot));
         match spot.and_then(staging) {
-            Some((memory, spot)) => HostSide {
+            Some((memory, spot)) => HostAccess {
                 memory: memory.clone(),
                 offset: spot.offset,
                 staged: true,
             },
-            None => HostSide {
+            None => HostAccess {
                 memory: memory[slot.0].clone(),
-                offset: sizing.places[slot.0].spot.offset,
+                offset: sizing.placements[slot.0].location.offset,
                 staged: false,
             },
         }
     };
-    Ok(slots.iter().zip(staged).map(side).collect())
+    Ok(slots.iter().zip(staged).map(host_access).collect())
 }
 
 /// Texture views through which steps read slots that are buffers.
-fn texels(
-    program: &Inner,
+fn aliasing_views(
+    program: &ProgramInner,
     sizing: &Sizing,
-    memory: &[Memory],
+    memory: &[SlotMemory],
 ) -> Result<HashMap<SlotId, TextureView>> {
     let mut texels = HashMap::new();
     for step in &program.plan.steps {
         let accesses = &program.plan.kernels[step.kernel].bindings;
         for (slot, access) in step.bindings.iter().zip(accesses) {
-            if let Access::Texels(texel) = access
+            if let Access::AliasedTexture(texel) = access
                 && !texels.contains_key(slot)
             {
-                let (memory, place) = (&memory[slot.0], &sizing.places[slot.0]);
-                texels.insert(*slot, texture(program, memory, (place, *texel))?);
+                let (memory, place) = (&memory[slot.0], &sizing.placements[slot.0]);
+                texels.insert(*slot, aliasing_view(program, memory, (place, *texel))?);
             }
         }
     }
@@ -298,39 +307,39 @@ fn texels(
 }
 
 /// A texture view of a slot's buffer.
-fn texture(
-    program: &Inner,
-    memory: &Memory,
-    (place, texel): (&Place, Texel),
+fn aliasing_view(
+    program: &ProgramInner,
+    memory: &SlotMemory,
+    (place, texel): (&SlotPlacement, Texel),
 ) -> Result<TextureView> {
-    let Memory::Aliased(buffer) = memory else {
+    let SlotMemory::Aliased(buffer) = memory else {
         return Err(Error::internal("a buffer is read as a texture"));
     };
-    let part = (place.spot.offset, place.bound);
+    let part = (place.location.offset, place.binding_bytes);
     let texture = buffer.texture(program.device.wgpu(), part, texel)?;
     Ok(texture.create_view(&TextureViewDescriptor::default()))
 }
 
 /// Builds the bind groups of a run.
-struct Bound<'a> {
-    program: &'a Inner,
+struct BindGroupBuilder<'a> {
+    program: &'a ProgramInner,
     sizing: &'a Sizing,
-    memory: &'a [Memory],
-    texels: HashMap<SlotId, TextureView>,
-    numbers: Option<Buffer>,
+    memory: &'a [SlotMemory],
+    aliasing_views: HashMap<SlotId, TextureView>,
+    size_buffer: Option<Buffer>,
 }
 
-impl Bound<'_> {
+impl BindGroupBuilder<'_> {
     /// The bind group of each step; `None` if the step dispatches nothing.
-    fn groups(&self) -> Vec<Option<BindGroup>> {
+    fn bind_groups(&self) -> Vec<Option<BindGroup>> {
         let steps = self.program.plan.steps.iter().enumerate();
         let runs = |index: usize| !self.sizing.workgroups[index].contains(&0);
         steps
-            .map(|(index, step)| runs(index).then(|| self.group(index, step)))
+            .map(|(index, step)| runs(index).then(|| self.bind_group(index, step)))
             .collect()
     }
 
-    fn group(&self, index: usize, step: &Step) -> BindGroup {
+    fn bind_group(&self, index: usize, step: &Step) -> BindGroup {
         let program = self.program;
         let kernel = &program.plan.kernels[step.kernel];
         let bindings = || step.bindings.iter().zip(&kernel.bindings);
@@ -338,20 +347,24 @@ impl Bound<'_> {
             .map(|(slot, access)| self.view(*slot, *access))
             .collect();
         let storage = step.bindings.iter().zip(&views).filter_map(|(slot, view)| {
-            let place = &self.sizing.places[slot.0];
+            let place = &self.sizing.placements[slot.0];
             match view {
                 Some(view) => Some(BindingResource::TextureView(view)),
                 None => {
                     let buffer = self.memory[slot.0].buffer().ok()?;
-                    Some(part(buffer, place.spot.offset, place.bound))
+                    Some(buffer_binding(
+                        buffer,
+                        place.location.offset,
+                        place.binding_bytes,
+                    ))
                 }
             }
         });
         let bytes = (step.sizes.len() as u64 * 4).next_multiple_of(16);
-        let numbers = self.numbers.as_ref();
+        let numbers = self.size_buffer.as_ref();
         let sizes = numbers
             .filter(|_| !step.sizes.is_empty())
-            .map(|buffer| part(buffer, self.sizing.number_offsets[index], bytes));
+            .map(|buffer| buffer_binding(buffer, self.sizing.size_offsets[index], bytes));
         let entries: Vec<BindGroupEntry> = (0..)
             .zip(storage.chain(sizes))
             .map(|(binding, resource)| BindGroupEntry { binding, resource })
@@ -370,16 +383,16 @@ impl Bound<'_> {
     /// The texture view through which a kernel accesses a slot; none for a buffer.
     fn view(&self, slot: SlotId, access: Access) -> Option<TextureView> {
         match &self.memory[slot.0] {
-            Memory::Texture(texture) => Some(view(texture)),
+            SlotMemory::Texture(texture) => Some(array_view(texture)),
             _ => match access {
-                Access::Texels(_) => self.texels.get(&slot).cloned(),
+                Access::AliasedTexture(_) => self.aliasing_views.get(&slot).cloned(),
                 _ => None,
             },
         }
     }
 }
 
-fn size_buffer(program: &Inner, bytes: &[u8]) -> Option<Buffer> {
+fn size_buffer(program: &ProgramInner, bytes: &[u8]) -> Option<Buffer> {
     if bytes.is_empty() {
         return None;
     }
@@ -392,7 +405,7 @@ fn size_buffer(program: &Inner, bytes: &[u8]) -> Option<Buffer> {
     Some(buffer)
 }
 
-fn part(buffer: &Buffer, offset: u64, size: u64) -> BindingResource<'_> {
+fn buffer_binding(buffer: &Buffer, offset: u64, size: u64) -> BindingResource<'_> {
     BindingResource::Buffer(BufferBinding {
         buffer,
         offset,
