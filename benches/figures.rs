@@ -4,7 +4,7 @@
 //! and with a warm shader cache, median latency in the steady state on the device and on the host, peak memory. With
 //! `PYTHON` set to an interpreter that has PyTorch, its eager mode on two threads is measured as well.
 
-#![expect(clippy::print_stdout, reason = "the table is what it is for")]
+#![expect(clippy::print_stdout, reason = "the benchmark prints a table")]
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const MODELS: [&str; 5] = [
     "gpt2_small",
 ];
 /// Duration of the measurement of the steady state.
-const WATCH: Duration = Duration::from_secs(3);
+const STEADY_DURATION: Duration = Duration::from_secs(3);
 
 type Failure = Box<dyn Error>;
 
@@ -107,7 +107,7 @@ fn load(case: &Path) -> Result<(PathBuf, Vec<onionskin::item::Item>), Failure> {
     let found: Vec<CaseRef> = cases::find(case)?;
     let case = found.first().ok_or("there is no case")?.load()?;
     let CaseArchive::Path(path) = case.archive else {
-        return Err("the case is no folder".into());
+        return Err("the case is not a folder".into());
     };
     let call = case
         .sets
@@ -141,7 +141,7 @@ fn steady(case: &Path, device: &str) -> Result<(), Failure> {
         Model::open(&archive)?.compile(&Device::open(device)?, &CompileOptions::default())?;
     session.call(&inputs)?;
     let (watch, mut times) = (Instant::now(), Vec::new());
-    while times.len() < 5 || watch.elapsed() < WATCH {
+    while times.len() < 5 || watch.elapsed() < STEADY_DURATION {
         let start = Instant::now();
         session.call(&inputs)?;
         times.push(start.elapsed().as_secs_f64() * 1e3);

@@ -8,7 +8,7 @@
     clippy::panic,
     clippy::print_stdout,
     missing_docs,
-    reason = "a bench may panic, and says what it skips"
+    reason = "a benchmark may panic, and prints the cases that it skips"
 )]
 
 use std::time::Duration;
@@ -28,12 +28,12 @@ enum Of {
 }
 
 /// The device, and the benchmark runner.
-struct Bench<'a> {
+struct KernelBench<'a> {
     criterion: &'a mut Criterion,
     device: GpuDevice,
 }
 
-impl Bench<'_> {
+impl KernelBench<'_> {
     fn kernel(
         &mut self,
         name: &str,
@@ -101,14 +101,14 @@ fn all(criterion: &mut Criterion) {
         Err(error) => return println!("nothing measured: {error}"),
     };
     println!("on {}", device.name());
-    let mut bench = Bench { criterion, device };
+    let mut bench = KernelBench { criterion, device };
     products(&mut bench);
     convolutions(&mut bench);
     rows(&mut bench);
     elements(&mut bench);
 }
 
-fn products(bench: &mut Bench) {
+fn products(bench: &mut KernelBench) {
     for [m, k, n] in [
         [512, 512, 512],
         [1024, 1024, 1024],
@@ -123,7 +123,7 @@ fn products(bench: &mut Bench) {
     }
 }
 
-fn convolutions(bench: &mut Bench) {
+fn convolutions(bench: &mut KernelBench) {
     for (name, channels, filter, groups, stride, pad, out) in [
         ("3x3 64->64 56x56", 64, [64, 64, 3], 1, 1, 1, 56),
         ("1x1 64->128 56x56", 64, [128, 64, 1], 1, 1, 0, 56),
@@ -142,7 +142,7 @@ fn convolutions(bench: &mut Bench) {
     }
 }
 
-fn rows(bench: &mut Bench) {
+fn rows(bench: &mut KernelBench) {
     let bytes = |count: u64| Of::Bytes(2 * 4 * count);
     bench.kernel(
         "softmax",
@@ -175,7 +175,7 @@ fn rows(bench: &mut Bench) {
     );
 }
 
-fn elements(bench: &mut Bench) {
+fn elements(bench: &mut KernelBench) {
     let million = || Of::Bytes(8_000_000);
     bench.kernel(
         "elementwise",

@@ -8,9 +8,9 @@
 Needs torch, numpy and a built `onionskin`. A peer that is not installed, or that a model fails on, is named under the table,
 never left out in silence: `pip install onnx onnxruntime ncnn pnnx` has all that package registries offer. The models are
 written here in plain PyTorch with random weights, in the sizes of torchvision's and Hugging Face's, batch 1, or are
-torchvision's classifiers, where that is installed; they are traced into a temporary folder. Every peer runs in a process of
-its own on `--threads` threads, and its outputs are held against PyTorch's: `wrong` is one that differs by more than a
-thousandth of the largest number.
+torchvision's classifiers, where that is installed; they are traced into a temporary folder. Every peer runs in a separate
+process on `--threads` threads, and its outputs are compared with PyTorch's: `wrong` marks a peer whose outputs differ by more
+than a thousandth of the largest number.
 
 Cells are the median, and the fastest call in brackets, in milliseconds; then come our fastest over PyTorch's and over that of
 the best GPU peer. On a machine that others use too, believe the fastest.

@@ -1,10 +1,10 @@
-"""Times PyTorch's eager mode on recorded models: the figures that Onionskin's are held against.
+"""Times PyTorch's eager mode on recorded models, for comparison with Onionskin's times.
 
     python examples/bench_pytorch.py tests/fixtures/cases/models/dynamic_batch
     python examples/bench_pytorch.py --threads 2 --runs 30 --out pytorch.json tests/fixtures/cases/models/*
 
 Each folder holds a recorded case (see tests/fixtures/README.md). `model.pt` runs as a TorchScript module without the optimising
-executor, so that every operator is one call of PyTorch's own kernel, as in eager mode. Prints one JSON object a line per input set:
+executor, so that every operator is one call of PyTorch's own kernel, as in eager mode. Prints a line with a JSON object for each input set:
 median, fastest and slowest of `runs` calls in milliseconds, after `warmup` calls. Needs torch and safetensors.
 
 Use a quiet machine: where another process holds a core, two threads wait for each other, and a small model takes a hundred

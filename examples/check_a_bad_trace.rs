@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use onionskin::compare::Tolerance;
 use onionskin::error::Result;
 use onionskin::kernel::materialization::Precision;
-use onionskin::model::{self, Device, Model, Reference};
+use onionskin::model::{self, Device, Model, DeviceReference};
 use onionskin::nn::{Dropout, Linear, Sequential};
 use onionskin::trace::check::CheckOptions;
 use onionskin::trace::{Forward, Module, TracedTensor, Tree, arguments, freeze, trace_checked};
@@ -86,7 +86,7 @@ fn main() -> Result<()> {
 fn check_archive(title: &str) -> Result<()> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/archives");
     let model = Model::open(format!("{folder}/on_another_device.pt"))?;
-    let reference = Reference {
+    let reference = DeviceReference {
         device: &Device::Host,
         precision: Precision::Single,
         expected: None,

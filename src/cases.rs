@@ -332,7 +332,7 @@ fn named(tensors: &[(String, Tensor)], name: &str) -> Result<Item> {
 
 /// Parses a value: an object whose only key names its type.
 fn parse_value(json: &Json, tensors: &[(String, Tensor)]) -> Result<Item> {
-    let bad = || Error::format(format!("case.json: {json} is no value"));
+    let bad = || Error::format(format!("case.json: {json} is not a valid value"));
     let (kind, content) = json
         .as_object()
         .and_then(|object| object.iter().next())

@@ -44,7 +44,8 @@ impl FromStr for Digest {
     fn from_str(text: &str) -> Result<Digest> {
         let number = u128::from_str_radix(text, 16).ok().map(Digest);
         let same = number.filter(|number| number.to_string() == text);
-        same.ok_or_else(|| Error::format(format!("{text:?} is no digest")))
+        let expected = "expected a digest of 32 lower-case hexadecimal digits";
+        same.ok_or_else(|| Error::format(format!("{expected}, found {text:?}")))
     }
 }
 

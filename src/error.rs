@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("without a message")
+        .unwrap_or("the panic has no message")
 }
 
 /// Result of every fallible function of the crate.

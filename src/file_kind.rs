@@ -321,7 +321,7 @@ impl fmt::Display for FileKind {
             FileKind::Npy => "a NumPy array (.npy)",
             FileKind::Npz => "a file of NumPy arrays (.npz)",
             FileKind::Picture(format) => return write!(f, "a {format} picture"),
-            FileKind::LfsPointer => "a Git LFS pointer, which stands for the file itself",
+            FileKind::LfsPointer => "a Git LFS pointer to the actual file",
             FileKind::WebPage => "a web page",
             FileKind::Other(what) => what,
             FileKind::BrokenZip => "a ZIP file that is cut short or damaged",

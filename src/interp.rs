@@ -226,7 +226,7 @@ impl Interpreter<'_> {
             Argument::Number(number) => scalar_tensor(*number, dtype),
             Argument::Size(dim) => scalar_tensor(Scalar::Int(dim.eval(&self.bindings)?), dtype),
             _ => Err(Error::internal(
-                "a primitive has an operand that is no value, number or size",
+                "an operand of a primitive must be a value, number or size",
             )),
         }
     }

@@ -138,7 +138,7 @@ pub fn flatten_states(reads: &[NamedTree], states: &[Item]) -> Result<Vec<Tensor
     let mut pairs = reads.iter().zip(states);
     match pairs.find(|(read, state)| lacks_value(&read.tree, state)) {
         Some((read, _)) => Err(Error::input(format!(
-            "the state {} is none, for which the graph was not made",
+            "the state {} is None, but the graph was made for a value",
             read.name
         ))),
         None => flatten_arguments(reads, states).at(|| "states of the model".to_string()),

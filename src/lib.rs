@@ -50,53 +50,54 @@
 //!
 //! The planner (`pass::plan`) decides which values one kernel computes (fusion), which kernel computes a product, a
 //! convolution or a row (a table, which a [`model::Tuning`] overrides), how values lie in memory
-//! ([`kernel::layout::Layout`]), and which layers share a kernel. Kernels are texts of expressions ([`kernel::expr`],
+//! ([`kernel::layout::Layout`]), and which layers share a kernel. Kernels are printed expressions ([`kernel::expr`],
 //! [`kernel::emit`]) in templates of `shaders/`.
 //!
 //! Values that depend on weights alone become weights: formulas ([`pass::Folded`]) that are computed when a device takes them.
 //! The host keeps the model's file mapped. A [`digest`] of elements and formula tells which weights are equal, so that programs
 //! share them.
 //!
-//! `docs/architecture.md` has the whole way of a model with the type at each step, the layers, and the peculiarities of targets.
+//! `docs/architecture.md` describes the stages from a model to its results, the type at each stage, the layers, and the
+//! peculiarities of targets.
 //!
 //! | to find | look in |
 //! |---|---|
-//! | types that everything stands on | [`error`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
+//! | basic types | [`error`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
 //! | the language, the IR, the operators | [`op`] [`ir`] [`aten`] |
 //! | archives and programs to graphs | [`trace`] |
 //! | modules to write networks with | [`nn`] |
-//! | whether a graph is what the program does | [`trace::check`], `model::verify` |
+//! | checks of a graph against its program | [`trace::check`], `model::verify` |
 //! | graphs for other tools | [`trace::prepare`] |
 //! | graphs to kernels | [`pass`] [`kernel`], and `shaders/` |
 //! | kernels on a device | [`gpu`] |
-//! | what a user calls | [`model`], `cli` |
+//! | the API and the command line | [`model`], `cli` |
 //! | files of tensors, recorded cases, comparison | [`file_kind`] [`tensor_file`] [`cases`] [`compare`] [`item`] [`digest`] |
 //!
 //! # Invariants
 //!
-//! Each is held by the tests named with it.
+//! The tests named with each invariant check it.
 //!
 //! 1. A module uses only modules before it in the reading order (`tests/tidy.rs`).
-//! 2. `infer` is the only shape rule: what it says of symbolic sizes is what it says of the numbers put in
-//!    (`tests/conformance.rs`).
+//! 2. `infer` is the only shape rule: its result for symbolic sizes, evaluated for numbers, equals its result for these
+//!    numbers (`tests/conformance.rs`).
 //! 3. A call and its body compute the same (`tests/conformance.rs`).
-//! 4. Text and JSON carry a whole graph: what is printed parses back to an equal graph (`tests/filetests.rs`).
+//! 4. Text and JSON carry a whole graph: a printed graph parses back to an equal graph (`tests/filetests.rs`).
 //! 5. A verified graph can be indexed without checks; `verify` returns every finding (`tests/filetests.rs`).
-//! 6. A pass changes no result (`tests/random_graphs.rs`, `tests/forms.rs`).
+//! 6. A pass changes no result (`tests/random_graphs.rs`, `tests/traced_module_round_trips.rs`).
 //! 7. Every kernel is valid WGSL and translates to SPIR-V, HLSL and, unless it computes in double precision, MSL: those of
 //!    the dictionary's sample calls (`tests/conformance.rs`) and of random graphs (`tests/random_graphs.rs`), and all that a
 //!    test makes on a device (`tests/samples/mod.rs`) or a replay of recorded cases (`.ci/replay`).
-//! 8. A device agrees with the oracle (`tests/device.rs`), exactly where numbers are (`tests/random_kernels.rs`).
+//! 8. A device agrees with the oracle (`tests/device.rs`), bit for bit if results are exact (`tests/random_kernels.rs`).
 //! 9. In the steady state a run creates no buffer, bind group or pipeline (`tests/gpu.rs`, `tests/regions.rs`), allocates
 //!    nothing on the device and keeps nothing on the host (`tests/allocations.rs`).
-//! 10. Input never panics, whatever the bytes (`tests/torchscript_archives.rs`).
+//! 10. No input makes the crate panic (`tests/torchscript_archives.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
-// Derived code names this crate, which it is used in as well.
+// Derived code refers to this crate by name, also inside of it.
 extern crate self as onionskin;
 
-// Public: what a user of the crate writes programs with.
+// Public: modules with which users write programs.
 pub mod compare;
 pub mod dim;
 #[cfg(doctest)]

@@ -51,7 +51,7 @@ impl Mapping {
 
 #[expect(
     unsafe_code,
-    reason = "weights are used where they lie; a file that another process cuts short is the user's fault, as with every mapped model"
+    reason = "weights are used in place; a file that another process truncates is the user's fault, as with every mapped model"
 )]
 fn map(file: &File) -> std::io::Result<memmap2::Mmap> {
     // SAFETY: the mapping is private and only read; the documentation of `Mapping::open` says that the file must not change.

@@ -34,16 +34,16 @@ use std::sync::Arc;
 
 pub use crate::kernel::materialization::Precision;
 pub use bisect::{Search, SearchOptions, SearchProgress, first_divergence};
-pub use check::{Reference, check, inspect, inspect_program};
+pub use check::{DeviceReference, check, inspect, inspect_program};
 pub use device::Device;
-pub use draw::{Draw, draw, seed_of};
-pub use misfit::Misfit;
+pub use draw::{InputDistribution, draw, seed_of};
+pub use misfit::InputMismatch;
 pub use packed::PackedReport;
 pub use session::{CompileOptions, Session};
 pub use signature::{Signature, SignatureInput};
 pub use subject::Method;
 pub use tuning::{Tuning, TuningProgress};
-pub use variant::Variant;
+pub use variant::CompiledGraph;
 pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 
 use crate::error::{Error, Result};

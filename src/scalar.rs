@@ -154,7 +154,9 @@ pub(crate) mod float {
                 "nan" => Ok(f64::NAN),
                 "inf" => Ok(f64::INFINITY),
                 "-inf" => Ok(f64::NEG_INFINITY),
-                _ => Err(serde::de::Error::custom(format!("{text:?} is no number"))),
+                _ => Err(serde::de::Error::custom(format!(
+                    "expected a number, \"nan\", \"inf\" or \"-inf\", found {text:?}"
+                ))),
             },
         }
     }

@@ -106,7 +106,7 @@ impl Tensor {
         let shape = shape.into();
         if !bytes.len().is_multiple_of(dtype.size()) {
             return Err(Error::format(format!(
-                "{} bytes are no whole number of {dtype} elements",
+                "{} bytes are not a multiple of the size of {dtype}",
                 bytes.len()
             )));
         }
@@ -340,7 +340,8 @@ fn to_i32(value: f64) -> i32 {
 
 /// Number of elements of a shape; an error if memory for that many is not available.
 pub fn numel(shape: &[usize]) -> Result<usize> {
-    let too_large = || Error::operator(format!("there is no memory for a tensor of {shape:?}"));
+    let message = || format!("not enough memory for a tensor of shape {shape:?}");
+    let too_large = || Error::operator(message());
     let numel = checked_numel(shape).ok_or_else(too_large)?;
     // Try the allocation here, since a failure at the actual allocation would abort the process. `black_box` keeps the
     // compiler from removing it.

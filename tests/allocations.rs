@@ -15,14 +15,14 @@ use onionskin::ir::{Builder, Graph, GraphModule, Weights};
 use onionskin::{CompileOptions, Device, Model, Tensor};
 
 /// The system's allocator, with a counter of allocated bytes.
-struct Counting;
+struct CountingAllocator;
 
 static LIVE: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 // Both calls are forwarded unchanged.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
         PEAK.fetch_max(live, Relaxed);
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const WIDTH: usize = 1024;
 const LAYERS: usize = 8;

@@ -8,7 +8,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 mod golden;
@@ -21,7 +21,7 @@ use onionskin::error::{Error, Location, Result, SourcePlace};
 use onionskin::ir::{Graph, GraphModule};
 use onionskin::item::Item;
 use onionskin::kernel::materialization::Precision;
-use onionskin::model::{self, Reference, first_wrong_pass};
+use onionskin::model::{self, DeviceReference, first_wrong_pass};
 use onionskin::pass::{PIPELINE, Pass};
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{
@@ -45,7 +45,7 @@ fn report(input: &str) -> String {
         return check_archive(name.trim(), options).to_string();
     }
     let first = module(part("first trace").expect("a first trace"), 0.0);
-    let subject = Texts {
+    let subject = TextFunction {
         function: part("function").map_or_else(|| first.clone(), |text| module(text, 0.0)),
         second: part("second trace").map_or_else(|| first.clone(), |text| module(text, 1.0)),
     };
@@ -82,12 +82,12 @@ fn options(text: &str) -> CheckOptions {
 }
 
 /// A function and its traces, as texts of graphs.
-struct Texts {
+struct TextFunction {
     function: GraphModule,
     second: GraphModule,
 }
 
-impl Subject for Texts {
+impl Subject for TextFunction {
     fn trace(&self, _: &[Item]) -> Result<Traced> {
         Ok(Traced {
             module: self.second.clone(),
@@ -122,12 +122,12 @@ fn module(text: &str, first: f64) -> GraphModule {
 }
 
 /// A function in Rust, with the text of the graph that tracing it records.
-struct Function<'a> {
+struct RustFunction<'a> {
     call: &'a dyn Fn(&[f64]) -> Vec<f64>,
     trace: &'a dyn Fn(&[f64]) -> String,
 }
 
-impl Subject for Function<'_> {
+impl Subject for RustFunction<'_> {
     fn trace(&self, arguments: &[Item]) -> Result<Traced> {
         let module = module(&(self.trace)(&numbers(arguments)), 0.0);
         Ok(Traced {
@@ -150,7 +150,7 @@ fn numbers(arguments: &[Item]) -> Vec<f64> {
         .collect()
 }
 
-fn check(function: &Function<'_>, options: CheckOptions) -> Report {
+fn check(function: &RustFunction<'_>, options: CheckOptions) -> Report {
     let inputs = vec![Tensor::from_vec([2], vec![1.0f32, 2.0]).unwrap().into()];
     let traced = function.trace(&inputs).unwrap();
     let options = CheckOptions {
@@ -183,7 +183,7 @@ fn relu(x: &[f64], factor: f64) -> Vec<f64> {
 #[test]
 fn a_branch_on_values_is_found_without_check_inputs() {
     let positive = |x: &[f64]| x.iter().sum::<f64>() > 0.0;
-    let function = Function {
+    let function = RustFunction {
         call: &|x| {
             if positive(x) {
                 relu(x, 2.0)
@@ -216,7 +216,7 @@ fn a_branch_on_values_is_found_without_check_inputs() {
 #[test]
 fn a_number_that_was_read_is_found_with_the_line_that_uses_it() {
     let largest = |x: &[f64]| x.iter().copied().fold(0.0, f64::max);
-    let function = Function {
+    let function = RustFunction {
         call: &|x| relu(x, largest(x)),
         trace: &|x| scaled(&format!("{:?}", largest(x)), 9),
     };
@@ -230,7 +230,7 @@ fn a_number_that_was_read_is_found_with_the_line_that_uses_it() {
 
 #[test]
 fn an_unrolled_loop_is_found_where_results_agree() {
-    let function = Function {
+    let function = RustFunction {
         call: &|x| relu(x, 1.0),
         trace: &|x| {
             let relus = (0..x.len()).map(|_| "  x = aten.relu x  @ model.py:4\n");
@@ -255,7 +255,7 @@ fn a_function_that_counts_its_calls_is_found() {
         calls.set(calls.get() + 1.0);
         calls.get()
     };
-    let function = Function {
+    let function = RustFunction {
         call: &|x| relu(x, next()),
         trace: &|_| scaled(&format!("{:?}", next()), 5),
     };
@@ -274,7 +274,7 @@ fn a_function_that_counts_its_calls_is_found() {
 
 #[test]
 fn warnings_of_the_tracer_are_reported_and_suppressed() {
-    let function = Function {
+    let function = RustFunction {
         call: &|x| relu(x, 2.0),
         trace: &|_| scaled("2.0", 5),
     };
@@ -305,8 +305,8 @@ fn warnings_of_the_tracer_are_reported_and_suppressed() {
 
 #[test]
 fn a_trace_that_fails_again_is_reported_with_what_was_found_before() {
-    struct Once(Traced);
-    impl Subject for Once {
+    struct RetraceFails(Traced);
+    impl Subject for RetraceFails {
         fn trace(&self, _: &[Item]) -> Result<Traced> {
             Err(Error::unsupported("tracing twice").at("model.py:8"))
         }
@@ -317,7 +317,7 @@ fn a_trace_that_fails_again_is_reported_with_what_was_found_before() {
     }
     let text = "graph forward(x: f32[2]) -> (f32[2], f32[]) {\n  \
                 b = full 1.0, dtype=f32, shape=[]  @ model.py:2\n  return x, b\n}";
-    let subject = Once(Traced {
+    let subject = RetraceFails(Traced {
         module: module(text, 0.0),
         warnings: Vec::new(),
     });
@@ -346,7 +346,7 @@ fn check_archive(name: &str, options: CheckOptions) -> Report {
         env!("CARGO_MANIFEST_DIR")
     );
     let model = Model::open(path).unwrap();
-    let reference = Reference {
+    let reference = DeviceReference {
         device: &Device::Host,
         precision: Precision::Single,
         expected: None,
@@ -420,7 +420,7 @@ fn recorded_outputs_that_differ_are_errors() {
     );
     let model = Model::open(path).unwrap();
     let expected = [Tensor::full(DType::F32, [2, 3], 7.0).unwrap().into()];
-    let reference = Reference {
+    let reference = DeviceReference {
         device: &Device::Host,
         precision: Precision::Single,
         expected: Some(("recorded outputs", &expected)),
@@ -443,7 +443,7 @@ fn a_page_marks_findings_in_the_graph_and_escapes_text() {
     let text = "graph forward(x: f32[2]) -> (f32[2], f32[]) {\n  \
                 b = full 1.0, dtype=f32, shape=[]  @ \"a<b>.py\":2\n  return x, b\n}";
     let module = module(text, 0.0);
-    let subject = Texts {
+    let subject = TextFunction {
         function: module.clone(),
         second: module.clone(),
     };
@@ -553,9 +553,9 @@ fn a_pass_that_changes_a_value_is_named() {
 }
 
 /// An importer whose graph holds for one size only. The field is the length of an `arange` in the program, by size.
-struct Imported(fn(usize) -> usize);
+struct SingleSizeImporter(fn(usize) -> usize);
 
-impl Subject for Imported {
+impl Subject for SingleSizeImporter {
     fn trace(&self, arguments: &[Item]) -> Result<Traced> {
         let size = numbers(arguments).len();
         let text = format!(
@@ -581,7 +581,7 @@ impl Subject for Imported {
 #[test]
 fn numbers_that_follow_the_sizes_of_an_import_are_not_frozen() {
     let inputs = vec![Tensor::full(DType::F32, [5], 1.0).unwrap().into()];
-    let ids = |subject: Imported| -> Vec<Id> {
+    let ids = |subject: SingleSizeImporter| -> Vec<Id> {
         let traced = subject.trace(&inputs).unwrap();
         let options = CheckOptions {
             inputs: vec![inputs.clone()],
@@ -590,7 +590,7 @@ fn numbers_that_follow_the_sizes_of_an_import_are_not_frozen() {
         let report = check_trace(&subject, &traced, &options).unwrap();
         report.findings.iter().map(|finding| finding.id).collect()
     };
-    assert_eq!(ids(Imported(|size| size)), [Id::SizeRefused]);
+    assert_eq!(ids(SingleSizeImporter(|size| size)), [Id::SizeRefused]);
     let frozen = [Id::NoDependence, Id::SizeLiteral, Id::SizeRefused];
-    assert_eq!(ids(Imported(|_| 5)), frozen);
+    assert_eq!(ids(SingleSizeImporter(|_| 5)), frozen);
 }

@@ -41,7 +41,7 @@ fn sizes(b: i64, l: i64, s: i64) -> Bindings {
 }
 
 /// A KV cache of three layers: each layer appends to its keys and values, and an attention reads them.
-fn caches(head: usize) -> Graph {
+fn kv_caches(head: usize) -> Graph {
     let cache = format!("f32[3, 2, B, 4, L, {head}]");
     let new = format!("f32[B, 4, S, {head}]");
     graph(&[&cache, &new], |b, x| {
@@ -60,7 +60,7 @@ fn caches(head: usize) -> Graph {
 }
 
 /// Six operands, of which one is an input, one occurs twice and one is also an output.
-fn shared() -> Graph {
+fn shared_operands() -> Graph {
     graph(&["f32[256, 64]", "f32[64]"], |b, x| {
         let y = x[0] * x[1];
         let z = x[0] + x[1];
@@ -88,7 +88,7 @@ fn columns() -> Graph {
 }
 
 /// Five operands joined along rows, which are not contiguous in the result, and five whose offsets are not aligned.
-fn scattered(rows: &str) -> Graph {
+fn unaligned_operands(rows: &str) -> Graph {
     let x = format!("f32[{rows}, 60]");
     graph(&[&x], |b, x| {
         let factors = [1.0, 2.0, 3.0, 4.0, 5.0];
@@ -99,7 +99,7 @@ fn scattered(rows: &str) -> Graph {
 
 /// Twenty states of `numbers` elements, each computed from the last: more than a kernel binds buffers. The last state is
 /// also an output in another shape.
-fn recurrence(numbers: i64) -> Graph {
+fn unrolled_recurrence(numbers: i64) -> Graph {
     let types = [
         format!("f32[20, {numbers}]"),
         format!("f32[{numbers}, {numbers}]"),
@@ -120,14 +120,14 @@ fn recurrence(numbers: i64) -> Graph {
 
 fn graphs() -> Vec<(&'static str, Graph)> {
     vec![
-        ("states", recurrence(64)),
-        ("states of odd numbers", recurrence(50)),
-        ("caches", caches(64)),
-        ("caches of odd heads", caches(33)),
-        ("shared operands", shared()),
+        ("states", unrolled_recurrence(64)),
+        ("states of odd numbers", unrolled_recurrence(50)),
+        ("caches", kv_caches(64)),
+        ("caches of odd heads", kv_caches(33)),
+        ("shared operands", shared_operands()),
         ("columns", columns()),
-        ("scattered", scattered("401")),
-        ("scattered in odd numbers", scattered("2*L + 201")),
+        ("scattered", unaligned_operands("401")),
+        ("scattered in odd numbers", unaligned_operands("2*L + 201")),
     ]
 }
 
@@ -170,7 +170,7 @@ fn check(device: &GpuDevice, keep: Keep, precision: Precision) {
 }
 
 #[test]
-fn parts_agree_with_the_oracle() {
+fn concatenations_agree_with_the_oracle() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -180,7 +180,7 @@ fn parts_agree_with_the_oracle() {
 }
 
 #[test]
-fn parts_agree_within_portable_limits() {
+fn concatenations_agree_within_portable_limits() {
     let Some(device) = samples::device(FeatureLevel::Portable) else {
         return;
     };
@@ -189,7 +189,7 @@ fn parts_agree_within_portable_limits() {
 }
 
 /// Returns the number of steps whose kernels concatenate, and the number of slots that are parts of others.
-fn counts(plan: &Plan) -> (usize, usize) {
+fn concat_counts(plan: &Plan) -> (usize, usize) {
     let steps = plan.steps.iter();
     let labels = steps.map(|step| plan.kernels[step.kernel].label.as_str());
     let parts = plan.slots.iter();
@@ -205,8 +205,8 @@ fn counts(plan: &Plan) -> (usize, usize) {
 fn caches_are_written_into_the_output() {
     for precision in [Precision::Single, Precision::Half] {
         for device in [samples::capabilities(), samples::rasteriser()] {
-            let plan = planned(&caches(64), &device, precision);
-            assert_eq!(counts(&plan), (6, 9));
+            let plan = planned(&kv_caches(64), &device, precision);
+            assert_eq!(concat_counts(&plan), (6, 9));
             let whole = plan.outputs[0];
             let slots = plan.slots.iter();
             let mut parts = slots.filter(|slot| matches!(slot.kind, SlotKind::Part { .. }));
@@ -218,8 +218,8 @@ fn caches_are_written_into_the_output() {
 
 /// Products read a layer's keys and values in the output as textures.
 #[test]
-fn parts_are_read_as_textures() {
-    let plan = planned(&caches(64), &samples::rasteriser(), Precision::Single);
+fn products_read_parts_of_an_output_as_textures() {
+    let plan = planned(&kv_caches(64), &samples::rasteriser(), Precision::Single);
     let is_part = |slot: &SlotId| matches!(plan.slots[slot.0].kind, SlotKind::Part { .. });
     let read = plan.steps.iter().flat_map(|step| {
         let accesses = &plan.kernels[step.kernel].bindings;
@@ -232,17 +232,17 @@ fn parts_are_read_as_textures() {
 
 /// Operands that cannot be written in place take a kernel each, or one kernel if they are few.
 #[test]
-fn other_operands_have_kernels() {
+fn operands_that_are_not_in_place_are_copied_by_kernels() {
     let device = samples::rasteriser();
-    let count = |graph: &Graph| counts(&planned(graph, &device, Precision::Single));
-    assert_eq!(count(&shared()), (6, 0));
-    assert_eq!(count(&scattered("401")), (10, 0));
-    assert_eq!(count(&scattered("7")), (2, 0));
+    let count = |graph: &Graph| concat_counts(&planned(graph, &device, Precision::Single));
+    assert_eq!(count(&shared_operands()), (6, 0));
+    assert_eq!(count(&unaligned_operands("401")), (10, 0));
+    assert_eq!(count(&unaligned_operands("7")), (2, 0));
 }
 
 /// Operands are written in place where the offset alignment of bindings permits it.
 #[test]
-fn operands_begin_where_bindings_may() {
+fn operands_are_in_place_if_their_offsets_are_aligned() {
     let graph = graph(&["f32[7, 48]", "f32[48, 48]"], |b, x| {
         let y = x[0].dot(x[1]);
         vec![b.concat(&[y, y.dot(x[1])], 0)]
@@ -252,7 +252,7 @@ fn operands_begin_where_bindings_may() {
             offset_alignment,
             ..samples::rasteriser()
         };
-        let found = counts(&planned(&graph, &device, Precision::Single));
+        let found = concat_counts(&planned(&graph, &device, Precision::Single));
         assert_eq!(found, expected, "{offset_alignment}");
     }
 }
@@ -266,7 +266,7 @@ fn stored_operands_are_written_in_place() {
         vec![b.concat(&[y, z], 0)]
     });
     for device in [samples::capabilities(), samples::rasteriser()] {
-        assert_eq!(counts(&planned(&graph, &device, Precision::Single)), (0, 2));
+        assert_eq!(concat_counts(&planned(&graph, &device, Precision::Single)), (0, 2));
     }
 }
 
@@ -274,10 +274,10 @@ fn stored_operands_are_written_in_place() {
 #[test]
 fn states_share_kernels() {
     let device = samples::rasteriser();
-    let plan = |numbers| planned(&recurrence(numbers), &device, Precision::Single);
-    assert_eq!(counts(&plan(64)), (0, 20));
+    let plan = |numbers| planned(&unrolled_recurrence(numbers), &device, Precision::Single);
+    assert_eq!(concat_counts(&plan(64)), (0, 20));
     let odd = plan(50);
-    assert_eq!(counts(&odd), (20, 0));
+    assert_eq!(concat_counts(&odd), (20, 0));
     let labels = odd.kernels.iter().map(|kernel| kernel.label.as_str());
     let texts = labels.filter(|label| label.contains("concat")).count();
     assert!(texts <= 4, "{texts} texts");
@@ -302,7 +302,7 @@ fn layer<'g>(b: &'g Builder, place: usize, x: Value<'g>) -> Value<'g> {
 }
 
 /// Halves an image by maxima of 2 × 2 elements and enlarges it again.
-fn enlarged(x: Value) -> Value {
+fn downscale_and_enlarge(x: Value) -> Value {
     let in_places = |size: i64| {
         let sizes = [16, 16, size, 16, size].map(Dim::from);
         [&[x.size(0)], sizes.as_slice()].concat()
@@ -313,21 +313,21 @@ fn enlarged(x: Value) -> Value {
 
 /// Images concatenated along channels, as in a DenseNet: each layer reads all layers before it. The last one reads them
 /// again, with both halves of an image, an enlarged image and further pointwise values.
-fn images(count: usize) -> Graph {
+fn concatenated_images(count: usize) -> Graph {
     let graph = graph(&[&format!("f32[{count}, 8, 32, 32]")], |b, x| {
         let first = layer(b, 0, x[0]);
         let second = layer(b, 1, first);
         let third = layer(b, 2, b.concat(&[first, second], 1));
         let fourth = layer(b, 3, b.concat(&[first, second, third], 1));
         let halves = [0, 8].map(|at| fourth.narrow(1, at, 8));
-        let more = [enlarged(fourth), first, second, third].map(|x| (x * x + x).sigmoid());
+        let more = [downscale_and_enlarge(fourth), first, second, third].map(|x| (x * x + x).sigmoid());
         let all = [&[first, second, third], halves.as_slice(), &more].concat();
         vec![layer(b, 4, b.concat(&all, 1))]
     });
     pass::optimize(&graph).unwrap()
 }
 
-fn binding(buffers: u32, device: &Capabilities) -> Capabilities {
+fn with_buffer_limit(buffers: u32, device: &Capabilities) -> Capabilities {
     Capabilities {
         max_storage_buffers: buffers,
         ..device.clone()
@@ -336,7 +336,7 @@ fn binding(buffers: u32, device: &Capabilities) -> Capabilities {
 
 /// An operand without elements is never read, not even at a constant index, which would be out of bounds.
 #[test]
-fn operands_may_be_empty() {
+fn empty_operands_are_not_read() {
     let graph = samples::graph(&["f32[1, 1]"], |b, x| {
         let none = x[0].slice(0, Some(Dim::ZERO), Some(Dim::ZERO), 1);
         let stored = none.dot(x[0]).softmax(-1);
@@ -361,8 +361,8 @@ fn operands_may_be_empty() {
 #[test]
 fn images_are_written_where_convolutions_read_them() {
     let found = |(count, buffers)| {
-        let device = binding(buffers, &samples::rasteriser());
-        counts(&planned(&images(count), &device, Precision::Single))
+        let device = with_buffer_limit(buffers, &samples::rasteriser());
+        concat_counts(&planned(&concatenated_images(count), &device, Precision::Single))
     };
     let cases = [(1, 6), (2, 16), (2, 6)];
     assert_eq!(cases.map(found), [(0, 10), (3, 0), (8, 0)]);
@@ -379,9 +379,9 @@ fn images_are_written_where_convolutions_read_them() {
         (1, Precision::Half, 2e-2),
         (2, Precision::Half, 2e-2),
     ] {
-        let (graph, inputs) = (images(count), [tensor(&[count, 8, 32, 32], 9)]);
+        let (graph, inputs) = (concatenated_images(count), [tensor(&[count, 8, 32, 32], 9)]);
         for buffers in [6, 16] {
-            let plan = planned(&graph, &binding(buffers, device.capabilities()), precision);
+            let plan = planned(&graph, &with_buffer_limit(buffers, device.capabilities()), precision);
             let program = Program::new(&device, plan, &weights, ProgramOptions::default());
             let found = program.unwrap().run(&inputs).unwrap();
             let expected = interp::run(&graph, &weights, &inputs).unwrap();

@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 mod random;
@@ -81,7 +81,7 @@ fn check(row: &Composite, case: &str) -> Result<()> {
     compare_types("its body", &types(&call), &types(&body))?;
     for bindings in [small, large, sizes(0, 8), sizes(2, 0)] {
         let texts = at(&texts, &bindings);
-        if !fits(&call, operator, &texts)? {
+        if !accepts_operands(&call, operator, &texts)? {
             continue;
         }
         let concrete = graph_of(operator, &texts, None)?;
@@ -128,7 +128,7 @@ fn types(graph: &Graph) -> Vec<TensorType> {
 }
 
 /// True if a graph for symbolic sizes takes the operands of a case with known sizes.
-fn fits(graph: &Graph, operator: &'static Operator, texts: &[Option<String>]) -> Result<bool> {
+fn accepts_operands(graph: &Graph, operator: &'static Operator, texts: &[Option<String>]) -> Result<bool> {
     let builder = Builder::new("operands");
     arguments(&builder, operator, texts)?;
     let operands = builder.finish(&[], Vec::new(), None)?;

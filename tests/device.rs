@@ -28,9 +28,9 @@ fn device() -> Option<GpuDevice> {
 }
 
 /// A reproducible sequence of numbers in 0..1.
-struct Random(u64);
+struct RandomNumbers(u64);
 
-impl Random {
+impl RandomNumbers {
     fn next(&mut self) -> f64 {
         self.0 = self
             .0
@@ -104,7 +104,7 @@ fn compare(name: &str, graph: &Graph, program: &Result<Program>, inputs: &[Tenso
     let found = match program.as_ref().map(|program| program.run(inputs)) {
         Ok(Ok(found)) => found,
         Ok(Err(error)) => return vec![format!("{name}: {error}")],
-        // The device lacks double precision, which is no difference.
+        // The device lacks double precision, which is not a difference.
         Err(error) if error.message().contains("no double precision") => return Vec::new(),
         Err(error) => return vec![format!("{name}: {error}")],
     };
@@ -133,7 +133,7 @@ fn samples_agree() {
         let program = program(&device, &graph);
         for (round, (b, s, h)) in [(2, 5, 13), (3, 70, 8)].into_iter().enumerate() {
             let bindings = Bindings::from([("B".into(), b), ("S".into(), s), ("H".into(), h)]);
-            let mut random = Random(round as u64);
+            let mut random = RandomNumbers(round as u64);
             let inputs: Vec<Tensor> = graph
                 .inputs
                 .iter()
@@ -159,7 +159,7 @@ fn samples_agree() {
 }
 
 /// Returns numbers at which functions have special values.
-fn special(dtype: DType) -> Vec<f64> {
+fn special_values(dtype: DType) -> Vec<f64> {
     if !dtype.is_float() {
         return vec![0.0, 1.0, -1.0, 2.0, -3.0, 7.0, 127.0, -128.0, 255.0, 100.0];
     }
@@ -242,9 +242,9 @@ fn doubles_are_rounded_exactly() {
 
 /// Returns the differences of a unary function; `None` if it is not defined for the dtype.
 fn unary(device: &GpuDevice, dtype: DType, function: UnaryFunction) -> Option<Vec<String>> {
-    let mut values = special(dtype);
+    let mut values = special_values(dtype);
     let (low, high) = function.domain();
-    let mut random = Random(7);
+    let mut random = RandomNumbers(7);
     values.extend((0..400).map(|_| low + (high - low) * random.next()));
     if dtype == DType::F32 && matches!(function, UnaryFunction::Sin | UnaryFunction::Cos) {
         values.extend((0..100).map(|k| 1.7f64.powi(k)));
@@ -298,7 +298,7 @@ fn binary_functions_agree() {
             // The oracle divides in double precision, which truncates differently next to integer quotients.
             let numbers = match function {
                 BinaryFunction::TruncDivide => Vec::new(),
-                _ => special(dtype),
+                _ => special_values(dtype),
             };
             for x in &numbers {
                 for y in &numbers {
@@ -306,7 +306,7 @@ fn binary_functions_agree() {
                     right.push(*y);
                 }
             }
-            let mut random = Random(9);
+            let mut random = RandomNumbers(9);
             let [(low, high), (lowest, highest)] = function.domain();
             for _ in 0..300 {
                 left.push(low + (high - low) * random.next());
@@ -388,7 +388,7 @@ fn each_dtype(
         let Some(graph) = samples::try_graph(&types, |_, x| body(x)) else {
             continue;
         };
-        let mut random = Random(3);
+        let mut random = RandomNumbers(3);
         let bindings = Bindings::from([("B".into(), 3), ("S".into(), 40), ("H".into(), 6)]);
         let inputs: Vec<Tensor> = graph
             .inputs

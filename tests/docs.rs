@@ -8,11 +8,11 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
-#[path = "docs/alike.rs"]
-mod alike;
+#[path = "docs/output_match.rs"]
+mod output_match;
 mod command;
 #[path = "docs/findings.rs"]
 mod findings;
@@ -42,7 +42,7 @@ fn the_summary_lists_every_page() {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_resolve() {
     let mut broken = Vec::new();
     for page in pages()
         .iter()
@@ -62,7 +62,7 @@ fn readme_is_short() {
 }
 
 #[test]
-fn console_blocks_print_what_they_say() {
+fn console_blocks_match_their_output() {
     let mut wrong = Vec::new();
     for page in pages() {
         wrong.extend(session::differences(&page));

@@ -24,12 +24,12 @@ mod normalize;
 mod samples;
 
 #[test]
-fn programs_of_fixtures_are_as_recorded() {
+fn programs_of_fixtures_match_their_digests() {
     compare("fixtures.txt", &[root().join("tests/fixtures/cases")]);
 }
 
 #[test]
-fn programs_of_the_corpus_are_as_recorded() {
+fn programs_of_the_corpus_match_their_digests() {
     let corpus = root().join("../shared/corpus");
     let folders = ["models", "programs"].map(|kind| corpus.join(kind));
     if folders.iter().all(|folder| folder.is_dir()) {

@@ -7,7 +7,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 mod golden;
@@ -39,7 +39,7 @@ fn run(input: &str) -> String {
 fn apply(test: &str, text: &str) -> Result<String> {
     let module: GraphModule = text.parse()?;
     match test {
-        "print" => reads_back(&module),
+        "print" => text_round_trips(&module),
         "verify" => {
             for graph in &module.graphs {
                 graph.verify()?;
@@ -50,7 +50,7 @@ fn apply(test: &str, text: &str) -> Result<String> {
             with_weights(text, module)?.verify()?;
             Ok("no findings\n".into())
         }
-        "json" => json_reads_back(&with_weights(text, module)?),
+        "json" => json_round_trips(&with_weights(text, module)?),
         "dot" => Ok(module.graphs.iter().map(onionskin::ir::to_dot).collect()),
         "fold_weights" => Ok(pass::fold_weights(&with_weights(text, module)?)?.to_string()),
         "optimize" => each(&module, pass::optimize),
@@ -65,7 +65,7 @@ fn apply(test: &str, text: &str) -> Result<String> {
 }
 
 /// Prints a module and checks that the text parses to an equal module.
-fn reads_back(module: &GraphModule) -> Result<String> {
+fn text_round_trips(module: &GraphModule) -> Result<String> {
     let text = module.to_string();
     let again: GraphModule = text.parse()?;
     assert!(again.graphs == module.graphs, "{text}");
@@ -74,7 +74,7 @@ fn reads_back(module: &GraphModule) -> Result<String> {
     Ok(text)
 }
 
-fn json_reads_back(module: &GraphModule) -> Result<String> {
+fn json_round_trips(module: &GraphModule) -> Result<String> {
     let text = module.to_json("weights.safetensors")?;
     let again = GraphModule::from_json(text.as_bytes())?;
     assert!(again.graphs == module.graphs, "{text}");

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use onionskin::compare::Tolerance;
 use onionskin::item::Item;
 use onionskin::kernel::materialization::Precision;
-use onionskin::model::{Reference, check};
+use onionskin::model::{DeviceReference, check};
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{CheckOptions, FrontEnd, Id};
 use onionskin::{Device, Model};
 
 /// Returns the ids of the findings in a model on the host; results are compared with `expected`, if given.
 fn found(model: &Model, inputs: Vec<Vec<Item>>, expected: Option<&[Item]>) -> BTreeSet<Id> {
-    let reference = Reference {
+    let reference = DeviceReference {
         device: &Device::Host,
         precision: Precision::Single,
         expected: expected.map(|expected| ("recorded outputs", expected)),
@@ -79,7 +79,7 @@ fn two_layers() -> Model {
 }
 
 /// Checks that the findings in models are exactly those of a column, except `never_in_fixtures`.
-fn is_column(front_end: FrontEnd, models: &[Model], never_in_fixtures: &[Id]) {
+fn check_column(front_end: FrontEnd, models: &[Model], never_in_fixtures: &[Id]) {
     let mut ids: BTreeSet<Id> = models.iter().flat_map(all_found).collect();
     let set = vec![vec![ones(&[2, 4])]];
     ids.extend(found(&models[0], set, Some(&[ones(&[2, 3])])));
@@ -95,23 +95,23 @@ fn is_column(front_end: FrontEnd, models: &[Model], never_in_fixtures: &[Id]) {
 
 /// No fixture is an archive of a constant, which the same code checks for graphs, or differs between imports.
 #[test]
-fn archives_give_what_their_column_says() {
+fn findings_in_archives_match_their_column() {
     let models: Vec<Model> = std::iter::once(two_layers()).chain(models()).collect();
     let never = [Id::NoDependence, Id::OutputsDiffer];
-    is_column(FrontEnd::Archive, &models, &never);
+    check_column(FrontEnd::Archive, &models, &never);
 }
 
 #[test]
-fn graphs_give_what_their_column_says() {
+fn findings_in_graphs_match_their_column() {
     let archives = std::iter::once(two_layers()).chain(models());
     let modules = archives.filter_map(|model| model.import().ok());
     let graphs = modules.map(Model::from_module).chain([constant()]);
-    is_column(FrontEnd::Json, &graphs.collect::<Vec<Model>>(), &[]);
+    check_column(FrontEnd::Json, &graphs.collect::<Vec<Model>>(), &[]);
 }
 
 /// One checker serves functions in Rust and of libtorch: each finding of a report is in both columns.
 #[test]
-fn functions_give_what_both_columns_say() {
+fn findings_in_functions_are_in_both_columns() {
     let mut ids = BTreeSet::new();
     for entry in std::fs::read_dir("tests/check").unwrap() {
         let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();

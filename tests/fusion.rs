@@ -25,7 +25,7 @@ fn labels(plan: &Plan) -> Vec<&str> {
 
 /// A GELU is fused into its product for every tile height: an epilogue loop handles a few rows at a time.
 #[test]
-fn tiles_take_long_epilogues() {
+fn long_epilogues_are_fused_into_tiles() {
     let steps = |rows: i64| {
         let x = format!("f32[{rows}, 48]");
         let graph = samples::graph(&[&x, "f32[48, 64]", "f32[64, 32]"], |_, x| {
@@ -41,7 +41,7 @@ fn tiles_take_long_epilogues() {
 /// A 1×1 convolution computes its gated operand itself, unless that would repeat the gating too often: with larger windows,
 /// many output channels, or two readers.
 #[test]
-fn convolutions_of_single_positions_compute_what_they_read() {
+fn pointwise_producers_are_fused_into_1x1_convolutions() {
     let steps = |outputs: i64, taps: i64, readers: usize| {
         let graph = samples::graph(&["f32[1, 16, 8, 8]", "f32[1, 16, 1, 1]"], |b, x| {
             let filter = |name, ty: &str| b.weight(name, ty.parse().unwrap());
@@ -63,7 +63,7 @@ fn convolutions_of_single_positions_compute_what_they_read() {
 
 /// Pooling windows read a convolution's output directly, with pointwise work and padding in between.
 #[test]
-fn windows_are_read_where_convolutions_write() {
+fn pooling_reads_convolutions_directly() {
     for padding in [0, 1] {
         let graph = samples::graph(&["f32[1, 16, 15, 15]"], |b, x| {
             let filter = b.weight("filter", "f32[24, 16, 3, 3]".parse().unwrap());
@@ -83,7 +83,7 @@ fn windows_are_read_where_convolutions_write() {
 
 /// A 1×1 image needs no conversion: its channels are contiguous in vec4 layout in any case.
 #[test]
-fn means_of_images_are_convolved_where_they_lie() {
+fn means_of_images_are_convolved_without_a_copy() {
     let graph = samples::graph(&["f32[2, 16, 8, 8]"], |b, x| {
         let filter = b.weight("filter", "f32[24, 16, 1, 1]".parse().unwrap());
         let means = x[0].mean(&[2, 3], true);
@@ -103,7 +103,7 @@ fn means_of_images_are_convolved_where_they_lie() {
 
 /// A product reads its left factor scaled, also through views of another kernel's result.
 #[test]
-fn factors_are_scaled_where_they_are_read() {
+fn scaling_is_fused_into_left_factors() {
     let graph = samples::graph(&["f32[32, 48]", "f32[48, 64]", "f32[64]"], |_, x| {
         let y = (x[0].dot(x[1]) + x[2]).reshape(vec![32.into(), 4.into(), 16.into()]);
         let heads = y.permute(vec![1, 0, 2]);
@@ -125,7 +125,7 @@ fn factors_are_scaled_where_they_are_read() {
 
 /// The plan gives a reason for each materialised value, and materialises no fused one.
 #[test]
-fn what_lies_in_memory_says_why() {
+fn materialised_values_have_a_reason() {
     let graph = samples::graph(&["f32[4, 8]", "f32[8, 8]"], |_, x| {
         let hidden = x[0].dot(x[1]).relu();
         let product = hidden.dot(x[1]);
@@ -155,7 +155,7 @@ fn what_lies_in_memory_says_why() {
 /// Pointwise work after a product is its epilogue as long as it has one result, even if it reads values several times. The
 /// next product reads split heads where the first one writes them.
 #[test]
-fn products_take_what_lies_behind_them() {
+fn epilogues_are_fused_into_products() {
     let graph = samples::graph(&["f32[B, S, 32]", "f32[32, 32]"], |_, x| {
         let (b, s) = (x[0].size(0), x[0].size(1));
         let project = || {
@@ -175,7 +175,7 @@ fn products_take_what_lies_behind_them() {
 
 /// One kernel computes both states of a cell, though the next step reads one of them: products and cells alternate.
 #[test]
-fn states_of_a_cell_are_computed_together() {
+fn one_kernel_computes_both_states_of_a_cell() {
     for device in [capabilities(), rasteriser()] {
         let plan = plan_for("cell", &samples::cell(), &device);
         assert_eq!(labels(&plan), ["add_mul", "dot", "add_mul", "dot"]);
@@ -185,7 +185,7 @@ fn states_of_a_cell_are_computed_together() {
 
 /// A kernel computes the common operand of several values once and writes each of them.
 #[test]
-fn siblings_are_computed_together() {
+fn one_kernel_computes_siblings() {
     for device in [capabilities(), rasteriser()] {
         let plan = plan_for("siblings", &samples::siblings(), &device);
         assert_eq!(plan.steps.len(), 1, "{:?}", labels(&plan));
@@ -197,7 +197,7 @@ fn siblings_are_computed_together() {
 
 /// A value that only one kernel reads is not materialised, even if several of its nodes read it.
 #[test]
-fn what_one_kernel_reads_twice_is_not_stored() {
+fn values_with_one_reading_kernel_are_not_materialised() {
     let graph = samples::graph(&["f32[4, 8]", "f32[4, 8]"], |_, x| {
         let dear = x[0].sin().sin();
         vec![dear * x[1] + dear]
@@ -213,7 +213,7 @@ fn what_one_kernel_reads_twice_is_not_stored() {
 
 /// A value that another kernel needs first, or that is read at other indices, takes a kernel of its own.
 #[test]
-fn what_is_needed_in_between_is_computed_before() {
+fn values_that_other_kernels_need_are_materialised() {
     let between = samples::graph(&["f32[4, 8]"], |_, x| {
         let dear = x[0].sin().sin();
         let (sorted, _) = dear.sort(1, false);

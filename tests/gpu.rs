@@ -3,7 +3,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "a test may panic, and says what it skips"
+    reason = "a test may panic, and prints the checks that it skips"
 )]
 
 mod samples;
@@ -15,5 +15,5 @@ mod gpu {
     mod plans;
     mod random;
     mod runs;
-    mod texels;
+    mod buffer_textures;
 }

@@ -6,7 +6,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 mod random;
@@ -27,7 +27,7 @@ use random::Random;
 
 /// Result of a case.
 #[derive(Debug)]
-enum Outcome {
+enum CaseOutcome {
     /// All calls returned the recorded outputs. The number is that of imported graphs; it exceeds one if sizes break guards.
     Passed(usize),
     /// The importer reported something unsupported.
@@ -54,7 +54,7 @@ fn open(archive: &CaseArchive) -> Result<Model, Error> {
 }
 
 /// Replays a recorded case, with all sets on one session.
-fn replay(case: &Case) -> Result<Outcome, Error> {
+fn replay(case: &Case) -> Result<CaseOutcome, Error> {
     let session = open(&case.archive)?.compile(&Device::Host, &CompileOptions::default())?;
     for set in &case.sets {
         for method in &set.before {
@@ -77,25 +77,25 @@ fn replay(case: &Case) -> Result<Outcome, Error> {
             }
             let differences = compare(&got, &call.output, set.tolerance);
             if let Some(wrong) = differences.iter().find(|difference| !difference.passed()) {
-                return Ok(Outcome::Failed(format!("{}: {wrong}", set.label)));
+                return Ok(CaseOutcome::Failed(format!("{}: {wrong}", set.label)));
             }
         }
     }
     for variant in session.variants() {
         variant.graph.verify()?;
     }
-    Ok(Outcome::Passed(session.variants().len()))
+    Ok(CaseOutcome::Passed(session.variants().len()))
 }
 
-fn outcome(case: &CaseRef) -> Outcome {
+fn outcome(case: &CaseRef) -> CaseOutcome {
     let result = case.load().and_then(|case| replay(&case));
     result.unwrap_or_else(|error| {
         match error
             .iter()
             .all(|error| error.kind() == ErrorKind::Unsupported)
         {
-            true => Outcome::Unsupported(error.to_string()),
-            false => Outcome::Failed(error.to_string()),
+            true => CaseOutcome::Unsupported(error.to_string()),
+            false => CaseOutcome::Failed(error.to_string()),
         }
     })
 }
@@ -114,13 +114,13 @@ fn replay_folder(folder: &Path) -> Vec<String> {
             println!("{}: {outcome:?}", case.name);
         }
         let kind = match outcome {
-            Outcome::Passed(0 | 1) => "passed",
-            Outcome::Passed(_) => "passed with several graphs",
-            Outcome::Unsupported(what) => {
+            CaseOutcome::Passed(0 | 1) => "passed",
+            CaseOutcome::Passed(_) => "passed with several graphs",
+            CaseOutcome::Unsupported(what) => {
                 println!("{}: {what}", case.name);
                 "unsupported"
             }
-            Outcome::Failed(message) => {
+            CaseOutcome::Failed(message) => {
                 failures.push(format!("{}: {message}", case.name));
                 "failed"
             }
@@ -131,7 +131,7 @@ fn replay_folder(folder: &Path) -> Vec<String> {
     failures
 }
 
-fn both(kind: &str) {
+fn host_and_device(kind: &str) {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cases");
     let mut failures = replay_folder(&fixtures.join(kind));
     match corpus() {
@@ -143,17 +143,17 @@ fn both(kind: &str) {
 
 #[test]
 fn programs() {
-    both("programs");
+    host_and_device("programs");
 }
 
 #[test]
 fn models() {
-    both("models");
+    host_and_device("models");
 }
 
 /// Archives written by PyTorch 1.13 to 2.15 import and return the recorded outputs.
 #[test]
-fn versions() {
+fn archives_of_all_pytorch_versions_import() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cases/versions");
     let cases = cases::find(&folder).unwrap();
     for version in ["1.13.1", "2.0.1", "2.6.0", "2.10.0", "2.15.0"] {
@@ -165,7 +165,7 @@ fn versions() {
 
 fn all_pass(cases: &[CaseRef]) {
     let failures = cases.iter().filter_map(|case| match outcome(case) {
-        Outcome::Passed(_) => None,
+        CaseOutcome::Passed(_) => None,
         other => Some(format!("{}: {other:?}", case.name)),
     });
     let failures: Vec<String> = failures.collect();
@@ -174,7 +174,7 @@ fn all_pass(cases: &[CaseRef]) {
 
 /// An archive that PyTorch itself cannot load is rejected with advice.
 #[test]
-fn weights_that_optimisation_left_out() {
+fn archives_without_optimised_weights_are_rejected() {
     let archive = archive_of(OPTIMISED);
     let error = import(&archive, &ImportOptions::forward(vec![tensor("f32[2]")])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
@@ -183,7 +183,7 @@ fn weights_that_optimisation_left_out() {
 
 /// Nodes draw with seed 0 and ascending counters; outside of training nothing is drawn.
 #[test]
-fn calls_that_draw_are_numbered() {
+fn random_calls_have_seed_and_counter() {
     let archive = archive_of(DRAWS);
     let module = import(&archive, &ImportOptions::forward(vec![tensor("f32[2]")])).unwrap();
     let text = module.to_string();
@@ -356,7 +356,7 @@ fn lists_whose_length_depends_on_tensors_are_refused() {
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert_eq!(
         error.message(),
-        "a list of 2 holds different things after either branch"
+        "a list of 2 has a different length or type after each branch"
     );
     assert!(
         error

@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 use onionskin::cases::{self, Case, CaseArchive};
@@ -24,7 +24,7 @@ fn ramp(shape: &[usize]) -> Tensor {
 }
 
 #[test]
-fn tensors_survive_both_ways() {
+fn tensors_round_trip() {
     use DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8};
     for dtype in [Bool, U8, I8, I16, I32, I64, F16, BF16, F32, F64] {
         for shape in [vec![], vec![3], vec![2, 0], vec![2, 1, 4]] {
@@ -44,7 +44,7 @@ fn tensors_survive_both_ways() {
     let found = from_libtorch(&turned).unwrap();
     assert_eq!(found.shape(), [3, 2]);
     assert_eq!(found.to_f64(), [-1.0, -0.25, -0.75, 0.0, -0.5, 0.25]);
-    let complex = tch::Tensor::zeros([2], (tch::Kind::ComplexFloat, tch::Device::Cpu));
+    let complex = tch::Tensor::zeros([2], (tch::NumberKind::ComplexFloat, tch::Device::Cpu));
     assert_eq!(
         from_libtorch(&complex).unwrap_err().kind(),
         ErrorKind::Unsupported
@@ -158,7 +158,7 @@ const NOT_GIVEN: &str = "instead found type 'List[Any]'";
 
 /// libtorch returns the recorded outputs of every case.
 #[test]
-fn records_are_what_libtorch_says() {
+fn libtorch_returns_the_recorded_outputs() {
     let mut agree = 0;
     let mut not_given = Vec::new();
     for found in cases::find(std::path::Path::new("tests/fixtures/cases")).unwrap() {

@@ -3,7 +3,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 use onionskin::Model;
@@ -16,7 +16,7 @@ use onionskin::tensor::Tensor;
 use onionskin::trace::check::{example, inputs};
 
 /// Checks that a lifted graph computes the same without weights of its own, and that lifting can be undone.
-fn holds(module: &GraphModule, graph: &Graph, given: &[Tensor]) -> GraphModule {
+fn check_lifted(module: &GraphModule, graph: &Graph, given: &[Tensor]) -> GraphModule {
     let lifted = lift(module);
     lifted
         .verify()
@@ -63,7 +63,7 @@ fn models_are_lifted() {
         let call = &case.sets[0].calls[0];
         let module = Model::open(path).unwrap().import_for(&call.inputs).unwrap();
         let graph = module.graphs.first().unwrap();
-        holds(
+        check_lifted(
             &module,
             graph,
             &inputs(graph, &module, &call.inputs).unwrap(),
@@ -102,7 +102,7 @@ graph step(x: f32[3], hidden: f32[3]) {
     let module = module(text, &[("scale", 2.0), ("hidden", 0.5)]);
     let graph = &module.graphs[0];
     let given = inputs(graph, &module, &example(graph).unwrap()).unwrap();
-    let lifted = holds(&module, graph, &given);
+    let lifted = check_lifted(&module, graph, &given);
     let graph = &lifted.graphs[0];
     assert_eq!(names(&graph.input_trees), ["x", "@hidden", "$scale"]);
     assert!(graph.reads.is_empty() && graph.writes.is_empty());
@@ -144,14 +144,14 @@ graph f(c: bool[], w: f32[3]) {
         let taken = Tensor::full(DType::Bool, [], taken).unwrap();
         vec![taken, Tensor::full(DType::F32, [3], 1.5).unwrap()]
     };
-    holds(&module, graph, &given(0.0));
-    let lifted = holds(&module, graph, &given(1.0));
+    check_lifted(&module, graph, &given(0.0));
+    let lifted = check_lifted(&module, graph, &given(1.0));
     assert_eq!(names(&lifted.graphs[0].input_trees), ["c", "w", "$b", "$w"]);
 }
 
 /// Passes may run between lifting and its reversal.
 #[test]
-fn what_is_missing_is_said() {
+fn missing_weights_are_errors() {
     let text = "weight w: f32[3]\ngraph f(x: f32[3]) {\n  y = add x, $w\n  return y\n}";
     let mut lifted = lift(&module(text, &[("w", 2.0)]));
     lifted.graphs[0] = dce(&lifted.graphs[0]).unwrap();
@@ -171,7 +171,7 @@ fn what_is_missing_is_said() {
     assert!(
         error
             .to_string()
-            .contains("an input stands behind the weight w"),
+            .contains("an input follows the weight w; weights must be the last inputs"),
         "{error}"
     );
 }

@@ -229,7 +229,7 @@ fn names_of_which_some_are_inputs_are_refused() {
     let (code, _, error) = run(&model, &["-i", &file]);
     assert_eq!(code, 3, "{error}");
     for told in [
-        "mask is no input of forward",
+        "mask is not an input of forward",
         "\"attention_mask\": f[\"mask\"]",
     ] {
         assert!(error.contains(told), "{error}");
@@ -272,7 +272,7 @@ fn names_are_given_on_the_command_line() {
     let (code, _, error) = run(&model, &["-i", &mask, "-i", &named("ids", &five)]);
     assert_eq!(code, 3, "{error}");
     assert!(
-        error.contains("input_ids is missing; ids is no input"),
+        error.contains("input_ids is missing; ids is not an input"),
         "{error}"
     );
     let (code, text, error) = onionskin(&[

@@ -31,7 +31,7 @@ fn kernels_are_valid_and_translate() {
 
 /// A variable with the name of a function that nodes or the library call would shadow it.
 #[test]
-fn variables_hide_no_function() {
+fn variables_shadow_no_function() {
     let unary = UnaryFunction::ALL.iter().map(|function| function.wgsl());
     let binary = BinaryFunction::ALL.iter().map(|function| function.wgsl());
     let called = unary
@@ -74,7 +74,7 @@ fn functions_for_four_numbers_are_valid() {
 /// Mesa's disk cache does not distinguish vector widths: a kernel that was compiled for subgroups of eight may be loaded
 /// where subgroups have sixteen lanes. Kernels that use subgroups therefore differ in their source.
 #[test]
-fn kernels_of_subgroups_tell_their_size() {
+fn subgroup_kernels_differ_by_subgroup_size() {
     let kernels = |lanes| {
         let device = rasteriser_of(lanes);
         let plans = samples::all().into_iter();
@@ -182,7 +182,7 @@ fn with_weights() -> Vec<(&'static str, Graph)> {
 
 /// Compares plans with goldens; `BLESS=1` rewrites the files.
 #[test]
-fn plans_read_well() {
+fn plans_match_goldens() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests/plan");
     for name in [
         "softmax",
@@ -299,7 +299,7 @@ fn small(limit: u64) -> Capabilities {
 
 /// A weight of 32,768 bytes is split into buffers of at most 12,000 bytes.
 #[test]
-fn weights_larger_than_a_binding_lie_in_pieces() {
+fn weights_larger_than_a_binding_are_split() {
     let plan = pass::plan(&linear(), &small(12_000)).unwrap();
     let pieces = plan.slots.iter().filter_map(|slot| match slot.layout {
         Layout::Chunk { start, count } => Some((slot.name.as_str(), start, count)),
@@ -334,7 +334,7 @@ fn activations_larger_than_a_binding_are_refused() {
     let error = Footprint::of(&plan, &small, &[("B".into(), 64)].into()).unwrap_err();
     let text = error.to_string();
     assert!(
-        text.contains(" would take 262144 bytes as f32[64, 1024], the device binds at most 131072"),
+        text.contains(" takes 262144 bytes as f32[64, 1024]; the device binds at most 131072 bytes"),
         "{text}"
     );
     assert!(text.contains("(encoder.fc)"), "{text}");
@@ -344,7 +344,7 @@ fn activations_larger_than_a_binding_are_refused() {
 /// Every step writes a slot that it binds, and temporaries are written before they are read, also by copies and layout
 /// conversions.
 #[test]
-fn every_step_tells_what_it_writes() {
+fn every_step_lists_its_writes() {
     for (name, graph) in samples::all() {
         for device in [capabilities(), rasteriser()] {
             let plan = plan_for(name, &graph, &device);
@@ -427,7 +427,7 @@ fn copies_write_one_slot() {
 
 /// Steps of an unrolled loop, and layers that read slices of a cache, differ only in offsets and share kernels.
 #[test]
-fn pieces_of_a_value_share_kernels_wherever_they_begin() {
+fn slices_at_other_offsets_share_kernels() {
     let unrolled = |steps: i64| {
         samples::graph(&["f32[8, 2, 64]", "f32[2, 64]"], |builder, x| {
             let weight = builder.weight("weight_hh", "f32[64, 64]".parse().unwrap());

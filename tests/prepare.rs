@@ -4,7 +4,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 mod golden;

@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 mod random;
@@ -45,7 +45,7 @@ fn random_graph(random: &mut Random) -> Graph {
         builder.weight("v", "f32[4, 3]".parse().expect("a type")),
     ];
     for _ in 0..2 + random.below(20) {
-        if let Some(value) = step(&builder, random, &values) {
+        if let Some(value) = random_value(&builder, random, &values) {
             values.push(value);
         }
     }
@@ -62,7 +62,7 @@ fn random_graph(random: &mut Random) -> Graph {
 }
 
 /// Adds a random value; `None` if the chosen operator does not fit the operands.
-fn step<'g>(builder: &'g Builder, random: &mut Random, values: &[Value<'g>]) -> Option<Value<'g>> {
+fn random_value<'g>(builder: &'g Builder, random: &mut Random, values: &[Value<'g>]) -> Option<Value<'g>> {
     let x = random.pick(values);
     let result = apply(builder, random, values, x);
     builder.check().ok()?;
@@ -120,8 +120,8 @@ fn apply<'g>(
         22 if rank > 0 => builder.iota(DType::I64, x.shape(), any_axis(random) as usize),
         23 if rank > 0 && x.dtype() != DType::Bool => x.scan(ScanFunction::Sum, any_axis(random)),
         24 => condition(builder, random, x),
-        25 => repetition(builder, random, x),
-        26 => whole(builder, random, x),
+        25 => random_loop(builder, random, x),
+        26 => composite_body(builder, random, x),
         _ => x.abs() + x.abs(),
     }
 }
@@ -141,14 +141,14 @@ fn condition<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Val
 }
 
 /// Adds a random body as a single node.
-fn whole<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
+fn composite_body<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
     let body = body(builder, random, x, false);
     let types = vec![builder.ty(x.id())];
     builder.region(Region::Call { body }, vec![x.into()], types)[0]
 }
 
 /// Adds a loop with a random body.
-fn repetition<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
+fn random_loop<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
     let region = Region::Loop {
         body: body(builder, random, x, true),
         carried: 1,
@@ -201,7 +201,7 @@ fn inputs(random: &mut Random, batch: usize) -> Vec<Tensor> {
 }
 
 /// True if tensors are bitwise equal, except that all NaNs are equal.
-fn same(a: &Tensor, b: &Tensor) -> bool {
+fn bitwise_equal(a: &Tensor, b: &Tensor) -> bool {
     let bits = |tensor: &Tensor| -> Vec<u64> {
         let canonical = |x: f64| {
             if x.is_nan() {
@@ -225,7 +225,7 @@ fn check(before: &Graph, after: &Graph, weights: [&Weights; 2], inputs: &[Tensor
         .unwrap_or_else(|error| panic!("{what}: {error}\n{before}\n{after}"));
     for (expected, found) in expected.iter().zip(&found) {
         assert!(
-            same(expected, found),
+            bitwise_equal(expected, found),
             "{what}: {expected:?} became {found:?}\n{before}\n{after}"
         );
     }
@@ -280,7 +280,7 @@ fn passes_keep_results() {
 }
 
 #[test]
-fn text_is_read_back() {
+fn text_round_trips() {
     let mut random = Random(0x0dd0_15ea_5e0f_f1ce);
     for _ in 0..200 {
         let graph = random_graph(&mut random);

@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 mod random;
@@ -30,13 +30,13 @@ const INPUTS: [&str; 5] = [
 ];
 
 /// Maps a value back to multiples of 1/4 between -8 and 8.
-fn tamed(x: Value) -> Value {
+fn bounded(x: Value) -> Value {
     (x.clamp(Some((-8.0).into()), Some(8.0.into())) * 4.0).floor() * 0.25
 }
 
 /// An expression that is too expensive to be computed twice.
-fn dear(x: Value) -> Value {
-    (0..4).fold(x, |x, _| tamed(x * 1.5 - 0.25))
+fn expensive(x: Value) -> Value {
+    (0..4).fold(x, |x, _| bounded(x * 1.5 - 0.25))
 }
 
 fn random_graph(random: &mut Random) -> Graph {
@@ -53,7 +53,7 @@ fn random_graph(random: &mut Random) -> Graph {
             .filter(|y| same_type(*y, x))
             .collect();
         let y = random.pick(&alike);
-        let value = apply(&builder, random, (x, y), &inputs);
+        let value = random_value(&builder, random, (x, y), &inputs);
         if elements(value) <= 512 {
             values.push(value);
         }
@@ -73,7 +73,7 @@ fn same_type(x: Value, y: Value) -> bool {
 }
 
 /// Adds a random value that reads two values of one type.
-fn apply<'g>(
+fn random_value<'g>(
     builder: &'g Builder,
     random: &mut Random,
     (x, y): (Value<'g>, Value<'g>),
@@ -83,10 +83,10 @@ fn apply<'g>(
     let axis = random.below(rank) as i64;
     let is_image = x.shape() == inputs[3].shape();
     match random.below(18) {
-        0 | 1 => dear(x),
-        2 => tamed(x + y),
-        3 => tamed(x * y),
-        4 => tamed(x - y).relu(),
+        0 | 1 => expensive(x),
+        2 => bounded(x + y),
+        3 => bounded(x * y),
+        4 => bounded(x - y).relu(),
         5 => x.lt(y).where_(x, -y),
         6 => x.transpose(axis, random.below(rank) as i64),
         7 => x.reshape(vec![x.numel()]),
@@ -94,16 +94,16 @@ fn apply<'g>(
         9 if !x.shape()[axis as usize].is(1) => x.narrow(axis, 1, 1),
         10 => x.flip(&[axis]),
         11 => builder.concat(&[x, y], axis),
-        12 => tamed(x.sum(&[axis], rank == 1 || random.below(2) == 0)),
-        13 => tamed(x - x.reduce(ReduceFunction::Max, &[axis], true)),
+        12 => bounded(x.sum(&[axis], rank == 1 || random.below(2) == 0)),
+        13 => bounded(x - x.reduce(ReduceFunction::Max, &[axis], true)),
         14 => x.floor().to(DType::I64).to(DType::F32),
-        15 if x.shape().last().is_some_and(|size| size.is(8)) => tamed(x.matmul(inputs[2])),
+        15 if x.shape().last().is_some_and(|size| size.is(8)) => bounded(x.matmul(inputs[2])),
         16 if is_image => {
             let single = || ConvAxis::padded(1, 0);
-            tamed(x.conv(inputs[4], vec![single(), single()], 1))
+            bounded(x.conv(inputs[4], vec![single(), single()], 1))
         }
-        17 => tamed(x.scan(ScanFunction::Sum, axis)),
-        _ => tamed(x * 0.5 + y),
+        17 => bounded(x.scan(ScanFunction::Sum, axis)),
+        _ => bounded(x * 0.5 + y),
     }
 }
 
@@ -153,11 +153,11 @@ fn agrees(reach: FeatureLevel, seed: u64, rounds: usize) {
 }
 
 #[test]
-fn every_output_is_the_hosts() {
+fn outputs_equal_the_hosts() {
     agrees(FeatureLevel::Full, 0x5eed_0f0a_11f0_0d01, 300);
 }
 
 #[test]
-fn every_output_is_the_hosts_on_any_device() {
+fn outputs_equal_the_hosts_on_any_device() {
     agrees(FeatureLevel::Portable, 0x5eed_0f0a_11f0_0d02, 100);
 }

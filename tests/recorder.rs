@@ -3,14 +3,14 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 use std::path::Path;
 use std::process::Command;
 
 #[test]
-fn archives_are_recorded_without_paths_and_stay_whole() {
+fn recorded_archives_have_no_paths_and_stay_readable() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let script = root.join("tests/recorder/paths.py");
     let output = Command::new("python3")

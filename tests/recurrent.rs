@@ -26,7 +26,7 @@ const CELLS: [RecurrentCell; 4] = [
 
 /// A recurrent layer, given by its sizes.
 #[derive(Clone, Copy, Debug)]
-struct Layer {
+struct RecurrentLayer {
     cell: RecurrentCell,
     directions: usize,
     steps: usize,
@@ -34,12 +34,12 @@ struct Layer {
     units: usize,
 }
 
-impl Layer {
+impl RecurrentLayer {
     /// Returns layers of each cell for sizes `[directions, steps, batch, units]`.
-    fn all(sizes: &[[usize; 4]]) -> Vec<Layer> {
+    fn all(sizes: &[[usize; 4]]) -> Vec<RecurrentLayer> {
         let each = sizes.iter().flat_map(|sizes| {
             let [directions, steps, batch, units] = *sizes;
-            CELLS.map(|cell| Layer {
+            CELLS.map(|cell| RecurrentLayer {
                 cell,
                 directions,
                 steps,
@@ -51,7 +51,7 @@ impl Layer {
     }
 
     fn shapes(self) -> Vec<Vec<usize>> {
-        let Layer {
+        let RecurrentLayer {
             cell,
             directions,
             steps,
@@ -203,8 +203,8 @@ fn difference(found: &[Tensor], expected: &[Tensor]) -> f32 {
 }
 
 #[test]
-fn a_layer_is_its_steps() {
-    for layer in Layer::all(&[[1, 4, 3, 5], [2, 3, 1, 4], [2, 1, 2, 1]]) {
+fn a_layer_agrees_with_its_unrolled_steps() {
+    for layer in RecurrentLayer::all(&[[1, 4, 3, 5], [2, 3, 1, 4], [2, 1, 2, 1]]) {
         let (x, none) = (layer.tensors(), TensorMap::new());
         let found = interp::run(&layer.graph(false), &none, &x).unwrap();
         let expected = interp::run(&layer.written_out(), &none, &x).unwrap();
@@ -214,7 +214,7 @@ fn a_layer_is_its_steps() {
 }
 
 /// Returns the capabilities of the device, of a GPU, and of a rasteriser without textures.
-fn families(device: &GpuDevice) -> [Capabilities; 3] {
+fn device_families(device: &GpuDevice) -> [Capabilities; 3] {
     let own = device.capabilities().clone();
     let gpu = Capabilities {
         software: false,
@@ -240,10 +240,10 @@ fn devices_agree() {
         [1, 4, 2, 1],
         [2, 2, 4, 260],
     ];
-    for layer in Layer::all(&sizes) {
+    for layer in RecurrentLayer::all(&sizes) {
         let x = layer.tensors();
         let expected = interp::run(&layer.graph(false), &TensorMap::new(), &x).unwrap();
-        for (number, capabilities) in families(&device).iter().enumerate() {
+        for (number, capabilities) in device_families(&device).iter().enumerate() {
             for has_weights in [true, false] {
                 let plan = pass::plan(&layer.graph(has_weights), capabilities).unwrap();
                 let wrong = samples::untranslatable(&plan);
@@ -284,7 +284,7 @@ fn sizes_may_differ_from_those_of_the_example() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
-    let [layer, ..] = Layer::all(&[[2, 5, 3, 12]])[..] else {
+    let [layer, ..] = RecurrentLayer::all(&[[2, 5, 3, 12]])[..] else {
         return;
     };
     let graph = layer.graph(true);
@@ -292,7 +292,7 @@ fn sizes_may_differ_from_those_of_the_example() {
     let (_, weights) = operands(&layer.tensors(), true);
     let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
     for (steps, batch) in [(1, 1), (2, 9), (300, 2)] {
-        let other = Layer {
+        let other = RecurrentLayer {
             steps,
             batch,
             ..layer
@@ -306,11 +306,11 @@ fn sizes_may_differ_from_those_of_the_example() {
 
 /// Tests the largest number of steps that importers give to one kernel: Mesa's rasteriser ends longer loops early.
 #[test]
-fn the_longest_sequence_of_a_kernel_is_whole() {
+fn the_longest_sequence_of_a_kernel_is_complete() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
-    let layer = Layer {
+    let layer = RecurrentLayer {
         cell: RecurrentCell::Gru,
         directions: 1,
         steps: 60_000 / (3 * (12 + 2) + 2),
@@ -326,7 +326,7 @@ fn the_longest_sequence_of_a_kernel_is_whole() {
 }
 
 #[test]
-fn operands_that_do_not_fit_are_told() {
+fn mismatched_operands_are_errors() {
     let types = [
         "f32[S, B, 12]",
         "f32[1, 3, 4, 4]",

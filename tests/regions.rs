@@ -17,19 +17,19 @@ use onionskin::tensor::Tensor;
 mod samples;
 
 /// A graph with its weights, and its program on a device.
-struct Case {
+struct RegionCase {
     graph: Graph,
     weights: Weights,
     program: Program,
 }
 
-impl Case {
+impl RegionCase {
     /// Plans a graph from text without passes, which would remove its regions. `None` without an adapter.
-    fn new(text: &str) -> Option<Case> {
-        Case::with_weights(text, Weights::new())
+    fn new(text: &str) -> Option<RegionCase> {
+        RegionCase::with_weights(text, Weights::new())
     }
 
-    fn with_weights(text: &str, weights: Weights) -> Option<Case> {
+    fn with_weights(text: &str, weights: Weights) -> Option<RegionCase> {
         let device = device()?;
         let module: GraphModule = text.parse().unwrap();
         let graph = pass::decompose(&module.graphs[0]).unwrap();
@@ -38,7 +38,7 @@ impl Case {
         explicit.verify().unwrap();
         let plan = pass::plan(&graph, device.capabilities()).unwrap();
         let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
-        Some(Case {
+        Some(RegionCase {
             graph,
             weights,
             program,
@@ -95,7 +95,7 @@ graph f(c: bool[], x: f32[B, 3]) {
 
 #[test]
 fn one_program_takes_either_branch() {
-    let Some(case) = Case::new(CONDITION) else {
+    let Some(case) = RegionCase::new(CONDITION) else {
         return;
     };
     let (taken, readbacks) = case.run(&[bool(true), floats([4, 3])]);
@@ -109,7 +109,7 @@ fn one_program_takes_either_branch() {
 
 #[test]
 fn in_the_steady_state_nothing_is_created() {
-    let Some(case) = Case::new(CONDITION) else {
+    let Some(case) = RegionCase::new(CONDITION) else {
         return;
     };
     case.run(&[bool(true), floats([4, 3])]);
@@ -121,8 +121,8 @@ fn in_the_steady_state_nothing_is_created() {
 }
 
 #[test]
-fn runs_at_the_same_time_go_their_own_ways() {
-    let Some(case) = Case::new(CONDITION) else {
+fn concurrent_runs_take_independent_branches() {
+    let Some(case) = RegionCase::new(CONDITION) else {
         return;
     };
     std::thread::scope(|scope| {
@@ -157,7 +157,7 @@ graph f(c: bool[], x: f32[3]) {
   return a, b, e, a
 }";
     let weights = Weights::from([("w".to_string(), floats([3]))]);
-    let Some(case) = Case::with_weights(text, weights) else {
+    let Some(case) = RegionCase::with_weights(text, weights) else {
         return;
     };
     case.run(&[bool(true), floats([3])]);
@@ -182,7 +182,7 @@ graph f(n: i64[], x: f32[B, 3]) {
   }
   return y, unchanged, z
 }";
-    let Some(case) = Case::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else { return };
     for trips in [0, 1, 2, 7] {
         let (_, readbacks) = case.run(&[int(trips), floats([2, 3])]);
         assert_eq!(readbacks, 1, "the trip count");
@@ -211,7 +211,7 @@ graph f(x: f32[B, 3]) {
   }
   return y
 }";
-    let Some(case) = Case::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else { return };
     for size in [1, 2, 6] {
         assert_eq!(case.run(&[floats([size, 3])]).1, 0);
     }
@@ -234,7 +234,7 @@ graph f(x: f32[B], limit: f32[]) {
   }
   return y, rounds
 }";
-    let Some(case) = Case::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else { return };
     let ones = Tensor::from_vec([4], vec![1f32; 4]).unwrap();
     let limit = |value: f32| Tensor::from_vec([], vec![value]).unwrap();
     for (bound, rounds) in [(0.0, 0), (8.0, 1), (100.0, 5), (1e9, 28)] {
@@ -245,7 +245,7 @@ graph f(x: f32[B], limit: f32[]) {
 }
 
 #[test]
-fn carried_values_change_places_all_at_once() {
+fn carried_values_are_updated_simultaneously() {
     let text = "
 graph f(c: bool[], x: f32[2], y: f32[2], n: i64[]) {
   c1, d, a, b = loop n, c, c, true, x, y, carried=4 {
@@ -255,7 +255,7 @@ graph f(c: bool[], x: f32[2], y: f32[2], n: i64[]) {
   }
   return c1, d, a, b
 }";
-    let Some(case) = Case::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else { return };
     let y = Tensor::from_vec([2], vec![10f32, 20.0]).unwrap();
     for (condition, trips) in [(true, 0), (true, 1), (true, 4), (true, 5), (false, 3)] {
         case.run(&[bool(condition), floats([2]), y.clone(), int(trips)]);
@@ -316,7 +316,7 @@ graph f(x: f32[B, 4], n: i64[], m: i64[]) {
   left = aten.mv w, y
   return left, y
 }";
-    let Some(case) = Case::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else { return };
     for (n, m) in [(0, 2), (1, 0), (3, 1), (4, 5)] {
         case.run(&[floats([3, 4]), int(n), int(m)]);
         case.run(&[floats([5, 4]), int(n), int(m)]);
@@ -327,7 +327,7 @@ graph f(x: f32[B, 4], n: i64[], m: i64[]) {
 
 /// Inputs of a body bind its size symbols: they may have other names than outside, or equal names with other sizes.
 #[test]
-fn bodies_have_sizes_of_their_own() {
+fn size_symbols_of_bodies_are_local() {
     let text = "
 graph f(c: bool[], x: f32[B, N]) {
   size B = 2
@@ -349,7 +349,7 @@ graph f(c: bool[], x: f32[B, N]) {
   }
   return y
 }";
-    let Some(case) = Case::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else { return };
     for shape in [[2, 4], [3, 5]] {
         case.run(&[bool(true), floats(shape)]);
         case.run(&[bool(false), floats(shape)]);
@@ -370,13 +370,13 @@ graph f(x: f32[2, 2], n: i64[]) {
   }
   return y
 }";
-    let Some(case) = Case::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else { return };
     assert_eq!(case.run(&[floats([2, 2]), int(3000)]).1, 1);
 }
 
 /// Passes remove the control flow of a cheap condition in a short loop.
 #[test]
-fn cheap_conditions_and_short_loops_go() {
+fn cheap_conditions_and_short_loops_are_removed() {
     let text = "
 graph f(c: bool[], x: f32[B]) {
   y = loop 3, true, x, c, carried=1 {
@@ -398,7 +398,7 @@ graph f(c: bool[], x: f32[B]) {
   }
   return y
 }";
-    let Some(case) = Case::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else { return };
     let device = case.program.device();
     let graph = pass::optimize(&case.graph).unwrap();
     let plan = pass::plan(&graph, device.capabilities()).unwrap();
@@ -412,8 +412,8 @@ graph f(c: bool[], x: f32[B]) {
 }
 
 #[test]
-fn the_profile_says_what_was_read_back_and_where() {
-    let Some(case) = Case::new(CONDITION) else {
+fn the_profile_lists_readbacks_with_their_lines() {
+    let Some(case) = RegionCase::new(CONDITION) else {
         return;
     };
     let inputs = [bool(false), floats([4, 3])];

@@ -42,7 +42,7 @@ fn doubled(x: &Tensor) -> Vec<f64> {
 
 fn graphs(session: &Session) -> Vec<String> {
     let variants = session.variants().into_iter();
-    let shape = |variant: &onionskin::model::Variant| {
+    let shape = |variant: &onionskin::model::CompiledGraph| {
         let graph = &variant.graph;
         graph.ty(graph.inputs[0]).to_string()
     };
@@ -89,7 +89,7 @@ fn a_graph_for_all_sizes_can_be_asked_for() {
 }
 
 #[test]
-fn a_call_that_fits_no_sizes_hears_of_the_graph_for_all() {
+fn a_call_that_breaks_guards_is_an_error_of_the_symbolic_graph() {
     let Some(session) = session(&CompileOptions::default()) else {
         return;
     };
@@ -123,7 +123,7 @@ fn graphs_for_other_sizes_share_the_weights_on_the_device() {
     let model = Model::from_module(product());
     let session = model.compile(&Device::Gpu(device), &CompileOptions::default());
     let session = session.unwrap();
-    let uploaded = |variant: &onionskin::model::Variant| {
+    let uploaded = |variant: &onionskin::model::CompiledGraph| {
         let program = variant.program.as_ref().unwrap();
         program.statistics().bytes_uploaded
     };
@@ -185,7 +185,7 @@ fn run_packed(
 }
 
 #[test]
-fn packed_weights_are_written_once_and_taken_at_every_later_start() {
+fn packed_weights_are_written_once_and_reused() {
     let Some(device) = samples::device(FeatureLevel::default()) else {
         return;
     };
@@ -218,7 +218,7 @@ fn packed_weights_are_written_once_and_taken_at_every_later_start() {
 }
 
 #[test]
-fn damaged_files_of_packed_weights_do_no_harm() {
+fn damaged_files_of_packed_weights_are_ignored() {
     let Some(device) = samples::device(FeatureLevel::default()) else {
         return;
     };
@@ -254,7 +254,7 @@ fn damaged_files_of_packed_weights_do_no_harm() {
 }
 
 #[test]
-fn packed_weights_that_cannot_be_written_are_told() {
+fn unwritable_packed_weights_are_reported() {
     let Some(device) = samples::device(FeatureLevel::default()) else {
         return;
     };
@@ -265,7 +265,7 @@ fn packed_weights_that_cannot_be_written_are_told() {
 }
 
 #[test]
-fn a_session_tells_symbolic_sizes_whatever_it_is_compiled_for() {
+fn a_session_reports_symbolic_sizes() {
     let Some(session) = session(&CompileOptions::default()) else {
         return;
     };
@@ -294,7 +294,7 @@ fn a_run_that_must_compile_first_does_so_on_another_thread() {
 }
 
 #[test]
-fn the_host_does_not_keep_the_calling_thread() {
+fn run_async_on_the_host_does_not_block() {
     let module: GraphModule = DOUBLE.parse().unwrap();
     let model = Model::from_module(module);
     let session = model

@@ -46,7 +46,7 @@ fn graph(folder: &Folder, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn a_summary_reads_well() {
+fn a_summary_matches_its_golden() {
     golden("two_layers.summary", &shown(&[TWO_LAYERS]));
     golden(
         "states.summary",
@@ -59,7 +59,7 @@ fn a_summary_reads_well() {
 }
 
 #[test]
-fn a_summary_is_there_for_programs() {
+fn a_summary_can_be_json() {
     let found = json(&[TWO_LAYERS, "--shape", "f32[5, 4]"]);
     assert_eq!(found["format"], "onionskin summary");
     assert_eq!(
@@ -101,7 +101,7 @@ fn modules_open_by_depth() {
 
 /// A model that cannot be imported has a summary with all refusals.
 #[test]
-fn what_is_refused_stands_in_the_summary() {
+fn the_summary_lists_refusals() {
     let folder = Folder::new("refused");
     for case in cases::find("tests/fixtures/refused".as_ref()).unwrap() {
         let case = case.load().unwrap();
@@ -134,7 +134,7 @@ fn what_is_refused_stands_in_the_summary() {
 
 /// The summary names devices without double precision or with small bindings, and the remedy.
 #[test]
-fn what_cannot_run_a_model_is_named_with_the_cure() {
+fn the_summary_lists_unsupported_devices_with_remedies() {
     let folder = Folder::new("obstacles");
     let doubles = graph(
         &folder,
@@ -165,7 +165,7 @@ fn what_cannot_run_a_model_is_named_with_the_cure() {
 
 /// Compares plans for any device with goldens: with the example's sizes, with the inputs', and with formulas.
 #[test]
-fn a_plan_reads_well() {
+fn a_plan_matches_its_golden() {
     let plan = ["--plan", "--device", "webgpu"];
     let of_example = shown(&[&[TWO_LAYERS], &plan[..]].concat());
     golden("two_layers.plan", &of_example);

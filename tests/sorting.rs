@@ -50,7 +50,7 @@ fn numbers(dtype: DType, shape: &[usize]) -> Tensor {
 }
 
 /// Returns the device's capabilities, those of a GPU, and the least ones.
-fn families(own: &Capabilities) -> [Capabilities; 3] {
+fn device_families(own: &Capabilities) -> [Capabilities; 3] {
     let gpu = Capabilities {
         software: false,
         ..own.clone()
@@ -103,7 +103,7 @@ fn every_row_is_sorted_as_the_oracle_does() {
         for (shape, axis) in shapes {
             let x = numbers(dtype, shape);
             let graph = sorts(&format!("{dtype}{shape:?}"), axis as i64);
-            for (number, capabilities) in families(device.capabilities()).iter().enumerate() {
+            for (number, capabilities) in device_families(device.capabilities()).iter().enumerate() {
                 let plan = pass::plan(&graph, capabilities).unwrap();
                 let what = format!("{dtype} {shape:?} along {axis}, {number}");
                 agrees(&device, &graph, plan, &x, &what);
@@ -114,7 +114,7 @@ fn every_row_is_sorted_as_the_oracle_does() {
 
 /// Top-k in both orders: of short rows, of long rows in parts, and for a `k` so large that rows are sorted.
 #[test]
-fn the_first_of_every_row_are_the_oracles() {
+fn topk_agrees_with_the_oracle() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -145,7 +145,7 @@ fn the_first_of_every_row_are_the_oracles() {
                 vec![least.0, least.1, most.0, most.1]
             });
             let x = numbers(dtype, shape);
-            for (number, capabilities) in families(device.capabilities()).iter().enumerate() {
+            for (number, capabilities) in device_families(device.capabilities()).iter().enumerate() {
                 let plan = pass::plan(&graph, capabilities).unwrap();
                 let what = format!("{k} of {dtype} {shape:?} along {axis}, {number}");
                 agrees(&device, &graph, plan, &x, &what);
@@ -156,7 +156,7 @@ fn the_first_of_every_row_are_the_oracles() {
 
 /// Rows may have any length that is at least `k`.
 #[test]
-fn the_first_of_rows_of_symbolic_length() {
+fn topk_of_symbolic_length() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -197,7 +197,7 @@ fn zeros_keep_their_order_and_sign() {
 
 /// Rows must have at least `k` elements.
 #[test]
-fn more_than_there_are_is_an_error() {
+fn topk_of_more_than_the_length_is_an_error() {
     let of = |k| samples::try_graph(&["f32[2, 3]"], |_, x| vec![x[0].topk(k, 1, true).0]);
     assert!(of(3).is_some() && of(4).is_none());
 }
@@ -210,7 +210,7 @@ fn rows_of_symbolic_length_are_merged_at_once() {
     };
     let mut graph = sorts("f32[4, S]", 1);
     graph.hints.insert("S".into(), 1000);
-    for capabilities in families(device.capabilities()) {
+    for capabilities in device_families(device.capabilities()) {
         let plan = pass::plan(&graph, &capabilities).unwrap();
         let (labels, texts) = steps(&plan);
         let row = ["sort_runs", "merge_runs", "merge_runs", "merge_all_runs"];
@@ -226,7 +226,7 @@ fn rows_of_symbolic_length_are_merged_at_once() {
 
 /// Runs have a minimum length, however short the example's rows are.
 #[test]
-fn short_rows_of_symbolic_length_are_few_runs() {
+fn short_rows_of_symbolic_length_take_few_runs() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -271,7 +271,7 @@ fn long_rows_are_sorted_in_runs() {
 
 /// Sorting reads a computed value, and other kernels read its result. Runs stay in single precision.
 #[test]
-fn runs_lie_between_other_kernels() {
+fn sorting_between_other_kernels() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };

@@ -75,7 +75,7 @@ fn a_state_lives_from_call_to_call() {
         let session = session(SUM, &device);
         assert_eq!(sum(&session), [10.0, 20.0, 30.0]);
         let y = session.run(&[rows(&[[1.0, 2.0, 3.0]])]).unwrap();
-        assert_eq!(y.len(), 1, "the state is no result");
+        assert_eq!(y.len(), 1, "the state is not a result");
         assert_eq!(y[0].to_f64(), [-10.0, -20.0, -30.0]);
         let x = Item::Tensor(rows(&[[1.0, 1.0, 1.0], [1.0, 1.0, 1.0]]));
         let y = session.call(std::slice::from_ref(&x)).unwrap();

@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[(
 )];
 
 /// Layers that use only some of the modules above them.
-const NARROW: &[(&str, &[&str])] = &[(
+const RESTRICTED_LAYERS: &[(&str, &[&str])] = &[(
     "gpu",
     &[
         "error", "dim", "dtype", "shape", "scalar", "symbols", "tensor", "mapping", "digest",
@@ -64,7 +64,7 @@ const FORBIDDEN: &[&str] = &["todo!", "dbg!", "unimplemented!", "FIXME", "XXX"];
 
 /// Calls that create an object on a device, and the files that may make them, because they count them: the steady state
 /// creates none.
-const COUNTED: &[(&str, &[&str])] = &[
+const COUNTED_CALLS: &[(&str, &[&str])] = &[
     (
         ".create_buffer(",
         &["src/gpu/statistics.rs", "src/gpu/trusted/raw.rs"],
@@ -87,16 +87,16 @@ const COUNTED: &[(&str, &[&str])] = &[
 ];
 
 /// Longer files are listed, not rejected.
-const LONG: usize = 500;
+const LONG_FILE: usize = 500;
 
-struct Source {
+struct SourceFile {
     path: PathBuf,
     /// Top-level module of the file.
     module: String,
     text: String,
 }
 
-fn sources() -> Vec<Source> {
+fn sources() -> Vec<SourceFile> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut folders = vec![root.clone()];
     let mut sources = Vec::new();
@@ -109,7 +109,7 @@ fn sources() -> Vec<Source> {
                 let inside = path.strip_prefix(&root).expect("a path in src");
                 let first = inside.components().next().expect("a name");
                 let module = Path::new(first.as_os_str()).with_extension("");
-                sources.push(Source {
+                sources.push(SourceFile {
                     module: module.to_string_lossy().into_owned(),
                     text: std::fs::read_to_string(&path).expect("a text"),
                     path,
@@ -122,7 +122,7 @@ fn sources() -> Vec<Source> {
 }
 
 /// Returns the lines of code before the unit tests, which may use any module, without comments.
-fn code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
+fn code(source: &SourceFile) -> impl Iterator<Item = (usize, &str)> {
     let lines = source.text.lines().enumerate();
     let lines = lines.take_while(|(_, line)| !line.starts_with("#[cfg(test)]"));
     let code = lines.map(|(index, line)| (index + 1, line.split("//").next().unwrap_or_default()));
@@ -148,7 +148,7 @@ fn used(line: &str) -> Vec<&str> {
 }
 
 #[test]
-fn modules_use_only_what_stands_above_them() {
+fn modules_use_only_modules_above_them() {
     let place: BTreeMap<&str, usize> = ORDER
         .iter()
         .flat_map(|layer| layer.iter())
@@ -163,7 +163,7 @@ fn modules_use_only_what_stands_above_them() {
                 "{from} stands in no layer of ORDER in tests/tidy.rs"
             ));
         }
-        let narrow = NARROW.iter().find(|(module, _)| *module == from);
+        let narrow = RESTRICTED_LAYERS.iter().find(|(module, _)| *module == from);
         for (line, text) in code(&source) {
             for to in used(text).into_iter().filter(|to| place.contains_key(to)) {
                 let is_above = to == from || place.get(to) < place.get(from);
@@ -181,11 +181,11 @@ fn modules_use_only_what_stands_above_them() {
 }
 
 #[test]
-fn what_is_created_on_a_device_is_counted() {
+fn device_objects_are_created_in_counted_files() {
     let mut faults = Vec::new();
     for source in sources() {
         for (line, text) in code(&source) {
-            let creates = COUNTED.iter().find(|(call, _)| text.contains(call));
+            let creates = COUNTED_CALLS.iter().find(|(call, _)| text.contains(call));
             let belongs = |files: &[&str]| files.iter().any(|file| source.path.ends_with(file));
             if let Some((call, files)) = creates.filter(|(_, files)| !belongs(files)) {
                 let path = source.path.display();
@@ -197,7 +197,7 @@ fn what_is_created_on_a_device_is_counted() {
 }
 
 #[test]
-fn nothing_unfinished_stays() {
+fn no_forbidden_words() {
     let mut faults = Vec::new();
     for source in sources() {
         for (index, line) in source.text.lines().enumerate() {
@@ -210,10 +210,10 @@ fn nothing_unfinished_stays() {
 }
 
 #[test]
-fn lengths_of_files() {
+fn list_long_files() {
     for source in sources() {
         let length = source.text.lines().count();
-        if LONG < length {
+        if LONG_FILE < length {
             println!("{}: {length} lines", source.path.display());
         }
     }

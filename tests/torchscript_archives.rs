@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 mod random;
@@ -14,7 +14,7 @@ use std::fs;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use onionskin::trace::torchscript::ast::{Function, Statement, StatementKind};
+use onionskin::trace::torchscript::ast::{Function, Statement, StmtKind};
 use onionskin::trace::torchscript::{
     Archive, Container, Object, Pickled, Source, parser, state_dict,
 };
@@ -72,16 +72,16 @@ fn read_statements(source: &Source, file: &str, body: &[Statement], counts: &mut
         counts.statements += 1;
         counts.located += usize::from(source.location(file, statement.offset).is_some());
         match &statement.kind {
-            StatementKind::If {
+            StmtKind::If {
                 then, otherwise, ..
             } => {
                 read_statements(source, file, then, counts);
                 read_statements(source, file, otherwise, counts);
             }
-            StatementKind::While { body, .. }
-            | StatementKind::For { body, .. }
-            | StatementKind::With { body, .. } => read_statements(source, file, body, counts),
-            StatementKind::Define(function) => read_function(source, function, counts),
+            StmtKind::While { body, .. }
+            | StmtKind::For { body, .. }
+            | StmtKind::With { body, .. } => read_statements(source, file, body, counts),
+            StmtKind::Define(function) => read_function(source, function, counts),
             _ => {}
         }
     }

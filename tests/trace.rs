@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 mod random;
@@ -31,8 +31,8 @@ mod methods;
 mod models;
 #[path = "trace/modules.rs"]
 mod modules;
-#[path = "trace/packed.rs"]
-mod packed;
+#[path = "trace/packed_sequences.rs"]
+mod packed_sequences;
 #[path = "trace/random.rs"]
 mod random_operators;
 #[path = "trace/recorded.rs"]

@@ -35,7 +35,7 @@ fn plan(graph: &Graph, capabilities: &Capabilities, precision: Precision) -> Pla
 }
 
 #[test]
-fn every_order_of_axes_is_the_oracles() {
+fn every_order_of_axes_agrees() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -70,7 +70,7 @@ fn every_order_of_axes_is_the_oracles() {
 }
 
 /// Returns the number of vectors that an invocation of a graph's only kernel writes.
-fn written(graph: &Graph) -> usize {
+fn vectors_per_invocation(graph: &Graph) -> usize {
     let plan = plan(graph, &samples::capabilities(), Precision::Single);
     assert_eq!(plan.steps.len(), 1);
     plan.kernels[0].wgsl.matches("] = ").count()
@@ -79,7 +79,7 @@ fn written(graph: &Graph) -> usize {
 /// An invocation writes four vectors where it reads four, also of a slice. It writes one where a row reads a single number,
 /// and where four neighbours of the other axis are not contiguous.
 #[test]
-fn blocks_are_taken_where_they_read_less() {
+fn blocks_are_used_where_they_read_less() {
     let turned = samples::graph(&["f32[16, 32]"], |_, x| vec![x[0].transpose(0, 1) + 1.0]);
     let cut = samples::graph(&["f32[16, 36]"], |_, x| {
         vec![x[0].narrow(1, 3, 32).transpose(0, 1) + 1.0]
@@ -88,6 +88,6 @@ fn blocks_are_taken_where_they_read_less() {
     let spread = samples::graph(&["f32[16, 32]", "f32[16]"], |_, x| {
         vec![x[0] + x[1].unsqueeze(1).expand(x[0].shape())]
     });
-    assert_eq!([turned, cut].map(|graph| written(&graph)), [4, 4]);
-    assert_eq!([odd, spread].map(|graph| written(&graph)), [1, 1]);
+    assert_eq!([turned, cut].map(|graph| vectors_per_invocation(&graph)), [4, 4]);
+    assert_eq!([odd, spread].map(|graph| vectors_per_invocation(&graph)), [1, 1]);
 }

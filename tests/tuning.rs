@@ -18,7 +18,7 @@ use onionskin::{CompileOptions, Device, Model, Tensor};
 mod samples;
 
 /// Returns a model of one product, its device and an argument.
-fn setting() -> Option<(Model, Device, Item)> {
+fn model_device_and_argument() -> Option<(Model, Device, Item)> {
     let device = samples::device(FeatureLevel::Full)?;
     let mut graph = samples::graph(&["f32[24, 40]"], |_, x| {
         vec![x[0].dot(x[0].permute([1, 0]))]
@@ -43,8 +43,8 @@ fn setting() -> Option<(Model, Device, Item)> {
 }
 
 #[test]
-fn what_is_measured_is_kept_and_taken() {
-    let Some((model, device, x)) = setting() else {
+fn measurements_are_saved_and_used() {
+    let Some((model, device, x)) = model_device_and_argument() else {
         return;
     };
     let (mut chosen, mut times) = (Vec::new(), Vec::new());
@@ -75,8 +75,8 @@ fn what_is_measured_is_kept_and_taken() {
 
 /// The plan has the file's choice, which changes results by no more than rounding.
 #[test]
-fn choices_are_taken() {
-    let Some((model, device, x)) = setting() else {
+fn choices_are_used() {
+    let Some((model, device, x)) = model_device_and_argument() else {
         return;
     };
     let Device::Gpu(gpu) = &device else { return };
@@ -102,7 +102,7 @@ fn choices_are_taken() {
             .filter_map(|step| step.choice.as_ref());
         let is_given = taken
             .into_iter()
-            .any(|choice| choice.reason == "it was asked for");
+            .any(|choice| choice.reason == "requested by the tuning or the options");
         assert_eq!(is_given, !options.choices.is_empty());
         let leaves = result.leaves().into_iter();
         let tensors = leaves.filter_map(|(_, leaf)| match leaf {
@@ -123,7 +123,7 @@ fn choices_are_taken() {
 
 #[test]
 fn other_devices_versions_and_precisions_ignore_it() {
-    let Some((_, device, _)) = setting() else {
+    let Some((_, device, _)) = model_device_and_argument() else {
         return;
     };
     let Device::Gpu(gpu) = &device else { return };

@@ -25,14 +25,14 @@ mod samples;
 use samples::worse;
 
 mod variants {
-    mod alike;
+    mod kernel_deduplication;
     pub mod attention;
-    pub mod epilogues;
+    pub mod epilogue_loops;
     pub mod graphs;
     mod lanes;
     mod matrices;
-    mod tiles;
-    mod words;
+    mod winograd;
+    mod packed_words;
 }
 
 use samples::forced;
@@ -78,7 +78,7 @@ fn distance(found: &Tensor, expected: &Tensor) -> f64 {
 }
 
 /// Runs a plan on a device at two sizes of its symbols. Returns the largest distance from the oracle.
-fn error(device: &GpuDevice, graph: &Graph, plan: Plan) -> f64 {
+fn worst_error(device: &GpuDevice, graph: &Graph, plan: Plan) -> f64 {
     let options = ProgramOptions::default();
     let mut seed = 3;
     let weights = graph.values.iter().filter_map(|value| {
@@ -114,12 +114,12 @@ fn error(device: &GpuDevice, graph: &Graph, plan: Plan) -> f64 {
 /// True if a plan is within rounding of the oracle, or as close to it as the portable kernels: sums of many terms exceed
 /// the tolerances by any kernel.
 fn agrees(device: &GpuDevice, graph: &Graph, plan: Plan) -> bool {
-    let ours = error(device, graph, plan);
+    let ours = worst_error(device, graph, plan);
     if ours <= 1.0 {
         return true;
     }
     let (portable, _) = forced(graph, device.capabilities(), KernelVariant::Portable);
-    ours <= error(device, graph, portable)
+    ours <= worst_error(device, graph, portable)
 }
 
 /// Forces a variant. Returns the plan, and whether the variant affects it: a step uses it, or steps split a sum.
@@ -213,7 +213,7 @@ fn split_sums_agree() {
 
 /// The table chooses a GPU's variant by sizes, and splits long sums that have few tiles.
 #[test]
-fn the_table_follows_sizes() {
+fn the_table_chooses_by_sizes() {
     let limits = samples::capabilities();
     let taken = |left: &str, right: &str| {
         let plan = onionskin::pass::plan(&product(left, right, [false, false]), &limits).unwrap();
@@ -241,7 +241,7 @@ fn the_table_follows_sizes() {
 
 /// The planner's choices for the device, with its weight layouts, agree with the oracle.
 #[test]
-fn the_choices_of_the_device_agree() {
+fn planned_variants_agree() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };

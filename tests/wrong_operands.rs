@@ -17,7 +17,7 @@ use onionskin::pass;
 use sample_calls::{at, graph_of, inputs, parse, sizes};
 
 /// Texts of a call's arguments.
-type Texts = Vec<Option<String>>;
+type ArgumentTexts = Vec<Option<String>>;
 
 /// Number of elements of the largest operand in a wrong call that is run.
 const MOST_ELEMENTS: usize = 64;
@@ -69,13 +69,13 @@ fn panics(row: &Composite) -> Vec<String> {
     found
 }
 
-fn shown(texts: &Texts) -> String {
+fn shown(texts: &ArgumentTexts) -> String {
     let texts: Vec<&str> = texts.iter().flatten().map(String::as_str).collect();
     texts.join(", ")
 }
 
 /// Imports, lowers and runs a call; any of these may reject it.
-fn call(operator: &'static Operator, texts: &Texts) -> Result<()> {
+fn call(operator: &'static Operator, texts: &ArgumentTexts) -> Result<()> {
     let none = Bindings::new();
     let graph = graph_of(operator, texts, None)?;
     pass::decompose(&graph)?;
@@ -103,7 +103,7 @@ fn numel(sizes: &[usize]) -> usize {
 }
 
 /// Returns calls that each have one wrong argument, in every way.
-fn wrong_calls(texts: &Texts) -> Vec<Texts> {
+fn wrong_calls(texts: &ArgumentTexts) -> Vec<ArgumentTexts> {
     let mut calls = Vec::new();
     for (place, text) in texts.iter().enumerate() {
         let Some(text) = text else { continue };

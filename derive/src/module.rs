@@ -5,19 +5,19 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Field, Result};
 
-use crate::fields::{bounded, label, members, of_struct};
+use crate::fields::{bounded, label, members, struct_data};
 
 const ADVICE: &str = "implement `visit` with a match that visits the fields of each variant";
 
 pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
-    let fields = &of_struct(input, "Module", ADVICE)?.fields;
+    let fields = &struct_data(input, "Module", ADVICE)?.fields;
     let mut visits = Vec::new();
     for (field, member) in fields.iter().zip(members(fields)) {
         if skipped(field)? {
             continue;
         }
         let label = label(&member);
-        // The span makes the error for a field that is no module point to its type.
+        // The span makes the error for a field that is not a module point to its type.
         visits.push(quote_spanned! {field.ty.span()=>
             visitor.field(#label, &self.#member);
         });

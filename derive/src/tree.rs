@@ -5,13 +5,13 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Fields, Result};
 
-use crate::fields::{bounded, label, members, of_struct};
+use crate::fields::{bounded, label, members, struct_data};
 
 const ADVICE: &str = "a trace fixes which variant a value is; \
-                      use a struct, with Option fields for what may be absent";
+                      use a struct, with Option fields for values that may be absent";
 
 pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
-    let fields = &of_struct(input, "Tree", ADVICE)?.fields;
+    let fields = &struct_data(input, "Tree", ADVICE)?.fields;
     let name = &input.ident;
     let bound = quote!(::onionskin::trace::Tree);
     let generics = bounded(&input.generics, &bound);
@@ -52,7 +52,7 @@ fn steps(fields: &Fields) -> Vec<String> {
 fn flatten(name: &syn::Ident, fields: &Fields) -> TokenStream {
     let labels = members(fields);
     let calls = fields.iter().zip(&labels).zip(steps(fields)).map(|((field, member), step)| {
-        // The span makes the error for a field that is no tree point to its type.
+        // The span makes the error for a field that is not a tree point to its type.
         quote_spanned! {field.ty.span()=>
             ::onionskin::trace::Tree::flatten(&self.#member, &::std::format!("{path}{}", #step), leaves)?
         }
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(
             error.unwrap_err().to_string(),
             "Tree is derived for structs, and Shape is an enum: a trace fixes which variant a value is; use a struct, with \
-             Option fields for what may be absent"
+             Option fields for values that may be absent"
         );
     }
 

@@ -1,7 +1,7 @@
 //! Indexing by tensors, one for each indexed axis: `x[:, i, j]` and its assignment.
 
 use super::bounds_checks::{self as check, NegativeIndices};
-use super::index::cumulative_true_count;
+use super::cumulative::cumulative_true_count;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -34,7 +34,10 @@ impl<'g> IndexPlan<'g> {
             .collect();
         for (_, index) in &given {
             if !index.dtype().is_integer() || index.dtype() == DType::U8 {
-                return Err(Error::operator(format!("{} is no index", index.ty())));
+                return Err(Error::operator(format!(
+                    "an index must be an integer or bool tensor, not {}",
+                    index.ty()
+                )));
             }
         }
         let axes: Vec<usize> = given.iter().map(|(axis, _)| *axis).collect();
@@ -136,7 +139,7 @@ pub(super) fn indexed<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Result
     }
     if indices.iter().flatten().any(|index| is_mask(*index)) {
         return Err(Error::unsupported(
-            "the size of what a bool mask selects depends on the mask's elements",
+            "the number of elements that a bool mask selects depends on data",
         )
         .help("use torch.where on whole tensors, or multiply by the mask"));
     }

@@ -156,7 +156,7 @@ impl<'g> Args<'g> {
             Argument::Size(dim) => Scalar::Int(self.specialize(&dim)),
             Argument::Value(_) => {
                 let message = format!("the number {name} depends on tensors");
-                let help = "it has to be known before the graph runs: follow from sizes of tensors, or be a number";
+                let help = "it must be known before the graph runs: pass a number, or compute it from tensor sizes";
                 self.builder.fail(Error::unsupported(message).help(help));
                 Scalar::Int(0)
             }

@@ -32,7 +32,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             if !a.is_none("dropout_mask") {
-                return a.reject("a mask of what dropout keeps");
+                return a.reject("the argument dropout_mask is not supported");
             }
             let attention = ComposedAttention::of(a, "attn_mask")?;
             Ok(vec![attention.output, attention.weights])
@@ -46,7 +46,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             if has_dropout(a) {
-                return a.reject("dropout in this form of attention");
+                return a.reject("dropout is not supported in flash attention for CPU");
             }
             let attention = ComposedAttention::of(a, "attn_mask")?;
             Ok(vec![attention.output, attention.log_sum_exp()])
@@ -100,7 +100,7 @@ impl<'g> ComposedAttention<'g> {
         let [query, key, value] = ["query", "key", "value"].map(|name| a.tensor(name));
         a.builder().check()?;
         if query.rank() < 2 || key.rank() < 2 || value.rank() < 2 {
-            return a.reject("attention wants at least two dimensions");
+            return a.reject("attention requires operands of at least two dimensions");
         }
         let shared = a.bool("enable_gqa");
         let (key, value) = if shared {
@@ -207,7 +207,9 @@ fn causal<'g>(query: Value<'g>, key: Value<'g>) -> Value<'g> {
 /// Repeats each head of keys or values for the query heads that share it (grouped-query attention).
 fn repeated_heads<'g>(x: Value<'g>, query: Value<'g>) -> Result<Value<'g>> {
     if x.rank() < 3 || query.rank() < 3 {
-        return Err(Error::operator("enable_gqa wants an axis of heads"));
+        return Err(Error::operator(
+            "enable_gqa requires an axis of heads (at least three dimensions)",
+        ));
     }
     let heads = x.size(-3);
     let times = query.size(-3).floor_div(&heads);

@@ -364,7 +364,9 @@ fn labels(part: &str, free: usize) -> Result<Vec<AxisLabel>> {
             if c.is_ascii_alphabetic() {
                 Ok(c as AxisLabel)
             } else {
-                Err(Error::operator(format!("{c:?} is no index of einsum")))
+                Err(Error::operator(format!(
+                    "{c:?} is not a valid einsum index; use letters"
+                )))
             }
         };
         text.chars().map(letter).collect()

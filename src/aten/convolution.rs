@@ -199,7 +199,7 @@ impl ConvParameters {
             let (low, high) = match &self.padding {
                 Padding::Sizes(sizes) => (at(sizes), at(sizes)),
                 Padding::Same if stride != 1 => {
-                    return Err(Error::operator("padding = \"same\" wants stride 1"));
+                    return Err(Error::operator("padding = \"same\" requires stride 1"));
                 }
                 Padding::Same => (extent / 2, extent - extent / 2),
             };

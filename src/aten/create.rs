@@ -266,7 +266,7 @@ fn integer(a: &Args, name: &str) -> Result<Dim> {
         Argument::Size(dim) => Ok(dim),
         Argument::Number(scalar) => Ok(Dim::from(scalar.to_i64())),
         _ => a.reject(format!(
-            "{name} is an element of a tensor, so that the size depends on data"
+            "{name} is an element of a tensor; the size of the result would depend on data"
         )),
     }
 }

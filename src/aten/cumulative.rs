@@ -373,3 +373,8 @@ fn gradient_at_coordinates<'g>(
     };
     super::concatenate::concat_nonempty(x.builder(), &[first, inner, last], dim)
 }
+
+/// Cumulative count of true elements of a vector, each element included.
+pub(super) fn cumulative_true_count(mask: Value<'_>) -> Value<'_> {
+    mask.to(DType::I64).scan(ScanFunction::Sum, 0)
+}

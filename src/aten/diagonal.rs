@@ -138,10 +138,13 @@ fn main_diagonal(x: Value<'_>, wrap: bool) -> Result<Value<'_>> {
         return Ok(above.eq(0));
     }
     let [first, second, others @ ..] = shape.as_slice() else {
-        return Err(Error::operator(format!("the diagonal of {}", x.ty())));
+        return Err(Error::operator(format!(
+            "a diagonal requires at least two dimensions, found {}",
+            x.ty()
+        )));
     };
     for size in others.iter().chain([second]) {
-        let complain = || format!("sizes of {} differ, so that it has no diagonal", x.ty());
+        let complain = || format!("all sizes of {} must be equal for a diagonal", x.ty());
         builder.symbols().require_equal(first, size, complain)?;
     }
     let index = |axis: usize| builder.iota(DType::I64, shape.clone(), axis);
@@ -186,7 +189,7 @@ pub(super) fn set_diagonal<'g>(
     let (first, second) = (check_axis(x, dim1)?, check_axis(x, dim2)?);
     if first == second {
         return Err(Error::operator(format!(
-            "the diagonal of axes {dim1} and {dim2}"
+            "a diagonal requires two different axes, not {dim1} and {dim2}"
         )));
     }
     let order: Vec<usize> = (0..x.rank())

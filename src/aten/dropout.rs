@@ -107,7 +107,7 @@ pub(super) fn apply_dropout<'g>(a: &Args<'g>, x: Value<'g>, p: f64) -> Result<Va
 fn feature_shape(x: Value) -> Result<Shape> {
     if x.rank() < 2 {
         return Err(Error::operator(
-            "dropout of features wants a batch of channels",
+            "feature dropout requires a batch axis and a channel axis",
         ));
     }
     let sizes = x.shape().into_iter().enumerate();

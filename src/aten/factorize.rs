@@ -24,7 +24,7 @@ impl<'g> Matrix<'g> {
         builder.check()?;
         if value.rank() < 2 || !value.dtype().is_float() {
             return Err(Error::operator(format!(
-                "{} is no matrix of floats",
+                "expected a matrix of floats, found {}",
                 value.ty()
             )));
         }

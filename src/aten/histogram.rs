@@ -62,7 +62,7 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &["aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor"],
         |a| {
-            a.reject("the result's size is the largest element, which a graph does not know; use scatter_add on zeros of a known size")
+            a.reject("the size of the result depends on data; use scatter_add on zeros of a known size")
         },
         &[],
     ),

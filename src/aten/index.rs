@@ -10,7 +10,6 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
-use crate::op::ScanFunction;
 use crate::shape::Shape;
 
 pub(super) const ROWS: &[Composite] = &[
@@ -205,7 +204,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::masked_select(Tensor self, Tensor mask) -> Tensor",
         ],
         |a| {
-            a.reject("the result's size depends on the elements, which a graph does not know; use torch.where on whole tensors")
+            a.reject("the size of the result depends on data; use torch.where on whole tensors")
         },
         &[],
     ),
@@ -217,7 +216,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::unique_dim(Tensor self, int dim, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> (Tensor, Tensor, Tensor)",
             "aten::unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, int? dim=None) -> (Tensor, Tensor, Tensor)",
         ],
-        |a| a.reject("the results' size depends on the elements, which a graph does not know"),
+        |a| a.reject("the size of the results depends on data"),
         &[],
     ),
 ];
@@ -339,9 +338,4 @@ fn nonzero_static(x: Value, size: Dim, fill: i64) -> Result<Value> {
     }
     columns.reverse();
     Ok(builder.stack(&columns, 1))
-}
-
-/// Cumulative count of true elements of a vector, each element included.
-pub(super) fn cumulative_true_count(mask: Value<'_>) -> Value<'_> {
-    mask.to(DType::I64).scan(ScanFunction::Sum, 0)
 }

@@ -215,7 +215,7 @@ fn dtype(a: &Args) -> Result<DType> {
         return Ok(dtype);
     }
     Err(Error::operator(format!(
-        "random numbers in {dtype}, which is no float"
+        "random numbers require a float dtype, not {dtype}"
     )))
 }
 

@@ -145,7 +145,9 @@ impl<'g> DirectionWeights<'g> {
                     cell_state: Some(memory),
                 });
             }
-            (RecurrentCell::Lstm, None) => return Err(Error::operator("an LSTM wants two states")),
+            (RecurrentCell::Lstm, None) => {
+                return Err(Error::operator("an LSTM requires two states, hidden and cell"));
+            }
             (RecurrentCell::Gru, _) => {
                 let ([reset, update, candidate], [own_reset, own_update, own]) =
                     (equal_parts(x), equal_parts(h));
@@ -205,7 +207,7 @@ impl<'g> RecurrentLayer<'g> {
     /// Computes all steps of `[time, batch, channel]`. Also returns the last state of each direction.
     fn run(&self, x: Value<'g>) -> Result<(Value<'g>, Vec<RecurrentState<'g>>)> {
         if !x.builder().symbols().less_equal(&Dim::ONE, &x.size(0))? {
-            return Err(Error::operator("takes sequences of one step at least"));
+            return Err(Error::operator("requires sequences of at least one step"));
         }
         let is_plain = |own: &DirectionWeights| own.projection.is_none();
         let are_plain = self.directions.iter().all(|(own, _)| is_plain(own));
@@ -294,7 +296,7 @@ impl<'g> RecurrentLayer<'g> {
         MAX_ITERATIONS / of_step
     }
 
-    /// Computes one direction by one primitive for each piece of the sequence, whose length is specialised.
+    /// Computes one direction by one primitive for each chunk of the sequence, whose length is specialised.
     fn run_in_chunks(
         &self,
         x: Value<'g>,

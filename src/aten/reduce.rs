@@ -297,7 +297,7 @@ pub(super) fn require_float(x: Value) -> Result<Value> {
 fn require_elements<'g>(x: Value<'g>, dims: &[i64]) -> Result<Value<'g>> {
     if !x.has_elements(dims)? {
         return Err(Error::operator(format!(
-            "there are no elements to choose from in {}",
+            "expected at least one element along the reduced axes, found {}",
             x.ty()
         )));
     }

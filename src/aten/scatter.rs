@@ -2,7 +2,7 @@
 
 use super::advanced::index_put;
 use super::bounds_checks::{self as check, NegativeIndices};
-use super::index::cumulative_true_count;
+use super::cumulative::cumulative_true_count;
 use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;

@@ -117,7 +117,7 @@ pub(super) const ROWS: &[Composite] = &[
         &[
             "aten::tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]",
         ],
-        |a| a.reject("the pieces depend on a tensor's elements; pass a number or a list"),
+        |a| a.reject("the sizes of the chunks depend on data; pass a number or a list"),
         &[],
     ),
     Composite::many(
@@ -260,11 +260,13 @@ fn at_least_rank(x: Value, rank: usize) -> Result<Value> {
     Ok(x)
 }
 
-/// Splits into `count` pieces. If `equal` is false, the first pieces may be longer by one; if true, unequal pieces are an
+/// Splits into `count` chunks. If `equal` is false, the first chunks may be longer by one; if true, unequal chunks are an
 /// error.
 fn sections<'g>(x: Value<'g>, dim: i64, count: i64, equal: bool) -> Result<Vec<Value<'g>>> {
     if count < 1 {
-        return Err(Error::operator(format!("{count} pieces")));
+        return Err(Error::operator(format!(
+            "the number of chunks must be at least 1, not {count}"
+        )));
     }
     let size = x.size(dim);
     if equal
@@ -274,7 +276,7 @@ fn sections<'g>(x: Value<'g>, dim: i64, count: i64, equal: bool) -> Result<Vec<V
             .equal(&size.modulo(&Dim::from(count)), &Dim::ZERO)?
     {
         return Err(Error::operator(format!(
-            "{size} elements do not make {count} equal pieces"
+            "{size} elements cannot be split into {count} equal chunks"
         )));
     }
     let lengths = (0..count)

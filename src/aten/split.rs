@@ -17,13 +17,13 @@ pub(super) fn specialized_count(builder: &Builder, size: &Dim) -> Result<i64> {
     Ok(number)
 }
 
-/// Splits an axis into pieces of the given sizes, which must add up to its size.
+/// Splits an axis into chunks of the given sizes, which must add up to its size.
 pub(super) fn split<'g>(x: Value<'g>, dim: i64, sizes: &[Dim]) -> Result<Vec<Value<'g>>> {
     check_axis(x, dim)?;
     let total = sizes.iter().fold(Dim::ZERO, |sum, size| &sum + size);
     let complain = || {
         format!(
-            "pieces of {total} elements do not make axis {dim} of {}",
+            "the sizes of the chunks add up to {total}, not to the size of axis {dim} of {}",
             x.ty()
         )
     };
@@ -41,7 +41,7 @@ pub(super) fn split<'g>(x: Value<'g>, dim: i64, sizes: &[Dim]) -> Result<Vec<Val
         .collect())
 }
 
-/// Splits an axis into pieces of one size; the last one may be shorter.
+/// Splits an axis into chunks of one size; the last one may be shorter.
 pub(super) fn split_even<'g>(x: Value<'g>, dim: i64, size: &Dim) -> Result<Vec<Value<'g>>> {
     check_axis(x, dim)?;
     let total = x.size(dim);
@@ -54,11 +54,13 @@ pub(super) fn split_even<'g>(x: Value<'g>, dim: i64, size: &Dim) -> Result<Vec<V
     split(x, dim, &sizes)
 }
 
-/// Splits an axis into at most `chunks` pieces of one size; the last one may be shorter.
+/// Splits an axis into at most `chunks` chunks of one size; the last one may be shorter.
 pub(super) fn chunk<'g>(x: Value<'g>, dim: i64, chunks: i64) -> Result<Vec<Value<'g>>> {
     check_axis(x, dim)?;
     if chunks < 1 {
-        return Err(Error::operator(format!("{chunks} chunks")));
+        return Err(Error::operator(format!(
+            "the number of chunks must be at least 1, not {chunks}"
+        )));
     }
     if !x.has_elements(&[dim])? {
         return Ok(vec![x; usize::try_from(chunks).unwrap_or(1)]);
@@ -93,7 +95,7 @@ pub(super) fn diagonal(x: Value, offset: i64, dim1: i64, dim2: i64) -> Result<Va
     let (first, second) = (check_axis(x, dim1)?, check_axis(x, dim2)?);
     if first == second {
         return Err(Error::operator(format!(
-            "the diagonal of axes {dim1} and {dim2}"
+            "a diagonal requires two different axes, not {dim1} and {dim2}"
         )));
     }
     let (rows, columns) = (x.size(dim1), x.size(dim2));

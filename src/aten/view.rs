@@ -279,7 +279,7 @@ fn move_axes<'g>(x: Value<'g>, from: &[i64], to: &[i64]) -> Result<Value<'g>> {
     let (from, to) = (axes(x, from)?, axes(x, to)?);
     if from.len() != to.len() {
         return Err(Error::operator(format!(
-            "{} axes move to {} places",
+            "{} axes cannot move to {} positions",
             from.len(),
             to.len()
         )));

@@ -11,21 +11,21 @@ use crate::CompileOptions;
 use crate::gpu::Progress;
 use crate::model::SearchProgress;
 
-/// Time between two progress lines of a step where standard error is no terminal.
+/// Time between two progress lines of a step where standard error is not a terminal.
 const INTERVAL: Duration = Duration::from_secs(5);
 
-/// Status line for the current step. It is hidden where standard error is no terminal, and is cleared when dropped.
-pub(super) struct Activity {
+/// Status line for the current step. It is hidden where standard error is not a terminal, and is cleared when dropped.
+pub(super) struct ProgressLine {
     bar: ProgressBar,
-    /// True if each step prints a line of its own because standard error is no terminal.
+    /// True if each step prints a line of its own because standard error is not a terminal.
     has_lines: bool,
     /// Time at which the last such line was printed.
     told: Mutex<Instant>,
 }
 
-impl Activity {
+impl ProgressLine {
     /// Creates a status line. `quiet` hides it on a terminal too, for commands whose output is read by programs.
-    pub(super) fn new(quiet: bool) -> Activity {
+    pub(super) fn new(quiet: bool) -> ProgressLine {
         let is_shown = !quiet && std::io::stderr().is_terminal();
         let bar = if is_shown {
             ProgressBar::new_spinner()
@@ -34,7 +34,7 @@ impl Activity {
         };
         // Shorter steps are not shown.
         bar.enable_steady_tick(Duration::from_millis(100));
-        Activity {
+        ProgressLine {
             bar,
             has_lines: false,
             told: Mutex::new(Instant::now()),
@@ -42,8 +42,8 @@ impl Activity {
     }
 
     /// Creates a status line for a command whose steps take minutes: without a terminal each step prints a line.
-    pub(super) fn told(quiet: bool) -> Activity {
-        let mut activity = Activity::new(quiet);
+    pub(super) fn told(quiet: bool) -> ProgressLine {
+        let mut activity = ProgressLine::new(quiet);
         activity.has_lines = !quiet && !std::io::stderr().is_terminal();
         activity
     }
@@ -60,7 +60,7 @@ impl Activity {
     }
 
     /// Shows the progress of the search for the first difference.
-    pub(super) fn searched(&self, SearchProgress { done, total }: SearchProgress) {
+    pub(super) fn search_progress(&self, SearchProgress { done, total }: SearchProgress) {
         self.progress(&format!(
             "looking for the first value that differs: {done} of {total} nodes agree"
         ));
@@ -105,19 +105,19 @@ impl Activity {
     pub(super) fn compile_options(&self) -> CompileOptions {
         let bar = self.bar.clone();
         CompileOptions {
-            progress: Some(Arc::new(move |progress| show(&bar, progress))),
+            progress: Some(Arc::new(move |progress| show_compilation(&bar, progress))),
             ..CompileOptions::default()
         }
     }
 }
 
-impl Drop for Activity {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }
 
-fn show(bar: &ProgressBar, progress: Progress) {
+fn show_compilation(bar: &ProgressBar, progress: Progress) {
     match progress {
         Progress::Pipelines { done, total } => {
             bar.set_style(style("{bar:40} {pos}/{len} kernels {msg}"));

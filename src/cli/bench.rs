@@ -10,15 +10,14 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use self::figures::{Figures, OnDevice};
-use self::peers::Peers;
-use super::activity::Activity;
+use self::figures::{Measurements, GpuMeasurements};
+use self::peers::PeerTimes;
+use super::model_args::ModelArgs;
+use super::activity::ProgressLine;
 use super::faults::Faults;
-use super::inputs::Inputs;
-use super::precision::Dtype;
-use super::run::{check_packed, tell_packed};
+use super::run::{check_packed, report_packed};
 use super::show::calls;
-use super::tune::Tuned;
+use super::tune::TunedOption;
 use super::{Outcome, output};
 use crate::dim::Bindings;
 use crate::error::Result;
@@ -26,44 +25,37 @@ use crate::gpu::{Program, RunInput};
 use crate::item::Item;
 use crate::model::Session;
 use crate::tensor::Tensor;
-use crate::{CompileOptions, Device, Model};
+use crate::{CompileOptions, Model};
 
 /// Number of runs of the graph, and of the profiled graph. The fastest run counts.
 const RUNS: usize = 10;
 
-/// Measure a model: time to the first output, latency in the steady state, what dispatches cost, memory.
+/// Measure a model: time to the first output, latency in the steady state, cost of dispatches, memory.
 #[derive(Args)]
 pub(super) struct Bench {
-    /// A TorchScript archive or a JSON graph.
-    model: PathBuf,
     #[command(flatten)]
-    inputs: Inputs,
-    /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
-    #[arg(long, default_value = "auto")]
-    device: String,
-    /// Calls before those that count.
+    model: ModelArgs,
+    /// Number of warm-up calls.
     #[arg(long, default_value_t = 3)]
     warm_up: usize,
-    /// How many calls count, at least.
+    /// Smallest number of measured calls.
     #[arg(long, default_value_t = 10)]
     runs: usize,
-    /// How long calls are counted, in seconds, at least.
+    /// Shortest duration of the measurement, in seconds.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
-    /// Leave out the cold starts, for which two processes of their own run once each.
+    /// Skip cold starts, which are measured in two further processes.
     #[arg(long)]
     no_cold: bool,
-    /// Times of others for the same call, to be compared with: a JSON object of milliseconds by name.
+    /// Times of other runtimes to compare with: a JSON object of milliseconds by name.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
-    /// Go on where the model asserts, indexes out of range or divides integers by zero.
+    /// Do not check assertions, index ranges and integer division by zero.
     #[arg(long)]
     no_checks: bool,
     #[command(flatten)]
-    dtype: Dtype,
-    #[command(flatten)]
-    tuned: Tuned,
-    /// A file of weights as a GPU holds them; see `onionskin run`.
+    tuned: TunedOption,
+    /// A file of packed weights; see `onionskin run`.
     #[arg(long, value_name = "FILE")]
     packed: Option<PathBuf>,
     /// Print a JSON object.
@@ -76,12 +68,12 @@ impl Bench {
         let start = Instant::now();
         let (model, peers) = self.check()?;
         let opened = milliseconds(start);
-        let arguments = self.inputs.read(&model)?;
+        let arguments = self.model.inputs.read(&model)?;
         let start = Instant::now();
-        let device = Device::open(&self.device)?;
-        let activity = Activity::new(self.json);
+        let device = self.model.device.open()?;
+        let activity = ProgressLine::new(self.json);
         activity.step("reading and importing the model");
-        let precision = self.dtype.precision()?;
+        let precision = self.model.device.precision()?;
         let options = CompileOptions {
             choices: self.tuned.choices(&device, precision)?,
             packed: self.packed.clone(),
@@ -104,7 +96,7 @@ impl Bench {
             true => None,
             false => Some(self.starts(&model, &arguments)?),
         };
-        let figures = Figures {
+        let figures = Measurements {
             device: device.to_string(),
             cold,
             fresh,
@@ -115,7 +107,7 @@ impl Bench {
             peers,
         };
         drop(activity);
-        tell_packed(&session);
+        report_packed(&session);
         match self.json {
             true => output::line(&figures.json().to_string()),
             false => figures.print(),
@@ -124,30 +116,28 @@ impl Bench {
     }
 
     /// Opens the model and checks all other arguments. Returns the model and the times of `--against`.
-    fn check(&self) -> Result<(Model, Peers)> {
+    fn check(&self) -> Result<(Model, PeerTimes)> {
         let mut faults = Faults::default();
-        let model = faults.keep(Model::open(&self.model));
+        let model = self.model.check(&mut faults);
         let peers = self.against.as_deref().map(peers::read).transpose();
         let peers = faults.keep(peers).flatten().unwrap_or_default();
-        self.inputs.check(&mut faults);
-        faults.check_device(&self.device, Some(&self.dtype));
         faults.keep(self.tuned.check());
         faults.check_positive("--runs", Some(self.runs));
-        faults.keep_all(self.packed.iter().map(|path| check_packed(path)));
+        faults.record_all(self.packed.iter().map(|path| check_packed(path)));
         Ok((faults.end(model)?, peers))
     }
 
     /// Measures cold starts in separate processes. Random inputs are passed in a file, because drawing them takes time.
-    fn starts(&self, model: &Model, arguments: &[Item]) -> Result<fresh::Starts> {
+    fn starts(&self, model: &Model, arguments: &[Item]) -> Result<fresh::ColdStarts> {
         let mut options = self.options();
-        match self.inputs.is_random() {
+        match self.model.inputs.is_random() {
             false => {
-                options.extend(self.inputs.arguments());
-                fresh::starts(&self.model, &options)
+                options.extend(self.model.inputs.arguments());
+                fresh::starts(&self.model.path, &options)
             }
             true => {
                 let named = model.signature("forward")?.named(arguments);
-                fresh::starts_with(&self.model, &options, &named)
+                fresh::starts_with(&self.model.path, &options, &named)
             }
         }
     }
@@ -155,8 +145,7 @@ impl Bench {
     /// Returns the command-line options of a cold start, without its inputs.
     fn options(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
-        arguments.extend(["--device".into(), OsString::from(&self.device)]);
-        arguments.push(self.dtype.argument().into());
+        arguments.extend(self.model.device.arguments());
         arguments.extend(self.tuned.arguments());
         if let Some(packed) = &self.packed {
             arguments.extend(["--packed".into(), packed.into()]);
@@ -192,7 +181,7 @@ impl Bench {
         program: &Program,
         sizes: &Bindings,
         inputs: &[Tensor],
-    ) -> Result<OnDevice> {
+    ) -> Result<GpuMeasurements> {
         let hosted: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
         let runs = RUNS.min(self.runs.max(1));
         let mut graph = f64::INFINITY;
@@ -210,7 +199,7 @@ impl Bench {
                 *least = step.nanoseconds.min(*least);
             }
         }
-        Ok(OnDevice {
+        Ok(GpuMeasurements {
             dispatches: (after.dispatches - before.dispatches) / runs as u64,
             kernels: program.plan().kernels.len(),
             graph_ms: graph,

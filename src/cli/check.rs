@@ -4,23 +4,23 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::activity::Activity;
+use super::model_args::{DeviceArgs, model_files};
+use super::activity::ProgressLine;
 use super::faults::Faults;
-use super::inputs::{Sets, check_tensors, in_order};
+use super::inputs::{InputSets, check_tensors, read_in_order};
 use super::overwrite::Overwrite;
-use super::precision::{Dtype, Exactness, widened};
-use super::run::files;
+use super::precision::{ToleranceOptions, widened};
 use super::{Outcome, libtorch, output};
 use crate::cases::{self, CaseArchive};
 use crate::compare::Tolerance;
 use crate::error::{Error, Result};
 use crate::item::Item;
-use crate::model::{Reference, check};
+use crate::model::{DeviceReference, check};
 use crate::tensor_file::write_atomic;
 use crate::trace::check::{Allow, CheckOptions, Report, example, explain};
-use crate::{Device, Model};
+use crate::Model;
 
-/// Check a model: what its trace froze, random numbers, other batches; a device against a reference.
+/// Check a model: values that its trace froze, random numbers, other input sizes; compare a device with a reference.
 ///
 /// Exit codes: 0 no errors were found (warnings may have been), 1 errors were found, 2 wrong usage, 3 anything else.
 #[derive(Args)]
@@ -28,12 +28,9 @@ pub(super) struct Check {
     /// A TorchScript archive, a JSON graph, or a recorded case.
     model: PathBuf,
     #[command(flatten)]
-    sets: Sets,
-    /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
-    #[arg(long, default_value = "auto")]
-    device: String,
+    sets: InputSets,
     #[command(flatten)]
-    dtype: Dtype,
+    device: DeviceArgs,
     /// The reference that the device is compared with.
     #[arg(long, value_enum, default_value_t = Against::Oracle)]
     against: Against,
@@ -53,7 +50,7 @@ pub(super) struct Check {
     #[arg(long, value_name = "ID[@PLACE]")]
     allow: Vec<String>,
     #[command(flatten)]
-    exactness: Exactness,
+    exactness: ToleranceOptions,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
@@ -76,7 +73,7 @@ enum Against {
 }
 
 /// A model with its inputs, their expected outputs and the tolerance.
-struct Subject {
+struct CheckedModel {
     model: Model,
     archive: CaseArchive,
     sets: Vec<Vec<Item>>,
@@ -88,7 +85,7 @@ impl Check {
     pub(super) fn run(&self) -> Result<Outcome> {
         let model = self.check()?;
         let subject = self.subject(model)?;
-        let device = Device::open(&self.device)?;
+        let device = self.device.open()?;
         let options = CheckOptions {
             inputs: subject.sets,
             entry: Some(self.entry.clone()),
@@ -97,17 +94,17 @@ impl Check {
             allow: Allow::new(&self.allow),
             ..CheckOptions::default()
         };
-        let reference = Reference {
+        let reference = DeviceReference {
             device: &device,
             expected: match self.against {
                 Against::Oracle => None,
                 Against::Recorded => Some(("recorded outputs", &*subject.expected)),
                 Against::Libtorch => Some(("libtorch", &*subject.expected)),
             },
-            precision: self.dtype.precision()?,
+            precision: self.device.precision()?,
             tolerance: self.exactness.or(subject.tolerance),
         };
-        let activity = Activity::new(self.json);
+        let activity = ProgressLine::new(self.json);
         activity.step("checking");
         let mut report = check(&subject.model, &options, &reference)?;
         report.program = self.program(options.inputs.len());
@@ -130,9 +127,9 @@ impl Check {
         let model = faults.keep(model);
         let opened = model.as_ref().and_then(Option::as_ref);
         self.sets.check(&mut faults);
-        faults.check_device(&self.device, Some(&self.dtype));
+        self.device.check(&mut faults);
         faults.keep(self.exactness.check());
-        faults.keep_all(self.expected.iter().map(|path| check_tensors(path)));
+        faults.record_all(self.expected.iter().map(|path| check_tensors(path)));
         if !self.expected.is_empty() && self.against != Against::Recorded {
             let error = Error::usage("--expected is for --against recorded, which is not given");
             faults.keep::<()>(Err(error.help("add --against recorded")));
@@ -141,9 +138,9 @@ impl Check {
             faults.keep(model.signature(&self.entry));
         }
         let ids = self.allow.iter();
-        faults.keep_all(ids.map(|rule| explain(Allow::id(rule)).map(drop)));
+        faults.record_all(ids.map(|rule| explain(Allow::id(rule)).map(drop)));
         if let Some(path) = &self.html {
-            let files = files(&self.model, opened);
+            let files = model_files(&self.model, opened);
             let read = [files, self.sets.paths(), self.expected.clone()].concat();
             faults.keep(self.overwrite.check(path, &["html"], &read));
         }
@@ -160,19 +157,19 @@ impl Check {
         recorded.then(|| format!("recorded outputs for {sets} set{plural} of inputs"))
     }
 
-    fn subject(&self, model: Option<Model>) -> Result<Subject> {
-        let precision = self.dtype.precision()?;
+    fn subject(&self, model: Option<Model>) -> Result<CheckedModel> {
+        let precision = self.device.precision()?;
         let mut subject = match model {
             None => {
                 let recorded = recorded(&self.model)?;
-                Subject {
+                CheckedModel {
                     tolerance: widened(recorded.tolerance, precision),
                     ..recorded
                 }
             }
             Some(model) => {
-                let results = self.expected.iter().map(|path| Ok(result(in_order(path)?)));
-                Subject {
+                let results = self.expected.iter().map(|path| Ok(result(read_in_order(path)?)));
+                CheckedModel {
                     archive: CaseArchive::Path(self.model.clone()),
                     sets: self.sets.read(&model, std::slice::from_ref(&self.entry))?,
                     model,
@@ -191,7 +188,7 @@ impl Check {
         if self.against == Against::Recorded && subject.expected.len() != subject.sets.len() {
             let (sets, expected) = (subject.sets.len(), subject.expected.len());
             return Err(Error::usage(format!(
-                "{sets} sets of inputs, {expected} recorded outputs"
+                "expected one recorded output for each set of inputs: {sets} sets, {expected} recorded outputs"
             ))
             .help("give --expected for every set of inputs, or check a recorded case"));
         }
@@ -205,7 +202,7 @@ impl Check {
         output::line(&if self.json {
             report.to_json().to_string()
         } else {
-            output::painted(&report.to_string())
+            output::colourize(&report.to_string())
         });
         Ok(())
     }
@@ -216,7 +213,7 @@ fn is_case(path: &Path) -> bool {
 }
 
 /// Loads the model of a case with its recorded calls of `forward`.
-fn recorded(path: &Path) -> Result<Subject> {
+fn recorded(path: &Path) -> Result<CheckedModel> {
     let cases = cases::find(path)?;
     let first = cases
         .first()
@@ -226,7 +223,7 @@ fn recorded(path: &Path) -> Result<Subject> {
         CaseArchive::Path(path) => Model::open(path)?,
         CaseArchive::Bytes(bytes) => Model::from_bytes(bytes.to_vec())?,
     };
-    let mut subject = Subject {
+    let mut subject = CheckedModel {
         model,
         archive: case.archive,
         sets: Vec::new(),

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::activity::Activity;
+use super::model_args::ModelArgs;
+use super::activity::ProgressLine;
 use super::faults::Faults;
-use super::inputs::{Inputs, check_tensors, in_order};
-use super::precision::{Dtype, Exactness};
+use super::inputs::{check_tensors, read_in_order};
+use super::precision::ToleranceOptions;
 use super::{Outcome, output};
 use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, Result};
@@ -19,20 +20,13 @@ use crate::{CompileOptions, Device, Model, Session};
 /// Compare a device with the oracle, or with recorded outputs.
 #[derive(Args)]
 pub(super) struct Compare {
-    /// A TorchScript archive or a JSON graph.
-    model: PathBuf,
     #[command(flatten)]
-    inputs: Inputs,
-    /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
-    #[arg(long, default_value = "auto")]
-    device: String,
-    /// A file with the expected outputs in order; without it the oracle says what is right.
+    model: ModelArgs,
+    /// A file with the expected outputs in order; by default the oracle computes them.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     #[command(flatten)]
-    dtype: Dtype,
-    #[command(flatten)]
-    exactness: Exactness,
+    exactness: ToleranceOptions,
     /// Don't look for the first value that differs.
     #[arg(long)]
     no_search: bool,
@@ -52,19 +46,22 @@ pub(super) struct Compare {
 impl Compare {
     pub(super) fn run(&self) -> Result<Outcome> {
         let model = self.check()?;
-        let arguments = self.inputs.read(&model)?;
-        let activity = Activity::told(self.json);
+        let arguments = self.model.inputs.read(&model)?;
+        let activity = ProgressLine::told(self.json);
         let options = CompileOptions {
-            precision: self.dtype.precision()?,
+            precision: self.model.device.precision()?,
             ..activity.compile_options()
         };
         let tolerance = self.exactness.tolerance(options.precision);
         activity.step("reading and importing the model");
-        let device = Device::open(&self.device)?;
+        let device = self.model.device.open()?;
         let session = model.compile(&device, &options)?;
         activity.step(format!("running on {device}"));
         let got = session.call(&arguments)?;
-        activity.step("finding out what is right");
+        activity.step(match self.against {
+            Some(_) => "reading the expected outputs",
+            None => "computing the expected outputs",
+        });
         let expected = self.expected(&model, &arguments)?;
         let differences = match self.against {
             Some(_) => compare(&Item::Tuple(tensors(&got)), &expected, tolerance),
@@ -85,10 +82,8 @@ impl Compare {
     /// Opens the model, and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut faults = Faults::default();
-        let model = faults.keep(Model::open(&self.model));
-        self.inputs.check(&mut faults);
-        faults.check_device(&self.device, Some(&self.dtype));
-        faults.keep_all(self.against.iter().map(|path| check_tensors(path)));
+        let model = self.model.check(&mut faults);
+        faults.record_all(self.against.iter().map(|path| check_tensors(path)));
         faults.keep(self.exactness.check());
         faults.end(model)
     }
@@ -98,10 +93,10 @@ impl Compare {
         session: &Session,
         arguments: &[Item],
         tolerance: Tolerance,
-        activity: &Activity,
+        activity: &ProgressLine,
     ) -> Result<Search> {
         activity.step("looking for the first value that differs");
-        let progress = |progress| activity.searched(progress);
+        let progress = |progress| activity.search_progress(progress);
         let options = SearchOptions {
             limit: Some(Duration::from_secs(self.search_limit)),
             progress: Some(&progress),
@@ -116,7 +111,7 @@ impl Compare {
                 .compile(&Device::Host, &CompileOptions::default())?
                 .call(arguments);
         };
-        let tensors = in_order(path)?;
+        let tensors = read_in_order(path)?;
         if tensors.is_empty() {
             return Err(Error::usage(format!("{} holds no tensors", path.display())));
         }
@@ -136,7 +131,7 @@ impl Compare {
         output::line(&format!("{device} against {against}"));
         for difference in differences {
             let verdict = if difference.passed() { "ok  " } else { "DIFF" };
-            output::line(&output::painted(&format!("  {verdict} {difference}")));
+            output::line(&output::colourize(&format!("  {verdict} {difference}")));
         }
         match search {
             Some(Search::Found(found)) => output::line(&format!("against the oracle, {found}")),

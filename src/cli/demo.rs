@@ -33,15 +33,15 @@ const ARCHIVE: &[u8] = include_bytes!("../../examples/digits/digits.pt");
 /// Images that were not trained on, `input`, and PyTorch's outputs for them, `logits`.
 const RECORDED: &[u8] = include_bytes!("../../examples/digits/expected.safetensors");
 /// Record of the training, with the label of each image.
-const SUMMARY: &str = include_str!("../../examples/digits/expected.json");
+const TRAINING_RECORD: &str = include_str!("../../examples/digits/expected.json");
 const LABELS: &str = include_str!("../../examples/digits/labels.txt");
 
 /// Height and width of an image in pixels.
 const SIDE: usize = 8;
 /// Smallest ink value, of 0 to 1, for which a pixel is printed.
-const DARK: f64 = 0.4;
+const INK_THRESHOLD: f64 = 0.4;
 /// Number of images in a row of the terminal.
-const ROW: usize = 10;
+const IMAGES_PER_ROW: usize = 10;
 
 impl Demo {
     pub(super) fn run(&self) -> Result<Outcome> {
@@ -49,7 +49,7 @@ impl Demo {
         faults.check_device(&self.device, None);
         faults.end(Some(()))?;
         let (archive, graph) = self.paths()?;
-        let recorded = Recorded::read()?;
+        let recorded = RecordedImages::read()?;
         let device = step("open the device", || Device::open(&self.device))?;
         step("import the archive, write the JSON", || {
             Model::open(&archive)?.import()?.save(&graph)
@@ -108,7 +108,7 @@ fn step<T>(name: &str, run: impl FnOnce() -> Result<T>) -> Result<T> {
 }
 
 /// Images that the network was not trained on, and PyTorch's results for them.
-struct Recorded {
+struct RecordedImages {
     /// `f32[20, 1, 8, 8]`, ink from 0 to 1.
     images: Tensor,
     /// `f32[20, 10]`.
@@ -117,8 +117,8 @@ struct Recorded {
     digits: Vec<usize>,
 }
 
-impl Recorded {
-    fn read() -> Result<Recorded> {
+impl RecordedImages {
+    fn read() -> Result<RecordedImages> {
         let tensors = safetensors::parse(RECORDED)?;
         let tensor = |name: &str| {
             let found = tensors.iter().find(|(other, _)| other == name);
@@ -126,7 +126,7 @@ impl Recorded {
                 .map(|(_, tensor)| tensor.clone())
                 .ok_or_else(|| Error::internal(format!("no tensor `{name}` is recorded")))
         };
-        Ok(Recorded {
+        Ok(RecordedImages {
             images: tensor("input")?,
             logits: tensor("logits")?,
             digits: digits()?,
@@ -153,7 +153,7 @@ impl Recorded {
         let ink = self.images.to_f64();
         let images: Vec<&[f64]> = ink.chunks(SIDE * SIDE).collect();
         let captions: Vec<String> = answers.iter().zip(&self.digits).map(caption).collect();
-        for (images, captions) in images.chunks(ROW).zip(captions.chunks(ROW)) {
+        for (images, captions) in images.chunks(IMAGES_PER_ROW).zip(captions.chunks(IMAGES_PER_ROW)) {
             for line in 0..SIDE / 2 {
                 let blocks: Vec<String> = images
                     .iter()
@@ -173,14 +173,14 @@ impl Recorded {
 /// Reads the labels of the images from the record of the training.
 fn digits() -> Result<Vec<usize>> {
     #[derive(Deserialize)]
-    struct Summary {
+    struct TrainingRecord {
         images: Vec<Labelled>,
     }
     #[derive(Deserialize)]
     struct Labelled {
         label: usize,
     }
-    let summary: Summary = serde_json::from_str(SUMMARY).map_err(super::json_failed)?;
+    let summary: TrainingRecord = serde_json::from_str(TRAINING_RECORD).map_err(super::json_failed)?;
     Ok(summary.images.iter().map(|image| image.label).collect())
 }
 
@@ -207,7 +207,7 @@ fn half_blocks(image: &[f64], line: usize) -> String {
     let is_dark = |row: usize, column: usize| {
         image
             .get(row * SIDE + column)
-            .is_some_and(|ink| *ink >= DARK)
+            .is_some_and(|ink| *ink >= INK_THRESHOLD)
     };
     let block = |column: usize| match (is_dark(2 * line, column), is_dark(2 * line + 1, column)) {
         (true, true) => '█',

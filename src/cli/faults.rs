@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::precision::Dtype;
+use super::precision::StorageDtype;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::{self, DeviceChoice};
 use crate::kernel::materialization::Precision;
@@ -18,7 +18,7 @@ impl Faults {
     }
 
     /// Records the errors of several checks.
-    pub(super) fn keep_all(&mut self, results: impl IntoIterator<Item = Result<()>>) {
+    pub(super) fn record_all(&mut self, results: impl IntoIterator<Item = Result<()>>) {
         self.0.extend(results.into_iter().filter_map(Result::err));
     }
 
@@ -39,20 +39,19 @@ impl Faults {
     }
 
     /// Checks `--device`, and that the device can store values in the dtype of `--dtype`.
-    pub(super) fn check_device(&mut self, name: &str, dtype: Option<&Dtype>) {
+    pub(super) fn check_device(&mut self, name: &str, dtype: Option<&StorageDtype>) {
         let Ok(choice) = name.parse::<DeviceChoice>();
         self.keep(gpu::check_choice(&choice));
         let precision = dtype.and_then(|dtype| self.keep(dtype.precision()));
         if choice == DeviceChoice::Cpu && precision == Some(Precision::Half) {
-            let message = "--dtype f16 is for GPUs: the host stores values of f32 as they are";
+            let message = "--dtype f16 works on GPUs only: the host stores f32 values in f32";
             let help = "choose an adapter, which onionskin devices lists, or leave --dtype f16 out";
             self.0.push(Error::usage(message).help(help));
         }
     }
 
-    /// Like [`Faults::check_device`], for commands that measure kernels: the host device has none.
-    pub(super) fn check_gpu(&mut self, name: &str, dtype: &Dtype) {
-        self.check_device(name, Some(dtype));
+    /// Checks that `--device` names no device without kernels, as the host is.
+    pub(super) fn check_gpu(&mut self, name: &str) {
         let Ok(choice) = name.parse::<DeviceChoice>();
         if choice == DeviceChoice::Cpu {
             let message = "--device cpu: the host has no kernels to measure";
@@ -64,7 +63,7 @@ impl Faults {
     /// Checks that the number given for a flag is at least 1.
     pub(super) fn check_positive(&mut self, flag: &str, number: Option<usize>) {
         if number == Some(0) {
-            let message = format!("{flag} 0 asks for nothing");
+            let message = format!("{flag} must be at least 1, not 0");
             self.0
                 .push(Error::usage(message).help(format!("give {flag} a number from 1")));
         }
@@ -79,7 +78,7 @@ pub(super) fn check_folder(path: &Path) -> Result<()> {
     match folder {
         Some(folder) if !folder.is_dir() => {
             let folder = folder.display();
-            let message = format!("{folder}: there is no such folder");
+            let message = format!("{folder}: this folder does not exist");
             Err(Error::usage(message).help(format!("create it: mkdir -p {folder}")))
         }
         _ => Ok(()),

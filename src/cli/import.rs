@@ -6,11 +6,11 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::HumanBytes;
 
-use super::activity::Activity;
+use super::activity::ProgressLine;
 use super::faults::Faults;
 use super::inputs::Inputs;
 use super::overwrite::Overwrite;
-use super::run::files;
+use super::model_args::model_files;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::{Error, Result};
@@ -39,7 +39,7 @@ pub(super) struct Import {
 impl Import {
     pub(super) fn run(&self) -> Result<Outcome> {
         let start = Instant::now();
-        let activity = Activity::new(self.json);
+        let activity = ProgressLine::new(self.json);
         activity.step(format!("reading {}", self.model.display()));
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.model.with_extension("json"));
@@ -83,11 +83,11 @@ impl Import {
         let mut faults = Faults::default();
         let model = faults.keep(Model::open(&self.model));
         self.inputs.check(&mut faults);
-        let read = [files(&self.model, model.as_ref()), self.inputs.paths()].concat();
+        let read = [model_files(&self.model, model.as_ref()), self.inputs.paths()].concat();
         faults.keep(check_graph(&self.overwrite, path, &read));
         if let Some(model) = &model {
             let methods = self.methods.iter();
-            faults.keep_all(methods.map(|method| model.signature(method).map(drop)));
+            faults.record_all(methods.map(|method| model.signature(method).map(drop)));
         }
         faults.end(model)
     }
@@ -105,7 +105,7 @@ pub(super) fn check_graph(overwrite: &Overwrite, path: &Path, read: &[PathBuf]) 
 }
 
 /// Imports a model for the given inputs, or else for the example inputs of its archive.
-pub(super) fn import(model: &Model, inputs: &Inputs, activity: &Activity) -> Result<GraphModule> {
+pub(super) fn import(model: &Model, inputs: &Inputs, activity: &ProgressLine) -> Result<GraphModule> {
     import_methods(model, inputs, &[], activity)
 }
 
@@ -113,7 +113,7 @@ fn import_methods(
     model: &Model,
     inputs: &Inputs,
     methods: &[String],
-    activity: &Activity,
+    activity: &ProgressLine,
 ) -> Result<GraphModule> {
     activity.step("importing the graph");
     // A model without an archive has its graphs already; they do not depend on inputs.

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use self::advice::Advice;
-use self::image::Pictures;
-use self::names::{Assigned, Given, Origin, named};
+use self::advice::InputDiagnostics;
+use self::image::PictureOptions;
+use self::names::{AssignedTensor, Given, Origin, named};
 use super::faults::Faults;
 use super::output;
 use crate::dim::Bindings;
@@ -31,16 +31,17 @@ use crate::tensor_file;
 /// Sources of the model's arguments. Names assign tensors to inputs; tensors without names are assigned in order.
 #[derive(Args)]
 pub(super) struct Inputs {
-    /// A tensor file (.npy, .npz, .safetensors, .pt). Its tensors go by name, in order if their names are none of the model's.
-    /// A name in front is that of the tensor, such as `input_ids` or `batch.input_ids`, or stands before those of the file.
+    /// A tensor file (.npy, .npz, .safetensors, .pt). Tensors are assigned by name, or in order if no name is an input of the
+    /// model. NAME= names the tensor (`input_ids`, `batch.input_ids`), or is a prefix of the names in the file.
     #[arg(short = 'i', long = "input", value_name = "[NAME=]FILE")]
     files: Vec<OsString>,
     #[command(flatten)]
-    pictures: Pictures,
-    /// An argument of zeros of a type, such as `f32[1, 3, 224, 224]`: for importing and timing. With --random it is drawn.
+    pictures: PictureOptions,
+    /// An input of zeros of this type, such as `f32[1, 3, 224, 224]`, for importing and timing; with --random its elements are
+    /// drawn.
     #[arg(long = "shape", value_name = "[NAME=]TYPE")]
     shapes: Vec<String>,
-    /// Draw the inputs that are not given: floats of the normal distribution, ids within their embeddings, masks of ones.
+    /// Draw the inputs that are not given: normally distributed floats, valid indices, masks of ones.
     #[arg(long)]
     random: bool,
     /// The seed of --random.
@@ -53,7 +54,7 @@ pub(super) struct Inputs {
 
 /// Several sets of arguments.
 #[derive(Args)]
-pub(super) struct Sets {
+pub(super) struct InputSets {
     /// A tensor file with all arguments of a set; may be repeated.
     #[arg(long = "inputs", value_name = "FILE")]
     sets: Vec<PathBuf>,
@@ -61,11 +62,11 @@ pub(super) struct Sets {
     first: Inputs,
 }
 
-impl Sets {
-    /// Checks what can be checked without the model.
+impl InputSets {
+    /// Checks the arguments that need no model.
     pub(super) fn check(&self, faults: &mut Faults) {
         self.first.check(faults);
-        faults.keep_all(self.sets.iter().map(|path| check_tensors(path)));
+        faults.record_all(self.sets.iter().map(|path| check_tensors(path)));
     }
 
     /// Returns the sets in order: first the set that `-i`, `--image`, `--shape` and `--random` give, then one for each file.
@@ -78,7 +79,7 @@ impl Sets {
             sets.push(self.first.read_for_first(model, &signatures, true)?);
         }
         for path in &self.sets {
-            sets.push(of_file(path, model, &signatures)?);
+            sets.push(arguments_from_file(path, model, &signatures)?);
         }
         Ok(sets)
     }
@@ -93,11 +94,11 @@ impl Sets {
 
 /// Reads the arguments of `forward` from a file.
 pub(super) fn arguments(path: &Path, model: &Model) -> Result<Vec<Item>> {
-    of_file(path, model, &[model.signature("forward")?])
+    arguments_from_file(path, model, &[model.signature("forward")?])
 }
 
 /// Reads the tensors of a file in order. Names that this program numbered, `output_0`, `output_1` …, are sorted by number.
-pub(super) fn in_order(path: &Path) -> Result<Vec<Item>> {
+pub(super) fn read_in_order(path: &Path) -> Result<Vec<Item>> {
     let mut tensors = tensor_file::read(path)?;
     let number = |name: &str| name.strip_prefix("output_")?.parse::<usize>().ok();
     if tensors.iter().all(|(name, _)| number(name).is_some()) {
@@ -110,11 +111,11 @@ pub(super) fn in_order(path: &Path) -> Result<Vec<Item>> {
 }
 
 /// Reads the arguments of the first signature that matches the names in a file, or else of the first signature.
-fn of_file(path: &Path, model: &Model, signatures: &[Signature]) -> Result<Vec<Item>> {
+fn arguments_from_file(path: &Path, model: &Model, signatures: &[Signature]) -> Result<Vec<Item>> {
     let mut given = Given::default();
     given.add_file(None, path)?;
     let signature = given.first_fit(signatures)?;
-    let advice = Advice::new(model, signature);
+    let advice = InputDiagnostics::new(model, signature);
     let assigned = given.assign(signature, &advice)?;
     advice.arguments(&assigned)
 }
@@ -194,11 +195,11 @@ impl Inputs {
     /// Checks files, sizes and types, which needs no model.
     pub(super) fn check(&self, faults: &mut Faults) {
         let files = self.files.iter().map(|file| check_tensors(&named(file).1));
-        faults.keep_all(files);
+        faults.record_all(files);
         let images = self.pictures.images.iter();
-        faults.keep_all(images.map(|file| check_picture(&named(file).1)));
-        faults.keep_all([self.pictures.wanted_size().map(drop)]);
-        faults.keep_all(self.shapes.iter().map(|text| shape(text).map(drop)));
+        faults.record_all(images.map(|file| check_picture(&named(file).1)));
+        faults.record_all([self.pictures.wanted_size().map(drop)]);
+        faults.record_all(self.shapes.iter().map(|text| shape(text).map(drop)));
     }
 
     /// Returns the arguments for a run of the model's `forward`. Notes on standard error name random and zero inputs.
@@ -215,7 +216,7 @@ impl Inputs {
     }
 
     /// Returns the arguments of a graph.
-    pub(super) fn read_for(&self, graph: &Graph) -> Result<Vec<Item>> {
+    pub(super) fn read_for_graph(&self, graph: &Graph) -> Result<Vec<Item>> {
         let module = crate::ir::GraphModule {
             graphs: vec![graph.clone()],
             ..crate::ir::GraphModule::default()
@@ -232,7 +233,7 @@ impl Inputs {
     ) -> Result<Vec<Item>> {
         let mut given = self.given()?;
         let signature = given.first_fit(signatures)?;
-        let advice = Advice::new(model, signature);
+        let advice = InputDiagnostics::new(model, signature);
         self.add_pictures(&mut given, signature, &advice, tells)?;
         let mut assigned = given.assign(signature, &advice)?;
         if self.random {
@@ -242,7 +243,7 @@ impl Inputs {
             cast(&mut assigned, signature)?;
         }
         if tells {
-            tell(&assigned, self.seed);
+            note_generated_inputs(&assigned, self.seed);
         }
         advice.arguments(&assigned)
     }
@@ -267,7 +268,7 @@ impl Inputs {
         &self,
         given: &mut Given,
         signature: &Signature,
-        advice: &Advice,
+        advice: &InputDiagnostics,
         tells: bool,
     ) -> Result<()> {
         for file in &self.pictures.images {
@@ -304,15 +305,15 @@ fn shape(text: &str) -> Result<(Option<String>, TensorType)> {
         Error::usage(format!("--shape {text:?} {what}"))
             .help("write element type and sizes: --shape 'f32[1, 3, 224, 224]'")
     };
-    let ty: TensorType = ty.parse().map_err(|_| bad("is no type of a tensor"))?;
+    let ty: TensorType = ty.parse().map_err(|_| bad("is not a tensor type"))?;
     match ty.sizes(&Bindings::new()) {
         Ok(_) => Ok((name, ty)),
-        Err(_) => Err(bad("has a size that is no number")),
+        Err(_) => Err(bad("has a size that is not a number")),
     }
 }
 
 /// Converts tensors to the element types of the signature's example.
-fn cast(assigned: &mut [Assigned], signature: &Signature) -> Result<()> {
+fn cast(assigned: &mut [AssignedTensor], signature: &Signature) -> Result<()> {
     let inputs = signature.inputs();
     for one in assigned {
         let input = inputs.iter().find(|input| input.name == one.name);
@@ -324,7 +325,7 @@ fn cast(assigned: &mut [Assigned], signature: &Signature) -> Result<()> {
 }
 
 /// Prints a note for inputs that are random or zeros.
-fn tell(assigned: &[Assigned], seed: u64) {
+fn note_generated_inputs(assigned: &[AssignedTensor], seed: u64) {
     let list = |wanted: fn(&Origin) -> Option<String>| -> Vec<String> {
         let told = assigned.iter().filter_map(|one| {
             let how = wanted(&one.origin)?;

@@ -44,7 +44,7 @@ pub(super) fn open(archive: &CaseArchive) -> Result<Program> {
 /// Returns an error: this build has no libtorch.
 #[cfg(not(feature = "libtorch"))]
 pub(super) fn open(_archive: &CaseArchive) -> Result<Program> {
-    check().and_then(|()| Err(crate::error::Error::internal("there is no libtorch")))
+    check().and_then(|()| Err(crate::error::Error::internal("this build has no libtorch")))
 }
 
 /// Runs a method in libtorch on each set of arguments and returns the results.

@@ -14,6 +14,7 @@ mod faults;
 mod import;
 mod inputs;
 mod libtorch;
+mod model_args;
 mod ops;
 mod output;
 mod overwrite;
@@ -57,7 +58,7 @@ enum Command {
     Compare(compare::Compare),
     Test(test::Test),
     Bench(bench::Bench),
-    Profile(profile::Profiling),
+    Profile(profile::ProfileCommand),
     Tune(tune::Tune),
     Devices(devices::Devices),
     Ops(ops::Ops),

@@ -14,7 +14,7 @@ pub(super) fn line(text: &str) {
 
 /// Prints a coloured line on standard error.
 pub(super) fn note(text: &str) {
-    let _ = writeln!(anstream::stderr().lock(), "{}", painted(text));
+    let _ = writeln!(anstream::stderr().lock(), "{}", colourize(text));
 }
 
 /// Formats an amount with a unit and an SI prefix: `12.3 MB`.
@@ -81,7 +81,7 @@ pub(super) fn report(error: &Error) {
 }
 
 /// Words that are coloured at the beginning of a line.
-const WORDS: &[(&str, AnsiColor)] = &[
+const COLOURED_WORDS: &[(&str, AnsiColor)] = &[
     ("error", AnsiColor::Red),
     ("DIFF", AnsiColor::Red),
     ("FAILED", AnsiColor::Red),
@@ -92,14 +92,14 @@ const WORDS: &[(&str, AnsiColor)] = &[
 ];
 
 /// Colours the beginnings of lines: errors, warnings, ids, help, verdicts.
-pub(super) fn painted(text: &str) -> String {
+pub(super) fn colourize(text: &str) -> String {
     let lines: Vec<String> = text.lines().map(painted_line).collect();
     lines.join("\n")
 }
 
 fn painted_line(line: &str) -> String {
     let start = line.trim_start();
-    let found = WORDS.iter().find(|(word, _)| start.starts_with(word));
+    let found = COLOURED_WORDS.iter().find(|(word, _)| start.starts_with(word));
     let Some((word, color)) = found else {
         return line.to_string();
     };
@@ -129,13 +129,13 @@ mod tests {
 
     #[test]
     fn beginnings_of_lines_have_colours() {
-        let paints = |text: &str| painted(text) != text;
+        let paints = |text: &str| colourize(text) != text;
         assert!(paints("error[E0101] malformed data: x") && paints("  help: do it"));
         assert!(paints("a line\n  warning: 1 of 2 values is NaN") && paints("  DIFF output"));
         assert!(!paints("errors were found") && !paints("an error[E0101]") && !paints("okay"));
         let text = "error[E0101] x";
         assert_eq!(
-            anstream::adapter::strip_str(&painted(text)).to_string(),
+            anstream::adapter::strip_str(&colourize(text)).to_string(),
             text
         );
     }

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 /// `--force`, for commands that write files.
 #[derive(Args)]
 pub(super) struct Overwrite {
-    /// Write over files that onionskin did not write, and to files whose names do not end as usual.
+    /// Overwrite files that are not marked as written by onionskin, and write files with unusual extensions.
     #[arg(long)]
     force: bool,
 }
@@ -27,7 +27,7 @@ pub(super) const GENERATOR: &str = "<meta name=\"generator\" content=\"onionskin
 pub(super) const FIRST_LINE: &str = "# written by onionskin";
 
 /// Number of bytes at either end of a file that are searched for the mark.
-const HEAD: u64 = 4096;
+const MARK_SEARCH_BYTES: u64 = 4096;
 
 impl Overwrite {
     /// Checks that a file may be written.
@@ -37,7 +37,7 @@ impl Overwrite {
     pub(super) fn check(&self, path: &Path, endings: &[&str], read: &[PathBuf]) -> Result<()> {
         let shown = path.display();
         if read.iter().any(|read| is_same(read, path)) {
-            let message = format!("{shown} is read by this command and is not written over");
+            let message = format!("{shown} is an input of this command and cannot be its output");
             return Err(Error::usage(message).help("name another file"));
         }
         check_folder(path)?;
@@ -56,9 +56,9 @@ impl Overwrite {
             );
         }
         if path.exists() && !is_ours(path) {
-            let message = format!("{shown} exists and does not say that onionskin wrote it");
+            let message = format!("{shown} exists and is not marked as written by onionskin");
             return Err(
-                Error::usage(message).help("name another file, or write over it with --force")
+                Error::usage(message).help("name another file, or overwrite it with --force")
             );
         }
         Ok(())
@@ -96,9 +96,9 @@ fn is_ours(path: &Path) -> bool {
 fn ends(path: &Path) -> std::io::Result<(Vec<u8>, Vec<u8>)> {
     let mut file = File::open(path)?;
     let (mut head, mut tail) = (Vec::new(), Vec::new());
-    (&mut file).take(HEAD).read_to_end(&mut head)?;
+    (&mut file).take(MARK_SEARCH_BYTES).read_to_end(&mut head)?;
     let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(HEAD)))?;
-    file.take(HEAD).read_to_end(&mut tail)?;
+    file.seek(SeekFrom::Start(length.saturating_sub(MARK_SEARCH_BYTES)))?;
+    file.take(MARK_SEARCH_BYTES).read_to_end(&mut tail)?;
     Ok((head, tail))
 }

@@ -9,16 +9,16 @@ use crate::kernel::materialization::Precision;
 
 /// `--dtype`: storage of f32 values.
 #[derive(Args)]
-pub(super) struct Dtype {
-    /// The type in which the device stores f32 weights and values between kernels: f16 for half the bytes, or f32. Kernels
-    /// compute in f32 in any case.
+pub(super) struct StorageDtype {
+    /// Storage of f32 weights and intermediate values on the device, f32 or f16: f16 halves their bytes. Kernels compute in
+    /// f32 in either case.
     #[arg(long, value_name = "DTYPE", default_value = "f32")]
     dtype: String,
 }
 
 /// `--rtol` and `--atol`: tolerances of outputs.
 #[derive(Args)]
-pub(super) struct Exactness {
+pub(super) struct ToleranceOptions {
     /// Relative tolerance, by default 1e-3, or 1e-2 with --dtype f16.
     #[arg(long, allow_negative_numbers = true)]
     rtol: Option<f64>,
@@ -27,14 +27,11 @@ pub(super) struct Exactness {
     atol: Option<f64>,
 }
 
-impl Dtype {
+impl StorageDtype {
     pub(super) fn precision(&self) -> Result<Precision> {
         let dtype: Result<DType> = self.dtype.parse();
         dtype.and_then(Precision::of).map_err(|_| {
-            let message = format!(
-                "--dtype {} is nothing that values are stored in",
-                self.dtype
-            );
+            let message = format!("--dtype {} is not supported", self.dtype);
             Error::usage(message).help("give f32 or f16")
         })
     }
@@ -57,7 +54,7 @@ pub(super) fn widened(tolerance: Tolerance, precision: Precision) -> Tolerance {
     }
 }
 
-impl Exactness {
+impl ToleranceOptions {
     /// Returns the requested tolerance, or one that suits the storage of values.
     pub(super) fn tolerance(&self, precision: Precision) -> Tolerance {
         let (rtol, atol) = match precision {
@@ -76,7 +73,7 @@ impl Exactness {
             .find_map(|(name, value)| Some((name, value.filter(|v| is_bad(*v))?)))
         {
             Some((name, value)) => {
-                let message = format!("{name} {value} is no tolerance");
+                let message = format!("{name} {value} is not a tolerance");
                 Err(Error::usage(message)
                     .help(format!("give {name} a number from 0, such as 1e-3")))
             }

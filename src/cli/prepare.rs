@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use super::activity::Activity;
+use super::activity::ProgressLine;
 use super::faults::Faults;
 use super::import::{check_graph, import};
 use super::inputs::{Inputs, arguments, check_tensors};
 use super::overwrite::{FIRST_LINE, Overwrite};
-use super::run::files;
+use super::model_args::model_files;
 use super::{Outcome, json_failed, output};
 use crate::Model;
 use crate::error::Result;
@@ -42,10 +42,10 @@ pub(super) struct Prepare {
     /// Give every instance of a module that is called several times parameters of its own.
     #[arg(long)]
     copy_parameters: bool,
-    /// Make inputs of weights and states, and return what is left in states.
+    /// Turn weights and states into inputs, and new states into outputs.
     #[arg(long)]
     lift: bool,
-    /// Write every rewrite to a file, JSON if it is called so, else text; a summary is printed.
+    /// Write every rewrite to a file: JSON if its name ends in .json, else text; print a summary.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Print the report as JSON.
@@ -63,7 +63,7 @@ fn parse_setting(text: &str) -> Result<(String, Scalar), String> {
         _ => match (value.parse(), value.parse()) {
             (Ok(integer), _) => Scalar::Int(integer),
             (_, Ok(number)) => Scalar::Float(number),
-            _ => return Err(format!("{value} is no number, true or false")),
+            _ => return Err(format!("{value} is not a number, true or false")),
         },
     };
     Ok((name.to_string(), number))
@@ -71,7 +71,7 @@ fn parse_setting(text: &str) -> Result<(String, Scalar), String> {
 
 impl Prepare {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let activity = Activity::new(self.json);
+        let activity = ProgressLine::new(self.json);
         activity.step(format!("reading {}", self.model.display()));
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.model.with_extension("prepared.json"));
@@ -107,7 +107,7 @@ impl Prepare {
             None => output::line(report.to_string().trim_end()),
             Some(file) => {
                 report.summary().iter().for_each(|line| output::line(line));
-                output::line(&format!("{} has every rewrite", file.display()));
+                output::line(&format!("{} lists every rewrite", file.display()));
             }
         }
         output::line(&format!("{} is written", path.display()));
@@ -124,7 +124,7 @@ impl Prepare {
 
     /// Returns the files that this command reads.
     fn read(&self, model: Option<&Model>) -> Vec<PathBuf> {
-        let mut read = [files(&self.model, model), self.example.paths()].concat();
+        let mut read = [model_files(&self.model, model), self.example.paths()].concat();
         read.extend(self.all.clone());
         read
     }
@@ -134,19 +134,19 @@ impl Prepare {
         let mut faults = Faults::default();
         let model = faults.keep(Model::open(&self.model));
         self.example.check(&mut faults);
-        faults.keep_all(self.all.iter().map(|path| check_tensors(path)));
+        faults.record_all(self.all.iter().map(|path| check_tensors(path)));
         let read = self.read(model.as_ref());
         faults.keep(check_graph(&self.overwrite, path, &read));
         let reports = self.report.iter();
         let endings = ["json", "txt"];
-        faults.keep_all(reports.map(|report| self.overwrite.check(report, &endings, &read)));
+        faults.record_all(reports.map(|report| self.overwrite.check(report, &endings, &read)));
         faults.end(model)
     }
 }
 
 /// A JSON report with the mark of this program; see [`Overwrite`].
 #[derive(Serialize)]
-struct Marked<'a> {
+struct MarkedReport<'a> {
     format: &'static str,
     #[serde(flatten)]
     report: &'a Report,
@@ -161,7 +161,7 @@ fn write(path: &Path, report: &Report) -> Result<()> {
         .extension()
         .is_some_and(|extension| extension == "json");
     let text = if is_json {
-        let marked = Marked {
+        let marked = MarkedReport {
             format: "onionskin report",
             report,
         };

@@ -10,37 +10,28 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::rows::{Measured, Row, table};
-use super::activity::Activity;
+use self::rows::{ProfileReport, Row, table};
+use super::model_args::ModelArgs;
+use super::activity::ProgressLine;
 use super::faults::Faults;
-use super::inputs::Inputs;
 use super::overwrite::Overwrite;
-use super::precision::Dtype;
-use super::run::files;
-use super::tune::Tuned;
+use super::tune::TunedOption;
 use super::{Outcome, output};
 use crate::error::{Error, Result};
 use crate::gpu::{Clock, Profile};
 use crate::tensor_file::write_all_atomic;
-use crate::{CompileOptions, Device, Model};
+use crate::{CompileOptions, Model};
 
 /// Number of runs. The fastest counts for each step.
 const RUNS: usize = 10;
 
 /// Show where a model's time on a device goes.
 #[derive(Args)]
-pub(super) struct Profiling {
-    /// A TorchScript archive or a JSON graph.
-    model: PathBuf,
+pub(super) struct ProfileCommand {
     #[command(flatten)]
-    inputs: Inputs,
-    /// The device: auto, gpu, software, an adapter's index or a part of its name.
-    #[arg(long, default_value = "auto")]
-    device: String,
+    model: ModelArgs,
     #[command(flatten)]
-    dtype: Dtype,
-    #[command(flatten)]
-    tuned: Tuned,
+    tuned: TunedOption,
     /// Lines of a table, at most.
     #[arg(long, default_value_t = 20)]
     top: usize,
@@ -57,14 +48,14 @@ pub(super) struct Profiling {
     overwrite: Overwrite,
 }
 
-impl Profiling {
+impl ProfileCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let model = self.check()?;
-        let arguments = self.inputs.read(&model)?;
-        let device = Device::open(&self.device)?;
-        let activity = Activity::new(self.json);
+        let arguments = self.model.inputs.read(&model)?;
+        let device = self.model.device.open()?;
+        let activity = ProgressLine::new(self.json);
         activity.step("importing the model");
-        let precision = self.dtype.precision()?;
+        let precision = self.model.device.precision()?;
         let options = CompileOptions {
             choices: self.tuned.choices(&device, precision)?,
             precision,
@@ -84,7 +75,7 @@ impl Profiling {
             profiles.push(program.profile(&inputs)?.1);
         }
         let sizes = variant.bind(&inputs)?;
-        let measured = Measured::new(program, profiles, ceilings, &sizes)?;
+        let measured = ProfileReport::new(program, profiles, ceilings, &sizes)?;
         self.write(&measured)?;
         drop(activity);
         self.report(&measured);
@@ -94,21 +85,19 @@ impl Profiling {
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut faults = Faults::default();
-        let model = faults.keep(Model::open(&self.model));
-        self.inputs.check(&mut faults);
-        faults.check_gpu(&self.device, &self.dtype);
+        let model = self.model.check_gpu(&mut faults);
         faults.keep(self.tuned.check());
-        let read = [files(&self.model, model.as_ref()), self.inputs.paths()].concat();
+        let read = self.model.paths(model.as_ref());
         let trace = self.trace.iter().map(|path| (path, "json"));
         let html = self.html.iter().map(|path| (path, "html"));
         let written = trace.chain(html);
-        faults.keep_all(written.map(|(path, ending)| self.overwrite.check(path, &[ending], &read)));
+        faults.record_all(written.map(|(path, ending)| self.overwrite.check(path, &[ending], &read)));
         faults.end(model)
     }
 
     /// Writes the requested files: all or none.
-    fn write(&self, measured: &Measured) -> Result<()> {
-        let name = self.model.file_name().unwrap_or_default().to_string_lossy();
+    fn write(&self, measured: &ProfileReport) -> Result<()> {
+        let name = self.model.path.file_name().unwrap_or_default().to_string_lossy();
         let trace = self
             .trace
             .as_ref()
@@ -125,7 +114,7 @@ impl Profiling {
         write_all_atomic(&files)
     }
 
-    fn report(&self, measured: &Measured) {
+    fn report(&self, measured: &ProfileReport) {
         if self.json {
             return output::line(&json(measured).to_string());
         }
@@ -138,7 +127,7 @@ impl Profiling {
 }
 
 /// Returns the lines above the tables: the device, its ceilings, and the meaning of a column.
-fn heading(measured: &Measured) -> Vec<String> {
+fn heading(measured: &ProfileReport) -> Vec<String> {
     let ceilings = &measured.ceilings;
     let mut lines = vec![
         format!("on {}, by {}", measured.device, clock(&measured.fastest)),
@@ -146,7 +135,7 @@ fn heading(measured: &Measured) -> Vec<String> {
     ];
     if let Some(kernel) = &measured.beyond {
         lines.push(format!(
-            "as {kernel} has reached: it was faster than the measured arithmetic in f32 and copies"
+            "(raised above the measured rates of f32 arithmetic and copies, which {kernel} exceeded most)"
         ));
     }
     lines.push(
@@ -163,7 +152,7 @@ fn clock(profile: &Profile) -> &'static str {
 }
 
 /// Returns the tables as a JSON object.
-fn json(measured: &Measured) -> Value {
+fn json(measured: &ProfileReport) -> Value {
     let ceilings = &measured.ceilings;
     let mut object = json!({
         "device": measured.device,

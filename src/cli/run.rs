@@ -5,39 +5,31 @@ use std::time::Instant;
 
 use clap::Args;
 
-use super::activity::Activity;
+use super::model_args::ModelArgs;
+use super::activity::ProgressLine;
 use super::faults::{Faults, check_folder};
-use super::inputs::Inputs;
 use super::overwrite::Overwrite;
-use super::precision::Dtype;
-use super::tune::Tuned;
-use super::values::{Top, describe, ends_in_softmax, item_json};
+use super::tune::TunedOption;
+use super::values::{TopEntries, describe, ends_in_softmax, item_json};
 use super::{Outcome, output};
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 use crate::item::Item;
 use crate::tensor::Tensor;
-use crate::{CompileOptions, Device, Model, Session, tensor_file};
+use crate::{CompileOptions, Model, Session, tensor_file};
 
 /// Run a model on inputs.
 #[derive(Args)]
 pub(super) struct Run {
-    /// A TorchScript archive or a JSON graph.
-    model: PathBuf,
     #[command(flatten)]
-    inputs: Inputs,
-    /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
-    #[arg(long, default_value = "auto")]
-    device: String,
-    /// Go on where the model asserts, indexes out of range or divides integers by zero.
+    model: ModelArgs,
+    /// Do not check assertions, index ranges and integer division by zero.
     #[arg(long)]
     no_checks: bool,
     #[command(flatten)]
-    dtype: Dtype,
-    #[command(flatten)]
-    tuned: Tuned,
-    /// Weights as a GPU holds them, which a later start uploads as they are: taken from this file, and written to it if it has
-    /// them not.
+    tuned: TunedOption,
+    /// File of packed weights, in the GPU's layout: a later start uploads them without conversion. Weights that the file lacks
+    /// are added to it.
     #[arg(long, value_name = "FILE")]
     packed: Option<PathBuf>,
     /// Write the outputs to a .npy, .npz or .safetensors file.
@@ -46,7 +38,7 @@ pub(super) struct Run {
     #[command(flatten)]
     overwrite: Overwrite,
     #[command(flatten)]
-    top: Top,
+    top: TopEntries,
     /// Print the outputs as JSON.
     #[arg(long)]
     json: bool,
@@ -56,11 +48,11 @@ impl Run {
     pub(super) fn run(&self) -> Result<Outcome> {
         let start = Instant::now();
         let model = self.check()?;
-        let arguments = self.inputs.read(&model)?;
-        let device = Device::open(&self.device)?;
-        let activity = Activity::new(self.json);
+        let arguments = self.model.inputs.read(&model)?;
+        let device = self.model.device.open()?;
+        let activity = ProgressLine::new(self.json);
         activity.step("importing the model");
-        let precision = self.dtype.precision()?;
+        let precision = self.model.device.precision()?;
         let options = CompileOptions {
             choices: self.tuned.choices(&device, precision)?,
             packed: self.packed.clone(),
@@ -83,10 +75,10 @@ impl Run {
             return Ok(Outcome::Yes);
         }
         output::note(&format!("on {device}, {ms:.0} ms from archive to numbers"));
-        tell_packed(&session);
+        report_packed(&session);
         for (path, leaf) in result.leaves() {
             let text = format!("output{path}: {}", describe(leaf));
-            output::line(&output::painted(&text));
+            output::line(&output::colourize(&text));
         }
         if let Some((_, tensor)) = outputs.first() {
             let ends_in_softmax = session
@@ -101,12 +93,10 @@ impl Run {
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut faults = Faults::default();
-        let model = faults.keep(Model::open(&self.model));
-        self.inputs.check(&mut faults);
-        faults.check_device(&self.device, Some(&self.dtype));
+        let model = self.model.check(&mut faults);
         faults.keep(self.tuned.check());
         self.top.check(&mut faults);
-        faults.keep_all(self.packed.iter().map(|path| check_packed(path)));
+        faults.record_all(self.packed.iter().map(|path| check_packed(path)));
         if let Some(path) = &self.output {
             let read = self.read(model.as_ref());
             let endings = ["npy", "npz", "safetensors"];
@@ -135,20 +125,11 @@ impl Run {
     /// Returns the files that this command reads.
     fn read(&self, model: Option<&Model>) -> Vec<PathBuf> {
         let labels = self.top.labels().into_iter().cloned();
-        let mut read = files(&self.model, model);
-        read.extend(self.inputs.paths());
+        let read = self.model.paths(model);
         read.into_iter()
             .chain(labels)
             .chain(self.packed.clone())
             .collect()
-    }
-}
-
-/// Returns the files of a model, or the given path if the model could not be opened.
-pub(super) fn files(path: &Path, model: Option<&Model>) -> Vec<PathBuf> {
-    match model {
-        Some(model) => model.files().to_vec(),
-        None => vec![path.to_path_buf()],
     }
 }
 
@@ -165,7 +146,7 @@ pub(super) fn check_packed(path: &Path) -> Result<()> {
 }
 
 /// Prints whether the file of packed weights was used or written.
-pub(super) fn tell_packed(session: &Session) {
+pub(super) fn report_packed(session: &Session) {
     if let Some(report) = session.packed() {
         output::note(&report.to_string());
     }

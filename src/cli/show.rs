@@ -11,12 +11,12 @@ use clap::Args;
 
 use self::plan::{Planned, Target, WEBGPU};
 use self::summary::Summary;
-use super::activity::Activity;
+use super::activity::ProgressLine;
 use super::faults::Faults;
 use super::import::import;
 use super::inputs::Inputs;
-use super::precision::Dtype;
-use super::tune::Tuned;
+use super::precision::StorageDtype;
+use super::tune::TunedOption;
 use super::{Outcome, output};
 use crate::Model;
 use crate::dim::Bindings;
@@ -25,7 +25,7 @@ use crate::ir::{Graph, GraphModule, Op, to_dot};
 use crate::item::{Item, flatten_arguments};
 use crate::pass;
 
-/// Show a model: inputs, outputs, parameters, arithmetic, memory, what cannot run it, warnings.
+/// Show a model: inputs, outputs, parameters, arithmetic, memory, devices that run it, warnings.
 #[derive(Args)]
 pub(super) struct Show {
     /// A TorchScript archive or a JSON graph.
@@ -56,14 +56,14 @@ pub(super) struct Show {
     /// The graph as a Rust function of `onionskin::trace`.
     #[arg(long)]
     code: bool,
-    /// The graph with weights and states as inputs, and with what is left in states as outputs.
+    /// The graph with weights and states as inputs, and new states as outputs.
     #[arg(long)]
     lift: bool,
     /// The graph as the planner gets it: after all passes.
     #[arg(long)]
     optimized: bool,
-    /// The plan for a device: time and memory, then each dispatch with its kernel, why it was chosen, what is fused and why no
-    /// more. Sizes are those of the inputs, or of the example that the model was traced with.
+    /// The plan for a device: time and memory, then each dispatch with its kernel, the reason for that kernel, the fused nodes
+    /// and the reason why fusion ends. Sizes are those of the inputs, or of the example that the model was traced with.
     #[arg(long)]
     plan: bool,
     /// The plan for all sizes: bytes and arithmetic as formulas.
@@ -73,18 +73,18 @@ pub(super) struct Show {
     #[arg(long, value_name = "DIR")]
     wgsl: Option<PathBuf>,
     #[command(flatten)]
-    dtype: Dtype,
+    dtype: StorageDtype,
     #[command(flatten)]
-    tuned: Tuned,
-    /// The device of the plan: auto, gpu, software, an adapter's index or a part of its name; webgpu for what any device
-    /// can do, which is also taken where there is no adapter.
+    tuned: TunedOption,
+    /// The device of the plan: auto, gpu, software, an adapter's index or a part of its name; webgpu for a plan within the
+    /// default limits of WebGPU, which is also the default without an adapter.
     #[arg(long, default_value = "auto")]
     device: String,
 }
 
 impl Show {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let activity = Activity::new(self.json);
+        let activity = ProgressLine::new(self.json);
         activity.step(format!("reading {}", self.model.display()));
         let model = self.check()?;
         if self.is_summary() {
@@ -109,7 +109,7 @@ impl Show {
             faults.check_device(&self.device, Some(&self.dtype));
         }
         faults.keep(self.tuned.check());
-        faults.keep_all(self.wgsl.iter().map(|folder| kernels::check(folder)));
+        faults.record_all(self.wgsl.iter().map(|folder| kernels::check(folder)));
         faults.end(model)
     }
 
@@ -120,13 +120,13 @@ impl Show {
         !(is_part || is_graph || self.plan || self.wgsl.is_some())
     }
 
-    fn summary(&self, model: &Model, activity: Activity) -> Result<Outcome> {
+    fn summary(&self, model: &Model, activity: ProgressLine) -> Result<Outcome> {
         let imported = import(model, &self.inputs, &activity);
         let arguments = match self.inputs.is_empty() {
             true => None,
             false => Some(self.inputs.read(model)?),
         };
-        activity.step("looking for what the model needs");
+        activity.step("computing the needs of the model");
         let sizes = |module: &GraphModule, graph: &Graph| self.sizes_of(module, graph);
         let summary = Summary::of(model, imported, arguments.as_deref(), &sizes)?;
         drop(activity);
@@ -141,7 +141,7 @@ impl Show {
     }
 
     /// Applies `--lift` and `--optimized` to the module.
-    fn rewritten(&self, mut module: GraphModule, activity: &Activity) -> Result<GraphModule> {
+    fn rewritten(&self, mut module: GraphModule, activity: &ProgressLine) -> Result<GraphModule> {
         if self.lift {
             module = pass::lift(&module);
         }
@@ -182,13 +182,13 @@ impl Show {
         // The inputs are those of the called graph; other graphs take other inputs.
         let is_called = graph.name == "forward" || module.graphs.len() == 1;
         match is_called && !self.inputs.is_empty() {
-            true => sizes(graph, &self.inputs.read_for(graph)?),
+            true => sizes(graph, &self.inputs.read_for_graph(graph)?),
             false => Ok(graph.hints.clone()),
         }
     }
 
     /// Prints or writes the plans of all graphs.
-    fn plans(&self, module: &GraphModule, activity: Activity) -> Result<Outcome> {
+    fn plans(&self, module: &GraphModule, activity: ProgressLine) -> Result<Outcome> {
         let target = Target::open(&self.device, self.dtype.precision()?, &self.tuned)?;
         let mut plans = Vec::new();
         for graph in &module.graphs {
@@ -221,7 +221,7 @@ impl Show {
         module: &GraphModule,
         target: &Target,
         planned: &[(String, Planned)],
-        activity: &Activity,
+        activity: &ProgressLine,
     ) -> Result<Vec<String>> {
         let ceilings = match self.formulas {
             true => None,

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use super::activity::Activity;
+use super::model_args::DeviceArgs;
+use super::activity::ProgressLine;
 use super::faults::Faults;
-use super::precision::{Dtype, widened};
+use super::precision::widened;
 use super::{Outcome, json_failed, libtorch, output};
 use crate::cases::{self, CaseArchive, CaseRef};
 use crate::compare::{Difference, compare};
@@ -33,16 +34,15 @@ use worker::Worker;
 pub(super) struct Test {
     /// A folder of cases (with ops/, programs/ and models/, or one of these), or one case.
     folder: PathBuf,
-    /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
-    #[arg(long, default_value = "auto")]
-    device: String,
-    /// The reference that the device is compared with; libtorch is compared with the record, too.
+    #[command(flatten)]
+    device: DeviceArgs,
+    /// The reference that the device is compared with; libtorch itself is compared with the recorded outputs, too.
     #[arg(long, value_enum, default_value_t = Against::Recorded)]
     against: Against,
     /// Only cases whose name contains the pattern; `*` stands for any text.
     #[arg(long)]
     only: Option<String>,
-    /// Print one JSON object a line for each case, and last the counts.
+    /// Print a JSON object per line: one for each case, and then the counts.
     #[arg(long)]
     json: bool,
     /// Worker processes; by default one for each processor.
@@ -54,8 +54,6 @@ pub(super) struct Test {
     /// Also write every kernel in SPIR-V, MSL and HLSL, and count them; a case whose kernel cannot be written fails.
     #[arg(long)]
     translate: bool,
-    #[command(flatten)]
-    dtype: Dtype,
     #[arg(long, hide = true)]
     worker: bool,
 }
@@ -71,7 +69,7 @@ enum Against {
 
 /// Result of a case.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Verdict {
+struct CaseVerdict {
     name: String,
     kind: String,
     passed: bool,
@@ -84,21 +82,21 @@ struct Verdict {
 
 /// Answer of a worker for a case.
 #[derive(Serialize, Deserialize)]
-struct Answer {
-    verdict: Verdict,
+struct WorkerAnswer {
+    verdict: CaseVerdict,
     /// Kernels that the worker translated for the first time.
     translated: BTreeSet<TranslatedKernel>,
 }
 
 #[derive(Default, Serialize)]
-struct Counts {
+struct PassCounts {
     passed: usize,
     failed: usize,
 }
 
 /// Number of distinct kernels by the language that they were translated to.
 #[derive(Serialize)]
-struct Kernels {
+struct KernelCounts {
     spirv: usize,
     msl: usize,
     hlsl: usize,
@@ -106,13 +104,13 @@ struct Kernels {
     double_precision: usize,
 }
 
-impl Kernels {
-    fn of(translated: &BTreeSet<TranslatedKernel>) -> Kernels {
+impl KernelCounts {
+    fn of(translated: &BTreeSet<TranslatedKernel>) -> KernelCounts {
         let (all, msl) = (
             translated.len(),
             translated.iter().filter(|kernel| kernel.msl).count(),
         );
-        Kernels {
+        KernelCounts {
             spirv: all,
             msl,
             hlsl: all,
@@ -121,9 +119,9 @@ impl Kernels {
     }
 }
 
-impl fmt::Display for Kernels {
+impl fmt::Display for KernelCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Kernels {
+        let KernelCounts {
             spirv, msl, hlsl, ..
         } = self;
         write!(
@@ -142,8 +140,8 @@ impl fmt::Display for Kernels {
 
 /// Results of all cases.
 #[derive(Default)]
-struct Outcomes {
-    verdicts: Vec<(usize, Verdict)>,
+struct CaseResults {
+    verdicts: Vec<(usize, CaseVerdict)>,
     translated: BTreeSet<TranslatedKernel>,
 }
 
@@ -151,7 +149,7 @@ impl Test {
     pub(super) fn run(&self) -> Result<Outcome> {
         let mut cases = self.check()?;
         if let Some(pattern) = &self.only {
-            cases.retain(|case| matches(pattern, &case.name));
+            cases.retain(|case| matches_pattern(pattern, &case.name));
         }
         if cases.is_empty() {
             return Err(
@@ -163,7 +161,7 @@ impl Test {
             return self.work(&cases);
         }
         let outcomes = self.supervise(&cases)?;
-        let verdicts: Vec<Verdict> = outcomes
+        let verdicts: Vec<CaseVerdict> = outcomes
             .verdicts
             .into_iter()
             .map(|(_, verdict)| verdict)
@@ -176,7 +174,7 @@ impl Test {
         let mut faults = Faults::default();
         let found = FileKind::of(&self.folder).and_then(|_| cases::find(&self.folder));
         let cases = faults.keep(found);
-        faults.check_device(&self.device, Some(&self.dtype));
+        self.device.check(&mut faults);
         faults.check_positive("--jobs", self.jobs);
         if self.against == Against::Libtorch {
             faults.keep(libtorch::check());
@@ -185,7 +183,7 @@ impl Test {
     }
 
     fn open_device(&self) -> Result<Device> {
-        let Ok(choice) = self.device.parse::<DeviceChoice>();
+        let Ok(choice) = self.device.name.parse::<DeviceChoice>();
         let device = Device::with_options(DeviceOptions {
             translate: self.translate,
             ..choice.into()
@@ -210,15 +208,15 @@ impl Test {
                 .parse::<usize>()
                 .ok()
                 .and_then(|index| cases.get(index));
-            let case = case.ok_or_else(|| Error::usage(format!("{line:?} is no case number")))?;
-            let verdict = judge(case, &device, self);
+            let case = case.ok_or_else(|| Error::usage(format!("{line:?} is not a case number")))?;
+            let verdict = run_case(case, &device, self);
             let all = match &device {
                 Device::Gpu(device) => device.translated(),
                 Device::Host => BTreeSet::new(),
             };
             let translated = &all - &known;
             known = all;
-            let answer = Answer {
+            let answer = WorkerAnswer {
                 verdict,
                 translated,
             };
@@ -227,15 +225,15 @@ impl Test {
         Ok(Outcome::Yes)
     }
 
-    fn supervise(&self, cases: &[CaseRef]) -> Result<Outcomes> {
+    fn supervise(&self, cases: &[CaseRef]) -> Result<CaseResults> {
         self.open_device()?;
         let available = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = self.jobs.unwrap_or(available).clamp(1, cases.len());
         let next = Mutex::new(0..cases.len());
         let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let activity = Activity::new(self.json);
+        let activity = ProgressLine::new(self.json);
         activity.count(cases.len(), "cases");
-        let outcomes = Mutex::new(Outcomes::default());
+        let outcomes = Mutex::new(CaseResults::default());
         std::thread::scope(|scope| {
             for _ in 0..jobs {
                 scope.spawn(|| {
@@ -263,13 +261,13 @@ impl Test {
     }
 
     /// Runs a case in a worker. A worker that dies or hangs is replaced, and the case fails.
-    fn ask(&self, worker: &mut Option<Worker>, index: usize, case: &CaseRef) -> Answer {
+    fn ask(&self, worker: &mut Option<Worker>, index: usize, case: &CaseRef) -> WorkerAnswer {
         let start = Instant::now();
-        let answer = Worker::alive(worker, self)
+        let answer = Worker::get_or_start(worker, self)
             .and_then(|worker| worker.ask(index, Duration::from_secs(self.timeout)));
         answer.unwrap_or_else(|error| {
             *worker = None;
-            let verdict = Verdict {
+            let verdict = CaseVerdict {
                 name: case.name.clone(),
                 kind: kind_name(case).to_string(),
                 passed: false,
@@ -277,7 +275,7 @@ impl Test {
                 max_abs_error: None,
                 ms: start.elapsed().as_secs_f64() * 1e3,
             };
-            Answer {
+            WorkerAnswer {
                 verdict,
                 translated: BTreeSet::new(),
             }
@@ -286,11 +284,11 @@ impl Test {
 
     fn summarise(
         &self,
-        verdicts: &[Verdict],
+        verdicts: &[CaseVerdict],
         translated: &BTreeSet<TranslatedKernel>,
     ) -> Result<Outcome> {
-        let mut by_kind = std::collections::BTreeMap::<&str, Counts>::new();
-        let mut total = Counts::default();
+        let mut by_kind = std::collections::BTreeMap::<&str, PassCounts>::new();
+        let mut total = PassCounts::default();
         for verdict in verdicts {
             for counts in [by_kind.entry(&verdict.kind).or_default(), &mut total] {
                 *(if verdict.passed {
@@ -300,7 +298,7 @@ impl Test {
                 }) += 1;
             }
         }
-        let kernels = self.translate.then(|| Kernels::of(translated));
+        let kernels = self.translate.then(|| KernelCounts::of(translated));
         if self.json {
             let mut summary = serde_json::json!({"passed": total.passed, "failed": total.failed, "by_kind": by_kind});
             if let Some(kernels) = &kernels {
@@ -335,7 +333,7 @@ impl Test {
     }
 }
 
-fn print_json(verdict: &Verdict) {
+fn print_json(verdict: &CaseVerdict) {
     if let Ok(line) = serde_json::to_string(verdict) {
         output::line(&line);
     }
@@ -346,7 +344,7 @@ fn kind_name(case: &CaseRef) -> &'static str {
 }
 
 /// True if a name contains a pattern in which `*` stands for any text.
-fn matches(pattern: &str, name: &str) -> bool {
+fn matches_pattern(pattern: &str, name: &str) -> bool {
     let mut rest = name;
     pattern.split('*').all(|part| match rest.find(part) {
         Some(index) => {
@@ -358,7 +356,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 }
 
 /// Runs a case; a panic is a failure of the case.
-fn judge(case: &CaseRef, device: &Device, test: &Test) -> Verdict {
+fn run_case(case: &CaseRef, device: &Device, test: &Test) -> CaseVerdict {
     let start = Instant::now();
     let result =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| replay(case, device, test)));
@@ -371,7 +369,7 @@ fn judge(case: &CaseRef, device: &Device, test: &Test) -> Verdict {
             None,
         ),
     };
-    Verdict {
+    CaseVerdict {
         name: case.name.clone(),
         kind: kind_name(case).to_string(),
         passed,
@@ -405,7 +403,7 @@ fn replay(case: &CaseRef, device: &Device, test: &Test) -> Result<Vec<(String, D
         CaseArchive::Bytes(bytes) => Model::from_bytes(bytes.to_vec())?,
     };
     let options = CompileOptions {
-        precision: test.dtype.precision()?,
+        precision: test.device.precision()?,
         ..CompileOptions::default()
     };
     let session = model.compile(device, &options)?;

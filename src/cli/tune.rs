@@ -5,12 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::activity::Activity;
+use super::model_args::ModelArgs;
+use super::activity::ProgressLine;
 use super::faults::Faults;
-use super::inputs::Inputs;
 use super::overwrite::Overwrite;
-use super::precision::Dtype;
-use super::run::files;
 use super::{Outcome, output};
 use crate::error::Result;
 use crate::file_kind::FileKind;
@@ -22,15 +20,8 @@ use crate::{Device, Model};
 /// Measure the variants of a model's kernels on a device, and keep the fastest in a file for --tuned.
 #[derive(Args)]
 pub(super) struct Tune {
-    /// A TorchScript archive or a JSON graph.
-    model: PathBuf,
     #[command(flatten)]
-    inputs: Inputs,
-    /// The device: auto, gpu, software, an adapter's index or a part of its name.
-    #[arg(long, default_value = "auto")]
-    device: String,
-    #[command(flatten)]
-    dtype: Dtype,
+    model: ModelArgs,
     /// The file to write. It is for runs with the same --dtype.
     #[arg(short, long)]
     output: PathBuf,
@@ -40,11 +31,11 @@ pub(super) struct Tune {
 
 impl Tune {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let activity = Activity::told(false);
+        let activity = ProgressLine::told(false);
         let model = self.check()?;
-        let arguments = self.inputs.read(&model)?;
-        let device = Device::open(&self.device)?;
-        let precision = self.dtype.precision()?;
+        let arguments = self.model.inputs.read(&model)?;
+        let device = self.model.device.open()?;
+        let precision = self.model.device.precision()?;
         activity.step("compiling the model, and measuring it as it is");
         let mut tell = |progress: TuningProgress| activity.tuned(progress);
         let tuning = Tuning::measure(&model, &device, precision, &arguments, &mut tell)?;
@@ -60,16 +51,14 @@ impl Tune {
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut faults = Faults::default();
-        let model = faults.keep(Model::open(&self.model));
-        self.inputs.check(&mut faults);
-        faults.check_gpu(&self.device, &self.dtype);
-        let read = [files(&self.model, model.as_ref()), self.inputs.paths()].concat();
+        let model = self.model.check_gpu(&mut faults);
+        let read = self.model.paths(model.as_ref());
         faults.keep(self.overwrite.check(&self.output, &["json"], &read));
         faults.end(model)
     }
 }
 
-impl Activity {
+impl ProgressLine {
     fn tuned(&self, progress: TuningProgress) {
         match progress {
             TuningProgress::Trying {
@@ -111,7 +100,7 @@ fn line(progress: TuningProgress) -> String {
             ms(before)
         ),
         TuningProgress::Done { before, after } => format!(
-            "gain    none: a run takes {} with what was chosen, {} without",
+            "gain    none: a run takes {} with the chosen variants, {} without",
             ms(after),
             ms(before)
         ),
@@ -120,13 +109,13 @@ fn line(progress: TuningProgress) -> String {
 
 /// `--tuned`, for commands that compile a model.
 #[derive(Args)]
-pub(super) struct Tuned {
+pub(super) struct TunedOption {
     /// Variants of kernels that `onionskin tune` has measured.
     #[arg(long, value_name = "FILE")]
     tuned: Option<PathBuf>,
 }
 
-impl Tuned {
+impl TunedOption {
     /// Checks that `onionskin tune` wrote the file.
     pub(super) fn check(&self) -> Result<()> {
         let Some(path) = &self.tuned else {

@@ -16,11 +16,11 @@ use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
 /// Number of elements that the line of an output shows.
-const SHOWN: usize = 6;
+const SHOWN_ELEMENTS: usize = 6;
 
 /// `--top-k` and its options: the largest entries of an output.
 #[derive(Args)]
-pub(super) struct Top {
+pub(super) struct TopEntries {
     /// Show the largest entries along the last axis of the first output.
     #[arg(long, value_name = "K")]
     top_k: Option<usize>,
@@ -32,7 +32,7 @@ pub(super) struct Top {
     labels: Option<PathBuf>,
 }
 
-impl Top {
+impl TopEntries {
     /// Returns the file of labels.
     pub(super) fn labels(&self) -> Option<&PathBuf> {
         self.labels.as_ref()
@@ -68,7 +68,7 @@ impl Top {
         let tensor = &last_position(tensor)?;
         if ends_in_softmax {
             output::note(
-                "the model ends in a softmax: its values are probabilities, and are shown as they are",
+                "the model ends in a softmax: its outputs are probabilities and are shown unchanged",
             );
         }
         let softmax = self.softmax && !ends_in_softmax;
@@ -159,7 +159,7 @@ pub(super) fn probabilities(scores: &[f64]) -> Vec<f64> {
 pub(super) fn ends_in_softmax(graph: &Graph) -> bool {
     let mut next = graph.outputs.first().copied();
     while let Some(id) = next {
-        let Some(node) = maker(graph, id) else {
+        let Some(node) = defining_node(graph, id) else {
             return false;
         };
         let name = match &node.op {
@@ -182,7 +182,7 @@ pub(super) fn ends_in_softmax(graph: &Graph) -> bool {
     false
 }
 
-fn maker(graph: &Graph, id: ValueId) -> Option<&Node> {
+fn defining_node(graph: &Graph, id: ValueId) -> Option<&Node> {
     match graph.value(id).definition {
         Definition::Node(node, _) => graph.nodes.get(node),
         _ => None,
@@ -205,8 +205,8 @@ pub(super) fn describe(leaf: &Item) -> String {
 }
 
 fn describe_tensor(tensor: &Tensor) -> String {
-    let first: Vec<String> = tensor.scalars().take(SHOWN).map(number).collect();
-    let more = if tensor.numel() > SHOWN { ", …" } else { "" };
+    let first: Vec<String> = tensor.scalars().take(SHOWN_ELEMENTS).map(number).collect();
+    let more = if tensor.numel() > SHOWN_ELEMENTS { ", …" } else { "" };
     let (ty, range) = (tensor.tensor_type(), range(tensor));
     let non_finite = NonFinite::of(tensor);
     let warning = match non_finite.is_empty() {

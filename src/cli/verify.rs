@@ -4,17 +4,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::activity::Activity;
+use super::model_args::DeviceArgs;
+use super::activity::ProgressLine;
 use super::faults::Faults;
-use super::inputs::Sets;
-use super::precision::{Dtype, Exactness};
+use super::inputs::InputSets;
+use super::precision::ToleranceOptions;
 use super::{Outcome, output};
 use crate::compare::Difference;
 use crate::error::Result;
 use crate::model::{Culprit, Verification, verify};
 use crate::{CompileOptions, Device, Model};
 
-/// Verify a compiled model: every entry graph and all sets of inputs on a device, against the graph as imported and against
+/// Verify a compiled model: compare every entry graph on a device, for all sets of inputs, with the imported graph and with
 /// the oracle.
 ///
 /// Exit codes: 0 all outputs agree, 1 some differ, 2 wrong usage, 3 anything else.
@@ -23,14 +24,11 @@ pub(super) struct Verify {
     /// A TorchScript archive or a JSON graph.
     model: PathBuf,
     #[command(flatten)]
-    sets: Sets,
-    /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
-    #[arg(long, default_value = "auto")]
-    device: String,
+    sets: InputSets,
     #[command(flatten)]
-    dtype: Dtype,
+    device: DeviceArgs,
     #[command(flatten)]
-    exactness: Exactness,
+    exactness: ToleranceOptions,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
@@ -39,10 +37,10 @@ pub(super) struct Verify {
 impl Verify {
     pub(super) fn run(&self) -> Result<Outcome> {
         let model = self.check()?;
-        let device = Device::open(&self.device)?;
-        let activity = Activity::new(self.json);
+        let device = self.device.open()?;
+        let activity = ProgressLine::new(self.json);
         let options = CompileOptions {
-            precision: self.dtype.precision()?,
+            precision: self.device.precision()?,
             ..CompileOptions::default()
         };
         let tolerance = self.exactness.tolerance(options.precision);
@@ -70,13 +68,13 @@ impl Verify {
         let mut faults = Faults::default();
         let model = faults.keep(Model::open(&self.model));
         self.sets.check(&mut faults);
-        faults.check_device(&self.device, Some(&self.dtype));
+        self.device.check(&mut faults);
         faults.keep(self.exactness.check());
         faults.end(model)
     }
 }
 
-fn forms(verification: &Verification) -> [(&'static str, &[Difference]); 2] {
+fn comparisons(verification: &Verification) -> [(&'static str, &[Difference]); 2] {
     [
         ("the graph as imported", &verification.against_calls),
         ("the oracle", &verification.against_oracle),
@@ -89,11 +87,11 @@ fn print(device: &Device, verification: &Verification) {
         None => "made-up inputs".to_string(),
     };
     output::line(&format!("{}, {inputs}, on {device}", verification.entry));
-    for (form, differences) in forms(verification) {
+    for (form, differences) in comparisons(verification) {
         for difference in differences {
             let verdict = if difference.passed() { "ok  " } else { "DIFF" };
             let text = format!("  {verdict} against {form}: {difference}");
-            output::line(&output::painted(&text));
+            output::line(&output::colourize(&text));
         }
     }
     if let Some(culprit) = &verification.culprit {
@@ -102,7 +100,7 @@ fn print(device: &Device, verification: &Verification) {
 }
 
 fn json(verification: &Verification) -> serde_json::Value {
-    let [calls, oracle] = forms(verification).map(|(_, differences)| {
+    let [calls, oracle] = comparisons(verification).map(|(_, differences)| {
         differences
             .iter()
             .map(Difference::to_json)

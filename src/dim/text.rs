@@ -116,7 +116,7 @@ impl std::str::FromStr for Dim {
         match parser.peek() {
             None => Ok(dim),
             Some(_) => Err(Error::format(format!(
-                "{:?} is left over in the size {text:?}",
+                "unexpected {:?} in the size {text:?}",
                 parser.rest
             ))),
         }

@@ -58,7 +58,7 @@ impl FileKind {
                 path,
             ),
             FileKind::Onnx => trace(
-                "export the PyTorch module itself; where there is none, onnx2torch makes one",
+                "export the original PyTorch module; without one, convert the file with onnx2torch",
                 &[format!("model = onnx2torch.convert({file:?})")],
                 path,
             ),
@@ -173,14 +173,14 @@ fn from_object(class: &str, path: &Path) -> String {
     let file = name(path);
     if class.starts_with("ultralytics.") {
         return format!(
-            "it needs the Python classes that it was made of: have ultralytics export it\n  \
+            "it needs its Python classes to load: export it with ultralytics\n  \
              from ultralytics import YOLO\n  YOLO({file:?}).export(format=\"torchscript\")"
         );
     }
     let load = format!(
         "model = torch.load({file:?}, weights_only=False)  # runs code of the file: only if you trust it"
     );
-    let why = "it needs the Python classes that it was made of: load it there and trace it";
+    let why = "it needs its Python classes to load: load it where they are installed and trace it";
     trace(why, &[load], path)
 }
 

@@ -280,7 +280,7 @@ fn no_match_error(choice: &DeviceChoice, adapters: &[Adapter]) -> Error {
         .map(|(index, adapter)| report(index, adapter).to_string())
         .collect();
     let message = if found.is_empty() {
-        "no GPU adapter was found, nor a software rasteriser".to_owned()
+        "no GPU adapter and no software rasteriser was found".to_owned()
     } else {
         format!(
             "no adapter fits the choice {choice}; there is {}",

@@ -28,11 +28,12 @@ const INVOCATIONS: i64 = 64 * 1024;
 const VECTORS_PER_WORKGROUP: usize = 8;
 /// Invocations of a workgroup on other devices.
 const WORKGROUP_INVOCATIONS: usize = 64;
-/// Operations of a round: eight times a multiply-add of four vectors of four.
+/// Operations of a loop iteration: eight multiply-adds of each of four `vec4`.
 const OPERATIONS_PER_ROUND: i64 = 8 * 4 * 4 * 2;
-/// Minimum nanoseconds of a measurement, so that the clock's resolution does not matter. Rounds increase until then.
+/// Minimum nanoseconds of a measurement, so that the clock's resolution does not matter. The number of
+/// iterations increases until a measurement takes this long.
 const MIN_MEASURED_NANOSECONDS: f64 = 1e6;
-/// Maximum number of rounds: some drivers silently stop loops at 65,535 iterations.
+/// Maximum number of iterations: some drivers silently stop loops at 65,535 iterations.
 const MAX_ROUNDS: i64 = 1 << 13;
 /// Number of runs, of which the fastest counts.
 const RUNS: usize = 6;
@@ -228,7 +229,7 @@ fn copy_plan() -> Plan {
     plan
 }
 
-/// A plan with this many rounds of multiply-adds. The workgroup size depends on the rasteriser's vector width: with equal
+/// A plan with this many loop iterations of multiply-adds. The workgroup size depends on the rasteriser's vector width: with equal
 /// source, Mesa's cache would return code compiled for another width.
 fn arithmetic_plan(rounds: i64, invocations: usize) -> Plan {
     let size = format!("@workgroup_size({invocations})");

@@ -81,7 +81,7 @@ fn check_flow(plan: &Plan, flow: &Flow) -> Option<Error> {
         .find(|(slot, step)| !plan.slots[slot.0].shape.is_empty() || !is_live(plan, *slot, *step));
     wrong.map(|(slot, step)| {
         let name = &plan.slots[slot.0].name;
-        Error::internal(format!("{name} is no scalar to be read at step {step}"))
+        Error::internal(format!("{name} is not a live scalar at step {step}"))
     })
 }
 
@@ -100,13 +100,13 @@ fn check_slot(
     if missing {
         let (name, storage) = (&slot.name, slot.storage);
         return Some(Error::plan(format!(
-            "{name} is planned as {storage}, which the device does not have"
+            "{name} is planned as {storage}, which the device does not support"
         )));
     }
     if !layout_is_valid(slot) {
         let name = &slot.name;
         return Some(Error::internal(format!(
-            "{name} cannot lie as it is planned"
+            "the slot {name} does not support its layout"
         )));
     }
     let SlotKind::Weight(name) = &slot.kind else {
@@ -193,13 +193,13 @@ fn check_step(
     if let Some((slot, _)) = mismatched {
         let name = &plan.slots[slot.0].name;
         return Some(Error::internal(format!(
-            "step {index} ({label}) takes {name} for what it is not: a buffer or a texture"
+            "step {index} ({label}) binds {name} with the wrong access: buffer or texture"
         )));
     }
     let is_uniform = kernel.sizes_space == SizesSpace::Uniform;
     if is_uniform && kernel.sizes as u64 * 4 > uniform_limit {
         return Some(Error::plan(format!(
-            "kernel {label} takes {} sizes, more than fit {uniform_limit} bytes",
+            "kernel {label} takes {} sizes, which exceed the uniform buffer limit of {uniform_limit} bytes",
             kernel.sizes
         )));
     }

@@ -317,7 +317,7 @@ fn request_device(
     let opened = pollster::block_on(adapter.request_device(&descriptor));
     let refused = |error| {
         let name = adapter.get_info().name;
-        Error::device(format!("{name} does not open: {error}"))
+        Error::device(format!("opening a device on {name} failed: {error}"))
     };
     let (raw, queue) = opened.map_err(refused)?;
     let lost = Arc::new(OnceLock::new());

@@ -225,10 +225,8 @@ impl Run {
             SlotKind::Temporary { .. } | SlotKind::Part { .. }
         );
         if temporary && inner.options.keep == Keep::Outputs {
-            return Err(
-                Error::usage(format!("the memory of {name} was used for other values"))
-                    .help("make the program with Keep::Everything"),
-            );
+            let message = format!("the memory of {name} may have been reused for other values");
+            return Err(Error::usage(message).help("make the program with Keep::Everything"));
         }
         self.read_slot(SlotId(index))
     }
@@ -393,7 +391,7 @@ fn clear_faults(
 fn check_inputs(program: &ProgramInner, binding: &RunBinding, inputs: &[RunInput]) -> Result<()> {
     if inputs.len() != program.plan.inputs.len() {
         return Err(Error::input(format!(
-            "{} inputs given, the program takes {}",
+            "{} inputs given; the program expects {}",
             inputs.len(),
             program.plan.inputs.len()
         )));
@@ -434,7 +432,7 @@ pub(super) fn input_mismatch(input: &RunInput, slot: &Slot) -> Error {
         RunInput::Device(tensor) => (storage(tensor.storage), storage(slot.storage)),
     };
     Error::input(format!(
-        "input {} is {found}{found_as}, the program takes {expected}{expected_as}",
+        "input {} is {found}{found_as}; the program expects {expected}{expected_as}",
         slot.name
     ))
 }

@@ -41,7 +41,7 @@ impl SlotMemory {
             SlotMemory::Buffer(buffer) | SlotMemory::Aliased(AliasedBuffer { buffer, .. }) => {
                 Ok(buffer)
             }
-            SlotMemory::Texture(_) => Err(Error::internal("a slot lies in a texture")),
+            SlotMemory::Texture(_) => Err(Error::internal("the slot is a texture, not a buffer")),
         }
     }
 

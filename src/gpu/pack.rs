@@ -110,7 +110,7 @@ fn pack_range((panels, slot): (&Panels, &Slot), part: &PanelRange, sink: &mut Si
 }
 
 fn texel(slot: &Slot) -> Result<Texel> {
-    let missing = || Error::internal("panels of a type that no texture holds");
+    let missing = || Error::internal("no texel type fits the storage type of the panels");
     slot.texel().ok_or_else(missing)
 }
 

@@ -195,7 +195,7 @@ impl Program {
         let plan = &self.inner.plan;
         if inputs.len() != plan.inputs.len() {
             return Err(Error::input(format!(
-                "{} inputs given, the program takes {}",
+                "{} inputs given; the program expects {}",
                 inputs.len(),
                 plan.inputs.len()
             )));

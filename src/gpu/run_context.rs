@@ -234,7 +234,7 @@ fn check_guards(plan: &Plan, sizes: &Bindings) -> Result<()> {
     for guard in &plan.guards {
         if !guard.holds(sizes)? {
             let message =
-                format!("the model was made for sizes with {guard}, which {sizes:?} breaks");
+                format!("the sizes {sizes:?} violate {guard}, which the traced model requires");
             return Err(Error::input(message).at_place(&guard.place));
         }
     }
@@ -313,7 +313,9 @@ fn aliasing_view(
     (place, texel): (&SlotPlacement, Texel),
 ) -> Result<TextureView> {
     let SlotMemory::Aliased(buffer) = memory else {
-        return Err(Error::internal("a buffer is read as a texture"));
+        return Err(Error::internal(
+            "the slot's buffer cannot be read as a texture",
+        ));
     };
     let part = (place.location.offset, place.binding_bytes);
     let texture = buffer.texture(program.device.wgpu(), part, texel)?;

@@ -169,7 +169,7 @@ impl StepRunner for CommandRecorder<'_> {
 
     fn read_scalar(&mut self, slot: SlotId, flow: &Flow) -> Result<i64> {
         let number = self.read(slot)?.to_i64().first().copied();
-        let missing = || Error::internal("a number without a value was read back");
+        let missing = || Error::internal("a scalar that control flow reads has no elements");
         number.ok_or_else(|| at_flow(missing(), flow))
     }
 
@@ -216,7 +216,7 @@ impl CommandRecorder<'_> {
         );
         let place = &binding.sizing.placements[slot.0];
         let buffer = binding.readback.as_ref();
-        let buffer = buffer.ok_or_else(|| Error::internal("there is nowhere to read back to"))?;
+        let buffer = buffer.ok_or_else(|| Error::internal("the plan has no readback buffer"))?;
         if place.bytes == 0 {
             return convert::decode(info.dtype, info.storage, shape, &[]);
         }

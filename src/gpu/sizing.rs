@@ -254,7 +254,7 @@ fn place_slot(
         .min(limit - limit % 4);
     if bytes > bound {
         return Err(Error::plan(format!(
-            "{} would take {bytes} bytes as {}{shape:?}, the device binds at most {limit}",
+            "{} takes {bytes} bytes as {}{shape:?}; the device binds at most {limit} bytes",
             slot.name, slot.storage,
         ))
         .help("use smaller inputs, a device with larger buffers, or run on the host"));
@@ -275,12 +275,13 @@ fn place_texture(
     panels: &Panels,
     rules: &PlacementRules,
 ) -> Result<(Vec<usize>, SlotPlacement)> {
-    let missing = || Error::internal("a texture of what no texel holds");
+    let missing =
+        || Error::internal("no texel type fits the storage type of a texture slot");
     let texel = slot.texel().ok_or_else(missing)?;
     let extent = panels.extent(texel);
     if !rules.capabilities.textures.fits(extent) {
         return Err(Error::plan(format!(
-            "{} would be a texture of {extent:?} texels, more than the device has",
+            "{} needs a texture of {extent:?} texels, which exceeds the device's limits",
             slot.name,
         )));
     }
@@ -365,7 +366,7 @@ fn assign_parts(plan: &Plan, bindings: &Bindings, sizing: &mut Sizing) -> Result
             let offset = elements
                 .checked_mul(slot.storage.size())
                 .and_then(|bytes| offset.checked_add(bytes))
-                .ok_or_else(|| Error::plan(format!("{} lies too far off", slot.name)))?;
+                .ok_or_else(|| Error::plan(format!("the offset of {} overflows 64 bits", slot.name)))?;
             sizing.placements[index].location = BufferLocation { buffer, offset };
         }
     }

@@ -140,7 +140,7 @@ impl<'a> TextureWriter<'a> {
     /// Returns the texture. Fails if rows are missing.
     pub(super) fn finish(self) -> Result<Texture> {
         let is_full = self.open.is_none() && self.next_layer == self.extent[2];
-        let incomplete = || Error::internal("a texture did not get all of its rows");
+        let incomplete = || Error::internal("a texture received too few rows");
         is_full.then_some(self.texture).ok_or_else(incomplete)
     }
 

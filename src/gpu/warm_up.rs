@@ -170,7 +170,7 @@ struct DummyDevice<'a> {
 impl DummyDevice<'_> {
     fn new(device: &GpuDevice) -> Result<DummyDevice<'_>> {
         let counters = Counters::default();
-        let buffer = |usage| counters.buffer(device.wgpu(), "rehearsal", DUMMY_BYTES, usage);
+        let buffer = |usage| counters.buffer(device.wgpu(), "warm-up", DUMMY_BYTES, usage);
         let [read, written] = in_error_scope(device.wgpu(), || {
             let storage = BufferUsages::STORAGE;
             Ok([buffer(storage | BufferUsages::UNIFORM), buffer(storage)])
@@ -203,7 +203,7 @@ impl DummyDevice<'_> {
     /// A view of a writable texture. wgpu clears such a texture with a copy. It clears other textures by drawing, and after
     /// a draw Mesa takes compute timestamps too late.
     fn view(&self, access: Access, texture: ([u32; 3], Texel)) -> TextureView {
-        let texture = memory::texture(&self.counters, self.device, "rehearsal", texture);
+        let texture = memory::texture(&self.counters, self.device, "warm-up", texture);
         match access {
             Access::AliasedTexture(_) => texture.create_view(&TextureViewDescriptor::default()),
             _ => memory::array_view(&texture),
@@ -227,7 +227,7 @@ impl DummyDevice<'_> {
             .map(|(binding, resource)| BindGroupEntry { binding, resource })
             .collect();
         let descriptor = BindGroupDescriptor {
-            label: Some("rehearsal"),
+            label: Some("warm-up"),
             layout: &pipeline.layout,
             entries: &entries,
         };

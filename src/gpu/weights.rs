@@ -128,7 +128,7 @@ impl CacheableWeight<'_> {
     }
 }
 
-/// The weights of a plan whose device form is more than a copy of what the model has.
+/// The weights of a plan whose device form is more than a copy of the model's data.
 pub(super) fn packable_weights<'a>(
     plan: &'a Plan,
     source: &'a dyn WeightSource,
@@ -250,7 +250,8 @@ pub(super) fn upload(
         progress(done.fetch_add(bytes, Relaxed) + bytes, total);
         memory.at(|| format!("weight {}", weight.name))
     });
-    let found = found.ok_or_else(|| Error::device("the driver failed while taking weights"))?;
+    let failed = || Error::device("the driver failed while weights were uploaded");
+    let found = found.ok_or_else(failed)?;
     uploader.flush()?;
     let (mut memory, mut errors) = (HashMap::new(), Vec::new());
     for (weight, found) in wanted.iter().zip(found) {
@@ -397,7 +398,7 @@ impl Uploader<'_> {
             }
             Ok(())
         })?;
-        let wrong = || Error::internal("a texture did not get all of its rows");
+        let wrong = || Error::internal("a texture received too few rows");
         let is_full = rows == u64::from(extent[1]) * u64::from(extent[2]);
         is_full
             .then_some(SlotMemory::Texture(target.texture))

@@ -64,7 +64,8 @@ impl<'a> Assembly<'a> {
     /// The value with a name.
     pub(super) fn value(&self, name: &str) -> Result<ValueId> {
         let found = self.ids.get(name).copied();
-        found.ok_or_else(|| Error::format(format!("there is no value {name} yet")))
+        let missing = || Error::format(format!("the value {name} is not defined before its use"));
+        found.ok_or_else(missing)
     }
 
     /// True if there is a value with this name.

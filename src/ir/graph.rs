@@ -450,7 +450,7 @@ impl Graph {
     pub fn bind(&self, shapes: &[&[usize]]) -> Result<Bindings> {
         if shapes.len() != self.inputs.len() {
             return Err(Error::input(format!(
-                "{} inputs given, the graph takes {}",
+                "{} inputs given; the graph expects {}",
                 shapes.len(),
                 self.inputs.len()
             )));
@@ -486,8 +486,7 @@ impl Graph {
         }
         for guard in &self.guards {
             if !guard.holds(&bindings)? {
-                let message =
-                    format!("the graph was made for sizes with {guard}, which {bindings:?} breaks");
+                let message = format!("the sizes {bindings:?} violate the graph's guard {guard}");
                 return Err(Error::input(message).at_place(&guard.place));
             }
         }

@@ -75,7 +75,10 @@ pub fn load(path: &Path, dictionary: &dyn Dictionary) -> Result<(GraphModule, Op
     if let Some(files) = files {
         let is_plain = Path::new(&files.file).file_name() == Some(files.file.as_ref());
         if !is_plain {
-            let message = format!("{:?} is no file beside this one", files.file);
+            let message = format!(
+                "the weights file {:?} must be a file name in the folder of this file",
+                files.file
+            );
             return Err(Error::format(message).at(here()));
         }
         let file = path.with_file_name(&files.file);
@@ -173,7 +176,9 @@ fn migrate(document: Json) -> Result<Json> {
     }
     let version = document.get("version").and_then(Json::as_u64).unwrap_or(0);
     match version {
-        0 => Err(Error::format("the field \"version\" is no version")),
+        0 => Err(Error::format(
+            "the field \"version\" must be an integer of at least 1",
+        )),
         1..=VERSION => {
             let steps = MIGRATIONS
                 .iter()

@@ -1,4 +1,4 @@
-//! Substitution of what is known about symbols into a graph.
+//! Substitution of symbols that are known to equal other sizes.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -9,7 +9,7 @@ use crate::symbols::Symbols;
 use super::graph::{Graph, Node};
 use super::tree::{TreeConstant, TreeSpec};
 
-/// Replaces sizes in a graph by what is known about its symbols.
+/// Replaces symbols in a graph that are known to equal other sizes; updates its hints and guards.
 pub(super) fn resolve(graph: &mut Graph, symbols: &Symbols) {
     resolve_sizes(graph, symbols);
     resolve_trees(graph, &|dim| symbols.resolve(dim));

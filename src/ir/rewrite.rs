@@ -184,8 +184,8 @@ impl<'g> Replay<'_, 'g> {
             Argument::Number(number) => self.builder.full(dtype, [], *number),
             Argument::Size(size) => self.builder.full(dtype, [], size),
             _ => {
-                let error = Error::internal("an argument of a region is no value");
-                self.builder.fail(error);
+                let message = "an argument of a region must be a value, number or size";
+                self.builder.fail(Error::internal(message));
                 self.builder.poison()
             }
         }

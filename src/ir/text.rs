@@ -35,6 +35,7 @@
 mod operands;
 mod parse;
 mod print;
+mod quote;
 mod scan;
 mod tree;
 

@@ -66,7 +66,7 @@ impl TypeInference {
         }
     }
 
-    /// True if the types are equal, given what is known about the symbols.
+    /// True if the types are equal, given the known equalities of symbols.
     pub(super) fn types_match(&self, inferred: &[TensorType], declared: &[&TensorType]) -> bool {
         let symbols = self.builder.symbols();
         let equal = |(a, b): (&TensorType, &&TensorType)| {

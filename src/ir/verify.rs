@@ -196,7 +196,10 @@ impl<'a> Checker<'a> {
             let is_other = !matches!(info.definition, Definition::Weight(_))
                 && (info.name.is_empty() || info.name.starts_with('$'));
             if is_weight || is_other {
-                self.report(format!("{:?} is no name of such a value", info.name));
+                self.report(format!(
+                    "{:?} is not a valid name for this kind of value",
+                    info.name
+                ));
             }
             if !names.insert(&info.name) {
                 self.report(format!("two values are named {}", info.name));
@@ -261,7 +264,7 @@ impl<'a> Checker<'a> {
         );
         let names = graph.hints.keys();
         for name in names.filter(|name| !is_symbol(name)) {
-            self.report(format!("{name:?} is no name of a size"));
+            self.report(format!("{name:?} is not a valid name of a size"));
         }
         for name in &used {
             match graph.hints.get(name) {
@@ -308,14 +311,14 @@ impl<'a> Checker<'a> {
         let left = written.clone().flat_map(TreeSpec::tensors);
         let first = graph.outputs.len().checked_sub(left.clone().count());
         if !first.is_some_and(|first| left.eq(first..graph.outputs.len())) {
-            self.report("what is left in states is not in the last outputs, each once");
+            self.report("written states must use each of the last outputs exactly once, in order");
         }
         let trees = arguments.chain(read).chain(written.clone());
         let results = graph.output_tree.iter().chain(written);
         let results = results.flat_map(TreeSpec::tensors);
         for index in results.filter(|index| graph.outputs.len() <= *index) {
             self.report(format!(
-                "the result holds output {index}, which there is not"
+                "the result refers to output {index}, which does not exist"
             ));
         }
         for tree in trees.chain(&graph.output_tree) {
@@ -361,12 +364,12 @@ impl<'a> Checker<'a> {
             }
         }
         for guard in types.new_guards(&graph.guards) {
-            let message = format!("the graph holds where {guard} only, which no guard says");
+            let message = format!("the graph requires {guard}, but no guard states it");
             self.findings.push(finding(message).at_place(&guard.place));
         }
         for (name, size) in types.new_equations(&graph.hints, &graph.guards) {
             self.report(format!(
-                "the graph holds where {name} == {size} only, which no guard says"
+                "the graph requires {name} == {size}, but no guard states it"
             ));
         }
     }

@@ -116,7 +116,7 @@ impl FromStr for KernelVariant {
     fn from_str(text: &str) -> Result<KernelVariant, Error> {
         let known = KernelVariant::ALL.iter();
         let found = known.copied().find(|variant| variant.to_string() == text);
-        found.ok_or_else(|| Error::usage(format!("{text} is no variant of a kernel")))
+        found.ok_or_else(|| Error::usage(format!("{text} is not a kernel variant")))
     }
 }
 

@@ -52,7 +52,10 @@ impl HostFunction {
             list(results.iter().map(Tensor::tensor_type).collect()),
             list(wanted.collect()),
         );
-        let message = format!("{} gave ({found}), the graph expects ({wanted})", self.name);
+        let message = format!(
+            "{} returned ({found}); the graph expects ({wanted})",
+            self.name
+        );
         Err(Error::operator(message))
     }
 }

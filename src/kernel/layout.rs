@@ -1,7 +1,7 @@
 //! Layouts: the arrangement of a slot's elements in device memory.
 //!
 //! On a software rasteriser a texture is cheaper to read than a buffer, because buffers need a bounds check per lane;
-//! writing textures is slow. Vectors of four are cheaper than single numbers. So weights that kernels read many times are
+//! writing textures is slow. Access to a `vec4` is cheaper than to scalars. So weights that kernels read many times are
 //! stored in textures. Images are stored in buffers with four channels per vector; kernels read these as textures too if the
 //! two can share memory.
 
@@ -77,7 +77,7 @@ pub enum Layout {
         /// The axis.
         axis: usize,
     },
-    /// Workgroups' private vectors of four numbers between two stages of a kernel, in a buffer; no other kernel reads them.
+    /// Workgroups' private `vec4` values between two stages of a kernel, in a buffer; no other kernel reads them.
     Scratch {
         /// Name of the data.
         name: &'static str,

@@ -28,7 +28,9 @@ pub fn parse_f32(text: &str) -> Result<f32> {
     let wide: f64 = text.parse().map_err(|_| unreadable(text))?;
     match wide.abs() <= f64::from(f32::MAX) {
         true => Ok(wide as f32),
-        false => Err(Error::plan(format!("the literal {text} is no finite f32"))),
+        false => Err(Error::plan(format!(
+            "the literal {text} is not a finite f32"
+        ))),
     }
 }
 
@@ -117,7 +119,7 @@ fn parse_unsigned(digits: &str) -> Option<u64> {
 
 fn unreadable(text: &str) -> Error {
     Error::plan(format!(
-        "the literal {text} is not the same number to every compiler"
+        "compilers may read the literal {text} as different numbers"
     ))
 }
 

@@ -142,7 +142,9 @@ pub enum SingleReason {
 impl fmt::Display for SingleReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SingleReason::External => "the application, control flow or a custom operator has it",
+            SingleReason::External => {
+                "the application, control flow or a custom operator reads or writes it"
+            }
             SingleReason::Statistic => "a reduction computes it",
             SingleReason::Accumulated => "a scan, a scatter or a sort computes it",
             SingleReason::PartialSums => "it holds partial sums",
@@ -206,7 +208,9 @@ impl fmt::Display for MaterializeReason {
         match self {
             MaterializeReason::Output => f.write_str("it is an output of the graph"),
             MaterializeReason::Assertion => f.write_str("it is an assertion of the model"),
-            MaterializeReason::External => f.write_str("control flow or a custom operator has it"),
+            MaterializeReason::External => {
+                f.write_str("control flow or a custom operator reads or writes it")
+            }
             MaterializeReason::Shared { readers, cost } => {
                 write!(
                     f,

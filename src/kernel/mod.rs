@@ -12,6 +12,8 @@ pub mod materialization;
 pub mod plan;
 pub mod series;
 pub mod shader;
+mod slot;
+mod tokens;
 #[cfg(feature = "translate")]
 pub mod translate;
 mod vec4_functions;

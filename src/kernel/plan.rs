@@ -4,16 +4,15 @@
 use std::ops::Range;
 
 use crate::dim::{Bindings, Dim};
-use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result, SourcePlace};
-use crate::shape::Shape;
 use crate::symbols::Guard;
 
-use super::capabilities::{SizesSpace, StorageType};
+use super::capabilities::SizesSpace;
 use super::choice::VariantChoice;
 use super::host::HostFunction;
-use super::layout::{Layout, Texel};
+use super::layout::Texel;
 use super::materialization::{MaterializedValue, SharedWeight};
+pub use super::slot::{Slot, SlotId, SlotKind};
 use super::work::Work;
 
 /// A compute shader: all properties that do not change between dispatches.
@@ -55,62 +54,6 @@ impl Access {
     pub fn is_texture(self) -> bool {
         matches!(self, Access::TextureArray(_) | Access::AliasedTexture(_))
     }
-}
-
-/// Index of a slot in its plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SlotId(pub usize);
-
-/// A range of device memory for one value.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Slot {
-    /// Name of the graph value, for messages.
-    pub name: String,
-    /// Element type of the model.
-    pub dtype: DType,
-    /// Element type on the device.
-    pub storage: StorageType,
-    /// Shape of the value.
-    pub shape: Shape,
-    /// Layout of the elements. Outputs are in row-major order; inputs too, except for padding after each row.
-    pub layout: Layout,
-    /// Purpose of the memory.
-    pub kind: SlotKind,
-}
-
-impl Slot {
-    /// The texel type for reading the memory as a texture; none if no texel type fits the elements.
-    pub fn texel(&self) -> Option<Texel> {
-        match &self.layout {
-            Layout::Panels(panels) => panels.texel(self.storage),
-            _ => self.storage.texel(),
-        }
-    }
-}
-
-/// Purpose of a slot's memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SlotKind {
-    /// The input of this index, uploaded before a run.
-    Input(usize),
-    /// The weight of this name, uploaded once.
-    Weight(String),
-    /// A value between two kernels. Other values may use its memory outside of the steps `first..=last`.
-    Temporary {
-        /// The step that writes it.
-        first: usize,
-        /// The last step that reads it.
-        last: usize,
-    },
-    /// A part of an output or of a value between two kernels. It lives as long as the whole.
-    Part {
-        /// Slot of the whole, which has a lower index.
-        whole: SlotId,
-        /// Number of elements of the whole before the part.
-        start: Dim,
-    },
-    /// A value that the host reads. A value may be several outputs.
-    Output,
 }
 
 /// One dispatch.
@@ -219,7 +162,7 @@ pub struct FaultSite {
 }
 
 impl FaultSite {
-    /// The error for a fault word; none if the check held. The word is 0, or the largest value that failed with its sign bit
+    /// The error for a fault word; none if the check passed. The word is 0, or the largest value that failed with its sign bit
     /// inverted, so that words are ordered like values. `check.wgsl` writes it.
     pub fn error(&self, word: u32, bindings: &Bindings) -> Option<Error> {
         if word == 0 {

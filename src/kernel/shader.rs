@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use naga::valid::{Capabilities as Flags, ModuleInfo, ValidationFlags, Validator};
 
 use super::capabilities::Capabilities;
+use super::tokens::tokens;
 use super::{series, vec4_functions};
 use crate::error::{Error, Result};
 
@@ -99,12 +100,6 @@ fn with_library(text: &str) -> String {
         }
         _ => text.to_string(),
     }
-}
-
-/// Identifiers and numbers of a text.
-pub(super) fn tokens(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-        .filter(|word| !word.is_empty())
 }
 
 /// Library functions by name, each with the comment in front of it, and their vec4 versions.

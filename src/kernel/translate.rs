@@ -84,5 +84,5 @@ fn to_msl(module: &naga::Module, info: &ModuleInfo) -> Result<String> {
 }
 
 fn translation_error(language: &str, error: impl std::fmt::Display) -> Error {
-    Error::plan(format!("cannot be written in {language}: {error}"))
+    Error::plan(format!("cannot be translated to {language}: {error}"))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::shader;
+use super::tokens::{token_length, tokens};
 
 /// Tokens that prevent widening a function: branches, which each component would take separately, vector components, and
 /// types that are not widened.
@@ -32,7 +32,7 @@ pub fn generate(library: &BTreeMap<String, String>) -> BTreeMap<String, String> 
         count = Some(widenable.len());
         let names: BTreeSet<&str> = widenable.keys().copied().collect();
         let is_known = |word: &str| !library.contains_key(word) || names.contains(word);
-        widenable.retain(|_, code| shader::tokens(code).all(is_known));
+        widenable.retain(|_, code| tokens(code).all(is_known));
     }
     let widened = widenable.iter().map(|(function, code)| {
         let text = widen(code, |word| widenable.contains_key(word));
@@ -47,7 +47,7 @@ fn without_comments(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Widens source to vectors of four.
+/// Widens source to `vec4`.
 fn widen(code: &str, is_function: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     let mut rest = code;
@@ -64,19 +64,6 @@ fn widen(code: &str, is_function: impl Fn(&str) -> bool) -> String {
         rest = rest_of_text;
     }
     text
-}
-
-/// Length of the name or number at the start of the text; 0 if it starts with neither.
-fn token_length(text: &str) -> usize {
-    let is_number = text.starts_with(|c: char| c.is_ascii_digit());
-    let has_exponent = is_number && !text.starts_with("0x");
-    let mut before = ' ';
-    let end = text.find(|c: char| {
-        let is_sign = has_exponent && before == 'e' && matches!(c, '-' | '+');
-        before = c;
-        !(c.is_ascii_alphanumeric() || c == '_' || is_number && c == '.' || is_sign)
-    });
-    end.unwrap_or(text.len())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Lower bounds of a kernel's work as formulas of the sizes, to compare measured times with.
 
-use super::plan::SlotId;
+use super::slot::SlotId;
 use crate::dim::Dim;
 
 /// Arithmetic and memory traffic of a dispatch, derived from the graph and not from the kernel's source.

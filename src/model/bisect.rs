@@ -20,11 +20,11 @@ use crate::trace::check::{Divergence, Site};
 use super::Session;
 
 /// Note on a region whose bodies agree on their own.
-const BODIES_AGREE: &str = "on its own, every body that ran computes what the oracle does: differences that are allowed in \
-                            a round add up, or control flow itself is wrong";
+const BODIES_AGREE: &str = "every body of the region that ran agrees with the oracle when run alone: either allowed \
+                            differences add up over iterations, or the control flow is wrong";
 
 /// Note on a region whose bodies were not searched before the time limit.
-const BODIES_UNKNOWN: &str = "the limit of the search passed before its bodies were compared";
+const BODIES_UNKNOWN: &str = "the time limit of the search passed before the region's bodies were compared";
 
 /// Most bytes of device values that the host holds at once.
 const CHUNK: usize = 256 << 20;
@@ -98,7 +98,7 @@ pub fn first_divergence(
         return Ok(Search::Agreement);
     };
     let weights = variant.weights()?;
-    let searcher = Searcher {
+    let searcher = DivergenceSearcher {
         device: program.device(),
         precision: session.precision(),
         weights: weights.as_ref(),
@@ -109,7 +109,7 @@ pub fn first_divergence(
         stopped: RefCell::default(),
     };
     let sizes = variant.bind(&inputs)?;
-    let reader = Reader::new(program, &variant.lowered, sizes, &inputs);
+    let reader = ValueReader::new(program, &variant.lowered, sizes, &inputs);
     let found = searcher.first(&variant.lowered, &inputs, reader, options.progress);
     match (found, searcher.stopped.take()) {
         (_, Some(progress)) => Ok(Search::Stopped(progress)),
@@ -120,7 +120,7 @@ pub fn first_divergence(
 }
 
 /// Reads the values of a graph from a device, in chunks on demand.
-struct Reader<'a> {
+struct ValueReader<'a> {
     program: &'a Program,
     sizes: Bindings,
     inputs: &'a [Tensor],
@@ -131,19 +131,19 @@ struct Reader<'a> {
     held: HashMap<String, Tensor>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ValueReader<'a> {
     fn new(
         program: &'a Program,
         graph: &'a Graph,
         sizes: Bindings,
         inputs: &'a [Tensor],
-    ) -> Reader<'a> {
+    ) -> ValueReader<'a> {
         let results = graph.nodes.iter().flat_map(|node| &node.results);
         let named = results.filter_map(|id| {
             let name = graph.value(*id).name.as_str();
             Some((name, program.value_bytes(&sizes, name)?))
         });
-        Reader {
+        ValueReader {
             order: named.collect(),
             program,
             sizes,
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-struct Searcher<'a> {
+struct DivergenceSearcher<'a> {
     device: &'a gpu::GpuDevice,
     precision: Precision,
     weights: &'a Weights,
@@ -189,15 +189,15 @@ struct Searcher<'a> {
 }
 
 /// A body that ran, with its inputs.
-type Entered = (BodyKind, Vec<Tensor>);
+type BodyRun = (BodyKind, Vec<Tensor>);
 
-impl Searcher<'_> {
+impl DivergenceSearcher<'_> {
     /// The first value of a graph that differs between the device's run and the oracle.
     fn first(
         &self,
         graph: &Graph,
         inputs: &[Tensor],
-        mut reader: Reader,
+        mut reader: ValueReader,
         progress: Option<&dyn Fn(SearchProgress)>,
     ) -> Result<Option<Divergence>> {
         let (mut found, mut entered) = (None, Vec::new());
@@ -214,14 +214,14 @@ impl Searcher<'_> {
                 count.done += 1;
                 progress.inspect(|progress| progress(count));
                 return match found {
-                    Some(_) => Err(ended()),
+                    Some(_) => Err(search_ended()),
                     None => {
                         entered.clear();
                         Ok(())
                     }
                 };
             };
-            enter(&mut entered, within);
+            record_body(&mut entered, within);
             Ok(())
         });
         let Some((found, node)) = found else {
@@ -231,8 +231,8 @@ impl Searcher<'_> {
             return Ok(Some(found));
         }
         match self.inside(graph, &node, &entered) {
-            Ok(inner) => Ok(Some(inner.unwrap_or_else(|| found.noted(BODIES_AGREE)))),
-            Err(_) if self.stopped.take().is_some() => Ok(Some(found.noted(BODIES_UNKNOWN))),
+            Ok(inner) => Ok(Some(inner.unwrap_or_else(|| found.with_note(BODIES_AGREE)))),
+            Err(_) if self.stopped.take().is_some() => Ok(Some(found.with_note(BODIES_UNKNOWN))),
             Err(error) => Err(error),
         }
     }
@@ -243,7 +243,7 @@ impl Searcher<'_> {
             return Ok(());
         }
         self.stopped.replace(Some(count));
-        Err(ended())
+        Err(search_ended())
     }
 
     /// The first value that differs in the bodies of a region, each run separately.
@@ -251,7 +251,7 @@ impl Searcher<'_> {
         &self,
         graph: &Graph,
         region: &Node,
-        entered: &[Entered],
+        entered: &[BodyRun],
     ) -> Result<Option<Divergence>> {
         let mut compiled = None;
         for (part, inputs) in entered {
@@ -262,7 +262,7 @@ impl Searcher<'_> {
                 Some(program) => program,
                 None => self.compile(body)?,
             };
-            let reader = Reader::new(&program, body, body_sizes(body, inputs), inputs);
+            let reader = ValueReader::new(&program, body, body_sizes(body, inputs), inputs);
             if let Some(found) = self.first(body, inputs, reader, None)? {
                 return Ok(Some(found.through(&BodyFrame {
                     outer: None,
@@ -288,7 +288,7 @@ impl Searcher<'_> {
     }
 
     /// The first result of a node that has its own memory and differs from the oracle's.
-    fn compare(&self, event: &NodeEvent, reader: &mut Reader) -> Result<Option<Divergence>> {
+    fn compare(&self, event: &NodeEvent, reader: &mut ValueReader) -> Result<Option<Divergence>> {
         for (id, expected) in event.node.results.iter().zip(event.results) {
             if let Some(got) = reader.take(&event.graph.value(*id).name)? {
                 let found =
@@ -303,12 +303,12 @@ impl Searcher<'_> {
 }
 
 /// Internal error that stops the oracle's run early. It is never reported.
-fn ended() -> Error {
+fn search_ended() -> Error {
     Error::internal("the search has ended")
 }
 
 /// Records the inputs of bodies of an outermost region, once per body and iteration.
-fn enter(entered: &mut Vec<Entered>, within: &BodyFrame) {
+fn record_body(entered: &mut Vec<BodyRun>, within: &BodyFrame) {
     let is_known = entered.last().is_some_and(|(part, _)| *part == within.kind);
     if within.outer.is_none() && !is_known {
         entered.push((within.kind, within.inputs.to_vec()));

@@ -13,7 +13,7 @@ use super::{CompileOptions, Device, Model, SearchOptions, first_divergence};
 
 /// Reference that a device is compared with.
 #[derive(Debug)]
-pub struct Reference<'a> {
+pub struct DeviceReference<'a> {
     /// The device.
     pub device: &'a Device,
     /// Storage precision of `f32` values on the device.
@@ -29,7 +29,7 @@ pub struct Reference<'a> {
 ///
 /// # Errors
 /// Fails if the model has no such entry graph, no inputs can be made for it, or the device does not support the precision.
-pub fn check(model: &Model, options: &CheckOptions, reference: &Reference<'_>) -> Result<Report> {
+pub fn check(model: &Model, options: &CheckOptions, reference: &DeviceReference<'_>) -> Result<Report> {
     let name = options.entry.as_deref().unwrap_or("forward");
     let warnings = inspect_program(model)?;
     let first = options.inputs.first().map(Vec::as_slice);
@@ -126,7 +126,7 @@ fn without_graph(
 struct DeviceCheck<'a> {
     model: &'a Model,
     graph: &'a Graph,
-    reference: &'a Reference<'a>,
+    reference: &'a DeviceReference<'a>,
 }
 
 impl DeviceCheck<'_> {
@@ -186,7 +186,7 @@ impl DeviceCheck<'_> {
             let message = wrong().next().map(ToString::to_string).unwrap_or_default();
             let others = wrong().skip(1).map(ToString::to_string);
             let finding = Finding::new(Id::DeviceDiffers, message).details(others);
-            report.add(self.blamed(finding, set), label);
+            report.add(self.with_divergence(finding, set), label);
         }
         let outcome = if agrees {
             Outcome::Agrees
@@ -198,8 +198,8 @@ impl DeviceCheck<'_> {
     }
 
     /// Adds the first value that the device computes differently from the oracle.
-    fn blamed(&self, finding: Finding, set: &[Item]) -> Finding {
-        let Reference {
+    fn with_divergence(&self, finding: Finding, set: &[Item]) -> Finding {
+        let DeviceReference {
             device, tolerance, ..
         } = self.reference;
         let options = CompileOptions {

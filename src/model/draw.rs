@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 
 /// Distribution of a random input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Draw {
+pub enum InputDistribution {
     /// The normal distribution of mean 0 and variance 1.
     Normal,
     /// Uniformly distributed integers from 0 to this, exclusive.
@@ -22,15 +22,15 @@ pub enum Draw {
     Ones,
 }
 
-impl Draw {
+impl InputDistribution {
     /// The distribution for an input, from its name and type.
     ///
     /// Integers are 0 or 1, which most programs accept; [`draw`] finds the ranges of ids in a graph.
-    pub fn of(name: &str, ty: &TensorType) -> Draw {
+    pub fn of(name: &str, ty: &TensorType) -> InputDistribution {
         match ty.dtype.category() {
-            _ if name.to_lowercase().contains("mask") => Draw::Ones,
-            Category::Float => Draw::Normal,
-            _ => Draw::Below(2),
+            _ if name.to_lowercase().contains("mask") => InputDistribution::Ones,
+            Category::Float => InputDistribution::Normal,
+            _ => InputDistribution::Below(2),
         }
     }
 
@@ -43,12 +43,12 @@ impl Draw {
         let count: usize = sizes.iter().product();
         let mut random = Random(seed);
         match self {
-            Draw::Ones => Tensor::full(ty.dtype, sizes, 1.0),
-            Draw::Normal => {
+            InputDistribution::Ones => Tensor::full(ty.dtype, sizes, 1.0),
+            InputDistribution::Normal => {
                 let data = (0..count).map(|_| random.normal()).collect();
                 Tensor::from_f64(ty.dtype, sizes, data)
             }
-            Draw::Below(end) => {
+            InputDistribution::Below(end) => {
                 let data = (0..count).map(|_| random.below(end)).collect();
                 Tensor::from_i64(ty.dtype, sizes, data)
             }
@@ -61,17 +61,17 @@ impl Draw {
 ///
 /// # Errors
 /// Fails if the size of a table is symbolic without an example.
-pub fn draw(graph: &Graph) -> Result<BTreeMap<String, Draw>> {
+pub fn draw(graph: &Graph) -> Result<BTreeMap<String, InputDistribution>> {
     let mut ends: BTreeMap<ValueId, i64> = BTreeMap::new();
     // Readers follow their operands, so that ranges propagate from the last node to the first.
     for node in graph.nodes.iter().rev() {
         let Op::Call(_) = node.op else { continue };
-        if let Some((table, index)) = looked_up(graph, node) {
+        if let Some((table, index)) = indexed_table(graph, node) {
             let end = table.eval(&graph.hints)?;
             for id in index {
                 narrow(&mut ends, id, end);
             }
-        } else if passes_on(node) {
+        } else if keeps_elements(node) {
             let end = node.results.iter().filter_map(|id| ends.get(id)).min();
             if let (Some(end), Some(id)) = (end.copied(), node.operands().first()) {
                 narrow(&mut ends, *id, end);
@@ -81,9 +81,9 @@ pub fn draw(graph: &Graph) -> Result<BTreeMap<String, Draw>> {
     let inputs = Signature::of_graph(graph).numbered(true).into_iter();
     let drawn = inputs.filter_map(|(name, index)| {
         let id = graph.inputs.get(index)?;
-        let usual = Draw::of(&name, graph.ty(*id));
+        let usual = InputDistribution::of(&name, graph.ty(*id));
         let drawn = match (usual, ends.get(id)) {
-            (Draw::Below(_), Some(end)) => Draw::Below(*end),
+            (InputDistribution::Below(_), Some(end)) => InputDistribution::Below(*end),
             _ => usual,
         };
         Some((name, drawn))
@@ -97,7 +97,7 @@ fn narrow(ends: &mut BTreeMap<ValueId, i64>, id: ValueId, end: i64) {
 }
 
 /// Size of the table that a node indexes, and the index values.
-fn looked_up(graph: &Graph, node: &Node) -> Option<(Dim, Vec<ValueId>)> {
+fn indexed_table(graph: &Graph, node: &Node) -> Option<(Dim, Vec<ValueId>)> {
     let argument = |at: usize| node.arguments.get(at);
     let values = |at: usize| argument(at).map(Argument::values).unwrap_or_default();
     let table = *values(0).first()?;
@@ -126,7 +126,7 @@ fn looked_up(graph: &Graph, node: &Node) -> Option<(Dim, Vec<ValueId>)> {
 }
 
 /// True for nodes whose results contain only elements of the first operand.
-fn passes_on(node: &Node) -> bool {
+fn keeps_elements(node: &Node) -> bool {
     const NAMES: &[&str] = &[
         "to",
         "_to_copy",
@@ -206,18 +206,18 @@ mod tests {
                     e: f32[1, 5, 4] = aten.embedding w, same, -1, false, false\n  return e\n}";
         let graph: Graph = text.parse().unwrap();
         let found = draw(&graph).unwrap();
-        assert_eq!(found["ids"], Draw::Below(7));
-        assert_eq!(found["mask"], Draw::Ones);
-        assert_eq!(found["x"], Draw::Normal);
-        assert_eq!(found["flag"], Draw::Below(2));
+        assert_eq!(found["ids"], InputDistribution::Below(7));
+        assert_eq!(found["mask"], InputDistribution::Ones);
+        assert_eq!(found["x"], InputDistribution::Normal);
+        assert_eq!(found["flag"], InputDistribution::Below(2));
     }
 
     #[test]
     fn equal_seeds_give_equal_numbers_of_the_distribution() {
         let ty: TensorType = "f32[1000]".parse().unwrap();
-        let x = Draw::Normal.tensor(&ty, 0).unwrap();
-        assert_eq!(x, Draw::Normal.tensor(&ty, 0).unwrap());
-        assert_ne!(x, Draw::Normal.tensor(&ty, 1).unwrap());
+        let x = InputDistribution::Normal.tensor(&ty, 0).unwrap();
+        assert_eq!(x, InputDistribution::Normal.tensor(&ty, 0).unwrap());
+        assert_ne!(x, InputDistribution::Normal.tensor(&ty, 1).unwrap());
         let values = x.to_f64();
         let mean = values.iter().sum::<f64>() / 1000.0;
         let variance = values.iter().map(|value| value * value).sum::<f64>() / 1000.0;
@@ -226,7 +226,7 @@ mod tests {
             "{mean} {variance}"
         );
         let ids: TensorType = "i64[1000]".parse().unwrap();
-        let ids = Draw::Below(7).tensor(&ids, 0).unwrap().to_i64();
+        let ids = InputDistribution::Below(7).tensor(&ids, 0).unwrap().to_i64();
         assert_eq!((ids.iter().min(), ids.iter().max()), (Some(&0), Some(&6)));
     }
 }

@@ -5,7 +5,7 @@ use crate::shape::TensorType;
 
 /// An input that probably does not match the model's input type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
+pub struct InputMismatch {
     /// The mistakes, each as a sentence without full stop.
     pub mistakes: Vec<String>,
     /// The fix, as methods of a NumPy array: `.transpose(2, 0, 1)[None]`. Empty if unknown.
@@ -14,17 +14,17 @@ pub struct Misfit {
     pub is_dtype: bool,
 }
 
-impl Misfit {
+impl InputMismatch {
     /// Compares an input with the type that the model expects; `None` if there is no likely mistake. A symbolic size
     /// matches any number.
-    pub fn find(wanted: &TensorType, given: &TensorType) -> Option<Misfit> {
+    pub fn find(wanted: &TensorType, given: &TensorType) -> Option<InputMismatch> {
         let layout = layout(&sizes(wanted), &sizes(given));
         let dtype = dtype(wanted.dtype, given.dtype);
         // Bytes are pixels, which need a division as well.
         let is_dtype = layout.is_none() && given.dtype != DType::U8;
         let found: Vec<(String, String)> = layout.into_iter().chain(dtype).collect();
         let (mistakes, cures): (Vec<String>, Vec<String>) = found.into_iter().unzip();
-        (!mistakes.is_empty()).then(|| Misfit {
+        (!mistakes.is_empty()).then(|| InputMismatch {
             mistakes,
             cure: cures.concat(),
             is_dtype,
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     fn found(wanted: &str, given: &str) -> Option<(String, String)> {
-        let misfit = Misfit::find(&wanted.parse().unwrap(), &given.parse().unwrap())?;
+        let misfit = InputMismatch::find(&wanted.parse().unwrap(), &given.parse().unwrap())?;
         Some((misfit.mistakes.join("; "), misfit.cure))
     }
 

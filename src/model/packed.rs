@@ -33,19 +33,19 @@ pub struct PackedReport {
 impl fmt::Display for PackedReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (path, taken, written) = (self.path.display(), self.taken, self.written);
-        write!(f, "{path}: {taken} packed weights taken, {written} written")?;
+        write!(f, "{path}: {taken} packed weights read, {written} written")?;
         self.ignored.iter().try_for_each(|why| write!(f, "; {why}"))
     }
 }
 
 /// A file of packed weights. Missing or damaged entries are packed, and written when a program is made.
 pub(super) struct PackedFile {
-    state: Mutex<State>,
+    state: Mutex<PackedState>,
 }
 
 #[derive(Default)]
-struct State {
-    entries: BTreeMap<Digest, Entry>,
+struct PackedState {
+    entries: BTreeMap<Digest, PackedEntry>,
     /// Keys that were requested, whether the file has them or not.
     asked: BTreeSet<Digest>,
     missed: BTreeSet<Digest>,
@@ -55,7 +55,7 @@ struct State {
 }
 
 #[derive(Clone)]
-struct Entry {
+struct PackedEntry {
     weight: String,
     checked: ChecksummedTensor,
 }
@@ -63,7 +63,7 @@ struct Entry {
 impl PackedFile {
     /// Opens a file. An unusable file counts as empty.
     pub(super) fn open(path: &Path) -> PackedFile {
-        let mut state = State::default();
+        let mut state = PackedState::default();
         state.report.path = path.to_path_buf();
         if path.exists() {
             match entries(path) {
@@ -98,7 +98,7 @@ impl PackedFile {
         });
     }
 
-    fn lock<T>(&self, action: impl FnOnce(&mut State) -> T) -> T {
+    fn lock<T>(&self, action: impl FnOnce(&mut PackedState) -> T) -> T {
         action(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -123,14 +123,14 @@ impl PackedWeights for PackedFile {
     }
 }
 
-impl State {
+impl PackedState {
     /// Rewrites the file with the old entries and the missing ones. An old entry that was not requested is replaced by a
     /// new one with equal weight name, dtype and shape, since that weight has changed. Entries for other devices and
     /// element types stay.
     fn write(&mut self, program: &Program, source: &dyn WeightSource) -> Result<()> {
         if self.is_foreign {
             return Err(Error::usage(
-                "the file is no file of packed weights, and is left as it is",
+                "the file does not contain packed weights and is not overwritten",
             ));
         }
         let packed = program.packed_weights(source)?;
@@ -138,12 +138,12 @@ impl State {
             .iter()
             .filter(|packed| self.missed.contains(&packed.key))
             .collect();
-        let replaces = |new: &&CacheableWeight, entry: &Entry| {
+        let replaces = |new: &&CacheableWeight, entry: &PackedEntry| {
             let old = entry.checked.unchecked();
             let is_alike = (new.dtype, new.shape.as_slice()) == (old.dtype(), old.shape());
             new.name == entry.weight && is_alike
         };
-        let stays = |(key, entry): &(&Digest, &Entry)| {
+        let stays = |(key, entry): &(&Digest, &PackedEntry)| {
             self.asked.contains(key) || !new.iter().any(|new| replaces(new, entry))
         };
         let old = self.entries.iter().filter(stays).map(|(key, entry)| {
@@ -172,12 +172,12 @@ impl State {
 }
 
 /// The entries of a file by key.
-fn entries(path: &Path) -> Result<BTreeMap<Digest, Entry>> {
+fn entries(path: &Path) -> Result<BTreeMap<Digest, PackedEntry>> {
     let found = checksummed::read(path, KIND)?.into_iter();
     let entry = |(name, checked): (String, ChecksummedTensor)| {
         let (key, weight) = name.split_once(' ')?;
         let weight = weight.to_string();
-        Some((key.parse().ok()?, Entry { weight, checked }))
+        Some((key.parse().ok()?, PackedEntry { weight, checked }))
     };
     Ok(found.filter_map(entry).collect())
 }

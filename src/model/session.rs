@@ -6,7 +6,7 @@ use super::background::in_background;
 use super::packed::{PackedFile, PackedReport};
 use super::signature::{Signature, arguments_of};
 use super::state::States;
-use super::variant::{Depot, Given, Variant, accept};
+use super::variant::{WeightCache, Given, CompiledGraph, accept_inputs};
 use super::{Device, Model, no_fit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::{Keep, Progress, Run, RunInput};
@@ -82,11 +82,11 @@ pub struct Session {
     model: Model,
     device: Device,
     options: CompileOptions,
-    variants: Arc<Mutex<Vec<Arc<Variant>>>>,
+    variants: Arc<Mutex<Vec<Arc<CompiledGraph>>>>,
     /// Graphs compiled only for the example's sizes so far: the method, and the module with the graph as imported.
     general: Arc<Mutex<Vec<(String, GraphModule)>>>,
     states: Arc<Mutex<States>>,
-    depot: Depot,
+    depot: WeightCache,
 }
 
 impl fmt::Debug for Session {
@@ -102,23 +102,23 @@ impl fmt::Debug for Session {
 
 /// The graph that serves a call and the result of the query about it, or the reason why the last graph does not serve it;
 /// `None` if there is no graph.
-type Served<T> = Result<(Arc<Variant>, T), Option<Error>>;
+type ServingGraph<T> = Result<(Arc<CompiledGraph>, T), Option<Error>>;
 
 /// Most compiled graphs that a session keeps. States with ever new numbers would compile ever more.
-const MOST_VARIANTS: usize = 64;
+const MAX_COMPILED_GRAPHS: usize = 64;
 
 impl Session {
     pub(super) fn new(model: Model, device: Device, options: CompileOptions) -> Result<Session> {
         if matches!(device, Device::Host) && options.precision == Precision::Half {
-            let message = "the host stores values of f32 as they are, not in f16";
-            let help = "choose an adapter, which onionskin devices lists, or leave f16 out";
+            let message = "the host cannot store f32 values as f16";
+            let help = "choose an adapter (see `onionskin devices`), or omit f16";
             return Err(Error::usage(message).help(help));
         }
         let packed = options.packed.as_deref();
         let packed = packed.filter(|_| matches!(device, Device::Gpu(_)));
-        let depot = Depot {
+        let depot = WeightCache {
             packed: packed.map(|path| Arc::new(PackedFile::open(path))),
-            ..Depot::default()
+            ..WeightCache::default()
         };
         let session = Session {
             model,
@@ -160,7 +160,7 @@ impl Session {
     /// failed.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
-        self.tensors_of(&arguments, &|_| Ok(inputs.to_vec()))
+        self.run_tensors(&arguments, &|_| Ok(inputs.to_vec()))
     }
 
     /// Runs on tensors by name, in any order, and returns the output tensors. [`Session::signature`] lists the names:
@@ -186,7 +186,7 @@ impl Session {
             .map(|(name, tensor)| (name.to_string(), tensor.clone()));
         let named: Vec<(String, Tensor)> = named.collect();
         let arguments = self.signature()?.arguments(&named)?;
-        self.tensors_of(&arguments, &|graph| {
+        self.run_tensors(&arguments, &|graph| {
             flatten_arguments(&arguments_of(graph), &arguments)
         })
     }
@@ -237,16 +237,16 @@ impl Session {
         }
         drop(general);
         // The last compiled graph serves the most sizes.
-        let compiled = self.variants_of(entry).last();
+        let compiled = self.compiled_graphs_of(entry).last();
         compiled.map(|variant| ask(&variant.graph)).ok_or_else(|| {
             Error::input(format!("the types of {entry}'s inputs are not known yet"))
-                .help("the archive remembers no example inputs: run the session once")
+                .help("the archive holds no example inputs: run the session once first")
         })
     }
 
-    fn tensors_of(&self, arguments: &[Item], given: Given) -> Result<Vec<Tensor>> {
+    fn run_tensors(&self, arguments: &[Item], given: Given) -> Result<Vec<Tensor>> {
         let entry = &self.options.entry;
-        self.perform(entry, arguments, given, |variant, inputs| {
+        self.run_with_states(entry, arguments, given, |variant, inputs| {
             let outputs = variant.run(inputs)?;
             let count = variant.graph.result_count();
             Ok((outputs.iter().take(count).cloned().collect(), outputs))
@@ -271,7 +271,7 @@ impl Session {
 
     /// Submits a run if a graph without states is compiled for a GPU and serves the inputs.
     fn launch_ready(&self, inputs: &[Tensor]) -> Result<Option<Run>> {
-        let ready = self.stateless(&self.options.entry, &|_| Ok(inputs.to_vec()));
+        let ready = self.find_stateless(&self.options.entry, &|_| Ok(inputs.to_vec()));
         let Some((variant, inputs)) = ready else {
             return Ok(None);
         };
@@ -298,12 +298,12 @@ impl Session {
         let shapes: Vec<&[usize]> = inputs.iter().map(RunInput::shape).collect();
         let fits = |graph: &Graph| {
             if graph.has_states() {
-                return Err(Error::usage("a model with states cannot be launched")
-                    .help("use Session::run, which keeps them"));
+                return Err(Error::usage("launch does not support models with states")
+                    .help("use Session::run, which stores the states"));
             }
             graph.bind(&shapes)
         };
-        let (variant, bindings) = match self.serving(&self.options.entry, &fits)? {
+        let (variant, bindings) = match self.find_serving(&self.options.entry, &fits)? {
             Ok(found) => found,
             Err(refusal) => return Err(no_fit(refusal)),
         };
@@ -327,7 +327,7 @@ impl Session {
     /// As [`Session::call`]. Fails as well if the model has no such method.
     pub fn call_method(&self, method: &str, arguments: &[Item]) -> Result<Item> {
         let given = |graph: &Graph| flatten_arguments(&graph.input_trees, arguments);
-        self.perform(method, arguments, &given, |variant, inputs| {
+        self.run_with_states(method, arguments, &given, |variant, inputs| {
             let outputs = variant.run(inputs)?;
             Ok((variant.result(inputs, &outputs)?, outputs))
         })
@@ -348,10 +348,10 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::call`].
-    pub fn prepare(&self, arguments: &[Item]) -> Result<(Arc<Variant>, Vec<Tensor>)> {
+    pub fn prepare(&self, arguments: &[Item]) -> Result<(Arc<CompiledGraph>, Vec<Tensor>)> {
         let given = |graph: &Graph| flatten_arguments(&graph.input_trees, arguments);
         let mut states = lock(&self.states);
-        self.variant_for(&self.options.entry, arguments, &given, &mut states)
+        self.compiled_graph_for(&self.options.entry, arguments, &given, &mut states)
     }
 
     /// Report on the file of packed weights so far; `None` if the options name no file, or the host runs the model.
@@ -360,28 +360,28 @@ impl Session {
     }
 
     /// The graphs compiled so far.
-    pub fn variants(&self) -> Vec<Arc<Variant>> {
+    pub fn variants(&self) -> Vec<Arc<CompiledGraph>> {
         lock(&self.variants).clone()
     }
 
-    fn variants_of(&self, method: &str) -> impl Iterator<Item = Arc<Variant>> {
+    fn compiled_graphs_of(&self, method: &str) -> impl Iterator<Item = Arc<CompiledGraph>> {
         let variants = self.variants().into_iter();
         variants.filter(move |variant| variant.graph.name == method)
     }
 
     /// Runs a call and stores the new values of states. Calls with states run one after the other.
-    fn perform<T>(
+    fn run_with_states<T>(
         &self,
         method: &str,
         arguments: &[Item],
         given: Given,
-        run: impl Fn(&Variant, &[Tensor]) -> Result<(T, Vec<Tensor>)>,
+        run: impl Fn(&CompiledGraph, &[Tensor]) -> Result<(T, Vec<Tensor>)>,
     ) -> Result<T> {
-        if let Some((variant, inputs)) = self.stateless(method, given) {
+        if let Some((variant, inputs)) = self.find_stateless(method, given) {
             return Ok(run(&variant, &inputs)?.0);
         }
         let mut states = lock(&self.states);
-        let (variant, inputs) = self.variant_for(method, arguments, given, &mut states)?;
+        let (variant, inputs) = self.compiled_graph_for(method, arguments, given, &mut states)?;
         if !variant.graph.has_states() {
             drop(states);
             return Ok(run(&variant, &inputs)?.0);
@@ -392,25 +392,25 @@ impl Session {
     }
 
     /// A graph without states that serves a call. Such calls do not wait for each other.
-    fn stateless(&self, method: &str, given: Given) -> Option<(Arc<Variant>, Vec<Tensor>)> {
+    fn find_stateless(&self, method: &str, given: Given) -> Option<(Arc<CompiledGraph>, Vec<Tensor>)> {
         let mut variants = self
-            .variants_of(method)
+            .compiled_graphs_of(method)
             .filter(|variant| !variant.graph.has_states());
         variants.find_map(|variant| {
-            let inputs = accept(&variant.graph, given, &States::default()).ok()?;
+            let inputs = accept_inputs(&variant.graph, given, &States::default()).ok()?;
             Some((variant, inputs))
         })
     }
 
-    fn variant_for(
+    fn compiled_graph_for(
         &self,
         method: &str,
         arguments: &[Item],
         given: Given,
         states: &mut States,
-    ) -> Result<(Arc<Variant>, Vec<Tensor>)> {
-        let fits = |graph: &Graph| accept(graph, given, states);
-        let refusal = match self.serving(method, &fits)? {
+    ) -> Result<(Arc<CompiledGraph>, Vec<Tensor>)> {
+        let fits = |graph: &Graph| accept_inputs(graph, given, states);
+        let refusal = match self.find_serving(method, &fits)? {
             Ok(found) => return Ok(found),
             Err(refusal) => refusal,
         };
@@ -421,15 +421,15 @@ impl Session {
         }
         let module = self.import(method, arguments, states)?;
         self.add(method, module, states)?;
-        self.serving(method, &|graph| accept(graph, given, states))?
+        self.find_serving(method, &|graph| accept_inputs(graph, given, states))?
             .map_err(no_fit)
     }
 
     /// The first graph of a method that serves a call, with the result of `fits`, or the reason why the last one does not.
     /// A graph compiled only for the example's sizes is compiled for all sizes if the call has others.
-    fn serving<T>(&self, method: &str, fits: &dyn Fn(&Graph) -> Result<T>) -> Result<Served<T>> {
+    fn find_serving<T>(&self, method: &str, fits: &dyn Fn(&Graph) -> Result<T>) -> Result<ServingGraph<T>> {
         let mut refusal = None;
-        for variant in self.variants_of(method) {
+        for variant in self.compiled_graphs_of(method) {
             match fits(&variant.graph) {
                 Ok(found) => return Ok(Ok((variant, found))),
                 Err(error) => refusal = Some(error),
@@ -457,7 +457,7 @@ impl Session {
     /// Imports a method for a call. Numbers in states that vary between calls become inputs, unless the graph then needs
     /// more conditions and loops than a graph for one number.
     fn import(&self, method: &str, arguments: &[Item], states: &States) -> Result<GraphModule> {
-        let known: Vec<Arc<Variant>> = self.variants_of(method).collect();
+        let known: Vec<Arc<CompiledGraph>> = self.compiled_graphs_of(method).collect();
         let varying = states.varying(&known);
         let regions = |graph: &Graph| {
             let nodes = graph.nodes.iter();
@@ -502,17 +502,17 @@ impl Session {
         Ok(())
     }
 
-    fn compile(&self, graph: Graph, module: &GraphModule) -> Result<Arc<Variant>> {
+    fn compile(&self, graph: Graph, module: &GraphModule) -> Result<Arc<CompiledGraph>> {
         let Session {
             device,
             options,
             depot,
             ..
         } = self;
-        let made = Variant::new(graph, &module.weights, device, options, depot)?;
+        let made = CompiledGraph::new(graph, &module.weights, device, options, depot)?;
         let variant = Arc::new(made);
         let mut variants = lock(&self.variants);
-        if variants.len() >= MOST_VARIANTS {
+        if variants.len() >= MAX_COMPILED_GRAPHS {
             variants.remove(0);
         }
         variants.push(variant.clone());

@@ -22,7 +22,7 @@ use crate::trace::torchscript::{Archive, InputSpec};
 #[derive(Clone, Debug)]
 pub struct Signature {
     entry: String,
-    parameters: Vec<Argument>,
+    parameters: Vec<SignatureArgument>,
     /// Types of the tensors. The trees of the parameters hold indices into this list.
     types: Vec<TensorType>,
     /// Example values of the symbolic sizes in the types.
@@ -46,15 +46,15 @@ pub struct SignatureInput {
 
 /// A parameter and the structure of its value.
 #[derive(Clone, Debug)]
-struct Argument {
+struct SignatureArgument {
     name: String,
     form: Form,
-    default: Option<LeftOut>,
+    default: Option<ArgumentDefault>,
 }
 
 /// Default of an omitted argument.
 #[derive(Clone, Debug)]
-enum LeftOut {
+enum ArgumentDefault {
     /// This value.
     Value(TreeConstant),
     /// Known only to the program. No later argument may be given.
@@ -86,7 +86,7 @@ impl Model {
 impl Signature {
     /// The signature of a graph: its arguments, or its inputs if the graph has no argument structure.
     pub fn of_graph(graph: &Graph) -> Signature {
-        let argument = |input: NamedTree| Argument {
+        let argument = |input: NamedTree| SignatureArgument {
             name: input.name,
             form: Form::Known(input.tree),
             default: None,
@@ -103,7 +103,7 @@ impl Signature {
     fn of_archive(archive: &Archive, entry: &str) -> Result<Signature> {
         let mut types = Vec::new();
         let parameters = parameters(archive, entry)?.into_iter();
-        let parameters = parameters.map(|parameter| Argument::of(parameter, &mut types));
+        let parameters = parameters.map(|parameter| SignatureArgument::of(parameter, &mut types));
         Ok(Signature {
             entry: entry.to_string(),
             parameters: parameters.collect(),
@@ -191,8 +191,8 @@ impl Signature {
         };
         if names.len() < count {
             let (given, taken) = (count + named.len(), names.len() + named.len());
-            let message = format!("{given} inputs given, {} takes {taken}", self.entry);
-            return Err(Error::input(message).help(format!("the inputs are those of {self}")));
+            let message = format!("{given} inputs are given, but {} takes {taken}", self.entry);
+            return Err(Error::input(message).help(format!("expected inputs: {self}")));
         }
         names.truncate(count);
         Ok(names)
@@ -200,7 +200,7 @@ impl Signature {
 
     /// True if a tensor may have this name.
     pub fn takes(&self, name: &str) -> bool {
-        let is_open = |argument: &Argument| {
+        let is_open = |argument: &SignatureArgument| {
             let rest = name.strip_prefix(argument.name.as_str());
             matches!(argument.form, Form::Open { .. })
                 && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -221,7 +221,7 @@ impl Signature {
             let is_required = argument.default.is_none();
             match &argument.form {
                 Form::Open { .. } if is_required || with_optional => {
-                    names.push((argument.name.clone(), UNKNOWN))
+                    names.push((argument.name.clone(), UNKNOWN_TYPE))
                 }
                 Form::Open { .. } => {}
                 Form::Known(_) if !is_required && !with_optional => {}
@@ -255,11 +255,11 @@ impl Signature {
             .collect();
         if !told.is_empty() {
             let message = format!(
-                "the names of the inputs do not fit {}: {}",
+                "the input names do not match {}: {}",
                 self.entry,
                 told.join("; ")
             );
-            return Err(Error::input(message).help(format!("the inputs are those of {self}")));
+            return Err(Error::input(message).help(format!("expected inputs: {self}")));
         }
         given
             .wrong
@@ -280,14 +280,14 @@ impl fmt::Display for Signature {
     }
 }
 
-impl Argument {
-    fn of(parameter: Parameter, types: &mut Vec<TensorType>) -> Argument {
-        let default = parameter.default.map(LeftOut::Value);
-        let default = default.or(parameter.has_default.then_some(LeftOut::Program));
-        Argument {
+impl SignatureArgument {
+    fn of(parameter: Parameter, types: &mut Vec<TensorType>) -> SignatureArgument {
+        let default = parameter.default.map(ArgumentDefault::Value);
+        let default = default.or(parameter.has_default.then_some(ArgumentDefault::Program));
+        SignatureArgument {
             form: match &parameter.example {
                 Some(example) => Form::Known(tree_of(example, types)),
-                None => form_of(&parameter.ty),
+                None => structure_of(&parameter.ty),
             },
             // An argument of the example call is required.
             default: default.filter(|_| parameter.example.is_none()),
@@ -298,8 +298,8 @@ impl Argument {
     /// The value, and whether a call must include it.
     fn item(&self, given: &mut Given) -> (Item, bool) {
         match &self.default {
-            Some(LeftOut::Value(value)) if !given.has(&self.name) => (constant(value), false),
-            Some(LeftOut::Program) if !given.has(&self.name) => (Item::None, false),
+            Some(ArgumentDefault::Value(value)) if !given.has(&self.name) => (constant(value), false),
+            Some(ArgumentDefault::Program) if !given.has(&self.name) => (Item::None, false),
             _ => (self.form.item(&self.name, given), true),
         }
     }
@@ -337,7 +337,7 @@ fn leaves(
     match tree {
         TreeSpec::Tensor(index) | TreeSpec::Number(index) => found.push((name.to_string(), *index)),
         TreeSpec::Constant(TreeConstant::None | TreeConstant::Number(_)) if with_constants => {
-            found.push((name.to_string(), UNKNOWN))
+            found.push((name.to_string(), UNKNOWN_TYPE))
         }
         TreeSpec::Constant(_) | TreeSpec::Size(_) => {}
         TreeSpec::Tuple(items) | TreeSpec::List(items) => {
@@ -377,7 +377,7 @@ fn constant(value: &TreeConstant) -> Item {
 }
 
 /// Placeholder index of an unknown type.
-const UNKNOWN: usize = usize::MAX;
+const UNKNOWN_TYPE: usize = usize::MAX;
 
 fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> TreeSpec {
     let mut all = |items: &[InputSpec]| items.iter().map(|item| tree_of(item, types)).collect();
@@ -403,17 +403,17 @@ fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> TreeSpec {
 }
 
 /// The structure that a type determines.
-fn form_of(ty: &Type) -> Form {
-    let closed = |ty: &Type| match form_of(ty) {
+fn structure_of(ty: &Type) -> Form {
+    let closed = |ty: &Type| match structure_of(ty) {
         Form::Known(tree) => Some(tree),
         Form::Open { .. } => None,
     };
     match ty {
-        Type::Tensor => Form::Known(TreeSpec::Tensor(UNKNOWN)),
+        Type::Tensor => Form::Known(TreeSpec::Tensor(UNKNOWN_TYPE)),
         Type::Int | Type::Float | Type::Bool | Type::Number => {
-            Form::Known(TreeSpec::Number(UNKNOWN))
+            Form::Known(TreeSpec::Number(UNKNOWN_TYPE))
         }
-        Type::Optional(inner) => form_of(inner),
+        Type::Optional(inner) => structure_of(inner),
         Type::Tuple(types) => match types.iter().map(closed).collect::<Option<Vec<TreeSpec>>>() {
             Some(trees) => Form::Known(TreeSpec::Tuple(trees)),
             None => Form::Open { is_list: false },

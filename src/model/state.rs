@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Variant, example};
+use super::{CompiledGraph, example};
 use crate::error::{Error, Result};
 use crate::ir::GraphModule;
 use crate::item::{Item, initial_state};
@@ -58,7 +58,7 @@ impl States {
     }
 
     /// States that hold integers for which several graphs were compiled, none of them for the current number.
-    pub(super) fn varying(&self, graphs: &[Arc<Variant>]) -> Vec<String> {
+    pub(super) fn varying(&self, graphs: &[Arc<CompiledGraph>]) -> Vec<String> {
         let varies = |(name, item): (&String, &Item)| {
             let Item::Number(Scalar::Int(now)) = item else {
                 return None;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CompileOptions, Device, Model, Variant};
+use super::{CompileOptions, Device, Model, CompiledGraph};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -16,14 +16,14 @@ use crate::ir::Weights;
 use crate::item::Item;
 use crate::kernel::choice::{KernelVariant, VariantOverrides};
 use crate::kernel::materialization::Precision;
-use crate::pass::{self, Admitted, PlanOptions};
+use crate::pass::{self, AdmittedVariants, PlanOptions};
 use crate::tensor::Tensor;
 use crate::tensor_file::write_all_atomic;
 
 /// Number of runs, of which the fastest counts.
 const RUNS: usize = 7;
 /// Largest ratio of times for which a variant replaces the table's: smaller gains may be noise.
-const GAIN: f64 = 0.97;
+const MAX_TIME_RATIO: f64 = 0.97;
 
 /// Measured choices for one device. They do not apply to other devices, driver or crate versions, or storage precisions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,7 +43,7 @@ pub struct Tuning {
 
 /// A tuning with a format marker, as written to a file.
 #[derive(Serialize)]
-struct Marked<'a> {
+struct TuningFile<'a> {
     format: &'static str,
     #[serde(flatten)]
     tuning: &'a Tuning,
@@ -68,7 +68,7 @@ impl Tuning {
         tell: &mut dyn FnMut(TuningProgress),
     ) -> Result<Tuning> {
         let Device::Gpu(gpu) = device else {
-            return Err(Error::usage("the host has no kernels to choose from"));
+            return Err(Error::usage("the host has no kernels to tune; choose a GPU"));
         };
         let options = CompileOptions {
             precision,
@@ -76,7 +76,7 @@ impl Tuning {
         };
         let session = model.compile(device, &options)?;
         let (variant, inputs) = session.prepare(arguments)?;
-        let course = Course {
+        let course = TuningMeasurement {
             gpu,
             precision,
             variant: &variant,
@@ -126,13 +126,13 @@ impl Tuning {
         let pairs = [
             ("adapter", self.adapter.clone(), adapter),
             ("driver", self.driver.clone(), driver),
-            ("version", self.version.clone(), version),
+            ("onionskin version", self.version.clone(), version),
             ("dtype", self.dtype.to_string(), dtype.to_string()),
         ];
         for (what, measured, here) in pairs {
             if measured != here {
                 return Err(Error::usage(format!(
-                    "the tuning is ignored: it was made for the {what} {measured}, here it is {here}"
+                    "the tuning is ignored: it was measured with {what} {measured}, but the current {what} is {here}"
                 )));
             }
         }
@@ -145,11 +145,11 @@ impl Tuning {
     /// Reads a tuning file.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, or is no tuning.
+    /// Fails if the file cannot be read, or is not a tuning file.
     pub fn read(path: &Path) -> Result<Tuning> {
         let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
         serde_json::from_slice(&text).map_err(|error| {
-            let message = format!("{} is no tuning: {error}", path.display());
+            let message = format!("{} is not a tuning file: {error}", path.display());
             Error::format(message).help("`onionskin tune MODEL -o FILE` writes one")
         })
     }
@@ -159,7 +159,7 @@ impl Tuning {
     /// # Errors
     /// Fails if the file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let marked = Marked {
+        let marked = TuningFile {
             format: "onionskin tuning",
             tuning: self,
         };
@@ -204,27 +204,27 @@ pub enum TuningProgress<'a> {
 }
 
 /// A call that is measured repeatedly.
-struct Course<'a> {
+struct TuningMeasurement<'a> {
     gpu: &'a gpu::GpuDevice,
     precision: Precision,
-    variant: &'a Variant,
+    variant: &'a CompiledGraph,
     weights: Cow<'a, Weights>,
     bindings: Bindings,
     inputs: &'a [Tensor],
 }
 
-impl Course<'_> {
+impl TuningMeasurement<'_> {
     /// Finds the variants that make the model fastest, layer by layer.
     fn best(
         &self,
-        layers: &Admitted,
+        layers: &AdmittedVariants,
         tell: &mut dyn FnMut(TuningProgress),
     ) -> Result<VariantOverrides> {
         let mut found = VariantOverrides::new();
         let before = self.time(&found)?;
         for (index, (layer, variants)) in layers.iter().enumerate() {
             let without = self.time(&found)?;
-            let mut best = without * GAIN;
+            let mut best = without * MAX_TIME_RATIO;
             for candidate in variants {
                 tell(TuningProgress::Trying {
                     layer,

@@ -24,19 +24,19 @@ use super::state::States;
 pub(super) type Given<'a> = &'a dyn Fn(&Graph) -> Result<Vec<Tensor>>;
 
 /// A compiled graph, valid for the sizes that its guards allow.
-pub struct Variant {
+pub struct CompiledGraph {
     /// The graph as imported.
     pub graph: Graph,
     /// The executed graph: after all passes on a GPU, only primitives on the host.
     pub lowered: Graph,
-    weights: Held,
+    weights: HostWeights,
     /// The program on a GPU; `None` on the host.
     pub program: Option<Program>,
 }
 
-impl fmt::Debug for Variant {
+impl fmt::Debug for CompiledGraph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Variant")
+        f.debug_struct("CompiledGraph")
             .field("graph", &self.graph)
             .field("program", &self.program)
             .finish_non_exhaustive()
@@ -45,7 +45,7 @@ impl fmt::Debug for Variant {
 
 /// Cache of device weights that all compiled graphs of a session share.
 #[derive(Clone, Default)]
-pub(super) struct Depot {
+pub(super) struct WeightCache {
     /// Weights on the device.
     pub(super) shared: SharedWeights,
     /// Weights in a file.
@@ -53,7 +53,7 @@ pub(super) struct Depot {
 }
 
 /// Weights of the executed graph on the host.
-enum Held {
+enum HostWeights {
     All(Weights),
     /// Derived weights exist only on the device and are recomputed on demand.
     Folded(Folded),
@@ -85,20 +85,20 @@ impl WeightSource for Folded {
     }
 }
 
-impl Variant {
+impl CompiledGraph {
     pub(super) fn new(
         graph: Graph,
         weights: &Weights,
         device: &Device,
         options: &CompileOptions,
-        depot: &Depot,
-    ) -> Result<Variant> {
+        depot: &WeightCache,
+    ) -> Result<CompiledGraph> {
         let Device::Gpu(gpu) = device else {
-            let lowered = checked(pass::decompose(&graph)?, options)?;
-            return Ok(Variant {
+            let lowered = apply_check_option(pass::decompose(&graph)?, options)?;
+            return Ok(CompiledGraph {
                 graph,
                 lowered,
-                weights: Held::All(weights.clone()),
+                weights: HostWeights::All(weights.clone()),
                 program: None,
             });
         };
@@ -110,7 +110,7 @@ impl Variant {
         let mut folded = pass::optimize_lazily(&entry)?;
         let lowered = folded.graphs.pop();
         let lowered = lowered.ok_or_else(|| Error::internal("the passes lost the graph"))?;
-        let lowered = checked(lowered, options)?;
+        let lowered = apply_check_option(lowered, options)?;
         let wanted = PlanOptions {
             choices: options.choices.clone(),
             precision: options.precision,
@@ -130,10 +130,10 @@ impl Variant {
         if let Some(packed) = &depot.packed {
             packed.keep(&program, &folded);
         }
-        Ok(Variant {
+        Ok(CompiledGraph {
             graph,
             lowered,
-            weights: Held::Folded(folded),
+            weights: HostWeights::Folded(folded),
             program: Some(program),
         })
     }
@@ -144,8 +144,8 @@ impl Variant {
     /// Fails if a weight can no longer be computed.
     pub fn weights(&self) -> Result<Cow<'_, Weights>> {
         match &self.weights {
-            Held::All(weights) => Ok(Cow::Borrowed(weights)),
-            Held::Folded(folded) => folded.weights().map(Cow::Owned),
+            HostWeights::All(weights) => Ok(Cow::Borrowed(weights)),
+            HostWeights::Folded(folded) => folded.weights().map(Cow::Owned),
         }
     }
 
@@ -204,7 +204,7 @@ impl Variant {
 }
 
 /// Removes the checks of a graph unless the options ask for them.
-fn checked(graph: Graph, options: &CompileOptions) -> Result<Graph> {
+fn apply_check_option(graph: Graph, options: &CompileOptions) -> Result<Graph> {
     match options.checks {
         true => Ok(graph),
         false => pass::without_checks(&graph),
@@ -212,7 +212,7 @@ fn checked(graph: Graph, options: &CompileOptions) -> Result<Graph> {
 }
 
 /// The inputs of a call, if a graph accepts them and the current states.
-pub(super) fn accept(graph: &Graph, given: Given, states: &States) -> Result<Vec<Tensor>> {
+pub(super) fn accept_inputs(graph: &Graph, given: Given, states: &States) -> Result<Vec<Tensor>> {
     let read = graph.reads.iter();
     let read: Vec<Item> = read
         .map(|state| states.get(&state.name))

@@ -21,7 +21,7 @@ impl Rules for Permute {
         sorted.sort_unstable();
         if !sorted.into_iter().eq(0..x.rank()) {
             return Err(Error::operator(format!(
-                "{:?} is no order of the axes of {x}",
+                "{:?} is not a permutation of the axes of {x}",
                 self.axes
             )));
         }

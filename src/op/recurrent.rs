@@ -138,7 +138,7 @@ impl Rules for Recurrent {
 
     /// Computes in double precision.
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
-        let missing = || Error::internal("operands of recurrent have other axes");
+        let missing = || Error::internal("operands of recurrent have the wrong number of axes");
         let [x, weight, bias, states @ ..] = found else {
             return Err(missing());
         };

@@ -109,7 +109,7 @@ impl Rules for Reduce {
             || self.axes.last().is_some_and(|axis| *axis >= x.rank())
         {
             return Err(Error::operator(format!(
-                "{:?} are no rising axes of {x}",
+                "axes {:?} of {x} must be in range and in ascending order",
                 self.axes
             )));
         }

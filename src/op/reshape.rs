@@ -21,7 +21,7 @@ impl Rules for Reshape {
             dtype: x.dtype,
             shape: self.shape.clone(),
         };
-        let complain = || format!("{x} has not as many elements as {result}");
+        let complain = || format!("{x} and {result} differ in their number of elements");
         symbols.require_equal(
             &Dim::product(&x.shape),
             &Dim::product(&self.shape),

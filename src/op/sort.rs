@@ -32,7 +32,7 @@ impl Rules for Sort {
             if !symbols.less_equal(&k, &shape[self.axis])? {
                 let axis = self.axis;
                 return Err(Error::operator(format!(
-                    "the first {k} along axis {axis} of {x}, which is shorter"
+                    "k = {k} exceeds the size of axis {axis} of {x}"
                 )));
             }
             shape[self.axis] = k;

@@ -21,14 +21,14 @@ pub fn multiply_adds(graph: &Graph) -> MultiplyAdds {
         has_unknown_loops: false,
     };
     for node in &graph.nodes {
-        let own = of_node(graph, node);
+        let own = multiply_adds_of_node(graph, node);
         total.count = &total.count + &own.count;
         total.has_unknown_loops |= own.has_unknown_loops;
     }
     total
 }
 
-fn of_node(graph: &Graph, node: &Node) -> MultiplyAdds {
+fn multiply_adds_of_node(graph: &Graph, node: &Node) -> MultiplyAdds {
     let Op::Region(region) = &node.op else {
         return MultiplyAdds {
             count: multiply_adds_of(graph, node),

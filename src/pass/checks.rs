@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use super::range::{Range, of_result};
+use super::range::{Range, result_range};
 use crate::error::Result;
 use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Argument, Graph, Node, Op, Primitive, Value, ValueId};
@@ -21,7 +21,7 @@ pub fn proven_checks(graph: &Graph) -> Result<Graph> {
 /// Removes all checks. Failures that they would report go unnoticed.
 pub fn without_checks(graph: &Graph) -> Result<Graph> {
     apply_to_all_graphs(graph, &mut |graph| {
-        replay(graph, |replay, node| match checked(node) {
+        replay(graph, |replay, node| match checked_value(node) {
             Some(value) => Ok(vec![replay.value(value)]),
             None => replay.copy(node),
         })
@@ -29,7 +29,7 @@ pub fn without_checks(graph: &Graph) -> Result<Graph> {
 }
 
 /// Value that a node checks, if the node is a check.
-fn checked(node: &Node) -> Option<ValueId> {
+fn checked_value(node: &Node) -> Option<ValueId> {
     match (&node.op, node.arguments.first()?) {
         (Op::Primitive(Primitive::Check(_)), Argument::Value(value)) => Some(*value),
         _ => None,
@@ -54,17 +54,17 @@ fn prove<'g>(
         })
         .collect();
     if let (Primitive::Check(check), Some(value), [(_, range), bounds @ ..]) =
-        (primitive, checked(node), operands.as_slice())
+        (primitive, checked_value(node), operands.as_slice())
     {
         let bounds: Vec<Range> = bounds.iter().map(|(_, range)| range.clone()).collect();
-        if range.meets(check, &bounds) {
+        if range.satisfies(check, &bounds) {
             return Ok(vec![replay.value(value)]);
         }
     }
     let results = replay.copy(node)?;
     for (place, result) in results.iter().enumerate() {
         if result.dtype().is_integer() {
-            ranges.insert(result.id(), of_result(primitive, place, &operands));
+            ranges.insert(result.id(), result_range(primitive, place, &operands));
         }
     }
     Ok(results)

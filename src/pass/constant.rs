@@ -12,11 +12,11 @@ use crate::tensor::Tensor;
 
 /// Number or size that fills a value, if a `full` defines the value.
 pub(super) fn splat(builder: &Builder, id: ValueId) -> Option<Argument> {
-    repeated(&builder.node_of(id)?)
+    fill_value(&builder.node_of(id)?)
 }
 
 /// The argument's number, or the number that fills its value, in a graph under construction.
-pub(super) fn known_in(builder: &Builder, argument: &Argument) -> Option<Scalar> {
+pub(super) fn known_number_in(builder: &Builder, argument: &Argument) -> Option<Scalar> {
     let argument = match argument {
         Argument::Value(id) => &splat(builder, *id)?,
         other => other,
@@ -38,7 +38,7 @@ pub(super) fn taken<'g>(
     let Some((condition, inputs)) = arguments.split_first() else {
         return Ok(None);
     };
-    match known_in(replay.builder, condition) {
+    match known_number_in(replay.builder, condition) {
         Some(known) if known.to_f64() == 0.0 => replay.inline(otherwise, inputs).map(Some),
         Some(_) => replay.inline(then, inputs).map(Some),
         None => Ok(None),
@@ -49,7 +49,7 @@ pub(super) fn taken<'g>(
 pub(super) fn known(graph: &Graph, argument: &Argument) -> Option<Scalar> {
     let argument = match argument {
         Argument::Value(id) => match graph.value(*id).definition {
-            Definition::Node(node, _) => &repeated(graph.nodes.get(node)?)?,
+            Definition::Node(node, _) => &fill_value(graph.nodes.get(node)?)?,
             _ => return None,
         },
         other => other,
@@ -61,7 +61,7 @@ pub(super) fn known(graph: &Graph, argument: &Argument) -> Option<Scalar> {
 }
 
 /// Number or size that a `full` repeats.
-fn repeated(node: &Node) -> Option<Argument> {
+fn fill_value(node: &Node) -> Option<Argument> {
     let Op::Primitive(Primitive::Full(Full { dtype, .. })) = node.op else {
         return None;
     };
@@ -99,7 +99,7 @@ pub(super) fn evaluate(
         operands.push(match argument {
             Argument::Value(id) => {
                 let tensor =
-                    value(*id).ok_or_else(|| Error::internal("an operand is no constant"))?;
+                    value(*id).ok_or_else(|| Error::internal("an operand is not constant"))?;
                 let input = builder.input("x", tensor.tensor_type());
                 tensors.push(tensor);
                 input.into()

@@ -9,7 +9,7 @@ use crate::ir::{Argument, Graph, Op, Primitive, Value, ValueId};
 pub fn cse(graph: &Graph) -> Result<Graph> {
     apply_to_all_graphs(graph, &mut |graph| {
         let mut known: HashMap<String, Vec<ValueId>> = HashMap::new();
-        let mut joined = Joined::default();
+        let mut joined = KnownConcats::default();
         replay(graph, |replay, node| {
             if let Op::Region(_) = node.op {
                 return replay.copy(node);
@@ -36,15 +36,15 @@ pub fn cse(graph: &Graph) -> Result<Graph> {
 
 /// Known concatenations by axis and first operand.
 #[derive(Default)]
-struct Joined(HashMap<Beginning, Vec<Whole>>);
+struct KnownConcats(HashMap<ConcatPrefix, Vec<KnownConcat>>);
 
 /// Axis and first operand.
-type Beginning = (usize, ValueId);
+type ConcatPrefix = (usize, ValueId);
 
 /// All operands of a concatenation and its result.
-type Whole = (Vec<Argument>, ValueId);
+type KnownConcat = (Vec<Argument>, ValueId);
 
-impl Joined {
+impl KnownConcats {
     /// Operands of a concatenation in which the result of the longest known concatenation replaces the leading operands;
     /// `None` if no known concatenation matches.
     fn begun(&self, op: &Op, arguments: &[Argument]) -> Option<Vec<Argument>> {
@@ -66,7 +66,7 @@ impl Joined {
 }
 
 /// Axis and first operand of a node, if it is a concatenation.
-fn beginning(op: &Op, arguments: &[Argument]) -> Option<Beginning> {
+fn beginning(op: &Op, arguments: &[Argument]) -> Option<ConcatPrefix> {
     match (op, arguments.first()?) {
         (Op::Primitive(Primitive::Concat(concat)), Argument::Value(first)) => {
             Some((concat.axis, *first))

@@ -20,7 +20,7 @@ fn live_nodes(graph: &Graph) -> Result<Vec<Node>> {
     let mut live = Vec::new();
     for node in graph.nodes.iter().rev() {
         if is_live(node, &is_read) {
-            let node = trimmed(node, &is_read)?;
+            let node = trim(node, &is_read)?;
             read(&node, &mut is_read);
             live.push(node);
         }
@@ -48,7 +48,7 @@ fn read(node: &Node, is_read: &mut [bool]) {
 }
 
 /// Copies a node without its unused outputs, carried values and arguments.
-fn trimmed(node: &Node, is_read: &[bool]) -> Result<Node> {
+fn trim(node: &Node, is_read: &[bool]) -> Result<Node> {
     let Op::Region(region) = &node.op else {
         return Ok(node.clone());
     };

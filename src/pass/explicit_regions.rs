@@ -37,7 +37,7 @@ fn explicit<'g>(
         && let Some(round) = body.inputs.first().copied()
         && body.uses().get(round.index()).is_some_and(|uses| *uses > 0)
     {
-        carry_round(body, round);
+        carry_iteration(body, round);
         *carried += 1;
         arguments.insert(2, Argument::Number(Scalar::Int(0)));
         types.insert(0, body.ty(round).clone());
@@ -45,13 +45,13 @@ fn explicit<'g>(
     }
     match &mut region {
         Region::If { then, otherwise } => {
-            own_results(then, &[]);
-            own_results(otherwise, &[]);
+            give_results_nodes(then, &[]);
+            give_results_nodes(otherwise, &[]);
         }
-        Region::Call { body } => own_results(body, &[]),
+        Region::Call { body } => give_results_nodes(body, &[]),
         Region::Loop { body, .. } => {
             let inputs = body.inputs.clone();
-            own_results(body, inputs.get(1..).unwrap_or_default());
+            give_results_nodes(body, inputs.get(1..).unwrap_or_default());
         }
     }
     // A branch of an `if` takes the arguments after the condition, a loop body those after trip count and condition, a
@@ -72,7 +72,7 @@ fn explicit<'g>(
 }
 
 /// Carries the iteration number as a loop's first value. The body increments the input that held the iteration number.
-fn carry_round(body: &mut Graph, round: ValueId) {
+fn carry_iteration(body: &mut Graph, round: ValueId) {
     let ty = body.ty(round).clone();
     body.insert_input(0, "unread", ty.clone());
     let function = BinaryFunction::Add;
@@ -82,7 +82,7 @@ fn carry_round(body: &mut Graph, round: ValueId) {
 }
 
 /// Gives each result its own node, unless the result is the input that the loop carries in its place.
-fn own_results(body: &mut Graph, carried: &[ValueId]) {
+fn give_results_nodes(body: &mut Graph, carried: &[ValueId]) {
     let mut known = HashSet::new();
     for index in 0..body.outputs.len() {
         let id = body.outputs[index];

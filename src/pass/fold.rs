@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 use super::constant::{evaluate, splat, uniform};
 
 /// Largest number of elements of a value that this pass computes.
-const LARGEST: i64 = 4096;
+const LARGEST_FOLDED: i64 = 4096;
 
 /// Computes values that depend on neither inputs nor weights, and replaces uniform operands by numbers.
 ///
@@ -41,7 +41,7 @@ fn fold_node<'g>(
         .iter()
         .map(|result| replay.graph.ty(*result).clone())
         .collect();
-    if let Some(result) = repeated(builder, primitive, &arguments, &types) {
+    if let Some(result) = fold_uniform(builder, primitive, &arguments, &types) {
         return Ok(vec![result]);
     }
     let computed = compute(primitive, &arguments, &types, constants);
@@ -56,14 +56,14 @@ fn fold_node<'g>(
             .zip(numbers)
             .map(|(ty, number)| builder.full(ty.dtype, ty.shape, number))
             .collect(),
-        _ => builder.try_apply(primitive.clone(), in_place(builder, primitive, arguments))?,
+        _ => builder.try_apply(primitive.clone(), with_numbers(builder, primitive, arguments))?,
     };
     constants.extend(results.iter().copied().map(Value::id).zip(computed));
     Ok(results)
 }
 
 /// Folds a pointwise function or a view of uniform values to a `full`. Sizes may be symbolic.
-fn repeated<'g>(
+fn fold_uniform<'g>(
     builder: &'g Builder,
     primitive: &Primitive,
     arguments: &[Argument],
@@ -130,7 +130,7 @@ fn compute(
     types: &[TensorType],
     constants: &HashMap<ValueId, Tensor>,
 ) -> Vec<Tensor> {
-    let is_small = |ty: &TensorType| ty.numel().as_const().is_some_and(|numel| numel <= LARGEST);
+    let is_small = |ty: &TensorType| ty.numel().as_const().is_some_and(|numel| numel <= LARGEST_FOLDED);
     let is_known = |id: ValueId| constants.contains_key(&id);
     if !types.iter().all(is_small) || !arguments.iter().flat_map(Argument::values).all(is_known) {
         return Vec::new();
@@ -140,7 +140,7 @@ fn compute(
 }
 
 /// Replaces uniform operands of pointwise arithmetic by numbers, as long as one operand stays a value.
-fn in_place(builder: &Builder, primitive: &Primitive, arguments: Vec<Argument>) -> Vec<Argument> {
+fn with_numbers(builder: &Builder, primitive: &Primitive, arguments: Vec<Argument>) -> Vec<Argument> {
     let first = match primitive {
         Primitive::Binary(_) => 0,
         Primitive::Select(_) => 1,

@@ -15,12 +15,12 @@ use self::formula::{Formula, Formulas, Source, lost};
 use super::dce;
 
 /// Largest number of elements of a result that may be larger than its operands.
-const SMALL: i64 = 4096;
+const LARGEST_GROWN: i64 = 4096;
 /// Like [`SMALL`], for gathers such as biases by relative position. Unfolded, each read of an element needs two
 /// lookups.
-const TABLE: i64 = 1 << 20;
+const LARGEST_GATHER: i64 = 1 << 20;
 /// Largest number of elements of a folded weight. Larger results are recomputed on the device in each run.
-const LARGEST: i64 = 1 << 24;
+const LARGEST_FOLDED: i64 = 1 << 24;
 
 /// Computes values that depend only on weights and makes them weights of the module. Removes weights that no graph reads
 /// afterwards. Expects decomposed graphs.
@@ -51,7 +51,7 @@ pub struct Folded {
 impl Folded {
     /// Rewrites the graphs of a module.
     pub fn of(module: &GraphModule) -> Result<Folded> {
-        let mut stock = Stock {
+        let mut stock = DerivedWeights {
             weights: &module.weights,
             formulas: Formulas::default(),
             made: BTreeMap::new(),
@@ -161,17 +161,17 @@ fn collect_names(graph: &Graph, names: &mut BTreeSet<String>) {
 }
 
 /// Weights of the module and the weights derived from them so far.
-struct Stock<'m> {
+struct DerivedWeights<'m> {
     weights: &'m Weights,
     formulas: Formulas,
     /// The new weights with the numbers of their formulas.
     made: BTreeMap<String, usize>,
 }
 
-impl Stock<'_> {
+impl DerivedWeights<'_> {
     /// True if the value of a formula can be computed here. Failures, such as an index out of range, are left for the run
     /// of the graph to report.
-    fn can_compute(&self, constant: &Constant) -> bool {
+    fn can_compute(&self, constant: &ConstantValue) -> bool {
         let parts = self.formulas.parts(constant.formula);
         let mut parts = parts.iter().filter_map(|part| self.formulas.all.get(*part));
         parts.all(Formula::is_total)
@@ -182,7 +182,7 @@ impl Stock<'_> {
     }
 
     /// Makes the value of a formula a weight, unless another graph has done so already. Returns the name.
-    fn store(&mut self, constant: &Constant) -> String {
+    fn store(&mut self, constant: &ConstantValue) -> String {
         let mut made = self.made.iter();
         if let Some((name, _)) = made.find(|(_, number)| **number == constant.formula) {
             return name.clone();
@@ -233,7 +233,7 @@ fn is_view(primitive: &Primitive) -> bool {
 }
 
 /// A value that depends only on weights and numbers.
-struct Constant<'a> {
+struct ConstantValue<'a> {
     /// Absent for a weight.
     node: Option<&'a Node>,
     formula: usize,
@@ -242,15 +242,15 @@ struct Constant<'a> {
 }
 
 /// All constant values of one graph.
-struct Constants<'a> {
+struct ConstantValues<'a> {
     graph: &'a Graph,
-    known: HashMap<ValueId, Constant<'a>>,
+    known: HashMap<ValueId, ConstantValue<'a>>,
     /// Filters of convolutions. Devices need them as weights, since they repack them.
     filters: HashSet<ValueId>,
 }
 
-fn fold_graph(graph: &Graph, stock: &mut Stock<'_>) -> Result<Graph> {
-    let constants = Constants::of(graph, stock);
+fn fold_graph(graph: &Graph, stock: &mut DerivedWeights<'_>) -> Result<Graph> {
+    let constants = ConstantValues::of(graph, stock);
     let mut names: HashMap<ValueId, String> = HashMap::new();
     for id in constants.wanted() {
         if let Some(constant) = constants.known.get(&id)
@@ -277,9 +277,9 @@ fn fold_graph(graph: &Graph, stock: &mut Stock<'_>) -> Result<Graph> {
     })
 }
 
-impl<'a> Constants<'a> {
-    fn of(graph: &'a Graph, stock: &mut Stock<'_>) -> Constants<'a> {
-        let mut constants = Constants {
+impl<'a> ConstantValues<'a> {
+    fn of(graph: &'a Graph, stock: &mut DerivedWeights<'_>) -> ConstantValues<'a> {
+        let mut constants = ConstantValues {
             graph,
             known: HashMap::new(),
             filters: filters(graph),
@@ -287,7 +287,7 @@ impl<'a> Constants<'a> {
         for (name, id) in graph.weights() {
             if stock.weights.contains_key(name) {
                 let source = Source::Weight(name.to_string());
-                let constant = Constant {
+                let constant = ConstantValue {
                     node: None,
                     formula: stock.formulas.number(graph.ty(id), source),
                     weight: Some(name),
@@ -301,22 +301,22 @@ impl<'a> Constants<'a> {
         constants
     }
 
-    fn learn(&mut self, node: &'a Node, stock: &mut Stock<'_>) -> Option<()> {
+    fn learn(&mut self, node: &'a Node, stock: &mut DerivedWeights<'_>) -> Option<()> {
         let (Op::Primitive(primitive), [result]) = (&node.op, node.results.as_slice()) else {
             return None;
         };
         let numel = |id: ValueId| self.graph.ty(id).numel().as_const();
         let operands = node.operands().into_iter();
-        let read = operands.map(|id| Some(numel(id)?.min(numel(self.behind_views(id))?)));
+        let read = operands.map(|id| Some(numel(id)?.min(numel(self.look_through_views(id))?)));
         let read: i64 = read.sum::<Option<i64>>()?;
         let made = numel(*result)?;
         let most = match primitive {
-            _ if is_view(primitive) => LARGEST,
-            Primitive::Gather(_) => TABLE,
-            _ => SMALL,
+            _ if is_view(primitive) => LARGEST_FOLDED,
+            Primitive::Gather(_) => LARGEST_GATHER,
+            _ => LARGEST_GROWN,
         };
         let is_small = made <= read.max(most) || self.filters.contains(result);
-        (made <= LARGEST && is_small).then_some(())?;
+        (made <= LARGEST_FOLDED && is_small).then_some(())?;
         let operand = |argument: &Argument| match argument {
             Argument::Value(id) => Some(Argument::Value(self.known.get(id)?.formula.into())),
             other => Some(other.clone()),
@@ -324,7 +324,7 @@ impl<'a> Constants<'a> {
         let operands = node.arguments.iter().map(operand).collect::<Option<_>>()?;
         let weight = |id: ValueId| self.known.get(&id)?.weight;
         let source = Source::Node(primitive.clone(), operands);
-        let constant = Constant {
+        let constant = ConstantValue {
             node: Some(node),
             formula: stock.formulas.number(self.graph.ty(*result), source),
             weight: node.operands().into_iter().find_map(weight),
@@ -334,7 +334,7 @@ impl<'a> Constants<'a> {
     }
 
     /// Follows views to the constant that a device has to store.
-    fn behind_views(&self, mut id: ValueId) -> ValueId {
+    fn look_through_views(&self, mut id: ValueId) -> ValueId {
         let node = |id: ValueId| self.known.get(&id)?.node;
         while let Some(Op::Primitive(primitive)) = node(id).map(|node| &node.op)
             && is_view(primitive)
@@ -372,13 +372,13 @@ impl<'a> Constants<'a> {
                 _ => wanted.push(id),
             }
         }
-        wanted.retain(|id| !self.permutes_one_of(*id, &seen));
+        wanted.retain(|id| !self.permutes_read_weight(*id, &seen));
         wanted.sort_unstable();
         wanted
     }
 
     /// True for a permutation of a weight that is itself in `read`.
-    fn permutes_one_of(&self, id: ValueId, read: &HashSet<ValueId>) -> bool {
+    fn permutes_read_weight(&self, id: ValueId, read: &HashSet<ValueId>) -> bool {
         let constant = |id: &ValueId| self.known.get(id);
         let node = constant(&id).and_then(|constant| constant.node);
         let Some((Op::Primitive(Primitive::Permute(_)), operands)) =

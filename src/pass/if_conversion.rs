@@ -6,7 +6,7 @@ use crate::ir::{Argument, Graph, Node, Op, Region, Value};
 use super::constant::taken;
 
 /// Most elements that both-branch evaluation may waste: reading a condition back costs about as much.
-const MOST_ELEMENTS: i64 = 1 << 20;
+const MAX_ELEMENTS: i64 = 1 << 20;
 
 /// Replaces conditions by selects where both branches are cheap: pointwise work and views on few elements that cannot
 /// fail. An `if` whose condition is known is replaced by the taken branch.
@@ -60,5 +60,5 @@ fn is_cheap(branch: &Graph) -> bool {
         }
         _ => false,
     });
-    is_total && elements.is_some_and(|elements| elements <= MOST_ELEMENTS)
+    is_total && elements.is_some_and(|elements| elements <= MAX_ELEMENTS)
 }

@@ -18,7 +18,7 @@ use super::dce;
 pub fn join(graph: &Graph) -> Result<Graph> {
     // Dead readers do not count.
     apply_to_all_graphs(&dce(graph)?, &mut |graph| {
-        let families = Family::all(graph);
+        let families = SiblingProducts::all(graph);
         let mut parts: HashMap<ValueId, ValueId> = HashMap::new();
         replay(graph, |replay, node| {
             let first = node.results.first();
@@ -37,16 +37,16 @@ pub fn join(graph: &Graph) -> Result<Graph> {
 }
 
 /// Sibling products: products with a common left factor.
-struct Family {
+struct SiblingProducts {
     /// The result of the first product.
     first: ValueId,
     left: ValueId,
-    members: Vec<Member>,
-    steps: Vec<Step>,
+    members: Vec<SiblingProduct>,
+    steps: Vec<SharedNode>,
 }
 
 /// One of the products, with the follow-up nodes matched so far.
-struct Member {
+struct SiblingProduct {
     /// The right factor.
     right: ValueId,
     columns: Dim,
@@ -55,7 +55,7 @@ struct Member {
 }
 
 /// A node that follows each product of a family.
-enum Step {
+enum SharedNode {
     /// Reshapes the leading axes; columns stay.
     Reshape(Shape),
     /// Applies a binary function to each product and a row of its own.
@@ -68,15 +68,15 @@ enum Row {
     Number(f64),
 }
 
-impl Family {
-    fn all(graph: &Graph) -> Vec<Family> {
-        let mut found: BTreeMap<(ValueId, DType), Family> = BTreeMap::new();
+impl SiblingProducts {
+    fn all(graph: &Graph) -> Vec<SiblingProducts> {
+        let mut found: BTreeMap<(ValueId, DType), SiblingProducts> = BTreeMap::new();
         for node in &graph.nodes {
-            let Some((left, member)) = product(graph, node) else {
+            let Some((left, member)) = match_product(graph, node) else {
                 continue;
             };
             let key = (left, graph.ty(member.value).dtype);
-            let family = found.entry(key).or_insert_with(|| Family {
+            let family = found.entry(key).or_insert_with(|| SiblingProducts {
                 first: member.value,
                 left,
                 members: Vec::new(),
@@ -84,7 +84,7 @@ impl Family {
             });
             family.members.push(member);
         }
-        let mut families: Vec<Family> = found.into_values().collect();
+        let mut families: Vec<SiblingProducts> = found.into_values().collect();
         let readers = Readers::of(graph);
         families.retain_mut(|family| {
             family.members.len() > 1 && family.is_free(&readers) && family.follow(&readers)
@@ -99,7 +99,7 @@ impl Family {
             .members
             .iter()
             .map(|member| weight(readers.graph, member.right));
-        weights.flatten().all(|weight| readers.are_products(weight))
+        weights.flatten().all(|weight| readers.are_all_products(weight))
     }
 
     /// Matches follow-up nodes as long as they are equal for all members. True if the remaining readers can read slices at
@@ -112,10 +112,10 @@ impl Family {
             }
         }
         let mut members = self.members.iter();
-        members.all(|member| readers.read_slices(member.value))
+        members.all(|member| readers.can_read_slices(member.value))
     }
 
-    fn step(&self, readers: &Readers) -> Option<(Step, Vec<ValueId>)> {
+    fn step(&self, readers: &Readers) -> Option<(SharedNode, Vec<ValueId>)> {
         let next: Vec<Option<&Node>> = self
             .members
             .iter()
@@ -127,7 +127,7 @@ impl Family {
     }
 
     /// Matches a reshape of every member that keeps the columns.
-    fn reshape(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(Step, Vec<ValueId>)> {
+    fn reshape(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(SharedNode, Vec<ValueId>)> {
         let mut rows: Option<Shape> = None;
         let mut values = Vec::new();
         for (member, node) in self.members.iter().zip(next) {
@@ -142,11 +142,11 @@ impl Family {
             }
             values.push(result);
         }
-        Some((Step::Reshape(rows?), values))
+        Some((SharedNode::Reshape(rows?), values))
     }
 
     /// Matches a combination of every member with a row of weights by one binary function.
-    fn row(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(Step, Vec<ValueId>)> {
+    fn row(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(SharedNode, Vec<ValueId>)> {
         let mut function = None;
         let (mut rows, mut values) = (Vec::new(), Vec::new());
         for (member, node) in self.members.iter().zip(next) {
@@ -165,11 +165,11 @@ impl Family {
             rows.push(Row::Weight(row));
             values.push(*node.results.first()?);
         }
-        Some((Step::Row(function?, rows), values))
+        Some((SharedNode::Row(function?, rows), values))
     }
 
     /// Matches a multiplication of some members by a number. For the others the number is 1.
-    fn factors(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(Step, Vec<ValueId>)> {
+    fn factors(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(SharedNode, Vec<ValueId>)> {
         let (mut rows, mut values) = (Vec::new(), Vec::new());
         let mut is_any = false;
         for (member, node) in self.members.iter().zip(next) {
@@ -180,7 +180,7 @@ impl Family {
             rows.push(is_float.then_some(Row::Number(number))?);
             values.push(value);
         }
-        is_any.then_some((Step::Row(BinaryFunction::Mul, rows), values))
+        is_any.then_some((SharedNode::Row(BinaryFunction::Mul, rows), values))
     }
 
     /// Builds the joined product and its follow-up nodes.
@@ -188,7 +188,7 @@ impl Family {
         let builder = replay.builder;
         let mut weights = Vec::new();
         for member in &self.members {
-            weights.push(rebuilt(replay, member.right)?);
+            weights.push(rebuild_views(replay, member.right)?);
         }
         let weight = builder.concat(&weights, 1);
         let left = replay.value(self.left);
@@ -196,11 +196,11 @@ impl Family {
         let columns = self.columns();
         for step in &self.steps {
             whole = match step {
-                Step::Reshape(rows) => {
+                SharedNode::Reshape(rows) => {
                     let shape = [rows.as_slice(), std::slice::from_ref(&columns)].concat();
                     builder.apply(Reshape { shape }, vec![whole.into()])
                 }
-                Step::Row(function, rows) => {
+                SharedNode::Row(function, rows) => {
                     let row = self.joined_row(replay, rows, whole.dtype())?;
                     let shape = whole.shape();
                     let row = builder.apply(Expand { shape }, vec![row.into()]);
@@ -225,7 +225,7 @@ impl Family {
             let columns = member.columns.clone();
             parts.push(match row {
                 Row::Weight(id) => {
-                    let row = rebuilt(replay, *id)?;
+                    let row = rebuild_views(replay, *id)?;
                     let shape = vec![columns];
                     replay.builder.apply(Reshape { shape }, vec![row.into()])
                 }
@@ -253,7 +253,7 @@ impl Family {
 }
 
 /// Matches a product of a matrix with a weight. Returns the matrix and the product.
-fn product(graph: &Graph, node: &Node) -> Option<(ValueId, Member)> {
+fn match_product(graph: &Graph, node: &Node) -> Option<(ValueId, SiblingProduct)> {
     let (Op::Primitive(Primitive::Dot(_)), [result]) = (&node.op, node.results.as_slice()) else {
         return None;
     };
@@ -264,7 +264,7 @@ fn product(graph: &Graph, node: &Node) -> Option<(ValueId, Member)> {
         return None;
     };
     let is_known = columns.as_const().is_some() && is_weight(graph, *right);
-    let member = Member {
+    let member = SiblingProduct {
         right: *right,
         columns: columns.clone(),
         value: *result,
@@ -295,14 +295,14 @@ fn weight(graph: &Graph, mut value: ValueId) -> Option<ValueId> {
     loop {
         match graph.value(value).definition {
             Definition::Weight(_) => return Some(value),
-            Definition::Node(node, _) => value = viewed(&graph.nodes[node])?,
+            Definition::Node(node, _) => value = viewed_operand(&graph.nodes[node])?,
             _ => return None,
         }
     }
 }
 
 /// Operand that a node is a view of.
-fn viewed(node: &Node) -> Option<ValueId> {
+fn viewed_operand(node: &Node) -> Option<ValueId> {
     use Primitive::{Permute, Reshape, Slice};
     match (&node.op, node.arguments.as_slice()) {
         (Op::Primitive(Reshape(_) | Permute(_) | Slice(_)), [Argument::Value(x)]) => Some(*x),
@@ -311,11 +311,11 @@ fn viewed(node: &Node) -> Option<ValueId> {
 }
 
 /// Rebuilds a weight or its views where the first product needs them.
-fn rebuilt<'g>(replay: &mut Replay<'_, 'g>, value: ValueId) -> Result<Value<'g>> {
+fn rebuild_views<'g>(replay: &mut Replay<'_, 'g>, value: ValueId) -> Result<Value<'g>> {
     let graph = replay.graph;
     let (mut base, mut views) = (value, Vec::new());
     while let Definition::Node(node, _) = graph.value(base).definition
-        && let Some(inner) = viewed(&graph.nodes[node])
+        && let Some(inner) = viewed_operand(&graph.nodes[node])
     {
         views.push(&graph.nodes[node]);
         base = inner;
@@ -323,7 +323,7 @@ fn rebuilt<'g>(replay: &mut Replay<'_, 'g>, value: ValueId) -> Result<Value<'g>>
     let mut made = replay.value(base);
     for view in views.into_iter().rev() {
         let Op::Primitive(primitive) = &view.op else {
-            return Err(Error::internal("a view is no primitive"));
+            return Err(Error::internal("a view of a weight is not a primitive"));
         };
         made = replay.builder.apply(primitive.clone(), vec![made.into()]);
     }
@@ -360,9 +360,9 @@ impl<'a> Readers<'a> {
     }
 
     /// True if only products read a value or its views.
-    fn are_products(&self, value: ValueId) -> bool {
-        self.of_value(value).iter().all(|node| match viewed(node) {
-            Some(_) => node.results.iter().all(|id| self.are_products(*id)),
+    fn are_all_products(&self, value: ValueId) -> bool {
+        self.of_value(value).iter().all(|node| match viewed_operand(node) {
+            Some(_) => node.results.iter().all(|id| self.are_all_products(*id)),
             None => matches!(node.op, Op::Primitive(Primitive::Dot(_))),
         })
     }
@@ -385,14 +385,14 @@ impl<'a> Readers<'a> {
 
     /// True if a slice can replace a value at no cost because the value is materialised anyway: a reader needs it that the
     /// product's kernel cannot compute in its epilogue.
-    fn read_slices(&self, value: ValueId) -> bool {
+    fn can_read_slices(&self, value: ValueId) -> bool {
         let (mut open, mut is_stored) = (vec![value], false);
         while let Some(value) = open.pop() {
             if self.graph.outputs.contains(&value) {
                 return false;
             }
             for node in self.of_value(value) {
-                is_stored |= reads_elsewhere(self.graph, node);
+                is_stored |= reorders_operands(self.graph, node);
                 if matches!(node.op, Op::Primitive(Primitive::Reshape(_))) {
                     open.extend(&node.results);
                 }
@@ -405,7 +405,7 @@ impl<'a> Readers<'a> {
 /// True for nodes that read their operands in another order than they write results, so that the operands are
 /// materialised. A concatenation counts only if its operands are not contiguous in the result; otherwise a product can
 /// write directly to its part of the result.
-fn reads_elsewhere(graph: &Graph, node: &Node) -> bool {
+fn reorders_operands(graph: &Graph, node: &Node) -> bool {
     use Primitive::{Concat, Dot, Expand, Permute, Reduce, Slice};
     let [result, ..] = node.results.as_slice() else {
         return false;

@@ -44,11 +44,11 @@ fn lift_graph(graph: &mut Graph) {
         true => graph.default_inputs(),
         false => std::mem::take(&mut graph.input_trees),
     };
-    arguments.extend(graph.reads.drain(..).map(|read| marked(STATE, read)));
+    arguments.extend(graph.reads.drain(..).map(|read| with_prefix(STATE, read)));
     for (name, ty) in weight_types(graph) {
         let tree = TreeSpec::Tensor(graph.inputs.len());
-        take_weight(graph, &name, &ty);
-        arguments.push(marked(WEIGHT, NamedTree { name, tree }));
+        weight_to_input(graph, &name, &ty);
+        arguments.push(with_prefix(WEIGHT, NamedTree { name, tree }));
     }
     graph.input_trees = arguments;
     if !graph.writes.is_empty() {
@@ -63,7 +63,7 @@ fn lift_graph(graph: &mut Graph) {
     }
 }
 
-fn marked(mark: char, input: NamedTree) -> NamedTree {
+fn with_prefix(mark: char, input: NamedTree) -> NamedTree {
     let name = format!("{mark}{}", input.name);
     NamedTree { name, ..input }
 }
@@ -85,7 +85,7 @@ fn pass_weights(graph: &mut Graph) {
         }
         for (name, ty) in read {
             for body in graph.nodes[index].bodies_mut() {
-                take_weight(body, &name, &ty);
+                weight_to_input(body, &name, &ty);
             }
             let outer = graph.weight_value(&name, &ty);
             graph.nodes[index].arguments.push(Argument::Value(outer));
@@ -94,7 +94,7 @@ fn pass_weights(graph: &mut Graph) {
 }
 
 /// Turns a weight into the last input.
-fn take_weight(graph: &mut Graph, name: &str, ty: &TensorType) {
+fn weight_to_input(graph: &mut Graph, name: &str, ty: &TensorType) {
     let id = graph.weight_value(name, ty);
     let names: BTreeSet<&str> = graph.values.iter().map(|info| info.name.as_str()).collect();
     let first = legal_name(name);
@@ -123,8 +123,8 @@ fn unlift_graph(graph: &mut Graph, weights: &Weights) -> Result<()> {
         if !weights.contains_key(&name) {
             return Err(Error::input(format!("there is no weight {name}")));
         }
-        let id = last_input(graph, &tree).ok_or_else(|| {
-            let message = format!("an input stands behind the weight {name}");
+        let id = take_last_input(graph, &tree).ok_or_else(|| {
+            let message = format!("an input follows the weight {name}; weights must be the last inputs");
             Error::input(message)
         })?;
         let info = &mut graph.values[id.index()];
@@ -143,7 +143,7 @@ fn unlift_graph(graph: &mut Graph, weights: &Weights) -> Result<()> {
 }
 
 /// Removes and returns the last input, if `tree` denotes it.
-fn last_input(graph: &mut Graph, tree: &TreeSpec) -> Option<ValueId> {
+fn take_last_input(graph: &mut Graph, tree: &TreeSpec) -> Option<ValueId> {
     let last = graph.inputs.len().checked_sub(1)?;
     (*tree == TreeSpec::Tensor(last)).then(|| graph.inputs.pop())?
 }

@@ -34,7 +34,7 @@ pub use if_conversion::if_conversion;
 pub use inline::inline;
 pub use join::join;
 pub use lift::{lift, unlift};
-pub use plan::{Admitted, PlanOptions, admitted, plan, plan_by};
+pub use plan::{AdmittedVariants, PlanOptions, admitted, plan, plan_by};
 pub use polyphase::polyphase;
 pub use simplify::{RULES, Rule, simplify};
 pub use specialize::specialize;

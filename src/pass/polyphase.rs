@@ -6,7 +6,7 @@ use crate::op::ConvAxis;
 use crate::shape::Shape;
 
 /// Largest number of phases, taps or padding elements that the pass handles.
-const MOST: i64 = 4096;
+const MAX_SIZE: i64 = 4096;
 
 /// Rewrites transposed convolutions as ordinary ones by the polyphase decomposition of interpolation filters. Each of
 /// `count` neighbouring output positions reads the input through its own subset of the taps; all other taps fall between
@@ -33,7 +33,7 @@ struct Transposed<'a> {
     groups: i64,
     /// Spatial sizes of the result.
     space: &'a [Dim],
-    axes: Vec<Phases>,
+    axes: Vec<AxisPhases>,
 }
 
 impl<'a> Transposed<'a> {
@@ -48,15 +48,15 @@ impl<'a> Transposed<'a> {
         };
         let taps = graph.ty(filter).shape.get(2..)?.iter();
         let axes = conv.axes.iter().zip(taps);
-        let axes = axes.map(|(axis, taps)| Phases::of(axis, taps.as_const()?));
-        let axes = axes.collect::<Option<Vec<Phases>>>()?;
+        let axes = axes.map(|(axis, taps)| AxisPhases::of(axis, taps.as_const()?));
+        let axes = axes.collect::<Option<Vec<AxisPhases>>>()?;
         if axes.iter().all(|axis| axis.count == 1) {
             return None;
         }
         let count = axes
             .iter()
             .try_fold(1i64, |all, axis| all.checked_mul(axis.count));
-        count.filter(|count| *count <= MOST)?;
+        count.filter(|count| *count <= MAX_SIZE)?;
         Some(Transposed {
             operands: [x, filter],
             groups: conv.groups,
@@ -72,7 +72,7 @@ impl<'a> Transposed<'a> {
             high: axis.high,
             ..ConvAxis::padded(1, 0)
         });
-        let y = x.conv(self.of_phases(filter), axes.collect(), self.groups);
+        let y = x.conv(self.phase_filter(filter), axes.collect(), self.groups);
         let beside = self.beside(y, filter.size(0));
         let spatial = (2..).zip(self.axes.iter().zip(self.space));
         spatial.fold(beside, |y, (axis, (phases, size))| {
@@ -81,7 +81,7 @@ impl<'a> Transposed<'a> {
     }
 
     /// Regroups the filter to `[G P.. O / G, C / G, M..]`: one output channel per phase in `P`, each with `M` taps.
-    fn of_phases<'g>(&self, filter: Value<'g>) -> Value<'g> {
+    fn phase_filter<'g>(&self, filter: Value<'g>) -> Value<'g> {
         let (outputs, channels) = (filter.size(0), filter.size(1));
         let groups = Dim::from(self.groups);
         let mut split = vec![groups.clone(), outputs.floor_div(&groups), channels.clone()];
@@ -122,7 +122,7 @@ impl<'a> Transposed<'a> {
 }
 
 /// The phases along one spatial axis.
-struct Phases {
+struct AxisPhases {
     /// Number of phases.
     count: i64,
     /// Taps per phase.
@@ -135,11 +135,11 @@ struct Phases {
     start: i64,
 }
 
-impl Phases {
+impl AxisPhases {
     /// With `v = position + count - 1 - low`, the phase of a position is `v mod count`. The position reads input element
     /// `v div count` through tap `count - 1 - phase`, and the following elements through every `count`th tap from there.
     /// `None` if phases have unequal numbers of taps.
-    fn of(axis: &ConvAxis, taps: i64) -> Option<Phases> {
+    fn of(axis: &ConvAxis, taps: i64) -> Option<AxisPhases> {
         let ConvAxis {
             stride,
             low,
@@ -147,7 +147,7 @@ impl Phases {
             dilation,
             base_dilation: count,
         } = *axis;
-        let is_small = |number: i64| (-MOST..=MOST).contains(&number);
+        let is_small = |number: i64| (-MAX_SIZE..=MAX_SIZE).contains(&number);
         let are_small = [low, high, taps, count].into_iter().all(is_small);
         let is_plain = stride == 1 && dilation == 1 && count > 0 && taps > 0;
         if !is_plain || !are_small || taps % count != 0 {
@@ -155,7 +155,7 @@ impl Phases {
         }
         let of_each = taps / count;
         let in_front = low.max(0) / count;
-        Some(Phases {
+        Some(AxisPhases {
             count,
             taps: of_each,
             low: in_front,
@@ -269,9 +269,9 @@ mod tests {
             dilation: 2,
             ..spread(2, 1, 1)
         };
-        let (plain, many) = (spread(1, 1, 1), spread(MOST + 1, 0, 0));
+        let (plain, many) = (spread(1, 1, 1), spread(MAX_SIZE + 1, 0, 0));
         let uneven = (spread(2, 1, 1), 3);
-        for (axis, taps) in [(plain, 4), (dilated, 4), (many, MOST + 1), uneven] {
+        for (axis, taps) in [(plain, 4), (dilated, 4), (many, MAX_SIZE + 1), uneven] {
             let [graph, by_phases] = both(vec![axis], &[3, 2, taps as usize], 1);
             assert!(graph == by_phases);
         }

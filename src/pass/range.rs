@@ -41,7 +41,7 @@ impl Range {
     }
 
     /// True if every element satisfies a check with these bounds.
-    pub(super) fn meets(&self, check: &Check, bounds: &[Range]) -> bool {
+    pub(super) fn satisfies(&self, check: &Check, bounds: &[Range]) -> bool {
         let is_not_less = |a: &Option<Dim>, b: &Option<Dim>| match (a, b) {
             (Some(a), Some(b)) => (a - b).lower_bound(|_| 0).is_some_and(|least| 0 <= least),
             _ => false,
@@ -74,23 +74,23 @@ impl Range {
     /// Range that covers both ranges.
     fn union(&self, other: &Range) -> Range {
         Range {
-            low: both(&self.low, &other.low, Dim::minimum),
-            high: both(&self.high, &other.high, Dim::maximum),
+            low: combine_both(&self.low, &other.low, Dim::minimum),
+            high: combine_both(&self.high, &other.high, Dim::maximum),
         }
     }
 }
 
-fn both(a: &Option<Dim>, b: &Option<Dim>, combine: fn(&Dim, &Dim) -> Dim) -> Option<Dim> {
+fn combine_both(a: &Option<Dim>, b: &Option<Dim>, combine: fn(&Dim, &Dim) -> Dim) -> Option<Dim> {
     Some(combine(a.as_ref()?, b.as_ref()?))
 }
 
 /// Combines two bounds, or returns the one that is known.
-fn either(a: &Option<Dim>, b: &Option<Dim>, combine: fn(&Dim, &Dim) -> Dim) -> Option<Dim> {
-    both(a, b, combine).or_else(|| a.clone().or_else(|| b.clone()))
+fn combine_known(a: &Option<Dim>, b: &Option<Dim>, combine: fn(&Dim, &Dim) -> Dim) -> Option<Dim> {
+    combine_both(a, b, combine).or_else(|| a.clone().or_else(|| b.clone()))
 }
 
 /// Range of one result of a primitive, from the types and ranges of its operands. Operands that are numbers have no type.
-pub(super) fn of_result(
+pub(super) fn result_range(
     primitive: &Primitive,
     result: usize,
     operands: &[(Option<TensorType>, Range)],
@@ -122,7 +122,7 @@ pub(super) fn of_result(
             first().checked(check, &bounds)
         }
         Primitive::Binary(Binary { function }) => match (range(0), range(1)) {
-            (Some(x), Some(y)) => combined(*function, &x, &y),
+            (Some(x), Some(y)) => binary_range(*function, &x, &y),
             _ => Range::default(),
         },
         _ => Range::default(),
@@ -146,37 +146,37 @@ fn cast_range(operand: Option<&(Option<TensorType>, Range)>, to: DType) -> Range
     }
 }
 
-fn combined(function: BinaryFunction, x: &Range, y: &Range) -> Range {
+fn binary_range(function: BinaryFunction, x: &Range, y: &Range) -> Range {
     use BinaryFunction::{Add, FloorDivide, Maximum, Minimum, Mul, Remainder, Sub, TruncDivide};
     let sum: fn(&Dim, &Dim) -> Dim = |a, b| a + b;
     let difference: fn(&Dim, &Dim) -> Dim = |a, b| a - b;
     match function {
         Add => Range {
-            low: both(&x.low, &y.low, sum),
-            high: both(&x.high, &y.high, sum),
+            low: combine_both(&x.low, &y.low, sum),
+            high: combine_both(&x.high, &y.high, sum),
         },
         Sub => Range {
-            low: both(&x.low, &y.high, difference),
-            high: both(&x.high, &y.low, difference),
+            low: combine_both(&x.low, &y.high, difference),
+            high: combine_both(&x.high, &y.low, difference),
         },
         Maximum => Range {
-            low: either(&x.low, &y.low, Dim::maximum),
-            high: both(&x.high, &y.high, Dim::maximum),
+            low: combine_known(&x.low, &y.low, Dim::maximum),
+            high: combine_both(&x.high, &y.high, Dim::maximum),
         },
         Minimum => Range {
-            low: both(&x.low, &y.low, Dim::minimum),
-            high: either(&x.high, &y.high, Dim::minimum),
+            low: combine_both(&x.low, &y.low, Dim::minimum),
+            high: combine_known(&x.high, &y.high, Dim::minimum),
         },
         Mul if is_at_least(x, 0) && is_at_least(y, 0) => {
             let product: fn(&Dim, &Dim) -> Dim = |a, b| a * b;
             Range {
-                low: both(&x.low, &y.low, product),
-                high: both(&x.high, &y.high, product),
+                low: combine_both(&x.low, &y.low, product),
+                high: combine_both(&x.high, &y.high, product),
             }
         }
         FloorDivide | TruncDivide if is_at_least(x, 0) && is_at_least(y, 1) => Range {
             low: Some(Dim::ZERO),
-            high: both(&x.high, &y.low, Dim::floor_div),
+            high: combine_both(&x.high, &y.low, Dim::floor_div),
         },
         Remainder if is_at_least(y, 1) => Range {
             low: Some(Dim::ZERO),

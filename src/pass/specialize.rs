@@ -8,10 +8,10 @@ use crate::op::Primitive;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-use super::constant::{evaluate, known_in, taken, uniform};
+use super::constant::{evaluate, known_number_in, taken, uniform};
 
 /// Largest number of elements of a value that this pass computes.
-const LARGEST: i64 = 4096;
+const LARGEST_FOLDED: i64 = 4096;
 
 /// Folds operators on uniform values if their results are uniform too, and replaces conditions that are known by the taken
 /// branch. Unlike `fold`, it keeps calls as calls.
@@ -26,7 +26,7 @@ pub fn specialize(graph: &Graph) -> Result<Graph> {
                     None => replay.copy(node),
                 };
             }
-            match computed(replay, node) {
+            match fold_to_fulls(replay, node) {
                 Some(results) => Ok(results),
                 None => replay.copy(node),
             }
@@ -35,7 +35,7 @@ pub fn specialize(graph: &Graph) -> Result<Graph> {
 }
 
 /// The results of a node as `full`s, if all are uniform.
-fn computed<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Option<Vec<Value<'g>>> {
+fn fold_to_fulls<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Option<Vec<Value<'g>>> {
     let types: Vec<&TensorType> = node.results.iter().map(|id| replay.graph.ty(*id)).collect();
     if !types.iter().all(|ty| is_small(ty)) {
         return None;
@@ -44,7 +44,7 @@ fn computed<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Option<Vec<Value<'g
     let arguments = replay.arguments(node);
     let operand = |id: ValueId| {
         let ty = builder.ty(id);
-        let number = known_in(builder, &Argument::Value(id))?;
+        let number = known_number_in(builder, &Argument::Value(id))?;
         let shape = is_small(&ty).then(|| ty.sizes(&Bindings::new()))?.ok()?;
         let numel = shape.iter().product();
         match ty.dtype.is_float() {
@@ -65,7 +65,7 @@ fn computed<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Option<Vec<Value<'g
 
 fn is_small(ty: &TensorType) -> bool {
     let numel = ty.numel().as_const();
-    numel.is_some_and(|numel| numel <= LARGEST)
+    numel.is_some_and(|numel| numel <= LARGEST_FOLDED)
 }
 
 fn call(

@@ -3,12 +3,12 @@ use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Argument, Graph, Node, Op, Region, Value};
 use crate::scalar::Scalar;
 
-use super::constant::{known, known_in};
+use super::constant::{known, known_number_in};
 
 /// Largest trip count of a loop that is unrolled.
-const MOST_ROUNDS: i64 = 16;
+const MAX_TRIP_COUNT: i64 = 16;
 /// Most nodes that unrolling a loop may produce.
-const MOST_NODES: usize = 512;
+const MAX_NODES: usize = 512;
 
 /// Unrolls loops with a small known trip count and an always true condition. Removes loops that never run.
 pub fn unroll(graph: &Graph) -> Result<Graph> {
@@ -28,7 +28,7 @@ pub fn unroll(graph: &Graph) -> Result<Graph> {
 /// Trip count of a loop, if it is known and small enough to unroll.
 fn rounds(replay: &mut Replay, node: &Node, body: &Graph) -> Option<i64> {
     let arguments = replay.arguments(node);
-    let number = |argument: &Argument| known_in(replay.builder, argument);
+    let number = |argument: &Argument| known_number_in(replay.builder, argument);
     let trips = arguments.first().and_then(number).map(Scalar::to_i64);
     let first = arguments.get(1).and_then(number).map(is_true);
     if trips.is_some_and(|trips| trips <= 0) || first == Some(false) {
@@ -41,7 +41,7 @@ fn rounds(replay: &mut Replay, node: &Node, body: &Graph) -> Option<i64> {
         (false, _) => 0,
     };
     let nodes = usize::try_from(rounds).ok()?.checked_mul(size(body))?;
-    (rounds <= MOST_ROUNDS && nodes <= MOST_NODES).then_some(rounds)
+    (rounds <= MAX_TRIP_COUNT && nodes <= MAX_NODES).then_some(rounds)
 }
 
 fn is_true(number: Scalar) -> bool {

@@ -37,7 +37,7 @@ pub struct LazyTensor<'a> {
 
 impl fmt::Debug for LazyTensor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Unwritten")
+        f.debug_struct("LazyTensor")
             .field("name", &self.name)
             .field("dtype", &self.dtype)
             .field("shape", &self.shape)
@@ -122,7 +122,7 @@ fn parse(whole: &MappedRange, kind: &str) -> Result<Vec<(String, ChecksummedTens
     let (sums, rest) = sums.as_chunks();
     if sums.len() != tensors.len() || !rest.is_empty() {
         return Err(Error::format(
-            "the file has not one checksum for each tensor",
+            "the number of checksums in the file differs from the number of tensors",
         ));
     }
     let checked = tensors.into_iter().zip(sums);
@@ -166,7 +166,7 @@ impl TensorEntry<'_, '_> {
         let LazyTensor { dtype, shape, .. } = self.tensor;
         let made = (self.tensor.bytes)().and_then(|bytes| {
             let fits = bytes.len() == self.length();
-            let wrong = || Error::internal("a tensor has not the elements that it should have");
+            let wrong = || Error::internal("the bytes of a tensor do not match its dtype and shape");
             fits.then_some(bytes).ok_or_else(wrong)
         });
         let bytes = made.unwrap_or_else(|error| {

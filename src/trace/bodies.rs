@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Argument, Definition, Graph, ValueId, ValueInfo};
 use crate::shape::TensorType;
 
-use super::scopes::{Scope, Scopes, ValueRef};
+use super::scopes::{Scope, ScopeStack, ValueRef};
 
 /// The body of a region, before it becomes a graph.
 pub struct Body<L> {
@@ -53,7 +53,7 @@ impl<L> Body<L> {
     }
 }
 
-impl<L: Default> Scopes<L> {
+impl<L: Default> ScopeStack<L> {
     /// Turns bodies into graphs that have the same inputs for captured values. Returns the graphs, and the captured values
     /// as arguments of the region.
     pub fn close_bodies(&mut self, bodies: Vec<Body<L>>) -> Result<(Vec<Graph>, Vec<Argument>)> {
@@ -62,9 +62,9 @@ impl<L: Default> Scopes<L> {
         let mut graphs: Vec<Graph> = graphs.collect::<Result<_>>()?;
         let missing: BTreeSet<Symbol> = graphs.iter().flat_map(missing_symbols).collect();
         for symbol in missing {
-            let capture = self.input_of_size(&symbol)?;
+            let capture = self.size_source(&symbol)?;
             for graph in &mut graphs {
-                add_input(graph, &symbol, capture.1.clone());
+                add_size_input(graph, &symbol, capture.1.clone());
             }
             captures.push(capture);
         }
@@ -87,7 +87,7 @@ impl<L: Default> Scopes<L> {
     }
 
     /// Finds an input of the whole graph that has the symbol as one of its sizes.
-    fn input_of_size(&self, symbol: &Symbol) -> Result<(ValueRef, TensorType)> {
+    fn size_source(&self, symbol: &Symbol) -> Result<(ValueRef, TensorType)> {
         for id in &self.inputs {
             let value = ValueRef {
                 scope: self.root.number,
@@ -98,22 +98,22 @@ impl<L: Default> Scopes<L> {
                 return Ok((value, ty));
             }
         }
-        Err(Error::internal(format!("no input tells the size {symbol}")))
+        Err(Error::internal(format!("no input has the size {symbol}")))
     }
 }
 
-fn symbols_of<'a>(sizes: impl IntoIterator<Item = &'a Dim>) -> BTreeSet<Symbol> {
+fn symbols_in<'a>(sizes: impl IntoIterator<Item = &'a Dim>) -> BTreeSet<Symbol> {
     sizes.into_iter().flat_map(Dim::symbols).collect()
 }
 
 /// Symbols in the types of the graph's inputs.
-fn given_symbols(graph: &Graph) -> BTreeSet<Symbol> {
-    symbols_of(graph.inputs.iter().flat_map(|id| &graph.ty(*id).shape))
+fn bound_symbols(graph: &Graph) -> BTreeSet<Symbol> {
+    symbols_in(graph.inputs.iter().flat_map(|id| &graph.ty(*id).shape))
 }
 
 /// Symbols that a body uses and that no type of its inputs contains.
 pub fn missing_symbols(graph: &Graph) -> Vec<Symbol> {
-    let mut used = symbols_of(graph.values.iter().flat_map(|info| &info.ty.shape));
+    let mut used = symbols_in(graph.values.iter().flat_map(|info| &info.ty.shape));
     for node in &graph.nodes {
         for argument in &node.arguments {
             argument.map(&mut |id| id, &mut |dim| {
@@ -128,11 +128,11 @@ pub fn missing_symbols(graph: &Graph) -> Vec<Symbol> {
             });
         }
     }
-    used.difference(&given_symbols(graph)).cloned().collect()
+    used.difference(&bound_symbols(graph)).cloned().collect()
 }
 
 /// Adds an input of a type that has the symbol as one of its sizes.
-pub fn add_input(graph: &mut Graph, symbol: &Symbol, ty: TensorType) {
+pub fn add_size_input(graph: &mut Graph, symbol: &Symbol, ty: TensorType) {
     let definition = Definition::Input(graph.inputs.len());
     let id = graph.push_value(ValueInfo {
         name: format!("tells.{symbol}"),
@@ -144,9 +144,9 @@ pub fn add_input(graph: &mut Graph, symbol: &Symbol, ty: TensorType) {
 
 /// Keeps the guards of a body that use only symbols of its inputs. The whole graph has all guards of its bodies as well.
 pub fn keep_own_guards(graph: &mut Graph) {
-    let given = given_symbols(graph);
+    let given = bound_symbols(graph);
     graph.guards.retain(|guard| {
-        let used = symbols_of([&guard.left, &guard.right]);
+        let used = symbols_in([&guard.left, &guard.right]);
         used.is_subset(&given)
     });
 }

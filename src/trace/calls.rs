@@ -6,11 +6,11 @@ use crate::error::without_call_numbers;
 
 /// Number of calls of each module, by the path of its first call.
 #[derive(Clone, Debug, Default)]
-pub struct Calls {
+pub struct ModuleCalls {
     counts: BTreeMap<String, usize>,
 }
 
-impl Calls {
+impl ModuleCalls {
     /// Returns the path of a call of the module at `path`, made within the call at `caller`. A module that calls one of its
     /// own methods stays in its call.
     pub fn enter(&mut self, around: &str, path: &str) -> String {
@@ -39,8 +39,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_counted_within_the_call_around_them() {
-        let mut calls = Calls::default();
+    fn calls_are_counted_per_call_of_the_caller() {
+        let mut calls = ModuleCalls::default();
         let paths = [
             ("", "block", "block"),
             ("block", "block.relu", "block.relu"),

@@ -2,7 +2,7 @@
 //!
 //! A tracer gives the calls in a region body counters as if the body ran once, in place. This pass makes regions that draw
 //! random numbers take the current counter as an input and return the next one. Every iteration of a loop, and the code
-//! after the loop, then draws numbers of its own: the numbers that the program draws when it runs without tracing.
+//! after the loop, then draws different numbers: the numbers that the program draws when it runs without tracing.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
 /// The first counter of each seed that the calls of a graph draw from.
-type Firsts = BTreeMap<u64, u64>;
+type FirstCounters = BTreeMap<u64, u64>;
 
 /// Makes regions that draw random numbers take and return counters. Graphs without such regions stay as they are.
 ///
 /// All counters restart before the nodes that define the values of the indices in `begin`.
-pub(in crate::trace) fn hand_on_counters(graph: Graph, begin: &[usize]) -> Result<Graph> {
+pub(in crate::trace) fn carry_rng_counters(graph: Graph, begin: &[usize]) -> Result<Graph> {
     let has_regions = graph.nodes.iter().any(|node| !firsts(node).is_empty());
     if has_regions {
-        Ok(Counters::default().count(&graph, begin)?.0)
+        Ok(RngCounters::default().count(&graph, begin)?.0)
     } else {
         Ok(graph)
     }
@@ -34,19 +34,19 @@ pub(in crate::trace) fn hand_on_counters(graph: Graph, begin: &[usize]) -> Resul
 /// The current counters of a graph, by seed. A seed that no region has drawn from yet is absent: its calls keep the counters
 /// that the tracer gave them.
 #[derive(Default)]
-struct Counters(BTreeMap<u64, Counter>);
+struct RngCounters(BTreeMap<u64, RngCounter>);
 
 /// A counter that is known only when the graph runs.
-struct Counter {
+struct RngCounter {
     /// The value that counting starts from.
     from: ValueId,
     /// Number of calls since then.
     calls: i64,
 }
 
-impl Counters {
+impl RngCounters {
     /// Rewrites a graph. Returns it with the counters at its end.
-    fn count(mut self, graph: &Graph, begin: &[usize]) -> Result<(Graph, Counters)> {
+    fn count(mut self, graph: &Graph, begin: &[usize]) -> Result<(Graph, RngCounters)> {
         let mut begin = begin.iter().peekable();
         let counted = replay(graph, |replay, node| {
             let result = node.results.first().map(|id| id.index());
@@ -110,7 +110,7 @@ impl Counters {
         };
         arguments.splice(place..place, starts);
         for body in node.bodies_mut() {
-            *body = counted_body(body.clone(), &firsts, input)?;
+            *body = body_with_counters(body.clone(), &firsts, input)?;
         }
         if let Op::Region(region) = &mut node.op
             && let Region::Loop { carried, .. } = &mut **region
@@ -122,7 +122,7 @@ impl Counters {
         let mut results = replay.builder.add_operation(&node.op, arguments, types)?;
         let ends = results.split_off(node.results.len());
         for (seed, end) in firsts.into_keys().zip(ends) {
-            let counter = Counter {
+            let counter = RngCounter {
                 from: end.id(),
                 calls: 0,
             };
@@ -132,7 +132,7 @@ impl Counters {
     }
 }
 
-impl Counter {
+impl RngCounter {
     /// The counter of the next call.
     fn now<'g>(&self, replay: &Replay<'_, 'g>) -> Value<'g> {
         let from = replay.builder.value(self.from);
@@ -145,11 +145,11 @@ impl Counter {
 }
 
 /// Returns a body that takes counters from the input of this index on, and returns the next counters after its results.
-fn counted_body(mut body: Graph, firsts: &Firsts, input: usize) -> Result<Graph> {
-    let mut counters = Counters::default();
+fn body_with_counters(mut body: Graph, firsts: &FirstCounters, input: usize) -> Result<Graph> {
+    let mut counters = RngCounters::default();
     for (index, seed) in (input..).zip(firsts.keys()) {
         body.insert_input(index, "counter", scalar());
-        let counter = Counter {
+        let counter = RngCounter {
             // Inputs are the first values of the new graph.
             from: ValueId::from(index),
             calls: 0,
@@ -158,8 +158,8 @@ fn counted_body(mut body: Graph, firsts: &Firsts, input: usize) -> Result<Graph>
     }
     let (mut graph, counters) = counters.count(&body, &[])?;
     for seed in firsts.keys() {
-        let Some(Counter { from, calls }) = counters.0.get(seed) else {
-            return Err(Error::internal("a sequence of random numbers is lost"));
+        let Some(RngCounter { from, calls }) = counters.0.get(seed) else {
+            return Err(Error::internal("a region returns no counter of random numbers"));
         };
         let arguments = vec![
             Argument::Value(*from),
@@ -177,17 +177,17 @@ fn scalar() -> TensorType {
 }
 
 /// The first counters that the bodies of a region draw from, by seed.
-fn firsts(node: &Node) -> Firsts {
-    let mut firsts = Firsts::new();
+fn firsts(node: &Node) -> FirstCounters {
+    let mut firsts = FirstCounters::new();
     for body in node.bodies() {
         collect(body, &mut firsts);
     }
     firsts
 }
 
-fn collect(graph: &Graph, firsts: &mut Firsts) {
+fn collect(graph: &Graph, firsts: &mut FirstCounters) {
     for node in &graph.nodes {
-        if let Some(Generator { seed, counter }) = drawn_at(node) {
+        if let Some(Generator { seed, counter }) = generator_of(node) {
             let first = firsts.entry(seed).or_insert(counter);
             *first = counter.min(*first);
         }
@@ -197,7 +197,7 @@ fn collect(graph: &Graph, firsts: &mut Firsts) {
     }
 }
 
-fn drawn_at(node: &Node) -> Option<Generator> {
+fn generator_of(node: &Node) -> Option<Generator> {
     let Op::Call(name) = &node.op else {
         return None;
     };

@@ -57,7 +57,7 @@ impl<L: Default> Scope<L> {
 }
 
 /// The stack of all open scopes.
-pub struct Scopes<L> {
+pub struct ScopeStack<L> {
     /// The scope of the whole graph.
     pub root: Scope<L>,
     /// Tensor inputs of the graph so far.
@@ -67,10 +67,10 @@ pub struct Scopes<L> {
     next: u32,
 }
 
-impl<L: Default> Scopes<L> {
+impl<L: Default> ScopeStack<L> {
     /// Starts a graph of this name, with no region open.
-    pub fn new(name: &str) -> Scopes<L> {
-        Scopes {
+    pub fn new(name: &str) -> ScopeStack<L> {
+        ScopeStack {
             root: Scope::new(0, Builder::new(name)),
             inputs: Vec::new(),
             regions: Vec::new(),
@@ -120,11 +120,11 @@ impl<L: Default> Scopes<L> {
     pub fn input(&mut self, name: &str, ty: TensorType) -> ValueRef {
         let id = self.root.builder.input(name, ty).id();
         self.inputs.push(id);
-        self.of_root(id)
+        self.root_value(id)
     }
 
     /// Adds an input of the innermost body that stands for no captured value.
-    pub fn body_input(&mut self, name: &str, ty: TensorType) -> ValueId {
+    pub fn add_body_input(&mut self, name: &str, ty: TensorType) -> ValueId {
         let scope = self.innermost_mut();
         let id = scope.builder.input(name, ty).id();
         scope.own_inputs.push(id);
@@ -133,10 +133,10 @@ impl<L: Default> Scopes<L> {
 
     /// A weight of the whole graph.
     pub fn weight(&self, name: &str, ty: TensorType) -> ValueRef {
-        self.of_root(self.root.builder.weight(name, ty).id())
+        self.root_value(self.root.builder.weight(name, ty).id())
     }
 
-    fn of_root(&self, id: ValueId) -> ValueRef {
+    fn root_value(&self, id: ValueId) -> ValueRef {
         ValueRef {
             scope: self.root.number,
             id,

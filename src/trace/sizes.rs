@@ -17,7 +17,7 @@ pub enum Sizes {
 }
 
 impl Sizes {
-    fn vary(&self, name: &str, axis: usize) -> bool {
+    fn is_symbolic(&self, name: &str, axis: usize) -> bool {
         match self {
             Sizes::Symbolic => true,
             Sizes::Static => false,
@@ -30,7 +30,7 @@ impl Sizes {
     pub fn symbolic(&self, symbols: &Symbols, name: &str, example: &[usize]) -> Shape {
         let size = |(axis, size): (usize, &usize)| {
             let hint = i64::try_from(*size).unwrap_or(i64::MAX);
-            if hint == 0 || !self.vary(name, axis) {
+            if hint == 0 || !self.is_symbolic(name, axis) {
                 return Dim::from(hint);
             }
             let dim = Dim::symbol(format!("{name}_{axis}"));

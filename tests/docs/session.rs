@@ -14,13 +14,13 @@ use std::process::Command;
 
 use onionskin::gpu::adapters;
 
-use crate::alike::{Counts, alike, rewritten, without_times};
+use crate::output_match::{Counts, alike, rewritten, without_times};
 use crate::command::Folder;
 use crate::page::{Block, Page};
 use crate::python;
 
 /// A command and its output.
-struct Step<'a> {
+struct CommandStep<'a> {
     command: &'a str,
     output: String,
 }
@@ -112,11 +112,11 @@ fn run(block: &Block, folder: &Folder) -> (String, Vec<String>) {
     (text, wrong)
 }
 
-fn steps(block: &Block) -> Vec<Step<'_>> {
-    let mut steps: Vec<Step> = Vec::new();
+fn steps(block: &Block) -> Vec<CommandStep<'_>> {
+    let mut steps: Vec<CommandStep> = Vec::new();
     for line in block.text.lines() {
         match (line.strip_prefix("$ "), steps.last_mut()) {
-            (Some(command), _) => steps.push(Step {
+            (Some(command), _) => steps.push(CommandStep {
                 command,
                 output: String::new(),
             }),

@@ -52,7 +52,7 @@ fn default_limits_can_be_forced() {
 }
 
 #[test]
-fn an_applications_own_device_serves() {
+fn an_applications_device_can_be_used() {
     let Some(device) = device() else { return };
     let (wgpu, queue) = (device.wgpu().clone(), device.queue().clone());
     let own = GpuDevice::from_wgpu(wgpu, queue);

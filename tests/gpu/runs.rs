@@ -93,7 +93,7 @@ fn rising_sizes_seldom_grow_memory() {
 }
 
 #[test]
-fn pipelines_are_made_once_for_a_device() {
+fn pipelines_are_compiled_once_per_device() {
     let Some(device) = device() else { return };
     let mut plan = chain(2, &[symbol("B")]);
     plan.kernels.extend(plan.kernels.clone());

@@ -28,7 +28,7 @@ fn layer<'g>(b: &'g Builder, x: Value<'g>, filter: &str, axis: ConvAxis) -> Valu
 }
 
 /// A 1×1 convolution after a normalisation that cannot be folded into a weight.
-fn behind<'g>(b: &'g Builder, x: Value<'g>, filter: &str, stride: i64) -> Value<'g> {
+fn normalized_layer<'g>(b: &'g Builder, x: Value<'g>, filter: &str, stride: i64) -> Value<'g> {
     let channels = x.shape()[1].clone();
     let vector = |name: &str| {
         let ty = TensorType::new(DType::F32, [channels.clone()]);
@@ -64,8 +64,8 @@ pub fn all() -> Vec<(&'static str, Graph, usize)> {
     });
     let fronts = graph(&["f32[2, 16, 9, 7]"], |b, x| {
         let y = layer(b, x[0].exp(), "f32[24, 16, 3, 3]", same());
-        let y = behind(b, y, "f32[40, 24, 1, 1]", 1);
-        let y = behind(b, y, "f32[16, 40, 1, 1]", 2);
+        let y = normalized_layer(b, y, "f32[40, 24, 1, 1]", 1);
+        let y = normalized_layer(b, y, "f32[16, 40, 1, 1]", 2);
         let gated = y * y.mean(&[2, 3], true).sigmoid();
         let z = layer(b, gated, "f32[20, 16, 1, 1]", ConvAxis::padded(1, 0));
         vec![z.sum(&[2], false)]
@@ -92,7 +92,7 @@ pub fn all() -> Vec<(&'static str, Graph, usize)> {
         ("convolutions", convolutions, 3),
         ("residuals", residuals, 4),
         ("convolutions of single positions", ones, 4),
-        ("what stands in front of single positions", fronts, 9),
+        ("layers in front of single positions", fronts, 9),
         ("volumes", volumes, 3),
         ("strips", strips, 4),
         ("linear layers", products, 2),

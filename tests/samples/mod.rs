@@ -4,7 +4,7 @@
     clippy::panic,
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "each test uses its part, may panic, and says what it skips"
+    reason = "each test uses a part of this module, may panic, and prints the checks that it skips"
 )]
 
 pub mod layers;

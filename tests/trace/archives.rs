@@ -62,7 +62,7 @@ fn refusal(name: &str, from: &str, to: &str) -> Error {
     imported.map(drop).unwrap_err()
 }
 
-fn refused_archive(name: &str, inputs: &[Item]) -> Error {
+fn import_error_of_archive(name: &str, inputs: &[Item]) -> Error {
     let model = Model::open(fixtures().join(format!("archives/{name}.pt"))).unwrap();
     let imported = model.import_method("forward", Some(inputs));
     imported.map(drop).unwrap_err()
@@ -211,12 +211,12 @@ fn methods_of_an_archive_share_weights() {
 fn a_size_that_is_a_value_is_refused_with_its_line() {
     let x = Tensor::from_vec([5], vec![1f32; 5]).unwrap();
     let k = Tensor::from_vec([], vec![2i64]).unwrap();
-    let error = refused_archive("largest", &[x.into(), k.into()]);
+    let error = import_error_of_archive("largest", &[x.into(), k.into()]);
     let wanted = "aten::topk of (Tensor, int that depends on tensors) — at make_archives.py:134";
     assert_eq!(error.to_string(), wanted);
     let advice = error.advice().unwrap();
     assert!(
-        advice.starts_with("sizes and settings have to be known"),
+        advice.starts_with("sizes and settings must be known"),
         "{advice}"
     );
 }
@@ -225,7 +225,7 @@ fn a_size_that_is_a_value_is_refused_with_its_line() {
 #[test]
 fn a_result_by_tensors_is_refused() {
     let x = Tensor::from_vec([2], vec![1f32; 2]).unwrap();
-    let error = refused_archive("by_tensor", &[x.into()]);
+    let error = import_error_of_archive("by_tensor", &[x.into()]);
     assert_eq!(error.message(), "a dict as result has a Tensor as key");
     let advice = "return a dict by strings or numbers, or the keys beside the values";
     assert_eq!(error.advice(), Some(advice));
@@ -239,9 +239,9 @@ fn a_function_of_python_is_refused_with_what_to_do() {
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
     assert_eq!(
         error.message(),
-        "^Foo is a function of Python, which an archive does not hold"
+        "^Foo is a Python autograd.Function; an archive does not contain its code"
     );
-    let advice = "call what its forward calls, or a function with @torch.jit.script, in place of `apply`, and trace again";
+    let advice = "call the operators of its forward, or a function with @torch.jit.script, in place of `apply`, and trace again";
     assert_eq!(error.advice(), Some(advice));
     assert!(error.to_string().contains("make_traces.py:86"), "{error}");
 }

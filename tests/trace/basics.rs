@@ -23,7 +23,7 @@ fn a_function_computes_the_same_traced_and_for_other_sizes() {
     }
 }
 
-/// Counterpart: `run_ge_tests`, whose inputs broadcast. The example's sizes decide what is expanded; others are rejected.
+/// Counterpart: `run_ge_tests`, whose inputs broadcast. The example's sizes decide which operands are expanded; others are rejected.
 #[test]
 fn broadcasting_is_that_of_the_example() {
     let add = |(x, y): (TracedTensor, TracedTensor)| &x + &y;

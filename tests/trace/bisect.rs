@@ -14,7 +14,7 @@ use onionskin::ir::Graph;
 use onionskin::item::Item;
 use onionskin::kernel::materialization::Precision;
 use onionskin::model::{
-    Culprit, Reference, Search, SearchOptions, SearchProgress, check, first_divergence,
+    Culprit, DeviceReference, Search, SearchOptions, SearchProgress, check, first_divergence,
     first_wrong_pass, verify,
 };
 use onionskin::pass::Pass;
@@ -85,7 +85,7 @@ fn one() -> Vec<Item> {
 
 /// The third iteration is the first wrong one, 9 instead of 8, in the branch within it.
 #[test]
-fn a_device_is_wrong_in_a_branch_of_a_round() {
+fn a_device_error_in_a_branch_of_an_iteration_is_found() {
     let Some(device) = samples::device(FeatureLevel::Full).map(Device::from) else {
         return;
     };
@@ -103,10 +103,10 @@ fn a_device_is_wrong_in_a_branch_of_a_round() {
     let wanted = [
         format!("first value that differs: loop/if/custom = custom{}", line(first)),
         format!(
-            "  in the branch of a true condition of loop/if = if{}",
+            "  in the true branch of loop/if = if{}",
             line(first + 1)
         ),
-        format!("  in round 3 of loop = loop{}", line(first - 7)),
+        format!("  in iteration 3 of loop = loop{}", line(first - 7)),
         "  loop/if/custom: max abs 1.000e0, max rel 1.250e-1, 1.0e6 ulp, 1 of 1 wrong, worst at [0]: 9 instead of 8"
             .to_string(),
     ];
@@ -130,7 +130,7 @@ fn a_device_is_wrong_in_a_branch_of_a_round() {
 
 /// A search without time compares nothing and reports that; one with time reports progress for every node.
 #[test]
-fn a_search_ends_at_its_limit_and_tells_how_far_it_is() {
+fn a_search_ends_at_its_limit_and_reports_progress() {
     let Some(device) = samples::device(FeatureLevel::Full).map(Device::from) else {
         return;
     };
@@ -175,7 +175,7 @@ fn a_report_leads_into_regions() {
     let Some(device) = samples::device(FeatureLevel::Full).map(Device::from) else {
         return;
     };
-    let reference = Reference {
+    let reference = DeviceReference {
         device: &device,
         precision: Precision::Single,
         expected: None,
@@ -218,7 +218,7 @@ const LOOP: &str = "graph forward(x: f32[2], n: i64[]) -> f32[2] {
 
 /// A pass whose graph is wrong from the second iteration on.
 #[test]
-fn a_pass_is_wrong_in_a_round() {
+fn a_pass_error_in_an_iteration_is_found() {
     let graph: Graph = LOOP.parse().unwrap();
     let wrong = Pass {
         name: "wrong",
@@ -237,7 +237,7 @@ fn a_pass_is_wrong_in_a_round() {
     let (name, found) = found.unwrap().unwrap();
     assert_eq!((name, &*found.site.value), ("wrong", "y/r"));
     assert_eq!(found.site.within[0].part, BodyKind::Iteration(1));
-    let wanted = "first value that differs: y/r = minimum  @ model.py:5\n  in round 2 of y = loop  @ model.py:3\n  \
+    let wanted = "first value that differs: y/r = minimum  @ model.py:5\n  in iteration 2 of y = loop  @ model.py:3\n  \
                   y/r: max abs 1.000e0, max rel 2.500e-1, 2.1e6 ulp, 1 of 2 wrong, worst at [0]: 3 instead of 4";
     assert_eq!(found.to_string(), wanted);
 }

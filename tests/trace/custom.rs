@@ -162,7 +162,7 @@ fn results_of_other_types_are_refused() {
     assert!(
         error
             .message()
-            .contains("tests.wrong gave (f32[6]), the graph expects (f32[2, 3])"),
+            .contains("tests.wrong returned (f32[6]); the graph expects (f32[2, 3])"),
         "{error}"
     );
 }

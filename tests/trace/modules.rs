@@ -156,7 +156,7 @@ fn nodes_have_the_paths_of_the_modules_that_made_them() {
     assert_eq!(module_paths(graph), wanted);
     assert!(
         !weights(&traced).contains(&"heads.b.weight"),
-        "what is not used is no weight"
+        "an unused parameter is not a weight"
     );
 }
 
@@ -254,7 +254,7 @@ fn a_module_from_outside_is_named_after_its_type() {
     assert_eq!(weights(&traced), ["scale.factor", "scale_1.factor"]);
     let graph = traced.graph("forward").unwrap();
     assert_eq!(module_paths(graph), ["scale", "scale#1", "scale_1"]);
-    assert_eq!(traced.warnings, [], "parameters are no constants");
+    assert_eq!(traced.warnings, [], "parameters are not constants");
 }
 
 /// Counterpart: `test_trace_c10_ops` and captures; "Cannot insert a TracedTensor that requires grad as a constant".
@@ -267,7 +267,7 @@ fn captured_tensors_are_constants_that_are_warned_of_and_parameters_are_weights(
         panic!("{:?}", traced.warnings)
     };
     assert_eq!(warning.id, Id::CapturedConstant);
-    assert_eq!(warning.message, "f32[3] is the constant constant");
+    assert_eq!(warning.message, "f32[3], made outside of the trace, became the constant constant");
 }
 
 /// Counterpart: `test_constant`: `torch.tensor` within a trace.
@@ -284,7 +284,7 @@ fn tensors_made_of_data_are_constants_that_are_warned_of() {
     assert_eq!(warning.id, Id::DataConstructor);
     assert_eq!(
         warning.message,
-        "f32[2] made of data is the constant constant"
+        "f32[2], made from host data, became the constant constant"
     );
     assert_eq!(warning.place.location.as_ref().unwrap().line, line);
 }
@@ -353,7 +353,7 @@ fn weights_that_do_not_fit_are_listed_at_once_and_none_is_loaded() {
     let error = load_state_dict(&net, &wrong).unwrap_err();
     let messages: Vec<&str> = error.iter().map(|error| error.message()).collect();
     let wanted = [
-        "weight is of shape [1, 2], its value of [2]",
+        "weight has shape [1, 2], its value has shape [2]",
         "there is no value for bias",
         "the module has no gain",
     ];

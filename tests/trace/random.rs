@@ -247,7 +247,7 @@ fn host(tensors: &[&TracedTensor]) -> Vec<Tensor> {
 }
 
 /// Checks that a graph returns the untraced program's results on all devices.
-fn runs_alike(traced: &Traced, inputs: &[&TracedTensor], wanted: &[&TracedTensor]) {
+fn check_all_devices(traced: &Traced, inputs: &[&TracedTensor], wanted: &[&TracedTensor]) {
     for device in devices() {
         let model = Model::from_module(traced.module.clone());
         let session = model.compile(&device, &CompileOptions::default()).unwrap();
@@ -275,7 +275,7 @@ fn drawing_scan(
 }
 
 /// [`drawing_scan`] as a loop in Rust, which a trace unrolls.
-fn written_out(x: TracedTensor) -> (TracedTensor, TracedTensor, TracedTensor) {
+fn unrolled_scan(x: TracedTensor) -> (TracedTensor, TracedTensor, TracedTensor) {
     let mut state = ops::rand([2]);
     let mut rows = Vec::new();
     for row in x.unbind() {
@@ -294,11 +294,11 @@ fn every_round_of_a_loop_draws_numbers_of_its_own() {
         manual_seed(7);
         let (last, all, after) = drawing_scan(column(rows)).unwrap();
         manual_seed(7);
-        let (found_last, found_all, found_after) = written_out(column(rows));
+        let (found_last, found_all, found_after) = unrolled_scan(column(rows));
         assert_eq!(floats(&found_last), floats(&last));
         assert_eq!(floats(&found_all), floats(&all));
         assert_eq!(floats(&found_after), floats(&after));
-        runs_alike(&traced, &[&column(rows)], &[&last, &all, &after]);
+        check_all_devices(&traced, &[&column(rows)], &[&last, &all, &after]);
     }
     let named = inspect(traced.graph("forward").unwrap(), &traced.module);
     let details = named.iter().flat_map(|finding| &finding.details);
@@ -328,7 +328,7 @@ fn nested(
 }
 
 #[test]
-fn regions_hand_on_their_counters() {
+fn regions_return_their_counters() {
     let inputs = |limit: f32| (ops::zeros([2]), TracedTensor::scalar(limit));
     manual_seed(3);
     let traced = trace(inputs(4.0), nested).unwrap();
@@ -336,7 +336,7 @@ fn regions_hand_on_their_counters() {
         manual_seed(3);
         let (x, after) = nested(inputs(limit)).unwrap();
         let (start, limit) = inputs(limit);
-        runs_alike(&traced, &[&start, &limit], &[&x, &after]);
+        check_all_devices(&traced, &[&start, &limit], &[&x, &after]);
     }
     let (_, report) = trace_checked(inputs(4.0), nested, &CheckOptions::default()).unwrap();
     assert!(report.passed(), "{report}");
@@ -364,7 +364,7 @@ fn a_sequence_begins_outside_of_branches() {
 
 /// A sequence that restarts after a loop also restarts in the graph.
 #[test]
-fn a_sequence_begins_anew() {
+fn a_sequence_restarts_after_a_loop() {
     let program = |x: TracedTensor| {
         manual_seed(5);
         let (_, rows) = scan(ops::zeros([2]), x, |state, row: TracedTensor| {
@@ -375,12 +375,12 @@ fn a_sequence_begins_anew() {
     };
     let traced = trace(column(2), program).unwrap();
     let (rows, again) = program(column(4)).unwrap();
-    runs_alike(&traced, &[&column(4)], &[&rows, &again]);
+    check_all_devices(&traced, &[&column(4)], &[&rows, &again]);
 }
 
 /// A scripted program draws in every iteration that runs, and draws the numbers of an unrolled program.
 #[test]
-fn scripted_loops_draw_as_if_they_were_written_out() {
+fn scripted_loops_draw_like_unrolled_ones() {
     let archives = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/archives");
     let model = Model::open(archives.join("draws.pt")).unwrap();
     let x = || Item::Tensor(Tensor::from_vec([2], vec![1f32, 2.0]).unwrap());

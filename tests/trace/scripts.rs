@@ -42,12 +42,12 @@ replay! {
 
 /// Buffers of unsupported layouts and dtypes are rejected only if a program reads them.
 #[test]
-fn what_nothing_reads_is_not_refused() {
+fn unread_buffers_are_not_rejected() {
     replayed("cases/scripts/unused");
 }
 
 /// Returns the errors of a case, each with the user's line.
-fn refusals(name: &str) -> Vec<String> {
+fn import_errors(name: &str) -> Vec<String> {
     let error = refusal(&format!("refused/{name}"));
     let unsupported = |error: &Error| {
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
@@ -60,21 +60,21 @@ fn refusals(name: &str) -> Vec<String> {
 
 #[test]
 fn tensors_of_other_layouts_are_named() {
-    assert_eq!(refusals("sparse"), ["buffer is a sparse tensor"]);
-    assert_eq!(refusals("rows"), ["buffer is a sparse tensor"]);
-    assert_eq!(refusals("negative"), ["buffer is a lazily negated tensor"]);
+    assert_eq!(import_errors("sparse"), ["buffer is a sparse tensor"]);
+    assert_eq!(import_errors("rows"), ["buffer is a sparse tensor"]);
+    assert_eq!(import_errors("negative"), ["buffer is a lazily negated tensor"]);
 }
 
 #[test]
 fn complex_numbers_are_named() {
     let expected = ["number is a complex number", "the complex number 1.5-2j"];
-    let mut found = refusals("complex");
+    let mut found = import_errors("complex");
     found.sort();
     assert_eq!(found, expected);
 }
 
 #[test]
 fn generators_are_named() {
-    let found = refusals("generator");
+    let found = import_errors("generator");
     assert!(found[0].contains("aten::Generator"), "{found:?}");
 }

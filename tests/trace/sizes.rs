@@ -10,7 +10,7 @@ fn example(shape: &[usize]) -> TracedTensor {
 }
 
 /// Checks that the traced function returns the function's results, for inputs of the example's size and of another.
-fn generalises(first: &[usize], other: &[usize], function: impl Fn(TracedTensor) -> TracedTensor) {
+fn check_generalises(first: &[usize], other: &[usize], function: impl Fn(TracedTensor) -> TracedTensor) {
     let traced = trace(example(first), &function).unwrap();
     assert!(traced.warnings.is_empty(), "{:?}", traced.warnings);
     for shape in [first, other] {
@@ -23,33 +23,33 @@ fn generalises(first: &[usize], other: &[usize], function: impl Fn(TracedTensor)
 /// Counterpart: `test_trace_size`, with arithmetic of all kinds.
 #[test]
 fn arithmetic_on_sizes() {
-    generalises(&[4, 6], &[10, 2], |x| {
+    check_generalises(&[4, 6], &[10, 2], |x| {
         let (rows, columns) = (x.dim(0), x.dim(-1));
         x.view([rows.floor_div(&2.into()), columns * 2])
     });
-    generalises(&[4, 6], &[2, 3], |x| x.view([x.numel()]));
+    check_generalises(&[4, 6], &[2, 3], |x| x.view([x.numel()]));
 }
 
 /// Counterpart: `test_trace_arange`, `test_trace_arange_with_grad`.
 #[test]
 fn arange_and_full_of_sizes() {
-    generalises(&[4, 6], &[5, 2], |x| &x + ops::arange(x.dim(1)));
-    generalises(&[4, 6], &[5, 2], |x| {
+    check_generalises(&[4, 6], &[5, 2], |x| &x + ops::arange(x.dim(1)));
+    check_generalises(&[4, 6], &[5, 2], |x| {
         let numbers = ops::arange_start(x.dim(0), x.dim(0) + x.dim(1));
         &x * numbers
     });
-    generalises(&[4, 6], &[5, 2], |x| ops::full(x.shape(), 3.0) + &x);
-    generalises(&[4, 6], &[5, 2], |x| ops::zeros([x.dim(0), 1.into()]) - &x);
+    check_generalises(&[4, 6], &[5, 2], |x| ops::full(x.shape(), 3.0) + &x);
+    check_generalises(&[4, 6], &[5, 2], |x| ops::zeros([x.dim(0), 1.into()]) - &x);
 }
 
 /// Counterpart: `test_trace_slice_full_dim`, slices whose bounds follow from sizes.
 #[test]
 fn slices_by_sizes() {
-    generalises(&[4, 6], &[8, 6], |x| {
+    check_generalises(&[4, 6], &[8, 6], |x| {
         x.slice_with(kw!(start = x.dim(0).floor_div(&2.into())))
     });
-    generalises(&[4, 6], &[8, 6], |x| x.slice_with(kw!(end = x.dim(0) - 1)));
-    generalises(&[4, 6], &[8, 6], |x| x.narrow(0, 1, x.dim(0) - 2));
+    check_generalises(&[4, 6], &[8, 6], |x| x.slice_with(kw!(end = x.dim(0) - 1)));
+    check_generalises(&[4, 6], &[8, 6], |x| x.narrow(0, 1, x.dim(0) - 2));
     let traced = trace(example(&[5]), |x| x.slice_with(kw!(start = 0, end = 5))).unwrap();
     let found: TracedTensor = traced.call(example(&[7])).unwrap();
     assert_eq!(found.shape(), [5.into()], "the literal 5 stays");
@@ -58,7 +58,7 @@ fn slices_by_sizes() {
 /// Counterpart: "setitem with dynamic shape" (#43548).
 #[test]
 fn writes_into_slices_of_any_size() {
-    generalises(&[4, 6], &[8, 3], |x| {
+    check_generalises(&[4, 6], &[8, 3], |x| {
         let ones = ops::ones([x.dim(0) - 1, x.dim(1)]);
         x.slice_scatter_with(&ones, kw!(start = 1))
     });
@@ -67,7 +67,7 @@ fn writes_into_slices_of_any_size() {
 /// Counterpart: `interpolate(scale_factor=3)` is not baked in.
 #[test]
 fn scale_factors_stay_factors() {
-    generalises(&[1, 2, 4, 4], &[1, 2, 5, 7], |x| {
+    check_generalises(&[1, 2, 4, 4], &[1, 2, 5, 7], |x| {
         let sizes = [x.dim(2) * 3, x.dim(3) * 3];
         x.upsample_nearest2d_with(sizes, kw!(scales_h = 3.0, scales_w = 3.0))
     });

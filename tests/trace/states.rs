@@ -38,7 +38,7 @@ fn statistics(shift: f32) -> [[f32; 2]; 2] {
 }
 
 /// Returns running mean and variance after batches, as PyTorch computes them.
-fn gathered(shifts: &[f32]) -> [[f32; 2]; 2] {
+fn expected_statistics(shifts: &[f32]) -> [[f32; 2]; 2] {
     let mut running = [[0.0; 2], [1.0; 2]];
     for shift in shifts {
         let new = statistics(*shift);
@@ -79,7 +79,7 @@ fn training_gathers_statistics() {
     let norm = trained();
     norm.call(&batch(0.0));
     norm.call(&batch(3.0));
-    let [mean, variance] = gathered(&[0.0, 3.0]);
+    let [mean, variance] = expected_statistics(&[0.0, 3.0]);
     let [found_mean, found_variance, count] = buffers(&norm);
     assert_close(&found_mean, &mean);
     assert_close(&found_variance, &variance);
@@ -105,7 +105,7 @@ fn a_trace_of_training_gathers_statistics_from_call_to_call() {
             let found = session.run(&[host(&batch(shift))]).unwrap();
             assert_close(&found[0].to_f32(), &wanted.to_f32());
         }
-        let [mean, variance] = gathered(&[0.0, 3.0]);
+        let [mean, variance] = expected_statistics(&[0.0, 3.0]);
         let kept = |name: &str| session.state(name).unwrap().tensors()[0].to_f32();
         assert_close(&kept("running_mean"), &mean);
         assert_close(&kept("running_var"), &variance);
@@ -189,16 +189,16 @@ fn methods_share_what_is_stored() {
 }
 
 #[test]
-fn what_cannot_be_stored_is_told_with_its_line() {
+fn invalid_stores_are_errors_with_their_line() {
     let net = sum();
     let x = || TracedTensor::from_vec([2], vec![1f32, 2.0]);
     let error = trace(x(), |x| net.total.store(&x.sum()).map(|()| x)).unwrap_err();
-    assert_eq!(error.message(), "a buffer of f32[2] is to keep f32[]");
+    assert_eq!(error.message(), "expected a value of type f32[2] for a buffer, got f32[]");
     assert!(error.to_string().contains("trace/states.rs"), "{error}");
     let error = trace(x(), |x| (&x * 2.0).store(&x).map(|()| x)).unwrap_err();
-    assert_eq!(error.message(), "only a parameter or buffer keeps a value");
+    assert_eq!(error.message(), "only a parameter or buffer can be stored to");
     let error = net.total.store(&TracedTensor::scalar(1f32)).unwrap_err();
-    assert_eq!(error.message(), "a buffer of f32[2] is to keep f32[]");
+    assert_eq!(error.message(), "expected a value of type f32[2] for a buffer, got f32[]");
 }
 
 /// A total and the number of its additions, which a network updates in branches and loops.
@@ -309,7 +309,7 @@ fn branches_and_loops_store() {
 
 /// PyTorch's `momentum=None`: the statistics are the mean over all batches.
 #[test]
-fn batches_count_alike_without_momentum() {
+fn batches_have_equal_weight_without_momentum() {
     let norm = BatchNorm1d::new(2).momentum(None);
     norm.train();
     let shifts = [0.0, 3.0, -7.0];

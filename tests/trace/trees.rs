@@ -24,7 +24,7 @@ fn map<T>(entries: impl IntoIterator<Item = (&'static str, T)>) -> BTreeMap<Stri
 }
 
 /// Returns the error of a trace that is rejected for its inputs.
-fn refusal<I: Tree>(inputs: I) -> Error {
+fn trace_error<I: Tree>(inputs: I) -> Error {
     trace(inputs, |_| x(&[1.0])).unwrap_err()
 }
 
@@ -237,7 +237,7 @@ fn a_write_to_a_value_of_a_map_is_a_step() {
 #[test]
 fn inputs_that_say_nothing_of_their_elements_are_refused_by_path() {
     let none: Vec<TracedTensor> = Vec::new();
-    let error = refusal(Named {
+    let error = trace_error(Named {
         r#type: x(&[1.0]),
         d: map([("1", none)]),
     });
@@ -246,12 +246,12 @@ fn inputs_that_say_nothing_of_their_elements_are_refused_by_path() {
         r#"args[1]["1"] is an empty list: an example needs elements"#
     );
     let none: BTreeMap<String, TracedTensor> = BTreeMap::new();
-    let error = refusal((x(&[1.0]), Pair(none.clone(), none)));
+    let error = trace_error((x(&[1.0]), Pair(none.clone(), none)));
     assert_eq!(
         error.message(),
         "args[1][0] is an empty map: an example needs its keys"
     );
-    let error = refusal((vec![Some(x(&[1.0])), None],));
+    let error = trace_error((vec![Some(x(&[1.0])), None],));
     assert_eq!(
         error.message(),
         "args[0] is a mixed list: item 1 is of another kind than item 0"
@@ -262,7 +262,7 @@ fn inputs_that_say_nothing_of_their_elements_are_refused_by_path() {
 #[test]
 fn what_has_no_order_or_is_no_tensor_is_refused_with_advice() {
     let unordered = HashMap::from([("a".to_string(), x(&[1.0]))]);
-    let error = refusal((x(&[1.0]), Pair(unordered.clone(), unordered)));
+    let error = trace_error((x(&[1.0]), Pair(unordered.clone(), unordered)));
     assert_eq!(
         error.message(),
         "args[1][0] is a HashMap, whose keys have no order"
@@ -271,7 +271,7 @@ fn what_has_no_order_or_is_no_tensor_is_refused_with_advice() {
         error.advice(),
         Some("use a BTreeMap, or a struct with #[derive(Tree)]")
     );
-    let error = refusal((x(&[1.0]), Dim::from(3)));
+    let error = trace_error((x(&[1.0]), Dim::from(3)));
     assert_eq!(
         error.message(),
         "args[1] is a size, and only tensors can be inputs"
@@ -405,6 +405,6 @@ fn a_failed_output_says_where_it_stands() {
         corners: &x(&[1.0, 2.0]) + &x(&[1.0, 2.0, 3.0]),
         scores: None,
     };
-    let error = refusal((x(&[1.0]), boxes));
+    let error = trace_error((x(&[1.0]), boxes));
     assert_eq!(error.context().last().unwrap(), "args[1].corners");
 }

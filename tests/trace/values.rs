@@ -201,7 +201,7 @@ fn reads_are_warned_of_with_the_value() {
     assert_eq!(traced.warnings[0].id, Id::HostRead);
     assert_eq!(
         traced.warnings[0].message,
-        "the program reads f32[] [-4.0], which is fixed from here on"
+        "the program reads f32[] [-4.0]: results computed from it on the host are constants of the graph"
     );
 }
 

@@ -82,7 +82,7 @@ pub fn graphs() -> Vec<(&'static str, Graph)> {
             ["f32[2, 19, 128]", "f32[2, 21, 128]", "f32[2, 21, 128]"],
         ),
         (
-            "of three quads",
+            "of three vec4s",
             ["f32[B, 16, 12]", "f32[B, H, 12]", "f32[B, H, 20]"],
         ),
         (
@@ -128,7 +128,7 @@ pub fn graphs() -> Vec<(&'static str, Graph)> {
             ),
         ),
         (
-            "with what rows and columns of an image add",
+            "with a bias by row and by column of an image",
             graph(
                 &[
                     "f32[2, 24, 16]",
@@ -223,7 +223,7 @@ pub fn graphs() -> Vec<(&'static str, Graph)> {
 }
 
 /// Returns graphs that several kernels compute, because values in between have other readers or one kernel would be slower.
-fn others() -> Vec<(&'static str, Graph)> {
+fn unfused_graphs() -> Vec<(&'static str, Graph)> {
     let types = ["f32[2, 24, 24]"; 3];
     let mut graphs = plain(&[
         (
@@ -287,7 +287,7 @@ fn others() -> Vec<(&'static str, Graph)> {
 }
 
 /// Rotary embedding: rotates the halves of each head's channels by angles.
-fn rotated<'g>(x: Value<'g>, [cosines, sines]: [Value<'g>; 2]) -> Value<'g> {
+fn rotary_embedding<'g>(x: Value<'g>, [cosines, sines]: [Value<'g>; 2]) -> Value<'g> {
     let half = x.size(-1).floor_div(&2.into());
     let [first, second] = [0, 1].map(|at| x.narrow(-1, &half * at, half.clone()));
     let turned = x.builder().concat(&[-second, first], -1);
@@ -295,7 +295,7 @@ fn rotated<'g>(x: Value<'g>, [cosines, sines]: [Value<'g>; 2]) -> Value<'g> {
 }
 
 /// Repeats each head of keys or values for two heads of queries (grouped-query attention).
-fn repeated(x: Value) -> Value {
+fn repeat_heads(x: Value) -> Value {
     let [batch, heads, rows, width] = [0, 1, 2, 3].map(|axis| x.size(axis));
     let wide = vec![
         batch.clone(),
@@ -309,7 +309,7 @@ fn repeated(x: Value) -> Value {
 }
 
 /// Returns graphs in which other kernels write queries, keys and values, with the number of steps.
-fn behind_others() -> Vec<(&'static str, usize, Graph)> {
+fn graphs_after_producers() -> Vec<(&'static str, usize, Graph)> {
     let types = ["f32[B, 20, 96]", "f32[20, 8]", "f32[20, 8]"];
     vec![
         (
@@ -317,7 +317,7 @@ fn behind_others() -> Vec<(&'static str, usize, Graph)> {
             3,
             graph(&types, |_, x| {
                 let [q, k, v] = [0, 1, 2].map(|at| heads(x[0], at, [4, 8]));
-                let [q, k] = [q, k].map(|heads| rotated(heads, [x[1], x[2]]));
+                let [q, k] = [q, k].map(|heads| rotary_embedding(heads, [x[1], x[2]]));
                 vec![causal(scores(&[q, k]) * 0.35).softmax(-1).matmul(v)]
             }),
         ),
@@ -334,7 +334,7 @@ fn behind_others() -> Vec<(&'static str, usize, Graph)> {
             "of keys and values that are repeated",
             2,
             graph(&["f32[B, 4, 20, 8]", "f32[B, 2, 20, 8]"], |_, x| {
-                let k = repeated(x[1] * x[1]);
+                let k = repeat_heads(x[1] * x[1]);
                 vec![scores(&[x[0], k]).softmax(-1).matmul(k)]
             }),
         ),
@@ -387,9 +387,9 @@ fn attention_is_one_kernel() {
 
 /// Keys and values are written in the layout of attention, and once, even if heads are repeated.
 #[test]
-fn attention_reads_what_is_written_for_it() {
+fn producers_write_the_layout_of_attention() {
     let device = samples::device(FeatureLevel::Full);
-    for (name, steps, graph) in behind_others() {
+    for (name, steps, graph) in graphs_after_producers() {
         let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
         let found = (plan.steps.len(), kernels_of_attention(&plan));
         assert_eq!(found, (steps, 1), "{name}");
@@ -401,8 +401,8 @@ fn attention_reads_what_is_written_for_it() {
 }
 
 #[test]
-fn what_others_read_is_computed_for_them() {
-    for (name, graph) in others() {
+fn attention_with_other_readers_is_not_fused() {
+    for (name, graph) in unfused_graphs() {
         let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
         assert_eq!(kernels_of_attention(&plan), 0, "{name}");
     }
@@ -423,7 +423,7 @@ fn what_others_read_is_computed_for_them() {
 
 /// Only long epilogues run in an epilogue loop; softmax is not part of an epilogue.
 #[test]
-fn attention_is_written_in_turns_for_its_epilogue_alone() {
+fn only_long_epilogues_of_attention_are_loops() {
     for (name, graph) in graphs() {
         let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
         let is_in_turns = plan.kernels[0].wgsl.contains("for (var turn = 0u;");
@@ -432,11 +432,11 @@ fn attention_is_written_in_turns_for_its_epilogue_alone() {
 }
 
 #[test]
-fn attention_of_others_agrees() {
+fn unfused_attention_agrees() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
-    for (name, graph) in others() {
+    for (name, graph) in unfused_graphs() {
         let plan = pass::plan(&graph, device.capabilities()).unwrap();
         assert!(
             agrees(&device, &graph, plan),
@@ -447,7 +447,7 @@ fn attention_of_others_agrees() {
 
 /// Fully masked rows, rows that begin with minus infinity, and NaN.
 #[test]
-fn attention_of_odd_numbers_agrees() {
+fn attention_of_infinities_and_nan_agrees() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };

@@ -56,16 +56,16 @@ pub fn products() -> Vec<(&'static str, Graph)> {
             product("f32[96, 48]", "f32[72, 48]", [false, true]),
         ),
         (
-            "turned left",
+            "transposed left",
             product("f32[48, 96]", "f32[48, 72]", [true, false]),
         ),
         (
-            "both turned",
+            "both transposed",
             product("f32[36, 70]", "f32[133, 36]", [true, true]),
         ),
         ("ragged", product("f32[37, 29]", "f32[29, 43]", plain)),
         (
-            "quads, no tiles",
+            "vec4, no tiles",
             product("f32[140, 20]", "f32[20, 132]", plain),
         ),
         (

@@ -14,13 +14,13 @@ const WIDTH: &str = "LP_NATIVE_VECTOR_WIDTH";
 fn rasteriser() -> Option<GpuDevice> {
     let device = samples::device(FeatureLevel::Full)?;
     if device.capabilities().simd_lanes().is_none() {
-        println!("skipped: subgroups are no lanes");
+        println!("skipped: subgroups are not SIMD lanes");
         return None;
     }
     Some(device)
 }
 
-/// Reductions of rows that invocations share, of lengths that fill rounds fully and partly.
+/// Reductions of rows that invocations share, with lengths that fill the last iteration fully and partly.
 fn rows() -> Vec<(&'static str, Graph)> {
     let rows = |name, ty: &'static str| {
         let graph = samples::graph(&[ty], |_, x| {
@@ -48,7 +48,7 @@ fn lanes_agree() {
         assert_eq!(device.capabilities().simd_lanes(), Some(16));
     }
     let attention = crate::variants::attention::graphs();
-    let epilogues = crate::variants::epilogues::graphs();
+    let epilogues = crate::variants::epilogue_loops::graphs();
     let graphs = [products(), convolutions(), rows(), attention, epilogues].concat();
     let differs = |(name, graph): &&(&str, Graph)| {
         let plan = pass::plan(graph, device.capabilities()).unwrap();
@@ -84,14 +84,14 @@ fn tiles_for_much_work_agree() {
     }
     let shapes = match device.capabilities().simd_lanes() {
         Some(8) => [
-            "tiles of 18 rows in 2 bands, 12 columns an invocation",
-            "tiles of 28 rows in 2 bands, 8 columns an invocation",
-            "tiles of 36 rows in 2 bands, 4 columns an invocation",
+            "tiles of 18 rows in 2 bands, 12 columns per invocation",
+            "tiles of 28 rows in 2 bands, 8 columns per invocation",
+            "tiles of 36 rows in 2 bands, 4 columns per invocation",
         ],
         _ => [
-            "tiles of 52 rows in 4 bands, 12 columns an invocation",
-            "tiles of 56 rows in 4 bands, 8 columns an invocation",
-            "tiles of 36 rows in 4 bands, 4 columns an invocation",
+            "tiles of 52 rows in 4 bands, 12 columns per invocation",
+            "tiles of 56 rows in 4 bands, 8 columns per invocation",
+            "tiles of 36 rows in 4 bands, 4 columns per invocation",
         ],
     };
     for shape in shapes {
@@ -99,8 +99,8 @@ fn tiles_for_much_work_agree() {
     }
 }
 
-/// Tiles also serve convolutions by filters that are not weights, and by weights in groups whose channels are no multiple of
-/// four; but not those with few output channels.
+/// Tiles also serve convolutions by filters that are not weights, and by weights in groups whose channels are not a multiple
+/// of four; but not those with few output channels.
 #[test]
 fn convolutions_by_patches_agree() {
     let Some(device) = rasteriser() else { return };

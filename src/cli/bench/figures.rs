@@ -2,31 +2,31 @@
 
 use serde_json::{Map, Value, json};
 
-use super::fresh::Starts;
+use super::fresh::ColdStarts;
 use crate::Device;
 use crate::cli::output::{amount, line};
 use crate::gpu::Footprint;
 
 /// Measurements of a benchmark; times are in milliseconds.
-pub(super) struct Figures {
+pub(super) struct Measurements {
     pub(super) device: String,
     /// Time from the start of the command to the first output.
     pub(super) cold: f64,
     /// Cold starts in separate processes.
-    pub(super) fresh: Option<Starts>,
+    pub(super) fresh: Option<ColdStarts>,
     /// Times of calls in the steady state, sorted.
     pub(super) steady: Vec<f64>,
     /// Number of operators that PyTorch calls for the same graph.
     pub(super) operators: usize,
     /// None on the host.
-    pub(super) on_device: Option<OnDevice>,
+    pub(super) on_device: Option<GpuMeasurements>,
     pub(super) memory: Memory,
     /// Milliseconds that other runtimes take, by name.
     pub(super) peers: Vec<(String, f64)>,
 }
 
 /// Measurements of a call on a GPU.
-pub(super) struct OnDevice {
+pub(super) struct GpuMeasurements {
     pub(super) dispatches: u64,
     /// Distinct kernels.
     pub(super) kernels: usize,
@@ -67,7 +67,7 @@ pub(super) fn memory(device: &Device) -> Memory {
     }
 }
 
-impl OnDevice {
+impl GpuMeasurements {
     /// Returns the microseconds that a dispatch costs beyond its kernel; `None` where the kernels take as long as the graph.
     /// Profiling waits between kernels, so that no kernel overlaps the next one or finds its operands in caches.
     fn overhead(&self) -> Option<f64> {
@@ -129,7 +129,7 @@ impl OnDevice {
     }
 }
 
-impl Figures {
+impl Measurements {
     /// Returns the time that a `share` of the calls does not exceed.
     fn quantile(&self, share: f64) -> f64 {
         let last = self.steady.len().saturating_sub(1);
@@ -170,8 +170,8 @@ impl Figures {
             "low_ms": self.quantile(0.1),
             "high_ms": self.quantile(0.9),
             "operators": self.operators,
-            "on_device": self.on_device.as_ref().map(OnDevice::json),
-            "device_bytes": self.on_device.as_ref().map(OnDevice::bytes),
+            "on_device": self.on_device.as_ref().map(GpuMeasurements::json),
+            "device_bytes": self.on_device.as_ref().map(GpuMeasurements::bytes),
             "host_bytes": host,
             "host_anonymous_bytes": anonymous,
             "peak_bytes": self.memory.peak,
@@ -187,14 +187,14 @@ impl Figures {
         line(&format!("on {}", self.device));
         let fresh = match &self.fresh {
             Some(starts) => format!(
-                " in this process; {:.0} ms in a fresh one with nothing cached, {:.0} ms with what that left",
+                " in this process; {:.0} ms in a new process with empty caches, {:.0} ms with filled caches",
                 starts.nothing_cached, starts.cached
             ),
             None => String::new(),
         };
         line(&format!("first output   {:.1} ms{fresh}", self.cold));
         line(&format!(
-            "steady state   {:.2} ms (median of {}; four in five within {:.2} to {:.2} ms)",
+            "steady state   {:.2} ms (median of {}; 10 % to 90 % quantiles: {:.2} to {:.2} ms)",
             self.quantile(0.5),
             self.steady.len(),
             self.quantile(0.1),
@@ -211,7 +211,7 @@ impl Figures {
         }
         let [host, anonymous] = self.host_bytes().map(megabytes);
         line(&format!(
-            "host memory    {host} in the steady state beyond the device's; {anonymous} of it without programs and files"
+            "host memory    {host} resident without device memory; {anonymous} of it not backed by files"
         ));
         line(&format!(
             "peak memory    {} of this process",
@@ -224,8 +224,8 @@ impl Figures {
 mod tests {
     use super::*;
 
-    fn figures(on_device: Option<OnDevice>) -> Figures {
-        Figures {
+    fn figures(on_device: Option<GpuMeasurements>) -> Measurements {
+        Measurements {
             device: "some".to_string(),
             cold: 9.0,
             fresh: None,
@@ -265,8 +265,8 @@ mod tests {
         assert!(found["on_device"]["overhead_us"].is_null());
     }
 
-    fn on_device(graph_ms: f64, kernels_ms: f64) -> OnDevice {
-        OnDevice {
+    fn on_device(graph_ms: f64, kernels_ms: f64) -> GpuMeasurements {
+        GpuMeasurements {
             dispatches: 4,
             kernels: 3,
             graph_ms,

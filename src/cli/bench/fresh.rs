@@ -10,7 +10,7 @@ use crate::tensor::Tensor;
 use crate::tensor_file;
 
 /// Milliseconds that whole processes take.
-pub(super) struct Starts {
+pub(super) struct ColdStarts {
     /// With empty kernel caches: Onionskin's, and the driver's where it is Mesa's, whose cache can be moved.
     pub(super) nothing_cached: f64,
     /// With the caches that the first process filled.
@@ -18,9 +18,9 @@ pub(super) struct Starts {
 }
 
 /// Measures two processes that run the model one after the other, with the options of `onionskin run`.
-pub(super) fn starts(model: &Path, options: &[OsString]) -> Result<Starts> {
-    let cache = Cache(std::env::temp_dir().join(format!("onionskin-bench-{}", std::process::id())));
-    Ok(Starts {
+pub(super) fn starts(model: &Path, options: &[OsString]) -> Result<ColdStarts> {
+    let cache = TemporaryFolder(std::env::temp_dir().join(format!("onionskin-bench-{}", std::process::id())));
+    Ok(ColdStarts {
         nothing_cached: start(model, options, &cache.0)?,
         cached: start(model, options, &cache.0)?,
     })
@@ -31,9 +31,9 @@ pub(super) fn starts_with(
     model: &Path,
     options: &[OsString],
     inputs: &[(String, Tensor)],
-) -> Result<Starts> {
+) -> Result<ColdStarts> {
     let name = format!("onionskin-bench-{}-inputs", std::process::id());
-    let folder = Cache(std::env::temp_dir().join(name));
+    let folder = TemporaryFolder(std::env::temp_dir().join(name));
     std::fs::create_dir_all(&folder.0).map_err(|error| Error::io(&folder.0, error))?;
     let file = folder.0.join("inputs.safetensors");
     tensor_file::write(&file, inputs)?;
@@ -42,9 +42,9 @@ pub(super) fn starts_with(
 }
 
 /// A folder that is removed when this is dropped.
-struct Cache(PathBuf);
+struct TemporaryFolder(PathBuf);
 
-impl Drop for Cache {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -53,7 +53,7 @@ impl Drop for Cache {
 fn start(model: &Path, options: &[OsString], cache: &Path) -> Result<f64> {
     let this = std::env::current_exe();
     let this =
-        this.map_err(|error| Error::internal(format!("this program has no path: {error}")))?;
+        this.map_err(|error| Error::internal(format!("cannot find the path of this program: {error}")))?;
     let start = Instant::now();
     let output = Command::new(&this)
         .arg("run")
@@ -68,7 +68,7 @@ fn start(model: &Path, options: &[OsString], cache: &Path) -> Result<f64> {
     match output.status.success() {
         true => Ok(ms),
         false => Err(
-            Error::internal("the model does not run in a process of its own")
+            Error::internal("the model fails in a new process: run `onionskin run` with the same options")
                 .help(String::from_utf8_lossy(&output.stderr).trim().to_string()),
         ),
     }

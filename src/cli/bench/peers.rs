@@ -8,24 +8,24 @@ use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 
 /// Milliseconds of other runtimes, by name.
-pub(super) type Peers = Vec<(String, f64)>;
+pub(super) type PeerTimes = Vec<(String, f64)>;
 
 /// Reads milliseconds by name, in the order of the file: `{"PyTorch": 11.6, "ncnn": 67}`.
 ///
 /// # Errors
-/// The file cannot be read, or is no JSON object of positive numbers.
-pub(super) fn read(path: &Path) -> Result<Peers> {
+/// The file cannot be read, or is not a JSON object of positive numbers.
+pub(super) fn read(path: &Path) -> Result<PeerTimes> {
     // The error for a missing file lists similarly named files.
     FileKind::of(path)?;
     let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
     let object: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {
-        let message = format!("{} is no JSON object of times: {error}", path.display());
+        let message = format!("{} is not a JSON object of times: {error}", path.display());
         Error::format(message).help("write milliseconds by name: {\"PyTorch\": 11.6}")
     })?;
     let time = |(name, value): (&String, &Value)| match value.as_f64().filter(|ms| *ms > 0.0) {
         Some(ms) => Ok((name.clone(), ms)),
         None => Err(Error::format(format!(
-            "{}: {name} is {value}, no time in milliseconds",
+            "{}: {name} is {value}; expected a positive number of milliseconds",
             path.display()
         ))),
     };

@@ -3,23 +3,23 @@
 use std::path::Path;
 
 use super::command::Command;
-use super::names::{Assigned, Origin};
-use super::python::{Misfitted, cures, keyed, renamed};
+use super::names::{AssignedTensor, Origin};
+use super::python::{MismatchedInput, cures, keyed, renamed};
 use crate::error::{Error, Result};
 use crate::ir::Graph;
 use crate::item::Item;
-use crate::model::{Misfit, Model, Signature, SignatureInput};
+use crate::model::{InputMismatch, Model, Signature, SignatureInput};
 use crate::tensor::Tensor;
 
 /// Builds the errors for wrong inputs of a model's entry.
-pub(super) struct Advice<'a> {
+pub(super) struct InputDiagnostics<'a> {
     model: &'a Model,
     signature: &'a Signature,
 }
 
-impl<'a> Advice<'a> {
-    pub(super) fn new(model: &'a Model, signature: &'a Signature) -> Advice<'a> {
-        Advice { model, signature }
+impl<'a> InputDiagnostics<'a> {
+    pub(super) fn new(model: &'a Model, signature: &'a Signature) -> InputDiagnostics<'a> {
+        InputDiagnostics { model, signature }
     }
 
     /// Builds the arguments of a call from inputs by name. Where types differ from the example's, the model is imported for
@@ -27,7 +27,7 @@ impl<'a> Advice<'a> {
     ///
     /// # Errors
     /// Inputs are missing, unknown or given twice, or do not match the model.
-    pub(super) fn arguments(&self, assigned: &[Assigned]) -> Result<Vec<Item>> {
+    pub(super) fn arguments(&self, assigned: &[AssignedTensor]) -> Result<Vec<Item>> {
         let named = assigned
             .iter()
             .map(|one| (one.name.clone(), one.tensor.clone()));
@@ -42,7 +42,7 @@ impl<'a> Advice<'a> {
     }
 
     /// True if the type of an input differs from the example's.
-    fn differs(&self, assigned: &[Assigned]) -> bool {
+    fn differs(&self, assigned: &[AssignedTensor]) -> bool {
         let inputs = self.signature.inputs();
         assigned.iter().any(|one| {
             let input = inputs.iter().find(|input| input.name == one.name);
@@ -67,7 +67,7 @@ impl<'a> Advice<'a> {
         graph.check_dtypes(&inputs)
     }
 
-    /// Returns the error for a picture for which there is no input.
+    /// Returns the error for a picture if no input of the model can be one.
     pub(super) fn no_picture(&self, path: &Path) -> Error {
         let entry = self.signature.entry();
         let message = format!("{}: no input of {entry} is a picture", path.display());
@@ -80,7 +80,7 @@ impl<'a> Advice<'a> {
         let inputs = self.signature.inputs();
         let message = format!(
             "{}, {} takes {}",
-            counted(given.len()),
+            given_count(given.len()),
             self.signature.entry(),
             inputs.len()
         );
@@ -108,22 +108,25 @@ impl<'a> Advice<'a> {
                     command.with_mended(&path)
                 )
             }
-            _ => format!("leave out what the model does not take:\n  {command}"),
+            _ => format!("remove the inputs that the model does not take:\n  {command}"),
         };
         self.error(&message, given).help(help)
     }
 
     /// Returns the error for a file in which only some of the names are inputs.
-    pub(super) fn names_in_file(
+    pub(super) fn unknown_names_in_file(
         &self,
         path: &Path,
         known: &[String],
         unknown: &[String],
         given: &[(&Tensor, &Origin)],
     ) -> Error {
-        let plural = |names: &[String]| if names.len() == 1 { "is" } else { "are" };
+        let plural = |names: &[String]| match names.len() {
+            1 => "is not an input",
+            _ => "are not inputs",
+        };
         let message = format!(
-            "{}: {} {} no input of {}",
+            "{}: {} {} of {}",
             path.display(),
             unknown.join(", "),
             plural(unknown),
@@ -144,7 +147,7 @@ impl<'a> Advice<'a> {
     }
 
     /// Returns the error for names that are missing, unknown or given twice.
-    fn wrong_names(&self, assigned: &[Assigned], error: &Error) -> Error {
+    fn wrong_names(&self, assigned: &[AssignedTensor], error: &Error) -> Error {
         let given: Vec<(&Tensor, &Origin)> = pairs(assigned);
         if assigned.is_empty() {
             return self.nothing();
@@ -158,11 +161,11 @@ impl<'a> Advice<'a> {
         let names = self.signature.names();
         let missing: Vec<&String> = names.iter().filter(|name| !has(name)).collect();
         // The second tensor for an input counts as meant for another input.
-        let is_taken = |place: usize, one: &Assigned| {
+        let is_taken = |place: usize, one: &AssignedTensor| {
             let mut earlier = assigned.iter().take(place);
             earlier.any(|other| other.name == one.name)
         };
-        let unknown: Vec<(bool, &Assigned)> = assigned
+        let unknown: Vec<(bool, &AssignedTensor)> = assigned
             .iter()
             .enumerate()
             .map(|(place, one)| (is_taken(place, one), one))
@@ -173,7 +176,7 @@ impl<'a> Advice<'a> {
         for (place, (is_taken, one)) in unknown.iter().enumerate() {
             why.push(match is_taken {
                 true => format!("{} is given twice", one.name),
-                false => format!("{} is no input", one.name),
+                false => format!("{} is not an input", one.name),
             });
             if let Some(name) = missing.get(place) {
                 command.replace(&format!("{}=", one.name), &format!("{name}="));
@@ -244,18 +247,18 @@ impl<'a> Advice<'a> {
     }
 
     /// Returns the error for inputs whose types the model refuses. It names mistakes such as a missing batch dimension.
-    fn misfit<'b>(&self, assigned: &'b [Assigned], error: &Error) -> Error {
+    fn misfit<'b>(&self, assigned: &'b [AssignedTensor], error: &Error) -> Error {
         let (inputs, symbolic) = (self.signature.inputs(), self.symbolic());
-        let find = |one: &'b Assigned| {
+        let find = |one: &'b AssignedTensor| {
             let named =
                 |list: &[SignatureInput]| list.iter().find(|input| input.name == one.name).cloned();
             let input = named(&inputs)?;
             let known = named(&symbolic).and_then(|known| known.ty);
             let wanted = known.or_else(|| input.example.clone())?;
-            let misfit = Misfit::find(&wanted, &one.tensor.tensor_type())?;
+            let misfit = InputMismatch::find(&wanted, &one.tensor.tensor_type())?;
             Some((one, input, misfit))
         };
-        let found: Vec<Misfitted> = assigned.iter().filter_map(find).collect();
+        let found: Vec<MismatchedInput> = assigned.iter().filter_map(find).collect();
         let given = pairs(assigned);
         if found.is_empty() {
             let told = self.error(error.message(), &given);
@@ -286,7 +289,7 @@ impl<'a> Advice<'a> {
             }
             false if found.iter().all(is_mended) => {
                 let command = with_mended(&found).to_string();
-                [vec!["mend it:".to_string()], cures, vec![command]].concat()
+                [vec!["fix it:".to_string()], cures, vec![command]].concat()
             }
             false => {
                 let command = Command::given().only_random().to_string();
@@ -353,12 +356,12 @@ fn graph_inputs(graph: &Graph) -> Vec<crate::ir::NamedTree> {
     }
 }
 
-fn pairs(assigned: &[Assigned]) -> Vec<(&Tensor, &Origin)> {
+fn pairs(assigned: &[AssignedTensor]) -> Vec<(&Tensor, &Origin)> {
     let list = assigned.iter();
     list.map(|one| (&one.tensor, &one.origin)).collect()
 }
 
-fn counted(count: usize) -> String {
+fn given_count(count: usize) -> String {
     match count {
         1 => "1 input is given".to_string(),
         count => format!("{count} inputs are given"),
@@ -374,12 +377,12 @@ fn is_picture(input: &SignatureInput) -> bool {
 }
 
 /// True if a mismatched input can be fixed by a line of Python or by another `--shape`.
-fn is_mended((one, _, misfit): &Misfitted) -> bool {
+fn is_mended((one, _, misfit): &MismatchedInput) -> bool {
     one.origin == Origin::Zeros || !misfit.cure.is_empty()
 }
 
 /// Returns the command with fixed files, and with the example's types in place of wrong ones in `--shape`.
-fn with_mended(found: &[Misfitted]) -> Command {
+fn with_mended(found: &[MismatchedInput]) -> Command {
     let mut command = Command::given();
     for (one, input, _) in found {
         match (&one.origin, &input.example) {

@@ -97,7 +97,7 @@ impl Frame {
 }
 
 fn no_picture(ty: &TensorType) -> Error {
-    let message = format!("an input of type {ty} is no picture");
+    let message = format!("an input of type {ty} cannot be a picture");
     let help =
         "pictures are inputs of 3 or 4 dimensions with 1 or 3 channels; -i takes other tensors";
     Error::input(message).help(help)

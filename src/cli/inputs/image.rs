@@ -17,15 +17,14 @@ use crate::tensor::Tensor;
 
 /// `--image` and the options that describe how to read it.
 #[derive(Args)]
-pub(in crate::cli) struct Pictures {
-    /// A picture (PNG, JPEG, WebP, BMP), resized to what the model was traced with; see --size and --preset.
+pub(in crate::cli) struct PictureOptions {
+    /// A picture (PNG, JPEG, WebP, BMP), resized to the size that the model was traced with; see --size and --preset.
     #[arg(long = "image", value_name = "[NAME=]FILE")]
     pub(super) images: Vec<OsString>,
     /// The size of pictures, HEIGHTxWIDTH or one number for a square, instead of the trace's.
     #[arg(long, value_name = "SIZE", requires = "images")]
     pub(super) size: Option<String>,
-    /// How a picture is fitted and its pixels become numbers; by default imagenet for colours, unit for gray, raw for
-    /// inputs of bytes.
+    /// Resizing and normalisation of pictures; by default imagenet for colours, unit for gray, raw for inputs of bytes.
     #[arg(long, value_enum, requires = "images")]
     pub(super) preset: Option<Preset>,
     /// Read pictures as gray, one channel, where the model does not say how many channels it takes.
@@ -34,7 +33,7 @@ pub(in crate::cli) struct Pictures {
 }
 
 /// A decoded picture, fitted to a size.
-struct Pixels {
+struct FittedPicture {
     /// Height and width of the picture in the file.
     original: (u32, u32),
     /// Height and width of the fitted picture.
@@ -61,7 +60,7 @@ pub(in crate::cli) enum Preset {
     Raw,
 }
 
-impl Pictures {
+impl PictureOptions {
     /// Returns the height and width of `--size`.
     ///
     /// # Errors
@@ -73,7 +72,7 @@ impl Pictures {
         let (height, width) = text.split_once('x').unwrap_or((text, text));
         match (height.parse(), width.parse()) {
             (Ok(height), Ok(width)) if height > 0 && width > 0 => Ok(Some((height, width))),
-            _ => Err(Error::usage(format!("--size {text} is no size"))
+            _ => Err(Error::usage(format!("--size {text} is not a size"))
                 .help("give HEIGHTxWIDTH in pixels, such as 224x224, or one number for a square")),
         }
     }
@@ -85,7 +84,7 @@ impl Pictures {
         wanted: Option<&TensorType>,
     ) -> Result<(Tensor, String)> {
         let frame = Frame::of(wanted, self.wanted_size()?, self.gray)?;
-        let preset = self.preset.unwrap_or_else(|| usual(&frame));
+        let preset = self.preset.unwrap_or_else(|| default_preset(&frame));
         let picture = decode(path, frame.size, frame.channels, preset)?;
         let number = |channel: usize, pixel: u8| preset.number(channel, pixel);
         let tensor = frame.tensor(picture.size, &picture.pixels, &number)?;
@@ -101,7 +100,7 @@ impl Pictures {
 }
 
 /// Returns the preset of an input for which the user gives none.
-fn usual(frame: &Frame) -> Preset {
+fn default_preset(frame: &Frame) -> Preset {
     match (frame.has_bytes(), frame.channels) {
         (true, _) => Preset::Raw,
         (_, 1) => Preset::Unit,
@@ -129,16 +128,16 @@ impl Preset {
 }
 
 /// Mean and standard deviation by channel.
-type Statistics = [(f32, f32); 3];
+type ChannelStatistics = [(f32, f32); 3];
 
-const IMAGENET: Statistics = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
-const CLIP: Statistics = [
+const IMAGENET: ChannelStatistics = [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)];
+const CLIP: ChannelStatistics = [
     (0.481_454_66, 0.268_629_54),
     (0.457_827_5, 0.261_302_6),
     (0.408_210_73, 0.275_777_1),
 ];
 
-fn normalized(pixel: f32, channel: usize, statistics: Statistics) -> f32 {
+fn normalized(pixel: f32, channel: usize, statistics: ChannelStatistics) -> f32 {
     let (mean, deviation) = statistics.get(channel).copied().unwrap_or((0.0, 1.0));
     (pixel / 255.0 - mean) / deviation
 }

@@ -4,10 +4,10 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use super::advice::Advice;
+use super::advice::InputDiagnostics;
 use crate::cli::output;
 use crate::error::{Error, Result};
-use crate::model::{Draw, Signature, SignatureInput};
+use crate::model::{InputDistribution, Signature, SignatureInput};
 use crate::tensor::Tensor;
 use crate::tensor_file;
 
@@ -41,7 +41,7 @@ struct One {
 
 /// A tensor that is assigned to an input.
 #[derive(Clone)]
-pub(super) struct Assigned {
+pub(super) struct AssignedTensor {
     /// Name of the input.
     pub(super) name: String,
     pub(super) tensor: Tensor,
@@ -56,7 +56,7 @@ pub(super) enum Origin {
     Picture(PathBuf),
     /// A type, given by `--shape` or by the example.
     Zeros,
-    Random(Draw),
+    Random(InputDistribution),
 }
 
 /// The name of a tensor, by its source.
@@ -108,7 +108,7 @@ impl Given {
 
     /// Returns the first signature that takes all names in files, or else the first signature.
     pub(super) fn first_fit<'a>(&self, signatures: &'a [Signature]) -> Result<&'a Signature> {
-        let fits = |signature: &&Signature| self.in_files().all(|(name, _)| signature.takes(name));
+        let fits = |signature: &&Signature| self.names_in_files().all(|(name, _)| signature.takes(name));
         let signature = signatures.iter().find(fits).or_else(|| signatures.first());
         signature.ok_or_else(|| Error::input("the model has no entry graph"))
     }
@@ -138,9 +138,9 @@ impl Given {
     ///
     /// # Errors
     /// There are more tensors than inputs, or only some of the names in a file are inputs.
-    pub(super) fn assign(self, signature: &Signature, advice: &Advice) -> Result<Vec<Assigned>> {
-        let by_name = self.goes_by_name(signature, advice)?;
-        let by_file_name = self.goes_by_file_name(signature);
+    pub(super) fn assign(self, signature: &Signature, advice: &InputDiagnostics) -> Result<Vec<AssignedTensor>> {
+        let by_name = self.assigns_by_name(signature, advice)?;
+        let by_file_name = self.assigns_by_file_stem(signature);
         let name_of = |name: &Name| match name {
             Name::Given(name) => Some(name.clone()),
             Name::InFile(name) if by_name => Some(name.clone()),
@@ -152,12 +152,12 @@ impl Given {
         let left = signature.names_for(names.len() - known.len(), &known);
         let left = left.map_err(|_| advice.too_many(&self.origins()))?;
         if !by_name && self.list.len() > 1 {
-            self.tell_order(&left, signature);
+            self.note_order(&left, signature);
         }
         let mut left = left.into_iter();
         let tensors = names.into_iter().zip(self.list);
         let assigned = tensors.filter_map(|(name, one)| {
-            Some(Assigned {
+            Some(AssignedTensor {
                 name: name.or_else(|| left.next())?,
                 tensor: one.tensor,
                 origin: one.origin,
@@ -172,7 +172,7 @@ impl Given {
         list.map(|one| (&one.tensor, &one.origin)).collect()
     }
 
-    fn in_files(&self) -> impl Iterator<Item = (&str, &Path)> {
+    fn names_in_files(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.list
             .iter()
             .filter_map(|one| match (&one.name, &one.origin) {
@@ -187,9 +187,9 @@ impl Given {
     ///
     /// # Errors
     /// Only some of the names are inputs.
-    fn goes_by_name(&self, signature: &Signature, advice: &Advice) -> Result<bool> {
+    fn assigns_by_name(&self, signature: &Signature, advice: &InputDiagnostics) -> Result<bool> {
         let (known, unknown): (Vec<_>, Vec<_>) =
-            self.in_files().partition(|(name, _)| signature.takes(name));
+            self.names_in_files().partition(|(name, _)| signature.takes(name));
         match (known.as_slice(), unknown.as_slice()) {
             ([], _) => Ok(false),
             (_, []) => Ok(true),
@@ -197,13 +197,13 @@ impl Given {
                 let names = |found: &[(&str, &Path)]| -> Vec<String> {
                     found.iter().map(|(name, _)| name.to_string()).collect()
                 };
-                Err(advice.names_in_file(path, &names(known), &names(&unknown), &self.origins()))
+                Err(advice.unknown_names_in_file(path, &names(known), &names(&unknown), &self.origins()))
             }
         }
     }
 
     /// True if all file names without tensor names are inputs, and no input is named twice.
-    fn goes_by_file_name(&self, signature: &Signature) -> bool {
+    fn assigns_by_file_stem(&self, signature: &Signature) -> bool {
         let mut names: Vec<&str> = Vec::new();
         for one in &self.list {
             match &one.name {
@@ -219,7 +219,7 @@ impl Given {
     }
 
     /// Prints which tensor of a file becomes which input where their order decides.
-    fn tell_order(&self, inputs: &[String], signature: &Signature) {
+    fn note_order(&self, inputs: &[String], signature: &Signature) {
         let names = self.list.iter().map(|one| &one.name);
         let unnamed = names.filter(|name| !matches!(name, Name::Given(_)));
         let pairs = unnamed.zip(inputs).filter_map(|(name, input)| match name {
@@ -229,7 +229,7 @@ impl Given {
         let pairs: Vec<String> = pairs.collect();
         if !pairs.is_empty() {
             output::note(&format!(
-                "note: the names in the file are none of {signature}; the order decides: {}",
+                "note: no name in the file is an input of {signature}; tensors are assigned in order: {}",
                 pairs.join(", ")
             ));
         }

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use super::names::{Assigned, Origin};
-use crate::model::{Misfit, SignatureInput};
+use super::names::{AssignedTensor, Origin};
+use crate::model::{InputMismatch, SignatureInput};
 use crate::tensor::Tensor;
 
 /// A tensor whose type does not match its input, with the input and the mistakes.
-pub(super) type Misfitted<'a> = (&'a Assigned, SignatureInput, Misfit);
+pub(super) type MismatchedInput<'a> = (&'a AssignedTensor, SignatureInput, InputMismatch);
 
 /// Returns the file that holds all given tensors, and their names in it.
 pub(super) fn keyed(given: &[(&Tensor, &Origin)]) -> Option<(PathBuf, Vec<String>)> {
@@ -33,11 +33,11 @@ pub(super) fn renamed(path: &Path, pairs: &[(String, String)]) -> String {
         list.collect::<Vec<_>>().join(", ")
     };
     match is_safetensors {
-        true => python(&format!(
+        true => python_command(&format!(
             "from safetensors.numpy import load_file, save_file; f = load_file(\"{file}\"); save_file({{{}}}, \"{new}\")",
             entries(&|name, key| format!("\"{name}\": f[\"{key}\"]"))
         )),
-        false => python(&format!(
+        false => python_command(&format!(
             "import numpy as np; f = np.load(\"{file}\"); np.savez(\"{new}\", **{{{}}})",
             entries(&|name, key| format!("\"{name}\": f[\"{key}\"]"))
         )),
@@ -52,8 +52,8 @@ pub(super) fn mended(path: &Path) -> PathBuf {
 }
 
 /// Returns the Python commands that fix mismatched inputs in their files.
-pub(super) fn cures(found: &[Misfitted]) -> Vec<String> {
-    let line = |(one, _, misfit): &Misfitted| {
+pub(super) fn cures(found: &[MismatchedInput]) -> Vec<String> {
+    let line = |(one, _, misfit): &MismatchedInput| {
         let cure = &misfit.cure;
         let Origin::File(path, key) = &one.origin else {
             return None;
@@ -66,14 +66,14 @@ pub(super) fn cures(found: &[Misfitted]) -> Vec<String> {
             .to_string_lossy()
             .to_lowercase();
         (!cure.is_empty()).then(|| match (key, ending.as_str()) {
-            (None, _) => python(&format!(
+            (None, _) => python_command(&format!(
                 "import numpy as np; np.save(\"{new}\", np.load(\"{file}\"){cure})"
             )),
-            (Some(key), "safetensors") => python(&format!(
+            (Some(key), "safetensors") => python_command(&format!(
                 "from safetensors.numpy import load_file, save_file; f = load_file(\"{file}\"); f[\"{key}\"] = \
                  f[\"{key}\"]{cure}; save_file(f, \"{new}\")"
             )),
-            (Some(key), "npz") => python(&format!(
+            (Some(key), "npz") => python_command(&format!(
                 "import numpy as np; f = dict(np.load(\"{file}\")); f[\"{key}\"] = f[\"{key}\"]{cure}; \
                  np.savez(\"{new}\", **f)"
             )),
@@ -83,6 +83,6 @@ pub(super) fn cures(found: &[Misfitted]) -> Vec<String> {
     found.iter().filter_map(line).collect()
 }
 
-fn python(code: &str) -> String {
+fn python_command(code: &str) -> String {
     format!("python -c '{code}'")
 }

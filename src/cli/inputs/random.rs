@@ -1,10 +1,10 @@
 //! `--random`: draws the inputs that are not given.
 
-use super::names::{Assigned, Origin};
+use super::names::{AssignedTensor, Origin};
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::ir::GraphModule;
-use crate::model::{Draw, Model, Signature, draw, seed_of};
+use crate::model::{InputDistribution, Model, Signature, draw, seed_of};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
@@ -13,17 +13,17 @@ use crate::tensor::Tensor;
 /// # Errors
 /// The type of an input is unknown, or the model cannot be imported.
 pub(super) fn fill(
-    assigned: &mut Vec<Assigned>,
+    assigned: &mut Vec<AssignedTensor>,
     model: &Model,
     signature: &Signature,
     seed: u64,
 ) -> Result<()> {
     add_missing(assigned, signature)?;
-    let is_open = |one: &&Assigned| matches!(one.origin, Origin::Zeros);
-    let usual = |one: &Assigned| Draw::of(&one.name, &one.tensor.tensor_type());
+    let is_open = |one: &&AssignedTensor| matches!(one.origin, Origin::Zeros);
+    let usual = |one: &AssignedTensor| InputDistribution::of(&one.name, &one.tensor.tensor_type());
     let mut open = assigned.iter().filter(is_open);
     // Only ranges of indices need the graph: it holds the sizes of embeddings.
-    let ranges = match open.any(|one| matches!(usual(one), Draw::Below(_))) {
+    let ranges = match open.any(|one| matches!(usual(one), InputDistribution::Below(_))) {
         true => {
             let module = import(assigned, model, signature)?;
             draw(module.graph(signature.entry())?)?
@@ -40,17 +40,17 @@ pub(super) fn fill(
 }
 
 /// Adds zeros for required inputs that are missing.
-fn add_missing(assigned: &mut Vec<Assigned>, signature: &Signature) -> Result<()> {
+fn add_missing(assigned: &mut Vec<AssignedTensor>, signature: &Signature) -> Result<()> {
     let mut missing = signature.inputs();
     missing.retain(|input| {
         let within = format!("{}.", input.name);
-        let is_it = |one: &Assigned| one.name == input.name || one.name.starts_with(&within);
+        let is_it = |one: &AssignedTensor| one.name == input.name || one.name.starts_with(&within);
         input.is_required && !assigned.iter().any(is_it)
     });
     let mut unknown = Vec::new();
     for input in missing {
         match input.example {
-            Some(ty) => assigned.push(Assigned {
+            Some(ty) => assigned.push(AssignedTensor {
                 tensor: zeros(&ty)?,
                 name: input.name,
                 origin: Origin::Zeros,
@@ -69,7 +69,7 @@ fn zeros(ty: &TensorType) -> Result<Tensor> {
 }
 
 /// Imports the model for inputs of these types.
-fn import(assigned: &[Assigned], model: &Model, signature: &Signature) -> Result<GraphModule> {
+fn import(assigned: &[AssignedTensor], model: &Model, signature: &Signature) -> Result<GraphModule> {
     let named = assigned
         .iter()
         .map(|one| (one.name.clone(), one.tensor.clone()));
@@ -78,11 +78,11 @@ fn import(assigned: &[Assigned], model: &Model, signature: &Signature) -> Result
 }
 
 /// Describes a distribution: ` of normal(0, 1)`, ` of 0 to 999`, ` of ones`.
-pub(super) fn describe(draw: Draw) -> String {
+pub(super) fn describe(draw: InputDistribution) -> String {
     match draw {
-        Draw::Normal => " of normal(0, 1)".to_string(),
-        Draw::Below(end) => format!(" of 0 to {}", end - 1),
-        Draw::Ones => " of ones".to_string(),
+        InputDistribution::Normal => " of normal(0, 1)".to_string(),
+        InputDistribution::Below(end) => format!(" of 0 to {}", end - 1),
+        InputDistribution::Ones => " of ones".to_string(),
     }
 }
 

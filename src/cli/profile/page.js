@@ -5,11 +5,11 @@ const ceilings = data.tables.ceilings;
 const palette = ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#b07aa1", "#edc948", "#9c755f", "#ff9da7"];
 const rest = "#8a8f96";
 
-// The kernels that take longest have colours of their own.
+// Each of the kernels that take longest has its own colour.
 const colours = new Map(data.tables.kernels.slice(0, palette.length).map((row, i) => [row.name, palette[i]]));
 const colour = (name) => colours.get(name) ?? rest;
 
-// Steps that are looked at: none, or those of a row of a table.
+// Selected steps: none, or those of a row of a table.
 let found = null;
 let kept = null;
 

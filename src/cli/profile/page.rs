@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rows::Measured;
+use super::rows::ProfileReport;
 use super::timeline::{frames, name};
 use super::{clock, json as tables};
 use crate::gpu::SpanKind;
@@ -12,7 +12,7 @@ const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// Returns the HTML page of a model's profile.
-pub(super) fn page(model: &str, measured: &Measured) -> String {
+pub(super) fn page(model: &str, measured: &ProfileReport) -> String {
     let data = data(model, measured).to_string();
     // A name may contain `</script>`, which would end the script.
     let data = data.replace("</", "<\\/");
@@ -21,7 +21,7 @@ pub(super) fn page(model: &str, measured: &Measured) -> String {
         .replace("{{data}}", &data)
 }
 
-fn data(model: &str, measured: &Measured) -> Value {
+fn data(model: &str, measured: &ProfileReport) -> Value {
     let profile = &measured.fastest;
     let steps = measured.steps.iter().map(|step| {
         json!({

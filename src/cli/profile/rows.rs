@@ -26,7 +26,7 @@ pub(super) struct Row {
 }
 
 /// Measurements of a step of the plan.
-pub(super) struct Measure {
+pub(super) struct StepMeasurement {
     pub(super) row: Row,
     /// Names of kernel, module and source line.
     pub(super) names: [String; 3],
@@ -38,25 +38,25 @@ pub(super) struct Measure {
 }
 
 /// All measurements of a profile.
-pub(super) struct Measured {
+pub(super) struct ProfileReport {
     pub(super) device: String,
     /// Peak rates of the device: as measured, or raised to those that a kernel reached.
     pub(super) ceilings: Ceilings,
     /// The kernel that exceeded the measured ceilings most, if any did.
     pub(super) beyond: Option<String>,
     /// Steps in the order of the plan.
-    pub(super) steps: Vec<Measure>,
+    pub(super) steps: Vec<StepMeasurement>,
     /// The run with the least total time of its kernels.
     pub(super) fastest: Profile,
 }
 
-impl Measured {
+impl ProfileReport {
     pub(super) fn new(
         program: &Program,
         profiles: Vec<Profile>,
         ceilings: Ceilings,
         sizes: &Bindings,
-    ) -> Result<Measured> {
+    ) -> Result<ProfileReport> {
         let plan = program.plan();
         let mut steps = Vec::new();
         for (index, step) in plan.steps.iter().enumerate() {
@@ -72,7 +72,7 @@ impl Measured {
             let (operations, bytes) = (runs * operations as f64, runs * bytes as f64);
             let label = &plan.kernels[step.kernel].label;
             let line = step.place.location.as_ref().map(ToString::to_string);
-            steps.push(Measure {
+            steps.push(StepMeasurement {
                 row: Row {
                     name: label.clone(),
                     steps: time.runs,
@@ -91,10 +91,10 @@ impl Measured {
                 details: details(step),
             });
         }
-        let (ceilings, beyond) = held(&mut steps, ceilings);
+        let (ceilings, beyond) = apply_ceilings(&mut steps, ceilings);
         let mut profiles = profiles;
         profiles.sort_by_key(Profile::total);
-        Ok(Measured {
+        Ok(ProfileReport {
             device: program.device().name().to_string(),
             ceilings,
             beyond,
@@ -118,10 +118,10 @@ impl Measured {
 
 /// Computes the least time of each step at the device's ceilings, after raising ceilings that a step exceeds to its rates.
 /// Returns the ceilings, and the name of the step that exceeded the measured ones most.
-fn held(steps: &mut [Measure], measured: Ceilings) -> (Ceilings, Option<String>) {
+fn apply_ceilings(steps: &mut [StepMeasurement], measured: Ceilings) -> (Ceilings, Option<String>) {
     let mut ceilings = measured.clone();
     let (mut furthest, mut beyond) = (1.0, None);
-    for Measure { row, shortest, .. } in &*steps {
+    for StepMeasurement { row, shortest, .. } in &*steps {
         let runs = row.steps.max(1) as f64;
         let (operations, bytes) = (row.operations / runs, row.bytes / runs);
         let share = measured.min_nanoseconds(operations, bytes) / shortest;
@@ -129,7 +129,7 @@ fn held(steps: &mut [Measure], measured: Ceilings) -> (Ceilings, Option<String>)
             (furthest, beyond) = (share, Some(row.name.clone()));
         }
     }
-    for Measure { row, .. } in steps {
+    for StepMeasurement { row, .. } in steps {
         let runs = row.steps.max(1) as f64;
         row.least = runs * ceilings.min_nanoseconds(row.operations / runs, row.bytes / runs);
     }
@@ -147,7 +147,7 @@ fn details(step: &Step) -> Vec<String> {
     let mut lines = vec![format!("computes {}", step.nodes.join(", "))];
     if !step.work.fused_producers.is_empty() {
         lines.push(format!(
-            "on the way {}",
+            "computes inline {}",
             step.work.fused_producers.join(", ")
         ));
     }
@@ -258,8 +258,8 @@ mod tests {
             }],
         );
         let rows = [row(1e6, 1e6), row(1e5, 9e5), row(0.0, 1e6)];
-        let mut steps: Vec<Measure> = rows.into_iter().map(step).collect();
-        let (ceilings, beyond) = held(&mut steps, measured);
+        let mut steps: Vec<StepMeasurement> = rows.into_iter().map(step).collect();
+        let (ceilings, beyond) = apply_ceilings(&mut steps, measured);
         assert_eq!((ceilings.arithmetic, ceilings.memory()), (9.0, 40.0));
         assert_eq!(beyond.as_deref(), Some("dot"));
         let shares = steps
@@ -274,9 +274,9 @@ mod tests {
         assert!(!text.contains("inf") && !text.contains("NaN"), "{text}");
     }
 
-    fn step(row: Row) -> Measure {
+    fn step(row: Row) -> StepMeasurement {
         let name = "dot".to_string();
-        Measure {
+        StepMeasurement {
             shortest: row.nanoseconds,
             row: Row { name, ..row },
             names: Default::default(),

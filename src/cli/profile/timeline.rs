@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rows::Measured;
+use super::rows::ProfileReport;
 use crate::gpu::{Profile, SpanKind};
 
 /// A span of consecutive kernels of a module.
@@ -19,7 +19,7 @@ pub(super) struct Frame {
 }
 
 /// Returns the module spans: one for each prefix of a module's path, nested in that of the next shorter prefix.
-pub(super) fn frames(measured: &Measured) -> Vec<Frame> {
+pub(super) fn frames(measured: &ProfileReport) -> Vec<Frame> {
     let spans = measured.fastest.spans.iter().map(|span| {
         let module = match span.kind {
             SpanKind::Step(index) => measured.steps[index].names[1].as_str(),
@@ -27,10 +27,10 @@ pub(super) fn frames(measured: &Measured) -> Vec<Frame> {
         };
         (module, span.start, span.start + span.nanoseconds)
     });
-    nest(spans)
+    nest_spans(spans)
 }
 
-fn nest<'a>(spans: impl Iterator<Item = (&'a str, u64, u64)>) -> Vec<Frame> {
+fn nest_spans<'a>(spans: impl Iterator<Item = (&'a str, u64, u64)>) -> Vec<Frame> {
     let mut done: Vec<Frame> = Vec::new();
     let mut open: Vec<Frame> = Vec::new();
     for (module, start, end) in spans {
@@ -60,7 +60,7 @@ fn nest<'a>(spans: impl Iterator<Item = (&'a str, u64, u64)>) -> Vec<Frame> {
 }
 
 /// Returns the name of a span: its kernel, or the value that is read back.
-pub(super) fn name(profile: &Profile, measured: &Measured, spent: SpanKind) -> String {
+pub(super) fn name(profile: &Profile, measured: &ProfileReport, spent: SpanKind) -> String {
     match spent {
         SpanKind::Step(index) => measured.steps[index].names[0].clone(),
         SpanKind::Readback(index) => format!("read back {}", profile.readbacks[index].slot),
@@ -68,7 +68,7 @@ pub(super) fn name(profile: &Profile, measured: &Measured, spent: SpanKind) -> S
 }
 
 /// Returns the fastest run in Chrome's trace event format, which Perfetto reads too: a track of modules, one of kernels.
-pub(super) fn trace(measured: &Measured) -> Value {
+pub(super) fn trace(measured: &ProfileReport) -> Value {
     let micro = |nanoseconds: u64| nanoseconds as f64 / 1e3;
     let track = |id: u32, name: &str| json!({"ph": "M", "name": "thread_name", "pid": 1, "tid": id, "args": {"name": name}});
     let mut events = vec![
@@ -94,7 +94,7 @@ pub(super) fn trace(measured: &Measured) -> Value {
     json!({"format": "onionskin trace", "displayTimeUnit": "ns", "traceEvents": events})
 }
 
-fn arguments(measured: &Measured, index: usize) -> Value {
+fn arguments(measured: &ProfileReport, index: usize) -> Value {
     let step = &measured.steps[index];
     let [_, module, line] = &step.names;
     json!({
@@ -121,7 +121,7 @@ mod tests {
             ("", 7, 8),
             ("a", 9, 10),
         ];
-        let found = nest(spans.into_iter());
+        let found = nest_spans(spans.into_iter());
         let frame = |depth, path: &str, start, end| Frame {
             depth,
             path: path.to_string(),

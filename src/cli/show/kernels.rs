@@ -33,7 +33,7 @@ pub(super) fn check(folder: &Path) -> Result<()> {
 /// Fails as [`check`] does, or if the folder cannot be written.
 pub(super) fn write(folder: &Path, plans: &[(String, Planned)]) -> Result<()> {
     check(folder)?;
-    let temporary = beside(folder);
+    let temporary = temporary_sibling(folder);
     let written = fill(&temporary, plans).and_then(|()| {
         // Not every system renames a folder over an empty one.
         let _ = std::fs::remove_dir(folder);
@@ -45,7 +45,7 @@ pub(super) fn write(folder: &Path, plans: &[(String, Planned)]) -> Result<()> {
     })
 }
 
-fn beside(folder: &Path) -> PathBuf {
+fn temporary_sibling(folder: &Path) -> PathBuf {
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
     folder.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
 }
@@ -75,7 +75,7 @@ fn header(planned: &Planned, kernel: usize) -> String {
     if let Some((_, step)) = steps.first() {
         let details = planned.details(step).into_iter();
         let mut details: Vec<(&str, String)> =
-            details.filter(|(label, _)| *label != "ends here").collect();
+            details.filter(|(label, _)| *label != "stored").collect();
         details.extend(sizes(plan, step));
         details.extend(workgroup(planned, step));
         let of_line =

@@ -9,7 +9,7 @@ use self::steps::Steps;
 use super::calls;
 use crate::Device;
 use crate::cli::output::{amount, wrapped};
-use crate::cli::tune::Tuned;
+use crate::cli::tune::TunedOption;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::gpu::{self, Ceilings, MemoryMap};
@@ -36,7 +36,7 @@ pub(super) struct Target {
 impl Target {
     /// Opens a device by name, with its tuned kernel choices. `webgpu` and the host mean any device within WebGPU's default
     /// limits.
-    pub(super) fn open(name: &str, precision: Precision, tuned: &Tuned) -> Result<Target> {
+    pub(super) fn open(name: &str, precision: Precision, tuned: &TunedOption) -> Result<Target> {
         let device = match name {
             WEBGPU => Device::Host,
             name => Device::open(name)?,
@@ -153,7 +153,7 @@ impl<'a> Planned<'a> {
         )];
         let (Some(sizes), Some(map)) = (self.sizes, &self.map) else {
             lines.push(
-                "sizes        not known: without --formulas they are those of an example"
+                "sizes        symbolic with --formulas; without it they are the example's"
                     .to_string(),
             );
             return Ok(lines);
@@ -187,7 +187,7 @@ impl<'a> Planned<'a> {
 fn time(least: f64, ceilings: Option<&Ceilings>) -> String {
     match ceilings {
         Some(ceilings) => format!("at least {} at the measured {ceilings}", duration(least)),
-        None => "unknown: no rates of this device are known; name one with --device".to_string(),
+        None => "unknown: no device was measured; name one with --device".to_string(),
     }
 }
 

@@ -68,7 +68,7 @@ impl Summary {
     /// returns the sizes of a graph for them.
     ///
     /// # Errors
-    /// The import failed for a reason that is no property of the model, or a graph cannot be prepared for any device.
+    /// The import failed for a reason that is not a property of the model, or a graph cannot be prepared for any device.
     pub(super) fn of(
         model: &Model,
         imported: Result<GraphModule>,

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use super::{Against, Answer, Test};
+use super::{Against, WorkerAnswer, Test};
 use crate::cli::json_failed;
 use crate::error::{Error, Result};
 
@@ -17,7 +17,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn alive<'a>(worker: &'a mut Option<Worker>, test: &Test) -> Result<&'a mut Worker> {
+    pub(super) fn get_or_start<'a>(worker: &'a mut Option<Worker>, test: &Test) -> Result<&'a mut Worker> {
         match worker {
             Some(worker) => Ok(worker),
             None => Ok(worker.insert(Worker::start(test)?)),
@@ -30,8 +30,8 @@ impl Worker {
         let mut command = Command::new(program);
         command
             .arg("test")
-            .args(["--device", &test.device, "--worker"])
-            .arg(test.dtype.argument());
+            .arg("--worker")
+            .args(test.device.arguments());
         if test.against == Against::Libtorch {
             command.args(["--against", "libtorch"]);
         }
@@ -64,7 +64,7 @@ impl Worker {
         })
     }
 
-    pub(super) fn ask(&mut self, index: usize, limit: Duration) -> Result<Answer> {
+    pub(super) fn ask(&mut self, index: usize, limit: Duration) -> Result<WorkerAnswer> {
         let crashed = || Error::internal("crashed");
         writeln!(self.input, "{index}")
             .and_then(|()| self.input.flush())

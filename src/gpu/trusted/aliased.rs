@@ -28,7 +28,7 @@ const fn row_bytes(texel: Texel) -> u64 {
 const ROW_BYTES: u64 = row_bytes(Texel::F32);
 
 /// Bytes that a texture may extend beyond the end of its data: see [`uneven`]; and the driver allocates rows in
-/// fours.
+/// groups of four.
 const MARGIN_BYTES: u64 = 5 * ROW_BYTES;
 
 /// Alignment in bytes of the start of a texture.

@@ -383,7 +383,8 @@ fn raw_device(device: &wgpu::Device) -> Result<ash::Device> {
 }
 
 fn allocation_error(error: vk::Result) -> Error {
-    Error::device(format!("the driver gives no memory to share: {error}"))
+    let message = format!("the driver failed to allocate memory shared with textures: {error}");
+    Error::device(message)
         .help("use smaller inputs, close other programs that use the device, or run on the host")
 }
 
@@ -392,5 +393,5 @@ fn backend_error() -> Error {
 }
 
 pub(super) fn layout_error() -> Error {
-    Error::internal("the driver lays textures out in another way than buffers")
+    Error::internal("the driver's texture layout does not match the buffer layout")
 }

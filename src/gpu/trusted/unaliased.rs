@@ -36,7 +36,9 @@ impl AliasedBuffer {
         _: u64,
         _: &Allocated,
     ) -> Result<AliasedBuffer> {
-        Err(Error::internal("buffers are no textures on this platform"))
+        Err(Error::internal(
+            "buffers cannot alias textures on this platform",
+        ))
     }
 
     pub(in crate::gpu) fn suballocate(
@@ -79,7 +81,9 @@ impl MappedTexture {
         _: ([u32; 3], Texel),
         _: &Allocated,
     ) -> Result<MappedTexture> {
-        Err(Error::internal("buffers are no textures on this platform"))
+        Err(Error::internal(
+            "buffers cannot alias textures on this platform",
+        ))
     }
 
     pub(in crate::gpu) fn write(&self, _: u64, _: &[u8]) -> Result<()> {

@@ -303,7 +303,7 @@ fn argument(assembly: &mut Assembly, json: &Json) -> Result<Argument> {
 
 fn object(fields: &Map<String, Json>) -> Result<Argument> {
     let mut fields = fields.iter();
-    let complain = || Error::format("an operand is no size, text, float or dtype");
+    let complain = || Error::format("an operand must be a size, text, float or dtype");
     match (fields.next(), fields.next()) {
         (Some((key, Json::String(text))), None) => match key.as_str() {
             "size" => Ok(Argument::from(text.parse::<Dim>()?)),

@@ -200,7 +200,7 @@ impl<'a> Parser<'a> {
         let start = self.scanner.position();
         let name = self.scanner.name()?.into();
         if !is_symbol(&name) {
-            let message = format!("{name:?} is no name of a size");
+            let message = format!("{name:?} is not a valid name of a size");
             return Err(self.scanner.error_at(start, message));
         }
         self.scanner.expect("=")?;

@@ -2,12 +2,12 @@ use std::collections::{BTreeMap, HashSet};
 
 use serde_json::Value as Json;
 
-use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::SourcePlace;
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
+use super::quote::{json_string, quoted, size};
 use super::tree::print_tree;
 use super::{KEYWORDS, is_plain, is_plain_path};
 use crate::ir::assembly::{attributes, split_call};
@@ -281,14 +281,6 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// A size as an argument; a symbol that would be parsed otherwise is marked.
-pub(super) fn size(dim: &Dim, is_taken: &dyn Fn(&str) -> bool) -> String {
-    match dim.as_symbol() {
-        Some(name) if KEYWORDS.contains(&&**name) || is_taken(name) => format!("size({name})"),
-        _ => dim.to_string(),
-    }
-}
-
 /// Characters that end unquoted text.
 const SEPARATORS: [char; 9] = [',', '[', ']', '{', '}', '@', '"', '\n', '\\'];
 
@@ -338,16 +330,4 @@ fn place(place: &SourcePlace) -> String {
     } else {
         format!("  @{text}")
     }
-}
-
-pub(super) fn quoted(name: &str) -> String {
-    if is_plain(name) {
-        name.to_string()
-    } else {
-        json_string(name)
-    }
-}
-
-pub(super) fn json_string(text: &str) -> String {
-    Json::String(text.to_string()).to_string()
 }

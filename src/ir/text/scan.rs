@@ -248,7 +248,8 @@ impl<'a> Scanner<'a> {
     fn line_number(&mut self) -> Result<u32> {
         let start = self.at;
         let number = self.integer()?;
-        u32::try_from(number).map_err(|_| self.error_at(start, format!("{number} is no line")))
+        u32::try_from(number)
+            .map_err(|_| self.error_at(start, format!("{number} is not a line number")))
     }
 }
 

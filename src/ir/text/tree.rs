@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::ir::tree::{TreeConstant, TreeSpec};
 
 use super::parse::Parser;
-use super::print::{json_string, quoted, size};
+use super::quote::{json_string, quoted, size};
 use super::scan::number;
 
 /// The text of a tree.
@@ -76,7 +76,7 @@ impl<'a> Parser<'a> {
         self.scanner.expect("#")?;
         let start = self.scanner.position();
         let index = usize::try_from(self.scanner.integer()?);
-        index.map_err(|_| self.scanner.error_at(start, "this is no index"))
+        index.map_err(|_| self.scanner.error_at(start, "expected an index such as #0"))
     }
 
     fn leaf_or_named(&mut self) -> Result<TreeSpec> {

@@ -1,4 +1,5 @@
-//! Names for expressions and sizes without a label, derived from what they index and how they are computed.
+//! Names for expressions and sizes without a label, derived from the arrays that they index and the operations
+//! that compute them.
 
 use std::collections::HashMap;
 

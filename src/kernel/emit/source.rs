@@ -2,7 +2,7 @@
 
 use crate::kernel::expr::{Literal, WgslType};
 use crate::kernel::literal;
-use crate::kernel::shader::tokens;
+use crate::kernel::tokens::tokens;
 
 /// Names of operands in templates.
 const OPERANDS: [&str; 4] = ["x", "y", "z", "w"];

@@ -19,8 +19,7 @@ pub struct Panels {
     pub k_block: usize,
     /// Columns in a panel.
     pub width: usize,
-    /// Columns of a panel that are contiguous, with all K indices of a block before the next strip: what invocations load at
-    /// once.
+    /// Contiguous columns of a panel: an invocation loads them at once. All K indices of a block come before the next strip.
     pub strip: usize,
     /// If set, the weight's elements are convolution filters, and the panels hold [transformed
     /// filters](OutputTile::number) for tiles of this size, one matrix after the other.

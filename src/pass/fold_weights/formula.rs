@@ -141,5 +141,5 @@ impl Formulas {
 }
 
 pub(super) fn lost() -> Error {
-    Error::internal("a formula reads a weight that there is not")
+    Error::internal("a formula reads a missing weight")
 }

@@ -17,28 +17,28 @@ use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
 use crate::pass::plan::cost::example;
-use crate::pass::plan::element::quad::{QUAD, is_multiple, is_whole};
+use crate::pass::plan::element::quad::{QUAD, is_multiple, is_multiple_of_4};
 use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::group::{Attention, Group};
-use crate::pass::plan::kernel::turns::{Lines, in_turns};
+use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
 use crate::pass::plan::kernel::{Lowered, below, pieces, repeat_to};
-use crate::pass::plan::product::dot::named;
+use crate::pass::plan::product::dot::with_label;
 use crate::pass::plan::product::{Covering, Product, Side};
 use crate::pass::plan::{lanes, variant};
 
 const TEMPLATE: &str = include_str!("../../../shaders/attention.wgsl");
 
 /// Most products of one block: rows × keys × channels. The source has them unrolled, one statement for four of them.
-const MOST: usize = 2048;
+const MAX_BLOCK_PRODUCTS: usize = 2048;
 /// Most channels of a query and of the values together. With more, an invocation can hold so few rows that three separate
 /// kernels are faster.
-const WIDEST: usize = 320;
+const MAX_CHANNELS: usize = 320;
 /// Most rows of an invocation: more rows share each load, but no longer fit into registers.
-const TALLEST: usize = 4;
+const MAX_ROWS: usize = 4;
 /// Tiles that keep all threads busy.
-const ENOUGH: usize = 8;
+const MIN_TILES: usize = 8;
 /// Fewest queries and keys for which the fused kernel pays off, though some of sixteen lanes are idle then.
-const FEWEST: usize = 8;
+const MIN_QUERIES_AND_KEYS: usize = 8;
 
 /// Query rows and keys that an invocation processes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,28 +50,28 @@ struct Extent {
 }
 
 /// Returns whether the fused kernel is the better way to compute scores, softmax and product, judging by their sizes.
-pub fn suits(
+pub fn is_preferred(
     graph: &Graph,
     capabilities: &Capabilities,
     anchor: usize,
     attention: &Attention,
 ) -> Result<bool> {
     let [scores, values] = products(graph, anchor, attention)?;
-    let sizes = [&values.rows, &values.depth].map(|size| example(graph, size));
-    let are_many = sizes.iter().all(|size| *size >= FEWEST);
-    let extent = |lanes| extent(graph, lanes, [&scores, &values]);
+    let sizes = [&values.rows, &values.k_size].map(|size| example(graph, size));
+    let are_many = sizes.iter().all(|size| *size >= MIN_QUERIES_AND_KEYS);
+    let extent = |lanes| tile_shape(graph, lanes, [&scores, &values]);
     Ok(are_many && capabilities.simd_lanes().and_then(extent).is_some())
 }
 
 /// Returns whether keys and values can be read as vec4s, along channels or along keys, from memory that kernels have
 /// written. The kernel reads them many times.
-pub fn reads(scope: &mut Scope, anchor: usize, attention: &Attention) -> Result<bool> {
+pub fn can_read_operands(scope: &mut Scope, anchor: usize, attention: &Attention) -> Result<bool> {
     let graph = scope.graph;
     let mut is_readable = true;
     for product in products(graph, anchor, attention)? {
-        is_readable &= product.lies(scope, Side::Right)?.is_some_and(|lies| {
+        is_readable &= product.factor_layout(scope, Side::Right)?.is_some_and(|lies| {
             let is_made = !matches!(graph.value(lies.base).definition, Definition::Weight(_));
-            is_made && (lies.by_step || lies.by_line)
+            is_made && (lies.is_k_contiguous || lies.is_line_contiguous)
         });
     }
     Ok(is_readable)
@@ -90,30 +90,30 @@ fn products(graph: &Graph, anchor: usize, attention: &Attention) -> Result<[Prod
 
 /// Chooses as many rows and keys as registers hold, such that every thread gets some tiles. `None` if the channel counts
 /// of queries and values are unknown, do not fit the vec4s that are read, or are too large.
-fn extent(graph: &Graph, lanes: usize, [scores, values]: [&Product; 2]) -> Option<Extent> {
-    let sizes = [&scores.depth, &values.columns].map(Dim::as_const);
+fn tile_shape(graph: &Graph, lanes: usize, [scores, values]: [&Product; 2]) -> Option<Extent> {
+    let sizes = [&scores.k_size, &values.columns].map(Dim::as_const);
     let [Some(depth), Some(columns)] = sizes else {
         return None;
     };
     let numbers = usize::try_from(depth + columns).ok();
-    let numbers = numbers.filter(|numbers| *numbers <= WIDEST)?;
-    let outer = example(graph, &Dim::product(&values.outer));
+    let numbers = numbers.filter(|numbers| *numbers <= MAX_CHANNELS)?;
+    let outer = example(graph, &Dim::product(&values.batch));
     let rows = example(graph, &values.rows);
     let is_of_use = |height: &usize| {
         let tiles = outer * rows.div_ceil(height * lanes);
-        *height == 1 || (height - 1) * lanes < rows && tiles >= ENOUGH
+        *height == 1 || (height - 1) * lanes < rows && tiles >= MIN_TILES
     };
     let are_whole = |keys: &usize| {
         let read = QUAD * lanes / keys;
-        is_multiple(&scores.depth, read) && is_multiple(&values.columns, read)
+        is_multiple(&scores.k_size, read) && is_multiple(&values.columns, read)
     };
     // Try more rows first: all rows of an invocation share the keys and values that are read.
-    let heights = [TALLEST, TALLEST / 2, 1].into_iter().filter(is_of_use);
+    let heights = [MAX_ROWS, MAX_ROWS / 2, 1].into_iter().filter(is_of_use);
     let mut extents = heights.flat_map(|rows| {
         let keys = [lanes, lanes / 2].into_iter().filter(are_whole);
         keys.map(move |keys| Extent { rows, keys })
     });
-    extents.find(|extent| extent.rows * extent.keys * numbers <= MOST)
+    extents.find(|extent| extent.rows * extent.keys * numbers <= MAX_BLOCK_PRODUCTS)
 }
 
 /// Lowers a fused attention group.
@@ -123,28 +123,28 @@ pub fn lower<'a>(
     attention: &Attention,
 ) -> Result<Lowered<'a>> {
     let graph = scope.graph;
-    let missing = || Error::internal("attention without its products");
+    let missing = || Error::internal("a fused attention group needs an anchor, subgroups and a tile shape");
     let anchor = group.anchor.ok_or_else(missing)?;
     let [scores, values] = products(graph, anchor, attention)?;
     let node = &graph.nodes[anchor];
     let lanes = scope.capabilities.simd_lanes().ok_or_else(missing)?;
-    let extent = extent(graph, lanes, [&scores, &values]).ok_or_else(missing)?;
+    let extent = tile_shape(graph, lanes, [&scores, &values]).ok_or_else(missing)?;
     let how = format!(
         "tiles of {} queries, blocks of {} keys",
         extent.rows * lanes,
         extent.keys
     );
-    let choice = variant::by_lanes(&scope, node, &how)?;
+    let choice = variant::lanes_choice(&scope, node, &how)?;
     let tiles = pieces(&values.rows, extent.rows * lanes);
-    let covering = Covering::new(&mut scope, &values.outer, [tiles, Dim::ONE]);
+    let covering = Covering::new(&mut scope, &values.batch, [tiles, Dim::ONE]);
     let sizes = (lanes, extent);
     let tile = Tile::new(&mut scope, attention, sizes, [&scores, &values], &covering)?;
     let mut statements = vec![covering.surplus.clone()];
-    statements.extend(tile.start(&mut scope));
-    let blocks = pieces(&values.depth, extent.keys);
-    let end = tile.end(&mut scope, &covering, &blocks);
+    statements.extend(tile.declare_rows(&mut scope));
+    let blocks = pieces(&values.k_size, extent.keys);
+    let end = tile.visible_blocks(&mut scope, &covering, &blocks);
     let blocks = repeat_to(&mut scope, "block", (&blocks, end), |scope, block| {
-        tile.block(scope, &block)
+        tile.add_block(scope, &block)
     })?;
     statements.extend(blocks);
     statements.extend(tile.write(&mut scope, group)?);
@@ -166,12 +166,12 @@ enum Together {
 
 impl Together {
     /// Returns the contiguous axis of keys and that of values.
-    fn of(scope: &mut Scope, [scores, values]: [&Product; 2]) -> Result<[Together; 2]> {
-        let are_whole = is_whole(&values.depth);
-        let keys = scores.lies(scope, Side::Right)?;
-        let keys = keys.is_some_and(|lies| lies.by_line && !lies.by_step);
-        let values = values.lies(scope, Side::Right)?;
-        let values = values.is_some_and(|lies| lies.by_step && !lies.by_line);
+    fn contiguous(scope: &mut Scope, [scores, values]: [&Product; 2]) -> Result<[Together; 2]> {
+        let are_whole = is_multiple_of_4(&values.k_size);
+        let keys = scores.factor_layout(scope, Side::Right)?;
+        let keys = keys.is_some_and(|lies| lies.is_line_contiguous && !lies.is_k_contiguous);
+        let values = values.factor_layout(scope, Side::Right)?;
+        let values = values.is_some_and(|lies| lies.is_k_contiguous && !lies.is_line_contiguous);
         Ok([keys, values].map(|are_keys| match are_keys && are_whole {
             true => Together::Keys,
             false => Together::Channels,
@@ -183,39 +183,39 @@ impl Together {
 struct Tile<'p> {
     attention: &'p Attention,
     lanes: usize,
-    extent: Extent,
+    shape: Extent,
     /// Vec4 axes of keys and of values.
-    together: [Together; 2],
+    vector_axes: [Together; 2],
     /// Product of queries and keys.
     scores: &'p Product,
     /// Product of softmax weights and values.
     values: &'p Product,
     /// Batch coordinates of the product with the values.
-    outer: Vec<Index>,
+    batch: Vec<Index>,
     lane: Index,
     rows: Vec<Row>,
     /// Minus infinity.
-    lowest: Expr,
+    minus_infinity: Expr,
 }
 
 /// A query row of an invocation.
 struct Row {
     /// Index of the row, which may lie beyond the last row.
-    number: Index,
+    index: Index,
     /// Variables: the largest score so far, the sum of the exponentials relative to it, and the weighted sum of the
     /// values as vec4s.
-    largest: Expr,
-    total: Expr,
+    running_max: Expr,
+    running_sum: Expr,
     output: Vec<Expr>,
 }
 
 impl Row {
-    fn new(scope: &mut Scope, r: usize, number: Index, quads: usize) -> Row {
+    fn new(scope: &mut Scope, r: usize, index: Index, quads: usize) -> Row {
         let mut variable = |name: String, ty| scope.pool.variable(&name, ty);
         Row {
-            number,
-            largest: variable(format!("largest{r}"), WgslType::F32),
-            total: variable(format!("total{r}"), WgslType::F32),
+            index,
+            running_max: variable(format!("largest{r}"), WgslType::F32),
+            running_sum: variable(format!("total{r}"), WgslType::F32),
             output: (0..quads)
                 .map(|q| variable(format!("output{r}_{q}"), WgslType::F32x4))
                 .collect(),
@@ -223,7 +223,7 @@ impl Row {
     }
 
     fn variables(&self) -> impl Iterator<Item = Expr> {
-        let own = [self.largest, self.total].into_iter();
+        let own = [self.running_max, self.running_sum].into_iter();
         own.chain(self.output.iter().copied())
     }
 }
@@ -237,8 +237,8 @@ impl<'p> Tile<'p> {
         covering: &Covering,
     ) -> Result<Tile<'p>> {
         let (_, lane) = scope.counter("local", &Dim::from(lanes));
-        let first = covering.numbers[0].scale(&Dim::from(extent.rows * lanes));
-        let first = named(scope, &first.add(&lane), "row");
+        let first = covering.tile[0].scale(&Dim::from(extent.rows * lanes));
+        let first = with_label(scope, &first.add(&lane), "row");
         let quads = example(scope.graph, &values.columns) / QUAD;
         let number = |r: usize| first.add_size(&Dim::from(r * lanes));
         let rows = (0..extent.rows).map(|r| Row::new(scope, r, number(r), quads));
@@ -247,26 +247,26 @@ impl<'p> Tile<'p> {
         Ok(Tile {
             attention,
             lanes,
-            extent,
-            together: Together::of(scope, [scores, values])?,
+            shape: extent,
+            vector_axes: Together::contiguous(scope, [scores, values])?,
             scores,
             values,
-            outer: covering.outer.clone(),
+            batch: covering.batch.clone(),
             lane,
             rows,
-            lowest: scalar::identity(&mut scope.pool, max, DType::F32, capabilities)?,
+            minus_infinity: scalar::identity(&mut scope.pool, max, DType::F32, capabilities)?,
         })
     }
 
     /// Returns the number of key blocks of which any row of the tile sees a key. A tile's row count is a multiple of a
     /// block's key count.
-    fn end(&self, scope: &mut Scope, covering: &Covering, blocks: &Dim) -> Expr {
+    fn visible_blocks(&self, scope: &mut Scope, covering: &Covering, blocks: &Dim) -> Expr {
         let all = scope.pool.size(blocks);
         if !self.attention.is_causal {
             return all;
         }
-        let blocks_per_tile = Dim::from(self.extent.rows * self.lanes / self.extent.keys);
-        let behind = covering.numbers[0]
+        let blocks_per_tile = Dim::from(self.shape.rows * self.lanes / self.shape.keys);
+        let behind = covering.tile[0]
             .add_size(&Dim::ONE)
             .scale(&blocks_per_tile);
         let behind = behind.emit(&mut scope.pool);
@@ -274,11 +274,11 @@ impl<'p> Tile<'p> {
     }
 
     /// Declares the running maximum, sum and output of every row.
-    fn start(&self, scope: &mut Scope) -> Vec<Statement> {
+    fn declare_rows(&self, scope: &mut Scope) -> Vec<Statement> {
         let zero = scope.pool.literal(WgslType::F32, 0.0);
         let zeros = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
         let declare_row = |row: &Row| {
-            let starts = [self.lowest, zero].into_iter();
+            let starts = [self.minus_infinity, zero].into_iter();
             let starts = starts.chain(row.output.iter().map(|_| zeros));
             let declare = |(variable, start)| Statement::Declare(variable, start);
             row.variables().zip(starts).map(declare).collect::<Vec<_>>()
@@ -288,37 +288,37 @@ impl<'p> Tile<'p> {
 
     /// Writes the rows with the epilogue.
     fn write(&self, scope: &mut Scope, group: &Group) -> Result<Vec<Statement>> {
-        let cost = (Lines::Short, group.epilogue_cost(scope.graph));
+        let cost = (LineEpilogue::Short, group.epilogue_cost(scope.graph));
         let mut statements = Vec::new();
         for row in &self.rows {
-            statements.extend([row.largest, row.total].map(Statement::Freeze));
-            let is_empty = self.is_empty(scope, row);
+            statements.extend([row.running_max, row.running_sum].map(Statement::Freeze));
+            let is_empty = self.is_fully_masked(scope, row);
             let held: Vec<Vec<Expr>> = row.output.iter().map(|output| vec![*output]).collect();
-            let line = in_turns(scope, cost, &held, &mut |scope, q, held| {
-                let mean = self.mean(scope, row, (held[0], is_empty));
+            let line = write_lines(scope, cost, &held, &mut |scope, q, held| {
+                let mean = self.normalized(scope, row, (held[0], is_empty));
                 let first = q.scale(&Dim::from(QUAD));
-                let at = (self.outer.as_slice(), &row.number, &first);
-                self.values.write(scope, group, at, mean)
+                let at = (self.batch.as_slice(), &row.index, &first);
+                self.values.write_vec4(scope, group, at, mean)
             })?;
-            statements.extend(below(scope, &row.number, &self.values.rows, line));
+            statements.extend(below(scope, &row.index, &self.values.rows, line));
         }
         Ok(statements)
     }
 
     /// Divides four weighted sums of a row by the row's total. A row without any unmasked key gives zeros.
-    fn mean(&self, scope: &mut Scope, row: &Row, (sums, is_empty): (Expr, Option<Expr>)) -> Expr {
+    fn normalized(&self, scope: &mut Scope, row: &Row, (sums, is_empty): (Expr, Option<Expr>)) -> Expr {
         let pool = &mut scope.pool;
-        let mean = pool.call("x / y", WgslType::F32x4, &[sums, row.total]);
+        let mean = pool.call("x / y", WgslType::F32x4, &[sums, row.running_sum]);
         let zeros = pool.call("vec4<f32>()", WgslType::F32x4, &[]);
         is_empty.map_or(mean, |is_empty| pool.select(is_empty, zeros, mean))
     }
 
     /// Returns the condition under which a row gives zeros, because no key is left for it. `None` if that cannot happen.
-    fn is_empty(&self, scope: &mut Scope, row: &Row) -> Option<Expr> {
+    fn is_fully_masked(&self, scope: &mut Scope, row: &Row) -> Option<Expr> {
         let pool = &mut scope.pool;
-        let keys = &self.values.depth;
+        let keys = &self.values.k_size;
         if self.attention.is_safe {
-            return Some(pool.call("x == y", WgslType::Bool, &[row.largest, self.lowest]));
+            return Some(pool.call("x == y", WgslType::Bool, &[row.running_max, self.minus_infinity]));
         }
         let (count, none) = (pool.size(keys), pool.index(0));
         let may_be_none = keys.as_const().is_none();

@@ -10,13 +10,13 @@ pub(super) fn check_types(graph: &Graph, capabilities: &Capabilities) -> Result<
     for (id, info) in (0..).map(ValueId).zip(&graph.values) {
         let stored = StorageType::of(info.ty.dtype, capabilities);
         let error = stored.err().map(|error| error.at(&info.name));
-        errors.extend(error.map(|error| error.at_place(&place_of(graph, id))));
+        errors.extend(error.map(|error| error.at_place(&source_place_of(graph, id))));
     }
     Error::all(errors).map_or(Ok(()), Err)
 }
 
 /// Source place of the node that defines a value, or of the first node that uses an input or weight.
-fn place_of(graph: &Graph, id: ValueId) -> SourcePlace {
+fn source_place_of(graph: &Graph, id: ValueId) -> SourcePlace {
     let node = graph
         .nodes
         .iter()

@@ -16,15 +16,15 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, operand};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{
-    Lowered, clamped, guarded, invocation, pieces, repeat, repeat_all, store,
+    Lowered, clamped, offset_bounds_guard, invocation, pieces, repeat, repeat_all, store,
 };
-use crate::pass::plan::product::dot::{accumulators, named, products, tile, zero};
+use crate::pass::plan::product::dot::{accumulators, with_label, add_outer_product, tile_size, zero};
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/conv.wgsl");
 
 /// Positions that an invocation computes if it computes a single channel.
-const LONE: usize = 8;
+const MAX_SINGLE_CHANNEL_POSITIONS: usize = 8;
 
 /// Lowers a convolution with its epilogue.
 pub fn lower<'a>(
@@ -52,17 +52,17 @@ pub fn lower<'a>(
             repeat_all(scope, "tap", &sizes.taps, |scope, taps| {
                 let mut left = Vec::new();
                 for i in 0..tile.height {
-                    let output = sizes.channel(&tile, scope, i);
+                    let output = sizes.output_channel(&tile, scope, i);
                     let place = [&[output, channel.clone()], taps.as_slice()].concat();
-                    let weight = scope.element(sizes.filter, &Position::of(place), None)?;
+                    let weight = scope.element(sizes.filter, &Position::from_coordinates(place), None)?;
                     left.push(weight);
                 }
                 let mut right = Vec::new();
                 for j in 0..tile.width {
                     let position = tile.position(scope, &sizes, j);
-                    right.push(sizes.input(scope, &tile, &channel, &taps, &position, zero)?);
+                    right.push(sizes.load_input(scope, &tile, &channel, &taps, &position, zero)?);
                 }
-                Ok(products(scope, &sums, &left, &right))
+                Ok(add_outer_product(scope, &sums, &left, &right))
             })
         },
     )?);
@@ -70,11 +70,11 @@ pub fn lower<'a>(
     for (i, sums) in sums.iter().enumerate() {
         let mut row = Vec::new();
         for (j, sum) in sums.iter().enumerate() {
-            let channel = sizes.channel(&tile, &mut scope, i);
+            let channel = sizes.output_channel(&tile, &mut scope, i);
             let position = tile.position(&mut scope, &sizes, j);
-            let place = [&[tile.item.clone(), channel], position.as_slice()].concat();
-            let write = store(&mut scope, group, sizes.result, *sum, &Position::of(place))?;
-            row.extend(guarded(
+            let place = [&[tile.image.clone(), channel], position.as_slice()].concat();
+            let write = store(&mut scope, group, sizes.result, *sum, &Position::from_coordinates(place))?;
+            row.extend(offset_bounds_guard(
                 &mut scope,
                 &tile.first,
                 j,
@@ -82,7 +82,7 @@ pub fn lower<'a>(
                 vec![write],
             ));
         }
-        let inner = guarded(&mut scope, &tile.output, i, &sizes.outputs, row);
+        let inner = offset_bounds_guard(&mut scope, &tile.output, i, &sizes.outputs, row);
         statements.extend(inner);
     }
     Ok(Lowered::new(scope, TEMPLATE, statements, &tile.count))
@@ -108,7 +108,7 @@ pub struct Sizes {
     pub taps: Shape,
     /// Stride, padding and dilation along the spatial axes.
     pub axes: Vec<Along>,
-    space_in: Shape,
+    input_space: Shape,
     /// Sizes of the result along the spatial axes.
     pub space: Shape,
     /// Positions of the result in one image.
@@ -168,7 +168,7 @@ impl Sizes {
             channels: channels.clone(),
             taps: taps.to_vec(),
             axes: conv.axes.iter().map(Along::from).collect(),
-            space_in: space_in.to_vec(),
+            input_space: space_in.to_vec(),
             space: space.to_vec(),
             positions: Dim::product(space),
         })
@@ -176,41 +176,41 @@ impl Sizes {
 
     /// Returns whether each output position reads exactly the input position at its own coordinates: a convolution of one
     /// tap without stride and padding.
-    pub fn sees_same(&self) -> bool {
+    pub fn is_pointwise(&self) -> bool {
         let is_same = |axis: &Along| axis.stride.is(1) && axis.low.is(0) && axis.high.is(0);
         self.axes.iter().all(is_same) && Dim::product(&self.taps).is(1)
     }
 
     /// Returns whether each output position reads a single input position that no other output position reads.
-    pub fn sees_singles(&self) -> bool {
+    pub fn reads_each_position_once(&self) -> bool {
         let is_inside = |axis: &Along| axis.low.is(0) && axis.high.is(0) && axis.base_dilation == 1;
         self.axes.iter().all(is_inside) && Dim::product(&self.taps).is(1)
     }
 
     /// Returns whether the taps of an output position are neighbours: no dilation of filter or input.
-    pub fn sees_neighbours(&self) -> bool {
+    pub fn is_undilated(&self) -> bool {
         let mut axes = self.axes.iter();
         axes.all(|axis| axis.dilation == 1 && axis.base_dilation == 1)
     }
 
     /// Returns the output channel of row `i` of the tile.
-    fn channel(&self, tile: &Tile, scope: &mut Scope, i: usize) -> Index {
+    fn output_channel(&self, tile: &Tile, scope: &mut Scope, i: usize) -> Index {
         let within = clamped(scope, &tile.output, i, &self.outputs, &format!("output{i}"));
         tile.group.scale(&self.outputs).add(&within)
     }
 
     /// Returns the reduction shape: input channels of a group, and taps.
-    pub fn patch(&self) -> Shape {
+    pub fn reduction_shape(&self) -> Shape {
         [std::slice::from_ref(&self.channels), &self.taps].concat()
     }
 
     /// Returns the shape of the columns: images, and positions in each.
-    pub fn columns(&self) -> Shape {
+    pub fn column_shape(&self) -> Shape {
         [std::slice::from_ref(&self.batch), &self.space].concat()
     }
 
     /// Loads the input element under a tap of an output position. Positions outside of the input give `zero`.
-    fn input(
+    fn load_input(
         &self,
         scope: &mut Scope,
         tile: &Tile,
@@ -220,8 +220,8 @@ impl Sizes {
         zero: Expr,
     ) -> Result<Expr> {
         let channel = tile.group.scale(&self.channels).add(channel);
-        let place = [tile.item.clone(), channel];
-        let (place, inside) = self.source(scope, place, taps, position);
+        let place = [tile.image.clone(), channel];
+        let (place, inside) = self.input_position(scope, place, taps, position);
         let element = scope.element(self.x, &place, inside)?;
         Ok(match inside {
             Some(inside) => scope.pool.select(inside, element, zero),
@@ -231,7 +231,7 @@ impl Sizes {
 
     /// Returns the input position under a tap of an output position, and the condition that it lies within the input.
     /// `place` is the image and the input channel.
-    pub fn source(
+    pub fn input_position(
         &self,
         scope: &mut Scope,
         place: [Index; 2],
@@ -241,24 +241,24 @@ impl Sizes {
         let mut place = place.to_vec();
         let mut inside = None;
         for (axis, geometry) in self.axes.iter().enumerate() {
-            let (from, guard) = source(
+            let (from, guard) = input_coordinate(
                 scope,
                 geometry,
                 (&position[axis], &taps[axis]),
-                [&self.space_in[axis], &self.space[axis]],
+                [&self.input_space[axis], &self.space[axis]],
             );
             place.push(from);
             if let Some(guard) = guard {
                 inside = Some(scope.pool.and(inside, guard));
             }
         }
-        (Position::of(place), inside)
+        (Position::from_coordinates(place), inside)
     }
 }
 
 /// Returns the input coordinate under a tap of an output coordinate, and the condition that it lies within the input. The
 /// sizes are those of input and output.
-fn source(
+fn input_coordinate(
     scope: &mut Scope,
     axis: &Along,
     (position, tap): (&Index, &Index),
@@ -288,7 +288,7 @@ fn source(
 struct Tile {
     count: Dim,
     surplus: Statement,
-    item: Index,
+    image: Index,
     group: Index,
     /// First output channel, within the group.
     output: Index,
@@ -300,11 +300,11 @@ struct Tile {
 
 impl Tile {
     fn new(scope: &mut Scope, sizes: &Sizes) -> Tile {
-        let height = tile(&sizes.outputs);
+        let height = tile_size(&sizes.outputs);
         let width = if height == 1 {
-            LONE.min(2 * tile(&sizes.positions))
+            MAX_SINGLE_CHANNEL_POSITIONS.min(2 * tile_size(&sizes.positions))
         } else {
-            tile(&sizes.positions)
+            tile_size(&sizes.positions)
         };
         let tiles = [
             sizes.batch.clone(),
@@ -319,10 +319,10 @@ impl Tile {
         Tile {
             count,
             surplus,
-            item: named(scope, &item, "item"),
-            group: named(scope, &group, "group"),
-            output: named(scope, &output.scale(&Dim::from(height)), "output"),
-            first: named(scope, &first.scale(&Dim::from(width)), "position"),
+            image: with_label(scope, &item, "item"),
+            group: with_label(scope, &group, "group"),
+            output: with_label(scope, &output.scale(&Dim::from(height)), "output"),
+            first: with_label(scope, &first.scale(&Dim::from(width)), "position"),
             height,
             width,
         }

@@ -50,7 +50,7 @@ pub fn is_plain_view(primitive: &Primitive) -> bool {
 }
 
 /// Cost of a node per element, in simple operations.
-pub fn weight_of(node: &Node) -> u32 {
+pub fn node_cost(node: &Node) -> u32 {
     match &node.op {
         Op::Primitive(primitive) => weight(primitive),
         _ => 0,
@@ -63,15 +63,15 @@ pub fn weight(primitive: &Primitive) -> u32 {
         Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Permute(_) => 0,
         // Checks must not influence fusion decisions.
         Primitive::Check(_) => 0,
-        Primitive::Unary(unary) => unary_weight(unary.function),
-        Primitive::Binary(binary) => binary_weight(binary.function),
+        Primitive::Unary(unary) => unary_cost(unary.function),
+        Primitive::Binary(binary) => binary_cost(binary.function),
         Primitive::Concat(_) | Primitive::Gather(_) => 3,
         Primitive::Pad(_) => 2,
         _ => 1,
     }
 }
 
-fn unary_weight(function: UnaryFunction) -> u32 {
+fn unary_cost(function: UnaryFunction) -> u32 {
     use UnaryFunction::{
         Abs, BitwiseNot, Ceil, Exp, Exp2, Floor, IsNan, LogicalNot, Neg, Round, Rsqrt, Sigmoid,
         Sign, SignBit, Sqrt, Trunc,
@@ -84,7 +84,7 @@ fn unary_weight(function: UnaryFunction) -> u32 {
     }
 }
 
-fn binary_weight(function: BinaryFunction) -> u32 {
+fn binary_cost(function: BinaryFunction) -> u32 {
     use BinaryFunction::{Atan2, Div, FloorDivide, Fmod, MulHigh, Pow, Remainder, TruncDivide};
     match function {
         Div => 2,

@@ -11,7 +11,7 @@ use crate::kernel::plan::{Flow, FlowKind, Kernel, SlotId, Workgroups};
 use crate::kernel::shader;
 use crate::op::{Custom, Shader};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Made, declarations, enables};
+use crate::pass::plan::kernel::{GeneratedKernel, declarations, enable_directives};
 
 /// Operands and results of host functions.
 pub fn exchanged(graph: &Graph) -> HashSet<ValueId> {
@@ -31,7 +31,7 @@ impl Planner<'_> {
     }
 
     fn host_call(&mut self, node: &Node, custom: &Custom) -> Result<()> {
-        let operands = node.operands().into_iter().map(|id| self.handed_over(id));
+        let operands = node.operands().into_iter().map(|id| self.host_operand_slot(id));
         let operands = operands.collect::<Result<_>>()?;
         let results = node.results.iter().map(|id| self.slot(*id, false));
         let results = results.collect::<Result<_>>()?;
@@ -50,7 +50,7 @@ impl Planner<'_> {
     }
 
     /// Slot from which an operand is read back. Inputs and weights are copied first.
-    fn handed_over(&mut self, value: ValueId) -> Result<SlotId> {
+    fn host_operand_slot(&mut self, value: ValueId) -> Result<SlotId> {
         let is_made_here = matches!(self.graph.value(value).definition, Definition::Node(..));
         if !is_made_here && !self.slots.contains_key(&(value, true)) {
             self.copy(value)?;
@@ -70,17 +70,17 @@ impl Planner<'_> {
         let mut names = Vec::new();
         for (letter, values) in [("x", &operands), ("y", &node.results)] {
             for (index, value) in values.iter().enumerate() {
-                scope.buffer(*value)?;
+                scope.bind_buffer(*value)?;
                 names.push((format!("{letter}{index}"), *value));
             }
         }
         if scope.buffers.len() != names.len() {
             let message = format!(
-                "{} gets one tensor twice, which a shader can't bind",
+                "{}: one tensor is bound to two operands, which a shader cannot bind",
                 custom.function
             );
             return Err(
-                Error::plan(message).help("pass a copy, or let the shader read one operand twice")
+                Error::plan(message).help("pass a copy of the tensor, or declare one operand and read it twice")
             );
         }
         let pairs = scope.buffers.iter().zip(&names);
@@ -94,7 +94,7 @@ impl Planner<'_> {
         let sizes_in = self.capabilities.sizes_space();
         let declared = declarations(&buffers, (sizes.len(), sizes_in));
         let text = declared + &functions + &shader.wgsl;
-        let wgsl = enables(&text) + &text;
+        let wgsl = enable_directives(&text) + &text;
         shader::validate(&wgsl, self.capabilities).map_err(|error| error.at(&custom.function))?;
         let kernel = Kernel {
             label: custom.function.clone(),
@@ -103,7 +103,7 @@ impl Planner<'_> {
             sizes: sizes.len(),
             sizes_space: sizes_in,
         };
-        let made = Made {
+        let made = GeneratedKernel {
             checks: Vec::new(),
             kernel,
             sizes,

@@ -66,7 +66,7 @@ pub struct Scope<'a> {
     /// Inputs of a region's body that lie where values of the surrounding graph do, not where inputs do.
     written: &'a [bool],
     /// Values whose buffer can also be read as a texture.
-    texels: &'a [bool],
+    texture_aliased: &'a [bool],
     /// The expressions.
     pub pool: ExprPool,
     /// Buffers in binding order.
@@ -76,15 +76,15 @@ pub struct Scope<'a> {
     /// only.
     computed: BTreeMap<ValueId, Vec<(Expr, Option<Index>)>>,
     /// Values that the kernel computes where it reads them, even if they are also materialised for other kernels.
-    own: BTreeSet<ValueId>,
-    known: HashMap<(ValueId, Position, Option<Expr>, usize), Expr>,
+    inlined: BTreeSet<ValueId>,
+    element_cache: HashMap<(ValueId, Position, Option<Expr>, usize), Expr>,
     /// Number of neighbouring elements that are requested together, so that elements are taken out of vectors.
-    together: usize,
+    vector_width: usize,
     /// True if vec4s are loaded as two 64-bit words where that is faster, and rows get index expressions of their own.
     /// False for the factors of tiles: unpacking the words costs these more than reading numbers.
-    pub reads_words: bool,
+    pub reads_u64: bool,
     /// Values stored as pairs of `f16` of which the kernel would write single elements.
-    pub singles: BTreeSet<ValueId>,
+    pub scalar_writes: BTreeSet<ValueId>,
     /// Choices made by the example's sizes.
     pub decisions: Vec<Decision>,
     /// Checks that the kernel performs, by the values that they give. `None` if it performs none.
@@ -106,55 +106,55 @@ impl<'a> Scope<'a> {
             layouts: &[],
             storages: &[],
             written,
-            texels: &[],
+            texture_aliased: &[],
             pool: ExprPool::default(),
             buffers: Vec::new(),
             names: VARIABLES.split(' ').map(String::from).collect(),
             computed: BTreeMap::new(),
-            own: BTreeSet::new(),
-            known: HashMap::new(),
-            together: 1,
-            reads_words: false,
-            singles: BTreeSet::new(),
+            inlined: BTreeSet::new(),
+            element_cache: HashMap::new(),
+            vector_width: 1,
+            reads_u64: false,
+            scalar_writes: BTreeSet::new(),
             decisions: Vec::new(),
             checks: Some(Vec::new()),
         }
     }
 
     /// Turns on [`Scope::reads_words`].
-    pub fn by_words(self) -> Scope<'a> {
+    pub fn reading_u64(self) -> Scope<'a> {
         Scope {
-            reads_words: true,
+            reads_u64: true,
             ..self
         }
     }
 
     /// Runs `read` with elements requested four at a time, as components of vec4s.
-    pub fn in_quads<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        self.together(QUAD, read)
+    pub fn with_vec4<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.with_vector_width(QUAD, read)
     }
 
     /// Runs `read` with elements requested as components of vectors of `neighbours` elements.
-    pub fn together<T>(
+    pub fn with_vector_width<T>(
         &mut self,
         neighbours: usize,
         read: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<T> {
-        let outer_width = std::mem::replace(&mut self.together, neighbours);
+        let outer_width = std::mem::replace(&mut self.vector_width, neighbours);
         let result = read(self);
-        self.together = outer_width;
+        self.vector_width = outer_width;
         result
     }
 
     /// Binds a value's buffer.
-    pub fn buffer(&mut self, value: ValueId) -> Result<usize> {
+    pub fn bind_buffer(&mut self, value: ValueId) -> Result<usize> {
         let element = WgslType::from(self.storage(value)?);
-        self.binding(value, false, element)
+        self.bind_rows(value, false, element)
     }
 
     /// Binds a buffer that receives a copy of a value.
-    pub fn copy_of(&mut self, value: ValueId, storage: StorageType) -> Result<usize> {
-        self.binding(value, true, WgslType::from(storage))
+    pub fn bind_copy(&mut self, value: ValueId, storage: StorageType) -> Result<usize> {
+        self.bind_rows(value, true, WgslType::from(storage))
     }
 
     /// Returns the storage type of a value.
@@ -166,7 +166,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Sets the layouts and storage types of values.
-    pub fn in_memory(self, layouts: &'a [Layout], storages: &'a [StorageType]) -> Scope<'a> {
+    pub fn with_layouts(self, layouts: &'a [Layout], storages: &'a [StorageType]) -> Scope<'a> {
         Scope {
             layouts,
             storages,
@@ -175,23 +175,23 @@ impl<'a> Scope<'a> {
     }
 
     /// Sets the values whose buffers can also be read as textures.
-    pub fn with_texels(self, texels: &'a [bool]) -> Scope<'a> {
-        Scope { texels, ..self }
+    pub fn with_texture_aliases(self, texels: &'a [bool]) -> Scope<'a> {
+        Scope { texture_aliased: texels, ..self }
     }
 
     /// Returns whether a value's buffer can also be read as a texture.
-    pub fn has_texels(&self, value: ValueId) -> bool {
-        self.texels.get(value.index()) == Some(&true)
+    pub fn is_texture_aliased(&self, value: ValueId) -> bool {
+        self.texture_aliased.get(value.index()) == Some(&true)
     }
 
     /// Returns whether a value is read as a texture in the given layout. A value that lies in another layout is copied
     /// between kernels.
-    pub fn reads_texels(&self, value: ValueId, layout: &Layout) -> Result<bool> {
+    pub fn reads_as_texture(&self, value: ValueId, layout: &Layout) -> Result<bool> {
         if layout == self.layout(value) {
-            return Ok(self.has_texels(value));
+            return Ok(self.is_texture_aliased(value));
         }
         let is_copied = matches!(layout, Layout::Vec4 { .. } | Layout::Scratch { .. });
-        let texel = stored_in(layout, self.storage(value)?).texel();
+        let texel = storage_in_layout(layout, self.storage(value)?).texel();
         Ok(self.capabilities.buffer_aliasing && is_copied && texel.is_some())
     }
 
@@ -210,23 +210,23 @@ impl<'a> Scope<'a> {
     }
 
     /// Returns the index of an element in the memory of a value that lies in rows.
-    pub fn place(&self, value: ValueId, position: &Position) -> Index {
+    pub fn element_index(&self, value: ValueId, position: &Position) -> Index {
         let shape = &self.graph.ty(value).shape;
         match self.layout(value) {
             padded @ Layout::Padded { .. } => {
                 index::linearize(&position.coordinates(shape), &padded.padded_shape(shape))
             }
-            _ => position.place(shape),
+            _ => position.linear_index(shape),
         }
     }
 
     /// Returns the number of elements that the memory of a value in rows has space for.
-    pub fn room(&self, value: ValueId) -> Dim {
+    pub fn allocated_elements(&self, value: ValueId) -> Dim {
         Dim::product(&self.layout(value).padded_shape(&self.graph.ty(value).shape))
     }
 
     /// Binds the buffer of a value in rows as an array of `element`.
-    pub fn binding(&mut self, value: ValueId, is_copy: bool, element: WgslType) -> Result<usize> {
+    pub fn bind_rows(&mut self, value: ValueId, is_copy: bool, element: WgslType) -> Result<usize> {
         let access = if is_copy || self.is_written(value) {
             Access::ReadWrite
         } else {
@@ -240,9 +240,9 @@ impl<'a> Scope<'a> {
     }
 
     /// Binds a value in a vec4 layout, which lies in the arena. Also returns the vector type.
-    pub fn in_vectors(&mut self, value: ValueId, layout: &Layout) -> Result<(usize, WgslType)> {
-        let missing = || Error::internal("quads of a type that comes in no vectors");
-        let quad = WgslType::vec4(stored_in(layout, self.storage(value)?)).ok_or_else(missing)?;
+    pub fn bind_vec4(&mut self, value: ValueId, layout: &Layout) -> Result<(usize, WgslType)> {
+        let missing = || Error::internal("the storage type has no vec4 type");
+        let quad = WgslType::vec4(storage_in_layout(layout, self.storage(value)?)).ok_or_else(missing)?;
         Ok((
             self.bind(value, false, layout, (quad, Access::ReadWrite)),
             quad,
@@ -251,30 +251,31 @@ impl<'a> Scope<'a> {
 
     /// Binds a value in a vec4 layout as 64-bit words of two numbers. `None` if the device has none, or numbers are
     /// stored in half precision.
-    pub fn in_words(
+    pub fn bind_u64(
         &mut self,
         value: ValueId,
         layout: &Layout,
     ) -> Result<Option<(usize, WgslType)>> {
-        let is_f32 = stored_in(layout, self.storage(value)?) == StorageType::F32;
+        let is_f32 = storage_in_layout(layout, self.storage(value)?) == StorageType::F32;
         let is_faster = self.capabilities.software && self.capabilities.int64;
         let words = (WgslType::U64x2, Access::ReadWrite);
         Ok((is_faster && is_f32).then(|| (self.bind(value, false, layout, words), words.0)))
     }
 
     /// Binds a value that is sorted in runs of `length`. Also returns its storage type.
-    pub fn in_runs(&mut self, value: ValueId, length: usize) -> Result<(usize, StorageType)> {
+    pub fn bind_sorted_runs(&mut self, value: ValueId, length: usize) -> Result<(usize, StorageType)> {
         let layout = Layout::SortedRuns(length);
-        let storage = stored_in(&layout, self.storage(value)?);
+        let storage = storage_in_layout(&layout, self.storage(value)?);
         let binding = (WgslType::from(storage), Access::ReadWrite);
         Ok((self.bind(value, false, &layout, binding), storage))
     }
 
     /// Binds the texture of a weight in panels. Also returns the texel format.
-    pub fn in_panels(&mut self, value: ValueId, panels: &Panels) -> Result<(usize, Texel)> {
+    pub fn bind_panels(&mut self, value: ValueId, panels: &Panels) -> Result<(usize, Texel)> {
         let layout = Layout::Panels(panels.clone());
-        let missing = || Error::internal("panels of a type that no texture holds");
-        let storage = stored_in(&layout, self.storage(value)?);
+        let missing =
+            || Error::internal("no texel type fits the storage type of the panels");
+        let storage = storage_in_layout(&layout, self.storage(value)?);
         let texel = panels.texel(storage).ok_or_else(missing)?;
         let binding = (WgslType::of_texel(texel), Access::TextureArray(texel));
         Ok((self.bind(value, false, &layout, binding), texel))
@@ -329,7 +330,7 @@ impl<'a> Scope<'a> {
     /// Makes `expr` the value from here on, at every position.
     pub fn set_computed(&mut self, value: ValueId, expr: Expr) {
         self.computed.insert(value, vec![(expr, None)]);
-        self.known.clear();
+        self.element_cache.clear();
     }
 
     /// Makes `expr` the element of the value at `place` from here on. The kernel may then read only those elements of the
@@ -337,27 +338,27 @@ impl<'a> Scope<'a> {
     pub fn set_computed_at(&mut self, value: ValueId, expr: Expr, place: &Index) {
         let elements = self.computed.entry(value).or_default();
         elements.push((expr, Some(place.clone())));
-        self.known.clear();
+        self.element_cache.clear();
     }
 
     /// Makes the kernel compute these values wherever it reads them, even if they are materialised for other kernels.
-    pub fn compute(&mut self, values: &[ValueId]) {
-        self.own.extend(values);
+    pub fn inline_values(&mut self, values: &[ValueId]) {
+        self.inlined.extend(values);
     }
 
     /// Returns the computed element of a value; an error if only other elements have been computed.
-    fn computed(&self, value: ValueId, position: &Position) -> Result<Option<Expr>> {
+    fn computed_element(&self, value: ValueId, position: &Position) -> Result<Option<Expr>> {
         let Some(elements) = self.computed.get(&value) else {
             return Ok(None);
         };
         let info = self.graph.value(value);
-        let requested = position.place(&info.ty.shape);
+        let requested = position.linear_index(&info.ty.shape);
         let is_requested =
             |place: &Option<Index>| place.as_ref().is_none_or(|place| *place == requested);
         match elements.iter().find(|(_, place)| is_requested(place)) {
             Some((expr, _)) => Ok(Some(*expr)),
             None => {
-                let message = format!("{} is read where the kernel has not computed it", info.name);
+                let message = format!("{} is read at an element that the kernel has not computed", info.name);
                 Err(Error::internal(message))
             }
         }
@@ -371,7 +372,7 @@ impl<'a> Scope<'a> {
 
     /// Returns the WGSL type in which a dtype is computed.
     pub fn register(&self, dtype: DType) -> WgslType {
-        scalar::register(dtype, self.capabilities)
+        scalar::compute_type(dtype, self.capabilities)
     }
 
     /// Returns the element of a value at a position. Where `guard` is false the result is never used, and no
@@ -382,11 +383,11 @@ impl<'a> Scope<'a> {
         position: &Position,
         guard: Option<Expr>,
     ) -> Result<Expr> {
-        if let Some(expr) = self.computed(value, position)? {
+        if let Some(expr) = self.computed_element(value, position)? {
             return Ok(expr);
         }
-        let key = (value, position.clone(), guard, self.together);
-        if let Some(expr) = self.known.get(&key) {
+        let key = (value, position.clone(), guard, self.vector_width);
+        if let Some(expr) = self.element_cache.get(&key) {
             return Ok(*expr);
         }
         let info = self.graph.value(value);
@@ -398,13 +399,13 @@ impl<'a> Scope<'a> {
         }
         let expr = match info.definition {
             Definition::Node(node, _)
-                if !self.stored[value.index()] || self.own.contains(&value) =>
+                if !self.stored[value.index()] || self.inlined.contains(&value) =>
             {
                 self.inline(&self.graph.nodes[node], value, position, guard)?
             }
-            _ => self.load(value, position, guard)?,
+            _ => self.load_element(value, position, guard)?,
         };
-        self.known.insert(key, expr);
+        self.element_cache.insert(key, expr);
         Ok(expr)
     }
 
@@ -433,12 +434,12 @@ impl<'a> Scope<'a> {
             Primitive::Iota(iota) => {
                 let coordinates = position.coordinates(&iota.shape);
                 let index = coordinates[iota.axis].emit(&mut self.pool);
-                scalar::size(&mut self.pool, index, iota.dtype, self.capabilities)
+                scalar::size_as(&mut self.pool, index, iota.dtype, self.capabilities)
             }
             Primitive::Concat(concat) => self.concat(concat, node, value, position, guard)?,
             Primitive::Pad(pad) => self.pad(pad, node, value, position, guard)?,
             _ => {
-                let (operand, position) = self.view(primitive, node, value, position, guard)?;
+                let (operand, position) = self.view_source(primitive, node, value, position, guard)?;
                 self.element(operand, &position, guard)?
             }
         };
@@ -469,7 +470,7 @@ pub fn role(name: &str) -> &str {
 
 /// Returns the storage type of a value in a layout. Intermediate results between stages are as exact as other sums. So
 /// are filters of 4×4 Winograd tiles, whose errors the output transform would amplify. Sorted elements move one by one.
-pub fn stored_in(layout: &Layout, storage: StorageType) -> StorageType {
+pub fn storage_in_layout(layout: &Layout, storage: StorageType) -> StorageType {
     match layout {
         Layout::Scratch { .. } if storage.is_half() => StorageType::F32,
         Layout::SortedRuns(_) if storage == StorageType::F16x2 => StorageType::F32,
@@ -488,14 +489,14 @@ pub fn write(
     position: &Position,
 ) -> Result<Statement> {
     let dtype = scope.graph.ty(value).dtype;
-    let buffer = scope.buffer(value)?;
+    let buffer = scope.bind_buffer(value)?;
     let storage = scope.storage(value)?;
     if storage == StorageType::F16x2 {
-        scope.singles.insert(value);
+        scope.scalar_writes.insert(value);
     }
     Ok(Statement::Store {
         buffer,
-        index: scope.place(value, position).emit(&mut scope.pool),
+        index: scope.element_index(value, position).emit(&mut scope.pool),
         value: scalar::to_storage(&mut scope.pool, element, dtype, storage),
     })
 }

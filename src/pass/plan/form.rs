@@ -15,7 +15,7 @@ mod structure;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) use self::alike::share;
+pub(super) use self::alike::deduplicate_kernels;
 use self::former::{Former, Unknown};
 pub(super) use self::structure::Known;
 use crate::dim::{Dim, Symbol};
@@ -29,7 +29,7 @@ use crate::kernel::winograd::OutputTile;
 use crate::pass::plan::conv::{Along, Sizes, grouped, image, winograd};
 use crate::pass::plan::element::{Binding, Scope};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, Made};
+use crate::pass::plan::kernel::{Lowered, GeneratedKernel};
 use crate::pass::plan::product::Product;
 use crate::pass::plan::product::tile::{self, Packed};
 use crate::pass::plan::reduce::pooling;
@@ -39,9 +39,9 @@ use crate::pass::plan::{Planner, map, variant};
 #[derive(Clone, PartialEq)]
 enum Way {
     /// Convolution in a vec4 layout of channels, with symbolic window, stride and padding.
-    Convolution(Packed),
+    SymbolicWindowConv(Packed),
     /// Convolution in a vec4 layout of channels whose window is a single position, or whose taps are not neighbours.
-    Positions(Packed),
+    FixedWindowConv(Packed),
     /// Convolution in groups of a single channel or few.
     Grouped(Panels),
     /// Winograd convolution.
@@ -51,24 +51,24 @@ enum Way {
     /// Reduction of small windows of an image.
     Pooling,
     /// Pointwise work and views, written as vec4s along an axis.
-    Quads,
+    PointwiseVec4,
     /// Pointwise work and views in row-major order. The kernel serves all offsets of slices, but other sizes are
     /// constants.
-    Pieces,
+    PointwiseSlices,
     /// Copy of a value into vec4s along an axis.
-    Copy(usize),
+    CopyToVec4(usize),
 }
 
 impl Way {
     /// Returns the panels of the weight that the kernel reads in panels.
     fn panels(&self) -> Option<&Panels> {
         match self {
-            Way::Convolution(packed)
-            | Way::Positions(packed)
+            Way::SymbolicWindowConv(packed)
+            | Way::FixedWindowConv(packed)
             | Way::Winograd(_, packed)
             | Way::Product(_, packed) => Some(&packed.panels),
             Way::Grouped(panels) => Some(panels),
-            Way::Pooling | Way::Quads | Way::Pieces | Way::Copy(_) => None,
+            Way::Pooling | Way::PointwiseVec4 | Way::PointwiseSlices | Way::CopyToVec4(_) => None,
         }
     }
 }
@@ -76,43 +76,43 @@ impl Way {
 impl Planner<'_> {
     /// Returns the kernel that a group shares with all groups that differ from it in sizes only. `None` if the group gets
     /// a kernel for its own sizes.
-    pub(super) fn shared(&mut self, group: &Group) -> Result<Option<Made>> {
+    pub(super) fn shape_generic_kernel(&mut self, group: &Group) -> Result<Option<GeneratedKernel>> {
         if group.pattern.is_some() || self.capabilities.simd_lanes().is_none() {
             return Ok(None);
         }
-        match self.way(group)? {
-            Some((way, choice)) => self.by_form(group, &way, choice),
+        match self.lowering(group)? {
+            Some((way, choice)) => self.cached_kernel(group, &way, choice),
             None => Ok(None),
         }
     }
 
     /// Returns the kernel that copies a value into vec4s.
-    pub(super) fn copy_in_quads(&mut self, value: ValueId, axis: usize) -> Result<Made> {
+    pub(super) fn copy_to_vec4(&mut self, value: ValueId, axis: usize) -> Result<GeneratedKernel> {
         let group = Group::copy_of(value);
-        match self.by_form(&group, &Way::Copy(axis), None)? {
+        match self.cached_kernel(&group, &Way::CopyToVec4(axis), None)? {
             Some(made) => Ok(made),
             None => map::to_quads(self.scope(), value, axis)?.finish(self.label(&group)),
         }
     }
 
-    fn by_form(
+    fn cached_kernel(
         &mut self,
         group: &Group,
-        way: &Way,
+        lowering: &Way,
         choice: Option<VariantChoice>,
-    ) -> Result<Option<Made>> {
-        let Some(form) = Form::of(&self.scope(), group, way) else {
+    ) -> Result<Option<GeneratedKernel>> {
+        let Some(generic) = Form::of(&self.scope(), group, lowering) else {
             return Ok(None);
         };
-        let made = self.sheet.forms.made(&form, way, self.label(group))?;
-        Ok(made.map(|made| Made {
+        let made = self.sheet.forms.kernel(&generic, lowering, self.label(group))?;
+        Ok(made.map(|made| GeneratedKernel {
             choice,
-            ..form.in_true_sizes(made, way)
+            ..generic.instantiate(made, lowering)
         }))
     }
 
     /// Returns whether a group slices values. The steps of an unrolled loop do, and so do layers with a cache.
-    fn has_pieces(&self, group: &Group) -> bool {
+    fn has_slices(&self, group: &Group) -> bool {
         let nodes = group.computed(self.graph, &self.fusion.stored);
         let is_slice = |node: &usize| {
             matches!(
@@ -120,20 +120,20 @@ impl Planner<'_> {
                 Op::Primitive(Primitive::Slice(_))
             )
         };
-        nodes.iter().any(is_slice) && !self.is_of_many(group)
+        nodes.iter().any(is_slice) && !self.has_many_operands(group)
     }
 
-    fn way(&self, group: &Group) -> Result<Option<(Way, Option<VariantChoice>)>> {
-        let is_in_quads = !self.scope().layout(group.root).is_row_major();
+    fn lowering(&self, group: &Group) -> Result<Option<(Way, Option<VariantChoice>)>> {
+        let is_vec4_layout = !self.scope().layout(group.root).is_row_major();
         let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
-            let way = match is_in_quads {
-                true => Some(Way::Quads),
-                false => self.has_pieces(group).then_some(Way::Pieces),
+            let way = match is_vec4_layout {
+                true => Some(Way::PointwiseVec4),
+                false => self.has_slices(group).then_some(Way::PointwiseSlices),
             };
             return Ok(way.map(|way| (way, None)));
         };
         if let Op::Primitive(Primitive::Reduce(_)) = &node.op {
-            return Ok(is_in_quads.then_some((Way::Pooling, None)));
+            return Ok(is_vec4_layout.then_some((Way::Pooling, None)));
         }
         let best = variant::best(&self.scope(), node, &self.wanted.options.choices)?;
         let Some(mut choice) = best else {
@@ -148,26 +148,26 @@ impl Planner<'_> {
                 if conv.groups == 1 =>
             {
                 let sizes = Sizes::new(self.graph, node, conv)?;
-                let packed = image::panels(self.graph, self.capabilities, node, (conv, extent));
-                packed.map(match image::is_by_window(&self.scope(), &sizes) {
-                    true => Way::Convolution,
-                    false => Way::Positions,
+                let packed = image::filter_panels(self.graph, self.capabilities, node, (conv, extent));
+                packed.map(match image::uses_window_kernel(&self.scope(), &sizes) {
+                    true => Way::SymbolicWindowConv,
+                    false => Way::FixedWindowConv,
                 })
             }
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Winograd { tile: places })
                 if conv.groups == 1 =>
             {
                 let of = (conv, places, extent);
-                let packed = winograd::panels(self.graph, self.capabilities, node, of);
+                let packed = winograd::filter_panels(self.graph, self.capabilities, node, of);
                 packed.map(|packed| Way::Winograd(places, packed))
             }
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Grouped) => {
-                image::panels(self.graph, self.capabilities, node, (conv, extent))
+                image::filter_panels(self.graph, self.capabilities, node, (conv, extent))
                     .map(|packed| Way::Grouped(packed.panels))
             }
             (Op::Primitive(Primitive::Dot(_)), KernelVariant::SubgroupTile) => {
                 let product = Product::of(self.graph, node)?;
-                let weight = tile::weight(&mut self.scope(), &product, extent)?;
+                let weight = tile::packed_weight(&mut self.scope(), &product, extent)?;
                 weight.map(|(value, packed)| Way::Product(value, packed))
             }
             _ => None,
@@ -185,11 +185,11 @@ struct Form<'a> {
     layouts: Vec<Layout>,
     storages: Vec<StorageType>,
     written: Vec<bool>,
-    texels: Vec<bool>,
+    texture_aliased: Vec<bool>,
     /// Value of the planned graph for each value of this graph.
-    values: Vec<ValueId>,
+    planned_values: Vec<ValueId>,
     /// Geometry of a convolution, if it is symbolic too.
-    axes: Option<Vec<Along>>,
+    symbolic_axes: Option<Vec<Along>>,
     /// Size that each symbol stands for.
     sizes: BTreeMap<Symbol, Dim>,
 }
@@ -200,12 +200,12 @@ impl<'a> Form<'a> {
         let planned = scope.graph;
         let builder = Builder::with_symbols("form", planned.hints.clone(), Vec::new());
         let mut former = Former::new(scope, group, way, &builder);
-        let mut written = former.all()?;
+        let mut written = former.build()?;
         let Former {
-            known,
-            values,
+            generic_values: known,
+            planned_values: values,
             symbols,
-            axes,
+            symbolic_axes: axes,
             ..
         } = former;
         let graph = builder.finish(&written, Vec::new(), None).ok()?;
@@ -233,19 +233,19 @@ impl<'a> Form<'a> {
             layouts: of_all.clone().map(|id| scope.layout(id).clone()).collect(),
             storages: storages.ok()?,
             written: of_all.clone().map(|id| scope.is_written(id)).collect(),
-            texels: of_all.map(|id| scope.has_texels(id)).collect(),
+            texture_aliased: of_all.map(|id| scope.is_texture_aliased(id)).collect(),
             graph,
-            values,
-            axes,
+            planned_values: values,
+            symbolic_axes: axes,
             sizes: BTreeMap::new(),
         };
-        let form = form.named(&symbols, planned);
-        form.stands_for(planned).then_some(form)
+        let form = form.with_named_symbols(&symbols, planned);
+        form.matches_types(planned).then_some(form)
     }
 
     /// Gives the remaining symbols descriptive names.
-    fn named(mut self, symbols: &[Unknown], planned: &Graph) -> Form<'a> {
-        let mut taken: BTreeSet<String> =
+    fn with_named_symbols(mut self, symbols: &[Unknown], planned: &Graph) -> Form<'a> {
+        let mut used_names: BTreeSet<String> =
             planned.hints.keys().map(|name| name.to_string()).collect();
         let mut names = BTreeMap::new();
         for symbol in symbols {
@@ -256,13 +256,13 @@ impl<'a> Form<'a> {
                 1 => symbol.role.to_string(),
                 unit => format!("{}_by_{unit}", symbol.role),
             };
-            let name: Symbol = unique(&mut taken, &wanted).into();
-            self.graph.hints.insert(name.clone(), symbol.number);
-            self.sizes.insert(name.clone(), Dim::from(symbol.number));
+            let name: Symbol = unique(&mut used_names, &wanted).into();
+            self.graph.hints.insert(name.clone(), symbol.value);
+            self.sizes.insert(name.clone(), Dim::from(symbol.value));
             names.insert(symbol.symbol.clone(), Dim::symbol(name));
         }
         self.graph.map_sizes(&mut |dim| dim.substitute(&names));
-        for axis in self.axes.iter_mut().flatten() {
+        for axis in self.symbolic_axes.iter_mut().flatten() {
             for size in [&mut axis.stride, &mut axis.low, &mut axis.high] {
                 *size = size.substitute(&names);
             }
@@ -271,8 +271,8 @@ impl<'a> Form<'a> {
     }
 
     /// Returns whether every value has the type that it has in the planned graph, once sizes are substituted.
-    fn stands_for(&self, planned: &Graph) -> bool {
-        let mut pairs = self.graph.values.iter().zip(&self.values);
+    fn matches_types(&self, planned: &Graph) -> bool {
+        let mut pairs = self.graph.values.iter().zip(&self.planned_values);
         pairs.all(|(info, value)| {
             let ty = planned.ty(*value);
             let sizes = info.ty.shape.iter().map(|dim| dim.substitute(&self.sizes));
@@ -283,44 +283,44 @@ impl<'a> Form<'a> {
     fn scope(&self) -> Scope<'_> {
         let scope = Scope::new(&self.graph, self.capabilities, &self.stored, &self.written);
         scope
-            .in_memory(&self.layouts, &self.storages)
-            .with_texels(&self.texels)
+            .with_layouts(&self.layouts, &self.storages)
+            .with_texture_aliases(&self.texture_aliased)
     }
 
-    fn lower(&self, way: &Way) -> Result<Lowered<'_>> {
+    fn lower(&self, lowering: &Way) -> Result<Lowered<'_>> {
         let (scope, group) = (self.scope(), &self.group);
-        let missing = || Error::internal("a form has no node for what it computes");
+        let missing = || Error::internal("a shape-generic group has no node or no weight for its kernel");
         let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
         let Some(node) = node else {
-            return match way {
-                Way::Copy(axis) => map::to_quads(scope, group.root, *axis),
-                Way::Pieces => map::lower_any(|| self.scope(), group),
-                _ => map::lower_quads(scope, group)?.ok_or_else(missing),
+            return match lowering {
+                Way::CopyToVec4(axis) => map::to_quads(scope, group.root, *axis),
+                Way::PointwiseSlices => map::lower_any(|| self.scope(), group),
+                _ => map::lower_vec4(scope, group)?.ok_or_else(missing),
             };
         };
-        match (way, &node.op) {
+        match (lowering, &node.op) {
             (
-                Way::Convolution(packed) | Way::Positions(packed),
+                Way::SymbolicWindowConv(packed) | Way::FixedWindowConv(packed),
                 Op::Primitive(Primitive::Conv(conv)),
             ) => {
                 let mut sizes = Sizes::new(&self.graph, node, conv)?;
-                if let Some(axes) = &self.axes {
+                if let Some(axes) = &self.symbolic_axes {
                     sizes.axes.clone_from(axes);
                 }
-                image::by_panels(scope, group, &sizes, packed.clone())
+                image::lower_panels(scope, group, &sizes, packed.clone())
             }
             (Way::Grouped(panels), Op::Primitive(Primitive::Conv(conv))) => {
                 let sizes = Sizes::new(&self.graph, node, conv)?;
-                grouped::by_panels(scope, group, &sizes, panels)
+                grouped::lower_panels(scope, group, &sizes, panels)
             }
             (Way::Winograd(places, packed), Op::Primitive(Primitive::Conv(conv))) => {
-                winograd::by_panels(scope, group, node, (conv, *places, packed.clone()))
+                winograd::lower_panels(scope, group, node, (conv, *places, packed.clone()))
             }
             (Way::Product(weight, packed), _) => {
-                let weight = self.values.iter().position(|value| value == weight);
+                let weight = self.planned_values.iter().position(|value| value == weight);
                 let weight = weight.ok_or_else(missing)?.into();
                 let product = Product::of(&self.graph, node)?;
-                tile::by_panels(scope, group, &product, (weight, packed.clone()))
+                tile::lower_panels(scope, group, &product, (weight, packed.clone()))
             }
             (_, Op::Primitive(Primitive::Reduce(reduce))) => {
                 pooling::lower(scope, group, node, reduce)
@@ -331,9 +331,9 @@ impl<'a> Form<'a> {
 
     /// Returns a dispatch of the kernel with this group's values and sizes. The kernel may have been made for another
     /// group.
-    fn in_true_sizes(&self, made: Made, way: &Way) -> Made {
-        let value = |of_form: ValueId| self.values[of_form.index()];
-        let layout = |binding: &Binding| match (&binding.layout, way.panels()) {
+    fn instantiate(&self, made: GeneratedKernel, lowering: &Way) -> GeneratedKernel {
+        let value = |generic: ValueId| self.planned_values[generic.index()];
+        let layout = |binding: &Binding| match (&binding.layout, lowering.panels()) {
             // A weight that lies in panels only keeps its true sizes in the shape-generic graph.
             (lies, _) if *lies == self.layouts[binding.value.index()] => lies.clone(),
             (Layout::Panels(_), Some(panels)) => Layout::Panels(panels.clone()),
@@ -346,8 +346,8 @@ impl<'a> Form<'a> {
             },
             (lies, _) => lies.clone(),
         };
-        let made = made.in_sizes(&self.sizes);
-        Made {
+        let made = made.substitute_sizes(&self.sizes);
+        GeneratedKernel {
             bindings: made
                 .bindings
                 .into_iter()

@@ -29,11 +29,11 @@ use crate::pass::plan::element::not_planned;
 use crate::pass::plan::fuse::claim::attention::Found;
 use crate::pass::plan::group::{Group, Pattern};
 use crate::pass::plan::storage::concat::{self, Parts, Planned};
-use crate::pass::plan::storage::tiles::Extents;
+use crate::pass::plan::storage::tiles::TileExtents;
 use crate::pass::plan::variant;
 
 /// A value that costs more is not computed twice.
-const DUPLICATED: u32 = 12;
+const MAX_DUPLICATED_COST: u32 = 12;
 /// A value that costs more is not recomputed by a broadcast or overlapping windows.
 pub const REPEATED: u32 = 8;
 /// Upper bound of the cost of an expression.
@@ -60,7 +60,7 @@ pub struct Fusion {
     /// Kernel groups in execution order.
     pub groups: Vec<Group>,
     /// Tile extents of products with weights, by node.
-    pub extents: Extents,
+    pub extents: TileExtents,
 }
 
 impl Fusion {
@@ -80,7 +80,7 @@ impl Fusion {
 
 /// Properties of a value, found while nodes are visited in order.
 #[derive(Clone, Default)]
-pub struct Info {
+pub struct ValueProperties {
     /// Cost of computing one element, in simple operations.
     pub cost: u32,
     /// The stored values that it is computed from.
@@ -108,7 +108,7 @@ pub fn fuse(
         choices,
         // One binding is reserved for the result.
         limit: (capabilities.max_storage_buffers as usize).saturating_sub(1),
-        infos: vec![Info::default(); graph.values.len()],
+        infos: vec![ValueProperties::default(); graph.values.len()],
         stored: vec![false; graph.values.len()],
         reasons: vec![None; graph.values.len()],
         readers: readers(graph),
@@ -139,7 +139,7 @@ pub fn fuse(
         planned: fuser.planned,
         parts: Parts::new(),
         groups,
-        extents: Extents::new(),
+        extents: TileExtents::new(),
     })
 }
 
@@ -168,7 +168,7 @@ pub struct Fuser<'a> {
     /// Maximal number of buffers that a kernel can read.
     pub limit: usize,
     /// Properties of each value.
-    pub infos: Vec<Info>,
+    pub infos: Vec<ValueProperties>,
     /// Whether each value is materialised.
     pub stored: Vec<bool>,
     /// Why each value is materialised.
@@ -189,7 +189,7 @@ impl Fuser<'_> {
         if is_new {
             self.reasons[value] = reason.into();
         }
-        self.infos[value] = Info {
+        self.infos[value] = ValueProperties {
             cost: 1,
             leaves: BTreeSet::from([id]),
             plain: true,
@@ -211,7 +211,7 @@ impl Fuser<'_> {
             let is_costly = info.cost > REPEATED && repeats(self.graph, node, primitive, place);
             // Each load of the left factor of a product serves many columns.
             let is_factor = place == 0 && matches!(primitive, Primitive::Dot(_));
-            let is_read_often = reads_often(primitive, place) && !info.plain
+            let is_read_often = rereads_elements(primitive, place) && !info.plain
                 || place == 0 && !self.stored[operand.index()] && self.convolves(node, primitive);
             if is_read_often && !(place == 0 && self.is_prologue(node, primitive, *operand)) {
                 self.store_behind_views(*operand, is_factor);
@@ -248,15 +248,15 @@ impl Fuser<'_> {
 
     /// Reason why no reader may inline a value, whichever primitive reads it.
     fn refusal(&self, value: ValueId) -> Option<MaterializeReason> {
-        let Info { cost, leaves, .. } = &self.infos[value.index()];
+        let ValueProperties { cost, leaves, .. } = &self.infos[value.index()];
         let (cost, readers) = (*cost, self.readers[value.index()].len());
         if self.graph.outputs.contains(&value) {
             Some(MaterializeReason::Output)
         } else if self.is_assertion(value) {
             Some(MaterializeReason::Assertion)
-        } else if self.planned.contains_key(&value) || self.is_of_parts(value) {
+        } else if self.planned.contains_key(&value) || self.has_planned_parts(value) {
             Some(MaterializeReason::Concatenated)
-        } else if readers > 1 && cost > DUPLICATED {
+        } else if readers > 1 && cost > MAX_DUPLICATED_COST {
             Some(MaterializeReason::Shared { readers, cost })
         } else if cost > LARGEST {
             Some(MaterializeReason::TooLong { cost })
@@ -276,7 +276,7 @@ impl Fuser<'_> {
     }
 
     /// True for a concatenation with operands that are stored within it.
-    fn is_of_parts(&self, value: ValueId) -> bool {
+    fn has_planned_parts(&self, value: ValueId) -> bool {
         self.planned.values().any(|whole| *whole == value)
     }
 
@@ -304,8 +304,8 @@ impl Fuser<'_> {
     }
 
     /// Properties of a result, from those of its operands.
-    pub fn combine(&self, operands: &[ValueId], primitive: &Primitive) -> Info {
-        let mut info = Info {
+    pub fn combine(&self, operands: &[ValueId], primitive: &Primitive) -> ValueProperties {
+        let mut info = ValueProperties {
             cost: weight(primitive),
             leaves: BTreeSet::new(),
             plain: keeps_plain(primitive),
@@ -368,7 +368,7 @@ impl Fuser<'_> {
 }
 
 /// True if the kernel reads each element of an operand many times.
-fn reads_often(primitive: &Primitive, place: usize) -> bool {
+fn rereads_elements(primitive: &Primitive, place: usize) -> bool {
     match primitive {
         Primitive::Dot(_) | Primitive::Conv(_) => true,
         Primitive::Sort(sort) => sort.k.is_none(),

@@ -6,7 +6,7 @@ use crate::dim::Dim;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::index::Index;
 use crate::op::Reduce;
-use crate::pass::plan::cost::weight_of;
+use crate::pass::plan::cost::node_cost;
 use crate::pass::plan::element::operand;
 
 /// Nodes that one kernel computes.
@@ -68,7 +68,7 @@ impl Group {
             .iter()
             .skip_while(|node| Some(**node) != self.anchor);
         let behind = from_anchor.skip(1);
-        behind.map(|node| weight_of(&graph.nodes[*node])).sum()
+        behind.map(|node| node_cost(&graph.nodes[*node])).sum()
     }
 
     /// Values that a kernel without an anchor writes, the root last.
@@ -181,7 +181,7 @@ impl Frame {
     }
 
     /// True if `axis` of a value of this shape runs along the rows.
-    pub fn is_along(&self, shape: &[Dim], axis: usize) -> bool {
+    pub fn has_rows_along(&self, shape: &[Dim], axis: usize) -> bool {
         shape.get(axis) == Some(&self.length) && Dim::product(&shape[axis + 1..]) == self.stride
     }
 

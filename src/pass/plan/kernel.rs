@@ -49,7 +49,7 @@ pub struct Lowered<'a> {
 
 /// A kernel with its source and the parameters of its dispatch.
 #[derive(Clone)]
-pub struct Made {
+pub struct GeneratedKernel {
     /// The kernel.
     pub kernel: Kernel,
     /// The sizes that the kernel expects.
@@ -70,11 +70,11 @@ pub struct Made {
     pub source: Option<Rc<Source>>,
 }
 
-impl Made {
+impl GeneratedKernel {
     /// Substitutes sizes for symbols.
-    pub fn in_sizes(self, sizes: &BTreeMap<Symbol, Dim>) -> Made {
+    pub fn substitute_sizes(self, sizes: &BTreeMap<Symbol, Dim>) -> GeneratedKernel {
         let size = |dim: &Dim| dim.substitute(sizes);
-        Made {
+        GeneratedKernel {
             sizes: self.sizes.iter().map(size).collect(),
             workgroups: match &self.workgroups {
                 Workgroups::Linear(count) => Workgroups::Linear(size(count)),
@@ -124,9 +124,9 @@ impl<'a> Lowered<'a> {
     }
 
     /// Generates the source and the parameters of a dispatch.
-    pub fn finish(mut self, label: String) -> Result<Made> {
+    pub fn finish(mut self, label: String) -> Result<GeneratedKernel> {
         let label = self.title.map_or(label, String::from);
-        self.read_texels()?;
+        self.bind_textures()?;
         if !self.fits() {
             return Err(self.too_many(&label));
         }
@@ -143,14 +143,14 @@ impl<'a> Lowered<'a> {
         };
         let (kernel, sizes) = source.kernel();
         source.sizes.clone_from(&sizes);
-        Ok(Made {
+        Ok(GeneratedKernel {
             kernel,
             sizes,
             workgroups: self.workgroups,
             bindings: self.scope.buffers,
             choice: self.choice,
             work: self.work,
-            singles: self.scope.singles,
+            singles: self.scope.scalar_writes,
             checks: self.scope.checks.unwrap_or_default(),
             source: Some(Rc::new(source)),
         })
@@ -158,7 +158,7 @@ impl<'a> Lowered<'a> {
 }
 
 /// Enable directives that a kernel's source needs.
-pub fn enables(text: &str) -> String {
+pub fn enable_directives(text: &str) -> String {
     let asked = [
         ("f16", text.contains("<f16")),
         ("wgpu_cooperative_matrix", text.contains("coop_mat")),
@@ -281,7 +281,7 @@ pub fn repeat_all(
 
 /// Emits one loop over all coordinates of a shape. Counters carry the coordinates along; `body` receives their row-major
 /// index and the coordinates. Short nested loops would cost more. The shape must have fewer than 65,536 elements.
-pub fn repeat_as_one(
+pub fn repeat_flattened(
     scope: &mut Scope,
     (place, names): (&str, &[String]),
     shape: &[Dim],
@@ -310,7 +310,7 @@ pub fn repeat_as_one(
         let carried = || moving.iter().map(|(counter, _)| *counter);
         statements.extend(carried().map(|counter| Statement::Declare(counter, zero)));
         inner.splice(0..0, carried().map(Statement::Freeze));
-        inner.extend(carry(scope, &moving));
+        inner.extend(increment_coordinates(scope, &moving));
     }
     statements.push(Statement::Loop {
         variable,
@@ -323,7 +323,7 @@ pub fn repeat_as_one(
 }
 
 /// Increments coordinates in row-major order.
-fn carry(scope: &mut Scope, counters: &[(Expr, &Dim)]) -> Vec<Statement> {
+fn increment_coordinates(scope: &mut Scope, counters: &[(Expr, &Dim)]) -> Vec<Statement> {
     let Some(((counter, size), outer)) = counters.split_last() else {
         return Vec::new();
     };
@@ -334,7 +334,7 @@ fn carry(scope: &mut Scope, counters: &[(Expr, &Dim)]) -> Vec<Statement> {
     if !outer.is_empty() {
         let is_over = pool.call("x == y", WgslType::Bool, &[*counter, end]);
         let mut over = vec![Statement::Assign(*counter, zero)];
-        over.extend(carry(scope, outer));
+        over.extend(increment_coordinates(scope, outer));
         statements.push(Statement::If(is_over, over));
     }
     statements
@@ -354,7 +354,7 @@ pub fn clamped(scope: &mut Scope, base: &Index, offset: usize, size: &Dim, name:
 }
 
 /// Guards statements by `base + offset < size`, unless the condition is known to hold.
-pub fn guarded(
+pub fn offset_bounds_guard(
     scope: &mut Scope,
     base: &Index,
     offset: impl Into<Index>,

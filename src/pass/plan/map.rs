@@ -8,7 +8,7 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::Expr;
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Layout;
-use crate::pass::plan::cost::weight_of;
+use crate::pass::plan::cost::node_cost;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::{Scope, eight, scalar, write};
@@ -20,14 +20,14 @@ use crate::shape::Shape;
 const TEMPLATE: &str = include_str!("../../../shaders/map.wgsl");
 
 /// Largest cost, in simple operations, for which the store width matters.
-const CHEAP: u32 = 12;
+const MAX_WIDE_STORE_COST: u32 = 12;
 
 /// Lowers a pointwise value or view to a kernel with one invocation per element.
 pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
     let count = scope.graph.ty(group.root).numel();
     let (index, surplus) = invocation(&mut scope, &count);
-    let position = Position::at(index);
-    scope.compute(&group.also);
+    let position = Position::from_index(index);
+    scope.inline_values(&group.also);
     let mut statements = vec![surplus];
     for value in group.values() {
         let element = scope.produce(value, &position)?;
@@ -38,25 +38,25 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
 
 /// Lowers a value to a kernel of four neighbours per invocation, or eight for cheap elements, with vector loads and
 /// stores. `None` if the number of elements is no multiple of four.
-pub fn lower_quads<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
+pub fn lower_vec4<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
     let root = group.root;
     if let Layout::Vec4 { axis } = scope.layout(root) {
         let shape = &scope.graph.ty(root).shape;
-        return along(scope, (shape, root), *axis, |scope, at| {
-            let position = Position::of(at);
+        return lower_vec4_along(scope, (shape, root), *axis, |scope, at| {
+            let position = Position::from_coordinates(at);
             Ok((scope.produce(root, &position)?, position))
         })
         .map(Some);
     }
     let numel = scope.graph.ty(group.root).numel();
     let width = width(&scope, group, &numel)?;
-    scope.compute(&group.also);
+    scope.inline_values(&group.also);
     in_row(
         scope,
         &group.values(),
         (&numel, width),
         |scope, value, place| {
-            let position = Position::at(place);
+            let position = Position::from_index(place);
             Ok((scope.produce(value, &position)?, position))
         },
     )
@@ -64,7 +64,7 @@ pub fn lower_quads<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Low
 
 /// Lowers to a kernel of neighbours, in rows or blocks, if the device allows it; otherwise of single elements.
 pub fn lower_any<'a>(scope: impl Fn() -> Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
-    match lower_quads(scope(), group)? {
+    match lower_vec4(scope(), group)? {
         Some(quads) if quads.fits() => Ok(lower_blocks(&scope, group, &quads)?.unwrap_or(quads)),
         _ => lower(scope(), group),
     }
@@ -82,7 +82,7 @@ fn lower_blocks<'a>(
     let (Some((last, outer)), [_]) = (shape.split_last(), group.values().as_slice()) else {
         return Ok(None);
     };
-    if !is_in_rows || !quad::is_whole(last) {
+    if !is_in_rows || !quad::is_multiple_of_4(last) {
         return Ok(None);
     }
     let width = width(&scope(), group, &Dim::product(shape))?;
@@ -92,11 +92,11 @@ fn lower_blocks<'a>(
     }
     for axis in (0..outer.len())
         .rev()
-        .filter(|axis| quad::is_whole(&outer[*axis]))
+        .filter(|axis| quad::is_multiple_of_4(&outer[*axis]))
     {
-        if let Some(block) = by_blocks(scope(), group, axis)?
+        if let Some(block) = lower_block_4x4(scope(), group, axis)?
             && block.fits()
-            && time(block.scope.pool.loads(), QUAD) * width < time(loads, 1) * QUAD * QUAD
+            && access_time(block.scope.pool.loads(), QUAD) * width < access_time(loads, 1) * QUAD * QUAD
         {
             return Ok(Some(block));
         }
@@ -105,21 +105,21 @@ fn lower_blocks<'a>(
 }
 
 /// Relative time that a rasteriser needs for vector loads and stores.
-fn time(loads: usize, stores: usize) -> usize {
+fn access_time(loads: usize, stores: usize) -> usize {
     2 * loads + 3 * stores
 }
 
 /// Kernel of 4x4 blocks along `axis` and the last axis; `None` if the rows of a block are no vectors in memory.
-fn by_blocks<'a>(mut scope: Scope<'a>, group: &Group, axis: usize) -> Result<Option<Lowered<'a>>> {
-    scope.compute(&group.also);
+fn lower_block_4x4<'a>(mut scope: Scope<'a>, group: &Group, axis: usize) -> Result<Option<Lowered<'a>>> {
+    scope.inline_values(&group.also);
     let (lines, surplus, count) = block(&mut scope, group.root, axis);
     let mut statements = vec![surplus];
     for line in lines {
-        let parts = quad::each(&mut scope, line, |scope, _, at| {
-            let position = Position::of(at);
+        let parts = quad::for_each_neighbour(&mut scope, line, |scope, _, at| {
+            let position = Position::from_coordinates(at);
             Ok((scope.produce(group.root, &position)?, position))
         })?;
-        match quad::write(&mut scope, group.root, &parts)? {
+        match quad::store_vec4(&mut scope, group.root, &parts)? {
             Some(store) => statements.push(store),
             None => return Ok(None),
         }
@@ -151,9 +151,9 @@ fn block(
 fn width(scope: &Scope, group: &Group, numel: &Dim) -> Result<usize> {
     let graph = scope.graph;
     let nodes = group.computed(graph, scope.stored).into_iter();
-    let cost: u32 = nodes.map(|node| weight_of(&graph.nodes[node])).sum();
-    Ok(match cost <= CHEAP && scope.is_in_words(group.root)? {
-        true => eight::width(scope.capabilities, numel),
+    let cost: u32 = nodes.map(|node| node_cost(&graph.nodes[node])).sum();
+    Ok(match cost <= MAX_WIDE_STORE_COST && scope.can_access_u64(group.root)? {
+        true => eight::vector_width(scope.capabilities, numel),
         false => QUAD,
     })
 }
@@ -166,7 +166,7 @@ fn in_row<'a>(
     (numel, width): (&Dim, usize),
     element: impl Fn(&mut Scope, ValueId, Index) -> Result<(Expr, Position)>,
 ) -> Result<Option<Lowered<'a>>> {
-    if !quad::is_whole(numel) {
+    if !quad::is_multiple_of_4(numel) {
         return Ok(None);
     }
     let count = numel.floor_div(&Dim::from(width));
@@ -174,13 +174,13 @@ fn in_row<'a>(
     let first = index.scale(&Dim::from(width));
     let mut statements = vec![surplus];
     for target in targets {
-        let parts = scope.together(width, |scope| {
+        let parts = scope.with_vector_width(width, |scope| {
             let places = (0..width).map(|part| first.add_size(&Dim::from(part)));
             places
                 .map(|place| element(scope, *target, place))
                 .collect::<Result<Vec<_>>>()
         })?;
-        let Some(stores) = eight::write(&mut scope, *target, &parts)? else {
+        let Some(stores) = eight::store_vectors(&mut scope, *target, &parts)? else {
             return Ok(None);
         };
         statements.extend(stores);
@@ -192,27 +192,27 @@ fn in_row<'a>(
 pub fn to_quads(scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
     let shape = &scope.graph.ty(value).shape;
     match shape.split_last() {
-        Some((size, outer)) if quad::is_whole(size) && outer.len() > axis => {
-            turned(scope, value, axis)
+        Some((size, outer)) if quad::is_multiple_of_4(size) && outer.len() > axis => {
+            copy_transposed_to_vec4(scope, value, axis)
         }
-        _ => along(scope, (shape, value), axis, |scope, at| {
-            let position = Position::of(at);
+        _ => lower_vec4_along(scope, (shape, value), axis, |scope, at| {
+            let position = Position::from_coordinates(at);
             Ok((scope.element(value, &position, None)?, position))
         }),
     }
 }
 
 /// Copies a value to a vec4 layout along another axis than its last one, with vector loads along the last axis.
-fn turned(mut scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
+fn copy_transposed_to_vec4(mut scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
     let size = scope.graph.ty(value).shape[axis].clone();
     let (lines, surplus, count) = block(&mut scope, value, axis);
     let mut quads: [Vec<(Expr, Position)>; QUAD] = Default::default();
     for (part, line) in lines.into_iter().enumerate() {
-        let may_miss = part > 0 && !quad::is_whole(&size);
+        let may_miss = part > 0 && !quad::is_multiple_of_4(&size);
         let inside = may_miss.then(|| scope.is_below(&line[0][axis], &size));
         for (parts, at) in quads.iter_mut().zip(line) {
-            let position = Position::of(at);
-            let number = scope.in_quads(|scope| scope.element(value, &position, inside))?;
+            let position = Position::from_coordinates(at);
+            let number = scope.with_vec4(|scope| scope.element(value, &position, inside))?;
             parts.push((number, position));
         }
     }
@@ -225,7 +225,7 @@ fn turned(mut scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
 
 /// Kernel that writes four neighbours along `axis` of a shape to a vec4 of `root`. `element` computes an element and its
 /// position in `root` from its coordinates in the shape.
-fn along<'a>(
+fn lower_vec4_along<'a>(
     mut scope: Scope<'a>,
     (shape, root): (&Shape, ValueId),
     axis: usize,
@@ -233,7 +233,7 @@ fn along<'a>(
 ) -> Result<Lowered<'a>> {
     let (quad, surplus, count) = quads::each(&mut scope, shape, axis);
     let neighbours = quad::neighbours(&quad, axis);
-    let parts = quad::each(&mut scope, neighbours, |scope, _, at| element(scope, at))?;
+    let parts = quad::for_each_neighbour(&mut scope, neighbours, |scope, _, at| element(scope, at))?;
     let store = scope.store_quad(root, axis, &parts)?;
     Ok(finish(scope, &count, vec![surplus, store]))
 }
@@ -243,10 +243,10 @@ pub fn copy<'a>(mut scope: Scope<'a>, value: ValueId) -> Result<Lowered<'a>> {
     let ty = scope.graph.ty(value);
     let count = ty.numel();
     let (index, surplus) = invocation(&mut scope, &count);
-    let element = scope.element(value, &Position::at(index.clone()), None)?;
+    let element = scope.element(value, &Position::from_index(index.clone()), None)?;
     let storage = StorageType::of(ty.dtype, scope.capabilities)?;
     let store = Statement::Store {
-        buffer: scope.copy_of(value, storage)?,
+        buffer: scope.bind_copy(value, storage)?,
         index: index.emit(&mut scope.pool),
         value: scalar::to_storage(&mut scope.pool, element, ty.dtype, storage),
     };
@@ -270,16 +270,16 @@ pub fn part<'a>(
         let value = scope.element(part, &from, None)?;
         let mut coordinates = from.coordinates(shape);
         coordinates[axis] = coordinates[axis].add_size(start);
-        Ok((value, Position::of(coordinates)))
+        Ok((value, Position::from_coordinates(coordinates)))
     };
     if let Layout::Vec4 { axis: of_quads } = alone.layout(joined.root) {
-        return along(alone, (shape, joined.root), *of_quads, |scope, at| {
-            put(scope, Position::of(at))
+        return lower_vec4_along(alone, (shape, joined.root), *of_quads, |scope, at| {
+            put(scope, Position::from_coordinates(at))
         });
     }
     let element = |scope: &mut Scope, _, place: Index| {
         let coordinates = index::delinearize(&place, shape);
-        put(scope, Position::both(place, coordinates))
+        put(scope, Position::from_both(place, coordinates))
     };
     let width = width(&alone, joined, &count)?;
     if let Some(quads) = in_row(scope(), &[joined.root], (&count, width), element)? {

@@ -32,7 +32,7 @@ mod sort;
 mod storage;
 mod variant;
 
-pub use self::variant::{Admitted, admitted};
+pub use self::variant::{AdmittedVariants, admitted};
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -42,10 +42,10 @@ use self::element::{Binding, Scope};
 use self::form::Known;
 use self::fuse::{Fusion, fuse};
 use self::group::{Group, Pattern};
-use self::kernel::{Lowered, Made};
-use self::sheet::{Kernels, Sheet};
-use self::storage::panels::{self, InPanels};
-use self::storage::precision::Wanted;
+use self::kernel::{Lowered, GeneratedKernel};
+use self::sheet::{Kernels, PlanBuilder};
+use self::storage::panels::{self, PaneledWeights};
+use self::storage::precision::StorageRequest;
 use crate::dim::Dim;
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Argument, Definition, Graph, Op, Primitive, ValueId};
@@ -83,12 +83,12 @@ pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
 /// Plans a graph like [`plan`], with options.
 pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions) -> Result<Plan> {
     let graph = &fuse::split::split(&explicit_regions(graph)?, capabilities, &options.choices)?;
-    let (mut singles, mut in_panels) = (BTreeSet::new(), InPanels::new());
-    let mut earlier = Earlier::default();
+    let (mut singles, mut in_panels) = (BTreeSet::new(), PaneledWeights::new());
+    let mut earlier = PreviousAttempt::default();
     // A value that cannot be stored in half-precision pairs, or a weight that would be stored twice, gets another storage
     // in the next attempt.
     loop {
-        let wanted = Wanted {
+        let wanted = StorageRequest {
             options,
             singles: &singles,
             in_panels: &in_panels,
@@ -99,14 +99,14 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions
         let are_same = sheet.singles.is_subset(&singles);
         if are_same && chosen.is_empty() {
             sheet.plan.shared_weights = panels::told(&sheet, &in_panels);
-            form::share(
+            form::deduplicate_kernels(
                 &mut sheet.plan,
                 &sheet.sources,
                 (capabilities, &graph.hints),
             );
             return Ok(sheet.finish());
         }
-        earlier = Earlier {
+        earlier = PreviousAttempt {
             forms: sheet.forms,
             of_same: are_same.then_some((fusion, sheet.made)),
         };
@@ -117,7 +117,7 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions
 
 /// Results of the previous planning attempt.
 #[derive(Default)]
-struct Earlier {
+struct PreviousAttempt {
     forms: Known,
     /// Fusion and kernels, if the attempts differ only in weights stored as panels.
     of_same: Option<(Fusion, Vec<Kernels>)>,
@@ -127,9 +127,9 @@ struct Earlier {
 fn sheet(
     graph: &Graph,
     capabilities: &Capabilities,
-    wanted: Wanted,
-    earlier: Earlier,
-) -> Result<(Sheet, Fusion)> {
+    wanted: StorageRequest,
+    earlier: PreviousAttempt,
+) -> Result<(PlanBuilder, Fusion)> {
     let (fusion, known) = match earlier.of_same {
         Some((mut fusion, known)) => {
             panels::place(graph, &mut fusion, wanted.in_panels);
@@ -137,7 +137,7 @@ fn sheet(
         }
         None => (Fusion::of(graph, capabilities, wanted)?, Vec::new()),
     };
-    let mut sheet = Sheet::with(earlier.forms, known);
+    let mut sheet = PlanBuilder::with(earlier.forms, known);
     sheet.plan.inputs = vec![None; graph.inputs.len()];
     sheet.plan.guards.clone_from(&graph.guards);
     let written = vec![false; graph.values.len()];
@@ -165,9 +165,9 @@ fn sheet(
 struct Planner<'a> {
     graph: &'a Graph,
     capabilities: &'a Capabilities,
-    wanted: Wanted<'a>,
+    wanted: StorageRequest<'a>,
     fusion: &'a Fusion,
-    sheet: &'a mut Sheet,
+    sheet: &'a mut PlanBuilder,
     slots: BTreeMap<(ValueId, bool), SlotId>,
     /// Copies of values in another layout, and weights in panels or pieces.
     converted: BTreeMap<(ValueId, Layout), SlotId>,
@@ -185,7 +185,7 @@ struct Planner<'a> {
 }
 
 impl Fusion {
-    fn of(graph: &Graph, capabilities: &Capabilities, wanted: Wanted) -> Result<Fusion> {
+    fn of(graph: &Graph, capabilities: &Capabilities, wanted: StorageRequest) -> Result<Fusion> {
         check_types(graph, capabilities)?;
         let mut fusion = fuse(graph, capabilities, &wanted.options.choices)?;
         fusion.layouts = storage::layout::assign(graph, capabilities, &fusion);
@@ -211,12 +211,12 @@ impl<'a> Planner<'a> {
             }
         }
         errors.extend(last(self).err());
-        self.tell_stored();
+        self.record_stored();
         Error::all(errors).map_or(Ok(()), Err)
     }
 
     /// Records why each value with a slot is materialised.
-    fn tell_stored(&mut self) {
+    fn record_stored(&mut self) {
         for ((value, is_copy), slot) in &self.slots {
             let reason = self.fusion.reasons[value.index()].filter(|_| !is_copy);
             let plan = &mut self.sheet.plan;
@@ -238,7 +238,7 @@ impl<'a> Planner<'a> {
             ..
         } = self.fusion;
         let scope = Scope::new(self.graph, self.capabilities, stored, self.written);
-        let scope = scope.in_memory(layouts, storages).with_texels(texels);
+        let scope = scope.with_layouts(layouts, storages).with_texture_aliases(texels);
         match self.makes_checks {
             true => scope,
             false => scope.without_checks(),
@@ -266,7 +266,7 @@ impl<'a> Planner<'a> {
             return self.custom(node, custom, group);
         }
         let kernels = match self.sheet.earlier() {
-            Some(kernels) if self.still_serve(&kernels) => kernels,
+            Some(kernels) if self.are_still_valid(&kernels) => kernels,
             _ => self.kernels(group)?,
         };
         self.sheet.made.push(kernels.clone());
@@ -275,7 +275,7 @@ impl<'a> Planner<'a> {
     }
 
     /// True if the kernels read no weight in rows that is now stored only in panels.
-    fn still_serve(&self, kernels: &Kernels) -> bool {
+    fn are_still_valid(&self, kernels: &Kernels) -> bool {
         let mut bindings = kernels.iter().flat_map(|(made, _)| &made.bindings);
         let is_in_panels = |layout: &Layout| matches!(layout, Layout::Panels(_));
         bindings.all(|binding| {
@@ -287,7 +287,7 @@ impl<'a> Planner<'a> {
     /// Generates the kernels of a group.
     fn kernels(&mut self, group: &Group) -> Result<Kernels> {
         let whole = match self.sorted(group)? {
-            None => self.shared(group)?,
+            None => self.shape_generic_kernel(group)?,
             sorted => sorted,
         };
         if let Some(made) = whole {
@@ -295,9 +295,9 @@ impl<'a> Planner<'a> {
         }
         let label = self.label(group);
         let lowered = self.lower_to_fit(group)?;
-        let parts = match lowered.fits() && !self.is_of_many(group) {
+        let parts = match lowered.fits() && !self.has_many_operands(group) {
             true => None,
-            false => self.by_operands(group, &label)?,
+            false => self.kernels_by_operand(group, &label)?,
         };
         match parts {
             Some(parts) => Ok(parts),
@@ -349,7 +349,7 @@ impl<'a> Planner<'a> {
 
     /// Adds the dispatch of a kernel for a group, or for one operand of a concatenation. The plan may hold the kernel
     /// already.
-    fn step(&mut self, mut made: Made, group: &Group, part: Option<ValueId>) -> Result<()> {
+    fn step(&mut self, mut made: GeneratedKernel, group: &Group, part: Option<ValueId>) -> Result<()> {
         if matches!(&made.workgroups, Workgroups::Linear(count) if count.is(0)) {
             return Ok(());
         }
@@ -357,7 +357,7 @@ impl<'a> Planner<'a> {
         let singles =
             singles.map(|value| format!("{}{}", self.prefix, self.graph.value(*value).name));
         self.sheet.singles.extend(singles);
-        self.count_rows(&made, group, part);
+        self.count_kernel_row_reads(&made, group, part);
         let work = match made.work.take() {
             Some(work) => work,
             None => kernel::work::of(&self.scope(), group, part)?,
@@ -366,9 +366,9 @@ impl<'a> Planner<'a> {
     }
 
     /// Adds the dispatch of a kernel.
-    fn dispatch(&mut self, made: Made, group: &Group, mut work: Work) -> Result<()> {
+    fn dispatch(&mut self, made: GeneratedKernel, group: &Group, mut work: Work) -> Result<()> {
         let kernel = self.sheet.kernel(made.kernel, made.source);
-        let sizes = self.with_sites(&made.checks, made.sizes);
+        let sizes = self.with_check_sites(&made.checks, made.sizes);
         let mut bindings = Vec::new();
         let written = group.written(self.graph, &self.fusion.stored);
         for binding in &made.bindings {
@@ -414,7 +414,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Replaces the placeholder for the number of the step's first check site by that number.
-    fn with_sites(&mut self, checks: &[ValueId], sizes: Vec<Dim>) -> Vec<Dim> {
+    fn with_check_sites(&mut self, checks: &[ValueId], sizes: Vec<Dim>) -> Vec<Dim> {
         if checks.is_empty() {
             return sizes;
         }

@@ -19,7 +19,7 @@ use crate::op::Conv;
 use crate::pass::plan::conv::Sizes;
 use crate::pass::plan::cost::is_plain_view;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, Factor, QUAD, is_whole};
+use crate::pass::plan::element::quad::{self, Factor, QUAD, is_multiple_of_4};
 use crate::pass::plan::element::{self, Scope, operand};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{below, epilogue, invocation, limited};
@@ -30,13 +30,13 @@ pub struct Product {
     /// Result of the product, before the epilogue.
     pub result: ValueId,
     /// Batch axes, in front of rows and columns.
-    pub outer: Shape,
+    pub batch: Shape,
     /// Rows of the left factor.
     pub rows: Dim,
     /// Columns of the right factor.
     pub columns: Dim,
     /// Length of the reduction (K).
-    pub depth: Dim,
+    pub k_size: Dim,
     factors: Factors,
 }
 
@@ -64,9 +64,9 @@ pub struct Lies {
     /// Value of which the factor is a view.
     pub base: ValueId,
     /// True if K is contiguous.
-    pub by_step: bool,
+    pub is_k_contiguous: bool,
     /// True if rows (of the left factor) or columns (of the right one) are contiguous.
-    pub by_line: bool,
+    pub is_line_contiguous: bool,
 }
 
 /// Sources of the factors.
@@ -97,10 +97,10 @@ impl Product {
         };
         Ok(Product {
             result,
-            outer: outer.to_vec(),
+            batch: outer.to_vec(),
             rows: rows.clone(),
             columns: columns.clone(),
-            depth: depth.clone(),
+            k_size: depth.clone(),
             factors: Factors::Matrices(a, b),
         })
     }
@@ -110,7 +110,7 @@ impl Product {
         let factors = match self.factors {
             Factors::Matrices(a, b) => Factors::Transposed(b, a),
             Factors::Transposed(b, a) => Factors::Matrices(a, b),
-            Factors::Patches(_) => return Err(Error::internal("a convolution is transposed")),
+            Factors::Patches(_) => return Err(Error::internal("a convolution cannot be computed with transposed factors")),
         };
         Ok(Product {
             rows: self.columns,
@@ -124,17 +124,17 @@ impl Product {
         let sizes = Sizes::new(graph, node, conv)?;
         Ok(Product {
             result: sizes.result,
-            outer: vec![sizes.groups.clone()],
+            batch: vec![sizes.groups.clone()],
             rows: sizes.outputs.clone(),
             columns: &sizes.batch * &sizes.positions,
-            depth: Dim::product(&sizes.patch()),
+            k_size: Dim::product(&sizes.reduction_shape()),
             factors: Factors::Patches(Box::new(sizes)),
         })
     }
 
     /// Returns the element of a factor at a row or column and a K index, and the condition under which it exists:
     /// elsewhere it is zero.
-    pub fn factor(
+    pub fn factor_element(
         &self,
         scope: &mut Scope,
         side: Side,
@@ -143,32 +143,32 @@ impl Product {
         step: &Index,
     ) -> (Factor, Option<Expr>) {
         match side {
-            Side::Left => (self.left(outer, line, step), None),
-            Side::Right => self.right(scope, outer, step, line),
+            Side::Left => (self.left_element(outer, line, step), None),
+            Side::Right => self.right_element(scope, outer, step, line),
         }
     }
 
     /// Returns four K indices, clamped to the last one, each with the condition that it is below K. The condition is
     /// absent if it always holds, since K is a multiple of the block of `piece` indices.
-    pub fn steps(
+    pub fn k_indices(
         &self,
         scope: &mut Scope,
         quad: &Index,
-        piece: usize,
+        block_size: usize,
     ) -> Vec<(Index, Option<Expr>)> {
-        let depth = self.depth.as_const();
-        if depth.is_some_and(|depth| depth % piece as i64 == 0) {
-            let steps = four(scope, quad, &self.depth).into_iter();
+        let depth = self.k_size.as_const();
+        if depth.is_some_and(|depth| depth % block_size as i64 == 0) {
+            let steps = vec4_indices(scope, quad, &self.k_size).into_iter();
             return steps.map(|step| (step, None)).collect();
         }
         let whole = Dim::from(QUAD);
-        let steps = four(scope, quad, &self.depth);
+        let steps = vec4_indices(scope, quad, &self.k_size);
         let mut guard = |k: usize| {
-            if is_whole(&self.depth) {
-                return scope.is_below(quad, &self.depth.floor_div(&whole));
+            if is_multiple_of_4(&self.k_size) {
+                return scope.is_below(quad, &self.k_size.floor_div(&whole));
             }
             let step = quad.scale(&whole).add_size(&Dim::from(k));
-            scope.is_below(&step, &self.depth)
+            scope.is_below(&step, &self.k_size)
         };
         let guards: Vec<Expr> = (0..QUAD).map(&mut guard).collect();
         steps
@@ -178,7 +178,7 @@ impl Product {
     }
 
     /// Loads a vector of four rows or columns of a factor for each of four K indices. Gives zeros beyond K.
-    pub fn block(
+    pub fn load_block(
         &self,
         scope: &mut Scope,
         side: Side,
@@ -191,9 +191,9 @@ impl Product {
         for (step, guard) in steps {
             let factors: Vec<_> = lines
                 .iter()
-                .map(|line| self.factor(scope, side, outer, line, step))
+                .map(|line| self.factor_element(scope, side, outer, line, step))
                 .collect();
-            let vector = quad::quad(scope, &factors)?;
+            let vector = quad::load_vec4(scope, &factors)?;
             block.push(match guard {
                 Some(guard) => scope.pool.select(*guard, vector, zero),
                 None => vector,
@@ -203,7 +203,7 @@ impl Product {
     }
 
     /// Loads one row or column of a factor at four K indices, as scalars. Gives zeros beyond K.
-    pub fn line(
+    pub fn load_line(
         &self,
         scope: &mut Scope,
         side: Side,
@@ -213,9 +213,9 @@ impl Product {
     ) -> Result<Vec<Expr>> {
         let mut factors = Vec::new();
         for (step, _) in steps {
-            factors.push(self.factor(scope, side, outer, line, step));
+            factors.push(self.factor_element(scope, side, outer, line, step));
         }
-        let mut vector = quad::quad(scope, &factors)?;
+        let mut vector = quad::load_vec4(scope, &factors)?;
         let guards: Vec<Expr> = steps.iter().filter_map(|(_, guard)| *guard).collect();
         let pool = &mut scope.pool;
         if let [guard, rest @ ..] = guards.as_slice() {
@@ -229,28 +229,28 @@ impl Product {
         }
         pool.set_label(vector, "a");
         Ok((0..QUAD)
-            .map(|k| quad::part(pool, vector, k, WgslType::F32))
+            .map(|k| quad::component(pool, vector, k, WgslType::F32))
             .collect())
     }
 
     /// Returns whether K is the contiguous axis of a factor.
-    pub fn is_by_step(&self, scope: &mut Scope, side: Side) -> Result<bool> {
-        Ok(self.lies(scope, side)?.is_some_and(|lies| lies.by_step))
+    pub fn is_k_contiguous(&self, scope: &mut Scope, side: Side) -> Result<bool> {
+        Ok(self.factor_layout(scope, side)?.is_some_and(|lies| lies.is_k_contiguous))
     }
 
     /// Returns the memory layout of a factor that is a view of a materialised value. In a vec4 layout no axis counts as
     /// contiguous.
-    pub fn lies(&self, scope: &mut Scope, side: Side) -> Result<Option<Lies>> {
+    pub fn factor_layout(&self, scope: &mut Scope, side: Side) -> Result<Option<Lies>> {
         let lines = match side {
             Side::Left => &self.rows,
             Side::Right => &self.columns,
         };
-        let outer: Vec<Index> = self.outer.iter().map(|_| Index::zero()).collect();
+        let outer: Vec<Index> = self.batch.iter().map(|_| Index::zero()).collect();
         let (_, line) = scope.counter("line", lines);
-        let (_, step) = scope.counter("step", &self.depth);
+        let (_, step) = scope.counter("step", &self.k_size);
         let mut place = |line: &Index, step: &Index| {
-            let ((value, position), _) = self.factor(scope, side, &outer, line, step);
-            scope.origin(value, &position)
+            let ((value, position), _) = self.factor_element(scope, side, &outer, line, step);
+            scope.resolve_views(value, &position)
         };
         let Some((base, first)) = place(&line, &step)? else {
             return Ok(None);
@@ -261,29 +261,29 @@ impl Product {
         let is_in_rows = scope.layout(base).is_row_major();
         Ok(Some(Lies {
             base,
-            by_step: by_step && is_in_rows,
-            by_line: by_line && is_in_rows,
+            is_k_contiguous: by_step && is_in_rows,
+            is_line_contiguous: by_line && is_in_rows,
         }))
     }
 
     /// Returns the element of the left factor at a row and a K index.
-    pub fn left(&self, outer: &[Index], row: &Index, step: &Index) -> Factor {
+    pub fn left_element(&self, outer: &[Index], row: &Index, step: &Index) -> Factor {
         match &self.factors {
-            Factors::Matrices(a, _) => (*a, within(outer, row, step)),
-            Factors::Transposed(a, _) => (*a, within(outer, step, row)),
+            Factors::Matrices(a, _) => (*a, matrix_position(outer, row, step)),
+            Factors::Transposed(a, _) => (*a, matrix_position(outer, step, row)),
             Factors::Patches(sizes) => {
                 let channel = outer.iter().fold(row.clone(), |row, group| {
                     group.scale(&sizes.outputs).add(&row)
                 });
-                let place = channel.scale(&self.depth).add(step);
-                (sizes.filter, Position::at(place))
+                let place = channel.scale(&self.k_size).add(step);
+                (sizes.filter, Position::from_index(place))
             }
         }
     }
 
     /// Returns the element of the right factor at a K index and a column, and the condition under which it exists:
     /// elsewhere it is zero.
-    pub fn right(
+    pub fn right_element(
         &self,
         scope: &mut Scope,
         outer: &[Index],
@@ -291,52 +291,52 @@ impl Product {
         column: &Index,
     ) -> (Factor, Option<Expr>) {
         match &self.factors {
-            Factors::Matrices(_, b) => ((*b, within(outer, step, column)), None),
-            Factors::Transposed(_, b) => ((*b, within(outer, column, step)), None),
+            Factors::Matrices(_, b) => ((*b, matrix_position(outer, step, column)), None),
+            Factors::Transposed(_, b) => ((*b, matrix_position(outer, column, step)), None),
             Factors::Patches(sizes) => {
                 let group = outer.first().cloned().unwrap_or_else(Index::zero);
-                let mut taps = index::delinearize(step, &sizes.patch());
-                let mut position = index::delinearize(column, &sizes.columns());
+                let mut taps = index::delinearize(step, &sizes.reduction_shape());
+                let mut position = index::delinearize(column, &sizes.column_shape());
                 let (channel, item) = (taps.remove(0), position.remove(0));
                 let place = [item, group.scale(&sizes.channels).add(&channel)];
-                let (place, inside) = sizes.source(scope, place, &taps, &position);
+                let (place, inside) = sizes.input_position(scope, place, &taps, &position);
                 ((sizes.x, place), inside)
             }
         }
     }
 
     /// Returns the position of a row and a column in the result.
-    pub fn place(&self, outer: &[Index], row: &Index, column: &Index) -> Position {
+    pub fn result_position(&self, outer: &[Index], row: &Index, column: &Index) -> Position {
         match &self.factors {
-            Factors::Matrices(..) => within(outer, row, column),
-            Factors::Transposed(..) => within(outer, column, row),
+            Factors::Matrices(..) => matrix_position(outer, row, column),
+            Factors::Transposed(..) => matrix_position(outer, column, row),
             Factors::Patches(sizes) => {
                 let channel = outer.iter().fold(row.clone(), |row, group| {
                     group.scale(&sizes.outputs).add(&row)
                 });
-                let mut place = index::delinearize(column, &sizes.columns());
+                let mut place = index::delinearize(column, &sizes.column_shape());
                 place.insert(1, channel);
-                Position::of(place)
+                Position::from_coordinates(place)
             }
         }
     }
 
     /// Writes a vector of four columns of a row with the epilogue.
-    pub fn write(
+    pub fn write_vec4(
         &self,
         scope: &mut Scope,
         group: &Group,
         (outer, row, first): (&[Index], &Index, &Index),
         vector: Expr,
     ) -> Result<Vec<Statement>> {
-        let place = |column: &Index| self.place(outer, row, column);
+        let place = |column: &Index| self.result_position(outer, row, column);
         let columns = (first, &self.columns);
-        write_four(scope, group, self.result, columns, vector, &place)
+        write_vec4(scope, group, self.result, columns, vector, &place)
     }
 }
 
 /// Adds terms to a sum. The terms are added to each other first.
-pub fn add_all(pool: &mut ExprPool, sum: Expr, terms: &[Expr]) -> Statement {
+pub fn accumulate(pool: &mut ExprPool, sum: Expr, terms: &[Expr]) -> Statement {
     let mut total = None;
     for term in terms {
         total = Some(match total {
@@ -352,7 +352,7 @@ pub fn add_all(pool: &mut ExprPool, sum: Expr, terms: &[Expr]) -> Statement {
 
 /// Writes a vector of four neighbours along an axis with the epilogue, with one store where they are contiguous.
 /// Neighbours beyond the edge are left out, unless the size of the axis is a multiple of 4.
-pub fn write_four(
+pub fn write_vec4(
     scope: &mut Scope,
     group: &Group,
     result: ValueId,
@@ -361,12 +361,12 @@ pub fn write_four(
     place: &dyn Fn(&Index) -> Position,
 ) -> Result<Vec<Statement>> {
     let neighbours = quad::neighbours(&[first.div(&Dim::from(QUAD))], 0);
-    let parts = quad::each(scope, neighbours, |scope, part, at| {
-        let number = quad::part(&mut scope.pool, vector, part, WgslType::F32);
+    let parts = quad::for_each_neighbour(scope, neighbours, |scope, part, at| {
+        let number = quad::component(&mut scope.pool, vector, part, WgslType::F32);
         epilogue(scope, group, result, number, &place(&at[0]))
     })?;
-    let is_whole = is_whole(size);
-    if is_whole && let Some(store) = quad::write(scope, group.root, &parts)? {
+    let is_whole = is_multiple_of_4(size);
+    if is_whole && let Some(store) = quad::store_vec4(scope, group.root, &parts)? {
         return Ok(vec![store]);
     }
     let mut line = Vec::new();
@@ -382,15 +382,15 @@ pub fn write_four(
     Ok(line)
 }
 
-fn within(outer: &[Index], i: &Index, j: &Index) -> Position {
-    Position::of([outer, &[i.clone(), j.clone()]].concat())
+fn matrix_position(outer: &[Index], i: &Index, j: &Index) -> Position {
+    Position::from_coordinates([outer, &[i.clone(), j.clone()]].concat())
 }
 
 /// Returns the indices of the four elements of a vec4 along an axis, clamped to its size. The vec4 is clamped as a whole
 /// if the size is a multiple of 4.
-pub fn four(scope: &mut Scope, quad: &Index, size: &Dim) -> Vec<Index> {
+pub fn vec4_indices(scope: &mut Scope, quad: &Index, size: &Dim) -> Vec<Index> {
     let whole = Dim::from(QUAD);
-    if is_whole(size) {
+    if is_multiple_of_4(size) {
         let quad = limited(scope, quad, &size.floor_div(&whole));
         return (0..QUAD)
             .map(|i| quad.scale(&whole).add_size(&Dim::from(i)))
@@ -406,13 +406,13 @@ pub struct Covering {
     /// Number of tiles.
     pub count: Dim,
     /// Index of the workgroup.
-    pub index: Index,
+    pub workgroup: Index,
     /// Statement that ends surplus workgroups.
     pub surplus: Statement,
     /// Batch coordinates.
-    pub outer: Vec<Index>,
+    pub batch: Vec<Index>,
     /// Coordinates of the tile along both axes.
-    pub numbers: [Index; 2],
+    pub tile: [Index; 2],
 }
 
 impl Covering {
@@ -420,16 +420,16 @@ impl Covering {
     pub fn new(scope: &mut Scope, outer: &[Dim], tiles: [Dim; 2]) -> Covering {
         let tiles = [outer, &tiles].concat();
         let count = Dim::product(&tiles);
-        let (index, surplus) = invocation(scope, &count);
-        let mut outer = index::delinearize(&index, &tiles);
-        let second = outer.pop().unwrap_or_else(Index::zero);
-        let first = outer.pop().unwrap_or_else(Index::zero);
+        let (workgroup, surplus) = invocation(scope, &count);
+        let mut batch = index::delinearize(&workgroup, &tiles);
+        let second = batch.pop().unwrap_or_else(Index::zero);
+        let first = batch.pop().unwrap_or_else(Index::zero);
         Covering {
             count,
-            index,
+            workgroup,
             surplus,
-            outer,
-            numbers: [first, second],
+            batch,
+            tile: [first, second],
         }
     }
 }
@@ -437,7 +437,7 @@ impl Covering {
 impl Scope<'_> {
     /// Follows views to the buffer behind them. Returns its value and the element's index in it; `None` if the element is
     /// computed.
-    pub fn origin(&mut self, value: ValueId, at: &Position) -> Result<Option<(ValueId, Index)>> {
+    pub fn resolve_views(&mut self, value: ValueId, at: &Position) -> Result<Option<(ValueId, Index)>> {
         let (mut value, mut at) = (value, at.clone());
         while let Definition::Node(node, _) = self.graph.value(value).definition
             && !self.stored[value.index()]
@@ -445,12 +445,12 @@ impl Scope<'_> {
             let node = &self.graph.nodes[node];
             match &node.op {
                 Op::Primitive(view) if is_plain_view(view) => {
-                    (value, at) = self.view(view, node, value, &at, None)?;
+                    (value, at) = self.view_source(view, node, value, &at, None)?;
                 }
                 Op::Primitive(Primitive::Cast(_)) => value = operand(node, 0)?,
                 _ => return Ok(None),
             }
         }
-        Ok(Some((value, self.place(value, &at))))
+        Ok(Some((value, self.element_index(value, &at))))
     }
 }

@@ -9,7 +9,7 @@ use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Layout, vec4_shape};
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, QUAD, is_whole};
+use crate::pass::plan::element::quad::{self, QUAD, is_multiple_of_4};
 use crate::pass::plan::element::{Scope, eight, role, scalar};
 use crate::pass::plan::kernel::invocation;
 use crate::shape::TensorType;
@@ -51,36 +51,36 @@ impl Scope<'_> {
     }
 
     /// Applies [`Scope::one_buffer_each`] to all coordinates.
-    pub fn all_apart(&mut self, at: &[Index], shape: &[Dim]) -> Vec<Index> {
+    pub fn separate_all(&mut self, at: &[Index], shape: &[Dim]) -> Vec<Index> {
         let axes = at.iter().enumerate();
         axes.map(|(axis, at)| self.apart(at.clone(), &shape[axis..]))
             .collect()
     }
 
     /// Loads a vec4 of a value. The coordinate along `axis` counts vectors. If `guard` is false, the result is unused.
-    pub fn quad_of(
+    pub fn load_vec4(
         &mut self,
         value: ValueId,
         axis: usize,
         quad: &[Index],
         guard: Option<Expr>,
     ) -> Result<Expr> {
-        let layout = self.by_four(value, axis);
+        let layout = self.vec4_load_layout(value, axis);
         // Texture loads are faster than loads of words.
-        let words = match self.reads_words && !self.reads_texels(value, &layout)? {
-            true => self.in_words(value, &layout)?,
+        let words = match self.reads_u64 && !self.reads_as_texture(value, &layout)? {
+            true => self.bind_u64(value, &layout)?,
             false => None,
         };
         let (buffer, element) = match words {
             Some(words) => words,
-            None => self.in_vectors(value, &layout)?,
+            None => self.bind_vec4(value, &layout)?,
         };
         let shape = vec4_shape(&layout.padded_shape(&self.graph.ty(value).shape), axis);
-        let place = match self.reads_words {
-            true => index::linearize(&self.all_apart(quad, &shape), &shape),
+        let place = match self.reads_u64 {
+            true => index::linearize(&self.separate_all(quad, &shape), &shape),
             false => index::linearize(quad, &shape),
         };
-        let index = self.guarded(&place, guard);
+        let index = self.guarded_index(&place, guard);
         let vector = self.pool.load(buffer, element, index);
         let vector = match element {
             WgslType::U64x2 => self.pool.call("four_of(x)", WgslType::F32x4, &[vector]),
@@ -92,9 +92,9 @@ impl Scope<'_> {
     }
 
     /// Layout for vec4 loads along an axis: the layout as written if the axis is innermost, else a vec4 layout.
-    fn by_four(&self, value: ValueId, axis: usize) -> Layout {
+    fn vec4_load_layout(&self, value: ValueId, axis: usize) -> Layout {
         let shape = &self.graph.ty(value).shape;
-        let is_last = Dim::product(&shape[axis + 1..]).is(1) && is_whole(&shape[axis]);
+        let is_last = Dim::product(&shape[axis + 1..]).is(1) && is_multiple_of_4(&shape[axis]);
         let lies = self.layout(value);
         match is_last && lies.is_row_major() && self.is_written(value) {
             true => lies.clone(),
@@ -103,7 +103,7 @@ impl Scope<'_> {
     }
 
     /// Loads an element of a value in a vec4 layout.
-    pub fn element_of_quad(
+    pub fn load_vec4_element(
         &mut self,
         value: ValueId,
         axis: usize,
@@ -113,11 +113,11 @@ impl Scope<'_> {
         let whole = Dim::from(QUAD);
         let mut quad = at.to_vec();
         quad[axis] = at[axis].div(&whole);
-        let vector = self.quad_of(value, axis, &quad, guard)?;
+        let vector = self.load_vec4(value, axis, &quad, guard)?;
         let part = at[axis].rem(&whole);
         let known = part.as_const().and_then(|part| usize::try_from(part).ok());
         Ok(match known {
-            Some(part) => quad::part(&mut self.pool, vector, part, WgslType::F32),
+            Some(part) => quad::component(&mut self.pool, vector, part, WgslType::F32),
             None => {
                 let part = part.emit(&mut self.pool);
                 self.pool.call("x[y]", WgslType::F32, &[vector, part])
@@ -133,11 +133,11 @@ impl Scope<'_> {
         parts: &[(Expr, Position)],
     ) -> Result<Statement> {
         let shape = &self.graph.ty(value).shape;
-        let missing = || Error::internal("quads of an axis that a value does not have");
+        let missing = || Error::internal("vec4 layout along an axis that the value does not have");
         let size = shape.get(axis).ok_or_else(missing)?;
         let mut numbers = Vec::new();
         for (part, (number, at)) in parts.iter().enumerate() {
-            numbers.push(if part == 0 || is_whole(size) {
+            numbers.push(if part == 0 || is_multiple_of_4(size) {
                 *number
             } else {
                 let inside = self.is_below(&at.coordinates(shape)[axis], size);
@@ -146,9 +146,9 @@ impl Scope<'_> {
             });
         }
         let layout = Layout::Vec4 { axis };
-        let (buffer, vector) = match self.quad_in_words(value, &layout, &numbers)? {
+        let (buffer, vector) = match self.vec4_as_words(value, &layout, &numbers)? {
             Some(words) => words,
-            None => self.quad_in_vector(value, &layout, &numbers)?,
+            None => self.vec4_as_vector(value, &layout, &numbers)?,
         };
         let first = parts.first().ok_or_else(missing)?;
         let mut quad = first.1.coordinates(shape);
@@ -161,36 +161,36 @@ impl Scope<'_> {
     }
 
     /// Binding of a value in a vec4 layout, and the vector of four numbers to store.
-    fn quad_in_vector(
+    fn vec4_as_vector(
         &mut self,
         value: ValueId,
         layout: &Layout,
         numbers: &[Expr],
     ) -> Result<(usize, Expr)> {
         let storage = self.storage(value)?;
-        let mut vector = quad::joined(&mut self.pool, numbers, WgslType::F32x4);
+        let mut vector = quad::build_vec4(&mut self.pool, numbers, WgslType::F32x4);
         if storage.is_half() {
             vector = scalar::to_halves(&mut self.pool, vector, DType::F32, storage);
         }
-        Ok((self.in_vectors(value, layout)?.0, vector))
+        Ok((self.bind_vec4(value, layout)?.0, vector))
     }
 
     /// Binding and vector like [`Scope::quad_in_vector`], in words of two halves each, on devices that write these
     /// faster.
-    fn quad_in_words(
+    fn vec4_as_words(
         &mut self,
         value: ValueId,
         layout: &Layout,
         numbers: &[Expr],
     ) -> Result<Option<(usize, Expr)>> {
-        let settled = numbers.iter().map(|x| eight::settled(&mut self.pool, *x));
+        let settled = numbers.iter().map(|x| eight::storable_as_u64(&mut self.pool, *x));
         let Some(settled) = settled.collect::<Option<Vec<Expr>>>() else {
             return Ok(None);
         };
-        let Some((buffer, words)) = self.in_words(value, layout)? else {
+        let Some((buffer, words)) = self.bind_u64(value, layout)? else {
             return Ok(None);
         };
-        let vector = quad::joined(&mut self.pool, &settled, WgslType::F32x4);
+        let vector = quad::build_vec4(&mut self.pool, &settled, WgslType::F32x4);
         let vector = self.pool.call("words_of_four(x)", words, &[vector]);
         Ok(Some((buffer, vector)))
     }

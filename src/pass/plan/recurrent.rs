@@ -25,11 +25,11 @@ use crate::pass::plan::lanes;
 const TEMPLATE: &str = include_str!("../../../shaders/recurrent.wgsl");
 
 /// Most batch rows of a workgroup. They share the loads of the weight.
-const ROWS: usize = 4;
+const MAX_ROWS: usize = 4;
 /// Number of threads that batch rows are distributed over first.
 const THREADS: usize = 2;
 /// Most invocations of a workgroup on a GPU.
-const INVOCATIONS: usize = 128;
+const MAX_INVOCATIONS: usize = 128;
 
 /// Lowers a recurrent layer.
 pub fn lower<'a>(mut scope: Scope<'a>, node: &Node, recurrent: &Recurrent) -> Result<Lowered<'a>> {
@@ -90,7 +90,7 @@ impl Layer {
             None => units
                 .div_ceil(QUAD)
                 .next_power_of_two()
-                .clamp(QUAD, INVOCATIONS),
+                .clamp(QUAD, MAX_INVOCATIONS),
         };
         let cell = recurrent.cell;
         let rows = rows(scope, [directions, units], (batch, cell));
@@ -126,7 +126,7 @@ impl Layer {
     /// Statements for all vec4 of units. An invocation processes several, one after the other. `body` returns statements
     /// for all invocations and those for invocations with a valid vec4: invocations without one still take part in
     /// subgroup shuffles.
-    fn each_quad(
+    fn for_each_vec4(
         &self,
         scope: &mut Scope,
         body: impl FnOnce(&mut Scope, &Index) -> Result<[Vec<Statement>; 2]>,
@@ -142,7 +142,7 @@ impl Layer {
     }
 
     /// Units of a vec4, clamped to the number of units unless that is a multiple of four.
-    fn units_of(&self, scope: &mut Scope, quad: &Index) -> Vec<Index> {
+    fn vec4_units(&self, scope: &mut Scope, quad: &Index) -> Vec<Index> {
         let quad = limited(scope, quad, &Dim::from(self.states.quads));
         let first = quad.scale(&Dim::from(QUAD));
         let units = (0..QUAD).map(|part| first.add_size(&Dim::from(part)));
@@ -167,14 +167,14 @@ impl Layer {
         units: &[Index],
         place: impl Fn(&Index) -> Vec<Index>,
     ) -> Result<Expr> {
-        let factor = |unit| ((value, Position::of(place(unit))), None);
-        quad::quad(scope, &units.iter().map(factor).collect::<Vec<_>>())
+        let factor = |unit| ((value, Position::from_coordinates(place(unit))), None);
+        quad::load_vec4(scope, &units.iter().map(factor).collect::<Vec<_>>())
     }
 
     /// Copies the initial states to workgroup memory.
     fn begin(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
-        let mut statements = self.each_quad(scope, |scope, quad| {
-            let units = self.units_of(scope, quad);
+        let mut statements = self.for_each_vec4(scope, |scope, quad| {
+            let units = self.vec4_units(scope, quad);
             let mut statements = Vec::new();
             for row in 0..self.states.rows {
                 let of_batch = self.row_of(scope, row);
@@ -196,7 +196,7 @@ impl Layer {
     }
 
     fn step(&self, scope: &mut Scope, step: &Index) -> Result<Vec<Statement>> {
-        let mut statements = self.each_quad(scope, |scope, quad| {
+        let mut statements = self.for_each_vec4(scope, |scope, quad| {
             let sums = self.sums(scope);
             let all = || sums.iter().flatten().copied();
             let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
@@ -263,7 +263,7 @@ impl Layer {
         (step, quad): (&Index, &Index),
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let units = self.units_of(scope, quad);
+        let units = self.vec4_units(scope, quad);
         let at = self.time(scope, step);
         let mut statements = Vec::new();
         for (row, sums) in sums.iter().enumerate() {
@@ -330,8 +330,8 @@ impl Layer {
         let parts: Vec<(Index, Expr, Position)> = (0..QUAD)
             .map(|part| {
                 let unit = first.add_size(&Dim::from(part));
-                let number = quad::part(&mut scope.pool, vector, part, WgslType::F32);
-                let position = Position::of(place(&unit));
+                let number = quad::component(&mut scope.pool, vector, part, WgslType::F32);
+                let position = Position::from_coordinates(place(&unit));
                 (unit, number, position)
             })
             .collect();
@@ -339,10 +339,10 @@ impl Layer {
         let mut statements = Vec::new();
         if self.units.is_multiple_of(QUAD) {
             let parts: Vec<_> = parts.into_iter().map(|(_, x, at)| (x, at)).collect();
-            statements = eight::write_all(scope, value, &parts)?;
+            statements = eight::store_all(scope, value, &parts)?;
         } else {
             for (unit, number, position) in parts {
-                let one = eight::write_all(scope, value, &[(number, position)])?;
+                let one = eight::store_all(scope, value, &[(number, position)])?;
                 statements.extend(below(scope, &unit, &units, one));
             }
         }
@@ -358,7 +358,7 @@ impl Layer {
         let Some(memory) = self.results.get(1) else {
             return Ok(Vec::new());
         };
-        self.each_quad(scope, |scope, quad| {
+        self.for_each_vec4(scope, |scope, quad| {
             let last = self.last(scope);
             let mut statements = Vec::new();
             for row in 0..self.states.rows {
@@ -401,5 +401,5 @@ fn rows(
     }
     let room = capabilities.max_workgroup_memory as usize / States::bytes(cell, units).max(1);
     let shared = (example(scope.graph, batch) * directions).div_ceil(THREADS);
-    shared.min(room).clamp(1, ROWS)
+    shared.min(room).clamp(1, MAX_ROWS)
 }

@@ -26,16 +26,16 @@ use crate::shape::Shape;
 /// Template of reductions.
 pub const TEMPLATE: &str = include_str!("../../../shaders/reduce.wgsl");
 /// Template of reductions by workgroups.
-pub const SHARED: &str = include_str!("../../../shaders/reduce_workgroup.wgsl");
-const ARGUMENT: &str = include_str!("../../../shaders/arg_reduce.wgsl");
+pub const WORKGROUP_TEMPLATE: &str = include_str!("../../../shaders/reduce_workgroup.wgsl");
+const ARGUMENT_TEMPLATE: &str = include_str!("../../../shaders/arg_reduce.wgsl");
 
 /// Invocations that share a reduction.
 pub const SHARERS: i64 = 64;
 /// Fewest elements per result, and most results, of a reduction by workgroups.
-const LONG: usize = 1024;
+const MIN_WORKGROUP_ELEMENTS: usize = 1024;
 const MOST: usize = 256;
 /// Largest number of elements that a sum adds directly. Longer sums add partial sums of so many elements, for precision.
-pub const PARTIAL: i64 = 128;
+pub const PARTIAL_SUM_LENGTH: i64 = 128;
 
 /// Lowers a reduction to the variant that fits its sizes.
 pub fn lower<'a>(
@@ -51,8 +51,8 @@ pub fn lower<'a>(
     let size = |shape: &[Dim]| example(scope.graph, &Dim::product(shape));
     let (reduced, kept) = (size(&parts.reduced), size(&parts.kept));
     let are_few = kept <= MOST && !rows::are_many(scope.capabilities, kept, reduced);
-    if reduced >= LONG && are_few {
-        shared(scope, group, reduce.function, &parts)
+    if reduced >= MIN_WORKGROUP_ELEMENTS && are_few {
+        lower_workgroup(scope, group, reduce.function, &parts)
     } else {
         strip::lower(scope, group, reduce.function, &parts)
     }
@@ -108,7 +108,7 @@ impl Parts {
             };
             source.cloned().unwrap_or_else(Index::zero)
         });
-        Position::of(axes.collect())
+        Position::from_coordinates(axes.collect())
     }
 
     /// The result that an invocation or workgroup computes, and a statement that ends surplus ones.
@@ -138,7 +138,7 @@ impl Output {
         parts: &Parts,
         value: Expr,
     ) -> Result<Statement> {
-        let position = Position::both(self.index.clone(), self.kept.clone());
+        let position = Position::from_both(self.index.clone(), self.kept.clone());
         store(scope, group, parts.result, value, &position)
     }
 }
@@ -174,14 +174,14 @@ pub fn in_parts(
     }]
 }
 
-fn shared<'a>(
+fn lower_workgroup<'a>(
     mut scope: Scope<'a>,
     group: &Group,
     function: ReduceFunction,
     parts: &Parts,
 ) -> Result<Lowered<'a>> {
     let (output, surplus) = parts.output(&mut scope);
-    let (total, start) = accumulator(&mut scope, function, parts.dtype, name(function))?;
+    let (total, start) = new_accumulator(&mut scope, function, parts.dtype, name(function))?;
     let all = Dim::product(&parts.reduced);
     let rounds = all.ceil_div(&Dim::from(SHARERS));
     let (local, lane) = scope.counter("local", &Dim::from(SHARERS));
@@ -212,7 +212,7 @@ fn shared<'a>(
         "var<workgroup> shares: array<{}, {SHARERS}>;\n",
         scope.pool.ty(total).wgsl()
     );
-    let mut lowered = Lowered::of_workgroups(scope, SHARED, statements, output.count);
+    let mut lowered = Lowered::of_workgroups(scope, WORKGROUP_TEMPLATE, statements, output.count);
     lowered.holes.push(("memory", memory));
     Ok(lowered)
 }
@@ -284,7 +284,7 @@ pub fn name(function: ReduceFunction) -> &'static str {
 }
 
 /// An accumulator and its initial value.
-pub fn accumulator(
+pub fn new_accumulator(
     scope: &mut Scope,
     function: ReduceFunction,
     dtype: DType,
@@ -298,7 +298,7 @@ pub fn accumulator(
 /// Combines two partial results.
 pub fn combine(scope: &mut Scope, function: ReduceFunction, x: Expr, y: Expr) -> Expr {
     // Narrow types are wrapped or rounded once, at the end.
-    scalar::combined(&mut scope.pool, function, x, y, DType::F32)
+    scalar::reduce_pair(&mut scope.pool, function, x, y, DType::F32)
 }
 
 /// Lowers an argmax or argmin.
@@ -333,7 +333,7 @@ pub fn lower_argument<'a>(
             &parts.join(&output.kept, std::slice::from_ref(&k)),
             None,
         )?;
-        let better = is_better(scope, reduce.function, element, best);
+        let better = beats_best(scope, reduce.function, element, best);
         let k = k.emit(&mut scope.pool);
         Ok(vec![Statement::If(
             better,
@@ -344,13 +344,13 @@ pub fn lower_argument<'a>(
         )])
     })?);
     statements.push(Statement::Freeze(found));
-    let number = scalar::size(&mut scope.pool, found, DType::I64, scope.capabilities);
+    let number = scalar::size_as(&mut scope.pool, found, DType::I64, scope.capabilities);
     statements.push(output.store(&mut scope, group, &parts, number)?);
-    Ok(Lowered::new(scope, ARGUMENT, statements, &output.count))
+    Ok(Lowered::new(scope, ARGUMENT_TEMPLATE, statements, &output.count))
 }
 
 /// True if an element beats the best so far: NaN beats everything except NaN.
-pub fn is_better(scope: &mut Scope, function: ArgReduceFunction, x: Expr, best: Expr) -> Expr {
+pub fn beats_best(scope: &mut Scope, function: ArgReduceFunction, x: Expr, best: Expr) -> Expr {
     let comparison = match function {
         ArgReduceFunction::Max => BinaryFunction::Gt,
         ArgReduceFunction::Min => BinaryFunction::Lt,

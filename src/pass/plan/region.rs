@@ -14,7 +14,7 @@ use crate::pass::plan::{Fusion, Planner, custom};
 use crate::scalar::Scalar;
 
 /// The body of a region, with its sizes expressed in those of the enclosing graph.
-struct Body {
+struct PlannedBody {
     graph: Graph,
     /// Slots of the inputs; `None` for the iteration number of a loop, which nothing reads.
     given: Vec<Option<SlotId>>,
@@ -27,9 +27,9 @@ impl Planner<'_> {
     pub(super) fn region(&mut self, node: &Node, region: &Region) -> Result<()> {
         let kind = match region {
             Region::If { then, otherwise } => self.condition(node, [then, otherwise])?,
-            Region::Loop { body, carried } => self.repetition(node, body, *carried)?,
+            Region::Loop { body, carried } => self.plan_loop(node, body, *carried)?,
             Region::Call { .. } => {
-                return Err(Error::internal("a call is planned that is not inlined"));
+                return Err(Error::internal("a call must be inlined before planning"));
             }
         };
         let names = node.results.iter();
@@ -45,20 +45,20 @@ impl Planner<'_> {
 
     fn condition(&mut self, node: &Node, branches: [&Graph; 2]) -> Result<FlowKind> {
         let [condition, inputs @ ..] = node.arguments.as_slice() else {
-            return Err(Error::internal("if without a condition"));
+            return Err(Error::internal("an if lacks its condition"));
         };
         let condition = self.argument_slot(condition)?;
         let mut blocks = Vec::new();
         for branch in branches {
-            let body = Body {
-                graph: self.localised(branch, inputs),
+            let body = PlannedBody {
+                graph: self.in_enclosing_sizes(branch, inputs),
                 given: self.argument_slots(inputs)?,
                 targets: self.result_slots(node)?,
             };
             blocks.push(self.block(node, &body, |_| Ok(()))?.0);
         }
         let [then, otherwise] = <[StepBlock; 2]>::try_from(blocks)
-            .map_err(|_| Error::internal("a condition has two branches"))?;
+            .map_err(|_| Error::internal("an if must have two branches"))?;
         Ok(FlowKind::If {
             condition,
             then,
@@ -66,9 +66,9 @@ impl Planner<'_> {
         })
     }
 
-    fn repetition(&mut self, node: &Node, body: &Graph, carried: usize) -> Result<FlowKind> {
+    fn plan_loop(&mut self, node: &Node, body: &Graph, carried: usize) -> Result<FlowKind> {
         let [trips, first, inputs @ ..] = node.arguments.as_slice() else {
-            return Err(Error::internal("loop without a trip count and a condition"));
+            return Err(Error::internal("a loop lacks its trip count or condition"));
         };
         let trips = match trips {
             Argument::Number(number) => TripCount::Size(Dim::from(number.to_i64())),
@@ -86,12 +86,12 @@ impl Planner<'_> {
         let constants = self.argument_slots(inputs.get(carried..).unwrap_or_default())?;
         let round = Argument::Number(Scalar::Int(0));
         let arguments = [std::slice::from_ref(&round), inputs].concat();
-        let body = Body {
-            graph: self.localised(body, &arguments),
+        let body = PlannedBody {
+            graph: self.in_enclosing_sizes(body, &arguments),
             given: [vec![None], state.clone(), constants].concat(),
             targets: vec![None; 1 + carried],
         };
-        let (body, again) = self.block(node, &body, |planner| planner.next_round(&state))?;
+        let (body, again) = self.block(node, &body, |planner| planner.end_iteration(&state))?;
         Ok(FlowKind::Loop {
             trips,
             initial_condition: first,
@@ -102,10 +102,10 @@ impl Planner<'_> {
 
     /// Ends a loop's body: copies the new values of carried values, once all are computed, to their slots. Returns the
     /// slot of the next condition, unless that is always true.
-    fn next_round(&mut self, state: &[Option<SlotId>]) -> Result<Option<SlotId>> {
+    fn end_iteration(&mut self, state: &[Option<SlotId>]) -> Result<Option<SlotId>> {
         let graph = self.graph;
         let [again, next @ ..] = graph.outputs.as_slice() else {
-            return Err(Error::internal("a loop's body returns the next condition"));
+            return Err(Error::internal("the body of a loop must return the next condition"));
         };
         for (index, (value, slot)) in next.iter().zip(state).enumerate() {
             if graph.inputs.get(index + 1) != Some(value) {
@@ -123,10 +123,10 @@ impl Planner<'_> {
     fn block<T: Default>(
         &mut self,
         region: &Node,
-        body: &Body,
+        body: &PlannedBody,
         last: impl FnOnce(&mut Planner) -> Result<T>,
     ) -> Result<(StepBlock, T)> {
-        let Body {
+        let PlannedBody {
             graph,
             given,
             targets,
@@ -180,7 +180,7 @@ impl Planner<'_> {
     }
 
     /// The body with its sizes expressed in those of this graph.
-    fn localised(&self, body: &Graph, arguments: &[Argument]) -> Graph {
+    fn in_enclosing_sizes(&self, body: &Graph, arguments: &[Argument]) -> Graph {
         body.with_sizes_of(arguments, |id| self.graph.ty(id).clone())
     }
 
@@ -188,10 +188,12 @@ impl Planner<'_> {
         match argument {
             Argument::Value(id) => {
                 // A body reads weights in rows.
-                self.count_all(*id);
+                self.count_whole_row_reads(*id);
                 self.slot(*id, false)
             }
-            _ => Err(Error::internal("an argument of a region is no value")),
+            _ => Err(Error::internal(
+                "an argument of a region must be a value, number or size",
+            )),
         }
     }
 
@@ -210,7 +212,7 @@ impl Planner<'_> {
     /// Adds a step that copies a value to a slot.
     fn copy_to(&mut self, argument: &Argument, slot: Option<SlotId>) -> Result<()> {
         let (Argument::Value(id), Some(slot)) = (argument, slot) else {
-            return Err(Error::internal("what a loop carries is no value"));
+            return Err(Error::internal("a value carried by a loop is not a tensor"));
         };
         let known = self.slots.insert((*id, true), slot);
         self.copy(*id)?;

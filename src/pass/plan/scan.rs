@@ -18,11 +18,11 @@ use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat};
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/scan.wgsl");
-const SCATTER: &str = include_str!("../../../shaders/scatter.wgsl");
+const SCATTER_TEMPLATE: &str = include_str!("../../../shaders/scatter.wgsl");
 
 /// Longest segment of a row that an invocation scatters into. It copies the segment's elements, and Mesa's rasteriser ends
 /// loops silently after 65,535 iterations.
-const SEGMENT: usize = 1 << 15;
+const MAX_SEGMENT: usize = 1 << 15;
 
 /// The rows of a shape along an axis.
 pub struct Rows {
@@ -51,7 +51,7 @@ impl Rows {
     pub fn at(&self, row: &[Index], along: &Index) -> Position {
         let mut coordinates = row.to_vec();
         coordinates.insert(self.axis.min(row.len()), along.clone());
-        Position::of(coordinates)
+        Position::from_coordinates(coordinates)
     }
 }
 
@@ -64,20 +64,20 @@ pub fn lower<'a>(
 ) -> Result<Lowered<'a>> {
     let x = operand(node, 0)?;
     let running = Running::new(&mut scope, x, scan.function)?;
-    match subgroup::sharers(&scope, x, scan) {
+    match subgroup::invocations_per_row(&scope, x, scan) {
         Some(lanes) => subgroup::lower(scope, group.root, (x, &running), (scan.axis, lanes)),
-        None => alone(scope, group.root, (x, &running), scan.axis),
+        None => lower_invocations(scope, group.root, (x, &running), scan.axis),
     }
 }
 
 /// A kernel in which an invocation scans a row. It reads single elements: texture reads took up to 1.6 times as long here.
-fn alone<'a>(
+fn lower_invocations<'a>(
     scope: Scope<'a>,
     root: ValueId,
     (x, running): (ValueId, &Running),
     axis: usize,
 ) -> Result<Lowered<'a>> {
-    let mut scope = scope.by_words();
+    let mut scope = scope.reading_u64();
     let shape = &scope.graph.ty(x).shape;
     let rows = Rows::new(shape, axis);
     let (index, surplus) = invocation(&mut scope, &rows.count);
@@ -145,13 +145,13 @@ impl Running {
         } else {
             self.dtype
         };
-        scalar::combined(pool, reduction, x, y, dtype)
+        scalar::reduce_pair(pool, reduction, x, y, dtype)
     }
 
     /// Accumulates an element.
     fn taken(&self, scope: &mut Scope, element: Expr) -> Vec<Statement> {
         match self.lost {
-            Some(lost) => carried_sum(scope, self.total, lost, element),
+            Some(lost) => compensated_sum(scope, self.total, lost, element),
             None => {
                 let next = self.both(scope, self.total, element);
                 vec![Statement::Assign(self.total, next)]
@@ -183,7 +183,7 @@ impl Running {
 }
 
 /// Adds an element to a compensated sum (Neumaier).
-fn carried_sum(scope: &mut Scope, total: Expr, lost: Expr, element: Expr) -> Vec<Statement> {
+fn compensated_sum(scope: &mut Scope, total: Expr, lost: Expr, element: Expr) -> Vec<Statement> {
     let pool = &mut scope.pool;
     let before = pool.variable("earlier", WgslType::F32);
     let sum = pool.call("x + y", WgslType::F32, &[before, element]);
@@ -209,15 +209,15 @@ pub fn lower_scatter<'a>(
     let rows = Rows::new(shape, scatter.axis);
     // Long rows are divided into segments, one for each invocation.
     let size = &shape[scatter.axis];
-    let segments = [rows.count.clone(), pieces(size, SEGMENT)];
+    let segments = [rows.count.clone(), pieces(size, MAX_SEGMENT)];
     let count = Dim::product(&segments);
     let (index, surplus) = invocation(&mut scope, &count);
     let mut place = index::delinearize(&index, &segments);
     let first = place.pop().unwrap_or_else(Index::zero);
-    let first = first.scale(&Dim::from(SEGMENT));
+    let first = first.scale(&Dim::from(MAX_SEGMENT));
     let row = place.pop().unwrap_or_else(Index::zero);
     let row = index::delinearize(&row, &rows.others);
-    let length = size.minimum(&Dim::from(SEGMENT));
+    let length = size.minimum(&Dim::from(MAX_SEGMENT));
     let mut statements = vec![surplus];
     statements.extend(repeat(&mut scope, "i", &length, |scope, i| {
         let along = first.add(&i);
@@ -232,7 +232,7 @@ pub fn lower_scatter<'a>(
         let position = rows.at(&row, &k);
         let number = scope.element(indices, &position, None)?;
         let element = scope.element(source, &position, None)?;
-        let along = scope.wrapped(number, size);
+        let along = scope.wrapped_index(number, size);
         let target = rows.at(&row, &along);
         let combined = combined(
             scope,
@@ -242,13 +242,13 @@ pub fn lower_scatter<'a>(
             (&target, dtype),
         )?;
         let written = write(scope, group.root, combined, &target)?;
-        let is_whole = size.as_const().is_some_and(|size| size <= SEGMENT as i64);
+        let is_whole = size.as_const().is_some_and(|size| size <= MAX_SEGMENT as i64);
         if is_whole {
             return Ok(vec![written]);
         }
         // Indices before the segment wrap to large unsigned offsets.
         let [along, first] = [&along, &first].map(|index| index.emit(&mut scope.pool));
-        let end = scope.pool.index(SEGMENT as u32);
+        let end = scope.pool.index(MAX_SEGMENT as u32);
         let is_own = scope
             .pool
             .call("x - y < z", WgslType::Bool, &[along, first, end]);
@@ -267,7 +267,7 @@ pub fn lower_scatter<'a>(
         Some(inside) => statements.push(Statement::If(inside, body)),
         None => statements.extend(body),
     }
-    Ok(Lowered::new(scope, SCATTER, statements, &count))
+    Ok(Lowered::new(scope, SCATTER_TEMPLATE, statements, &count))
 }
 
 /// Combines an element with the value at its target.
@@ -281,12 +281,12 @@ fn combined(
     let Some(reduction) = function.reduction() else {
         return Ok(element);
     };
-    let buffer = scope.buffer(root)?;
-    let place = scope.place(root, target);
+    let buffer = scope.bind_buffer(root)?;
+    let place = scope.element_index(root, target);
     let place = place.emit(&mut scope.pool);
     let element_type = scope.buffers[buffer].buffer.element;
     let standing = scope.pool.load(buffer, element_type, place);
     let standing = scalar::from_storage(&mut scope.pool, standing, dtype);
     let pool = &mut scope.pool;
-    Ok(scalar::combined(pool, reduction, standing, element, dtype))
+    Ok(scalar::reduce_pair(pool, reduction, standing, element, dtype))
 }

@@ -13,15 +13,15 @@ use crate::kernel::plan::{
     FaultSite, Faults, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, all_flows,
 };
 use crate::pass::plan::form::Known;
-use crate::pass::plan::kernel::{Made, Source};
+use crate::pass::plan::kernel::{GeneratedKernel, Source};
 use crate::shape::TensorType;
 
 /// The kernels of a group, each for the whole group or for one operand of a concatenation.
-pub(super) type Kernels = Vec<(Made, Option<ValueId>)>;
+pub(super) type Kernels = Vec<(GeneratedKernel, Option<ValueId>)>;
 
 /// The plan under construction.
 #[derive(Default)]
-pub(super) struct Sheet {
+pub(super) struct PlanBuilder {
     pub(super) plan: Plan,
     kernels: HashMap<Kernel, usize>,
     /// The sources of the kernels, by index.
@@ -38,13 +38,13 @@ pub(super) struct Sheet {
     pub(super) singles: BTreeSet<String>,
 }
 
-impl Sheet {
+impl PlanBuilder {
     /// An empty builder with shape-generic kernels and kernels of groups from the previous attempt.
-    pub(super) fn with(forms: Known, known: Vec<Kernels>) -> Sheet {
-        Sheet {
+    pub(super) fn with(forms: Known, known: Vec<Kernels>) -> PlanBuilder {
+        PlanBuilder {
             forms,
             known,
-            ..Sheet::default()
+            ..PlanBuilder::default()
         }
     }
 

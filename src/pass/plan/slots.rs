@@ -6,7 +6,7 @@ use crate::ir::{Definition, ValueId};
 use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{SlotId, SlotKind};
-use crate::pass::plan::element::{Binding, stored_in};
+use crate::pass::plan::element::{Binding, storage_in_layout};
 use crate::pass::plan::group::Group;
 use crate::shape::TensorType;
 
@@ -20,7 +20,7 @@ impl Planner<'_> {
         if layout.is_row_major() {
             let name = &self.graph.value(value).name;
             return Err(Error::internal(format!(
-                "a kernel takes {name} for a buffer"
+                "a kernel binds {name} in row-major layout, but it is stored in another layout"
             )));
         }
         if let Some(slot) = self.converted.get(&(value, layout.clone())) {
@@ -29,7 +29,7 @@ impl Planner<'_> {
         let slot = self.converted(value, layout);
         match layout {
             Layout::Vec4 { axis } => {
-                let made = self.copy_in_quads(value, *axis)?;
+                let made = self.copy_to_vec4(value, *axis)?;
                 self.step(made, &Group::copy_of(value), None)?;
             }
             Layout::SortedRuns(length) => self.runs(*length, group)?,
@@ -49,7 +49,7 @@ impl Planner<'_> {
             return *slot;
         }
         let info = self.graph.value(value);
-        let storage = stored_in(layout, self.fusion.storages[value.index()]);
+        let storage = storage_in_layout(layout, self.fusion.storages[value.index()]);
         let slot = match (layout, &info.definition) {
             (Layout::Panels(_) | Layout::Chunk { .. }, Definition::Weight(name)) => {
                 self.sheet.weight(name, &info.ty, storage, layout)

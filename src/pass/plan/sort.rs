@@ -25,7 +25,7 @@ use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, operand, scalar, write};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, Made, invocation, pieces, repeat};
+use crate::pass::plan::kernel::{Lowered, GeneratedKernel, invocation, pieces, repeat};
 use crate::pass::plan::scan::Rows;
 
 const TEMPLATE: &str = include_str!("../../../shaders/sort.wgsl");
@@ -33,16 +33,16 @@ const TEMPLATE: &str = include_str!("../../../shaders/sort.wgsl");
 /// Elements of the initial runs, and of a merged run that an invocation writes.
 const FIRST: usize = 32;
 /// Longest row that is sorted without runs.
-const SHORT: usize = MOST;
+const MAX_UNSPLIT_LENGTH: usize = MOST;
 /// Most comparisons for which rows are sorted without runs.
-const FEW: usize = 1 << 18;
+const MAX_COMPARISONS: usize = 1 << 18;
 /// Number of short rows from which on an invocation sorts a row.
-const BUSY: usize = 16;
+const BUSY_ROWS: usize = 16;
 /// Number of runs that the example's rows are divided into if the length of rows is symbolic.
-const MANY: usize = 8;
+const SYMBOLIC_RUNS: usize = 8;
 
 /// Parameters of a sort.
-struct Sorting {
+struct SortParameters {
     x: ValueId,
     /// The sorted values and their indices.
     results: [ValueId; 2],
@@ -57,7 +57,7 @@ struct Sorting {
 }
 
 /// The element of a row that an invocation processes.
-struct Own {
+struct SortElement {
     index: Index,
     row: Vec<Index>,
     along: Index,
@@ -65,7 +65,7 @@ struct Own {
 }
 
 /// Consecutive elements of a row that an invocation processes, as many as an initial run has.
-struct Stretch {
+struct SortSegment {
     row: Vec<Index>,
     first: Index,
     surplus: Statement,
@@ -73,14 +73,14 @@ struct Stretch {
     count: Dim,
 }
 
-impl Sorting {
-    fn new(graph: &Graph, node: &Node, sort: &Sort) -> Result<Sorting> {
+impl SortParameters {
+    fn new(graph: &Graph, node: &Node, sort: &Sort) -> Result<SortParameters> {
         let x = operand(node, 0)?;
         let shape = &graph.ty(x).shape;
         let results = node.results.as_slice().try_into();
-        Ok(Sorting {
+        Ok(SortParameters {
             x,
-            results: results.map_err(|_| Error::internal("what is sorted has two results"))?,
+            results: results.map_err(|_| Error::internal("a sort must have two results"))?,
             axis: sort.axis,
             descending: sort.descending,
             k: sort.k,
@@ -95,10 +95,10 @@ impl Sorting {
     fn runs(&self, graph: &Graph) -> Option<usize> {
         let size = example(graph, &self.size);
         let compared = example(graph, &self.count).saturating_mul(size);
-        let is_long = SHORT < size && FEW < compared;
+        let is_long = MAX_UNSPLIT_LENGTH < size && MAX_COMPARISONS < compared;
         let merged = match self.size.as_const() {
             Some(_) => 2,
-            None => MANY,
+            None => SYMBOLIC_RUNS,
         };
         is_long.then(|| (size.next_power_of_two() / merged).max(FIRST))
     }
@@ -106,15 +106,15 @@ impl Sorting {
     /// Length of a row, if an invocation can keep all of its elements.
     fn all(&self, graph: &Graph) -> Option<usize> {
         let size = usize::try_from(self.size.as_const()?).ok()?;
-        let is_busy = BUSY <= example(graph, &self.rows.count);
-        (is_busy && (1..=SHORT).contains(&size)).then_some(size)
+        let is_busy = BUSY_ROWS <= example(graph, &self.rows.count);
+        (is_busy && (1..=MAX_UNSPLIT_LENGTH).contains(&size)).then_some(size)
     }
 
-    fn own(&self, scope: &mut Scope) -> Own {
+    fn own(&self, scope: &mut Scope) -> SortElement {
         let shape = &scope.graph.ty(self.x).shape;
         let (index, surplus) = invocation(scope, &self.count);
         let mut row = index::delinearize(&index, shape);
-        Own {
+        SortElement {
             along: row.remove(self.axis),
             index,
             row,
@@ -122,14 +122,14 @@ impl Sorting {
         }
     }
 
-    fn stretch(&self, scope: &mut Scope) -> Stretch {
+    fn stretch(&self, scope: &mut Scope) -> SortSegment {
         let mut shape = self.rows.others.clone();
         shape.push(pieces(&self.size, FIRST));
         let count = Dim::product(&shape);
         let (number, surplus) = invocation(scope, &count);
         let mut row = index::delinearize(&number, &shape);
         let stretch = row.pop().unwrap_or_else(Index::zero);
-        Stretch {
+        SortSegment {
             row,
             first: stretch.scale(&Dim::from(FIRST)),
             surplus,
@@ -140,7 +140,7 @@ impl Sorting {
     /// Sorts rows by counting ranks.
     fn counted<'a>(&self, mut scope: Scope<'a>) -> Result<Lowered<'a>> {
         let own = self.own(&mut scope);
-        let key = scope.element(self.x, &Position::at(own.index.clone()), None)?;
+        let key = scope.element(self.x, &Position::from_index(own.index.clone()), None)?;
         scope.pool.set_label(key, "key");
         let rank = scope.pool.variable("rank", WgslType::U32);
         let zero = scope.pool.index(0);
@@ -162,7 +162,7 @@ impl Sorting {
         })?);
         statements.push(Statement::Freeze(rank));
         let number = own.along.emit(&mut scope.pool);
-        let number = scalar::size(&mut scope.pool, number, DType::I64, scope.capabilities);
+        let number = scalar::size_as(&mut scope.pool, number, DType::I64, scope.capabilities);
         let target = self.rows.at(&own.row, &Index::expr(rank, &self.size));
         statements.extend(self.store(&mut scope, &target, None, [key, number])?);
         Ok(Lowered::new(scope, TEMPLATE, statements, &self.count))
@@ -193,11 +193,11 @@ impl Sorting {
         let mut store = |result, element| match run {
             None => write(scope, result, element, position),
             Some(run) => {
-                let (buffer, storage) = scope.in_runs(result, run)?;
+                let (buffer, storage) = scope.bind_sorted_runs(result, run)?;
                 let ty = scope.graph.ty(result);
                 Ok(Statement::Store {
                     buffer,
-                    index: position.place(&ty.shape).emit(&mut scope.pool),
+                    index: position.linear_index(&ty.shape).emit(&mut scope.pool),
                     value: scalar::to_storage(&mut scope.pool, element, ty.dtype, storage),
                 })
             }
@@ -208,7 +208,7 @@ impl Sorting {
 
 impl Planner<'_> {
     /// Kernel for a sort group's results; `None` for other groups.
-    pub(super) fn sorted(&self, group: &Group) -> Result<Option<Made>> {
+    pub(super) fn sorted(&self, group: &Group) -> Result<Option<GeneratedKernel>> {
         let Some(sorting) = self.sorting(group)? else {
             return Ok(None);
         };
@@ -218,7 +218,7 @@ impl Planner<'_> {
             (None, Some(run)) if sorting.size.as_const().is_some() => {
                 return self.merge(&sorting, group, (run, None)).map(Some);
             }
-            (None, Some(run)) => sorting.merged_at_once(self.scope(), run)?,
+            (None, Some(run)) => sorting.lower_merge_all(self.scope(), run)?,
             (None, None) => sorting.counted(self.scope())?,
         };
         lowered.finish(self.label(group)).map(Some)
@@ -226,14 +226,14 @@ impl Planner<'_> {
 
     /// Adds the steps that sort runs of `run` elements.
     pub(super) fn runs(&mut self, run: usize, group: &Group) -> Result<()> {
-        let missing = || Error::internal("runs of what is not sorted");
+        let missing = || Error::internal("sorted runs of a group that does not sort");
         let sorting = self.sorting(group)?.ok_or_else(missing)?;
         for result in sorting.results {
             self.converted(result, &Layout::SortedRuns(run));
         }
         let made = match run {
             FIRST => {
-                let lowered = sorting.sorted_runs(self.scope())?;
+                let lowered = sorting.lower_initial_runs(self.scope())?;
                 lowered.finish(self.label(group))?
             }
             _ => self.merge(&sorting, group, (run / 2, Some(run)))?,
@@ -241,28 +241,28 @@ impl Planner<'_> {
         self.step(made, group, None)
     }
 
-    fn sorting(&self, group: &Group) -> Result<Option<Sorting>> {
+    fn sorting(&self, group: &Group) -> Result<Option<SortParameters>> {
         let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
         let sorts = node.and_then(|node| match &node.op {
             Op::Primitive(Primitive::Sort(sort)) => Some((node, sort)),
             _ => None,
         });
-        let sorting = sorts.map(|(node, sort)| Sorting::new(self.graph, node, sort));
+        let sorting = sorts.map(|(node, sort)| SortParameters::new(self.graph, node, sort));
         sorting.transpose()
     }
 
     fn merge(
         &self,
-        sorting: &Sorting,
+        sorting: &SortParameters,
         group: &Group,
         runs: (usize, Option<usize>),
-    ) -> Result<Made> {
+    ) -> Result<GeneratedKernel> {
         let mut taken = self.graph.hints.keys().map(ToString::to_string).collect();
         let names = ["run", "halvings"].map(|name| Symbol::from(unique(&mut taken, name)));
         let [run, halvings] = names.each_ref().map(|name| Dim::symbol(name.clone()));
         let lowered = sorting.merged(self.scope(), runs, [&run, &halvings])?;
         let sizes = [Dim::from(runs.0), merge::halvings(runs.0)];
         let sizes: BTreeMap<Symbol, Dim> = names.into_iter().zip(sizes).collect();
-        Ok(lowered.finish(self.label(group))?.in_sizes(&sizes))
+        Ok(lowered.finish(self.label(group))?.substitute_sizes(&sizes))
     }
 }

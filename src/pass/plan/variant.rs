@@ -16,15 +16,15 @@ use crate::kernel::winograd::OutputTile;
 use crate::op::Conv;
 use crate::pass::plan::conv::{direct, image};
 use crate::pass::plan::cost::{example, is_plain_view};
-use crate::pass::plan::element::quad::is_whole;
+use crate::pass::plan::element::quad::is_multiple_of_4;
 use crate::pass::plan::element::{Scope, operand};
-use crate::pass::plan::product::tile::{self, Extent, holds};
+use crate::pass::plan::product::tile::{self, Extent, fits_texture};
 use crate::pass::plan::product::{Product, matrix, vector, workgroup};
 use crate::pass::plan::quads::may_be_image;
 use crate::shape::Shape;
 
 /// A matrix product in the example's sizes. A convolution is a product of filters and patches.
-struct Problem<'a> {
+struct MatmulProblem<'a> {
     capabilities: &'a Capabilities,
     /// Key in a table of measured variants.
     key: String,
@@ -51,12 +51,12 @@ struct Problem<'a> {
 }
 
 /// Fewest output channels of a group for a tile.
-const LOWEST: usize = 4;
+const MIN_TILE_ROWS: usize = 4;
 /// Largest K, in a loop that takes four steps at a time: see [`super::fuse::walk`] on loops that end silently.
 const DEEPEST: usize = 1 << 17;
 
 /// Number of workgroup tiles that keeps a GPU busy.
-const ENOUGH: usize = 96;
+const BUSY_TILES: usize = 96;
 
 /// Candidate variants of a node, the best first. The last one runs on any device. Empty for a node without variants.
 pub fn choices<'a>(
@@ -64,16 +64,16 @@ pub fn choices<'a>(
     node: &'a Node,
     given: &VariantOverrides,
 ) -> Result<Vec<VariantChoice>> {
-    let Some(problem) = Problem::of(scope.graph, scope.capabilities, node)? else {
+    let Some(problem) = MatmulProblem::of(scope.graph, scope.capabilities, node)? else {
         return Ok(Vec::new());
     };
-    let problem = Problem {
+    let problem = MatmulProblem {
         in_half: scope.storage(operand(node, 1)?)?.is_half(),
         are_halves: are_halves(scope, node)?,
         ..problem
     };
     let given = problem.asked(given);
-    let given = given.map(|variant| (variant, String::from("it was asked for")));
+    let given = given.map(|variant| (variant, String::from("requested by the tuning or the options")));
     let table = problem.table().into_iter();
     let any = (
         KernelVariant::Portable,
@@ -104,13 +104,13 @@ pub fn admitted(
     graph: &Graph,
     capabilities: &Capabilities,
     precision: Precision,
-) -> Result<Admitted> {
-    let mut found = Admitted::new();
+) -> Result<AdmittedVariants> {
+    let mut found = AdmittedVariants::new();
     for node in &graph.nodes {
         for body in node.bodies() {
             found.extend(admitted(body, capabilities, precision)?);
         }
-        let Some(mut problem) = Problem::of(graph, capabilities, node)? else {
+        let Some(mut problem) = MatmulProblem::of(graph, capabilities, node)? else {
             continue;
         };
         problem.are_halves = precision == Precision::Half;
@@ -125,10 +125,10 @@ pub fn admitted(
 }
 
 /// Choice of a fused kernel around a matrix product, on devices whose subgroups are vector lanes, with its reason.
-pub fn by_lanes(scope: &Scope, node: &Node, how: &str) -> Result<Option<VariantChoice>> {
-    let problem = Problem::of(scope.graph, scope.capabilities, node)?;
+pub fn lanes_choice(scope: &Scope, node: &Node, how: &str) -> Result<Option<VariantChoice>> {
+    let problem = MatmulProblem::of(scope.graph, scope.capabilities, node)?;
     Ok(problem.map(|problem| VariantChoice {
-        reason: format!("{}; {how}", problem.of_lanes()),
+        reason: format!("{}; {how}", problem.lanes_reason()),
         key: problem.key,
         variant: KernelVariant::SubgroupTile,
     }))
@@ -145,7 +145,7 @@ pub fn is_asked(graph: &Graph, node: usize, choices: &VariantOverrides) -> bool 
 
 /// Dtype that cooperative matrices multiply to compute a node: `f16` if its factors are stored in half precision, so that
 /// no factor is rounded.
-pub fn multiplied(scope: &Scope, node: &Node) -> Result<DType> {
+pub fn matrix_dtype(scope: &Scope, node: &Node) -> Result<DType> {
     let dtype = scope.graph.ty(operand(node, 0)?).dtype;
     Ok(if are_halves(scope, node)? {
         DType::F16
@@ -177,10 +177,10 @@ fn is_half(scope: &Scope, value: ValueId) -> Result<bool> {
 }
 
 /// Admitted variants by key.
-pub type Admitted = BTreeMap<String, Vec<KernelVariant>>;
+pub type AdmittedVariants = BTreeMap<String, Vec<KernelVariant>>;
 
 /// Rewrite of a matrix product or convolution before planning.
-pub enum Rewriting {
+pub enum PlanRewrite {
     /// As the sum of so many products.
     Parts(i64),
     /// With an explicitly padded input.
@@ -193,8 +193,8 @@ pub fn rewriting(
     capabilities: &Capabilities,
     node: &Node,
     given: &VariantOverrides,
-) -> Result<Option<Rewriting>> {
-    let Some(problem) = Problem::of(graph, capabilities, node)? else {
+) -> Result<Option<PlanRewrite>> {
+    let Some(problem) = MatmulProblem::of(graph, capabilities, node)? else {
         return Ok(None);
     };
     let parts = match given.get(&problem.key) {
@@ -208,29 +208,29 @@ pub fn rewriting(
         None => problem.admits(KernelVariant::ImagePatches),
     };
     let is_padded = by_patches && problem.conv.is_some_and(Conv::is_padded);
-    let padding = is_padded.then_some(Rewriting::Padding);
-    Ok(parts.map(Rewriting::Parts).or(padding))
+    let padding = is_padded.then_some(PlanRewrite::Padding);
+    Ok(parts.map(PlanRewrite::Parts).or(padding))
 }
 
-impl Problem<'_> {
+impl MatmulProblem<'_> {
     /// The table: the best variants for a device, sizes and dtype, with reasons.
     fn table(&self) -> Vec<(KernelVariant, String)> {
         let mut found = Vec::new();
         if self.conv.is_none() && self.admits(KernelVariant::SubgroupTile) {
-            found.push((KernelVariant::SubgroupTile, self.of_lanes()));
+            found.push((KernelVariant::SubgroupTile, self.lanes_reason()));
         }
         if self.admits(KernelVariant::ImagePatches) {
             let reason = "filter or channel count does not fit the vec4 channel layout";
             found.push((
                 KernelVariant::ImagePatches,
-                format!("{}; {reason}", self.of_lanes()),
+                format!("{}; {reason}", self.lanes_reason()),
             ));
         }
-        found.extend(self.by_tiles());
+        found.extend(self.winograd_variant());
         if let Some(variant) = self.on_quads {
             found.push((
                 variant,
-                self.of_lanes() + ", and a texture holds the filter",
+                self.lanes_reason() + ", and the filter fits a texture",
             ));
         }
         if self.capabilities.software {
@@ -257,7 +257,7 @@ impl Problem<'_> {
     }
 
     /// Reason for a variant that uses subgroups.
-    fn of_lanes(&self) -> String {
+    fn lanes_reason(&self) -> String {
         let lanes = self.capabilities.subgroup_size;
         format!("the adapter is a software rasteriser with subgroups of {lanes}")
     }
@@ -268,7 +268,7 @@ impl Problem<'_> {
         let found = [16, 8].map(|size| KernelVariant::CooperativeMatrix { size });
         let found = found.into_iter().find(|variant| self.admits(*variant));
         let reason = match self.are_halves {
-            true => "the adapter has cooperative matrices of f16, as which the factors are stored",
+            true => "the adapter has cooperative matrices of f16, the storage type of the factors",
             false => "the adapter has cooperative matrices of this type",
         };
         found
@@ -277,11 +277,11 @@ impl Problem<'_> {
     }
 
     /// True for a convolution whose output channels read one input channel each, along rows of known lengths.
-    fn sees_one_channel(&self) -> bool {
+    fn is_depthwise(&self) -> bool {
         let [channels, .., row] = self.summed.as_slice() else {
             return false;
         };
-        let is_short = row.as_const().is_some_and(|row| row <= direct::LONGEST);
+        let is_short = row.as_const().is_some_and(|row| row <= direct::MAX_ROW_TAPS);
         self.conv.is_some() && channels.is(1) && is_short
     }
 
@@ -317,15 +317,15 @@ impl Problem<'_> {
             KernelVariant::SubgroupTile | KernelVariant::Grouped if self.conv.is_some() => {
                 self.on_quads == Some(variant)
             }
-            KernelVariant::SubgroupTile => tile::suits(self.capabilities, self.dtype, product),
+            KernelVariant::SubgroupTile => tile::is_preferred(self.capabilities, self.dtype, product),
             KernelVariant::ImagePatches => {
                 let is_free = self.conv.is_some() && self.on_quads.is_none();
-                let is_loop = self.rows >= LOWEST && self.depth <= DEEPEST;
-                is_free && is_loop && tile::suits(self.capabilities, self.dtype, product)
+                let is_loop = self.rows >= MIN_TILE_ROWS && self.depth <= DEEPEST;
+                is_free && is_loop && tile::is_preferred(self.capabilities, self.dtype, product)
             }
             KernelVariant::Grouped => false,
             KernelVariant::Winograd { tile: places } => self.tiles.contains_key(&places),
-            KernelVariant::DepthwiseDirect => self.sees_one_channel() && is_single(self.dtype),
+            KernelVariant::DepthwiseDirect => self.is_depthwise() && is_single(self.dtype),
             KernelVariant::Gemv => {
                 self.conv.is_none() && is_single(self.dtype) && self.few.is_some()
             }
@@ -335,7 +335,7 @@ impl Problem<'_> {
                 } else {
                     self.dtype
                 };
-                matrix::unit(self.capabilities, size, dtype).is_some()
+                matrix::matrix_unit(self.capabilities, size, dtype).is_some()
             }
             KernelVariant::WorkgroupTile { side } => {
                 let extent = workgroup::Extent::of(side);
@@ -356,7 +356,7 @@ impl Problem<'_> {
             self.admits(KernelVariant::WorkgroupTile { side })
         });
         let sides: Vec<usize> = sides.collect();
-        let largest = sides.iter().find(|side| count(**side) >= ENOUGH);
+        let largest = sides.iter().find(|side| count(**side) >= BUSY_TILES);
         let side = *largest.or(sides.last())?;
         let [rows, columns] = [self.rows, self.columns];
         let reason = format!(
@@ -385,29 +385,29 @@ pub fn convolves(
     if !may_be_image(graph.ty(x)) {
         return None;
     }
-    let packed = image::panels(graph, capabilities, node, (conv, Extent::ANY))?;
-    if !holds(capabilities.textures, &packed.panels) {
+    let packed = image::filter_panels(graph, capabilities, node, (conv, Extent::ANY))?;
+    if !fits_texture(capabilities.textures, &packed.panels) {
         return None;
     }
-    if image::is_grouped(graph, node, conv) {
+    if image::has_grouped_kernel(graph, node, conv) {
         return Some(KernelVariant::Grouped);
     }
     let outputs = outputs.floor_div(&Dim::from(conv.groups));
-    let are_whole = conv.groups == 1 || [&outputs, channels].into_iter().all(is_whole);
+    let are_whole = conv.groups == 1 || [&outputs, channels].into_iter().all(is_multiple_of_4);
     are_whole.then_some(KernelVariant::SubgroupTile)
 }
 
-impl Problem<'_> {
+impl MatmulProblem<'_> {
     /// Number of parts that gives a GPU enough tiles without short sums.
     fn parts(&self) -> Option<u32> {
-        let is_whole = self.capabilities.software || self.few.is_some() || self.sees_one_channel();
+        let is_whole = self.capabilities.software || self.few.is_some() || self.is_depthwise();
         let tiles = self.outer * self.rows.div_ceil(32) * self.columns.div_ceil(32);
-        if is_whole || self.table().is_empty() || 2 * tiles > ENOUGH {
+        if is_whole || self.table().is_empty() || 2 * tiles > BUSY_TILES {
             return None;
         }
-        PARTS.into_iter().find(|parts| {
+        SPLIT_COUNTS.into_iter().find(|parts| {
             let each = *parts as usize;
-            tiles * each <= 2 * ENOUGH && self.depth / each >= SHORTEST && self.splits(each as i64)
+            tiles * each <= 2 * BUSY_TILES && self.depth / each >= MIN_SPLIT_K && self.splits(each as i64)
         })
     }
 
@@ -424,20 +424,20 @@ impl Problem<'_> {
 }
 
 /// Numbers of parts into which sums are split, and fewest steps of a part.
-const PARTS: [u32; 4] = [16, 8, 4, 2];
-const SHORTEST: usize = 128;
+const SPLIT_COUNTS: [u32; 4] = [16, 8, 4, 2];
+const MIN_SPLIT_K: usize = 128;
 
 /// True for dtypes whose products accumulate in single precision.
 fn is_single(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16 | DType::F32)
 }
 
-impl<'a> Problem<'a> {
+impl<'a> MatmulProblem<'a> {
     fn of(
         graph: &Graph,
         capabilities: &'a Capabilities,
         node: &'a Node,
-    ) -> Result<Option<Problem<'a>>> {
+    ) -> Result<Option<MatmulProblem<'a>>> {
         let conv = match &node.op {
             Op::Primitive(Primitive::Dot(_)) => None,
             Op::Primitive(Primitive::Conv(conv)) => Some(conv),
@@ -446,10 +446,10 @@ impl<'a> Problem<'a> {
         let (a, b) = (operand(node, 0)?, operand(node, 1)?);
         let product = Product::of(graph, node)?;
         let extents = [
-            &Dim::product(&product.outer),
+            &Dim::product(&product.batch),
             &product.rows,
             &product.columns,
-            &product.depth,
+            &product.k_size,
         ];
         let [outer, rows, columns, depth] = extents.map(|size| example(graph, size));
         let on_quads = conv.and_then(|conv| convolves(graph, capabilities, node, conv));
@@ -457,7 +457,7 @@ impl<'a> Problem<'a> {
         let tiles = |places| tiles::count(graph, capabilities, node, (cut?, places));
         let sizes = OutputTile::ALL.into_iter();
         let tiles = sizes.filter_map(|places| Some((places, tiles(places)?)));
-        Ok(Some(Problem {
+        Ok(Some(MatmulProblem {
             capabilities,
             key: key(graph, node, [a, b]),
             conv,
@@ -473,7 +473,7 @@ impl<'a> Problem<'a> {
             few: product.rows.as_const().filter(|rows| *rows <= vector::MOST),
             summed: match conv {
                 Some(_) => graph.ty(b).shape.get(1..).unwrap_or_default().to_vec(),
-                None => vec![product.depth.clone()],
+                None => vec![product.k_size.clone()],
             },
         }))
     }

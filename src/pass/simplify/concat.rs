@@ -16,9 +16,9 @@ pub(super) fn of_neighbours(site: &Site) -> Option<Step> {
     let Primitive::Concat(concat) = &site.primitive else {
         return None;
     };
-    let mut pieces: Vec<Piece> = Vec::new();
+    let mut pieces: Vec<ConcatOperand> = Vec::new();
     for argument in &site.arguments {
-        let next = Piece::of(site.builder, argument, concat.axis);
+        let next = ConcatOperand::of(site.builder, argument, concat.axis);
         let is_taken = pieces.last_mut().is_some_and(|piece| piece.take(&next));
         if !is_taken {
             pieces.push(next);
@@ -33,15 +33,15 @@ pub(super) fn of_neighbours(site: &Site) -> Option<Step> {
 }
 
 /// An operand, and its source if it is a slice along the axis.
-struct Piece {
+struct ConcatOperand {
     argument: Argument,
     slice: Option<(ValueId, Slice)>,
     /// True if a following operand was merged into this one.
     is_longer: bool,
 }
 
-impl Piece {
-    fn of(builder: &Builder, argument: &Argument, axis: usize) -> Piece {
+impl ConcatOperand {
+    fn of(builder: &Builder, argument: &Argument, axis: usize) -> ConcatOperand {
         let slice = || {
             let Argument::Value(value) = argument else {
                 return None;
@@ -52,7 +52,7 @@ impl Piece {
                 _ => None,
             }
         };
-        Piece {
+        ConcatOperand {
             argument: argument.clone(),
             slice: slice().filter(|(_, slice)| slice.axis == axis),
             is_longer: false,
@@ -60,7 +60,7 @@ impl Piece {
     }
 
     /// Merges the next slice into this one if it begins where this one ends.
-    fn take(&mut self, next: &Piece) -> bool {
+    fn take(&mut self, next: &ConcatOperand) -> bool {
         let (Some((of, slice)), Some((next_of, next))) = (&mut self.slice, &next.slice) else {
             return false;
         };

@@ -5,14 +5,14 @@ use super::random::{self, draws_random_numbers};
 use super::{Finding, Id};
 use crate::error::{Result, SourcePlace};
 use crate::trace::torchscript::Archive;
-use crate::trace::torchscript::ast::{Call, Callee, ExprKind, Function, Statement, StatementKind};
+use crate::trace::torchscript::ast::{Call, Callee, AstExprKind, Function, Statement, StmtKind};
 
 /// Returns findings about the whole program, including unused functions. Equal findings are merged.
 ///
 /// # Errors
 /// A source file does not parse.
 pub fn inspect_archive(archive: &Archive) -> Result<Vec<Finding>> {
-    let mut inspection = Inspection {
+    let mut inspection = ArchiveInspection {
         archive,
         found: Vec::new(),
     };
@@ -28,14 +28,14 @@ pub fn inspect_archive(archive: &Archive) -> Result<Vec<Finding>> {
 /// A source file does not parse.
 pub fn has_control_flow(archive: &Archive) -> Result<bool> {
     let functions = functions(archive)?;
-    Ok(functions.iter().any(|function| branches(&function.body)))
+    Ok(functions.iter().any(|function| has_branches(&function.body)))
 }
 
-fn branches(body: &[Statement]) -> bool {
+fn has_branches(body: &[Statement]) -> bool {
     body.iter().any(|statement| match &statement.kind {
-        StatementKind::If { .. } | StatementKind::While { .. } | StatementKind::For { .. } => true,
-        StatementKind::With { body, .. } => branches(body),
-        StatementKind::Define(function) => branches(&function.body),
+        StmtKind::If { .. } | StmtKind::While { .. } | StmtKind::For { .. } => true,
+        StmtKind::With { body, .. } => has_branches(body),
+        StmtKind::Define(function) => has_branches(&function.body),
         _ => false,
     })
 }
@@ -52,19 +52,19 @@ fn functions(archive: &Archive) -> Result<Vec<&Function>> {
     Ok(found)
 }
 
-struct Inspection<'a> {
+struct ArchiveInspection<'a> {
     archive: &'a Archive,
     found: Vec<Finding>,
 }
 
-impl Inspection<'_> {
+impl ArchiveInspection<'_> {
     fn function(&mut self, function: &Function) {
         // Constants have no debug location. They take that of the enclosing expression, visited before.
         let mut location = None;
         function.each_expr(&mut |expr| {
             let own = self.archive.debug_location(&function.file, expr.offset);
             location = own.or_else(|| location.take());
-            if let ExprKind::Call(call) = &expr.kind
+            if let AstExprKind::Call(call) = &expr.kind
                 && let Callee::Operator(name) = &call.callee
                 && let Some(finding) = operator(name, call)
             {
@@ -85,7 +85,7 @@ fn operator(name: &str, call: &Call) -> Option<Finding> {
     }
     match base {
         "device" => device(call),
-        "batch_norm" => batch_norm(call),
+        "batch_norm" => batch_norm_finding(call),
         _ => None,
     }
 }
@@ -98,21 +98,21 @@ fn is_training(base: &str, call: &Call) -> bool {
         _ => return true,
     };
     let flag = call.arguments.get(position).map(|argument| &argument.kind);
-    matches!(flag, Some(ExprKind::Bool(true)))
+    matches!(flag, Some(AstExprKind::Bool(true)))
 }
 
 /// A finding for a batch norm that uses batch statistics although it has running ones.
-fn batch_norm(call: &Call) -> Option<Finding> {
+fn batch_norm_finding(call: &Call) -> Option<Finding> {
     let argument = |index: usize| call.arguments.get(index).map(|argument| &argument.kind);
-    let is_training = matches!(argument(5), Some(ExprKind::Bool(true)));
-    let has_statistics = !matches!(argument(3), Some(ExprKind::None));
+    let is_training = matches!(argument(5), Some(AstExprKind::Bool(true)));
+    let has_statistics = !matches!(argument(3), Some(AstExprKind::None));
     let message = "batch_norm uses the statistics of the batch";
     (is_training && has_statistics).then(|| Finding::new(Id::TrainingMode, message))
 }
 
 /// A finding for a device other than the host, such as `torch.device("cuda:0")`.
 fn device(call: &Call) -> Option<Finding> {
-    let Some(ExprKind::Str(device)) = call.arguments.first().map(|argument| &argument.kind) else {
+    let Some(AstExprKind::Str(device)) = call.arguments.first().map(|argument| &argument.kind) else {
         return None;
     };
     let is_host = device.is_empty() || device.starts_with("cpu") || device.starts_with("meta");

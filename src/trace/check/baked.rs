@@ -11,15 +11,15 @@ use crate::ir::{Graph, GraphModule};
 use crate::tensor::Tensor;
 
 /// Largest number of elements of a constant that may be a list of sizes.
-const SIZES: usize = 8;
+const MAX_LIST_LENGTH: usize = 8;
 
 /// Sizes up to this one are too common to be evidence on their own.
-const SMALL: i64 = 3;
+const MAX_COMMON_SIZE: i64 = 3;
 
 /// Returns findings for constants that have an input's shape, have as many rows as the example's batch, or hold an input's
 /// sizes.
 pub fn baked_constants(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
-    let example = Example::new(graph, module);
+    let example = ExampleSizes::new(graph, module);
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
     each_node(graph, &mut |graph, node, value| {
@@ -39,13 +39,13 @@ pub fn baked_constants(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
 }
 
 /// Shapes of the example's inputs, and the sizes of the weights.
-struct Example {
+struct ExampleSizes {
     inputs: Vec<(String, Vec<i64>)>,
     weights: BTreeSet<i64>,
 }
 
-impl Example {
-    fn new(graph: &Graph, module: &GraphModule) -> Example {
+impl ExampleSizes {
+    fn new(graph: &Graph, module: &GraphModule) -> ExampleSizes {
         let sizes = |id| {
             let shape = graph.ty(id).shape.iter();
             shape
@@ -53,7 +53,7 @@ impl Example {
                 .collect()
         };
         let inputs = argument_inputs(graph).iter();
-        Example {
+        ExampleSizes {
             inputs: inputs
                 .map(|id| (graph.value(*id).name.clone(), sizes(*id)))
                 .collect(),
@@ -67,31 +67,31 @@ impl Example {
         if let Some((input, _)) = self
             .inputs
             .iter()
-            .find(|(_, sizes)| self.is_as_large(&shape, sizes))
+            .find(|(_, sizes)| self.has_shape_of_input(&shape, sizes))
         {
-            let message = format!("{ty} is as large as {input} in the example");
+            let message = format!("{ty} has the shape of {input} in the example");
             return Some(Finding::new(Id::ConstantOfExample, message));
         }
         if let Some((input, _)) = self
             .inputs
             .iter()
-            .find(|(_, sizes)| self.has_rows_of(&shape, sizes))
+            .find(|(_, sizes)| self.has_batch_of_input(&shape, sizes))
         {
             let message = format!("{ty} has as many rows as {input} in the example");
             return Some(Finding::new(Id::ConstantOfExample, message));
         }
-        let values = small_integers(tensor)?;
+        let values = size_list(tensor)?;
         let (input, sizes) = self
             .inputs
             .iter()
-            .find(|(_, sizes)| holds(&values, sizes))?;
+            .find(|(_, sizes)| are_adjacent_sizes(&values, sizes))?;
         let message =
             format!("{name} holds {values:?}, sizes of {input}, which is {sizes:?} in the example");
         Some(Finding::new(Id::SizeLiteral, message))
     }
 
     /// True if a constant has an input's shape. A vector counts only if no weight has its size.
-    fn is_as_large(&self, shape: &[i64], sizes: &[i64]) -> bool {
+    fn has_shape_of_input(&self, shape: &[i64], sizes: &[i64]) -> bool {
         let is_telling = match shape {
             [] => false,
             [size] => *size > 1 && !self.weights.contains(size),
@@ -100,18 +100,18 @@ impl Example {
         is_telling && shape == sizes
     }
 
-    fn has_rows_of(&self, shape: &[i64], sizes: &[i64]) -> bool {
+    fn has_batch_of_input(&self, shape: &[i64], sizes: &[i64]) -> bool {
         let rows = shape.first().copied().unwrap_or_default();
         shape.len() > 1
-            && rows > SMALL
+            && rows > MAX_COMMON_SIZE
             && sizes.first() == Some(&rows)
             && !self.weights.contains(&rows)
     }
 }
 
 /// The elements of a short vector of integral values of any element type.
-fn small_integers(tensor: &Tensor) -> Option<Vec<i64>> {
-    if tensor.shape().len() > 1 || !(2..=SIZES).contains(&tensor.numel()) {
+fn size_list(tensor: &Tensor) -> Option<Vec<i64>> {
+    if tensor.shape().len() > 1 || !(2..=MAX_LIST_LENGTH).contains(&tensor.numel()) {
         return None;
     }
     let values = tensor.to_f64();
@@ -121,7 +121,7 @@ fn small_integers(tensor: &Tensor) -> Option<Vec<i64>> {
 }
 
 /// True if the values are adjacent sizes, in either order, once or twice: `[h, w]`, `[w, h, w, h]`.
-fn holds(values: &[i64], sizes: &[i64]) -> bool {
+fn are_adjacent_sizes(values: &[i64], sizes: &[i64]) -> bool {
     let half = values.split_at(values.len() / 2);
     let values = if half.0 == half.1 && half.0.len() > 1 {
         half.0
@@ -130,7 +130,7 @@ fn holds(values: &[i64], sizes: &[i64]) -> bool {
     };
     let backwards: Vec<i64> = values.iter().rev().copied().collect();
     let mut windows = sizes.windows(values.len());
-    values.iter().any(|value| *value > SMALL)
+    values.iter().any(|value| *value > MAX_COMMON_SIZE)
         && windows.any(|window| window == values || window == backwards)
 }
 
@@ -139,13 +139,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_stand_next_to_each_other() {
+    fn lists_of_sizes_are_adjacent() {
         let sizes = [2, 3, 12, 20];
         for values in [&[12, 20][..], &[20, 12], &[20, 12, 20, 12], &[3, 12, 20]] {
-            assert!(holds(values, &sizes), "{values:?}");
+            assert!(are_adjacent_sizes(values, &sizes), "{values:?}");
         }
         for values in [&[2, 3][..], &[12, 12], &[2, 20], &[2, 2, 3, 12, 20]] {
-            assert!(!holds(values, &sizes), "{values:?}");
+            assert!(!are_adjacent_sizes(values, &sizes), "{values:?}");
         }
     }
 }

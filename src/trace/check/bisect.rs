@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value as Json, json};
 
-use super::site::{Passage, Site};
+use super::site::{EnclosingBody, Site};
 use crate::compare::{Difference, Tolerance, compare_tensors};
 use crate::error::Result;
 use crate::interp::{self, BodyFrame, NodeEvent};
@@ -55,7 +55,7 @@ impl Divergence {
 
     /// Sets the note.
     #[must_use]
-    pub fn noted(mut self, note: &str) -> Divergence {
+    pub fn with_note(mut self, note: &str) -> Divergence {
         self.note = note.to_string();
         self
     }
@@ -72,7 +72,7 @@ impl Divergence {
             "value": value,
             "op": op,
             "place": place.to_string(),
-            "within": within.iter().map(Passage::to_string).collect::<Vec<_>>(),
+            "within": within.iter().map(EnclosingBody::to_string).collect::<Vec<_>>(),
             "difference": self.difference.to_string(),
             "note": self.note,
         })
@@ -103,7 +103,7 @@ pub struct Program<'a> {
 }
 
 /// A node that has run, with its results.
-struct Ran {
+struct NodeRun {
     site: Site,
     results: Vec<Tensor>,
 }
@@ -124,7 +124,7 @@ pub fn first_difference(
     let (ours, theirs) = (inline(got.graph)?, inline(expected.graph)?);
     let mut wanted = Vec::new();
     interp::run_observed(&theirs, expected.weights, inputs, &mut |event| {
-        wanted.push(Ran {
+        wanted.push(NodeRun {
             site: Site::of_node(event),
             results: event.results.to_vec(),
         });
@@ -148,7 +148,7 @@ pub fn first_difference(
 
 fn compare_node(
     event: &NodeEvent,
-    wanted: Option<Ran>,
+    wanted: Option<NodeRun>,
     tolerance: Tolerance,
 ) -> Option<Divergence> {
     let other = |what: &str| {

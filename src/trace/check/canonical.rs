@@ -6,7 +6,7 @@ use crate::shape::Shape;
 
 /// Treatment of value shapes in a comparison. Sizes in arguments and attributes are always compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shapes {
+pub enum ShapeMode {
     /// Shapes are compared.
     Kept,
     /// Shapes are ignored; element types are compared.
@@ -33,16 +33,16 @@ pub struct Step {
 }
 
 /// Returns the steps of a graph in order, nested graphs included.
-pub fn steps(graph: &Graph, shapes: Shapes) -> Vec<Step> {
+pub fn steps(graph: &Graph, shapes: ShapeMode) -> Vec<Step> {
     let mut steps = Vec::new();
-    walk(graph, shapes, &[], &mut steps);
+    collect_steps(graph, shapes, &[], &mut steps);
     steps
 }
 
-fn walk(graph: &Graph, shapes: Shapes, regions: &[String], steps: &mut Vec<Step>) {
+fn collect_steps(graph: &Graph, shapes: ShapeMode, regions: &[String], steps: &mut Vec<Step>) {
     let depth = regions.len();
-    let numbered = renamed(graph, shapes, |index| format!("v{index}"));
-    let nameless = renamed(graph, shapes, |_| "_".into());
+    let numbered = with_value_names(graph, shapes, |index| format!("v{index}"));
+    let nameless = with_value_names(graph, shapes, |_| "_".into());
     steps.push(signature(graph, &numbered, depth));
     for node in &graph.nodes {
         let bare = without_place(node);
@@ -57,7 +57,7 @@ fn walk(graph: &Graph, shapes: Shapes, regions: &[String], steps: &mut Vec<Step>
         });
         let inner = inside(regions, graph, node);
         for body in node.bodies() {
-            walk(body, shapes, &inner, steps);
+            collect_steps(body, shapes, &inner, steps);
         }
     }
     steps.push(result(graph, &numbered, depth));
@@ -94,7 +94,7 @@ pub fn inside(regions: &[String], graph: &Graph, node: &Node) -> Vec<String> {
 
 /// A copy of the graph's values with new names for inputs and results, numbered in order of definition. Weights keep their
 /// names.
-fn renamed(graph: &Graph, shapes: Shapes, name: impl Fn(usize) -> String) -> Graph {
+fn with_value_names(graph: &Graph, shapes: ShapeMode, name: impl Fn(usize) -> String) -> Graph {
     let mut values = graph.values.clone();
     let results = graph.nodes.iter().flat_map(|node| &node.results);
     for (index, id) in graph.inputs.iter().chain(results).enumerate() {
@@ -102,7 +102,7 @@ fn renamed(graph: &Graph, shapes: Shapes, name: impl Fn(usize) -> String) -> Gra
             info.name = name(index);
         }
     }
-    if shapes == Shapes::Erased {
+    if shapes == ShapeMode::Erased {
         values
             .iter_mut()
             .for_each(|info| info.ty.shape = Shape::new());
@@ -182,10 +182,10 @@ pub fn each_graph<'a>(graph: &'a Graph, visit: &mut dyn FnMut(&'a Graph)) {
 
 /// Visits every node with its graph and its [`path`]. Nodes of nested graphs follow the node that holds them.
 pub fn each_node<'a>(graph: &'a Graph, visit: &mut dyn FnMut(&'a Graph, &'a Node, Option<String>)) {
-    nodes_inside(&[], graph, visit);
+    each_node_inside(&[], graph, visit);
 }
 
-fn nodes_inside<'a>(
+fn each_node_inside<'a>(
     regions: &[String],
     graph: &'a Graph,
     visit: &mut dyn FnMut(&'a Graph, &'a Node, Option<String>),
@@ -194,7 +194,7 @@ fn nodes_inside<'a>(
         visit(graph, node, path(regions, graph, node));
         let inner = inside(regions, graph, node);
         for body in node.bodies() {
-            nodes_inside(&inner, body, visit);
+            each_node_inside(&inner, body, visit);
         }
     }
 }

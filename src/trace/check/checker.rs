@@ -3,11 +3,11 @@ use std::collections::BTreeSet;
 use super::baked::baked_constants;
 use super::batch::fixed_batches;
 use super::bisect::{Program, first_difference};
-use super::constants::differing;
+use super::constants::differing_constants;
 use super::dependence::independent_outputs;
 use super::diff::diff;
 use super::evaluate::{evaluate, inputs};
-use super::follow::follows_sizes;
+use super::follow::varies_with_sizes;
 use super::frozen::size_literals;
 use super::numerics::{Tolerances, differences};
 use super::perturb::example;
@@ -71,12 +71,12 @@ pub fn check_trace(
     traced: &Traced,
     options: &CheckOptions,
 ) -> Result<Report> {
-    let (mut checker, sets) = inspected(subject, traced, options)?;
+    let (mut checker, sets) = start_check(subject, traced, options)?;
     for (index, set) in sets.iter().enumerate() {
         checker.given(index, set);
     }
     if let Some(set) = sets.first().filter(|_| options.perturb) {
-        checker.perturbed(set);
+        checker.check_perturbed(set);
     }
     Ok(checker.report)
 }
@@ -90,12 +90,12 @@ pub fn inspect_trace(
     traced: &Traced,
     options: &CheckOptions,
 ) -> Result<Report> {
-    let (checker, _) = inspected(subject, traced, options)?;
+    let (checker, _) = start_check(subject, traced, options)?;
     Ok(checker.report)
 }
 
 /// Returns a checker that has inspected the graph but run nothing, and the sets of arguments to run.
-fn inspected<'a>(
+fn start_check<'a>(
     subject: &'a dyn Subject,
     traced: &'a Traced,
     options: &'a CheckOptions,
@@ -120,7 +120,7 @@ fn inspected<'a>(
         .map(|set| checker.resized(set))
         .unwrap_or_default();
     let mut found = inspect(graph, &traced.module);
-    found.retain(|finding| !follows_sizes(finding, graph, &resized));
+    found.retain(|finding| !varies_with_sizes(finding, graph, &resized));
     let unrolled = unrolled_axes(graph).into_iter().map(|axis| axis.symbol);
     checker.known_axes.extend(unrolled);
     checker.report.extend(found);
@@ -201,7 +201,7 @@ impl Checker<'_> {
         };
         if let Some(expected) = &expected {
             if index == 0 {
-                self.call_again(set, expected, &label);
+                self.check_stability(set, expected, &label);
             }
             let agrees =
                 got.is_some_and(|got| self.compare(&label, set, &got, expected, repeat.as_ref()));
@@ -214,16 +214,16 @@ impl Checker<'_> {
         }
     }
 
-    /// Runs the graph on a set that there is nothing to compare with.
+    /// Runs the graph on a set without reference results.
     fn alone(&mut self, label: &str, set: &[Item]) {
         match evaluate(self.graph, &self.traced.module, set) {
-            Ok(_) => self.runs_alone(label),
+            Ok(_) => self.report_run_alone(label),
             Err(error) => self.report.fail("the graph", label, &error),
         }
     }
 
     /// Reports a run without a comparison.
-    pub(super) fn runs_alone(&mut self, label: &str) {
+    pub(super) fn report_run_alone(&mut self, label: &str) {
         let note = "the graph runs on the host".to_string();
         let run = Run::new(label, Outcome::Agrees, note);
         self.report.runs.push(run);
@@ -254,7 +254,7 @@ impl Checker<'_> {
     }
 
     /// Calls the function again. If the two results differ, comparing the trace with the function says nothing.
-    fn call_again(&mut self, set: &[Item], expected: &Item, label: &str) {
+    fn check_stability(&mut self, set: &[Item], expected: &Item, label: &str) {
         let Ok(again) = self.call(set) else { return };
         let found = differences(&again, expected, self.options.tolerances);
         let wrong: Vec<&Difference> = found
@@ -279,7 +279,7 @@ impl Checker<'_> {
         let found = differences(got, expected, self.options.tolerances);
         let agrees = found.iter().all(Difference::passed);
         if !agrees {
-            let finding = self.explain(mismatch(Id::OutputsDiffer, &found), set, repeat);
+            let finding = self.explain(mismatch_finding(Id::OutputsDiffer, &found), set, repeat);
             self.report.add(finding, label);
         }
         let outcome = if agrees {
@@ -340,7 +340,7 @@ impl Checker<'_> {
             Ok(got) => {
                 let found = differences(&got, expected, self.options.tolerances);
                 if !found.iter().all(Difference::passed) {
-                    self.report.add(mismatch(Id::RepeatDiffers, &found), label);
+                    self.report.add(mismatch_finding(Id::RepeatDiffers, &found), label);
                 }
             }
         }
@@ -350,17 +350,17 @@ impl Checker<'_> {
         let Ok(graph) = entry(&repeat.module, self.options) else {
             return;
         };
-        if let Some(found) = self.graph_finding(Id::GraphsDiffer, graph) {
+        if let Some(found) = self.diff_with(Id::GraphsDiffer, graph) {
             self.report.add(found, label);
             return;
         }
         let tolerance = Tolerances::default().of(DType::F32);
-        for finding in differing(self.graph, &self.traced.module, &repeat.module, tolerance) {
+        for finding in differing_constants(self.graph, &self.traced.module, &repeat.module, tolerance) {
             self.report.add(finding, label);
         }
     }
 
-    pub(super) fn graph_finding(&self, id: Id, other: &Graph) -> Option<Finding> {
+    pub(super) fn diff_with(&self, id: Id, other: &Graph) -> Option<Finding> {
         let found = diff(self.graph, other)?;
         let finding = Finding::new(id, found.title()).at(&found.place());
         let value = found.left.as_ref().and_then(|step| step.value.clone());
@@ -369,7 +369,7 @@ impl Checker<'_> {
 }
 
 /// Makes a finding about results that differ. It is an error if no tolerance could make them equal.
-fn mismatch(id: Id, found: &[Difference]) -> Finding {
+fn mismatch_finding(id: Id, found: &[Difference]) -> Finding {
     let wrong = || found.iter().filter(|difference| !difference.passed());
     let message = wrong().next().map(ToString::to_string).unwrap_or_default();
     let finding = Finding::new(id, message).details(wrong().skip(1).map(ToString::to_string));

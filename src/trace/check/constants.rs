@@ -7,7 +7,7 @@ use crate::ir::{Definition, Graph, GraphModule, Node};
 
 /// Returns a finding for each constant of `graph` whose value in module `second` differs from that in module `first`, in
 /// order of first use.
-pub fn differing(
+pub fn differing_constants(
     graph: &Graph,
     first: &GraphModule,
     second: &GraphModule,

@@ -10,7 +10,7 @@ pub fn independent_outputs(graph: &Graph) -> Vec<Finding> {
     if graph.inputs.is_empty() {
         return Vec::new();
     }
-    let depends = dependence(graph, &vec![true; graph.inputs.len()], Counted::Sizes);
+    let depends = dependence(graph, &vec![true; graph.inputs.len()], DependenceKind::Sizes);
     let outputs = graph.outputs.iter().zip(depends).enumerate();
     outputs
         .filter(|(_, (_, depends))| !depends)
@@ -25,17 +25,17 @@ fn finding(graph: &Graph, index: usize, id: ValueId) -> Finding {
     let path = graph
         .output_tree
         .as_ref()
-        .and_then(|tree| path_of(tree, index));
+        .and_then(|tree| output_path(tree, index));
     let path = path.unwrap_or_else(|| format!("[{index}]"));
-    let message = format!("output{path}, which is {name}, is the same for all inputs");
+    let message = format!("output{path} ({name}) does not depend on any input");
     Finding::new(Id::NoDependence, message)
         .at(&place)
         .value(name)
 }
 
 /// Path of a tensor within the result.
-fn path_of(tree: &TreeSpec, wanted: usize) -> Option<String> {
-    let inner = |key: String, tree| Some(key + &path_of(tree, wanted)?);
+fn output_path(tree: &TreeSpec, wanted: usize) -> Option<String> {
+    let inner = |key: String, tree| Some(key + &output_path(tree, wanted)?);
     match tree {
         TreeSpec::Tensor(index) | TreeSpec::Number(index) => (*index == wanted).then(String::new),
         TreeSpec::Constant(_) | TreeSpec::Size(_) => None,
@@ -54,7 +54,7 @@ fn path_of(tree: &TreeSpec, wanted: usize) -> Option<String> {
 
 /// The properties of inputs that make a value depend on them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Counted {
+pub enum DependenceKind {
     /// Elements of the chosen inputs.
     Elements,
     /// Elements of the chosen inputs, and sizes of any input.
@@ -62,8 +62,8 @@ pub enum Counted {
 }
 
 /// Returns for each output whether it depends on the inputs chosen by `inputs`.
-pub fn dependence(graph: &Graph, inputs: &[bool], counted: Counted) -> Vec<bool> {
-    let by_sizes = counted == Counted::Sizes;
+pub fn dependence(graph: &Graph, inputs: &[bool], counted: DependenceKind) -> Vec<bool> {
+    let by_sizes = counted == DependenceKind::Sizes;
     let own = graph
         .inputs
         .iter()
@@ -74,10 +74,10 @@ pub fn dependence(graph: &Graph, inputs: &[bool], counted: Counted) -> Vec<bool>
         let arguments: Vec<bool> = node
             .arguments
             .iter()
-            .map(|argument| reads(argument, &known, by_sizes))
+            .map(|argument| argument_depends(argument, &known, by_sizes))
             .collect();
         let results = match &node.op {
-            Op::Region(region) => through_region(region, &arguments, counted),
+            Op::Region(region) => region_dependence(region, &arguments, counted),
             _ => vec![arguments.contains(&true); node.results.len()],
         };
         let results = node.results.iter().zip(results);
@@ -90,11 +90,11 @@ pub fn dependence(graph: &Graph, inputs: &[bool], counted: Counted) -> Vec<bool>
     graph.outputs.iter().map(|id| known.contains(id)).collect()
 }
 
-fn reads(argument: &Argument, known: &HashSet<ValueId>, by_sizes: bool) -> bool {
+fn argument_depends(argument: &Argument, known: &HashSet<ValueId>, by_sizes: bool) -> bool {
     match argument {
         Argument::Value(id) => known.contains(id),
         Argument::Size(_) => by_sizes,
-        Argument::List(items) => items.iter().any(|item| reads(item, known, by_sizes)),
+        Argument::List(items) => items.iter().any(|item| argument_depends(item, known, by_sizes)),
         _ => false,
     }
 }
@@ -108,7 +108,7 @@ fn has_symbols(graph: &Graph, id: ValueId) -> bool {
         .any(|dim| dim.as_const().is_none())
 }
 
-fn through_region(region: &Region, arguments: &[bool], counted: Counted) -> Vec<bool> {
+fn region_dependence(region: &Region, arguments: &[bool], counted: DependenceKind) -> Vec<bool> {
     match (region, arguments) {
         (Region::Call { body }, inputs) => dependence(body, inputs, counted),
         (Region::If { then, otherwise }, [condition, inputs @ ..]) => {
@@ -119,19 +119,19 @@ fn through_region(region: &Region, arguments: &[bool], counted: Counted) -> Vec<
                 .collect()
         }
         (Region::Loop { body, carried }, [trips, condition, inputs @ ..]) => {
-            through_loop(body, *carried, *trips || *condition, inputs, counted)
+            loop_dependence(body, *carried, *trips || *condition, inputs, counted)
         }
         _ => Vec::new(),
     }
 }
 
 /// Propagates dependence through a loop's carried values until it no longer changes.
-fn through_loop(
+fn loop_dependence(
     body: &Graph,
     carried: usize,
     count: bool,
     inputs: &[bool],
-    counted: Counted,
+    counted: DependenceKind,
 ) -> Vec<bool> {
     let mut state: Vec<bool> = [&[count], inputs].concat();
     loop {
@@ -171,12 +171,12 @@ mod tests {
                     c = mul x, 2.0\n  return a, b, c\n}";
         assert_eq!(
             messages(text),
-            ["output[\"b\"][0], which is b, is the same for all inputs"]
+            ["output[\"b\"][0] (b) does not depend on any input"]
         );
     }
 
     #[test]
-    fn branches_and_loops_are_walked() {
+    fn branches_and_loops_propagate_dependence() {
         let text = "graph f(x: f32[], c: bool[]) -> (f32[], f32[], f32[]) {\n  \
             k = full 1.0, dtype=f32, shape=[]\n  yes = full true, dtype=bool, shape=[]\n  \
             a: f32[] = if c, k {\n    graph t(p: f32[]) -> f32[] {\n      return p\n    }\n    \
@@ -189,7 +189,7 @@ mod tests {
             return yes, s, t\n    }\n  }\n  return a, b, d\n}";
         assert_eq!(
             messages(text),
-            ["output[1], which is b, is the same for all inputs"]
+            ["output[1] (b) does not depend on any input"]
         );
     }
 }

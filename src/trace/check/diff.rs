@@ -2,16 +2,16 @@
 
 use std::fmt;
 
-use super::canonical::{Shapes, Step, steps};
+use super::canonical::{ShapeMode, Step, steps};
 use crate::error::SourcePlace;
 use crate::ir::Graph;
 
 /// Number of unchanged steps shown before and after a difference.
-const CONTEXT: usize = 2;
+const CONTEXT_STEPS: usize = 2;
 /// Largest number of lines shown. Further lines are counted.
-const SHOWN: usize = 40;
+const MAX_SHOWN_LINES: usize = 40;
 /// Largest size of the table for aligning steps (the product of both lengths). Longer differences are shown as one block.
-const COSTLY: usize = 4_000_000;
+const MAX_TABLE_SIZE: usize = 4_000_000;
 
 /// Difference of two graphs.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ pub enum Line {
 
 /// Compares two graphs, ignoring shapes. None if their steps are equal.
 pub fn diff(left: &Graph, right: &Graph) -> Option<GraphDiff> {
-    let (a, b) = (steps(left, Shapes::Erased), steps(right, Shapes::Erased));
+    let (a, b) = (steps(left, ShapeMode::Erased), steps(right, ShapeMode::Erased));
     let same = a.iter().zip(&b).take_while(|(a, b)| a.key == b.key).count();
     if same == a.len() && same == b.len() {
         return None;
@@ -95,10 +95,10 @@ impl fmt::Display for GraphDiff {
             writeln!(f, "{} nodes became {}", self.nodes.0, self.nodes.1)?;
         }
         let shown = excerpt(&self.lines);
-        for line in shown.iter().take(SHOWN) {
+        for line in shown.iter().take(MAX_SHOWN_LINES) {
             writeln!(f, "{line}")?;
         }
-        match shown.len().saturating_sub(SHOWN) {
+        match shown.len().saturating_sub(MAX_SHOWN_LINES) {
             0 => Ok(()),
             more => writeln!(f, "… {more} more lines"),
         }
@@ -114,7 +114,7 @@ fn excerpt(lines: &[Line]) -> Vec<String> {
     let mut shown = Vec::new();
     let mut skipping = false;
     for (index, line) in lines.iter().enumerate() {
-        let around = index.saturating_sub(CONTEXT)..lines.len().min(index + CONTEXT + 1);
+        let around = index.saturating_sub(CONTEXT_STEPS)..lines.len().min(index + CONTEXT_STEPS + 1);
         let near = lines
             .get(around)
             .is_some_and(|near| near.iter().any(differs));
@@ -139,22 +139,22 @@ fn lines(a: &[Step], b: &[Step]) -> Vec<Line> {
     let tail = tail.take_while(alike).count();
     let (a_middle, a_tail) = a_rest.split_at(a_rest.len() - tail);
     let (b_middle, b_tail) = b_rest.split_at(b_rest.len() - tail);
-    let mut lines: Vec<Line> = pairs(&a[..head], &b[..head]);
-    lines.extend(middle(a_middle, b_middle));
-    lines.extend(pairs(a_tail, b_tail));
+    let mut lines: Vec<Line> = equal_lines(&a[..head], &b[..head]);
+    lines.extend(differing_lines(a_middle, b_middle));
+    lines.extend(equal_lines(a_tail, b_tail));
     lines
 }
 
 /// One line for each pair of equal steps.
-fn pairs(a: &[Step], b: &[Step]) -> Vec<Line> {
+fn equal_lines(a: &[Step], b: &[Step]) -> Vec<Line> {
     let line = |(a, _): (&Step, &Step)| Line::Both(indented(a));
     a.iter().zip(b).map(line).collect()
 }
 
-fn middle(a: &[Step], b: &[Step]) -> Vec<Line> {
+fn differing_lines(a: &[Step], b: &[Step]) -> Vec<Line> {
     let left = |step: &Step| Line::Left(indented(step));
     let right = |step: &Step| Line::Right(indented(step));
-    if a.len().saturating_mul(b.len()) > COSTLY {
+    if a.len().saturating_mul(b.len()) > MAX_TABLE_SIZE {
         return a.iter().map(left).chain(b.iter().map(right)).collect();
     }
     let common = common_lengths(a, b);

@@ -6,7 +6,7 @@ use super::catalog::{Id, Severity};
 use crate::error::{SourcePlace, without_call_numbers};
 
 /// Largest number of places that a finding lists. Further places are counted.
-const LISTED: usize = 5;
+const MAX_LISTED_PLACES: usize = 5;
 
 /// A problem of a trace that the tracer or the checker found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -116,10 +116,10 @@ pub fn grouped(found: Vec<Finding>) -> Vec<Finding> {
 fn with_places(finding: Finding, places: &[SourcePlace]) -> Finding {
     let listed = places
         .iter()
-        .take(LISTED)
+        .take(MAX_LISTED_PLACES)
         .map(|place| format!("and at {place}"));
     let finding = finding.details(listed);
-    match places.len().saturating_sub(LISTED) {
+    match places.len().saturating_sub(MAX_LISTED_PLACES) {
         0 => finding,
         more => finding.details([format!("and at {more} more places")]),
     }
@@ -159,13 +159,13 @@ impl Allow {
             id == finding.id.code()
                 && place
                     .as_ref()
-                    .is_none_or(|place| is_in(&finding.place, place))
+                    .is_none_or(|place| matches_place(&finding.place, place))
         })
     }
 }
 
 /// True if a place is in the wanted file, line or module.
-fn is_in(place: &SourcePlace, wanted: &str) -> bool {
+fn matches_place(place: &SourcePlace, wanted: &str) -> bool {
     let is_below = |path: &str| {
         let rest = path.strip_prefix(wanted);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

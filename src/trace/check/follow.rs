@@ -9,7 +9,7 @@ use crate::ir::{Graph, Node};
 
 /// True if the number or constant output of a finding differs in a graph for other sizes. Then the import fixed it for this
 /// graph only; it was not frozen when the program was recorded.
-pub fn follows_sizes(finding: &Finding, graph: &Graph, others: &[Graph]) -> bool {
+pub fn varies_with_sizes(finding: &Finding, graph: &Graph, others: &[Graph]) -> bool {
     let Some(name) = &finding.value else {
         return false;
     };
@@ -21,7 +21,7 @@ pub fn follows_sizes(finding: &Finding, graph: &Graph, others: &[Graph]) -> bool
             _ => false,
         },
         Id::NoDependence => type_of(graph, name) != type_of(other, name),
-        Id::FixedBatch => rows_of(graph, name) != rows_of(other, name),
+        Id::FixedBatch => first_size_of(graph, name) != first_size_of(other, name),
         Id::UnrolledAxis => unrolled_axes(other).iter().any(|axis| {
             axis.finding.value == finding.value && axis.finding.message != finding.message
         }),
@@ -40,7 +40,7 @@ fn node_of<'a>(graph: &'a Graph, name: &str) -> Option<&'a Node> {
     found
 }
 
-fn rows_of<'a>(graph: &'a Graph, name: &str) -> Option<&'a Dim> {
+fn first_size_of<'a>(graph: &'a Graph, name: &str) -> Option<&'a Dim> {
     let info = graph.values.iter().find(|info| info.name == name)?;
     info.ty.shape.first()
 }

@@ -13,13 +13,13 @@ use crate::scalar::Scalar;
 use crate::symbols::Relation;
 
 /// Parameters for the size of a new tensor, or for a position along an axis.
-const FREE: &[&str] = &["end", "length", "m", "n", "repeats", "start"];
+const FREE_SIZE_PARAMETERS: &[&str] = &["end", "length", "m", "n", "repeats", "start"];
 
 /// Parameters for the size of a result. Operators that rearrange their operand accept only matching sizes.
-const SIZES: &[&str] = &["shape", "size", "sizes", "split_size", "split_sizes"];
+const RESULT_SIZE_PARAMETERS: &[&str] = &["shape", "size", "sizes", "split_size", "split_sizes"];
 
 /// Operators that rearrange or expand the elements of their operand.
-const REARRANGING: &[&str] = &[
+const REARRANGING_OPERATORS: &[&str] = &[
     "_unsafe_view",
     "expand",
     "reshape",
@@ -31,7 +31,7 @@ const REARRANGING: &[&str] = &[
 ];
 
 /// Views that may have the batch size as a number.
-const VIEWS: &[&str] = &["_unsafe_view", "reshape", "view"];
+const VIEW_OPERATORS: &[&str] = &["_unsafe_view", "reshape", "view"];
 
 /// A size of an input.
 struct InputSize {
@@ -46,7 +46,7 @@ struct InputSize {
     symbol: Option<Symbol>,
 }
 
-/// True for an archive's constants: tensors that are no attributes of modules, such as results of Python values.
+/// True for an archive's constants: tensors that are not attributes of modules, such as results of Python values.
 pub fn is_constant(name: &str) -> bool {
     name.starts_with("constants.")
 }
@@ -60,10 +60,10 @@ pub fn weight_sizes(module: &GraphModule) -> BTreeSet<i64> {
 }
 
 /// Returns the symbols of batch sizes that a view has as a number. Such a number is right for the example only.
-pub fn batches_read_as_numbers(graph: &Graph) -> BTreeSet<Symbol> {
+pub fn constant_batches(graph: &Graph) -> BTreeSet<Symbol> {
     let mut found = BTreeSet::new();
     each_node(graph, &mut |graph, node, _| {
-        found.extend(batch_read_as_number(graph, node).cloned());
+        found.extend(constant_batch(graph, node).cloned());
     });
     found
 }
@@ -83,13 +83,13 @@ pub fn size_literals(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
             let mut numbers = numbers.iter();
             numbers.any(|(number, is_free)| *number == size.value && (*is_free || size.is_fixed))
         };
-        let batch = batch_read_as_number(graph, node);
+        let batch = constant_batch(graph, node);
         let is_batch = |size: &&InputSize| batch.is_some() && size.symbol.as_ref() == batch;
         let telling = sizes
             .iter()
             .filter(|size| !size.is_of_weight && size.value > 1);
         let size = sizes.iter().find(is_batch).or_else(|| {
-            let mut telling = telling.filter(|size| may_be_of_slice(graph, node, size.value));
+            let mut telling = telling.filter(|size| may_be_slice_size(graph, node, size.value));
             telling.find(is)
         });
         found.extend(size.map(|size| finding(graph, node, size).about(value)));
@@ -148,10 +148,10 @@ fn input_sizes(graph: &Graph, module: &GraphModule) -> Vec<InputSize> {
 
 /// Returns the symbol of the first size of a view's operand if the view has the example's value of that symbol as its first
 /// size. A 1 counts only if the symbol is part of another axis of the result.
-fn batch_read_as_number<'a>(graph: &'a Graph, node: &Node) -> Option<&'a Symbol> {
+fn constant_batch<'a>(graph: &'a Graph, node: &Node) -> Option<&'a Symbol> {
     let name = node.op.name().strip_prefix("aten.").unwrap_or_default();
     let first = match node.arguments.get(1) {
-        Some(Argument::List(sizes)) if VIEWS.contains(&name) => number(sizes.first()?)?,
+        Some(Argument::List(sizes)) if VIEW_OPERATORS.contains(&name) => number(sizes.first()?)?,
         _ => return None,
     };
     let operand = node.operands().first().copied()?;
@@ -164,7 +164,7 @@ fn batch_read_as_number<'a>(graph: &'a Graph, node: &Node) -> Option<&'a Symbol>
 }
 
 /// True for operators that slice or repeat their operand.
-fn is_part(name: &str) -> bool {
+fn is_slice_or_repeat(name: &str) -> bool {
     let base = name.strip_prefix("aten.").unwrap_or(name);
     ["repeat", "slice"]
         .iter()
@@ -172,12 +172,12 @@ fn is_part(name: &str) -> bool {
 }
 
 /// False for a number in a slice of a symbolic axis whose example size is not that number.
-fn may_be_of_slice(graph: &Graph, node: &Node, value: i64) -> bool {
+fn may_be_slice_size(graph: &Graph, node: &Node, value: i64) -> bool {
     let ("aten.slice.Tensor" | "aten.narrow", [Argument::Value(operand), axis, ..]) =
         (node.op.name(), node.arguments.as_slice())
     else {
         // A 2 in these operators is too common to be evidence.
-        return value > 2 || !is_part(node.op.name());
+        return value > 2 || !is_slice_or_repeat(node.op.name());
     };
     let axis = number(axis).and_then(|axis| usize::try_from(axis).ok());
     let dim = axis.and_then(|axis| graph.ty(*operand).shape.get(axis));
@@ -199,9 +199,9 @@ pub fn is_guarded(graph: &Graph, dim: &Dim) -> bool {
 /// Constant sizes among a node's arguments and attributes, each with true if the node would accept any other number.
 pub fn literals(node: &Node) -> Vec<(i64, bool)> {
     match &node.op {
-        Op::Call(name) => call_literals(name, node),
+        Op::Call(name) => constant_sizes_of_call(name, node),
         Op::Primitive(primitive) => {
-            let is_free = !REARRANGING.contains(&primitive.name());
+            let is_free = !REARRANGING_OPERATORS.contains(&primitive.name());
             let mut primitive = primitive.clone();
             let mut found = Vec::new();
             primitive.map_sizes(&mut |dim: &Dim| {
@@ -214,14 +214,14 @@ pub fn literals(node: &Node) -> Vec<(i64, bool)> {
     }
 }
 
-fn call_literals(name: &str, node: &Node) -> Vec<(i64, bool)> {
+fn constant_sizes_of_call(name: &str, node: &Node) -> Vec<(i64, bool)> {
     let Ok(operator) = aten::operator(name) else {
         return Vec::new();
     };
     let schema = &operator.schema;
     let mut found = Vec::new();
     for (parameter, argument) in schema.parameters.iter().zip(&node.arguments) {
-        if let Some(is_free) = takes_size(&schema.name, parameter) {
+        if let Some(is_free) = accepts_any_size(&schema.name, parameter) {
             found.extend(
                 integers(argument)
                     .into_iter()
@@ -232,8 +232,8 @@ fn call_literals(name: &str, node: &Node) -> Vec<(i64, bool)> {
     found
 }
 
-/// True if an operator accepts any number for a size parameter; none if the parameter is no size.
-fn takes_size(operator: &str, parameter: &aten::SchemaParameter) -> Option<bool> {
+/// True if an operator accepts any number for a size parameter; none if the parameter is not a size.
+fn accepts_any_size(operator: &str, parameter: &aten::SchemaParameter) -> Option<bool> {
     fn is_integer(ty: &ArgumentType) -> bool {
         match ty {
             ArgumentType::Optional(inner) | ArgumentType::List(inner, _) => is_integer(inner),
@@ -242,10 +242,10 @@ fn takes_size(operator: &str, parameter: &aten::SchemaParameter) -> Option<bool>
     }
     let name = parameter.name.as_str();
     // The output size of adaptive pooling is the network's; that of resampling is usually a size of its input.
-    let is_free = FREE.contains(&name) || name == "output_size" && operator.starts_with("upsample");
+    let is_free = FREE_SIZE_PARAMETERS.contains(&name) || name == "output_size" && operator.starts_with("upsample");
     // `unfold` takes the size of a window.
-    let is_size = is_free || SIZES.contains(&name) && operator != "unfold";
-    (is_size && is_integer(&parameter.ty)).then(|| !REARRANGING.contains(&operator))
+    let is_size = is_free || RESULT_SIZE_PARAMETERS.contains(&name) && operator != "unfold";
+    (is_size && is_integer(&parameter.ty)).then(|| !REARRANGING_OPERATORS.contains(&operator))
 }
 
 fn integers(argument: &Argument) -> Vec<i64> {

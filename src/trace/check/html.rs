@@ -30,7 +30,7 @@ impl Report {
     /// Section about the limits of the check.
     fn limits_section(&self) -> String {
         let limits = self.limits();
-        let lines = limits.iter().map(|line| marked_code(&escaped(line)));
+        let lines = limits.iter().map(|line| with_code_tags(&escaped(line)));
         match lines.collect::<Vec<_>>() {
             lines if lines.is_empty() => String::new(),
             lines => format!("<p class=\"limits\">{}</p>\n", lines.join("<br>")),
@@ -92,8 +92,8 @@ fn findings_section(findings: &[&Finding]) -> String {
         let _ = write!(
             text,
             "<details><summary>cause and cure</summary><p>{}</p><p>{}</p></details>\n</section>\n",
-            marked_code(&escaped(entry.cause)),
-            marked_code(&escaped(entry.cure))
+            with_code_tags(&escaped(entry.cause)),
+            with_code_tags(&escaped(entry.cure))
         );
     }
     text
@@ -170,7 +170,7 @@ fn row(line: &str, place: &str, depth: usize, class: &str, marks: &str, anchor: 
 fn marks(node: &Node, value: &str, findings: &[&Finding]) -> (&'static str, String) {
     let about = |finding: &Finding| match &finding.value {
         // Values of two branches may have one name. Their lines differ.
-        Some(name) => name == value && is_at(finding, node),
+        Some(name) => name == value && is_at_node(finding, node),
         None => finding.place.location.is_some() && finding.place.location == node.place.location,
     };
     let found: Vec<(usize, &&Finding)> = findings
@@ -191,12 +191,12 @@ fn marks(node: &Node, value: &str, findings: &[&Finding]) -> (&'static str, Stri
     (class, found.iter().map(link).collect::<Vec<_>>().join(" "))
 }
 
-fn is_at(finding: &Finding, node: &Node) -> bool {
+fn is_at_node(finding: &Finding, node: &Node) -> bool {
     finding.place.location.is_none() || finding.place.location == node.place.location
 }
 
 /// Turns text between backquotes into `<code>` elements. `text` is already escaped.
-fn marked_code(text: &str) -> String {
+fn with_code_tags(text: &str) -> String {
     let pieces = text.split('`').enumerate();
     let pieces = pieces.map(|(index, piece)| match index % 2 {
         0 => piece.to_string(),

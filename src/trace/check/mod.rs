@@ -1,7 +1,7 @@
 //! The trace checker: compares a traced graph with its function, for the inputs of the trace and for others.
 //!
 //! The function is the reference for its trace. An archive has no function to call: the checker compares imports for other
-//! sizes, and the report says what such a comparison cannot show ([`Origin`]).
+//! sizes, and the report names the limits of such a comparison ([`Origin`]).
 //!
 //! The checker does what PyTorch's `_check_trace` does: it calls the function, runs its graph, traces the function again,
 //! and compares results, graphs in [canonical form](steps) and constants. In addition:
@@ -61,7 +61,7 @@ mod values;
 
 pub use archive::{has_control_flow, inspect_archive};
 pub use bisect::{Divergence, Program, first_difference};
-pub use canonical::{Shapes, Step, each_graph, steps};
+pub use canonical::{ShapeMode, Step, each_graph, steps};
 pub use catalog::{Entry, FrontEnd, Id, Severity, entries, explain};
 pub use checker::{CheckOptions, check_trace, inspect, inspect_trace};
 pub use diff::{GraphDiff, Line, diff};
@@ -69,11 +69,11 @@ pub use evaluate::{evaluate, inputs, signature};
 pub use finding::{Allow, Finding};
 pub use numerics::{Tolerances, differences};
 pub use origin::Origin;
-pub use perturb::{Change, Perturbation, example, perturb};
+pub use perturb::{SizeChange, Perturbation, example, perturb};
 pub use random::draws_random_numbers;
 pub use report::{Report, Verdict};
 pub use run::{Outcome, Run};
-pub use site::{Passage, Site};
+pub use site::{EnclosingBody, Site};
 
 use crate::error::Result;
 use crate::ir::GraphModule;
@@ -97,8 +97,9 @@ pub trait Subject {
     /// draw none.
     fn seed(&self, _seed: u64) {}
 
-    /// Says what [`call`](Subject::call) runs. If it runs the function, the function decides which inputs are valid.
-    /// Otherwise a refused input is reported, since its size or value may have been frozen when the trace was made.
+    /// Returns the kind of program that [`call`](Subject::call) runs. If it runs the function, the function decides which
+    /// inputs are valid. Otherwise a refused input is reported, since its size or value may have been frozen when the trace
+    /// was made.
     fn origin(&self) -> Origin {
         Origin::Function
     }

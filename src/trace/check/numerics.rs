@@ -54,7 +54,7 @@ pub fn differences(got: &Item, expected: &Item, tolerances: Tolerances) -> Vec<D
     if found.is_empty() {
         found.push(Difference::incomparable(
             "",
-            "the keys stand in another order".into(),
+            "the keys are in another order".into(),
         ));
     }
     found

@@ -27,8 +27,8 @@ impl Origin {
         }
     }
 
-    /// Lines that say what was not compared, and how to compare it. `program` names the program's results, such as recorded
-    /// outputs, if the report compares with them.
+    /// Lines that name the comparison that was not made, and how to make it. `program` names the program's results, such as
+    /// recorded outputs, if the report compares with them.
     pub(super) fn limits(self, program: Option<&str>) -> Vec<String> {
         if let (false, Some(program)) = (self.is_function(), program) {
             return vec![format!(
@@ -37,26 +37,26 @@ impl Origin {
         }
         let lines: &[&str] = match self {
             Origin::Function => &[],
-            Origin::Trace => &TRACE,
-            Origin::Script => &SCRIPT,
-            Origin::Graph => &GRAPH,
+            Origin::Trace => &TRACE_LIMITS,
+            Origin::Script => &SCRIPT_LIMITS,
+            Origin::Graph => &GRAPH_LIMITS,
         };
         lines.iter().map(ToString::to_string).collect()
     }
 }
 
-const TRACE: [&str; 2] = [
-    "Not compared with the program: a Python `if`, a loop over a number, `item()` and numpy leave nothing behind in an archive.",
+const TRACE_LIMITS: [&str; 2] = [
+    "Not compared with the program: an archive does not record a Python `if`, a loop over a number, `item()` or numpy.",
     "To compare: `python examples/record.py MODULE:FUNCTION --name NAME --out DIR` calls program and trace with more inputs, \
      then `onionskin check DIR/NAME --against recorded`.",
 ];
 
-const SCRIPT: [&str; 2] = [
+const SCRIPT_LIMITS: [&str; 2] = [
     "Not compared with PyTorch: the results are those of this importer.",
     "To compare: record a case with `examples/record.py`, then `onionskin check DIR/NAME --against recorded`.",
 ];
 
-const GRAPH: [&str; 2] = [
-    "Not compared with the program: a graph does not hold it, and was run alone.",
+const GRAPH_LIMITS: [&str; 2] = [
+    "Not compared with the program: a graph file does not contain it. Only the graph was run.",
     "To compare: check the archive that it was imported from, or record a case with `examples/record.py`.",
 ];

@@ -4,9 +4,9 @@ use super::canonical::each_node;
 use super::checker::{Checker, entry};
 use super::constants::weights_of;
 use super::evaluate::{argument_inputs, evaluate, signature};
-use super::frozen::{batches_read_as_numbers, is_constant};
+use super::frozen::{constant_batches, is_constant};
 use super::numerics::differences;
-use super::perturb::{Change, Perturbation, perturb};
+use super::perturb::{SizeChange, Perturbation, perturb};
 use super::run::{Outcome, Run};
 use super::{Finding, Id, Origin, Severity};
 use crate::error::{Error, ErrorKind};
@@ -17,16 +17,17 @@ use crate::tensor::Tensor;
 
 impl Checker<'_> {
     /// Checks values and sizes derived from a set.
-    pub(super) fn perturbed(&mut self, set: &[Item]) {
+    pub(super) fn check_perturbed(&mut self, set: &[Item]) {
         match perturb(self.graph, set) {
             Err(error) => self
                 .report
                 .fail("making other inputs", "other inputs", &error),
-            Ok(made) => made.iter().for_each(|one| self.perturbation(one)),
+            Ok(made) => made.iter().for_each(|one| self.check_perturbation(one)),
         }
     }
 
-    /// Imports graphs for other sizes, if the subject is no function. Numbers that the importer fixed differ between them.
+    /// Imports graphs for other sizes, if the subject is not a function. Numbers that the importer fixed differ between
+    /// them.
     pub(super) fn resized(&self, set: &[Item]) -> Vec<Graph> {
         if self.subject.origin().is_function() || !self.options.perturb {
             return Vec::new();
@@ -41,7 +42,7 @@ impl Checker<'_> {
             .collect()
     }
 
-    fn perturbation(&mut self, made: &Perturbation) {
+    fn check_perturbation(&mut self, made: &Perturbation) {
         let origin = self.subject.origin();
         // An archive cannot show which values were frozen. A function need not accept empty tensors.
         let is_empty = made.size.as_ref().is_some_and(|change| change.to == 0);
@@ -51,7 +52,7 @@ impl Checker<'_> {
         let (label, set) = (made.label.as_str(), made.arguments.as_slice());
         let expected = match self.call(set) {
             Ok(expected) => expected,
-            Err(error) => return self.not_taken(made, &error),
+            Err(error) => return self.report_skipped(made, &error),
         };
         match evaluate(self.graph, &self.traced.module, set) {
             Err(error) if made.size.is_none() && error.kind() != ErrorKind::Input => {
@@ -61,9 +62,9 @@ impl Checker<'_> {
             Ok(got) => {
                 match origin {
                     Origin::Function => {
-                        self.compare_with_another_trace(made, &got, &expected);
+                        self.compare_with_new_trace(made, &got, &expected);
                     }
-                    Origin::Graph => self.runs_alone(label),
+                    Origin::Graph => self.report_run_alone(label),
                     // The shape of a view of an empty tensor may follow from its other sizes or be ambiguous.
                     Origin::Trace | Origin::Script if is_empty => {
                         self.compare_empty(made, &got, &expected);
@@ -95,13 +96,13 @@ impl Checker<'_> {
         self.report.runs.push(run);
     }
 
-    fn compare_with_another_trace(&mut self, made: &Perturbation, got: &Item, expected: &Item) {
+    fn compare_with_new_trace(&mut self, made: &Perturbation, got: &Item, expected: &Item) {
         let (label, set) = (made.label.as_str(), made.arguments.as_slice());
         let repeat = self.trace(set).ok();
         let agrees = self.compare(label, set, got, expected, repeat.as_ref());
         let repeat = repeat.as_ref().filter(|_| agrees);
         let other = repeat.and_then(|repeat| entry(&repeat.module, self.options).ok());
-        let found = other.and_then(|graph| self.graph_finding(Id::PathDependsOnInput, graph));
+        let found = other.and_then(|graph| self.diff_with(Id::PathDependsOnInput, graph));
         if let Some(found) = found {
             self.report.add(found, label);
         }
@@ -109,10 +110,10 @@ impl Checker<'_> {
 
     /// Handles inputs that a call refuses. A function decides which inputs are valid; an archive of a trace should accept
     /// another batch size, and a finding says if it does not.
-    fn not_taken(&mut self, made: &Perturbation, error: &Error) {
+    fn report_skipped(&mut self, made: &Perturbation, error: &Error) {
         let is_function = self.subject.origin().is_function();
         let who = if is_function {
-            "the function does not take it"
+            "the function refuses these inputs"
         } else {
             "an import for this set fails"
         };
@@ -128,7 +129,7 @@ impl Checker<'_> {
         let (id, message) = match change.to {
             0 => (Id::EmptyRefused, why.to_string()),
             // Larger batches give the finding that a smaller one would.
-            to if to < change.from || self.is_of_network(change, error) => return,
+            to if to < change.from || self.is_network_size(change, error) => return,
             to => (
                 Id::SizeRefused,
                 format!("a batch of {to} in place of {}: {why}", change.from),
@@ -136,14 +137,14 @@ impl Checker<'_> {
         };
         let frames = error.context().iter().map(|frame| format!("at {frame}"));
         let mut finding = Finding::new(id, message).details(frames);
-        if change.symbol.is_none() && self.are_colours(change.from) {
+        if change.symbol.is_none() && self.may_be_image_channels(change.from) {
             finding.severity = Severity::Note;
         }
         self.report.add(finding, &made.label);
     }
 
     /// True if the inputs of this first size may be images without a batch axis.
-    fn are_colours(&self, size: i64) -> bool {
+    fn may_be_image_channels(&self, size: i64) -> bool {
         let inputs = argument_inputs(self.graph).iter();
         let shapes = inputs.map(|id| &self.graph.ty(*id).shape);
         let mut own = shapes.filter(|shape| shape.first().is_some_and(|first| first.is(size)));
@@ -151,10 +152,9 @@ impl Checker<'_> {
     }
 
     /// True if another size fails at a node that reads a weight of the original size. Then the size belongs to the network,
-    /// unless a
-    /// view has it as a number. A size of 1 is no evidence, since many weights have it.
-    fn is_of_network(&self, change: &Change, error: &Error) -> bool {
-        let read = batches_read_as_numbers(self.graph);
+    /// unless a view has it as a number. A size of 1 is not evidence, since many weights have it.
+    fn is_network_size(&self, change: &SizeChange, error: &Error) -> bool {
+        let read = constant_batches(self.graph);
         let symbol = change.symbol.as_ref();
         if change.from == 1 || symbol.is_some_and(|symbol| read.contains(symbol)) {
             return false;
@@ -190,8 +190,8 @@ impl Checker<'_> {
         }
         self.report.add(finding, label);
         let who = match self.subject.origin() {
-            Origin::Function => "the trace refuses what the function takes",
-            _ => "the first import refuses what an import for this set takes",
+            Origin::Function => "the trace refuses inputs that the function accepts",
+            _ => "the first import refuses inputs that an import for this set accepts",
         };
         let note = format!("{who}: {}", error.message());
         self.report

@@ -15,7 +15,7 @@ use crate::symbols;
 use crate::tensor::Tensor;
 
 /// Largest number of constant input sizes that are changed.
-const FIXED_SIZES: usize = 4;
+const MAX_FIXED_SIZES: usize = 4;
 
 /// Arguments that differ from those of the trace.
 #[derive(Clone, Debug)]
@@ -23,14 +23,14 @@ pub struct Perturbation {
     /// Says what differs: `size x_0 = 2 becomes 3`.
     pub label: String,
     /// The size that differs; none if only values differ.
-    pub size: Option<Change>,
+    pub size: Option<SizeChange>,
     /// The arguments.
     pub arguments: Vec<Item>,
 }
 
 /// A size that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct SizeChange {
     /// The original size.
     pub from: i64,
     /// The new size.
@@ -93,7 +93,7 @@ pub fn perturb(graph: &Graph, given: &[Item]) -> Result<Vec<Perturbation>> {
         let changed: Vec<Tensor> = tensors
             .iter()
             .zip(&resize.shapes)
-            .map(|(tensor, shape)| repeat(tensor, shape))
+            .map(|(tensor, shape)| resize_tensor(tensor, shape))
             .collect::<Result<_>>()?;
         made.push(Perturbation {
             label: resize.label,
@@ -113,14 +113,14 @@ pub fn arguments(graph: &Graph, tensors: &[Tensor]) -> Result<Vec<Item>> {
 
 /// Returns the arguments resized for another value of a symbol; none if they do not fit the signature or the size is
 /// invalid.
-pub fn with_size(graph: &Graph, given: &[Item], symbol: &Symbol, to: i64) -> Option<Vec<Item>> {
+pub fn resize_arguments(graph: &Graph, given: &[Item], symbol: &Symbol, to: i64) -> Option<Vec<Item>> {
     let tensors = flatten_arguments(&signature(graph), given).ok()?;
     let mut bindings = bindings(graph, &tensors);
     bindings.insert(symbol.clone(), to);
     let ids = argument_inputs(graph).iter().zip(&tensors);
     let resized = ids.map(|(id, tensor)| {
         let shape = graph.ty(*id).sizes(&bindings).ok()?;
-        repeat(tensor, &shape).ok()
+        resize_tensor(tensor, &shape).ok()
     });
     arguments(graph, &resized.collect::<Option<Vec<_>>>()?).ok()
 }
@@ -140,7 +140,7 @@ fn bindings(graph: &Graph, tensors: &[Tensor]) -> Bindings {
 /// Shapes for all inputs after changing one size.
 struct Resize {
     label: String,
-    change: Change,
+    change: SizeChange,
     shapes: Vec<Vec<usize>>,
 }
 
@@ -213,7 +213,7 @@ fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Res
             .map(|id| graph.ty(*id).sizes(&with(to)).ok());
         Some(Resize {
             label: format!("size {symbol} = {size} becomes {to}"),
-            change: Change {
+            change: SizeChange {
                 from: size,
                 to,
                 symbol: Some(symbol.clone()),
@@ -227,7 +227,7 @@ fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Res
 }
 
 /// Returns changes of constant input sizes, first axes first.
-fn fixed_sizes(graph: &Graph) -> Vec<Change> {
+fn fixed_sizes(graph: &Graph) -> Vec<SizeChange> {
     let mut found = BTreeSet::new();
     for id in argument_inputs(graph) {
         for (axis, size) in graph.ty(*id).shape.iter().enumerate() {
@@ -236,16 +236,16 @@ fn fixed_sizes(graph: &Graph) -> Vec<Change> {
             }
         }
     }
-    let change = |(is_inner, size): (bool, i64)| Change {
+    let change = |(is_inner, size): (bool, i64)| SizeChange {
         from: size,
         to: size + 1,
         symbol: None,
         is_batch: !is_inner,
     };
-    found.into_iter().map(change).take(FIXED_SIZES).collect()
+    found.into_iter().map(change).take(MAX_FIXED_SIZES).collect()
 }
 
-fn resize_fixed(graph: &Graph, change: Change, bindings: &Bindings) -> Option<Resize> {
+fn resize_fixed(graph: &Graph, change: SizeChange, bindings: &Bindings) -> Option<Resize> {
     let resized = |(axis, dim): (usize, &Dim)| match dim.as_const() {
         Some(size) if size == change.from && (axis == 0) == change.is_batch => {
             usize::try_from(change.to).ok()
@@ -270,7 +270,7 @@ fn resize_fixed(graph: &Graph, change: Change, bindings: &Bindings) -> Option<Re
 }
 
 /// Resizes a tensor along every axis: truncates it, or repeats it from its beginning.
-fn repeat(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
+fn resize_tensor(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let source = |mut index: usize| {
         let (mut position, mut stride) = (0, 1);
         for (new, old) in shape.iter().zip(tensor.shape()).rev() {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_heed_guards_and_stay_together() {
+    fn sizes_satisfy_guards_and_stay_consistent() {
         let text = "graph f(x: f32[B, 4], y: f32[2*B]) -> f32[B, 4] {\n  size B = 2\n  \
                     guard 2*floordiv(B, 2) == B\n  return x\n}";
         let x = Tensor::full(DType::F32, [2, 4], 1.0).unwrap();
@@ -335,9 +335,9 @@ mod tests {
     }
 
     #[test]
-    fn tensors_are_continued_from_their_beginning() {
+    fn tensors_repeat_from_their_beginning() {
         let x = Tensor::from_vec([2, 2], vec![1i64, 2, 3, 4]).unwrap();
-        assert_eq!(repeat(&x, &[3, 1]).unwrap().to_i64(), [1, 3, 1]);
-        assert_eq!(repeat(&x, &[2, 3]).unwrap().to_i64(), [1, 2, 1, 3, 4, 3]);
+        assert_eq!(resize_tensor(&x, &[3, 1]).unwrap().to_i64(), [1, 3, 1]);
+        assert_eq!(resize_tensor(&x, &[2, 3]).unwrap().to_i64(), [1, 2, 1, 3, 4, 3]);
     }
 }

@@ -6,10 +6,10 @@ use crate::aten::{self, Operator};
 use crate::ir::{Graph, Node, Op, Region};
 
 /// Largest number of nodes that are listed. Further nodes are counted.
-const LISTED: usize = 20;
+const MAX_LISTED_NODES: usize = 20;
 
 /// Detail of a finding about a node in a loop.
-const REPEATS: &str = "its counter is a number: every round of the loop draws the same numbers";
+const REPEATED_DRAWS: &str = "its counter is constant: every iteration of the loop draws equal numbers";
 
 /// True if some overload of the operator draws random numbers, in training mode at least. `name` may have a namespace and an
 /// overload.
@@ -21,7 +21,7 @@ pub fn draws_random_numbers(name: &str) -> bool {
     let base = base.split('.').next().unwrap_or(base).trim_end_matches('_');
     let base_name = format!("aten::{base}");
     let mut overloads = aten::overloads(&base_name);
-    MISSING.contains(&base) || overloads.any(may_draw)
+    UNLISTED_OPERATORS.contains(&base) || overloads.any(may_draw)
 }
 
 /// True if a call draws by default, or in training.
@@ -32,7 +32,7 @@ fn may_draw(operator: &'static Operator) -> bool {
 }
 
 /// Random operators that the dictionary lacks.
-const MISSING: &[&str] = &[
+const UNLISTED_OPERATORS: &[&str] = &[
     "_fused_dropout",
     "_sample_dirichlet",
     "_standard_gamma",
@@ -52,7 +52,7 @@ fn draws(node: &Node) -> bool {
 }
 
 /// True if a random call has a constant counter. Traces and imports give calls in loops a tensor.
-fn is_numbered(node: &Node) -> bool {
+fn has_constant_counter(node: &Node) -> bool {
     let operator = aten::operator(node.op.name());
     operator.is_ok_and(|operator| !operator.has_tensor_counter(&node.arguments))
 }
@@ -64,15 +64,15 @@ pub fn random_nodes(graph: &Graph) -> Vec<Finding> {
     each_node(graph, &mut |_, node, value| {
         let name = value.as_deref().unwrap_or_default();
         if draws(node) {
-            let repeats = is_numbered(node) && loops.iter().any(|region| name.starts_with(region));
-            let finding = finding(node.op.name()).details(repeats.then_some(REPEATS));
+            let repeats = has_constant_counter(node) && loops.iter().any(|region| name.starts_with(region));
+            let finding = finding(node.op.name()).details(repeats.then_some(REPEATED_DRAWS));
             found.push(finding.at(&node.place).about(value));
         } else if matches!(&node.op, Op::Region(region) if matches!(**region, Region::Loop { .. }))
         {
             loops.push(format!("{name}/"));
         }
     });
-    summarise(found)
+    limit_findings(found)
 }
 
 /// A finding about an operator that draws random numbers.
@@ -82,9 +82,9 @@ pub fn finding(op: &str) -> Finding {
     Finding::new(Id::RandomNode, format!("{op} draws random numbers")).details(question)
 }
 
-fn summarise(mut found: Vec<Finding>) -> Vec<Finding> {
-    let more = found.len().saturating_sub(LISTED);
-    found.truncate(LISTED);
+fn limit_findings(mut found: Vec<Finding>) -> Vec<Finding> {
+    let more = found.len().saturating_sub(MAX_LISTED_NODES);
+    found.truncate(MAX_LISTED_NODES);
     if let Some(last) = found.last_mut().filter(|_| more > 0) {
         last.details.push(format!("and {more} more nodes"));
     }

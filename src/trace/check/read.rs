@@ -7,22 +7,22 @@ use crate::aten::{self, ArgumentType};
 use crate::ir::{Argument, Graph, GraphModule, Node, Op};
 use crate::scalar::Scalar;
 
-/// Largest number of decimal digits of a number that is taken for one written by hand.
-const WRITTEN_DIGITS: usize = 6;
+/// Largest number of decimal digits of a number that counts as written by hand.
+const MAX_WRITTEN_DIGITS: usize = 6;
 
-/// Largest number of significant bits of a number that is taken for a binary fraction written by hand.
-const WRITTEN_BITS: u32 = 12;
+/// Largest number of significant bits of a number that counts as a binary fraction written by hand.
+const MAX_WRITTEN_BITS: u32 = 12;
 
 /// Returns findings for numbers that have all digits of an `f32` and no more. `item()` of a tensor gives such numbers;
 /// numbers written in a program have fewer digits, and results of Python's arithmetic have more. A number that is the only
-/// element of a weight is no finding, since it does not depend on the inputs.
+/// element of a weight is not reported, since it does not depend on the inputs.
 pub fn read_numbers(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     let weights = module.weights.values().filter(|weight| weight.numel() == 1);
     let known: Vec<f64> = weights.flat_map(|weight| weight.to_f64()).collect();
     let mut found = Vec::new();
     each_node(graph, &mut |graph, node, value| {
         for number in numbers(node) {
-            if is_read(number) && !known.contains(&number) {
+            if has_f32_digits(number) && !known.contains(&number) {
                 let message = format!("{number:?} in {} has all digits of an f32", node.op.name());
                 let finding = Finding::new(Id::ReadNumber, message).at(&node.place);
                 found.push(finding.about(value.clone()).details([line(graph, node)]));
@@ -41,7 +41,7 @@ fn numbers(node: &Node) -> Vec<f64> {
         return Vec::new();
     };
     let pairs = operator.schema.parameters.iter().zip(&node.arguments);
-    let computed = pairs.filter(|(parameter, _)| is_computed_with(&parameter.ty));
+    let computed = pairs.filter(|(parameter, _)| is_operand_type(&parameter.ty));
     let number = |argument: &Argument| match argument {
         Argument::Number(Scalar::Float(number)) => Some(*number),
         _ => None,
@@ -51,14 +51,14 @@ fn numbers(node: &Node) -> Vec<f64> {
         .collect()
 }
 
-fn is_computed_with(ty: &ArgumentType) -> bool {
+fn is_operand_type(ty: &ArgumentType) -> bool {
     match ty {
-        ArgumentType::Optional(inner) => is_computed_with(inner),
+        ArgumentType::Optional(inner) => is_operand_type(inner),
         ty => matches!(ty, ArgumentType::Scalar),
     }
 }
 
-fn is_read(number: f64) -> bool {
+fn has_f32_digits(number: f64) -> bool {
     let single = number as f32;
     let mantissa = single.to_bits() & 0x007f_ffff;
     let bits = 24 - mantissa.trailing_zeros().min(23);
@@ -67,8 +67,8 @@ fn is_read(number: f64) -> bool {
     f64::from(single) == number
         && single.is_normal()
         && !is_limit
-        && bits > WRITTEN_BITS
-        && digits(single) > WRITTEN_DIGITS
+        && bits > MAX_WRITTEN_BITS
+        && digits(single) > MAX_WRITTEN_DIGITS
 }
 
 /// Number of decimal digits that distinguish a number from its neighbours.
@@ -83,13 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_programs_are_told_from_elements() {
+    fn written_numbers_are_distinguished_from_elements() {
         for read in [
             1.344_085_574_150_085_4,
             0.545_570_194_721_221_9,
             f64::from(-0.002_341_825_5_f32),
         ] {
-            assert!(is_read(read), "{read}");
+            assert!(has_f32_digits(read), "{read}");
         }
         let root = 2f64.sqrt();
         let written = [
@@ -112,7 +112,7 @@ mod tests {
             f64::NAN,
         ];
         for written in written.into_iter().chain(limits) {
-            assert!(!is_read(written), "{written}");
+            assert!(!has_f32_digits(written), "{written}");
         }
     }
 }

@@ -18,7 +18,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Number of suppressed findings.
     pub suppressed: usize,
-    /// Names the results of the program that the check compared with, if they are no calls: `recorded outputs of 2 sets`.
+    /// Names the results of the program that the check compared with, if they are not calls: `recorded outputs of 2 sets`.
     pub program: Option<String>,
     origin: Origin,
     strict: bool,
@@ -128,7 +128,7 @@ impl Report {
         }
     }
 
-    /// Lines that say what was not compared, and how to compare it.
+    /// Lines that name the comparison that was not made, and how to make it.
     pub fn limits(&self) -> Vec<String> {
         self.origin.limits(self.program.as_deref())
     }

@@ -22,7 +22,7 @@ pub struct Run {
 /// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The results agree, or there is nothing to compare with and the graph runs.
+    /// The results agree, or there are no reference results and the graph runs.
     Agrees,
     /// The results differ.
     Differs,

@@ -17,12 +17,12 @@ pub struct Site {
     /// Place in the user's model.
     pub place: SourcePlace,
     /// The enclosing region bodies, outermost first.
-    pub within: Vec<Passage>,
+    pub within: Vec<EnclosingBody>,
 }
 
 /// A region body that encloses a value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Passage {
+pub struct EnclosingBody {
     /// The body within the region.
     pub part: BodyKind,
     /// Name of the region's first result, prefixed like that of a [`Site`].
@@ -67,7 +67,7 @@ impl Site {
             for passage in &mut self.within {
                 passage.region = format!("{region}/{}", passage.region);
             }
-            let passage = Passage {
+            let passage = EnclosingBody {
                 part: within.kind,
                 region,
                 op: within.region.op.name().to_string(),
@@ -90,13 +90,13 @@ impl fmt::Display for Site {
     }
 }
 
-impl fmt::Display for Passage {
+impl fmt::Display for EnclosingBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.part {
             BodyKind::Body => write!(f, "the body")?,
-            BodyKind::Then => write!(f, "the branch of a true condition")?,
-            BodyKind::Otherwise => write!(f, "the branch of a false condition")?,
-            BodyKind::Iteration(trip) => write!(f, "round {}", trip + 1)?,
+            BodyKind::Then => write!(f, "the true branch")?,
+            BodyKind::Otherwise => write!(f, "the false branch")?,
+            BodyKind::Iteration(trip) => write!(f, "iteration {}", trip + 1)?,
         }
         write!(f, " of {} = {}{}", self.region, self.op, at(&self.place))
     }

@@ -3,7 +3,7 @@
 
 use super::checker::Checker;
 use super::evaluate::{argument_inputs, evaluate, signature};
-use super::perturb::{Change, Perturbation, arguments, with_size};
+use super::perturb::{SizeChange, Perturbation, arguments, resize_arguments};
 use super::unrolled::is_channels;
 use super::values::{extreme, mixed};
 use super::{Finding, Id};
@@ -14,7 +14,7 @@ use crate::item::{Item, flatten_arguments};
 use crate::tensor::Tensor;
 
 /// A last axis of fewer elements is taken for columns. A network may read only some of them.
-const COLUMNS: i64 = 8;
+const MIN_SEQUENCE_COLUMNS: i64 = 8;
 
 impl Checker<'_> {
     /// Changes the elements beyond the example's size of an axis that was lengthened. If the result stays equal, and
@@ -23,43 +23,43 @@ impl Checker<'_> {
     pub(super) fn tail(&mut self, made: &Perturbation, got: &Item) {
         let Some(change) = &made.size else { return };
         let Some(symbol) = &change.symbol else { return };
-        if !self.may_be_cut(symbol, change) {
+        if !self.may_be_truncated(symbol, change) {
             return;
         }
         self.known_axes.insert(symbol.clone());
-        let is_cut = self.ignores(&made.arguments, symbol, change.from, got)
-            && !self.ignores(&made.arguments, symbol, change.from - 1, got);
-        if is_cut && self.ignores_more(made, symbol, change.from) {
+        let is_cut = self.ignores_elements(&made.arguments, symbol, change.from, got)
+            && !self.ignores_elements(&made.arguments, symbol, change.from - 1, got);
+        if is_cut && self.ignores_longer_tail(made, symbol, change.from) {
             let message = format!(
                 "only the first {} elements along {symbol} change the result",
                 change.from
             );
-            let axes = named_axes(self.graph, symbol);
+            let axes = axis_descriptions(self.graph, symbol);
             let finding = Finding::new(Id::IgnoredTail, message).details(axes);
             self.report.add(finding, &made.label);
         }
     }
 
-    fn may_be_cut(&self, symbol: &Symbol, change: &Change) -> bool {
+    fn may_be_truncated(&self, symbol: &Symbol, change: &SizeChange) -> bool {
         change.to > change.from
             && !self.known_axes.contains(symbol)
-            && !has_size(self.graph, symbol)
+            && !output_has_size(self.graph, symbol)
             && is_sequence(self.graph, symbol, change.from)
     }
 
     /// True if the result ignores the additional elements of an axis of twice the size, too.
-    fn ignores_more(&self, made: &Perturbation, symbol: &Symbol, from: i64) -> bool {
-        let longer = with_size(self.graph, &made.arguments, symbol, 2 * from);
+    fn ignores_longer_tail(&self, made: &Perturbation, symbol: &Symbol, from: i64) -> bool {
+        let longer = resize_arguments(self.graph, &made.arguments, symbol, 2 * from);
         longer.is_some_and(|longer| {
             let got = evaluate(self.graph, &self.traced.module, &longer);
-            got.is_ok_and(|got| self.ignores(&longer, symbol, from, &got))
+            got.is_ok_and(|got| self.ignores_elements(&longer, symbol, from, &got))
         })
     }
 
     /// True if replacing the elements from an index on by extreme values does not change the result.
-    fn ignores(&self, given: &[Item], symbol: &Symbol, from: i64, got: &Item) -> bool {
+    fn ignores_elements(&self, given: &[Item], symbol: &Symbol, from: i64, got: &Item) -> bool {
         [true, false].into_iter().all(|is_high| {
-            let changed = changed_from(self.graph, given, symbol, from, is_high);
+            let changed = with_extremes_from(self.graph, given, symbol, from, is_high);
             let changed = changed.ok().filter(|changed| changed != given);
             let again = changed
                 .and_then(|changed| evaluate(self.graph, &self.traced.module, &changed).ok());
@@ -69,7 +69,7 @@ impl Checker<'_> {
 }
 
 /// True if the size occurs in an output.
-fn has_size(graph: &Graph, symbol: &Symbol) -> bool {
+fn output_has_size(graph: &Graph, symbol: &Symbol) -> bool {
     let outputs = graph.outputs.iter();
     let mut sizes = outputs.flat_map(|id| &graph.ty(*id).shape);
     sizes.any(|dim: &Dim| dim.symbols().contains(symbol))
@@ -84,7 +84,7 @@ fn axes<'a>(graph: &'a Graph, symbol: &'a Symbol) -> impl Iterator<Item = (Value
     })
 }
 
-fn named_axes(graph: &Graph, symbol: &Symbol) -> Vec<String> {
+fn axis_descriptions(graph: &Graph, symbol: &Symbol) -> Vec<String> {
     let name = |(id, axis): (ValueId, usize)| {
         let info = graph.value(id);
         format!("{symbol} is size {axis} of {}: {}", info.name, info.ty)
@@ -92,14 +92,14 @@ fn named_axes(graph: &Graph, symbol: &Symbol) -> Vec<String> {
     axes(graph, symbol).map(name).collect()
 }
 
-/// True if every element along the axis should affect the result: the axis holds no columns, and no integer input can hold
+/// True if every element along the axis should affect the result: the axis has no columns, and no integer input can contain
 /// the lengths of sequences.
 fn is_sequence(graph: &Graph, symbol: &Symbol, size: i64) -> bool {
     let is_column = |(id, axis): (ValueId, usize)| {
         let ty = graph.ty(id);
         // Two rows of integers may be the edge list of a graph.
         let are_edges = size == 2 && ty.dtype.is_integer();
-        are_edges || is_channels(ty.shape.len(), axis) && size < COLUMNS
+        are_edges || is_channels(ty.shape.len(), axis) && size < MIN_SEQUENCE_COLUMNS
     };
     let may_be_lengths = |id: &ValueId| {
         let ty = graph.ty(*id);
@@ -109,7 +109,7 @@ fn is_sequence(graph: &Graph, symbol: &Symbol, size: i64) -> bool {
 }
 
 /// Returns the arguments with extreme elements from an index on, along every axis of the size.
-fn changed_from(
+fn with_extremes_from(
     graph: &Graph,
     given: &[Item],
     symbol: &Symbol,

@@ -1,6 +1,6 @@
 //! Inputs that change no output.
 
-use super::dependence::{Counted, dependence};
+use super::dependence::{DependenceKind, dependence};
 use super::evaluate::argument_inputs;
 use super::{Finding, Id};
 use crate::dim::{Dim, Symbol};
@@ -14,18 +14,18 @@ pub fn unread_inputs(graph: &Graph) -> Vec<Finding> {
         let only: Vec<bool> = (0..graph.inputs.len())
             .map(|other| other == index)
             .collect();
-        dependence(graph, &only, Counted::Elements).contains(&true)
+        dependence(graph, &only, DependenceKind::Elements).contains(&true)
     };
     let (read, unread): (Vec<_>, Vec<_>) = inputs
         .iter()
         .enumerate()
         .partition(|(index, _)| reaches(*index));
-    // Outputs that depend on no input are findings of their own.
+    // Separate findings report outputs that depend on no input.
     if read.is_empty() {
         return Vec::new();
     }
     let read: Vec<ValueId> = read.into_iter().map(|(_, id)| *id).collect();
-    let is_needed = |id: &ValueId| has_sizes_of_its_own(graph, *id, &read);
+    let is_needed = |id: &ValueId| defines_read_size(graph, *id, &read);
     let unread = unread.into_iter().map(|(_, id)| id);
     unread
         .filter(|id| !is_needed(id))
@@ -40,7 +40,7 @@ fn finding(graph: &Graph, id: ValueId) -> Finding {
 }
 
 /// True if the graph reads a size of this input that none of the read inputs has.
-fn has_sizes_of_its_own(graph: &Graph, id: ValueId, read: &[ValueId]) -> bool {
+fn defines_read_size(graph: &Graph, id: ValueId, read: &[ValueId]) -> bool {
     let symbols = |id: ValueId| graph.ty(id).shape.iter().flat_map(Dim::symbols);
     let known: Vec<Symbol> = read.iter().flat_map(|id| symbols(*id)).collect();
     symbols(id).any(|symbol| !known.contains(&symbol) && reads_size(graph, &symbol))
@@ -52,7 +52,7 @@ fn reads_size(graph: &Graph, symbol: &Symbol) -> bool {
         let mut found = node
             .arguments
             .iter()
-            .any(|argument| in_argument(argument, symbol));
+            .any(|argument| argument_has_symbol(argument, symbol));
         if let Op::Primitive(primitive) = &node.op {
             primitive.clone().map_sizes(&mut |dim: &Dim| {
                 found |= has(dim);
@@ -65,10 +65,10 @@ fn reads_size(graph: &Graph, symbol: &Symbol) -> bool {
     in_arguments || outputs.flat_map(|id| &graph.ty(*id).shape).any(has)
 }
 
-fn in_argument(argument: &Argument, symbol: &Symbol) -> bool {
+fn argument_has_symbol(argument: &Argument, symbol: &Symbol) -> bool {
     match argument {
         Argument::Size(dim) => dim.symbols().contains(symbol),
-        Argument::List(items) => items.iter().any(|item| in_argument(item, symbol)),
+        Argument::List(items) => items.iter().any(|item| argument_has_symbol(item, symbol)),
         _ => false,
     }
 }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_that_gives_a_size_is_read() {
+    fn an_input_that_defines_a_size_is_read() {
         let text = |size: &str| {
             format!(
                 "graph f(x: f32[B], m: f32[B, T]) -> (f32[B], f32[T]) {{\n  size B = 2\n  size T = 3\n  \

@@ -10,7 +10,7 @@ use crate::scalar::Scalar;
 
 /// An axis of at most this size may hold coordinates or colours if [`is_channels`]. Programs read those one by one
 /// on purpose.
-const CHANNELS: i64 = 4;
+const MAX_CHANNELS: i64 = 4;
 
 /// An axis of symbolic size whose elements are all read one by one.
 pub struct Unrolled {
@@ -25,18 +25,18 @@ pub struct Unrolled {
 /// Returns the axes that a graph reads by selects or slices of one element, at the constant indices from 0 to the example's
 /// last.
 pub fn unrolled_axes(graph: &Graph) -> Vec<Unrolled> {
-    let mut axes: Vec<Axis> = Vec::new();
+    let mut axes: Vec<AxisReads> = Vec::new();
     each_node(graph, &mut |graph, node, value| {
         let Some((operand, axis, index)) = element(graph, node) else {
             return;
         };
-        let is_known = |known: &&mut Axis| {
+        let is_known = |known: &&mut AxisReads| {
             std::ptr::eq(known.graph, graph) && (known.operand, known.axis) == (operand, axis)
         };
         let read = (index, node, value.unwrap_or_default());
         match axes.iter_mut().find(is_known) {
             Some(known) => known.reads.push(read),
-            None => axes.push(Axis {
+            None => axes.push(AxisReads {
                 graph,
                 operand,
                 axis,
@@ -44,7 +44,7 @@ pub fn unrolled_axes(graph: &Graph) -> Vec<Unrolled> {
             }),
         }
     });
-    axes.iter().filter_map(Axis::unrolled).collect()
+    axes.iter().filter_map(AxisReads::unrolled).collect()
 }
 
 /// True for axes that may hold coordinates or colours: the last one, and the third from last of images.
@@ -53,14 +53,14 @@ pub fn is_channels(rank: usize, axis: usize) -> bool {
 }
 
 /// Reads of single elements along an axis of a value.
-struct Axis<'a> {
+struct AxisReads<'a> {
     graph: &'a Graph,
     operand: ValueId,
     axis: usize,
     reads: Vec<(i64, &'a Node, String)>,
 }
 
-impl Axis<'_> {
+impl AxisReads<'_> {
     fn unrolled(&self) -> Option<Unrolled> {
         let shape = &self.graph.ty(self.operand).shape;
         let symbol = shape.get(self.axis)?.as_symbol()?;
@@ -70,19 +70,19 @@ impl Axis<'_> {
             return None;
         }
         let is_channels = is_channels(shape.len(), self.axis);
-        if is_channels && size <= CHANNELS || self.is_pair_of_indices(size) {
+        if is_channels && size <= MAX_CHANNELS || self.may_be_edge_list(size) {
             return None;
         }
         // A few elements with different uses are parts of a structure rather than steps of a loop.
-        if (is_channels || size < CHANNELS) && !self.is_uniform() {
+        if (is_channels || size < MAX_CHANNELS) && !self.is_uniform() {
             return None;
         }
         let (_, node, value) = self.reads.first()?;
         let name = &self.graph.value(self.operand).name;
         let message = format!(
-            "elements 0 to {} of axis {} of {name} are read one by one, which are all of the example ({symbol} = {size})",
-            size - 1,
-            self.axis
+            "all elements of axis {} of {name} are read one by one: 0 to {} (the example has {symbol} = {size})",
+            self.axis,
+            size - 1
         );
         let finding = Finding::new(Id::UnrolledAxis, message)
             .at(&node.place)
@@ -100,7 +100,7 @@ impl Axis<'_> {
     }
 
     /// True for a possible edge list of a graph: sources and targets.
-    fn is_pair_of_indices(&self, size: i64) -> bool {
+    fn may_be_edge_list(&self, size: i64) -> bool {
         size == 2 && self.graph.ty(self.operand).dtype.is_integer()
     }
 
@@ -132,7 +132,7 @@ fn element(graph: &Graph, node: &Node) -> Option<(ValueId, usize, i64)> {
     let numbers: Vec<Option<i64>> = node.arguments.iter().map(number).collect();
     let index = match (node.op.name(), numbers.as_slice()) {
         ("aten.select.int", [_, _, index]) => *index,
-        ("aten.slice.Tensor", [_, _, start, end, Some(1)]) if is_one(*start, *end) => *start,
+        ("aten.slice.Tensor", [_, _, start, end, Some(1)]) if is_unit_range(*start, *end) => *start,
         ("aten.narrow", [_, _, start, Some(1)]) => *start,
         _ => None,
     };
@@ -142,7 +142,7 @@ fn element(graph: &Graph, node: &Node) -> Option<(ValueId, usize, i64)> {
     (axis < rank).then_some((operand, axis, index?))
 }
 
-fn is_one(start: Option<i64>, end: Option<i64>) -> bool {
+fn is_unit_range(start: Option<i64>, end: Option<i64>) -> bool {
     matches!((start, end), (Some(start), Some(end)) if end.checked_sub(start) == Some(1))
 }
 
@@ -161,7 +161,7 @@ fn whole(graph: &Graph, id: ValueId) -> ValueId {
         return id;
     };
     match graph.nodes.get(index) {
-        Some(node) if is_whole(node) => node
+        Some(node) if is_full_slice(node) => node
             .operands()
             .first()
             .map_or(id, |operand| whole(graph, *operand)),
@@ -169,7 +169,7 @@ fn whole(graph: &Graph, id: ValueId) -> ValueId {
     }
 }
 
-fn is_whole(node: &Node) -> bool {
+fn is_full_slice(node: &Node) -> bool {
     let [_, _, start, end, step] = node.arguments.as_slice() else {
         return false;
     };

@@ -52,7 +52,7 @@ impl Values {
         let values = tensor.to_f64();
         let changed = match self {
             Values::Negated => values.into_iter().rev().map(|value| -value).collect(),
-            Values::Other => redrawn(&values),
+            Values::Other => draw_in_range(&values),
             Values::Zero => vec![0.0; values.len()],
             Values::Large => values.into_iter().map(|value| value * 100.0).collect(),
         };
@@ -61,7 +61,7 @@ impl Values {
 }
 
 /// Draws numbers between the smallest and the largest finite value, or between -1 and 1 if there are no two distinct ones.
-fn redrawn(values: &[f64]) -> Vec<f64> {
+fn draw_in_range(values: &[f64]) -> Vec<f64> {
     let finite = || values.iter().copied().filter(|value| value.is_finite());
     let low = finite().fold(f64::INFINITY, f64::min);
     let high = finite().fold(f64::NEG_INFINITY, f64::max);
@@ -126,13 +126,13 @@ pub fn mixed(tensor: &Tensor, other: &Tensor, wanted: impl Fn(&[usize]) -> bool)
     let pairs = tensor.bytes().chunks(size).zip(other.bytes().chunks(size));
     for (own, other) in pairs {
         bytes.extend_from_slice(if wanted(&index) { other } else { own });
-        advance(&mut index, tensor.shape());
+        advance_index(&mut index, tensor.shape());
     }
     Tensor::from_bytes(tensor.dtype(), tensor.shape(), &bytes)
 }
 
 /// Advances an index in row-major order.
-fn advance(index: &mut [usize], shape: &[usize]) {
+fn advance_index(index: &mut [usize], shape: &[usize]) {
     for (at, size) in index.iter_mut().zip(shape).rev() {
         *at += 1;
         if *at < *size {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_change_in_every_way() {
+    fn floats_differ_after_every_change() {
         let x = Tensor::from_vec([2], vec![1f32, 3.0]).unwrap();
         for values in Values::ALL {
             assert_ne!(values.apply(&x).unwrap(), x);

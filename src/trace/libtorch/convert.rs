@@ -1,4 +1,4 @@
-use tch::{Device, IValue, Kind};
+use tch::{Device, IValue, NumberKind};
 
 use super::failed;
 use crate::dtype::DType;
@@ -7,17 +7,17 @@ use crate::item::Item;
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
-const KINDS: [(DType, Kind); 10] = [
-    (DType::Bool, Kind::Bool),
-    (DType::U8, Kind::Uint8),
-    (DType::I8, Kind::Int8),
-    (DType::I16, Kind::Int16),
-    (DType::I32, Kind::Int),
-    (DType::I64, Kind::Int64),
-    (DType::F16, Kind::Half),
-    (DType::BF16, Kind::BFloat16),
-    (DType::F32, Kind::Float),
-    (DType::F64, Kind::Double),
+const KINDS: [(DType, NumberKind); 10] = [
+    (DType::Bool, NumberKind::Bool),
+    (DType::U8, NumberKind::Uint8),
+    (DType::I8, NumberKind::Int8),
+    (DType::I16, NumberKind::Int16),
+    (DType::I32, NumberKind::Int),
+    (DType::I64, NumberKind::Int64),
+    (DType::F16, NumberKind::Half),
+    (DType::BF16, NumberKind::BFloat16),
+    (DType::F32, NumberKind::Float),
+    (DType::F64, NumberKind::Double),
 ];
 
 /// Copies a tensor to libtorch, on the CPU.
@@ -34,9 +34,9 @@ pub fn to_libtorch(tensor: &Tensor) -> Result<tch::Tensor> {
 /// Copies a tensor of libtorch, from any device.
 pub fn from_libtorch(tensor: &tch::Tensor) -> Result<Tensor> {
     if !tensor.defined() {
-        return Err(Error::unsupported("an undefined tensor of libtorch"));
+        return Err(Error::unsupported("an undefined libtorch tensor"));
     }
-    let elements = || -> Result<(Kind, Vec<i64>, Vec<u8>), tch::TchError> {
+    let elements = || -> Result<(NumberKind, Vec<i64>, Vec<u8>), tch::TchError> {
         let plain = tensor
             .f_detach()?
             .f_to_device(Device::Cpu)?
@@ -48,7 +48,7 @@ pub fn from_libtorch(tensor: &tch::Tensor) -> Result<Tensor> {
     };
     let (kind, sizes, bytes) = elements().map_err(|error| failed(&error))?;
     let dtype = KINDS.iter().find(|(_, known)| *known == kind);
-    let unknown = || Error::unsupported(format!("tensors of libtorch of the kind {kind:?}"));
+    let unknown = || Error::unsupported(format!("libtorch tensors of dtype {kind:?}"));
     let (dtype, _) = dtype.ok_or_else(unknown)?;
     let sizes: Vec<usize> = sizes.iter().map(|size| *size as usize).collect();
     Tensor::from_bytes(*dtype, sizes, &bytes)
@@ -152,8 +152,9 @@ pub(super) fn from_ivalue(value: &IValue) -> Result<Item> {
         }
         // Objects, devices, and variants that libtorch may add.
         other => {
-            let message =
-                format!("a result of libtorch that is no tensor or structure of such: {other:?}");
+            let message = format!(
+                "libtorch returned something other than tensors, numbers, strings and structures of these: {other:?}"
+            );
             return Err(Error::unsupported(message));
         }
     })
@@ -164,7 +165,9 @@ fn entry((key, value): &(IValue, IValue)) -> Result<(String, Item)> {
         IValue::String(text) => text.clone(),
         IValue::Int(number) => number.to_string(),
         other => {
-            let message = format!("a dictionary of libtorch with the key {other:?}");
+            let message = format!(
+                "libtorch returned a dict with the key {other:?}; keys must be strings or integers"
+            );
             return Err(Error::unsupported(message));
         }
     };

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tch::nn::Module;
 
 use super::convert::{from_libtorch, to_libtorch};
-use super::{caught, failed};
+use super::{catch_panic, failed};
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, ValueId};
 use crate::item::Item;
@@ -58,7 +58,7 @@ impl<F: Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> Subject for Function<F> {
         let options = ImportOptions::forward(specs.map(InputSpec::from).collect());
         let mut module = import(&archive, &options)?;
         if ranks.len() > 1 {
-            let graphs = module.graphs.iter().map(|graph| unpack(graph, &ranks));
+            let graphs = module.graphs.iter().map(|graph| unpack_results(graph, &ranks));
             module.graphs = graphs.collect::<Result<_>>()?;
         }
         let warnings = Vec::new();
@@ -67,7 +67,7 @@ impl<F: Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> Subject for Function<F> {
 
     fn call(&self, arguments: &[Item]) -> Result<Item> {
         let inputs = tensors(arguments)?;
-        let outputs = caught(|| (self.function)(&inputs))?;
+        let outputs = catch_panic(|| (self.function)(&inputs))?;
         let outputs = outputs
             .iter()
             .map(|output| from_libtorch(output).map(Item::Tensor));
@@ -91,18 +91,18 @@ fn tensors(arguments: &[Item]) -> Result<Vec<tch::Tensor>> {
     arguments.iter().map(tensor).collect()
 }
 
-/// Traces a function by libtorch. Returns the archive and the ranks of the results. A failure of the function is kept until
-/// libtorch has been told that the trace ends.
+/// Traces a function by libtorch. Returns the archive and the ranks of the results. A failure of the function is returned
+/// after libtorch has ended the trace.
 fn record(
     inputs: &[tch::Tensor],
     function: &impl Fn(&[tch::Tensor]) -> Vec<tch::Tensor>,
 ) -> Result<(Archive, Vec<usize>)> {
     let mut ranks = Ok(Vec::new());
     let mut traced = |inputs: &[tch::Tensor]| {
-        let outputs = caught(|| {
+        let outputs = catch_panic(|| {
             let outputs = function(inputs);
             let ranks = outputs.iter().map(tch::Tensor::dim).collect();
-            (pack(outputs), ranks)
+            (pack_results(outputs), ranks)
         });
         let (outputs, found) = match outputs {
             Ok((outputs, found)) => (outputs, Ok(found)),
@@ -126,7 +126,7 @@ fn record(
 
 /// Flattens and concatenates several results, since libtorch writes functions of one result only. [`unpack`] undoes
 /// it.
-fn pack(outputs: Vec<tch::Tensor>) -> Vec<tch::Tensor> {
+fn pack_results(outputs: Vec<tch::Tensor>) -> Vec<tch::Tensor> {
     if outputs.len() < 2 {
         return outputs;
     }
@@ -138,7 +138,7 @@ fn pack(outputs: Vec<tch::Tensor>) -> Vec<tch::Tensor> {
 }
 
 /// Returns the graph with the results that were concatenated as separate outputs of these ranks.
-fn unpack(graph: &Graph, ranks: &[usize]) -> Result<Graph> {
+fn unpack_results(graph: &Graph, ranks: &[usize]) -> Result<Graph> {
     let operands = |id: &ValueId| match graph.value(*id).definition {
         Definition::Node(node, _) => graph.nodes.get(node).map(Node::operands),
         _ => None,
@@ -153,7 +153,7 @@ fn unpack(graph: &Graph, ranks: &[usize]) -> Result<Graph> {
         let types = results.iter().map(|id| graph.ty(*id).rank());
         types.eq(ranks.iter().copied())
     };
-    let lost = || Error::internal("the results of a trace were not found again");
+    let lost = || Error::internal("the separate results of the trace are not in its graph");
     let mut graph = Graph {
         outputs: results.filter(is_complete).ok_or_else(lost)?,
         ..graph.clone()

@@ -29,7 +29,7 @@ fn failed(error: &tch::TchError) -> Error {
     refused(&error.to_string())
 }
 
-/// Makes an error of a message of libtorch. Its first lines say what is wrong; the stack of C++ follows.
+/// Makes an error from a message of libtorch. Its first lines describe the failure; the C++ stack trace follows.
 fn refused(message: &str) -> Error {
     let lines = message.lines().map(str::trim);
     let lines = lines.take_while(|line| !line.starts_with("Exception raised from"));
@@ -43,7 +43,7 @@ fn refused(message: &str) -> Error {
 }
 
 /// Runs a closure without gradients. Turns a panic into an error, since `tch` panics where libtorch fails.
-fn caught<T>(part: impl FnOnce() -> T) -> Result<T> {
+fn catch_panic<T>(part: impl FnOnce() -> T) -> Result<T> {
     let result = catch_unwind(AssertUnwindSafe(|| tch::no_grad(part)));
     result.map_err(|panic| refused(panic_message(&*panic)))
 }

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::convert::{from_ivalue, to_ivalue};
-use super::{caught, failed};
+use super::{catch_panic, failed};
 use crate::error::{ErrorContext, Result};
 use crate::item::Item;
 
@@ -38,7 +38,7 @@ impl Program {
     pub fn call(&self, method: &str, arguments: &[Item]) -> Result<Item> {
         let arguments = arguments.iter().map(to_ivalue);
         let arguments: Vec<tch::IValue> = arguments.collect::<Result<_>>()?;
-        let result = caught(|| self.module.method_is(method, &arguments))?;
+        let result = catch_panic(|| self.module.method_is(method, &arguments))?;
         from_ivalue(&result.map_err(|error| failed(&error))?)
     }
 }

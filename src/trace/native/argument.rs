@@ -29,7 +29,7 @@ pub enum Arg {
 impl Arg {
     /// Converts to a graph argument. A tensor is appended to `tensors`, unless it is there, and becomes a value with its
     /// index.
-    pub(super) fn number_tensors(&self, tensors: &mut Vec<TracedTensor>) -> Argument {
+    pub(super) fn to_graph_argument(&self, tensors: &mut Vec<TracedTensor>) -> Argument {
         match self {
             Arg::Tensor(tensor) => {
                 let known = tensors.iter().position(|known| known.is(tensor));
@@ -44,7 +44,7 @@ impl Arg {
             Arg::DType(dtype) => Argument::Number(Scalar::Int(dtype.torch_code())),
             Arg::Str(text) => Argument::Str(text.clone()),
             Arg::List(items) => {
-                let items = items.iter().map(|item| item.number_tensors(tensors));
+                let items = items.iter().map(|item| item.to_graph_argument(tensors));
                 Argument::List(items.collect())
             }
             Arg::None => Argument::None,

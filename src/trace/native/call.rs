@@ -52,8 +52,8 @@ fn dispatch(
     operators: Vec<&'static Operator>,
     (positional, named): (&[Arg], &[(&str, Arg)]),
 ) -> Vec<TracedTensor> {
-    let call = Call::resolve(&operators, positional, named);
-    let call = call.ok_or_else(|| misfit(name, &operators, named));
+    let call = ResolvedCall::resolve(&operators, positional, named);
+    let call = call.ok_or_else(|| mismatch_error(name, &operators, named));
     let results = call.and_then(|call| call.run(place));
     results.unwrap_or_else(|error| vec![failed_at(error, place)])
 }
@@ -72,30 +72,30 @@ pub(super) fn failed_at(error: Error, place: &SourcePlace) -> TracedTensor {
 }
 
 /// A call with a chosen operator. Its arguments refer to tensors by index.
-struct Call {
+struct ResolvedCall {
     operator: &'static Operator,
     arguments: Vec<Argument>,
     tensors: Vec<TracedTensor>,
 }
 
-impl Call {
+impl ResolvedCall {
     /// Chooses the first operator that accepts the arguments.
     fn resolve(
         operators: &[&'static Operator],
         positional: &[Arg],
         named: &[(&str, Arg)],
-    ) -> Option<Call> {
+    ) -> Option<ResolvedCall> {
         let mut tensors = Vec::new();
         let positional = positional.iter();
-        let positional = positional.map(|argument| argument.number_tensors(&mut tensors));
+        let positional = positional.map(|argument| argument.to_graph_argument(&mut tensors));
         let positional: Vec<Argument> = positional.collect();
         let named = named.iter();
-        let named = named.map(|(name, argument)| (*name, argument.number_tensors(&mut tensors)));
+        let named = named.map(|(name, argument)| (*name, argument.to_graph_argument(&mut tensors)));
         let named: Vec<(&str, Argument)> = named.collect();
         operators.iter().find_map(|operator| {
-            Some(Call {
+            Some(ResolvedCall {
                 operator,
-                arguments: assign(operator, &positional, &named)?,
+                arguments: assign_arguments(operator, &positional, &named)?,
                 tensors: tensors.clone(),
             })
         })
@@ -129,7 +129,7 @@ impl Call {
 }
 
 /// Assigns an argument to each parameter of an operator. None if the operator does not accept the arguments.
-fn assign(
+fn assign_arguments(
     operator: &'static Operator,
     positional: &[Argument],
     named: &[(&str, Argument)],
@@ -144,7 +144,7 @@ fn assign(
         let by_name = named.iter().find(|(name, _)| *name == parameter.name);
         let given = next.or(by_name.map(|(_, argument)| argument));
         chosen.push(match given {
-            Some(argument) => convert(parameter, argument)?,
+            Some(argument) => convert_argument(parameter, argument)?,
             None => parameter.default.clone()?,
         });
     }
@@ -154,7 +154,7 @@ fn assign(
 }
 
 /// Converts an argument to the parameter's type. A single element becomes a list for a list parameter.
-fn convert(parameter: &SchemaParameter, argument: &Argument) -> Option<Argument> {
+fn convert_argument(parameter: &SchemaParameter, argument: &Argument) -> Option<Argument> {
     if !parameter.ty.accepts(argument) {
         return None;
     }
@@ -171,7 +171,7 @@ fn convert(parameter: &SchemaParameter, argument: &Argument) -> Option<Argument>
 }
 
 /// The error if no operator accepts the arguments.
-fn misfit(name: &str, operators: &[&'static Operator], named: &[(&str, Arg)]) -> Error {
+fn mismatch_error(name: &str, operators: &[&'static Operator], named: &[(&str, Arg)]) -> Error {
     if operators.is_empty() {
         return Error::unsupported(format!("there is no operator {name}"));
     }
@@ -187,21 +187,21 @@ fn misfit(name: &str, operators: &[&'static Operator], named: &[(&str, Arg)]) ->
         None => Error::operator(format!("{name} does not take these arguments")).help(takes),
         Some((unknown, _)) => {
             let error = Error::operator(format!("{name} has no argument {unknown}"));
-            let similar = closest(unknown, &known);
+            let similar = closest_word(unknown, &known);
             error.help(similar.map_or(takes, |known| format!("did you mean {known}?")))
         }
     }
 }
 
 /// The known word with the smallest edit distance, if it is similar enough.
-pub(super) fn closest<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
-    let distances = words.iter().map(|known| (edits(word, known), *known));
+pub(super) fn closest_word<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
+    let distances = words.iter().map(|known| (edit_distance(word, known), *known));
     let nearest = distances.min()?;
     (nearest.0 <= word.len().div_ceil(3)).then_some(nearest.1)
 }
 
 /// The Levenshtein distance.
-fn edits(from: &str, to: &str) -> usize {
+fn edit_distance(from: &str, to: &str) -> usize {
     let mut row: Vec<usize> = (0..=to.chars().count()).collect();
     for (index, a) in from.chars().enumerate() {
         let mut diagonal = std::mem::replace(&mut row[0], index + 1);

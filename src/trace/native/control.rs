@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 
 use super::argument::Arg;
 use super::call::call_at;
-use super::parts::{Carried, Part, add_region, flatten, keep, lost_body, stored_by};
+use super::parts::{LoopCarried, Part, add_region, flatten, keep, lost_body, written_buffers};
 use super::random;
 use super::recorder::{self, Recorder};
 use super::tensor::TracedTensor;
@@ -31,7 +31,7 @@ pub fn cond<T: Tree>(
     otherwise: impl FnOnce() -> T,
 ) -> Result<T> {
     let place = recorder::caller();
-    let taken = truth(predicate).map_err(|error| error.at_place(&place))?;
+    let taken = condition_value(predicate).map_err(|error| error.at_place(&place))?;
     match recorder::active() {
         None => Ok(if taken { then() } else { otherwise() }),
         Some(recorder) => record_cond(&recorder, (predicate, taken), then, otherwise, &place)
@@ -50,16 +50,16 @@ fn record_cond<T: Tree>(
     let before = random::position();
     let (then, shape) = Part::record(recorder, || flatten(&then(), "the first branch"))?;
     let after = random::position();
-    random::resume(before);
+    random::set_rng_state(before);
     let (otherwise, other) = Part::record(recorder, || flatten(&otherwise(), "the second branch"))?;
     if taken {
-        random::resume(after);
+        random::set_rng_state(after);
     }
     require_same_structure("the branches return", &shape, &other)?;
-    let stored = stored_by(&[&then, &otherwise]);
+    let stored = written_buffers(&[&then, &otherwise]);
     let count = then.leaves.len();
-    let then = then.returning(recorder, &stored)?;
-    let otherwise = otherwise.returning(recorder, &stored)?;
+    let then = then.with_buffer_results(recorder, &stored)?;
+    let otherwise = otherwise.with_buffer_results(recorder, &stored)?;
     let chosen = if taken { &then } else { &otherwise };
     let values = chosen.leaves.clone();
     let bodies = vec![then.body("then"), otherwise.body("otherwise")];
@@ -102,7 +102,7 @@ fn run_while<S: Tree>(
     condition: &impl Fn(&S) -> TracedTensor,
     step: &impl Fn(S) -> S,
 ) -> Result<S> {
-    while truth(&condition(&state))? {
+    while condition_value(&condition(&state))? {
         state = step(state);
     }
     Ok(state)
@@ -117,26 +117,26 @@ fn record_while<S: Tree>(
 ) -> Result<S> {
     let before = random::position();
     let first = condition(&state);
-    truth(&first)?;
-    let mut carried = Carried::new(recorder, &state)?;
+    condition_value(&first)?;
+    let mut carried = LoopCarried::new(recorder, &state)?;
     let (round, shape) = carried.record(recorder, |carried| {
-        round_number(recorder)?;
+        iteration_number(recorder)?;
         let next = step(carried.enter(recorder)?);
         let again = condition(&next);
-        truth(&again)?;
+        condition_value(&again)?;
         let (leaves, shape) = flatten(&next, "the state")?;
         let kept = carried.kept(recorder);
         Ok(([vec![again], leaves, kept].concat(), shape))
     })?;
     require_same_structure(
-        "before and after a round, the state is",
+        "the state changes its structure in an iteration: before and after, it is",
         &carried.shape,
         &shape,
     )?;
     let trips = Argument::Number(Scalar::Int(i64::MAX));
     let first = Argument::Value(recorder.value_of(&first)?);
     let run = || {
-        random::resume(before);
+        random::set_rng_state(before);
         let last = run_while(carried.detached()?, condition, step)?;
         Ok(flatten(&last, "the state")?.0)
     };
@@ -156,7 +156,7 @@ pub fn scan<S: Tree, X: Tree, Y: Tree>(
     step: impl Fn(S, X) -> (S, Y),
 ) -> Result<(S, Y)> {
     let place = recorder::caller();
-    let result = Scan::new(&inputs, &place).and_then(|scan| match recorder::active() {
+    let result = ScanInputs::new(&inputs, &place).and_then(|scan| match recorder::active() {
         None => scan.run(state, &step),
         Some(recorder) => scan.record(&recorder, state, &step),
     });
@@ -164,7 +164,7 @@ pub fn scan<S: Tree, X: Tree, Y: Tree>(
 }
 
 /// The inputs of a scan.
-struct Scan {
+struct ScanInputs {
     shape: Shape,
     leaves: Vec<TracedTensor>,
     length: Dim,
@@ -172,14 +172,14 @@ struct Scan {
     place: SourcePlace,
 }
 
-impl Scan {
-    fn new<X: Tree>(inputs: &X, place: &SourcePlace) -> Result<Scan> {
+impl ScanInputs {
+    fn new<X: Tree>(inputs: &X, place: &SourcePlace) -> Result<ScanInputs> {
         let mut leaves = Vec::new();
         let shape = inputs.flatten("the inputs", &mut leaves)?;
         let first = leaves.first().map(TracedTensor::ty).transpose()?;
         let length = first.and_then(|ty| ty.shape.first().cloned());
         let length = length.ok_or_else(|| Error::operator("scan needs an input with an axis"))?;
-        Ok(Scan {
+        Ok(ScanInputs {
             shape,
             leaves,
             length,
@@ -215,7 +215,7 @@ impl Scan {
             shape = Some(output.flatten("the outputs", &mut leaves)?);
             rounds.push(leaves);
         }
-        let shape = shape.ok_or_else(|| Error::operator("scan over no elements"))?;
+        let shape = shape.ok_or_else(|| Error::operator("scan needs at least one element"))?;
         let count = rounds.first().map_or(0, Vec::len);
         let stacked = (0..count).map(|leaf| {
             let items: Vec<Arg> = rounds
@@ -235,9 +235,9 @@ impl Scan {
         state: S,
         step: &impl Fn(S, X) -> (S, Y),
     ) -> Result<(S, Y)> {
-        let mut carried = Carried::new(recorder, &state)?;
+        let mut carried = LoopCarried::new(recorder, &state)?;
         let (round, (shape, stacked, stacks)) = carried.record(recorder, |carried| {
-            let round = round_number(recorder)?;
+            let round = iteration_number(recorder)?;
             let inputs = self.slice(&self.leaves, &round)?;
             let (next, output) = step(carried.enter(recorder)?, inputs);
             let (next, shape) = flatten(&next, "the state")?;
@@ -246,16 +246,16 @@ impl Scan {
             let stacks: Vec<TensorType> = stacks.collect::<Result<_>>()?;
             let written = outputs.iter().zip(&stacks);
             let written =
-                written.map(|(output, ty)| write((recorder, &self.place), output, ty, &round));
+                written.map(|(output, ty)| write_to_stack((recorder, &self.place), output, ty, &round));
             let written = written.collect::<Result<Vec<_>>>()?;
             let kept = carried.kept(recorder);
             Ok((
-                [vec![always(&self.place)], next, kept, written].concat(),
+                [vec![true_condition(&self.place)], next, kept, written].concat(),
                 (shape, stacked, stacks),
             ))
         })?;
         require_same_structure(
-            "before and after a step, the state is",
+            "the state changes its structure in a step: before and after, it is",
             &carried.shape,
             &shape,
         )?;
@@ -266,9 +266,9 @@ impl Scan {
         };
         carried
             .stacks
-            .extend(stacks.iter().map(|stack| zeros(stack, &self.place)));
+            .extend(stacks.iter().map(|stack| initial_stack(stack, &self.place)));
         let trips = Argument::from(recorder.resolve(&self.length));
-        let first = Argument::Value(recorder.value_of(&always(&self.place))?);
+        let first = Argument::Value(recorder.value_of(&true_condition(&self.place))?);
         let (state, outputs) =
             carried.add_loop(recorder, round, [trips, first], run, &self.place)?;
         let state = S::rebuild(&shape, &state, "the state")?;
@@ -283,8 +283,8 @@ impl Scan {
     }
 
     /// The inputs without their connection to a trace.
-    fn detached(&self) -> Scan {
-        Scan {
+    fn detached(&self) -> ScanInputs {
+        ScanInputs {
             shape: self.shape.clone(),
             leaves: self.leaves.iter().map(TracedTensor::unrecorded).collect(),
             length: self.length.clone(),
@@ -294,7 +294,7 @@ impl Scan {
 }
 
 /// Writes an iteration's output to its stack, which is an input of the loop's body.
-fn write(
+fn write_to_stack(
     (recorder, place): (&Recorder, &SourcePlace),
     output: &TracedTensor,
     stack: &TensorType,
@@ -305,7 +305,7 @@ fn write(
     let id = recorder
         .scopes()
         .borrow_mut()
-        .body_input("stack", stack.clone());
+        .add_body_input("stack", stack.clone());
     let stack = recorder.tensor(id, value);
     let indices = Arg::List(vec![round.into()]);
     Ok(call_at(
@@ -318,27 +318,27 @@ fn write(
 }
 
 /// A stack before the first iteration.
-fn zeros(stack: &TensorType, place: &SourcePlace) -> TracedTensor {
+fn initial_stack(stack: &TensorType, place: &SourcePlace) -> TracedTensor {
     let named = vec![("dtype", Arg::DType(stack.dtype))];
     call_at(place, "zeros", vec![stack.shape.clone().into()], named).swap_remove(0)
 }
 
 /// Adds the iteration number, which is the first input of a loop's body.
-fn round_number(recorder: &Recorder) -> Result<TracedTensor> {
+fn iteration_number(recorder: &Recorder) -> Result<TracedTensor> {
     let ty = TensorType::new::<Dim>(DType::I64, []);
-    let id = recorder.scopes().borrow_mut().body_input("round", ty);
+    let id = recorder.scopes().borrow_mut().add_body_input("round", ty);
     Ok(recorder.tensor(id, Tensor::from_vec([], vec![0i64])?))
 }
 
 /// Adds a node for a true condition.
-fn always(place: &SourcePlace) -> TracedTensor {
+fn true_condition(place: &SourcePlace) -> TracedTensor {
     let sizes: Vec<Dim> = Vec::new();
     let named = vec![("dtype", Arg::DType(DType::Bool))];
     call_at(place, "ones", vec![sizes.into()], named).swap_remove(0)
 }
 
 /// The value of a `bool` tensor without dimensions.
-fn truth(tensor: &TracedTensor) -> Result<bool> {
+fn condition_value(tensor: &TracedTensor) -> Result<bool> {
     let value = tensor.value()?;
     if value.dtype() == DType::Bool && value.shape().is_empty() {
         return Ok(value.item()?.to_f64() != 0.0);

@@ -24,9 +24,9 @@ use super::tree::Tree;
 #[derive(Clone)]
 pub struct CustomOperator {
     name: String,
-    types: Arc<Types>,
+    types: Arc<ResultTypesFn>,
     host: HostFunction,
-    shader: Option<(String, Arc<Workgroups>)>,
+    shader: Option<(String, Arc<WorkgroupsFn>)>,
 }
 
 impl fmt::Debug for CustomOperator {
@@ -37,8 +37,8 @@ impl fmt::Debug for CustomOperator {
     }
 }
 
-type Types = dyn Fn(&[TensorType]) -> Result<Vec<TensorType>> + Send + Sync;
-type Workgroups = dyn Fn(&[TensorType]) -> [Dim; 3] + Send + Sync;
+type ResultTypesFn = dyn Fn(&[TensorType]) -> Result<Vec<TensorType>> + Send + Sync;
+type WorkgroupsFn = dyn Fn(&[TensorType]) -> [Dim; 3] + Send + Sync;
 
 impl CustomOperator {
     /// An operator with result types computed by `types` from the operands' types, and results computed by `host`.
@@ -139,7 +139,7 @@ fn record(
 /// results.
 ///
 /// # Errors
-/// The function fails, or returns a value that is no tensor.
+/// The function fails, or returns a value that is not a tensor.
 #[track_caller]
 pub fn leaf<I, O>(
     name: &str,
@@ -154,11 +154,11 @@ where
     let Some(recorder) = recorder::active() else {
         return Ok(function(inputs));
     };
-    let result = keep_whole(&recorder, name, &inputs, function, &place);
+    let result = record_leaf(&recorder, name, &inputs, function, &place);
     result.map_err(|error| error.at_place(&place))
 }
 
-fn keep_whole<I: Tree, O: Tree>(
+fn record_leaf<I: Tree, O: Tree>(
     recorder: &Rc<Recorder>,
     name: &str,
     inputs: &I,

@@ -60,7 +60,7 @@ pub fn trace_with<I: Tree, O: Tree>(
 
 /// A method of a module with example inputs, to be traced as an entry graph.
 pub struct Method<'f, M> {
-    record: Box<Record<'f, M>>,
+    record: Box<RecordFn<'f, M>>,
 }
 
 impl<M> fmt::Debug for Method<'_, M> {
@@ -69,7 +69,7 @@ impl<M> fmt::Debug for Method<'_, M> {
     }
 }
 
-type Record<'f, M> = dyn FnOnce(&M, &Rc<RefCell<Names>>) -> Result<Recorded> + 'f;
+type RecordFn<'f, M> = dyn FnOnce(&M, &Rc<RefCell<Names>>) -> Result<Recorded> + 'f;
 
 impl<'f, M> Method<'f, M> {
     /// A method with the name of its entry graph.
@@ -128,7 +128,7 @@ pub(super) fn record<I: Tree, O: Tree>(
     let mut examples = Vec::new();
     let shape = inputs.flatten("args", &mut examples)?;
     let signature = signature(&shape, &options.names)?;
-    let leaves = declare(&recorder, &signature, &examples, &options.sizes)?;
+    let leaves = declare_inputs(&recorder, &signature, &examples, &options.sizes)?;
     let (outputs, output) = recorder.activate(|| {
         let inputs = I::rebuild(&shape, &leaves, "args")?;
         let mut outputs = Vec::new();
@@ -195,7 +195,7 @@ fn check_input(shape: &Shape, path: &str) -> Result<()> {
                     "{path} is an empty list: an example needs elements"
                 )));
             }
-            check_alike(items, path)?;
+            check_same_kind(items, path)?;
             check_inputs(
                 items
                     .iter()
@@ -231,7 +231,7 @@ fn check_inputs<'a>(items: impl Iterator<Item = (String, &'a Shape)>, path: &str
     items.try_for_each(|(step, item)| check_input(item, &format!("{path}{step}")))
 }
 
-fn check_alike(items: &[Shape], path: &str) -> Result<()> {
+fn check_same_kind(items: &[Shape], path: &str) -> Result<()> {
     let kind = std::mem::discriminant::<Shape>;
     let other = items.iter().position(|item| kind(item) != kind(&items[0]));
     match other {
@@ -265,7 +265,7 @@ fn refuse_containers(shape: &Shape, path: &str) -> Result<()> {
 }
 
 /// Declares the inputs of the graph.
-fn declare(
+fn declare_inputs(
     recorder: &Recorder,
     signature: &[NamedTree],
     examples: &[TracedTensor],
@@ -379,12 +379,12 @@ impl Traced {
         let outputs: Vec<TracedTensor> = outputs.into_iter().map(TracedTensor::from).collect();
         let plain = graph.default_outputs();
         let tree = graph.output_tree.as_ref().unwrap_or(&plain);
-        O::rebuild(&bound(tree, graph, &inputs)?, &outputs, "output")
+        O::rebuild(&bind_sizes(tree, graph, &inputs)?, &outputs, "output")
     }
 }
 
 /// Replaces the sizes in the output tree by numbers.
-fn bound(tree: &Shape, graph: &Graph, inputs: &[Tensor]) -> Result<Shape> {
+fn bind_sizes(tree: &Shape, graph: &Graph, inputs: &[Tensor]) -> Result<Shape> {
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
     let bindings = graph.bind(&shapes)?;
     tree.map_sizes(&mut |size| {

@@ -47,7 +47,7 @@ use super::tensor::TracedTensor;
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no module, parameter or setting",
+    message = "`{Self}` is not a module, parameter or setting",
     note = "`#[module(skip)]` leaves out a field that holds no parameters"
 )]
 pub trait Module {
@@ -78,7 +78,7 @@ impl Training {
 
 fn set_training<M: Module + ?Sized>(module: &M, on: bool) {
     walk(module, "", &mut |_, seen| {
-        if let Seen::Training(training) = seen {
+        if let Visited::Training(training) = seen {
             training.0.store(on, Ordering::Relaxed);
         }
     });
@@ -86,13 +86,13 @@ fn set_training<M: Module + ?Sized>(module: &M, on: bool) {
 
 impl Module for Training {
     fn visit(&self, visitor: &mut Visitor<'_>) {
-        (visitor.see)(&visitor.path.join("."), Seen::Training(self));
+        (visitor.see)(&visitor.path.join("."), Visited::Training(self));
     }
 }
 
 thread_local! {
     /// Values of buffers before each store, in order, while [`without_effects`] runs.
-    static BEFORE: RefCell<Option<Vec<(TracedTensor, Tensor)>>> = const { RefCell::new(None) };
+    static BUFFER_UNDO_LOG: RefCell<Option<Vec<(TracedTensor, Tensor)>>> = const { RefCell::new(None) };
 }
 
 /// Stores a value of the buffer's type to a buffer.
@@ -100,10 +100,10 @@ pub(super) fn store(buffer: &TracedTensor, value: &Tensor) -> Result<()> {
     let before = buffer.value()?;
     let (wanted, found) = (before.tensor_type(), value.tensor_type());
     if wanted != found {
-        let message = format!("a buffer of {wanted} is to keep {found}");
+        let message = format!("expected a value of type {wanted} for a buffer, got {found}");
         return Err(Error::input(message));
     }
-    BEFORE.with_borrow_mut(|known| {
+    BUFFER_UNDO_LOG.with_borrow_mut(|known| {
         if let Some(known) = known {
             known.push((buffer.clone(), before));
         }
@@ -112,10 +112,10 @@ pub(super) fn store(buffer: &TracedTensor, value: &Tensor) -> Result<()> {
 }
 
 /// Runs a part of the program, then restores all buffers that it stored to.
-pub(super) fn without_effects<T>(part: impl FnOnce() -> T) -> T {
-    let outer = BEFORE.replace(Some(Vec::new()));
+pub(super) fn with_buffer_rollback<T>(part: impl FnOnce() -> T) -> T {
+    let outer = BUFFER_UNDO_LOG.replace(Some(Vec::new()));
     let result = part();
-    for (buffer, value) in BEFORE.replace(outer).into_iter().flatten().rev() {
+    for (buffer, value) in BUFFER_UNDO_LOG.replace(outer).into_iter().flatten().rev() {
         // This cannot fail: the value has the buffer's type.
         let _ = buffer.set_value(&value);
     }
@@ -140,9 +140,9 @@ pub trait Forward<Input>: Module {
 
 /// Identifies a module while it is not moved: its address and type name, since a struct and its first field have one
 /// address.
-pub(super) type Address = (usize, &'static str);
+pub(super) type ModuleAddress = (usize, &'static str);
 
-pub(super) fn address<M: ?Sized>(module: &M) -> Address {
+pub(super) fn address<M: ?Sized>(module: &M) -> ModuleAddress {
     (
         std::ptr::from_ref(module).cast::<()>().addr(),
         type_name::<M>(),
@@ -152,7 +152,7 @@ pub(super) fn address<M: ?Sized>(module: &M) -> Address {
 /// Walks through a module and its fields.
 pub struct Visitor<'v> {
     path: Vec<String>,
-    see: &'v mut dyn FnMut(&str, Seen<'_>),
+    see: &'v mut dyn FnMut(&str, Visited<'_>),
 }
 
 impl fmt::Debug for Visitor<'_> {
@@ -164,8 +164,8 @@ impl fmt::Debug for Visitor<'_> {
 }
 
 /// An object that a visitor reports.
-enum Seen<'a> {
-    Module(Address),
+enum Visited<'a> {
+    Module(ModuleAddress),
     Tensor(&'a TracedTensor),
     Training(&'a Training),
 }
@@ -180,16 +180,16 @@ impl Visitor<'_> {
 
     /// Reports the visited module, whose calls are then recorded under its path.
     pub fn module<M: ?Sized>(&mut self, module: &M) {
-        (self.see)(&self.path.join("."), Seen::Module(address(module)));
+        (self.see)(&self.path.join("."), Visited::Module(address(module)));
     }
 
     /// Reports a parameter or buffer.
     pub fn tensor(&mut self, tensor: &TracedTensor) {
-        (self.see)(&self.path.join("."), Seen::Tensor(tensor));
+        (self.see)(&self.path.join("."), Visited::Tensor(tensor));
     }
 }
 
-fn walk<M: Module + ?Sized>(module: &M, prefix: &str, see: &mut dyn FnMut(&str, Seen<'_>)) {
+fn walk<M: Module + ?Sized>(module: &M, prefix: &str, see: &mut dyn FnMut(&str, Visited<'_>)) {
     let path = Vec::from_iter((!prefix.is_empty()).then(|| prefix.to_string()));
     module.visit(&mut Visitor { path, see });
 }
@@ -199,7 +199,7 @@ fn walk<M: Module + ?Sized>(module: &M, prefix: &str, see: &mut dyn FnMut(&str, 
 pub fn state<M: Module + ?Sized>(module: &M) -> Vec<(String, TracedTensor)> {
     let mut found = Vec::new();
     walk(module, "", &mut |path, seen| {
-        if let Seen::Tensor(tensor) = seen {
+        if let Visited::Tensor(tensor) = seen {
             found.push((path.to_string(), tensor.clone()));
         }
     });
@@ -254,7 +254,7 @@ fn load<M: Module + ?Sized>(
     };
     let misfits = state
         .iter()
-        .filter_map(|(path, tensor)| misfit(path, tensor, values.get(path)?));
+        .filter_map(|(path, tensor)| shape_mismatch(path, tensor, values.get(path)?));
     let misfits = misfits.chain(faults(&unmatched));
     if let Some(error) = Error::all(misfits.collect()) {
         return Err(error);
@@ -267,10 +267,10 @@ fn load<M: Module + ?Sized>(
     Ok(unmatched)
 }
 
-fn misfit(path: &str, tensor: &TracedTensor, value: &Tensor) -> Option<Error> {
+fn shape_mismatch(path: &str, tensor: &TracedTensor, value: &Tensor) -> Option<Error> {
     let wanted = tensor.value().ok()?;
     let message = format!(
-        "{path} is of shape {:?}, its value of {:?}",
+        "{path} has shape {:?}, its value has shape {:?}",
         wanted.shape(),
         value.shape()
     );
@@ -281,38 +281,38 @@ impl Names {
     /// Names all parameters and modules within a module.
     pub fn register<M: Module + ?Sized>(&mut self, module: &M, prefix: &str) {
         walk(module, prefix, &mut |path, seen| match seen {
-            Seen::Module(address) => {
+            Visited::Module(address) => {
                 self.modules
                     .entry(address)
                     .or_insert_with(|| path.to_string());
             }
-            Seen::Tensor(tensor) => self.insert(path.to_string(), tensor),
-            Seen::Training(_) => {}
+            Visited::Tensor(tensor) => self.insert(path.to_string(), tensor),
+            Visited::Training(_) => {}
         });
     }
 }
 
 /// While this guard lives, operators are recorded under a module's path and the line of its call.
-struct Inside {
+struct ModuleCallGuard {
     recorded: bool,
 }
 
 #[track_caller]
-fn enter<M: Module + ?Sized>(module: &M) -> Inside {
+fn enter<M: Module + ?Sized>(module: &M) -> ModuleCallGuard {
     let recorder = recorder::active();
     if let Some(recorder) = &recorder {
-        let path = path_of(module, &mut recorder.names().borrow_mut());
+        let path = module_path(module, &mut recorder.names().borrow_mut());
         recorder.enter_module(&path);
     }
     recorder::call_at(Caller::caller());
-    Inside {
+    ModuleCallGuard {
         recorded: recorder.is_some(),
     }
 }
 
-impl Drop for Inside {
+impl Drop for ModuleCallGuard {
     fn drop(&mut self) {
-        recorder::return_from();
+        recorder::pop_call();
         if let Some(recorder) = recorder::active().filter(|_| self.recorded) {
             recorder.leave_module();
         }
@@ -320,7 +320,7 @@ impl Drop for Inside {
 }
 
 /// The path of a module. A module that is not part of the traced module is named after its type.
-fn path_of<M: Module + ?Sized>(module: &M, names: &mut Names) -> String {
+fn module_path<M: Module + ?Sized>(module: &M, names: &mut Names) -> String {
     let address = address(module);
     if let Some(path) = names.modules.get(&address) {
         return path.clone();

@@ -5,7 +5,7 @@ use crate::ir::NamedTree;
 use crate::item::Item;
 use crate::trace::check::Traced;
 
-use super::call::closest;
+use super::call::closest_word;
 use super::subject::items;
 use super::tree::Tree;
 
@@ -27,7 +27,7 @@ impl Traced {
                 return Err(Error::input(format!("input `{name}` is given twice")));
             }
         }
-        self.run("forward", &complete(signature, arguments)?)
+        self.run("forward", &complete_arguments(signature, arguments)?)
     }
 }
 
@@ -39,7 +39,7 @@ fn item<I: Tree>(name: &str, value: &I) -> Result<Item> {
 }
 
 /// Returns the arguments in order. An argument without tensors may be left out.
-fn complete(signature: &[NamedTree], arguments: Vec<Option<Item>>) -> Result<Vec<Item>> {
+fn complete_arguments(signature: &[NamedTree], arguments: Vec<Option<Item>>) -> Result<Vec<Item>> {
     let pairs = signature.iter().zip(arguments);
     let argument = |(input, argument): (&NamedTree, Option<Item>)| match argument {
         Some(argument) => Ok(argument),
@@ -57,7 +57,7 @@ fn names(signature: &[NamedTree]) -> Vec<&str> {
 fn unknown(name: &str, signature: &[NamedTree]) -> Error {
     let known = names(signature);
     let message = format!("no input `{name}`; it takes {}", known.join(", "));
-    match closest(name, &known) {
+    match closest_word(name, &known) {
         Some(similar) => Error::input(message).help(format!("did you mean `{similar}`?")),
         None => Error::input(message),
     }

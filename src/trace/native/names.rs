@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::module::Address;
+use super::module::ModuleAddress;
 use super::tensor::TracedTensor;
 
 /// Names of weights and paths of modules, shared by the graphs of one module.
@@ -11,7 +11,7 @@ pub(super) struct Names {
     /// Name of each weight by the address of its tensor. The tensor is kept alive, so its address stays unique.
     pub weights: HashMap<usize, (String, TracedTensor)>,
     /// Paths of modules by address.
-    pub modules: HashMap<Address, String>,
+    pub modules: HashMap<ModuleAddress, String>,
     /// Names in use.
     pub taken: BTreeSet<String>,
 }

@@ -8,7 +8,7 @@ use crate::trace::bodies::Body;
 use crate::trace::scopes::Scope;
 
 use super::kept::Stored;
-use super::module::without_effects;
+use super::module::with_buffer_rollback;
 use super::random;
 use super::recorder::{self, Recorder};
 use super::tensor::TracedTensor;
@@ -52,7 +52,7 @@ impl Part {
     }
 
     /// Adds the final values of buffers to the body's results.
-    pub fn returning(self, recorder: &Recorder, buffers: &[Stored]) -> Result<Part> {
+    pub fn with_buffer_results(self, recorder: &Recorder, buffers: &[Stored]) -> Result<Part> {
         let own = |buffer: &TracedTensor| {
             let mut stored = self.stored.iter();
             stored.find(|stored| stored.buffer.is(buffer))
@@ -105,7 +105,7 @@ pub(super) fn add_region(
 }
 
 /// The loop-carried values: the state, values of buffers, and stacked outputs.
-pub(super) struct Carried {
+pub(super) struct LoopCarried {
     /// The structure of the state.
     pub shape: Shape,
     state: Vec<TracedTensor>,
@@ -115,11 +115,11 @@ pub(super) struct Carried {
     pub stacks: Vec<TracedTensor>,
 }
 
-impl Carried {
-    pub fn new<S: Tree>(recorder: &Recorder, state: &S) -> Result<Carried> {
+impl LoopCarried {
+    pub fn new<S: Tree>(recorder: &Recorder, state: &S) -> Result<LoopCarried> {
         let (state, shape) = flatten(state, "the state")?;
         let state = state.iter().map(|leaf| recorder.current(leaf));
-        Ok(Carried {
+        Ok(LoopCarried {
             shape,
             state: state.collect(),
             stored: Vec::new(),
@@ -131,15 +131,15 @@ impl Carried {
     pub fn record<T>(
         &mut self,
         recorder: &Recorder,
-        round: impl Fn(&Carried) -> Result<(Vec<TracedTensor>, T)>,
+        round: impl Fn(&LoopCarried) -> Result<(Vec<TracedTensor>, T)>,
     ) -> Result<(Part, T)> {
         loop {
             let (before, draws) = (recorder.position(), random::position());
             let recorded = Part::record(recorder, || round(self));
             // The loop runs once more for its results and must draw equal random numbers.
-            random::resume(draws);
+            random::set_rng_state(draws);
             let (part, rest) = recorded?;
-            let new = stored_by(&[&part]).into_iter().filter(|new| {
+            let new = written_buffers(&[&part]).into_iter().filter(|new| {
                 let mut known = self.stored.iter();
                 !known.any(|known| known.buffer.is(&new.buffer))
             });
@@ -157,7 +157,7 @@ impl Carried {
     pub fn enter<S: Tree>(&self, recorder: &Recorder) -> Result<S> {
         let input = |leaf: &TracedTensor| {
             let ty = recorder.type_of(leaf)?;
-            let id = recorder.scopes().borrow_mut().body_input("carried", ty);
+            let id = recorder.scopes().borrow_mut().add_body_input("carried", ty);
             Ok(recorder.tensor(id, recorder.current(leaf).value()?))
         };
         let inputs: Vec<TracedTensor> = self.state.iter().map(input).collect::<Result<_>>()?;
@@ -200,7 +200,7 @@ impl Carried {
         let carried = before.len();
         let arguments = [ends.to_vec(), before, captured].concat();
         let region = Region::Loop { body, carried };
-        let run = || self.with_kept(recorder, run);
+        let run = || self.with_buffer_values(recorder, run);
         let mut state = add_region(recorder, region, arguments, run, place)?;
         let mut stored = state.split_off(self.state.len().min(state.len()));
         let outputs = stored.split_off(self.stored.len().min(stored.len()));
@@ -210,12 +210,12 @@ impl Carried {
 
     /// Runs a loop outside of the trace, and inserts the carried buffers' values after its state. The buffers themselves do
     /// not change.
-    fn with_kept(
+    fn with_buffer_values(
         &self,
         recorder: &Recorder,
         run: impl FnOnce() -> Result<Vec<TracedTensor>>,
     ) -> Result<Vec<TracedTensor>> {
-        without_effects(|| {
+        with_buffer_rollback(|| {
             recorder.kept().borrow().write()?;
             let mut results = run()?;
             let stored = self.stored.iter().map(|stored| stored.buffer.unrecorded());
@@ -227,7 +227,7 @@ impl Carried {
 }
 
 /// The buffers that any of the bodies stores to.
-pub(super) fn stored_by(parts: &[&Part]) -> Vec<Stored> {
+pub(super) fn written_buffers(parts: &[&Part]) -> Vec<Stored> {
     let mut found: Vec<Stored> = Vec::new();
     for stored in parts.iter().flat_map(|part| &part.stored) {
         if !found.iter().any(|known| known.buffer.is(&stored.buffer)) {

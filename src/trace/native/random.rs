@@ -31,7 +31,7 @@ pub(super) fn position() -> Generator {
 }
 
 /// Restores the random state.
-pub(super) fn resume(position: Generator) {
+pub(super) fn set_rng_state(position: Generator) {
     GENERATOR.set(position);
 }
 

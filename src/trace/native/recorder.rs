@@ -10,10 +10,10 @@ use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Location, Result, SourcePlace};
 use crate::ir::{Argument, Builder, Graph, ModuleState, NamedTree, TreeSpec, ValueId, Weights};
 use crate::shape::{TensorType, wrap_dim};
-use crate::trace::calls::Calls;
+use crate::trace::calls::ModuleCalls;
 use crate::trace::check::{Allow, Finding, Id};
-use crate::trace::counters::hand_on_counters;
-use crate::trace::scopes::{Scopes, ValueRef};
+use crate::trace::counters::carry_rng_counters;
+use crate::trace::scopes::{ScopeStack, ValueRef};
 use crate::trace::states::of_weight;
 
 use super::kept::{Kept, Stored};
@@ -22,9 +22,9 @@ use super::tensor::{Origin, TracedTensor};
 
 thread_local! {
     static ACTIVE: RefCell<Option<Rc<Recorder>>> = const { RefCell::new(None) };
-    static NEXT: Cell<u64> = const { Cell::new(1) };
+    static NEXT_TRACE: Cell<u64> = const { Cell::new(1) };
     /// Call sites of the running modules, the innermost last.
-    static CALLS: RefCell<Vec<&'static Caller<'static>>> = const { RefCell::new(Vec::new()) };
+    static CALL_SITES: RefCell<Vec<&'static Caller<'static>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Parts of paths of the standard library: as it was built, and as a toolchain with the component `rust-src` names it. A function
@@ -32,7 +32,7 @@ thread_local! {
 const STANDARD_LIBRARY: [&str; 3] = ["/rustc/", "/rustlib/src/rust/", "\\rustlib\\src\\rust\\"];
 
 /// The folder of this crate's `trace` module, as it occurs in paths of callers.
-fn library() -> &'static str {
+fn library_folder() -> &'static str {
     let file = file!();
     let folder = file.len().checked_sub("native/recorder.rs".len());
     folder.and_then(|end| file.get(..end)).unwrap_or(file)
@@ -42,19 +42,19 @@ fn library() -> &'static str {
 pub(super) struct Position {
     names: Names,
     weights: Weights,
-    calls: Calls,
+    calls: ModuleCalls,
     warnings: usize,
 }
 
 /// Records one graph.
 pub(super) struct Recorder {
     number: u64,
-    scopes: RefCell<Scopes<()>>,
+    scopes: RefCell<ScopeStack<()>>,
     names: Rc<RefCell<Names>>,
     weights: RefCell<Weights>,
     /// Paths of the module calls in progress, the innermost last.
     path: RefCell<Vec<String>>,
-    calls: RefCell<Calls>,
+    calls: RefCell<ModuleCalls>,
     warnings: RefCell<Vec<Finding>>,
     allowed: RefCell<Vec<Allow>>,
     error: RefCell<Option<Error>>,
@@ -93,7 +93,7 @@ pub(super) fn fail(error: Error) {
 /// The user's current line, in the module that is being called.
 #[track_caller]
 pub(super) fn caller() -> SourcePlace {
-    let caller = users(Caller::caller());
+    let caller = innermost_user_line(Caller::caller());
     let location = Location::new(caller.file(), caller.line());
     SourcePlace {
         module: active()
@@ -104,13 +104,13 @@ pub(super) fn caller() -> SourcePlace {
 }
 
 /// The innermost call site in the user's code. Modules of this library report the line that calls them.
-fn users(innermost: &'static Caller<'static>) -> &'static Caller<'static> {
+fn innermost_user_line(innermost: &'static Caller<'static>) -> &'static Caller<'static> {
     let is_users = |line: &&Caller<'_>| {
         let file = line.file();
         let is_standard = STANDARD_LIBRARY.iter().any(|part| file.contains(part));
-        !is_standard && !file.starts_with(library())
+        !is_standard && !file.starts_with(library_folder())
     };
-    CALLS.with_borrow(|calls| {
+    CALL_SITES.with_borrow(|calls| {
         let mut outwards = iter::once(&innermost).chain(calls.iter().rev()).copied();
         outwards.find(is_users).unwrap_or(innermost)
     })
@@ -118,12 +118,12 @@ fn users(innermost: &'static Caller<'static>) -> &'static Caller<'static> {
 
 /// Pushes the call site of a module; [`return_from`] removes it.
 pub(super) fn call_at(line: &'static Caller<'static>) {
-    CALLS.with_borrow_mut(|calls| calls.push(line));
+    CALL_SITES.with_borrow_mut(|calls| calls.push(line));
 }
 
 /// Pops the call site of the module that returns.
-pub(super) fn return_from() {
-    CALLS.with_borrow_mut(Vec::pop);
+pub(super) fn pop_call() {
+    CALL_SITES.with_borrow_mut(Vec::pop);
 }
 
 /// Suppresses warnings of an id in a part of the program: `allow("W0201", || x.to_vec::<f32>())`.
@@ -139,36 +139,36 @@ pub fn allow<T>(id: &str, part: impl FnOnce() -> T) -> T {
 
 /// Runs a part of the program without recording it.
 pub(super) fn suspend<T>(part: impl FnOnce() -> T) -> T {
-    let suspended = Suspended(ACTIVE.take());
+    let suspended = SuspendGuard(ACTIVE.take());
     let result = part();
     drop(suspended);
     result
 }
 
 /// A guard that reactivates the trace when dropped.
-struct Suspended(Option<Rc<Recorder>>);
+struct SuspendGuard(Option<Rc<Recorder>>);
 
-impl Drop for Suspended {
+impl Drop for SuspendGuard {
     fn drop(&mut self) {
         ACTIVE.set(self.0.take());
     }
 }
 
 /// A guard that ends the trace of this thread when dropped, even by a panic.
-struct Activation;
+struct ActivationGuard;
 
-impl Activation {
-    fn new(recorder: &Rc<Recorder>) -> Result<Activation> {
+impl ActivationGuard {
+    fn new(recorder: &Rc<Recorder>) -> Result<ActivationGuard> {
         if is_tracing() {
             let error = Error::usage("traces can't be nested: one is active on this thread");
             return Err(error.help("call the inner function directly, or trace it before"));
         }
         ACTIVE.set(Some(recorder.clone()));
-        Ok(Activation)
+        Ok(ActivationGuard)
     }
 }
 
-impl Drop for Activation {
+impl Drop for ActivationGuard {
     fn drop(&mut self) {
         ACTIVE.set(None);
     }
@@ -176,11 +176,11 @@ impl Drop for Activation {
 
 impl Recorder {
     pub fn new(name: &str, names: Rc<RefCell<Names>>) -> Rc<Recorder> {
-        let number = NEXT.get();
-        NEXT.set(number + 1);
+        let number = NEXT_TRACE.get();
+        NEXT_TRACE.set(number + 1);
         Rc::new(Recorder {
             number,
-            scopes: RefCell::new(Scopes::new(name)),
+            scopes: RefCell::new(ScopeStack::new(name)),
             names,
             weights: RefCell::default(),
             path: RefCell::default(),
@@ -195,7 +195,7 @@ impl Recorder {
 
     /// Runs a program with this trace active.
     pub fn activate<T>(self: &Rc<Recorder>, program: impl FnOnce() -> Result<T>) -> Result<T> {
-        let _active = Activation::new(self)?;
+        let _active = ActivationGuard::new(self)?;
         let result = program();
         match self.error.borrow_mut().take() {
             Some(error) => Err(error),
@@ -226,7 +226,7 @@ impl Recorder {
         let graph = builder.finish(&outputs, inputs, Some(output))?;
         let begin = recorder.begin.into_inner();
         Ok(Recorded {
-            graph: hand_on_counters(graph, &begin)?,
+            graph: carry_rng_counters(graph, &begin)?,
             weights: recorder.weights.into_inner(),
             warnings: recorder.warnings.into_inner(),
             states,
@@ -236,12 +236,12 @@ impl Recorder {
     /// Stores a value to a buffer; it outlives the call.
     pub fn store(&self, buffer: &TracedTensor, value: &TracedTensor) -> Result<()> {
         if matches!(buffer.origin(), Origin::Recorded(..)) {
-            let error = Error::usage("only a parameter or buffer keeps a value");
+            let error = Error::usage("only a parameter or buffer can be stored to");
             return Err(error.help("make it a field of the module"));
         }
         let (wanted, found) = (buffer.value()?.tensor_type(), value.ty()?);
         if wanted != found {
-            let message = format!("a buffer of {wanted} is to keep {found}");
+            let message = format!("expected a value of type {wanted} for a buffer, got {found}");
             return Err(Error::input(message));
         }
         self.weight(buffer, buffer.origin())?;
@@ -339,7 +339,7 @@ impl Recorder {
         &self.names
     }
 
-    pub fn scopes(&self) -> &RefCell<Scopes<()>> {
+    pub fn scopes(&self) -> &RefCell<ScopeStack<()>> {
         &self.scopes
     }
 
@@ -437,7 +437,7 @@ impl Recorder {
             Origin::Data(place) => {
                 self.warn(
                     Id::DataConstructor,
-                    format!("{ty} made of data is the constant {name}"),
+                    format!("{ty}, made from host data, became the constant {name}"),
                     place,
                 );
             }
@@ -446,7 +446,7 @@ impl Recorder {
                 let place = self.scopes.borrow().innermost().builder.place();
                 self.warn(
                     Id::CapturedConstant,
-                    format!("{ty} is the constant {name}"),
+                    format!("{ty}, made outside of the trace, became the constant {name}"),
                     &place,
                 );
             }

@@ -11,7 +11,7 @@ use crate::tensor::Tensor;
 use crate::trace::check::{CheckOptions, Report, Subject, Traced, check_trace};
 
 use super::entry::{TraceOptions, record, signature};
-use super::module::{Module, without_effects};
+use super::module::{Module, with_buffer_rollback};
 use super::names::Names;
 use super::random::manual_seed;
 use super::recorder;
@@ -114,7 +114,7 @@ impl<I: Tree, O: Tree> Subject for Function<'_, I, O> {
             let mut found = items(std::iter::once(&shape), &leaves)?;
             Ok(found.pop().unwrap_or(Item::None))
         };
-        recorder::suspend(|| without_effects(call))
+        recorder::suspend(|| with_buffer_rollback(call))
     }
 
     fn seed(&self, seed: u64) {

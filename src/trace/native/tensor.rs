@@ -18,10 +18,10 @@ use super::{module, recorder};
 /// and returned when the result is read or the trace ends.
 #[derive(Clone)]
 pub struct TracedTensor {
-    inner: Arc<Inner>,
+    inner: Arc<TensorInner>,
 }
 
-struct Inner {
+struct TensorInner {
     value: RwLock<Result<Tensor>>,
     origin: Origin,
 }
@@ -65,7 +65,7 @@ impl TracedTensor {
     pub(super) fn new(value: Result<Tensor>, origin: Origin) -> TracedTensor {
         let value = RwLock::new(value);
         TracedTensor {
-            inner: Arc::new(Inner { value, origin }),
+            inner: Arc::new(TensorInner { value, origin }),
         }
     }
 
@@ -96,11 +96,13 @@ impl TracedTensor {
     pub(super) fn set_value(&self, value: &Tensor) -> Result<()> {
         let old = self.value()?;
         if old.shape() != value.shape() {
-            let message = format!("a value of shape {:?} for {:?}", value.shape(), old.shape());
+            let (old, new) = (old.shape(), value.shape());
+            let message = format!("expected a value of shape {old:?}, got {new:?}");
             return Err(Error::input(message));
         }
         let mut slot = self.inner.value.write();
-        let slot = slot.as_deref_mut().map_err(|_| Error::internal("a lock"))?;
+        let poisoned = |_| Error::internal("the lock of a tensor's value is poisoned");
+        let slot = slot.as_deref_mut().map_err(poisoned)?;
         *slot = value.cast(old.dtype());
         Ok(())
     }
@@ -113,7 +115,7 @@ impl TracedTensor {
     /// A value that does not fit is an error of the trace. Without a trace it is not stored, and the result is the error.
     ///
     /// # Errors
-    /// The value has another type, or a step before it failed; or this tensor is no parameter or buffer.
+    /// The value has another type, or a step before it failed; or this tensor is not a parameter or buffer.
     #[track_caller]
     pub fn store(&self, value: &TracedTensor) -> Result<()> {
         let Some(recorder) = recorder::active() else {
@@ -216,7 +218,9 @@ impl TracedTensor {
     pub fn to_host(&self) -> Result<Tensor> {
         let value = self.value()?;
         if let (Origin::Recorded(..), Some(recorder)) = (&self.inner.origin, recorder::active()) {
-            let message = format!("the program reads {value:?}, which is fixed from here on");
+            let message = format!(
+                "the program reads {value:?}: results computed from it on the host are constants of the graph"
+            );
             recorder.warn(Id::HostRead, message, &recorder::caller());
         }
         Ok(value)
@@ -261,8 +265,8 @@ pub fn freeze(size: &Dim) -> Result<i64> {
         return Ok(number);
     }
     let recorder = recorder::active();
-    let recorder =
-        recorder.ok_or_else(|| Error::usage(format!("{size} is no size of this trace")))?;
+    let inactive = || Error::usage(format!("{size} is a size of a trace, and no trace is active"));
+    let recorder = recorder.ok_or_else(inactive)?;
     let number = recorder.freeze(size)?;
     let message = format!("the size {size} is fixed to {number}");
     recorder.warn(Id::FrozenSize, message, &recorder::caller());

@@ -48,7 +48,7 @@ use super::tensor::TracedTensor;
 /// let traced = trace(TracedTensor::scalar(1f32), |x| if x > 0.0 { x } else { -x });
 /// ```
 ///
-/// An enum is no structure of tensors, since the trace would fix its variant:
+/// An enum is not a structure of tensors, since the trace would fix its variant:
 ///
 /// ```compile_fail
 /// #[derive(onionskin::trace::Tree)]
@@ -57,7 +57,7 @@ use super::tensor::TracedTensor;
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no structure of tensors",
+    message = "`{Self}` is not a structure of tensors",
     note = "inputs and outputs of a trace are tensors, and tuples, arrays, lists, options, maps and structs of them",
     note = "a number becomes an input by `TracedTensor::scalar`, a struct by `#[derive(Tree)]`"
 )]
@@ -227,15 +227,15 @@ impl<T: Tree> Tree for BTreeMap<String, T> {
 /// Always an error: a graph's inputs and outputs are ordered, the keys of a `HashMap` are not.
 impl<T: Tree> Tree for HashMap<String, T> {
     fn flatten(&self, path: &str, _leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
-        Err(unordered(path))
+        Err(unordered_map(path))
     }
 
     fn rebuild(_shape: &Shape, _leaves: &[TracedTensor], path: &str) -> Result<HashMap<String, T>> {
-        Err(unordered(path))
+        Err(unordered_map(path))
     }
 }
 
-fn unordered(path: &str) -> Error {
+fn unordered_map(path: &str) -> Error {
     let error = Error::input(format!("{path} is a HashMap, whose keys have no order"));
     error.help("use a BTreeMap, or a struct with #[derive(Tree)]")
 }

@@ -182,42 +182,42 @@ impl MultiheadAttention {
             &self.v_proj_weight,
         ];
         match (&self.in_proj_weight, apart) {
-            (Some(weight), _) => self.project_together(weight, input),
+            (Some(weight), _) => self.project_packed(weight, input),
             (None, [Some(query), Some(key), Some(value)]) => {
-                self.project_apart([query, key, value], input)
+                self.project_separately([query, key, value], input)
             }
             _ => std::array::from_fn(|_| failed(Error::internal("an attention has no weights"))),
         }
     }
 
     /// Projects by one matrix each.
-    fn project_apart(&self, weights: [&TracedTensor; 3], input: &Attention) -> [TracedTensor; 3] {
+    fn project_separately(&self, weights: [&TracedTensor; 3], input: &Attention) -> [TracedTensor; 3] {
         let biases = self.in_proj_bias.as_ref();
         let biases = biases.map(|bias| exactly::<3>(bias.chunk(3)));
-        let biases = each(biases.as_ref());
+        let biases = transpose_option(biases.as_ref());
         let inputs = [&input.query, &input.key, &input.value];
-        std::array::from_fn(|index| linear(inputs[index], weights[index], biases[index]))
+        std::array::from_fn(|index| linear_projection(inputs[index], weights[index], biases[index]))
     }
 
     /// Projects by one packed matrix. Inputs that are one tensor are projected by one product.
-    fn project_together(&self, weight: &TracedTensor, input: &Attention) -> [TracedTensor; 3] {
+    fn project_packed(&self, weight: &TracedTensor, input: &Attention) -> [TracedTensor; 3] {
         let bias = self.in_proj_bias.as_ref();
         let (query, key, value) = (&input.query, &input.key, &input.value);
         if query.is(key) && key.is(value) {
-            return unpacked::<3>(&linear(query, weight, bias), self.features);
+            return unpacked::<3>(&linear_projection(query, weight, bias), self.features);
         }
         if key.is(value) {
             let sizes = [self.features, 2 * self.features];
             let split = |x: &TracedTensor| exactly::<2>(x.split_with_sizes(sizes));
             let ([of_query, of_both], biases) = (split(weight), bias.map(split));
-            let [query_bias, both_bias] = each(biases.as_ref());
-            let query = linear(query, &of_query, query_bias);
-            let both = linear(key, &of_both, both_bias);
+            let [query_bias, both_bias] = transpose_option(biases.as_ref());
+            let query = linear_projection(query, &of_query, query_bias);
+            let both = linear_projection(key, &of_both, both_bias);
             let [key, value] = unpacked::<2>(&both, self.features);
             return [query, key, value];
         }
         let [query, key, value] = exactly::<3>(weight.chunk(3));
-        self.project_apart([&query, &key, &value], input)
+        self.project_separately([&query, &key, &value], input)
     }
 
     /// Splits the features into heads: `[batch · heads, length, features of a head]`.
@@ -266,7 +266,7 @@ impl MultiheadAttention {
     }
 
     /// Returns the weighted values, `[queries, batch, heads, features of a head]`, from one operator.
-    fn fused(
+    fn fused_attention(
         &self,
         heads: [TracedTensor; 3],
         mask: Option<TracedTensor>,
@@ -291,7 +291,7 @@ impl MultiheadAttention {
     fn out(&self, x: &TracedTensor, batch: &Dim, queries: &Dim) -> TracedTensor {
         let features = Dim::from(self.features);
         let flat = x.reshape(vec![batch * queries, features.clone()]);
-        let flat = linear(&flat, &self.out_proj.weight, self.out_proj.bias.as_ref());
+        let flat = linear_projection(&flat, &self.out_proj.weight, self.out_proj.bias.as_ref());
         flat.view(vec![queries.clone(), batch.clone(), features])
     }
 
@@ -306,7 +306,7 @@ impl MultiheadAttention {
         let mask = self.with_padding(mask, input.key_padding_mask.as_ref(), &batch, &keys);
         if !input.need_weights {
             let sizes = [batch.clone(), queries.clone(), keys];
-            let x = self.fused(heads, mask, &sizes, implied);
+            let x = self.fused_attention(heads, mask, &sizes, implied);
             return (self.out(&x, &batch, &queries), None);
         }
         let (x, weights) = self.weighted(&heads, mask.as_ref());
@@ -333,12 +333,12 @@ fn batched(mask: &TracedTensor) -> TracedTensor {
     }
 }
 
-fn linear(x: &TracedTensor, weight: &TracedTensor, bias: Option<&TracedTensor>) -> TracedTensor {
+fn linear_projection(x: &TracedTensor, weight: &TracedTensor, bias: Option<&TracedTensor>) -> TracedTensor {
     x.linear_with(weight, kw!(bias = bias))
 }
 
 /// Moves the option to the items: all are present or all are absent.
-fn each<const N: usize>(tensors: Option<&[TracedTensor; N]>) -> [Option<&TracedTensor>; N] {
+fn transpose_option<const N: usize>(tensors: Option<&[TracedTensor; N]>) -> [Option<&TracedTensor>; N] {
     std::array::from_fn(|index| tensors.map(|tensors| &tensors[index]))
 }
 
@@ -365,8 +365,8 @@ impl Forward<Attention> for MultiheadAttention {
 
     fn forward(&self, mut input: Attention) -> Self::Output {
         if input.is_causal && input.attn_mask.is_none() {
-            let error = Error::operator("is_causal says what attn_mask is, and there is none");
-            return (failed(error.help("give the causal mask too")), None);
+            let error = Error::operator("is_causal needs attn_mask");
+            return (failed(error.help("pass the causal mask as attn_mask")), None);
         }
         let dtype = input.query.dtype();
         input.key_padding_mask = added(input.key_padding_mask.as_ref(), dtype);

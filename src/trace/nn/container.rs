@@ -41,7 +41,7 @@ impl Sequential {
 
     /// Appends a module.
     #[must_use]
-    #[expect(clippy::should_implement_trait, reason = "it is no sum")]
+    #[expect(clippy::should_implement_trait, reason = "it is not a sum")]
     pub fn add(self, layer: impl Layer + 'static) -> Sequential {
         let name = self.layers.len().to_string();
         self.named(&name, layer)

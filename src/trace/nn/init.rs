@@ -15,25 +15,25 @@ struct Stream(u64);
 impl Stream {
     fn new() -> Stream {
         let Generator { seed, counter } = next_generator();
-        Stream(mixed(seed) ^ mixed(counter.wrapping_add(STEP)))
+        Stream(mix_bits(seed) ^ mix_bits(counter.wrapping_add(GOLDEN_GAMMA)))
     }
 
     /// Draws a number in `[0, 1)`.
     fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(STEP);
-        (mixed(self.0) >> 11) as f64 / (1u64 << 53) as f64
+        self.0 = self.0.wrapping_add(GOLDEN_GAMMA);
+        (mix_bits(self.0) >> 11) as f64 / (1u64 << 53) as f64
     }
 }
 
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-fn mixed(bits: u64) -> u64 {
+fn mix_bits(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
 }
 
-fn drawn(shape: &[usize], draw: impl Fn(&mut Stream) -> f64) -> Result<Tensor> {
+fn random_tensor(shape: &[usize], draw: impl Fn(&mut Stream) -> f64) -> Result<Tensor> {
     let (count, mut stream) = (tensor::numel(shape)?, Stream::new());
     let values = (0..count).map(|_| draw(&mut stream) as f32);
     Tensor::from_vec(shape, values.collect())
@@ -41,7 +41,7 @@ fn drawn(shape: &[usize], draw: impl Fn(&mut Stream) -> f64) -> Result<Tensor> {
 
 /// A parameter drawn uniformly between `-bound` and `bound`.
 pub(super) fn uniform(shape: &[usize], bound: f64) -> TracedTensor {
-    TracedTensor::parameter_or(drawn(shape, |stream| (2.0 * stream.unit() - 1.0) * bound))
+    TracedTensor::parameter_or(random_tensor(shape, |stream| (2.0 * stream.unit() - 1.0) * bound))
 }
 
 /// A parameter drawn from the standard normal distribution (Box and Muller).
@@ -50,7 +50,7 @@ pub(super) fn normal(shape: &[usize]) -> TracedTensor {
         let radius = (-2.0 * (1.0 - stream.unit()).ln()).sqrt();
         radius * (TAU * stream.unit()).cos()
     };
-    TracedTensor::parameter_or(drawn(shape, draw))
+    TracedTensor::parameter_or(random_tensor(shape, draw))
 }
 
 /// A weight or bias with the default initialisation of most modules: uniform within `1 / √fan_in`, where `fan_in` is the

@@ -22,7 +22,7 @@ pub type InstanceNorm3d = InstanceNorm<3>;
 
 /// Scale and shift of each channel, and running statistics.
 #[derive(Debug, Module)]
-struct Channels {
+struct ChannelParameters {
     weight: Option<TracedTensor>,
     bias: Option<TracedTensor>,
     running_mean: Option<TracedTensor>,
@@ -30,10 +30,10 @@ struct Channels {
     num_batches_tracked: Option<TracedTensor>,
 }
 
-impl Channels {
-    fn new(channels: usize, affine: bool, tracked: bool) -> Channels {
+impl ChannelParameters {
+    fn new(channels: usize, affine: bool, tracked: bool) -> ChannelParameters {
         let filled = |wanted: bool, value| wanted.then(|| init::constant(&[channels], value));
-        Channels {
+        ChannelParameters {
             weight: filled(affine, 1.0),
             bias: filled(affine, 0.0),
             running_mean: filled(tracked, 0.0),
@@ -65,7 +65,7 @@ impl Channels {
 /// of the batch and updates the running ones, which are states of the graph.
 #[derive(Debug)]
 pub struct BatchNorm<const N: usize> {
-    channels: Channels,
+    channels: ChannelParameters,
     training: Training,
     momentum: Option<f64>,
     eps: f64,
@@ -75,7 +75,7 @@ impl<const N: usize> BatchNorm<N> {
     /// A normalisation of `channels` channels.
     pub fn new(channels: usize) -> BatchNorm<N> {
         BatchNorm {
-            channels: Channels::new(channels, true, true),
+            channels: ChannelParameters::new(channels, true, true),
             training: Training::default(),
             momentum: Some(0.1),
             eps: 1e-5,
@@ -185,7 +185,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for BatchNorm<N> {
 /// A normalisation of each channel of each batch element, such as `torch.nn.InstanceNorm2d`.
 #[derive(Debug)]
 pub struct InstanceNorm<const N: usize> {
-    channels: Channels,
+    channels: ChannelParameters,
     training: Training,
     momentum: f64,
     eps: f64,
@@ -200,7 +200,7 @@ impl<const N: usize> InstanceNorm<N> {
     /// A normalisation with optional scale and shift of each channel, and optional running statistics.
     pub fn with(channels: usize, affine: bool, track_running_stats: bool) -> InstanceNorm<N> {
         InstanceNorm {
-            channels: Channels::new(channels, affine, track_running_stats),
+            channels: ChannelParameters::new(channels, affine, track_running_stats),
             training: Training::default(),
             momentum: 0.1,
             eps: 1e-5,

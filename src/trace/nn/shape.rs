@@ -161,13 +161,13 @@ pads! {
 #[derive(Debug, Module)]
 pub struct Upsample {
     #[module(skip)]
-    target: Target,
+    target: UpsampleTarget,
     mode: &'static str,
     align_corners: bool,
 }
 
 #[derive(Debug)]
-enum Target {
+enum UpsampleTarget {
     Size(Vec<i64>),
     Factor(f64),
 }
@@ -175,15 +175,15 @@ enum Target {
 impl Upsample {
     /// Resizes by a factor along each spatial axis.
     pub fn by(factor: f64) -> Upsample {
-        Upsample::new(Target::Factor(factor))
+        Upsample::new(UpsampleTarget::Factor(factor))
     }
 
     /// Resizes to a size.
     pub fn to(size: impl Into<Vec<i64>>) -> Upsample {
-        Upsample::new(Target::Size(size.into()))
+        Upsample::new(UpsampleTarget::Size(size.into()))
     }
 
-    fn new(target: Target) -> Upsample {
+    fn new(target: UpsampleTarget) -> Upsample {
         Upsample {
             target,
             mode: "nearest",
@@ -213,8 +213,8 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Upsample {
         let x = x.borrow();
         let axes = x.rank().saturating_sub(2);
         let (size, factors) = match &self.target {
-            Target::Size(size) => (Arg::from(size.as_slice()), Arg::None),
-            Target::Factor(factor) => (Arg::None, vec![*factor; axes].into()),
+            UpsampleTarget::Size(size) => (Arg::from(size.as_slice()), Arg::None),
+            UpsampleTarget::Factor(factor) => (Arg::None, vec![*factor; axes].into()),
         };
         let align = (self.mode != "nearest").then(|| Arg::from(self.align_corners));
         let arguments = [x.into(), size].into_iter().chain(align).chain([factors]);

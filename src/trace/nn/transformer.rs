@@ -50,7 +50,7 @@ impl Masked {
     }
 
     /// Converts the masks to numbers to add to the scores.
-    fn with_added_masks(mut self) -> Masked {
+    fn with_additive_masks(mut self) -> Masked {
         let dtype = self.x.dtype();
         self.key_padding_mask = added(self.key_padding_mask.as_ref(), dtype);
         self.mask = added(self.mask.as_ref(), dtype);
@@ -158,7 +158,7 @@ impl Forward<Masked> for TransformerEncoderLayer {
     type Output = TracedTensor;
 
     fn forward(&self, input: Masked) -> TracedTensor {
-        let input = input.with_added_masks();
+        let input = input.with_additive_masks();
         let x = &input.x;
         if self.norm_first {
             let x = x + self.attend(&self.norm1.call(x), &input);
@@ -206,7 +206,7 @@ impl Forward<Masked> for TransformerEncoder {
     type Output = TracedTensor;
 
     fn forward(&self, input: Masked) -> TracedTensor {
-        let mut input = input.with_added_masks();
+        let mut input = input.with_additive_masks();
         for layer in &self.layers {
             input.x = layer.call(input.clone());
         }

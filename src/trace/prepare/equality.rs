@@ -45,7 +45,7 @@ pub(super) fn prove(
             };
             let inputs = inputs(original, before, given, options)?;
             let name = || format!("graph {}", before.name);
-            compare([original, prepared], [before, after], &inputs).at(name)
+            compare_graphs([original, prepared], [before, after], &inputs).at(name)
         })
         .collect()
 }
@@ -70,7 +70,7 @@ fn inputs(
     Ok(tensors)
 }
 
-fn compare(modules: [&GraphModule; 2], graphs: [&Graph; 2], inputs: &[Tensor]) -> Result<Check> {
+fn compare_graphs(modules: [&GraphModule; 2], graphs: [&Graph; 2], inputs: &[Tensor]) -> Result<Check> {
     let [before, after] = graphs;
     let name = |graph: &Graph, id: &ValueId| graph.value(*id).name.clone();
     let kept: Vec<String> = after.inputs.iter().map(|id| name(after, id)).collect();
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_results_are_found() {
+    fn different_results_are_errors() {
         let module = |op: &str| -> GraphModule {
             let text = format!("graph f(x: f32[B]) {{\n  y = {op} x\n  return y\n}}");
             text.parse().unwrap()

@@ -20,7 +20,7 @@ pub(super) fn fix(
         let mut found = false;
         for graph in &mut module.graphs {
             report.begin(graph);
-            found |= fix_in(graph, name, *value, report)?;
+            found |= fix_argument(graph, name, *value, report)?;
         }
         if !found {
             return Err(unknown(module, name));
@@ -29,7 +29,7 @@ pub(super) fn fix(
     for graph in module.graphs.iter_mut().filter(|_| !fixed.is_empty()) {
         report.begin(graph);
         let folded = dce(&specialize(graph)?)?;
-        report_folded(graph, &folded, report);
+        report_removed_nodes(graph, &folded, report);
         *graph = folded;
     }
     Ok(())
@@ -40,7 +40,7 @@ fn unknown(module: &GraphModule, name: &str) -> Error {
     let names: BTreeSet<String> = inputs.map(|input| input.name).collect();
     let names: Vec<String> = names.into_iter().collect();
     let error = Error::usage(format!("there is no argument {name}"));
-    error.help(format!("there is {}", names.join(", ")))
+    error.help(format!("the arguments are {}", names.join(", ")))
 }
 
 /// Index of an argument's input; none if there is no such argument, or if it is already fixed to the value.
@@ -58,27 +58,29 @@ pub(super) fn input_of(graph: &Graph, name: &str, value: Scalar) -> Result<Optio
             let message = format!("the argument {name} is {known} in this graph, not {value}");
             Err(Error::usage(message).help("import the archive with the other value"))
         }
-        _ => Err(Error::usage(format!("the argument {name} is no tensor"))),
+        _ => Err(Error::usage(format!(
+            "the argument {name} is not a tensor: only tensors can be fixed"
+        ))),
     }
 }
 
 /// Replaces an argument by a value. True if there is such an argument.
-fn fix_in(graph: &mut Graph, name: &str, value: Scalar, report: &mut Report) -> Result<bool> {
+fn fix_argument(graph: &mut Graph, name: &str, value: Scalar, report: &mut Report) -> Result<bool> {
     let Some(index) = input_of(graph, name, value)? else {
         return Ok(signature(graph).iter().any(|input| input.name == name));
     };
-    require_sizes_elsewhere(graph, index, name)?;
+    require_other_size_source(graph, index, name)?;
     let input = graph.inputs[index];
     let place = Default::default();
     report.add(RewriteKind::Fixed, name, &value.to_string(), &place);
-    graph.input_trees = without_input(&signature(graph), index, value);
-    graph.reads = without_input(&graph.reads, index, value);
+    graph.input_trees = replace_input_by_constant(&signature(graph), index, value);
+    graph.reads = replace_input_by_constant(&graph.reads, index, value);
     remove_input(graph, index);
-    define_first(graph, input, value);
+    insert_constant(graph, input, value);
     Ok(true)
 }
 
-fn require_sizes_elsewhere(graph: &Graph, index: usize, name: &str) -> Result<()> {
+fn require_other_size_source(graph: &Graph, index: usize, name: &str) -> Result<()> {
     let symbols = |id: &ValueId| {
         let sizes = graph.ty(*id).shape.iter();
         sizes
@@ -92,12 +94,12 @@ fn require_sizes_elsewhere(graph: &Graph, index: usize, name: &str) -> Result<()
     match own.difference(&told).next() {
         None => Ok(()),
         Some(size) => Err(Error::usage(format!(
-            "the argument {name} can't be fixed: it alone tells the size {size}"
+            "the argument {name} can't be fixed: no other input defines the size {size}"
         ))),
     }
 }
 
-fn without_input(inputs: &[NamedTree], index: usize, value: Scalar) -> Vec<NamedTree> {
+fn replace_input_by_constant(inputs: &[NamedTree], index: usize, value: Scalar) -> Vec<NamedTree> {
     let tensor = |at: usize| match at {
         _ if at == index => TreeSpec::Constant(TreeConstant::Number(value)),
         _ => TreeSpec::Tensor(at - usize::from(index < at)),
@@ -117,7 +119,7 @@ fn remove_input(graph: &mut Graph, index: usize) {
 }
 
 /// Inserts a node that defines a value before all other nodes.
-fn define_first(graph: &mut Graph, id: ValueId, value: Scalar) {
+fn insert_constant(graph: &mut Graph, id: ValueId, value: Scalar) {
     for info in &mut graph.values {
         if let Definition::Node(node, _) = &mut info.definition {
             *node += 1;
@@ -139,7 +141,7 @@ fn define_first(graph: &mut Graph, id: ValueId, value: Scalar) {
 }
 
 /// Reports the removed nodes.
-fn report_folded(before: &Graph, after: &Graph, report: &mut Report) {
+fn report_removed_nodes(before: &Graph, after: &Graph, report: &mut Report) {
     let mut left = BTreeSet::new();
     each_graph(after, &mut |graph| {
         let nodes = graph.nodes.iter();

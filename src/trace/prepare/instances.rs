@@ -20,10 +20,10 @@ impl Instances {
         each_graph(graph, &mut |graph| {
             paths.extend(graph.nodes.iter().map(|node| node.place.module.clone()));
             let weights = graph.weights().map(|(name, _)| name.to_string());
-            taken.extend(weights.flat_map(|name| prefixes(&name)));
+            taken.extend(weights.flat_map(|name| path_and_parents(&name)));
         });
         let modules = paths.iter().map(|path| without_call_numbers(path));
-        taken.extend(modules.flat_map(|path| prefixes(&path)));
+        taken.extend(modules.flat_map(|path| path_and_parents(&path)));
         let mut instances = Instances {
             names: BTreeMap::new(),
             taken,
@@ -76,7 +76,7 @@ pub(super) fn join(module: &str, name: &str) -> String {
 }
 
 /// A path and its parent paths.
-fn prefixes(path: &str) -> Vec<String> {
+fn path_and_parents(path: &str) -> Vec<String> {
     let ends = path.match_indices('.').map(|(end, _)| end);
     let ends = ends.chain([path.len()]);
     ends.filter_map(|end| path.get(..end))

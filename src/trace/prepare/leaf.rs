@@ -5,7 +5,7 @@ use super::report::{Report, RewriteKind};
 use crate::error::{Error, ErrorContext, Result, SourcePlace, without_call_numbers};
 use crate::ir::rewrite::replay;
 use crate::ir::{Argument, Definition, Graph, GraphModule, Node, Op, Region, ValueId};
-use crate::trace::bodies::{add_input, keep_own_guards, missing_symbols};
+use crate::trace::bodies::{add_size_input, keep_own_guards, missing_symbols};
 use crate::trace::check::each_graph;
 
 /// Outlines each call of the listed modules into one node.
@@ -18,7 +18,7 @@ pub(super) fn gather(
         let mut found = false;
         for graph in &mut module.graphs {
             report.begin(graph);
-            found |= gather_in(graph, leaf, report).at(|| format!("leaf {leaf}"))?;
+            found |= outline_in(graph, leaf, report).at(|| format!("leaf {leaf}"))?;
         }
         if !found {
             return Err(unknown(module, leaf));
@@ -43,19 +43,19 @@ fn unknown(module: &GraphModule, leaf: &str) -> Error {
 }
 
 /// Outlines the calls of a module in a graph and its nested graphs. True if there is one.
-fn gather_in(graph: &mut Graph, leaf: &str, report: &mut Report) -> Result<bool> {
+fn outline_in(graph: &mut Graph, leaf: &str, report: &mut Report) -> Result<bool> {
     let calls: Vec<Option<String>> = graph.nodes.iter().map(|node| call_of(node, leaf)).collect();
     let mut distinct: Vec<&String> = calls.iter().flatten().collect();
     distinct.dedup();
     let mut known = HashSet::new();
     distinct.retain(|call| known.insert(*call));
     for call in &distinct {
-        *graph = gather_call(graph, call, leaf, report)?;
+        *graph = outline_call(graph, call, leaf, report)?;
     }
     let mut found = !distinct.is_empty();
     for node in graph.nodes.iter_mut().filter(|node| !is_leaf(&node.op)) {
         for body in node.bodies_mut() {
-            found |= gather_in(body, leaf, report)?;
+            found |= outline_in(body, leaf, report)?;
         }
     }
     Ok(found)
@@ -68,7 +68,7 @@ fn call_of(node: &Node, leaf: &str) -> Option<String> {
     (without_call_numbers(&call) == leaf).then_some(call)
 }
 
-fn gather_call(graph: &Graph, call: &str, leaf: &str, report: &mut Report) -> Result<Graph> {
+fn outline_call(graph: &Graph, call: &str, leaf: &str, report: &mut Report) -> Result<Graph> {
     let is_member = |node: &Node| call_of(node, leaf).as_deref() == Some(call);
     let members: Vec<Node> = graph
         .nodes
@@ -93,7 +93,7 @@ fn gather_call(graph: &Graph, call: &str, leaf: &str, report: &mut Report) -> Re
             &node.place,
         );
     }
-    let node = one_node(graph, members, &after, leaf, place)?;
+    let node = call_node(graph, members, &after, leaf, place)?;
     let nodes = before.into_iter().chain([node]).chain(after).collect();
     let ordered = Graph {
         nodes,
@@ -113,7 +113,7 @@ fn around(graph: &Graph, is_member: &dyn Fn(&Node) -> bool) -> Result<(Vec<Node>
         let is_late = operands.iter().any(|id| late.contains(id));
         if is_member(node) {
             if is_late {
-                return Err(entered_twice(node));
+                return Err(cyclic_leaf(node));
             }
             of_members.extend(&node.results);
         } else if is_late || Some(index) > last || operands.iter().any(|id| of_members.contains(id))
@@ -127,14 +127,14 @@ fn around(graph: &Graph, is_member: &dyn Fn(&Node) -> bool) -> Result<(Vec<Node>
     Ok((before, after))
 }
 
-fn entered_twice(node: &Node) -> Error {
-    let message = "the module reads what is computed outside from its own results";
+fn cyclic_leaf(node: &Node) -> Error {
+    let message = "the module reads a value that is computed outside of it from its own results";
     let error = Error::unsupported(message).at_place(&node.place);
-    error.help("name the module around both as the leaf")
+    error.help("choose the enclosing module as the leaf")
 }
 
 /// Makes a call node whose body has the given nodes.
-fn one_node(
+fn call_node(
     graph: &Graph,
     members: Vec<Node>,
     after: &[Node],
@@ -158,7 +158,7 @@ fn one_node(
     let mut inputs: Vec<ValueId> = operands.filter(|id| known.insert(*id)).collect();
     let mut body = body(graph, members, &inputs, &results)?;
     body.name = name.to_string();
-    inputs.extend(tell_sizes(graph, &mut body)?);
+    inputs.extend(add_size_inputs(graph, &mut body)?);
     keep_own_guards(&mut body);
     Ok(Node {
         op: Op::Region(Box::new(Region::Call { body })),
@@ -184,7 +184,7 @@ fn body(graph: &Graph, nodes: Vec<Node>, inputs: &[ValueId], outputs: &[ValueId]
 
 /// Adds inputs to the body that define the symbols that none of its inputs defines. Returns their values outside of the
 /// body.
-fn tell_sizes(graph: &Graph, body: &mut Graph) -> Result<Vec<ValueId>> {
+fn add_size_inputs(graph: &Graph, body: &mut Graph) -> Result<Vec<ValueId>> {
     let mut told = Vec::new();
     for symbol in missing_symbols(body) {
         let tells = |id: &&ValueId| {
@@ -192,9 +192,9 @@ fn tell_sizes(graph: &Graph, body: &mut Graph) -> Result<Vec<ValueId>> {
             sizes.any(|size| size.as_symbol() == Some(&symbol))
         };
         let found = graph.inputs.iter().find(tells);
-        let missing = || Error::unsupported(format!("no input is of the size {symbol}"));
+        let missing = || Error::unsupported(format!("no input has the size {symbol}"));
         let id = *found.ok_or_else(missing)?;
-        add_input(body, &symbol, graph.ty(id).clone());
+        add_size_input(body, &symbol, graph.ty(id).clone());
         told.push(id);
     }
     Ok(told)

@@ -7,11 +7,11 @@ use crate::ir::{Graph, Node, ValueId, legal_name};
 
 /// Names every node after its module and operator, and its values after the node. Nodes in leaves keep their names.
 pub(super) fn name(graph: &mut Graph, instances: &Instances, report: &mut Report) {
-    let mut namer = Namer::new(graph, instances);
+    let mut namer = NodeNamer::new(graph, instances);
     namer.graph(graph, report);
 }
 
-struct Namer<'a> {
+struct NodeNamer<'a> {
     instances: &'a Instances,
     /// Number of nodes directly in each module call, without nested calls.
     direct: BTreeMap<String, usize>,
@@ -20,10 +20,10 @@ struct Namer<'a> {
     taken: BTreeSet<String>,
 }
 
-impl<'a> Namer<'a> {
-    fn new(graph: &Graph, instances: &'a Instances) -> Namer<'a> {
+impl<'a> NodeNamer<'a> {
+    fn new(graph: &Graph, instances: &'a Instances) -> NodeNamer<'a> {
         let inputs = graph.inputs.iter().map(|id| graph.value(*id).name.clone());
-        let mut namer = Namer {
+        let mut namer = NodeNamer {
             instances,
             direct: BTreeMap::new(),
             containers: BTreeSet::new(),

@@ -16,12 +16,12 @@ pub(super) fn copy(
             let Definition::Weight(name) = graph.value(id).definition.clone() else {
                 continue;
             };
-            let own = own_name(&place, instances, &name);
+            let own = instance_weight_name(&place, instances, &name);
             if own != name {
                 let known = copy_weight(weights, &name, &own)?;
                 let ty = graph.ty(id).clone();
                 let new = graph.weight_value(&own, &ty);
-                replace(&mut graph.nodes[index], id, new);
+                replace_operand(&mut graph.nodes[index], id, new);
                 if !known {
                     report.add(RewriteKind::Copied, &name, &own, &place);
                 }
@@ -36,7 +36,7 @@ pub(super) fn copy(
 
 /// Name of a weight in the instance of a place: `block_1.conv.weight` for `block.conv.weight`. A weight of another module
 /// keeps its name.
-fn own_name(place: &SourcePlace, instances: &Instances, weight: &str) -> String {
+fn instance_weight_name(place: &SourcePlace, instances: &Instances, weight: &str) -> String {
     let plain = without_call_numbers(&place.module);
     let instance = instances.name(&place.module);
     let parts = plain.split('.').zip(instance.split('.'));
@@ -55,7 +55,7 @@ fn copy_weight(weights: &mut Weights, name: &str, own: &str) -> Result<bool> {
     Ok(weights.insert(own.to_string(), tensor).is_some())
 }
 
-fn replace(node: &mut Node, old: ValueId, new: ValueId) {
+fn replace_operand(node: &mut Node, old: ValueId, new: ValueId) {
     let mut value = |id| if id == old { new } else { id };
     for argument in &mut node.arguments {
         *argument = argument.map(&mut value, &mut |size| size.clone());

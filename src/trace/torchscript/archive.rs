@@ -115,7 +115,7 @@ fn check_kind(container: &Container) -> Result<()> {
     }
     if !container.names().any(|name| name.starts_with("code/")) {
         return Err(Error::format(
-            "not a TorchScript archive: there is no code in it",
+            "not a TorchScript archive: it has no code/ folder (tensors only? load them as weights)",
         ));
     }
     check_byte_order(container)
@@ -125,7 +125,9 @@ fn check_kind(container: &Container) -> Result<()> {
 pub(super) fn check_byte_order(container: &Container) -> Result<()> {
     match container.text("byteorder").as_deref().map(str::trim) {
         Ok("little") | Err(_) => Ok(()),
-        Ok(other) => Err(Error::unsupported(format!("{other:?} as order of bytes"))),
+        Ok(other) => Err(Error::unsupported(format!(
+            "the byte order {other:?}; only little-endian files are supported"
+        ))),
     }
 }
 
@@ -138,14 +140,14 @@ pub(super) fn pickle(container: &Container, name: &str) -> Result<Pickled> {
 fn constants(container: &Container) -> Result<Vec<Pickled>> {
     let constants = pickle(container, "constants")?;
     let items = constants.as_items().map(<[Pickled]>::to_vec);
-    items.ok_or_else(|| Error::format("constants.pkl holds no tuple"))
+    items.ok_or_else(|| Error::format("constants.pkl does not hold a tuple"))
 }
 
 fn version(container: &Container) -> Result<u32> {
     let modern = container.contains(".data/version");
     let text = container.text(if modern { ".data/version" } else { "version" })?;
     let number = text.trim().parse().ok().filter(|version| *version > 0);
-    number.ok_or_else(|| Error::format(format!("{text:?} is no version")))
+    number.ok_or_else(|| Error::format(format!("{text:?} is not a version number")))
 }
 
 fn collect_types(value: &Pickled, types: &mut Vec<TensorType>) {
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace() {
+    fn opens_a_traced_archive() {
         let archive = fixture("two_layers.pt").unwrap();
         assert_eq!(
             &*archive.root().as_object().unwrap().class,
@@ -218,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script() {
+    fn opens_a_scripted_archive() {
         let archive = fixture("scripted.pt").unwrap();
         let names = attribute(archive.root(), "names");
         assert!(
@@ -239,11 +241,11 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_told_apart() {
+    fn other_pytorch_files_are_rejected() {
         let error = fixture("state_dict.pt").err().unwrap();
         assert_eq!(
             error.message(),
-            "not a TorchScript archive: there is no code in it"
+            "not a TorchScript archive: it has no code/ folder (tensors only? load them as weights)"
         );
     }
 }

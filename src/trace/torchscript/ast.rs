@@ -21,7 +21,7 @@ pub struct Class {
     /// Names of the attributes that are buffers.
     pub buffers: Vec<String>,
     /// Names of the methods that are called before and after `forward`.
-    pub hooks: Hooks,
+    pub hooks: ForwardHooks,
     /// Methods in order; their names are not qualified.
     pub methods: Vec<Function>,
     /// The record that contains the class, `code/__torch__.py`.
@@ -32,7 +32,7 @@ pub struct Class {
 
 /// Hooks of a module, as names of methods in the order of their calls.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Hooks {
+pub struct ForwardHooks {
     /// `__forward_pre_hooks__`: called with the module and a tuple of the arguments.
     pub before: Vec<String>,
     /// `__forward_hooks__`: called with the module, a tuple of the arguments and the result.
@@ -99,12 +99,12 @@ pub struct Statement {
     /// Byte offset of the first token.
     pub offset: usize,
     /// The statement itself.
-    pub kind: StatementKind,
+    pub kind: StmtKind,
 }
 
 /// A statement without its position.
 #[derive(Clone, Debug, PartialEq)]
-pub enum StatementKind {
+pub enum StmtKind {
     /// `name = value`, or `name : T = value`.
     Assign {
         /// The variable.
@@ -187,12 +187,12 @@ pub struct Expr {
     /// Byte offset of the first token, without enclosing parentheses.
     pub offset: usize,
     /// The expression itself.
-    pub kind: ExprKind,
+    pub kind: AstExprKind,
 }
 
 /// An expression without its position.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ExprKind {
+pub enum AstExprKind {
     /// A variable.
     Name(String),
     /// A qualified name that is not called: a function bound to a variable, or a member of an enumeration

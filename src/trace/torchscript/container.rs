@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn records_lie_below_the_top_folder() {
+    fn record_names_omit_the_top_folder() {
         let container = fixture("scripted.pt");
         assert_eq!(container.top(), "archive/");
         assert_eq!(container.text("byteorder").unwrap(), "little");
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_named() {
+    fn errors_name_the_record() {
         let error = fixture("two_layers.pt").record("data/99").err().unwrap();
         assert_eq!(error.message(), "the archive has no record \"data/99\"");
         assert!(Container::from_bytes(b"PK\x03\x04".to_vec()).is_err());

@@ -20,7 +20,7 @@ impl DebugMap {
     /// Reads a record.
     pub fn read(bytes: &[u8]) -> Result<DebugMap> {
         let record = unpickle(bytes, "debug")?;
-        let malformed = || Error::format("this is no record of source ranges");
+        let malformed = || Error::format("a .debug_pkl record does not hold source ranges");
         let (strings, entries) = match record.as_items() {
             Some([format, strings, entries]) if format.as_str() == Some(FORMAT) => {
                 (strings.as_items().ok_or_else(malformed)?, entries)
@@ -29,7 +29,7 @@ impl DebugMap {
             _ => (&[][..], &record),
         };
         let entries = entries.as_items().ok_or_else(malformed)?;
-        let entries = entries.iter().map(|entry| Origin::read(entry, strings));
+        let entries = entries.iter().map(|entry| SourceRange::read(entry, strings));
         let entries: Option<Vec<_>> = entries.collect();
         let mut entries = entries.ok_or_else(malformed)?;
         entries.sort_by_key(|(offset, _)| *offset);
@@ -52,7 +52,7 @@ impl DebugMap {
 
 /// True for files of PyTorch itself. The user's location is the innermost frame of a stack that is in no such file.
 pub fn is_library(file: &str) -> bool {
-    const PARTS: [&str; 7] = [
+    const LIBRARY_PREFIXES: [&str; 7] = [
         "nn/",
         "jit/",
         "_",
@@ -64,20 +64,20 @@ pub fn is_library(file: &str) -> bool {
     let file = file.replace('\\', "/");
     let below = file.rsplit_once("/torch/").map(|(_, below)| below);
     let below = below.or_else(|| file.strip_prefix("torch/"));
-    below.is_some_and(|below| PARTS.iter().any(|part| below.starts_with(part)))
+    below.is_some_and(|below| LIBRARY_PREFIXES.iter().any(|part| below.starts_with(part)))
 }
 
 const FORMAT: &str = "FORMAT_WITH_STRING_TABLE";
 
 /// The range of the user's source that code comes from.
-struct Origin<'a> {
+struct SourceRange<'a> {
     text: Vec<&'a str>,
     file: Option<&'a str>,
     line: usize,
     start: usize,
 }
 
-impl<'a> Origin<'a> {
+impl<'a> SourceRange<'a> {
     fn read(entry: &'a Pickled, strings: &'a [Pickled]) -> Option<(usize, Option<Location>)> {
         let [offset, range, ..] = entry.as_items()? else {
             return None;
@@ -88,7 +88,7 @@ impl<'a> Origin<'a> {
         let [text, file, line] = source.as_items()? else {
             return None;
         };
-        let origin = Origin {
+        let origin = SourceRange {
             text: pieces(text, strings)?,
             file: string(file, strings).filter(|file| !file.is_empty()),
             line: number(line)?,
@@ -154,10 +154,10 @@ fn pieces<'a>(text: &'a Pickled, strings: &'a [Pickled]) -> Option<Vec<&'a str>>
 mod tests {
     use super::*;
 
-    fn origin<'a>(text: &[&'a str], start: usize) -> Origin<'a> {
+    fn origin<'a>(text: &[&'a str], start: usize) -> SourceRange<'a> {
         let text = text.to_vec();
         let file = Some("model.py");
-        Origin {
+        SourceRange {
             text,
             file,
             line: 57,
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    fn shown(origin: Origin) -> Option<String> {
+    fn shown(origin: SourceRange) -> Option<String> {
         origin.location().map(|location| location.to_string())
     }
 
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn traces_give_the_innermost_frame_of_the_user() {
+    fn traces_use_the_innermost_user_frame() {
         let text = [
             "lib/torch/nn/modules/linear.py(134): forward\n",
             "a (1)/net.py(7): forward\n",
@@ -196,8 +196,8 @@ mod tests {
     }
 
     #[test]
-    fn code_without_origin_has_none() {
-        let none = Origin {
+    fn code_without_a_file_has_no_location() {
+        let none = SourceRange {
             file: None,
             ..origin(&[""], 0)
         };

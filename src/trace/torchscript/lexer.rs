@@ -188,7 +188,7 @@ impl<'a> Lexer<'a, '_> {
             self.push(offset, TokenKind::Dedent);
         }
         if self.indents.last() != Some(&width) {
-            return self.error(offset, "this line is indented like none before it");
+            return self.error(offset, "the indentation of this line matches no enclosing block");
         }
         Ok(())
     }
@@ -289,7 +289,7 @@ impl<'a> Lexer<'a, '_> {
         }
         match u8::from_str_radix(self.slice_from(first), base) {
             Ok(code) => Ok(code),
-            Err(_) => self.error(start, "this escape is no byte"),
+            Err(_) => self.error(start, "this escape is not a byte: expected \\xHH or octal digits up to \\377"),
         }
     }
 }

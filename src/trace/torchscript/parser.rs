@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::trace::torchscript::ast::{
-    Base, Class, Constant, Expr, ExprKind, Function, Hooks, Parameter, Statement, StatementKind,
+    Base, Class, Constant, Expr, AstExprKind, Function, ForwardHooks, Parameter, Statement, StmtKind,
     Type,
 };
 use crate::trace::torchscript::lexer::{self, Token, TokenKind};
@@ -110,7 +110,7 @@ impl<'a> Parser<'a> {
         found
     }
 
-    fn eat_word(&mut self, word: &str) -> bool {
+    fn eat_keyword(&mut self, word: &str) -> bool {
         let found = self.is_word(word);
         self.position += usize::from(found);
         found
@@ -123,8 +123,8 @@ impl<'a> Parser<'a> {
         self.expected(&format!("`{sign}`"))
     }
 
-    fn expect_word(&mut self, word: &str) -> Result<()> {
-        if self.eat_word(word) {
+    fn expect_keyword(&mut self, word: &str) -> Result<()> {
+        if self.eat_keyword(word) {
             return Ok(());
         }
         self.expected(&format!("`{word}`"))
@@ -204,7 +204,7 @@ impl<'a> Parser<'a> {
 
     fn class(&mut self, module: &str) -> Result<Class> {
         let offset = self.offset();
-        self.expect_word("class")?;
+        self.expect_keyword("class")?;
         let name = format!("{module}.{}", self.name()?);
         let base = self.base()?;
         let mut class = Class {
@@ -214,7 +214,7 @@ impl<'a> Parser<'a> {
             constants: Vec::new(),
             parameters: Vec::new(),
             buffers: Vec::new(),
-            hooks: Hooks::default(),
+            hooks: ForwardHooks::default(),
             methods: Vec::new(),
             file: self.file.clone(),
             offset,
@@ -246,7 +246,7 @@ impl<'a> Parser<'a> {
             class.methods.push(method);
             return Ok(());
         }
-        if !self.eat_word("pass") {
+        if !self.eat_keyword("pass") {
             let name = self.name()?;
             self.declaration(class, name)?;
         }
@@ -260,7 +260,7 @@ impl<'a> Parser<'a> {
             "__buffers__" => class.buffers = self.names_list()?,
             "__forward_pre_hooks__" => class.hooks.before = self.names_list()?,
             "__forward_hooks__" => class.hooks.after = self.names_list()?,
-            // `__annotations__ = []` precedes the first attribute whose name is no identifier.
+            // `__annotations__ = []` precedes the first attribute whose name is not an identifier.
             "__annotations__" if self.is('=') => drop(self.names_list()?),
             "__annotations__" => {
                 self.expect('[')?;
@@ -287,7 +287,7 @@ impl<'a> Parser<'a> {
     }
 
     fn typed_member(&mut self, class: &mut Class, name: String) -> Result<()> {
-        if !self.eat_word("Final") {
+        if !self.eat_keyword("Final") {
             let ty = self.ty()?;
             class.attributes.push((name, ty));
             return Ok(());
@@ -303,7 +303,7 @@ impl<'a> Parser<'a> {
 
     fn function(&mut self) -> Result<Function> {
         let offset = self.offset();
-        self.expect_word("def")?;
+        self.expect_keyword("def")?;
         let name = self.name()?;
         self.expect('(')?;
         let parameters = self.list(')', Self::parameter)?;

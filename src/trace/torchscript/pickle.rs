@@ -12,7 +12,7 @@ mod globals;
 
 /// Reads a pickle of protocol 2 to 5. Storages become references to the records `folder/key`.
 pub fn unpickle(bytes: &[u8], folder: &str) -> Result<Pickled> {
-    let mut machine = Machine {
+    let mut machine = Unpickler {
         input: bytes,
         position: 0,
         folder,
@@ -36,13 +36,13 @@ enum Node {
     List(Vec<Id>, Option<Arc<str>>),
     Dict(Vec<(Id, Id)>, Option<Arc<str>>),
     Object(Arc<str>, Vec<(Id, Id)>),
-    /// A name such as `torch.FloatStorage`, which is no value by itself.
+    /// A name such as `torch.FloatStorage`, which is not a value by itself.
     Global(String),
     /// A storage, as a tensor record over all of it.
     Storage(TensorRecord),
 }
 
-struct Machine<'a> {
+struct Unpickler<'a> {
     input: &'a [u8],
     position: usize,
     folder: &'a str,
@@ -52,7 +52,7 @@ struct Machine<'a> {
     memo: HashMap<usize, Id>,
 }
 
-impl Machine<'_> {
+impl Unpickler<'_> {
     fn run(&mut self) -> Result<Id> {
         loop {
             match self.u8()? {
@@ -141,7 +141,7 @@ impl Machine<'_> {
     fn length(&mut self, length: usize) -> Result<usize> {
         let digits = self.take(length)?.iter().rev();
         let value = digits.fold(0u64, |value, byte| value << 8 | u64::from(*byte));
-        usize::try_from(value).map_err(|_| Error::format("a length of more than the address space"))
+        usize::try_from(value).map_err(|_| Error::format("a length exceeds the address space"))
     }
 
     fn integer(&mut self, length: usize) -> Result<()> {
@@ -192,7 +192,7 @@ impl Machine<'_> {
         self.push(Node::Leaf(value))
     }
 
-    /// Pops the topmost value. Values below the last mark are out of reach.
+    /// Pops the topmost value. Values below the last mark cannot be popped.
     fn pop(&mut self) -> Result<Id> {
         if self.stack.len() <= self.marks.last().copied().unwrap_or(0) {
             return Err(underflow());
@@ -238,7 +238,7 @@ impl Machine<'_> {
         let list = self.top()?;
         match &mut self.nodes[list] {
             Node::List(items, _) => items.extend(new),
-            _ => return Err(Error::format("elements are appended to what is no list")),
+            _ => return Err(Error::format("elements are appended to something that is not a list")),
         }
         Ok(())
     }
@@ -261,7 +261,7 @@ impl Machine<'_> {
             Node::Dict(entries, _) if rest.is_empty() => {
                 entries.extend(pairs.iter().map(|[key, value]| (*key, *value)));
             }
-            _ => return Err(Error::format("items are set where there is no dict")),
+            _ => return Err(Error::format("items are set on something that is not a dict")),
         }
         Ok(())
     }
@@ -282,7 +282,9 @@ impl Machine<'_> {
     fn get(&mut self, width: usize) -> Result<()> {
         let slot = self.length(width)?;
         let id = self.memo.get(&slot);
-        let id = id.ok_or_else(|| Error::format(format!("memo {slot} was never put")))?;
+        let unwritten =
+            || Error::format(format!("memo entry {slot} is read before it is written"));
+        let id = id.ok_or_else(unwritten)?;
         self.stack.push(*id);
         Ok(())
     }
@@ -303,15 +305,13 @@ impl Machine<'_> {
     fn str(&self, id: Id) -> Result<&Arc<str>> {
         match &self.nodes[id] {
             Node::Leaf(Pickled::Str(text)) => Ok(text),
-            _ => Err(Error::format(
-                "something else stands where a string belongs",
-            )),
+            _ => Err(Error::format("expected a string")),
         }
     }
 }
 
 fn underflow() -> Error {
-    Error::format("the pickle takes more values than it has")
+    Error::format("the pickle pops from an empty stack")
 }
 
 #[cfg(test)]
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused_by_name() {
+    fn unsupported_names_are_reported() {
         let message = |body: &[u8]| read(body).unwrap_err().message().to_owned();
         assert!(message(b"cos\nsystem\nX\x02\0\0\0ls\x85R").contains("os.system"));
         assert!(message(b"cnumpy\ndtype\n").contains("numpy.dtype"));

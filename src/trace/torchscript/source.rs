@@ -14,11 +14,11 @@ use crate::trace::torchscript::parser::{self, File};
 #[derive(Debug)]
 pub struct Source {
     container: Arc<Container>,
-    modules: BTreeMap<String, Module>,
+    modules: BTreeMap<String, SourceModule>,
 }
 
 #[derive(Debug)]
-struct Module {
+struct SourceModule {
     /// Name of the record, `code/__torch__.py`.
     record: String,
     file: OnceLock<File>,
@@ -38,12 +38,12 @@ impl Source {
     /// Lists the source files of an archive without reading them.
     pub fn new(container: Arc<Container>) -> Source {
         let records = container.names().filter_map(|record| {
-            let module = module_of(record)?;
+            let module = module_name(record)?;
             let record = record.to_owned();
             let (file, debug) = Default::default();
             Some((
                 module,
-                Module {
+                SourceModule {
                     record,
                     file,
                     debug,
@@ -116,7 +116,7 @@ impl Source {
     }
 
     fn debug_map(&self, record: &str) -> Option<&DebugMap> {
-        let module = self.modules.get(&module_of(record)?)?;
+        let module = self.modules.get(&module_name(record)?)?;
         let debug = module.debug.get_or_init(|| {
             let bytes = self.container.record(&format!("{record}.debug_pkl")).ok()?;
             DebugMap::read(bytes.bytes()).ok()
@@ -125,7 +125,7 @@ impl Source {
     }
 }
 
-fn module_of(record: &str) -> Option<String> {
+fn module_name(record: &str) -> Option<String> {
     let path = record.strip_prefix("code/")?.strip_suffix(".py")?;
     Some(path.replace('/', "."))
 }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn items_are_found_by_qualified_name() {
+    fn declarations_are_found_by_qualified_name() {
         let source = source();
         assert_eq!(source.class("__torch__.Scripted").unwrap().methods.len(), 1);
         assert!(matches!(

@@ -81,7 +81,9 @@ impl TensorRecord {
     /// Checks that the last element, and so every element, is within the storage. No dimension may be empty.
     fn check_bounds(&self, elements: usize) -> Result<()> {
         if self.sizes.len() != self.strides.len() {
-            return Err(Error::format("a tensor has not as many strides as sizes"));
+            let (strides, sizes) = (self.strides.len(), self.sizes.len());
+            let message = format!("a tensor has {strides} strides for {sizes} sizes");
+            return Err(Error::format(message));
         }
         let mut last = Some(self.offset);
         for (size, stride) in self.sizes.iter().zip(&self.strides) {
@@ -105,7 +107,8 @@ impl TensorRecord {
         let size = self.dtype.size();
         let bytes = numel.checked_mul(size);
         let bytes = bytes.filter(|bytes| *bytes <= MAX_EXPANDED.max(storage.len()));
-        let bytes = bytes.ok_or_else(|| Error::unsupported("an expanded tensor of this size"))?;
+        let too_large = || Error::unsupported("an expanded tensor of more than 1 GiB");
+        let bytes = bytes.ok_or_else(too_large)?;
         let mut gathered = Vec::with_capacity(bytes);
         let mut index = vec![0; self.sizes.len()];
         let mut position = self.offset;

@@ -30,7 +30,8 @@ pub enum Pickled {
     Tensor(Arc<TensorRecord>),
     /// An instance of a class of the archive.
     Object(Arc<Object>),
-    /// A description of a value that graphs don't hold: `a sparse tensor`. Only programs that read the value are refused.
+    /// A description of a value that graphs cannot represent: `a sparse tensor`. Only programs that read the value are
+    /// refused.
     Foreign(Arc<str>),
 }
 

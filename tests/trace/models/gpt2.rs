@@ -5,7 +5,7 @@ use onionskin::nn::{Embedding, LayerNorm, Linear};
 use onionskin::tensor::Tensor;
 use onionskin::trace::{Arg, Forward, Method, Module, TracedTensor, call};
 
-use super::{case, proves, tensor};
+use super::{case, check_network, tensor};
 
 const FEATURES: usize = 64;
 const HEADS: i64 = 4;
@@ -267,7 +267,7 @@ fn gpt2_is_what_pytorch_traced() {
         "m.transformer.h.0.attn.masked_bias",
         "m.transformer.h.1.attn.masked_bias",
     ];
-    proves(&folder, &net, &unused, |inputs, options| {
+    check_network(&folder, &net, &unused, |inputs, options| {
         let forward = |net: &Wrapper, ids: TracedTensor| net.call(&ids);
         Method::with("forward", tensor(inputs, 0), forward, options)
     });

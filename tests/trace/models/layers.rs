@@ -5,7 +5,7 @@ use std::path::Path;
 use onionskin::nn::*;
 use onionskin::trace::{Forward, Method, Module, TracedTensor};
 
-use super::{proves, tensor};
+use super::{check_network, tensor};
 
 fn fixture(name: &str) -> std::path::PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -27,7 +27,7 @@ impl Forward<&TracedTensor> for Each {
 }
 
 fn each_is(name: &str, layers: Vec<Box<dyn Layer>>) {
-    proves(&fixture(name), &Each { layers }, &[], |inputs, options| {
+    check_network(&fixture(name), &Each { layers }, &[], |inputs, options| {
         let forward = |each: &Each, x: TracedTensor| each.call(&x);
         Method::with("forward", tensor(inputs, 0), forward, options)
     });
@@ -210,7 +210,7 @@ fn recurrent_layers() {
         gru: GRU::new(3, 2),
         rnn: RNN::new(3, 2).bias(false),
     };
-    proves(&fixture("recurrent"), &net, &[], |inputs, options| {
+    check_network(&fixture("recurrent"), &net, &[], |inputs, options| {
         let inputs = (tensor(inputs, 0), tensor(inputs, 1), tensor(inputs, 2));
         Method::with("forward", inputs, Recurrent::forward, options)
     });
@@ -239,7 +239,7 @@ fn projected_states() {
             .proj_size(2),
         second: LSTM::new(4, 3).bias(false).batch_first(true).proj_size(1),
     };
-    proves(&fixture("projected"), &net, &[], |inputs, options| {
+    check_network(&fixture("projected"), &net, &[], |inputs, options| {
         Method::with("forward", tensor(inputs, 0), Projected::forward, options)
     });
 }
@@ -284,7 +284,7 @@ fn attention() {
         first: MultiheadAttention::new(4, 2),
         second: MultiheadAttention::new(4, 2).bias(false).batch_first(true),
     };
-    proves(&fixture("attention"), &net, &[], |inputs, options| {
+    check_network(&fixture("attention"), &net, &[], |inputs, options| {
         let x = |index| tensor(inputs, index);
         let inputs = (x(0), x(1), x(2), x(3), x(4));
         Method::with("forward", inputs, Attentions::forward, options)
@@ -309,7 +309,7 @@ impl Apart {
 #[test]
 fn attention_to_other_features() {
     let attention = MultiheadAttention::new(4, 2).key_value_features(3, 5);
-    proves(
+    check_network(
         &fixture("apart"),
         &Apart { attention },
         &[],
@@ -343,7 +343,7 @@ fn encoders() {
         after: TransformerEncoder::new([after(), after()]),
         before: TransformerEncoder::new([layer().norm_first(true)]).norm(LayerNorm::new([4])),
     };
-    proves(&fixture("encoders"), &net, &[], |inputs, options| {
+    check_network(&fixture("encoders"), &net, &[], |inputs, options| {
         let inputs = (tensor(inputs, 0), tensor(inputs, 1), tensor(inputs, 2));
         Method::with("forward", inputs, Encoders::forward, options)
     });
@@ -367,7 +367,7 @@ fn bilinear_maps() {
         biased: Bilinear::new(3, 2, 4),
         plain: Bilinear::new(3, 2, 1).bias(false),
     };
-    proves(&fixture("pairs"), &net, &[], |inputs, options| {
+    check_network(&fixture("pairs"), &net, &[], |inputs, options| {
         let inputs = (tensor(inputs, 0), tensor(inputs, 1));
         Method::with("forward", inputs, Pairs::forward, options)
     });

@@ -37,7 +37,7 @@ fn case(name: &str) -> Option<PathBuf> {
 /// returns the outputs of all sets. `unused` are tensors of the archive that the network does not have.
 ///
 /// For sizes that break a guard, the network is traced again, just as an archive is imported again.
-fn proves<'f, M: Module>(
+fn check_network<'f, M: Module>(
     folder: &Path,
     module: &M,
     unused: &[&str],
@@ -64,10 +64,10 @@ fn proves<'f, M: Module>(
     let case = cases::find(folder).unwrap().remove(0).load().unwrap();
     let mut traced = trace(&case.sets[0].calls[0].inputs);
     assert_eq!(traced.warnings, []);
-    is_same(wanted, traced.graph("forward").unwrap());
+    check_same_graph(wanted, traced.graph("forward").unwrap());
     for set in &case.sets {
         let call = &set.calls[0];
-        if !holds(traced.graph("forward").unwrap(), &call.inputs) {
+        if !guards_hold(traced.graph("forward").unwrap(), &call.inputs) {
             traced = trace(&call.inputs);
         }
         let got = run(&traced, &call.inputs);
@@ -78,7 +78,7 @@ fn proves<'f, M: Module>(
 }
 
 /// Checks that graphs do the same, with equal names of weights and paths of modules, at the user's lines.
-fn is_same(wanted: &Graph, graph: &Graph) {
+fn check_same_graph(wanted: &Graph, graph: &Graph) {
     if let Some(difference) = diff(wanted, graph) {
         panic!("{difference}");
     }
@@ -87,12 +87,12 @@ fn is_same(wanted: &Graph, graph: &Graph) {
     for node in &graph.nodes {
         let line = node.place.location.as_ref().unwrap();
         let is_users = line.file.starts_with("tests/trace/");
-        assert!(is_users, "{line} is no line of the user's");
+        assert!(is_users, "{line} is not a line of the user's source");
     }
 }
 
 /// True if the graph's guards hold for the sizes of inputs.
-fn holds(graph: &Graph, inputs: &[Item]) -> bool {
+fn guards_hold(graph: &Graph, inputs: &[Item]) -> bool {
     let inputs = flatten_arguments(&graph.input_trees, inputs).unwrap();
     let shapes: Vec<&[usize]> = inputs.iter().map(|tensor| tensor.shape()).collect();
     graph.bind(&shapes).is_ok()
@@ -122,6 +122,6 @@ fn paths(graph: &Graph) -> Vec<&str> {
 fn tensor(inputs: &[Item], index: usize) -> onionskin::trace::TracedTensor {
     match &inputs[index] {
         Item::Tensor(tensor) => tensor.clone().into(),
-        other => panic!("{other:?} is no tensor"),
+        other => panic!("{other:?} is not a tensor"),
     }
 }

@@ -5,7 +5,7 @@ use onionskin::nn::{
 };
 use onionskin::trace::{Forward, Method, Module, TracedTensor};
 
-use super::{case, proves, tensor};
+use super::{case, check_network, tensor};
 
 #[derive(Module)]
 struct Block {
@@ -106,7 +106,7 @@ fn resnet18_is_what_pytorch_traced() {
     let Some(folder) = case("resnet18_half") else {
         return;
     };
-    proves(&folder, &ResNet::new(), &[], |inputs, options| {
+    check_network(&folder, &ResNet::new(), &[], |inputs, options| {
         let forward = |net: &ResNet, x: TracedTensor| net.call(&x);
         Method::with("forward", tensor(inputs, 0), forward, options)
     });

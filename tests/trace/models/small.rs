@@ -3,12 +3,12 @@
 use onionskin::nn::*;
 use onionskin::trace::{Forward, Method, Module, TracedTensor};
 
-use super::{case, proves, tensor};
+use super::{case, check_network, tensor};
 
 /// Checks that a network of one tensor equals the recorded one of this name, if the corpus exists.
-fn is<M: Module + for<'x> Forward<&'x TracedTensor, Output = TracedTensor>>(name: &str, net: &M) {
+fn check_recorded_network<M: Module + for<'x> Forward<&'x TracedTensor, Output = TracedTensor>>(name: &str, net: &M) {
     let Some(folder) = case(name) else { return };
-    proves(&folder, net, &[], |inputs, options| {
+    check_network(&folder, net, &[], |inputs, options| {
         let forward = |net: &M, x: TracedTensor| net.call(&x);
         Method::with("forward", tensor(inputs, 0), forward, options)
     });
@@ -22,7 +22,7 @@ fn mlp() {
         .add(ReLU::new())
         .add(Linear::new(64, 10))
         .add(LogSoftmax::new(1));
-    is("mlp_mnist", &net);
+    check_recorded_network("mlp_mnist", &net);
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn lenet5() {
         .add(Tanh::new())
         .add(Linear::new(84, 10))
         .add(Softmax::new(-1));
-    is("lenet5", &net);
+    check_recorded_network("lenet5", &net);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn generator() {
         .add(ReLU::new())
         .add(grow(32, 3))
         .add(Tanh::new());
-    is("dcgan_generator", &net);
+    check_recorded_network("dcgan_generator", &net);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn super_resolution() {
         .add(Tanh::new())
         .add(Conv2d::new(16, 9, 3).padding(1))
         .add(PixelShuffle::new(3));
-    is("espcn", &net);
+    check_recorded_network("espcn", &net);
 }
 
 #[derive(Module)]
@@ -97,7 +97,7 @@ fn transformer_encoder() {
             .activation(TracedTensor::gelu)
             .batch_first(true)
     };
-    is(
+    check_recorded_network(
         "transformer_encoder",
         &Encoder {
             layers: (0..2).map(layer).collect(),
@@ -130,12 +130,12 @@ fn tagger<R>(words: usize, r: R, features: usize) -> Tagger<R> {
 #[test]
 fn taggers() {
     let lstm = || LSTM::new(24, 32).batch_first(true);
-    is("lstm_tagger", &tagger(100, lstm(), 32));
-    is(
+    check_recorded_network("lstm_tagger", &tagger(100, lstm(), 32));
+    check_recorded_network(
         "bilstm_tagger",
         &tagger(100, lstm().num_layers(2).bidirectional(true), 64),
     );
-    is(
+    check_recorded_network(
         "rnn_tanh_tagger",
         &tagger(100, RNN::new(24, 32).batch_first(true), 32),
     );

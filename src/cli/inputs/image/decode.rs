@@ -5,7 +5,7 @@ use std::path::Path;
 use image::imageops::{self, FilterType};
 use image::{DynamicImage, ImageError, ImageReader, Rgb, RgbImage};
 
-use super::{Pixels, Preset};
+use super::{FittedPicture, Preset};
 use crate::error::{Error, Result};
 
 /// Gray of a letterbox's borders.
@@ -17,7 +17,7 @@ pub(super) fn decode(
     size: Option<(u32, u32)>,
     channels: usize,
     preset: Preset,
-) -> Result<Pixels> {
+) -> Result<FittedPicture> {
     let picture = open(path)?;
     let fitted = match size {
         Some(size) => fit(&picture, size, preset),
@@ -28,7 +28,7 @@ pub(super) fn decode(
         1 => DynamicImage::from(fitted).to_luma8().into_raw(),
         _ => fitted.into_raw(),
     };
-    Ok(Pixels {
+    Ok(FittedPicture {
         original: (picture.height(), picture.width()),
         size,
         pixels,

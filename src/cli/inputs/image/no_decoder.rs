@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Pixels, Preset};
+use super::{FittedPicture, Preset};
 use crate::error::{Error, Result};
 
 pub(super) fn decode(
@@ -10,9 +10,9 @@ pub(super) fn decode(
     _size: Option<(u32, u32)>,
     _channels: usize,
     _preset: Preset,
-) -> Result<Pixels> {
+) -> Result<FittedPicture> {
     let message = format!(
-        "{}: this build of onionskin reads no pictures",
+        "{}: this build of onionskin cannot read pictures",
         path.display()
     );
     Err(Error::usage(message).help("build it with the feature `images`, or give a tensor file"))

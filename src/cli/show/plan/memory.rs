@@ -30,8 +30,8 @@ pub(super) fn totals(found: &Footprint) -> [String; 2] {
 
 impl Planned<'_> {
     pub(super) fn memory(&self, text: &mut String) {
-        type Belongs = fn(&SlotKind) -> bool;
-        let kinds: [(&str, Belongs); 4] = [
+        type SlotFilter = fn(&SlotKind) -> bool;
+        let kinds: [(&str, SlotFilter); 4] = [
             ("inputs, a buffer each", |kind| {
                 matches!(kind, SlotKind::Input(_))
             }),

@@ -14,9 +14,9 @@ use crate::kernel::plan::{Flow, FlowKind, Slot, SlotId, Step, TripCount, Workgro
 use crate::shape::TensorType;
 
 /// Suffixes of slot names that are dropped because the layout after the name says the same.
-const OF_LAYOUT: [&str; 3] = [" in quads", " in panels", " in runs"];
+const LAYOUT_SUFFIXES: [&str; 3] = [" in quads", " in panels", " in runs"];
 /// Number of nodes computed where they are read that are listed by name; further nodes are counted.
-const LISTED: usize = 4;
+const MAX_LISTED_NODES: usize = 4;
 
 /// Formats the steps of a plan as text.
 pub(super) struct Steps<'a> {
@@ -188,7 +188,7 @@ impl Planned<'_> {
                 .materialized
                 .iter()
                 .find(|stored| stored.value == *name);
-            lines.extend(stored.map(|stored| ("ends here", stored.reason.to_string())));
+            lines.extend(stored.map(|stored| ("stored", stored.reason.to_string())));
             let kept = stored.and_then(|stored| stored.single_reason);
             // The reason already names the control flow or the custom operator.
             let kept = kept.filter(|kept| *kept != SingleReason::External);
@@ -228,7 +228,7 @@ impl Planned<'_> {
             _ => String::new(),
         };
         let layout = layout.to_string();
-        let ends = OF_LAYOUT.iter().copied().chain([layout.as_str()]);
+        let ends = LAYOUT_SUFFIXES.iter().copied().chain([layout.as_str()]);
         let name = ends.fold(name.as_str(), |name, end| {
             name.strip_suffix(end).unwrap_or(name)
         });
@@ -252,11 +252,11 @@ fn computed(step: &Step) -> String {
     let mut text = step.nodes.join(", ");
     let through = &step.work.fused_producers;
     if !through.is_empty() {
-        let listed: Vec<String> = through.iter().take(LISTED).cloned().collect();
-        let _ = write!(text, "; where they are read: {}", listed.join(", "));
+        let listed: Vec<String> = through.iter().take(MAX_LISTED_NODES).cloned().collect();
+        let _ = write!(text, "; inline: {}", listed.join(", "));
     }
-    if LISTED < through.len() {
-        let _ = write!(text, " and {} more", through.len() - LISTED);
+    if MAX_LISTED_NODES < through.len() {
+        let _ = write!(text, " and {} more", through.len() - MAX_LISTED_NODES);
     }
     text
 }

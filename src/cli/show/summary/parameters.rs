@@ -11,13 +11,13 @@ use crate::trace::torchscript::{Archive, Object, Pickled, TensorRecord};
 
 /// Number of elements and bytes of tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Amount {
+pub(super) struct TensorAmount {
     pub(super) count: u64,
     pub(super) bytes: u64,
 }
 
-impl Amount {
-    fn add(&mut self, other: Amount) {
+impl TensorAmount {
+    fn add(&mut self, other: TensorAmount) {
         self.count += other.count;
         self.bytes += other.bytes;
     }
@@ -31,8 +31,8 @@ pub(super) struct Branch {
     /// Class without its package; empty if the file does not name it.
     #[serde(skip_serializing_if = "String::is_empty")]
     class: String,
-    pub(super) parameters: Amount,
-    pub(super) buffers: Amount,
+    pub(super) parameters: TensorAmount,
+    pub(super) buffers: TensorAmount,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     modules: Vec<Branch>,
 }
@@ -48,7 +48,7 @@ impl Branch {
     }
 
     /// Returns all elements and bytes.
-    pub(super) fn total(&self) -> Amount {
+    pub(super) fn total(&self) -> TensorAmount {
         let mut total = self.parameters;
         total.add(self.buffers);
         total
@@ -94,7 +94,7 @@ impl Branch {
                 .trim_end_matches(" × ")
                 .to_string(),
         };
-        let Amount { count, bytes } = self.parameters;
+        let TensorAmount { count, bytes } = self.parameters;
         [
             format!("{:indent$}{title}", "", indent = 2 * level),
             class,
@@ -172,9 +172,9 @@ fn of_object<'a>(
     branch
 }
 
-fn of_record(record: &TensorRecord) -> Amount {
+fn of_record(record: &TensorRecord) -> TensorAmount {
     let count = record.numel().unwrap_or_default();
-    Amount {
+    TensorAmount {
         count: count as u64,
         bytes: (count * record.dtype.size()) as u64,
     }
@@ -184,7 +184,7 @@ fn of_record(record: &TensorRecord) -> Amount {
 fn of_names(module: &GraphModule) -> Branch {
     let mut root = Branch::default();
     for (name, tensor) in &module.weights {
-        let own = Amount {
+        let own = TensorAmount {
             count: tensor.shape().iter().product::<usize>() as u64,
             bytes: tensor.bytes().len() as u64,
         };
@@ -224,7 +224,7 @@ mod tests {
             class: class.to_string(),
             ..Branch::default()
         };
-        branch.parameters = Amount {
+        branch.parameters = TensorAmount {
             count,
             bytes: 4 * count,
         };

@@ -6,9 +6,9 @@ use crate::symbols::{Guard, Relation};
 use crate::trace::check::{Finding, Origin};
 
 /// Number of guards that are listed; further guards are counted.
-const GUARDS: usize = 6;
+const MAX_GUARDS: usize = 6;
 /// Longest guard, in characters, whose formula is shown.
-const LONG: usize = 140;
+const MAX_GUARD_CHARS: usize = 140;
 /// Columns of a line.
 const WIDTH: usize = 100;
 
@@ -127,9 +127,9 @@ impl GraphSummary {
         let guards: Vec<&Guard> = guards.collect();
         let listed = guards
             .iter()
-            .take(GUARDS)
+            .take(MAX_GUARDS)
             .flat_map(|guard| condition(guard));
-        let more = guards.len().saturating_sub(GUARDS);
+        let more = guards.len().saturating_sub(MAX_GUARDS);
         let more = (more > 0).then(|| format!("and {more} more: --signature lists them"));
         match guards.is_empty() {
             true => Vec::new(),
@@ -209,18 +209,18 @@ fn section(title: &str, lines: impl IntoIterator<Item = String>) -> Vec<String> 
 fn condition(guard: &Guard) -> Vec<String> {
     let text = guard.to_string();
     let text = match text.chars().count() {
-        0..=LONG => text,
+        0..=MAX_GUARD_CHARS => text,
         _ => "a formula of its sizes that --signature shows".to_string(),
     };
     let place = match guard.place.is_unknown() {
         true => String::new(),
         false => format!(", at {}", guard.place),
     };
-    hanging(&(text + &place))
+    hanging_indent(&(text + &place))
 }
 
 /// Wraps a text for a section; all lines but the first are indented.
-fn hanging(text: &str) -> Vec<String> {
+fn hanging_indent(text: &str) -> Vec<String> {
     let lines = wrapped(text, "", WIDTH - 8).into_iter().enumerate();
     let lines = lines.map(|(place, line)| match place {
         0 => line,
@@ -265,5 +265,5 @@ fn finding(finding: &Finding) -> Vec<String> {
     };
     let title = finding.id.entry().title;
     let text = format!("{} {title}: {}{place}", finding.id, finding.message);
-    hanging(&text)
+    hanging_indent(&text)
 }

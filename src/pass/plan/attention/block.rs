@@ -18,19 +18,19 @@ use crate::pass::plan::reduce;
 /// Softmax weights of one row's scores in a block, and the factor that rescales the row's previous sums.
 struct Weighed {
     weights: Vec<Expr>,
-    kept: Expr,
+    rescale: Expr,
 }
 
 impl Tile<'_> {
     /// Adds a block of keys to all rows.
-    pub(super) fn block(&self, scope: &mut Scope, block: &Index) -> Result<Vec<Statement>> {
-        let first = block.scale(&Dim::from(self.extent.keys));
-        let scores = self.variables(&mut scope.pool);
-        let mut statements = self.scores(scope, &first, &scores)?;
+    pub(super) fn add_block(&self, scope: &mut Scope, block: &Index) -> Result<Vec<Statement>> {
+        let first = block.scale(&Dim::from(self.shape.keys));
+        let scores = self.score_variables(&mut scope.pool);
+        let mut statements = self.multiply_keys(scope, &first, &scores)?;
         let mut weights = Vec::new();
         for (row, scores) in self.rows.iter().zip(&scores) {
-            let scores = self.masked(scope, row, &first, scores)?;
-            let (of_row, updates) = self.weigh(scope, row, &scores);
+            let scores = self.masked_scores(scope, row, &first, scores)?;
+            let (of_row, updates) = self.softmax_weights(scope, row, &scores);
             weights.push(of_row);
             statements.extend(updates);
         }
@@ -39,8 +39,8 @@ impl Tile<'_> {
     }
 
     /// Creates variables for the scores, by row and key.
-    fn variables(&self, pool: &mut ExprPool) -> Vec<Vec<Expr>> {
-        let keys = 0..self.extent.keys;
+    fn score_variables(&self, pool: &mut ExprPool) -> Vec<Vec<Expr>> {
+        let keys = 0..self.shape.keys;
         let mut of_row = |r: usize| {
             let names = keys.clone().map(|key| format!("score{r}_{key}"));
             names
@@ -51,27 +51,27 @@ impl Tile<'_> {
     }
 
     /// Multiplies queries and keys.
-    fn scores(
+    fn multiply_keys(
         &self,
         scope: &mut Scope,
         first: &Index,
         scores: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
         let product = self.scores;
-        let outer = index::reshape(&self.outer, &self.values.outer, &product.outer);
-        let read = (self.together[0], "key");
-        let keys = self.shuffled(scope, (first, &product.depth), read, |scope, key, at| {
-            product.right(scope, &outer, at, key)
+        let outer = index::reshape(&self.batch, &self.values.batch, &product.batch);
+        let read = (self.vector_axes[0], "key");
+        let keys = self.shuffled(scope, (first, &product.k_size), read, |scope, key, at| {
+            product.right_element(scope, &outer, at, key)
         })?;
         let mut statements = Vec::new();
         for (quad, keys) in keys.iter().enumerate() {
-            let queries = self.queries(scope, &outer, quad)?;
+            let queries = self.load_queries(scope, &outer, quad)?;
             for (key, numbers) in keys.iter().enumerate() {
                 for (query, scores) in queries.iter().zip(scores) {
-                    let product = inner(&mut scope.pool, *query, *numbers);
+                    let product = dot_vec4(&mut scope.pool, *query, *numbers);
                     statements.push(match quad {
                         0 => Statement::Declare(scores[key], product),
-                        _ => add(&mut scope.pool, scores[key], product),
+                        _ => add_to(&mut scope.pool, scores[key], product),
                     });
                 }
             }
@@ -81,15 +81,15 @@ impl Tile<'_> {
     }
 
     /// Loads four channels of each row's query.
-    fn queries(&self, scope: &mut Scope, outer: &[Index], quad: usize) -> Result<Vec<Expr>> {
+    fn load_queries(&self, scope: &mut Scope, outer: &[Index], quad: usize) -> Result<Vec<Expr>> {
         let steps = (0..QUAD).map(|part| Index::from(Dim::from(quad * QUAD + part)));
         let steps: Vec<Index> = steps.collect();
         let mut queries = Vec::new();
         for row in &self.rows {
-            let row = limited(scope, &row.number, &self.scores.rows);
+            let row = limited(scope, &row.index, &self.scores.rows);
             let factors = steps.iter();
-            let factors = factors.map(|step| (self.scores.left(outer, &row, step), None));
-            queries.push(quad::quad(scope, &factors.collect::<Vec<_>>())?);
+            let factors = factors.map(|step| (self.scores.left_element(outer, &row, step), None));
+            queries.push(quad::load_vec4(scope, &factors.collect::<Vec<_>>())?);
         }
         Ok(queries)
     }
@@ -104,37 +104,37 @@ impl Tile<'_> {
         (axis, name): (Together, &str),
         factor: impl Fn(&mut Scope, &Index, &Index) -> (Factor, Option<Expr>),
     ) -> Result<Vec<Vec<Expr>>> {
-        let vec4s_per_load = self.lanes / self.extent.keys;
+        let vec4s_per_load = self.lanes / self.shape.keys;
         let mut handed = Vec::new();
         for quad in (0..example(scope.graph, channels) / QUAD).step_by(vec4s_per_load) {
             let factors = match axis {
-                Together::Channels => self.channels_of_key(scope, first, quad),
-                Together::Keys => self.keys_of_channel(scope, first, quad),
+                Together::Channels => self.channel_positions(scope, first, quad),
+                Together::Keys => self.key_positions(scope, first, quad),
             };
             let factors = factors.map(|[key, channel]| factor(scope, &key, &channel));
-            let read = quad::quad(scope, &factors)?;
+            let read = quad::load_vec4(scope, &factors)?;
             let lanes: Vec<usize> = (0..self.lanes).collect();
-            let all = hand(&mut scope.pool, read, &lanes, name);
-            handed.extend(all.chunks(self.extent.keys).map(|quads| match axis {
+            let all = shuffle_to_all(&mut scope.pool, read, &lanes, name);
+            handed.extend(all.chunks(self.shape.keys).map(|quads| match axis {
                 Together::Channels => quads.to_vec(),
-                Together::Keys => turned(&mut scope.pool, quads),
+                Together::Keys => transpose(&mut scope.pool, quads),
             }));
         }
         Ok(handed)
     }
 
     /// Returns positions for [`Together::Channels`]: four channels of the invocation's key, as `[key, channel]`.
-    fn channels_of_key(&self, scope: &mut Scope, first: &Index, quad: usize) -> [[Index; 2]; QUAD] {
-        let keys = Dim::from(self.extent.keys);
-        let key = limited(scope, &first.add(&self.lane.rem(&keys)), &self.values.depth);
+    fn channel_positions(&self, scope: &mut Scope, first: &Index, quad: usize) -> [[Index; 2]; QUAD] {
+        let keys = Dim::from(self.shape.keys);
+        let key = limited(scope, &first.add(&self.lane.rem(&keys)), &self.values.k_size);
         let quad = self.lane.div(&keys).add_size(&Dim::from(quad));
         quad::neighbours(&[quad], 0).map(|at| [key.clone(), at[0].clone()])
     }
 
     /// Returns positions for [`Together::Keys`]: the invocation's channel of four keys, as `[key, channel]`.
-    fn keys_of_channel(&self, scope: &mut Scope, first: &Index, quad: usize) -> [[Index; 2]; QUAD] {
+    fn key_positions(&self, scope: &mut Scope, first: &Index, quad: usize) -> [[Index; 2]; QUAD] {
         let whole = Dim::from(QUAD);
-        let (quads, all) = (Dim::from(self.extent.keys / QUAD), &self.values.depth);
+        let (quads, all) = (Dim::from(self.shape.keys / QUAD), &self.values.k_size);
         let key = first.div(&whole).add(&self.lane.rem(&quads));
         let key = limited(scope, &key, &all.floor_div(&whole));
         let channel = self.lane.div(&quads).add_size(&Dim::from(quad * QUAD));
@@ -143,7 +143,7 @@ impl Tile<'_> {
 
     /// Computes the input of the softmax (scale, mask) from the scores of a row. Keys beyond the last one get minus
     /// infinity.
-    fn masked(
+    fn masked_scores(
         &self,
         scope: &mut Scope,
         row: &Row,
@@ -154,20 +154,20 @@ impl Tile<'_> {
         let [outer @ .., _, _] = scope.graph.ty(value).shape.as_slice() else {
             return Ok(scores.to_vec());
         };
-        let mut at = index::reshape(&self.outer, &self.values.outer, outer);
-        at.push(limited(scope, &row.number, &self.values.rows));
+        let mut at = index::reshape(&self.batch, &self.values.batch, outer);
+        at.push(limited(scope, &row.index, &self.values.rows));
         let mut masked = Vec::new();
         for (key, score) in scores.iter().enumerate() {
             let number = first.add_size(&Dim::from(key));
-            let key = limited(scope, &number, &self.values.depth);
-            let at = Position::of([at.as_slice(), &[key]].concat());
+            let key = limited(scope, &number, &self.values.k_size);
+            let at = Position::from_coordinates([at.as_slice(), &[key]].concat());
             scope.set_computed(self.scores.result, *score);
-            let element = scope.in_quads(|scope| scope.element(value, &at, None))?;
-            masked.push(if number.is_less_than(&self.values.depth) {
+            let element = scope.with_vec4(|scope| scope.element(value, &at, None))?;
+            masked.push(if number.is_less_than(&self.values.k_size) {
                 element
             } else {
-                let inside = scope.is_below(&number, &self.values.depth);
-                scope.pool.select(inside, element, self.lowest)
+                let inside = scope.is_below(&number, &self.values.k_size);
+                scope.pool.select(inside, element, self.minus_infinity)
             });
         }
         Ok(masked)
@@ -175,13 +175,13 @@ impl Tile<'_> {
 
     /// Computes the softmax weights of scores relative to the largest score so far. All weights are zero where that is
     /// minus infinity.
-    fn weigh(&self, scope: &mut Scope, row: &Row, scores: &[Expr]) -> (Weighed, Vec<Statement>) {
-        let next = scores.iter().fold(row.largest, |largest, score| {
+    fn softmax_weights(&self, scope: &mut Scope, row: &Row, scores: &[Expr]) -> (Weighed, Vec<Statement>) {
+        let next = scores.iter().fold(row.running_max, |largest, score| {
             reduce::combine(scope, ReduceFunction::Max, largest, *score)
         });
         let pool = &mut scope.pool;
         let zero = pool.literal(WgslType::F32, 0.0);
-        let is_lowest = pool.call("x == y", WgslType::Bool, &[next, self.lowest]);
+        let is_lowest = pool.call("x == y", WgslType::Bool, &[next, self.minus_infinity]);
         let base = pool.select(is_lowest, zero, next);
         let mut weigh = |score: Expr, name: &str| {
             let shifted = pool.call("x - y", WgslType::F32, &[score, base]);
@@ -189,7 +189,7 @@ impl Tile<'_> {
             pool.set_label(weight, name);
             weight
         };
-        let kept = weigh(row.largest, "kept");
+        let kept = weigh(row.running_max, "kept");
         let weights: Vec<Expr> = scores.iter().map(|score| weigh(*score, "weight")).collect();
         let named = [next, base, kept]
             .into_iter()
@@ -197,9 +197,9 @@ impl Tile<'_> {
         let mut statements: Vec<Statement> = named.map(Statement::Let).collect();
         pool.set_label(next, "next");
         pool.set_label(base, "base");
-        statements.push(Statement::Assign(row.largest, next));
-        statements.push(scaled(pool, (row.total, kept), weights.clone()));
-        (Weighed { weights, kept }, statements)
+        statements.push(Statement::Assign(row.running_max, next));
+        statements.push(rescale_and_add(pool, (row.running_sum, kept), weights.clone()));
+        (Weighed { weights, rescale: kept }, statements)
     }
 
     /// Adds the weighted values to the output of each row.
@@ -210,18 +210,18 @@ impl Tile<'_> {
         weighed: &[Weighed],
     ) -> Result<Vec<Statement>> {
         let product = self.values;
-        let read = (self.together[1], "value");
+        let read = (self.vector_axes[1], "value");
         let values = self.shuffled(scope, (first, &product.columns), read, |scope, key, at| {
-            product.right(scope, &self.outer, key, at)
+            product.right_element(scope, &self.batch, key, at)
         })?;
         let pool = &mut scope.pool;
         let mut statements = Vec::new();
         for (quad, values) in values.iter().enumerate() {
-            for (row, Weighed { weights, kept }) in self.rows.iter().zip(weighed) {
+            for (row, Weighed { weights, rescale: kept }) in self.rows.iter().zip(weighed) {
                 let pairs = weights.iter().zip(values);
                 let terms = pairs.map(|(x, y)| pool.call("x * y", WgslType::F32x4, &[*x, *y]));
                 let terms = terms.collect();
-                statements.push(scaled(pool, (row.output[quad], *kept), terms));
+                statements.push(rescale_and_add(pool, (row.output[quad], *kept), terms));
             }
         }
         Ok(statements)
@@ -229,20 +229,20 @@ impl Tile<'_> {
 }
 
 /// Transposes vec4s of keys, one per channel, into vec4s of channels, one per key.
-fn turned(pool: &mut ExprPool, quads: &[Expr]) -> Vec<Expr> {
+fn transpose(pool: &mut ExprPool, quads: &[Expr]) -> Vec<Expr> {
     let of_channel = quads.len() / QUAD;
     let of_key = |key: usize| {
         let quads = (0..QUAD).map(|channel| quads[channel * of_channel + key / QUAD]);
         let parts: Vec<Expr> = quads
-            .map(|quad| quad::part(pool, quad, key % QUAD, WgslType::F32))
+            .map(|quad| quad::component(pool, quad, key % QUAD, WgslType::F32))
             .collect();
-        quad::joined(pool, &parts, WgslType::F32x4)
+        quad::build_vec4(pool, &parts, WgslType::F32x4)
     };
     (0..quads.len()).map(of_key).collect()
 }
 
 /// Shuffles a loaded vector from each of some lanes to all lanes.
-fn hand(pool: &mut ExprPool, read: Expr, lanes: &[usize], name: &str) -> Vec<Expr> {
+fn shuffle_to_all(pool: &mut ExprPool, read: Expr, lanes: &[usize], name: &str) -> Vec<Expr> {
     let hand = |lane: &usize| {
         let lane = pool.index(*lane as u32);
         let handed = pool.call("subgroupShuffle(x, y)", WgslType::F32x4, &[read, lane]);
@@ -253,30 +253,30 @@ fn hand(pool: &mut ExprPool, read: Expr, lanes: &[usize], name: &str) -> Vec<Exp
 }
 
 /// Returns the dot product of two vec4s.
-fn inner(pool: &mut ExprPool, x: Expr, y: Expr) -> Expr {
+fn dot_vec4(pool: &mut ExprPool, x: Expr, y: Expr) -> Expr {
     let products = pool.call("x * y", WgslType::F32x4, &[x, y]);
     pool.set_label(products, "products");
-    let parts = (0..QUAD).map(|part| quad::part(pool, products, part, WgslType::F32));
+    let parts = (0..QUAD).map(|part| quad::component(pool, products, part, WgslType::F32));
     let parts = parts.collect();
-    tree(pool, parts).unwrap_or(products)
+    pairwise_sum(pool, parts).unwrap_or(products)
 }
 
-fn add(pool: &mut ExprPool, sum: Expr, term: Expr) -> Statement {
+fn add_to(pool: &mut ExprPool, sum: Expr, term: Expr) -> Statement {
     let ty = pool.ty(sum);
     Statement::Assign(sum, pool.call("x + y", ty, &[sum, term]))
 }
 
 /// Rescales the running sum and adds new terms (online softmax).
-fn scaled(pool: &mut ExprPool, (sum, factor): (Expr, Expr), terms: Vec<Expr>) -> Statement {
+fn rescale_and_add(pool: &mut ExprPool, (sum, factor): (Expr, Expr), terms: Vec<Expr>) -> Statement {
     let ty = pool.ty(sum);
     let kept = pool.call("x * y", ty, &[sum, factor]);
-    let terms = tree(pool, terms).into_iter();
+    let terms = pairwise_sum(pool, terms).into_iter();
     let total = terms.fold(kept, |kept, terms| pool.call("x + y", ty, &[kept, terms]));
     Statement::Assign(sum, total)
 }
 
 /// Sums terms pairwise as a tree. `None` if there are no terms.
-fn tree(pool: &mut ExprPool, mut terms: Vec<Expr>) -> Option<Expr> {
+fn pairwise_sum(pool: &mut ExprPool, mut terms: Vec<Expr>) -> Option<Expr> {
     while terms.len() > 1 {
         let pairs = terms.chunks(2).map(|pair| match pair {
             [x, y] => pool.call("x + y", pool.ty(*x), &[*x, *y]),

@@ -11,16 +11,16 @@ use crate::op::Conv;
 use crate::pass::plan::conv::Sizes;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
+use crate::pass::plan::element::quad::{QUAD, is_multiple_of_4, load_vec4};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat_all};
-use crate::pass::plan::product::{add_all, four, write_four};
+use crate::pass::plan::product::{accumulate, vec4_indices, write_vec4};
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../../shaders/direct.wgsl");
 
 /// Most taps of a filter row, which the source has unrolled.
-pub const LONGEST: i64 = 16;
+pub const MAX_ROW_TAPS: i64 = 16;
 
 /// Lowers a depthwise convolution with its epilogue.
 pub fn lower<'a>(
@@ -36,7 +36,7 @@ pub fn lower<'a>(
     let mut statements = vec![positions.surplus.clone(), Statement::Declare(sum, zero)];
     let (taps, row) = positions.taps.clone();
     statements.extend(repeat_all(&mut scope, "tap", &taps, |scope, taps| {
-        positions.row(scope, &taps, &row, sum)
+        positions.add_row(scope, &taps, &row, sum)
     })?);
     statements.push(Statement::Freeze(sum));
     statements.extend(positions.write(&mut scope, group, sum)?);
@@ -49,12 +49,12 @@ struct Positions<'c> {
     conv: &'c Conv,
     count: Dim,
     surplus: Statement,
-    item: Index,
+    image: Index,
     /// Output channel.
     channel: Index,
     /// Position along all spatial axes but the last, and index of the vec4 of positions along the last one.
-    place: Vec<Index>,
-    quad: Index,
+    outer_position: Vec<Index>,
+    vec4_index: Index,
     /// Shape of the taps that loops go through, and taps of the last axis, which are unrolled.
     taps: (Shape, Vec<i64>),
 }
@@ -75,23 +75,23 @@ impl<'c> Positions<'c> {
         let mut place = index::delinearize(&index, &parts);
         let quad = place.pop().unwrap_or_else(Index::zero);
         let (item, channel) = (place.remove(0), place.remove(0));
-        let row = row.as_const().filter(|row| *row <= LONGEST);
-        let row = row.ok_or_else(|| Error::internal("a row of taps is too long"))?;
+        let row = row.as_const().filter(|row| *row <= MAX_ROW_TAPS);
+        let row = row.ok_or_else(|| Error::internal("the direct kernel needs a small constant number of taps along the last axis"))?;
         Ok(Positions {
             sizes,
             conv,
             count,
             surplus,
-            item,
+            image: item,
             channel,
-            place,
-            quad,
+            outer_position: place,
+            vec4_index: quad,
             taps: (taps.to_vec(), (0..row).collect()),
         })
     }
 
     /// Adds the products of one row of taps.
-    fn row(
+    fn add_row(
         &self,
         scope: &mut Scope,
         taps: &[Index],
@@ -99,23 +99,23 @@ impl<'c> Positions<'c> {
         sum: Expr,
     ) -> Result<Vec<Statement>> {
         let width = self.sizes.space.last().cloned().unwrap_or(Dim::ONE);
-        let first = self.quad.scale(&Dim::from(QUAD));
+        let first = self.vec4_index.scale(&Dim::from(QUAD));
         let columns = if self.is_guarded() {
             (0..QUAD).map(|j| first.add_size(&Dim::from(j))).collect()
         } else {
-            four(scope, &self.quad, &width)
+            vec4_indices(scope, &self.vec4_index, &width)
         };
         let mut terms = Vec::new();
         for tap in row {
             let taps = [taps, &[Dim::from(*tap).into()]].concat();
             let place = [self.channel.clone(), Index::zero()];
-            let place = Position::of([place.as_slice(), &taps].concat());
+            let place = Position::from_coordinates([place.as_slice(), &taps].concat());
             let weight = scope.element(self.sizes.filter, &place, None)?;
-            let inputs = self.seen(scope, &taps, &columns)?;
+            let inputs = self.load_inputs(scope, &taps, &columns)?;
             let term = scope.pool.call("x * y", WgslType::F32x4, &[weight, inputs]);
             terms.push(term);
         }
-        Ok(vec![add_all(&mut scope.pool, sum, &terms)])
+        Ok(vec![accumulate(&mut scope.pool, sum, &terms)])
     }
 
     /// Returns whether input coordinates are compared with the edges of the input. Then positions beyond the edge of the
@@ -126,32 +126,32 @@ impl<'c> Positions<'c> {
     }
 
     /// Loads the inputs of four positions under a tap.
-    fn seen(&self, scope: &mut Scope, taps: &[Index], columns: &[Index]) -> Result<Expr> {
+    fn load_inputs(&self, scope: &mut Scope, taps: &[Index], columns: &[Index]) -> Result<Expr> {
         let channel = self.channel.div(&self.sizes.outputs);
-        let factors = scope.in_quads(|scope| {
+        let factors = scope.with_vec4(|scope| {
             let mut factors = Vec::new();
             for column in columns {
-                let place = [self.item.clone(), channel.clone()];
-                let position = [self.place.as_slice(), std::slice::from_ref(column)].concat();
-                let (place, inside) = self.sizes.source(scope, place, taps, &position);
+                let place = [self.image.clone(), channel.clone()];
+                let position = [self.outer_position.as_slice(), std::slice::from_ref(column)].concat();
+                let (place, inside) = self.sizes.input_position(scope, place, taps, &position);
                 factors.push(((self.sizes.x, place), inside));
             }
             Ok(factors)
         })?;
-        quad(scope, &factors)
+        load_vec4(scope, &factors)
     }
 
     fn write(&self, scope: &mut Scope, group: &Group, sum: Expr) -> Result<Vec<Statement>> {
         let width = self.sizes.space.last().cloned().unwrap_or(Dim::ONE);
-        let first = self.quad.scale(&Dim::from(QUAD));
+        let first = self.vec4_index.scale(&Dim::from(QUAD));
         let place = |column: &Index| {
-            let start = [self.item.clone(), self.channel.clone()];
-            let end = [self.place.as_slice(), std::slice::from_ref(column)].concat();
-            Position::of([start.as_slice(), &end].concat())
+            let start = [self.image.clone(), self.channel.clone()];
+            let end = [self.outer_position.as_slice(), std::slice::from_ref(column)].concat();
+            Position::from_coordinates([start.as_slice(), &end].concat())
         };
         let result = self.sizes.result;
-        let written = write_four(scope, group, result, (&first, &width), sum, &place)?;
-        Ok(if is_whole(&width) {
+        let written = write_vec4(scope, group, result, (&first, &width), sum, &place)?;
+        Ok(if is_multiple_of_4(&width) {
             below(scope, &first, &width, written)
         } else {
             written

@@ -15,19 +15,19 @@ use crate::kernel::layout::{Panels, Texel};
 use crate::op::Conv;
 use crate::pass::plan::conv::{Sizes, image};
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::panels::columns;
+use crate::pass::plan::element::panels::load_columns;
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::turns::{Lines, in_turns};
-use crate::pass::plan::kernel::{Lowered, guarded, pieces, repeat_as_one};
-use crate::pass::plan::product::dot::named;
+use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
+use crate::pass::plan::kernel::{Lowered, offset_bounds_guard, pieces, repeat_flattened};
+use crate::pass::plan::product::dot::with_label;
 use crate::pass::plan::product::tile::Extent;
 use crate::pass::plan::quads::{self, CHANNELS};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/grouped.wgsl");
 
 /// Most positions of an invocation along the first spatial axis, and positions of a wide block along the second one.
-const TALLEST: usize = 7;
+const MAX_BLOCK_HEIGHT: usize = 7;
 const WIDEST: usize = 2;
 /// Fewest rows of a wide block.
 const FEWEST: usize = 2;
@@ -44,26 +44,26 @@ const MOST_PRODUCTS: usize = 128;
 /// Lowers a grouped convolution with its epilogue. The channel count is a multiple of 4.
 pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let packed = image::known_panels(&scope, node, (conv, Extent::ANY))?;
-    by_panels(scope, group, &sizes, &packed.panels)
+    let packed = image::required_panels(&scope, node, (conv, Extent::ANY))?;
+    lower_panels(scope, group, &sizes, &packed.panels)
 }
 
 /// Lowers a grouped convolution whose filter lies in given panels.
-pub fn by_panels<'a>(
+pub fn lower_panels<'a>(
     scope: Scope<'a>,
     group: &Group,
     sizes: &Sizes,
     panels: &Panels,
 ) -> Result<Lowered<'a>> {
-    let mut scope = scope.by_words();
+    let mut scope = scope.reading_u64();
     let block = Block::new(&mut scope, sizes)?;
-    let filter = scope.in_panels(sizes.filter, panels)?;
-    let sum = |[i, j]: [usize; 2]| scope.pool.variable(&block.name(i, j), WgslType::F32x4);
-    let sums: Vec<Expr> = block.places().map(sum).collect();
+    let filter = scope.bind_panels(sizes.filter, panels)?;
+    let sum = |[i, j]: [usize; 2]| scope.pool.variable(&block.sum_name(i, j), WgslType::F32x4);
+    let sums: Vec<Expr> = block.offsets().map(sum).collect();
     let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
     let mut statements = vec![block.surplus.clone()];
     statements.extend(sums.iter().map(|sum| Statement::Declare(*sum, zero)));
-    statements.extend(block.sum(&mut scope, sizes, filter, &sums)?);
+    statements.extend(block.sum_all_taps(&mut scope, sizes, filter, &sums)?);
     statements.extend(block.write(&mut scope, group, sizes, &sums)?);
     Ok(Lowered::new(scope, TEMPLATE, statements, &block.count))
 }
@@ -72,38 +72,38 @@ pub fn by_panels<'a>(
 #[derive(Clone, Copy)]
 enum Channels {
     /// Each reads the channel of its own index.
-    Own,
+    Depthwise,
     /// Each reads all channels of its group. The number is that of the group's vec4s, for input and result alike.
     Group(usize),
 }
 
 impl Channels {
     fn of(sizes: &Sizes) -> Result<Channels> {
-        Ok(match known(&sizes.channels)? {
-            1 => Channels::Own,
+        Ok(match constant_size(&sizes.channels)? {
+            1 => Channels::Depthwise,
             channels => Channels::Group(channels / QUAD),
         })
     }
 
     /// Returns the number of input vec4s that are read one after the other.
-    fn quads(self) -> usize {
+    fn vec4_count(self) -> usize {
         match self {
-            Channels::Own => 1,
+            Channels::Depthwise => 1,
             Channels::Group(quads) => quads,
         }
     }
 
     /// Returns how many channels of an input vec4 each output channel reads.
-    fn seen(self) -> usize {
+    fn channels_per_vec4(self) -> usize {
         match self {
-            Channels::Own => 1,
+            Channels::Depthwise => 1,
             Channels::Group(_) => QUAD,
         }
     }
 
     /// Returns the input vec4 of a step, for a vec4 of the result.
-    fn quad(self, of: &Index, step: &Index) -> Index {
-        let quads = Dim::from(self.quads());
+    fn input_vec4(self, of: &Index, step: &Index) -> Index {
+        let quads = Dim::from(self.vec4_count());
         of.div(&quads).scale(&quads).add(step)
     }
 
@@ -111,8 +111,8 @@ impl Channels {
     fn product(self, pool: &mut ExprPool, weights: &[Expr], seen: Expr) -> Option<Expr> {
         let terms = weights.iter().enumerate().map(|(channel, weight)| {
             let seen = match self {
-                Channels::Own => seen,
-                Channels::Group(_) => quad::part(pool, seen, channel, WgslType::F32),
+                Channels::Depthwise => seen,
+                Channels::Group(_) => quad::component(pool, seen, channel, WgslType::F32),
             };
             pool.call("x * y", WgslType::F32x4, &[*weight, seen])
         });
@@ -122,9 +122,9 @@ impl Channels {
     }
 
     /// Returns the most positions along the first spatial axis in a narrow block, for so many taps along it.
-    fn tallest(self, taps: usize) -> usize {
+    fn max_height(self, taps: usize) -> usize {
         let [longest, tallest] = match self {
-            Channels::Own => [LONGEST, TALLEST],
+            Channels::Depthwise => [LONGEST, MAX_BLOCK_HEIGHT],
             Channels::Group(_) => [LONGEST_OF_GROUP, TALLEST_OF_GROUP],
         };
         (longest / taps.max(1)).clamp(1, tallest)
@@ -153,13 +153,13 @@ struct Block {
 
 impl Block {
     fn new(scope: &mut Scope, sizes: &Sizes) -> Result<Block> {
-        let taps: Vec<usize> = sizes.taps.iter().map(known).collect::<Result<_>>()?;
-        let strides = sizes.axes.iter().map(|axis| known(&axis.stride));
+        let taps: Vec<usize> = sizes.taps.iter().map(constant_size).collect::<Result<_>>()?;
+        let strides = sizes.axes.iter().map(|axis| constant_size(&axis.stride));
         let strides: Vec<usize> = strides.collect::<Result<_>>()?;
         let channels = Channels::of(sizes)?;
-        let [tallest, width] = largest(channels, &strides, &taps);
+        let [tallest, width] = max_block(channels, &strides, &taps);
         let by = [sizes.space[0].clone(), tallest.into(), Dim::ONE, Dim::ONE];
-        let height = scope.decide(by, |[size, tallest, ..]| height(size, tallest));
+        let height = scope.decide(by, |[size, tallest, ..]| even_height(size, tallest));
         let mut shape = scope.graph.ty(sizes.result).shape.clone();
         for (size, along) in shape.iter_mut().skip(CHANNELS + 1).zip([height, width]) {
             *size = pieces(size, along);
@@ -172,7 +172,7 @@ impl Block {
         let along = space.iter().zip(blocks.chain(iter::repeat((1, ""))));
         let first = along.map(|(block, (along, name))| match along {
             1 => block.clone(),
-            _ => named(scope, &block.scale(&Dim::from(along)), name),
+            _ => with_label(scope, &block.scale(&Dim::from(along)), name),
         });
         Ok(Block {
             count,
@@ -188,12 +188,12 @@ impl Block {
     }
 
     /// Iterates over the positions of the block.
-    fn places(&self) -> impl Iterator<Item = [usize; 2]> {
+    fn offsets(&self) -> impl Iterator<Item = [usize; 2]> {
         let width = self.width;
         (0..self.height).flat_map(move |i| (0..width).map(move |j| [i, j]))
     }
 
-    fn name(&self, i: usize, j: usize) -> String {
+    fn sum_name(&self, i: usize, j: usize) -> String {
         match self.width {
             1 => format!("sum{i}"),
             _ => format!("sum{i}_{j}"),
@@ -208,7 +208,7 @@ impl Block {
 
     /// Sums over all channels and taps. Wide blocks have the taps of the second axis unrolled, so that neighbours share
     /// loads.
-    fn sum(
+    fn sum_all_taps(
         &self,
         scope: &mut Scope,
         sizes: &Sizes,
@@ -222,20 +222,20 @@ impl Block {
         };
         let names = (0..looped.len()).map(|axis| format!("tap{axis}"));
         let names: Vec<String> = iter::once(String::from("quad")).chain(names).collect();
-        let shape = [&[Dim::from(self.channels.quads())], looped].concat();
-        repeat_as_one(scope, ("trip", &names), &shape, |scope, _, at| {
+        let shape = [&[Dim::from(self.channels.vec4_count())], looped].concat();
+        repeat_flattened(scope, ("trip", &names), &shape, |scope, _, at| {
             let (step, looped) = (&at[0], &at[1..]);
             let across = (0..written).map(|tap| match self.width {
                 1 => looped.to_vec(),
                 _ => vec![Dim::from(tap).into()],
             });
             let across: Vec<Vec<Index>> = across.collect();
-            self.round(scope, sizes, filter, (step, &across, sums))
+            self.sum_column_taps(scope, sizes, filter, (step, &across, sums))
         })
     }
 
     /// Sums over all taps along the first spatial axis, at some taps of the others, for one input vec4.
-    fn round(
+    fn sum_column_taps(
         &self,
         scope: &mut Scope,
         sizes: &Sizes,
@@ -246,20 +246,20 @@ impl Block {
         let mut taps = Vec::new();
         for pair in pairs {
             let tap = [&[Dim::from(pair[0]).into()], across[pair[1]].as_slice()].concat();
-            taps.push((pair, self.weights(scope, sizes, filter, (&tap, step)), tap));
+            taps.push((pair, self.load_weights(scope, sizes, filter, (&tap, step)), tap));
         }
         let mut loaded = BTreeMap::new();
         let mut statements = Vec::new();
-        for (place, sum) in self.places().zip(sums) {
+        for (place, sum) in self.offsets().zip(sums) {
             let mut total = *sum;
             for (pair, weights, tap) in &taps {
-                let seen = match loaded.entry(self.seen(sizes, place, *pair)) {
+                let seen = match loaded.entry(self.input_offset(sizes, place, *pair)) {
                     Entry::Occupied(seen) => *seen.get(),
                     Entry::Vacant(free) => {
                         let [image, quad] = &self.place;
-                        let from = [image.clone(), self.channels.quad(quad, step)];
+                        let from = [image.clone(), self.channels.input_vec4(quad, step)];
                         let position = self.position(place.map(Index::from));
-                        *free.insert(image::input(scope, sizes, (from, None), (&position, tap))?)
+                        *free.insert(image::load_input(scope, sizes, (from, None), (&position, tap))?)
                     }
                 };
                 if let Some(product) = self.channels.product(&mut scope.pool, weights, seen) {
@@ -272,27 +272,27 @@ impl Block {
     }
 
     /// Loads the weights of a tap, one vector for each channel of an input vec4 that is read.
-    fn weights(
+    fn load_weights(
         &self,
         scope: &mut Scope,
         sizes: &Sizes,
         filter: (usize, Texel),
         (tap, step): (&[Index], &Index),
     ) -> Vec<Expr> {
-        let seen = self.channels.seen();
-        let steps = Dim::from(seen * self.channels.quads());
+        let seen = self.channels.channels_per_vec4();
+        let steps = Dim::from(seen * self.channels.vec4_count());
         let first = index::linearize(tap, &sizes.taps).scale(&steps);
         let first = first.add(&step.scale(&Dim::from(seen)));
         let weight = |channel: usize| {
             let row = first.add_size(&Dim::from(channel));
             let at = [&self.place[1], &row, &Index::zero()].map(|at| at.emit(&mut scope.pool));
-            columns(&mut scope.pool, filter, at, 0)
+            load_columns(&mut scope.pool, filter, at, 0)
         };
         (0..seen).map(weight).collect()
     }
 
     /// Returns the input offset under a tap of a position, relative to the first tap of the block's first position.
-    fn seen(&self, sizes: &Sizes, place: [usize; 2], tap: [usize; 2]) -> Vec<i64> {
+    fn input_offset(&self, sizes: &Sizes, place: [usize; 2], tap: [usize; 2]) -> Vec<i64> {
         let axes = sizes.axes.iter().zip(&self.strides).zip(place).zip(tap);
         axes.map(|(((axis, stride), place), tap)| {
             (place * stride) as i64 + tap as i64 * axis.dilation
@@ -307,53 +307,53 @@ impl Block {
         sizes: &Sizes,
         sums: &[Expr],
     ) -> Result<Vec<Statement>> {
-        let cost = (Lines::Short, group.epilogue_cost(scope.graph));
+        let cost = (LineEpilogue::Short, group.epilogue_cost(scope.graph));
         let rows: Vec<Vec<Expr>> = sums.chunks(self.width).map(<[Expr]>::to_vec).collect();
-        in_turns(scope, cost, &rows, &mut |scope, number, sums| {
+        write_lines(scope, cost, &rows, &mut |scope, number, sums| {
             let mut row = Vec::new();
             for (j, sum) in sums.iter().enumerate() {
                 let position = self.position([number.clone(), j.into()]);
-                let position = scope.all_apart(&position, &sizes.space);
+                let position = scope.separate_all(&position, &sizes.space);
                 let quad = [self.place.as_slice(), &position].concat();
-                let mut line = image::write(scope, group, sizes, &quad, *sum)?;
+                let mut line = image::write_vec4(scope, group, sizes, &quad, *sum)?;
                 if let Some((first, size)) = self.first.get(1).zip(sizes.space.get(1)) {
-                    line = guarded(scope, first, j, size, line);
+                    line = offset_bounds_guard(scope, first, j, size, line);
                 }
                 row.extend(line);
             }
             let (first, size) = (&self.first[0], &sizes.space[0]);
-            Ok(guarded(scope, first, number.clone(), size, row))
+            Ok(offset_bounds_guard(scope, first, number.clone(), size, row))
         })
     }
 }
 
 /// Returns the block height that divides the first spatial axis as evenly as possible.
-fn height(size: usize, tallest: usize) -> usize {
+fn even_height(size: usize, tallest: usize) -> usize {
     let size = size.max(1);
     size.div_ceil(size.div_ceil(tallest))
 }
 
 /// Returns the largest block along the spatial axes: a wide block if the driver can handle the source of one with enough
 /// rows.
-fn largest(channels: Channels, strides: &[usize], taps: &[usize]) -> [usize; 2] {
+fn max_block(channels: Channels, strides: &[usize], taps: &[usize]) -> [usize; 2] {
     let seen = |along: usize, positions: usize| (positions - 1) * strides[along] + taps[along];
     let fits = |height: &usize| {
         let products = height * WIDEST * taps[0] * taps[1];
         seen(0, *height) * seen(1, WIDEST) <= MOST_READ && products <= MOST_PRODUCTS
     };
     let wide = match (channels, strides.len()) {
-        (Channels::Own, 2) => (FEWEST..=TALLEST).rev().find(fits),
+        (Channels::Depthwise, 2) => (FEWEST..=MAX_BLOCK_HEIGHT).rev().find(fits),
         _ => None,
     };
     let down = taps.first().copied().unwrap_or(1);
     match wide {
         Some(height) => [height, WIDEST],
-        None => [channels.tallest(down), 1],
+        None => [channels.max_height(down), 1],
     }
 }
 
 /// Returns a size that the source is specialised for. Layers that share a kernel have equal taps and strides.
-fn known(size: &Dim) -> Result<usize> {
+fn constant_size(size: &Dim) -> Result<usize> {
     let size = size.as_const().and_then(|size| usize::try_from(size).ok());
-    size.ok_or_else(|| Error::internal("a size of a grouped convolution's text is a symbol"))
+    size.ok_or_else(|| Error::internal("taps, strides and channels of a grouped convolution must be constants"))
 }

@@ -13,11 +13,11 @@ use crate::op::Conv;
 use crate::pass::plan::conv::Sizes;
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, QUAD, is_whole};
+use crate::pass::plan::element::quad::{self, QUAD, is_multiple_of_4};
 use crate::pass::plan::element::{self, Scope};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, below, epilogue};
-use crate::pass::plan::product::tile::{Extent, Packed, Right, Rows, Sums, Tiling, lay};
+use crate::pass::plan::product::tile::{Extent, Packed, Right, Rows, Sums, Tiling, lower_tiles};
 use crate::pass::plan::quads::CHANNELS;
 
 /// Most channels of a group for which tiles of the matrix product would be too wide.
@@ -31,24 +31,24 @@ pub fn lower<'a>(
     (conv, extent): (&Conv, Extent),
 ) -> Result<Lowered<'a>> {
     let sizes = Sizes::new(scope.graph, node, conv)?;
-    let packed = known_panels(&scope, node, (conv, extent))?;
-    by_panels(scope, group, &sizes, packed)
+    let packed = required_panels(&scope, node, (conv, extent))?;
+    lower_panels(scope, group, &sizes, packed)
 }
 
 /// Lowers a convolution whose filter lies in given panels.
-pub fn by_panels<'a>(
+pub fn lower_panels<'a>(
     scope: Scope<'a>,
     group: &Group,
     sizes: &Sizes,
     packed: Packed,
 ) -> Result<Lowered<'a>> {
     let tiling = Tiling {
-        outer: vec![sizes.batch.clone(), sizes.groups.clone()],
+        batch: vec![sizes.batch.clone(), sizes.groups.clone()],
         rows: sizes.positions.clone(),
-        spread: sizes.space.clone(),
+        row_shape: sizes.space.clone(),
         columns: sizes.outputs.clone(),
         taps: sizes.taps.clone(),
-        depth: sizes.channels.clone(),
+        k_size: sizes.channels.clone(),
         left: &|scope, [outer, position], (taps, steps)| {
             let (first, guard) = steps
                 .first()
@@ -56,37 +56,37 @@ pub fn by_panels<'a>(
                 .unwrap_or_else(|| (Index::zero(), None));
             let channel = outer[1].scale(&sizes.channels).add(&first);
             let place = [outer[0].clone(), channel.div(&Dim::from(QUAD))];
-            input(scope, sizes, (place, guard), (position, taps))
+            load_input(scope, sizes, (place, guard), (position, taps))
         },
         right: Right::Panels(sizes.filter, packed, &|outer| outer[1].clone()),
         write: &|scope, [outer, position], first, vector| {
             let channel = outer[1].scale(&sizes.outputs).add(first);
             let quad = [&[outer[0].clone(), channel.div(&Dim::from(QUAD))], position];
-            write(scope, group, sizes, &quad.concat(), vector)
+            write_vec4(scope, group, sizes, &quad.concat(), vector)
         },
-        epilogue: group.epilogue_cost(scope.graph),
-        in_quads: true,
+        epilogue_cost: group.epilogue_cost(scope.graph),
+        writes_whole_vec4: true,
     };
-    lay(scope, &tiling)
+    lower_tiles(scope, &tiling)
 }
 
 /// Loads four input channels under a tap of a position, by image and vec4 of channels. Gives zeros outside of the input,
 /// and where a guard is false.
-pub fn input(
+pub fn load_input(
     scope: &mut Scope,
     sizes: &Sizes,
     (place, guard): ([Index; 2], Option<Expr>),
     (position, taps): (&[Index], &[Index]),
 ) -> Result<Expr> {
-    let (quad, inside) = sizes.source(scope, place, taps, position);
+    let (quad, inside) = sizes.input_position(scope, place, taps, position);
     let quad = quad.coordinates(&[]);
     let inside = match (inside, guard) {
         (Some(inside), guard) => Some(scope.pool.and(guard, inside)),
         (None, guard) => guard,
     };
     let vector = match scope.stored[sizes.x.index()] {
-        true => scope.quad_of(sizes.x, CHANNELS, &quad, inside)?,
-        false => made(scope, sizes.x, &quad, inside)?,
+        true => scope.load_vec4(sizes.x, CHANNELS, &quad, inside)?,
+        false => compute_input(scope, sizes.x, &quad, inside)?,
     };
     Ok(match inside {
         Some(inside) => {
@@ -98,16 +98,16 @@ pub fn input(
 }
 
 /// Computes four channels of an image that the kernel does not read from memory.
-fn made(scope: &mut Scope, image: ValueId, quad: &[Index], inside: Option<Expr>) -> Result<Expr> {
+fn compute_input(scope: &mut Scope, image: ValueId, quad: &[Index], inside: Option<Expr>) -> Result<Expr> {
     let neighbours = quad::neighbours(quad, CHANNELS);
-    let parts = quad::each(scope, neighbours, |scope, _, at| {
-        scope.element(image, &Position::of(at), inside)
+    let parts = quad::for_each_neighbour(scope, neighbours, |scope, _, at| {
+        scope.element(image, &Position::from_coordinates(at), inside)
     })?;
-    Ok(quad::joined(&mut scope.pool, &parts, WgslType::F32x4))
+    Ok(quad::build_vec4(&mut scope.pool, &parts, WgslType::F32x4))
 }
 
 /// Writes four channels of a position with the epilogue.
-pub fn write(
+pub fn write_vec4(
     scope: &mut Scope,
     group: &Group,
     sizes: &Sizes,
@@ -115,11 +115,11 @@ pub fn write(
     vector: Expr,
 ) -> Result<Vec<Statement>> {
     let neighbours = quad::neighbours(quad, CHANNELS);
-    let parts = quad::each(scope, neighbours, |scope, part, at| {
-        let number = quad::part(&mut scope.pool, vector, part, WgslType::F32);
-        epilogue(scope, group, sizes.result, number, &Position::of(at))
+    let parts = quad::for_each_neighbour(scope, neighbours, |scope, part, at| {
+        let number = quad::component(&mut scope.pool, vector, part, WgslType::F32);
+        epilogue(scope, group, sizes.result, number, &Position::from_coordinates(at))
     })?;
-    if let Some(store) = quad::write(scope, group.root, &parts)? {
+    if let Some(store) = quad::store_vec4(scope, group.root, &parts)? {
         return Ok(vec![store]);
     }
     let channels = &sizes.groups * &sizes.outputs;
@@ -132,14 +132,14 @@ pub fn write(
 }
 
 /// Returns the panels of a filter; an error if it has none.
-pub fn known_panels(scope: &Scope, node: &Node, of: (&Conv, Extent)) -> Result<Packed> {
-    panels(scope.graph, scope.capabilities, node, of)
+pub fn required_panels(scope: &Scope, node: &Node, of: (&Conv, Extent)) -> Result<Packed> {
+    filter_panels(scope.graph, scope.capabilities, node, of)
         .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))
 }
 
 /// Returns the panels of a filter for tiles of a shape. `None` if the filter is no weight, or subgroups are no vector
 /// lanes. Groups of few channels get panels for the kernel of `grouped`, which has no tiles.
-pub fn panels(
+pub fn filter_panels(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
@@ -165,8 +165,8 @@ pub fn panels(
         stride *= tap;
     }
     let filter_elements = channels * tap_count;
-    if is_grouped(graph, node, conv) {
-        let panels = by_rows(depth, run(groups * outputs, filter_elements));
+    if has_grouped_kernel(graph, node, conv) {
+        let panels = tap_row_panels(depth, run(groups * outputs, filter_elements));
         return is_weight.then_some(Packed {
             panels,
             bands: 1,
@@ -175,19 +175,19 @@ pub fn panels(
     }
     let outer = run(groups, outputs * filter_elements);
     let columns = run(outputs, filter_elements);
-    is_weight.then(|| extent.packed(lanes, outer, (depth, columns)))
+    is_weight.then(|| extent.pack(lanes, outer, (depth, columns)))
 }
 
 /// Describes the convolution as a product with a weight, for the choice of tile shapes. `text` is the part of the
 /// kernel's key that the caller knows.
-pub fn sums(scope: &Scope, node: &Node, (conv, text): (&Conv, String)) -> Option<Sums> {
+pub fn weight_product(scope: &Scope, node: &Node, (conv, text): (&Conv, String)) -> Option<Sums> {
     let graph = scope.graph;
     let sizes = Sizes::new(graph, node, conv).ok()?;
-    let packed = panels(graph, scope.capabilities, node, (conv, Extent::ANY))?;
+    let packed = filter_panels(graph, scope.capabilities, node, (conv, Extent::ANY))?;
     let matrices = &sizes.batch * &sizes.groups;
-    let left = match is_by_window(scope, &sizes) {
-        true => Rows::Seen,
-        false => Rows::Together,
+    let left = match uses_window_kernel(scope, &sizes) {
+        true => Rows::ContiguousTaps,
+        false => Rows::Contiguous,
     };
     // A vec4 of channels that is not full has fewer K elements.
     let steps = packed
@@ -196,23 +196,23 @@ pub fn sums(scope: &Scope, node: &Node, (conv, text): (&Conv, String)) -> Option
         .last()
         .map_or(0, |run| run.count.min(QUAD));
     Some(Sums {
-        text: format!("{text} {left:?} {steps}"),
-        left,
+        kernel_key: format!("{text} {left:?} {steps}"),
+        left_layout: left,
         sizes: [&matrices, &sizes.positions].map(|size| example(graph, size)),
         panels: packed.panels,
-        whole: None,
+        enclosing: None,
     })
 }
 
 /// Returns whether the convolution gets the kernel for windows of any size. Convolutions of a single tap get it too where
 /// a graph has several window convolutions: the driver compiles one kernel less, and they take a few hundredths longer. A
 /// convolution that computes its own input has a kernel of its own in any case.
-pub fn is_by_window(scope: &Scope, sizes: &Sizes) -> bool {
+pub fn uses_window_kernel(scope: &Scope, sizes: &Sizes) -> bool {
     let graph = scope.graph;
     let is_window_conv = |node: &&Node| match &node.op {
         Op::Primitive(Primitive::Conv(conv)) if conv.groups == 1 => {
             let sizes = Sizes::new(graph, node, conv);
-            sizes.is_ok_and(|sizes| sizes.sees_neighbours() && !sizes.sees_same())
+            sizes.is_ok_and(|sizes| sizes.is_undilated() && !sizes.is_pointwise())
         }
         _ => false,
     };
@@ -220,12 +220,12 @@ pub fn is_by_window(scope: &Scope, sizes: &Sizes) -> bool {
         let is_read = scope.stored[sizes.x.index()];
         is_read && graph.nodes.iter().filter(is_window_conv).nth(1).is_some()
     };
-    sizes.sees_neighbours() && (!sizes.sees_same() || has_other_windows())
+    sizes.is_undilated() && (!sizes.is_pointwise() || has_other_windows())
 }
 
 /// Builds the panels of a filter with few input channels: a row of texels for each tap of each channel, padded so that
 /// the width is no power of two.
-fn by_rows(depth: Vec<StridedRange>, columns: StridedRange) -> Panels {
+fn tap_row_panels(depth: Vec<StridedRange>, columns: StridedRange) -> Panels {
     let width = non_power_of_two(columns.count.div_ceil(QUAD)) * QUAD;
     Panels {
         batch: StridedRange {
@@ -243,11 +243,11 @@ fn by_rows(depth: Vec<StridedRange>, columns: StridedRange) -> Panels {
 
 /// Returns whether the convolution is depthwise with a channel count that is a multiple of 4, or has groups of so few
 /// channels that tiles would be mostly padding.
-pub fn is_grouped(graph: &Graph, node: &Node, conv: &Conv) -> bool {
+pub fn has_grouped_kernel(graph: &Graph, node: &Node, conv: &Conv) -> bool {
     Sizes::new(graph, node, conv).is_ok_and(|sizes| {
         let (channels, outputs) = (&sizes.channels, &sizes.outputs);
         let is_few = |size: i64| conv.groups > 1 && size <= MOST_CHANNELS;
-        let are_few = is_whole(channels) && channels.as_const().is_some_and(is_few);
-        channels == outputs && (are_few || channels.is(1) && is_whole(&sizes.groups))
+        let are_few = is_multiple_of_4(channels) && channels.as_const().is_some_and(is_few);
+        channels == outputs && (are_few || channels.is(1) && is_multiple_of_4(&sizes.groups))
     })
 }

@@ -23,7 +23,7 @@ use crate::op::Conv;
 use crate::pass::plan::conv::Sizes;
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::is_whole;
+use crate::pass::plan::element::quad::is_multiple_of_4;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::Lowered;
 use crate::pass::plan::kernel::work::behind;
@@ -36,7 +36,7 @@ const SINGLE: i64 = size_of::<f32>() as i64;
 
 /// Returns the panels of a transformed filter for tiles of a shape. `None` where Winograd does not apply: other taps,
 /// strides or dilation, channel counts that are no multiples of 4, or more channels than a workgroup can sum over.
-pub fn panels(
+pub fn filter_panels(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
@@ -52,7 +52,7 @@ pub fn panels(
             .iter()
             .all(|axis| [axis.stride, axis.dilation, axis.base_dilation] == [1; 3]);
     let has_taps = sizes.taps.iter().all(|size| size.is(TAPS as i64));
-    let are_quads = [&sizes.channels, &sizes.outputs].into_iter().all(is_whole);
+    let are_quads = [&sizes.channels, &sizes.outputs].into_iter().all(is_multiple_of_4);
     if !is_plain || !has_taps || !are_quads {
         return None;
     }
@@ -65,34 +65,34 @@ pub fn panels(
     let run = |count, stride| StridedRange { count, stride };
     let matrices = run(output_tile.matrices() * groups, outputs * channels);
     let (depth, columns) = (vec![run(channels, 1)], run(outputs, channels));
-    let mut packed = extent.packed(lanes, matrices, (depth, columns));
+    let mut packed = extent.pack(lanes, matrices, (depth, columns));
     packed.panels.winograd_tile = Some(output_tile);
     Some(packed)
 }
 
 /// Describes the products of the second stage, for the choice of tile shapes. `text` is the part of the kernel's key that
 /// the caller knows.
-pub fn sums(
+pub fn weight_product(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
     (conv, output_tile, text): (&Conv, OutputTile, &str),
 ) -> Option<Sums> {
     let lanes = capabilities.simd_lanes()?;
-    let packed = panels(graph, capabilities, node, (conv, output_tile, Extent::ANY))?;
+    let packed = filter_panels(graph, capabilities, node, (conv, output_tile, Extent::ANY))?;
     let sizes = Sizes::new(graph, node, conv).ok()?;
-    let tiles = Dim::product(&tiles(
+    let tiles = Dim::product(&tile_grid(
         &graph.ty(*node.results.first()?).shape,
         output_tile,
     )?);
     let of_all = [&sizes.groups, &tiles, &sizes.channels, &sizes.outputs];
     let of_all = of_all.map(|size| example(graph, size));
     Some(Sums {
-        text: format!("{text} by tiles of {}", output_tile.size()),
-        left: Rows::Together,
+        kernel_key: format!("{text} by tiles of {}", output_tile.size()),
+        left_layout: Rows::Contiguous,
         sizes: [packed.panels.batch.count, of_all[1]],
         panels: packed.panels,
-        whole: Some(share::whole(
+        enclosing: Some(share::enclosing_kernel(
             (output_tile, lanes),
             of_all,
             capabilities.max_binding_size,
@@ -102,7 +102,7 @@ pub fn sums(
 
 /// Returns the number of images, and of tiles along both axes, for a convolution with a result of this shape. `None` if
 /// the result is not two-dimensional.
-pub fn tiles(result: &[Dim], output_tile: OutputTile) -> Option<[Dim; 3]> {
+pub fn tile_grid(result: &[Dim], output_tile: OutputTile) -> Option<[Dim; 3]> {
     let [batch, _, height, width] = result else {
         return None;
     };
@@ -118,14 +118,14 @@ pub fn lower<'a>(
     (conv, output_tile, extent): (&Conv, OutputTile, Extent),
 ) -> Result<Lowered<'a>> {
     let of = (conv, output_tile, extent);
-    let packed = panels(scope.graph, scope.capabilities, node, of);
-    let missing = || Error::internal("the filter of a convolution by tiles has no panels");
+    let packed = filter_panels(scope.graph, scope.capabilities, node, of);
+    let missing = || Error::internal("the filter of a Winograd convolution has no panels");
     let packed = packed.ok_or_else(missing)?;
-    by_panels(scope, group, node, (conv, output_tile, packed))
+    lower_panels(scope, group, node, (conv, output_tile, packed))
 }
 
 /// Lowers a convolution whose filter lies in given panels.
-pub fn by_panels<'a>(
+pub fn lower_panels<'a>(
     mut scope: Scope<'a>,
     group: &Group,
     node: &Node,
@@ -138,13 +138,13 @@ pub fn by_panels<'a>(
     let barrier = || Statement::Line(String::from("subgroupBarrier();"));
     let mut statements = vec![workgroup.surplus.clone()];
     // The input of tiles is read as 64-bit words where that is faster. The factors of products are not.
-    scope.reads_words = true;
-    statements.extend(workgroup.seen(&mut scope)?);
-    scope.reads_words = false;
+    scope.reads_u64 = true;
+    statements.extend(workgroup.transform_input(&mut scope)?);
+    scope.reads_u64 = false;
     statements.push(barrier());
-    statements.extend(workgroup.summed(&mut scope)?);
+    statements.extend(workgroup.multiply(&mut scope)?);
     statements.push(barrier());
-    statements.extend(workgroup.output(&mut scope, group)?);
+    statements.extend(workgroup.transform_output(&mut scope, group)?);
     let work = work(&scope, group, (&sizes, output_tile, &workgroup))?;
     let (count, holes) = (workgroup.count.clone(), tile::holes(workgroup.lanes, bands));
     let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, count);
@@ -164,9 +164,9 @@ fn work(
 ) -> Result<Work> {
     let epilogue = behind(scope, group)?;
     let filters = &sizes.groups * &sizes.channels * &sizes.outputs * output_tile.matrices() as i64;
-    let products = &filters * workgroup.all_tiles() * 2;
+    let products = &filters * workgroup.tile_count() * 2;
     Ok(Work {
-        operations: workgroup.transforms() + products + epilogue.operations,
+        operations: workgroup.transform_operations() + products + epilogue.operations,
         bytes: (scope.graph.ty(sizes.x).numel() + filters) * SINGLE + epilogue.bytes,
         ..Work::default()
     })

@@ -48,7 +48,7 @@ impl<'a> Scope<'a> {
         guard: Option<Expr>,
     ) -> Result<Expr> {
         let element = self.element(operand(node, 0)?, position, guard)?;
-        let Some(site) = self.site(value) else {
+        let Some(site) = self.fault_index(value) else {
             return Ok(element);
         };
         let dtype = self.graph.ty(value).dtype;
@@ -56,8 +56,8 @@ impl<'a> Scope<'a> {
         for bound in &node.arguments[1..] {
             bounds.push(self.number(bound, dtype)?);
         }
-        let guard = self.inside(value, position, guard);
-        let harmless = self.harmless(check.require, self.pool.ty(element), &bounds);
+        let guard = self.in_bounds(value, position, guard);
+        let harmless = self.passing_element(check.require, self.pool.ty(element), &bounds);
         let element = match guard {
             Some(guard) => self.pool.select(guard, element, harmless),
             None => element,
@@ -75,7 +75,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Returns the fault word of a check. `None` if the kernel performs no checks.
-    fn site(&mut self, value: ValueId) -> Option<Expr> {
+    fn fault_index(&mut self, value: ValueId) -> Option<Expr> {
         let checks = self.checks.as_mut()?;
         let known = checks.iter().position(|known| *known == value);
         let place = known.unwrap_or_else(|| {
@@ -108,7 +108,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Extends the guard of a position by a test for each coordinate that may lie beyond its axis.
-    fn inside(
+    fn in_bounds(
         &mut self,
         value: ValueId,
         position: &Position,
@@ -125,7 +125,7 @@ impl<'a> Scope<'a> {
     }
 
     /// Returns an element that passes a check.
-    fn harmless(&mut self, require: Requirement, ty: WgslType, bounds: &[Expr]) -> Expr {
+    fn passing_element(&mut self, require: Requirement, ty: WgslType, bounds: &[Expr]) -> Expr {
         match (require, bounds) {
             (Requirement::Within, [low, ..]) => *low,
             (Requirement::Holds, _) => self.pool.literal(ty, Literal::Bool(true)),

@@ -9,17 +9,17 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, QUAD, consecutive, is_multiple, is_whole};
+use crate::pass::plan::element::quad::{self, QUAD, vector_index, is_multiple, is_multiple_of_4};
 use crate::pass::plan::element::{self, Scope};
 
 /// Elements of the widest load.
 pub const EIGHT: usize = 8;
 
 /// Returns how many neighbouring elements a device loads at once from rows of `size` elements.
-pub fn width(capabilities: &Capabilities, size: &Dim) -> usize {
+pub fn vector_width(capabilities: &Capabilities, size: &Dim) -> usize {
     if capabilities.software && capabilities.int64 && is_multiple(size, EIGHT) {
         EIGHT
-    } else if is_whole(size) {
+    } else if is_multiple_of_4(size) {
         QUAD
     } else {
         1
@@ -27,20 +27,20 @@ pub fn width(capabilities: &Capabilities, size: &Dim) -> usize {
 }
 
 /// Returns the indices of the elements of a vector.
-pub fn numbers(vector: &Index, width: usize) -> Vec<Index> {
+pub fn element_indices(vector: &Index, width: usize) -> Vec<Index> {
     let first = vector.scale(&Dim::from(width));
     let numbers = (0..width).map(|part| first.add_size(&Dim::from(part)));
     numbers.collect()
 }
 
 /// Returns the positions of the elements of a vector.
-pub fn neighbours(vector: &Index, width: usize) -> Vec<Position> {
-    let places = numbers(vector, width).into_iter();
-    places.map(Position::at).collect()
+pub fn element_positions(vector: &Index, width: usize) -> Vec<Position> {
+    let places = element_indices(vector, width).into_iter();
+    places.map(Position::from_index).collect()
 }
 
 /// Returns a component of a loaded vector, in the type in which it is stored. The name becomes a label.
-pub fn part(
+pub fn stored_component(
     pool: &mut ExprPool,
     vector: Expr,
     part: usize,
@@ -48,7 +48,7 @@ pub fn part(
 ) -> Expr {
     if pool.ty(vector) != WgslType::U64x4 {
         pool.set_label(vector, &format!("{name}_quad"));
-        return quad::part(pool, vector, part, stored);
+        return quad::component(pool, vector, part, stored);
     }
     pool.set_label(vector, &format!("{name}_words"));
     let (numbers, half) = match part % 2 {
@@ -57,17 +57,17 @@ pub fn part(
     };
     let numbers = pool.call(numbers, WgslType::F32x4, &[vector]);
     pool.set_label(numbers, &format!("{name}_{half}"));
-    quad::part(pool, numbers, part / 2, stored)
+    quad::component(pool, numbers, part / 2, stored)
 }
 
 /// Writes neighbouring elements with as few vector stores as possible. `None` if they do not form whole vectors.
-pub fn write(
+pub fn store_vectors(
     scope: &mut Scope,
     value: ValueId,
     parts: &[(Expr, Position)],
 ) -> Result<Option<Vec<Statement>>> {
     if parts.len() == EIGHT
-        && let Some(store) = write_words(scope, value, parts)?
+        && let Some(store) = store_u64(scope, value, parts)?
     {
         return Ok(Some(vec![store]));
     }
@@ -75,16 +75,16 @@ pub fn write(
         return Ok(None);
     }
     let quads = parts.chunks(QUAD);
-    quads.map(|four| quad::write(scope, value, four)).collect()
+    quads.map(|four| quad::store_vec4(scope, value, four)).collect()
 }
 
 /// Writes neighbouring elements, one by one if they do not form whole vectors.
-pub fn write_all(
+pub fn store_all(
     scope: &mut Scope,
     value: ValueId,
     parts: &[(Expr, Position)],
 ) -> Result<Vec<Statement>> {
-    if let Some(stores) = write(scope, value, parts)? {
+    if let Some(stores) = store_vectors(scope, value, parts)? {
         return Ok(stores);
     }
     let each = parts.iter();
@@ -92,26 +92,26 @@ pub fn write_all(
         .collect()
 }
 
-fn write_words(
+fn store_u64(
     scope: &mut Scope,
     value: ValueId,
     parts: &[(Expr, Position)],
 ) -> Result<Option<Statement>> {
-    let places = parts.iter().map(|(_, at)| scope.place(value, at));
-    let (true, Some(start)) = (scope.is_in_words(value)?, consecutive(places, EIGHT)) else {
+    let places = parts.iter().map(|(_, at)| scope.element_index(value, at));
+    let (true, Some(start)) = (scope.can_access_u64(value)?, vector_index(places, EIGHT)) else {
         return Ok(None);
     };
-    let settled = parts.iter().map(|part| settled(&mut scope.pool, part.0));
+    let settled = parts.iter().map(|part| storable_as_u64(&mut scope.pool, part.0));
     let Some(numbers) = settled.collect::<Option<Vec<Expr>>>() else {
         return Ok(None);
     };
     let every_other = |first: usize| numbers.iter().skip(first).step_by(2).copied();
     let (low, high): (Vec<Expr>, Vec<Expr>) = (every_other(0).collect(), every_other(1).collect());
     let pool = &mut scope.pool;
-    let halves = [low, high].map(|half| quad::joined(pool, &half, WgslType::F32x4));
+    let halves = [low, high].map(|half| quad::build_vec4(pool, &half, WgslType::F32x4));
     let words = pool.call("words_of(x, y)", WgslType::U64x4, &halves);
     Ok(Some(Statement::Store {
-        buffer: scope.binding(value, false, WgslType::U64x4)?,
+        buffer: scope.bind_rows(value, false, WgslType::U64x4)?,
         index: start.emit(&mut scope.pool),
         value: words,
     }))
@@ -120,14 +120,14 @@ fn write_words(
 /// Rewrites an expression so that it can be stored as 64-bit words. `None` if such a store is not worthwhile. LLVM
 /// scalarises the store of a select with a constant, and of arithmetic on such a select and a constant. Hence a bound is
 /// computed on both sides of its select.
-pub fn settled(pool: &mut ExprPool, expr: Expr) -> Option<Expr> {
+pub fn storable_as_u64(pool: &mut ExprPool, expr: Expr) -> Option<Expr> {
     let ExprNode::Call { template, operands } = pool.node(expr) else {
         return Some(expr);
     };
     let (template, operands) = (template.clone(), operands.clone());
     let is_constant = |pool: &ExprPool, expr: &Expr| pool.as_literal(*expr).is_some();
     let has_constant = operands.iter().any(|expr| is_constant(pool, expr));
-    let is_settled = |expr: &Expr| is_constant(pool, expr) || settled(pool, *expr) == Some(*expr);
+    let is_settled = |expr: &Expr| is_constant(pool, expr) || storable_as_u64(pool, *expr) == Some(*expr);
     match template.as_ref() {
         "select(x, y, x < y)" => {
             Some(pool.call("select(x, max(x, y), x < y)", WgslType::F32, &operands))
@@ -143,20 +143,20 @@ pub fn settled(pool: &mut ExprPool, expr: Expr) -> Option<Expr> {
 
 impl Scope<'_> {
     /// Returns whether a buffer can be accessed as 64-bit words of two numbers.
-    pub fn is_in_words(&self, value: ValueId) -> Result<bool> {
+    pub fn can_access_u64(&self, value: ValueId) -> Result<bool> {
         let is_f32 = self.storage(value)? == StorageType::F32;
         let is_in_rows = self.layout(value).is_row_major();
-        Ok(is_f32 && is_in_rows && is_multiple(&self.room(value), EIGHT))
+        Ok(is_f32 && is_in_rows && is_multiple(&self.allocated_elements(value), EIGHT))
     }
 
     /// Returns whether a buffer is better read as 64-bit words of two numbers: if it cannot be read as a texture.
-    fn reads_words_of(&self, value: ValueId) -> Result<bool> {
-        Ok(self.is_in_words(value)? && !self.has_texels(value))
+    fn prefers_u64(&self, value: ValueId) -> Result<bool> {
+        Ok(self.can_access_u64(value)? && !self.is_texture_aliased(value))
     }
 
     /// Returns the vector that contains an element when `neighbours` elements are requested together: its type, its
     /// index, and the component. `None` if the component is unknown.
-    pub fn part_of_vector(
+    pub fn vector_component(
         &self,
         value: ValueId,
         place: &Index,
@@ -166,10 +166,10 @@ impl Scope<'_> {
         let part = place.rem(&whole).as_const();
         let part = part.and_then(|part| usize::try_from(part).ok());
         match part {
-            Some(part) if neighbours == EIGHT && self.reads_words_of(value)? => {
+            Some(part) if neighbours == EIGHT && self.prefers_u64(value)? => {
                 Ok(Some((WgslType::U64x4, place.div(&whole), part)))
             }
-            _ if neighbours >= QUAD => self.part_of_quad(value, place),
+            _ if neighbours >= QUAD => self.vec4_component(value, place),
             _ => Ok(None),
         }
     }

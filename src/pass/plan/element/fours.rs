@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::quad::{QUAD, whole};
+use super::quad::{QUAD, source_vector};
 use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::kernel::shader;
 
@@ -39,7 +39,7 @@ const ALIKE: &[&str] = &[
 pub fn vector(pool: &mut ExprPool, parts: [Expr; QUAD]) -> Expr {
     Fours {
         pool,
-        known: HashMap::new(),
+        vectors: HashMap::new(),
     }
     .vector(parts)
     .expr
@@ -47,7 +47,7 @@ pub fn vector(pool: &mut ExprPool, parts: [Expr; QUAD]) -> Expr {
 
 struct Fours<'p> {
     pool: &'p mut ExprPool,
-    known: HashMap<[Expr; QUAD], Vector>,
+    vectors: HashMap<[Expr; QUAD], Vector>,
 }
 
 /// Four components as a vector.
@@ -56,65 +56,65 @@ struct Vector {
     expr: Expr,
     /// True if the vector takes less work than four scalars: no component is part of other vectors, as happens with the
     /// windows of neighbouring positions.
-    is_less: bool,
+    saves_work: bool,
 }
 
 impl Fours<'_> {
     fn vector(&mut self, parts: [Expr; QUAD]) -> Vector {
-        if let Some(known) = self.known.get(&parts) {
+        if let Some(known) = self.vectors.get(&parts) {
             return *known;
         }
-        let vector = match whole(self.pool, &parts) {
+        let vector = match source_vector(self.pool, &parts) {
             Some(expr) => Some(Vector {
                 expr,
-                is_less: true,
+                saves_work: true,
             }),
-            None => self.alike(&parts).filter(|vector| vector.is_less),
+            None => self.vectorized_operation(&parts).filter(|vector| vector.saves_work),
         };
-        let vector = vector.unwrap_or_else(|| self.put_together(&parts));
-        self.known.insert(parts, vector);
+        let vector = vector.unwrap_or_else(|| self.gather(&parts));
+        self.vectors.insert(parts, vector);
         vector
     }
 
-    fn put_together(&mut self, parts: &[Expr; QUAD]) -> Vector {
-        let ty = four(self.pool.ty(parts[0])).unwrap_or(WgslType::F32x4);
-        let expr = match (is_one(parts), self.pool.as_literal(parts[0])) {
+    fn gather(&mut self, parts: &[Expr; QUAD]) -> Vector {
+        let ty = vec4_of(self.pool.ty(parts[0])).unwrap_or(WgslType::F32x4);
+        let expr = match (is_splat(parts), self.pool.as_literal(parts[0])) {
             (true, Some(literal)) => self.pool.literal(ty, literal),
             (true, None) => self.pool.call("vec4(x)", ty, &parts[..1]),
             (false, _) => self.pool.call("vec4(x, y, z, w)", ty, parts),
         };
         Vector {
             expr,
-            is_less: false,
+            saves_work: false,
         }
     }
 
     /// Vectorises four equal operations. `None` if they are not equal.
-    fn alike(&mut self, parts: &[Expr; QUAD]) -> Option<Vector> {
-        let ty = four(self.pool.ty(parts[0]))?;
-        let (template, operands) = self.operation(parts)?;
-        let (template, is_function) = widened(&template)?;
+    fn vectorized_operation(&mut self, parts: &[Expr; QUAD]) -> Option<Vector> {
+        let ty = vec4_of(self.pool.ty(parts[0]))?;
+        let (template, operands) = self.common_operation(parts)?;
+        let (template, is_function) = vector_template(&template)?;
         let operands = operands.into_iter().enumerate();
         let operands: Vec<Vector> = operands
             .map(
-                |(place, operand)| match takes_one(&template, place) && is_one(&operand) {
+                |(place, operand)| match takes_scalar(&template, place) && is_splat(&operand) {
                     true => Vector {
                         expr: operand[0],
-                        is_less: false,
+                        saves_work: false,
                     },
                     false => self.vector(operand),
                 },
             )
             .collect();
-        let is_less = is_function || operands.iter().any(|operand| operand.is_less);
+        let is_less = is_function || operands.iter().any(|operand| operand.saves_work);
         let operands: Vec<Expr> = operands.iter().map(|operand| operand.expr).collect();
         let expr = self.pool.call(template, ty, &operands);
-        Some(Vector { expr, is_less })
+        Some(Vector { expr, saves_work: is_less })
     }
 
     /// Returns the template of four equal operations and their operands by component. `None` if templates or operand
     /// types differ.
-    fn operation(&self, parts: &[Expr; QUAD]) -> Option<(String, Vec<[Expr; QUAD]>)> {
+    fn common_operation(&self, parts: &[Expr; QUAD]) -> Option<(String, Vec<[Expr; QUAD]>)> {
         let call = |part: Expr| match self.pool.node(part) {
             ExprNode::Call { template, operands } => Some((template, operands)),
             _ => None,
@@ -132,7 +132,7 @@ impl Fours<'_> {
         }
         let is_fit = |operand: &[Expr; QUAD]| {
             let ty = self.pool.ty(operand[0]);
-            four(ty).is_some() && operand.iter().all(|part| self.pool.ty(*part) == ty)
+            vec4_of(ty).is_some() && operand.iter().all(|part| self.pool.ty(*part) == ty)
         };
         operands
             .iter()
@@ -141,17 +141,17 @@ impl Fours<'_> {
     }
 }
 
-fn is_one(operand: &[Expr; QUAD]) -> bool {
+fn is_splat(operand: &[Expr; QUAD]) -> bool {
     operand.iter().all(|part| *part == operand[0])
 }
 
 /// Returns whether the operand at `place` may be a scalar beside vectors.
-fn takes_one(template: &str, place: usize) -> bool {
+fn takes_scalar(template: &str, place: usize) -> bool {
     ARITHMETIC.contains(&template) || template == SELECT && place == 2
 }
 
 /// Returns the four-component vector type of a scalar type.
-fn four(ty: WgslType) -> Option<WgslType> {
+fn vec4_of(ty: WgslType) -> Option<WgslType> {
     match ty {
         WgslType::F32 => Some(WgslType::F32x4),
         WgslType::Bool => Some(WgslType::Boolx4),
@@ -160,7 +160,7 @@ fn four(ty: WgslType) -> Option<WgslType> {
 }
 
 /// Returns the template for vectors, and whether it calls a function of the shader library. `None` if there is none.
-fn widened(template: &str) -> Option<(String, bool)> {
+fn vector_template(template: &str) -> Option<(String, bool)> {
     if ARITHMETIC.contains(&template) || ALIKE.contains(&template) {
         return Some((template.to_string(), false));
     }
@@ -173,7 +173,7 @@ fn widened(template: &str) -> Option<(String, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pass::plan::element::quad::part;
+    use crate::pass::plan::element::quad::component;
 
     fn template(pool: &ExprPool, expr: Expr) -> &str {
         match pool.node(expr) {
@@ -183,11 +183,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_computed_of_whole_vectors_or_by_functions_is_one_vector() {
+    fn operations_on_whole_vectors_and_library_functions_become_one_vector() {
         let pool = &mut ExprPool::default();
         let quad = pool.variable("quad", WgslType::F32x4);
         let two = pool.literal(WgslType::F32, 2.0);
-        let parts = [0, 1, 2, 3].map(|number| part(pool, quad, number, WgslType::F32));
+        let parts = [0, 1, 2, 3].map(|number| component(pool, quad, number, WgslType::F32));
         assert_eq!(vector(pool, parts), quad);
         let doubled = parts.map(|part| pool.call("x * y", WgslType::F32, &[part, two]));
         let expected = pool.call("x * y", WgslType::F32x4, &[quad, two]);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_vectors_may_share_stays_by_itself() {
+    fn components_that_other_vectors_may_share_stay_scalar() {
         let pool = &mut ExprPool::default();
         let numbers = ["a", "b", "c", "d"].map(|name| pool.variable(name, WgslType::F32));
         let doubled = numbers.map(|x| pool.call("x + y", WgslType::F32, &[x, x]));
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(pool.operands(found), doubled);
         // One component is a different operation.
         let quad = pool.variable("quad", WgslType::F32x4);
-        let mut parts = [0, 1, 2, 3].map(|number| part(pool, quad, number, WgslType::F32));
+        let mut parts = [0, 1, 2, 3].map(|number| component(pool, quad, number, WgslType::F32));
         parts = parts.map(|part| pool.call("-x", WgslType::F32, &[part]));
         parts[3] = numbers[3];
         let found = vector(pool, parts);

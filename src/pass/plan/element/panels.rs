@@ -11,7 +11,7 @@ use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::role;
 
 /// Loads four columns of a K element of a round, from a texel of this format.
-pub fn columns(
+pub fn load_columns(
     pool: &mut ExprPool,
     (texture, texel): (usize, Texel),
     at: [Expr; 3],
@@ -65,7 +65,7 @@ impl Spot {
 
 impl Scope<'_> {
     /// Loads the element at a row-major index of a weight in panels.
-    pub(super) fn element_of_panels(
+    pub(super) fn load_panel_element(
         &mut self,
         value: ValueId,
         panels: &Panels,
@@ -75,11 +75,11 @@ impl Scope<'_> {
         let info = self.graph.value(value);
         let numel = info.ty.numel().as_const();
         let numel = numel.and_then(|numel| usize::try_from(numel).ok());
-        let (texture, texel) = self.in_panels(value, panels)?;
+        let (texture, texel) = self.bind_panels(value, panels)?;
         let position = numel.and_then(|numel| Spot::of(panels, texel, numel, place));
-        let missing = || Error::internal(format!("{} is read out of other panels", info.name));
+        let missing = || Error::internal(format!("the panels of {} do not hold the whole weight as one matrix", info.name));
         let Spot { at, column, step } = position.ok_or_else(missing)?;
-        let at = at.map(|index| self.guarded(&index, guard));
+        let at = at.map(|index| self.guarded_index(&index, guard));
         let one = match texel {
             Texel::F16 | Texel::F32 => WgslType::F32,
             Texel::F16x2 => WgslType::U32,
@@ -91,7 +91,7 @@ impl Scope<'_> {
             .as_const()
             .and_then(|part| usize::try_from(part).ok());
         let number = match known {
-            Some(part) => quad::part(pool, found, part, one),
+            Some(part) => quad::component(pool, found, part, one),
             None => {
                 let part = column.emit(pool);
                 pool.call("x[y]", one, &[found, part])

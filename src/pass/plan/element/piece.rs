@@ -14,7 +14,7 @@ use crate::pass::plan::element::quad::QUAD;
 const GRAIN: usize = QUAD * QUAD;
 
 /// Returns how many elements the largest binding holds.
-fn most(storage: StorageType, capabilities: &Capabilities) -> usize {
+fn max_elements(storage: StorageType, capabilities: &Capabilities) -> usize {
     let bytes = capabilities
         .max_binding_size
         .min(capabilities.max_buffer_size);
@@ -22,7 +22,7 @@ fn most(storage: StorageType, capabilities: &Capabilities) -> usize {
 }
 
 /// Returns the chunks of a weight in row-major order. `None` if one binding holds it.
-pub fn pieces(
+pub fn chunks(
     info: &ValueInfo,
     storage: StorageType,
     capabilities: &Capabilities,
@@ -32,7 +32,7 @@ pub fn pieces(
     let (Definition::Weight(_), Some(numel)) = (&info.definition, numel) else {
         return None;
     };
-    let max_elements = most(storage, capabilities);
+    let max_elements = max_elements(storage, capabilities);
     let length = max_elements - max_elements % GRAIN;
     if numel <= max_elements || length == 0 {
         return None;
@@ -46,17 +46,17 @@ pub fn pieces(
 
 impl Scope<'_> {
     /// Returns the chunks of a value. `None` for anything but a weight in row-major order, and if one binding holds it.
-    pub fn pieces(&self, value: ValueId) -> Result<Option<Vec<Layout>>> {
+    pub fn chunks(&self, value: ValueId) -> Result<Option<Vec<Layout>>> {
         if *self.layout(value) != Layout::Linear {
             return Ok(None);
         }
         let storage = self.storage(value)?;
         let info = self.graph.value(value);
-        Ok(pieces(info, storage, self.capabilities))
+        Ok(chunks(info, storage, self.capabilities))
     }
 
     /// Loads from an index of a weight, as an array of `element`, out of the chunk that contains it.
-    pub(super) fn read_piece(
+    pub(super) fn load_chunk_element(
         &mut self,
         value: ValueId,
         element: WgslType,

@@ -101,10 +101,10 @@ impl Scope<'_> {
             }
             Argument::Size(dim) => {
                 let size = self.pool.size(dim);
-                Ok(scalar::size(&mut self.pool, size, dtype, self.capabilities))
+                Ok(scalar::size_as(&mut self.pool, size, dtype, self.capabilities))
             }
             _ => Err(Error::internal(
-                "a primitive has an operand that is no value, number or size",
+                "an operand of a primitive must be a value, number or size",
             )),
         }
     }

@@ -7,38 +7,38 @@ use crate::kernel::index::{self, Index};
 /// Position of an element in a value whose shape the caller knows.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
-    place: Option<Index>,
+    linear_index: Option<Index>,
     coordinates: Option<Vec<Index>>,
 }
 
 impl Position {
     /// Position by row-major index.
-    pub fn at(place: Index) -> Position {
+    pub fn from_index(place: Index) -> Position {
         Position {
-            place: Some(place),
+            linear_index: Some(place),
             coordinates: None,
         }
     }
 
     /// Position by coordinates.
-    pub fn of(coordinates: Vec<Index>) -> Position {
+    pub fn from_coordinates(coordinates: Vec<Index>) -> Position {
         Position {
-            place: None,
+            linear_index: None,
             coordinates: Some(coordinates),
         }
     }
 
     /// Position by both, which must agree.
-    pub fn both(place: Index, coordinates: Vec<Index>) -> Position {
+    pub fn from_both(place: Index, coordinates: Vec<Index>) -> Position {
         Position {
-            place: Some(place),
+            linear_index: Some(place),
             coordinates: Some(coordinates),
         }
     }
 
     /// Returns the row-major index.
-    pub fn place(&self, shape: &[Dim]) -> Index {
-        match (&self.place, &self.coordinates) {
+    pub fn linear_index(&self, shape: &[Dim]) -> Index {
+        match (&self.linear_index, &self.coordinates) {
             (Some(place), _) => place.clone(),
             (None, Some(coordinates)) => index::linearize(coordinates, shape),
             (None, None) => Index::zero(),
@@ -47,7 +47,7 @@ impl Position {
 
     /// Returns the coordinates.
     pub fn coordinates(&self, shape: &[Dim]) -> Vec<Index> {
-        match (&self.coordinates, &self.place) {
+        match (&self.coordinates, &self.linear_index) {
             (Some(coordinates), _) => coordinates.clone(),
             (None, Some(place)) => index::delinearize(place, shape),
             (None, None) => vec![Index::zero(); shape.len()],
@@ -57,7 +57,7 @@ impl Position {
     /// Returns the position of the same element in a value of another shape with as many elements.
     pub fn reshape(&self, from: &[Dim], to: &[Dim]) -> Position {
         Position {
-            place: self.place.clone(),
+            linear_index: self.linear_index.clone(),
             coordinates: self
                 .coordinates
                 .as_ref()

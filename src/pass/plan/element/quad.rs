@@ -27,20 +27,20 @@ pub fn neighbours(quad: &[Index], axis: usize) -> [Vec<Index>; QUAD] {
 }
 
 /// Calls `make` for each of four neighbours. Elements of buffers in which these are neighbours too are loaded as vec4s.
-pub fn each<T>(
+pub fn for_each_neighbour<T>(
     scope: &mut Scope,
     neighbours: [Vec<Index>; QUAD],
     mut make: impl FnMut(&mut Scope, usize, Vec<Index>) -> Result<T>,
 ) -> Result<Vec<T>> {
-    scope.in_quads(|scope| {
+    scope.with_vec4(|scope| {
         let neighbours = neighbours.into_iter().enumerate();
         neighbours.map(|(part, at)| make(scope, part, at)).collect()
     })
 }
 
 /// Loads four elements as a vector; 0 where a guard is false.
-pub fn quad(scope: &mut Scope, factors: &[(Factor, Option<Expr>)]) -> Result<Expr> {
-    let parts = scope.in_quads(|scope| {
+pub fn load_vec4(scope: &mut Scope, factors: &[(Factor, Option<Expr>)]) -> Result<Expr> {
+    let parts = scope.with_vec4(|scope| {
         let mut parts = Vec::new();
         for ((value, position), guard) in factors {
             let part = scope.element(*value, position, *guard)?;
@@ -54,33 +54,33 @@ pub fn quad(scope: &mut Scope, factors: &[(Factor, Option<Expr>)]) -> Result<Exp
         }
         Ok(parts)
     })?;
-    Ok(joined(&mut scope.pool, &parts, WgslType::F32x4))
+    Ok(build_vec4(&mut scope.pool, &parts, WgslType::F32x4))
 }
 
 /// Builds a vector of four numbers. If they are the components of one vector, returns that.
-pub fn joined(pool: &mut ExprPool, parts: &[Expr], ty: WgslType) -> Expr {
+pub fn build_vec4(pool: &mut ExprPool, parts: &[Expr], ty: WgslType) -> Expr {
     match (<[Expr; QUAD]>::try_from(parts), ty) {
         (Ok(parts), WgslType::F32x4) => fours::vector(pool, parts),
-        _ => whole(pool, parts).unwrap_or_else(|| pool.call("vec4(x, y, z, w)", ty, parts)),
+        _ => source_vector(pool, parts).unwrap_or_else(|| pool.call("vec4(x, y, z, w)", ty, parts)),
     }
 }
 
 /// Returns the vector whose components these expressions are, in order.
-pub(super) fn whole(pool: &ExprPool, parts: &[Expr]) -> Option<Expr> {
+pub(super) fn source_vector(pool: &ExprPool, parts: &[Expr]) -> Option<Expr> {
     let mut vectors = (0..)
         .zip(parts)
-        .map(|(part, expr)| of_part(pool, *expr, part));
+        .map(|(part, expr)| component_source(pool, *expr, part));
     let first = vectors.next()??;
     vectors.all(|other| other == Some(first)).then_some(first)
 }
 
 /// Returns a component of a vec4.
-pub fn part(pool: &mut ExprPool, quad: Expr, part: usize, ty: WgslType) -> Expr {
+pub fn component(pool: &mut ExprPool, quad: Expr, part: usize, ty: WgslType) -> Expr {
     pool.call(format!("x[{part}]"), ty, &[quad])
 }
 
 /// Returns the vector of which an expression is the given component.
-fn of_part(pool: &ExprPool, expr: Expr, part: usize) -> Option<Expr> {
+fn component_source(pool: &ExprPool, expr: Expr, part: usize) -> Option<Expr> {
     match pool.node(expr) {
         ExprNode::Call { template, operands } if *template == format!("x[{part}]") => {
             operands.first().copied()
@@ -90,7 +90,7 @@ fn of_part(pool: &ExprPool, expr: Expr, part: usize) -> Option<Expr> {
 }
 
 /// Writes four neighbours in a buffer with one store. `None` if they do not form one vector.
-pub fn write(
+pub fn store_vec4(
     scope: &mut Scope,
     value: ValueId,
     parts: &[(Expr, Position)],
@@ -99,8 +99,8 @@ pub fn write(
         return scope.store_quad(value, *axis, parts).map(Some);
     }
     let dtype = scope.graph.ty(value).dtype;
-    let places = parts.iter().map(|(_, at)| scope.place(value, at));
-    let (Some(element), Some(start)) = (scope.quad_type(value)?, consecutive(places, QUAD)) else {
+    let places = parts.iter().map(|(_, at)| scope.element_index(value, at));
+    let (Some(element), Some(start)) = (scope.vec4_type(value)?, vector_index(places, QUAD)) else {
         return Ok(None);
     };
     let storage = scope.storage(value)?;
@@ -108,22 +108,22 @@ pub fn write(
     let numbers = parts.iter().map(|(number, _)| *number);
     let vector = if storage.is_half() {
         let numbers: Vec<Expr> = numbers.collect();
-        let vector = joined(pool, &numbers, WgslType::F32x4);
+        let vector = build_vec4(pool, &numbers, WgslType::F32x4);
         scalar::to_halves(pool, vector, dtype, storage)
     } else {
         let numbers = numbers.map(|number| scalar::to_storage(pool, number, dtype, storage));
         let numbers: Vec<Expr> = numbers.collect();
-        joined(pool, &numbers, element)
+        build_vec4(pool, &numbers, element)
     };
     Ok(Some(Statement::Store {
-        buffer: scope.binding(value, false, element)?,
+        buffer: scope.bind_rows(value, false, element)?,
         index: start.emit(&mut scope.pool),
         value: vector,
     }))
 }
 
 /// Returns the index of the vector of `elements` elements that these indices form, if they form one.
-pub fn consecutive(mut places: impl Iterator<Item = Index>, elements: usize) -> Option<Index> {
+pub fn vector_index(mut places: impl Iterator<Item = Index>, elements: usize) -> Option<Index> {
     let start = places.next()?;
     let whole = Dim::from(elements);
     let are_consecutive = (1..)
@@ -133,7 +133,7 @@ pub fn consecutive(mut places: impl Iterator<Item = Index>, elements: usize) -> 
 }
 
 /// Returns whether a size is known to be a multiple of 4.
-pub fn is_whole(size: &Dim) -> bool {
+pub fn is_multiple_of_4(size: &Dim) -> bool {
     is_multiple(size, QUAD)
 }
 
@@ -145,13 +145,13 @@ pub fn is_multiple(size: &Dim, of: usize) -> bool {
 
 impl Scope<'_> {
     /// Returns the element type of a buffer when it is read as vec4s. `None` if it cannot be.
-    pub(super) fn quad_type(&self, value: ValueId) -> Result<Option<WgslType>> {
-        Ok(WgslType::vec4(self.storage(value)?).filter(|_| is_whole(&self.room(value))))
+    pub(super) fn vec4_type(&self, value: ValueId) -> Result<Option<WgslType>> {
+        Ok(WgslType::vec4(self.storage(value)?).filter(|_| is_multiple_of_4(&self.allocated_elements(value))))
     }
 
     /// Returns the vec4 of a buffer that contains an element: its type, its index, and the component. `None` if the
     /// component is unknown.
-    pub fn part_of_quad(
+    pub fn vec4_component(
         &self,
         value: ValueId,
         place: &Index,
@@ -159,7 +159,7 @@ impl Scope<'_> {
         let whole = Dim::from(QUAD);
         let part = place.rem(&whole).as_const();
         let part = part.and_then(|part| usize::try_from(part).ok());
-        Ok(match (self.quad_type(value)?, part) {
+        Ok(match (self.vec4_type(value)?, part) {
             (Some(ty), Some(part)) => Some((ty, place.div(&whole), part)),
             _ => None,
         })

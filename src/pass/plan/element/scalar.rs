@@ -9,7 +9,7 @@ use crate::op::{BinaryFunction, ReduceFunction, UnaryFunction};
 use crate::scalar::Scalar;
 
 /// Returns the WGSL type in which elements of a dtype are computed.
-pub fn register(dtype: DType, capabilities: &Capabilities) -> WgslType {
+pub fn compute_type(dtype: DType, capabilities: &Capabilities) -> WgslType {
     match dtype {
         DType::Bool => WgslType::Bool,
         DType::U8 | DType::I8 | DType::I16 | DType::I32 => WgslType::I32,
@@ -27,18 +27,18 @@ pub fn constant(
     dtype: DType,
     capabilities: &Capabilities,
 ) -> Result<Expr> {
-    let is_narrowed = register(dtype, capabilities) == WgslType::I32;
+    let is_narrowed = compute_type(dtype, capabilities) == WgslType::I32;
     match number.cast(dtype) {
         Scalar::Int(value) if is_narrowed && i32::try_from(value).is_err() => Err(Error::plan(
-            format!("the number {value} needs 64-bit integers, which the device does not have"),
+            format!("the number {value} needs 64-bit integers, which the device does not support"),
         )),
-        number => Ok(held(pool, number, dtype, capabilities)),
+        number => Ok(wrapped_constant(pool, number, dtype, capabilities)),
     }
 }
 
 /// Returns a constant of a dtype. A number that the device cannot represent wraps around.
-fn held(pool: &mut ExprPool, number: Scalar, dtype: DType, capabilities: &Capabilities) -> Expr {
-    let ty = register(dtype, capabilities);
+fn wrapped_constant(pool: &mut ExprPool, number: Scalar, dtype: DType, capabilities: &Capabilities) -> Expr {
+    let ty = compute_type(dtype, capabilities);
     let literal = match number.cast(dtype) {
         Scalar::Bool(value) => Literal::Bool(value),
         Scalar::Int(value) if ty == WgslType::I32 => Literal::Integer(i64::from(value as i32)),
@@ -120,9 +120,9 @@ pub fn cast(
     to: DType,
     capabilities: &Capabilities,
 ) -> Expr {
-    let (source, target) = (pool.ty(value), register(to, capabilities));
+    let (source, target) = (pool.ty(value), compute_type(to, capabilities));
     if let Some(number) = as_number(pool, value) {
-        return held(pool, number, to, capabilities);
+        return wrapped_constant(pool, number, to, capabilities);
     }
     if to == DType::Bool {
         if source == WgslType::Bool {
@@ -159,7 +159,7 @@ pub fn cast(
     } else {
         pool.call(template, target, &[value])
     };
-    if is_contained(from, to) {
+    if is_subset(from, to) {
         converted
     } else {
         narrow(pool, converted, to)
@@ -167,7 +167,7 @@ pub fn cast(
 }
 
 /// Returns whether every value of one dtype is a value of the other.
-fn is_contained(from: DType, to: DType) -> bool {
+fn is_subset(from: DType, to: DType) -> bool {
     match (from.integer_range(), to.integer_range()) {
         (Some((low, high)), Some((lowest, highest))) => lowest <= low && high <= highest,
         (Some((low, high)), None) => low >= -128 && high <= 255 || to == DType::F32,
@@ -177,9 +177,9 @@ fn is_contained(from: DType, to: DType) -> bool {
 }
 
 /// Converts a symbolic size to an element of a dtype.
-pub fn size(pool: &mut ExprPool, size: Expr, dtype: DType, capabilities: &Capabilities) -> Expr {
+pub fn size_as(pool: &mut ExprPool, size: Expr, dtype: DType, capabilities: &Capabilities) -> Expr {
     let signed = match as_number(pool, size) {
-        Some(number) => held(pool, number, DType::I32, capabilities),
+        Some(number) => wrapped_constant(pool, number, DType::I32, capabilities),
         None => pool.call("i32(x)", WgslType::I32, &[size]),
     };
     cast(pool, signed, DType::I32, dtype, capabilities)
@@ -220,17 +220,17 @@ pub fn identity(
         Scalar::Float(function.identity(dtype))
     } else {
         // 64-bit integers may be computed in 32 bits.
-        let held = match (dtype, register(dtype, capabilities)) {
+        let computed_dtype = match (dtype, compute_type(dtype, capabilities)) {
             (DType::I64, WgslType::I32) => DType::I32,
             _ => dtype,
         };
-        Scalar::Int(function.identity_integer(held))
+        Scalar::Int(function.identity_integer(computed_dtype))
     };
     constant(pool, identity, dtype, capabilities)
 }
 
 /// Combines two elements as a reduction does.
-pub fn combined(
+pub fn reduce_pair(
     pool: &mut ExprPool,
     function: ReduceFunction,
     x: Expr,
@@ -267,7 +267,7 @@ pub fn binary(
     }
     match function {
         Maximum | Minimum if ty == WgslType::F32 => {
-            if let Some(bounded) = bound(pool, function, x, y) {
+            if let Some(bounded) = bound_by_constant(pool, function, x, y) {
                 return bounded;
             }
         }
@@ -330,7 +330,7 @@ fn comparison(function: BinaryFunction, ty: WgslType, same: bool) -> Option<Stri
 
 /// Returns the minimum or maximum with a constant that is not NaN. It needs no test for NaN: a comparison with NaN is
 /// false, which keeps the NaN.
-fn bound(pool: &mut ExprPool, function: BinaryFunction, x: Expr, y: Expr) -> Option<Expr> {
+fn bound_by_constant(pool: &mut ExprPool, function: BinaryFunction, x: Expr, y: Expr) -> Option<Expr> {
     let is_number = |pool: &ExprPool, expr: Expr| matches!(pool.as_literal(expr), Some(Literal::Float(bits)) if !f64::from_bits(bits).is_nan());
     let (value, limit) = match (is_number(pool, x), is_number(pool, y)) {
         (_, true) => (x, y),

@@ -14,7 +14,7 @@ use crate::pass::plan::element::scalar;
 
 impl Scope<'_> {
     /// Returns the operand of a view, and the position in it.
-    pub fn view(
+    pub fn view_source(
         &mut self,
         primitive: &Primitive,
         node: &Node,
@@ -33,15 +33,15 @@ impl Scope<'_> {
                 for (coordinate, axis) in coordinates().into_iter().zip(&permute.axes) {
                     from[*axis] = coordinate;
                 }
-                Position::of(from)
+                Position::from_coordinates(from)
             }
             Primitive::Expand(Expand { shape: wide }) => {
                 if inner.iter().all(|size| size.is(1)) {
-                    return Ok((operand, Position::at(Index::zero())));
+                    return Ok((operand, Position::from_index(Index::zero())));
                 }
                 let new = wide.len() - inner.len();
                 let kept = coordinates().into_iter().skip(new).zip(inner);
-                Position::of(
+                Position::from_coordinates(
                     kept.map(|(coordinate, size)| {
                         if size.is(1) {
                             Index::zero()
@@ -57,7 +57,7 @@ impl Scope<'_> {
             }) => {
                 let mut from = coordinates();
                 from[*axis] = from[*axis].scale(&Dim::from(*step)).add_size(start);
-                Position::of(from)
+                Position::from_coordinates(from)
             }
             Primitive::Unfold(Unfold {
                 axis,
@@ -69,13 +69,13 @@ impl Scope<'_> {
                 let within = from.pop().unwrap_or_else(Index::zero);
                 let window = from[*axis].scale(&Dim::from(*stride));
                 from[*axis] = window.add(&within.scale(&Dim::from(*dilation)));
-                Position::of(from)
+                Position::from_coordinates(from)
             }
             Primitive::Gather(Gather { axis }) => {
-                let index = self.gathered(node, *axis, inner, position, guard)?;
+                let index = self.gather_index(node, *axis, inner, position, guard)?;
                 let mut from = coordinates();
                 from[*axis] = index;
-                Position::of(from)
+                Position::from_coordinates(from)
             }
             _ => return Err(not_planned(node)),
         };
@@ -83,7 +83,7 @@ impl Scope<'_> {
     }
 
     /// Reads an index from a value: negative indices count from the end, out-of-range indices are clamped.
-    fn gathered(
+    fn gather_index(
         &mut self,
         node: &Node,
         axis: usize,
@@ -92,11 +92,11 @@ impl Scope<'_> {
         guard: Option<Expr>,
     ) -> Result<Index> {
         let index = self.element(operand(node, 1)?, position, guard)?;
-        Ok(self.wrapped(index, &shape[axis]))
+        Ok(self.wrapped_index(index, &shape[axis]))
     }
 
     /// Converts a signed index to a coordinate of an axis of this size.
-    pub fn wrapped(&mut self, index: Expr, size: &Dim) -> Index {
+    pub fn wrapped_index(&mut self, index: Expr, size: &Dim) -> Index {
         let pool = &mut self.pool;
         let index = scalar::cast(pool, index, DType::I64, DType::I32, self.capabilities);
         let number = pool.size(size);
@@ -123,7 +123,7 @@ impl Scope<'_> {
             from[concat.axis] = along.add_size(&-&start);
             let inside = self.is_below(&from[concat.axis], &size);
             let both = self.pool.and(guard, inside);
-            let element = self.element(part, &Position::of(from), Some(both))?;
+            let element = self.element(part, &Position::from_coordinates(from), Some(both))?;
             result = Some(match result {
                 Some(before) => self.pool.select(inside, element, before),
                 None => element,
@@ -155,10 +155,10 @@ impl Scope<'_> {
             inside = Some(self.pool.and(inside, within));
         }
         let Some(inside) = inside else {
-            return self.element(operand, &Position::of(from), guard);
+            return self.element(operand, &Position::from_coordinates(from), guard);
         };
         let both = self.pool.and(guard, inside);
-        let element = self.element(operand, &Position::of(from), Some(both))?;
+        let element = self.element(operand, &Position::from_coordinates(from), Some(both))?;
         let fill = self.number(&node.arguments[1], ty.dtype)?;
         Ok(self.pool.select(inside, element, fill))
     }
@@ -166,8 +166,8 @@ impl Scope<'_> {
     /// Tests that a coordinate is below a size. A negative coordinate has wrapped around and fails the test.
     pub fn is_below(&mut self, coordinate: &Index, size: &Dim) -> Expr {
         let quad = Dim::from(QUAD);
-        if self.together >= QUAD
-            && quad::is_whole(size)
+        if self.vector_width >= QUAD
+            && quad::is_multiple_of_4(size)
             && coordinate.rem(&quad).as_const().is_some()
         {
             // All components of a vec4 lie on the same side, so that they share one test.

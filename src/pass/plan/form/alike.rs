@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::pair::{Number, Pair};
-use super::price::{Price, vectors};
+use super::price::{Price, vectors_per_workgroup};
 use crate::dim::{Bindings, Dim};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::plan::{Plan, Step, Workgroups};
@@ -25,13 +25,13 @@ struct Member {
     /// Index of the kernel.
     kernel: usize,
     /// Value in this kernel of each size of the shared kernel.
-    numbers: Vec<(Dim, Number)>,
+    size_values: Vec<(Dim, Number)>,
     /// SIMD vectors of lanes that the kernel's dispatches run on.
     vectors: u64,
 }
 
 /// Deduplicates the kernels of a plan. `sources` has the source of each kernel.
-pub(in crate::pass::plan) fn share(
+pub(in crate::pass::plan) fn deduplicate_kernels(
     plan: &mut Plan,
     sources: &[Option<Rc<Source>>],
     (capabilities, hints): (&Capabilities, &Bindings),
@@ -42,16 +42,16 @@ pub(in crate::pass::plan) fn share(
     let mut classes: Vec<Class> = Vec::new();
     for (kernel, source) in sources.iter().enumerate() {
         let Some(source) = source else { continue };
-        let alone = Class::new(plan, (kernel, source), (lanes, hints));
+        let single = Class::new(plan, (kernel, source), (lanes, hints));
         let known = classes.iter_mut();
-        let mut known = known.filter_map(|class| Some((class.with(&alone)?, class)));
+        let mut known = known.filter_map(|class| Some((class.merged_with(&single)?, class)));
         match known.next() {
             Some((both, class)) => *class = both,
-            None => classes.push(alone),
+            None => classes.push(single),
         }
     }
     for class in classes.iter().filter(|class| class.members.len() > 1) {
-        class.replace(plan, sources);
+        class.apply(plan, sources);
     }
     remove_unused(plan);
 }
@@ -64,14 +64,14 @@ impl Class {
         (lanes, hints): (usize, &Bindings),
     ) -> Class {
         let steps = plan.steps.iter().filter(|step| step.kernel == kernel);
-        let workgroups: u64 = steps.map(|step| workgroups(step, hints)).sum();
+        let workgroups: u64 = steps.map(|step| workgroup_count(step, hints)).sum();
         let sizes = source.sizes.iter();
         let member = Member {
             kernel,
-            numbers: sizes
+            size_values: sizes
                 .map(|dim| (dim.clone(), Number::Size(dim.clone())))
                 .collect(),
-            vectors: workgroups * vectors(source, lanes),
+            vectors: workgroups * vectors_per_workgroup(source, lanes),
         };
         Class {
             source: source.clone(),
@@ -80,34 +80,34 @@ impl Class {
     }
 
     /// Merges two classes. `None` if their kernels differ in more than numbers, or merging does not pay off.
-    fn with(&self, other: &Class) -> Option<Class> {
+    fn merged_with(&self, other: &Class) -> Option<Class> {
         let pair = Pair::of([&self.source, &other.source])?;
         let side = |class: &Class, side: usize| -> Vec<Member> {
             let members = class.members.iter();
-            members.map(|member| member.seen_by(&pair, side)).collect()
+            members.map(|member| member.in_merged(&pair, side)).collect()
         };
         let members = [side(self, 0), side(other, 1)].concat();
         let both = Class {
             source: Rc::new(pair.source),
             members,
         };
-        (both.worth() > self.worth() + other.worth()).then_some(both)
+        (both.net_saving() > self.net_saving() + other.net_saving()).then_some(both)
     }
 
     /// Returns the cycles that the class saves at start, less those that it costs in the runs that a start is worth
     /// ([`RUNS`]).
-    fn worth(&self) -> i128 {
+    fn net_saving(&self) -> i128 {
         let saved = self.members.len() - 1;
-        let compiled = i128::from(Price::new(&self.source, HashMap::new()).compiled());
+        let compiled = i128::from(Price::new(&self.source, HashMap::new()).compile_cycles());
         let members = self.members.iter();
         let run: i128 = members
-            .map(|member| i128::from(member.slower(&self.source)))
+            .map(|member| i128::from(member.slowdown(&self.source)))
             .sum();
         compiled * saved as i128 - i128::from(RUNS) * run
     }
 
     /// Replaces the members' kernels in the plan by the shared one.
-    fn replace(&self, plan: &mut Plan, sources: &[Option<Rc<Source>>]) {
+    fn apply(&self, plan: &mut Plan, sources: &[Option<Rc<Source>>]) {
         let (kernel, sizes) = self.source.kernel();
         let Some(first) = self.members.first() else {
             return;
@@ -118,7 +118,7 @@ impl Class {
             let own = own.map_or(&[][..], |source| &source.sizes);
             let steps = plan.steps.iter_mut();
             for step in steps.filter(|step| step.kernel == member.kernel) {
-                step.sizes = member.sizes(&sizes, own, step);
+                step.sizes = member.step_sizes(&sizes, own, step);
                 step.kernel = first.kernel;
             }
         }
@@ -127,54 +127,54 @@ impl Class {
 
 impl Member {
     /// Expresses the member in the sizes of a merged kernel, of which it is on side 0 or 1.
-    fn seen_by(&self, pair: &Pair, side: usize) -> Member {
-        let own = |number: &Number| match number {
-            Number::Fixed(number) => Number::Fixed(*number),
-            Number::Size(dim) => self.number(dim),
+    fn in_merged(&self, pair: &Pair, side: usize) -> Member {
+        let resolve = |number: &Number| match number {
+            Number::Constant(number) => Number::Constant(*number),
+            Number::Size(dim) => self.size_value(dim),
         };
-        let numbers = pair.numbers.iter();
+        let numbers = pair.size_values.iter();
         Member {
-            numbers: numbers
-                .map(|(dim, numbers)| (dim.clone(), own(&numbers[side])))
+            size_values: numbers
+                .map(|(dim, numbers)| (dim.clone(), resolve(&numbers[side])))
                 .collect(),
             ..self.clone()
         }
     }
 
     /// Returns the value of a size in this kernel.
-    fn number(&self, size: &Dim) -> Number {
-        let known = self.numbers.iter().find(|(dim, _)| dim == size);
+    fn size_value(&self, size: &Dim) -> Number {
+        let known = self.size_values.iter().find(|(dim, _)| dim == size);
         known.map_or(Number::Size(size.clone()), |(_, number)| number.clone())
     }
 
     /// Returns the sizes that a step passes to the shared kernel. The step had those of the member's own kernel.
-    fn sizes(&self, sizes: &[Dim], own: &[Dim], step: &Step) -> Vec<Dim> {
+    fn step_sizes(&self, sizes: &[Dim], own: &[Dim], step: &Step) -> Vec<Dim> {
         let of_step = |dim: &Dim| {
             let place = own.iter().position(|own| own == dim);
             place.and_then(|place| step.sizes.get(place)).cloned()
         };
-        let size = |dim: &Dim| match self.number(dim) {
-            Number::Fixed(number) => Dim::from(number),
+        let size = |dim: &Dim| match self.size_value(dim) {
+            Number::Constant(number) => Dim::from(number),
             Number::Size(dim) => of_step(&dim).unwrap_or(dim),
         };
         sizes.iter().map(size).collect()
     }
 
     /// Returns the cycles that a run takes longer with sizes in place of numbers.
-    fn slower(&self, source: &Source) -> u64 {
-        let fixed = self
-            .numbers
+    fn slowdown(&self, source: &Source) -> u64 {
+        let constants = self
+            .size_values
             .iter()
             .filter_map(|(dim, number)| match number {
-                Number::Fixed(number) => Some((source.pool.known_size(dim)?, *number)),
+                Number::Constant(number) => Some((source.pool.known_size(dim)?, *number)),
                 Number::Size(_) => None,
             });
-        Price::new(source, fixed.collect()).run * self.vectors
+        Price::new(source, constants.collect()).run_cycles * self.vectors
     }
 }
 
 /// Returns the workgroups of a step in the example's sizes.
-fn workgroups(step: &Step, hints: &Bindings) -> u64 {
+fn workgroup_count(step: &Step, hints: &Bindings) -> u64 {
     let count = match &step.workgroups {
         Workgroups::Linear(count) => count.clone(),
         Workgroups::Grid(counts) => Dim::product(counts),

@@ -11,7 +11,7 @@ use crate::kernel::layout::Layout;
 use crate::op::{Conv, Expand, Full, Iota, Reshape, Slice};
 use crate::pass::plan::conv::Along;
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::{QUAD, is_whole};
+use crate::pass::plan::element::quad::{QUAD, is_multiple_of_4};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::quads::CHANNELS;
 use crate::shape::{Shape, TensorType};
@@ -33,7 +33,7 @@ const PADDING: Names = ["zeros_in_front", "zeros_above", "zeros_before"];
 const RESULT: Names = ["result_depth", "result_height", "result_width"];
 
 /// Returns the name for one of `axes` spatial axes. `None` if they are more than those of a volume.
-fn along(names: Names, axis: usize, axes: usize) -> Option<&'static str> {
+fn spatial_name(names: Names, axis: usize, axes: usize) -> Option<&'static str> {
     names.get((names.len() + axis).checked_sub(axes)?).copied()
 }
 
@@ -45,87 +45,87 @@ pub(super) struct Unknown {
     /// Factor by which the symbol is multiplied.
     pub(super) unit: usize,
     /// Value of the symbol in the group.
-    pub(super) number: i64,
+    pub(super) value: i64,
 }
 
 /// Builder of a shape-generic group.
 pub(super) struct Former<'s, 'a> {
     scope: &'s Scope<'a>,
     group: &'s Group,
-    way: &'s Way,
+    lowering: &'s Way,
     anchor: Option<&'a Node>,
     builder: &'s Builder,
     /// Generic value for each planned value.
-    pub(super) known: HashMap<ValueId, ValueId>,
+    pub(super) generic_values: HashMap<ValueId, ValueId>,
     /// Planned value for each generic value.
-    pub(super) values: Vec<ValueId>,
+    pub(super) planned_values: Vec<ValueId>,
     pub(super) symbols: Vec<Unknown>,
     /// Geometry of a convolution, if it is symbolic too.
-    pub(super) axes: Option<Vec<Along>>,
+    pub(super) symbolic_axes: Option<Vec<Along>>,
 }
 
 impl<'s, 'a> Former<'s, 'a> {
     pub(super) fn new(
         scope: &'s Scope<'a>,
         group: &'s Group,
-        way: &'s Way,
+        lowering: &'s Way,
         builder: &'s Builder,
     ) -> Former<'s, 'a> {
         Former {
             scope,
             group,
-            way,
+            lowering,
             anchor: group
                 .anchor
                 .and_then(|anchor| scope.graph.nodes.get(anchor)),
             builder,
-            known: HashMap::new(),
-            values: Vec::new(),
+            generic_values: HashMap::new(),
+            planned_values: Vec::new(),
             symbols: Vec::new(),
-            axes: None,
+            symbolic_axes: None,
         }
     }
 
     /// Rebuilds the group and returns the values that it writes. Operands of the anchor come first, so that sizes are
     /// named after them.
-    pub(super) fn all(&mut self) -> Option<Vec<ValueId>> {
+    pub(super) fn build(&mut self) -> Option<Vec<ValueId>> {
         for operand in self.anchor.map(Node::operands).unwrap_or_default() {
-            self.value(operand)?;
+            self.generic_value(operand)?;
         }
         let values = self.group.values().into_iter();
-        values.map(|value| self.value(value)).collect()
+        values.map(|value| self.generic_value(value)).collect()
     }
 
-    fn value(&mut self, value: ValueId) -> Option<ValueId> {
-        if !self.known.contains_key(&value) {
-            match self.node_of(value) {
-                Some(node) => self.node(node)?,
-                None => self.leaf(value)?,
+    fn generic_value(&mut self, value: ValueId) -> Option<ValueId> {
+        if !self.generic_values.contains_key(&value) {
+            match self.computing_node(value) {
+                Some(node) => self.rebuild_node(node)?,
+                None => self.define_leaf(value)?,
             }
         }
-        self.known.get(&value).copied()
+        self.generic_values.get(&value).copied()
     }
 
     /// Returns the node by which the kernel computes a value. `None` if the kernel reads it from memory.
-    fn node_of(&self, value: ValueId) -> Option<&'a Node> {
+    fn computing_node(&self, value: ValueId) -> Option<&'a Node> {
         let Definition::Node(index, _) = self.scope.graph.value(value).definition else {
             return None;
         };
-        let is_own = self.group.nodes.contains(&index) || !self.scope.stored[value.index()];
-        is_own.then(|| &self.scope.graph.nodes[index])
+        let is_computed = self.group.nodes.contains(&index) || !self.scope.stored[value.index()];
+        is_computed.then(|| &self.scope.graph.nodes[index])
     }
 
     fn define(&mut self, planned: ValueId, made: ValueId) -> Option<()> {
-        self.known.insert(planned, made);
-        let is_next = made.index() == self.values.len();
-        self.values.push(planned);
+        self.generic_values.insert(planned, made);
+        let is_next = made.index() == self.planned_values.len();
+        self.planned_values.push(planned);
         is_next.then_some(())
     }
 
-    fn leaf(&mut self, value: ValueId) -> Option<()> {
+    fn define_leaf(&mut self, value: ValueId) -> Option<()> {
         let info = self.scope.graph.value(value);
-        let is_in_panels = self.in_panels() == Some(value);
-        if !is_in_panels && self.scope.pieces(value).ok()?.is_some() {
+        let is_in_panels = self.panel_weight() == Some(value);
+        if !is_in_panels && self.scope.chunks(value).ok()?.is_some() {
             return None;
         }
         let axes = info.ty.shape.iter().enumerate();
@@ -143,10 +143,10 @@ impl<'s, 'a> Former<'s, 'a> {
     }
 
     /// Returns the weight that the kernel reads in panels.
-    fn in_panels(&self) -> Option<ValueId> {
-        match self.way {
+    fn panel_weight(&self) -> Option<ValueId> {
+        match self.lowering {
             Way::Product(weight, _) => Some(*weight),
-            Way::Pooling | Way::Quads | Way::Pieces | Way::Copy(_) => None,
+            Way::Pooling | Way::PointwiseVec4 | Way::PointwiseSlices | Way::CopyToVec4(_) => None,
             _ => self.anchor?.operands().get(1).copied(),
         }
     }
@@ -158,8 +158,8 @@ impl<'s, 'a> Former<'s, 'a> {
             return size.clone();
         }
         let rank = self.scope.graph.ty(value).rank();
-        let is_in_panels = self.in_panels() == Some(value);
-        match self.way {
+        let is_in_panels = self.panel_weight() == Some(value);
+        match self.lowering {
             Way::Product(..) if is_in_panels => self.symbol(size, "columns", QUAD),
             Way::Product(_, packed) if axis + 1 == rank => {
                 self.symbol(size, "depth", packed.panels.k_block)
@@ -169,24 +169,24 @@ impl<'s, 'a> Former<'s, 'a> {
             Way::Grouped(_) if is_in_panels && axis == CHANNELS => size.clone(),
             _ if is_in_panels => match FILTER.get(axis) {
                 Some(role) => self.symbol(size, role, QUAD),
-                None => self.tap(size, along(TAPS, axis - FILTER.len(), rank - FILTER.len())),
+                None => self.tap_count(size, spatial_name(TAPS, axis - FILTER.len(), rank - FILTER.len())),
             },
-            Way::Convolution(packed) | Way::Positions(packed) | Way::Winograd(_, packed)
+            Way::SymbolicWindowConv(packed) | Way::FixedWindowConv(packed) | Way::Winograd(_, packed)
                 if axis == CHANNELS =>
             {
                 self.symbol(size, IMAGE[CHANNELS], packed.panels.k_block)
             }
-            _ => self.of_image(size, axis, rank),
+            _ => self.image_size(size, axis, rank),
         }
     }
 
-    fn of_image(&mut self, size: &Dim, axis: usize, rank: usize) -> Dim {
+    fn image_size(&mut self, size: &Dim, axis: usize, rank: usize) -> Dim {
         let role = match axis.checked_sub(IMAGE.len()) {
             None => IMAGE.get(axis).copied(),
-            Some(place) => along(SPACE, place, rank.saturating_sub(IMAGE.len())),
+            Some(place) => spatial_name(SPACE, place, rank.saturating_sub(IMAGE.len())),
         };
         let role = role.filter(|_| rank > IMAGE.len()).unwrap_or("size");
-        let is_read_by_four = matches!(self.way, Way::Copy(_)) && axis + 1 == rank;
+        let is_read_by_four = matches!(self.lowering, Way::CopyToVec4(_)) && axis + 1 == rank;
         let unit = match rank > 2 && axis == CHANNELS || is_read_by_four {
             true => QUAD,
             false => 1,
@@ -196,23 +196,23 @@ impl<'s, 'a> Former<'s, 'a> {
 
     /// Replaces a constant size by a symbol times `unit`. Sizes of 1 stay, since they change the kernel's structure.
     fn symbol(&mut self, size: &Dim, role: &'static str, unit: usize) -> Dim {
-        let is_number = |number: &i64| *number > 1 && *self.way != Way::Pieces;
+        let is_number = |number: &i64| *number > 1 && *self.lowering != Way::PointwiseSlices;
         match size.as_const().filter(is_number) {
-            Some(number) => self.any(number, role, unit),
+            Some(number) => self.new_symbol(number, role, unit),
             None => size.clone(),
         }
     }
 
     /// Replaces the tap count along an axis by a symbol, if the kernel accepts any number.
-    fn tap(&mut self, size: &Dim, role: Option<&'static str>) -> Dim {
-        match (self.way, size.as_const(), role) {
-            (Way::Convolution(_), Some(number), Some(role)) => self.any(number, role, 1),
+    fn tap_count(&mut self, size: &Dim, role: Option<&'static str>) -> Dim {
+        match (self.lowering, size.as_const(), role) {
+            (Way::SymbolicWindowConv(_), Some(number), Some(role)) => self.new_symbol(number, role, 1),
             _ => size.clone(),
         }
     }
 
     /// Creates a symbol for a number, multiplied by the largest possible unit.
-    fn any(&mut self, number: i64, role: &'static str, unit: usize) -> Dim {
+    fn new_symbol(&mut self, number: i64, role: &'static str, unit: usize) -> Dim {
         let units = [unit, QUAD]
             .into_iter()
             .filter(|unit| number % *unit as i64 == 0);
@@ -229,16 +229,16 @@ impl<'s, 'a> Former<'s, 'a> {
             symbol: symbol.clone(),
             role,
             unit,
-            number,
+            value: number,
         });
         &Dim::symbol(symbol) * &Dim::from(unit)
     }
 
-    fn node(&mut self, node: &'a Node) -> Option<()> {
+    fn rebuild_node(&mut self, node: &'a Node) -> Option<()> {
         for operand in node.operands() {
-            self.value(operand)?;
+            self.generic_value(operand)?;
         }
-        let known = |id: ValueId| self.known.get(&id).copied().unwrap_or(id);
+        let known = |id: ValueId| self.generic_values.get(&id).copied().unwrap_or(id);
         let arguments = node.arguments.iter();
         let arguments: Vec<Argument> = arguments
             .map(|argument| argument.map(&mut |id| known(id), &mut Dim::clone))
@@ -246,17 +246,17 @@ impl<'s, 'a> Former<'s, 'a> {
         let Op::Primitive(primitive) = &node.op else {
             return None;
         };
-        let results = match (self.way, primitive) {
-            (Way::Convolution(_), Primitive::Conv(conv)) => {
-                let ty = self.convolution(conv, node, &arguments)?;
+        let results = match (self.lowering, primitive) {
+            (Way::SymbolicWindowConv(_), Primitive::Conv(conv)) => {
+                let ty = self.conv_type(conv, node, &arguments)?;
                 self.builder.apply_as(conv.clone(), arguments, vec![ty])
             }
             (Way::Grouped(_), Primitive::Conv(conv)) => {
-                let ty = self.grouped(conv, &arguments)?;
+                let ty = self.grouped_conv_type(conv, &arguments)?;
                 self.builder.apply_as(conv.clone(), arguments, vec![ty])
             }
             _ => {
-                let primitive = self.primitive(primitive, node, &arguments)?;
+                let primitive = self.rebuild_primitive(primitive, node, &arguments)?;
                 self.builder.try_apply(primitive, arguments).ok()?
             }
         };
@@ -265,7 +265,7 @@ impl<'s, 'a> Former<'s, 'a> {
     }
 
     /// Returns the result type of a grouped convolution, whose groups have as many output channels as input channels.
-    fn grouped(&self, conv: &Conv, arguments: &[Argument]) -> Option<TensorType> {
+    fn grouped_conv_type(&self, conv: &Conv, arguments: &[Argument]) -> Option<TensorType> {
         let [Argument::Value(x), Argument::Value(filter)] = arguments else {
             return None;
         };
@@ -287,7 +287,7 @@ impl<'s, 'a> Former<'s, 'a> {
 
     /// Returns the result type of a convolution with a symbolic window. The spatial sizes of the result are symbols of
     /// their own.
-    fn convolution(
+    fn conv_type(
         &mut self,
         conv: &Conv,
         node: &Node,
@@ -301,16 +301,16 @@ impl<'s, 'a> Former<'s, 'a> {
         let (mut axes, count) = (Vec::new(), conv.axes.len());
         for (place, axis) in conv.axes.iter().enumerate() {
             let mut named = Along::from(axis);
-            named.stride = self.any(axis.stride, along(STRIDES, place, count)?, 1);
-            named.low = self.any(axis.low, along(PADDING, place, count)?, 1);
+            named.stride = self.new_symbol(axis.stride, spatial_name(STRIDES, place, count)?, 1);
+            named.low = self.new_symbol(axis.low, spatial_name(PADDING, place, count)?, 1);
             named.high = named.low.clone();
             axes.push(named);
         }
-        self.axes = Some(axes);
+        self.symbolic_axes = Some(axes);
         let planned = &self.scope.graph.ty(*node.results.first()?).shape;
         let mut shape = vec![x.shape.first()?.clone(), filter.shape.first()?.clone()];
         for (place, size) in planned.iter().skip(shape.len()).enumerate() {
-            shape.push(self.symbol(size, along(RESULT, place, count)?, 1));
+            shape.push(self.symbol(size, spatial_name(RESULT, place, count)?, 1));
         }
         Some(TensorType {
             dtype: x.dtype,
@@ -324,7 +324,7 @@ impl<'s, 'a> Former<'s, 'a> {
     }
 
     /// Rebuilds a primitive, with new symbols for the sizes that it names itself.
-    fn primitive(
+    fn rebuild_primitive(
         &mut self,
         primitive: &Primitive,
         node: &Node,
@@ -355,7 +355,7 @@ impl<'s, 'a> Former<'s, 'a> {
                 Reshape { shape }.into()
             }
             Primitive::Slice(slice) => Slice {
-                start: self.start(slice, &operand),
+                start: self.slice_start(slice, &operand),
                 ..slice.clone()
             }
             .into(),
@@ -365,12 +365,12 @@ impl<'s, 'a> Former<'s, 'a> {
 
     /// Returns a symbol for the start of a slice. If the start is a multiple of 4 and that decides whether vec4s can be
     /// read, it is four times a symbol.
-    fn start(&mut self, slice: &Slice, operand: &[Dim]) -> Dim {
+    fn slice_start(&mut self, slice: &Slice, operand: &[Dim]) -> Dim {
         let within = operand.iter().skip(slice.axis + 1);
-        let is_by_quads = is_whole(&within.fold(Dim::ONE, |size, next| &size * next));
+        let is_by_quads = is_multiple_of_4(&within.fold(Dim::ONE, |size, next| &size * next));
         let unit = if is_by_quads { 1 } else { QUAD };
         match slice.start.as_const() {
-            Some(number) => self.any(number, "start", unit),
+            Some(number) => self.new_symbol(number, "start", unit),
             None => slice.start.clone(),
         }
     }
@@ -383,7 +383,7 @@ impl<'s, 'a> Former<'s, 'a> {
             let kept = axis.checked_sub(new).and_then(|axis| from.get(axis));
             match kept.filter(|kept| !kept.is(1)) {
                 Some(kept) => kept.clone(),
-                None => self.of_image(size, axis, to.len()),
+                None => self.image_size(size, axis, to.len()),
             }
         });
         sizes.collect()
@@ -396,8 +396,8 @@ impl<'s, 'a> Former<'s, 'a> {
         let (mut start, mut target) = (0, 0);
         while target < to.len() {
             let (end, next) = matching_ends(from, to, start, target);
-            let long = |sizes: &[Dim]| sizes.iter().filter(|size| !size.is(1)).count();
-            if long(&from[start..end]) == 1 && long(&to[target..next]) == 1 {
+            let non_unit_axes = |sizes: &[Dim]| sizes.iter().filter(|size| !size.is(1)).count();
+            if non_unit_axes(&from[start..end]) == 1 && non_unit_axes(&to[target..next]) == 1 {
                 let kept = now[start..end].iter().find(|size| !size.is(1))?;
                 let sizes = to[target..next].iter();
                 shape.extend(sizes.map(|size| {

@@ -18,7 +18,7 @@ const LARGEST_FLOAT: i64 = 1 << 24;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Number {
     /// Constant.
-    Fixed(i64),
+    Constant(i64),
     /// Size that the kernel receives.
     Size(Dim),
 }
@@ -28,7 +28,7 @@ pub(super) struct Pair {
     /// Source of the merged kernel.
     pub(super) source: Source,
     /// Value of each size of the merged kernel in either of the two.
-    pub(super) numbers: Vec<(Dim, [Number; 2])>,
+    pub(super) size_values: Vec<(Dim, [Number; 2])>,
 }
 
 impl Pair {
@@ -38,14 +38,14 @@ impl Pair {
         let are_alike = a.template == b.template
             && a.holes == b.holes
             && a.sizes_in == b.sizes_in
-            && are_all(&a.buffers, &b.buffers, is_same_buffer);
+            && all_pairs(&a.buffers, &b.buffers, has_same_type_and_access);
         let mut pairing = Pairing {
             pools: are_alike.then_some([&a.pool, &b.pool])?,
             pool: ExprPool::default(),
-            known: HashMap::new(),
-            numbers: Vec::new(),
+            merged: HashMap::new(),
+            size_values: Vec::new(),
         };
-        let statements = pairing.statements(&a.statements, &b.statements)?;
+        let statements = pairing.merge_statements(&a.statements, &b.statements)?;
         Some(Pair {
             source: Source {
                 label: a.label.clone(),
@@ -55,18 +55,18 @@ impl Pair {
                 buffers: a.buffers.clone(),
                 statements,
                 sizes_in: a.sizes_in,
-                sizes: pairing.numbers.iter().map(|(dim, _)| dim.clone()).collect(),
+                sizes: pairing.size_values.iter().map(|(dim, _)| dim.clone()).collect(),
             },
-            numbers: pairing.numbers,
+            size_values: pairing.size_values,
         })
     }
 }
 
-fn are_all<T>(a: &[T], b: &[T], alike: impl Fn(&T, &T) -> bool) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| alike(a, b))
+fn all_pairs<T>(a: &[T], b: &[T], equal: impl Fn(&T, &T) -> bool) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b))
 }
 
-fn is_same_buffer(a: &BindingDecl, b: &BindingDecl) -> bool {
+fn has_same_type_and_access(a: &BindingDecl, b: &BindingDecl) -> bool {
     (a.element, a.access) == (b.element, b.access)
 }
 
@@ -74,38 +74,38 @@ fn is_same_buffer(a: &BindingDecl, b: &BindingDecl) -> bool {
 struct Pairing<'a> {
     pools: [&'a ExprPool; 2],
     pool: ExprPool,
-    known: HashMap<[Expr; 2], Expr>,
-    numbers: Vec<(Dim, [Number; 2])>,
+    merged: HashMap<[Expr; 2], Expr>,
+    size_values: Vec<(Dim, [Number; 2])>,
 }
 
 impl Pairing<'_> {
-    fn statements(&mut self, a: &[Statement], b: &[Statement]) -> Option<Vec<Statement>> {
+    fn merge_statements(&mut self, a: &[Statement], b: &[Statement]) -> Option<Vec<Statement>> {
         let pairs = (a.len() == b.len()).then(|| a.iter().zip(b))?;
-        pairs.map(|(a, b)| self.statement(a, b)).collect()
+        pairs.map(|(a, b)| self.merge_statement(a, b)).collect()
     }
 
-    fn statement(&mut self, a: &Statement, b: &Statement) -> Option<Statement> {
+    fn merge_statement(&mut self, a: &Statement, b: &Statement) -> Option<Statement> {
         use Statement::{Assign, Block, Declare, Freeze, If, IfElse, Let, Line, ReturnIf};
         Some(match (a, b) {
-            (ReturnIf(a), ReturnIf(b)) => ReturnIf(self.expr(*a, *b)?),
-            (Let(a), Let(b)) => Let(self.expr(*a, *b)?),
-            (Freeze(a), Freeze(b)) => Freeze(self.expr(*a, *b)?),
-            (Declare(a, x), Declare(b, y)) => Declare(self.expr(*a, *b)?, self.expr(*x, *y)?),
-            (Assign(a, x), Assign(b, y)) => Assign(self.expr(*a, *b)?, self.expr(*x, *y)?),
-            (If(a, x), If(b, y)) => If(self.expr(*a, *b)?, self.statements(x, y)?),
+            (ReturnIf(a), ReturnIf(b)) => ReturnIf(self.merge_expr(*a, *b)?),
+            (Let(a), Let(b)) => Let(self.merge_expr(*a, *b)?),
+            (Freeze(a), Freeze(b)) => Freeze(self.merge_expr(*a, *b)?),
+            (Declare(a, x), Declare(b, y)) => Declare(self.merge_expr(*a, *b)?, self.merge_expr(*x, *y)?),
+            (Assign(a, x), Assign(b, y)) => Assign(self.merge_expr(*a, *b)?, self.merge_expr(*x, *y)?),
+            (If(a, x), If(b, y)) => If(self.merge_expr(*a, *b)?, self.merge_statements(x, y)?),
             (IfElse(a, x, else_x), IfElse(b, y, else_y)) => IfElse(
-                self.expr(*a, *b)?,
-                self.statements(x, y)?,
-                self.statements(else_x, else_y)?,
+                self.merge_expr(*a, *b)?,
+                self.merge_statements(x, y)?,
+                self.merge_statements(else_x, else_y)?,
             ),
-            (Block(a, x), Block(b, y)) if a == b => Block(a.clone(), self.statements(x, y)?),
+            (Block(a, x), Block(b, y)) if a == b => Block(a.clone(), self.merge_statements(x, y)?),
             (Line(a), Line(b)) if a == b => Line(a.clone()),
-            (Statement::Loop { .. }, Statement::Loop { .. }) => self.repeated(a, b)?,
-            _ => self.stored(a, b)?,
+            (Statement::Loop { .. }, Statement::Loop { .. }) => self.merge_loops(a, b)?,
+            _ => self.merge_stores(a, b)?,
         })
     }
 
-    fn repeated(&mut self, a: &Statement, b: &Statement) -> Option<Statement> {
+    fn merge_loops(&mut self, a: &Statement, b: &Statement) -> Option<Statement> {
         let (
             Statement::Loop {
                 variable,
@@ -125,23 +125,23 @@ impl Pairing<'_> {
         else {
             return None;
         };
-        let is_other = self.is_written_out([*to, *to_b], body);
-        (step == step_b && !is_other).then_some(())?;
+        let is_unrolled = self.may_be_unrolled([*to, *to_b], body);
+        (step == step_b && !is_unrolled).then_some(())?;
         Some(Statement::Loop {
-            variable: self.expr(*variable, *variable_b)?,
-            from: self.expr(*from, *from_b)?,
-            to: self.expr(*to, *to_b)?,
+            variable: self.merge_expr(*variable, *variable_b)?,
+            from: self.merge_expr(*from, *from_b)?,
+            to: self.merge_expr(*to, *to_b)?,
             step: *step,
-            body: self.statements(body, body_b)?,
+            body: self.merge_statements(body, body_b)?,
         })
     }
 
     /// Returns whether loop ends differ, and drivers would unroll one of the loops.
-    fn is_written_out(&self, ends: [Expr; 2], body: &[Statement]) -> bool {
-        let numbers = [0, 1].map(|side| self.number_of(side, ends[side]));
+    fn may_be_unrolled(&self, ends: [Expr; 2], body: &[Statement]) -> bool {
+        let numbers = [0, 1].map(|side| self.value_of(side, ends[side]));
         let expressions = self.pools[0].reachable(roots(body)).len();
         let is_short = |number: &Option<Number>| match number {
-            Some(Number::Fixed(end)) => {
+            Some(Number::Constant(end)) => {
                 *end <= ROUNDS && expressions * end.unsigned_abs() as usize <= EXPRESSIONS
             }
             _ => false,
@@ -149,7 +149,7 @@ impl Pairing<'_> {
         numbers[0] != numbers[1] && numbers.iter().any(is_short)
     }
 
-    fn stored(&mut self, a: &Statement, b: &Statement) -> Option<Statement> {
+    fn merge_stores(&mut self, a: &Statement, b: &Statement) -> Option<Statement> {
         match (a, b) {
             (
                 Statement::Store {
@@ -164,8 +164,8 @@ impl Pairing<'_> {
                 },
             ) if buffer == buffer_b => Some(Statement::Store {
                 buffer: *buffer,
-                index: self.expr(*index, *index_b)?,
-                value: self.expr(*value, *value_b)?,
+                index: self.merge_expr(*index, *index_b)?,
+                value: self.merge_expr(*value, *value_b)?,
             }),
             (
                 Statement::WorkgroupStore {
@@ -180,31 +180,31 @@ impl Pairing<'_> {
                 },
             ) if array == array_b => Some(Statement::WorkgroupStore {
                 array,
-                index: self.expr(*index, *index_b)?,
-                value: self.expr(*value, *value_b)?,
+                index: self.merge_expr(*index, *index_b)?,
+                value: self.merge_expr(*value, *value_b)?,
             }),
             _ => None,
         }
     }
 
-    fn expr(&mut self, a: Expr, b: Expr) -> Option<Expr> {
-        if let Some(known) = self.known.get(&[a, b]) {
+    fn merge_expr(&mut self, a: Expr, b: Expr) -> Option<Expr> {
+        if let Some(known) = self.merged.get(&[a, b]) {
             return Some(*known);
         }
         let [of_a, of_b] = self.pools;
         let ty = (of_a.ty(a) == of_b.ty(b)).then(|| of_a.ty(a))?;
-        let made = match self.numbers_of([a, b], ty) {
-            Some(numbers) => self.number(numbers, ty),
-            None => self.composed(of_a.node(a), of_b.node(b), ty)?,
+        let made = match self.differing_values([a, b], ty) {
+            Some(numbers) => self.merged_size(numbers, ty),
+            None => self.merge_nodes(of_a.node(a), of_b.node(b), ty)?,
         };
         if let Some(label) = of_a.label(a) {
             self.pool.set_label(made, label);
         }
-        self.known.insert([a, b], made);
+        self.merged.insert([a, b], made);
         Some(made)
     }
 
-    fn composed(&mut self, a: &ExprNode, b: &ExprNode, ty: WgslType) -> Option<Expr> {
+    fn merge_nodes(&mut self, a: &ExprNode, b: &ExprNode, ty: WgslType) -> Option<Expr> {
         match (a, b) {
             (ExprNode::Literal(x), ExprNode::Literal(y)) if x == y => {
                 Some(self.pool.literal(ty, *x))
@@ -219,7 +219,7 @@ impl Pairing<'_> {
                     index: index_b,
                 },
             ) if buffer == buffer_b => {
-                let index = self.expr(*index, *index_b)?;
+                let index = self.merge_expr(*index, *index_b)?;
                 Some(self.pool.load(*buffer, ty, index))
             }
             (
@@ -229,7 +229,7 @@ impl Pairing<'_> {
                     at: at_b,
                 },
             ) if texture == texture_b => {
-                let at = self.exprs(at, at_b)?;
+                let at = self.merge_exprs(at, at_b)?;
                 Some(self.pool.texel(*texture, ty, at.try_into().ok()?))
             }
             (
@@ -239,43 +239,43 @@ impl Pairing<'_> {
                     operands: operands_b,
                 },
             ) if template == template_b => {
-                let operands = self.exprs(operands, operands_b)?;
+                let operands = self.merge_exprs(operands, operands_b)?;
                 Some(self.pool.call(template.clone(), ty, &operands))
             }
             _ => None,
         }
     }
 
-    fn exprs(&mut self, a: &[Expr], b: &[Expr]) -> Option<Vec<Expr>> {
+    fn merge_exprs(&mut self, a: &[Expr], b: &[Expr]) -> Option<Vec<Expr>> {
         let pairs = (a.len() == b.len()).then(|| a.iter().zip(b))?;
-        pairs.map(|(a, b)| self.expr(*a, *b)).collect()
+        pairs.map(|(a, b)| self.merge_expr(*a, *b)).collect()
     }
 
     /// Returns the numbers that two expressions are. `None` if they are equal constants, or no numbers of this type.
-    fn numbers_of(&self, [a, b]: [Expr; 2], ty: WgslType) -> Option<[Number; 2]> {
+    fn differing_values(&self, [a, b]: [Expr; 2], ty: WgslType) -> Option<[Number; 2]> {
         if !matches!(ty, WgslType::U32 | WgslType::F32) {
             return None;
         }
-        let numbers = [self.number_of(0, a)?, self.number_of(1, b)?];
-        let is_one = matches!(&numbers, [Number::Fixed(a), Number::Fixed(b)] if a == b);
+        let numbers = [self.value_of(0, a)?, self.value_of(1, b)?];
+        let is_one = matches!(&numbers, [Number::Constant(a), Number::Constant(b)] if a == b);
         (!is_one).then_some(numbers)
     }
 
     /// Returns the number that an expression is.
-    fn number_of(&self, side: usize, expr: Expr) -> Option<Number> {
+    fn value_of(&self, side: usize, expr: Expr) -> Option<Number> {
         let pool = self.pools[side];
         match pool.node(expr) {
             ExprNode::Size(dim) => Some(Number::Size(dim.clone())),
-            ExprNode::Literal(Literal::Integer(number)) => Some(Number::Fixed(*number)),
+            ExprNode::Literal(Literal::Integer(number)) => Some(Number::Constant(*number)),
             ExprNode::Literal(Literal::Float(bits)) => {
                 let number = f64::from_bits(*bits);
                 let whole = number as i64;
                 let is_size =
                     (0..=LARGEST_FLOAT).contains(&whole) && (whole as f64).to_bits() == *bits;
-                is_size.then_some(Number::Fixed(whole))
+                is_size.then_some(Number::Constant(whole))
             }
             ExprNode::Call { template, operands } if template == AS_FLOAT => {
-                let number = self.number_of(side, *operands.first()?)?;
+                let number = self.value_of(side, *operands.first()?)?;
                 matches!(number, Number::Size(_)).then_some(number)
             }
             _ => None,
@@ -283,13 +283,13 @@ impl Pairing<'_> {
     }
 
     /// Returns a size that stands for these two numbers.
-    fn number(&mut self, numbers: [Number; 2], ty: WgslType) -> Expr {
-        let known = self.numbers.iter().find(|(_, known)| *known == numbers);
+    fn merged_size(&mut self, numbers: [Number; 2], ty: WgslType) -> Expr {
+        let known = self.size_values.iter().find(|(_, known)| *known == numbers);
         let dim = match known {
             Some((dim, _)) => dim.clone(),
             None => {
-                let dim = self.named(&numbers);
-                self.numbers.push((dim.clone(), numbers));
+                let dim = self.new_size(&numbers);
+                self.size_values.push((dim.clone(), numbers));
                 dim
             }
         };
@@ -301,12 +301,12 @@ impl Pairing<'_> {
     }
 
     /// Names a size as the first kernel does. If that one has no name for it, or the name is taken, chooses a new one.
-    fn named(&self, numbers: &[Number; 2]) -> Dim {
-        let is_free = |dim: &Dim| self.numbers.iter().all(|(taken, _)| taken != dim);
+    fn new_size(&self, numbers: &[Number; 2]) -> Dim {
+        let is_free = |dim: &Dim| self.size_values.iter().all(|(taken, _)| taken != dim);
         let fresh = (1..).map(|count| Dim::symbol(format!("number_{count}")));
         let first = match &numbers[0] {
             Number::Size(dim) => Some(dim.clone()),
-            Number::Fixed(_) => None,
+            Number::Constant(_) => None,
         };
         let mut names = first.into_iter().chain(fresh);
         names.find(is_free).unwrap_or(Dim::ZERO)

@@ -23,12 +23,12 @@ const ROUNDS: u64 = 64;
 pub(super) struct Price<'a> {
     source: &'a Source,
     /// Sizes that replace numbers, with these numbers.
-    numbers: HashMap<Expr, i64>,
+    constants: HashMap<Expr, i64>,
     /// How often expressions that depend on a variable are evaluated.
-    rounds: HashMap<Expr, u64>,
-    seen: HashSet<Expr>,
+    evaluations: HashMap<Expr, u64>,
+    visited: HashSet<Expr>,
     /// Additional cycles of a run, per vector of lanes.
-    pub(super) run: u64,
+    pub(super) run_cycles: u64,
 }
 
 impl<'a> Price<'a> {
@@ -36,76 +36,76 @@ impl<'a> Price<'a> {
     pub(super) fn new(source: &'a Source, numbers: HashMap<Expr, i64>) -> Price<'a> {
         let mut price = Price {
             source,
-            run: READ * numbers.len() as u64,
-            numbers,
-            rounds: HashMap::new(),
-            seen: HashSet::new(),
+            run_cycles: READ * numbers.len() as u64,
+            constants: numbers,
+            evaluations: HashMap::new(),
+            visited: HashSet::new(),
         };
-        price.statements(&source.statements, 1);
+        price.visit_statements(&source.statements, 1);
         price
     }
 
     /// Returns the cycles that a driver takes to compile the kernel.
-    pub(super) fn compiled(&self) -> u64 {
-        KERNEL + EXPRESSION * self.seen.len() as u64
+    pub(super) fn compile_cycles(&self) -> u64 {
+        KERNEL + EXPRESSION * self.visited.len() as u64
     }
 
-    fn statements(&mut self, statements: &[Statement], times: u64) {
+    fn visit_statements(&mut self, statements: &[Statement], times: u64) {
         for statement in statements {
             match statement {
                 Statement::Loop {
                     variable, to, body, ..
                 } => {
-                    let times = times * self.length(*to);
-                    self.rounds.insert(*variable, times);
-                    self.carried(body, times);
-                    self.statements(body, times);
+                    let times = times * self.iterations(*to);
+                    self.evaluations.insert(*variable, times);
+                    self.record_carried(body, times);
+                    self.visit_statements(body, times);
                 }
                 other => {
                     for block in other.blocks() {
-                        self.statements(block, times);
+                        self.visit_statements(block, times);
                     }
                 }
             }
         }
         for root in roots(statements) {
-            self.expr(root);
+            self.visit_expr(root);
         }
     }
 
     /// Records the variables that change in each iteration.
-    fn carried(&mut self, body: &[Statement], times: u64) {
+    fn record_carried(&mut self, body: &[Statement], times: u64) {
         for statement in body {
             if let Statement::Assign(variable, _) = statement {
-                self.rounds.insert(*variable, times);
+                self.evaluations.insert(*variable, times);
             }
         }
     }
 
     /// Returns the iterations of a loop.
-    fn length(&self, end: Expr) -> u64 {
+    fn iterations(&self, end: Expr) -> u64 {
         let number = match self.source.pool.node(end) {
             ExprNode::Literal(Literal::Integer(end)) => Some(*end),
-            _ => self.numbers.get(&end).copied(),
+            _ => self.constants.get(&end).copied(),
         };
         number.map_or(ROUNDS, i64::unsigned_abs)
     }
 
     /// Adds the cost of an expression, and returns how often it is evaluated.
-    fn expr(&mut self, expr: Expr) -> u64 {
-        let mut times = self.rounds.get(&expr).copied().unwrap_or(1);
-        if self.seen.insert(expr) {
+    fn visit_expr(&mut self, expr: Expr) -> u64 {
+        let mut times = self.evaluations.get(&expr).copied().unwrap_or(1);
+        if self.visited.insert(expr) {
             for operand in self.source.pool.operands(expr) {
-                times = times.max(self.expr(*operand));
+                times = times.max(self.visit_expr(*operand));
             }
-            self.rounds.insert(expr, times);
-            self.run += times * self.more(expr);
+            self.evaluations.insert(expr, times);
+            self.run_cycles += times * self.extra_cycles(expr);
         }
         times
     }
 
     /// Returns the additional cycles of one evaluation of an expression.
-    fn more(&self, expr: Expr) -> u64 {
+    fn extra_cycles(&self, expr: Expr) -> u64 {
         let pool = &self.source.pool;
         let ExprNode::Call { template, operands } = pool.node(expr) else {
             return 0;
@@ -113,7 +113,7 @@ impl<'a> Price<'a> {
         let divides = matches!(template.as_ref(), "x / y" | "x % y");
         match operands
             .iter()
-            .rposition(|operand| self.numbers.contains_key(operand))
+            .rposition(|operand| self.constants.contains_key(operand))
         {
             Some(1) if divides => DIVIDE,
             Some(_) => READ,
@@ -123,7 +123,7 @@ impl<'a> Price<'a> {
 }
 
 /// Returns the vectors of lanes in a workgroup of a kernel.
-pub(super) fn vectors(source: &Source, lanes: usize) -> u64 {
+pub(super) fn vectors_per_workgroup(source: &Source, lanes: usize) -> u64 {
     let is_one = source.holes.contains(&lanes::size(lanes));
     match is_one {
         true => 1,

@@ -8,7 +8,7 @@ use crate::kernel::layout::{Layout, Panels, StridedRange};
 use crate::pass::plan::conv::Along;
 use crate::pass::plan::element::decision::Decision;
 use crate::pass::plan::element::role;
-use crate::pass::plan::kernel::Made;
+use crate::pass::plan::kernel::GeneratedKernel;
 use crate::pass::plan::product::tile::Packed;
 use crate::shape::TensorType;
 
@@ -17,10 +17,10 @@ use crate::shape::TensorType;
 pub(in crate::pass::plan) struct Known(Vec<Entry>);
 
 struct Entry {
-    structure: Structure,
+    key: Structure,
     decisions: Vec<Decision>,
     /// `None` if a device cannot bind all that the kernel needs.
-    made: Option<Made>,
+    made: Option<GeneratedKernel>,
 }
 
 /// Everything on which the kernel of a shape-generic group depends.
@@ -28,7 +28,7 @@ struct Entry {
 struct Structure {
     /// Label of the kernel.
     label: String,
-    way: Way,
+    lowering: Way,
     group: (Option<usize>, Vec<ValueId>, Vec<usize>),
     axes: Option<Vec<Along>>,
     values: Vec<Seen>,
@@ -45,28 +45,28 @@ struct Seen {
     storage: StorageType,
     is_stored: bool,
     is_written: bool,
-    has_texels: bool,
+    is_texture_aliased: bool,
 }
 
 impl Known {
     /// Returns the kernel of a shape-generic group, in the group's symbolic sizes.
-    pub(super) fn made(&mut self, form: &Form, way: &Way, label: String) -> Result<Option<Made>> {
-        let structure = Structure::of(form, way, label);
-        let serves = |known: &&Entry| {
+    pub(super) fn kernel(&mut self, form: &Form, lowering: &Way, label: String) -> Result<Option<GeneratedKernel>> {
+        let key = Structure::of(form, lowering, label);
+        let matches = |known: &&Entry| {
             let mut decisions = known.decisions.iter();
-            known.structure == structure && decisions.all(|decision| decision.holds_in(&form.graph))
+            known.key == key && decisions.all(|decision| decision.holds_in(&form.graph))
         };
-        if let Some(known) = self.0.iter().find(serves) {
+        if let Some(known) = self.0.iter().find(matches) {
             return Ok(known.made.clone());
         }
-        let lowered = form.lower(way)?;
+        let lowered = form.lower(lowering)?;
         let decisions = lowered.scope.decisions.clone();
         let made = match lowered.fits() {
-            true => Some(lowered.finish(structure.label.clone())?),
+            true => Some(lowered.finish(key.label.clone())?),
             false => None,
         };
         self.0.push(Entry {
-            structure,
+            key,
             decisions,
             made: made.clone(),
         });
@@ -84,10 +84,10 @@ impl Structure {
         });
         Structure {
             label,
-            way: of_any_size(form, way),
+            lowering: without_sizes(form, way),
             group: (group.anchor, group.values(), group.nodes.clone()),
-            axes: form.axes.clone(),
-            values: (0..form.values.len())
+            axes: form.symbolic_axes.clone(),
+            values: (0..form.planned_values.len())
                 .map(|at| Seen::of(form, at))
                 .collect(),
             nodes: nodes.collect(),
@@ -110,37 +110,37 @@ impl Seen {
             storage: form.storages[at],
             is_stored: form.stored[at],
             is_written: form.written[at],
-            has_texels: form.texels[at],
+            is_texture_aliased: form.texture_aliased[at],
         }
     }
 }
 
 /// Returns a lowering without the sizes of its panels.
-fn of_any_size(form: &Form, way: &Way) -> Way {
-    match way {
-        Way::Convolution(packed) => Way::Convolution(read(packed)),
-        Way::Positions(packed) => Way::Positions(read(packed)),
-        Way::Grouped(panels) => Way::Grouped(seen(panels)),
+fn without_sizes(form: &Form, lowering: &Way) -> Way {
+    match lowering {
+        Way::SymbolicWindowConv(packed) => Way::SymbolicWindowConv(packed_without_sizes(packed)),
+        Way::FixedWindowConv(packed) => Way::FixedWindowConv(packed_without_sizes(packed)),
+        Way::Grouped(panels) => Way::Grouped(panels_without_sizes(panels)),
         Way::Product(weight, packed) => {
-            let of_form = form.values.iter().position(|value| value == weight);
-            Way::Product(of_form.map_or(*weight, ValueId::from), read(packed))
+            let index = form.planned_values.iter().position(|value| value == weight);
+            Way::Product(index.map_or(*weight, ValueId::from), packed_without_sizes(packed))
         }
-        Way::Winograd(places, packed) => Way::Winograd(*places, read(packed)),
-        Way::Pooling | Way::Quads | Way::Pieces | Way::Copy(_) => way.clone(),
+        Way::Winograd(places, packed) => Way::Winograd(*places, packed_without_sizes(packed)),
+        Way::Pooling | Way::PointwiseVec4 | Way::PointwiseSlices | Way::CopyToVec4(_) => lowering.clone(),
     }
 }
 
 /// Returns a packed weight without sizes on which no kernel depends.
-fn read(packed: &Packed) -> Packed {
+fn packed_without_sizes(packed: &Packed) -> Packed {
     Packed {
-        panels: seen(&packed.panels),
+        panels: panels_without_sizes(&packed.panels),
         ..*packed
     }
 }
 
 /// Returns panels without sizes on which no kernel depends. The kernel depends on whether there are several matrices, and
 /// on K up to one round.
-fn seen(panels: &Panels) -> Panels {
+fn panels_without_sizes(panels: &Panels) -> Panels {
     let at_most = |run: &StridedRange, most: usize| StridedRange {
         count: run.count.min(most),
         stride: 0,

@@ -12,24 +12,24 @@ use crate::pass::plan::group::{Frame, reduction};
 use crate::pass::plan::reduce::rows;
 
 /// Minimal number of elements for which a second dispatch pays off.
-const MANY: i64 = 1 << 16;
+const MIN_ELEMENTS: i64 = 1 << 16;
 /// Number of rows that keeps a GPU busy without a split.
-const ROWS: i64 = 16;
+const BUSY_ROWS: i64 = 16;
 /// Longest row that one core reduces sooner than several cores in several dispatches.
-const ALONE: i64 = 1 << 18;
+const MAX_ROW_OF_ONE_CORE: i64 = 1 << 18;
 /// Columns are split so that about as many partial columns are reduced.
-const COLUMNS: i64 = 1 << 11;
+const PARTIAL_COLUMNS: i64 = 1 << 11;
 /// Minimal length of a row that a row kernel should reduce.
-const LONG: i64 = 32;
+const MIN_ROW_LENGTH: i64 = 32;
 /// Rows of two workgroups, one for each of two cores.
-const PAIR: i64 = 16;
+const ROWS_OF_TWO_WORKGROUPS: i64 = 16;
 /// The length of a part is a multiple of this where possible.
-const UNIT: i64 = 8;
+const PART_MULTIPLE: i64 = 8;
 
 /// Split of a reduction. Its first reduced axis, together with all axes after it if they are reduced too, is divided into
 /// an axis of parts and one within them. A remainder is a part of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cut {
+pub struct SplitReduction {
     axis: usize,
     /// True if all axes after `axis` are reduced too and are joined with it.
     is_row: bool,
@@ -38,9 +38,9 @@ pub struct Cut {
     rest: i64,
 }
 
-impl Cut {
+impl SplitReduction {
     /// The split of a node; `None` if the node is not split.
-    pub fn of(graph: &Graph, capabilities: &Capabilities, node: &Node) -> Option<Cut> {
+    pub fn of(graph: &Graph, capabilities: &Capabilities, node: &Node) -> Option<SplitReduction> {
         let (reduce, x) = (reduction(node)?, *node.operands().first()?);
         let shape = &graph.ty(x).shape;
         let sizes: Vec<i64> = shape.iter().map(Dim::as_const).collect::<Option<_>>()?;
@@ -50,7 +50,7 @@ impl Cut {
         let is_reduced = |axis: &usize| reduce.axes.contains(axis) && sizes[*axis] > 1;
         let axis = (0..sizes.len()).find(is_reduced)?;
         let results = graph.ty(*node.results.first()?).numel().as_const()?;
-        if !rows::suits(capabilities) || elements < MANY || results == 0 {
+        if !rows::suits(capabilities) || elements < MIN_ELEMENTS || results == 0 {
             return None;
         }
         let size = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
@@ -60,53 +60,53 @@ impl Cut {
         let inner: i64 = behind.map(|axis| sizes[axis]).product();
         if Frame::of(graph, node).is_some_and(|frame| frame.is_contiguous()) {
             let is_whole = match capabilities.software {
-                true => results > 1 || elements <= ALONE,
-                false => results >= ROWS,
+                true => results > 1 || elements <= MAX_ROW_OF_ONE_CORE,
+                false => results >= BUSY_ROWS,
             };
-            (!is_whole).then(|| Cut::in_parts(axis, true, elements / results, results))
-        } else if inner >= LONG {
-            capabilities.software.then(|| Cut::whole(axis, sizes[axis]))
-        } else if inner == 1 && !are_many && sizes[axis] >= LONG {
+            (!is_whole).then(|| SplitReduction::in_parts(axis, true, elements / results, results))
+        } else if inner >= MIN_ROW_LENGTH {
+            capabilities.software.then(|| SplitReduction::whole(axis, sizes[axis]))
+        } else if inner == 1 && !are_many && sizes[axis] >= MIN_ROW_LENGTH {
             let fewest = (sizes[axis] / (rows::LONGEST as i64 / 2)).max(2);
-            let wanted = (COLUMNS / results).clamp(fewest, sizes[axis] / UNIT);
+            let wanted = (PARTIAL_COLUMNS / results).clamp(fewest, sizes[axis] / PART_MULTIPLE);
             let parts = (1..=wanted).rev().find(|parts| sizes[axis] % parts == 0);
             let parts = parts.filter(|parts| 2 * parts >= wanted).unwrap_or(wanted);
-            Some(Cut::equal(axis, false, sizes[axis], parts)).filter(|cut| cut.parts > 1)
+            Some(SplitReduction::equal(axis, false, sizes[axis], parts)).filter(|cut| cut.parts > 1)
         } else {
             None
         }
     }
 
     /// Makes every element of the axis a part, so that the inner axes become rows.
-    fn whole(axis: usize, size: i64) -> Cut {
-        Cut::equal(axis, false, size, size)
+    fn whole(axis: usize, size: i64) -> SplitReduction {
+        SplitReduction::equal(axis, false, size, size)
     }
 
     /// Divides a row into equal parts whose length is a multiple of [`UNIT`], if such a number of parts exists.
     /// Of these numbers it takes the one that keeps both cores busy longest.
-    fn in_parts(axis: usize, is_row: bool, size: i64, results: i64) -> Cut {
+    fn in_parts(axis: usize, is_row: bool, size: i64, results: i64) -> SplitReduction {
         let busy = |parts: i64| {
             let rows = parts * results;
-            rows * 1000 / ((rows + PAIR - 1) / PAIR * PAIR)
+            rows * 1000 / ((rows + ROWS_OF_TWO_WORKGROUPS - 1) / ROWS_OF_TWO_WORKGROUPS * ROWS_OF_TWO_WORKGROUPS)
         };
         let candidates = (64 / results).max(2)..=256 / results;
-        let equal = candidates.filter(|parts| size % (parts * UNIT) == 0);
+        let equal = candidates.filter(|parts| size % (parts * PART_MULTIPLE) == 0);
         match equal.max_by_key(|parts| (busy(*parts), Reverse(*parts))) {
-            Some(parts) => Cut::equal(axis, is_row, size, parts),
+            Some(parts) => SplitReduction::equal(axis, is_row, size, parts),
             None => {
                 let parts = (64 / results).max(2);
-                let length = size / parts / UNIT * UNIT;
-                Cut {
+                let length = size / parts / PART_MULTIPLE * PART_MULTIPLE;
+                SplitReduction {
                     rest: size - parts * length,
                     length,
-                    ..Cut::equal(axis, is_row, size, parts)
+                    ..SplitReduction::equal(axis, is_row, size, parts)
                 }
             }
         }
     }
 
-    fn equal(axis: usize, is_row: bool, size: i64, parts: i64) -> Cut {
-        Cut {
+    fn equal(axis: usize, is_row: bool, size: i64, parts: i64) -> SplitReduction {
+        SplitReduction {
             axis,
             is_row,
             parts,
@@ -133,15 +133,15 @@ impl Cut {
         let within = axes
             .iter()
             .map(|axis| axis + usize::from(*axis >= self.axis));
-        let mut found = reduced(parts, reduce.function, within.collect());
+        let mut found = reduce_axes(parts, reduce.function, within.collect());
         let at = self.axis - axes.iter().filter(|axis| **axis < self.axis).count();
         if self.rest > 0 {
             let rest = x.narrow(self.axis as i64, whole, self.rest);
-            let rest = reduced(rest, reduce.function, axes).unsqueeze(at as i64);
+            let rest = reduce_axes(rest, reduce.function, axes).unsqueeze(at as i64);
             found = x.builder().concat(&[found, rest], at as i64);
         }
         let ty = replay.graph.ty(*result);
-        let whole = reduced(found, reduce.function, vec![at]);
+        let whole = reduce_axes(found, reduce.function, vec![at]);
         vec![whole.to(ty.dtype).reshape(ty.shape.clone())]
     }
 
@@ -154,6 +154,6 @@ impl Cut {
     }
 }
 
-fn reduced(x: Value<'_>, function: ReduceFunction, axes: Vec<usize>) -> Value<'_> {
+fn reduce_axes(x: Value<'_>, function: ReduceFunction, axes: Vec<usize>) -> Value<'_> {
     x.builder().apply(Reduce { function, axes }, vec![x.into()])
 }

@@ -11,7 +11,7 @@ use crate::pass::plan::fuse::{Fuser, LARGEST, REPEATED};
 use crate::pass::plan::group::Group;
 
 /// Maximal number of values that are searched for a kernel in front of them.
-const FARTHEST: usize = 64;
+const MAX_SEARCHED_VALUES: usize = 64;
 
 /// An epilogue while it grows.
 struct Epilogue {
@@ -67,7 +67,7 @@ impl Fuser<'_> {
                 break;
             }
             if let [root] = self.open(&growth).as_slice()
-                && !self.is_seen_through(index, next, *root)
+                && !self.is_reshape_of_image(index, next, *root)
             {
                 best = (growth.nodes.clone(), *root);
             }
@@ -89,7 +89,7 @@ impl Fuser<'_> {
 
     /// True for a reshape of a convolution's result on a device with a channel layout for images: readers look through the
     /// reshape, and the image keeps the layout of other images.
-    fn is_seen_through(&self, anchor: usize, last: usize, root: ValueId) -> bool {
+    fn is_reshape_of_image(&self, anchor: usize, last: usize, root: ValueId) -> bool {
         let [anchor, last] = [anchor, last].map(|node| &self.graph.nodes[node].op);
         let is_reshape = matches!(last, Op::Primitive(Primitive::Reshape(_)));
         let is_image = matches!(anchor, Op::Primitive(Primitive::Conv(_)));
@@ -171,7 +171,7 @@ impl Fuser<'_> {
             MaterializeReason::TooManyBuffers
         } else if !fits {
             MaterializeReason::TooLong { cost: growth.cost }
-        } else if result.is_some_and(|result| self.is_seen_through(*anchor, reader, *result)) {
+        } else if result.is_some_and(|result| self.is_reshape_of_image(*anchor, reader, *result)) {
             MaterializeReason::Reshaped
         } else {
             MaterializeReason::MultipleResults
@@ -196,12 +196,12 @@ impl Fuser<'_> {
             return;
         }
         let kept = views.iter().copied().chain([base]);
-        let written = self.epilogue_among(base, &kept.collect());
+        let written = self.find_epilogue_end(base, &kept.collect());
         let written = written.unwrap_or_else(|| self.placed(value));
         self.store(written.index(), MaterializeReason::ReadManyTimes);
         let outer = views.into_iter().take_while(|view| *view != written);
         let outer: Vec<ValueId> = outer.collect();
-        outer.into_iter().rev().for_each(|view| self.renew(view));
+        outer.into_iter().rev().for_each(|view| self.refresh_properties(view));
     }
 
     /// Operand that a node multiplies by a constant.
@@ -239,11 +239,11 @@ impl Fuser<'_> {
             return self.store(value.index(), MaterializeReason::Repeated { cost });
         }
         self.store(base.index(), MaterializeReason::Repeated { cost });
-        views.into_iter().rev().for_each(|view| self.renew(view));
+        views.into_iter().rev().for_each(|view| self.refresh_properties(view));
     }
 
     /// Recomputes the properties of a value whose operand is now stored.
-    fn renew(&mut self, view: ValueId) {
+    fn refresh_properties(&mut self, view: ValueId) {
         if let Some(node) = self.node(view)
             && let Op::Primitive(primitive) = &node.op
             && !self.stored[view.index()]
@@ -253,7 +253,7 @@ impl Fuser<'_> {
     }
 
     /// Finds one of the `wanted` values that ends the epilogue of a kernel which the value depends on.
-    fn epilogue_among(&self, value: ValueId, wanted: &BTreeSet<ValueId>) -> Option<ValueId> {
+    fn find_epilogue_end(&self, value: ValueId, wanted: &BTreeSet<ValueId>) -> Option<ValueId> {
         let free = vec![false; self.graph.nodes.len()];
         let mut open = vec![value];
         let mut seen = BTreeSet::new();
@@ -261,7 +261,7 @@ impl Fuser<'_> {
             let Definition::Node(index, _) = self.graph.value(value).definition else {
                 continue;
             };
-            if seen.len() == FARTHEST || !seen.insert(value) {
+            if seen.len() == MAX_SEARCHED_VALUES || !seen.insert(value) {
                 continue;
             }
             let node = &self.graph.nodes[index];

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::ir::{Node, Op, Primitive, ValueId};
-use crate::pass::plan::cost::{Class, class, weight_of};
+use crate::pass::plan::cost::{Class, class, node_cost};
 use crate::pass::plan::fuse::{Fuser, LARGEST, order};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::quads::may_be_image;
@@ -82,7 +82,7 @@ impl<'a, 'g> Merger<'a, 'g> {
         sources.find(|source| {
             self.pointwise(*source).is_some_and(|from| {
                 self.fits(*source, target)
-                    && self.keeps_places(*source, into)
+                    && self.is_elementwise_of(*source, into)
                     && self.cost(from) + self.cost(into) <= LARGEST
                     && !self.waits(*source, target)
             })
@@ -110,13 +110,13 @@ impl<'a, 'g> Merger<'a, 'g> {
     }
 
     /// True if each element of `into` depends only on the elements at its index of the values that `source` writes.
-    fn keeps_places(&self, source: usize, into: &Group) -> bool {
+    fn is_elementwise_of(&self, source: usize, into: &Group) -> bool {
         let mut behind = self.written[source].clone();
         for node in into.computed(self.fuser.graph, &self.fuser.stored) {
             let node = &self.fuser.graph.nodes[node];
             if !behind.is_disjoint(&node.operands().into_iter().collect()) {
                 behind.extend(&node.results);
-                if !keeps_place(node) {
+                if !is_elementwise(node) {
                     return false;
                 }
             }
@@ -128,7 +128,7 @@ impl<'a, 'g> Merger<'a, 'g> {
         let nodes = group.computed(self.fuser.graph, &self.fuser.stored);
         let costs = nodes
             .iter()
-            .map(|node| weight_of(&self.fuser.graph.nodes[*node]));
+            .map(|node| node_cost(&self.fuser.graph.nodes[*node]));
         costs.sum()
     }
 
@@ -198,7 +198,7 @@ impl<'a, 'g> Merger<'a, 'g> {
 }
 
 /// True for a node that computes each element from the elements of its operands at the same linear index.
-fn keeps_place(node: &Node) -> bool {
+fn is_elementwise(node: &Node) -> bool {
     let is_reshape = matches!(node.op, Op::Primitive(Primitive::Reshape(_)));
     class(node) == Class::Pointwise || is_reshape
 }

@@ -5,15 +5,15 @@ use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::choice::KernelVariant;
 use crate::pass::plan::conv::Sizes;
 use crate::pass::plan::cost::{Class, class, example};
-use crate::pass::plan::element::quad::is_whole;
+use crate::pass::plan::element::quad::is_multiple_of_4;
 use crate::pass::plan::fuse::Fuser;
 use crate::pass::plan::variant;
 
 /// Cost of writing an element and reading it again, in simple operations: on a rasteriser 125 cycles for four numbers of
 /// eight lanes, for which an operation takes some three.
-const WRITTEN: usize = 48;
+const STORE_AND_LOAD_COST: usize = 48;
 /// Columns of a tile. The tile computes each element of the prologue once.
-const COLUMNS: usize = 32;
+const TILE_COLUMNS: usize = 32;
 
 impl Fuser<'_> {
     /// True for an operand that a convolution computes in its prologue: an image without other readers in which each
@@ -26,19 +26,19 @@ impl Fuser<'_> {
         let Some(sizes) = Sizes::new(self.graph, node, conv).ok().filter(|_| is_own) else {
             return false;
         };
-        let tiles = example(self.graph, &sizes.outputs).div_ceil(COLUMNS);
+        let tiles = example(self.graph, &sizes.outputs).div_ceil(TILE_COLUMNS);
         let cost = usize::try_from(self.infos[operand.index()].cost).unwrap_or(usize::MAX);
-        cost.saturating_mul(tiles) <= WRITTEN
+        cost.saturating_mul(tiles) <= STORE_AND_LOAD_COST
             && conv.groups == 1
-            && sizes.sees_singles()
-            && is_whole(&sizes.channels)
+            && sizes.reads_each_position_once()
+            && is_multiple_of_4(&sizes.channels)
             && variant::convolves(self.graph, self.capabilities, node, conv)
                 == Some(KernelVariant::SubgroupTile)
-            && self.is_made_in_place(operand)
+            && self.is_elementwise_of_images(operand)
     }
 
     /// True for elementwise work on stored images of the same shape and on values that are expanded to that shape.
-    fn is_made_in_place(&self, image: ValueId) -> bool {
+    fn is_elementwise_of_images(&self, image: ValueId) -> bool {
         let shape = &self.graph.ty(image).shape;
         let mut open = vec![image];
         while let Some(value) = open.pop() {

@@ -10,14 +10,14 @@ use crate::pass::plan::cost::example;
 use crate::pass::plan::sort::MOST;
 
 /// Longest row that is searched as a whole.
-const SHORT: usize = 64;
+const MAX_UNSPLIT_LENGTH: usize = 64;
 /// Number of rows and parts that keeps a device busy.
-const BUSY: usize = 4096;
+const BUSY_PARTS: usize = 4096;
 /// Longest row of the example, if the length is symbolic, that is not sorted: see [`super::walk`] on loops that end
 /// silently.
-const LONG: usize = 4096;
+const MAX_SYMBOLIC_LENGTH: usize = 4096;
 /// Longest part, for the same reason.
-const PART: usize = 1 << 15;
+const MAX_PART_LENGTH: usize = 1 << 15;
 
 /// Way in which the top k are found, other than a search of each whole row.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +31,11 @@ pub enum Selection {
 impl Selection {
     /// The way for a node; `None` if whole rows are searched, and for a full sort.
     pub fn of(graph: &Graph, node: &Node) -> Option<Selection> {
-        let (sort, k) = selecting(node)?;
+        let (sort, k) = topk_of(node)?;
         let shape = &graph.ty(*node.operands().first()?).shape;
         let size = shape.get(sort.axis)?;
         let length = example(graph, size);
-        if k > MOST || size.as_const().is_none() && length > LONG {
+        if k > MOST || size.as_const().is_none() && length > MAX_SYMBOLIC_LENGTH {
             return Some(Selection::Sorted);
         }
         let rows = example(graph, &Dim::product(shape)) / length.max(1);
@@ -48,7 +48,7 @@ impl Selection {
 
     /// Builds the computation and returns the node's results.
     pub fn select<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
-        let (Some((sort, k)), [x]) = (selecting(node), &*node.operands()) else {
+        let (Some((sort, k)), [x]) = (topk_of(node), &*node.operands()) else {
             return Vec::new();
         };
         let (x, axis) = (replay.value(*x), sort.axis as i64);
@@ -69,7 +69,7 @@ impl Selection {
 }
 
 /// The sort and its k, if the node selects the top k of each row.
-fn selecting(node: &Node) -> Option<(&Sort, usize)> {
+fn topk_of(node: &Node) -> Option<(&Sort, usize)> {
     match &node.op {
         Op::Primitive(Primitive::Sort(sort)) => Some((sort, sort.k?)),
         _ => None,
@@ -79,11 +79,11 @@ fn selecting(node: &Node) -> Option<(&Sort, usize)> {
 /// Number of parts that minimises the search for the top `k`: it makes the number of candidates equal the length of a
 /// part.
 fn parts([rows, length, k]: [usize; 3]) -> usize {
-    if length <= SHORT {
+    if length <= MAX_UNSPLIT_LENGTH {
         return 1;
     }
-    let wanted = (length / k.max(1)).isqrt().min(BUSY / rows);
-    wanted.max(length.div_ceil(PART))
+    let wanted = (length / k.max(1)).isqrt().min(BUSY_PARTS / rows);
+    wanted.max(length.div_ceil(MAX_PART_LENGTH))
 }
 
 /// Candidates: the top k of all parts and the remainder, equal elements in the order of their indices; and these indices.

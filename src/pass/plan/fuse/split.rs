@@ -11,35 +11,35 @@ use crate::ir::{Graph, Node, Op, Primitive, Value};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::VariantOverrides;
 use crate::op::{Conv, ConvAxis};
-use crate::pass::plan::fuse::cut::Cut;
+use crate::pass::plan::fuse::cut::SplitReduction;
 use crate::pass::plan::fuse::selection::Selection;
 use crate::pass::plan::fuse::walk::Walk;
-use crate::pass::plan::variant::{self, Rewriting};
+use crate::pass::plan::variant::{self, PlanRewrite};
 use crate::shape::Shape;
 
 /// A rewrite of a node.
-enum Split {
-    Reduction(Cut),
+enum NodeSplit {
+    Reduction(SplitReduction),
     Walk(Walk),
     Selection(Selection),
     /// A product or a convolution.
-    Product(Rewriting),
+    Product(PlanRewrite),
 }
 
-impl Split {
+impl NodeSplit {
     /// The rewrite of a node; `None` if the node stays.
     fn of(
         graph: &Graph,
         capabilities: &Capabilities,
         node: &Node,
         given: &VariantOverrides,
-    ) -> Result<Option<Split>> {
-        let cut = || Cut::of(graph, capabilities, node).map(Split::Reduction);
-        let walk = || Walk::of(graph, node).map(Split::Walk);
-        let selection = || Selection::of(graph, node).map(Split::Selection);
+    ) -> Result<Option<NodeSplit>> {
+        let cut = || SplitReduction::of(graph, capabilities, node).map(NodeSplit::Reduction);
+        let walk = || Walk::of(graph, node).map(NodeSplit::Walk);
+        let selection = || Selection::of(graph, node).map(NodeSplit::Selection);
         let rewriting = || {
             let found = variant::rewriting(graph, capabilities, node, given)?;
-            Ok(found.map(Split::Product))
+            Ok(found.map(NodeSplit::Product))
         };
         match cut().or_else(walk).or_else(selection) {
             None => rewriting(),
@@ -49,19 +49,19 @@ impl Split {
 
     fn write<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Result<Vec<Value<'g>>> {
         Ok(match (self, &node.op) {
-            (Split::Reduction(cut), _) => cut.reduce(replay, node),
-            (Split::Walk(walk), _) => walk.cut(replay, node),
-            (Split::Selection(selection), _) => selection.select(replay, node),
-            (Split::Product(Rewriting::Parts(parts)), Op::Primitive(Primitive::Dot(_))) => {
-                product(replay, node, parts)
+            (NodeSplit::Reduction(cut), _) => cut.reduce(replay, node),
+            (NodeSplit::Walk(walk), _) => walk.cut(replay, node),
+            (NodeSplit::Selection(selection), _) => selection.select(replay, node),
+            (NodeSplit::Product(PlanRewrite::Parts(parts)), Op::Primitive(Primitive::Dot(_))) => {
+                split_product(replay, node, parts)
             }
-            (Split::Product(Rewriting::Parts(parts)), Op::Primitive(Primitive::Conv(conv))) => {
-                convolution(replay, node, conv, parts)
+            (NodeSplit::Product(PlanRewrite::Parts(parts)), Op::Primitive(Primitive::Conv(conv))) => {
+                split_convolution(replay, node, conv, parts)
             }
-            (Split::Product(Rewriting::Padding), Op::Primitive(Primitive::Conv(conv))) => {
-                padded(replay, node, conv)
+            (NodeSplit::Product(PlanRewrite::Padding), Op::Primitive(Primitive::Conv(conv))) => {
+                pad_convolution(replay, node, conv)
             }
-            (Split::Product(_), _) => return replay.copy(node),
+            (NodeSplit::Product(_), _) => return replay.copy(node),
         })
     }
 }
@@ -73,8 +73,8 @@ pub fn split(
     given: &VariantOverrides,
 ) -> Result<Graph> {
     apply_to_all_graphs(graph, &mut |graph| {
-        let split = |node: &Node| Split::of(graph, capabilities, node, given);
-        let splits: Vec<Option<Split>> = graph.nodes.iter().map(split).collect::<Result<_>>()?;
+        let split = |node: &Node| NodeSplit::of(graph, capabilities, node, given);
+        let splits: Vec<Option<NodeSplit>> = graph.nodes.iter().map(split).collect::<Result<_>>()?;
         if splits.iter().all(Option::is_none) {
             return Ok(graph.clone());
         }
@@ -92,7 +92,7 @@ fn operands<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
 }
 
 /// Operands in single precision, the precision of partial sums, and their original dtype.
-fn singles<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> (Vec<Value<'g>>, DType) {
+fn in_single_precision<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> (Vec<Value<'g>>, DType) {
     let values = operands(replay, node);
     let dtype = values.first().map_or(DType::F32, |value| value.dtype());
     let single = values.into_iter().map(|value| value.to(DType::F32));
@@ -100,8 +100,8 @@ fn singles<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> (Vec<Value<'g>>, DTy
 }
 
 /// A matrix product with an additional batch axis of parts.
-fn product<'g>(replay: &mut Replay<'_, 'g>, node: &Node, parts: i64) -> Vec<Value<'g>> {
-    let (operands, dtype) = singles(replay, node);
+fn split_product<'g>(replay: &mut Replay<'_, 'g>, node: &Node, parts: i64) -> Vec<Value<'g>> {
+    let (operands, dtype) = in_single_precision(replay, node);
     let [a, b] = operands.as_slice() else {
         return Vec::new();
     };
@@ -112,13 +112,13 @@ fn product<'g>(replay: &mut Replay<'_, 'g>, node: &Node, parts: i64) -> Vec<Valu
 }
 
 /// A convolution whose channels are split into additional groups, each of which computes all output channels.
-fn convolution<'g>(
+fn split_convolution<'g>(
     replay: &mut Replay<'_, 'g>,
     node: &Node,
     conv: &Conv,
     parts: i64,
 ) -> Vec<Value<'g>> {
-    let (operands, dtype) = singles(replay, node);
+    let (operands, dtype) = in_single_precision(replay, node);
     let [x, filter] = operands.as_slice() else {
         return Vec::new();
     };
@@ -132,7 +132,7 @@ fn convolution<'g>(
 }
 
 /// A convolution whose input is padded with zeros explicitly.
-fn padded<'g>(replay: &mut Replay<'_, 'g>, node: &Node, conv: &Conv) -> Vec<Value<'g>> {
+fn pad_convolution<'g>(replay: &mut Replay<'_, 'g>, node: &Node, conv: &Conv) -> Vec<Value<'g>> {
     let operands = operands(replay, node);
     let [x, filter] = operands.as_slice() else {
         return Vec::new();

@@ -13,15 +13,15 @@ use crate::op::{Scan, ScanFunction, Scatter, ScatterFunction};
 use crate::pass::plan::cost::example;
 
 /// Longest row that is scanned as a whole.
-const LONG: usize = 4096;
+const MAX_SCAN_LENGTH: usize = 4096;
 /// Elements of a block.
-const BLOCK: i64 = 1024;
+const SCAN_BLOCK: i64 = 1024;
 /// Largest number of indices that one scatter processes.
-const INDICES: i64 = 1 << 14;
+const MAX_SCATTER_INDICES: i64 = 1 << 14;
 
 /// Largest K of a product that is not split, and K of the products that replace it: short sums are more exact.
-const DEEP: i64 = 1 << 15;
-const STEPS: i64 = 1 << 12;
+const MAX_K: i64 = 1 << 15;
+const SPLIT_K: i64 = 1 << 12;
 
 /// A loop that is split.
 #[derive(Clone, Copy, Debug)]
@@ -44,14 +44,14 @@ impl Walk {
         let operands = node.operands();
         match (&node.op, operands.as_slice()) {
             (Op::Primitive(Primitive::Scan(Scan { function, axis })), [x]) => {
-                let is_long = example(graph, graph.ty(*x).shape.get(*axis)?) > LONG;
+                let is_long = example(graph, graph.ty(*x).shape.get(*axis)?) > MAX_SCAN_LENGTH;
                 let (axis, running) = (*axis as i64, *function);
                 is_long.then_some(Walk::Blocks { axis, running })
             }
             (Op::Primitive(Primitive::Scatter(scatter)), [_, indices, _]) => {
                 let Scatter { function, axis } = *scatter;
                 let count = graph.ty(*indices).shape.get(axis)?.as_const()?;
-                (count > INDICES).then_some(Walk::Pieces {
+                (count > MAX_SCATTER_INDICES).then_some(Walk::Pieces {
                     axis: axis as i64,
                     count,
                     function,
@@ -59,7 +59,7 @@ impl Walk {
             }
             (Op::Primitive(Primitive::Dot(_)), [a, _]) => {
                 let count = graph.ty(*a).shape.last()?.as_const()?;
-                (count > DEEP).then_some(Walk::Steps { count })
+                (count > MAX_K).then_some(Walk::Steps { count })
             }
             _ => None,
         }
@@ -70,7 +70,7 @@ impl Walk {
         let operands = node.operands().into_iter().map(|id| replay.value(id));
         let operands: Vec<Value> = operands.collect();
         match (self, operands.as_slice()) {
-            (Walk::Blocks { axis, running }, [x]) => vec![by_blocks(*x, axis, running)],
+            (Walk::Blocks { axis, running }, [x]) => vec![blocked_scan(*x, axis, running)],
             (
                 Walk::Pieces {
                     axis,
@@ -79,26 +79,26 @@ impl Walk {
                 },
                 [x, indices, source],
             ) => {
-                let starts = (0..count).step_by(INDICES as usize);
+                let starts = (0..count).step_by(MAX_SCATTER_INDICES as usize);
                 let scattered = starts.fold(*x, |x, start| {
-                    let length = (count - start).min(INDICES);
+                    let length = (count - start).min(MAX_SCATTER_INDICES);
                     let piece = |value: &Value<'g>| value.narrow(axis, start, length);
                     x.scatter(axis, piece(indices), piece(source), function)
                 });
                 vec![scattered]
             }
-            (Walk::Steps { count }, [a, b]) => vec![by_steps([*a, *b], count)],
+            (Walk::Steps { count }, [a, b]) => vec![matmul_over_k_parts([*a, *b], count)],
             _ => Vec::new(),
         }
     }
 }
 
 /// A matrix product as the sum of products over parts of K.
-fn by_steps<'g>(factors: [Value<'g>; 2], count: i64) -> Value<'g> {
+fn matmul_over_k_parts<'g>(factors: [Value<'g>; 2], count: i64) -> Value<'g> {
     let [a, b] = factors.map(Value::to_compute);
-    let starts = (0..count).step_by(STEPS as usize);
+    let starts = (0..count).step_by(SPLIT_K as usize);
     let products = starts.map(|start| {
-        let length = (count - start).min(STEPS);
+        let length = (count - start).min(SPLIT_K);
         a.narrow(-1, start, length).dot(b.narrow(-2, start, length))
     });
     let sum = products.reduce(|sum, product| sum + product);
@@ -106,12 +106,12 @@ fn by_steps<'g>(factors: [Value<'g>; 2], count: i64) -> Value<'g> {
 }
 
 /// A scan as the scans of blocks and a scan of the blocks' totals.
-fn by_blocks<'g>(original: Value<'g>, axis: i64, running: ScanFunction) -> Value<'g> {
+fn blocked_scan<'g>(original: Value<'g>, axis: i64, running: ScanFunction) -> Value<'g> {
     let x = original.to_compute();
-    let (size, length) = (x.size(axis), Dim::from(BLOCK));
+    let (size, length) = (x.size(axis), Dim::from(SCAN_BLOCK));
     let count = size.ceil_div(&length);
     let within = blocks(x, axis, [&count, &length]).scan(running, axis + 1);
-    let totals = within.select(axis + 1, BLOCK - 1).scan(running, axis);
+    let totals = within.select(axis + 1, SCAN_BLOCK - 1).scan(running, axis);
     // No block precedes the first.
     let (first, others) = (within.narrow(axis, 0, 1), &count - 1);
     let rest = within.narrow(axis, 1, others.clone());

@@ -44,7 +44,7 @@ impl Lowered<'_> {
             bindings.iter().filter(is_piece).count(),
             capabilities.max_binding_size,
         );
-        message += &format!("; {count} are pieces of {weight}, each of at most {most} bytes");
+        message += &format!("; {count} are chunks of the weight {weight}, each of at most {most} bytes");
         Error::plan(message).help(
             "run on a device with larger bindings or on the host, or split the weight in the model",
         )
@@ -52,7 +52,7 @@ impl Lowered<'_> {
 
     /// Turns buffers of vectors in single or half precision into textures where the value allows it, up to the number of
     /// textures that the device can bind.
-    pub(super) fn read_texels(&mut self) -> Result<()> {
+    pub(super) fn bind_textures(&mut self) -> Result<()> {
         let stored = stored_buffers(&self.statements);
         let most = self.scope.capabilities.textures.bindings as usize;
         for index in 0..self.scope.buffers.len() {
@@ -74,7 +74,7 @@ impl Lowered<'_> {
             element, access, ..
         } = binding.buffer;
         let is_buffer = !access.is_texture() && !binding.is_copy;
-        let is_read_so = is_buffer && self.scope.reads_texels(binding.value, &binding.layout)?;
+        let is_read_so = is_buffer && self.scope.reads_as_texture(binding.value, &binding.layout)?;
         Ok(element.texel().filter(|_| is_read_so))
     }
 

@@ -6,7 +6,7 @@ use crate::kernel::emit::{BindingDecl, Emitter, Statement};
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::plan::Kernel;
 use crate::kernel::shader;
-use crate::pass::plan::kernel::{declarations, enables};
+use crate::pass::plan::kernel::{declarations, enable_directives};
 
 /// Description from which a kernel's source is generated.
 pub struct Source {
@@ -39,7 +39,7 @@ impl Source {
         let text = shader::assemble(self.template, &holes);
         let kernel = Kernel {
             label: self.label.clone(),
-            wgsl: enables(&text) + &text,
+            wgsl: enable_directives(&text) + &text,
             bindings: self.buffers.iter().map(|buffer| buffer.access).collect(),
             sizes: sizes.len(),
             sizes_space: self.sizes_in,

@@ -12,16 +12,16 @@ use crate::pass::plan::element::Scope;
 use crate::pass::plan::kernel::{below, repeat};
 
 /// Most simple operations per iteration. With more, the driver's compile time outweighs the savings of a run.
-const LONGEST: usize = 64;
+const MAX_ITERATION_COST: usize = 64;
 /// Fewest results per iteration. With fewer, moving the remaining variables costs too much.
-const FEWEST: usize = 4;
+const MIN_RESULTS: usize = 4;
 
 /// Emits the statements that write a line of results, given its number and its variables.
-type Write<'w> = &'w mut dyn FnMut(&mut Scope, &Index, &[Expr]) -> Result<Vec<Statement>>;
+type WriteLine<'w> = &'w mut dyn FnMut(&mut Scope, &Index, &[Expr]) -> Result<Vec<Statement>>;
 
 /// Way in which the results of a line are written.
 #[derive(Clone, Copy)]
-pub enum Lines {
+pub enum LineEpilogue {
     /// All at once.
     Short,
     /// By a loop of their own.
@@ -30,32 +30,32 @@ pub enum Lines {
 
 /// Writes lines of variables. A cheap epilogue is emitted for all lines at once. For an expensive one a loop writes the
 /// first lines in each iteration and then moves the remaining variables up: drivers have no better way to index registers.
-pub fn in_turns(
+pub fn write_lines(
     scope: &mut Scope,
-    (lines, cost): (Lines, u32),
+    (lines, cost): (LineEpilogue, u32),
     held: &[Vec<Expr>],
-    write: Write,
+    write: WriteLine,
 ) -> Result<Vec<Statement>> {
-    let results = (LONGEST / cost.max(1) as usize).max(FEWEST);
+    let results = (MAX_ITERATION_COST / cost.max(1) as usize).max(MIN_RESULTS);
     let width = held.first().map_or(1, Vec::len).max(1);
     let turns = held.len().div_ceil((results / width).max(1)).max(1);
     let count = held.len().div_ceil(turns);
     let name = match lines {
-        Lines::Short => "turn",
-        Lines::Long => "line",
+        LineEpilogue::Short => "turn",
+        LineEpilogue::Long => "line",
     };
     repeat(scope, name, &Dim::from(turns), |scope, turn| {
         let first = turn.scale(&Dim::from(count));
         let written = written(scope, &held[..count], &first, held.len(), write)?;
         let variables = held[..count].iter().flatten().copied();
         let mut statements: Vec<Statement> = match lines {
-            Lines::Short => variables.map(Statement::Freeze).collect(),
+            LineEpilogue::Short => variables.map(Statement::Freeze).collect(),
             // The inner loop moves these variables.
-            Lines::Long => Vec::new(),
+            LineEpilogue::Long => Vec::new(),
         };
         statements.extend(written);
         if turns > 1 {
-            statements.extend(moved(held, count));
+            statements.extend(move_up(held, count));
         }
         Ok(statements)
     })
@@ -67,7 +67,7 @@ fn written(
     held: &[Vec<Expr>],
     first: &Index,
     count: usize,
-    write: Write,
+    write: WriteLine,
 ) -> Result<Vec<Statement>> {
     let mut lines = Vec::new();
     for (i, held) in held.iter().enumerate() {
@@ -80,7 +80,7 @@ fn written(
 }
 
 /// Moves all lines up by `by`.
-fn moved(held: &[Vec<Expr>], by: usize) -> impl Iterator<Item = Statement> + '_ {
+fn move_up(held: &[Vec<Expr>], by: usize) -> impl Iterator<Item = Statement> + '_ {
     let lines = held.iter().zip(&held[by..]);
     let variables = lines.flat_map(|(to, from)| to.iter().zip(from));
     variables.map(|(to, from)| Statement::Assign(*to, *from))

@@ -19,16 +19,16 @@ pub fn of(scope: &Scope, group: &Group, part: Option<ValueId>) -> Result<Work> {
             values => values,
         },
     };
-    counted(scope, group, part).work(&written)
+    count_group(scope, group, part).work(&written)
 }
 
 /// Number of elements that the kernel of a group, or of one operand of a concatenation, reads of each stored value.
 pub fn read(scope: &Scope, group: &Group, part: Option<ValueId>) -> BTreeMap<ValueId, Dim> {
-    counted(scope, group, part).read
+    count_group(scope, group, part).read
 }
 
-fn counted<'a>(scope: &'a Scope<'a>, group: &Group, part: Option<ValueId>) -> Count<'a> {
-    let mut count = Count::new(scope);
+fn count_group<'a>(scope: &'a Scope<'a>, group: &Group, part: Option<ValueId>) -> WorkCounter<'a> {
+    let mut count = WorkCounter::new(scope);
     match part {
         Some(operand) => count.value(operand, scope.graph.ty(operand).numel()),
         None => count.group(group),
@@ -38,7 +38,7 @@ fn counted<'a>(scope: &'a Scope<'a>, group: &Group, part: Option<ValueId>) -> Co
 
 /// Counts the work of a group without its anchor.
 pub fn behind(scope: &Scope, group: &Group) -> Result<Work> {
-    let mut count = Count::new(scope);
+    let mut count = WorkCounter::new(scope);
     count.given = group.anchor;
     count.group(group);
     count.work(&[group.root])
@@ -50,7 +50,7 @@ fn name(graph: &Graph, node: &Node) -> Option<String> {
     Some(graph.value(*result).name.clone())
 }
 
-struct Count<'a> {
+struct WorkCounter<'a> {
     graph: &'a Graph,
     scope: &'a Scope<'a>,
     /// A node whose work is not counted.
@@ -62,9 +62,9 @@ struct Count<'a> {
     read: BTreeMap<ValueId, Dim>,
 }
 
-impl<'a> Count<'a> {
-    fn new(scope: &'a Scope<'a>) -> Count<'a> {
-        Count {
+impl<'a> WorkCounter<'a> {
+    fn new(scope: &'a Scope<'a>) -> WorkCounter<'a> {
+        WorkCounter {
             graph: scope.graph,
             scope,
             given: None,

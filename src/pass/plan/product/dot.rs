@@ -10,7 +10,7 @@ use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, operand};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, clamped, guarded, invocation, pieces, repeat, store};
+use crate::pass::plan::kernel::{Lowered, clamped, offset_bounds_guard, invocation, pieces, repeat, store};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/dot.wgsl");
 
@@ -27,7 +27,7 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Low
     else {
         return Err(Error::internal("operands of dot have too few axes"));
     };
-    let (height, width) = (tile(rows), tile(columns));
+    let (height, width) = (tile_size(rows), tile_size(columns));
     let mut tiles: Vec<Dim> = batch.to_vec();
     tiles.push(pieces(rows, height));
     tiles.push(pieces(columns, width));
@@ -37,13 +37,13 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Low
     let column = place.pop().unwrap_or_else(Index::zero);
     let row = place.pop().unwrap_or_else(Index::zero);
     let (row, column) = (
-        named(&mut scope, &row.scale(&Dim::from(height)), "row"),
-        named(&mut scope, &column.scale(&Dim::from(width)), "column"),
+        with_label(&mut scope, &row.scale(&Dim::from(height)), "row"),
+        with_label(&mut scope, &column.scale(&Dim::from(width)), "column"),
     );
     let row_of = |scope: &mut Scope, i| clamped(scope, &row, i, rows, &format!("row{i}"));
     let column_of =
         |scope: &mut Scope, j| clamped(scope, &column, j, columns, &format!("column{j}"));
-    let at = |place: &[Index], tail: [Index; 2]| Position::of([place, tail.as_slice()].concat());
+    let at = |place: &[Index], tail: [Index; 2]| Position::from_coordinates([place, tail.as_slice()].concat());
     let dtype = graph.ty(a).dtype;
     let sums = accumulators(&mut scope, dtype, height, width);
     let mut statements = vec![surplus];
@@ -67,30 +67,30 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Low
             let element = scope.element(b, &at(&place, [k.clone(), column]), None)?;
             right.push(element);
         }
-        Ok(products(scope, &sums, &left, &right))
+        Ok(add_outer_product(scope, &sums, &left, &right))
     })?);
     statements.extend(sums.iter().flatten().map(|sum| Statement::Freeze(*sum)));
     for (i, sums) in sums.iter().enumerate() {
-        let mut line = Vec::new();
+        let mut row_writes = Vec::new();
         for (j, sum) in sums.iter().enumerate() {
             let tail = [row_of(&mut scope, i), column_of(&mut scope, j)];
             let write = store(&mut scope, group, result, *sum, &at(&place, tail))?;
-            line.extend(guarded(&mut scope, &column, j, columns, vec![write]));
+            row_writes.extend(offset_bounds_guard(&mut scope, &column, j, columns, vec![write]));
         }
-        statements.extend(guarded(&mut scope, &row, i, rows, line));
+        statements.extend(offset_bounds_guard(&mut scope, &row, i, rows, row_writes));
     }
     Ok(Lowered::new(scope, TEMPLATE, statements, &count))
 }
 
 /// Returns how many neighbours along an axis an invocation computes.
-pub fn tile(size: &Dim) -> usize {
+pub fn tile_size(size: &Dim) -> usize {
     size.as_const()
         .and_then(|size| usize::try_from(size).ok())
         .map_or(TILE, |size| size.clamp(1, TILE))
 }
 
 /// Labels the expression of an index, and returns the index.
-pub fn named(scope: &mut Scope, index: &Index, name: &str) -> Index {
+pub fn with_label(scope: &mut Scope, index: &Index, name: &str) -> Index {
     let expr = index.emit(&mut scope.pool);
     scope.pool.set_label(expr, name);
     index.clone()
@@ -124,7 +124,7 @@ pub fn zero(scope: &mut Scope, dtype: DType) -> Expr {
 }
 
 /// Adds the outer product of a column of the left factor and a row of the right one to a tile.
-pub fn products(
+pub fn add_outer_product(
     scope: &mut Scope,
     sums: &[Vec<Expr>],
     left: &[Expr],

@@ -9,10 +9,10 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::{self, QUAD, is_whole};
+use crate::pass::plan::element::quad::{self, QUAD, is_multiple_of_4};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, below, pieces, repeat};
-use crate::pass::plan::product::{Covering, Product, Side, four};
+use crate::pass::plan::product::{Covering, Product, Side, vec4_indices};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/matrix.wgsl");
 
@@ -28,7 +28,7 @@ const DEPTH: usize = 16;
 const BLOCKS: usize = SIDE / QUAD * (DEPTH / QUAD);
 
 /// Returns the matrix unit of a size and dtype, if the device has it and a workgroup has enough memory and invocations.
-pub fn unit(capabilities: &Capabilities, size: u32, dtype: DType) -> Option<CooperativeMatrix> {
+pub fn matrix_unit(capabilities: &Capabilities, size: u32, dtype: DType) -> Option<CooperativeMatrix> {
     let half = match dtype {
         DType::F16 => true,
         DType::F32 => false,
@@ -52,16 +52,16 @@ pub fn lower<'a>(
 ) -> Result<Lowered<'a>> {
     let tile = Tile::new(&mut scope, product, unit)?;
     let mut statements = vec![tile.surplus.clone()];
-    statements.extend(tile.quarter(&mut scope));
-    statements.extend(tile.each_sum(|i, j| format!("var sum{i}{j}: {};", tile.matrix("C"))));
-    let rounds = pieces(&product.depth, DEPTH);
+    statements.extend(tile.label_quadrant(&mut scope));
+    statements.extend(tile.for_each_sum(|i, j| format!("var sum{i}{j}: {};", tile.matrix_type("C"))));
+    let rounds = pieces(&product.k_size, DEPTH);
     statements.extend(repeat(&mut scope, "piece", &rounds, |scope, piece| {
         let barrier = Statement::Line(String::from("workgroupBarrier();"));
-        let read = tile.read(scope, &piece)?;
-        Ok(vec![barrier.clone(), read, barrier, tile.multiply()])
+        let read = tile.load_k_block(scope, &piece)?;
+        Ok(vec![barrier.clone(), read, barrier, tile.multiply_block()])
     })?);
-    statements.extend(tile.each_sum(|i, j| {
-        let place = place(
+    statements.extend(tile.for_each_sum(|i, j| {
+        let place = element_index(
             ("tile_row", i * unit.size as usize),
             SIDE,
             ("tile_column", j * unit.size as usize),
@@ -83,37 +83,37 @@ struct Tile<'p> {
     invocations: usize,
     count: Dim,
     surplus: Statement,
-    outer: Vec<Index>,
+    batch: Vec<Index>,
     /// First row and first column.
     first: [Index; 2],
     local: Expr,
     /// For each factor, whether K is the contiguous axis.
-    by_step: [bool; 2],
+    is_k_contiguous: [bool; 2],
 }
 
 impl<'p> Tile<'p> {
     fn new(scope: &mut Scope, product: &'p Product, unit: CooperativeMatrix) -> Result<Tile<'p>> {
         let tiles = [&product.rows, &product.columns].map(|size| pieces(size, SIDE));
-        let covering = Covering::new(scope, &product.outer, tiles);
+        let covering = Covering::new(scope, &product.batch, tiles);
         let invocations = SUBGROUPS * scope.capabilities.subgroup_size as usize;
         let (local, _) = scope.counter("local", &Dim::from(invocations));
-        let left = product.is_by_step(scope, Side::Left)?;
-        let right = product.is_by_step(scope, Side::Right)?;
+        let left = product.is_k_contiguous(scope, Side::Left)?;
+        let right = product.is_k_contiguous(scope, Side::Right)?;
         Ok(Tile {
             product,
             unit,
             invocations,
             count: covering.count,
             surplus: covering.surplus,
-            outer: covering.outer,
-            first: covering.numbers.map(|tile| tile.scale(&Dim::from(SIDE))),
+            batch: covering.batch,
+            first: covering.tile.map(|tile| tile.scale(&Dim::from(SIDE))),
             local,
-            by_step: [left, right],
+            is_k_contiguous: [left, right],
         })
     }
 
     /// Labels the first row and column of the quadrant that a subgroup computes.
-    fn quarter(&self, scope: &mut Scope) -> Vec<Statement> {
+    fn label_quadrant(&self, scope: &mut Scope) -> Vec<Statement> {
         let (_, subgroup) = scope.counter("subgroup", &Dim::from(SUBGROUPS));
         let (two, half) = (Dim::from(2), Dim::from(HALF));
         let places = [subgroup.div(&two), subgroup.rem(&two)];
@@ -129,14 +129,14 @@ impl<'p> Tile<'p> {
     }
 
     /// Emits a line for each accumulator matrix of a subgroup.
-    fn each_sum(&self, line: impl Fn(usize, usize) -> String) -> Vec<Statement> {
+    fn for_each_sum(&self, line: impl Fn(usize, usize) -> String) -> Vec<Statement> {
         let count = HALF / self.unit.size as usize;
         let places = (0..count).flat_map(|i| (0..count).map(move |j| (i, j)));
         places.map(|(i, j)| Statement::Line(line(i, j))).collect()
     }
 
     /// Returns the WGSL type of a matrix in a role: `A` and `B` are multiplied and added to `C`.
-    fn matrix(&self, role: &str) -> String {
+    fn matrix_type(&self, role: &str) -> String {
         let size = self.unit.size;
         let scalar = if self.unit.half && role != "C" {
             "f16"
@@ -147,10 +147,10 @@ impl<'p> Tile<'p> {
     }
 
     /// Loads a K block of both factors into workgroup memory, as blocks of four rows or columns and four K elements.
-    fn read(&self, scope: &mut Scope, piece: &Index) -> Result<Statement> {
+    fn load_k_block(&self, scope: &mut Scope, piece: &Index) -> Result<Statement> {
         let (block, _) = scope.counter("block", &Dim::from(2 * BLOCKS));
-        let left = self.read_side(scope, piece, block, Side::Left)?;
-        let right = self.read_side(scope, piece, block, Side::Right)?;
+        let left = self.load_factor(scope, piece, block, Side::Left)?;
+        let right = self.load_factor(scope, piece, block, Side::Right)?;
         let pool = &mut scope.pool;
         let all = pool.index(BLOCKS as u32);
         let is_left = pool.call("x < y", WgslType::Bool, &[block, all]);
@@ -163,7 +163,7 @@ impl<'p> Tile<'p> {
         })
     }
 
-    fn read_side(
+    fn load_factor(
         &self,
         scope: &mut Scope,
         piece: &Index,
@@ -173,7 +173,7 @@ impl<'p> Tile<'p> {
         let product = self.product;
         let number = Index::expr(block, &Dim::from(2 * BLOCKS)).rem(&Dim::from(BLOCKS));
         let (quads, fours) = (Dim::from(SIDE / QUAD), Dim::from(DEPTH / QUAD));
-        let (line, step) = if self.by_step[side as usize] {
+        let (line, step) = if self.is_k_contiguous[side as usize] {
             (number.div(&fours), number.rem(&fours))
         } else {
             (number.rem(&quads), number.div(&quads))
@@ -184,9 +184,9 @@ impl<'p> Tile<'p> {
         };
         let whole = Dim::from(QUAD);
         let first = self.first[side as usize].div(&whole).add(&line);
-        let lines = four(scope, &first, size);
-        let steps = product.steps(scope, &piece.scale(&fours).add(&step), DEPTH);
-        let vectors = product.block(scope, side, &self.outer, &lines, &steps)?;
+        let lines = vec4_indices(scope, &first, size);
+        let steps = product.k_indices(scope, &piece.scale(&fours).add(&step), DEPTH);
+        let vectors = product.load_block(scope, side, &self.batch, &lines, &steps)?;
         let mut statements = Vec::new();
         for (k, vector) in vectors.into_iter().enumerate() {
             for part in 0..QUAD {
@@ -194,7 +194,7 @@ impl<'p> Tile<'p> {
                     line.scale(&whole).add_size(&Dim::from(part)),
                     step.scale(&whole).add_size(&Dim::from(k)),
                 ];
-                statements.push(self.share(scope, side, at, (vector, part)));
+                statements.push(self.store_shared(scope, side, at, (vector, part)));
             }
         }
         Ok(statements)
@@ -202,7 +202,7 @@ impl<'p> Tile<'p> {
 
     /// Stores an element of a factor in workgroup memory. The left factor is indexed by row and K, the right one by K and
     /// column.
-    fn share(
+    fn store_shared(
         &self,
         scope: &mut Scope,
         side: Side,
@@ -214,7 +214,7 @@ impl<'p> Tile<'p> {
             Side::Right => step.scale(&Dim::from(SIDE)).add(&line),
         };
         let pool = &mut scope.pool;
-        let mut value = quad::part(pool, vector, part, WgslType::F32);
+        let mut value = quad::component(pool, vector, part, WgslType::F32);
         if self.unit.half {
             value = pool.call("f16(x)", WgslType::F16, &[value]);
         }
@@ -226,27 +226,27 @@ impl<'p> Tile<'p> {
     }
 
     /// Multiplies the matrices of a K block.
-    fn multiply(&self) -> Statement {
+    fn multiply_block(&self) -> Statement {
         let size = self.unit.size as usize;
         let count = HALF / size;
         let mut body = Vec::new();
         for i in 0..count {
-            let place = place(("tile_row", i * size), DEPTH, ("k", 0));
+            let place = element_index(("tile_row", i * size), DEPTH, ("k", 0));
             body.push(format!(
                 "let a{i} = coopLoadT<{}>(&left[{place}], {DEPTH}u);",
-                self.matrix("A")
+                self.matrix_type("A")
             ));
         }
         for j in 0..count {
-            let place = place(("k", 0), SIDE, ("tile_column", j * size));
+            let place = element_index(("k", 0), SIDE, ("tile_column", j * size));
             body.push(format!(
                 "let b{j} = coopLoadT<{}>(&right[{place}], {SIDE}u);",
-                self.matrix("B")
+                self.matrix_type("B")
             ));
         }
         let mut body: Vec<Statement> = body.into_iter().map(Statement::Line).collect();
         body.extend(
-            self.each_sum(|i, j| format!("sum{i}{j} = coopMultiplyAdd(a{i}, b{j}, sum{i}{j});")),
+            self.for_each_sum(|i, j| format!("sum{i}{j} = coopMultiplyAdd(a{i}, b{j}, sum{i}{j});")),
         );
         Statement::Block(
             format!("for (var k = 0u; k < {DEPTH}u; k += {size}u)"),
@@ -277,9 +277,9 @@ impl<'p> Tile<'p> {
             self.first[1].add(&quad.scale(&whole)),
         ];
         let Product { rows, columns, .. } = self.product;
-        let place = (self.outer.as_slice(), &row, &column);
-        let mut body = self.product.write(scope, group, place, vector)?;
-        if is_whole(columns) {
+        let place = (self.batch.as_slice(), &row, &column);
+        let mut body = self.product.write_vec4(scope, group, place, vector)?;
+        if is_multiple_of_4(columns) {
             body = below(scope, &column, columns, body);
         }
         Ok(Statement::Loop {
@@ -304,7 +304,7 @@ impl<'p> Tile<'p> {
 }
 
 /// `(row + 8u) * 64u + column`
-fn place((row, down): (&str, usize), stride: usize, (column, across): (&str, usize)) -> String {
+fn element_index((row, down): (&str, usize), stride: usize, (column, across): (&str, usize)) -> String {
     let row = match down {
         0 => format!("{row} * {stride}u"),
         down => format!("({row} + {down}u) * {stride}u"),

@@ -6,10 +6,10 @@ mod held;
 mod left;
 mod right;
 
-use self::extent::of_values;
-pub use self::extent::{Extent, Packed, RUNS, Rows, Sums, Whole, extents};
-use self::held::{Held, handed};
-pub use self::right::{Right, weight};
+use self::extent::shape_for_values;
+pub use self::extent::{Extent, Packed, RUNS, Rows, Sums, Whole, choose_shapes};
+use self::held::{Held, shuffled};
+pub use self::right::{Right, packed_weight};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -21,12 +21,12 @@ use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Panels, Texel, TextureLimits};
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::{QUAD, is_whole, part, quad};
+use crate::pass::plan::element::quad::{QUAD, is_multiple_of_4, component, load_vec4};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::turns::{Lines, in_turns};
-use crate::pass::plan::kernel::{Lowered, below, guarded, pieces, repeat, repeat_as_one};
+use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
+use crate::pass::plan::kernel::{Lowered, below, offset_bounds_guard, pieces, repeat, repeat_flattened};
 use crate::pass::plan::lanes;
-use crate::pass::plan::product::dot::named;
+use crate::pass::plan::product::dot::with_label;
 use crate::pass::plan::product::{Covering, Product};
 use crate::shape::Shape;
 
@@ -52,17 +52,17 @@ type Write<'s> = &'s dyn Fn(&mut Scope, [&[Index]; 2], &Index, Expr) -> Result<V
 /// A matrix product that is computed in tiles.
 pub struct Tiling<'s> {
     /// Batch axes.
-    pub outer: Shape,
+    pub batch: Shape,
     /// Rows of the left factor.
     pub rows: Dim,
     /// Shape whose positions in row-major order are the rows.
-    pub spread: Shape,
+    pub row_shape: Shape,
     /// Columns of the right factor.
     pub columns: Dim,
     /// Reduction loops around K.
     pub taps: Shape,
     /// Length of the innermost reduction (K).
-    pub depth: Dim,
+    pub k_size: Dim,
     /// Loader of the left factor.
     pub left: Left<'s>,
     /// Right factor.
@@ -70,13 +70,13 @@ pub struct Tiling<'s> {
     /// Writer of the result.
     pub write: Write<'s>,
     /// Cost of the epilogue for an element.
-    pub epilogue: u32,
+    pub epilogue_cost: u32,
     /// True if columns are written as whole vec4s. Those beyond the edge are zeros.
-    pub in_quads: bool,
+    pub writes_whole_vec4: bool,
 }
 
 /// Returns whether this kernel is the best one for a product on a device.
-pub fn suits(
+pub fn is_preferred(
     capabilities: &Capabilities,
     dtype: DType,
     [rows, columns, depth]: [usize; 3],
@@ -89,7 +89,7 @@ pub fn suits(
 }
 
 /// Returns whether a device uses textures, and one of them can hold these panels.
-pub fn holds(limits: TextureLimits, panels: &Panels) -> bool {
+pub fn fits_texture(limits: TextureLimits, panels: &Panels) -> bool {
     limits.bindings > 0 && limits.fits(panels.extent(Texel::F32))
 }
 
@@ -100,89 +100,89 @@ pub fn lower<'a>(
     product: &Product,
     extent: Extent,
 ) -> Result<Lowered<'a>> {
-    let right = match weight(&mut scope, product, extent)? {
+    let right = match packed_weight(&mut scope, product, extent)? {
         Some((weight, packed)) => Right::Panels(weight, packed, &|_| Index::zero()),
         None => Right::Values(product),
     };
-    by(scope, group, product, right)
+    lower_right_factor(scope, group, product, right)
 }
 
 /// Lowers a product whose right factor is read from any layout.
-pub fn by_values<'a>(scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
-    by(scope, group, product, Right::Values(product))
+pub fn lower_values<'a>(scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
+    lower_right_factor(scope, group, product, Right::Values(product))
 }
 
 /// Lowers a product whose right factor lies in panels of a weight.
-pub fn by_panels<'a>(
+pub fn lower_panels<'a>(
     scope: Scope<'a>,
     group: &Group,
     product: &Product,
     (weight, packed): (ValueId, Packed),
 ) -> Result<Lowered<'a>> {
     let right = Right::Panels(weight, packed, &|_| Index::zero());
-    by(scope, group, product, right)
+    lower_right_factor(scope, group, product, right)
 }
 
-fn by<'a>(scope: Scope<'a>, group: &Group, product: &Product, right: Right) -> Result<Lowered<'a>> {
+fn lower_right_factor<'a>(scope: Scope<'a>, group: &Group, product: &Product, right: Right) -> Result<Lowered<'a>> {
     let tiling = Tiling {
-        outer: product.outer.clone(),
+        batch: product.batch.clone(),
         rows: product.rows.clone(),
-        spread: vec![product.rows.clone()],
+        row_shape: vec![product.rows.clone()],
         columns: product.columns.clone(),
         taps: Vec::new(),
-        depth: product.depth.clone(),
+        k_size: product.k_size.clone(),
         left: &|scope, [outer, row], (_, steps)| {
-            let factor = |(step, guard): &Step| (product.left(outer, &row[0], step), *guard);
-            quad(scope, &steps.iter().map(factor).collect::<Vec<_>>())
+            let factor = |(step, guard): &Step| (product.left_element(outer, &row[0], step), *guard);
+            load_vec4(scope, &steps.iter().map(factor).collect::<Vec<_>>())
         },
         right,
         write: &|scope, [outer, row], first, vector| {
-            product.write(scope, group, (outer, &row[0], first), vector)
+            product.write_vec4(scope, group, (outer, &row[0], first), vector)
         },
-        epilogue: group.epilogue_cost(scope.graph),
-        in_quads: is_whole(&product.columns),
+        epilogue_cost: group.epilogue_cost(scope.graph),
+        writes_whole_vec4: is_multiple_of_4(&product.columns),
     };
-    lay(scope, &tiling)
+    lower_tiles(scope, &tiling)
 }
 
 /// Lowers a product as a grid of tiles.
-pub fn lay<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
-    let lanes = lanes(&scope)?;
-    let extent = product.extent(scope.graph, lanes);
-    let sizes = [extent.width(lanes), extent.height()];
+pub fn lower_tiles<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
+    let lanes = subgroup_lanes(&scope)?;
+    let shape = product.tile_shape(scope.graph, lanes);
+    let sizes = [shape.width(lanes), shape.height()];
     // Neighbouring workgroups share columns, which are loaded more often than rows.
     let tiles = [
         pieces(&product.columns, sizes[0]),
         pieces(&product.rows, sizes[1]),
     ];
-    let covering = Covering::new(&mut scope, &product.outer, tiles);
-    let [column, row] = covering.numbers;
+    let grid = Covering::new(&mut scope, &product.batch, tiles);
+    let [column, row] = grid.tile;
     let place = Place {
-        outer: covering.outer,
+        batch: grid.batch,
         row: row.scale(&Dim::from(sizes[1])),
         column: column.scale(&Dim::from(sizes[0])),
         panel: column,
     };
-    let mut statements = vec![covering.surplus];
-    statements.extend(sums(&mut scope, product, place)?);
-    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, covering.count);
-    lowered.holes = holes(lanes, extent.bands);
+    let mut statements = vec![grid.surplus];
+    statements.extend(tile_statements(&mut scope, product, place)?);
+    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, grid.count);
+    lowered.holes = holes(lanes, shape.bands);
     Ok(lowered)
 }
 
 /// Emits the tile of a product at a position.
-pub fn sums(scope: &mut Scope, product: &Tiling, place: Place) -> Result<Vec<Statement>> {
+pub fn tile_statements(scope: &mut Scope, product: &Tiling, place: Place) -> Result<Vec<Statement>> {
     let tile = Tile::new(scope, product, place)?;
-    let sums: Vec<Vec<Expr>> = (0..tile.extent.rows)
+    let sums: Vec<Vec<Expr>> = (0..tile.shape.rows)
         .map(|i| {
             let sum = |q| scope.pool.variable(&format!("sum{i}_{q}"), WgslType::F32x4);
-            (0..tile.extent.quads).map(sum).collect()
+            (0..tile.shape.column_vec4s).map(sum).collect()
         })
         .collect();
     let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
     let all = sums.iter().flatten().copied();
     let mut statements: Vec<Statement> = all.map(|sum| Statement::Declare(sum, zero)).collect();
-    statements.extend(tile.rounds(scope, product, &sums)?);
+    statements.extend(tile.k_loop(scope, product, &sums)?);
     statements.extend(tile.write(scope, product, &sums)?);
     Ok(statements)
 }
@@ -198,15 +198,15 @@ pub fn holes(lanes: usize, bands: usize) -> Vec<(&'static str, String)> {
 }
 
 /// Returns the number of invocations of a subgroup.
-fn lanes(scope: &Scope) -> Result<usize> {
-    let missing = || Error::internal("no subgroups to compute tiles");
+fn subgroup_lanes(scope: &Scope) -> Result<usize> {
+    let missing = || Error::internal("the tile kernel needs a device with subgroups");
     scope.capabilities.simd_lanes().ok_or_else(missing)
 }
 
 /// Position of a tile.
 pub struct Place {
     /// Batch coordinates.
-    pub outer: Vec<Index>,
+    pub batch: Vec<Index>,
     /// First row.
     pub row: Index,
     /// First column.
@@ -219,7 +219,7 @@ impl Place {
     /// Returns the position of the only tile of a product whose columns are one panel.
     pub fn of_panel(panel: Index) -> Place {
         Place {
-            outer: Vec::new(),
+            batch: Vec::new(),
             row: Index::zero(),
             column: Index::zero(),
             panel,
@@ -239,7 +239,7 @@ struct Part {
 struct Tile {
     /// Invocations of the subgroup.
     lanes: usize,
-    outer: Vec<Index>,
+    batch: Vec<Index>,
     /// First row of the invocation's band.
     row: Index,
     /// Index of the panel that holds its columns.
@@ -249,55 +249,55 @@ struct Tile {
     /// Index of the invocation's band, and of the invocation in the band.
     band: Index,
     lane: Index,
-    extent: Extent,
+    shape: Extent,
 }
 
 impl Tile {
     fn new(scope: &mut Scope, product: &Tiling, place: Place) -> Result<Tile> {
-        let lanes = lanes(scope)?;
-        let extent = product.extent(scope.graph, lanes);
+        let lanes = subgroup_lanes(scope)?;
+        let extent = product.tile_shape(scope.graph, lanes);
         let (_, lane) = scope.counter("local", &Dim::from(lanes));
         let of_band = Dim::from(lanes / extent.bands);
         let band = lane.div(&of_band);
         let row = place.row.add(&band.scale(&Dim::from(extent.rows)));
         Ok(Tile {
             lanes,
-            outer: place.outer,
+            batch: place.batch,
             panel: place.panel,
-            row: named(scope, &row, "row"),
-            column: named(scope, &place.column, "column"),
+            row: with_label(scope, &row, "row"),
+            column: with_label(scope, &place.column, "column"),
             lane: lane.rem(&of_band),
             band,
-            extent,
+            shape: extent,
         })
     }
 
     /// Emits the loop over all rounds. Taps and rounds of panels are one loop: a texture has no more rows than a loop may
     /// have iterations.
-    fn rounds(
+    fn k_loop(
         &self,
         scope: &mut Scope,
         product: &Tiling,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let rounds = pieces(&product.depth, product.right.round());
+        let rounds = pieces(&product.k_size, product.right.round());
         if let Right::Values(_) = product.right {
             return repeat(scope, "trip", &rounds, |scope, round| {
-                self.round(scope, product, (&[], &round), &round, sums)
+                self.k_iteration(scope, product, (&[], &round), &round, sums)
             });
         }
         let mut names: Vec<String> = (0..product.taps.len()).map(|i| format!("tap{i}")).collect();
         names.push(String::from("trip"));
         let shape = [product.taps.as_slice(), &[rounds]].concat();
         let body = |scope: &mut Scope, row: &Index, at: &[Index]| match at.split_last() {
-            Some((round, taps)) => self.round(scope, product, (taps, round), row, sums),
+            Some((round, taps)) => self.k_iteration(scope, product, (taps, round), row, sums),
             None => Ok(Vec::new()),
         };
-        repeat_as_one(scope, ("row_of_panel", &names), &shape, body)
+        repeat_flattened(scope, ("row_of_panel", &names), &shape, body)
     }
 
     /// Emits one round, which reads one row of the texels of panels.
-    fn round(
+    fn k_iteration(
         &self,
         scope: &mut Scope,
         product: &Tiling,
@@ -307,17 +307,17 @@ impl Tile {
     ) -> Result<Vec<Statement>> {
         let count = product.right.round();
         let parts = (0..count).step_by(QUAD);
-        let parts = parts.map(|from| self.part(scope, product, (taps, round), row, from));
+        let parts = parts.map(|from| self.load_k_elements(scope, product, (taps, round), row, from));
         let parts: Vec<Part> = parts.collect::<Result<_>>()?;
-        let mut statements = reads(&parts);
+        let mut statements = loads(&parts);
         for part in &parts {
-            let rows = handed(scope, &part.rows, |i| format!("row{i}"));
+            let rows = shuffled(scope, &part.rows, |i| format!("row{i}"));
             let columns = part.columns.iter().enumerate();
             let columns: Vec<Vec<Expr>> = columns
-                .map(|(q, columns)| handed(scope, columns, |k| format!("columns{q}_{k}")))
+                .map(|(q, columns)| shuffled(scope, columns, |k| format!("columns{q}_{k}")))
                 .collect();
-            for [i, q] in in_order(self.lanes, [rows.len(), columns.len()]) {
-                let step = four(&mut scope.pool, rows[i], &columns[q]);
+            for [i, q] in accumulation_order(self.lanes, [rows.len(), columns.len()]) {
+                let step = multiply_vec4(&mut scope.pool, rows[i], &columns[q]);
                 let total = scope
                     .pool
                     .call("x + y", WgslType::F32x4, &[sums[i][q], step]);
@@ -328,7 +328,7 @@ impl Tile {
     }
 
     /// Loads four K elements of a round, starting with element `from`.
-    fn part(
+    fn load_k_elements(
         &self,
         scope: &mut Scope,
         product: &Tiling,
@@ -337,21 +337,21 @@ impl Tile {
         from: usize,
     ) -> Result<Part> {
         let count = product.right.round();
-        let rows = if count == span(self.lanes) {
-            self.wide(scope, product, (taps, round), from)?
+        let rows = if count == columns_per_vec4(self.lanes) {
+            self.load_rows_wide(scope, product, (taps, round), from)?
         } else {
-            self.rows(scope, product, (taps, round), from)?
+            self.load_rows(scope, product, (taps, round), from)?
         };
         let first = round.scale(&Dim::from(count)).add_size(&Dim::from(from));
         let mut columns = Vec::new();
-        for q in 0..self.extent.quads {
+        for q in 0..self.shape.column_vec4s {
             columns.push(match &product.right {
-                Right::Values(product) => self.right(scope, product, &first, q)?,
+                Right::Values(product) => self.load_from_values(scope, product, &first, q)?,
                 Right::Panels(weight, Packed { panels, .. }, matrix) => {
-                    let matrix = matrix(&self.outer);
+                    let matrix = matrix(&self.batch);
                     let of_matrix = pieces(&product.columns, panels.width);
                     let panel = matrix.scale(&of_matrix).add(&self.panel);
-                    self.panel(scope, (*weight, panels), [row, &panel], [from, q])?
+                    self.load_from_panel(scope, (*weight, panels), [row, &panel], [from, q])?
                 }
             });
         }
@@ -359,9 +359,9 @@ impl Tile {
     }
 
     /// Returns the first column of vec4 `q` of the invocation, which may lie beyond the edge.
-    fn quad_of(&self, q: &Index) -> Index {
+    fn first_column(&self, q: &Index) -> Index {
         let quad = self.lane.scale(&Dim::from(QUAD));
-        let strip = q.scale(&Dim::from(span(self.of_band())));
+        let strip = q.scale(&Dim::from(columns_per_vec4(self.band_lanes())));
         self.column.add(&quad).add(&strip)
     }
 
@@ -374,12 +374,12 @@ impl Tile {
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
         let of_quad = |q: usize| sums.iter().map(|sums| sums[q]).collect();
-        let quads: Vec<Vec<Expr>> = (0..self.extent.quads).map(of_quad).collect();
-        let cost = (Lines::Long, product.epilogue);
-        in_turns(scope, cost, &quads, &mut |scope, q, sums| {
-            let first = self.quad_of(q);
-            let rows = self.write_rows(scope, product, &first, sums)?;
-            Ok(match product.in_quads {
+        let quads: Vec<Vec<Expr>> = (0..self.shape.column_vec4s).map(of_quad).collect();
+        let cost = (LineEpilogue::Long, product.epilogue_cost);
+        write_lines(scope, cost, &quads, &mut |scope, q, sums| {
+            let first = self.first_column(q);
+            let rows = self.write_vec4_rows(scope, product, &first, sums)?;
+            Ok(match product.writes_whole_vec4 {
                 true => below(scope, &first, &product.columns, rows),
                 false => rows,
             })
@@ -387,20 +387,20 @@ impl Tile {
     }
 
     /// Writes four columns of all rows.
-    fn write_rows(
+    fn write_vec4_rows(
         &self,
         scope: &mut Scope,
         product: &Tiling,
         first: &Index,
         sums: &[Expr],
     ) -> Result<Vec<Statement>> {
-        let (cost, all) = ((Lines::Short, product.epilogue), &product.rows);
-        let held: Vec<Vec<Expr>> = sums.iter().map(|sum| vec![*sum]).collect();
-        in_turns(scope, cost, &held, &mut |scope, number, sums| {
-            let place = self.row_to_write(scope, product, number);
-            let quad = (product.write)(scope, [&self.outer, &place], first, sums[0])?;
-            Ok(match self.extent.bands {
-                1 => guarded(scope, &self.row, number.clone(), all, quad),
+        let (cost, all) = ((LineEpilogue::Short, product.epilogue_cost), &product.rows);
+        let registers: Vec<Vec<Expr>> = sums.iter().map(|sum| vec![*sum]).collect();
+        write_lines(scope, cost, &registers, &mut |scope, number, sums| {
+            let place = self.row_coordinates(scope, product, number);
+            let quad = (product.write)(scope, [&self.batch, &place], first, sums[0])?;
+            Ok(match self.shape.bands {
+                1 => offset_bounds_guard(scope, &self.row, number.clone(), all, quad),
                 // The first row of a tile always exists, the first row of a later band may not.
                 _ => below(scope, &self.row.add(number), all, quad),
             })
@@ -409,29 +409,29 @@ impl Tile {
 
     /// Returns the coordinates of a row by its number in the tile. Where the row length is symbolic, the row becomes one
     /// index expression. Memory indices are then products with that length, not sums with a further size for each row.
-    fn row_to_write(&self, scope: &mut Scope, product: &Tiling, number: &Index) -> Vec<Index> {
+    fn row_coordinates(&self, scope: &mut Scope, product: &Tiling, number: &Index) -> Vec<Index> {
         let row = self.row.add(number);
         if number.is(0) || product.columns.as_const().is_some() {
-            return index::delinearize(&row, &product.spread);
+            return index::delinearize(&row, &product.row_shape);
         }
         let at = row.emit(&mut scope.pool);
         if let Some(i) = number.as_const() {
             scope.pool.set_label(at, &format!("row{i}"));
         }
-        index::delinearize(&Index::expr(at, &product.rows), &product.spread)
+        index::delinearize(&Index::expr(at, &product.rows), &product.row_shape)
     }
 }
 
 impl Tiling<'_> {
     /// Returns the shape of the tiles.
-    fn extent(&self, graph: &Graph, lanes: usize) -> Extent {
+    fn tile_shape(&self, graph: &Graph, lanes: usize) -> Extent {
         match &self.right {
             Right::Values(_) => {
-                let outer = Dim::product(&self.outer);
+                let outer = Dim::product(&self.batch);
                 let sizes = [&outer, &self.rows, &self.columns];
-                of_values(lanes, sizes.map(|size| example(graph, size)))
+                shape_for_values(lanes, sizes.map(|size| example(graph, size)))
             }
-            Right::Panels(_, packed, _) => packed.extent(lanes),
+            Right::Panels(_, packed, _) => packed.tile_shape(lanes),
         }
     }
 }
@@ -439,11 +439,11 @@ impl Tiling<'_> {
 /// Emits all loads of a round before its arithmetic. The rasteriser's compiler keeps this order, and a tile takes up to 8
 /// hundredths less time than with each load at its first use. All K elements of a row are loaded together: a cache may
 /// hold no more than some of the tile's rows, where these lie a power of two apart.
-fn reads(parts: &[Part]) -> Vec<Statement> {
+fn loads(parts: &[Part]) -> Vec<Statement> {
     let height = parts.first().map_or(0, |part| part.rows.len());
-    let rows = (0..height).flat_map(|row| parts.iter().map(move |part| part.rows[row].quad));
+    let rows = (0..height).flat_map(|row| parts.iter().map(move |part| part.rows[row].vector));
     let columns = parts.iter().flat_map(|part| part.columns.iter().flatten());
-    let columns = columns.map(|held| held.quad);
+    let columns = columns.map(|held| held.vector);
     rows.chain(columns).map(Statement::Let).collect()
 }
 
@@ -451,7 +451,7 @@ fn reads(parts: &[Part]) -> Vec<Statement> {
 /// sixteen vectors. With sixteen lanes a processor has 32 registers, and keeps these columns from row to row. With 16
 /// registers that leaves none. A row's four K elements are kept instead, and the multiply instructions load the columns
 /// from memory: the loop over 8 rows and 4 vec4s has 2144 instructions of AVX2 instead of 2425.
-fn in_order(lanes: usize, [rows, quads]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
+fn accumulation_order(lanes: usize, [rows, quads]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
     (0..rows * quads).map(move |n| match lanes {
         16.. => [n % rows, n / rows],
         _ => [n / quads, n % quads],
@@ -460,24 +460,24 @@ fn in_order(lanes: usize, [rows, quads]: [usize; 2]) -> impl Iterator<Item = [us
 
 /// Returns the columns that `lanes` invocations cover with one vec4 each. It is also the number of K elements that they
 /// cover if each loads four.
-fn span(lanes: usize) -> usize {
+fn columns_per_vec4(lanes: usize) -> usize {
     lanes * QUAD
 }
 
 /// Returns the sum of up to four products: K elements of a row times the columns at these elements.
-fn four(pool: &mut ExprPool, row: Expr, columns: &[Expr]) -> Expr {
+fn multiply_vec4(pool: &mut ExprPool, row: Expr, columns: &[Expr]) -> Expr {
     let products = columns.iter().enumerate().map(|(k, columns)| {
-        let number = part(pool, row, k, WgslType::F32);
+        let number = component(pool, row, k, WgslType::F32);
         pool.call("x * y", WgslType::F32x4, &[number, *columns])
     });
     let products: Vec<Expr> = products.collect();
-    let pairs: Vec<Expr> = products.chunks(2).map(|pair| added(pool, pair)).collect();
-    let sum = added(pool, &pairs);
+    let pairs: Vec<Expr> = products.chunks(2).map(|pair| sum_of(pool, pair)).collect();
+    let sum = sum_of(pool, &pairs);
     pool.set_label(sum, "steps");
     sum
 }
 
-fn added(pool: &mut ExprPool, terms: &[Expr]) -> Expr {
+fn sum_of(pool: &mut ExprPool, terms: &[Expr]) -> Expr {
     let terms = terms.iter().copied();
     let sum = terms.reduce(|x, y| pool.call("x + y", WgslType::F32x4, &[x, y]));
     sum.unwrap_or_else(|| pool.call("vec4<f32>()", WgslType::F32x4, &[]))

@@ -7,10 +7,10 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::{QUAD, is_whole};
+use crate::pass::plan::element::quad::{QUAD, is_multiple_of_4};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat};
-use crate::pass::plan::product::{Product, Side, add_all, four};
+use crate::pass::plan::product::{Product, Side, accumulate, vec4_indices};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/vector.wgsl");
 
@@ -28,15 +28,15 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Resu
     let mut statements = vec![strip.surplus.clone()];
     let sums = strip.sums.iter();
     statements.extend(sums.map(|sum| Statement::Declare(*sum, zero)));
-    let rounds = pieces(&product.depth, strip.lanes() * QUAD);
+    let rounds = pieces(&product.k_size, strip.column_lanes() * QUAD);
     statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
-        strip.round(scope, &round)
+        strip.k_iteration(scope, &round)
     })?);
     statements.extend(strip.sums.iter().map(|sum| Statement::Freeze(*sum)));
-    let (added, totals) = if strip.by_subgroups {
-        strip.add_by_subgroups(&mut scope)
+    let (added, totals) = if strip.uses_subgroups {
+        strip.reduce_in_subgroups(&mut scope)
     } else {
-        strip.add_by_halves(&mut scope)
+        strip.reduce_in_workgroup(&mut scope)
     };
     statements.extend(added);
     statements.push(strip.write(&mut scope, group, &totals)?);
@@ -51,24 +51,24 @@ struct Strip<'p> {
     product: &'p Product,
     count: Dim,
     surplus: Statement,
-    outer: Vec<Index>,
+    batch: Vec<Index>,
     /// First column of the invocation.
     column: Index,
     /// Index of the invocation, and its index among those that share columns.
     local: Expr,
     lane: Index,
     /// Vec4s of columns.
-    across: usize,
-    by_subgroups: bool,
+    column_vec4s: usize,
+    uses_subgroups: bool,
     rows: Vec<Index>,
     sums: Vec<Expr>,
 }
 
 impl<'p> Strip<'p> {
     fn new(scope: &mut Scope, product: &'p Product) -> Result<Strip<'p>> {
-        let is_by_step = product.is_by_step(scope, Side::Right)?;
+        let is_by_step = product.is_k_contiguous(scope, Side::Right)?;
         let across = if is_by_step { 1 } else { ACROSS };
-        let mut tiles: Vec<Dim> = product.outer.clone();
+        let mut tiles: Vec<Dim> = product.batch.clone();
         tiles.push(pieces(&product.columns, across * QUAD));
         let count = Dim::product(&tiles);
         let (index, surplus) = invocation(scope, &count);
@@ -82,12 +82,12 @@ impl<'p> Strip<'p> {
             product,
             count,
             surplus,
-            outer,
+            batch: outer,
             column: quad.scale(&whole),
             local,
             lane: number.div(&width),
-            across,
-            by_subgroups: across == 1 && scope.capabilities.subgroups,
+            column_vec4s: across,
+            uses_subgroups: across == 1 && scope.capabilities.subgroups,
             rows: (0..height).map(|row| Dim::from(row).into()).collect(),
             sums: (0..height)
                 .map(|row| scope.pool.variable(&format!("sum{row}"), WgslType::F32x4))
@@ -96,50 +96,50 @@ impl<'p> Strip<'p> {
     }
 
     /// Returns the number of invocations that share a column.
-    fn lanes(&self) -> usize {
-        INVOCATIONS / self.across
+    fn column_lanes(&self) -> usize {
+        INVOCATIONS / self.column_vec4s
     }
 
     /// Adds four K elements to all sums of each invocation.
-    fn round(&self, scope: &mut Scope, round: &Index) -> Result<Vec<Statement>> {
-        let (product, outer) = (self.product, self.outer.as_slice());
-        let from = round.scale(&Dim::from(self.lanes())).add(&self.lane);
-        let columns = four(scope, &self.column.div(&Dim::from(QUAD)), &product.columns);
-        let steps = product.steps(scope, &from, self.lanes() * QUAD);
-        let right = product.block(scope, Side::Right, outer, &columns, &steps)?;
+    fn k_iteration(&self, scope: &mut Scope, round: &Index) -> Result<Vec<Statement>> {
+        let (product, outer) = (self.product, self.batch.as_slice());
+        let from = round.scale(&Dim::from(self.column_lanes())).add(&self.lane);
+        let columns = vec4_indices(scope, &self.column.div(&Dim::from(QUAD)), &product.columns);
+        let steps = product.k_indices(scope, &from, self.column_lanes() * QUAD);
+        let right = product.load_block(scope, Side::Right, outer, &columns, &steps)?;
         let mut statements = Vec::new();
         for (row, sum) in self.rows.iter().zip(&self.sums) {
-            let left = product.line(scope, Side::Left, outer, row, &steps)?;
+            let left = product.load_line(scope, Side::Left, outer, row, &steps)?;
             let pool = &mut scope.pool;
             let terms: Vec<Expr> = left
                 .iter()
                 .zip(&right)
                 .map(|(number, vector)| pool.call("x * y", WgslType::F32x4, &[*number, *vector]))
                 .collect();
-            statements.push(add_all(pool, *sum, &terms));
+            statements.push(accumulate(pool, *sum, &terms));
         }
         Ok(statements)
     }
 
     /// Reduces in workgroup memory: the lower half of the invocations adds the sums of the upper half, until one
     /// invocation is left for each column.
-    fn add_by_halves(&self, scope: &mut Scope) -> (Vec<Statement>, Vec<Expr>) {
+    fn reduce_in_workgroup(&self, scope: &mut Scope) -> (Vec<Statement>, Vec<Expr>) {
         let line = |text: String| Statement::Line(text);
-        let mut statements = self.keep(scope, "local", &self.sums);
+        let mut statements = self.store_shared(scope, "local", &self.sums);
         let height = self.sums.len();
         let mut additions: Vec<Statement> = (0..height)
             .map(|row| {
                 line(format!(
                     "{} += {};",
-                    share(row, "local"),
-                    share(row, "local + width")
+                    shared_element(row, "local"),
+                    shared_element(row, "local + width")
                 ))
             })
             .collect();
         let head = format!(
             "for (var width = {}u; width >= {}u; width /= 2u)",
             INVOCATIONS / 2,
-            self.across
+            self.column_vec4s
         );
         let barrier = line(String::from("workgroupBarrier();"));
         let body = vec![
@@ -151,14 +151,14 @@ impl<'p> Strip<'p> {
         ];
         statements.extend([barrier, Statement::Block(head, body)]);
         let totals = (0..height)
-            .map(|row| scope.pool.variable(&share(row, "local"), WgslType::F32x4))
+            .map(|row| scope.pool.variable(&shared_element(row, "local"), WgslType::F32x4))
             .collect::<Vec<Expr>>();
         statements.extend(totals.iter().map(|total| Statement::Freeze(*total)));
         (statements, totals)
     }
 
     /// Reduces within subgroups, then over subgroups.
-    fn add_by_subgroups(&self, scope: &mut Scope) -> (Vec<Statement>, Vec<Expr>) {
+    fn reduce_in_subgroups(&self, scope: &mut Scope) -> (Vec<Statement>, Vec<Expr>) {
         let line = |text: &str| Statement::Line(text.to_string());
         let mut totals = Vec::new();
         let mut statements = Vec::new();
@@ -170,7 +170,7 @@ impl<'p> Strip<'p> {
         }
         statements.push(Statement::Block(
             String::from("if lane == 0u"),
-            self.keep(scope, "subgroup", &totals),
+            self.store_shared(scope, "subgroup", &totals),
         ));
         statements.push(line("workgroupBarrier();"));
         let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
@@ -179,7 +179,7 @@ impl<'p> Strip<'p> {
         for row in 0..self.sums.len() {
             let whole = scope.pool.variable(&format!("whole{row}"), WgslType::F32x4);
             statements.push(Statement::Declare(whole, zero));
-            let share = share(row, "part");
+            let share = shared_element(row, "part");
             additions.push(line(&format!("whole{row} += {share};")));
             wholes.push(whole);
         }
@@ -190,7 +190,7 @@ impl<'p> Strip<'p> {
     }
 
     /// Stores a vector for each row in workgroup memory.
-    fn keep(&self, scope: &mut Scope, at: &str, vectors: &[Expr]) -> Vec<Statement> {
+    fn store_shared(&self, scope: &mut Scope, at: &str, vectors: &[Expr]) -> Vec<Statement> {
         let at = scope.pool.variable(at, WgslType::U32);
         let at = Index::expr(at, &Dim::from(INVOCATIONS));
         let rows = vectors.iter().enumerate();
@@ -208,14 +208,14 @@ impl<'p> Strip<'p> {
     fn write(&self, scope: &mut Scope, group: &Group, totals: &[Expr]) -> Result<Statement> {
         let mut statements = Vec::new();
         for (row, total) in self.rows.iter().zip(totals) {
-            let place = (self.outer.as_slice(), row, &self.column);
-            statements.extend(self.product.write(scope, group, place, *total)?);
+            let place = (self.batch.as_slice(), row, &self.column);
+            statements.extend(self.product.write_vec4(scope, group, place, *total)?);
         }
         let columns = &self.product.columns;
-        if is_whole(columns) {
+        if is_multiple_of_4(columns) {
             statements = below(scope, &self.column, columns, statements);
         }
-        let across = scope.pool.index(self.across as u32);
+        let across = scope.pool.index(self.column_vec4s as u32);
         let is_first = scope
             .pool
             .call("x < y", WgslType::Bool, &[self.local, across]);
@@ -227,13 +227,13 @@ impl<'p> Strip<'p> {
         let builtins = "    @builtin(subgroup_id) subgroup: u32,\n    @builtin(num_subgroups) subgroups: u32,\n    \
                         @builtin(subgroup_invocation_id) lane: u32,\n";
         let memory = format!("var<workgroup> shares: array<vec4<f32>, {vectors}>;\n");
-        let builtins = if self.by_subgroups { builtins } else { "" };
+        let builtins = if self.uses_subgroups { builtins } else { "" };
         vec![("memory", memory), ("subgroups", String::from(builtins))]
     }
 }
 
 /// Returns the element of workgroup memory that holds an invocation's or subgroup's sum of a row.
-fn share(row: usize, at: &str) -> String {
+fn shared_element(row: usize, at: &str) -> String {
     match row {
         0 => format!("shares[{at}]"),
         row => format!("shares[{}u + {at}]", row * INVOCATIONS),

@@ -8,11 +8,11 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::{self, QUAD, is_whole};
+use crate::pass::plan::element::quad::{self, QUAD, is_multiple_of_4};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::turns::{Lines, in_turns};
+use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
 use crate::pass::plan::kernel::{Lowered, below, pieces, repeat};
-use crate::pass::plan::product::{Covering, Product, Side, four};
+use crate::pass::plan::product::{Covering, Product, Side, vec4_indices};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/workgroup_tile.wgsl");
 
@@ -60,7 +60,7 @@ impl Extent {
     }
 
     /// Returns the vec4s of rows, and of columns, of the tile.
-    fn quads(self) -> usize {
+    fn side_vec4s(self) -> usize {
         self.side / QUAD
     }
 
@@ -86,10 +86,10 @@ pub fn lower<'a>(
     let tile = Tile::new(&mut scope, product, extent)?;
     let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
     let mut statements = vec![tile.surplus.clone()];
-    statements.extend(tile.names(&mut scope));
+    statements.extend(tile.label_shared(&mut scope));
     let declared = tile.sums.iter().flatten().chain(&tile.block);
     statements.extend(declared.map(|variable| Statement::Declare(*variable, zero)));
-    statements.extend(tile.product(&mut scope)?);
+    statements.extend(tile.k_loop(&mut scope)?);
     for q in 0..extent.width / QUAD {
         statements.extend(tile.write(&mut scope, group, q)?);
     }
@@ -102,24 +102,24 @@ pub fn lower<'a>(
 /// A tile of the result, which one workgroup computes.
 struct Tile<'p> {
     product: &'p Product,
-    extent: Extent,
+    shape: Extent,
     /// K blocks in workgroup memory at a time. With two (double buffering), one is loaded while the other is multiplied.
-    halves: usize,
+    buffers: usize,
     /// All K blocks.
-    pieces: Dim,
+    k_blocks: Dim,
     count: Dim,
     surplus: Statement,
-    outer: Vec<Index>,
+    batch: Vec<Index>,
     /// First row and first column.
     first: [Index; 2],
     /// Row and column of the invocation in the tile's grid of invocations.
-    place: [Index; 2],
+    invocation_position: [Index; 2],
     /// Index of the 4×4 block that the invocation loads, among those of its factor.
-    number: Index,
+    block_index: Index,
     /// True where the invocation loads the left factor.
     is_left: Expr,
     /// For each factor, whether K is the contiguous axis.
-    by_step: [bool; 2],
+    is_k_contiguous: [bool; 2],
     sums: Vec<Vec<Expr>>,
     /// The block that the invocation has loaded: four rows or columns for each of four K elements.
     block: Vec<Expr>,
@@ -128,10 +128,10 @@ struct Tile<'p> {
 impl<'p> Tile<'p> {
     fn new(scope: &mut Scope, product: &'p Product, extent: Extent) -> Result<Tile<'p>> {
         let tiles = [&product.rows, &product.columns].map(|size| pieces(size, extent.side));
-        let covering = Covering::new(scope, &product.outer, tiles);
+        let covering = Covering::new(scope, &product.batch, tiles);
         let side = Dim::from(extent.side);
         let (local, index) = scope.counter("local", &Dim::from(extent.invocations()));
-        let blocks = extent.quads() * FOURS;
+        let blocks = extent.side_vec4s() * FOURS;
         let across = Dim::from(extent.side / extent.width);
         let halves = 1 + usize::from(
             2 * extent.memory() <= scope.capabilities.max_workgroup_memory as usize,
@@ -139,21 +139,21 @@ impl<'p> Tile<'p> {
         let is_left = scope.pool.index(blocks as u32);
         let is_left = scope.pool.call("x < y", WgslType::Bool, &[local, is_left]);
         scope.pool.set_label(is_left, "reads_left");
-        let by_step = [Side::Left, Side::Right].map(|side| product.is_by_step(scope, side));
+        let by_step = [Side::Left, Side::Right].map(|side| product.is_k_contiguous(scope, side));
         let [left, right] = by_step;
         Ok(Tile {
             product,
-            extent,
-            halves,
-            pieces: pieces(&product.depth, DEPTH),
+            shape: extent,
+            buffers: halves,
+            k_blocks: pieces(&product.k_size, DEPTH),
             count: covering.count,
             surplus: covering.surplus,
-            outer: covering.outer,
-            first: covering.numbers.map(|tile| tile.scale(&side)),
-            place: [index.div(&across), index.rem(&across)],
-            number: named_number(scope, &index, blocks),
+            batch: covering.batch,
+            first: covering.tile.map(|tile| tile.scale(&side)),
+            invocation_position: [index.div(&across), index.rem(&across)],
+            block_index: label_block_index(scope, &index, blocks),
             is_left,
-            by_step: [left?, right?],
+            is_k_contiguous: [left?, right?],
             sums: sums(scope, extent),
             block: (0..QUAD)
                 .map(|k| scope.pool.variable(&format!("block{k}"), WgslType::F32x4))
@@ -162,13 +162,13 @@ impl<'p> Tile<'p> {
     }
 
     /// Emits names for expressions that several parts of the kernel use.
-    fn names(&self, scope: &mut Scope) -> Vec<Statement> {
+    fn label_shared(&self, scope: &mut Scope) -> Vec<Statement> {
         let mut named = vec![("row", self.first[0].clone())];
         named.push(("column", self.first[1].clone()));
-        named.push(("my_row", self.place[0].clone()));
-        named.push(("my_column", self.place[1].clone()));
+        named.push(("my_row", self.invocation_position[0].clone()));
+        named.push(("my_column", self.invocation_position[1].clone()));
         for side in [Side::Left, Side::Right] {
-            let (quad, four) = self.block_of(side);
+            let (quad, four) = self.block_position(side);
             named.extend([("quad", quad), ("four", four)]);
         }
         let pool = &mut scope.pool;
@@ -184,18 +184,18 @@ impl<'p> Tile<'p> {
 
     /// Emits the loop over all K blocks. Each iteration loads a block, multiplies the previous one, and then stores the
     /// loaded one in workgroup memory.
-    fn product(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
-        let rounds = &self.pieces + &Dim::ONE;
+    fn k_loop(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+        let rounds = &self.k_blocks + &Dim::ONE;
         repeat(scope, "piece", &rounds, |scope, round| {
             let number = round.emit(&mut scope.pool);
-            let piece = Index::expr(number, &self.pieces);
+            let piece = Index::expr(number, &self.k_blocks);
             let two = Dim::from(2);
             let (half, before) = (piece.rem(&two), round.add_size(&Dim::ONE).rem(&two));
-            let read = self.by_side(scope, |scope, side| self.read(scope, &piece, side))?;
-            let keep = self.by_side(scope, |scope, side| Ok(self.keep(scope, &half, side)))?;
-            let multiply = self.multiply(scope, &before);
+            let read = self.for_each_factor(scope, |scope, side| self.load_block(scope, &piece, side))?;
+            let keep = self.for_each_factor(scope, |scope, side| Ok(self.store_block(scope, &half, side)))?;
+            let multiply = self.multiply_block(scope, &before);
             let pool = &mut scope.pool;
-            let (zero, end) = (pool.index(0), pool.size(&self.pieces));
+            let (zero, end) = (pool.index(0), pool.size(&self.k_blocks));
             let is_next = pool.call("x > y", WgslType::Bool, &[number, zero]);
             let is_one = pool.call("x < y", WgslType::Bool, &[number, end]);
             scope.pool.set_label(is_one, "is_piece");
@@ -204,7 +204,7 @@ impl<'p> Tile<'p> {
                 Statement::If(is_one, vec![read]),
                 Statement::If(is_next, vec![multiply]),
             ];
-            statements.extend((self.halves == 1).then(|| barrier.clone()));
+            statements.extend((self.buffers == 1).then(|| barrier.clone()));
             statements.extend([Statement::If(is_one, vec![keep]), barrier]);
             Ok(statements)
         })
@@ -212,7 +212,7 @@ impl<'p> Tile<'p> {
 
     /// Emits a statement per factor for the invocation's block: half of the invocations handle the left factor, half the
     /// right one.
-    fn by_side(
+    fn for_each_factor(
         &self,
         scope: &mut Scope,
         mut body: impl FnMut(&mut Scope, Side) -> Result<Vec<Statement>>,
@@ -223,14 +223,14 @@ impl<'p> Tile<'p> {
     }
 
     /// Loads the invocation's block.
-    fn read(&self, scope: &mut Scope, piece: &Index, side: Side) -> Result<Vec<Statement>> {
-        let lines = self.lines(scope, side);
-        let (_, four) = self.block_of(side);
+    fn load_block(&self, scope: &mut Scope, piece: &Index, side: Side) -> Result<Vec<Statement>> {
+        let lines = self.block_lines(scope, side);
+        let (_, four) = self.block_position(side);
         let from = piece.scale(&Dim::from(FOURS)).add(&four);
-        let steps = self.product.steps(scope, &from, DEPTH);
+        let steps = self.product.k_indices(scope, &from, DEPTH);
         let block = self
             .product
-            .block(scope, side, &self.outer, &lines, &steps)?;
+            .load_block(scope, side, &self.batch, &lines, &steps)?;
         let pairs = self.block.iter().zip(block);
         Ok(pairs
             .map(|(variable, vector)| Statement::Assign(*variable, vector))
@@ -238,37 +238,37 @@ impl<'p> Tile<'p> {
     }
 
     /// Returns the four rows or columns of the invocation's block, clamped to the last one.
-    fn lines(&self, scope: &mut Scope, side: Side) -> Vec<Index> {
-        let (quad, _) = self.block_of(side);
+    fn block_lines(&self, scope: &mut Scope, side: Side) -> Vec<Index> {
+        let (quad, _) = self.block_position(side);
         let size = match side {
             Side::Left => &self.product.rows,
             Side::Right => &self.product.columns,
         };
         let first = self.first[side as usize].add(&quad.scale(&Dim::from(QUAD)));
-        four(scope, &first.div(&Dim::from(QUAD)), size)
+        vec4_indices(scope, &first.div(&Dim::from(QUAD)), size)
     }
 
     /// Returns the vec4 of rows or columns, and the vec4 of K elements, that the invocation loads. Neighbouring
     /// invocations load neighbours in memory.
-    fn block_of(&self, side: Side) -> (Index, Index) {
-        let (quads, fours) = (Dim::from(self.extent.quads()), Dim::from(FOURS));
-        if self.by_step[side as usize] {
-            (self.number.div(&fours), self.number.rem(&fours))
+    fn block_position(&self, side: Side) -> (Index, Index) {
+        let (quads, fours) = (Dim::from(self.shape.side_vec4s()), Dim::from(FOURS));
+        if self.is_k_contiguous[side as usize] {
+            (self.block_index.div(&fours), self.block_index.rem(&fours))
         } else {
-            (self.number.rem(&quads), self.number.div(&quads))
+            (self.block_index.rem(&quads), self.block_index.div(&quads))
         }
     }
 
     /// Stores the invocation's block in workgroup memory.
-    fn keep(&self, scope: &mut Scope, half: &Index, side: Side) -> Vec<Statement> {
-        let (quad, four) = self.block_of(side);
+    fn store_block(&self, scope: &mut Scope, half: &Index, side: Side) -> Vec<Statement> {
+        let (quad, four) = self.block_position(side);
         let step = four.scale(&Dim::from(QUAD));
         let mut statements = Vec::new();
         for (k, value) in self.block.iter().enumerate() {
             let step = step.add_size(&Dim::from(k));
             statements.push(Statement::WorkgroupStore {
                 array: side.array(),
-                index: self.shared(scope, side, half, &step, &quad),
+                index: self.shared_index(scope, side, half, &step, &quad),
                 value: *value,
             });
         }
@@ -278,7 +278,7 @@ impl<'p> Tile<'p> {
     /// Returns the index in workgroup memory of four rows or columns at a K element. Where neighbouring invocations have
     /// loaded neighbouring K elements, the vec4s of a K element are permuted by its index, so that writes go to different
     /// banks.
-    fn shared(
+    fn shared_index(
         &self,
         scope: &mut Scope,
         side: Side,
@@ -286,13 +286,13 @@ impl<'p> Tile<'p> {
         step: &Index,
         quad: &Index,
     ) -> Expr {
-        let quads = Dim::from(self.extent.quads());
+        let quads = Dim::from(self.shape.side_vec4s());
         let mut at = step.scale(&quads);
-        if self.halves == 2 {
+        if self.buffers == 2 {
             let steps = half.scale(&Dim::from(DEPTH));
             at = at.add(&steps.scale(&quads));
         }
-        if self.by_step[side as usize] {
+        if self.is_k_contiguous[side as usize] {
             let four = step.div(&Dim::from(QUAD)).scale(&Dim::from(2));
             let pool = &mut scope.pool;
             let (quad, four) = (quad.emit(pool), four.emit(pool));
@@ -305,12 +305,12 @@ impl<'p> Tile<'p> {
     }
 
     /// Adds the products of the K block in a buffer.
-    fn multiply(&self, scope: &mut Scope, half: &Index) -> Statement {
+    fn multiply_block(&self, scope: &mut Scope, half: &Index) -> Statement {
         let (variable, k) = scope.counter("k", &Dim::from(DEPTH));
         let [left, right] = [Side::Left, Side::Right].map(|side| {
-            let quads = self.quads(side);
+            let quads = self.invocation_vec4s(side);
             let vectors = quads.iter().enumerate().map(|(number, quad)| {
-                let at = self.shared(scope, side, half, &k, quad);
+                let at = self.shared_index(scope, side, half, &k, quad);
                 let array = format!("{}[x]", side.array());
                 let vector = scope.pool.call(array, WgslType::F32x4, &[at]);
                 let letter = if side == Side::Left { "a" } else { "b" };
@@ -322,7 +322,7 @@ impl<'p> Tile<'p> {
         let mut body = Vec::new();
         for (i, sums) in self.sums.iter().enumerate() {
             let pool = &mut scope.pool;
-            let number = quad::part(pool, left[i / QUAD], i % QUAD, WgslType::F32);
+            let number = quad::component(pool, left[i / QUAD], i % QUAD, WgslType::F32);
             for (sum, vector) in sums.iter().zip(&right) {
                 let term = pool.call("x * y", WgslType::F32x4, &[number, *vector]);
                 let total = pool.call("x + y", WgslType::F32x4, &[*sum, term]);
@@ -339,25 +339,25 @@ impl<'p> Tile<'p> {
     }
 
     /// Returns the vec4s of rows or columns of the tile that the invocation computes.
-    fn quads(&self, side: Side) -> Vec<Index> {
-        let numbers = 0..self.each(side) / QUAD;
+    fn invocation_vec4s(&self, side: Side) -> Vec<Index> {
+        let numbers = 0..self.invocation_lines(side) / QUAD;
         numbers
-            .map(|number| self.quad(side, &number.into()))
+            .map(|number| self.invocation_vec4(side, &number.into()))
             .collect()
     }
 
     /// Returns one of these vec4s by its number. They are as far apart as possible, so that neighbouring invocations take
     /// neighbouring vec4s.
-    fn quad(&self, side: Side, number: &Index) -> Index {
-        let apart = Dim::from(self.extent.side / self.each(side));
-        self.place[side as usize].add(&number.scale(&apart))
+    fn invocation_vec4(&self, side: Side, number: &Index) -> Index {
+        let apart = Dim::from(self.shape.side / self.invocation_lines(side));
+        self.invocation_position[side as usize].add(&number.scale(&apart))
     }
 
     /// Returns the rows or columns that an invocation computes.
-    fn each(&self, side: Side) -> usize {
+    fn invocation_lines(&self, side: Side) -> usize {
         match side {
-            Side::Left => self.extent.height,
-            Side::Right => self.extent.width,
+            Side::Left => self.shape.height,
+            Side::Right => self.shape.width,
         }
     }
 
@@ -365,32 +365,32 @@ impl<'p> Tile<'p> {
     fn write(&self, scope: &mut Scope, group: &Group, q: usize) -> Result<Vec<Statement>> {
         let Product { rows, columns, .. } = self.product;
         let whole = Dim::from(QUAD);
-        let column = self.first[1].add(&self.quad(Side::Right, &q.into()).scale(&whole));
+        let column = self.first[1].add(&self.invocation_vec4(Side::Right, &q.into()).scale(&whole));
         let quads = self.sums.chunks(QUAD);
-        let held: Vec<Vec<Expr>> = quads
+        let registers: Vec<Vec<Expr>> = quads
             .map(|rows| rows.iter().map(|sums| sums[q]).collect())
             .collect();
-        let cost = (Lines::Short, group.epilogue_cost(scope.graph));
-        let statements = in_turns(scope, cost, &held, &mut |scope, number, sums| {
-            let first = self.first[0].add(&self.quad(Side::Left, number).scale(&whole));
+        let cost = (LineEpilogue::Short, group.epilogue_cost(scope.graph));
+        let statements = write_lines(scope, cost, &registers, &mut |scope, number, sums| {
+            let first = self.first[0].add(&self.invocation_vec4(Side::Left, number).scale(&whole));
             let mut lines = Vec::new();
             for (i, sum) in sums.iter().enumerate() {
                 let row = first.add_size(&Dim::from(i));
-                let place = (self.outer.as_slice(), &row, &column);
-                let line = self.product.write(scope, group, place, *sum)?;
-                lines.extend(if is_whole(rows) {
+                let place = (self.batch.as_slice(), &row, &column);
+                let line = self.product.write_vec4(scope, group, place, *sum)?;
+                lines.extend(if is_multiple_of_4(rows) {
                     line
                 } else {
                     below(scope, &row, rows, line)
                 });
             }
-            Ok(if is_whole(rows) {
+            Ok(if is_multiple_of_4(rows) {
                 below(scope, &first, rows, lines)
             } else {
                 lines
             })
         })?;
-        Ok(if is_whole(columns) {
+        Ok(if is_multiple_of_4(columns) {
             below(scope, &column, columns, statements)
         } else {
             statements
@@ -399,13 +399,13 @@ impl<'p> Tile<'p> {
 
     /// Returns the declarations of the workgroup memory, and the workgroup size.
     fn memory(&self) -> String {
-        let vectors = self.halves * self.extent.quads() * DEPTH;
+        let vectors = self.buffers * self.shape.side_vec4s() * DEPTH;
         let array = |name: &str| format!("var<workgroup> {name}: array<vec4<f32>, {vectors}>;\n");
         format!(
             "{}{}\n@compute @workgroup_size({})\n",
             array("left"),
             array("right"),
-            self.extent.invocations()
+            self.shape.invocations()
         )
     }
 }
@@ -421,7 +421,7 @@ fn sums(scope: &mut Scope, extent: Extent) -> Vec<Vec<Expr>> {
 }
 
 /// Labels the index of an invocation among those that load the same factor.
-fn named_number(scope: &mut Scope, local: &Index, blocks: usize) -> Index {
+fn label_block_index(scope: &mut Scope, local: &Index, blocks: usize) -> Index {
     let blocks = Dim::from(blocks);
     let number = local.rem(&blocks).emit(&mut scope.pool);
     scope.pool.set_label(number, "number");

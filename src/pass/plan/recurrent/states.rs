@@ -114,9 +114,9 @@ impl Held {
     /// A unit of a row.
     pub fn number(&self, pool: &mut ExprPool, row: usize, part: usize) -> Expr {
         match self {
-            Held::Each(rows) => quad::part(pool, rows[row], part, WgslType::F32),
+            Held::Each(rows) => quad::component(pool, rows[row], part, WgslType::F32),
             Held::Shared(vector, [first, apart]) => {
-                let number = quad::part(pool, *vector, part, WgslType::F32);
+                let number = quad::component(pool, *vector, part, WgslType::F32);
                 let lane = pool.index((first + row * apart) as u32);
                 pool.call("subgroupShuffle(x, y)", WgslType::F32, &[number, lane])
             }

@@ -9,14 +9,14 @@ use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Panels, StridedRange};
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::panels::columns;
+use crate::pass::plan::element::panels::load_columns;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
-use crate::pass::plan::product::tile::holds;
+use crate::pass::plan::product::tile::fits_texture;
 
 /// State units per iteration with panels. With fewer, loads of the state dominate; with more, the loop exceeds the
 /// instruction cache.
-const ROUND: usize = 8;
+const UNITS_PER_ITERATION: usize = 8;
 
 /// Storage of the weight.
 pub enum Weight {
@@ -67,7 +67,7 @@ impl Weight {
     ) -> Result<Block> {
         match self {
             Weight::Panels(base, panels) => {
-                let (texture, texel) = scope.in_panels(*base, panels)?;
+                let (texture, texel) = scope.bind_panels(*base, panels)?;
                 let width = Dim::from(panels.width / QUAD);
                 let gate = layer.gate(gate);
                 let panel = gate
@@ -78,7 +78,7 @@ impl Weight {
                     let before = step / texel.k_per_texel() * panels.width / QUAD;
                     let x = quad.rem(&width).add_size(&Dim::from(before));
                     let at = [&x, k, &panel].map(|index| index.emit(pool));
-                    columns(pool, (texture, texel), at, step)
+                    load_columns(pool, (texture, texel), at, step)
                 };
                 let first = part * QUAD;
                 Ok(Block::Columns((first..first + QUAD).map(column).collect()))
@@ -88,7 +88,7 @@ impl Weight {
                 let first = k.scale(&Dim::from(QUAD));
                 let units = Dim::from(layer.units);
                 let mut rows = Vec::new();
-                for unit in layer.units_of(scope, quad) {
+                for unit in layer.vec4_units(scope, quad) {
                     let mut factors = Vec::new();
                     for part in 0..QUAD {
                         let step = first.add_size(&Dim::from(part));
@@ -96,9 +96,9 @@ impl Weight {
                             && !layer.units.is_multiple_of(QUAD))
                         .then(|| scope.is_below(&step, &units));
                         let at = vec![direction.clone(), gate.clone(), unit.clone(), step];
-                        factors.push(((*value, Position::of(at)), guard));
+                        factors.push(((*value, Position::from_coordinates(at)), guard));
                     }
-                    rows.push(quad::quad(scope, &factors)?);
+                    rows.push(quad::load_vec4(scope, &factors)?);
                 }
                 Ok(Block::Rows(rows))
             }
@@ -122,10 +122,10 @@ impl Block {
             }
             Block::Rows(rows) => {
                 let state: Vec<Expr> = (0..QUAD).map(|part| state(pool, part)).collect();
-                let state = quad::joined(pool, &state, WgslType::F32x4);
+                let state = quad::build_vec4(pool, &state, WgslType::F32x4);
                 let sum = |row: &Expr| pool.call("dot(x, y)", WgslType::F32, &[*row, state]);
                 let sums: Vec<Expr> = rows.iter().map(sum).collect();
-                quad::joined(pool, &sums, WgslType::F32x4)
+                quad::build_vec4(pool, &sums, WgslType::F32x4)
             }
         }
     }
@@ -146,8 +146,8 @@ fn panels(scope: &mut Scope, value: ValueId, lanes: usize) -> Result<Option<(Val
     let mut counter = |axis: usize, name| scope.counter(name, &shape[axis]);
     let counters = [counter(0, "outer"), counter(1, "j"), counter(2, "k")];
     let at = counters.each_ref().map(|(_, index)| index.clone());
-    let place = Position::at(index::linearize(&at, &shape));
-    let Some((base, place)) = scope.origin(value, &place)? else {
+    let place = Position::from_index(index::linearize(&at, &shape));
+    let Some((base, place)) = scope.resolve_views(value, &place)? else {
         return Ok(None);
     };
     let info = scope.graph.value(base);
@@ -166,11 +166,11 @@ fn panels(scope: &mut Scope, value: ValueId, lanes: usize) -> Result<Option<(Val
         batch: run(0, far),
         k_ranges: vec![run(2, next)],
         columns: run(1, near),
-        k_block: ROUND,
+        k_block: UNITS_PER_ITERATION,
         width,
         strip: width,
         winograd_tile: None,
     };
-    let fits = holds(scope.capabilities.textures, &panels);
+    let fits = fits_texture(scope.capabilities.textures, &panels);
     Ok(fits.then_some((base, panels)))
 }

@@ -12,18 +12,18 @@ use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, pieces, repeat};
 use crate::pass::plan::lanes;
-use crate::pass::plan::reduce::rows::by_subgroups;
-use crate::pass::plan::reduce::{Output, Parts, is_better};
+use crate::pass::plan::reduce::rows::lower_subgroups;
+use crate::pass::plan::reduce::{Output, Parts, beats_best};
 
 /// Longest row that a single invocation searches.
-const SHORT: i64 = 64;
+const MAX_SINGLE_LENGTH: i64 = 64;
 
 /// True if subgroups can share the rows: long rows of a type that they can exchange.
 pub fn suits(scope: &Scope, parts: &Parts) -> bool {
     let length = parts.reduced.first().and_then(Dim::as_const);
     let register = scope.register(parts.dtype);
     scope.capabilities.simd_lanes().is_some()
-        && length.is_some_and(|length| length > SHORT)
+        && length.is_some_and(|length| length > MAX_SINGLE_LENGTH)
         && matches!(register, WgslType::F32 | WgslType::I32)
 }
 
@@ -40,7 +40,7 @@ pub fn lower<'a>(
     let (lane, number) = scope.counter("lane", &Dim::from(lanes));
     let first = parts.join(&output.kept, std::slice::from_ref(&number));
     let first = scope.element(parts.operand, &first, None)?;
-    let search = Search {
+    let search = ArgReduceSearch {
         parts,
         function,
         output,
@@ -59,7 +59,7 @@ pub fn lower<'a>(
         statements.extend(search.exchange(&mut scope, step));
     }
     statements.push(Statement::Freeze(search.found));
-    let index = scalar::size(
+    let index = scalar::size_as(
         &mut scope.pool,
         search.found,
         DType::I64,
@@ -70,11 +70,11 @@ pub fn lower<'a>(
     let is_first = scope.pool.call("x == y", WgslType::Bool, &[lane, zero]);
     statements.push(Statement::If(is_first, vec![store]));
     let rows = &search.output.count;
-    Ok(by_subgroups(scope, statements, (rows, lanes)))
+    Ok(lower_subgroups(scope, statements, (rows, lanes)))
 }
 
 /// State of an invocation's search.
-struct Search<'p> {
+struct ArgReduceSearch<'p> {
     parts: &'p Parts,
     function: ArgReduceFunction,
     output: Output,
@@ -86,7 +86,7 @@ struct Search<'p> {
     found: Expr,
 }
 
-impl Search<'_> {
+impl ArgReduceSearch<'_> {
     /// Searches the invocation's elements of the row.
     fn all(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let size = &self.parts.reduced[0];
@@ -95,7 +95,7 @@ impl Search<'_> {
             let k = place.emit(&mut scope.pool);
             let position = self.parts.join(&self.output.kept, &[Index::expr(k, size)]);
             let element = scope.element(self.parts.operand, &position, None)?;
-            let better = is_better(scope, self.function, element, self.best);
+            let better = beats_best(scope, self.function, element, self.best);
             let take = Statement::If(better, self.take(element, k));
             if place.is_less_than(size) {
                 return Ok(vec![take]);
@@ -119,8 +119,8 @@ impl Search<'_> {
         let shuffle = format!("subgroupShuffleXor(x, {step}u)");
         let other = scope.pool.call(shuffle.clone(), ty, &[self.best]);
         let index = scope.pool.call(shuffle, WgslType::U32, &[self.found]);
-        let better = is_better(scope, self.function, other, self.best);
-        let worse = is_better(scope, self.function, self.best, other);
+        let better = beats_best(scope, self.function, other, self.best);
+        let worse = beats_best(scope, self.function, self.best, other);
         let pool = &mut scope.pool;
         pool.set_label(other, "other");
         pool.set_label(index, "other_index");

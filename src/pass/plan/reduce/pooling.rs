@@ -17,13 +17,13 @@ use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, epilogue, pieces, repeat_all};
 use crate::pass::plan::quads::{self, CHANNELS};
-use crate::pass::plan::reduce::{Parts, TEMPLATE, accumulator, combine, name};
+use crate::pass::plan::reduce::{Parts, TEMPLATE, new_accumulator, combine, name};
 
 /// Most elements of a window. Longer sums are made of partial sums.
-const LARGEST: i64 = 128;
+const MAX_WINDOW: i64 = 128;
 
 /// Most elements of all windows of an invocation with several windows, whose loops are unrolled.
-const LONGEST: usize = 64;
+const MAX_UNROLLED: usize = 64;
 
 /// True for a reduction of small windows of images that keeps channels.
 pub fn suits(graph: &Graph, node: &Node) -> bool {
@@ -36,7 +36,7 @@ pub fn suits(graph: &Graph, node: &Node) -> bool {
     let is_of_windows = is_of_windows(graph, parts.operand);
     let window = Dim::product(&parts.reduced).as_const();
     is_of_windows
-        && window.is_some_and(|window| window <= LARGEST)
+        && window.is_some_and(|window| window <= MAX_WINDOW)
         && reduce.axes.iter().all(|axis| *axis > CHANNELS)
         && (3..=4).contains(&parts.kept.len())
         && parts.dtype == DType::F32
@@ -62,15 +62,15 @@ pub fn lower<'a>(
     node: &Node,
     reduce: &Reduce,
 ) -> Result<Lowered<'a>> {
-    let mut scope = scope.by_words();
+    let mut scope = scope.reading_u64();
     let parts = Parts::new(scope.graph, node, &reduce.axes)?;
-    let block = Block::new(&mut scope, &parts);
+    let block = PoolingBlock::new(&mut scope, &parts);
     let mut statements = vec![block.surplus.clone()];
     let mut totals = Vec::new();
     for place in 0..block.places.len() {
         for part in 0..QUAD {
             let label = format!("{}{place}_{part}", name(reduce.function));
-            let (total, start) = accumulator(&mut scope, reduce.function, parts.dtype, &label)?;
+            let (total, start) = new_accumulator(&mut scope, reduce.function, parts.dtype, &label)?;
             statements.push(Statement::Declare(total, start));
             totals.push(total);
         }
@@ -82,7 +82,7 @@ pub fn lower<'a>(
 }
 
 /// Results of an invocation: four channels of neighbouring positions, whose windows share elements.
-struct Block {
+struct PoolingBlock {
     count: Dim,
     surplus: Statement,
     /// Image, channel vec4 and first position.
@@ -91,8 +91,8 @@ struct Block {
     places: Vec<Vec<usize>>,
 }
 
-impl Block {
-    fn new(scope: &mut Scope, parts: &Parts) -> Block {
+impl PoolingBlock {
+    fn new(scope: &mut Scope, parts: &Parts) -> PoolingBlock {
         let [down, across] = along(scope, parts);
         let mut shape = parts.kept.clone();
         let space = shape.iter_mut().skip(CHANNELS + 1);
@@ -106,7 +106,7 @@ impl Block {
         }
         let places = (0..down).flat_map(|i| (0..across).map(move |j| [0, 0, i, j]));
         let rank = first.len();
-        Block {
+        PoolingBlock {
             count,
             surplus,
             first,
@@ -151,7 +151,7 @@ impl Block {
         }
         let mut statements = Vec::new();
         for (place, totals) in self.places.iter().zip(totals.chunks(QUAD)) {
-            for reduced in every(&parts.reduced) {
+            for reduced in all_coordinates(&parts.reduced) {
                 let read = (&mut known, place.as_slice(), reduced.as_slice());
                 statements.extend(self.add(scope, parts, (reduce, totals), read)?);
             }
@@ -195,10 +195,10 @@ impl Block {
     ) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
         for (place, totals) in self.places.iter().zip(totals.chunks(QUAD)) {
-            let quad = scope.all_apart(&self.at(place), &parts.kept);
+            let quad = scope.separate_all(&self.at(place), &parts.kept);
             let mut results = Vec::new();
             for (total, at) in totals.iter().zip(quad::neighbours(&quad, CHANNELS)) {
-                let at = Position::of(at);
+                let at = Position::from_coordinates(at);
                 results.push(epilogue(scope, group, parts.result, *total, &at)?);
             }
             let store = scope.store_quad(group.root, CHANNELS, &results)?;
@@ -219,8 +219,8 @@ fn along(scope: &mut Scope, parts: &Parts) -> [usize; 2] {
     let places = scope.decide(
         [down, across, window, Dim::ONE],
         |[down, across, window, _]| match [down > 1, across > 1] {
-            [true, true] if 4 * window <= LONGEST => 4,
-            [true, _] if 2 * window <= LONGEST => 2,
+            [true, true] if 4 * window <= MAX_UNROLLED => 4,
+            [true, _] if 2 * window <= MAX_UNROLLED => 2,
             _ => 1,
         },
     );
@@ -231,7 +231,7 @@ fn along(scope: &mut Scope, parts: &Parts) -> [usize; 2] {
 }
 
 /// All coordinates of a shape with constant sizes.
-fn every(shape: &[Dim]) -> Vec<Vec<Index>> {
+fn all_coordinates(shape: &[Dim]) -> Vec<Vec<Index>> {
     let count = Dim::product(shape).as_const().unwrap_or(0);
     let places = (0..count).map(|place| index::delinearize(&Dim::from(place).into(), shape));
     places.collect()

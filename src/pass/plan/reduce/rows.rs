@@ -16,20 +16,20 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
-use crate::pass::plan::cost::{example, weight_of};
+use crate::pass::plan::cost::{example, node_cost};
 use crate::pass::plan::element::eight;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::{Scope, operand, scalar};
 use crate::pass::plan::group::{Frame, Group, Rows, reduction};
 use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat};
-use crate::pass::plan::reduce::rows::grain::Grain;
-use crate::pass::plan::reduce::rows::sharing::Sharing;
+use crate::pass::plan::reduce::rows::grain::Granularity;
+use crate::pass::plan::reduce::rows::sharing::RowSharing;
 use crate::pass::plan::reduce::running::{self, Running};
 use crate::pass::plan::{lanes, reduce};
 
 /// Template of row kernels by subgroups.
-const SUBGROUP: &str = include_str!("../../../../shaders/rows.wgsl");
+const SUBGROUP_TEMPLATE: &str = include_str!("../../../../shaders/rows.wgsl");
 
 /// Fewest vectors of columns that keep two cores of sixteen lanes busy.
 const FEWEST: usize = 32;
@@ -37,13 +37,13 @@ const FEWEST: usize = 32;
 /// after 65,535 iterations of an invocation, counted over all of its loops.
 pub const LONGEST: usize = 1 << 15;
 /// Number of columns that keeps a GPU busy.
-const MANY: usize = 1 << 11;
+const BUSY_COLUMNS: usize = 1 << 11;
 
 /// Most elements that an invocation keeps in registers between stages. The source repeats the code for each of them. For
 /// functions at least as expensive as an exponential, which another stage would recompute, more code pays off.
-const MOST: i64 = 32;
-const MOST_IF_DEAR: i64 = 128;
-const DEAR: u32 = 5;
+const MAX_KEPT: i64 = 32;
+const MAX_KEPT_IF_EXPENSIVE: i64 = 128;
+const EXPENSIVE_COST: u32 = 5;
 
 /// True if a device has row kernels. On other devices a kernel computes one reduction.
 pub fn suits(capabilities: &Capabilities) -> bool {
@@ -55,7 +55,7 @@ pub fn suits(capabilities: &Capabilities) -> bool {
 pub fn are_many(capabilities: &Capabilities, columns: usize, length: usize) -> bool {
     match capabilities.software {
         true => columns >= FEWEST * QUAD && length <= LONGEST,
-        false => columns >= MANY,
+        false => columns >= BUSY_COLUMNS,
     }
 }
 
@@ -79,15 +79,15 @@ pub fn is_worth(graph: &Graph, capabilities: &Capabilities, rows: &Rows) -> bool
 pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, rows: &Rows) -> Result<Lowered<'a>> {
     let frame = &rows.frame;
     let kept = kept(scope.graph, &rows.computed);
-    let Grain { across, width } = Grain::of(&scope, group, rows, kept);
-    scope.compute(&rows.computed);
+    let Granularity { across, width } = Granularity::of(&scope, group, rows, kept);
+    scope.inline_values(&rows.computed);
     let count = frame.rows.floor_div(&Dim::from(across));
     let (index, surplus) = invocation(&mut scope, &count);
-    let mut row = Row {
-        sharing: Sharing::of(&scope, frame),
+    let mut row = RowKernel {
+        sharing: RowSharing::of(&scope, frame),
         frame,
         count,
-        rows: eight::numbers(&index, across),
+        rows: eight::element_indices(&index, across),
         width,
         kept,
         scope,
@@ -103,10 +103,10 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, rows: &Rows) -> Result<Low
 }
 
 /// A row kernel under construction.
-struct Row<'a, 'r> {
+struct RowKernel<'a, 'r> {
     scope: Scope<'a>,
     frame: &'r Frame,
-    sharing: Sharing,
+    sharing: RowSharing,
     /// Number of invocations, or of sets of invocations that share a row.
     count: Dim,
     /// Indices of the rows.
@@ -123,14 +123,14 @@ struct Row<'a, 'r> {
 }
 
 /// A reduction of one row of the invocation, during its stage.
-struct Part {
+struct RowReduction {
     operand: ValueId,
     result: ValueId,
     row: usize,
     running: Running,
 }
 
-impl<'a> Row<'a, '_> {
+impl<'a> RowKernel<'a, '_> {
     /// Emits a stage: one pass over the rows for independent reductions.
     fn stage(&mut self, nodes: &[usize]) -> Result<()> {
         let graph = self.scope.graph;
@@ -159,9 +159,9 @@ impl<'a> Row<'a, '_> {
     }
 
     /// The reductions of a node, one for each row.
-    fn parts(&mut self, node: &Node) -> Result<Vec<Part>> {
+    fn parts(&mut self, node: &Node) -> Result<Vec<RowReduction>> {
         let (Some(reduce), Some(result)) = (reduction(node), node.results.first()) else {
-            return Err(Error::internal("a row is combined by what is no reduction"));
+            return Err(Error::internal("a node of a row kernel is not a reduction"));
         };
         let operand = operand(node, 0)?;
         let dtype = self.scope.graph.ty(operand).dtype;
@@ -176,7 +176,7 @@ impl<'a> Row<'a, '_> {
             };
             let (total, part) = (of_row(&total), part.as_ref().map(of_row));
             let what = (reduce.function, dtype);
-            Ok(Part {
+            Ok(RowReduction {
                 operand,
                 result: *result,
                 row,
@@ -204,7 +204,7 @@ impl<'a> Row<'a, '_> {
 
     fn is_long(&self) -> bool {
         let rounds = self.rounds().0.as_const();
-        rounds.is_none_or(|rounds| rounds > reduce::PARTIAL)
+        rounds.is_none_or(|rounds| rounds > reduce::PARTIAL_SUM_LENGTH)
     }
 
     /// Number of rounds, if the invocations keep their elements in registers between the stages. The loop is unrolled
@@ -232,8 +232,8 @@ impl<'a> Row<'a, '_> {
             let body = self.round(&round, &body)?;
             return repeat(&mut self.scope, "trip", &rounds, |_, _| Ok(body));
         }
-        let is_cheap = self.kept == MOST && self.rows.len() == 1;
-        let at_once = if is_cheap && quad::is_whole(&rounds) {
+        let is_cheap = self.kept == MAX_KEPT && self.rows.len() == 1;
+        let at_once = if is_cheap && quad::is_multiple_of_4(&rounds) {
             QUAD
         } else {
             1
@@ -246,7 +246,7 @@ impl<'a> Row<'a, '_> {
         let body = all.collect::<Result<Vec<_>>>()?.concat();
         Ok(reduce::in_parts(
             &mut self.scope,
-            (&rounds, reduce::PARTIAL / at_once as i64),
+            (&rounds, reduce::PARTIAL_SUM_LENGTH / at_once as i64),
             variable,
             |piece| {
                 before.push(piece(body));
@@ -266,14 +266,14 @@ impl<'a> Row<'a, '_> {
         let units = self.rounds().1;
         let scope = &mut self.scope;
         let (unit, inside) = unit(scope, (round, &units), (lanes, &lane));
-        let numbers = eight::numbers(&unit, self.width);
+        let numbers = eight::element_indices(&unit, self.width);
         let along = |row: &Index| {
             let places = numbers.iter().map(|number| self.frame.element(row, number));
-            places.map(Position::at).collect()
+            places.map(Position::from_index).collect()
         };
         let places: Vec<Vec<Position>> = self.rows.iter().map(along).collect();
         let neighbours = self.width * self.rows.len();
-        let body = scope.together(neighbours, |scope| body(scope, &places))?;
+        let body = scope.with_vector_width(neighbours, |scope| body(scope, &places))?;
         Ok(match inside {
             Some(inside) => vec![Statement::If(inside, body)],
             None => body,
@@ -283,8 +283,8 @@ impl<'a> Row<'a, '_> {
     /// Index of an invocation among those that share the row.
     fn lane(&mut self) -> (Expr, Index) {
         let name = match self.sharing {
-            Sharing::Workgroup => "local",
-            Sharing::Alone | Sharing::Subgroup(_) => "lane",
+            RowSharing::Workgroup => "local",
+            RowSharing::Alone | RowSharing::Subgroup(_) => "lane",
         };
         let lanes = Dim::from(self.sharing.lanes());
         self.scope.counter(name, &lanes)
@@ -296,8 +296,8 @@ impl<'a> Row<'a, '_> {
         let scope = &mut self.scope;
         let ty = scope.pool.ty(total);
         match self.sharing {
-            Sharing::Alone => {}
-            Sharing::Subgroup(lanes) => {
+            RowSharing::Alone => {}
+            RowSharing::Subgroup(lanes) => {
                 for step in lanes::distances(lanes) {
                     let exchange = match ty {
                         WgslType::Bool => format!("subgroupShuffleXor(u32(x), {step}u) != 0u"),
@@ -308,7 +308,7 @@ impl<'a> Row<'a, '_> {
                     self.statements.push(Statement::Assign(total, both));
                 }
             }
-            Sharing::Workgroup => {
+            RowSharing::Workgroup => {
                 let shares = shares(ty);
                 let (tree, whole) = reduce::tree(scope, running.function, total, &shares);
                 self.statements.extend(tree);
@@ -336,15 +336,15 @@ impl<'a> Row<'a, '_> {
             self.statements.extend(through);
         }
         let mut last = Vec::new();
-        let places = self.rows.iter().cloned().map(Position::at);
+        let places = self.rows.iter().cloned().map(Position::from_index);
         let places: Vec<Vec<Position>> = places.map(|place| vec![place]).collect();
         for value in narrow {
             let scope = &mut self.scope;
             let store = |scope: &mut Scope| write_each(scope, *value, &places);
-            last.extend(scope.together(places.len(), store)?);
+            last.extend(scope.with_vector_width(places.len(), store)?);
         }
         let lane = self.lane().0;
-        if !last.is_empty() && self.sharing != Sharing::Alone {
+        if !last.is_empty() && self.sharing != RowSharing::Alone {
             let zero = self.scope.pool.index(0);
             let is_first = self
                 .scope
@@ -360,19 +360,19 @@ impl<'a> Row<'a, '_> {
         let count = self.count;
         match self.sharing {
             // Short rows take little time, however few they are.
-            Sharing::Alone if self.frame.is_contiguous() => {
+            RowSharing::Alone if self.frame.is_contiguous() => {
                 Lowered::new(self.scope, reduce::TEMPLATE, self.statements, &count)
             }
-            Sharing::Alone => reduce::by_invocations(self.scope, self.statements, &count),
-            Sharing::Subgroup(lanes) => by_subgroups(self.scope, self.statements, (&count, lanes)),
-            Sharing::Workgroup => {
+            RowSharing::Alone => reduce::by_invocations(self.scope, self.statements, &count),
+            RowSharing::Subgroup(lanes) => lower_subgroups(self.scope, self.statements, (&count, lanes)),
+            RowSharing::Workgroup => {
                 let memory = self.shares.iter().map(|ty| {
                     let (name, ty) = (shares(*ty), ty.wgsl());
                     format!("var<workgroup> {name}: array<{ty}, {}>;\n", reduce::SHARERS)
                 });
                 let memory = memory.collect();
                 let (scope, statements) = (self.scope, self.statements);
-                let mut lowered = Lowered::of_workgroups(scope, reduce::SHARED, statements, count);
+                let mut lowered = Lowered::of_workgroups(scope, reduce::WORKGROUP_TEMPLATE, statements, count);
                 lowered.holes.push(("memory", memory));
                 lowered
             }
@@ -399,20 +399,20 @@ pub fn unit(
 }
 
 /// A kernel in which each subgroup processes a row.
-pub fn by_subgroups<'a>(
+pub fn lower_subgroups<'a>(
     scope: Scope<'a>,
     statements: Vec<Statement>,
     (rows, lanes): (&Dim, usize),
 ) -> Lowered<'a> {
     let subgroups = lanes::subgroups(lanes, example(scope.graph, rows));
     let workgroups = pieces(rows, subgroups);
-    let mut lowered = Lowered::of_workgroups(scope, SUBGROUP, statements, workgroups);
+    let mut lowered = Lowered::of_workgroups(scope, SUBGROUP_TEMPLATE, statements, workgroups);
     let size = lanes::size(lanes * subgroups);
     lowered.holes.extend([size, lanes::place(lanes, subgroups)]);
     lowered
 }
 
-impl Part {
+impl RowReduction {
     /// Accumulates neighbours.
     fn take(&self, scope: &mut Scope, places: &[Position]) -> Result<Statement> {
         let places = places.iter();
@@ -426,13 +426,13 @@ impl Part {
 /// would recompute expensive functions.
 fn kept(graph: &Graph, computed: &[ValueId]) -> i64 {
     let is_dear = |value: &ValueId| match graph.value(*value).definition {
-        Definition::Node(node, _) => weight_of(&graph.nodes[node]) >= DEAR,
+        Definition::Node(node, _) => node_cost(&graph.nodes[node]) >= EXPENSIVE_COST,
         _ => false,
     };
     if computed.iter().any(is_dear) {
-        MOST_IF_DEAR
+        MAX_KEPT_IF_EXPENSIVE
     } else {
-        MOST
+        MAX_KEPT
     }
 }
 
@@ -455,7 +455,7 @@ fn write_each(scope: &mut Scope, value: ValueId, rows: &[Vec<Position>]) -> Resu
         for place in places {
             parts.push((scope.element(value, &place, None)?, place));
         }
-        stores.extend(eight::write_all(scope, value, &parts)?);
+        stores.extend(eight::store_all(scope, value, &parts)?);
     }
     Ok(stores)
 }

@@ -6,7 +6,7 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::Expr;
 use crate::op::ReduceFunction;
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::reduce::{accumulator, combine};
+use crate::pass::plan::reduce::{new_accumulator, combine};
 
 /// The accumulator of a result.
 pub struct Running {
@@ -28,7 +28,7 @@ impl Running {
         name: &str,
         part: Option<&str>,
     ) -> Result<Running> {
-        let (total, start) = accumulator(scope, function, dtype, name)?;
+        let (total, start) = new_accumulator(scope, function, dtype, name)?;
         let ty = scope.pool.ty(total);
         let part = part.map(|name| scope.pool.variable(name, ty));
         Ok(Running {

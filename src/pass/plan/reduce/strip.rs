@@ -11,7 +11,7 @@ use crate::pass::plan::element::{Scope, eight};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, epilogue, invocation, repeat_all};
 use crate::pass::plan::reduce::running::{self, Running};
-use crate::pass::plan::reduce::{PARTIAL, Parts, by_invocations, in_parts, name};
+use crate::pass::plan::reduce::{PARTIAL_SUM_LENGTH, Parts, by_invocations, in_parts, name};
 
 /// Lowers a reduction with its epilogue.
 pub fn lower<'a>(
@@ -23,14 +23,14 @@ pub fn lower<'a>(
     let across = across(scope.capabilities, parts);
     let count = Dim::product(&parts.kept).floor_div(&Dim::from(across));
     let (index, surplus) = invocation(&mut scope, &count);
-    let places = eight::neighbours(&index, across).into_iter();
+    let places = eight::element_positions(&index, across).into_iter();
     let places = places.map(|place| {
         let coordinates = place.coordinates(&parts.kept);
-        Position::both(place.place(&parts.kept), coordinates)
+        Position::from_both(place.linear_index(&parts.kept), coordinates)
     });
     let places: Vec<Position> = places.collect();
     let innermost = parts.reduced.last().and_then(|size| size.as_const());
-    let is_long = innermost.is_none_or(|size| size > PARTIAL);
+    let is_long = innermost.is_none_or(|size| size > PARTIAL_SUM_LENGTH);
     let in_parts = function == ReduceFunction::Sum && parts.dtype.is_float() && is_long;
     let mut running = Vec::new();
     for number in 0..across {
@@ -44,7 +44,7 @@ pub fn lower<'a>(
     }
     let mut statements = vec![surplus];
     statements.extend(running.iter().map(Running::declare));
-    let strip = Strip {
+    let strip = AdjacentResults {
         parts,
         places,
         running,
@@ -56,14 +56,14 @@ pub fn lower<'a>(
 }
 
 /// The results of one invocation.
-struct Strip<'p> {
+struct AdjacentResults<'p> {
     parts: &'p Parts,
     places: Vec<Position>,
     running: Vec<Running>,
     in_parts: bool,
 }
 
-impl Strip<'_> {
+impl AdjacentResults<'_> {
     /// Accumulates all elements.
     fn all(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let reduced = self.parts.reduced.as_slice();
@@ -79,7 +79,7 @@ impl Strip<'_> {
             reduced.push(number);
             let body = self.take(scope, &reduced)?;
             let [mut before, after] = running::around(scope, self.running.iter());
-            Ok(in_parts(scope, (inner, PARTIAL), variable, |piece| {
+            Ok(in_parts(scope, (inner, PARTIAL_SUM_LENGTH), variable, |piece| {
                 before.push(piece(body));
                 before.extend(after);
                 before
@@ -89,7 +89,7 @@ impl Strip<'_> {
 
     /// Accumulates one element of each result.
     fn take(&self, scope: &mut Scope, reduced: &[Index]) -> Result<Vec<Statement>> {
-        scope.together(self.places.len(), |scope| {
+        scope.with_vector_width(self.places.len(), |scope| {
             let pairs = self.places.iter().zip(&self.running);
             pairs
                 .map(|(place, one)| {
@@ -111,7 +111,7 @@ impl Strip<'_> {
             statements.push(Statement::Freeze(one.total));
             written.push(epilogue(scope, group, self.parts.result, one.total, place)?);
         }
-        statements.extend(eight::write_all(scope, group.root, &written)?);
+        statements.extend(eight::store_all(scope, group.root, &written)?);
         Ok(statements)
     }
 }
@@ -121,7 +121,7 @@ fn across(capabilities: &Capabilities, parts: &Parts) -> usize {
     let rank = parts.kept.len() + parts.reduced.len();
     match parts.kept.last() {
         Some(size) if capabilities.software && !parts.axes.contains(&(rank - 1)) => {
-            eight::width(capabilities, size)
+            eight::vector_width(capabilities, size)
         }
         _ => 1,
     }

@@ -15,10 +15,10 @@ use crate::pass::plan::element::quad::QUAD;
 use crate::pass::plan::element::{Scope, eight};
 use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat};
 use crate::pass::plan::lanes;
-use crate::pass::plan::reduce::rows::{by_subgroups, unit};
+use crate::pass::plan::reduce::rows::{lower_subgroups, unit};
 
 /// Number of invocations that share a row; `None` if each invocation scans its own row.
-pub fn sharers(scope: &Scope, x: ValueId, scan: &Scan) -> Option<usize> {
+pub fn invocations_per_row(scope: &Scope, x: ValueId, scan: &Scan) -> Option<usize> {
     let shape = &scope.graph.ty(x).shape;
     let (lanes, length) = (scope.capabilities.simd_lanes()?, shape.get(scan.axis)?);
     let is_last = scan.axis + 1 == shape.len();
@@ -36,9 +36,9 @@ pub fn lower<'a>(
     let (length, rows) = (&shape[axis], Rows::new(shape, axis).count);
     let (index, surplus) = invocation(&mut scope, &rows);
     let (_, lane) = scope.counter("lane", &Dim::from(lanes));
-    let width = eight::width(scope.capabilities, length);
+    let width = eight::vector_width(scope.capabilities, length);
     let units = length.floor_div(&Dim::from(width));
-    let walk = Walk {
+    let walk = SubgroupScan {
         root,
         x,
         running,
@@ -54,11 +54,11 @@ pub fn lower<'a>(
     statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
         walk.round(scope, &round)
     })?);
-    Ok(by_subgroups(scope, statements, (&rows, lanes)))
+    Ok(lower_subgroups(scope, statements, (&rows, lanes)))
 }
 
 /// A row that a subgroup scans.
-struct Walk<'r> {
+struct SubgroupScan<'r> {
     root: ValueId,
     x: ValueId,
     running: &'r Running,
@@ -72,13 +72,13 @@ struct Walk<'r> {
     lane: Index,
 }
 
-impl Walk<'_> {
+impl SubgroupScan<'_> {
     /// Emits the scan of each invocation's neighbours in a round.
     fn round(&self, scope: &mut Scope, round: &Index) -> Result<Vec<Statement>> {
         let (unit, inside) = unit(scope, (round, &self.units), (self.lanes, &self.lane));
-        let places = eight::neighbours(&self.first.add(&unit), self.width);
+        let places = eight::element_positions(&self.first.add(&unit), self.width);
         let mut prefixes: Vec<Expr> = Vec::new();
-        scope.together(self.width, |scope| {
+        scope.with_vector_width(self.width, |scope| {
             for place in &places {
                 let element = scope.element(self.x, place, inside)?;
                 let element = match inside {
@@ -101,7 +101,7 @@ impl Walk<'_> {
             let within = self.running.both(scope, before, prefix);
             parts.push((self.running.total_with(scope, within), place));
         }
-        let written = eight::write_all(scope, self.root, &parts)?;
+        let written = eight::store_all(scope, self.root, &parts)?;
         statements.extend(match inside {
             Some(inside) => vec![Statement::If(inside, written)],
             None => written,

@@ -9,7 +9,7 @@ use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::kernel::{Lowered, repeat, repeat_to};
-use crate::pass::plan::sort::{Own, Sorting};
+use crate::pass::plan::sort::{SortElement, SortParameters};
 
 pub(super) const TEMPLATE: &str = include_str!("../../../../shaders/merge.wgsl");
 
@@ -42,21 +42,21 @@ pub(super) fn run_at(pool: &mut ExprPool, start: Expr, [run, size]: [Expr; 2]) -
 }
 
 /// Bounds of a binary search: the number of elements that precede.
-struct Range {
+struct SearchRange {
     low: Expr,
     high: Expr,
 }
 
-impl Range {
-    fn new(scope: &mut Scope) -> Range {
+impl SearchRange {
+    fn new(scope: &mut Scope) -> SearchRange {
         let [low, high] = ["low", "high"].map(|name| scope.pool.variable(name, WgslType::U32));
-        Range { low, high }
+        SearchRange { low, high }
     }
 }
 
 /// Loads an element from runs.
 pub(super) fn element(scope: &mut Scope, value: ValueId, run: usize, at: &Index) -> Result<Expr> {
-    let (buffer, storage) = scope.in_runs(value, run)?;
+    let (buffer, storage) = scope.bind_sorted_runs(value, run)?;
     let at = at.emit(&mut scope.pool);
     let loaded = scope.pool.load(buffer, WgslType::from(storage), at);
     let dtype = scope.graph.ty(value).dtype;
@@ -68,9 +68,9 @@ pub(super) fn halvings(run: usize) -> Dim {
     Dim::from(run.ilog2() as usize + 1)
 }
 
-impl Sorting {
+impl SortParameters {
     /// Merges runs of `run` elements to whole rows of any length.
-    pub(super) fn merged_at_once<'a>(
+    pub(super) fn lower_merge_all<'a>(
         &self,
         mut scope: Scope<'a>,
         run: usize,
@@ -82,7 +82,7 @@ impl Sorting {
         let along = own.along.emit(&mut scope.pool);
         let within = scope.pool.call("x - y", WgslType::U32, &[along, first]);
         let rank = scope.pool.variable("rank", WgslType::U32);
-        let range = Range::new(&mut scope);
+        let range = SearchRange::new(&mut scope);
         let mut statements = vec![
             own.surplus.clone(),
             Statement::Let(key),
@@ -114,7 +114,7 @@ impl Sorting {
     }
 
     /// Loads the invocation's element and its index from runs.
-    fn taken(&self, scope: &mut Scope, run: usize, own: &Own) -> Result<[Expr; 2]> {
+    fn taken(&self, scope: &mut Scope, run: usize, own: &SortElement) -> Result<[Expr; 2]> {
         let [values, indices] = self.results;
         let key = element(scope, values, run, &own.index)?;
         scope.pool.set_label(key, "key");
@@ -125,9 +125,9 @@ impl Sorting {
     fn search(
         &self,
         scope: &mut Scope,
-        own: (&Own, Expr),
+        own: (&SortElement, Expr),
         (other, run, halvings): (&Other, usize, &Dim),
-        range: &Range,
+        range: &SearchRange,
     ) -> Result<Vec<Statement>> {
         let zero = scope.pool.index(0);
         let mut statements = vec![
@@ -145,9 +145,9 @@ impl Sorting {
     fn halve(
         &self,
         scope: &mut Scope,
-        (own, key): (&Own, Expr),
+        (own, key): (&SortElement, Expr),
         (other, run): (&Other, usize),
-        Range { low, high }: &Range,
+        SearchRange { low, high }: &SearchRange,
     ) -> Result<Vec<Statement>> {
         let (low, high) = (*low, *high);
         let pool = &mut scope.pool;
@@ -159,7 +159,7 @@ impl Sorting {
         let own_along = own.along.emit(pool);
         let along = Index::expr(pool.select(is_open, along, own_along), &self.size);
         let place = self.rows.at(&own.row, &along);
-        let place = place.place(&scope.graph.ty(self.x).shape);
+        let place = place.linear_index(&scope.graph.ty(self.x).shape);
         let met = element(scope, self.results[0], run, &place)?;
         let before = self.is_before(scope, met, key);
         let after = self.is_before(scope, key, met);

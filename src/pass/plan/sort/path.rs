@@ -10,10 +10,10 @@ use crate::kernel::index::Index;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::kernel::{Lowered, below, repeat, repeat_to};
 use crate::pass::plan::sort::merge::{TEMPLATE, element, run_at};
-use crate::pass::plan::sort::{FIRST, Sorting, Stretch};
+use crate::pass::plan::sort::{FIRST, SortParameters, SortSegment};
 
 /// One of the two runs.
-struct Run {
+struct MergeRun {
     start: Expr,
     length: Expr,
     /// Index and key of the next element.
@@ -21,13 +21,13 @@ struct Run {
     key: Expr,
 }
 
-impl Run {
-    fn new(scope: &mut Scope, name: &str, start: Expr, sizes: [Expr; 2], key: WgslType) -> Run {
+impl MergeRun {
+    fn new(scope: &mut Scope, name: &str, start: Expr, sizes: [Expr; 2], key: WgslType) -> MergeRun {
         let pool = &mut scope.pool;
         let [start, length] = run_at(pool, start, sizes);
         pool.set_label(start, &format!("{name}_start"));
         pool.set_label(length, &format!("{name}_length"));
-        Run {
+        MergeRun {
             start,
             length,
             at: pool.variable(&format!("{name}_at"), WgslType::U32),
@@ -43,18 +43,18 @@ impl Run {
 }
 
 /// Two runs, and the segment of the merged run that an invocation writes.
-struct Pair<'s> {
-    sorting: &'s Sorting,
-    stretch: Stretch,
+struct MergePair<'s> {
+    sorting: &'s SortParameters,
+    stretch: SortSegment,
     /// Elements of the runs that the plan knows.
     run: usize,
-    front: Run,
-    back: Run,
+    front: MergeRun,
+    back: MergeRun,
     /// Elements of the merged run before the segment.
     before: Expr,
 }
 
-impl Sorting {
+impl SortParameters {
     /// Merges runs of `from` elements in pairs, to whole rows or to runs of `to` elements. The length of a run and the
     /// number of search steps are sizes of the kernel, so that one kernel serves all lengths.
     pub(super) fn merged<'a>(
@@ -63,7 +63,7 @@ impl Sorting {
         (from, to): (usize, Option<usize>),
         [run, halvings]: [&Dim; 2],
     ) -> Result<Lowered<'a>> {
-        let pair = Pair::new(&mut scope, self, from, run);
+        let pair = MergePair::new(&mut scope, self, from, run);
         let mut statements = vec![pair.stretch.surplus.clone()];
         statements.extend(pair.split(&mut scope, halvings)?);
         statements.extend(pair.merge(&mut scope, to)?);
@@ -73,8 +73,8 @@ impl Sorting {
     }
 }
 
-impl Pair<'_> {
-    fn new<'s>(scope: &mut Scope, sorting: &'s Sorting, from: usize, run: &Dim) -> Pair<'s> {
+impl MergePair<'_> {
+    fn new<'s>(scope: &mut Scope, sorting: &'s SortParameters, from: usize, run: &Dim) -> MergePair<'s> {
         let stretch = sorting.stretch(scope);
         let key = scope.register(scope.graph.ty(sorting.x).dtype);
         let pool = &mut scope.pool;
@@ -90,11 +90,11 @@ impl Pair<'_> {
         let behind = added(pool, start, run);
         let before = pool.call("x - y", WgslType::U32, &[first, start]);
         pool.set_label(before, "before");
-        Pair {
+        MergePair {
             sorting,
             run: from,
-            front: Run::new(scope, "front", start, [run, size], key),
-            back: Run::new(scope, "back", behind, [run, size], key),
+            front: MergeRun::new(scope, "front", start, [run, size], key),
+            back: MergeRun::new(scope, "back", behind, [run, size], key),
             before,
             stretch,
         }
@@ -114,7 +114,7 @@ impl Pair<'_> {
         let sorting = self.sorting;
         let along = Index::expr(along, &sorting.size);
         let position = sorting.rows.at(&self.stretch.row, &along);
-        position.place(&scope.graph.ty(sorting.x).shape)
+        position.linear_index(&scope.graph.ty(sorting.x).shape)
     }
 
     /// Finds the number of elements of each run that precede the segment.

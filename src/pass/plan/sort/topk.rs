@@ -9,7 +9,7 @@ use crate::kernel::expr::{Expr, Literal, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::{Scope, scalar};
 use crate::pass::plan::kernel::{Lowered, below, invocation, repeat};
-use crate::pass::plan::sort::{FIRST, Sorting};
+use crate::pass::plan::sort::{FIRST, SortParameters};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/topk.wgsl");
 
@@ -17,7 +17,7 @@ const TEMPLATE: &str = include_str!("../../../../shaders/topk.wgsl");
 pub const MOST: usize = 64;
 
 /// A rank among the kept elements: the key of its element and its index.
-struct Place {
+struct RankedElement {
     key: Expr,
     index: Expr,
 }
@@ -30,7 +30,7 @@ struct Candidate {
     comes_before: Vec<Expr>,
 }
 
-impl Sorting {
+impl SortParameters {
     /// The top k elements of each row, in order.
     pub(super) fn first<'a>(&self, mut scope: Scope<'a>, k: usize) -> Result<Lowered<'a>> {
         let (number, surplus) = invocation(&mut scope, &self.rows.count);
@@ -48,7 +48,7 @@ impl Sorting {
     }
 
     /// Sorts the initial runs, one per invocation.
-    pub(super) fn sorted_runs<'a>(&self, mut scope: Scope<'a>) -> Result<Lowered<'a>> {
+    pub(super) fn lower_initial_runs<'a>(&self, mut scope: Scope<'a>) -> Result<Lowered<'a>> {
         let stretch = self.stretch(&mut scope);
         let (row, first, length) = (&stretch.row, &stretch.first, Dim::from(FIRST));
         let (kept, places) = self.keep(&mut scope, (row, first), (&length, FIRST))?;
@@ -70,12 +70,12 @@ impl Sorting {
         scope: &mut Scope,
         (row, first): (&[Index], &Index),
         (length, k): (&Dim, usize),
-    ) -> Result<(Vec<Statement>, Vec<Place>)> {
+    ) -> Result<(Vec<Statement>, Vec<RankedElement>)> {
         let ty = match scope.register(scope.graph.ty(self.x).dtype) {
             WgslType::F32 => WgslType::I32,
             ty => ty,
         };
-        let places: Vec<Place> = (0..k).map(|i| Place::new(scope, i, ty)).collect();
+        let places: Vec<RankedElement> = (0..k).map(|i| RankedElement::new(scope, i, ty)).collect();
         let mut statements = Vec::new();
         for place in &places {
             statements.extend(place.declare(scope));
@@ -83,7 +83,7 @@ impl Sorting {
         statements.extend(repeat(scope, "k", length, |scope, step| {
             let along = first.add(&step);
             let candidate = self.candidate(scope, row, [&step, &along], &places)?;
-            let takes = candidate.take_place(scope, &places);
+            let takes = candidate.insert(scope, &places);
             Ok(below(scope, &along, &self.size, takes))
         })?);
         let indices = places.iter().map(|place| Statement::Freeze(place.index));
@@ -107,7 +107,7 @@ impl Sorting {
         scope: &mut Scope,
         row: &[Index],
         [step, along]: [&Index; 2],
-        places: &[Place],
+        places: &[RankedElement],
     ) -> Result<Candidate> {
         let inside = (!along.is_less_than(&self.size)).then(|| scope.is_below(along, &self.size));
         let element = scope.element(self.x, &self.rows.at(row, along), inside)?;
@@ -136,18 +136,18 @@ impl Sorting {
         scope: &mut Scope,
         row: &[Index],
         target: &Index,
-        (place, run): (&Place, Option<usize>),
+        (place, run): (&RankedElement, Option<usize>),
     ) -> Result<[Statement; 2]> {
         let found = self.rows.at(row, &Index::expr(place.index, &self.size));
         let element = scope.element(self.x, &found, None)?;
-        let number = scalar::size(&mut scope.pool, place.index, DType::I64, scope.capabilities);
+        let number = scalar::size_as(&mut scope.pool, place.index, DType::I64, scope.capabilities);
         self.store(scope, &self.rows.at(row, target), run, [element, number])
     }
 }
 
-impl Place {
-    fn new(scope: &mut Scope, rank: usize, key: WgslType) -> Place {
-        Place {
+impl RankedElement {
+    fn new(scope: &mut Scope, rank: usize, key: WgslType) -> RankedElement {
+        RankedElement {
             key: scope.pool.variable(&format!("key{rank}"), key),
             index: scope.pool.variable(&format!("index{rank}"), WgslType::U32),
         }
@@ -170,7 +170,7 @@ impl Place {
 
 impl Candidate {
     /// Inserts the element at the first rank that it precedes. The elements from there on move by one rank.
-    fn take_place(&self, scope: &mut Scope, places: &[Place]) -> Vec<Statement> {
+    fn insert(&self, scope: &mut Scope, places: &[RankedElement]) -> Vec<Statement> {
         let pool = &mut scope.pool;
         let all = self.comes_before.iter();
         let mut statements: Vec<Statement> = all.map(|before| Statement::Let(*before)).collect();

@@ -12,7 +12,7 @@ use crate::kernel::layout::Layout;
 use crate::op::Concat;
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::eight::EIGHT;
-use crate::pass::plan::element::quad::{QUAD, is_multiple, is_whole};
+use crate::pass::plan::element::quad::{QUAD, is_multiple, is_multiple_of_4};
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::quads::{CHANNELS, IMAGE};
@@ -27,11 +27,11 @@ pub type Parts = BTreeMap<ValueId, (ValueId, Dim)>;
 pub type Planned = BTreeMap<ValueId, ValueId>;
 
 /// Smallest size of a stored element in bytes.
-const SMALLEST: u64 = 2;
+const MIN_ELEMENT_BYTES: u64 = 2;
 /// Most operands of a concatenation in one kernel. With more, each element searches too many operands.
-const MOST: usize = 4;
+const MAX_OPERANDS: usize = 4;
 /// Smallest concatenation, in elements, for which a kernel per operand pays off.
-const WORTHWHILE: usize = 1 << 16;
+const MIN_ELEMENTS: usize = 1 << 16;
 
 /// True if a kernel per operand is faster than one kernel that searches all operands for each element, or if no kernel can
 /// bind all operands.
@@ -41,12 +41,12 @@ fn is_worth_kernels(
     whole: ValueId,
     operands: usize,
 ) -> bool {
-    let are_many = operands > MOST;
+    let are_many = operands > MAX_OPERANDS;
     are_many && (is_large(graph, whole) || operands >= capabilities.max_storage_buffers as usize)
 }
 
 fn is_large(graph: &Graph, whole: ValueId) -> bool {
-    example(graph, &graph.ty(whole).numel()) >= WORTHWHILE
+    example(graph, &graph.ty(whole).numel()) >= MIN_ELEMENTS
 }
 
 /// True for an image that a convolution reads. It is materialised anyway, so that operands can be written to it directly.
@@ -62,7 +62,7 @@ fn is_convolved(graph: &Graph, whole: ValueId) -> bool {
 /// concatenations.
 pub fn planned(graph: &Graph, capabilities: &Capabilities) -> Planned {
     let handed = handed(graph);
-    let aligned = capabilities.offset_alignment / SMALLEST;
+    let aligned = capabilities.offset_alignment / MIN_ELEMENT_BYTES;
     let mut planned = Planned::new();
     // Outer concatenations come last in graph order.
     for node in graph.nodes.iter().rev() {
@@ -94,11 +94,11 @@ fn pieces(
 ) -> Option<Planned> {
     let mut found = Planned::new();
     for (operand, _) in starts(graph, whole, aligned)? {
-        let base = behind_reshapes(graph, operand, |_| false);
+        let base = look_through_reshapes(graph, operand, |_| false);
         let mut within = pieces(graph, base, aligned, is_free).unwrap_or_default();
         within.insert(base, whole);
         let is_new = |value: &ValueId| is_free(*value) && !found.contains_key(value);
-        if !is_made(graph, base) || !within.keys().all(is_new) {
+        if !is_node_result(graph, base) || !within.keys().all(is_new) {
             return None;
         }
         found.extend(within);
@@ -148,7 +148,7 @@ fn parts(
         |id: ValueId| id != root && fusion.stored[id.index()] && !graph.outputs.contains(&id);
     let behind = |value| match is_image {
         true => value,
-        false => behind_reshapes(graph, value, is_kept),
+        false => look_through_reshapes(graph, value, is_kept),
     };
     let whole = behind(root);
     if !is_image && *layout != Layout::Linear || whole != root && fusion.stored[whole.index()] {
@@ -164,10 +164,10 @@ fn parts(
         let lies = fusion.stored[base.index()]
             && fusion.layouts[base.index()] == *layout
             && fusion.storages[base.index()] == storage;
-        if !is_made(graph, base) || !is_free || !lies || !begins_quad {
+        if !is_node_result(graph, base) || !is_free || !lies || !begins_quad {
             return None;
         }
-        begins_quad = !is_image || is_whole(&graph.ty(base).shape[CHANNELS]);
+        begins_quad = !is_image || is_multiple_of_4(&graph.ty(base).shape[CHANNELS]);
         parts.insert(base, (root, start));
     }
     Some(parts)
@@ -175,7 +175,7 @@ fn parts(
 
 impl<'a> Planner<'a> {
     /// True for a concatenation in row-major order whose operands deserve a kernel each.
-    pub fn is_of_many(&self, group: &Group) -> bool {
+    pub fn has_many_operands(&self, group: &Group) -> bool {
         let operands = concatenation(self.graph, group.root).map(|(node, _)| node.operands());
         let is_in_rows = self.fusion.layouts[group.root.index()].is_row_major();
         let is_worth = |operands: Vec<ValueId>| {
@@ -186,7 +186,7 @@ impl<'a> Planner<'a> {
 
     /// Kernels of a concatenation, one per operand; `None` for other groups. Offsets are sizes of the kernels, so that
     /// operands that differ only in the offset share a kernel.
-    pub fn by_operands(&self, group: &Group, label: &str) -> Result<Option<Kernels>> {
+    pub fn kernels_by_operand(&self, group: &Group, label: &str) -> Result<Option<Kernels>> {
         let Some((node, concat)) = concatenation(self.graph, group.root) else {
             return Ok(None);
         };
@@ -194,7 +194,7 @@ impl<'a> Planner<'a> {
         for operand in node.operands() {
             let (named, sizes) = self.begin(&start);
             let part = map::part(|| self.scope(), group, operand, concat.axis, &named)?;
-            let made = part.finish(label.to_string())?.in_sizes(&sizes);
+            let made = part.finish(label.to_string())?.substitute_sizes(&sizes);
             parts.push((made, Some(operand)));
             start = &start + &self.graph.ty(operand).shape[concat.axis];
         }
@@ -234,7 +234,7 @@ fn starts(graph: &Graph, whole: ValueId, aligned: u64) -> Option<Vec<(ValueId, D
 }
 
 /// Looks through reshapes that are not materialised.
-fn behind_reshapes(graph: &Graph, value: ValueId, is_kept: impl Fn(ValueId) -> bool) -> ValueId {
+fn look_through_reshapes(graph: &Graph, value: ValueId, is_kept: impl Fn(ValueId) -> bool) -> ValueId {
     let mut base = value;
     while let Some(node) = definition(graph, base).filter(|_| !is_kept(base))
         && matches!(node.op, Op::Primitive(Primitive::Reshape(_)))
@@ -254,7 +254,7 @@ fn concatenation(graph: &Graph, whole: ValueId) -> Option<(&Node, &Concat)> {
     }
 }
 
-fn is_made(graph: &Graph, value: ValueId) -> bool {
+fn is_node_result(graph: &Graph, value: ValueId) -> bool {
     definition(graph, value).is_some()
 }
 

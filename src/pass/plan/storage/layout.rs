@@ -6,7 +6,7 @@ use crate::dim::Dim;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::layout::Layout;
-use crate::pass::plan::element::quad::is_whole;
+use crate::pass::plan::element::quad::is_multiple_of_4;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::{Group, Pattern};
 use crate::pass::plan::quads::{CHANNELS, IMAGE, may_be_image};
@@ -15,7 +15,7 @@ use crate::pass::plan::variant;
 
 /// Chooses the layout of each value.
 pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Vec<Layout> {
-    let mut assigner = Assigner {
+    let mut assigner = LayoutAssigner {
         graph,
         capabilities,
         fusion,
@@ -46,7 +46,7 @@ pub fn foreign(graph: &Graph) -> BTreeSet<ValueId> {
     foreign.collect()
 }
 
-struct Assigner<'a> {
+struct LayoutAssigner<'a> {
     graph: &'a Graph,
     capabilities: &'a Capabilities,
     fusion: &'a Fusion,
@@ -54,26 +54,26 @@ struct Assigner<'a> {
     handed: BTreeSet<ValueId>,
 }
 
-impl Assigner<'_> {
+impl LayoutAssigner<'_> {
     fn visit(&mut self, group: &Group) {
         let leaves = self.leaves(group.root);
         // A kernel may bind a buffer twice, for elements and for vectors.
         let fits = 2 * leaves.len() < self.capabilities.max_storage_buffers as usize
-            || self.is_put_together(group.root);
+            || self.is_channel_concat(group.root);
         if fits && self.may_lie(group.root) && self.writes(group, &leaves) {
             self.layouts[group.root.index()] = IMAGE;
         }
     }
 
     /// True for images joined along channels each of which starts at a vec4. No kernel has to read all of them.
-    fn is_put_together(&self, value: ValueId) -> bool {
+    fn is_channel_concat(&self, value: ValueId) -> bool {
         let Definition::Node(node, _) = self.graph.value(value).definition else {
             return false;
         };
         let node = &self.graph.nodes[node];
         let operands = node.operands();
         let begins = operands.split_last().map_or(&[][..], |(_, before)| before);
-        let is_whole = |id: &ValueId| is_whole(&self.graph.ty(*id).shape[CHANNELS]);
+        let is_whole = |id: &ValueId| is_multiple_of_4(&self.graph.ty(*id).shape[CHANNELS]);
         matches!(&node.op, Op::Primitive(Primitive::Concat(concat)) if concat.axis == CHANNELS)
             && begins.iter().all(is_whole)
     }
@@ -104,8 +104,8 @@ impl Assigner<'_> {
         match &group.pattern {
             Some(Pattern::Rows(rows)) => {
                 let (frame, shape) = (&rows.frame, &self.graph.ty(group.root).shape);
-                let is_of_channels = !frame.is_contiguous() && frame.is_along(shape, CHANNELS);
-                let in_quads = is_of_channels && is_whole(&frame.length);
+                let is_of_channels = !frame.is_contiguous() && frame.has_rows_along(shape, CHANNELS);
+                let in_quads = is_of_channels && is_multiple_of_4(&frame.length);
                 return in_quads && (reads_quads() || self.is_convolved(group.root));
             }
             Some(Pattern::Attention(attention)) => {
@@ -141,7 +141,7 @@ impl Assigner<'_> {
         };
         let shape = &self.graph.ty(group.root).shape;
         let is_place = Dim::product(&shape[CHANNELS + 1..]) == *columns;
-        is_place && is_whole(rows) && is_whole(&shape[CHANNELS])
+        is_place && is_multiple_of_4(rows) && is_multiple_of_4(&shape[CHANNELS])
     }
 
     /// True if a convolution that wants the vec4 layout reads the value, directly, through inlined nodes or as part of a

@@ -14,22 +14,22 @@ use crate::pass::plan::element::quad::is_multiple;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::{Group, Pattern};
 use crate::pass::plan::storage::layout::handed;
-use crate::pass::plan::storage::precision::Wanted;
+use crate::pass::plan::storage::precision::StorageRequest;
 use crate::pass::plan::variant;
 
 /// Elements of a cache line, which is the padding of a row. Padded rows are an odd number of lines apart.
-const LINE: usize = 16;
+const CACHE_LINE_ELEMENTS: usize = 16;
 /// Row distance in cache lines from which on rows share an eighth of the 64 sets of a cache, too few for the rows of a
 /// tile.
-const FEW: usize = 8;
+const CONFLICT_LINES: usize = 8;
 /// Number of rows that never conflict: the associativity of the cache.
-const WAYS: usize = 8;
+const CACHE_WAYS: usize = 8;
 
 /// Pads all values of a graph that benefit.
 pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
-    wanted: Wanted,
+    wanted: StorageRequest,
     fusion: &Fusion,
 ) -> Vec<Layout> {
     let mut layouts = fusion.layouts.clone();
@@ -45,7 +45,7 @@ pub fn assign(
     };
     let read = fusion.groups.iter().flat_map(|group| padder.read(group));
     for value in read.filter(|value| padder.may_lie(*value)) {
-        layouts[value.index()] = Layout::Padded { padding: LINE };
+        layouts[value.index()] = Layout::Padded { padding: CACHE_LINE_ELEMENTS };
     }
     layouts
 }
@@ -53,7 +53,7 @@ pub fn assign(
 struct Padder<'a> {
     graph: &'a Graph,
     capabilities: &'a Capabilities,
-    wanted: Wanted<'a>,
+    wanted: StorageRequest<'a>,
     fusion: &'a Fusion,
     handed: BTreeSet<ValueId>,
 }
@@ -79,7 +79,7 @@ impl Padder<'_> {
     fn is_in_tiles(&self, product: &Node) -> bool {
         let written = vec![false; self.graph.values.len()];
         let scope = Scope::new(self.graph, self.capabilities, &self.fusion.stored, &written);
-        let scope = scope.in_memory(&self.fusion.layouts, &self.fusion.storages);
+        let scope = scope.with_layouts(&self.fusion.layouts, &self.fusion.storages);
         let choice = variant::best(&scope, product, &self.wanted.options.choices);
         matches!(choice, Ok(Some(choice)) if choice.variant == KernelVariant::SubgroupTile)
     }
@@ -92,9 +92,9 @@ impl Padder<'_> {
         };
         let is_plain =
             ty.dtype == DType::F32 && self.fusion.layouts[value.index()] == Layout::Linear;
-        let is_even = row.as_const().is_some() && is_multiple(row, FEW * LINE);
+        let is_even = row.as_const().is_some() && is_multiple(row, CONFLICT_LINES * CACHE_LINE_ELEMENTS);
         let rows: usize = outer.iter().map(|size| example(self.graph, size)).product();
-        is_plain && is_even && rows > WAYS && self.has_room(value) && self.is_alone(value)
+        is_plain && is_even && rows > CACHE_WAYS && self.has_room(value) && self.is_alone(value)
     }
 
     /// True for a value that takes at most half of the largest binding, so that padding does not exceed the limit.

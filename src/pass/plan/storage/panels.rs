@@ -16,20 +16,20 @@ use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Binding;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Made, work};
-use crate::pass::plan::sheet::Sheet;
+use crate::pass::plan::kernel::{GeneratedKernel, work};
+use crate::pass::plan::sheet::PlanBuilder;
 
 /// Elements are read from panels if they are less than this fraction of the weight. Each read loads a cache line for one
 /// number, which takes up to 9 ns, where a product of one row takes 0.5 ns an element. So all such reads take no longer
 /// than the product.
-const PART: usize = 16;
+const MIN_WEIGHT_FRACTION: usize = 16;
 
 /// Weights stored only as panels, by name.
-pub type InPanels = BTreeMap<String, Picked>;
+pub type PaneledWeights = BTreeMap<String, PaneledWeight>;
 
 /// A weight that is stored only as panels.
 #[derive(Clone, Debug)]
-pub struct Picked {
+pub struct PaneledWeight {
     panels: Panels,
     /// Elements that kernels read one by one, for the example's sizes.
     read: usize,
@@ -37,26 +37,26 @@ pub struct Picked {
 
 /// Layouts in which a plan stores a weight.
 #[derive(Default)]
-struct Ways<'a> {
+struct WeightLayouts<'a> {
     in_rows: bool,
     panels: Vec<&'a Panels>,
     numel: usize,
 }
 
 /// Weights that a plan stores in rows and in panels, and that can be read from the panels.
-pub fn chosen(sheet: &Sheet, capabilities: &Capabilities) -> InPanels {
+pub fn chosen(sheet: &PlanBuilder, capabilities: &Capabilities) -> PaneledWeights {
     let (plan, limit) = (&sheet.plan, capabilities.textures.bindings as usize);
-    let mut chosen = InPanels::new();
+    let mut chosen = PaneledWeights::new();
     for (name, ways) in ways(&plan.slots) {
         let Some(panels) = ways.panels.first().filter(|_| ways.in_rows) else {
             continue;
         };
         let read = sheet.rows.get(name).copied().unwrap_or_default();
-        if refusal(&ways, read).is_some() {
+        if reason_for_rows(&ways, read).is_some() {
             continue;
         }
         let panels = Panels::clone(panels);
-        chosen.insert(name.to_string(), Picked { panels, read });
+        chosen.insert(name.to_string(), PaneledWeight { panels, read });
         let mut steps = plan.steps.iter();
         if steps.any(|step| textures(plan, step, &chosen) > limit) {
             chosen.remove(name);
@@ -66,7 +66,7 @@ pub fn chosen(sheet: &Sheet, capabilities: &Capabilities) -> InPanels {
 }
 
 /// Report of weights that several kinds of kernels read.
-pub fn told(sheet: &Sheet, chosen: &InPanels) -> Vec<SharedWeight> {
+pub fn told(sheet: &PlanBuilder, chosen: &PaneledWeights) -> Vec<SharedWeight> {
     let ways = ways(&sheet.plan.slots).into_iter();
     let told = ways.filter_map(|(name, ways)| {
         let read = match chosen.get(name) {
@@ -75,7 +75,7 @@ pub fn told(sheet: &Sheet, chosen: &InPanels) -> Vec<SharedWeight> {
         };
         let kinds = ways.panels.len();
         let is_tied = 1 < kinds || 0 < kinds && 0 < read;
-        let rows = ways.in_rows.then(|| refusal(&ways, read));
+        let rows = ways.in_rows.then(|| reason_for_rows(&ways, read));
         is_tied.then(|| SharedWeight {
             weight: name.to_string(),
             panels: kinds,
@@ -88,7 +88,7 @@ pub fn told(sheet: &Sheet, chosen: &InPanels) -> Vec<SharedWeight> {
 }
 
 /// Sets the layout of weights that are stored only as panels.
-pub fn place(graph: &Graph, fusion: &mut Fusion, chosen: &InPanels) {
+pub fn place(graph: &Graph, fusion: &mut Fusion, chosen: &PaneledWeights) {
     for (layout, info) in fusion.layouts.iter_mut().zip(&graph.values) {
         if let Definition::Weight(name) = &info.definition
             && let Some(picked) = chosen.get(name)
@@ -99,16 +99,16 @@ pub fn place(graph: &Graph, fusion: &mut Fusion, chosen: &InPanels) {
 }
 
 /// Reason not to read `read` elements from panels.
-fn refusal(ways: &Ways, read: usize) -> Option<RowCopyReason> {
+fn reason_for_rows(ways: &WeightLayouts, read: usize) -> Option<RowCopyReason> {
     let holds_all = ways.panels.first().and_then(|x| x.as_matrix(ways.numel));
     match holds_all {
         None => Some(RowCopyReason::NotPlainMatrix),
-        Some(_) => (read.saturating_mul(PART) > ways.numel).then_some(RowCopyReason::TooManyReads),
+        Some(_) => (read.saturating_mul(MIN_WEIGHT_FRACTION) > ways.numel).then_some(RowCopyReason::TooManyReads),
     }
 }
 
-fn ways(slots: &[Slot]) -> BTreeMap<&str, Ways<'_>> {
-    let mut found: BTreeMap<&str, Ways> = BTreeMap::new();
+fn ways(slots: &[Slot]) -> BTreeMap<&str, WeightLayouts<'_>> {
+    let mut found: BTreeMap<&str, WeightLayouts> = BTreeMap::new();
     for slot in slots {
         let SlotKind::Weight(name) = &slot.kind else {
             continue;
@@ -128,7 +128,7 @@ fn ways(slots: &[Slot]) -> BTreeMap<&str, Ways<'_>> {
 }
 
 /// Number of textures that a step binds, given the weights stored only as panels.
-fn textures(plan: &Plan, step: &Step, chosen: &InPanels) -> usize {
+fn textures(plan: &Plan, step: &Step, chosen: &PaneledWeights) -> usize {
     let texture = |slot: &Slot| match (&slot.kind, &slot.layout) {
         (SlotKind::Weight(name), Layout::Panels(panels)) => Some((name.clone(), panels.clone())),
         (SlotKind::Weight(name), _) => Some((name.clone(), chosen.get(name)?.panels.clone())),
@@ -143,9 +143,9 @@ fn textures(plan: &Plan, step: &Step, chosen: &InPanels) -> usize {
 
 impl Planner<'_> {
     /// Counts the elements of row-major weights that a kernel reads. Vectors are never stored as panels.
-    pub(in crate::pass::plan) fn count_rows(
+    pub(in crate::pass::plan) fn count_kernel_row_reads(
         &mut self,
-        made: &Made,
+        made: &GeneratedKernel,
         group: &Group,
         part: Option<ValueId>,
     ) {
@@ -168,7 +168,7 @@ impl Planner<'_> {
     }
 
     /// Counts all elements of a weight that something other than a kernel reads in rows.
-    pub(in crate::pass::plan) fn count_all(&mut self, value: ValueId) {
+    pub(in crate::pass::plan) fn count_whole_row_reads(&mut self, value: ValueId) {
         self.count(value, example(self.graph, &self.graph.ty(value).numel()));
     }
 

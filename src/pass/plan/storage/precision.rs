@@ -18,28 +18,28 @@ use crate::pass::plan::cost::{Class, class};
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::{Group, reduction};
 use crate::pass::plan::storage::layout::handed;
-use crate::pass::plan::storage::panels::InPanels;
+use crate::pass::plan::storage::panels::PaneledWeights;
 
 /// Storage type of a value, and the reason if it keeps `f32`.
 pub type Stored = (StorageType, Option<SingleReason>);
 
 /// Storage requirements of a plan.
 #[derive(Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct StorageRequest<'a> {
     /// Options of the plan.
     pub options: &'a PlanOptions,
     /// Slot names of values of which some kernel writes single elements. They are not stored in half-precision pairs.
     pub singles: &'a BTreeSet<String>,
     /// Weights stored only as panels.
-    pub in_panels: &'a InPanels,
+    pub in_panels: &'a PaneledWeights,
     /// Prefix of the slot names of the graph's values.
     pub prefix: &'a str,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> StorageRequest<'a> {
     /// Requirements for a nested graph.
-    pub fn within(self, prefix: &'a str) -> Wanted<'a> {
-        Wanted { prefix, ..self }
+    pub fn within(self, prefix: &'a str) -> StorageRequest<'a> {
+        StorageRequest { prefix, ..self }
     }
 }
 
@@ -48,14 +48,14 @@ pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
     fusion: &Fusion,
-    wanted: Wanted,
+    wanted: StorageRequest,
 ) -> Result<Vec<Stored>> {
     let all = (0..).map(ValueId).zip(&graph.values);
     let whole = |dtype| Ok((StorageType::of(dtype, capabilities)?, None));
     if wanted.options.precision == Precision::Single {
         return all.map(|(_, info)| whole(info.ty.dtype)).collect();
     }
-    let chooser = Chooser {
+    let chooser = PrecisionChooser {
         graph,
         fusion,
         wanted,
@@ -74,10 +74,10 @@ pub fn assign(
     .collect()
 }
 
-struct Chooser<'a> {
+struct PrecisionChooser<'a> {
     graph: &'a Graph,
     fusion: &'a Fusion,
-    wanted: Wanted<'a>,
+    wanted: StorageRequest<'a>,
     storage: StorageType,
     handed: BTreeSet<ValueId>,
     counted: BTreeSet<ValueId>,
@@ -85,7 +85,7 @@ struct Chooser<'a> {
     written: Vec<Option<usize>>,
 }
 
-impl Chooser<'_> {
+impl PrecisionChooser<'_> {
     /// Reason why a value keeps single precision; `None` if it need not.
     fn kept(&self, value: ValueId) -> Option<SingleReason> {
         if self.handed.contains(&value) {
@@ -127,7 +127,7 @@ impl Chooser<'_> {
         };
         match primitive {
             Primitive::Dot(_) | Primitive::Conv(_) => {
-                (self.is_added_up(value)).then_some(SingleReason::PartialSums)
+                (self.is_partial_product(value)).then_some(SingleReason::PartialSums)
             }
             Primitive::Reduce(_) if self.is_of_windows(node) => None,
             Primitive::Reduce(_) | Primitive::ArgReduce(_) => Some(SingleReason::Statistic),
@@ -136,7 +136,7 @@ impl Chooser<'_> {
     }
 
     /// True for a partial product: a sum is the value's only reader.
-    fn is_added_up(&self, value: ValueId) -> bool {
+    fn is_partial_product(&self, value: ValueId) -> bool {
         let nodes = self.graph.nodes.iter();
         let mut readers = nodes.filter(|node| node.operands().contains(&value));
         let is_sum = |node: &Node| {

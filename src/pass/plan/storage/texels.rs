@@ -3,7 +3,7 @@
 
 use crate::ir::{Definition, Graph, ValueId};
 use crate::kernel::capabilities::Capabilities;
-use crate::pass::plan::element::piece::pieces;
+use crate::pass::plan::element::piece::chunks;
 use crate::pass::plan::fuse::Fusion;
 
 /// Whether a kernel may read each value's slot as a texture. Weights larger than a binding are bound in pieces, and inputs
@@ -17,7 +17,7 @@ pub fn assign(
     let is_of_its_own = |value: ValueId| match graph.value(value).definition {
         Definition::Weight(_) => {
             let storage = fusion.storages[value.index()];
-            pieces(graph.value(value), storage, capabilities).is_none()
+            chunks(graph.value(value), storage, capabilities).is_none()
         }
         Definition::Input(_) => !is_body,
         Definition::Node(..) => !is_body || !graph.outputs.contains(&value),

@@ -14,11 +14,11 @@ use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::product::Product;
 use crate::pass::plan::product::tile::{self, Extent, Rows, Sums};
-use crate::pass::plan::storage::precision::Wanted;
+use crate::pass::plan::storage::precision::StorageRequest;
 use crate::pass::plan::variant;
 
 /// Tile extents by the node of a product.
-pub type Extents = BTreeMap<usize, Extent>;
+pub type TileExtents = BTreeMap<usize, Extent>;
 
 impl Fusion {
     /// The tile extent of a group's product.
@@ -33,28 +33,28 @@ pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
     fusion: &Fusion,
-    wanted: Wanted,
-) -> Extents {
+    wanted: StorageRequest,
+) -> TileExtents {
     let Some(lanes) = capabilities.simd_lanes() else {
-        return Extents::new();
+        return TileExtents::new();
     };
     let written = vec![false; graph.values.len()];
     let scope = || {
         let scope = Scope::new(graph, capabilities, &fusion.stored, &written);
-        scope.in_memory(&fusion.layouts, &fusion.storages)
+        scope.with_layouts(&fusion.layouts, &fusion.storages)
     };
     let found = fusion.groups.iter().filter_map(|group| {
         let anchor = group.anchor.filter(|_| group.pattern.is_none())?;
         Some((anchor, sums(scope(), group, anchor, wanted)?))
     });
     let (anchors, sums): (Vec<usize>, Vec<Sums>) = found.unzip();
-    let extents = tile::extents((lanes, capabilities.textures), &sums);
+    let extents = tile::choose_shapes((lanes, capabilities.textures), &sums);
     anchors.into_iter().zip(extents).collect()
 }
 
 /// Description of a group's tiled product with a weight in panels; `None` for other groups. Errors are reported when the
 /// kernel is generated.
-fn sums(mut scope: Scope, group: &Group, anchor: usize, wanted: Wanted) -> Option<Sums> {
+fn sums(mut scope: Scope, group: &Group, anchor: usize, wanted: StorageRequest) -> Option<Sums> {
     let (graph, capabilities) = (scope.graph, scope.capabilities);
     let node = graph.nodes.get(anchor)?;
     let choice = variant::best(&scope, node, &wanted.options.choices).ok()??;
@@ -67,21 +67,21 @@ fn sums(mut scope: Scope, group: &Group, anchor: usize, wanted: Wanted) -> Optio
             // Grouped convolutions have separate kernels.
             let of = if conv.groups == 1 { "" } else { &choice.key };
             let text = format!("{} {of}", names.join(" "));
-            image::sums(&scope, node, (conv, text))
+            image::weight_product(&scope, node, (conv, text))
         }
         (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Winograd { tile: places }) => {
-            winograd::sums(graph, capabilities, node, (conv, places, &names.join(" ")))
+            winograd::weight_product(graph, capabilities, node, (conv, places, &names.join(" ")))
         }
         (Op::Primitive(Primitive::Dot(_)), KernelVariant::SubgroupTile) => {
             let product = Product::of(graph, node).ok()?;
-            let (_, packed) = tile::weight(&mut scope, &product, Extent::ANY).ok()??;
-            let sizes = [&Dim::product(&product.outer), &product.rows];
+            let (_, packed) = tile::packed_weight(&mut scope, &product, Extent::ANY).ok()??;
+            let sizes = [&Dim::product(&product.batch), &product.rows];
             Some(Sums {
-                text: names.join(" "),
-                left: Rows::Apart,
+                kernel_key: names.join(" "),
+                left_layout: Rows::Scattered,
                 sizes: sizes.map(|size| example(graph, size)),
                 panels: packed.panels,
-                whole: None,
+                enclosing: None,
             })
         }
         _ => None,

@@ -53,7 +53,7 @@ impl<'a> Planner<'a> {
             }
             (_, KernelVariant::ImagePatches) => {
                 let product = Product::of(self.graph, node)?;
-                tile::by_values(scope, group, &product)
+                tile::lower_values(scope, group, &product)
             }
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::DepthwiseDirect) => {
                 direct::lower(scope, group, node, conv)
@@ -64,8 +64,8 @@ impl<'a> Planner<'a> {
             }
             (_, KernelVariant::CooperativeMatrix { size }) => {
                 let product = Product::of(self.graph, node)?;
-                let factors = variant::multiplied(&scope, node)?;
-                let unit = matrix::unit(self.capabilities, size, factors);
+                let factors = variant::matrix_dtype(&scope, node)?;
+                let unit = matrix::matrix_unit(self.capabilities, size, factors);
                 let unit = unit.ok_or_else(|| element::not_planned(node))?;
                 matrix::lower(scope, group, &product, unit)
             }

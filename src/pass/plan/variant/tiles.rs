@@ -1,6 +1,6 @@
 //! Winograd convolutions in the variant table: the tile size, and whether fewer multiplications pay off; see [`winograd`].
 
-use super::Problem;
+use super::MatmulProblem;
 use crate::ir::{Graph, Node};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::KernelVariant;
@@ -11,19 +11,19 @@ use crate::pass::plan::conv::winograd;
 // Costs of convolution kernels on a rasteriser, in multiplications; sums over taps count as many as they have. Measured
 // for 16 to 512 channels of 7² to 56² positions, in vectors of sixteen numbers.
 /// Smallest number of tiles that determines the time: fewer read as many filters and take as long.
-const FEW_TILES: usize = 10;
+const MIN_COSTED_TILES: usize = 10;
 /// Cost of transforming a channel of a tile. A result channel of a large tile, with the epilogue, costs twice as much.
-const TRANSFORM_TWO: usize = 460;
-const TRANSFORM_FOUR: usize = 1250;
+const TRANSFORM_TWO_COST: usize = 460;
+const TRANSFORM_FOUR_COST: usize = 1250;
 /// Cost of the longer source, as the time of a start is worth some runs.
-const TEXT: usize = 8_000_000;
+const SOURCE_COST: usize = 8_000_000;
 
-impl Problem<'_> {
+impl MatmulProblem<'_> {
     /// The Winograd variant with the cheapest tile size, if fewer multiplications outweigh the longer source.
-    pub(super) fn by_tiles(&self) -> Option<(KernelVariant, String)> {
+    pub(super) fn winograd_variant(&self) -> Option<(KernelVariant, String)> {
         let channels = usize::try_from(self.summed.first()?.as_const()?).ok()?;
         let sizes = self.tiles.iter();
-        let sizes = sizes.filter(|(places, tiles)| self.affords(**places, **tiles, channels));
+        let sizes = sizes.filter(|(places, tiles)| self.affords_filters(**places, **tiles, channels));
         let costs = sizes.map(|(places, tiles)| {
             let tiles = self.outer * tiles;
             let cost = cost(*places, tiles, [channels, self.rows]);
@@ -33,7 +33,7 @@ impl Problem<'_> {
         let direct = self.outer * self.rows * self.columns * self.depth;
         let size = places.size();
         let mut reason = format!(
-            "fewer multiplications outweigh the transforms: {channels} to {} channels, {tiles} tiles of {size}x{size}, about {:.1} times as fast",
+            "Winograd saves more multiplications than its transforms cost: {channels} to {} channels, {tiles} tiles of {size}x{size}, estimated {:.1} times as fast",
             self.rows,
             direct as f64 / cost as f64
         );
@@ -49,7 +49,7 @@ impl Problem<'_> {
     /// True if the filters of a tile size are worth their bytes. Filters of large tiles are stored in single precision,
     /// since half precision would lose too much. If other weights are stored in half precision, such filters must be small
     /// compared with the tiles.
-    fn affords(&self, places: OutputTile, tiles: usize, channels: usize) -> bool {
+    fn affords_filters(&self, places: OutputTile, tiles: usize, channels: usize) -> bool {
         let filters = channels * self.rows;
         let of_tiles = self.outer * tiles * (channels + self.rows);
         places == OutputTile::Two || !self.in_half || filters <= 2 * of_tiles
@@ -58,12 +58,12 @@ impl Problem<'_> {
 
 /// Cost of a Winograd convolution.
 fn cost(places: OutputTile, tiles: usize, [channels, outputs]: [usize; 2]) -> usize {
-    let products = places.matrices() * tiles.max(FEW_TILES) * channels * outputs;
+    let products = places.matrices() * tiles.max(MIN_COSTED_TILES) * channels * outputs;
     let (transform, transformed) = match places {
-        OutputTile::Two => (TRANSFORM_TWO, channels + outputs),
-        OutputTile::Four => (TRANSFORM_FOUR, channels + 2 * outputs),
+        OutputTile::Two => (TRANSFORM_TWO_COST, channels + outputs),
+        OutputTile::Four => (TRANSFORM_FOUR_COST, channels + 2 * outputs),
     };
-    products + transform * tiles * transformed + TEXT
+    products + transform * tiles * transformed + SOURCE_COST
 }
 
 /// Number of tiles that a convolution in the vec4 channel layout has; `None` if it cannot be tiled or the device cannot
@@ -74,7 +74,7 @@ pub(super) fn count(
     node: &Node,
     (conv, places): (&Conv, OutputTile),
 ) -> Option<usize> {
-    let sums = winograd::sums(graph, capabilities, node, (conv, places, ""))?;
+    let sums = winograd::weight_product(graph, capabilities, node, (conv, places, ""))?;
     let on = (capabilities.simd_lanes()?, capabilities.textures);
-    sums.are_possible(on).then_some(sums.sizes[1])
+    sums.is_possible(on).then_some(sums.sizes[1])
 }

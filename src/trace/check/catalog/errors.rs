@@ -42,9 +42,9 @@ const FORMAT: Entry = error(
     "E0101",
     "malformed data",
     [
-        "The bytes of an archive, pickle, JSON, tensor file or image are not what the format says.",
+        "The bytes of an archive, pickle, JSON, tensor file or image do not follow the format.",
         "onionskin show weights.pt # a state dict, not a traced module",
-        "Write the file again. `torch.save` of a module or of weights is no program: use `torch.jit.trace(…).save(…)`.",
+        "Write the file again. `torch.save` of a module or of weights does not save a program: use `torch.jit.trace(…).save(…)`.",
     ],
 );
 
@@ -82,9 +82,9 @@ const OPERATOR: Entry = error(
     "E0401",
     "bad operands",
     [
-        "Operands of an operator do not fit together: a shape, an element type, an attribute.",
+        "An operator's operands are incompatible: a shape, an element type, an attribute.",
         "x.matmul(y) # x: f32[2, 3], y: f32[4, 5]",
-        "Check the inputs' shapes. If the operator comes from a trace, a size may be frozen: `onionskin check` tells.",
+        "Check the inputs' shapes. If the operator comes from a trace, a size may be frozen: `onionskin check` finds it.",
     ],
 );
 
@@ -102,9 +102,9 @@ const INPUT: Entry = error(
     "E0501",
     "inputs do not match",
     [
-        "Inputs do not fit the graph's signature, or break a guard under which the graph holds.",
+        "Inputs do not fit the graph's signature, or break one of its guards.",
         "onionskin run model.pt --shape 'f32[1, 3]' # the graph takes f32[B, 4]",
-        "`onionskin show --signature` says what is taken.",
+        "`onionskin show --signature` prints the expected inputs.",
     ],
 );
 
@@ -144,7 +144,7 @@ pub const MISMATCH: Entry = Entry {
         "E0701",
         "outputs differ",
         [
-            "Outputs are not what was expected within the tolerance.",
+            "Outputs differ from the expected outputs by more than the tolerance.",
             "onionskin verify model.pt --inputs x.npz --rtol 0",
             "The first value that differs is named with its line. Give a tolerance if the difference is rounding.",
         ],

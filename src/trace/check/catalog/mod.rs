@@ -231,7 +231,7 @@ pub fn entries() -> Vec<&'static Entry> {
 /// Retired ids with the reason. They stay known, since users suppress them.
 const RETIRED: &[(&str, &str)] = &[(
     "W0213",
-    "it told of element types in the program, which nobody can tell from those that were meant",
+    "it reported element types in the program, which cannot be distinguished from intended ones",
 )];
 
 /// Returns the explanation of an id, in upper or lower case.
@@ -245,7 +245,7 @@ pub fn explain(code: &str) -> Result<&'static Entry> {
         return Ok(entry);
     }
     if let Some((code, why)) = RETIRED.iter().find(|(code, _)| *code == wanted) {
-        return Err(Error::usage(format!("{code} is given no more: {why}")));
+        return Err(Error::usage(format!("{code} is retired: {why}")));
     }
     let alike = |entry: &&&Entry| wanted.get(..3) == entry.code.get(..3);
     let near: Vec<&str> = entries
@@ -255,7 +255,7 @@ pub fn explain(code: &str) -> Result<&'static Entry> {
         .collect();
     let help = match near.as_slice() {
         [] => "onionskin explain lists all ids".to_string(),
-        near => format!("there is {}", near.join(", ")),
+        near => format!("the ids of this layer are {}", near.join(", ")),
     };
     Err(Error::usage(format!("there is no finding {code}")).help(help))
 }

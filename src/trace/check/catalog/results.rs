@@ -9,7 +9,7 @@ pub const OUTPUTS_DIFFER: Entry = Entry {
     front_ends: FrontEnd::PROGRAMS,
     cause: "The traced graph gives other numbers than the function itself. If it does so for the inputs of the trace, an \
             operator is at fault or random; if only for other inputs, a value, size or branch of the example is baked in. \
-            Another structure, shape or element type is an error, other numbers are one under `strict`.",
+            A different structure, shape or element type is an error, different numbers are an error under `strict`.",
     example: "if x.sum() > 0:      # the branch that the example took is the only one in the graph\n    return x * 2\n\
               return x / 2",
     cure: "Look at the first node that differs, which the finding names with its line, and at the warnings on host reads \
@@ -32,18 +32,18 @@ pub const UNSTABLE_FUNCTION: Entry = Entry {
     title: "function gives different results for the same inputs",
     severity: Severity::Warning,
     front_ends: FrontEnd::FUNCTIONS,
-    cause: "Two calls with the same inputs and the same random state gave different results. Nothing can be said about the \
-            trace by comparing with such a function.",
+    cause: "Two calls with the same inputs and the same random state gave different results. A comparison with such a \
+            function says nothing about the trace.",
     example: "return x * time.time()",
-    cure: "Remove what changes between calls: hidden state, clocks, a random generator of one's own.",
+    cure: "Remove everything that changes between calls: hidden state, clocks, a private random generator.",
 };
 
 pub const PATH_DEPENDS_ON_INPUT: Entry = Entry {
     code: "W0714",
-    title: "other inputs give another graph",
+    title: "other inputs give a different graph",
     severity: Severity::Warning,
     front_ends: FrontEnd::FUNCTIONS,
-    cause: "Traced with other inputs that the first graph accepts, the function gives a graph that is not the same: a branch \
+    cause: "Traced with other inputs that the first graph accepts, the function gives a different graph: a branch \
             or a loop of the program follows values or sizes of the inputs and is frozen to the example.",
     example: "for i in range(x.size(0)): # unrolled\n    y = y + x[i]",
     cure: "Write the condition or the loop so that it is part of the graph (`torch.where`, whole-tensor operations, \
@@ -55,8 +55,8 @@ pub const SIZE_REFUSED: Entry = Entry {
     title: "other sizes refused",
     severity: Severity::Warning,
     front_ends: FrontEnd::ALL,
-    cause: "The trace does not take inputs of another size: a size was fixed while tracing, or the graph holds under a \
-            condition that the size breaks. The function takes them, where it is at hand; an archive does not tell.",
+    cause: "The trace does not take inputs of another size: a size was fixed while tracing, or the size breaks a \
+            guard of the graph. The function takes them, if there is one to call; an archive does not say.",
     example: "n = int(x.shape[0])\nreturn x.view(n, -1) # the graph is for this n only",
     cure: "Look at the guard or node that the finding names. If one graph for each size is fine, sessions make them \
            as needed; suppress the finding then.",
@@ -67,11 +67,11 @@ pub const IGNORED_TAIL: Entry = Entry {
     title: "elements of a longer axis change no output",
     severity: Severity::Warning,
     front_ends: FrontEnd::ALL,
-    cause: "An axis was made longer than the example's. Whatever stands behind the example's last element, the result is the \
-            same, though that last element changes it. A loop over the axis was unrolled, or a slice has the example's size.",
+    cause: "An axis was made longer than the example's. Elements after the example's last element do not change the \
+            result, although that last element does. A loop over the axis was unrolled, or a slice has the example's size.",
     example: "for chunk in x.split(1, dim=1): # as many chunks as the example had\n    h = self.step(chunk, h)",
-    cure: "Work on the whole axis at once, or script the module with the loop. If longer inputs are to be cut, suppress the \
-           finding.",
+    cure: "Work on the whole axis at once, or script the module with the loop. If longer inputs are to be truncated, suppress \
+           the finding.",
 };
 
 pub const FIXED_BATCH: Entry = Entry {
@@ -89,12 +89,12 @@ pub const FIXED_BATCH: Entry = Entry {
 
 pub const EMPTY_REFUSED: Entry = Entry {
     code: "W0718",
-    title: "empty batch has no certain result",
+    title: "empty batch is refused or its result is ambiguous",
     severity: Severity::Note,
     front_ends: FrontEnd::FILES,
-    cause: "The model takes batches of several sizes, but none of 0, or its result for one differs between imports. PyTorch \
-            refuses such a call where an operator has no result for nothing: a maximum, or a view whose `-1` could be \
-            anything.",
+    cause: "The model takes batches of several sizes, but not of size 0, or its result for an empty batch differs between \
+            imports. PyTorch refuses such a call if an operator has no result for 0 elements: a maximum, or a view whose \
+            `-1` is ambiguous.",
     example: "return x.view(x.size(0), -1) # -1 cannot be inferred from 0 elements",
     cure: "Use `x.flatten(1)`, or don't call the model for an empty batch.",
 };
@@ -104,11 +104,11 @@ pub const UNREAD_INPUT: Entry = Entry {
     title: "input changes no output",
     severity: Severity::Warning,
     front_ends: FrontEnd::ALL,
-    cause: "No output depends on an element of this input. Either the program ignores it, or what it did with it was not \
+    cause: "No output depends on an element of this input. Either the program ignores it, or the operations on it were not \
             traced (numpy, `item()`, a condition in Python).",
     example: "def forward(self, x, mask):\n    if mask.all():      # decided while tracing\n        return self.layer(x)",
-    cure: "Leave the input out of the trace, or use it in tensor operations. If it is there for other models' sake, suppress \
-           the finding.",
+    cure: "Leave the input out of the trace, or use it in tensor operations. If the signature has to match other models', \
+           suppress the finding.",
 };
 
 pub const GRAPHS_DIFFER: Entry = Entry {
@@ -138,8 +138,8 @@ pub const RUN_FAILED: Entry = Entry {
     title: "failed while checking",
     severity: Severity::Error,
     front_ends: FrontEnd::ALL,
-    cause: "The function, the traced graph or the second trace failed for inputs of the check. What was found before is \
-            reported with it.",
+    cause: "The function, the traced graph or the second trace failed for inputs of the check. Earlier findings are \
+            reported too.",
     example: "onionskin check model.pt --inputs other_rank.npz",
     cure: "If the function itself fails, the check input is wrong. If only the graph fails, something of the example is \
            baked in: see the place of the failure.",
@@ -150,7 +150,7 @@ pub const NO_DEPENDENCE: Entry = Entry {
     title: "output depends on no input",
     severity: Severity::Error,
     front_ends: FrontEnd::ALL,
-    cause: "An output of the graph is the same whatever the inputs are. Usually the program left the tracer: through \
+    cause: "An output of the graph is equal for all inputs. Usually the program left the tracer: through \
             another library, a host copy, or a cached result.",
     example: "def forward(self, x):\n    return torch.tensor(x.numpy() * 2) # computed outside of the trace",
     cure: "Compute with traced tensors. If the output is meant to be constant, suppress the finding.",

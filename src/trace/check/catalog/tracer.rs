@@ -7,8 +7,8 @@ pub const HOST_READ: Entry = Entry {
     title: "host read",
     severity: Severity::Warning,
     front_ends: &[FrontEnd::Rust],
-    cause: "The program read a tensor's value while it was traced. A graph records what is done to tensors, not what the \
-            program does with numbers: whatever followed from the value is fixed to what it was for the example.",
+    cause: "The program read a tensor's value while it was traced. A graph records operations on tensors, not \
+            those on host numbers: results that follow from the value are fixed to those of the example.",
     example: "let largest = x.amax().to_vec::<f32>()?[0];\n\
               let y = &x / largest; // divides by the example's maximum ever after",
     cure: "Stay with tensors: divide by the tensor, choose with `where_` or `cond`, repeat with `while_loop`. If the value is the \
@@ -63,12 +63,12 @@ pub const SIZE_LITERAL: Entry = Entry {
     title: "constant equals an input's size",
     severity: Severity::Warning,
     front_ends: FrontEnd::ALL,
-    cause: "A number where the graph wants a size equals a size of an input that the network's weights do not ask for. It \
+    cause: "A number that the graph uses as a size equals a size of an input, and no weight of the network has that size. It \
             probably was that size, read as a number while tracing; inputs of other sizes then give errors or wrong results.",
     example: "def forward(self, x):                      # traced with x of (4, 3, 8)\n    \
               return x.view(len(x), int(x.shape[1]) * 8) # recorded as view(4, 24)",
-    cure: "Use `x.size(0)` or `x.shape[0]` itself in the traced code, not `len(x)` or `int(x.shape[0])`; let `-1` stand for \
-           what can be inferred; or pass the number as an argument of the module if it is meant to be fixed.",
+    cure: "Use `x.size(0)` or `x.shape[0]` itself in the traced code, not `len(x)` or `int(x.shape[0])`; write `-1` for \
+           a size that can be inferred; or pass the number as an argument of the module if it is meant to be fixed.",
 };
 
 pub const FROZEN_DEVICE: Entry = Entry {
@@ -76,8 +76,8 @@ pub const FROZEN_DEVICE: Entry = Entry {
     title: "frozen device",
     severity: Severity::Warning,
     front_ends: &[FrontEnd::Archive],
-    cause: "The program names a device other than the host. PyTorch runs the archive only where that device is. Onionskin \
-            ignores devices: the numbers are the same.",
+    cause: "The program names a device other than the host. PyTorch runs the archive only on machines with that device. \
+            Onionskin ignores devices: the numbers are the same.",
     example: "torch.zeros(n, device=x.device) # recorded as torch.device(\"cuda:0\") when traced on a GPU",
     cure: "Trace on the host, or make constants as buffers of the module, which `load(map_location=…)` moves.",
 };
@@ -98,8 +98,8 @@ pub const TRAINING_MODE: Entry = Entry {
     title: "normalisation in training mode",
     severity: Severity::Warning,
     front_ends: &[FrontEnd::Archive],
-    cause: "Batch normalisation was recorded as it is for training: it uses mean and variance of the batch at hand, not those \
-            that were learnt. Results then depend on what else is in the batch.",
+    cause: "Batch normalisation was recorded in training mode: it uses the mean and variance of the current batch, not the \
+            learnt ones. Results then depend on the other samples of the batch.",
     example: "torch.jit.trace(model.train(), x).save(\"model.pt\")",
     cure: "Call `model.eval()` before tracing.",
 };
@@ -109,9 +109,9 @@ pub const UNROLLED_AXIS: Entry = Entry {
     title: "loop over an axis was unrolled",
     severity: Severity::Warning,
     front_ends: FrontEnd::ALL,
-    cause: "The graph reads every element of an axis by a number of its own, up to the last of the example, though the size \
-            of the axis may vary. A Python loop over the axis leaves as many copies of its body as the example had elements: \
-            a longer input is cut there without a word, a shorter one is refused.",
+    cause: "The graph reads every element of an axis by its own constant index, up to the last of the example, though the \
+            size of the axis may vary. A Python loop over the axis leaves as many copies of its body as the example had elements: \
+            a longer input is silently truncated there, a shorter one is refused.",
     example: "for t in range(x.shape[1]):   # traced with 5 steps: five copies of the cell\n    h = self.cell(x[:, t], h)",
     cure: "Use an operation on the whole axis (`nn.GRU`, `cumsum`, a convolution), or script the module with the loop \
            (`torch.jit.script`) so that it stays a loop.",
@@ -119,7 +119,7 @@ pub const UNROLLED_AXIS: Entry = Entry {
 
 pub const CONSTANT_OF_EXAMPLE: Entry = Entry {
     code: "W0217",
-    title: "constant was made of the example",
+    title: "constant was computed from the example",
     severity: Severity::Warning,
     front_ends: FrontEnd::WITH_CONSTANTS,
     cause: "A constant of the trace, which is neither a parameter nor a buffer, has the sizes of an input of the example, or \

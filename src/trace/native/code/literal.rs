@@ -28,7 +28,7 @@ pub(super) fn argument(
             let texts = items.collect::<Result<Vec<_>>>()?;
             list(
                 &texts,
-                items_alike(argument),
+                is_homogeneous(argument),
                 **inner == ArgumentType::Tensor,
             )
         }
@@ -40,7 +40,7 @@ pub(super) fn argument(
 }
 
 /// True if all items of a list have one Rust type and can be an array.
-fn items_alike(list: &Argument) -> bool {
+fn is_homogeneous(list: &Argument) -> bool {
     let Argument::List(items) = list else {
         return true;
     };
@@ -85,7 +85,7 @@ pub(super) fn number(argument: &Argument) -> String {
 pub(super) fn sizes(shape: &[Dim]) -> String {
     let items: Vec<String> = shape.iter().map(Dim::rust_expression).collect();
     let sizes = shape.iter().cloned().map(Argument::from);
-    list(&items, items_alike(&Argument::List(sizes.collect())), false)
+    list(&items, is_homogeneous(&Argument::List(sizes.collect())), false)
 }
 
 /// `DType::F32`

@@ -41,7 +41,7 @@ impl Graph {
     pub fn code(&self) -> Result<String> {
         let mut writer = Writer::new(self, Rc::default(), 1);
         let mut symbols = BTreeSet::new();
-        symbols_of(self, &mut symbols);
+        collect_symbols(self, &mut symbols);
         // Sizes keep their names. They reserve them first.
         symbols
             .iter()
@@ -139,7 +139,7 @@ impl<'a> Writer<'a> {
             shape.map(move |(axis, size)| (*id, axis, size))
         });
         let mut of_symbol = axes.filter(|(_, _, size)| size.as_symbol() == Some(symbol));
-        let missing = || Error::unsupported(format!("{symbol} is no size of an input"));
+        let missing = || Error::unsupported(format!("no input has the size {symbol}"));
         let (id, axis, _) = of_symbol.next().ok_or_else(missing)?;
         let line = format!("let {symbol} = {}.dim({axis});", self.place(id)?.text);
         self.line(&line);
@@ -247,7 +247,7 @@ impl<'a> Writer<'a> {
 }
 
 /// Collects the symbols of all sizes in arguments, nested graphs included.
-fn symbols_of(graph: &Graph, symbols: &mut BTreeSet<Symbol>) {
+fn collect_symbols(graph: &Graph, symbols: &mut BTreeSet<Symbol>) {
     for node in &graph.nodes {
         let mut note = |size: &Dim| {
             symbols.extend(size.symbols());
@@ -263,6 +263,6 @@ fn symbols_of(graph: &Graph, symbols: &mut BTreeSet<Symbol>) {
         }
     }
     for body in graph.nodes.iter().flat_map(Node::bodies) {
-        symbols_of(body, symbols);
+        collect_symbols(body, symbols);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 /// Names with another meaning in the source.
-const TAKEN: &str = " w ops kw cond while_loop as async await become box break const continue crate do dyn else enum \
+const RESERVED_NAMES: &str = " w ops kw cond while_loop as async await become box break const continue crate do dyn else enum \
     extern false final fn for gen if impl in let loop macro match mod move mut override priv pub ref return self static \
     struct super trait true try type typeof unsafe unsized use virtual where while yield abstract ";
 
@@ -17,7 +17,7 @@ impl Names {
         let wanted = plain(wanted);
         let numbered = (1..).map(|number| format!("{wanted}_{number}"));
         let mut names = std::iter::once(wanted.clone()).chain(numbered);
-        let is_taken = |name: &str| TAKEN.contains(&format!(" {name} ")) || self.0.contains(name);
+        let is_taken = |name: &str| RESERVED_NAMES.contains(&format!(" {name} ")) || self.0.contains(name);
         let name = names.find(|name| !is_taken(name)).unwrap_or_default();
         self.0.insert(name.clone());
         name

@@ -25,7 +25,7 @@ impl Writer<'_> {
             let text = argument(&parameter.ty, given, &|id| self.borrowed(id))?;
             if parameter.is_required() {
                 arguments.push(text);
-            } else if is_said(parameter, given) {
+            } else if differs_from_default(parameter, given) {
                 named.push(format!("{} = {text}", parameter.name));
             }
         }
@@ -39,7 +39,7 @@ impl Writer<'_> {
 }
 
 /// True for an argument that differs from the parameter's default.
-fn is_said(parameter: &SchemaParameter, given: &Argument) -> bool {
+fn differs_from_default(parameter: &SchemaParameter, given: &Argument) -> bool {
     !parameter.is_ignored() && parameter.default.as_ref() != Some(given)
 }
 

@@ -33,8 +33,8 @@ impl Writer<'_> {
                 let (value, dtype) = (number(x), dtype(full.dtype));
                 format!("ops::full_with({shape}, {value}, kw!(dtype = {dtype}))")
             }
-            Primitive::Iota(iota) => counted(iota)?,
-            Primitive::Slice(slice) => format!("{}.{}", self.text(x)?, cut(slice)?),
+            Primitive::Iota(iota) => iota_source(iota)?,
+            Primitive::Slice(slice) => format!("{}.{}", self.text(x)?, slice_call(slice)?),
             Primitive::Reshape(_) => format!("{}.reshape({shape})", self.text(x)?),
             Primitive::Expand(_) => format!("{}.expand({shape})", self.text(x)?),
             Primitive::Permute(permute) => {
@@ -96,7 +96,7 @@ impl Writer<'_> {
 }
 
 /// Source for consecutive numbers along one axis, broadcast along the others.
-fn counted(iota: &Iota) -> Result<String> {
+fn iota_source(iota: &Iota) -> Result<String> {
     let size = iota.shape.get(iota.axis).ok_or_else(nameless)?;
     let mut alone = vec![Dim::ONE; iota.shape.len()];
     if let Some(own) = alone.get_mut(iota.axis) {
@@ -118,7 +118,7 @@ fn counted(iota: &Iota) -> Result<String> {
 }
 
 /// Method call for a slice with a positive step.
-fn cut(slice: &Slice) -> Result<String> {
+fn slice_call(slice: &Slice) -> Result<String> {
     let (axis, start, length) = (
         slice.axis,
         slice.start.rust_expression(),
@@ -136,8 +136,8 @@ fn cut(slice: &Slice) -> Result<String> {
 }
 
 fn nameless() -> Error {
-    let error = Error::unsupported("no operator of PyTorch stands for this step");
-    error.help("write the code of a graph before passes")
+    let error = Error::unsupported("this step has no PyTorch operator");
+    error.help("call `code` on the graph before it goes through passes")
 }
 
 fn method(name: &str, required: usize) -> Result<&'static Binding> {

@@ -11,13 +11,17 @@ use super::names::Place;
 impl<'a> Writer<'a> {
     pub(super) fn region(&mut self, node: &Node, region: &'a Region) -> Result<()> {
         if node.results.len() > 8 {
-            return Err(Error::unsupported("a region of more than eight results"));
+            let message = format!(
+                "a region has {} results; code can return at most eight",
+                node.results.len()
+            );
+            return Err(Error::unsupported(message));
         }
         match region {
             Region::If { then, otherwise } => self.cond(node, then, otherwise),
             Region::Loop { body, carried } => self.while_loop(node, body, *carried),
             Region::Call { body } => {
-                let block = self.block(body, self.argument_places(&node.arguments)?, self.depth)?;
+                let block = self.block(body, self.argument_exprs(&node.arguments)?, self.depth)?;
                 let names = self.pattern(&node.results);
                 self.line(&format!("// {}", body.name));
                 self.line(&format!("let {names} = {block};"));
@@ -27,7 +31,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Expressions for the arguments of a region, as its body uses them.
-    fn argument_places(&self, arguments: &[Argument]) -> Result<Vec<Place>> {
+    fn argument_exprs(&self, arguments: &[Argument]) -> Result<Vec<Place>> {
         let place = |argument: &Argument| match argument {
             Argument::Value(id) => self.place(*id),
             number => self.owned(number).map(Place::owned),
@@ -48,7 +52,7 @@ impl<'a> Writer<'a> {
     fn block(&self, graph: &'a Graph, inputs: Vec<Place>, depth: usize) -> Result<String> {
         let body = self.body(graph, inputs, depth)?;
         let result = body.tuple(&graph.outputs)?;
-        Ok(enclosed(&body.lines, &result, depth))
+        Ok(block_source(&body.lines, &result, depth))
     }
 
     fn pattern(&mut self, results: &[ValueId]) -> String {
@@ -72,7 +76,7 @@ impl<'a> Writer<'a> {
         let Some((condition, captured)) = node.arguments.split_first() else {
             return Err(Error::internal("a branch without a condition"));
         };
-        let inputs = self.argument_places(captured)?;
+        let inputs = self.argument_exprs(captured)?;
         let then = self.block(then, inputs.clone(), self.depth + 1)?;
         let otherwise = self.block(otherwise, inputs, self.depth + 1)?;
         let condition = match condition {
@@ -95,7 +99,7 @@ impl<'a> Writer<'a> {
         let state = body.inputs.iter().skip(1).take(carried);
         let state: Vec<String> = state.map(|id| self.unique(&body.value(*id).name)).collect();
         let inputs = std::iter::once(&round).chain(&state).map(Place::owned);
-        let inputs = inputs.chain(self.argument_places(constants)?).collect();
+        let inputs = inputs.chain(self.argument_exprs(constants)?).collect();
         let mut inner = self.body(body, inputs, self.depth + 1)?;
         inner.own.extend(body.inputs.iter().skip(1).take(carried));
         let results = inner.results(&body.outputs)?;
@@ -103,7 +107,7 @@ impl<'a> Writer<'a> {
             return Err(Error::internal("a loop without a condition"));
         };
         let result = format!("({round}.add(1), {next}, {})", tuple(after));
-        let step = enclosed(&inner.lines, &result, self.depth + 1);
+        let step = block_source(&inner.lines, &result, self.depth + 1);
         let before = before.iter().map(|argument| self.owned(argument));
         let before = tuple(&before.collect::<Result<Vec<_>>>()?);
         let arguments = [
@@ -135,7 +139,7 @@ impl<'a> Writer<'a> {
 }
 
 /// A block of statements with a result.
-fn enclosed(lines: &str, result: &str, depth: usize) -> String {
+fn block_source(lines: &str, result: &str, depth: usize) -> String {
     let indent = "    ".repeat(depth);
     format!("{{\n{lines}{indent}    {result}\n{indent}}}")
 }

@@ -1,13 +1,13 @@
-use super::{Call, Callee, Expr, ExprKind, Function, Statement, StatementKind};
+use super::{Call, Callee, Expr, AstExprKind, Function, Statement, StmtKind};
 
 impl Function {
     /// Visits every expression of the body in source order, including nested expressions and those of nested functions.
     pub fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
-        each_statement(&self.body, visit);
+        visit_statements(&self.body, visit);
     }
 }
 
-fn each_statement<'a>(statements: &'a [Statement], visit: &mut dyn FnMut(&'a Expr)) {
+fn visit_statements<'a>(statements: &'a [Statement], visit: &mut dyn FnMut(&'a Expr)) {
     for statement in statements {
         statement.each_expr(visit);
     }
@@ -16,41 +16,41 @@ fn each_statement<'a>(statements: &'a [Statement], visit: &mut dyn FnMut(&'a Exp
 impl Statement {
     fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         match &self.kind {
-            StatementKind::Assign { value, .. }
-            | StatementKind::Unpack { value, .. }
-            | StatementKind::Return(value)
-            | StatementKind::Evaluate(value) => value.each(visit),
-            StatementKind::AssignAll { values, .. } => values.iter().for_each(|v| v.each(visit)),
-            StatementKind::SetAttribute { object, value, .. } => {
+            StmtKind::Assign { value, .. }
+            | StmtKind::Unpack { value, .. }
+            | StmtKind::Return(value)
+            | StmtKind::Evaluate(value) => value.each(visit),
+            StmtKind::AssignAll { values, .. } => values.iter().for_each(|v| v.each(visit)),
+            StmtKind::SetAttribute { object, value, .. } => {
                 object.each(visit);
                 value.each(visit);
             }
-            StatementKind::If {
+            StmtKind::If {
                 condition,
                 then,
                 otherwise,
             } => {
                 condition.each(visit);
-                each_statement(then, visit);
-                each_statement(otherwise, visit);
+                visit_statements(then, visit);
+                visit_statements(otherwise, visit);
             }
-            StatementKind::While {
+            StmtKind::While {
                 condition: head,
                 body,
             }
-            | StatementKind::For {
+            | StmtKind::For {
                 count: head, body, ..
             }
-            | StatementKind::With {
+            | StmtKind::With {
                 context: head,
                 body,
                 ..
             } => {
                 head.each(visit);
-                each_statement(body, visit);
+                visit_statements(body, visit);
             }
-            StatementKind::Define(function) => function.each_expr(visit),
-            StatementKind::Pass => {}
+            StmtKind::Define(function) => function.each_expr(visit),
+            StmtKind::Pass => {}
         }
     }
 }
@@ -59,33 +59,33 @@ impl Expr {
     fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         visit(self);
         match &self.kind {
-            ExprKind::Attribute(inner, _)
-            | ExprKind::Annotate(_, inner)
-            | ExprKind::UncheckedCast(_, inner)
-            | ExprKind::TupleSlice(inner, ..)
-            | ExprKind::IsInstance(inner, _) => inner.each(visit),
-            ExprKind::Subscript(value, index) => {
+            AstExprKind::Attribute(inner, _)
+            | AstExprKind::Annotate(_, inner)
+            | AstExprKind::UncheckedCast(_, inner)
+            | AstExprKind::TupleSlice(inner, ..)
+            | AstExprKind::IsInstance(inner, _) => inner.each(visit),
+            AstExprKind::Subscript(value, index) => {
                 value.each(visit);
                 index.each(visit);
             }
-            ExprKind::Call(call) => call.each(visit),
-            ExprKind::List(items) | ExprKind::Tuple(items) => {
+            AstExprKind::Call(call) => call.each(visit),
+            AstExprKind::List(items) | AstExprKind::Tuple(items) => {
                 items.iter().for_each(|item| item.each(visit));
             }
-            ExprKind::Dict(entries) => entries.iter().for_each(|(key, value)| {
+            AstExprKind::Dict(entries) => entries.iter().for_each(|(key, value)| {
                 key.each(visit);
                 value.each(visit);
             }),
-            ExprKind::Name(_)
-            | ExprKind::Qualified(_)
-            | ExprKind::Constant(_)
-            | ExprKind::None
-            | ExprKind::Bool(_)
-            | ExprKind::Int(_)
-            | ExprKind::Float(_)
-            | ExprKind::Complex(..)
-            | ExprKind::Str(_)
-            | ExprKind::Uninitialized(_) => {}
+            AstExprKind::Name(_)
+            | AstExprKind::Qualified(_)
+            | AstExprKind::Constant(_)
+            | AstExprKind::None
+            | AstExprKind::Bool(_)
+            | AstExprKind::Int(_)
+            | AstExprKind::Float(_)
+            | AstExprKind::Complex(..)
+            | AstExprKind::Str(_)
+            | AstExprKind::Uninitialized(_) => {}
         }
     }
 }

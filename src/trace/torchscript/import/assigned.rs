@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::trace::torchscript::ast::{ExprKind, Statement, StatementKind};
+use crate::trace::torchscript::ast::{AstExprKind, Statement, StmtKind};
 
 /// Variables that either branch of a condition assigns, in order.
-pub fn assigned_in_both(then: &[Statement], otherwise: &[Statement]) -> Vec<String> {
+pub fn assigned_in_either(then: &[Statement], otherwise: &[Statement]) -> Vec<String> {
     assigned(then)
         .union(&assigned(otherwise))
         .cloned()
@@ -23,20 +23,20 @@ pub fn assigned(body: &[Statement]) -> BTreeSet<String> {
 pub fn attributes_set(body: &[Statement], found: &mut BTreeSet<String>) {
     for statement in body {
         match &statement.kind {
-            StatementKind::SetAttribute {
+            StmtKind::SetAttribute {
                 object, attribute, ..
-            } if matches!(&object.kind, ExprKind::Name(name) if name == "self") => {
+            } if matches!(&object.kind, AstExprKind::Name(name) if name == "self") => {
                 found.insert(attribute.clone());
             }
-            StatementKind::If {
+            StmtKind::If {
                 then, otherwise, ..
             } => {
                 attributes_set(then, found);
                 attributes_set(otherwise, found);
             }
-            StatementKind::While { body, .. }
-            | StatementKind::With { body, .. }
-            | StatementKind::For { body, .. } => attributes_set(body, found),
+            StmtKind::While { body, .. }
+            | StmtKind::With { body, .. }
+            | StmtKind::For { body, .. } => attributes_set(body, found),
             _ => {}
         }
     }
@@ -45,24 +45,24 @@ pub fn attributes_set(body: &[Statement], found: &mut BTreeSet<String>) {
 fn collect(body: &[Statement], found: &mut BTreeSet<String>) {
     for statement in body {
         match &statement.kind {
-            StatementKind::Assign { name, .. } => {
+            StmtKind::Assign { name, .. } => {
                 found.insert(name.clone());
             }
-            StatementKind::Unpack { names, .. } | StatementKind::AssignAll { names, .. } => {
+            StmtKind::Unpack { names, .. } | StmtKind::AssignAll { names, .. } => {
                 found.extend(names.iter().cloned());
             }
-            StatementKind::If {
+            StmtKind::If {
                 then, otherwise, ..
             } => {
                 collect(then, found);
                 collect(otherwise, found);
             }
-            StatementKind::While { body, .. } => collect(body, found),
-            StatementKind::With { name, body, .. } => {
+            StmtKind::While { body, .. } => collect(body, found),
+            StmtKind::With { name, body, .. } => {
                 found.extend(name.clone());
                 collect(body, found);
             }
-            StatementKind::For { variable, body, .. } => {
+            StmtKind::For { variable, body, .. } => {
                 found.insert(variable.clone());
                 collect(body, found);
             }

@@ -148,7 +148,7 @@ impl Importer<'_> {
         self.run_function(function, &path, BTreeMap::new(), arguments)
     }
 
-    /// The path of a call of a method. An object that is no module of the archive belongs to the call that made it.
+    /// The path of a call of a method. An object that is not a module of the archive belongs to the call that made it.
     fn path_of_call(&mut self, instance: &Instance) -> String {
         match instance.pickled {
             Some(_) => self

@@ -105,10 +105,10 @@ impl Importer<'_> {
     pub(super) fn change(&mut self, cell: Cell) -> Result<()> {
         if cell.is_archived() {
             let message = format!(
-                "the program changes {} that the module holds",
+                "the program modifies in place {} that belongs to the module",
                 cell.describe()
             );
-            let help = "it would outlive the call: set the attribute to a new one instead";
+            let help = "the change would outlive the call: assign a new list or dict to the attribute instead";
             return Err(Error::unsupported(message).help(help));
         }
         let is_outer = cell.depth() < self.scopes.depth();

@@ -9,9 +9,9 @@ use crate::shape::TensorType;
 use crate::trace::torchscript::ast::Statement;
 
 use super::Importer;
-use super::assigned::{assigned, assigned_in_both};
+use super::assigned::{assigned, assigned_in_either};
 use super::cell::{Cell, Target};
-use super::datum::{Datum, Kind};
+use super::datum::{Datum, NumberKind};
 use super::evaluate::Frame;
 use super::merge::{Slot, Template};
 use super::scope::Scope;
@@ -48,29 +48,29 @@ impl Importer<'_> {
                 self.block(frame, if taken { then } else { otherwise })
             }
             Datum::Unknown => {
-                self.survey(frame, then);
-                self.survey(frame, otherwise);
+                self.scan_for_unsupported(frame, then);
+                self.scan_for_unsupported(frame, otherwise);
                 Ok(None)
             }
             Datum::Tensor(tensor) | Datum::Dynamic(_, tensor) => {
-                let condition = self.converted(Kind::Bool, &Datum::Tensor(tensor.clone()))?;
+                let condition = self.converted(NumberKind::Bool, &Datum::Tensor(tensor.clone()))?;
                 match &condition {
                     Datum::Dynamic(_, tensor) => {
-                        self.both_branches(frame, &tensor.clone(), then, otherwise)?;
+                        self.condition_region(frame, &tensor.clone(), then, otherwise)?;
                         Ok(None)
                     }
                     known => self.if_statement(frame, known.clone(), then, otherwise),
                 }
             }
             other => {
-                let message = format!("a {} is no condition", other.describe());
+                let message = format!("a {} cannot be a condition", other.describe());
                 Err(Error::source(message))
             }
         }
     }
 
-    /// Runs statements only to list what else is not supported, since it is not known whether they run.
-    pub(super) fn survey(&mut self, frame: &mut Frame, body: &[Statement]) {
+    /// Runs statements only to list further unsupported operations, since it is not known whether they run.
+    pub(super) fn scan_for_unsupported(&mut self, frame: &mut Frame, body: &[Statement]) {
         let mut inner = frame.clone();
         let calls = self.calls;
         // A failure here may well follow from the error that is listed already.
@@ -87,7 +87,7 @@ impl Importer<'_> {
     }
 
     /// Makes a region of both branches. A branch that raises an exception is replaced by a check that it is not taken.
-    fn both_branches(
+    fn condition_region(
         &mut self,
         frame: &mut Frame,
         condition: &TensorRef,
@@ -120,7 +120,7 @@ impl Importer<'_> {
             condition,
             taken,
             other,
-            &assigned_in_both(then, otherwise),
+            &assigned_in_either(then, otherwise),
         )
     }
 
@@ -149,7 +149,10 @@ impl Importer<'_> {
         match (result, self.raised.take()) {
             (Err(_), Some(raised)) => Ok(Err(raised)),
             (Err(error), None) => Err(error),
-            (Ok(Some(_)), _) => Err(Error::unsupported("a return within a condition on tensors")),
+            (Ok(Some(_)), _) => {
+                let message = "a `return` within a branch that depends on tensors";
+                Err(Error::unsupported(message))
+            }
             (Ok(None), _) => Ok(Ok(Branch { scope, frame })),
         }
     }
@@ -184,7 +187,7 @@ impl Importer<'_> {
         if slots.is_empty() && scopes.iter().any(|scope| scope.builder.has_side_effect()) {
             // A region has at least one result.
             slots.push(Slot::Value(
-                Some(Kind::Bool),
+                Some(NumberKind::Bool),
                 Datum::bool(true),
                 Datum::bool(true),
             ));
@@ -210,13 +213,13 @@ impl Importer<'_> {
             Body::new(otherwise, "otherwise", theirs),
         ])?;
         let Ok([then, otherwise]) = <[Graph; 2]>::try_from(graphs) else {
-            return Err(Error::internal("a condition has two branches"));
+            return Err(Error::internal("an if must have two branches"));
         };
         let arguments = std::iter::once(Argument::Value(condition)).chain(captured);
         let arguments = arguments.collect();
         let region = Region::If { then, otherwise };
         let results = self.add_region(region, arguments, types);
-        self.adopt(frame, bound, &slots, &results)
+        self.bind_results(frame, bound, &slots, &results)
     }
 
     /// Merges the cells that either branch changes. Each must hold one value after the condition.
@@ -232,7 +235,7 @@ impl Importer<'_> {
             let template = self.merge(&a, &b, slots);
             if !template.is_whole() {
                 let what = cell.describe();
-                let message = format!("{what} holds different things after either branch");
+                let message = format!("{what} has a different length or type after each branch");
                 let help = "a condition that depends on tensors must leave lists of one length, and values of one type";
                 return Err(Error::unsupported(message).help(help));
             }
@@ -271,7 +274,7 @@ impl Importer<'_> {
                 }
                 Slot::Value(kind, a, b) => {
                     let id = self.slot_value(if first { a } else { b }, wanted)?;
-                    self.of_kind(id, *kind)?
+                    self.cast_to_kind(id, *kind)?
                 }
             });
         }
@@ -300,14 +303,14 @@ impl Importer<'_> {
     }
 
     /// Casts a number to the dtype that all numbers of its kind have in regions.
-    pub(super) fn of_kind(&self, id: ValueId, kind: Option<Kind>) -> Result<ValueId> {
+    pub(super) fn cast_to_kind(&self, id: ValueId, kind: Option<NumberKind>) -> Result<ValueId> {
         let builder = self.builder();
         let value = builder.value(id);
         let value = match kind {
             None => value,
-            Some(Kind::Bool) => value.to(DType::Bool),
-            Some(Kind::Int) => value.to(DType::I64),
-            Some(Kind::Float) => value.to(DType::F32),
+            Some(NumberKind::Bool) => value.to(DType::Bool),
+            Some(NumberKind::Int) => value.to(DType::I64),
+            Some(NumberKind::Float) => value.to(DType::F32),
         };
         builder.check()?;
         Ok(value.id())
@@ -326,8 +329,11 @@ impl Importer<'_> {
         if same {
             return Ok(());
         }
-        let message = format!("a condition or loop on tensors that gives {a} or {b}");
-        Err(Error::unsupported(message).help("results must have one type, whichever way is taken"))
+        let message = format!(
+            "a condition or loop on tensors whose result is {a} on one path and {b} on another"
+        );
+        let help = "the result must have the same dtype and shape on every path";
+        Err(Error::unsupported(message).help(help))
     }
 
     /// Adds a region to the innermost graph. Returns its results.
@@ -347,7 +353,7 @@ impl Importer<'_> {
     }
 
     /// Binds variables and cells to results, and gives storages that were written their new values.
-    pub(super) fn adopt(
+    pub(super) fn bind_results(
         &mut self,
         frame: &mut Frame,
         bound: Vec<(Target, Template)>,

@@ -19,7 +19,7 @@ pub enum Datum {
     /// A number that is known during import.
     Number(Number),
     /// A number that is known only when the graph runs, as a scalar tensor.
-    Dynamic(Kind, TensorRef),
+    Dynamic(NumberKind, TensorRef),
     /// A string.
     Str(Rc<str>),
     /// A device. It makes no difference.
@@ -48,7 +48,7 @@ pub enum Datum {
 
 /// Python type of a number that is known only when the graph runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum NumberKind {
     /// A `bool`.
     Bool,
     /// An `int`.
@@ -160,9 +160,9 @@ impl Datum {
     pub fn describe(&self) -> &'static str {
         match self {
             Datum::None => "None",
-            Datum::Number(Number::Bool(_)) | Datum::Dynamic(Kind::Bool, _) => "bool",
-            Datum::Number(Number::Int(_)) | Datum::Dynamic(Kind::Int, _) => "int",
-            Datum::Number(_) | Datum::Dynamic(Kind::Float, _) => "float",
+            Datum::Number(Number::Bool(_)) | Datum::Dynamic(NumberKind::Bool, _) => "bool",
+            Datum::Number(Number::Int(_)) | Datum::Dynamic(NumberKind::Int, _) => "int",
+            Datum::Number(_) | Datum::Dynamic(NumberKind::Float, _) => "float",
             Datum::Str(_) => "str",
             Datum::Device(_) => "Device",
             Datum::Tensor(_) => "Tensor",

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::trace::torchscript::ast::{Expr, ExprKind, Statement, StatementKind, Type};
+use crate::trace::torchscript::ast::{Expr, AstExprKind, Statement, StmtKind, Type};
 use crate::trace::torchscript::debug::is_library;
 
 use super::Importer;
 use super::call::Arguments;
-use super::datum::{Closure, Datum, Dict, Kind, List};
+use super::datum::{Closure, Datum, Dict, NumberKind, List};
 use super::number::Number;
 
 /// Maximum number of statements that a program may run. Those of unrolled loops and inlined functions count each time.
@@ -65,23 +65,23 @@ impl Importer<'_> {
         self.builder().set_place(&self.place);
     }
 
-    fn statement(&mut self, frame: &mut Frame, statement: &StatementKind) -> Result<Option<Datum>> {
+    fn statement(&mut self, frame: &mut Frame, statement: &StmtKind) -> Result<Option<Datum>> {
         match statement {
-            StatementKind::Assign { name, value, .. } => {
+            StmtKind::Assign { name, value, .. } => {
                 let value = self.eval(frame, value)?;
                 self.assign(frame, name, value);
             }
-            StatementKind::Unpack { names, value } => {
+            StmtKind::Unpack { names, value } => {
                 let value = self.eval(frame, value)?;
                 self.unpack(frame, names, &value)?;
             }
-            StatementKind::AssignAll { names, values } => {
+            StmtKind::AssignAll { names, values } => {
                 let values = self.eval_all(frame, values)?;
                 for (name, value) in names.iter().zip(values) {
                     self.assign(frame, name, value);
                 }
             }
-            StatementKind::SetAttribute {
+            StmtKind::SetAttribute {
                 object,
                 attribute,
                 value,
@@ -90,7 +90,7 @@ impl Importer<'_> {
                 let value = self.eval(frame, value)?;
                 self.set_attribute(&object, attribute, value)?;
             }
-            StatementKind::If {
+            StmtKind::If {
                 condition,
                 then,
                 otherwise,
@@ -98,13 +98,13 @@ impl Importer<'_> {
                 let condition = self.eval(frame, condition)?;
                 return self.if_statement(frame, condition, then, otherwise);
             }
-            StatementKind::While { condition, body } => self.while_loop(frame, condition, body)?,
-            StatementKind::For {
+            StmtKind::While { condition, body } => self.while_loop(frame, condition, body)?,
+            StmtKind::For {
                 variable,
                 count,
                 body,
             } => self.for_loop(frame, variable, count, body)?,
-            StatementKind::With {
+            StmtKind::With {
                 context,
                 name,
                 body,
@@ -112,11 +112,11 @@ impl Importer<'_> {
                 let context = self.eval(frame, context)?;
                 return self.with(frame, &context, name.as_deref(), body);
             }
-            StatementKind::Return(value) => return self.eval(frame, value).map(Some),
-            StatementKind::Evaluate(value) => {
+            StmtKind::Return(value) => return self.eval(frame, value).map(Some),
+            StmtKind::Evaluate(value) => {
                 self.eval(frame, value)?;
             }
-            StatementKind::Define(function) => {
+            StmtKind::Define(function) => {
                 let closure = Closure {
                     function: function.clone(),
                     locals: frame.locals.clone(),
@@ -125,7 +125,7 @@ impl Importer<'_> {
                 let closure = Datum::Closure(Rc::new(closure));
                 frame.locals.insert(name, closure);
             }
-            StatementKind::Pass => {}
+            StmtKind::Pass => {}
         }
         Ok(None)
     }
@@ -185,48 +185,48 @@ impl Importer<'_> {
     /// The value of an expression.
     pub(super) fn eval(&mut self, frame: &Frame, expr: &Expr) -> Result<Datum> {
         Ok(match &expr.kind {
-            ExprKind::Name(name) => self.variable(frame, name)?,
-            ExprKind::Qualified(name) => self.qualified(name)?,
-            ExprKind::Constant(index) => self.constant(*index)?,
-            ExprKind::Attribute(object, name) => {
+            AstExprKind::Name(name) => self.variable(frame, name)?,
+            AstExprKind::Qualified(name) => self.qualified(name)?,
+            AstExprKind::Constant(index) => self.constant(*index)?,
+            AstExprKind::Attribute(object, name) => {
                 let object = self.eval(frame, object)?;
                 self.attribute(&object, name)?
             }
-            ExprKind::Subscript(value, index) => {
+            AstExprKind::Subscript(value, index) => {
                 let value = self.eval(frame, value)?;
                 let index = self.eval(frame, index)?;
                 self.subscript(&value, &index)?
             }
-            ExprKind::TupleSlice(value, start, end) => {
+            AstExprKind::TupleSlice(value, start, end) => {
                 let value = self.eval(frame, value)?;
                 let bounds = [*start, *end].map(Datum::int);
                 self.tuple_slice(&value, &bounds)?
             }
-            ExprKind::Call(call) => {
+            AstExprKind::Call(call) => {
                 self.visit(frame, expr.offset);
                 self.eval_call(frame, call, expr.offset)?
             }
-            ExprKind::None => Datum::None,
-            ExprKind::Bool(value) => Datum::bool(*value),
-            ExprKind::Int(value) => Datum::int(*value),
-            ExprKind::Float(value) => Datum::Number(Number::Float(*value)),
-            ExprKind::Complex(real, imaginary) => {
+            AstExprKind::None => Datum::None,
+            AstExprKind::Bool(value) => Datum::bool(*value),
+            AstExprKind::Int(value) => Datum::int(*value),
+            AstExprKind::Float(value) => Datum::Number(Number::Float(*value)),
+            AstExprKind::Complex(real, imaginary) => {
                 let message = format!("the complex number {real}{imaginary:+}j");
                 self.unsupported(Error::unsupported(message))
             }
-            ExprKind::Str(text) => Datum::str(text),
-            ExprKind::List(items) => {
+            AstExprKind::Str(text) => Datum::str(text),
+            AstExprKind::List(items) => {
                 let items = self.eval_all(frame, items)?;
                 self.list(items)
             }
-            ExprKind::Tuple(items) => Datum::tuple(self.eval_all(frame, items)?),
-            ExprKind::Dict(entries) => self.eval_dict(frame, entries)?,
-            ExprKind::Annotate(ty, value) | ExprKind::UncheckedCast(ty, value) => {
+            AstExprKind::Tuple(items) => Datum::tuple(self.eval_all(frame, items)?),
+            AstExprKind::Dict(entries) => self.eval_dict(frame, entries)?,
+            AstExprKind::Annotate(ty, value) | AstExprKind::UncheckedCast(ty, value) => {
                 let value = self.eval(frame, value)?;
-                self.annotated(ty, value)?
+                self.cast_to_annotation(ty, value)?
             }
-            ExprKind::Uninitialized(_) => Datum::Uninitialized,
-            ExprKind::IsInstance(value, types) => {
+            AstExprKind::Uninitialized(_) => Datum::Uninitialized,
+            AstExprKind::IsInstance(value, types) => {
                 let value = self.eval(frame, value)?;
                 Datum::bool(types.iter().any(|ty| self.is_instance(&value, ty)))
             }
@@ -282,15 +282,15 @@ impl Importer<'_> {
     }
 
     /// Converts a tensor that is used as a number to its only element.
-    fn annotated(&mut self, ty: &Type, value: Datum) -> Result<Datum> {
+    fn cast_to_annotation(&mut self, ty: &Type, value: Datum) -> Result<Datum> {
         let Datum::Tensor(tensor) = &value else {
             return Ok(value);
         };
         let kind = match ty {
             Type::Number => self.kind_of(tensor)?,
-            Type::Int => Kind::Int,
-            Type::Float => Kind::Float,
-            Type::Bool => Kind::Bool,
+            Type::Int => NumberKind::Int,
+            Type::Float => NumberKind::Float,
+            Type::Bool => NumberKind::Bool,
             _ => return Ok(value),
         };
         match tensor.number() {

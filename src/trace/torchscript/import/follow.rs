@@ -18,20 +18,20 @@ use crate::symbols::Symbols;
 use crate::tensor::{Tensor, numel};
 
 use super::Importer;
-use super::datum::{Datum, Kind};
+use super::datum::{Datum, NumberKind};
 use super::number::{self, Number};
 use super::tensor::TensorRef;
 
 /// Maximum number of elements of a tensor that is evaluated symbolically.
-const MOST_ELEMENTS: usize = 256;
+const MAX_ELEMENTS: usize = 256;
 
 impl Importer<'_> {
     /// Evaluates a value of one element, if it follows from sizes and weights and fixes no size.
-    pub(super) fn followed(&mut self, kind: Kind, id: ValueId) -> Result<Option<Number>> {
+    pub(super) fn eval_symbolic(&mut self, kind: NumberKind, id: ValueId) -> Result<Option<Number>> {
         let Some(part) = self.builder().constant_subgraph(id) else {
             return Ok(None);
         };
-        if symbols_of(&part).is_empty() {
+        if symbols_in(&part).is_empty() {
             return self.computed(kind, &part);
         }
         // A value that can't be evaluated is left to be computed when the graph runs.
@@ -42,16 +42,16 @@ impl Importer<'_> {
             return Ok(None);
         };
         let trial = Symbols::new(part.hints.clone(), part.guards.clone());
-        let found = follow(&trial, &body);
+        let found = eval_graph(&trial, &body);
         if found.is_none() || trial.hints().len() != part.hints.len() {
             return Ok(None);
         }
-        Ok(follow(self.builder().symbols(), &body))
+        Ok(eval_graph(self.builder().symbols(), &body))
     }
 
     /// Evaluates a value of one element, if it follows from sizes and weights. Fixes these sizes to their examples.
-    pub(super) fn fixed(&mut self, kind: Kind, id: ValueId) -> Result<Option<Number>> {
-        if let Some(number) = self.followed(kind, id)? {
+    pub(super) fn fixed(&mut self, kind: NumberKind, id: ValueId) -> Result<Option<Number>> {
+        if let Some(number) = self.eval_symbolic(kind, id)? {
             return Ok(Some(number));
         }
         let Some(part) = self.builder().constant_subgraph(id) else {
@@ -60,7 +60,7 @@ impl Importer<'_> {
         let found = self.computed(kind, &part.with_sizes(&part.hints))?;
         if found.is_some() {
             let builder = self.builder();
-            for symbol in symbols_of(&part) {
+            for symbol in symbols_in(&part) {
                 builder.symbols().specialize(&Dim::symbol(symbol))?;
             }
         }
@@ -85,16 +85,16 @@ impl Importer<'_> {
     }
 
     /// The Python type of a tensor's elements.
-    pub(super) fn kind_of(&mut self, tensor: &TensorRef) -> Result<Kind> {
+    pub(super) fn kind_of(&mut self, tensor: &TensorRef) -> Result<NumberKind> {
         Ok(match self.ty(tensor)?.dtype.category() {
-            Category::Bool => Kind::Bool,
-            Category::Integer => Kind::Int,
-            Category::Float => Kind::Float,
+            Category::Bool => NumberKind::Bool,
+            Category::Integer => NumberKind::Int,
+            Category::Float => NumberKind::Float,
         })
     }
 
     /// Runs the interpreter on a subgraph without symbols. Returns the only element.
-    fn computed(&self, kind: Kind, part: &Graph) -> Result<Option<Number>> {
+    fn computed(&self, kind: NumberKind, part: &Graph) -> Result<Option<Number>> {
         let mut weights = Weights::new();
         for (name, _) in part.weights() {
             if let Some(record) = self.shared.records.get(name) {
@@ -105,15 +105,15 @@ impl Importer<'_> {
         let result = interp::run(part, &weights, &[]).ok();
         let result = result.and_then(|tensors| tensors.into_iter().next());
         Ok(result.and_then(|tensor| match kind {
-            Kind::Bool => Some(Number::Bool(*tensor.to_i64().first()? != 0)),
-            Kind::Int => Some(Number::int(*tensor.to_i64().first()?)),
-            Kind::Float => Some(Number::Float(*tensor.to_f64().first()?)),
+            NumberKind::Bool => Some(Number::Bool(*tensor.to_i64().first()? != 0)),
+            NumberKind::Int => Some(Number::int(*tensor.to_i64().first()?)),
+            NumberKind::Float => Some(Number::Float(*tensor.to_f64().first()?)),
         }))
     }
 }
 
 /// The symbols that a graph computes with.
-fn symbols_of(graph: &Graph) -> BTreeSet<Symbol> {
+fn symbols_in(graph: &Graph) -> BTreeSet<Symbol> {
     let mut found = BTreeSet::new();
     graph.clone().map_sizes(&mut |dim| {
         found.extend(dim.symbols());
@@ -123,7 +123,7 @@ fn symbols_of(graph: &Graph) -> BTreeSet<Symbol> {
 }
 
 /// Evaluates a graph of primitives on numbers and symbolic sizes; none if it is not arithmetic on a few of them.
-fn follow(symbols: &Symbols, graph: &Graph) -> Option<Number> {
+fn eval_graph(symbols: &Symbols, graph: &Graph) -> Option<Number> {
     let mut values: HashMap<ValueId, Elements> = HashMap::new();
     for node in &graph.nodes {
         let operands = node.arguments.iter().map(|argument| match argument {
@@ -134,7 +134,7 @@ fn follow(symbols: &Symbols, graph: &Graph) -> Option<Number> {
         });
         let operands: Vec<Elements> = operands.collect::<Option<_>>()?;
         let result = step(symbols, node, &operands)?;
-        let fits = result.items.len() <= MOST_ELEMENTS;
+        let fits = result.items.len() <= MAX_ELEMENTS;
         values.insert(*node.results.first().filter(|_| fits)?, result);
     }
     values.get(graph.outputs.first()?)?.items.first().cloned()
@@ -146,7 +146,7 @@ fn step(symbols: &Symbols, node: &Node, operands: &[Elements]) -> Option<Element
         return None;
     };
     let result = match (primitive, operands) {
-        (Primitive::Full(full), [number]) => filled(full, number)?,
+        (Primitive::Full(full), [number]) => eval_full(full, number)?,
         (Primitive::Cast(cast), [x]) => Elements {
             dtype: cast.dtype,
             ..x.clone()
@@ -156,11 +156,11 @@ fn step(symbols: &Symbols, node: &Node, operands: &[Elements]) -> Option<Element
             let items = x.items.iter();
             x.with(items.map(|item| number::unary(symbols, name, item).ok()?))?
         }
-        (Primitive::Binary(binary), [x, y]) => combined(symbols, binary.function, x, y)?,
-        (Primitive::Select(_), [condition, x, y]) => selected(symbols, condition, x, y)?,
-        (Primitive::Reduce(reduce), [x]) => reduced(symbols, reduce, x)?,
+        (Primitive::Binary(binary), [x, y]) => eval_binary(symbols, binary.function, x, y)?,
+        (Primitive::Select(_), [condition, x, y]) => eval_select(symbols, condition, x, y)?,
+        (Primitive::Reduce(reduce), [x]) => eval_reduce(symbols, reduce, x)?,
         (Primitive::Gather(_), [x, index]) => {
-            moved(primitive, std::slice::from_ref(x), &[index.integers()?])?
+            eval_movement(primitive, std::slice::from_ref(x), &[index.integers()?])?
         }
         (
             Primitive::Reshape(_)
@@ -171,15 +171,15 @@ fn step(symbols: &Symbols, node: &Node, operands: &[Elements]) -> Option<Element
             | Primitive::Unfold(_)
             | Primitive::Pad(_),
             operands,
-        ) => moved(primitive, operands, &[])?,
+        ) => eval_movement(primitive, operands, &[])?,
         _ => return None,
     };
     result.rounded(symbols)
 }
 
-fn filled(full: &Full, number: &Elements) -> Option<Elements> {
+fn eval_full(full: &Full, number: &Elements) -> Option<Elements> {
     let shape = sizes(&full.shape, &Bindings::new()).ok()?;
-    let numel = numel(&shape).ok().filter(|numel| *numel <= MOST_ELEMENTS)?;
+    let numel = numel(&shape).ok().filter(|numel| *numel <= MAX_ELEMENTS)?;
     Some(Elements {
         dtype: full.dtype,
         shape,
@@ -188,13 +188,13 @@ fn filled(full: &Full, number: &Elements) -> Option<Elements> {
     })
 }
 
-fn combined(
+fn eval_binary(
     symbols: &Symbols,
     function: BinaryFunction,
     x: &Elements,
     y: &Elements,
 ) -> Option<Elements> {
-    let (x, y) = same_type(symbols, x, y)?;
+    let (x, y) = unify_types(symbols, x, y)?;
     let pairs = x.items.iter().zip(&y.items);
     let items = pairs.map(|(x, y)| number::binary(symbols, function.name(), x, y).ok()?);
     let mut result = x.with(items)?;
@@ -204,13 +204,13 @@ fn combined(
     Some(result)
 }
 
-fn selected(
+fn eval_select(
     symbols: &Symbols,
     condition: &Elements,
     x: &Elements,
     y: &Elements,
 ) -> Option<Elements> {
-    let (x, y) = same_type(symbols, x, y)?;
+    let (x, y) = unify_types(symbols, x, y)?;
     let cases = condition.items.iter().zip(x.items.iter().zip(&y.items));
     let items = cases.map(|(condition, (x, y))| {
         let chosen = if condition.truth(symbols).ok()? { x } else { y };
@@ -220,7 +220,7 @@ fn selected(
 }
 
 /// Reduces all elements along some axes, from the first to the last.
-fn reduced(symbols: &Symbols, reduce: &Reduce, x: &Elements) -> Option<Elements> {
+fn eval_reduce(symbols: &Symbols, reduce: &Reduce, x: &Elements) -> Option<Elements> {
     let name = match reduce.function {
         ReduceFunction::Sum => "add",
         ReduceFunction::Prod => "mul",
@@ -234,7 +234,7 @@ fn reduced(symbols: &Symbols, reduce: &Reduce, x: &Elements) -> Option<Elements>
         .filter_map(|axis| x.shape.get(*axis).copied())
         .collect();
     let axes = [kept.as_slice(), &reduce.axes].concat();
-    let lined = moved(&Permute { axes }.into(), std::slice::from_ref(x), &[])?;
+    let lined = eval_movement(&Permute { axes }.into(), std::slice::from_ref(x), &[])?;
     let results = shape.iter().product::<usize>().max(1);
     let length = lined
         .items
@@ -258,7 +258,7 @@ fn reduced(symbols: &Symbols, reduce: &Reduce, x: &Elements) -> Option<Elements>
 
 /// Evaluates a primitive that only moves elements, by running it on the positions of the elements, counted through all
 /// operands.
-fn moved(primitive: &Primitive, operands: &[Elements], others: &[Tensor]) -> Option<Elements> {
+fn eval_movement(primitive: &Primitive, operands: &[Elements], others: &[Tensor]) -> Option<Elements> {
     let mut first = 0;
     let mut places = Vec::new();
     for operand in operands {
@@ -282,7 +282,7 @@ fn moved(primitive: &Primitive, operands: &[Elements], others: &[Tensor]) -> Opt
 }
 
 /// Gives operands one dtype and shape. A literal number beside a tensor takes the tensor's.
-fn same_type(symbols: &Symbols, x: &Elements, y: &Elements) -> Option<(Elements, Elements)> {
+fn unify_types(symbols: &Symbols, x: &Elements, y: &Elements) -> Option<(Elements, Elements)> {
     let like = |number: &Elements, tensor: &Elements| {
         let items = vec![number.items.first()?.clone(); tensor.items.len()];
         Elements {

@@ -10,7 +10,7 @@ use super::datum::{Datum, Instance};
 
 impl Importer<'_> {
     /// Calls an entry method, whose first argument is the module. Calls the hooks before and after `forward`.
-    pub(super) fn call_hooked(
+    pub(super) fn call_with_hooks(
         &mut self,
         root: &Rc<Instance>,
         function: &Function,

@@ -11,7 +11,7 @@ use super::Importer;
 use super::assigned::assigned;
 use super::cell::Target;
 use super::control::changed_by;
-use super::datum::{Datum, Kind};
+use super::datum::{Datum, NumberKind};
 use super::evaluate::Frame;
 use super::merge::{Slot, Template};
 use super::scope::Scope;
@@ -22,10 +22,10 @@ use crate::trace::bodies::Body;
 const MOST_ITERATIONS: usize = 100_000;
 
 /// Name of the value that a loop carries if its body does nothing but check. No variable of the user's has this name.
-const CHECKED: &str = "<checked>";
+const CHECK_RESULT: &str = "<checked>";
 
 /// The conditions under which a loop ends.
-struct Ends<'a> {
+struct LoopControl<'a> {
     /// The variable that counts, and the trip count.
     count: Option<(&'a str, TensorRef)>,
     /// A condition, and its value before the first iteration.
@@ -54,15 +54,15 @@ impl Importer<'_> {
             }
             Datum::Unknown => {
                 frame.locals.insert(variable.to_string(), Datum::Unknown);
-                self.survey(frame, body);
+                self.scan_for_unsupported(frame, body);
                 Ok(())
             }
             Datum::Dynamic(_, tensor) | Datum::Tensor(tensor) => {
-                let ends = Ends {
+                let ends = LoopControl {
                     count: Some((variable, tensor.clone())),
                     condition: None,
                 };
-                self.dynamic_loop(frame, &ends, body)
+                self.loop_region(frame, &ends, body)
             }
             other => {
                 let message = format!("a loop over a {}", other.describe());
@@ -88,15 +88,15 @@ impl Importer<'_> {
                     self.block(frame, body)?;
                 }
                 Datum::Unknown => {
-                    self.survey(frame, body);
+                    self.scan_for_unsupported(frame, body);
                     return Ok(());
                 }
                 first => {
-                    let ends = Ends {
+                    let ends = LoopControl {
                         count: None,
                         condition: Some((condition, first)),
                     };
-                    return self.dynamic_loop(frame, &ends, body);
+                    return self.loop_region(frame, &ends, body);
                 }
             }
         }
@@ -113,7 +113,7 @@ impl Importer<'_> {
 
     /// Makes a region of a loop. It carries variables that the body assigns and that existed before the loop, and storages
     /// that the body writes. Running the body finds these storages.
-    fn dynamic_loop(&mut self, frame: &mut Frame, ends: &Ends, body: &[Statement]) -> Result<()> {
+    fn loop_region(&mut self, frame: &mut Frame, ends: &LoopControl, body: &[Statement]) -> Result<()> {
         let mut bound = Vec::new();
         let mut slots = Vec::new();
         for name in assigned(body) {
@@ -131,7 +131,7 @@ impl Importer<'_> {
                 return self.finish_loop(frame, ends, bound, &slots, scope, &outputs);
             }
             if (slots.len(), bound.len()) == known {
-                return Err(Error::internal("a loop does not settle"));
+                return Err(Error::internal("the carried values of a loop do not converge"));
             }
         }
     }
@@ -141,14 +141,14 @@ impl Importer<'_> {
     fn round(
         &mut self,
         frame: &Frame,
-        ends: &Ends,
+        ends: &LoopControl,
         body: &[Statement],
         bound: &mut Vec<(Target, Template)>,
         slots: &mut Vec<Slot>,
     ) -> Result<Option<(Scope, Vec<ValueId>)>> {
         let types = self.carried_types(slots)?;
         self.open_scope();
-        let result = self.run_round(frame, ends, body, bound, slots, &types);
+        let result = self.run_iteration(frame, ends, body, bound, slots, &types);
         let scope = self.close_scope()?;
         let outputs = result?;
         let before = (slots.len(), bound.len());
@@ -171,7 +171,7 @@ impl Importer<'_> {
         if slots.is_empty() && scope.builder.has_side_effect() {
             // A region has at least one result.
             bound.push((
-                Target::Variable(CHECKED.into()),
+                Target::Variable(CHECK_RESULT.into()),
                 carried(&Datum::bool(true), slots),
             ));
         }
@@ -188,7 +188,7 @@ impl Importer<'_> {
                 }
                 Slot::Value(kind, before, _) => {
                     let id = self.slot_value(before, None)?;
-                    let id = self.of_kind(id, *kind)?;
+                    let id = self.cast_to_kind(id, *kind)?;
                     self.builder().ty(id)
                 }
             });
@@ -196,10 +196,10 @@ impl Importer<'_> {
         Ok(types)
     }
 
-    fn run_round(
+    fn run_iteration(
         &mut self,
         frame: &Frame,
-        ends: &Ends,
+        ends: &LoopControl,
         body: &[Statement],
         bound: &[(Target, Template)],
         slots: &[Slot],
@@ -209,7 +209,7 @@ impl Importer<'_> {
         let mut results = Vec::new();
         let trip = self
             .scopes
-            .body_input("round", TensorType::new::<i64>(DType::I64, []));
+            .add_body_input("round", TensorType::new::<i64>(DType::I64, []));
         for (index, ty) in types.iter().enumerate() {
             let is_made_of =
                 |template: &Template| matches!(template, Template::Result(at) if *at == index);
@@ -218,11 +218,11 @@ impl Importer<'_> {
                 Some((Target::Variable(name), _)) => name.as_str(),
                 _ => "carried",
             };
-            results.push(self.scopes.body_input(name, ty.clone()));
+            results.push(self.scopes.add_body_input(name, ty.clone()));
         }
-        self.adopt(&mut frame, bound.to_vec(), slots, &results)?;
+        self.bind_results(&mut frame, bound.to_vec(), slots, &results)?;
         if let Some((variable, _)) = &ends.count {
-            let trip = Datum::Dynamic(Kind::Int, self.new_tensor(trip));
+            let trip = Datum::Dynamic(NumberKind::Int, self.new_tensor(trip));
             frame.locals.insert((*variable).to_string(), trip);
         }
         self.block(&mut frame, body)?;
@@ -231,7 +231,7 @@ impl Importer<'_> {
             None => Datum::bool(true),
         };
         let mut outputs = vec![self.slot_value(&again, None)?];
-        let values = self.after_round(&frame, bound, slots)?;
+        let values = self.carried_values(&frame, bound, slots)?;
         for ((slot, value), ty) in slots.iter().zip(&values).zip(types) {
             outputs.push(match (slot, value) {
                 (Slot::Storage(storage), _) => {
@@ -244,14 +244,14 @@ impl Importer<'_> {
                     self.require_same_type(ty, &found)?;
                     id
                 }
-                _ => return Err(Error::internal("what a loop carries has no value")),
+                _ => return Err(Error::internal("a carried value of a loop has no value")),
             });
         }
         Ok(outputs)
     }
 
     /// Returns the values of the carried variables at the end of an iteration, slot by slot.
-    fn after_round(
+    fn carried_values(
         &mut self,
         frame: &Frame,
         bound: &[(Target, Template)],
@@ -264,7 +264,7 @@ impl Importer<'_> {
                 Target::Cell(cell) => (cell.describe(), Some(cell.content())),
             };
             let Some(value) = value else { continue };
-            if !fill(template, &value, &mut values) {
+            if !fill_slots(template, &value, &mut values) {
                 let message = format!("a loop on tensors that changes the structure of {what}");
                 let help = "lists that grow within such a loop are not supported";
                 return Err(Error::unsupported(message).help(help));
@@ -276,7 +276,7 @@ impl Importer<'_> {
     fn finish_loop(
         &mut self,
         frame: &mut Frame,
-        ends: &Ends,
+        ends: &LoopControl,
         bound: Vec<(Target, Template)>,
         slots: &[Slot],
         scope: Scope,
@@ -287,7 +287,7 @@ impl Importer<'_> {
             None => Argument::Number(Scalar::Int(i64::MAX)),
         };
         let first = match &ends.condition {
-            Some((_, first)) => self.converted(Kind::Bool, first)?,
+            Some((_, first)) => self.converted(NumberKind::Bool, first)?,
             None => Datum::bool(true),
         };
         let first = self.slot_value(&first, None)?;
@@ -297,7 +297,7 @@ impl Importer<'_> {
             let id = match slot {
                 Slot::Value(kind, before, _) => {
                     let id = self.slot_value(before, None)?;
-                    self.of_kind(id, *kind)?
+                    self.cast_to_kind(id, *kind)?
                 }
                 Slot::Storage(storage) => {
                     let value = self.storage_value(storage)?;
@@ -315,13 +315,13 @@ impl Importer<'_> {
             return Err(Error::internal("a loop has one body"));
         };
         let results = self.add_region(Region::Loop { body, carried }, arguments, types);
-        self.adopt(frame, bound, slots, &results)
+        self.bind_results(frame, bound, slots, &results)
     }
 }
 
 /// Makes a template of a variable's value before the loop. The tensors and numbers in it are carried.
 fn carried(value: &Datum, slots: &mut Vec<Slot>) -> Template {
-    let mut slot = |kind: Option<Kind>| {
+    let mut slot = |kind: Option<NumberKind>| {
         slots.push(Slot::Value(kind, value.clone(), value.clone()));
         Template::Result(slots.len() - 1)
     };
@@ -337,7 +337,7 @@ fn carried(value: &Datum, slots: &mut Vec<Slot>) -> Template {
 }
 
 /// Puts the parts of a value into the slots of its template. Returns false if the value has another structure.
-fn fill(template: &Template, value: &Datum, values: &mut [Option<Datum>]) -> bool {
+fn fill_slots(template: &Template, value: &Datum, values: &mut [Option<Datum>]) -> bool {
     match (template, value) {
         (Template::Result(index), value) => {
             if let Some(slot) = values.get_mut(*index) {
@@ -351,7 +351,7 @@ fn fill(template: &Template, value: &Datum, values: &mut [Option<Datum>]) -> boo
         (Template::Tuple(templates), Datum::Tuple(items)) => {
             let mut pairs = templates.iter().zip(items.iter());
             templates.len() == items.len()
-                && pairs.all(|(template, item)| fill(template, item, values))
+                && pairs.all(|(template, item)| fill_slots(template, item, values))
         }
         (Template::Same(before), after) => match (before, after) {
             (Datum::List(a), Datum::List(b)) => std::rc::Rc::ptr_eq(a, b),

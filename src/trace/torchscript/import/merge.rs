@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::dtype::DType;
 
 use super::Importer;
-use super::datum::{Datum, Kind};
+use super::datum::{Datum, NumberKind};
 use super::number::Number;
 use super::operator::python_dtype;
 use super::tensor::Storage;
@@ -41,7 +41,7 @@ impl Template {
 #[derive(Clone, Debug)]
 pub enum Slot {
     /// One of two values: a Python number of this kind, or a tensor if there is none.
-    Value(Option<Kind>, Datum, Datum),
+    Value(Option<NumberKind>, Datum, Datum),
     /// The contents of a storage after the region.
     Storage(Rc<Storage>),
 }
@@ -82,9 +82,9 @@ impl Importer<'_> {
                     .collect();
                 Template::NamedTuple(class.clone(), fields)
             }
-            _ => match (kind_of(a), kind_of(b)) {
+            _ => match (result_kind(a), result_kind(b)) {
                 (Some(x), Some(y)) => {
-                    slots.push(Slot::Value(common(x, y), a.clone(), b.clone()));
+                    slots.push(Slot::Value(common_kind(x, y), a.clone(), b.clone()));
                     Template::Result(slots.len() - 1)
                 }
                 _ => Template::Same(Datum::Uninitialized),
@@ -123,12 +123,12 @@ impl Importer<'_> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ResultKind {
     Tensor,
-    Number(Kind),
+    Number(NumberKind),
     /// The type of the other branch's value.
     Any,
 }
 
-fn kind_of(value: &Datum) -> Option<ResultKind> {
+fn result_kind(value: &Datum) -> Option<ResultKind> {
     match value {
         Datum::Tensor(_) => Some(ResultKind::Tensor),
         Datum::Dynamic(kind, _) => Some(ResultKind::Number(*kind)),
@@ -139,21 +139,21 @@ fn kind_of(value: &Datum) -> Option<ResultKind> {
 }
 
 /// Python's type of a known number.
-pub fn number_kind(number: &Number) -> Kind {
+pub fn number_kind(number: &Number) -> NumberKind {
     match python_dtype(number) {
-        DType::Bool => Kind::Bool,
-        DType::F64 => Kind::Float,
-        _ => Kind::Int,
+        DType::Bool => NumberKind::Bool,
+        DType::F64 => NumberKind::Float,
+        _ => NumberKind::Int,
     }
 }
 
-fn common(a: ResultKind, b: ResultKind) -> Option<Kind> {
+fn common_kind(a: ResultKind, b: ResultKind) -> Option<NumberKind> {
     match (a, b) {
         (ResultKind::Number(kind), ResultKind::Any)
         | (ResultKind::Any, ResultKind::Number(kind)) => Some(kind),
         (ResultKind::Number(a), ResultKind::Number(b)) => Some(match a == b {
             true => a,
-            false => Kind::Float,
+            false => NumberKind::Float,
         }),
         _ => None,
     }

@@ -42,9 +42,9 @@ use std::sync::Arc;
 use crate::aten::Generator;
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Graph, GraphModule, ModuleState, TreeSpec, ValueId};
-use crate::trace::calls::Calls;
-use crate::trace::counters::hand_on_counters;
-use crate::trace::scopes::Scopes;
+use crate::trace::calls::ModuleCalls;
+use crate::trace::counters::carry_rng_counters;
+use crate::trace::scopes::ScopeStack;
 use crate::trace::torchscript::archive::Archive;
 use crate::trace::torchscript::storage::TensorRecord;
 
@@ -110,7 +110,7 @@ struct Importer<'a> {
     sizes: Sizes,
     /// Example values of states, which the graph is made for.
     examples: &'a BTreeMap<String, InputSpec>,
-    scopes: Scopes<Local>,
+    scopes: ScopeStack<Local>,
     states: States,
     /// Tensors of packed sequences so far.
     packed: PackedTensors,
@@ -120,7 +120,7 @@ struct Importer<'a> {
     objects: HashMap<usize, Rc<Instance>>,
     place: SourcePlace,
     /// Calls of the archive's modules so far.
-    modules_called: Calls,
+    modules_called: ModuleCalls,
     faults: Faults,
     calls: usize,
     /// The exception that the program raised.
@@ -145,13 +145,13 @@ impl<'a> Importer<'a> {
             shared,
             sizes: options.sizes.clone(),
             examples: &options.states,
-            scopes: Scopes::new(&entry.method),
+            scopes: ScopeStack::new(&entry.method),
             states: States::default(),
             packed: PackedTensors::default(),
             tensors: HashMap::new(),
             objects: HashMap::new(),
             place: SourcePlace::default(),
-            modules_called: Calls::default(),
+            modules_called: ModuleCalls::default(),
             faults: Faults::default(),
             calls: 0,
             raised: None,
@@ -169,7 +169,7 @@ impl<'a> Importer<'a> {
         let builder = Rc::try_unwrap(self.scopes.root.builder)
             .map_err(|_| Error::internal("a graph is still under construction"))?;
         let graph = builder.finish(&outputs, input_trees, Some(output_tree))?;
-        hand_on_counters(graph, &[])
+        carry_rng_counters(graph, &[])
     }
 
     fn entry(
@@ -178,7 +178,7 @@ impl<'a> Importer<'a> {
     ) -> Result<(Vec<ValueId>, Vec<crate::ir::NamedTree>, TreeSpec)> {
         let root = self.root_module()?;
         let (function, arguments, trees) = self.signature(&root, entry)?;
-        let result = self.call_hooked(&root, function, arguments)?;
+        let result = self.call_with_hooks(&root, function, arguments)?;
         self.place = SourcePlace::default();
         if result.is_unknown() {
             return Ok((Vec::new(), trees, TreeSpec::Tuple(Vec::new())));

@@ -14,8 +14,8 @@ use crate::symbols::Symbols;
 mod integer;
 mod ratio;
 
-use integer::on_ints;
-use ratio::on_ratios;
+use integer::binary_ints;
+use ratio::binary_ratios;
 
 /// A number that is known during import.
 #[derive(Clone, Debug, PartialEq)]
@@ -150,7 +150,7 @@ pub fn binary(symbols: &Symbols, name: &str, a: &Number, b: &Number) -> Result<O
         return Ok(Some(Number::Bool(answer)));
     }
     match (a.as_dim(), b.as_dim()) {
-        (Some(a), Some(b)) => on_ints(symbols, name, &a, &b),
+        (Some(a), Some(b)) => binary_ints(symbols, name, &a, &b),
         _ => on_floats(symbols, name, a, b),
     }
 }
@@ -198,7 +198,7 @@ fn less(symbols: &Symbols, a: &Number, b: &Number) -> Result<bool> {
 }
 
 fn on_floats(symbols: &Symbols, name: &str, a: &Number, b: &Number) -> Result<Option<Number>> {
-    if let Some(exact) = on_ratios(name, a, b) {
+    if let Some(exact) = binary_ratios(name, a, b) {
         return Ok(Some(exact));
     }
     let Some(function) = float_function_of_two(name) else {

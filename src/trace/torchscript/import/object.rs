@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::scalar::Scalar;
-use crate::trace::torchscript::ast::{Base, ExprKind};
+use crate::trace::torchscript::ast::{Base, AstExprKind};
 use crate::trace::torchscript::storage::TensorRecord;
 use crate::trace::torchscript::value::{Object, Pickled};
 
@@ -18,7 +18,7 @@ use super::Importer;
 use super::cell::Cell;
 use super::datum::{Datum, Dict, Instance, List};
 use super::number::Number;
-use super::tensor::{HostNumber, Origin, Placed, TensorRef};
+use super::tensor::{HostNumber, Origin, GuardedGeometry, TensorRef};
 
 impl Importer<'_> {
     /// Returns the root module.
@@ -26,7 +26,7 @@ impl Importer<'_> {
         match self.archive.root() {
             Pickled::Object(root) => Ok(self.instance(root, "")),
             Pickled::Foreign(what) => Err(Error::unsupported(format!("the module is {what}"))),
-            _ => Err(Error::format("data.pkl holds no module")),
+            _ => Err(Error::format("data.pkl does not hold a module")),
         }
     }
 
@@ -78,7 +78,7 @@ impl Importer<'_> {
         let value = match pickled {
             Some(value) => match self.read_state(instance, name, value)? {
                 Some(state) => state,
-                None => self.unpickled(value, &join(&instance.path, name))?,
+                None => self.datum_of(value, &join(&instance.path, name))?,
             },
             None => match self.member_name(instance, name)? {
                 Some(member) => member,
@@ -90,7 +90,7 @@ impl Importer<'_> {
         Ok(value)
     }
 
-    /// The name of an enumeration's member that the archive holds by its value.
+    /// The name of an enumeration's member, which the archive stores by its value.
     fn member_name(&self, instance: &Instance, attribute: &str) -> Result<Option<Datum>> {
         let class = self.archive.source().class(&instance.class)?;
         let value = instance
@@ -113,7 +113,7 @@ impl Importer<'_> {
     }
 
     /// Converts a value of a pickle. Tensors are named by their path.
-    pub(super) fn unpickled(&mut self, value: &Pickled, path: &str) -> Result<Datum> {
+    pub(super) fn datum_of(&mut self, value: &Pickled, path: &str) -> Result<Datum> {
         Ok(match value {
             Pickled::None => Datum::None,
             Pickled::Bool(value) => Datum::bool(*value),
@@ -121,12 +121,12 @@ impl Importer<'_> {
             Pickled::Float(value) => Datum::Number(Number::Float(*value)),
             Pickled::Str(text) => Datum::str(text),
             Pickled::Device(name) => Datum::Device(name.as_ref().into()),
-            Pickled::Tuple(items) => Datum::tuple(self.unpickled_items(items, path)?),
+            Pickled::Tuple(items) => Datum::tuple(self.datums_of(items, path)?),
             Pickled::List(list) => {
-                let items = self.unpickled_items(&list.items, path)?;
+                let items = self.datums_of(&list.items, path)?;
                 self.outermost_list(items, true)
             }
-            Pickled::Dict(dict) => self.unpickled_dict(&dict.entries, path)?,
+            Pickled::Dict(dict) => self.datum_of_dict(&dict.entries, path)?,
             Pickled::Tensor(record) => Datum::Tensor(self.weight(record, path)?),
             Pickled::Object(object) => Datum::Object(self.instance(object, path)),
             Pickled::Foreign(what) => {
@@ -135,14 +135,14 @@ impl Importer<'_> {
         })
     }
 
-    fn unpickled_items(&mut self, items: &[Pickled], path: &str) -> Result<Vec<Datum>> {
+    fn datums_of(&mut self, items: &[Pickled], path: &str) -> Result<Vec<Datum>> {
         let numbered = items.iter().enumerate();
         numbered
-            .map(|(index, item)| self.unpickled(item, &join(path, &index.to_string())))
+            .map(|(index, item)| self.datum_of(item, &join(path, &index.to_string())))
             .collect()
     }
 
-    fn unpickled_dict(&mut self, entries: &[(Pickled, Pickled)], path: &str) -> Result<Datum> {
+    fn datum_of_dict(&mut self, entries: &[(Pickled, Pickled)], path: &str) -> Result<Datum> {
         let mut items: Vec<(Datum, Datum)> = Vec::new();
         for (key, value) in entries {
             let name = match key {
@@ -150,8 +150,8 @@ impl Importer<'_> {
                 Pickled::Int(number) => number.to_string(),
                 other => other.describe().to_string(),
             };
-            let value = self.unpickled(value, &join(path, &name))?;
-            items.push((self.unpickled(key, "")?, value));
+            let value = self.datum_of(value, &join(path, &name))?;
+            items.push((self.datum_of(key, "")?, value));
         }
         Ok(Datum::Dict(Rc::new(Dict {
             entries: RefCell::new(items),
@@ -185,7 +185,7 @@ impl Importer<'_> {
             Some(_) => None,
             None => Some(self.scopes.weight(&name, record.tensor_type())),
         };
-        let placed = Placed {
+        let placed = GuardedGeometry {
             geometry: geometry_of(record),
             assumed: Vec::new(),
         };
@@ -222,7 +222,7 @@ impl Importer<'_> {
         let archive = self.archive;
         let constant = archive.constants().get(index);
         let missing = || Error::source(format!("there is no constant c{index}"));
-        self.unpickled(
+        self.datum_of(
             constant.ok_or_else(missing)?,
             &format!("constants.c{index}"),
         )
@@ -308,12 +308,12 @@ fn geometry_of(record: &TensorRecord) -> Geometry {
 }
 
 /// Tests whether a value equals a literal. A large float is written like an integer.
-fn is_literal(value: &Pickled, literal: &ExprKind) -> bool {
+fn is_literal(value: &Pickled, literal: &AstExprKind) -> bool {
     match (value, literal) {
-        (Pickled::Int(value), ExprKind::Int(literal)) => value == literal,
-        (Pickled::Float(value), ExprKind::Float(literal)) => value == literal,
-        (Pickled::Float(value), ExprKind::Int(literal)) => *value == *literal as f64,
-        (Pickled::Str(value), ExprKind::Str(literal)) => **value == **literal,
+        (Pickled::Int(value), AstExprKind::Int(literal)) => value == literal,
+        (Pickled::Float(value), AstExprKind::Float(literal)) => value == literal,
+        (Pickled::Float(value), AstExprKind::Int(literal)) => *value == *literal as f64,
+        (Pickled::Str(value), AstExprKind::Str(literal)) => **value == **literal,
         _ => false,
     }
 }

@@ -8,9 +8,9 @@ use crate::ir::{Argument, ValueId};
 
 use super::Importer;
 use super::call::Arguments;
-use super::datum::{Datum, Kind};
+use super::datum::{Datum, NumberKind};
 use super::number::Number;
-use super::tensor::{HostNumber, Placed, TensorRef};
+use super::tensor::{HostNumber, GuardedGeometry, TensorRef};
 use super::view::ViewResults;
 
 impl Importer<'_> {
@@ -36,7 +36,7 @@ impl Importer<'_> {
         if builtin && let Some(result) = self.builtin(short, &arguments)? {
             return Ok(result);
         }
-        if let Some(functional) = in_place_of(name) {
+        if let Some(functional) = functional_name(name) {
             return self.write_in_place(name, &functional, arguments);
         }
         if let Some(result) = self.batch_norm_in_training(name, &arguments)? {
@@ -47,12 +47,12 @@ impl Importer<'_> {
 
     /// Adds a call as a node, or records an error if there is no such operator.
     pub(super) fn tensor_operator(&mut self, name: &str, arguments: Arguments) -> Result<Datum> {
-        let arguments = self.with_memory(name, arguments)?;
+        let arguments = self.with_storage_operand(name, arguments)?;
         let dynamic = dynamic_kind(name, &arguments);
-        let name = dynamic.and_then(|_| tensor_name(name)).unwrap_or(name);
+        let name = dynamic.and_then(|_| tensor_operator_name(name)).unwrap_or(name);
         let result = match self.try_operator(name, &arguments) {
             Err(error) if error.kind() == Fault::Unsupported => {
-                let settled = self.settled_arguments(&arguments)?;
+                let settled = self.with_known_numbers(&arguments)?;
                 match settled.map(|arguments| self.try_operator(name, &arguments)) {
                     Some(result) => result.unwrap_or_else(|_| self.unsupported(error)),
                     None => self.unsupported(error),
@@ -74,7 +74,7 @@ impl Importer<'_> {
     }
 
     /// Replaces arguments that follow from sizes and weights by known numbers; none if there are no such arguments.
-    fn settled_arguments(&mut self, arguments: &Arguments) -> Result<Option<Arguments>> {
+    fn with_known_numbers(&mut self, arguments: &Arguments) -> Result<Option<Arguments>> {
         let mut changed = false;
         let mut settled = arguments.clone();
         let named = settled.named.iter_mut().map(|(_, value)| value);
@@ -83,18 +83,18 @@ impl Importer<'_> {
                 (Datum::List(_), Some(items)) => {
                     let items = items
                         .iter()
-                        .map(|item| self.settled_number(item, &mut changed));
+                        .map(|item| self.known_if_dynamic(item, &mut changed));
                     let items = items.collect::<Result<_>>()?;
                     self.list(items)
                 }
-                _ => self.settled_number(value, &mut changed)?,
+                _ => self.known_if_dynamic(value, &mut changed)?,
             };
         }
         Ok(changed.then_some(settled))
     }
 
     /// Evaluates a number that the graph computes, if possible.
-    fn settled_number(&mut self, value: &Datum, changed: &mut bool) -> Result<Datum> {
+    fn known_if_dynamic(&mut self, value: &Datum, changed: &mut bool) -> Result<Datum> {
         if !matches!(value, Datum::Dynamic(..)) {
             return Ok(value.clone());
         }
@@ -115,7 +115,7 @@ impl Importer<'_> {
         let ids: Vec<ValueId> = results.into_iter().map(|value| value.id()).collect();
         drop(builder);
         self.local().unnamed.extend(ids.iter().copied());
-        let tensors = match self.viewed(operator, arguments) {
+        let tensors = match self.view_bases(operator, arguments) {
             Some(bases) => {
                 let call = ViewResults {
                     operator,
@@ -141,7 +141,7 @@ impl Importer<'_> {
 
     /// Returns the arguments of an operator that reads a tensor's whole storage: the storage becomes the operand, and the
     /// offset counts from its start.
-    fn with_memory(&mut self, name: &str, mut arguments: Arguments) -> Result<Arguments> {
+    fn with_storage_operand(&mut self, name: &str, mut arguments: Arguments) -> Result<Arguments> {
         let mut overloads = aten::overloads(name);
         let reads_storage = overloads.any(|row| row.row.strides == StrideRule::AsStrided);
         let Some(Datum::Tensor(tensor)) = arguments.positional.first().filter(|_| reads_storage)
@@ -169,7 +169,7 @@ impl Importer<'_> {
 
     /// Returns the operands whose memory the results of a view operator share: one for all results, or one for each. None
     /// for other operators.
-    fn viewed(&self, operator: &Operator, arguments: &Arguments) -> Option<Vec<TensorRef>> {
+    fn view_bases(&self, operator: &Operator, arguments: &Arguments) -> Option<Vec<TensorRef>> {
         let first = arguments
             .positional
             .first()
@@ -194,7 +194,7 @@ impl Importer<'_> {
     ) -> Result<Vec<TensorRef>> {
         let builder = self.builder();
         let asked = Assumptions::new(builder.symbols(), &[]);
-        // Contiguous results do not depend on what was assumed of the operands.
+        // Contiguous results do not depend on the assumptions about the operands.
         let operands = match operator.row.strides {
             StrideRule::Standard => Vec::new(),
             _ => self.operand_geometries(operator, arguments, &asked),
@@ -211,17 +211,17 @@ impl Importer<'_> {
         let geometries = shapes.map(|shape| placement.new_result(&shape));
         let geometries = geometries.collect::<Result<Vec<_>>>()?;
         let assumed = asked.into_guards();
-        let placed = geometries.into_iter().map(|geometry| Placed {
+        let placed = geometries.into_iter().map(|geometry| GuardedGeometry {
             geometry,
             assumed: assumed.clone(),
         });
         let pairs = ids.iter().zip(placed);
         Ok(pairs
-            .map(|(id, placed)| self.new_placed_tensor(*id, placed))
+            .map(|(id, placed)| self.new_tensor_of_geometry(*id, placed))
             .collect())
     }
 
-    /// Geometries of the tensors of a call, by parameter. What was assumed of them is assumed here.
+    /// Geometries of the tensors of a call, by parameter. Adds the assumptions about them to `asked`.
     fn operand_geometries(
         &self,
         operator: &Operator,
@@ -309,7 +309,7 @@ pub fn named_argument(arguments: &Arguments, name: &str) -> Option<Datum> {
 
 /// The operator without the write: `aten::add` for `aten::add_`, `aten::__and__` for `aten::__iand__`. None for operators
 /// that do not write.
-fn in_place_of(name: &str) -> Option<String> {
+fn functional_name(name: &str) -> Option<String> {
     const ASSIGNED: [&str; 5] = ["and", "or", "xor", "lshift", "rshift"];
     let assigned = name
         .strip_prefix("aten::__i")
@@ -336,7 +336,7 @@ fn outs(name: &str, arguments: &Arguments) -> Vec<String> {
 }
 
 /// The Python type of arithmetic on numbers that are known only when the graph runs; none if a tensor takes part.
-fn dynamic_kind(name: &str, arguments: &Arguments) -> Option<Kind> {
+fn dynamic_kind(name: &str, arguments: &Arguments) -> Option<NumberKind> {
     // An operator with a `dtype` argument makes a tensor of numbers.
     if arguments.named.iter().any(|(name, _)| name == "dtype") {
         return None;
@@ -346,26 +346,26 @@ fn dynamic_kind(name: &str, arguments: &Arguments) -> Option<Kind> {
     for value in &arguments.positional {
         match value {
             Datum::Dynamic(found, _) => {
-                has_float |= *found == Kind::Float;
+                has_float |= *found == NumberKind::Float;
                 kind = kind.or(Some(*found));
             }
             Datum::Number(number) => has_float |= number.is_float(),
             _ => return None,
         }
     }
-    let kind = kind.map(|kind| if has_float { Kind::Float } else { kind });
+    let kind = kind.map(|kind| if has_float { NumberKind::Float } else { kind });
     let short = name.split_once("::").map_or(name, |(_, short)| short);
     match short {
         "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "__not__" | "__and__" | "__or__" => {
-            kind.map(|_| Kind::Bool)
+            kind.map(|_| NumberKind::Bool)
         }
-        "div" => kind.map(|_| Kind::Float),
+        "div" => kind.map(|_| NumberKind::Float),
         _ => kind,
     }
 }
 
 /// The tensor operator for one of Python's operators on numbers, if their names differ.
-fn tensor_name(name: &str) -> Option<&'static str> {
+fn tensor_operator_name(name: &str) -> Option<&'static str> {
     Some(match name {
         "aten::__not__" => "aten::logical_not",
         "aten::__and__" => "aten::logical_and",
@@ -379,8 +379,8 @@ fn tensor_name(name: &str) -> Option<&'static str> {
     })
 }
 
-const LEFT_OUT: &str = "torch.jit.optimize_for_inference leaves such weights out of the file, and PyTorch can't load it either: \
-    save the module as it was before, or as torch.jit.freeze makes it";
+const MKLDNN_HELP: &str = "torch.jit.optimize_for_inference does not save these weights, and PyTorch cannot load the file either: \
+    save the module before this call, for example the result of torch.jit.freeze";
 
 fn no_overload(name: &str, arguments: &Arguments) -> Error {
     let candidates: Vec<&str> = aten::overloads(name)
@@ -390,7 +390,7 @@ fn no_overload(name: &str, arguments: &Arguments) -> Error {
     if candidates.is_empty() {
         let error = Error::unsupported(format!("the operator {name}"));
         return match name {
-            "prim::ConstantMKLDNNTensor" => error.help(LEFT_OUT),
+            "prim::ConstantMKLDNNTensor" => error.help(MKLDNN_HELP),
             _ => error,
         };
     }
@@ -400,15 +400,15 @@ fn no_overload(name: &str, arguments: &Arguments) -> Error {
     let given: Vec<String> = given.chain(named).collect();
     let message = format!("{name} of ({})", given.join(", "));
     let help = match message.contains(DEPENDS) {
-        true => KNOWN_BEFORE.to_string(),
+        true => STATIC_ARGUMENT_HELP.to_string(),
         false => format!("known overloads: {}", candidates.join("; ")),
     };
     Error::unsupported(message).help(help)
 }
 
 const DEPENDS: &str = "that depends on tensors";
-const KNOWN_BEFORE: &str = "sizes and settings have to be known before the graph runs: follow from sizes of tensors, or be numbers \
-    when the model is traced";
+const STATIC_ARGUMENT_HELP: &str = "sizes and settings must be known before the graph runs: derive them from tensor shapes, \
+    or make them constants when the model is traced";
 
 fn described(value: &Datum) -> String {
     match value {

@@ -12,7 +12,7 @@ use super::number::Number;
 
 /// How scalar tensors match parameters in one pass of overload resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Matching {
+enum MatchMode {
     /// Known scalar tensors match numbers: `x * tensor(2.)` is `x * 2.`, which saves a tensor.
     Numbers,
     /// Scalar tensors match tensors.
@@ -31,11 +31,11 @@ impl Importer<'_> {
         base_name: &str,
         arguments: &Arguments,
     ) -> Result<Option<(&'static Operator, Vec<Argument>)>> {
-        const ORDER: [Matching; 4] = [
-            Matching::Numbers,
-            Matching::Tensors,
-            Matching::Elements,
-            Matching::Anything,
+        const ORDER: [MatchMode; 4] = [
+            MatchMode::Numbers,
+            MatchMode::Tensors,
+            MatchMode::Elements,
+            MatchMode::Anything,
         ];
         for matching in ORDER {
             for operator in aten::overloads(base_name) {
@@ -52,7 +52,7 @@ impl Importer<'_> {
         &self,
         operator: &'static Operator,
         arguments: &Arguments,
-        matching: Matching,
+        matching: MatchMode,
     ) -> Option<Vec<Option<Datum>>> {
         let parameters = &operator.schema.parameters;
         let mut positional = arguments.positional.iter();
@@ -133,7 +133,7 @@ impl Importer<'_> {
                 Ok(Argument::Value(self.read(tensor)?))
             }
             (_, other) => Err(Error::internal(format!(
-                "a {} is taken for a {ty:?}",
+                "a {} does not convert to {ty:?}",
                 other.describe()
             ))),
         }
@@ -162,17 +162,17 @@ impl Importer<'_> {
     }
 }
 
-fn fits(value: &Datum, parameter: &SchemaParameter, matching: Matching) -> bool {
-    // A device may stand where another overload expects a dtype. Only the name of the parameter tells them apart.
+fn fits(value: &Datum, parameter: &SchemaParameter, matching: MatchMode) -> bool {
+    // A device may stand where another overload expects a dtype. Only the parameter's name distinguishes the two.
     if parameter.name == "device" {
         return matches!(value, Datum::Device(_) | Datum::None);
     }
     fits_type(value, &parameter.ty, matching)
 }
 
-fn fits_type(value: &Datum, ty: &ArgumentType, matching: Matching) -> bool {
-    let lenient = matching == Matching::Anything;
-    let takes_elements = lenient || matching == Matching::Elements;
+fn fits_type(value: &Datum, ty: &ArgumentType, matching: MatchMode) -> bool {
+    let lenient = matching == MatchMode::Anything;
+    let takes_elements = lenient || matching == MatchMode::Elements;
     match (ty, value) {
         (ArgumentType::Ignored, value) => !matches!(value, Datum::Tensor(_) | Datum::List(_)),
         (ArgumentType::Optional(_), Datum::None) => true,
@@ -182,14 +182,14 @@ fn fits_type(value: &Datum, ty: &ArgumentType, matching: Matching) -> bool {
             None => *sized && fits_type(value, inner, matching),
         },
         (ArgumentType::Tensor, Datum::Tensor(tensor)) => {
-            matching != Matching::Numbers || tensor.number().is_none()
+            matching != MatchMode::Numbers || tensor.number().is_none()
         }
         (ArgumentType::Tensor, Datum::Dynamic(..)) => true,
         (ArgumentType::Tensor, Datum::Number(_)) => lenient,
         (ArgumentType::Str, Datum::Str(_)) => true,
         (ty, Datum::Number(number)) => fits_number(number, ty, lenient),
         (ArgumentType::Scalar, Datum::Dynamic(..)) => takes_elements,
-        (ty, Datum::Tensor(tensor)) if matching != Matching::Tensors => match tensor.number() {
+        (ty, Datum::Tensor(tensor)) if matching != MatchMode::Tensors => match tensor.number() {
             Some(host) => fits_number(&host.number, ty, lenient),
             None => takes_elements && *ty == ArgumentType::Scalar,
         },

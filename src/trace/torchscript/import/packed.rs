@@ -13,14 +13,14 @@ use crate::error::{Error, Result};
 
 use super::Importer;
 use super::call::Arguments;
-use super::datum::{Datum, Kind};
+use super::datum::{Datum, NumberKind};
 use super::number::Number;
 use super::tensor::{HostNumber, TensorRef};
 
 /// The tensors of packed sequences.
 #[derive(Default)]
 pub struct PackedTensors {
-    known: Vec<Packed>,
+    known: Vec<PackedTensor>,
     /// Number of operators in progress that may read them.
     readers: usize,
     /// Number of packed sequences so far.
@@ -29,9 +29,9 @@ pub struct PackedTensors {
 
 /// A tensor of a packed sequence.
 #[derive(Clone)]
-struct Packed {
+struct PackedTensor {
     tensor: TensorRef,
-    part: Part,
+    part: PackedPart,
     /// Number of the packed sequence.
     number: usize,
     /// Number of sequences in it.
@@ -39,13 +39,13 @@ struct Packed {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum PackedPart {
     Data,
     BatchSizes,
 }
 
 /// Operators that return their tensor, a copy or a cast of it.
-const COPIES: [&str; 9] = [
+const COPY_OPERATORS: [&str; 9] = [
     "to",
     "cpu",
     "cuda",
@@ -58,13 +58,13 @@ const COPIES: [&str; 9] = [
 ];
 
 /// Operators that treat every row of their first operand in one way. Further tensors among the arguments are weights.
-const BY_ROW: [&str; 5] = ["dropout", "dropout_", "linear", "layer_norm", "prelu"];
+const ROWWISE_OPERATORS: [&str; 5] = ["dropout", "dropout_", "linear", "layer_norm", "prelu"];
 
 /// Recurrent layers.
-const RECURRENT: [&str; 4] = ["lstm", "gru", "rnn_tanh", "rnn_relu"];
+const RECURRENT_OPERATORS: [&str; 4] = ["lstm", "gru", "rnn_tanh", "rnn_relu"];
 
 /// Queries whose answer does not depend on the number of rows.
-const QUESTIONS: [&str; 8] = [
+const SIZE_INDEPENDENT_QUERIES: [&str; 8] = [
     "__is__",
     "__isnot__",
     "dim",
@@ -91,7 +91,7 @@ impl Importer<'_> {
         if short == "_pack_padded_sequence" {
             return self.pack(name, arguments).map(Some);
         }
-        let Some(packed) = self.packed.among(arguments) else {
+        let Some(packed) = self.packed.first_among(arguments) else {
             return Ok(None);
         };
         if let Some(answer) = self.packed_size(short, &packed, arguments)? {
@@ -103,11 +103,11 @@ impl Importer<'_> {
         match self.packed_result(short, &packed, arguments)? {
             Some(part) => {
                 let result = self.read_packed(name, arguments)?;
-                let packed = Packed { part, ..packed };
+                let packed = PackedTensor { part, ..packed };
                 self.packed.add(&result, packed);
                 Ok(Some(result))
             }
-            None if QUESTIONS.contains(&short) => self.read_packed(name, arguments).map(Some),
+            None if SIZE_INDEPENDENT_QUERIES.contains(&short) => self.read_packed(name, arguments).map(Some),
             None => Ok(Some(self.unsupported(refusal(name)))),
         }
     }
@@ -128,10 +128,10 @@ impl Importer<'_> {
         };
         let batch = lengths.first().cloned().unwrap_or(Dim::ZERO);
         self.packed.count += 1;
-        let parts = [Part::Data, Part::BatchSizes];
+        let parts = [PackedPart::Data, PackedPart::BatchSizes];
         for (item, part) in result.items().iter().flatten().zip(parts) {
             if let Datum::Tensor(tensor) = item {
-                let packed = Packed {
+                let packed = PackedTensor {
                     tensor: tensor.clone(),
                     part,
                     number: self.packed.count,
@@ -147,7 +147,7 @@ impl Importer<'_> {
     fn packed_size(
         &mut self,
         name: &str,
-        packed: &Packed,
+        packed: &PackedTensor,
         arguments: &Arguments,
     ) -> Result<Option<Datum>> {
         let [Datum::Tensor(tensor), rest @ ..] = arguments.positional.as_slice() else {
@@ -155,18 +155,18 @@ impl Importer<'_> {
         };
         let tensor = tensor.clone();
         Ok(match (packed.part, name, rest) {
-            (Part::BatchSizes, "size", [_]) | (Part::BatchSizes, "len" | "numel", []) => {
+            (PackedPart::BatchSizes, "size", [_]) | (PackedPart::BatchSizes, "len" | "numel", []) => {
                 Some(self.longest(&tensor)?)
             }
             // Every sequence has a first step.
-            (Part::BatchSizes, "select", [axis, index]) if is_zero(axis) && is_zero(index) => {
+            (PackedPart::BatchSizes, "select", [axis, index]) if is_zero(axis) && is_zero(index) => {
                 Some(Datum::Tensor(self.host_tensor(HostNumber {
                     number: Number::Int(packed.batch.clone()),
                     dtype: DType::I64,
                     wrapped: false,
                 })))
             }
-            (Part::Data, "size", [Datum::Number(axis)]) => {
+            (PackedPart::Data, "size", [Datum::Number(axis)]) => {
                 let axis = axis.concrete(self.builder().symbols())?.to_i64();
                 let rank = self.rank(&tensor)?;
                 match axis == 0 || axis == -rank {
@@ -193,7 +193,7 @@ impl Importer<'_> {
         let builder = self.builder();
         let steps = builder.value(read?).gt(0).to(DType::I64).sum(&[0], false);
         builder.check()?;
-        Ok(Datum::Dynamic(Kind::Int, self.new_tensor(steps.id())))
+        Ok(Datum::Dynamic(NumberKind::Int, self.new_tensor(steps.id())))
     }
 
     /// Pads packed sequences. PyTorch pads to the longest sequence, unless the call gives a length. A graph pads to the
@@ -208,7 +208,7 @@ impl Importer<'_> {
             let steps = self.room(&sizes)?;
             let wanted = self.read(&wanted)?;
             let builder = self.builder();
-            builder.value(wanted).eq(steps.clone()).check_true(LENGTH);
+            builder.value(wanted).eq(steps.clone()).check_true(LENGTH_MISMATCH);
             builder.check()?;
             *total = Datum::int(steps);
         }
@@ -228,9 +228,9 @@ impl Importer<'_> {
     fn packed_result(
         &mut self,
         name: &str,
-        packed: &Packed,
+        packed: &PackedTensor,
         arguments: &Arguments,
-    ) -> Result<Option<Part>> {
+    ) -> Result<Option<PackedPart>> {
         let part = |index: usize| {
             let argument = self.packed.of(arguments.positional.get(index)?)?;
             (argument.number == packed.number).then_some(argument.part)
@@ -238,16 +238,16 @@ impl Importer<'_> {
         let (first, second) = (part(0), part(1));
         let others = arguments.positional.get(1..).unwrap_or_default();
         let alone = others.iter().all(|other| self.packed.of(other).is_none());
-        let is_data = first == Some(Part::Data);
-        let recurs = is_data && second == Some(Part::BatchSizes) && RECURRENT.contains(&name);
-        let embeds = name == "embedding" && second == Some(Part::Data);
-        let keeps = is_data && alone && BY_ROW.contains(&name);
-        if COPIES.contains(&name) {
+        let is_data = first == Some(PackedPart::Data);
+        let recurs = is_data && second == Some(PackedPart::BatchSizes) && RECURRENT_OPERATORS.contains(&name);
+        let embeds = name == "embedding" && second == Some(PackedPart::Data);
+        let keeps = is_data && alone && ROWWISE_OPERATORS.contains(&name);
+        if COPY_OPERATORS.contains(&name) {
             return Ok(first);
         }
-        let of_data = packed.part == Part::Data;
+        let of_data = packed.part == PackedPart::Data;
         let keeps = keeps || of_data && self.is_by_element(name, packed, arguments)?;
-        Ok((recurs || embeds || keeps).then_some(Part::Data))
+        Ok((recurs || embeds || keeps).then_some(PackedPart::Data))
     }
 
     /// True for elementwise operators on packed data whose other tensors are data of that packed sequence, or equal for
@@ -255,7 +255,7 @@ impl Importer<'_> {
     fn is_by_element(
         &mut self,
         name: &str,
-        packed: &Packed,
+        packed: &PackedTensor,
         arguments: &Arguments,
     ) -> Result<bool> {
         let name = format!("aten::{}", name.strip_suffix('_').unwrap_or(name));
@@ -272,7 +272,7 @@ impl Importer<'_> {
                 continue;
             };
             let fits = match self.packed.find(tensor) {
-                Some(other) => other.part == Part::Data && other.number == packed.number,
+                Some(other) => other.part == PackedPart::Data && other.number == packed.number,
                 None => self.rank(&tensor.clone())? < rank,
             };
             if !fits {
@@ -291,16 +291,16 @@ impl Importer<'_> {
     }
 }
 
-const LENGTH: &str = "the longest sequence is shorter than the padded input: pass total_length to pad_packed_sequence, or cut the \
+const LENGTH_MISMATCH: &str = "the longest sequence is shorter than the padded input: pass total_length to pad_packed_sequence, or cut the \
     input to its longest sequence";
 
 impl PackedTensors {
-    fn find(&self, tensor: &TensorRef) -> Option<&Packed> {
+    fn find(&self, tensor: &TensorRef) -> Option<&PackedTensor> {
         let mut known = self.known.iter();
         known.find(|packed| Rc::ptr_eq(&packed.tensor.storage(), &tensor.storage()))
     }
 
-    fn of(&self, datum: &Datum) -> Option<&Packed> {
+    fn of(&self, datum: &Datum) -> Option<&PackedTensor> {
         match datum {
             Datum::Tensor(tensor) => self.find(tensor),
             _ => None,
@@ -308,7 +308,7 @@ impl PackedTensors {
     }
 
     /// The first packed tensor among arguments, including those within lists.
-    fn among(&self, arguments: &Arguments) -> Option<Packed> {
+    fn first_among(&self, arguments: &Arguments) -> Option<PackedTensor> {
         if self.known.is_empty() {
             return None;
         }
@@ -321,13 +321,13 @@ impl PackedTensors {
     }
 
     /// Marks a tensor, or the first of several.
-    fn add(&mut self, result: &Datum, packed: Packed) {
+    fn add(&mut self, result: &Datum, packed: PackedTensor) {
         let first = result.items().and_then(|items| items.into_iter().next());
         if let Datum::Tensor(tensor) = first.as_ref().unwrap_or(result)
             && self.find(tensor).is_none()
         {
             let tensor = tensor.clone();
-            self.known.push(Packed { tensor, ..packed });
+            self.known.push(PackedTensor { tensor, ..packed });
         }
     }
 }
@@ -337,7 +337,7 @@ fn is_zero(datum: &Datum) -> bool {
 }
 
 fn refusal(name: &str) -> Error {
-    let message = format!("{name} of a packed sequence, whose size depends on values");
+    let message = format!("{name} on a packed sequence, whose sizes depend on values");
     Error::unsupported(message).help(
         "between pack_padded_sequence and pad_packed_sequence, call recurrent layers and functions of single elements only",
     )

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 use crate::trace::torchscript::archive::Archive;
-use crate::trace::torchscript::ast::{Expr, ExprKind, Function, Type};
+use crate::trace::torchscript::ast::{Expr, AstExprKind, Function, Type};
 use crate::trace::torchscript::value::Pickled;
 
 use super::options::InputSpec;
@@ -31,7 +31,7 @@ pub struct Parameter {
 /// The module has no such method, or the archive is damaged.
 pub fn parameters(archive: &Archive, method: &str) -> Result<Vec<Parameter>> {
     let root = archive.root().as_object();
-    let root = root.ok_or_else(|| Error::format("data.pkl holds no module"))?;
+    let root = root.ok_or_else(|| Error::format("data.pkl does not hold a module"))?;
     let function = function(archive, &root.class, method)?;
     let mut examples = traced(archive, method)?.unwrap_or_default().into_iter();
     let parameters = function.parameters.iter().skip(1);
@@ -70,11 +70,11 @@ pub(super) fn traced(archive: &Archive, method: &str) -> Result<Option<Vec<Input
 
 fn literal(expr: &Expr) -> Option<TreeConstant> {
     Some(match &expr.kind {
-        ExprKind::None => TreeConstant::None,
-        ExprKind::Bool(value) => TreeConstant::Number(Scalar::Bool(*value)),
-        ExprKind::Int(value) => TreeConstant::Number(Scalar::Int(*value)),
-        ExprKind::Float(value) => TreeConstant::Number(Scalar::Float(*value)),
-        ExprKind::Str(text) => TreeConstant::Str(text.clone()),
+        AstExprKind::None => TreeConstant::None,
+        AstExprKind::Bool(value) => TreeConstant::Number(Scalar::Bool(*value)),
+        AstExprKind::Int(value) => TreeConstant::Number(Scalar::Int(*value)),
+        AstExprKind::Float(value) => TreeConstant::Number(Scalar::Float(*value)),
+        AstExprKind::Str(text) => TreeConstant::Str(text.clone()),
         _ => return None,
     })
 }

@@ -10,11 +10,11 @@ use crate::shape::Shape;
 
 use super::Importer;
 use super::tensor::{StorageView, TensorRef};
-use super::view::apply_all;
+use super::view::apply_primitives;
 
 impl Importer<'_> {
     /// Returns the storage's value after a write of `value` to a view of it.
-    pub(super) fn put_through(&mut self, target: &TensorRef, value: ValueId) -> Result<ValueId> {
+    pub(super) fn write_through_view(&mut self, target: &TensorRef, value: ValueId) -> Result<ValueId> {
         let seen = target.seen();
         let base = self.storage_value(&seen.storage)?;
         let base = self.scopes.captured(base)?;
@@ -23,15 +23,15 @@ impl Importer<'_> {
         let steps: Option<Vec<_>> = steps.map(|steps| steps.into_iter().flatten().collect());
         match steps {
             Some(steps) if steps.iter().all(|(primitive, _)| is_one_to_one(primitive)) => {
-                put_stepwise(&self.builder(), &steps, base, value)
+                write_through_steps(&self.builder(), &steps, base, value)
             }
-            _ => self.put_at_positions(&seen, base, value),
+            _ => self.write_at_positions(&seen, base, value),
         }
     }
 
     /// Writes through any view. The view is applied to the positions of all elements of the storage, which gives the
     /// positions of the new elements.
-    fn put_at_positions(
+    fn write_at_positions(
         &mut self,
         seen: &StorageView,
         base: ValueId,
@@ -49,8 +49,8 @@ impl Importer<'_> {
         let overlaps = seen.placed.geometry.may_overlap(&asked)?;
         builder.symbols().assume(&asked.into_guards())?;
         let changed = match overlaps {
-            true => put_changed(old, positions, new),
-            false => put_elements(old, positions, new),
+            true => replace_changed_elements(old, positions, new),
+            false => replace_elements(old, positions, new),
         };
         builder.check()?;
         Ok(changed.id())
@@ -65,7 +65,7 @@ fn is_one_to_one(primitive: &Primitive) -> bool {
     )
 }
 
-fn put_stepwise(
+fn write_through_steps(
     builder: &Builder,
     steps: &[(Primitive, Shape)],
     base: ValueId,
@@ -74,26 +74,26 @@ fn put_stepwise(
     let mut below = vec![base];
     for step in steps {
         let last = below.last().copied().unwrap_or(base);
-        below.push(apply_all(builder, std::slice::from_ref(step), last)?);
+        below.push(apply_primitives(builder, std::slice::from_ref(step), last)?);
     }
     let mut new = builder.value(value);
     for (step, old) in steps.iter().zip(below).rev() {
-        new = put_back(step, builder.value(old), new)?;
+        new = invert_step(step, builder.value(old), new)?;
         builder.check()?;
     }
     Ok(new.id())
 }
 
 /// Returns the operand of a step after the step's result has become `new`.
-fn put_back<'g>(step: &(Primitive, Shape), old: Value<'g>, new: Value<'g>) -> Result<Value<'g>> {
+fn invert_step<'g>(step: &(Primitive, Shape), old: Value<'g>, new: Value<'g>) -> Result<Value<'g>> {
     Ok(match &step.0 {
         Primitive::Reshape(_) => new.reshape(old.shape()),
         Primitive::Permute(permute) => new.permute(inverse(permute)),
-        Primitive::Slice(slice) if slice.step == 1 => put_slice(slice, old, new),
+        Primitive::Slice(slice) if slice.step == 1 => replace_slice(slice, old, new),
         _ => {
             let builder = old.builder();
-            let positions = apply_all(builder, std::slice::from_ref(step), positions_of(old).id())?;
-            put_elements(old, builder.value(positions), new)
+            let positions = apply_primitives(builder, std::slice::from_ref(step), positions_of(old).id())?;
+            replace_elements(old, builder.value(positions), new)
         }
     })
 }
@@ -105,7 +105,7 @@ fn inverse(permute: &Permute) -> Vec<usize> {
 }
 
 /// Concatenates the part before the slice, the new part, and the part after the slice.
-fn put_slice<'g>(slice: &Slice, old: Value<'g>, new: Value<'g>) -> Value<'g> {
+fn replace_slice<'g>(slice: &Slice, old: Value<'g>, new: Value<'g>) -> Value<'g> {
     let builder = old.builder();
     let axis = slice.axis as i64;
     let end = &slice.start + &slice.length;
@@ -134,7 +134,7 @@ fn flat(value: Value<'_>) -> Value<'_> {
 }
 
 /// Replaces the elements at these positions.
-fn put_elements<'g>(old: Value<'g>, positions: Value<'g>, new: Value<'g>) -> Value<'g> {
+fn replace_elements<'g>(old: Value<'g>, positions: Value<'g>, new: Value<'g>) -> Value<'g> {
     let changed = flat(old).scatter(0, flat(positions), flat(new), ScatterFunction::Set);
     changed.reshape(old.shape())
 }
@@ -142,7 +142,7 @@ fn put_elements<'g>(old: Value<'g>, positions: Value<'g>, new: Value<'g>) -> Val
 /// Replaces the elements at these positions, which may repeat. Operators that PyTorch lets write to such a view (`fill_`,
 /// `masked_fill_`, `index_put_`) write only some of the elements. Of the elements that change at one position, the last one
 /// counts.
-fn put_changed<'g>(old: Value<'g>, positions: Value<'g>, new: Value<'g>) -> Value<'g> {
+fn replace_changed_elements<'g>(old: Value<'g>, positions: Value<'g>, new: Value<'g>) -> Value<'g> {
     let builder = old.builder();
     let (old_flat, positions, new) = (flat(old), flat(positions), flat(new));
     let before = old_flat.index_select(0, positions);

@@ -46,19 +46,19 @@ impl Importer<'_> {
     /// Closes the body of a region. Restores the contents of storages and cells of enclosing scopes.
     pub(super) fn close_scope(&mut self) -> Result<Scope> {
         let mut scope = self.scopes.close()?;
-        exchange(&mut scope.local);
+        swap_contents(&mut scope.local);
         Ok(scope)
     }
 
     /// Reopens the body of a region that was closed.
     pub(super) fn reopen_scope(&mut self, mut scope: Scope) {
-        exchange(&mut scope.local);
+        swap_contents(&mut scope.local);
         self.scopes.reopen(scope);
     }
 }
 
 /// Exchanges the contents of storages and cells with the contents recorded for them.
-fn exchange(local: &mut Local) {
+fn swap_contents(local: &mut Local) {
     for (cell, content) in local.changed.iter_mut().rev() {
         let held = cell.content();
         cell.set(std::mem::replace(content, held));

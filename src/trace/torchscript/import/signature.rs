@@ -14,11 +14,11 @@ use crate::trace::torchscript::ast::{Base, Function, Type};
 use crate::trace::torchscript::value::Pickled;
 
 use super::Importer;
-use super::datum::{Datum, Dict, Instance, Kind};
+use super::datum::{Datum, Dict, Instance, NumberKind};
 use super::number::Number;
 use super::options::{Entry, InputSpec};
 use super::parameters;
-use super::tensor::{Origin, Placed};
+use super::tensor::{Origin, GuardedGeometry};
 
 type Signature<'a> = (&'a Function, Vec<Datum>, Vec<NamedTree>);
 
@@ -52,7 +52,7 @@ impl<'a> Importer<'a> {
         if let Some(given) = &entry.inputs {
             if count < given.len() {
                 let method = &entry.method;
-                let message = format!("{} inputs given, {method} takes {count}", given.len());
+                let message = format!("{} inputs are given, but {method} takes {count}", given.len());
                 return Err(Error::input(message));
             }
             if let Some(missing) = parameters.skip(given.len()).find(|p| p.default.is_none()) {
@@ -72,7 +72,7 @@ impl<'a> Importer<'a> {
         let names = function.parameters.iter().skip(1);
         let names: Vec<&str> = names.map(|parameter| parameter.name.as_str()).collect();
         Err(
-            Error::input("the archive does not say for which inputs it was made")
+            Error::input("the archive has no example inputs")
                 .help(format!("give --shape for {}", names.join(", "))),
         )
     }
@@ -88,7 +88,7 @@ impl<'a> Importer<'a> {
             InputSpec::Tensor(example) => {
                 let index = self.scopes.inputs.len();
                 let ty = self.input_type(name, example, sizes)?;
-                let placed = Placed::contiguous(ty.shape.clone());
+                let placed = GuardedGeometry::contiguous(ty.shape.clone());
                 let value = self.scopes.input(name, ty);
                 let tensor = self.outermost_tensor(Some(value), None, Origin::Local, placed);
                 (Datum::Tensor(tensor), TreeSpec::Tensor(index))
@@ -100,11 +100,11 @@ impl<'a> Importer<'a> {
             InputSpec::Number(dtype) => {
                 let index = self.scopes.inputs.len();
                 let value = self.scopes.input(name, TensorType::new::<i64>(*dtype, []));
-                let placed = Placed::contiguous(Shape::new());
+                let placed = GuardedGeometry::contiguous(Shape::new());
                 let tensor = self.outermost_tensor(Some(value), None, Origin::Local, placed);
                 let kind = match dtype {
-                    DType::Bool => Kind::Bool,
-                    _ => Kind::Int,
+                    DType::Bool => NumberKind::Bool,
+                    _ => NumberKind::Int,
                 };
                 (Datum::Dynamic(kind, tensor), TreeSpec::Number(index))
             }
@@ -219,10 +219,12 @@ pub fn spec_of(value: &Pickled) -> Result<InputSpec> {
             InputSpec::Dict(entries.collect::<Result<_>>()?)
         }
         Pickled::Foreign(what) => {
-            return Err(Error::unsupported(format!("a value that is {what}")));
+            let message = format!("an input or state that is {what}");
+            return Err(Error::unsupported(message));
         }
         Pickled::Object(_) => {
-            return Err(Error::unsupported("an input that is an object of a class"));
+            let message = "an input or state that is an object of a class";
+            return Err(Error::unsupported(message));
         }
     })
 }

@@ -46,7 +46,7 @@ impl Importer<'_> {
         Ok(is_set)
     }
 
-    /// Reads the value of an attribute before the call, as inputs of the graph; none if it is no state.
+    /// Reads the value of an attribute before the call, as inputs of the graph; none if it is not a state.
     pub(super) fn read_state(
         &mut self,
         instance: &Instance,
@@ -137,7 +137,8 @@ impl Importer<'_> {
         let mut writes = Vec::new();
         for (path, instance, name) in &states.set {
             let value = instance.attributes.borrow().get(name).cloned();
-            let value = value.ok_or_else(|| Error::internal("an attribute was set and is gone"))?;
+            let missing = || Error::internal("an attribute that was set has no value");
+            let value = value.ok_or_else(missing)?;
             let tree = self.output_tree(&value, outputs)?;
             writes.push((path.clone(), tree));
         }
@@ -201,13 +202,13 @@ fn was_written(value: &Datum) -> bool {
     }
 }
 
-type Records = Vec<(
+type NamedRecords = Vec<(
     String,
     std::sync::Arc<crate::trace::torchscript::storage::TensorRecord>,
 )>;
 
 /// The value of a state before the first call; none if a state cannot hold it.
-fn initial(value: &Pickled, path: &str, tensors: &mut Records) -> Option<TreeSpec> {
+fn initial(value: &Pickled, path: &str, tensors: &mut NamedRecords) -> Option<TreeSpec> {
     let mut all = |items: &[Pickled]| {
         let numbered = items.iter().enumerate();
         numbered

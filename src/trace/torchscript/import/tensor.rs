@@ -41,12 +41,12 @@ pub struct StorageView {
     /// Steps from the storage's value to the tensor's.
     pub steps: Vec<ViewStep>,
     /// Geometry of the elements in the storage.
-    pub placed: Placed,
+    pub placed: GuardedGeometry,
 }
 
 /// A geometry, and the conditions on sizes under which it holds.
 #[derive(Clone, Debug)]
-pub struct Placed {
+pub struct GuardedGeometry {
     /// Sizes, strides and offset.
     pub geometry: Geometry,
     /// The conditions. They become guards where something depends on the geometry.
@@ -59,7 +59,7 @@ pub struct Storage {
     /// Its current contents.
     pub state: RefCell<StorageState>,
     /// Geometry of the elements of its value.
-    pub placed: Placed,
+    pub placed: GuardedGeometry,
     /// Conditions under which other tensors share this memory or do not. They become guards when it is written.
     sharing: RefCell<Vec<Guard>>,
     /// Where it comes from.
@@ -99,10 +99,10 @@ pub enum Origin {
     Local,
 }
 
-impl Placed {
+impl GuardedGeometry {
     /// A contiguous geometry, for all sizes.
-    pub fn contiguous(sizes: Shape) -> Placed {
-        Placed {
+    pub fn contiguous(sizes: Shape) -> GuardedGeometry {
+        GuardedGeometry {
             geometry: Geometry::contiguous(sizes),
             assumed: Vec::new(),
         }
@@ -140,7 +140,7 @@ impl TensorData {
     }
 
     /// Geometry of its elements.
-    pub fn placed(&self) -> Placed {
+    pub fn placed(&self) -> GuardedGeometry {
         self.seen.borrow().placed.clone()
     }
 
@@ -150,7 +150,7 @@ impl TensorData {
     }
 
     /// Replaces the view by another one, of this storage or another.
-    pub fn set_seen(&self, seen: StorageView) {
+    pub fn set_view(&self, seen: StorageView) {
         *self.seen.borrow_mut() = seen;
         self.cached.set(None);
     }
@@ -165,7 +165,7 @@ impl TensorData {
 
 impl Storage {
     /// Adds conditions that become guards when the storage is written.
-    pub fn depend_on(&self, conditions: &[Guard]) {
+    pub fn add_conditions(&self, conditions: &[Guard]) {
         let mut sharing = self.sharing.borrow_mut();
         for condition in conditions {
             if !sharing.contains(condition) {
@@ -175,9 +175,9 @@ impl Storage {
     }
 
     /// Adds the conditions of another storage. Whether the two share memory is one of these.
-    pub fn depend_on_as(&self, other: &Storage) {
+    pub fn add_conditions_of(&self, other: &Storage) {
         let conditions = other.sharing.borrow().clone();
-        self.depend_on(&conditions);
+        self.add_conditions(&conditions);
     }
 
     /// Takes the conditions so far, to make guards of them.
@@ -190,13 +190,13 @@ impl Importer<'_> {
     /// Makes a contiguous tensor of a value of the innermost graph.
     pub(super) fn new_tensor(&self, id: ValueId) -> TensorRef {
         let sizes = self.builder().ty(id).shape;
-        self.new_placed_tensor(id, Placed::contiguous(sizes))
+        self.new_tensor_of_geometry(id, GuardedGeometry::contiguous(sizes))
     }
 
     /// Makes a tensor of a value of the innermost graph.
-    pub(super) fn new_placed_tensor(&self, id: ValueId, placed: Placed) -> TensorRef {
+    pub(super) fn new_tensor_of_geometry(&self, id: ValueId, placed: GuardedGeometry) -> TensorRef {
         let value = self.innermost_value(id);
-        tensor_at(
+        new_tensor_at_depth(
             self.scopes.depth(),
             Some(value),
             None,
@@ -207,8 +207,8 @@ impl Importer<'_> {
 
     /// Makes a scalar tensor of a known number.
     pub(super) fn host_tensor(&self, number: HostNumber) -> TensorRef {
-        let placed = Placed::contiguous(Shape::new());
-        tensor_at(
+        let placed = GuardedGeometry::contiguous(Shape::new());
+        new_tensor_at_depth(
             self.scopes.depth(),
             None,
             Some(number),
@@ -223,9 +223,9 @@ impl Importer<'_> {
         value: Option<ValueRef>,
         number: Option<HostNumber>,
         origin: Origin,
-        placed: Placed,
+        placed: GuardedGeometry,
     ) -> TensorRef {
-        tensor_at(0, value, number, origin, placed)
+        new_tensor_at_depth(0, value, number, origin, placed)
     }
 
     fn innermost_value(&self, id: ValueId) -> ValueRef {
@@ -323,7 +323,7 @@ impl Importer<'_> {
     }
 
     /// Geometry of a tensor, with all symbols resolved that are known so far.
-    pub(super) fn placed(&self, tensor: &TensorRef) -> Placed {
+    pub(super) fn placed(&self, tensor: &TensorRef) -> GuardedGeometry {
         let mut placed = tensor.placed();
         let builder = self.builder();
         let geometry = &mut placed.geometry;
@@ -335,12 +335,12 @@ impl Importer<'_> {
     }
 }
 
-fn tensor_at(
+fn new_tensor_at_depth(
     depth: usize,
     value: Option<ValueRef>,
     number: Option<HostNumber>,
     origin: Origin,
-    placed: Placed,
+    placed: GuardedGeometry,
 ) -> TensorRef {
     let state = StorageState {
         value,

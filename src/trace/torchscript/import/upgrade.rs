@@ -10,7 +10,7 @@ use super::number::Number;
 use super::operator::named_argument;
 
 /// Number of steps of `linspace` and `logspace` in old archives, if none is given.
-const STEPS: i64 = 100;
+const DEFAULT_STEPS: i64 = 100;
 
 impl Importer<'_> {
     /// Rewrites a call to the form that current archives have.
@@ -25,7 +25,7 @@ impl Importer<'_> {
                     *fill = fill.to_float();
                 }
             }
-            ("aten::linspace", ..8) | ("aten::logspace", ..9) => give_steps(&mut arguments),
+            ("aten::linspace", ..8) | ("aten::logspace", ..9) => set_default_steps(&mut arguments),
             _ => {}
         }
         Ok(arguments)
@@ -49,8 +49,8 @@ fn is_none(value: Option<&Datum>) -> bool {
     matches!(value, None | Some(Datum::None))
 }
 
-fn give_steps(arguments: &mut Arguments) {
-    let steps = Datum::Number(Number::int(STEPS));
+fn set_default_steps(arguments: &mut Arguments) {
+    let steps = Datum::Number(Number::int(DEFAULT_STEPS));
     let by_name = arguments.named.iter_mut().find(|(name, _)| name == "steps");
     match (by_name, arguments.positional.get_mut(2)) {
         (_, Some(given @ Datum::None)) => *given = steps,

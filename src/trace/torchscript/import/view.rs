@@ -11,14 +11,14 @@ use crate::symbols::Guard;
 use crate::trace::scopes::ValueRef;
 
 use super::Importer;
-use super::tensor::{Placed, StorageView, TensorRef};
+use super::tensor::{GuardedGeometry, StorageView, TensorRef};
 
 /// A step from a storage's value to the value of a tensor.
 #[derive(Clone)]
 pub struct ViewStep {
     /// The call that computes it; none if the primitives do.
     call: Option<ViewCall>,
-    /// The primitives that it consists of; none if it is no sequence of primitives.
+    /// The primitives that it consists of; none if it is not a sequence of primitives.
     pub primitives: Option<ViewSteps>,
 }
 
@@ -104,10 +104,10 @@ impl Importer<'_> {
             placement.geometry(geometry, asked, &sizes)
         })?;
         if strides.may_copy() {
-            base.storage().depend_on(&assumed);
+            base.storage().add_conditions(&assumed);
             if geometry.is_none() {
-                let copy = self.new_placed_tensor(id, Placed::contiguous(sizes));
-                copy.storage().depend_on(&assumed);
+                let copy = self.new_tensor_of_geometry(id, GuardedGeometry::contiguous(sizes));
+                copy.storage().add_conditions(&assumed);
                 return Ok(copy);
             }
         }
@@ -115,7 +115,7 @@ impl Importer<'_> {
         let step = self.view_step(call, result, path);
         let mut seen = base.seen();
         seen.steps.push(step);
-        seen.placed = Placed { geometry, assumed };
+        seen.placed = GuardedGeometry { geometry, assumed };
         Ok(self.view_of(seen, Some(id)))
     }
 
@@ -145,7 +145,7 @@ impl Importer<'_> {
         let order = placed.geometry.dense_order(&asked)?;
         builder.symbols().assume(&asked.into_guards())?;
         let Some(mut axes) = order else {
-            let message = "the memory of a tensor that has gaps or overlaps";
+            let message = "an operator on the storage of a tensor whose memory has gaps or overlaps";
             return Err(Error::unsupported(message));
         };
         axes.reverse();
@@ -172,7 +172,7 @@ impl Importer<'_> {
                 true => Vec::new(),
                 false => vec![ViewStep::of(path)],
             },
-            placed: Placed {
+            placed: GuardedGeometry {
                 geometry,
                 assumed: Vec::new(),
             },
@@ -186,7 +186,7 @@ impl Importer<'_> {
         let builder = self.builder();
         let Some(call) = &step.call else {
             let steps = step.primitives.as_deref().unwrap_or_default();
-            return apply_all(&builder, steps, base);
+            return apply_primitives(&builder, steps, base);
         };
         let mut arguments = Vec::with_capacity(call.arguments.len());
         for (index, argument) in call.arguments.iter().enumerate() {
@@ -209,7 +209,7 @@ impl Importer<'_> {
     }
 
     /// Makes guards of the conditions under which tensors share this tensor's memory.
-    pub(super) fn keep_sharing(&self, tensor: &TensorRef) -> Result<()> {
+    pub(super) fn assume_sharing_conditions(&self, tensor: &TensorRef) -> Result<()> {
         let conditions = tensor.storage().take_conditions();
         self.assume(&conditions)
     }
@@ -252,16 +252,16 @@ impl ViewPlacement<'_> {
                 let length = sizes.last().cloned().unwrap_or(Dim::ZERO);
                 Ok(Some(operand.diagonal(axes, offset, &length)))
             }
-            StrideRule::AsStrided => self.of_storage(operand, sizes).map(Some),
+            StrideRule::AsStrided => self.as_strided_geometry(operand, sizes).map(Some),
             _ => match self.path {
-                Some(path) => along(operand, asked, path),
+                Some(path) => geometry_along(operand, asked, path),
                 None => Ok(None),
             },
         }
     }
 
     /// Returns the geometry that the arguments of `as_strided` give. The operand is the storage's memory.
-    fn of_storage(&self, memory: &Geometry, sizes: &Shape) -> Result<Geometry> {
+    fn as_strided_geometry(&self, memory: &Geometry, sizes: &Shape) -> Result<Geometry> {
         let args = crate::aten::Args::new(self.builder, self.call.operator, self.call.arguments);
         let strides = args.sizes("stride");
         let offset = args.optional_size("storage_offset").unwrap_or(Dim::ZERO);
@@ -274,7 +274,7 @@ impl ViewPlacement<'_> {
     }
 }
 
-fn along(operand: &Geometry, asked: &Assumptions, path: &ViewSteps) -> Result<Option<Geometry>> {
+fn geometry_along(operand: &Geometry, asked: &Assumptions, path: &ViewSteps) -> Result<Option<Geometry>> {
     let mut geometry = operand.clone();
     for step in path {
         match apply_view_step(&geometry, asked, step)? {
@@ -286,7 +286,7 @@ fn along(operand: &Geometry, asked: &Assumptions, path: &ViewSteps) -> Result<Op
 }
 
 /// Applies primitives one after the other.
-pub fn apply_all(
+pub fn apply_primitives(
     builder: &Builder,
     steps: &[(Primitive, Shape)],
     base: ValueId,

@@ -76,12 +76,14 @@ impl Importer<'_> {
             _ => return Ok(None),
         };
         if target.depth < self.scopes.depth() {
-            let message = format!("{functional}_ on a tensor from outside of a branch or loop");
+            let message = format!(
+                "{functional}_ within a branch or loop, on a tensor from outside of it"
+            );
             let help = "use the operator without `_`, whose result is a view";
             let error = Error::unsupported(message).help(help);
             return Ok(Some(self.unsupported(error)));
         }
-        target.set_seen(source.seen());
+        target.set_view(source.seen());
         Ok(Some(Datum::Tensor(target.clone())))
     }
 
@@ -167,8 +169,7 @@ impl Importer<'_> {
             return self.write(target, source);
         }
         if target.depth < self.scopes.depth() {
-            let message =
-                "a result of other sizes in a branch or loop for a tensor from outside of it";
+            let message = "`out=` that resizes a tensor from outside of the branch or loop";
             return Err(
                 Error::unsupported(message).help("give `out=` a tensor of the result's sizes")
             );
@@ -178,7 +179,7 @@ impl Importer<'_> {
         let value = builder.value(source).to(old.dtype).id();
         builder.check()?;
         let resized = self.new_tensor(value);
-        target.set_seen(resized.seen());
+        target.set_view(resized.seen());
         Ok(())
     }
 
@@ -244,24 +245,24 @@ impl Importer<'_> {
         let builder = self.builder();
         let value = builder.value(source).to(ty.dtype).expand(ty.shape);
         builder.check()?;
-        let value = self.put_through(target, value.id())?;
-        self.keep_sharing(target)?;
+        let value = self.write_through_view(target, value.id())?;
+        self.assume_sharing_conditions(target)?;
         self.set_storage(&target.storage(), value);
         Ok(())
     }
 
     /// Replaces the number of a known scalar.
     pub(super) fn write_number(&mut self, target: &TensorRef, number: HostNumber) {
-        self.set_content(&target.storage(), None, Some(number));
+        self.set_contents(&target.storage(), None, Some(number));
     }
 
     /// Sets the value of a storage.
     pub(super) fn set_storage(&mut self, storage: &Rc<Storage>, id: ValueId) {
         let scope = self.scopes.innermost().number;
-        self.set_content(storage, Some(ValueRef { scope, id }), None);
+        self.set_contents(storage, Some(ValueRef { scope, id }), None);
     }
 
-    fn set_content(
+    fn set_contents(
         &mut self,
         storage: &Rc<Storage>,
         value: Option<ValueRef>,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::trace::torchscript::ast::{Call, Callee};
 
-type Arguments = (Vec<Expr>, Vec<(String, Expr)>);
+type ParsedArguments = (Vec<Expr>, Vec<(String, Expr)>);
 
 impl<'a> Parser<'a> {
     pub(super) fn expression(&mut self) -> Result<Expr> {
@@ -33,47 +33,47 @@ impl<'a> Parser<'a> {
         self.error_at(value.offset, "nested too deeply")
     }
 
-    fn member_of(&mut self, object: Expr) -> Result<ExprKind> {
+    fn member_of(&mut self, object: Expr) -> Result<AstExprKind> {
         let name = self.name()?;
         if self.is('(') {
             return self.call(Callee::Method(object, name));
         }
-        Ok(ExprKind::Attribute(Box::new(object), name))
+        Ok(AstExprKind::Attribute(Box::new(object), name))
     }
 
     /// Parses `index]`, or `start:end]` of a tuple, whose bounds are integers.
-    fn subscript_of(&mut self, value: Expr) -> Result<ExprKind> {
+    fn subscript_of(&mut self, value: Expr) -> Result<AstExprKind> {
         let index = self.expression()?;
         let kind = match (self.eat(':'), &index.kind) {
-            (false, _) => ExprKind::Subscript(Box::new(value), Box::new(index)),
-            (true, ExprKind::Int(start)) => match self.expression()?.kind {
-                ExprKind::Int(end) => ExprKind::TupleSlice(Box::new(value), *start, end),
-                _ => return self.error_at(index.offset, "the end of a slice is no number"),
+            (false, _) => AstExprKind::Subscript(Box::new(value), Box::new(index)),
+            (true, AstExprKind::Int(start)) => match self.expression()?.kind {
+                AstExprKind::Int(end) => AstExprKind::TupleSlice(Box::new(value), *start, end),
+                _ => return self.error_at(index.offset, "the end of a tuple slice must be an integer"),
             },
-            _ => return self.error_at(index.offset, "the start of a slice is no number"),
+            _ => return self.error_at(index.offset, "the start of a tuple slice must be an integer"),
         };
         self.expect(']')?;
         Ok(kind)
     }
 
-    fn call_of(&mut self, callee: Expr) -> Result<ExprKind> {
+    fn call_of(&mut self, callee: Expr) -> Result<AstExprKind> {
         match callee.kind {
-            ExprKind::Name(name) => self.call(Callee::Name(name)),
-            ExprKind::Qualified(name) => self.call(Callee::Qualified(name)),
+            AstExprKind::Name(name) => self.call(Callee::Name(name)),
+            AstExprKind::Qualified(name) => self.call(Callee::Qualified(name)),
             _ => self.error_at(callee.offset, "this can't be called"),
         }
     }
 
-    fn call(&mut self, callee: Callee) -> Result<ExprKind> {
+    fn call(&mut self, callee: Callee) -> Result<AstExprKind> {
         let (arguments, keywords) = self.arguments()?;
-        Ok(ExprKind::Call(Box::new(Call {
+        Ok(AstExprKind::Call(Box::new(Call {
             callee,
             arguments,
             keywords,
         })))
     }
 
-    fn arguments(&mut self) -> Result<Arguments> {
+    fn arguments(&mut self) -> Result<ParsedArguments> {
         self.expect('(')?;
         let mut arguments = Vec::new();
         let mut keywords = Vec::new();
@@ -101,13 +101,13 @@ impl<'a> Parser<'a> {
             }
             TokenKind::Qualified(name) => {
                 self.position += 1;
-                ExprKind::Qualified(name.to_owned())
+                AstExprKind::Qualified(name.to_owned())
             }
             TokenKind::Number(number) => {
                 self.position += 1;
                 self.number(number, offset)?
             }
-            TokenKind::Str(_) => ExprKind::Str(self.string()?),
+            TokenKind::Str(_) => AstExprKind::Str(self.string()?),
             TokenKind::Punctuation('-') => {
                 self.position += 1;
                 self.negative(offset)?
@@ -119,11 +119,11 @@ impl<'a> Parser<'a> {
             TokenKind::Punctuation('(') => return self.parenthesised(),
             TokenKind::Punctuation('[') => {
                 self.position += 1;
-                ExprKind::List(self.list(']', Self::expression)?)
+                AstExprKind::List(self.list(']', Self::expression)?)
             }
             TokenKind::Punctuation('{') => {
                 self.position += 1;
-                ExprKind::Dict(self.list('}', Self::entry)?)
+                AstExprKind::Dict(self.list('}', Self::entry)?)
             }
             _ => return self.expected("an expression"),
         };
@@ -132,10 +132,10 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses the imaginary part that follows a real part: `-2.j`, `+infj`. No other number is followed by a sign.
-    fn imaginary_part(&mut self, kind: ExprKind) -> Result<ExprKind> {
+    fn imaginary_part(&mut self, kind: AstExprKind) -> Result<AstExprKind> {
         let real = match kind {
-            ExprKind::Float(real) => real,
-            ExprKind::Int(real) => real as f64,
+            AstExprKind::Float(real) => real,
+            AstExprKind::Int(real) => real as f64,
             _ => return Ok(kind),
         };
         let sign = match self.peek() {
@@ -153,14 +153,14 @@ impl<'a> Parser<'a> {
         match imaginary {
             Some(imaginary) => {
                 self.position += 1;
-                Ok(ExprKind::Complex(real, sign * imaginary))
+                Ok(AstExprKind::Complex(real, sign * imaginary))
             }
             None => self.expected("an imaginary part"),
         }
     }
 
-    /// Parses `^Foo(2)(x)`. The first parentheses hold the arguments that are no tensors.
-    fn function_of_python(&mut self) -> Result<ExprKind> {
+    /// Parses `^Foo(2)(x)`. The first parentheses hold the arguments that are not tensors.
+    fn function_of_python(&mut self) -> Result<AstExprKind> {
         let name = self.name()?;
         self.arguments()?;
         self.call(Callee::Name(format!("^{name}")))
@@ -190,13 +190,13 @@ impl<'a> Parser<'a> {
             (0, Some(single)) if items.is_empty() => Ok(single),
             (_, last) => {
                 items.extend(last);
-                let kind = ExprKind::Tuple(items);
+                let kind = AstExprKind::Tuple(items);
                 Ok(Expr { offset, kind })
             }
         }
     }
 
-    fn negative(&mut self, offset: usize) -> Result<ExprKind> {
+    fn negative(&mut self, offset: usize) -> Result<AstExprKind> {
         match *self.peek() {
             TokenKind::Number(number) => {
                 self.position += 1;
@@ -204,38 +204,38 @@ impl<'a> Parser<'a> {
             }
             TokenKind::Name("inf") => {
                 self.position += 1;
-                Ok(ExprKind::Float(f64::NEG_INFINITY))
+                Ok(AstExprKind::Float(f64::NEG_INFINITY))
             }
             TokenKind::Name("nan") => {
                 self.position += 1;
-                Ok(ExprKind::Float(f64::NAN))
+                Ok(AstExprKind::Float(f64::NAN))
             }
             _ => self.expected("a number"),
         }
     }
 
-    fn number(&self, number: &str, offset: usize) -> Result<ExprKind> {
+    fn number(&self, number: &str, offset: usize) -> Result<AstExprKind> {
         let digits = number.strip_prefix('-').unwrap_or(number);
         if digits.bytes().all(|byte| byte.is_ascii_digit()) {
             return match number.parse() {
-                Ok(value) => Ok(ExprKind::Int(value)),
+                Ok(value) => Ok(AstExprKind::Int(value)),
                 Err(_) => self.error_at(offset, "this integer has more than 64 bits"),
             };
         }
         match number.parse() {
-            Ok(value) => Ok(ExprKind::Float(value)),
-            Err(_) => self.error_at(offset, "this is no number"),
+            Ok(value) => Ok(AstExprKind::Float(value)),
+            Err(_) => self.error_at(offset, "this is not a number"),
         }
     }
 
     /// Parses an expression that starts with a name. The serialiser never uses the names listed here for variables.
-    fn named(&mut self, name: &str) -> Result<ExprKind> {
+    fn named(&mut self, name: &str) -> Result<AstExprKind> {
         match name {
-            "None" => Ok(ExprKind::None),
-            "True" => Ok(ExprKind::Bool(true)),
-            "False" => Ok(ExprKind::Bool(false)),
-            "inf" => Ok(ExprKind::Float(f64::INFINITY)),
-            "nan" => Ok(ExprKind::Float(f64::NAN)),
+            "None" => Ok(AstExprKind::None),
+            "True" => Ok(AstExprKind::Bool(true)),
+            "False" => Ok(AstExprKind::Bool(false)),
+            "inf" => Ok(AstExprKind::Float(f64::INFINITY)),
+            "nan" => Ok(AstExprKind::Float(f64::NAN)),
             "torch" => self.operator("aten"),
             "ops" => {
                 self.expect('.')?;
@@ -246,11 +246,11 @@ impl<'a> Parser<'a> {
             "annotate" | "unchecked_cast" | "uninitialized" if self.is('(') => self.typed(name),
             "isinstance" if self.is('(') => self.is_instance(),
             "getattr" if self.is('(') => self.get_attribute(),
-            _ => Ok(ExprKind::Name(name.to_owned())),
+            _ => Ok(AstExprKind::Name(name.to_owned())),
         }
     }
 
-    fn operator(&mut self, namespace: &str) -> Result<ExprKind> {
+    fn operator(&mut self, namespace: &str) -> Result<AstExprKind> {
         self.expect('.')?;
         let mut name = format!("{namespace}::{}", self.name()?);
         // An overload is never written, but nested names of namespaces like `torch.linalg.norm` would be.
@@ -260,34 +260,34 @@ impl<'a> Parser<'a> {
         self.call(Callee::Operator(name))
     }
 
-    fn constant(&mut self) -> Result<ExprKind> {
+    fn constant(&mut self) -> Result<AstExprKind> {
         self.expect('.')?;
         let offset = self.offset();
         let name = self.name()?;
         let index = name.strip_prefix('c').and_then(|index| index.parse().ok());
         match index {
-            Some(index) => Ok(ExprKind::Constant(index)),
+            Some(index) => Ok(AstExprKind::Constant(index)),
             None => self.error_at(offset, "constants are named `c0`, `c1` and so on"),
         }
     }
 
-    fn typed(&mut self, form: &str) -> Result<ExprKind> {
+    fn typed(&mut self, form: &str) -> Result<AstExprKind> {
         self.expect('(')?;
         let ty = self.ty()?;
         if form == "uninitialized" {
             self.expect(')')?;
-            return Ok(ExprKind::Uninitialized(ty));
+            return Ok(AstExprKind::Uninitialized(ty));
         }
         self.expect(',')?;
         let value = Box::new(self.expression()?);
         self.expect(')')?;
         Ok(match form {
-            "annotate" => ExprKind::Annotate(ty, value),
-            _ => ExprKind::UncheckedCast(ty, value),
+            "annotate" => AstExprKind::Annotate(ty, value),
+            _ => AstExprKind::UncheckedCast(ty, value),
         })
     }
 
-    fn is_instance(&mut self) -> Result<ExprKind> {
+    fn is_instance(&mut self) -> Result<AstExprKind> {
         self.expect('(')?;
         let value = Box::new(self.expression()?);
         self.expect(',')?;
@@ -299,15 +299,15 @@ impl<'a> Parser<'a> {
             vec![self.ty()?]
         };
         self.expect(')')?;
-        Ok(ExprKind::IsInstance(value, types))
+        Ok(AstExprKind::IsInstance(value, types))
     }
 
-    fn get_attribute(&mut self) -> Result<ExprKind> {
+    fn get_attribute(&mut self) -> Result<AstExprKind> {
         self.expect('(')?;
         let object = Box::new(self.expression()?);
         self.expect(',')?;
         let name = self.string()?;
         self.expect(')')?;
-        Ok(ExprKind::Attribute(object, name))
+        Ok(AstExprKind::Attribute(object, name))
     }
 }

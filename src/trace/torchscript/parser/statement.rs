@@ -19,7 +19,7 @@ impl Parser<'_> {
             TokenKind::Name("while") => self.while_loop()?,
             TokenKind::Name("for") => self.for_loop()?,
             TokenKind::Name("with") => self.with()?,
-            TokenKind::Name("def") => StatementKind::Define(self.function()?),
+            TokenKind::Name("def") => StmtKind::Define(self.function()?),
             _ => {
                 let kind = self.simple_statement()?;
                 self.end_of_line()?;
@@ -29,59 +29,59 @@ impl Parser<'_> {
         Ok(Statement { offset, kind })
     }
 
-    fn branch(&mut self) -> Result<StatementKind> {
-        self.expect_word("if")?;
+    fn branch(&mut self) -> Result<StmtKind> {
+        self.expect_keyword("if")?;
         let condition = self.expression()?;
         let then = self.body()?;
-        let otherwise = self.eat_word("else").then(|| self.body()).transpose()?;
-        Ok(StatementKind::If {
+        let otherwise = self.eat_keyword("else").then(|| self.body()).transpose()?;
+        Ok(StmtKind::If {
             condition,
             then,
             otherwise: otherwise.unwrap_or_default(),
         })
     }
 
-    fn while_loop(&mut self) -> Result<StatementKind> {
-        self.expect_word("while")?;
+    fn while_loop(&mut self) -> Result<StmtKind> {
+        self.expect_keyword("while")?;
         let condition = self.expression()?;
         let body = self.body()?;
-        Ok(StatementKind::While { condition, body })
+        Ok(StmtKind::While { condition, body })
     }
 
-    fn for_loop(&mut self) -> Result<StatementKind> {
-        self.expect_word("for")?;
+    fn for_loop(&mut self) -> Result<StmtKind> {
+        self.expect_keyword("for")?;
         let variable = self.name()?;
-        self.expect_word("in")?;
-        self.expect_word("range")?;
+        self.expect_keyword("in")?;
+        self.expect_keyword("range")?;
         self.expect('(')?;
         let count = self.expression()?;
         self.expect(')')?;
-        Ok(StatementKind::For {
+        Ok(StmtKind::For {
             variable,
             count,
             body: self.body()?,
         })
     }
 
-    fn with(&mut self) -> Result<StatementKind> {
-        self.expect_word("with")?;
+    fn with(&mut self) -> Result<StmtKind> {
+        self.expect_keyword("with")?;
         let context = self.expression()?;
-        let name = self.eat_word("as").then(|| self.name()).transpose()?;
+        let name = self.eat_keyword("as").then(|| self.name()).transpose()?;
         let body = self.body()?;
-        Ok(StatementKind::With {
+        Ok(StmtKind::With {
             context,
             name,
             body,
         })
     }
 
-    fn simple_statement(&mut self) -> Result<StatementKind> {
-        if self.eat_word("pass") {
-            return Ok(StatementKind::Pass);
+    fn simple_statement(&mut self) -> Result<StmtKind> {
+        if self.eat_keyword("pass") {
+            return Ok(StmtKind::Pass);
         }
-        if self.eat_word("return") {
+        if self.eat_keyword("return") {
             let value = self.expressions()?;
-            return Ok(StatementKind::Return(value));
+            return Ok(StmtKind::Return(value));
         }
         if matches!(self.peek(), TokenKind::Name(_)) {
             match self.peek_at(1) {
@@ -92,7 +92,7 @@ impl Parser<'_> {
         }
         let target = self.expression()?;
         if !self.eat('=') {
-            return Ok(StatementKind::Evaluate(target));
+            return Ok(StmtKind::Evaluate(target));
         }
         self.assign(target)
     }
@@ -108,18 +108,18 @@ impl Parser<'_> {
         while self.eat(',') && *self.peek() != TokenKind::Newline {
             items.push(self.expression()?);
         }
-        let kind = ExprKind::Tuple(items);
+        let kind = AstExprKind::Tuple(items);
         Ok(Expr { offset, kind })
     }
 
-    fn assign(&mut self, target: Expr) -> Result<StatementKind> {
+    fn assign(&mut self, target: Expr) -> Result<StmtKind> {
         match target.kind {
-            ExprKind::Name(name) => {
+            AstExprKind::Name(name) => {
                 let value = self.expressions()?;
                 let ty = None;
-                Ok(StatementKind::Assign { name, ty, value })
+                Ok(StmtKind::Assign { name, ty, value })
             }
-            ExprKind::Attribute(object, attribute) => Ok(StatementKind::SetAttribute {
+            AstExprKind::Attribute(object, attribute) => Ok(StmtKind::SetAttribute {
                 object: *object,
                 attribute,
                 value: self.expressions()?,
@@ -128,17 +128,17 @@ impl Parser<'_> {
         }
     }
 
-    fn assign_typed(&mut self) -> Result<StatementKind> {
+    fn assign_typed(&mut self) -> Result<StmtKind> {
         let name = self.name()?;
         self.expect(':')?;
         let ty = Some(self.ty()?);
         self.expect('=')?;
         let value = self.expressions()?;
-        Ok(StatementKind::Assign { name, ty, value })
+        Ok(StmtKind::Assign { name, ty, value })
     }
 
     /// Parses `a, b, = value`, which unpacks a value, or `a, b = x, y`, which assigns one by one.
-    fn assign_names(&mut self) -> Result<StatementKind> {
+    fn assign_names(&mut self) -> Result<StmtKind> {
         let offset = self.offset();
         let mut names = vec![self.name()?];
         while self.eat(',') && !self.is('=') {
@@ -147,7 +147,7 @@ impl Parser<'_> {
         self.expect('=')?;
         let value = self.expression()?;
         if !self.is(',') {
-            return Ok(StatementKind::Unpack { names, value });
+            return Ok(StmtKind::Unpack { names, value });
         }
         let mut values = vec![value];
         while self.eat(',') && *self.peek() != TokenKind::Newline {
@@ -157,6 +157,6 @@ impl Parser<'_> {
             let message = format!("{} names for {} values", names.len(), values.len());
             return self.error_at(offset, message);
         }
-        Ok(StatementKind::AssignAll { names, values })
+        Ok(StmtKind::AssignAll { names, values })
     }
 }

@@ -1,14 +1,14 @@
 use super::*;
 use crate::trace::torchscript::ast::{Call, Callee};
 
-fn expression(text: &str) -> Result<ExprKind> {
+fn expression(text: &str) -> Result<AstExprKind> {
     let mut parser = Parser::new("t.py", text)?;
     let value = parser.expression()?;
     parser.end_of_line()?;
     Ok(value.kind)
 }
 
-fn body(lines: &str) -> Vec<StatementKind> {
+fn body(lines: &str) -> Vec<StmtKind> {
     let text = format!("def f(x: Tensor) -> Tensor:\n{lines}");
     let file = parse_file("t.py", "__torch__", &text).unwrap();
     let statements = file.functions.into_iter().next().unwrap().body;
@@ -20,7 +20,7 @@ fn body(lines: &str) -> Vec<StatementKind> {
 
 fn call(text: &str) -> Call {
     match expression(text).unwrap() {
-        ExprKind::Call(call) => *call,
+        AstExprKind::Call(call) => *call,
         other => panic!("{other:?}"),
     }
 }
@@ -29,25 +29,25 @@ fn call(text: &str) -> Call {
 fn literals() {
     assert_eq!(
         expression("-9223372036854775808").unwrap(),
-        ExprKind::Int(i64::MIN)
+        AstExprKind::Int(i64::MIN)
     );
-    assert_eq!(expression("-100.").unwrap(), ExprKind::Float(-100.0));
+    assert_eq!(expression("-100.").unwrap(), AstExprKind::Float(-100.0));
     assert_eq!(
         expression("1.0000000000000001e-05").unwrap(),
-        ExprKind::Float(1e-5)
+        AstExprKind::Float(1e-5)
     );
     assert_eq!(
         expression("-inf").unwrap(),
-        ExprKind::Float(f64::NEG_INFINITY)
+        AstExprKind::Float(f64::NEG_INFINITY)
     );
-    assert_eq!(expression("\"a\\n\"").unwrap(), ExprKind::Str("a\n".into()));
-    assert_eq!(expression("()").unwrap(), ExprKind::Tuple(vec![]));
-    assert_eq!(expression("((None))").unwrap(), ExprKind::None);
-    assert!(matches!(expression("(1,)").unwrap(), ExprKind::Tuple(items) if items.len() == 1));
+    assert_eq!(expression("\"a\\n\"").unwrap(), AstExprKind::Str("a\n".into()));
+    assert_eq!(expression("()").unwrap(), AstExprKind::Tuple(vec![]));
+    assert_eq!(expression("((None))").unwrap(), AstExprKind::None);
+    assert!(matches!(expression("(1,)").unwrap(), AstExprKind::Tuple(items) if items.len() == 1));
     assert!(
-        matches!(expression("{\"k\": 1, \"l\": 2}").unwrap(), ExprKind::Dict(entries) if entries.len() == 2)
+        matches!(expression("{\"k\": 1, \"l\": 2}").unwrap(), AstExprKind::Dict(entries) if entries.len() == 2)
     );
-    assert_eq!(expression("CONSTANTS.c12").unwrap(), ExprKind::Constant(12));
+    assert_eq!(expression("CONSTANTS.c12").unwrap(), AstExprKind::Constant(12));
 }
 
 #[test]
@@ -72,35 +72,35 @@ fn calls() {
         panic!("not a method");
     };
     assert_eq!(name, "forward1");
-    assert!(matches!(object.kind, ExprKind::Attribute(_, name) if name == "0"));
+    assert!(matches!(object.kind, AstExprKind::Attribute(_, name) if name == "0"));
 }
 
 #[test]
-fn typed_forms() {
+fn typed_expressions() {
     let list = |ty| Type::List(Box::new(ty));
     assert!(
-        matches!(expression("annotate(List[int], [])").unwrap(), ExprKind::Annotate(ty, _) if ty == list(Type::Int))
+        matches!(expression("annotate(List[int], [])").unwrap(), AstExprKind::Annotate(ty, _) if ty == list(Type::Int))
     );
     assert!(matches!(
         expression("unchecked_cast(Tensor, x)").unwrap(),
-        ExprKind::UncheckedCast(Type::Tensor, _)
+        AstExprKind::UncheckedCast(Type::Tensor, _)
     ));
     assert_eq!(
         expression("uninitialized(int)").unwrap(),
-        ExprKind::Uninitialized(Type::Int)
+        AstExprKind::Uninitialized(Type::Int)
     );
     assert!(
-        matches!(expression("isinstance(x, (int, str))").unwrap(), ExprKind::IsInstance(_, types) if types.len() == 2)
+        matches!(expression("isinstance(x, (int, str))").unwrap(), AstExprKind::IsInstance(_, types) if types.len() == 2)
     );
     assert!(matches!(
         expression("(torch.size(x))[-1]").unwrap(),
-        ExprKind::Subscript(..)
+        AstExprKind::Subscript(..)
     ));
 }
 
 #[test]
 fn statements() {
-    use StatementKind::*;
+    use StmtKind::*;
     assert!(matches!(&body("  a, b, = x\n")[..], [Unpack { names, .. }] if names.len() == 2));
     assert!(matches!(&body("  a, = x\n")[..], [Unpack { names, .. }] if names.len() == 1));
     assert!(
@@ -145,7 +145,7 @@ fn classes() {
         module.attribute("0"),
         Some(&Type::Class("__torch__.<x>.N".into()))
     );
-    assert_eq!(module.constant("k").unwrap().value.kind, ExprKind::Int(4));
+    assert_eq!(module.constant("k").unwrap().value.kind, AstExprKind::Int(4));
     let forward = module.method("forward").unwrap();
     assert_eq!(forward.parameters.len(), 3);
     assert!(text[forward.offset..].starts_with("def forward"));
@@ -153,7 +153,7 @@ fn classes() {
     assert_eq!(file.functions[0].name, "__torch__.m.f");
     assert_eq!(
         file.classes[2].constant("RED").unwrap().value.kind,
-        ExprKind::Int(1)
+        AstExprKind::Int(1)
     );
 }
 
@@ -263,13 +263,13 @@ fn members_of_classes() {
 #[test]
 fn context_managers_have_names() {
     let statements = body("  with a as b:\n    with c:\n      pass\n");
-    let [StatementKind::With { name, body, .. }] = statements.as_slice() else {
+    let [StmtKind::With { name, body, .. }] = statements.as_slice() else {
         panic!("{statements:?}");
     };
     assert_eq!(name.as_deref(), Some("b"));
     assert!(matches!(
         &body[0].kind,
-        StatementKind::With { name: None, .. }
+        StmtKind::With { name: None, .. }
     ));
 }
 
@@ -277,7 +277,7 @@ fn context_managers_have_names() {
 fn slices_of_tuples() {
     let sliced = expression("(x)[1:3]").unwrap();
     assert!(
-        matches!(sliced, ExprKind::TupleSlice(_, 1, 3)),
+        matches!(sliced, AstExprKind::TupleSlice(_, 1, 3)),
         "{sliced:?}"
     );
     assert!(expression("x[a:3]").is_err());
@@ -296,10 +296,10 @@ fn complex_literals() {
     ] {
         assert_eq!(
             expression(text).unwrap(),
-            ExprKind::Complex(real, imaginary)
+            AstExprKind::Complex(real, imaginary)
         );
     }
-    let ExprKind::Complex(real, imaginary) = expression("nan-nanj").unwrap() else {
+    let AstExprKind::Complex(real, imaginary) = expression("nan-nanj").unwrap() else {
         panic!("not complex");
     };
     assert!(real.is_nan() && imaginary.is_nan());

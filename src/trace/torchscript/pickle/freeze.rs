@@ -11,9 +11,9 @@ const MAX_VALUES: usize = 1 << 26;
 
 /// Converts nodes to values. Each node is converted once, so sharing is preserved.
 pub(super) fn freeze(nodes: Vec<Node>, root: Id) -> Result<Pickled> {
-    let mut freezer = Freezer {
+    let mut freezer = Resolver {
         frozen: vec![Progress::Untouched; nodes.len()],
-        extents: vec![Extent::default(); nodes.len()],
+        extents: vec![TreeSize::default(); nodes.len()],
         nodes,
     };
     freezer.freeze(root, 0)
@@ -26,27 +26,27 @@ enum Progress {
     Done(Pickled),
 }
 
-struct Freezer {
+struct Resolver {
     nodes: Vec<Node>,
     frozen: Vec<Progress>,
-    extents: Vec<Extent>,
+    extents: Vec<TreeSize>,
 }
 
 /// Depth and number of values of the tree below a node. The recursion visits a shared value only once, so the recursion's
 /// own depth and length do not bound those of the tree.
 #[derive(Clone, Copy, Default)]
-struct Extent {
+struct TreeSize {
     depth: usize,
     values: usize,
 }
 
-impl Extent {
-    fn above(parts: impl Iterator<Item = Extent>) -> Result<Extent> {
-        let start = Extent {
+impl TreeSize {
+    fn above(parts: impl Iterator<Item = TreeSize>) -> Result<TreeSize> {
+        let start = TreeSize {
             depth: 0,
             values: 1,
         };
-        let all = parts.fold(start, |all, part| Extent {
+        let all = parts.fold(start, |all, part| TreeSize {
             depth: all.depth.max(part.depth + 1),
             values: all.values.saturating_add(part.values),
         });
@@ -61,7 +61,7 @@ impl Extent {
     }
 }
 
-impl Freezer {
+impl Resolver {
     fn freeze(&mut self, id: Id, depth: usize) -> Result<Pickled> {
         match &self.frozen[id] {
             Progress::Done(value) => return Ok(value.clone()),
@@ -72,7 +72,7 @@ impl Freezer {
         let node = std::mem::replace(&mut self.nodes[id], Node::Tuple(Vec::new()));
         let parts = node.parts();
         let value = self.value(node, depth + 1)?;
-        self.extents[id] = Extent::above(parts.iter().map(|part| self.extents[*part]))?;
+        self.extents[id] = TreeSize::above(parts.iter().map(|part| self.extents[*part]))?;
         self.frozen[id] = Progress::Done(value.clone());
         Ok(value)
     }

@@ -3,11 +3,11 @@
 use super::*;
 use crate::dtype::DType;
 
-impl Machine<'_> {
+impl Unpickler<'_> {
     /// `BINPERSID`: a storage, written as `("storage", class, key, device, number of elements)`.
     pub(super) fn persistent(&mut self) -> Result<()> {
         let id = self.pop()?;
-        let malformed = || Error::format("a persistent id is not that of a storage");
+        let malformed = || Error::format("a persistent id does not describe a storage");
         let [tag, class, key, device, numel] = *self.tuple_items(id)? else {
             return Err(malformed());
         };
@@ -41,7 +41,7 @@ impl Machine<'_> {
         let arguments = self.pop()?;
         let function = self.pop()?;
         let Node::Global(name) = &self.nodes[function] else {
-            return Err(Error::format("something is called that is no name"));
+            return Err(Error::format("the callable of a REDUCE is not a global name"));
         };
         let name = name.clone();
         // A member of an enumeration is written as a call of its class with the bare value.
@@ -85,14 +85,14 @@ impl Machine<'_> {
                 let class = name.as_str().into();
                 self.push(Node::Object(class, Vec::new()))
             }
-            Node::Global(name) => match name.strip_prefix(CUSTOM) {
+            Node::Global(name) => match name.strip_prefix(CUSTOM_CLASS_PREFIX) {
                 Some(class) => {
                     let what = format!("an object of the C++ class {class}");
                     self.foreign(what)
                 }
                 None => Err(refuse(name)),
             },
-            _ => Err(Error::format("something is instantiated that is no class")),
+            _ => Err(Error::format("the class of a NEWOBJ is not a global name")),
         }
     }
 
@@ -113,7 +113,10 @@ impl Machine<'_> {
             (Node::Leaf(Pickled::Foreign(_)), _) => {}
             // A state dict carries `_metadata` as an attribute, which serves to load old versions.
             (Node::Dict(..), Some(_)) => {}
-            _ => return Err(Error::format("a state is given to what is no object")),
+            _ => {
+                let message = "BUILD sets the state of something that is not an object";
+                return Err(Error::format(message));
+            }
         }
         Ok(())
     }
@@ -121,15 +124,15 @@ impl Machine<'_> {
     fn tuple_items(&self, id: Id) -> Result<&[Id]> {
         match &self.nodes[id] {
             Node::Tuple(items) => Ok(items),
-            _ => Err(Error::format("something else stands where a tuple belongs")),
+            _ => Err(Error::format("expected a tuple")),
         }
     }
 
     fn usize(&self, id: Id) -> Result<usize> {
         match &self.nodes[id] {
             Node::Leaf(Pickled::Int(value)) => usize::try_from(*value)
-                .map_err(|_| Error::format(format!("{value} stands where a size belongs"))),
-            _ => Err(Error::format("something else stands where a size belongs")),
+                .map_err(|_| Error::format(format!("expected a size, found {value}"))),
+            _ => Err(Error::format("expected a size")),
         }
     }
 
@@ -147,7 +150,10 @@ impl Machine<'_> {
         let storage = match &self.nodes[storage] {
             Node::Storage(storage) => storage.clone(),
             Node::Leaf(Pickled::Foreign(_)) => return self.again(storage),
-            _ => return Err(Error::format("a tensor is built over what is no storage")),
+            _ => {
+                let message = "a tensor is built from something that is not a storage";
+                return Err(Error::format(message));
+            }
         };
         if arguments.get(6).is_some_and(|bits| self.has_entries(*bits)) {
             return self.foreign("a lazily negated tensor");
@@ -159,7 +165,9 @@ impl Machine<'_> {
             ..storage
         };
         if record.sizes.len() != record.strides.len() {
-            return Err(Error::format("a tensor has not as many strides as sizes"));
+            let (strides, sizes) = (record.strides.len(), record.sizes.len());
+            let message = format!("a tensor has {strides} strides for {sizes} sizes");
+            return Err(Error::format(message));
         }
         record.numel()?;
         self.leaf(Pickled::Tensor(Arc::new(record)))
@@ -189,7 +197,7 @@ impl Machine<'_> {
         let device = match *arguments {
             [kind] => self.str(kind)?.clone(),
             [kind, index] => format!("{}:{}", self.str(kind)?, self.usize(index)?).into(),
-            _ => return Err(Error::format("a device is a name and perhaps a number")),
+            _ => return Err(Error::format("a device takes a type and an optional index")),
         };
         self.leaf(Pickled::Device(device))
     }
@@ -204,17 +212,17 @@ impl Machine<'_> {
 /// The error for a name that is not supported.
 pub(super) fn refuse(name: &str) -> Error {
     Error::unsupported(format!(
-        "the pickle needs {name}, which only Python can build"
+        "the pickle needs {name}, which only Python can construct"
     ))
     .help("save tensors, dicts and lists of them, or a module by torch.jit.save")
 }
 
 fn is_class(name: &str) -> bool {
-    name.starts_with("__torch__.") && !name.starts_with(CUSTOM)
+    name.starts_with("__torch__.") && !name.starts_with(CUSTOM_CLASS_PREFIX)
 }
 
 /// Prefix of the names of classes that C++ registers.
-const CUSTOM: &str = "__torch__.torch.classes.";
+const CUSTOM_CLASS_PREFIX: &str = "__torch__.torch.classes.";
 
 /// Describes an unsupported value, by the function that Python builds it with.
 fn foreign(function: &str) -> Option<&'static str> {

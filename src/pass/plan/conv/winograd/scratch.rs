@@ -18,9 +18,9 @@ pub(super) struct Scratch {
     value: ValueId,
     name: &'static str,
     workgroups: Dim,
-    places: OutputTile,
+    output_tile: OutputTile,
     /// Vectors of a matrix.
-    pub(super) count: Dim,
+    pub(super) vectors_per_matrix: Dim,
     /// Index of the workgroup.
     workgroup: Index,
 }
@@ -28,16 +28,16 @@ pub(super) struct Scratch {
 impl Scratch {
     pub(super) fn new(
         (value, name): (ValueId, &'static str),
-        places: OutputTile,
+        output_tile: OutputTile,
         (workgroup, workgroups): (&Index, &Dim),
-        count: Dim,
+        vectors_per_matrix: Dim,
     ) -> Scratch {
         Scratch {
             value,
             name,
             workgroups: workgroups.clone(),
-            places,
-            count,
+            output_tile,
+            vectors_per_matrix,
             workgroup: workgroup.clone(),
         }
     }
@@ -47,28 +47,28 @@ impl Scratch {
             name: self.name,
             sizes: vec![
                 self.workgroups.clone(),
-                self.places.matrices().into(),
-                self.count.clone(),
+                self.output_tile.matrices().into(),
+                self.vectors_per_matrix.clone(),
             ],
         }
     }
 
     /// Returns the index of a matrix by its row and column. Where sizes are symbolic the index is an expression of its
     /// own: folded into them it would give one size for each matrix.
-    pub(super) fn matrix(&self, scope: &mut Scope, [y, x]: [usize; 2]) -> Index {
-        let matrix = y * self.places.input_size() + x;
-        if matrix < 2 || self.count.as_const().is_some() {
+    pub(super) fn matrix_index(&self, scope: &mut Scope, [y, x]: [usize; 2]) -> Index {
+        let matrix = y * self.output_tile.input_size() + x;
+        if matrix < 2 || self.vectors_per_matrix.as_const().is_some() {
             return matrix.into();
         }
         let number = scope.pool.index(u32::try_from(matrix).unwrap_or_default());
-        Index::expr(number, &self.places.matrices().into())
+        Index::expr(number, &self.output_tile.matrices().into())
     }
 
     /// Returns the index of a vector by its matrix and its number in that matrix.
-    fn at(&self, scope: &mut Scope, matrix: &Index, number: &Index) -> Expr {
-        let of_workgroup = Dim::from(self.places.matrices()) * &self.count;
+    fn vector_index(&self, scope: &mut Scope, matrix: &Index, number: &Index) -> Expr {
+        let of_workgroup = Dim::from(self.output_tile.matrices()) * &self.vectors_per_matrix;
         let first = self.workgroup.scale(&of_workgroup);
-        let at = first.add(&matrix.scale(&self.count)).add(number);
+        let at = first.add(&matrix.scale(&self.vectors_per_matrix)).add(number);
         at.emit(&mut scope.pool)
     }
 
@@ -79,8 +79,8 @@ impl Scratch {
         (matrix, number): (&Index, &Index),
         guard: Option<Expr>,
     ) -> Result<Expr> {
-        let (buffer, _) = scope.in_vectors(self.value, &self.layout())?;
-        let index = self.at(scope, matrix, number);
+        let (buffer, _) = scope.bind_vec4(self.value, &self.layout())?;
+        let index = self.vector_index(scope, matrix, number);
         let pool = &mut scope.pool;
         let Some(guard) = guard else {
             return Ok(pool.load(buffer, WgslType::F32x4, index));
@@ -102,14 +102,14 @@ impl Scratch {
         vector: Expr,
     ) -> Result<Statement> {
         let layout = self.layout();
-        let (buffer, value) = match scope.in_words(self.value, &layout)? {
+        let (buffer, value) = match scope.bind_u64(self.value, &layout)? {
             Some((buffer, words)) => {
                 let value = scope.pool.call("words_of_four(x)", words, &[vector]);
                 (buffer, value)
             }
-            None => (scope.in_vectors(self.value, &layout)?.0, vector),
+            None => (scope.bind_vec4(self.value, &layout)?.0, vector),
         };
-        let index = self.at(scope, matrix, number);
+        let index = self.vector_index(scope, matrix, number);
         Ok(Statement::Store {
             buffer,
             index,

@@ -14,9 +14,9 @@ type Term = (f64, Expr);
 /// A tile multiplied by a matrix from both sides.
 pub(super) struct Transformed {
     /// Statements, one column after the other: the column's inputs, and their products with the matrix from one side.
-    pub(super) columns: Vec<Statement>,
+    pub(super) statements: Vec<Statement>,
     /// Results by row and column.
-    pub(super) numbers: Square,
+    pub(super) results: Square,
     /// Vector operations that compute the results.
     operations: usize,
 }
@@ -27,19 +27,19 @@ impl Transformed {
             pool,
             operations: 0,
         };
-        let (mut columns, mut half) = (Vec::new(), vec![Vec::new(); by.len()]);
+        let (mut statements, mut half) = (Vec::new(), vec![Vec::new(); by.len()]);
         for x in 0..numbers.len() {
             let column: Vec<Expr> = numbers.iter().map(|row| row[x]).collect();
-            let sums = writer.times(by, &column);
+            let sums = writer.multiply(by, &column);
             for (y, (row, sum)) in half.iter_mut().zip(&sums).enumerate() {
                 writer.pool.set_label(*sum, &format!("half{y}{x}"));
                 row.push(*sum);
             }
-            columns.extend(column.into_iter().chain(sums).map(Statement::Let));
+            statements.extend(column.into_iter().chain(sums).map(Statement::Let));
         }
         Transformed {
-            columns,
-            numbers: half.iter().map(|row| writer.times(by, row)).collect(),
+            statements,
+            results: half.iter().map(|row| writer.multiply(by, row)).collect(),
             operations: writer.operations,
         }
     }
@@ -65,20 +65,20 @@ impl Writer<'_> {
     /// Multiplies a matrix by a vector of vectors. Neighbouring columns that differ in signs only are replaced by the sum
     /// and the difference of their vectors. Neighbouring rows that differ in signs only are computed as sum and
     /// difference of their common and their differing terms.
-    fn times(&mut self, by: TransformMatrix, vectors: &[Expr]) -> Vec<Expr> {
+    fn multiply(&mut self, by: TransformMatrix, vectors: &[Expr]) -> Vec<Expr> {
         let mut rows: Vec<Vec<Term>> = by
             .iter()
             .map(|row| row.iter().copied().zip(vectors.iter().copied()).collect())
             .collect();
         for k in 1..vectors.len() {
-            if are_mirrored(by.iter().map(|row| (row[k - 1], row[k]))) {
-                self.halve(&mut rows, k);
+            if differ_in_some_signs(by.iter().map(|row| (row[k - 1], row[k]))) {
+                self.fold_mirrored_columns(&mut rows, k);
             }
         }
         let mut sums: Vec<Expr> = Vec::new();
         while let Some(row) = rows.get(sums.len()) {
             match rows.get(sums.len() + 1) {
-                Some(next) if are_mirrored(factors(row, next)) => sums.extend(self.both(row, next)),
+                Some(next) if differ_in_some_signs(factor_pairs(row, next)) => sums.extend(self.fold_mirrored_rows(row, next)),
                 _ => sums.push(self.sum(row)),
             }
         }
@@ -86,7 +86,7 @@ impl Writer<'_> {
     }
 
     /// Replaces vectors `k - 1` and `k` by their sum or difference.
-    fn halve(&mut self, rows: &mut [Vec<Term>], k: usize) {
+    fn fold_mirrored_columns(&mut self, rows: &mut [Vec<Term>], k: usize) {
         for row in rows {
             let ((a, x), (b, y)) = (row[k - 1], row[k]);
             if a != 0.0 {
@@ -98,7 +98,7 @@ impl Writer<'_> {
     }
 
     /// Computes two rows that differ in signs only.
-    fn both(&mut self, row: &[Term], next: &[Term]) -> [Expr; 2] {
+    fn fold_mirrored_rows(&mut self, row: &[Term], next: &[Term]) -> [Expr; 2] {
         let pairs = || row.iter().zip(next);
         let common: Vec<Term> = pairs()
             .filter(|(a, b)| a.0 == b.0)
@@ -146,12 +146,12 @@ impl Writer<'_> {
 }
 
 /// Pairs the factors of two rows.
-fn factors<'t>(row: &'t [Term], next: &'t [Term]) -> impl Iterator<Item = (f64, f64)> + 't {
+fn factor_pairs<'t>(row: &'t [Term], next: &'t [Term]) -> impl Iterator<Item = (f64, f64)> + 't {
     row.iter().zip(next).map(|(a, b)| (a.0, b.0))
 }
 
 /// Returns whether factors differ in signs only, and some but not all of them do.
-fn are_mirrored(mut pairs: impl Iterator<Item = (f64, f64)>) -> bool {
+fn differ_in_some_signs(mut pairs: impl Iterator<Item = (f64, f64)>) -> bool {
     let (mut some_equal, mut some_opposite) = (false, false);
     let differ_by_signs = pairs.all(|(a, b)| {
         some_equal |= a == b && a != 0.0;

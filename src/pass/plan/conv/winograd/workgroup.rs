@@ -14,51 +14,51 @@ use crate::pass::plan::conv::{Sizes, image};
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::quad::QUAD;
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::turns::{Lines, in_turns};
-use crate::pass::plan::kernel::{below, guarded, pieces, repeat, repeat_to};
+use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
+use crate::pass::plan::kernel::{below, offset_bounds_guard, pieces, repeat, repeat_to};
 use crate::pass::plan::product::Covering;
-use crate::pass::plan::product::dot::named;
+use crate::pass::plan::product::dot::with_label;
 use crate::pass::plan::product::tile::{self, Extent, Packed, Right, Tiling};
 
 /// A workgroup, which consists of one subgroup.
 pub(super) struct Workgroup<'s> {
     sizes: &'s Sizes,
-    places: OutputTile,
+    output_tile: OutputTile,
     packed: Packed,
     /// Invocations of the workgroup.
     pub(super) lanes: usize,
-    share: Share,
+    partition: Share,
     /// Workgroups of the dispatch.
     pub(super) count: Dim,
     /// Statement that ends surplus workgroups.
     pub(super) surplus: Statement,
     /// Index of the channel group, and of the block of output channels.
     group: Index,
-    block: Index,
+    channel_block: Index,
     /// First tile.
-    first: Index,
+    first_tile: Index,
     /// Number of images, and of tiles along both axes.
-    tiles: [Dim; 3],
-    seen: Scratch,
-    summed: Scratch,
+    tile_grid: [Dim; 3],
+    transformed_input: Scratch,
+    products: Scratch,
 }
 
 /// A tile of four channels.
 struct Place {
     /// Index of the tile.
-    tile: Index,
+    index: Index,
     image: Index,
     /// First row and first column of its output positions.
-    first: [Index; 2],
+    first_position: [Index; 2],
     /// Bound of the rows, and tiles in a row.
-    space: [Dim; 2],
+    bounds: [Dim; 2],
 }
 
 impl Place {
     /// Returns an output position by its row and column in the tile.
     fn position(&self, scope: &mut Scope, [y, x]: [&Index; 2]) -> [Index; 2] {
-        let row = scope.apart(self.first[0].add(y), &self.space);
-        [row, self.first[1].add(x)]
+        let row = scope.apart(self.first_position[0].add(y), &self.bounds);
+        [row, self.first_position[1].add(x)]
     }
 }
 
@@ -68,11 +68,11 @@ impl<'s> Workgroup<'s> {
         sizes: &'s Sizes,
         (places, packed): (OutputTile, Packed),
     ) -> Result<Workgroup<'s>> {
-        let missing = || Error::internal("no subgroups, or no image, to compute by tiles");
+        let missing = || Error::internal("the Winograd kernel needs subgroups and a two-dimensional convolution");
         let lanes = scope.capabilities.simd_lanes().ok_or_else(missing)?;
-        let extent = packed.extent(lanes);
+        let extent = packed.tile_shape(lanes);
         let tiles =
-            super::tiles(&scope.graph.ty(sizes.result).shape, places).ok_or_else(missing)?;
+            super::tile_grid(&scope.graph.ty(sizes.result).shape, places).ok_or_else(missing)?;
         let of_all = [
             &sizes.groups,
             &Dim::product(&tiles),
@@ -80,43 +80,43 @@ impl<'s> Workgroup<'s> {
             &sizes.outputs,
         ];
         let share = Share::new(places, (extent, lanes), of_all);
-        let parts = [share.parts.clone(), share.blocks.clone()];
+        let parts = [share.tile_parts.clone(), share.channel_blocks.clone()];
         let covering = Covering::new(scope, std::slice::from_ref(&sizes.groups), parts);
-        let [part, block] = covering.numbers;
+        let [part, block] = covering.tile;
         let height = Dim::from(extent.height());
         let scratch = |name, channels| {
-            let of = (&covering.index, &covering.count);
+            let of = (&covering.workgroup, &covering.count);
             let count = pieces(channels, QUAD) * &height;
             Scratch::new((sizes.result, name), places, of, count)
         };
         Ok(Workgroup {
-            seen: scratch("seen", &sizes.channels),
-            summed: scratch("summed", &share.columns),
+            transformed_input: scratch("seen", &sizes.channels),
+            products: scratch("summed", &share.block_columns),
             group: covering
-                .outer
+                .batch
                 .into_iter()
                 .next()
                 .unwrap_or_else(Index::zero),
-            first: named(scope, &part.scale(&height), "first"),
+            first_tile: with_label(scope, &part.scale(&height), "first"),
             count: covering.count,
             surplus: covering.surplus,
             sizes,
-            places,
+            output_tile: places,
             packed,
             lanes,
-            share,
-            block,
-            tiles,
+            partition: share,
+            channel_block: block,
+            tile_grid: tiles,
         })
     }
 
     fn extent(&self) -> Extent {
-        self.packed.extent(self.lanes)
+        self.packed.tile_shape(self.lanes)
     }
 
     /// Emits a loop over the `quads` vec4s of channels of the workgroup's tiles, one for each invocation at a time.
     /// `make` gets the index of the vec4 among the channels, its number in the scratch memory, and the tile.
-    fn each(
+    fn for_each_tile(
         &self,
         scope: &mut Scope,
         (name, quads): (&str, &Dim),
@@ -126,54 +126,54 @@ impl<'s> Workgroup<'s> {
         repeat(scope, name, &trips, |scope, trip| {
             let (_, local) = scope.counter("local", &Dim::from(self.lanes));
             let number = trip.scale(&Dim::from(self.lanes)).add(&local);
-            let number = named(scope, &number, "number");
+            let number = with_label(scope, &number, "number");
             let height = Dim::from(self.extent().height());
-            let tile = self.first.add(&number.rem(&height));
-            let tile = named(scope, &tile, "tile");
-            let place = self.place(tile)?;
+            let tile = self.first_tile.add(&number.rem(&height));
+            let tile = with_label(scope, &tile, "tile");
+            let place = self.tile_at(tile)?;
             let made = make(scope, &number.div(&height), (&number, &place))?;
-            let made = below(scope, &place.tile, &self.all_tiles(), made);
+            let made = below(scope, &place.index, &self.tile_count(), made);
             Ok(below(scope, &number, quads, made))
         })
     }
 
     /// Returns the position of a tile.
-    fn place(&self, tile: Index) -> Result<Place> {
-        let place = index::delinearize(&tile, &self.tiles);
+    fn tile_at(&self, tile: Index) -> Result<Place> {
+        let place = index::delinearize(&tile, &self.tile_grid);
         let [image, down, across] = <[Index; 3]>::try_from(place)
-            .map_err(|_| Error::internal("tiles have other coordinates"))?;
-        let of_tile = self.places.size();
-        let height = &self.tiles[1] * of_tile as i64 + self.places.input_size() as i64;
+            .map_err(|_| Error::internal("a Winograd tile must have three coordinates: image, row and column"))?;
+        let of_tile = self.output_tile.size();
+        let height = &self.tile_grid[1] * of_tile as i64 + self.output_tile.input_size() as i64;
         Ok(Place {
-            tile,
+            index: tile,
             image,
-            first: [down, across].map(|tile| tile.scale(&Dim::from(of_tile))),
-            space: [height, self.tiles[2].clone()],
+            first_position: [down, across].map(|tile| tile.scale(&Dim::from(of_tile))),
+            bounds: [height, self.tile_grid[2].clone()],
         })
     }
 
     /// First stage: transforms the input. An invocation transforms four channels of a tile.
-    pub(super) fn seen(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+    pub(super) fn transform_input(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
         let channels = pieces(&self.sizes.channels, QUAD);
-        self.each(
+        self.for_each_tile(
             scope,
-            ("seen_trip", &self.seen.count),
+            ("seen_trip", &self.transformed_input.vectors_per_matrix),
             |scope, quad, (number, place)| {
                 let quad = self.group.scale(&channels).add(quad);
                 let tap = [Index::zero(), Index::zero()];
-                let positions = every(self.places.input_size(), |y, x| {
+                let positions = try_matrix(self.output_tile.input_size(), |y, x| {
                     let position = place.position(scope, [&y.into(), &x.into()]);
                     let quad = ([place.image.clone(), quad.clone()], None);
-                    let seen = image::input(scope, self.sizes, quad, (&position, &tap))?;
+                    let seen = image::load_input(scope, self.sizes, quad, (&position, &tap))?;
                     scope.pool.set_label(seen, &format!("d{y}{x}"));
                     Ok(seen)
                 })?;
                 let made =
-                    Transformed::new(&mut scope.pool, self.places.input_transform(), &positions);
-                let mut statements = made.columns;
-                for (y, x, vector) in by_place(&made.numbers) {
-                    let matrix = self.seen.matrix(scope, [y, x]);
-                    statements.push(self.seen.store(scope, (&matrix, number), vector)?);
+                    Transformed::new(&mut scope.pool, self.output_tile.input_transform(), &positions);
+                let mut statements = made.statements;
+                for (y, x, vector) in enumerate_matrix(&made.results) {
+                    let matrix = self.transformed_input.matrix_index(scope, [y, x]);
+                    statements.push(self.transformed_input.store(scope, (&matrix, number), vector)?);
                 }
                 Ok(statements)
             },
@@ -182,14 +182,14 @@ impl<'s> Workgroup<'s> {
 
     /// Second stage: one matrix product for each element of the transformed tile. Rows are tiles, columns are output
     /// channels.
-    pub(super) fn summed(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
-        let matrices = Dim::from(self.places.matrices());
-        let first = self.block.scale(&self.share.panels);
+    pub(super) fn multiply(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+        let matrices = Dim::from(self.output_tile.matrices());
+        let first = self.channel_block.scale(&self.partition.block_panels);
         let rest = self.remaining(scope, &first);
         repeat(scope, "matrix", &matrices, |scope, matrix| {
-            let panels = (&self.share.panels, rest);
+            let panels = (&self.partition.block_panels, rest);
             repeat_to(scope, "panel", panels, |scope, panel| {
-                self.product(scope, &matrix, (&first, &panel))
+                self.multiply_panel(scope, &matrix, (&first, &panel))
             })
         })
     }
@@ -197,13 +197,13 @@ impl<'s> Workgroup<'s> {
     /// Returns how many panels the workgroup has, starting at `first`: the last block of a group may have fewer.
     fn remaining(&self, scope: &mut Scope, first: &Index) -> Expr {
         let (first, pool) = (first.emit(&mut scope.pool), &mut scope.pool);
-        let [all, most] = [&self.share.all_panels, &self.share.panels].map(|size| pool.size(size));
+        let [all, most] = [&self.partition.group_panels, &self.partition.block_panels].map(|size| pool.size(size));
         let rest = pool.call("x - y", WgslType::U32, &[all, first]);
         pool.call("min(x, y)", WgslType::U32, &[rest, most])
     }
 
     /// Multiplies a matrix by a panel of filters. `panel` counts from the workgroup's first panel.
-    fn product(
+    fn multiply_panel(
         &self,
         scope: &mut Scope,
         matrix: &Index,
@@ -213,94 +213,94 @@ impl<'s> Workgroup<'s> {
         let [rows, columns] = [extent.height(), extent.width(self.lanes)].map(Dim::from);
         let strip = panel.scale(&columns.floor_div(&quad));
         let tiling = Tiling {
-            outer: Vec::new(),
+            batch: Vec::new(),
             rows: rows.clone(),
-            spread: vec![rows.clone()],
+            row_shape: vec![rows.clone()],
             columns,
             taps: Vec::new(),
-            depth: self.sizes.channels.clone(),
+            k_size: self.sizes.channels.clone(),
             left: &|scope, [_, row], (_, steps)| {
                 let [(channel, guard), ..] = steps else {
-                    return Err(Error::internal("a round without steps"));
+                    return Err(Error::internal("an iteration of a Winograd product has no K elements"));
                 };
                 let number = channel.div(&quad).scale(&rows).add(&row[0]);
-                self.seen.load(scope, (matrix, &number), *guard)
+                self.transformed_input.load(scope, (matrix, &number), *guard)
             },
             right: Right::Panels(self.sizes.filter, self.packed.clone(), &|_| {
                 let of_group = matrix.scale(&self.sizes.groups).add(&self.group);
-                of_group.scale(&self.share.all_panels)
+                of_group.scale(&self.partition.group_panels)
             }),
             write: &|scope, [_, row], first, vector| {
                 let number = strip.add(&first.div(&quad)).scale(&rows).add(&row[0]);
-                Ok(vec![self.summed.store(scope, (matrix, &number), vector)?])
+                Ok(vec![self.products.store(scope, (matrix, &number), vector)?])
             },
-            epilogue: 0,
-            in_quads: true,
+            epilogue_cost: 0,
+            writes_whole_vec4: true,
         };
-        tile::sums(scope, &tiling, tile::Place::of_panel(first.add(panel)))
+        tile::tile_statements(scope, &tiling, tile::Place::of_panel(first.add(panel)))
     }
 
     /// Last stage: transforms the products into output positions and applies the epilogue. An invocation transforms four
     /// channels of a tile.
-    pub(super) fn output(&self, scope: &mut Scope, group: &Group) -> Result<Vec<Statement>> {
-        let of_block = self.share.columns.floor_div(&Dim::from(QUAD));
+    pub(super) fn transform_output(&self, scope: &mut Scope, group: &Group) -> Result<Vec<Statement>> {
+        let of_block = self.partition.block_columns.floor_div(&Dim::from(QUAD));
         let all = pieces(&self.sizes.outputs, QUAD);
-        self.each(
+        self.for_each_tile(
             scope,
-            ("output_trip", &self.summed.count),
+            ("output_trip", &self.products.vectors_per_matrix),
             |scope, quad, (number, place)| {
-                let quad = self.block.scale(&of_block).add(quad);
-                let sums = every(self.places.input_size(), |y, x| {
-                    let matrix = self.summed.matrix(scope, [y, x]);
-                    let sum = self.summed.load(scope, (&matrix, number), None)?;
+                let quad = self.channel_block.scale(&of_block).add(quad);
+                let sums = try_matrix(self.output_tile.input_size(), |y, x| {
+                    let matrix = self.products.matrix_index(scope, [y, x]);
+                    let sum = self.products.load(scope, (&matrix, number), None)?;
                     scope.pool.set_label(sum, &format!("m{y}{x}"));
                     Ok(sum)
                 })?;
-                let made = Transformed::new(&mut scope.pool, self.places.output_transform(), &sums);
+                let made = Transformed::new(&mut scope.pool, self.output_tile.output_transform(), &sums);
                 let channels = [place.image.clone(), self.group.scale(&all).add(&quad)];
-                let statements = self.written(scope, group, (&channels, place), made)?;
+                let statements = self.write_tile(scope, group, (&channels, place), made)?;
                 Ok(below(scope, &quad, &all, statements))
             },
         )
     }
 
     /// Writes the positions of a tile.
-    fn written(
+    fn write_tile(
         &self,
         scope: &mut Scope,
         group: &Group,
         (channels, place): (&[Index; 2], &Place),
         made: Transformed,
     ) -> Result<Vec<Statement>> {
-        let held = held(&mut scope.pool, &made.numbers);
-        let numbers = held.iter().flatten().zip(made.numbers.iter().flatten());
+        let held = position_variables(&mut scope.pool, &made.results);
+        let numbers = held.iter().flatten().zip(made.results.iter().flatten());
         let declared = numbers.map(|(held, number)| Statement::Declare(*held, *number));
-        let mut statements: Vec<Statement> = made.columns.into_iter().chain(declared).collect();
-        let cost = (Lines::Short, group.epilogue_cost(scope.graph));
-        let (first, space) = (&place.first, &self.sizes.space);
-        statements.extend(in_turns(scope, cost, &held, &mut |scope, y, held| {
+        let mut statements: Vec<Statement> = made.statements.into_iter().chain(declared).collect();
+        let cost = (LineEpilogue::Short, group.epilogue_cost(scope.graph));
+        let (first, space) = (&place.first_position, &self.sizes.space);
+        statements.extend(write_lines(scope, cost, &held, &mut |scope, y, held| {
             let mut line = Vec::new();
             for (x, vector) in held.iter().enumerate() {
                 let position = place.position(scope, [y, &x.into()]);
                 let quad = [channels.as_slice(), &position].concat();
-                let written = image::write(scope, group, self.sizes, &quad, *vector)?;
-                line.extend(guarded(scope, &first[1], x, &space[1], written));
+                let written = image::write_vec4(scope, group, self.sizes, &quad, *vector)?;
+                line.extend(offset_bounds_guard(scope, &first[1], x, &space[1], written));
             }
-            Ok(guarded(scope, &first[0], y.clone(), &space[0], line))
+            Ok(offset_bounds_guard(scope, &first[0], y.clone(), &space[0], line))
         })?);
         Ok(statements)
     }
 
     /// Returns the number of tiles of all images.
-    pub(super) fn all_tiles(&self) -> Dim {
-        Dim::product(&self.tiles)
+    pub(super) fn tile_count(&self) -> Dim {
+        Dim::product(&self.tile_grid)
     }
 
     /// Returns the operations of all transforms of all workgroups.
-    pub(super) fn transforms(&self) -> Dim {
+    pub(super) fn transform_operations(&self) -> Dim {
         let of = [
-            (&self.seen.count, self.places.input_transform()),
-            (&self.summed.count, self.places.output_transform()),
+            (&self.transformed_input.vectors_per_matrix, self.output_tile.input_transform()),
+            (&self.products.vectors_per_matrix, self.output_tile.output_transform()),
         ];
         let of_workgroup =
             of.map(|(count, by)| count * (QUAD * Transformed::operations(by)) as i64);
@@ -310,13 +310,13 @@ impl<'s> Workgroup<'s> {
 }
 
 /// Calls `make` for each row and column of a tile.
-fn every(side: usize, mut make: impl FnMut(usize, usize) -> Result<Expr>) -> Result<Square> {
+fn try_matrix(side: usize, mut make: impl FnMut(usize, usize) -> Result<Expr>) -> Result<Square> {
     let row = |y| (0..side).map(|x| make(y, x)).collect();
     (0..side).map(row).collect()
 }
 
 /// Iterates over vectors with their rows and columns.
-fn by_place(vectors: &Square) -> impl Iterator<Item = (usize, usize, Expr)> + '_ {
+fn enumerate_matrix(vectors: &Square) -> impl Iterator<Item = (usize, usize, Expr)> + '_ {
     let rows = vectors.iter().enumerate();
     rows.flat_map(|(y, row)| {
         row.iter()
@@ -326,7 +326,7 @@ fn by_place(vectors: &Square) -> impl Iterator<Item = (usize, usize, Expr)> + '_
 }
 
 /// Creates variables for the positions of a tile, by row and column.
-fn held(pool: &mut ExprPool, numbers: &Square) -> Square {
+fn position_variables(pool: &mut ExprPool, numbers: &Square) -> Square {
     let rows = numbers.iter().enumerate().map(|(y, row)| {
         let name = |x: usize| format!("y{y}{x}");
         let variable = |x| pool.variable(&name(x), WgslType::F32x4);

@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::search::Search;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::pass::plan::attention;
-use crate::pass::plan::cost::weight_of;
+use crate::pass::plan::cost::node_cost;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::fuse::Fuser;
 use crate::pass::plan::group::Attention;
 use crate::pass::plan::variant;
 
 /// Largest cost of the pointwise work on scores. The kernel's source repeats that work for many scores.
-const LONGEST: u32 = 24;
+const MAX_SCORE_COST: u32 = 24;
 
 /// A match of the attention pattern.
 pub struct Found {
@@ -52,7 +52,7 @@ impl Fuser<'_> {
         let is_inside = |node: &usize| self.is_inside(*node, anchor, &found.nodes);
         let is_ours = found.nodes.iter().all(is_inside);
         let is_free = !is_asked(anchor) && !is_asked(found.attention.scores);
-        let suits = || attention::suits(self.graph, self.capabilities, anchor, &found.attention);
+        let suits = || attention::is_preferred(self.graph, self.capabilities, anchor, &found.attention);
         (is_ours && is_free && suits().unwrap_or(false)).then_some(found)
     }
 
@@ -66,7 +66,7 @@ impl Fuser<'_> {
                 for node in &found.nodes {
                     claimed[*node] = true;
                 }
-                self.pass_through(&found);
+                self.unstore_inner_values(&found);
                 all.insert(anchor, found);
             }
         }
@@ -75,11 +75,11 @@ impl Fuser<'_> {
 
     /// True if the kernel's operands are stored and its pointwise work is short enough.
     fn is_claimable(&self, anchor: usize, found: &Found) -> bool {
-        let is_short = self.cost(found) <= LONGEST;
-        let fits = self.read_by(found).len() < self.limit;
+        let is_short = self.cost(found) <= MAX_SCORE_COST;
+        let fits = self.leaves_of_match(found).len() < self.limit;
         let written = vec![false; self.graph.values.len()];
         let mut scope = Scope::new(self.graph, self.capabilities, &self.stored, &written);
-        let mut reads = || attention::reads(&mut scope, anchor, &found.attention);
+        let mut reads = || attention::can_read_operands(&mut scope, anchor, &found.attention);
         is_short && fits && reads().unwrap_or(false)
     }
 
@@ -122,13 +122,13 @@ impl Fuser<'_> {
             let operands = node.operands().into_iter();
             let outside = operands.filter(|id| !found.makes(self.graph, *id));
             let read = outside.map(|id| self.infos[id.index()].cost);
-            read.fold(weight_of(node), u32::saturating_add)
+            read.fold(node_cost(node), u32::saturating_add)
         };
         between.map(of_node).fold(0, u32::saturating_add)
     }
 
     /// The stored values that the nodes in front of the anchor read.
-    fn read_by(&self, found: &Found) -> BTreeSet<ValueId> {
+    fn leaves_of_match(&self, found: &Found) -> BTreeSet<ValueId> {
         let nodes = found.nodes.iter().map(|node| &self.graph.nodes[*node]);
         let operands = nodes.flat_map(Node::operands);
         let outside = operands.filter(|id| !found.makes(self.graph, *id));
@@ -138,8 +138,8 @@ impl Fuser<'_> {
     }
 
     /// Marks no value in front of the anchor as materialised. The anchor reads the operands of those nodes.
-    fn pass_through(&mut self, found: &Found) {
-        let leaves = self.read_by(found);
+    fn unstore_inner_values(&mut self, found: &Found) {
+        let leaves = self.leaves_of_match(found);
         for node in &found.nodes {
             for result in &self.graph.nodes[*node].results {
                 self.stored[result.index()] = false;

@@ -8,7 +8,7 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::expr::WgslType;
 use crate::kernel::index::Index;
 use crate::kernel::materialization::MaterializeReason;
-use crate::pass::plan::cost::{Class, class, weight_of};
+use crate::pass::plan::cost::{Class, class, node_cost};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{Scope, operand};
 use crate::pass::plan::fuse::Fuser;
@@ -32,7 +32,7 @@ impl Fuser<'_> {
             let Some(frame) = Frame::of(self.graph, &self.graph.nodes[seed]) else {
                 continue;
             };
-            let region = Region::grow(self, capabilities, seed, frame, claimed);
+            let region = RowRegion::grow(self, capabilities, seed, frame, claimed);
             if let Some(group) = region.group(self, capabilities, &units) {
                 group.nodes.iter().for_each(|node| claimed[*node] = true);
                 units.push(group.nodes.clone());
@@ -62,20 +62,20 @@ impl Fuser<'_> {
 }
 
 /// Largest cost of earlier results that a stage of a row kernel recomputes.
-const REPEATED: u32 = 40;
+const MAX_RECOMPUTED_COST: u32 = 40;
 
 /// Nodes around a reduction that one kernel can compute.
-struct Region {
+struct RowRegion {
     frame: Frame,
     /// In graph order.
     nodes: Vec<usize>,
     /// Properties of their results.
-    values: BTreeMap<ValueId, Traits>,
+    values: BTreeMap<ValueId, RowValueProperties>,
 }
 
 /// Properties of a value of a region.
 #[derive(Clone, Copy, Default)]
-struct Traits {
+struct RowValueProperties {
     /// Number of reductions that precede it, one after the other.
     stage: usize,
     /// Cost of one element given the results of these reductions.
@@ -83,10 +83,10 @@ struct Traits {
 }
 
 /// A region while it grows. It includes each node whose elements can be computed along a row.
-struct Growth<'a, 'g> {
+struct RowRegionGrowth<'a, 'g> {
     fuser: &'a Fuser<'g>,
     scope: Scope<'a>,
-    region: Region,
+    region: RowRegion,
     /// Values that depend on the region and do not belong to it.
     behind: BTreeSet<ValueId>,
     /// Values that the region reads of each row.
@@ -95,7 +95,7 @@ struct Growth<'a, 'g> {
     element: Index,
 }
 
-impl Region {
+impl RowRegion {
     /// Grows the largest region from a reduction.
     fn grow(
         fuser: &Fuser,
@@ -103,16 +103,16 @@ impl Region {
         seed: usize,
         frame: Frame,
         claimed: &[bool],
-    ) -> Region {
+    ) -> RowRegion {
         let written = vec![false; fuser.graph.values.len()];
         let mut scope = Scope::new(fuser.graph, capabilities, &fuser.stored, &written);
         let row = scope.counter("index", &frame.rows).1;
         let within = scope.counter("k", &frame.length).1;
         let element = frame.element(&row, &within);
-        let mut growth = Growth {
+        let mut growth = RowRegionGrowth {
             fuser,
             scope,
-            region: Region {
+            region: RowRegion {
                 frame,
                 nodes: Vec::new(),
                 values: BTreeMap::new(),
@@ -172,7 +172,7 @@ impl Region {
             return None;
         }
         let root = *rows.written.last()?;
-        if self.is_behind_itself(fuser, &rows.written, units) {
+        if self.has_cycle(fuser, &rows.written, units) {
             return None;
         }
         let written = vec![false; fuser.graph.values.len()];
@@ -198,7 +198,7 @@ impl Region {
             let node = &fuser.graph.nodes[*index];
             computed.extend(&node.results);
             let stage = node.results.first().and_then(|id| self.values.get(id));
-            if let (Some(_), Some(Traits { stage, .. })) = (reduction(node), stage) {
+            if let (Some(_), Some(RowValueProperties { stage, .. })) = (reduction(node), stage) {
                 stages.resize(stages.len().max(*stage), Vec::new());
                 stages[stage - 1].push(*index);
             }
@@ -213,7 +213,7 @@ impl Region {
     }
 
     /// True if the group would depend on itself, through nodes that other groups compute at once.
-    fn is_behind_itself(&self, fuser: &Fuser, written: &[ValueId], units: &[Vec<usize>]) -> bool {
+    fn has_cycle(&self, fuser: &Fuser, written: &[ValueId], units: &[Vec<usize>]) -> bool {
         let mut open: Vec<ValueId> = written.to_vec();
         let mut seen = BTreeSet::new();
         while let Some(value) = open.pop() {
@@ -237,7 +237,7 @@ impl Region {
     }
 }
 
-impl Growth<'_, '_> {
+impl RowRegionGrowth<'_, '_> {
     fn depends(&self, value: ValueId) -> bool {
         self.region.values.contains_key(&value) || self.behind.contains(&value)
     }
@@ -251,7 +251,7 @@ impl Growth<'_, '_> {
             return false;
         }
         let known = operands.iter().filter_map(|id| self.region.values.get(id));
-        let mut traits = known.fold(Traits::default(), |all, one| Traits {
+        let mut traits = known.fold(RowValueProperties::default(), |all, one| RowValueProperties {
             stage: all.stage.max(one.stage),
             cost: all.cost.saturating_add(one.cost),
         });
@@ -259,8 +259,8 @@ impl Growth<'_, '_> {
             .iter()
             .any(|id| self.region.values.contains_key(id));
         let is_taken = if reduction(node).is_some() {
-            let fits = traits.cost <= REPEATED && self.reduces(node, *result);
-            traits = Traits {
+            let fits = traits.cost <= MAX_RECOMPUTED_COST && self.try_reduce(node, *result);
+            traits = RowValueProperties {
                 stage: traits.stage + 1,
                 cost: 0,
             };
@@ -269,9 +269,9 @@ impl Growth<'_, '_> {
             traits.cost = if self.is_narrow(*result) {
                 0
             } else {
-                traits.cost.saturating_add(weight_of(node))
+                traits.cost.saturating_add(node_cost(node))
             };
-            is_inside && is_pointwise(node) && self.computes(*result)
+            is_inside && is_pointwise(node) && self.can_compute(*result)
         };
         if is_taken {
             self.region.nodes.push(index);
@@ -285,7 +285,7 @@ impl Growth<'_, '_> {
     }
 
     /// Adds a reduction over the same rows that reads values which the region reads already.
-    fn reduces(&mut self, node: &Node, result: ValueId) -> bool {
+    fn try_reduce(&mut self, node: &Node, result: ValueId) -> bool {
         let graph = self.scope.graph;
         let Ok(x) = operand(node, 0) else {
             return false;
@@ -314,7 +314,7 @@ impl Growth<'_, '_> {
     }
 
     /// True for a value with one element per row element or per row.
-    fn computes(&mut self, value: ValueId) -> bool {
+    fn can_compute(&mut self, value: ValueId) -> bool {
         let numel = self.scope.graph.ty(value).numel();
         let place = if numel == self.region.frame.rows {
             self.row.clone()
@@ -323,12 +323,12 @@ impl Growth<'_, '_> {
         } else {
             return false;
         };
-        self.scope.compute(&[value]);
+        self.scope.inline_values(&[value]);
         self.makes(value, &place)
     }
 
     fn makes(&mut self, value: ValueId, place: &Index) -> bool {
-        let position = Position::at(place.clone());
+        let position = Position::from_index(place.clone());
         self.scope.element(value, &position, None).is_ok()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::{holds, span};
+use super::{fits_texture, columns_per_vec4};
 use crate::kernel::layout::{Panels, StridedRange, TextureLimits};
 use crate::pass::plan::element::quad::QUAD;
 
@@ -48,7 +48,7 @@ pub struct Extent {
     /// Rows of a band.
     pub rows: usize,
     /// Vec4s of columns of an invocation.
-    pub quads: usize,
+    pub column_vec4s: usize,
     /// K elements of a round, which is one iteration of the reduction loop.
     pub round: usize,
 }
@@ -66,7 +66,7 @@ pub struct Packed {
 
 impl Packed {
     /// Returns the shape of the tiles that read the panels: panels are as wide as tiles.
-    pub fn extent(&self, lanes: usize) -> Extent {
+    pub fn tile_shape(&self, lanes: usize) -> Extent {
         let Panels {
             width,
             k_block: round,
@@ -75,7 +75,7 @@ impl Packed {
         Extent {
             bands: self.bands,
             rows: self.rows,
-            quads: self.bands * width / span(lanes),
+            column_vec4s: self.bands * width / columns_per_vec4(lanes),
             round,
         }
     }
@@ -85,47 +85,47 @@ impl Packed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rows {
     /// Contiguous: positions of an image in a vec4 layout of channels.
-    Together,
+    Contiguous,
     /// Contiguous, but read under taps.
-    Seen,
+    ContiguousTaps,
     /// Each row at an address of its own.
-    Apart,
+    Scattered,
 }
 
 /// A matrix product with a weight, in the example's sizes.
 pub struct Sums {
     /// Key of everything that the kernel's source depends on, besides the tile shape.
-    pub text: String,
+    pub kernel_key: String,
     /// Layout of the left factor.
-    pub left: Rows,
+    pub left_layout: Rows,
     /// Number of products that share the weight's columns, and rows of each.
     pub sizes: [usize; 2],
     /// Panels of the weight; their tile shape is arbitrary.
     pub panels: Panels,
     /// Rest of the kernel, if it contains more than a tile and its epilogue.
-    pub whole: Option<Whole>,
+    pub enclosing: Option<Whole>,
 }
 
 /// A kernel that contains products besides other work.
 pub struct Whole {
     /// Returns the cycles of a run with a tile shape, given the cycles of a round. `None` where a device cannot run it
     /// with that shape.
-    pub time: Box<dyn Fn(Extent, usize) -> Option<u64>>,
+    pub run_cycles: Box<dyn Fn(Extent, usize) -> Option<u64>>,
     /// Milliseconds that the driver takes to compile the other parts.
-    pub compiled: u64,
+    pub compile_ms: u64,
 }
 
-/// `tiles of 32 rows in 4 bands, 32 columns an invocation, K in rounds of 4`
+/// `tiles of 32 rows in 4 bands, 32 columns per invocation, 4 K elements per iteration`
 impl fmt::Display for Extent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns = self.quads * QUAD;
+        let columns = self.column_vec4s * QUAD;
         write!(f, "tiles of {} rows", self.height())?;
         if self.bands > 1 {
             write!(f, " in {} bands", self.bands)?;
         }
         write!(
             f,
-            ", {columns} columns an invocation, K in rounds of {}",
+            ", {columns} columns per invocation, {} K elements per iteration",
             self.round
         )
     }
@@ -136,12 +136,12 @@ impl Extent {
     pub const ANY: Extent = Extent {
         bands: 1,
         rows: 16,
-        quads: 2,
+        column_vec4s: 2,
         round: QUAD,
     };
 
     /// Returns the panels of a weight for this tile shape. `outer` is the matrices of the weight.
-    pub fn packed(
+    pub fn pack(
         self,
         lanes: usize,
         outer: StridedRange,
@@ -173,38 +173,38 @@ impl Extent {
 
     /// Returns the columns of a tile.
     pub fn width(self, lanes: usize) -> usize {
-        self.quads * self.strip(lanes)
+        self.column_vec4s * self.strip(lanes)
     }
 
     /// Returns the columns of a band for one vec4 of each invocation.
     fn strip(self, lanes: usize) -> usize {
-        span(lanes / self.bands)
+        columns_per_vec4(lanes / self.bands)
     }
 
     /// Yields all shapes that suit a driver with so many lanes. With more sums the driver runs out of registers, and the
     /// loop grows too long for the cache of decoded instructions: with 48 vec4s of eight lanes a Zen 3 takes a third
     /// longer than with 32.
-    fn all(lanes: usize) -> impl Iterator<Item = Extent> {
+    fn candidates(lanes: usize) -> impl Iterator<Item = Extent> {
         let most = 4 * lanes;
         [1, 2, 3, 4, 6, 8].into_iter().flat_map(move |quads| {
             (1..=TALLEST.min(most / quads)).map(move |rows| Extent {
                 bands: lanes / QUAD,
                 rows,
-                quads,
+                column_vec4s: quads,
                 round: QUAD,
             })
         })
     }
 
     /// Returns the cycles of four K elements with this layout of the left factor, in vectors of sixteen numbers.
-    fn steps(self, lanes: usize, left: Rows) -> usize {
+    fn k_cycles(self, lanes: usize, left: Rows) -> usize {
         let Extent {
-            bands, rows, quads, ..
+            bands, rows, column_vec4s: quads, ..
         } = self;
         let line = match left {
-            Rows::Together => READ,
-            Rows::Seen => READ + FIND,
-            Rows::Apart => READ + APART,
+            Rows::Contiguous => READ,
+            Rows::ContiguousTaps => READ + FIND,
+            Rows::Scattered => READ + APART,
         };
         let lines = rows.div_ceil(lanes / bands) * line;
         let columns = quads * (HAND_COLUMNS + READ * QUAD.div_ceil(bands));
@@ -212,21 +212,21 @@ impl Extent {
     }
 
     /// Returns the cycles of all tiles of a product, given its matrices, rows, columns, and K in units of four.
-    fn time(self, lanes: usize, left: Rows, [matrices, rows, columns, steps]: [usize; 4]) -> u64 {
+    fn product_cycles(self, lanes: usize, left: Rows, [matrices, rows, columns, steps]: [usize; 4]) -> u64 {
         let columns = columns.div_ceil(self.width(lanes));
         let tiles = (matrices * columns * rows.div_ceil(self.height())).max(ENOUGH);
-        (tiles * steps * self.steps(lanes, left) * lanes / 16) as u64
+        (tiles * steps * self.k_cycles(lanes, left) * lanes / 16) as u64
     }
 
     /// Returns the cycles that the driver takes to compile the source.
-    fn compiled(self) -> u64 {
+    fn compile_cycles(self) -> u64 {
         let each = WRITE + STEPS * self.round / QUAD;
-        (self.rows * self.quads * each) as u64 * MILLISECOND
+        (self.rows * self.column_vec4s * each) as u64 * MILLISECOND
     }
 }
 
 impl Sums {
-    fn by(&self, lanes: usize, extent: Extent) -> Panels {
+    fn panels_for(&self, lanes: usize, extent: Extent) -> Panels {
         Panels {
             k_block: extent.round,
             width: extent.width(lanes),
@@ -236,54 +236,54 @@ impl Sums {
     }
 
     /// Returns the length of the innermost reduction.
-    fn steps(&self) -> usize {
+    fn k_size(&self) -> usize {
         self.panels.k_ranges.last().map_or(1, |run| run.count)
     }
 
     /// Returns the shape with wide rounds for few rows, unless they would be padded with many zeros.
-    fn wide(&self, lanes: usize) -> Option<Extent> {
-        let (round, rows) = (span(lanes), self.sizes[1]);
-        let is_filled = self.steps().next_multiple_of(round) <= self.steps() + self.steps() / 4;
+    fn wide_round_shape(&self, lanes: usize) -> Option<Extent> {
+        let (round, rows) = (columns_per_vec4(lanes), self.sizes[1]);
+        let is_filled = self.k_size().next_multiple_of(round) <= self.k_size() + self.k_size() / 4;
         (rows * round < WIDEST && is_filled).then_some(Extent {
             bands: 1,
             rows: rows.max(1),
-            quads: 1,
+            column_vec4s: 1,
             round,
         })
     }
 
     /// Returns whether tiles of some shape can compute the product.
-    pub fn are_possible(&self, on: (usize, TextureLimits)) -> bool {
-        Extent::all(on.0).any(|extent| self.time(on, extent).is_some())
+    pub fn is_possible(&self, on: (usize, TextureLimits)) -> bool {
+        Extent::candidates(on.0).any(|extent| self.run_cycles(on, extent).is_some())
     }
 
     /// Returns the cycles of a run with a tile shape. `None` if the panels do not fit a texture.
-    fn time(&self, (lanes, limits): (usize, TextureLimits), extent: Extent) -> Option<u64> {
-        if !holds(limits, &self.by(lanes, extent)) {
+    fn run_cycles(&self, (lanes, limits): (usize, TextureLimits), extent: Extent) -> Option<u64> {
+        if !fits_texture(limits, &self.panels_for(lanes, extent)) {
             return None;
         }
-        if let Some(whole) = &self.whole {
-            return (whole.time)(extent, extent.steps(lanes, self.left));
+        if let Some(whole) = &self.enclosing {
+            return (whole.run_cycles)(extent, extent.k_cycles(lanes, self.left_layout));
         }
         let around = self.panels.k_ranges.iter().rev().skip(1);
         let around: usize = around.map(|run| run.count).product();
-        let steps = around * self.steps().div_ceil(QUAD);
+        let steps = around * self.k_size().div_ceil(QUAD);
         let [matrices, rows] = self.sizes;
         let sizes = [matrices, rows, self.panels.columns.count, steps];
-        Some(extent.time(lanes, self.left, sizes))
+        Some(extent.product_cycles(lanes, self.left_layout, sizes))
     }
 }
 
 /// Returns the tile shape for a product of values. Similar sizes get equal shapes, so that such products share a kernel.
-pub fn of_values(lanes: usize, [outer, rows, columns]: [usize; 3]) -> Extent {
+pub fn shape_for_values(lanes: usize, [outer, rows, columns]: [usize; 3]) -> Extent {
     let sizes = [rows, columns].map(usize::next_power_of_two);
-    let time = |extent: &Extent| extent.time(lanes, Rows::Apart, [outer, sizes[0], sizes[1], 1]);
+    let time = |extent: &Extent| extent.product_cycles(lanes, Rows::Scattered, [outer, sizes[0], sizes[1], 1]);
     let is_plain = |extent: &Extent| {
-        [extent.rows, extent.quads]
+        [extent.rows, extent.column_vec4s]
             .iter()
             .all(|x| x.is_power_of_two())
     };
-    let extents = Extent::all(lanes).filter(is_plain);
+    let extents = Extent::candidates(lanes).filter(is_plain);
     let extent = extents.min_by_key(time).unwrap_or(Extent::ANY);
     // Make tiles as equal in height as possible: rows beyond the edge cost as much as others.
     let tiles = rows.div_ceil(extent.height()).max(1);
@@ -294,24 +294,24 @@ pub fn of_values(lanes: usize, [outer, rows, columns]: [usize; 3]) -> Extent {
 }
 
 /// Returns the tile shape of each product of a graph, for a device with so many lanes and these texture limits.
-pub fn extents((lanes, limits): (usize, TextureLimits), sums: &[Sums]) -> Vec<Extent> {
-    let mut found: Vec<Option<Extent>> = sums.iter().map(|sums| sums.wide(lanes)).collect();
-    let mut texts: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+pub fn choose_shapes((lanes, limits): (usize, TextureLimits), sums: &[Sums]) -> Vec<Extent> {
+    let mut chosen: Vec<Option<Extent>> = sums.iter().map(|sums| sums.wide_round_shape(lanes)).collect();
+    let mut by_kernel: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, sums) in sums.iter().enumerate() {
-        if found[at].is_none_or(|wide| !holds(limits, &sums.by(lanes, wide))) {
-            texts.entry(&sums.text).or_default().push(at);
+        if chosen[at].is_none_or(|wide| !fits_texture(limits, &sums.panels_for(lanes, wide))) {
+            by_kernel.entry(&sums.kernel_key).or_default().push(at);
         }
     }
-    for places in texts.into_values() {
-        let time = |at: usize, extent| sums[at].time((lanes, limits), extent);
-        let whole = places.first().and_then(|at| sums[*at].whole.as_ref());
-        let beside = whole.map_or(0, |whole| whole.compiled * MILLISECOND);
-        let offers = Offers::of((lanes, beside), &places, time);
-        for (at, extent) in places.iter().zip(offers.best()) {
-            found[*at] = extent;
+    for indices in by_kernel.into_values() {
+        let time = |at: usize, extent| sums[at].run_cycles((lanes, limits), extent);
+        let whole = indices.first().and_then(|at| sums[*at].enclosing.as_ref());
+        let other_cycles = whole.map_or(0, |whole| whole.compile_ms * MILLISECOND);
+        let candidates = Offers::of((lanes, other_cycles), &indices, time);
+        for (at, extent) in indices.iter().zip(candidates.choose()) {
+            chosen[*at] = extent;
         }
     }
-    found
+    chosen
         .into_iter()
         .map(|extent| extent.unwrap_or(Extent::ANY))
         .collect()
@@ -319,24 +319,24 @@ pub fn extents((lanes, limits): (usize, TextureLimits), sums: &[Sums]) -> Vec<Ex
 
 /// Candidate shapes for products that differ in sizes only.
 struct Offers {
-    products: usize,
+    product_count: usize,
     /// Cycles that the driver takes to compile the rest of a kernel's source.
-    beside: u64,
+    other_compile_cycles: u64,
     /// Candidate shapes, with the run cycles of each product.
-    times: Vec<(Extent, Vec<Option<u64>>)>,
+    shapes: Vec<(Extent, Vec<Option<u64>>)>,
 }
 
 impl Offers {
     fn of(
-        (lanes, beside): (usize, u64),
+        (lanes, other_compile_cycles): (usize, u64),
         products: &[usize],
         time: impl Fn(usize, Extent) -> Option<u64>,
     ) -> Offers {
         let times = |extent| products.iter().map(|at| time(*at, extent)).collect();
         Offers {
-            products: products.len(),
-            beside,
-            times: Extent::all(lanes)
+            product_count: products.len(),
+            other_compile_cycles,
+            shapes: Extent::candidates(lanes)
                 .map(|extent| (extent, times(extent)))
                 .collect(),
         }
@@ -344,10 +344,10 @@ impl Offers {
 
     /// Chooses the shape of each product. Starts with one shape for all, and adds or removes shapes as long as that
     /// lowers the cost.
-    fn best(&self) -> Vec<Option<Extent>> {
+    fn choose(&self) -> Vec<Option<Extent>> {
         let mut taken = BTreeSet::new();
         loop {
-            let more = (0..self.times.len()).map(|offer| {
+            let more = (0..self.shapes.len()).map(|offer| {
                 let mut taken = taken.clone();
                 taken.insert(offer);
                 taken
@@ -363,30 +363,30 @@ impl Offers {
                 _ => break,
             }
         }
-        let extent = |at| self.least(&taken, at).map(|(_, offer)| self.times[offer].0);
-        (0..self.products).map(extent).collect()
+        let extent = |at| self.fastest(&taken, at).map(|(_, offer)| self.shapes[offer].0);
+        (0..self.product_count).map(extent).collect()
     }
 
     /// Returns the number of products without a possible shape, and the cycles of a start and of the runs that it is
     /// worth.
-    fn cost(&self, taken: &BTreeSet<usize>) -> (usize, u64) {
-        let times = (0..self.products).filter_map(|at| self.least(taken, at));
+    fn cost(&self, chosen: &BTreeSet<usize>) -> (usize, u64) {
+        let times = (0..self.product_count).filter_map(|at| self.fastest(chosen, at));
         let times: Vec<u64> = times.map(|(time, _)| time).collect();
-        let texts: u64 = taken
+        let compile_cycles: u64 = chosen
             .iter()
-            .map(|offer| self.times[*offer].0.compiled() + self.beside)
+            .map(|offer| self.shapes[*offer].0.compile_cycles() + self.other_compile_cycles)
             .sum();
         (
-            self.products - times.len(),
-            texts + RUNS * times.iter().sum::<u64>(),
+            self.product_count - times.len(),
+            compile_cycles + RUNS * times.iter().sum::<u64>(),
         )
     }
 
     /// Returns the fastest chosen shape for a product.
-    fn least(&self, taken: &BTreeSet<usize>, at: usize) -> Option<(u64, usize)> {
-        let times = taken
+    fn fastest(&self, chosen: &BTreeSet<usize>, at: usize) -> Option<(u64, usize)> {
+        let times = chosen
             .iter()
-            .filter_map(|offer| Some((self.times[*offer].1[at]?, *offer)));
+            .filter_map(|offer| Some((self.shapes[*offer].1[at]?, *offer)));
         times.min()
     }
 }
@@ -404,27 +404,27 @@ mod tests {
     fn sums(rows: usize, channels: usize) -> Sums {
         let run = |count, stride| StridedRange { count, stride };
         let depth = vec![run(3, 3), run(3, 1), run(channels, 9)];
-        let packed = Extent::ANY.packed(8, run(1, 0), (depth, run(channels, 9 * channels)));
+        let packed = Extent::ANY.pack(8, run(1, 0), (depth, run(channels, 9 * channels)));
         Sums {
-            text: String::new(),
-            left: Rows::Seen,
+            kernel_key: String::new(),
+            left_layout: Rows::ContiguousTaps,
             sizes: [1, rows],
             panels: packed.panels,
-            whole: None,
+            enclosing: None,
         }
     }
 
     #[test]
-    fn small_networks_share_a_short_text() {
-        let found = extents((8, LIMITS), &[sums(196, 32), sums(49, 32), sums(100, 16)]);
+    fn small_networks_share_a_short_kernel() {
+        let found = choose_shapes((8, LIMITS), &[sums(196, 32), sums(49, 32), sums(100, 16)]);
         assert!(found.iter().all(|extent| *extent == found[0]), "{found:?}");
-        assert!(found[0].rows * found[0].quads < 16, "{found:?}");
+        assert!(found[0].rows * found[0].column_vec4s < 16, "{found:?}");
     }
 
     #[test]
-    fn large_networks_take_what_suits_each_of_their_products() {
-        let found = extents((16, LIMITS), &[sums(200 * 200, 256), sums(49, 2048)]);
-        assert_eq!(found[0].rows * found[0].quads, 64, "{found:?}");
+    fn large_networks_get_a_shape_for_each_product() {
+        let found = choose_shapes((16, LIMITS), &[sums(200 * 200, 256), sums(49, 2048)]);
+        assert_eq!(found[0].rows * found[0].column_vec4s, 64, "{found:?}");
         assert_ne!(found[0], found[1]);
         // No tile of 49 rows has more than four beyond the edge.
         let height = found[1].height();
@@ -432,9 +432,9 @@ mod tests {
     }
 
     #[test]
-    fn few_columns_take_few_quads() {
+    fn few_columns_take_few_vec4s() {
         let columns = |channels| {
-            let found = extents((16, LIMITS), &[sums(400, channels)])[0];
+            let found = choose_shapes((16, LIMITS), &[sums(400, channels)])[0];
             found.width(16)
         };
         assert_eq!([16, 32, 64].map(columns), [16, 32, 64]);
@@ -442,7 +442,7 @@ mod tests {
 
     #[test]
     fn few_rows_take_wide_rounds() {
-        let found = extents((8, LIMITS), &[sums(4, 64), sums(4, 40)]);
+        let found = choose_shapes((8, LIMITS), &[sums(4, 64), sums(4, 40)]);
         assert_eq!(found[0].round, 32);
         assert_eq!(
             found[1].round, QUAD,

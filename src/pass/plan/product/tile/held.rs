@@ -9,19 +9,19 @@ use crate::pass::plan::element::Scope;
 /// A vec4 that each invocation has loaded.
 pub(super) struct Held {
     /// The loaded vector.
-    pub(super) quad: Expr,
+    pub(super) vector: Expr,
     /// Lane whose vector is needed. `None` if each lane needs its own.
-    pub(super) by: Option<Index>,
+    pub(super) source_lane: Option<Index>,
 }
 
 /// Shuffles vectors between lanes; `name` labels the results.
-pub(super) fn handed(
+pub(super) fn shuffled(
     scope: &mut Scope,
-    held: &[Held],
+    loaded: &[Held],
     name: impl Fn(usize) -> String,
 ) -> Vec<Expr> {
     let pool = &mut scope.pool;
-    let handed = held.iter().enumerate().map(|(i, Held { quad, by })| {
+    let handed = loaded.iter().enumerate().map(|(i, Held { vector: quad, source_lane: by })| {
         let Some(by) = by else {
             return *quad;
         };
@@ -37,19 +37,19 @@ pub(super) fn handed(
 // the source lane depends on nothing else.
 impl Tile {
     /// Returns the invocations of a band.
-    pub(super) fn of_band(&self) -> usize {
-        self.lanes / self.extent.bands
+    pub(super) fn band_lanes(&self) -> usize {
+        self.lanes / self.shape.bands
     }
 
     /// Returns the lane of an invocation of the own band.
-    pub(super) fn of_own_band(&self, lane: usize) -> Index {
-        let first = self.band.scale(&Dim::from(self.of_band()));
+    pub(super) fn lane_of_own_band(&self, lane: usize) -> Index {
+        let first = self.band.scale(&Dim::from(self.band_lanes()));
         first.add_size(&Dim::from(lane))
     }
 
     /// Returns the lane in another band that corresponds to the own one. `None` if there is a single band.
-    pub(super) fn in_band(&self, band: usize) -> Option<Index> {
-        let first = Dim::from(band * self.of_band());
-        (self.extent.bands > 1).then(|| self.lane.add_size(&first))
+    pub(super) fn lane_of_band(&self, band: usize) -> Option<Index> {
+        let first = Dim::from(band * self.band_lanes());
+        (self.shape.bands > 1).then(|| self.lane.add_size(&first))
     }
 }

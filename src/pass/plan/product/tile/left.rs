@@ -1,19 +1,19 @@
 //! Left factor of a tile: an invocation loads four K elements of some row and shuffles them to its band.
 
 use super::held::Held;
-use super::{Step, Tile, Tiling, span};
+use super::{Step, Tile, Tiling, columns_per_vec4};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::kernel::expr::Expr;
 use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::{QUAD, is_multiple, is_whole};
+use crate::pass::plan::element::quad::{QUAD, is_multiple, is_multiple_of_4};
 use crate::pass::plan::kernel::limited;
 
 impl Tile {
     /// Returns the row that the invocation loads, of as many rows as its band has invocations.
-    pub(super) fn mine(&self, first: usize) -> Index {
-        let mine = if self.extent.rows == 1 {
+    pub(super) fn loaded_row(&self, first: usize) -> Index {
+        let mine = if self.shape.rows == 1 {
             self.row.clone()
         } else {
             self.row.add(&self.lane)
@@ -22,19 +22,19 @@ impl Tile {
     }
 
     /// Returns the coordinates of a row, clamped to the last one.
-    pub(super) fn coordinates(
+    pub(super) fn clamped_coordinates(
         &self,
         scope: &mut Scope,
         product: &Tiling,
         row: &Index,
     ) -> Vec<Index> {
         let row = limited(scope, row, &product.rows);
-        index::delinearize(&row, &product.spread)
+        index::delinearize(&row, &product.row_shape)
     }
 
     /// Loads four K elements of each row, starting with element `from` of the round. Each invocation of a band loads one
     /// of as many rows.
-    pub(super) fn rows(
+    pub(super) fn load_rows(
         &self,
         scope: &mut Scope,
         product: &Tiling,
@@ -43,15 +43,15 @@ impl Tile {
     ) -> Result<Vec<Held>> {
         let count = Dim::from(product.right.round());
         let first = round.scale(&count).add_size(&Dim::from(from));
-        let steps = steps(scope, &first, &product.depth, QUAD);
-        let is_shared = self.extent.rows > 1;
+        let steps = k_steps(scope, &first, &product.k_size, QUAD);
+        let is_shared = self.shape.rows > 1;
         let mut held = Vec::new();
-        for first in (0..self.extent.rows).step_by(self.of_band()) {
-            let quad = self.left(scope, product, (taps, &steps), &self.mine(first))?;
-            let count = self.of_band().min(self.extent.rows - first);
+        for first in (0..self.shape.rows).step_by(self.band_lanes()) {
+            let quad = self.load_left(scope, product, (taps, &steps), &self.loaded_row(first))?;
+            let count = self.band_lanes().min(self.shape.rows - first);
             held.extend((0..count).map(|lane| Held {
-                quad,
-                by: is_shared.then(|| self.of_own_band(lane)),
+                vector: quad,
+                source_lane: is_shared.then(|| self.lane_of_own_band(lane)),
             }));
         }
         Ok(held)
@@ -59,7 +59,7 @@ impl Tile {
 
     /// Loads four K elements of each row, starting with element `from` of the round. Each invocation loads four K
     /// elements of every row.
-    pub(super) fn wide(
+    pub(super) fn load_rows_wide(
         &self,
         scope: &mut Scope,
         product: &Tiling,
@@ -67,29 +67,29 @@ impl Tile {
         from: usize,
     ) -> Result<Vec<Held>> {
         let mine = self.lane.scale(&Dim::from(QUAD));
-        let round_of = span(self.lanes);
-        let first = round.scale(&Dim::from(round_of)).add(&mine);
-        let steps = steps(scope, &first, &product.depth, round_of);
+        let round_size = columns_per_vec4(self.lanes);
+        let first = round.scale(&Dim::from(round_size)).add(&mine);
+        let steps = k_steps(scope, &first, &product.k_size, round_size);
         let mut held = Vec::new();
-        for i in 0..self.extent.rows {
+        for i in 0..self.shape.rows {
             let row = self.row.add_size(&Dim::from(i));
-            let quad = self.left(scope, product, (taps, &steps), &row)?;
-            let by = Some(self.of_own_band(from / QUAD));
-            held.push(Held { quad, by });
+            let quad = self.load_left(scope, product, (taps, &steps), &row)?;
+            let by = Some(self.lane_of_own_band(from / QUAD));
+            held.push(Held { vector: quad, source_lane: by });
         }
         Ok(held)
     }
 
     /// Loads four K elements of a row.
-    pub(super) fn left(
+    pub(super) fn load_left(
         &self,
         scope: &mut Scope,
         product: &Tiling,
         steps: (&[Index], &[Step]),
         row: &Index,
     ) -> Result<Expr> {
-        let row = self.coordinates(scope, product, row);
-        let quad = (product.left)(scope, [&self.outer, &row], steps)?;
+        let row = self.clamped_coordinates(scope, product, row);
+        let quad = (product.left)(scope, [&self.batch, &row], steps)?;
         scope.pool.set_label(quad, "rows");
         Ok(quad)
     }
@@ -97,14 +97,14 @@ impl Tile {
 
 /// Returns four K indices, each with the condition that it is below K; absent if that always holds. They belong to a
 /// block of `of` indices, of which the first is below K.
-fn steps(scope: &mut Scope, from: &Index, depth: &Dim, of: usize) -> Vec<Step> {
+fn k_steps(scope: &mut Scope, from: &Index, depth: &Dim, of: usize) -> Vec<Step> {
     let is_known = is_multiple(depth, of);
     let mut guards = Vec::new();
     for k in 0..QUAD {
         let step = from.add_size(&Dim::from(k));
         let guard = match guards.first() {
             None => (!is_known && of > QUAD).then(|| scope.is_below(&step, depth)),
-            Some((_, first)) if is_whole(depth) => *first,
+            Some((_, first)) if is_multiple_of_4(depth) => *first,
             Some(_) => Some(scope.is_below(&step, depth)),
         };
         guards.push((step, guard));

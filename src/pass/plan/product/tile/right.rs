@@ -2,7 +2,7 @@
 
 use super::extent::{Extent, Packed};
 use super::held::Held;
-use super::{Tile, holds};
+use super::{Tile, fits_texture};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -10,8 +10,8 @@ use crate::ir::{Definition, ValueId};
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, StridedRange};
 use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::panels::columns;
-use crate::pass::plan::element::quad::{QUAD, is_whole, quad};
+use crate::pass::plan::element::panels::load_columns;
+use crate::pass::plan::element::quad::{QUAD, is_multiple_of_4, load_vec4};
 use crate::pass::plan::kernel::limited;
 use crate::pass::plan::product::Product;
 
@@ -35,19 +35,19 @@ impl Right<'_> {
 
 /// Returns the weight of which a right factor is a view, and its panels for tiles of a shape. All batch elements must
 /// share the weight. `None` if the factor is no such view, or no texture holds the panels.
-pub fn weight(
+pub fn packed_weight(
     scope: &mut Scope,
     product: &Product,
     extent: Extent,
 ) -> Result<Option<(ValueId, Packed)>> {
     let mut outer = Vec::new();
-    for (axis, size) in product.outer.iter().enumerate() {
+    for (axis, size) in product.batch.iter().enumerate() {
         outer.push(scope.counter(&format!("outer{axis}"), size).1);
     }
-    let (step, k) = scope.counter("k", &product.depth);
+    let (step, k) = scope.counter("k", &product.k_size);
     let (column, j) = scope.counter("j", &product.columns);
-    let ((value, position), _) = product.right(scope, &outer, &k, &j);
-    let Some((base, place)) = scope.origin(value, &position)? else {
+    let ((value, position), _) = product.right_element(scope, &outer, &k, &j);
+    let Some((base, place)) = scope.resolve_views(value, &position)? else {
         return Ok(None);
     };
     let (info, strides) = (scope.graph.value(base), place.coefficients(&[step, column]));
@@ -64,17 +64,17 @@ pub fn weight(
     let (true, Some(lanes), Some(depth), Some(columns)) = (
         matches!(info.definition, Definition::Weight(_)) && info.ty.dtype == DType::F32,
         scope.capabilities.simd_lanes(),
-        run(&product.depth, strides.first()),
+        run(&product.k_size, strides.first()),
         run(&product.columns, strides.get(1)),
     ) else {
         return Ok(None);
     };
-    let alone = StridedRange {
+    let single = StridedRange {
         count: 1,
         stride: 0,
     };
-    let packed = extent.packed(lanes, alone, (vec![depth], columns));
-    let fits = holds(scope.capabilities.textures, &packed.panels);
+    let packed = extent.pack(lanes, single, (vec![depth], columns));
+    let fits = fits_texture(scope.capabilities.textures, &packed.panels);
     Ok(fits.then_some((base, packed)))
 }
 
@@ -84,17 +84,17 @@ impl Tile {
     ///
     /// A row of texels consists of lines, each as wide as a band. All bands read at once, each a line of its own, maybe
     /// one of other columns: in half precision four K elements are only two lines.
-    pub(super) fn panel(
+    pub(super) fn load_from_panel(
         &self,
         scope: &mut Scope,
         (weight, panels): (ValueId, &Panels),
         [row, panel]: [&Index; 2],
         [from, q]: [usize; 2],
     ) -> Result<Vec<Held>> {
-        let (texture, texel) = scope.in_panels(weight, panels)?;
-        let (pool, bands) = (&mut scope.pool, self.extent.bands);
+        let (texture, texel) = scope.bind_panels(weight, panels)?;
+        let (pool, bands) = (&mut scope.pool, self.shape.bands);
         let line_of = |step: usize| step / texel.k_per_texel();
-        let lines = line_of(self.extent.quads * panels.k_block);
+        let lines = line_of(self.shape.column_vec4s * panels.k_block);
         let first = line_of(q * panels.k_block + from);
         let mut held = Vec::new();
         for line in first..first + line_of(QUAD) {
@@ -102,14 +102,14 @@ impl Tile {
             // Bands beyond the last line read the same as others.
             let own = self.band.rem(&Dim::from(bands.min(lines - read)));
             let x = own.add_size(&Dim::from(read));
-            let x = x.scale(&Dim::from(self.of_band())).add(&self.lane);
+            let x = x.scale(&Dim::from(self.band_lanes())).add(&self.lane);
             let at = [&x, row, panel].map(|index| index.emit(pool));
             held.extend((0..texel.k_per_texel()).map(|step| {
-                let quad = columns(pool, (texture, texel), at, step);
+                let quad = load_columns(pool, (texture, texel), at, step);
                 pool.set_label(quad, "columns");
                 Held {
-                    quad,
-                    by: self.in_band(band),
+                    vector: quad,
+                    source_lane: self.lane_of_band(band),
                 }
             }));
         }
@@ -118,7 +118,7 @@ impl Tile {
     }
 
     /// Loads four columns at each of four K elements. Each band loads those of one K element.
-    pub(super) fn right(
+    pub(super) fn load_from_values(
         &self,
         scope: &mut Scope,
         product: &Product,
@@ -126,34 +126,34 @@ impl Tile {
         q: usize,
     ) -> Result<Vec<Held>> {
         let columns: Vec<Index> = (0..QUAD)
-            .map(|i| self.column_of(scope, product, q, i))
+            .map(|i| self.clamped_column(scope, product, q, i))
             .collect();
         let mut held = Vec::new();
-        for from in (0..QUAD).step_by(self.extent.bands) {
+        for from in (0..QUAD).step_by(self.shape.bands) {
             let step = first.add(&self.band).add_size(&Dim::from(from));
-            let is_known = is_whole(&product.depth) || (self.extent.bands == 1 && from == 0);
-            let guard = (!is_known).then(|| scope.is_below(&step, &product.depth));
+            let is_known = is_multiple_of_4(&product.k_size) || (self.shape.bands == 1 && from == 0);
+            let guard = (!is_known).then(|| scope.is_below(&step, &product.k_size));
             let mut line = Vec::new();
             for column in &columns {
-                let (factor, inside) = product.right(scope, &self.outer, &step, column);
+                let (factor, inside) = product.right_element(scope, &self.batch, &step, column);
                 let inside = inside.map(|inside| scope.pool.and(guard, inside));
                 line.push((factor, inside.or(guard)));
             }
-            let quad = quad(scope, &line)?;
+            let quad = load_vec4(scope, &line)?;
             scope.pool.set_label(quad, "columns");
-            let bands = 0..self.extent.bands;
+            let bands = 0..self.shape.bands;
             held.extend(bands.map(|band| Held {
-                quad,
-                by: self.in_band(band),
+                vector: quad,
+                source_lane: self.lane_of_band(band),
             }));
         }
         Ok(held)
     }
 
     /// Returns a column of an invocation, clamped to the last one.
-    fn column_of(&self, scope: &mut Scope, product: &Product, q: usize, i: usize) -> Index {
-        let (first, offset) = (self.quad_of(&Index::from(Dim::from(q))), Dim::from(i));
-        if is_whole(&product.columns) {
+    fn clamped_column(&self, scope: &mut Scope, product: &Product, q: usize, i: usize) -> Index {
+        let (first, offset) = (self.first_column(&Index::from(Dim::from(q))), Dim::from(i));
+        if is_multiple_of_4(&product.columns) {
             let whole = Dim::from(QUAD);
             let quads = product.columns.floor_div(&whole);
             let quad = limited(scope, &first.div(&whole), &quads);

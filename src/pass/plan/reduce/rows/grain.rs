@@ -5,31 +5,31 @@ use crate::kernel::layout::Layout;
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::Scope;
 use crate::pass::plan::element::eight::{self, EIGHT};
-use crate::pass::plan::element::quad::{QUAD, is_whole};
+use crate::pass::plan::element::quad::{QUAD, is_multiple_of_4};
 use crate::pass::plan::group::{Frame, Group, Rows};
 use crate::pass::plan::kernel::work;
 use crate::pass::plan::reduce::rows::FEWEST;
 
 /// Number of elements that an invocation processes at once.
-pub struct Grain {
+pub struct Granularity {
     /// Adjacent rows.
     pub across: usize,
     /// Contiguous elements of each row.
     pub width: usize,
 }
 
-impl Grain {
+impl Granularity {
     /// As many elements as the device loads and stores at once, given the layouts of the group's values and `kept`, the
     /// most elements that an invocation keeps in registers.
-    pub fn of(scope: &Scope, group: &Group, rows: &Rows, kept: i64) -> Grain {
+    pub fn of(scope: &Scope, group: &Group, rows: &Rows, kept: i64) -> Granularity {
         let frame = &rows.frame;
-        let alone = Grain {
+        let alone = Granularity {
             across: 1,
             width: 1,
         };
         if frame.is_contiguous() {
-            let width = eight::width(scope.capabilities, &frame.length);
-            return Grain { width, ..alone };
+            let width = eight::vector_width(scope.capabilities, &frame.length);
+            return Granularity { width, ..alone };
         }
         if !scope.capabilities.software {
             return alone;
@@ -38,13 +38,13 @@ impl Grain {
         let wide = read.chain(rows.written.iter().copied());
         let wide = wide.filter(|value| scope.graph.ty(*value).numel() == frame.numel());
         let (images, others): (Vec<ValueId>, Vec<ValueId>) =
-            wide.partition(|value| is_image(scope, frame, *value));
+            wide.partition(|value| has_contiguous_rows(scope, frame, *value));
         if images.is_empty() {
             let across = across(scope, frame, kept);
-            return Grain { across, ..alone };
+            return Granularity { across, ..alone };
         }
-        let is_across = !others.is_empty() && is_whole(&frame.stride);
-        Grain {
+        let is_across = !others.is_empty() && is_multiple_of_4(&frame.stride);
+        Granularity {
             across: if is_across { QUAD } else { 1 },
             width: QUAD,
         }
@@ -52,10 +52,10 @@ impl Grain {
 }
 
 /// True for a value whose vec4 layout makes neighbours in a row contiguous, though the row is strided in the tensor.
-fn is_image(scope: &Scope, frame: &Frame, value: ValueId) -> bool {
+fn has_contiguous_rows(scope: &Scope, frame: &Frame, value: ValueId) -> bool {
     let shape = &scope.graph.ty(value).shape;
     match scope.layout(value) {
-        Layout::Vec4 { axis } => frame.is_along(shape, *axis) && is_whole(&frame.length),
+        Layout::Vec4 { axis } => frame.has_rows_along(shape, *axis) && is_multiple_of_4(&frame.length),
         _ => false,
     }
 }
@@ -68,7 +68,7 @@ fn across(scope: &Scope, frame: &Frame, kept: i64) -> usize {
         let length = frame.length.as_const();
         length.is_some_and(|length| length * width as i64 <= kept)
     };
-    match eight::width(scope.capabilities, &frame.stride) {
+    match eight::vector_width(scope.capabilities, &frame.stride) {
         EIGHT if vectors < FEWEST || keeps(QUAD) && !keeps(EIGHT) => QUAD,
         width => width,
     }

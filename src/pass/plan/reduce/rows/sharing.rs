@@ -4,11 +4,11 @@ use crate::pass::plan::element::Scope;
 use crate::pass::plan::group::Frame;
 
 /// Longest row that a single invocation processes.
-const SHORT: i64 = 16;
+const MAX_SINGLE_LENGTH: i64 = 16;
 
 /// Invocations that process a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
+pub enum RowSharing {
     /// One invocation.
     Alone,
     /// A subgroup of this size.
@@ -17,25 +17,25 @@ pub enum Sharing {
     Workgroup,
 }
 
-impl Sharing {
+impl RowSharing {
     /// Chooses the invocations for the rows of a frame. A short row or a column gets a single one.
-    pub fn of(scope: &Scope, frame: &Frame) -> Sharing {
+    pub fn of(scope: &Scope, frame: &Frame) -> RowSharing {
         let capabilities = scope.capabilities;
         let length = frame.length.eval(&scope.graph.hints).unwrap_or_default();
-        if length <= SHORT || !frame.is_contiguous() {
-            Sharing::Alone
+        if length <= MAX_SINGLE_LENGTH || !frame.is_contiguous() {
+            RowSharing::Alone
         } else {
             let lanes = capabilities.simd_lanes();
-            lanes.map_or(Sharing::Workgroup, Sharing::Subgroup)
+            lanes.map_or(RowSharing::Workgroup, RowSharing::Subgroup)
         }
     }
 
     /// Number of invocations that share a row.
     pub fn lanes(self) -> usize {
         match self {
-            Sharing::Alone => 1,
-            Sharing::Subgroup(lanes) => lanes,
-            Sharing::Workgroup => 64,
+            RowSharing::Alone => 1,
+            RowSharing::Subgroup(lanes) => lanes,
+            RowSharing::Workgroup => 64,
         }
     }
 }

@@ -51,12 +51,15 @@ impl Importer<'_> {
     fn dict_of(&mut self, pairs: Vec<Datum>) -> Result<Datum> {
         let result = self.dict(Vec::new());
         let Datum::Dict(dict) = &result else {
-            return Err(Error::internal("a dict is something else"));
+            return Err(Error::internal("a new dict is not a dict"));
         };
         for pair in pairs {
             match pair.items().as_deref() {
                 Some([key, value]) => self.set_entry(dict, key, value)?,
-                _ => return Err(Error::source("a dict is made of something else than pairs")),
+                _ => {
+                    let message = "a dict is made from elements that are not pairs";
+                    return Err(Error::source(message));
+                }
             }
         }
         Ok(result)
@@ -86,7 +89,7 @@ impl Importer<'_> {
             let message = format!("a {} is indexed", value.describe());
             return Err(Error::source(message));
         };
-        let found = position(index, items.len()).and_then(|at| items.get(at));
+        let found = python_index(index, items.len()).and_then(|at| items.get(at));
         let missing = || Error::source(format!("index {index} of {} elements", items.len()));
         found.cloned().ok_or_else(missing)
     }
@@ -104,7 +107,7 @@ impl Importer<'_> {
         let count = attributes.filter(|(name, _)| name.parse::<usize>().is_ok());
         let count = count.count();
         let missing = || Error::source(format!("index {index} of {count} modules"));
-        let place = position(index, count).ok_or_else(missing)?;
+        let place = python_index(index, count).ok_or_else(missing)?;
         self.instance_attribute(container, &place.to_string())
     }
 
@@ -134,15 +137,15 @@ impl Importer<'_> {
         match self.settled(index)? {
             Datum::Number(number) => Ok(number.concrete(self.builder().symbols())?.to_i64()),
             _ => Err(Error::unsupported(
-                "a list is indexed by what depends on tensors",
+                "a list index that depends on tensors",
             )),
         }
     }
 
     fn on_list(&mut self, name: &str, list: &Rc<List>, rest: &[Datum]) -> Result<Option<Datum>> {
-        if CHANGES.contains(&name) {
+        if LIST_MUTATIONS.contains(&name) {
             self.change(Cell::List(list.clone()))?;
-            return self.change_list(name, list, rest);
+            return self.mutate_list(name, list, rest);
         }
         let items = list.items.borrow().clone();
         Ok(Some(match (name, rest) {
@@ -168,7 +171,7 @@ impl Importer<'_> {
             ("__contains__", [wanted]) => Datum::bool(self.find(&items, wanted)?.is_some()),
             ("index", [wanted]) => {
                 let found = self.find(&items, wanted)?;
-                Datum::int(found.ok_or_else(|| Error::source("a list lacks what is looked for"))?)
+                Datum::int(found.ok_or_else(|| Error::source("the value is not in the list"))?)
             }
             ("__getitem__", [index]) => self.subscript(&Datum::List(list.clone()), index)?,
             ("slice", bounds) => {
@@ -180,7 +183,7 @@ impl Importer<'_> {
         }))
     }
 
-    fn change_list(
+    fn mutate_list(
         &mut self,
         name: &str,
         list: &Rc<List>,
@@ -198,13 +201,13 @@ impl Importer<'_> {
             ("insert", [index, item]) => {
                 let length = list.items.borrow().len();
                 let index = self.known_index(index)?;
-                let at = position(index, length).unwrap_or(if index < 0 { 0 } else { length });
+                let at = python_index(index, length).unwrap_or(if index < 0 { 0 } else { length });
                 list.items.borrow_mut().insert(at, item.clone());
             }
             ("_set_item", [index, item]) => {
                 let index = self.known_index(index)?;
                 let mut items = list.items.borrow_mut();
-                let at = position(index, items.len());
+                let at = python_index(index, items.len());
                 match at.and_then(|at| items.get_mut(at)) {
                     Some(slot) => *slot = item.clone(),
                     None => return Err(Error::source(format!("a list has no element {index}"))),
@@ -216,7 +219,7 @@ impl Importer<'_> {
                     .map_or(Ok(-1), |index| self.known_index(index))?;
                 let mut items = list.items.borrow_mut();
                 let missing = || Error::source(format!("a list has no element {index}"));
-                let at = position(index, items.len()).ok_or_else(missing)?;
+                let at = python_index(index, items.len()).ok_or_else(missing)?;
                 return Ok(Some(items.remove(at)));
             }
             ("remove", [wanted]) => {
@@ -265,7 +268,7 @@ impl Importer<'_> {
         for item in list.items.borrow().iter() {
             let Datum::Number(number) = item else {
                 return Err(Error::unsupported(
-                    "a list of other things than numbers is sorted",
+                    "sorting a list of values other than numbers",
                 ));
             };
             keyed.push((
@@ -346,9 +349,9 @@ impl Importer<'_> {
     }
 
     fn on_dict(&mut self, name: &str, dict: &Rc<Dict>, rest: &[Datum]) -> Result<Option<Datum>> {
-        if DICT_CHANGES.contains(&name) {
+        if DICT_MUTATIONS.contains(&name) {
             self.change(Cell::Dict(dict.clone()))?;
-            return self.change_dict(name, dict, rest);
+            return self.mutate_dict(name, dict, rest);
         }
         let entries = dict.entries.borrow().clone();
         Ok(Some(match (name, rest) {
@@ -371,7 +374,7 @@ impl Importer<'_> {
         }))
     }
 
-    fn change_dict(
+    fn mutate_dict(
         &mut self,
         name: &str,
         dict: &Rc<Dict>,
@@ -426,7 +429,7 @@ impl Importer<'_> {
     }
 }
 
-const CHANGES: [&str; 11] = [
+const LIST_MUTATIONS: [&str; 11] = [
     "append",
     "extend",
     "add_",
@@ -440,7 +443,7 @@ const CHANGES: [&str; 11] = [
     "sort",
 ];
 
-const DICT_CHANGES: [&str; 6] = [
+const DICT_MUTATIONS: [&str; 6] = [
     "_set_item",
     "setdefault",
     "update",
@@ -450,7 +453,7 @@ const DICT_CHANGES: [&str; 6] = [
 ];
 
 /// Converts a Python index to a position; none if it is out of range.
-fn position(index: i64, length: usize) -> Option<usize> {
+fn python_index(index: i64, length: usize) -> Option<usize> {
     let length = i64::try_from(length).ok()?;
     let index = if index < 0 { index + length } else { index };
     usize::try_from(index).ok().filter(|_| index < length)

@@ -8,10 +8,10 @@ use crate::ir::ValueId;
 
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
-use crate::trace::torchscript::import::datum::{Datum, Kind};
+use crate::trace::torchscript::import::datum::{Datum, NumberKind};
 use crate::trace::torchscript::import::number::Number;
 use crate::trace::torchscript::import::operator::named_argument;
-use crate::trace::torchscript::import::tensor::{HostNumber, Placed, TensorRef};
+use crate::trace::torchscript::import::tensor::{HostNumber, GuardedGeometry, TensorRef};
 
 impl Importer<'_> {
     pub(super) fn identity(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
@@ -45,11 +45,11 @@ impl Importer<'_> {
             ("view_as" | "reshape_as", [Datum::Tensor(other)]) => self
                 .with_sizes_of("aten::reshape", tensor, &other.clone())
                 .map(Some),
-            ("select", [dim, Datum::Dynamic(Kind::Int, index)]) => {
+            ("select", [dim, Datum::Dynamic(NumberKind::Int, index)]) => {
                 self.select_dynamic(tensor, dim, &index.clone()).map(Some)
             }
-            _ if SAME.contains(&name) => same(),
-            _ if ALIASES.contains(&name) => Ok(Some(Datum::Tensor(self.alias(tensor)))),
+            _ if RETURN_SELF.contains(&name) => same(),
+            _ if RETURN_ALIAS.contains(&name) => Ok(Some(Datum::Tensor(self.alias(tensor)))),
             _ => Ok(None),
         }
     }
@@ -73,7 +73,7 @@ impl Importer<'_> {
         dim: &Datum,
         index: &TensorRef,
     ) -> Result<Datum> {
-        let dim = match self.converted(Kind::Int, dim)? {
+        let dim = match self.converted(NumberKind::Int, dim)? {
             Datum::Number(dim) => dim.concrete(self.builder().symbols())?.to_i64(),
             _ => return Err(Error::unsupported("an axis that depends on tensors")),
         };
@@ -109,8 +109,8 @@ impl Importer<'_> {
             _ => before.geometry.preserved(&asked)?,
         };
         let assumed = asked.into_guards();
-        let copy = self.new_placed_tensor(id, Placed { geometry, assumed });
-        copy.storage().depend_on_as(&tensor.storage());
+        let copy = self.new_tensor_of_geometry(id, GuardedGeometry { geometry, assumed });
+        copy.storage().add_conditions_of(&tensor.storage());
         Ok(Datum::Tensor(copy))
     }
 
@@ -133,7 +133,7 @@ impl Importer<'_> {
     }
 
     /// Tests whether a format is the one that a tensor's strides suggest, by which `Tensor.to` decides.
-    fn suggests(&mut self, tensor: &TensorRef, format: MemoryFormat) -> Result<bool> {
+    fn has_suggested_format(&mut self, tensor: &TensorRef, format: MemoryFormat) -> Result<bool> {
         self.sharing(tensor, |geometry, asked| {
             Ok(geometry.suggested_format(asked)? == format)
         })
@@ -149,7 +149,7 @@ impl Importer<'_> {
         let placed = self.placed(tensor);
         let asked = Assumptions::new(builder.symbols(), &placed.assumed);
         let answer = ask(&placed.geometry, &asked)?;
-        tensor.storage().depend_on(&asked.into_guards());
+        tensor.storage().add_conditions(&asked.into_guards());
         Ok(answer)
     }
 
@@ -159,7 +159,7 @@ impl Importer<'_> {
         let own = self.ty(tensor)?.dtype;
         let dtype = wanted.dtype.unwrap_or(own);
         let has_format = match wanted.format {
-            WantedFormat::Format(format) => self.suggests(tensor, format)?,
+            WantedFormat::Format(format) => self.has_suggested_format(tensor, format)?,
             _ => true,
         };
         let is_there = has_format && !copies && !wanted.copies;
@@ -244,10 +244,10 @@ pub(super) fn wanted_format(arguments: &Arguments, positional: Option<&Datum>) -
 }
 
 /// Operators that return the tensor that they are given.
-const SAME: [&str; 4] = ["cpu", "cuda", "requires_grad_", "pin_memory"];
+const RETURN_SELF: [&str; 4] = ["cpu", "cuda", "requires_grad_", "pin_memory"];
 
 /// Operators that return another tensor of the same memory.
-const ALIASES: [&str; 9] = [
+const RETURN_ALIAS: [&str; 9] = [
     "detach",
     "detach_",
     "data",

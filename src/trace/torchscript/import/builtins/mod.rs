@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use super::Importer;
 use super::call::Arguments;
 use super::control::Raised;
-use super::datum::{Datum, Kind};
+use super::datum::{Datum, NumberKind};
 use super::evaluate::Frame;
 use super::number::Number;
 
@@ -50,9 +50,9 @@ impl Importer<'_> {
         let first = arguments.positional.first().cloned();
         match (name, first) {
             (_, Some(Datum::Unknown)) => Ok(Datum::Unknown),
-            ("int", Some(value)) => self.converted(Kind::Int, &value),
-            ("float", Some(value)) => self.converted(Kind::Float, &value),
-            ("bool", Some(value)) => self.converted(Kind::Bool, &value),
+            ("int", Some(value)) => self.converted(NumberKind::Int, &value),
+            ("float", Some(value)) => self.converted(NumberKind::Float, &value),
+            ("bool", Some(value)) => self.converted(NumberKind::Bool, &value),
             ("str", Some(value)) => Ok(Datum::str(&self.display(&value))),
             ("print", _) => Ok(Datum::None),
             ("sorted", Some(Datum::List(list))) => self.sorted(&list),
@@ -63,7 +63,7 @@ impl Importer<'_> {
                 rest.positional.remove(0);
                 self.call_datum(&function, rest)
             }
-            _ if name.starts_with('^') => Err(function_of_python(name)),
+            _ if name.starts_with('^') => Err(python_function_error(name)),
             _ => {
                 let module = &frame.module;
                 Err(Error::source(format!(
@@ -109,7 +109,7 @@ impl Importer<'_> {
     }
 
     /// `int(x)`, `float(x)`, `bool(x)`. Known numbers are converted here, others when the graph runs.
-    pub(super) fn converted(&mut self, kind: Kind, value: &Datum) -> Result<Datum> {
+    pub(super) fn converted(&mut self, kind: NumberKind, value: &Datum) -> Result<Datum> {
         let number = match value {
             Datum::Number(number) => number.clone(),
             Datum::Tensor(tensor) if tensor.number().is_some() => match tensor.number() {
@@ -119,7 +119,7 @@ impl Importer<'_> {
             Datum::Tensor(tensor) | Datum::Dynamic(_, tensor) => {
                 return self.dynamic(kind, &tensor.clone());
             }
-            Datum::Str(text) => return parsed(kind, text),
+            Datum::Str(text) => return parse_number(kind, text),
             Datum::Unknown => return Ok(Datum::Unknown),
             other => {
                 let message = format!("a {} is converted to a number", other.describe());
@@ -129,27 +129,28 @@ impl Importer<'_> {
         let builder = self.builder();
         let symbols = builder.symbols();
         Ok(Datum::Number(match kind {
-            Kind::Int => Number::Int(number.to_int(symbols)?),
-            Kind::Float => number.to_float(),
-            Kind::Bool => Number::Bool(number.truth(symbols)?),
+            NumberKind::Int => Number::Int(number.to_int(symbols)?),
+            NumberKind::Float => number.to_float(),
+            NumberKind::Bool => Number::Bool(number.truth(symbols)?),
         }))
     }
 }
 
 /// The error for a call of an `autograd.Function`, of which a trace holds only the name.
-fn function_of_python(name: &str) -> Error {
-    let message = format!("{name} is a function of Python, which an archive does not hold");
+fn python_function_error(name: &str) -> Error {
+    let message =
+        format!("{name} is a Python autograd.Function; an archive does not contain its code");
     Error::unsupported(message).help(
-        "call what its forward calls, or a function with @torch.jit.script, in place of `apply`, and trace again",
+        "call the operators of its forward, or a function with @torch.jit.script, in place of `apply`, and trace again",
     )
 }
 
-fn parsed(kind: Kind, text: &str) -> Result<Datum> {
-    let bad = || Error::source(format!("{text:?} is no number"));
+fn parse_number(kind: NumberKind, text: &str) -> Result<Datum> {
+    let bad = || Error::source(format!("{text:?} is not a number"));
     Ok(Datum::Number(match kind {
-        Kind::Int => Number::int(text.trim().parse::<i64>().map_err(|_| bad())?),
-        Kind::Float => Number::Float(text.trim().parse().map_err(|_| bad())?),
-        Kind::Bool => Number::Bool(!text.is_empty()),
+        NumberKind::Int => Number::int(text.trim().parse::<i64>().map_err(|_| bad())?),
+        NumberKind::Float => Number::Float(text.trim().parse().map_err(|_| bad())?),
+        NumberKind::Bool => Number::Bool(!text.is_empty()),
     }))
 }
 

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::symbols::Symbols;
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
-use crate::trace::torchscript::import::datum::{Datum, Kind};
+use crate::trace::torchscript::import::datum::{Datum, NumberKind};
 use crate::trace::torchscript::import::number::{self, Number};
 use crate::trace::torchscript::import::operator::{named_argument, python_dtype};
 use crate::trace::torchscript::import::tensor::{HostNumber, TensorRef};
@@ -19,12 +19,12 @@ impl Importer<'_> {
                 return Ok(Some(Datum::Tensor(self.as_tensor(value)?)));
             }
             ("Int" | "IntImplicit", Some(value)) => {
-                return self.converted(Kind::Int, value).map(Some);
+                return self.converted(NumberKind::Int, value).map(Some);
             }
             ("Float" | "FloatImplicit", Some(value)) => {
-                return self.converted(Kind::Float, value).map(Some);
+                return self.converted(NumberKind::Float, value).map(Some);
             }
-            ("Bool", Some(value)) => return self.converted(Kind::Bool, value).map(Some),
+            ("Bool", Some(value)) => return self.converted(NumberKind::Bool, value).map(Some),
             ("ScalarImplicit" | "item" | "Scalar", Some(Datum::Tensor(tensor))) => {
                 return self.item(&tensor.clone()).map(Some);
             }
@@ -37,12 +37,12 @@ impl Importer<'_> {
             ("gather" | "where", _) => return Ok(None),
             _ => {}
         }
-        self.on_known(name, arguments)
+        self.known_arithmetic(name, arguments)
     }
 
     /// Evaluates a function of numbers and scalar tensors if all of them are known. A function whose name ends in `_` writes
     /// to its first operand.
-    fn on_known(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
+    fn known_arithmetic(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
         let in_place = name.strip_suffix('_').filter(|name| !name.ends_with('_'));
         let name = in_place.unwrap_or(name);
         let (operands, result) = match name {
@@ -130,7 +130,7 @@ impl Importer<'_> {
             ([a, b], None) => {
                 let rounding = named_argument(arguments, "rounding_mode");
                 match (name, rounding) {
-                    ("div", Some(Datum::Str(mode))) => divided(symbols, &mode, a, b),
+                    ("div", Some(Datum::Str(mode))) => rounded_quotient(symbols, &mode, a, b),
                     _ => number::binary(symbols, name, a, b),
                 }
             }
@@ -207,19 +207,19 @@ impl Importer<'_> {
     }
 
     /// Converts a tensor to a number that is known when the graph runs, or here if it follows from sizes and weights.
-    pub(super) fn dynamic(&mut self, kind: Kind, tensor: &TensorRef) -> Result<Datum> {
+    pub(super) fn dynamic(&mut self, kind: NumberKind, tensor: &TensorRef) -> Result<Datum> {
         let id = self.read(tensor)?;
         let builder = self.builder();
         let value = builder.value(id);
         let value = match kind {
-            Kind::Bool => value.to(DType::Bool),
-            Kind::Int if value.dtype().is_integer() => value,
-            Kind::Int => value.to(DType::I64),
-            Kind::Float => value.to_float(),
+            NumberKind::Bool => value.to(DType::Bool),
+            NumberKind::Int if value.dtype().is_integer() => value,
+            NumberKind::Int => value.to(DType::I64),
+            NumberKind::Float => value.to_float(),
         };
         let id = value.reshape(Vec::new()).id();
         builder.check()?;
-        match self.followed(kind, id)? {
+        match self.eval_symbolic(kind, id)? {
             Some(number) => Ok(Datum::Number(number)),
             None => Ok(Datum::Dynamic(kind, self.new_tensor(id))),
         }
@@ -230,7 +230,7 @@ impl Importer<'_> {
         let [start, stop, step] = self.three_sizes(arguments)?;
         let step = self.builder().symbols().specialize(&step)?;
         let span = match step {
-            0 => return Err(Error::source("a range has no step")),
+            0 => return Err(Error::source("the step of a range is 0")),
             step if step < 0 => (&start - &stop).ceil_div(&step.saturating_neg().into()),
             step => (&stop - &start).ceil_div(&step.into()),
         };
@@ -329,7 +329,7 @@ fn bounds(name: &str, arguments: &Arguments) -> Option<[Option<Operand>; 3]> {
 }
 
 /// Divides and rounds the quotient.
-fn divided(symbols: &Symbols, mode: &str, a: &Number, b: &Number) -> Result<Option<Number>> {
+fn rounded_quotient(symbols: &Symbols, mode: &str, a: &Number, b: &Number) -> Result<Option<Number>> {
     if mode == "floor" {
         return number::binary(symbols, "floor_divide", a, b);
     }

@@ -9,7 +9,7 @@ use crate::shape::wrap_dim;
 
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
-use crate::trace::torchscript::import::datum::{Datum, Kind};
+use crate::trace::torchscript::import::datum::{Datum, NumberKind};
 use crate::trace::torchscript::import::number::Number;
 use crate::trace::torchscript::import::tensor::TensorRef;
 
@@ -30,27 +30,27 @@ impl Importer<'_> {
                 return self.equal(&a.clone(), &b.clone()).map(Some);
             }
             (_, [Datum::Tensor(tensor), rest @ ..]) => {
-                if MEMORY_QUESTIONS.contains(&name) {
+                if MEMORY_QUERIES.contains(&name) {
                     let axis = rest.first().cloned();
                     let format = wanted_format(arguments, axis.as_ref());
                     return self
-                        .question_of_memory(name, &tensor.clone(), axis, format)
+                        .memory_query(name, &tensor.clone(), axis, format)
                         .map(Some);
                 }
-                return self.question_of_tensor(name, &tensor.clone(), rest);
+                return self.tensor_query(name, &tensor.clone(), rest);
             }
             _ => return Ok(None),
         };
         Ok(Some(Datum::bool(answer)))
     }
 
-    fn question_of_tensor(
+    fn tensor_query(
         &mut self,
         name: &str,
         tensor: &TensorRef,
         rest: &[Datum],
     ) -> Result<Option<Datum>> {
-        if !QUESTIONS.contains(&name) {
+        if !TENSOR_QUERIES.contains(&name) {
             return Ok(None);
         }
         let ty = self.ty(tensor)?;
@@ -77,7 +77,7 @@ impl Importer<'_> {
     }
 
     /// Answers a query of the location of a tensor's elements in memory: strides, offset, contiguity.
-    fn question_of_memory(
+    fn memory_query(
         &mut self,
         name: &str,
         tensor: &TensorRef,
@@ -115,7 +115,7 @@ impl Importer<'_> {
         let pair = vec![Datum::Tensor(a.clone()), Datum::Tensor(b.clone())];
         let equal = self.tensor_operator("aten::eq", pair.into())?;
         let all = self.tensor_operator("aten::all", vec![equal].into())?;
-        self.converted(Kind::Bool, &all)
+        self.converted(NumberKind::Bool, &all)
     }
 
     fn at_axis(&mut self, sizes: &[Dim], axis: &Datum) -> Result<Datum> {
@@ -130,14 +130,14 @@ impl Importer<'_> {
     }
 }
 
-const MEMORY_QUESTIONS: [&str; 4] = [
+const MEMORY_QUERIES: [&str; 4] = [
     "stride",
     "storage_offset",
     "is_contiguous",
     "is_non_overlapping_and_dense",
 ];
 
-const QUESTIONS: [&str; 24] = [
+const TENSOR_QUERIES: [&str; 24] = [
     "size",
     "sym_size",
     "shape",

@@ -167,6 +167,6 @@ pub(super) fn check_length(length: usize) -> Result<()> {
     if length <= 1 << 20 {
         return Ok(());
     }
-    let message = "a text or list of more than a million elements";
+    let message = "a string or list of more than 2^20 elements";
     Err(Error::unsupported(message))
 }

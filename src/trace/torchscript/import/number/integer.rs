@@ -7,9 +7,9 @@ use crate::error::{Error, Result};
 use crate::symbols::Symbols;
 
 /// Applies a function of two integers by its ATen name; `None` if there is no such function.
-pub(super) fn on_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<Number>> {
+pub(super) fn binary_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<Number>> {
     if let (Some(a), Some(b)) = (a.as_const(), b.as_const())
-        && let Some(wrapped) = on_known_ints(name, a, b)
+        && let Some(wrapped) = wrapping_ints(name, a, b)
     {
         return Ok(Some(Number::int(wrapped)));
     }
@@ -20,13 +20,13 @@ pub(super) fn on_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result
         "mul" => a * b,
         "floordiv" | "floor_divide" => a.floor_div(&divisor(symbols, b)?),
         "remainder" | "script_remainder" => a.modulo(&divisor(symbols, b)?),
-        "trunc_divide" => truncated(symbols, a, &divisor(symbols, b)?)?,
+        "trunc_divide" => truncated_quotient(symbols, a, &divisor(symbols, b)?)?,
         "min" | "minimum" => a.minimum(b),
         "max" | "maximum" => a.maximum(b),
         "div" | "true_divide" => return true_division(symbols, a, b).map(Some),
         "pow" => return power(symbols, a, b).map(Some),
         "script_pow" => return Ok(Some(power(symbols, a, b)?.to_float())),
-        _ => return on_fixed_ints(symbols, name, a, b),
+        _ => return concrete_ints(symbols, name, a, b),
     };
     if is_size(symbols, &dim)? {
         return Ok(Some(Number::Int(dim)));
@@ -43,7 +43,7 @@ fn is_size(symbols: &Symbols, dim: &Dim) -> Result<bool> {
 }
 
 /// Sums and products of known integers, which wrap.
-fn on_known_ints(name: &str, a: i64, b: i64) -> Option<i64> {
+fn wrapping_ints(name: &str, a: i64, b: i64) -> Option<i64> {
     match name {
         "add" => Some(a.wrapping_add(b)),
         "sub" => Some(a.wrapping_sub(b)),
@@ -61,7 +61,7 @@ fn divisor(symbols: &Symbols, dim: &Dim) -> Result<Dim> {
 }
 
 /// A quotient rounded towards zero.
-fn truncated(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Dim> {
+fn truncated_quotient(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Dim> {
     let is_negative = |dim: &Dim| Ok::<bool, Error>(!symbols.less_equal(&Dim::ZERO, dim)?);
     Ok(match is_negative(a)? == is_negative(b)? {
         true => a.floor_div(b),
@@ -99,7 +99,7 @@ fn power(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Number> {
     })
 }
 
-fn on_fixed_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<Number>> {
+fn concrete_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<Number>> {
     let Some(function) = bit_function(name) else {
         return on_floats(
             symbols,

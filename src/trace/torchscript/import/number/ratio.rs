@@ -17,7 +17,7 @@ pub(super) fn ratio(size: &Dim, by: i64) -> Number {
 }
 
 /// Sums, products and quotients with a symbolic operand, as long as they are ratios again.
-pub(super) fn on_ratios(name: &str, a: &Number, b: &Number) -> Option<Number> {
+pub(super) fn binary_ratios(name: &str, a: &Number, b: &Number) -> Option<Number> {
     let symbolic = |number: &Number| match number {
         Number::Ratio(..) => true,
         Number::Int(dim) => dim.as_const().is_none(),

@@ -64,7 +64,7 @@ impl<'a> Search<'a> {
         let is_single = |id: &ValueId| graph.ty(*id).dtype == DType::F32;
         let of_scores = &graph.nodes[scores].results;
         // A reshape keeps the order, so that scores are elements of the same rows in any intermediate shape.
-        let are_rows = |id: &ValueId| are_of_same_rows(graph, softmax_of, *id);
+        let are_rows = |id: &ValueId| have_same_rows(graph, softmax_of, *id);
         let is_plain = [softmax_of, inner, values].iter().all(is_single)
             && of_scores.iter().all(|id| is_single(id) && are_rows(id))
             && !found.makes(graph, values);
@@ -94,7 +94,7 @@ impl<'a> Search<'a> {
     fn behind_reshapes(&mut self, value: ValueId) -> ValueId {
         let graph = self.graph;
         self.behind(value, |view, [of, by]| {
-            matches!(view, Primitive::Reshape(_)) && are_of_same_rows(graph, of, by)
+            matches!(view, Primitive::Reshape(_)) && have_same_rows(graph, of, by)
         })
     }
 
@@ -164,14 +164,14 @@ impl<'a> Search<'a> {
         let [Argument::Value(is_seen), _, Argument::Number(hidden)] = node.arguments[..] else {
             return false;
         };
-        let is_seen = self.primitive(self.behind_expansions(is_seen));
+        let is_seen = self.primitive(self.look_through_expands(is_seen));
         let Some((_, node, Primitive::Binary(compared))) = is_seen else {
             return false;
         };
         let numbers = node
             .operands()
             .into_iter()
-            .map(|id| self.axis_counted(value, id));
+            .map(|id| self.iota_axis(value, id));
         let numbers: Vec<Option<usize>> = numbers.collect();
         let is_behind = match compared.function {
             BinaryFunction::Le => numbers == [Some(1), Some(2)],
@@ -181,7 +181,7 @@ impl<'a> Search<'a> {
         is_behind && hidden.to_f64() == f64::NEG_INFINITY
     }
 
-    fn behind_expansions(&self, mut value: ValueId) -> ValueId {
+    fn look_through_expands(&self, mut value: ValueId) -> ValueId {
         while let Some((_, node, Primitive::Expand(_))) = self.primitive(value)
             && let Some(operand) = node.operands().first()
         {
@@ -191,8 +191,8 @@ impl<'a> Search<'a> {
     }
 
     /// The axis of `of`, counted from the end, whose indices `value` holds; `None` for any other value.
-    fn axis_counted(&self, of: ValueId, value: ValueId) -> Option<usize> {
-        let (_, _, Primitive::Iota(iota)) = self.primitive(self.behind_expansions(value))? else {
+    fn iota_axis(&self, of: ValueId, value: ValueId) -> Option<usize> {
+        let (_, _, Primitive::Iota(iota)) = self.primitive(self.look_through_expands(value))? else {
             return None;
         };
         let from_end = iota.shape.len().checked_sub(iota.axis)?;
@@ -275,7 +275,7 @@ impl<'a> Search<'a> {
     }
 }
 
-fn are_of_same_rows(graph: &Graph, x: ValueId, y: ValueId) -> bool {
+fn have_same_rows(graph: &Graph, x: ValueId, y: ValueId) -> bool {
     let last = |id| graph.ty(id).shape.last_chunk::<2>();
     last(x).is_some() && last(x) == last(y)
 }

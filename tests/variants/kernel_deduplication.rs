@@ -7,7 +7,7 @@ use crate::samples;
 use crate::*;
 
 /// Applies a layer to inputs of several sizes.
-fn of_each(types: &[&str], layer: fn(Value) -> Value) -> Graph {
+fn apply_to_each(types: &[&str], layer: fn(Value) -> Value) -> Graph {
     samples::graph(types, |_, x| x.iter().map(|x| layer(*x)).collect())
 }
 
@@ -52,37 +52,37 @@ fn layers() -> Vec<(&'static str, Graph, usize)> {
     vec![
         (
             "rows of a length",
-            of_each(&["f32[7, 16]", "f32[33, 16]", "f32[130, 16]"], softmax),
+            apply_to_each(&["f32[7, 16]", "f32[33, 16]", "f32[130, 16]"], softmax),
             1,
         ),
         (
             "rows of several lengths and their means",
-            of_each(&["f32[9, 40]", "f32[5, 56]", "f32[6, 48]"], centred),
+            apply_to_each(&["f32[9, 40]", "f32[5, 56]", "f32[6, 48]"], centred),
             1,
         ),
         (
             "rows of odd lengths",
-            of_each(&["f32[9, 35]", "f32[5, 39]"], centred),
+            apply_to_each(&["f32[9, 35]", "f32[5, 39]"], centred),
             1,
         ),
         (
             "rows of any number",
-            of_each(&["f32[9, 40]", "f32[B, 40]", "f32[S, 40]"], softmax),
+            apply_to_each(&["f32[9, 40]", "f32[B, 40]", "f32[S, 40]"], softmax),
             1,
         ),
         (
             "other orders",
-            of_each(&["f32[5, 24, 7]", "f32[3, 16, 21]"], turned),
+            apply_to_each(&["f32[5, 24, 7]", "f32[3, 16, 21]"], turned),
             1,
         ),
         (
             "other orders by blocks",
-            of_each(&["f32[5, 24, 8]", "f32[3, 12, 20]"], turned),
+            apply_to_each(&["f32[5, 24, 8]", "f32[3, 12, 20]"], turned),
             1,
         ),
         (
             "other orders of odd sizes",
-            of_each(&["f32[3, 5, 7]", "f32[5, 9, 11]"], turned),
+            apply_to_each(&["f32[3, 5, 7]", "f32[5, 9, 11]"], turned),
             1,
         ),
         (
@@ -110,7 +110,7 @@ fn layers_that_differ_in_numbers_share_a_kernel() {
         assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
         if let Some(device) = &device {
             let plan = pass::plan(&graph, device.capabilities()).unwrap();
-            let distance = error(device, &graph, plan);
+            let distance = worst_error(device, &graph, plan);
             assert!(distance <= 1.0, "{name}: {distance}");
         }
     }
@@ -123,17 +123,17 @@ fn kernels_are_not_shared_where_that_is_slower() {
     for (name, graph, device) in [
         (
             "many elements",
-            of_each(&["f32[40, 480, 700]", "f32[36, 240, 1204]"], turned),
+            apply_to_each(&["f32[40, 480, 700]", "f32[36, 240, 1204]"], turned),
             samples::rasteriser(),
         ),
         (
             "short loops",
-            of_each(&["f32[64, 6, 5]", "f32[32, 7, 5]"], summed),
+            apply_to_each(&["f32[64, 6, 5]", "f32[32, 7, 5]"], summed),
             samples::rasteriser(),
         ),
         (
             "a GPU",
-            of_each(&["f32[3, 5, 7]", "f32[5, 9, 11]"], turned),
+            apply_to_each(&["f32[3, 5, 7]", "f32[5, 9, 11]"], turned),
             samples::capabilities(),
         ),
     ] {

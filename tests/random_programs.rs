@@ -185,13 +185,13 @@ fn report(ran: usize, failures: &[Failure]) {
 }
 
 #[test]
-fn views_and_writes_give_what_pytorch_gives_on_the_host() {
+fn views_and_writes_agree_with_pytorch_on_the_host() {
     let (ran, failures) = run_all(&random_programs(), &Device::Host, 1);
     report(ran, &failures);
 }
 
 #[test]
-fn views_and_writes_give_what_pytorch_gives_on_a_device() {
+fn views_and_writes_agree_with_pytorch_on_a_device() {
     let Some(device) = samples::device(FeatureLevel::default()) else {
         return;
     };

@@ -56,13 +56,13 @@ const VANISHING: &[UnaryFunction] = &[
 ];
 
 #[test]
-fn whole_numbers_agree_to_the_last_digit() {
+fn functions_of_integers_are_bitwise_equal() {
     let numbers: Vec<f32> = (1..10).map(|k| k as f32).collect();
     check(EXACT, &numbers, 0.0);
 }
 
 #[test]
-fn small_numbers_keep_their_digits() {
+fn functions_that_vanish_at_zero_keep_relative_accuracy() {
     let powers = (-30..0).map(|exponent| 1.37 * 10f32.powi(exponent));
     let numbers: Vec<f32> = powers.flat_map(|x| [x, -x]).collect();
     check(VANISHING, &numbers, 4e-7);
@@ -74,7 +74,7 @@ fn check(functions: &[UnaryFunction], numbers: &[f32], tolerance: f64) {
         return;
     };
     if !device.capabilities().software {
-        println!("skipped: a device that is no software");
+        println!("skipped: the device is not a software rasteriser");
         return;
     }
     let differences = functions.iter();

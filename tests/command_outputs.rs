@@ -58,7 +58,7 @@ fn the_largest_entries_are_shown_as_they_are_or_as_percentages() {
 }
 
 #[test]
-fn probabilities_are_not_softened_again() {
+fn softmax_is_not_applied_twice() {
     let folder = Folder::new("softmax");
     let text = "graph forward(x: f32[1, 2]) {\n  y = aten.softmax.int x, -1\n  return y\n}";
     let model = saved(&folder, "softmax.json", text);
@@ -69,7 +69,7 @@ fn probabilities_are_not_softened_again() {
         let (code, text, error) = onionskin(&[run.as_slice(), option].concat());
         assert_eq!(code, 0, "{error}");
         assert!(text.contains("[0] 1. 0.880797  1"), "{text}");
-        assert!(error.contains("its values are probabilities"), "{error}");
+        assert!(error.contains("its outputs are probabilities"), "{error}");
     }
 }
 
@@ -88,7 +88,7 @@ fn written(arguments: &[&str]) {
 }
 
 #[test]
-fn somebodys_weights_beside_an_archive_are_not_lost() {
+fn foreign_weights_beside_an_archive_are_not_overwritten() {
     let folder = Folder::new("weights");
     let model = folder.copy(TWO_LAYERS, "model.pt");
     let weights = folder.file("model.safetensors");
@@ -97,7 +97,7 @@ fn somebodys_weights_beside_an_archive_are_not_lost() {
     refused(
         &["import", &model],
         &weights,
-        "does not say that onionskin wrote it",
+        "is not marked as written by onionskin",
     );
     assert!(!folder.path("model.json").exists());
     written(&["import", &model, "--force"]);
@@ -107,7 +107,7 @@ fn somebodys_weights_beside_an_archive_are_not_lost() {
     refused(
         &["import", &model],
         &json,
-        "does not say that onionskin wrote it",
+        "is not marked as written by onionskin",
     );
 }
 
@@ -171,7 +171,7 @@ fn only_files_of_usual_names_are_written() {
 
 /// A command may overwrite its own files, but not files without a mark of this program.
 #[test]
-fn own_files_are_written_again() {
+fn own_files_are_overwritten() {
     let folder = Folder::new("again");
     let model = folder.copy(TWO_LAYERS, "model.pt");
     let (json, page) = (folder.file("model.json"), folder.file("page.html"));
@@ -206,7 +206,7 @@ fn own_files_are_written_again() {
     refused(
         &[run.as_slice(), &[&array]].concat(),
         &array,
-        "does not say that onionskin wrote it",
+        "is not marked as written by onionskin",
     );
     for file in [&page, &report, &text, &arrays] {
         std::fs::write(file, "mine").unwrap();

@@ -16,7 +16,7 @@ use crate::samples;
 use crate::*;
 
 /// Returns convolutions that admit Winograd tiles, with full and partial tiles, and those that do not.
-fn in_tiles() -> [Vec<(String, Graph)>; 2] {
+fn winograd_graphs() -> [Vec<(String, Graph)>; 2] {
     let (plain, uneven) = (
         |pad| axis(1, pad, 1, 1),
         ConvAxis {
@@ -69,13 +69,13 @@ fn in_tiles() -> [Vec<(String, Graph)>; 2] {
 }
 
 /// Returns the Winograd variant with a tile size.
-fn by_tiles(places: OutputTile) -> KernelVariant {
+fn winograd_variant(places: OutputTile) -> KernelVariant {
     KernelVariant::Winograd { tile: places }
 }
 
 #[test]
-fn convolutions_by_tiles_agree() {
-    let [covered, others] = in_tiles();
+fn winograd_convolutions_agree() {
+    let [covered, others] = winograd_graphs();
     for (name, graph) in &others {
         let admitted = pass::admitted(graph, &samples::rasteriser(), Precision::Single).unwrap();
         let mut variants = admitted.values().flatten();
@@ -86,7 +86,7 @@ fn convolutions_by_tiles_agree() {
     }
     let device = samples::device(FeatureLevel::Full);
     for (places, (name, graph)) in all_sizes(&covered) {
-        let (plan, count) = forced(graph, &samples::rasteriser(), by_tiles(places));
+        let (plan, count) = forced(graph, &samples::rasteriser(), winograd_variant(places));
         assert_eq!(count, 1, "{name}");
         let failures = samples::untranslatable(&plan);
         assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
@@ -96,11 +96,11 @@ fn convolutions_by_tiles_agree() {
         else {
             continue;
         };
-        let (plan, _) = forced(graph, device.capabilities(), by_tiles(places));
+        let (plan, _) = forced(graph, device.capabilities(), winograd_variant(places));
         // Large tiles may lose more than the portable kernels where sums of many terms exceed the tolerances.
         let is_close = match places {
             OutputTile::Two => agrees(device, graph, plan),
-            OutputTile::Four => error(device, graph, plan) <= 4.0,
+            OutputTile::Four => worst_error(device, graph, plan) <= 4.0,
         };
         assert!(is_close, "{name} by {places:?} differs from the oracle");
     }
@@ -151,7 +151,7 @@ fn in_double_precision(x: &Tensor, filter: &Tensor) -> Vec<f64> {
 
 /// Errors of tiles stay below the declared loss of their size, which is about the error of direct sums over taps.
 #[test]
-fn convolutions_by_tiles_lose_what_is_said() {
+fn winograd_errors_are_below_the_declared_loss() {
     let device = samples::device(FeatureLevel::Full);
     let Some(device) = device.filter(|device| device.capabilities().software) else {
         return;
@@ -163,8 +163,8 @@ fn convolutions_by_tiles_lose_what_is_said() {
     for seed in [3, 5, 7] {
         let [direct, two, four] = [
             KernelVariant::SubgroupTile,
-            by_tiles(OutputTile::Two),
-            by_tiles(OutputTile::Four),
+            winograd_variant(OutputTile::Two),
+            winograd_variant(OutputTile::Four),
         ]
         .map(|variant| loss(&device, &graph, variant, seed));
         println!("over taps {direct:.1e}, tiles of 2x2 {two:.1e}, of 4x4 {four:.1e}");
@@ -176,7 +176,7 @@ fn convolutions_by_tiles_lose_what_is_said() {
 
 /// A rasteriser uses tiles where the saved products of many channels outweigh the transforms.
 #[test]
-fn the_table_weighs_tiles() {
+fn the_table_chooses_winograd_for_many_channels() {
     let taken = |x: &str, filter: &str| {
         let graph = convolution_by_weights(x, filter, &[axis(1, 1, 1, 1), axis(1, 1, 1, 1)], 1);
         let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
@@ -187,17 +187,17 @@ fn the_table_weighs_tiles() {
         (
             "f32[1, 512, 7, 7]",
             "f32[512, 512, 3, 3]",
-            by_tiles(OutputTile::Two),
+            winograd_variant(OutputTile::Two),
         ),
         (
             "f32[1, 128, 28, 28]",
             "f32[128, 128, 3, 3]",
-            by_tiles(OutputTile::Four),
+            winograd_variant(OutputTile::Four),
         ),
         (
             "f32[1, 64, 56, 56]",
             "f32[64, 64, 3, 3]",
-            by_tiles(OutputTile::Four),
+            winograd_variant(OutputTile::Four),
         ),
         (
             "f32[1, 16, 56, 56]",
@@ -221,7 +221,7 @@ fn the_table_weighs_tiles() {
 
 /// Large images do without tiles: scratch memory for their tiles would exceed the largest binding.
 #[test]
-fn large_images_are_convolved_without_tiles() {
+fn large_images_do_not_use_winograd() {
     let filter = "f32[64, 64, 3, 3]";
     let by = |x| convolution_by_weights(x, filter, &[axis(1, 1, 1, 1), axis(1, 1, 1, 1)], 1);
     for (x, has_tiles) in [
@@ -240,14 +240,14 @@ fn large_images_are_convolved_without_tiles() {
 
 /// With many channels, workgroups that share tiles each keep transformed inputs: the tile shape is chosen so that these fit.
 #[test]
-fn what_workgroups_keep_is_bound() {
+fn winograd_scratch_fits_a_binding() {
     let same = [axis(1, 1, 1, 1), axis(1, 1, 1, 1)];
     let capabilities = samples::rasteriser_of(16);
     for (places, channels, size) in [(OutputTile::Two, 1280, 48), (OutputTile::Four, 640, 64)] {
         let x = format!("f32[1, {channels}, {size}, {size}]");
         let filter = format!("f32[{channels}, {channels}, 3, 3]");
         let graph = convolution_by_weights(&x, &filter, &same, 1);
-        let (plan, count) = forced(&graph, &capabilities, by_tiles(places));
+        let (plan, count) = forced(&graph, &capabilities, winograd_variant(places));
         assert_eq!(count, 1, "{places:?}");
         let is_scratch = |slot: &&Slot| matches!(slot.layout, Layout::Scratch { .. });
         let scratch: Vec<&Slot> = plan.slots.iter().filter(is_scratch).collect();
@@ -266,7 +266,7 @@ fn what_workgroups_keep_is_bound() {
 
 /// One kernel computes a convolution with its residual, even if another convolution reads the same input.
 #[test]
-fn convolutions_by_tiles_are_one_kernel_each() {
+fn winograd_convolutions_are_one_kernel_each() {
     let graph = |other: i64| {
         samples::graph(&["f32[1, 8, 7, 9]"], |builder, x| {
             let weight = |name| builder.weight(name, "f32[8, 8, 3, 3]".parse().unwrap());
@@ -278,7 +278,7 @@ fn convolutions_by_tiles_are_one_kernel_each() {
     };
     let device = samples::device(FeatureLevel::Full);
     for (places, other) in all_sizes(&[1, 2]) {
-        let (graph, variant) = (graph(*other), by_tiles(places));
+        let (graph, variant) = (graph(*other), winograd_variant(places));
         let (plan, count) = forced(&graph, &samples::rasteriser(), variant);
         assert_eq!((count, dispatches(&plan).0), (2, 2));
         let Some(device) = device
@@ -317,14 +317,14 @@ fn large_tiles_have_filters_in_single_precision() {
         let axes = [axis(1, 1, 1, 1), axis(1, 1, 1, 1)];
         let graph = convolution_by_weights(&x, &filter, &axes, 1);
         let keys = pass::admitted(&graph, &samples::rasteriser(), Precision::Single).unwrap();
-        let asked = keys.into_keys().map(|key| (key, by_tiles(places)));
+        let asked = keys.into_keys().map(|key| (key, winograd_variant(places)));
         let options = PlanOptions {
             precision: Precision::Half,
             choices: asked.filter(|_| is_asked).collect(),
         };
         let plan = pass::plan_by(&graph, &samples::rasteriser(), &options).unwrap();
         let choice = plan.steps.iter().find_map(|step| step.choice.as_ref());
-        assert_eq!(choice.unwrap().variant, by_tiles(places), "{x}");
+        assert_eq!(choice.unwrap().variant, winograd_variant(places), "{x}");
         let filters = plan.slots.iter().filter_map(|slot| match &slot.layout {
             Layout::Panels(panels) => Some((panels.winograd_tile, slot.storage)),
             _ => None,
@@ -341,7 +341,7 @@ fn large_tiles_have_filters_in_single_precision() {
 /// Convolutions that differ only in sizes share a kernel. Workgroups of the smaller one split channels, those of the larger
 /// one split tiles.
 #[test]
-fn convolutions_of_other_sizes_share_a_kernel() {
+fn winograd_convolutions_share_a_kernel() {
     let sizes = ["f32[1, 64, 60, 60]", "f32[1, 64, 20, 20]"];
     let graph = samples::graph(&sizes, |builder, x| {
         let convolved = ["a", "b"].into_iter().zip(x).map(|(name, x)| {
@@ -351,12 +351,12 @@ fn convolutions_of_other_sizes_share_a_kernel() {
         });
         convolved.collect()
     });
-    let variant = by_tiles(OutputTile::Four);
+    let variant = winograd_variant(OutputTile::Four);
     let (plan, count) = forced(&graph, &samples::rasteriser(), variant);
     assert_eq!((count, dispatches(&plan)), (2, (2, 1)));
     let device = samples::device(FeatureLevel::Full);
     if let Some(device) = device.filter(|device| device.capabilities().software) {
         let (plan, _) = forced(&graph, device.capabilities(), variant);
-        assert!(error(&device, &graph, plan) <= 4.0);
+        assert!(worst_error(&device, &graph, plan) <= 4.0);
     }
 }

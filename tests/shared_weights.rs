@@ -131,7 +131,7 @@ fn with_textures(bindings: u32) -> Capabilities {
 }
 
 #[test]
-fn tied_weights_lie_once() {
+fn shared_weights_are_stored_once() {
     let small = Capabilities {
         max_binding_size: 20_000,
         ..samples::rasteriser()
@@ -168,7 +168,7 @@ fn tied_weights_lie_once() {
 
 /// A weight is stored twice where sharing would cost more than its memory, and the plan gives the reason.
 #[test]
-fn tied_weights_lie_twice_for_a_reason() {
+fn weights_stored_twice_have_a_reason() {
     let many = samples::graph(&["i64[30]"], |b, x| {
         let table = weight(b, "table", "f32[301, 64]");
         vec![table.index_select(0, x[0]).dot(table.transpose(0, 1))]
@@ -243,7 +243,7 @@ fn worst(device: &GpuDevice, graph: &Graph, plan: Plan) -> f64 {
 }
 
 #[test]
-fn tied_weights_agree() {
+fn shared_weights_agree() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -264,7 +264,7 @@ fn tied_weights_agree() {
 
 /// Bodies of a region look up rows in the panels of a product before them, and a product after them reads the result.
 #[test]
-fn bodies_pick_too() {
+fn bodies_look_up_rows_in_panels() {
     let text = "
 weight table: f32[301, 24]
 graph f(c: bool[], x: f32[1, 24], ids: i64[1, 24]) {
@@ -312,7 +312,7 @@ graph f(c: bool[], x: f32[1, 24], ids: i64[1, 24]) {
 
 /// A weight that a region takes as operand is stored row-major, because bodies do not read panels.
 #[test]
-fn what_bodies_are_given_lies_in_rows() {
+fn operands_of_bodies_are_row_major() {
     let text = "
 weight table: f32[301, 24]
 graph f(c: bool[], x: f32[1, 24], ids: i64[1, 24]) {

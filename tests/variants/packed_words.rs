@@ -9,7 +9,7 @@ use crate::*;
 
 /// ReLU and ReLU6 after convolutions, computed on packed words, keep NaN and one of two infinities.
 #[test]
-fn bounds_in_words_keep_what_is_no_number() {
+fn bounds_on_packed_words_keep_nan() {
     let filters = [("apart", "f32[8, 1, 3, 3]"), ("all", "f32[8, 8, 1, 1]")];
     let graph = samples::graph(&["f32[1, 8, 9, 7]"], |b, x| {
         let [apart, all] = filters.map(|(name, ty)| b.weight(name, ty.parse().unwrap()));
@@ -61,7 +61,7 @@ fn bounds_in_words_keep_what_is_no_number() {
 
 /// Copies write eight numbers at a time where these are contiguous in the source, and keep all bits.
 #[test]
-fn what_is_moved_is_written_in_words() {
+fn copies_write_packed_words() {
     let graph = samples::graph(
         &["f32[6, 16, 24]", "f32[6, 3, 24]", "f32[6, 16, 4]"],
         |b, x| {

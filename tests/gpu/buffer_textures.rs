@@ -52,7 +52,7 @@ fn textures(length: usize, shape: &[Dim]) -> Plan {
 }
 
 /// `y = 2w + 1` for weights of the given sizes, which the kernels read as texels.
-fn of_weights(sizes: &[usize]) -> (Plan, TensorMap, Vec<Tensor>) {
+fn weight_texel_plan(sizes: &[usize]) -> (Plan, TensorMap, Vec<Tensor>) {
     let mut plan = Plan {
         kernels: vec![by_texels()],
         ..Plan::default()
@@ -85,7 +85,7 @@ fn texel_device() -> Option<GpuDevice> {
 }
 
 #[test]
-fn inputs_and_what_kernels_have_written_are_read_as_textures() {
+fn inputs_and_temporaries_are_read_as_textures() {
     let Some(device) = texel_device() else { return };
     let program = program(&device, textures(5, &[symbol("B")]));
     // Less than a vector; rows of texels, one more and one less; and powers of two.
@@ -104,7 +104,7 @@ fn weights_are_read_as_textures() {
         1, 5, 4096, 16_384, 16_385, 70_000, 3, 4100, 12_288, 16_000, 300_000, 8,
     ];
     let sizes = [sizes; 3].concat();
-    let (plan, weights, expected) = of_weights(&sizes);
+    let (plan, weights, expected) = weight_texel_plan(&sizes);
     let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
     assert_eq!(program.run(&[]).unwrap(), expected);
 }
@@ -118,7 +118,7 @@ fn small_weights_share_memory() {
     let device = GpuDevice::open(DeviceChoice::Software).unwrap();
     let options = ProgramOptions::default();
     let made = |sizes: &[usize]| {
-        let (plan, weights, expected) = of_weights(sizes);
+        let (plan, weights, expected) = weight_texel_plan(sizes);
         let program = Program::new(&device, plan, &weights, options.clone()).unwrap();
         (program, expected)
     };
@@ -169,7 +169,7 @@ fn panels_integers_and_other_devices_are_refused() {
         assert!(error.contains(reason), "{error}");
     };
     if let Some(device) = texel_device() {
-        let other = "for what it is not";
+        let other = "with the wrong access";
         refuse(&device, other, &|plan| {
             plan.slots[1].storage = StorageType::I32
         });
@@ -204,7 +204,7 @@ fn panels_integers_and_other_devices_are_refused() {
 /// Buffer–texture aliasing leaves the device's clock intact: timestamps that all have one value, or none, would give
 /// impossible rates.
 #[test]
-fn kernels_take_time_where_there_are_textures() {
+fn aliasing_leaves_timestamps_intact() {
     let Some(device) = texel_device() else { return };
     program(&device, textures(1, &[symbol("B")]));
     let operations = device.ceilings().unwrap().arithmetic;

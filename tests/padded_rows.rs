@@ -71,7 +71,7 @@ fn padded(plan: &Plan) -> Vec<Option<usize>> {
 }
 
 #[test]
-fn left_factors_lie_so_on_a_rasteriser() {
+fn left_factors_are_padded_on_a_rasteriser() {
     let plan_of = |capabilities| plan(&capabilities, Precision::Single);
     let on_rasteriser = plan_of(samples::rasteriser());
     assert_eq!(padded(&on_rasteriser), [Some(0), None]);
@@ -79,7 +79,7 @@ fn left_factors_lie_so_on_a_rasteriser() {
 }
 
 #[test]
-fn whatever_reads_them_agrees() {
+fn all_readers_of_padded_rows_agree() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -116,7 +116,7 @@ fn whatever_reads_them_agrees() {
 
 /// A concatenation of many values takes a kernel for each, and all write into the padded operand of a product.
 #[test]
-fn concatenations_of_many_lie_so_too() {
+fn concatenations_of_many_are_padded() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };

@@ -202,7 +202,7 @@ fn session(model: &Model, device: &Device, checks: bool) -> Session {
 }
 
 /// Returns the error of a run that must fail.
-fn refusal(result: Result<Vec<Tensor>>) -> Error {
+fn run_error(result: Result<Vec<Tensor>>) -> Error {
     let error = result.expect_err("the run was not refused");
     assert_eq!(error.kind(), ErrorKind::Raised, "{error}");
     error
@@ -217,13 +217,13 @@ fn steps(session: &Session) -> usize {
 }
 
 #[test]
-fn what_pytorch_refuses_is_an_error_with_its_message_and_line() {
+fn rejected_values_are_errors_with_pytorchs_message_and_line() {
     for device in devices() {
         for case in cases() {
             let session = session(&case.model(), &device, true);
             let call = case.call;
             for _ in 0..2 {
-                let error = refusal(session.run(&case.refused));
+                let error = run_error(session.run(&case.refused));
                 assert_eq!(error.message(), case.message, "{call} on {device}");
                 assert!(error.to_string().contains("model.py:7 (table)"), "{error}");
                 // The next run starts without the fault of this one.
@@ -234,7 +234,7 @@ fn what_pytorch_refuses_is_an_error_with_its_message_and_line() {
 }
 
 #[test]
-fn a_device_gives_what_the_host_gives_where_nothing_is_refused() {
+fn accepted_values_agree_with_the_host() {
     for case in cases() {
         let results = devices()
             .iter()
@@ -266,7 +266,7 @@ fn checks_cost_no_dispatch_and_can_be_left_out() {
 }
 
 #[test]
-fn what_counts_along_an_axis_is_not_checked() {
+fn indices_from_iota_are_not_checked() {
     let text = "graph forward(x: f32[4, 5]) -> f32[4, 5] {
   i = iota dtype=i64, shape=[4], axis=0
   j = aten.remainder.Scalar i, 4
@@ -289,7 +289,7 @@ fn what_counts_along_an_axis_is_not_checked() {
 
 /// A kernel computes two embeddings; the fault of the earlier node is reported, though it is the second operand of the sum.
 #[test]
-fn of_two_faults_the_first_by_the_order_of_nodes_is_told() {
+fn the_fault_of_the_first_node_is_reported() {
     let text = "graph forward(x: f32[9, 8], i: i64[3], j: i64[3]) -> f32[3, 8] {
   a: f32[3, 8] = aten.embedding x, i  @ model.py:1
   b: f32[3, 8] = aten.embedding x, j  @ model.py:2
@@ -302,7 +302,7 @@ fn of_two_faults_the_first_by_the_order_of_nodes_is_told() {
         let session = session(&model, &device, true);
         let told = |i: &[i64], j: &[i64]| {
             let inputs = [floats([9, 8]), ints([3], i), ints([3], j)];
-            refusal(session.run(&inputs)).to_string()
+            run_error(session.run(&inputs)).to_string()
         };
         assert!(told(&[0, 9, 1], &[11, 0, 0]).contains("model.py:1"));
         assert!(told(&[0, 8, 1], &[11, 0, 0]).contains("model.py:2"));
@@ -378,7 +378,7 @@ fn exceptions_of_a_script_are_kept_in_branches_and_loops() {
             ),
         ];
         for (x, trips, index, message) in refused {
-            let error = refusal(run(x, trips, index));
+            let error = run_error(run(x, trips, index));
             assert!(error.message().contains(message), "{error}");
             // PyTorch implements `//` in a script of its own, which is the reported line.
             let place = match message {
@@ -392,7 +392,7 @@ fn exceptions_of_a_script_are_kept_in_branches_and_loops() {
 }
 
 #[test]
-fn a_launch_tells_faults_when_it_is_asked() {
+fn a_launch_reports_faults_on_request() {
     let Some(gpu) = samples::device(FeatureLevel::Full) else {
         return;
     };

@@ -49,7 +49,7 @@ fn agrees(device: &GpuDevice, graph: &Graph, inputs: &[Tensor], tolerance: f64) 
 }
 
 #[test]
-fn running_combinations_of_long_rows() {
+fn scans_of_long_rows() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -79,9 +79,10 @@ fn running_combinations_of_long_rows() {
     agrees(&device, &whole, &[indices(&[LONG], 1000)], 0.0);
 }
 
-/// Subgroups scan rows together where they are SIMD lanes: of full and partial rounds, of stored and computed operands.
+/// Where subgroups are SIMD lanes, they scan rows together: with a full and a partial last iteration, with stored and computed
+/// operands.
 #[test]
-fn running_combinations_of_rows() {
+fn scans_of_rows_by_subgroups() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -120,7 +121,7 @@ fn running_combinations_of_rows() {
 
 /// Each step evaluates series in double precision.
 #[test]
-fn running_combinations_of_dear_functions() {
+fn scans_of_expensive_functions() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -142,7 +143,7 @@ fn running_combinations_of_dear_functions() {
 
 /// A plan scans blocks of rows of any length, independent of the example's.
 #[test]
-fn running_sums_of_symbolic_length() {
+fn scans_of_symbolic_length() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };

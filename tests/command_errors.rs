@@ -1,4 +1,4 @@
-//! Error messages for wrong command lines: `tests/mistakes/*.console` hold commands with exit codes and output.
+//! Error messages for wrong command lines: `tests/command_errors/*.console` hold commands with exit codes and output.
 //!
 //! `BLESS=1` rewrites the files.
 
@@ -18,7 +18,7 @@ use onionskin::tensor::Tensor;
 
 /// Runs the commands of a file and compares their output.
 fn check(name: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/mistakes/{name}.console"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/command_errors/{name}.console"));
     let expected = fs::read_to_string(&path).unwrap();
     let folder = files(name);
     let commands = expected.lines().filter(|line| line.starts_with("$ "));
@@ -90,7 +90,7 @@ fn files(name: &str) -> Folder {
         folder.copy(from, to);
     }
     arrays(&folder);
-    others(&folder);
+    non_model_files(&folder);
     folder
 }
 
@@ -126,7 +126,7 @@ fn arrays(folder: &Folder) {
 }
 
 /// Creates files that are not models.
-fn others(folder: &Folder) {
+fn non_model_files(folder: &Folder) {
     let write = |name: &str, bytes: &[u8]| fs::write(folder.path(name), bytes).unwrap();
     let object = b"\x80\x02ctorchvision.models.resnet\nResNet\nq\x00)\x81q\x01}q\x02b.";
     let yolo = b"\x80\x02}q\x00X\x05\x00\x00\x00modelq\x01cultralytics.nn.tasks\nDetectionModel\nq\x02)\x81s.";
@@ -169,7 +169,7 @@ fn zip(records: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 #[test]
-fn files_of_other_kinds_are_told_apart() {
+fn file_kinds_are_recognised() {
     check("files");
 }
 
@@ -179,16 +179,16 @@ fn wrong_arguments_are_listed_before_anything_runs() {
 }
 
 #[test]
-fn missing_inputs_are_told_with_a_command_that_works() {
+fn missing_inputs_are_errors_with_a_working_command() {
     check("missing");
 }
 
 #[test]
-fn wrong_inputs_are_told_with_what_mends_them() {
+fn wrong_inputs_are_errors_with_a_fix() {
     check("wrong");
 }
 
 #[test]
-fn pictures_random_numbers_and_scores_are_told() {
+fn pictures_random_inputs_and_scores_are_reported() {
     check("made_up");
 }

@@ -232,7 +232,7 @@ fn compare_slots(
 }
 
 #[test]
-fn weights_in_any_order_agree() {
+fn weights_in_any_layout_agree() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -250,7 +250,7 @@ fn weights_agree_within_portable_limits() {
 
 /// An embedding whose table is also the weight of the last linear layer, as in language models; and an elementwise reader of
 /// a weight.
-fn tied() -> Graph {
+fn shared_table() -> Graph {
     samples::graph(&["i64[S]"], |b, x| {
         let table = b.weight("table", "f32[301, 24]".parse().unwrap());
         let bias = b.weight("bias", "f32[301]".parse().unwrap());
@@ -259,13 +259,13 @@ fn tied() -> Graph {
     })
 }
 
-/// Every family of kernels reads weights that small bindings split into pieces.
+/// Every family of kernels reads weights that are split into chunks because bindings are small.
 #[test]
 fn weights_in_pieces_agree() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
-    let graph = tied();
+    let graph = shared_table();
     let mut weights = weights(&graph);
     weights.insert("table".into(), tensor(&[301, 24], 5));
     let rows = Tensor::from_vec([5], vec![300i64, 0, 127, 128, 211]).unwrap();
@@ -336,7 +336,7 @@ fn equal_weights_are_uploaded_once_and_others_kept_apart() {
 
 /// Images between convolutions keep the vec4 channel layout; only the input is converted.
 #[test]
-fn images_stay_in_quads_on_a_rasteriser() {
+fn images_keep_the_vec4_layout_on_a_rasteriser() {
     for (name, graph) in graphs() {
         let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
         let copies = plan
@@ -350,8 +350,8 @@ fn images_stay_in_quads_on_a_rasteriser() {
     }
 }
 
-/// Convolutions write into the concatenated image, and a pool reads padding itself. Channels whose offset is no multiple of
-/// four are copied.
+/// Convolutions write into the concatenated image, and a pool reads padding itself. Channels whose offset is not a multiple
+/// of four are copied.
 #[test]
 fn concatenations_are_written_in_place() {
     let labels = |graph: &Graph| -> Vec<String> {

@@ -67,7 +67,7 @@ fn a_script_asks_for_the_longest_length() {
 }
 
 /// Returns the messages of a case for lengths other than the recorded ones.
-fn complaint(name: &str, lengths: &[i64]) -> Vec<String> {
+fn error_lines(name: &str, lengths: &[i64]) -> Vec<String> {
     let case = load(&format!("cases/packed/{name}"));
     let mut inputs = case.sets[0].calls[0].inputs.clone();
     inputs[1] = Item::from(Tensor::from_vec([lengths.len()], lengths.to_vec()).unwrap());
@@ -87,7 +87,7 @@ fn complaint(name: &str, lengths: &[i64]) -> Vec<String> {
 /// The result would be shorter than the graph's.
 #[test]
 fn a_longest_sequence_that_is_shorter_than_the_input() {
-    for message in complaint("lstm", &[2, 5, 3]) {
+    for message in error_lines("lstm", &[2, 5, 3]) {
         assert!(message.contains("total_length"), "{message}");
     }
 }
@@ -99,7 +99,7 @@ fn lengths_that_pytorch_refuses() {
         ([7, 6, 3], "longer than"),
         ([3, 6, 2], "decreasing order"),
     ] {
-        for message in complaint("total_length", &lengths) {
+        for message in error_lines("total_length", &lengths) {
             assert!(message.contains(wanted), "{message}");
         }
     }

@@ -30,14 +30,14 @@ pub fn alike(written: &str, found: &str, counts: Counts) -> bool {
         return labels(&written) == labels(&found);
     }
     let Some(gap) = written.iter().position(|line| *line == "…") else {
-        return all_alike(&written, &found);
+        return all_lines_match(&written, &found);
     };
     let (before, after) = (&written[..gap], &written[gap + 1..]);
     if found.len() < before.len() + after.len() {
         return false;
     }
     let tail = found.len() - after.len();
-    all_alike(before, &found[..before.len()]) && all_alike(after, &found[tail..])
+    all_lines_match(before, &found[..before.len()]) && all_lines_match(after, &found[tail..])
 }
 
 /// Returns an output as it is written to a page, with the page's `…`.
@@ -84,15 +84,15 @@ fn labels<'a>(lines: &[&'a str]) -> BTreeSet<&'a str> {
         .collect()
 }
 
-fn all_alike(written: &[&str], found: &[&str]) -> bool {
+fn all_lines_match(written: &[&str], found: &[&str]) -> bool {
     written.len() == found.len()
         && written
             .iter()
             .zip(found)
-            .all(|(written, found)| lines_alike(written, found))
+            .all(|(written, found)| line_matches(written, found))
 }
 
-fn lines_alike(written: &str, found: &str) -> bool {
+fn line_matches(written: &str, found: &str) -> bool {
     let (written, found) = (without_device(written), without_device(found));
     let (written, found) = (tokens(&written), tokens(&found));
     written.len() == found.len()
@@ -100,8 +100,8 @@ fn lines_alike(written: &str, found: &str) -> bool {
             let unit = written.get(at + 1).map_or("", String::as_str);
             let is_free = is_time(unit) || unit == "ulp";
             let label = at.checked_sub(1).map_or("", |before| &written[before]);
-            words_alike(&written[at], &found[at], is_free)
-                || (["abs", "rel"].contains(&label) && is_no_larger(&written[at], &found[at]))
+            words_match(&written[at], &found[at], is_free)
+                || (["abs", "rel"].contains(&label) && is_within_tenfold(&written[at], &found[at]))
         })
 }
 
@@ -127,7 +127,7 @@ fn tokens(line: &str) -> Vec<String> {
     spread.split_whitespace().map(str::to_string).collect()
 }
 
-fn words_alike(written: &str, found: &str, any_number: bool) -> bool {
+fn words_match(written: &str, found: &str, any_number: bool) -> bool {
     match (written.parse::<f64>(), found.parse::<f64>()) {
         _ if written == found => true,
         (_, Ok(_)) if any_number && written == "…" => true,
@@ -140,7 +140,7 @@ fn words_alike(written: &str, found: &str, any_number: bool) -> bool {
 }
 
 /// True if a found difference is no more than ten times the written one.
-fn is_no_larger(written: &str, found: &str) -> bool {
+fn is_within_tenfold(written: &str, found: &str) -> bool {
     match (written.parse::<f64>(), found.parse::<f64>()) {
         (Ok(written), Ok(found)) => found <= 10.0 * written,
         _ => false,

@@ -90,7 +90,7 @@ fn graphs(types: [&str; 2], axis: i64) -> Vec<(&'static str, Graph)> {
 }
 
 /// Builds graphs that reduce rows of a length.
-fn of_rows(length: &str) -> Vec<(&'static str, Graph)> {
+fn row_graphs(length: &str) -> Vec<(&'static str, Graph)> {
     let types = [format!("f32[B, {length}]"), format!("f32[{length}]")];
     let types = [types[0].as_str(), types[1].as_str()];
     let group_norm = samples::graph(&types, |_, x| {
@@ -107,7 +107,7 @@ fn of_rows(length: &str) -> Vec<(&'static str, Graph)> {
 }
 
 /// Builds graphs that reduce the middle axis of `[pieces, length, columns]`.
-fn of_columns([pieces, length, columns]: [&str; 3]) -> Vec<(&'static str, Graph)> {
+fn column_graphs([pieces, length, columns]: [&str; 3]) -> Vec<(&'static str, Graph)> {
     let types = [
         format!("f32[{pieces}, {length}, {columns}]"),
         format!("f32[{length}, 1]"),
@@ -180,7 +180,7 @@ fn rows_of_any_length_agree() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
-    for (name, graph) in of_rows("S") {
+    for (name, graph) in row_graphs("S") {
         check(
             name,
             &device,
@@ -197,7 +197,7 @@ fn rows_of_known_length_agree() {
         return;
     };
     for length in [12, 13, 200, 768, 1024, 1030, 8192] {
-        for (name, graph) in of_rows(&length.to_string()) {
+        for (name, graph) in row_graphs(&length.to_string()) {
             check(name, &device, &graph, &[(1, length), (11, length)]);
         }
     }
@@ -220,7 +220,7 @@ fn columns_agree() {
         ["2", "50", "3"],
         ["3", "S", "64"],
     ] {
-        for (name, graph) in of_columns(sizes) {
+        for (name, graph) in column_graphs(sizes) {
             check(name, &device, &graph, &[(1, 33)]);
         }
     }
@@ -278,8 +278,8 @@ fn reductions() -> Vec<(&'static str, Graph, usize)> {
             2,
         ),
         ("few columns", reduce("f32[30000, 3]", Sum, &[0]), 2),
-        ("columns by eights", reduce("f32[1000, 200]", Max, &[0]), 1),
-        ("columns by fours", reduce("f32[1009, 100]", Sum, &[0]), 3),
+        ("columns as vec8", reduce("f32[1000, 200]", Max, &[0]), 1),
+        ("columns as vec4", reduce("f32[1009, 100]", Sum, &[0]), 3),
         ("long columns", reduce("f32[66000, 128]", Max, &[0]), 2),
         ("many columns", reduce("f32[33, 2304]", Min, &[0]), 1),
         ("channels", reduce("f32[4, 12, 40, 40]", Sum, &[0, 2, 3]), 2),
@@ -299,7 +299,7 @@ fn reductions() -> Vec<(&'static str, Graph, usize)> {
 }
 
 #[test]
-fn reductions_in_parts_agree() {
+fn split_reductions_agree() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -345,7 +345,7 @@ fn indices_of_the_largest_agree() {
 
 /// A split reduction takes one more kernel, and a further one if its parts are unequal.
 #[test]
-fn reductions_are_cut_once() {
+fn split_reductions_take_one_more_kernel() {
     for (name, graph, count) in reductions() {
         let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
         assert_eq!(plan.steps.len(), count, "{name}");
@@ -354,7 +354,7 @@ fn reductions_are_cut_once() {
 
 /// NaN and infinities are found at any position of a row.
 #[test]
-fn rows_with_what_is_no_number_agree() {
+fn rows_with_nan_agree() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -390,7 +390,7 @@ fn rows_with_what_is_no_number_agree() {
 #[test]
 fn rows_are_one_kernel() {
     for device in [samples::capabilities(), samples::rasteriser()] {
-        for (name, graph) in of_rows("S") {
+        for (name, graph) in row_graphs("S") {
             let plan = pass::plan(&graph, &device).unwrap();
             assert_eq!(plan.steps.len(), 1, "{name}");
         }
@@ -400,7 +400,7 @@ fn rows_are_one_kernel() {
 /// One kernel also computes columns if there are enough of them; images between convolutions are not copied.
 #[test]
 fn columns_are_one_kernel() {
-    for (name, graph) in of_columns(["4", "300", "64"]) {
+    for (name, graph) in column_graphs(["4", "300", "64"]) {
         let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
         assert_eq!(plan.steps.len(), 1, "{name}");
     }

@@ -212,7 +212,7 @@ fn results(
 }
 
 /// Returns the number of temporaries that are stored in half precision.
-fn halves(plan: &Plan) -> usize {
+fn half_slots(plan: &Plan) -> usize {
     let slots = plan.slots.iter();
     let between = slots.filter(|slot| matches!(slot.kind, SlotKind::Temporary { .. }));
     between.filter(|slot| slot.storage.is_half()).count()
@@ -282,7 +282,7 @@ fn kernels_are_valid_everywhere() {
         let mut stored = 0;
         for (name, graph) in [whole(), fractions(), samples::all()].concat() {
             let plan = half(&graph, &capabilities);
-            stored += halves(&plan);
+            stored += half_slots(&plan);
             let wrong = samples::untranslatable(&plan);
             assert!(wrong.is_empty(), "{name}: {}", wrong.join("\n"));
             let expected = StorageType::half(&capabilities);
@@ -300,7 +300,7 @@ fn kernels_are_valid_everywhere() {
 
 /// A rasteriser that reads buffers as textures also reads temporaries in half precision so.
 #[test]
-fn halves_between_kernels_are_read_as_texels() {
+fn half_temporaries_are_read_as_texels() {
     let plan = half(&layers("64", &[32, 48, 40]), &samples::rasteriser());
     let mut accesses = Vec::new();
     for step in &plan.steps {
@@ -321,7 +321,7 @@ fn halves_between_kernels_are_read_as_texels() {
 /// In half precision, four columns and four steps of K take two rows of texels: four bands read those of eight columns at
 /// once.
 #[test]
-fn bands_read_lines_of_several_columns() {
+fn bands_read_texels_of_eight_columns_at_once() {
     let graph = layers("256", &[64, 256]);
     for lanes in [8, 16] {
         let plan = half(&graph, &samples::rasteriser_of(lanes));
@@ -350,7 +350,7 @@ fn kept(plan: &Plan) -> Vec<SingleReason> {
 }
 
 #[test]
-fn what_half_precision_would_spoil_stays_as_it_is() {
+fn values_that_need_single_precision_keep_f32_storage() {
     let native = samples::capabilities();
     let bare = Capabilities {
         float16: false,
@@ -404,7 +404,7 @@ fn stored(device: &GpuDevice, numbers: &[f32]) -> Vec<(String, Vec<f64>)> {
     let mut found = Vec::new();
     for (family, capabilities) in families(device.capabilities()) {
         let plan = half(&graph, &capabilities);
-        assert!(halves(&plan) > 0, "nothing is stored on {family}");
+        assert!(half_slots(&plan) > 0, "nothing is stored on {family}");
         let options = ProgramOptions {
             keep: Keep::Everything,
             ..ProgramOptions::default()
@@ -422,7 +422,7 @@ fn stored(device: &GpuDevice, numbers: &[f32]) -> Vec<(String, Vec<f64>)> {
 
 /// Finite numbers stay finite, so a mask of the lowest number stays finite; infinities and NaN are kept.
 #[test]
-fn numbers_beyond_the_range_are_the_largest() {
+fn numbers_beyond_the_range_saturate() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
@@ -546,7 +546,7 @@ fn other_dtypes_are_refused() {
 
 /// A weight that a region takes as operand is stored in f32; where a body reads it directly, in half precision.
 #[test]
-fn control_flow_hands_on_single_precision() {
+fn operands_of_control_flow_are_stored_in_f32() {
     let text = "
 weight w: f32[8, 8]
 graph f(c: bool[], x: f32[4, 8]) {

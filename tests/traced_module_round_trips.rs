@@ -5,7 +5,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    reason = "tests fail by panicking and say what they skip"
+    reason = "tests fail by panicking and print the checks that they skip"
 )]
 
 mod random;
@@ -47,7 +47,7 @@ fn modules() -> Vec<(String, GraphModule, Vec<Item>)> {
 }
 
 #[test]
-fn traced_modules_are_read_back() {
+fn traced_modules_round_trip() {
     let schema: Json = serde_json::from_str(json::SCHEMA).unwrap();
     for (name, module, arguments) in modules() {
         module
@@ -63,7 +63,7 @@ fn traced_modules_are_read_back() {
         let read = read.unwrap_or_else(|error| panic!("{name}: {error}\n{written}"));
         assert!(read.graphs == module.graphs, "{name}: {written}");
         let document: Json = serde_json::from_str(&written).unwrap();
-        if let Err(fault) = fits(&schema, &schema, &document) {
+        if let Err(fault) = matches_schema(&schema, &schema, &document) {
             panic!("{name}: {fault}\n{written}");
         }
         let small = pass::optimize_module(&module);
@@ -103,10 +103,10 @@ fn run(module: &GraphModule, arguments: &[Item]) -> Result<Vec<Vec<u64>>, String
 }
 
 /// Validates a value by the part of JSON Schema that the published schema uses.
-fn fits(root: &Json, schema: &Json, value: &Json) -> Result<(), String> {
+fn matches_schema(root: &Json, schema: &Json, value: &Json) -> Result<(), String> {
     let fault = |what: &str| Err(format!("{value} is not as {what} says: {schema}"));
     if let Some(path) = schema["$ref"].as_str() {
-        return fits(
+        return matches_schema(
             root,
             &root["$defs"][path.rsplit('/').next().unwrap()],
             value,
@@ -115,7 +115,7 @@ fn fits(root: &Json, schema: &Json, value: &Json) -> Result<(), String> {
     if let Some(choices) = schema["anyOf"].as_array()
         && !choices
             .iter()
-            .any(|choice| fits(root, choice, value).is_ok())
+            .any(|choice| matches_schema(root, choice, value).is_ok())
     {
         return fault("anyOf");
     }
@@ -142,7 +142,7 @@ fn fits(root: &Json, schema: &Json, value: &Json) -> Result<(), String> {
         return fault("type");
     }
     for item in value.as_array().into_iter().flatten() {
-        fits(root, &schema["items"], item)?;
+        matches_schema(root, &schema["items"], item)?;
     }
     for key in schema["required"].as_array().into_iter().flatten() {
         if value.get(key.as_str().unwrap()).is_none() {
@@ -154,9 +154,9 @@ fn fits(root: &Json, schema: &Json, value: &Json) -> Result<(), String> {
             schema["properties"].get(key),
             &schema["additionalProperties"],
         ) {
-            (Some(property), _) => fits(root, property, item)?,
+            (Some(property), _) => matches_schema(root, property, item)?,
             (None, Json::Bool(false)) => return fault("additionalProperties"),
-            (None, others) => fits(root, others, item)?,
+            (None, others) => matches_schema(root, others, item)?,
         }
     }
     Ok(())
@@ -180,7 +180,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn files_are_read_back_and_written_alike() {
+fn files_round_trip_to_equal_bytes() {
     let folder = Folder::new("forms");
     let mut modules = modules().into_iter();
     let (_, module, _) = modules
@@ -206,7 +206,7 @@ fn files_are_read_back_and_written_alike() {
 }
 
 #[test]
-fn what_cannot_be_read_says_what_to_do() {
+fn unreadable_files_are_errors_with_advice() {
     let folder = Folder::new("refusals");
     let path = folder.0.join("model.json");
     let refuse = |text: &str| {
@@ -224,14 +224,14 @@ fn what_cannot_be_read_says_what_to_do() {
     let outside = refuse(
         r#"{"format": "onionskin", "version": 1, "weights": {"file": "../a", "tensors": {}}, "graphs": []}"#,
     );
-    assert_eq!(outside.message(), "\"../a\" is no file beside this one");
+    assert_eq!(outside.message(), "the weights file \"../a\" must be a file name in the folder of this file");
     let node = refuse(
         r#"{"format": "onionskin", "version": 1, "graphs": [{"name": "f", "inputs": [], "outputs": [],
             "nodes": [{"op": "neg", "operands": ["x"], "results": [], "place": {"module": "fc"}}]}]}"#,
     );
     let message = node.to_string();
     assert!(
-        message.starts_with("there is no value x yet — at node 0 (neg), in (fc), in graph f"),
+        message.starts_with("the value x is not defined before its use — at node 0 (neg), in (fc), in graph f"),
         "{message}"
     );
     let invalid = refuse(

@@ -1,0 +1,93 @@
+//! Arguments of the commands that run a model: the model, its inputs, the device and how the device stores values.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::faults::Faults;
+use super::inputs::Inputs;
+use super::precision::StorageDtype;
+use crate::error::Result;
+use crate::kernel::materialization::Precision;
+use crate::{Device, Model};
+
+/// A model with one set of inputs and a device.
+#[derive(Args)]
+pub(super) struct ModelArgs {
+    /// A TorchScript archive or a JSON graph.
+    #[arg(id = "model", value_name = "MODEL")]
+    pub(super) path: PathBuf,
+    #[command(flatten)]
+    pub(super) inputs: Inputs,
+    #[command(flatten)]
+    pub(super) device: DeviceArgs,
+}
+
+impl ModelArgs {
+    /// Opens the model and checks all arguments that do not depend on the contents of the inputs.
+    pub(super) fn check(&self, faults: &mut Faults) -> Option<Model> {
+        let model = faults.keep(Model::open(&self.path));
+        self.inputs.check(faults);
+        self.device.check(faults);
+        model
+    }
+
+    /// Like [`ModelArgs::check`], for commands that measure kernels: the host device has none.
+    pub(super) fn check_gpu(&self, faults: &mut Faults) -> Option<Model> {
+        let model = self.check(faults);
+        self.device.check_gpu(faults);
+        model
+    }
+
+    /// Returns the files that a run reads: those of the model, if it could be opened, and those of its inputs.
+    pub(super) fn paths(&self, model: Option<&Model>) -> Vec<PathBuf> {
+        [model_files(&self.path, model), self.inputs.paths()].concat()
+    }
+}
+
+/// Returns the files of a model, or the given path if the model could not be opened.
+pub(super) fn model_files(path: &Path, model: Option<&Model>) -> Vec<PathBuf> {
+    match model {
+        Some(model) => model.files().to_vec(),
+        None => vec![path.to_path_buf()],
+    }
+}
+
+/// `--device` and `--dtype`.
+#[derive(Args)]
+pub(super) struct DeviceArgs {
+    /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
+    #[arg(id = "device", long = "device", default_value = "auto", value_name = "DEVICE")]
+    pub(super) name: String,
+    #[command(flatten)]
+    dtype: StorageDtype,
+}
+
+impl DeviceArgs {
+    /// Checks that there is such a device, and that it can store values in the given dtype.
+    pub(super) fn check(&self, faults: &mut Faults) {
+        faults.check_device(&self.name, Some(&self.dtype));
+    }
+
+    /// Checks that the device runs kernels: the host device has none.
+    fn check_gpu(&self, faults: &mut Faults) {
+        faults.check_gpu(&self.name);
+    }
+
+    pub(super) fn open(&self) -> Result<Device> {
+        Device::open(&self.name)
+    }
+
+    pub(super) fn precision(&self) -> Result<Precision> {
+        self.dtype.precision()
+    }
+
+    /// Returns the options for the command line of another process.
+    pub(super) fn arguments(&self) -> [OsString; 2] {
+        [
+            format!("--device={}", self.name).into(),
+            self.dtype.argument().into(),
+        ]
+    }
+}
