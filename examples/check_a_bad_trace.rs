@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use onionskin::compare::Tolerance;
 use onionskin::error::Result;
 use onionskin::kernel::materialization::Precision;
-use onionskin::model::{self, Device, Model, DeviceReference};
+use onionskin::model::{self, Device, DeviceReference, Model};
 use onionskin::nn::{Dropout, Linear, Sequential};
 use onionskin::trace::check::CheckOptions;
 use onionskin::trace::{Forward, Module, TracedTensor, Tree, arguments, freeze, trace_checked};

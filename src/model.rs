@@ -88,8 +88,8 @@ impl Model {
     /// Opens a `.pt` archive or a `.json` graph, distinguished by content. Weights are memory-mapped, not read.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, violates its format, or is no model: the message says what the file is, and how
-    /// to make a model in Python.
+    /// Fails if the file cannot be read, violates its format, or is not a model. The message names the file's format and
+    /// says how to make a model in Python.
     pub fn open(path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
         let (source, weights) = match FileKind::of(path)? {

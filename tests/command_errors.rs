@@ -18,7 +18,8 @@ use onionskin::tensor::Tensor;
 
 /// Runs the commands of a file and compares their output.
 fn check(name: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/command_errors/{name}.console"));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/command_errors/{name}.console"));
     let expected = fs::read_to_string(&path).unwrap();
     let folder = files(name);
     let commands = expected.lines().filter(|line| line.starts_with("$ "));

@@ -169,7 +169,7 @@ fn packed_weights_are_taken_by_the_next_run() {
         "{note}"
     );
     let (code, second, note) = run();
-    assert!(code == 0 && note.contains(" taken, 0 written"), "{note}");
+    assert!(code == 0 && note.contains(" read, 0 written"), "{note}");
     assert_eq!(first, second);
     std::fs::remove_file(packed).unwrap();
 }
@@ -178,7 +178,10 @@ fn packed_weights_are_taken_by_the_next_run() {
 fn check_refuses_half_precision_on_the_host() {
     let (code, _, error) = onionskin(&["check", FROZEN, "--device", "cpu", "--dtype", "f16"]);
     assert_eq!(code, 2, "{error}");
-    assert!(error.contains("the host stores values of f32"), "{error}");
+    assert!(
+        error.contains("the host stores f32 values in f32"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -266,7 +266,10 @@ fn stored_operands_are_written_in_place() {
         vec![b.concat(&[y, z], 0)]
     });
     for device in [samples::capabilities(), samples::rasteriser()] {
-        assert_eq!(concat_counts(&planned(&graph, &device, Precision::Single)), (0, 2));
+        assert_eq!(
+            concat_counts(&planned(&graph, &device, Precision::Single)),
+            (0, 2)
+        );
     }
 }
 
@@ -320,7 +323,8 @@ fn concatenated_images(count: usize) -> Graph {
         let third = layer(b, 2, b.concat(&[first, second], 1));
         let fourth = layer(b, 3, b.concat(&[first, second, third], 1));
         let halves = [0, 8].map(|at| fourth.narrow(1, at, 8));
-        let more = [downscale_and_enlarge(fourth), first, second, third].map(|x| (x * x + x).sigmoid());
+        let more =
+            [downscale_and_enlarge(fourth), first, second, third].map(|x| (x * x + x).sigmoid());
         let all = [&[first, second, third], halves.as_slice(), &more].concat();
         vec![layer(b, 4, b.concat(&all, 1))]
     });
@@ -362,7 +366,11 @@ fn empty_operands_are_not_read() {
 fn images_are_written_where_convolutions_read_them() {
     let found = |(count, buffers)| {
         let device = with_buffer_limit(buffers, &samples::rasteriser());
-        concat_counts(&planned(&concatenated_images(count), &device, Precision::Single))
+        concat_counts(&planned(
+            &concatenated_images(count),
+            &device,
+            Precision::Single,
+        ))
     };
     let cases = [(1, 6), (2, 16), (2, 6)];
     assert_eq!(cases.map(found), [(0, 10), (3, 0), (8, 0)]);
@@ -381,7 +389,11 @@ fn images_are_written_where_convolutions_read_them() {
     ] {
         let (graph, inputs) = (concatenated_images(count), [tensor(&[count, 8, 32, 32], 9)]);
         for buffers in [6, 16] {
-            let plan = planned(&graph, &with_buffer_limit(buffers, device.capabilities()), precision);
+            let plan = planned(
+                &graph,
+                &with_buffer_limit(buffers, device.capabilities()),
+                precision,
+            );
             let program = Program::new(&device, plan, &weights, ProgramOptions::default());
             let found = program.unwrap().run(&inputs).unwrap();
             let expected = interp::run(&graph, &weights, &inputs).unwrap();

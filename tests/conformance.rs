@@ -128,7 +128,11 @@ fn types(graph: &Graph) -> Vec<TensorType> {
 }
 
 /// True if a graph for symbolic sizes takes the operands of a case with known sizes.
-fn accepts_operands(graph: &Graph, operator: &'static Operator, texts: &[Option<String>]) -> Result<bool> {
+fn accepts_operands(
+    graph: &Graph,
+    operator: &'static Operator,
+    texts: &[Option<String>],
+) -> Result<bool> {
     let builder = Builder::new("operands");
     arguments(&builder, operator, texts)?;
     let operands = builder.finish(&[], Vec::new(), None)?;

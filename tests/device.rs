@@ -40,7 +40,7 @@ impl RandomNumbers {
     }
 
     /// Returns a tensor with elements in a range; integers are small.
-    fn tensor(&mut self, dtype: DType, shape: &[usize], (low, high): (f64, f64)) -> Tensor {
+    fn tensor(&mut self, dtype: DType, shape: &[usize], low: f64, high: f64) -> Tensor {
         let numel = shape.iter().product();
         let values = (0..numel)
             .map(|_| low + (high - low) * self.next())

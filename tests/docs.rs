@@ -11,11 +11,11 @@
     reason = "tests fail by panicking and print the checks that they skip"
 )]
 
-#[path = "docs/output_match.rs"]
-mod output_match;
 mod command;
 #[path = "docs/findings.rs"]
 mod findings;
+#[path = "docs/output_match.rs"]
+mod output_match;
 #[path = "docs/page.rs"]
 mod page;
 #[path = "docs/python.rs"]

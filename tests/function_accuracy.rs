@@ -79,7 +79,7 @@ fn check(functions: &[UnaryFunction], numbers: &[f32], tolerance: f64) {
     }
     let differences = functions.iter();
     let differences =
-        differences.filter_map(|function| difference(&device, *function, (numbers, tolerance)));
+        differences.filter_map(|function| difference(&device, *function, numbers, tolerance));
     let failures: Vec<String> = differences.collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -88,7 +88,8 @@ fn check(functions: &[UnaryFunction], numbers: &[f32], tolerance: f64) {
 fn difference(
     device: &GpuDevice,
     function: UnaryFunction,
-    (numbers, tolerance): (&[f32], f64),
+    numbers: &[f32],
+    tolerance: f64,
 ) -> Option<String> {
     let count = numbers.len();
     let graph = samples::graph(&[&format!("f32[{count}]")], |b, x| {

@@ -9,11 +9,11 @@
 mod samples;
 
 mod gpu {
+    mod buffer_textures;
     mod conversions;
     mod devices;
     mod errors;
     mod plans;
     mod random;
     mod runs;
-    mod buffer_textures;
 }

@@ -159,7 +159,7 @@ fn missing_weights_are_errors() {
     lifted.weights.clear();
     let error = unlift(&lifted).unwrap_err();
     assert!(
-        error.to_string().contains("there is no weight w"),
+        error.to_string().contains("the module has no weight w"),
         "{error}"
     );
     let behind = "graph f(w: f32[3], x: f32[3]) {

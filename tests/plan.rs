@@ -321,8 +321,8 @@ fn weights_in_too_many_pieces_are_refused() {
     let error = pass::plan(&linear(), &small(2_000)).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "dot_to_add needs 19 buffers and textures, the device binds 8 and 0; 17 are pieces of encoder.fc.weight, each of at \
-         most 2000 bytes — at (encoder.fc)"
+        "dot_to_add needs 19 buffers and textures, the device binds 8 and 0; 17 are chunks of the weight \
+         encoder.fc.weight, each of at most 2000 bytes — at (encoder.fc)"
     );
     assert!(error.advice().unwrap().contains("split the weight"));
 }
@@ -334,7 +334,9 @@ fn activations_larger_than_a_binding_are_refused() {
     let error = Footprint::of(&plan, &small, &[("B".into(), 64)].into()).unwrap_err();
     let text = error.to_string();
     assert!(
-        text.contains(" takes 262144 bytes as f32[64, 1024]; the device binds at most 131072 bytes"),
+        text.contains(
+            " takes 262144 bytes as f32[64, 1024]; the device binds at most 131072 bytes"
+        ),
         "{text}"
     );
     assert!(text.contains("(encoder.fc)"), "{text}");

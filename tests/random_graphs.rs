@@ -62,7 +62,11 @@ fn random_graph(random: &mut Random) -> Graph {
 }
 
 /// Adds a random value; `None` if the chosen operator does not fit the operands.
-fn random_value<'g>(builder: &'g Builder, random: &mut Random, values: &[Value<'g>]) -> Option<Value<'g>> {
+fn random_value<'g>(
+    builder: &'g Builder,
+    random: &mut Random,
+    values: &[Value<'g>],
+) -> Option<Value<'g>> {
     let x = random.pick(values);
     let result = apply(builder, random, values, x);
     builder.check().ok()?;

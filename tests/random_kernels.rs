@@ -53,7 +53,7 @@ fn random_graph(random: &mut Random) -> Graph {
             .filter(|y| same_type(*y, x))
             .collect();
         let y = random.pick(&alike);
-        let value = random_value(&builder, random, (x, y), &inputs);
+        let value = random_value(&builder, random, x, y, &inputs);
         if elements(value) <= 512 {
             values.push(value);
         }
@@ -76,7 +76,8 @@ fn same_type(x: Value, y: Value) -> bool {
 fn random_value<'g>(
     builder: &'g Builder,
     random: &mut Random,
-    (x, y): (Value<'g>, Value<'g>),
+    x: Value<'g>,
+    y: Value<'g>,
     inputs: &[Value<'g>],
 ) -> Value<'g> {
     let rank = x.rank();

@@ -182,7 +182,9 @@ graph f(n: i64[], x: f32[B, 3]) {
   }
   return y, unchanged, z
 }";
-    let Some(case) = RegionCase::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else {
+        return;
+    };
     for trips in [0, 1, 2, 7] {
         let (_, readbacks) = case.run(&[int(trips), floats([2, 3])]);
         assert_eq!(readbacks, 1, "the trip count");
@@ -211,7 +213,9 @@ graph f(x: f32[B, 3]) {
   }
   return y
 }";
-    let Some(case) = RegionCase::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else {
+        return;
+    };
     for size in [1, 2, 6] {
         assert_eq!(case.run(&[floats([size, 3])]).1, 0);
     }
@@ -234,7 +238,9 @@ graph f(x: f32[B], limit: f32[]) {
   }
   return y, rounds
 }";
-    let Some(case) = RegionCase::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else {
+        return;
+    };
     let ones = Tensor::from_vec([4], vec![1f32; 4]).unwrap();
     let limit = |value: f32| Tensor::from_vec([], vec![value]).unwrap();
     for (bound, rounds) in [(0.0, 0), (8.0, 1), (100.0, 5), (1e9, 28)] {
@@ -255,7 +261,9 @@ graph f(c: bool[], x: f32[2], y: f32[2], n: i64[]) {
   }
   return c1, d, a, b
 }";
-    let Some(case) = RegionCase::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else {
+        return;
+    };
     let y = Tensor::from_vec([2], vec![10f32, 20.0]).unwrap();
     for (condition, trips) in [(true, 0), (true, 1), (true, 4), (true, 5), (false, 3)] {
         case.run(&[bool(condition), floats([2]), y.clone(), int(trips)]);
@@ -316,7 +324,9 @@ graph f(x: f32[B, 4], n: i64[], m: i64[]) {
   left = aten.mv w, y
   return left, y
 }";
-    let Some(case) = RegionCase::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else {
+        return;
+    };
     for (n, m) in [(0, 2), (1, 0), (3, 1), (4, 5)] {
         case.run(&[floats([3, 4]), int(n), int(m)]);
         case.run(&[floats([5, 4]), int(n), int(m)]);
@@ -349,7 +359,9 @@ graph f(c: bool[], x: f32[B, N]) {
   }
   return y
 }";
-    let Some(case) = RegionCase::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else {
+        return;
+    };
     for shape in [[2, 4], [3, 5]] {
         case.run(&[bool(true), floats(shape)]);
         case.run(&[bool(false), floats(shape)]);
@@ -370,7 +382,9 @@ graph f(x: f32[2, 2], n: i64[]) {
   }
   return y
 }";
-    let Some(case) = RegionCase::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else {
+        return;
+    };
     assert_eq!(case.run(&[floats([2, 2]), int(3000)]).1, 1);
 }
 
@@ -398,7 +412,9 @@ graph f(c: bool[], x: f32[B]) {
   }
   return y
 }";
-    let Some(case) = RegionCase::new(text) else { return };
+    let Some(case) = RegionCase::new(text) else {
+        return;
+    };
     let device = case.program.device();
     let graph = pass::optimize(&case.graph).unwrap();
     let plan = pass::plan(&graph, device.capabilities()).unwrap();

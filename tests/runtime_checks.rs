@@ -26,7 +26,8 @@ struct Case {
 }
 
 fn case(
-    (signature, call): (&'static str, &'static str),
+    signature: &'static str,
+    call: &'static str,
     refused: Vec<Tensor>,
     message: &'static str,
     taken: Vec<Tensor>,
@@ -55,106 +56,92 @@ fn cases() -> Vec<Case> {
     let vector = |numbers: &[i64]| ints([numbers.len()], numbers);
     vec![
         case(
-            (
-                "x: f32[2, 5], i: i64[1, 3]",
-                "f32[1, 3] = aten.gather x, 1, i",
-            ),
+            "x: f32[2, 5], i: i64[1, 3]",
+            "f32[1, 3] = aten.gather x, 1, i",
             vec![x(), index(&[1, 7, 0])],
             "index 7 is out of bounds for dimension 1 with size 5",
             vec![x(), index(&[0, 4, 2])],
         ),
         case(
-            (
-                "x: f32[2, 5], i: i64[1, 3]",
-                "f32[1, 3] = aten.gather x, 1, i",
-            ),
+            "x: f32[2, 5], i: i64[1, 3]",
+            "f32[1, 3] = aten.gather x, 1, i",
             vec![x(), index(&[1, -1, 0])],
             "index -1 is out of bounds for dimension 1 with size 5",
             vec![x(), index(&[0, 4, 2])],
         ),
         case(
-            (
-                "x: f32[2, 5], i: i64[3]",
-                "f32[2, 3] = aten.index_select x, 1, i",
-            ),
+            "x: f32[2, 5], i: i64[3]",
+            "f32[2, 3] = aten.index_select x, 1, i",
             vec![x(), vector(&[0, 1, 5])],
             "index 5 is out of bounds for dimension 1 with size 5",
             vec![x(), vector(&[0, 1, 4])],
         ),
         case(
-            ("x: f32[9, 8], i: i64[3]", "f32[3, 8] = aten.embedding x, i"),
+            "x: f32[9, 8], i: i64[3]",
+            "f32[3, 8] = aten.embedding x, i",
             vec![floats([9, 8]), vector(&[8, 9, 0])],
             "index out of range in self: index 9, 9 rows",
             vec![floats([9, 8]), vector(&[8, 0, 0])],
         ),
         case(
-            (
-                "x: f32[2, 5], i: i64[2], j: i64[2]",
-                "f32[2] = aten.index.Tensor x, [i, j]",
-            ),
+            "x: f32[2, 5], i: i64[2], j: i64[2]",
+            "f32[2] = aten.index.Tensor x, [i, j]",
             vec![x(), vector(&[0, 1]), vector(&[-6, -1])],
             "index -6 is out of bounds for dimension 1 with size 5",
             vec![x(), vector(&[0, -2]), vector(&[4, -5])],
         ),
         case(
-            (
-                "x: f32[2, 5], i: i64[2], v: f32[2, 5]",
-                "f32[2, 5] = aten.index_put x, [i], v",
-            ),
+            "x: f32[2, 5], i: i64[2], v: f32[2, 5]",
+            "f32[2, 5] = aten.index_put x, [i], v",
             vec![x(), vector(&[0, 2]), x()],
             "index 2 is out of bounds for dimension 0 with size 2",
             vec![x(), vector(&[0, -1]), x()],
         ),
         case(
-            ("x: f32[2, 5], i: i64[3]", "f32[3] = aten.take x, i"),
+            "x: f32[2, 5], i: i64[3]",
+            "f32[3] = aten.take x, i",
             vec![x(), vector(&[0, 9, -11])],
             "out of range: tried to access index -11 on a tensor of 10 elements",
             vec![x(), vector(&[0, 9, -10])],
         ),
         case(
-            (
-                "x: f32[2, 5], i: i64[1, 2], v: f32[1, 2]",
-                "f32[2, 5] = aten.scatter.src x, 1, i, v",
-            ),
+            "x: f32[2, 5], i: i64[1, 2], v: f32[1, 2]",
+            "f32[2, 5] = aten.scatter.src x, 1, i, v",
             vec![x(), index(&[5, 0]), floats([1, 2])],
             "index 5 is out of bounds for dimension 1 with size 5",
             vec![x(), index(&[4, 0]), floats([1, 2])],
         ),
         case(
-            (
-                "x: f32[2, 5], i: i64[1, 2], v: f32[1, 2]",
-                "f32[2, 5] = aten.scatter_add x, 1, i, v",
-            ),
+            "x: f32[2, 5], i: i64[1, 2], v: f32[1, 2]",
+            "f32[2, 5] = aten.scatter_add x, 1, i, v",
             vec![x(), index(&[-2, 0]), floats([1, 2])],
             "index -2 is out of bounds for dimension 1 with size 5",
             vec![x(), index(&[4, 4]), floats([1, 2])],
         ),
         case(
-            (
-                "x: f32[2, 5], i: i64[1], v: f32[2, 1]",
-                "f32[2, 5] = aten.index_copy x, 1, i, v",
-            ),
+            "x: f32[2, 5], i: i64[1], v: f32[2, 1]",
+            "f32[2, 5] = aten.index_copy x, 1, i, v",
             vec![x(), vector(&[5]), floats([2, 1])],
             "index 5 is out of bounds for dimension 1 with size 5",
             vec![x(), vector(&[3]), floats([2, 1])],
         ),
         case(
-            ("i: i64[3]", "i64[3, 4] = aten.one_hot i, 4"),
+            "i: i64[3]",
+            "i64[3, 4] = aten.one_hot i, 4",
             vec![vector(&[0, -1, 2])],
             "Class values must be non-negative and smaller than num_classes: class -1 of 4",
             vec![vector(&[0, 3, 2])],
         ),
         case(
-            ("x: i64[3], y: i64[3]", "i64[3] = aten.floor_divide x, y"),
+            "x: i64[3], y: i64[3]",
+            "i64[3] = aten.floor_divide x, y",
             vec![vector(&[7, -7, 1]), vector(&[2, 0, 1])],
             "ZeroDivisionError",
             vec![vector(&[7, -7, 1]), vector(&[2, 2, -1])],
         ),
         case(
-            (
-                "x: i64[3], y: i32[3]",
-                "i64[3] = aten.remainder.Tensor x, y",
-            ),
+            "x: i64[3], y: i32[3]",
+            "i64[3] = aten.remainder.Tensor x, y",
             vec![
                 vector(&[7, -7, 1]),
                 Tensor::from_vec([3], vec![2i32, 0, 1]).unwrap(),
@@ -166,7 +153,8 @@ fn cases() -> Vec<Case> {
             ],
         ),
         case(
-            ("x: f32[2, 5], i: i64[2]", "f32[] = aten.nll_loss x, i"),
+            "x: f32[2, 5], i: i64[2]",
+            "f32[] = aten.nll_loss x, i",
             vec![x(), vector(&[0, 5])],
             "Target 5 is out of bounds",
             vec![x(), vector(&[-100, 4])],

@@ -103,7 +103,8 @@ fn every_row_is_sorted_as_the_oracle_does() {
         for (shape, axis) in shapes {
             let x = numbers(dtype, shape);
             let graph = sorts(&format!("{dtype}{shape:?}"), axis as i64);
-            for (number, capabilities) in device_families(device.capabilities()).iter().enumerate() {
+            for (number, capabilities) in device_families(device.capabilities()).iter().enumerate()
+            {
                 let plan = pass::plan(&graph, capabilities).unwrap();
                 let what = format!("{dtype} {shape:?} along {axis}, {number}");
                 agrees(&device, &graph, plan, &x, &what);
@@ -145,7 +146,8 @@ fn topk_agrees_with_the_oracle() {
                 vec![least.0, least.1, most.0, most.1]
             });
             let x = numbers(dtype, shape);
-            for (number, capabilities) in device_families(device.capabilities()).iter().enumerate() {
+            for (number, capabilities) in device_families(device.capabilities()).iter().enumerate()
+            {
                 let plan = pass::plan(&graph, capabilities).unwrap();
                 let what = format!("{k} of {dtype} {shape:?} along {axis}, {number}");
                 agrees(&device, &graph, plan, &x, &what);

@@ -224,14 +224,19 @@ fn unreadable_files_are_errors_with_advice() {
     let outside = refuse(
         r#"{"format": "onionskin", "version": 1, "weights": {"file": "../a", "tensors": {}}, "graphs": []}"#,
     );
-    assert_eq!(outside.message(), "the weights file \"../a\" must be a file name in the folder of this file");
+    assert_eq!(
+        outside.message(),
+        "the weights file \"../a\" must be a file name in the folder of this file"
+    );
     let node = refuse(
         r#"{"format": "onionskin", "version": 1, "graphs": [{"name": "f", "inputs": [], "outputs": [],
             "nodes": [{"op": "neg", "operands": ["x"], "results": [], "place": {"module": "fc"}}]}]}"#,
     );
     let message = node.to_string();
     assert!(
-        message.starts_with("the value x is not defined before its use — at node 0 (neg), in (fc), in graph f"),
+        message.starts_with(
+            "the value x is not defined before its use — at node 0 (neg), in (fc), in graph f"
+        ),
         "{message}"
     );
     let invalid = refuse(

@@ -88,6 +88,12 @@ fn blocks_are_used_where_they_read_less() {
     let spread = samples::graph(&["f32[16, 32]", "f32[16]"], |_, x| {
         vec![x[0] + x[1].unsqueeze(1).expand(x[0].shape())]
     });
-    assert_eq!([turned, cut].map(|graph| vectors_per_invocation(&graph)), [4, 4]);
-    assert_eq!([odd, spread].map(|graph| vectors_per_invocation(&graph)), [1, 1]);
+    assert_eq!(
+        [turned, cut].map(|graph| vectors_per_invocation(&graph)),
+        [4, 4]
+    );
+    assert_eq!(
+        [odd, spread].map(|graph| vectors_per_invocation(&graph)),
+        [1, 1]
+    );
 }

@@ -25,14 +25,14 @@ mod samples;
 use samples::worse;
 
 mod variants {
-    mod kernel_deduplication;
     pub mod attention;
     pub mod epilogue_loops;
     pub mod graphs;
+    mod kernel_deduplication;
     mod lanes;
     mod matrices;
-    mod winograd;
     mod packed_words;
+    mod winograd;
 }
 
 use samples::forced;

@@ -42,7 +42,8 @@ fn spread(base_dilation: i64, padding: i64) -> ConvAxis {
 fn conv<'g>(
     b: &'g Builder,
     x: Value<'g>,
-    (name, filter): (&str, &str),
+    name: &str,
+    filter: &str,
     axes: &[ConvAxis],
     groups: i64,
 ) -> Value<'g> {
@@ -82,9 +83,9 @@ fn graphs() -> Vec<(&'static str, Graph)> {
             "convolutions and a pool",
             images(&["f32[B, 3, S, 19]"], |b, x| {
                 let axes = [axis(2, 2, 1), axis(2, 2, 1)];
-                let y = conv(b, x, ("first", "f32[22, 3, 5, 5]"), &axes, 1).relu();
+                let y = conv(b, x, "first", "f32[22, 3, 5, 5]", &axes, 1).relu();
                 let axes = [axis(1, 1, 1), axis(1, 1, 1)];
-                let z = conv(b, pool(y), ("second", "f32[40, 22, 3, 3]"), &axes, 1);
+                let z = conv(b, pool(y), "second", "f32[40, 22, 3, 3]", &axes, 1);
                 vec![z.relu().sum(&[2, 3], false)]
             }),
         ),
@@ -92,12 +93,12 @@ fn graphs() -> Vec<(&'static str, Graph)> {
             "a residual, dilation and a concatenation",
             images(&["f32[B, 8, S, S]"], |b, x| {
                 let wide = [axis(1, 2, 2), axis(1, 2, 2)];
-                let y = conv(b, x, ("a", "f32[8, 8, 3, 3]"), &wide, 1).relu();
+                let y = conv(b, x, "a", "f32[8, 8, 3, 3]", &wide, 1).relu();
                 let same = [axis(1, 1, 1), axis(1, 1, 1)];
-                let z = (conv(b, y, ("b", "f32[8, 8, 3, 3]"), &same, 1) + y).relu();
+                let z = (conv(b, y, "b", "f32[8, 8, 3, 3]", &same, 1) + y).relu();
                 let both = b.concat(&[y, z], 1);
                 let one = [axis(1, 0, 1), axis(1, 0, 1)];
-                vec![conv(b, both, ("c", "f32[5, 16, 1, 1]"), &one, 1)]
+                vec![conv(b, both, "c", "f32[5, 16, 1, 1]", &one, 1)]
             }),
         ),
         (
@@ -109,36 +110,36 @@ fn graphs() -> Vec<(&'static str, Graph)> {
             "groups and channels by themselves",
             images(&["f32[B, 16, S, 9]"], |b, x| {
                 let same = [axis(1, 1, 1), axis(1, 1, 1)];
-                let y = conv(b, x, ("a", "f32[24, 8, 3, 3]"), &same, 2).relu();
+                let y = conv(b, x, "a", "f32[24, 8, 3, 3]", &same, 2).relu();
                 let far = [axis(2, 1, 1), axis(2, 1, 1)];
-                let z = conv(b, y, ("b", "f32[24, 1, 3, 3]"), &far, 24).relu();
+                let z = conv(b, y, "b", "f32[24, 1, 3, 3]", &far, 24).relu();
                 let one = [axis(1, 0, 1), axis(1, 0, 1)];
-                vec![conv(b, z, ("c", "f32[6, 24, 1, 1]"), &one, 1).sum(&[2, 3], false)]
+                vec![conv(b, z, "c", "f32[6, 24, 1, 1]", &one, 1).sum(&[2, 3], false)]
             }),
         ),
         (
             "signals",
             images(&["f32[B, 5, S]"], |b, x| {
-                let y = conv(b, x, ("a", "f32[18, 5, 3]"), &[axis(1, 1, 1)], 1).relu();
-                vec![conv(b, y, ("b", "f32[4, 18, 2]"), &[axis(2, 0, 1)], 1)]
+                let y = conv(b, x, "a", "f32[18, 5, 3]", &[axis(1, 1, 1)], 1).relu();
+                vec![conv(b, y, "b", "f32[4, 18, 2]", &[axis(2, 0, 1)], 1)]
             }),
         ),
         (
             "volumes",
             images(&["f32[B, 3, S, 6, 7]"], |b, x| {
                 let same = [axis(1, 1, 1), axis(1, 1, 1), axis(1, 1, 1)];
-                let y = conv(b, x, ("a", "f32[12, 3, 3, 3, 3]"), &same, 1).relu();
+                let y = conv(b, x, "a", "f32[12, 3, 3, 3, 3]", &same, 1).relu();
                 let far = [axis(1, 0, 1), axis(2, 1, 1), axis(2, 1, 1)];
-                vec![conv(b, y, ("b", "f32[6, 12, 1, 3, 3]"), &far, 1) + 1.0]
+                vec![conv(b, y, "b", "f32[6, 12, 1, 3, 3]", &far, 1) + 1.0]
             }),
         ),
         (
             "spread images",
             images(&["f32[B, 8, S, 5]"], |b, x| {
                 let far = [spread(2, 1), spread(3, 2)];
-                let y = conv(b, x, ("a", "f32[12, 8, 3, 4]"), &far, 1).relu();
+                let y = conv(b, x, "a", "f32[12, 8, 3, 4]", &far, 1).relu();
                 let apart = [spread(2, 0), spread(1, 1)];
-                vec![conv(b, y, ("b", "f32[8, 6, 2, 3]"), &apart, 2)]
+                vec![conv(b, y, "b", "f32[8, 6, 2, 3]", &apart, 2)]
             }),
         ),
     ]
@@ -148,14 +149,14 @@ fn graphs() -> Vec<(&'static str, Graph)> {
 fn nested(x: &str) -> Graph {
     samples::graph(&[x], |b, x| {
         let same = [axis(1, 1, 1), axis(1, 1, 1)];
-        let y = conv(b, x[0], ("a", "f32[8, 1, 3, 3]"), &same, 1).relu();
-        let z = conv(b, y, ("b", "f32[12, 8, 3, 3]"), &same, 1).relu();
+        let y = conv(b, x[0], "a", "f32[8, 1, 3, 3]", &same, 1).relu();
+        let z = conv(b, y, "b", "f32[12, 8, 3, 3]", &same, 1).relu();
         let two = b.concat(&[y, z], 1);
-        let w = conv(b, two, ("c", "f32[6, 20, 3, 3]"), &same, 1).relu() + 1.0;
+        let w = conv(b, two, "c", "f32[6, 20, 3, 3]", &same, 1).relu() + 1.0;
         let three = b.concat(&[two, w], 1);
         let border = [0, 0, 1, 1].map(|size| size.into());
         let low = three.pad(&border, &border, f64::NEG_INFINITY);
-        vec![conv(b, pool(low), ("d", "f32[4, 26, 3, 3]"), &same, 1)]
+        vec![conv(b, pool(low), "d", "f32[4, 26, 3, 3]", &same, 1)]
     })
 }
 
@@ -342,7 +343,7 @@ fn images_keep_the_vec4_layout_on_a_rasteriser() {
         let copies = plan
             .slots
             .iter()
-            .filter(|slot| slot.name.ends_with(" in quads"));
+            .filter(|slot| slot.name.ends_with(" as vec4"));
         assert!(copies.count() <= 1, "{name} copies values between kernels");
         let portable = pass::plan(&graph, &samples::capabilities()).unwrap();
         let is_linear = |layout: &Layout| *layout == Layout::Linear;
@@ -366,12 +367,13 @@ fn concatenations_are_written_in_place() {
     assert!(!is_copied(&nested("f32[1, 1, 8, 24]")));
     let ragged = samples::graph(&["f32[1, 8, 8, 24]"], |b, x| {
         let same = [axis(1, 1, 1), axis(1, 1, 1)];
-        let y = conv(b, x[0], ("a", "f32[6, 8, 3, 3]"), &same, 1).relu();
-        let z = conv(b, x[0], ("b", "f32[8, 8, 3, 3]"), &same, 1).relu();
+        let y = conv(b, x[0], "a", "f32[6, 8, 3, 3]", &same, 1).relu();
+        let z = conv(b, x[0], "b", "f32[8, 8, 3, 3]", &same, 1).relu();
         vec![conv(
             b,
             b.concat(&[y, z], 1),
-            ("c", "f32[4, 14, 3, 3]"),
+            "c",
+            "f32[4, 14, 3, 3]",
             &same,
             1,
         )]

@@ -9,7 +9,11 @@ use syn::{GenericParam, TypeParamBound, parse_quote};
 ///
 /// # Errors
 /// The type is an enum or a union. The error points to its keyword and gives `advice`.
-pub fn struct_data<'a>(input: &'a DeriveInput, wanted: &str, advice: &str) -> Result<&'a DataStruct> {
+pub fn struct_data<'a>(
+    input: &'a DeriveInput,
+    wanted: &str,
+    advice: &str,
+) -> Result<&'a DataStruct> {
     let (keyword, kind): (&dyn ToTokens, &str) = match &input.data {
         Data::Struct(data) => return Ok(data),
         Data::Enum(data) => (&data.enum_token, "an enum"),

@@ -62,7 +62,9 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &["aten::bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor"],
         |a| {
-            a.reject("the size of the result depends on data; use scatter_add on zeros of a known size")
+            a.reject(
+                "the size of the result depends on data; use scatter_add on zeros of a known size",
+            )
         },
         &[],
     ),

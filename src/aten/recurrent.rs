@@ -146,7 +146,9 @@ impl<'g> DirectionWeights<'g> {
                 });
             }
             (RecurrentCell::Lstm, None) => {
-                return Err(Error::operator("an LSTM requires two states, hidden and cell"));
+                return Err(Error::operator(
+                    "an LSTM requires two states, hidden and cell",
+                ));
             }
             (RecurrentCell::Gru, _) => {
                 let ([reset, update, candidate], [own_reset, own_update, own]) =
@@ -221,7 +223,7 @@ impl<'g> RecurrentLayer<'g> {
         for (direction, (parameters, state)) in self.directions.iter().enumerate() {
             let backwards = direction == 1;
             let (output, state) = match is_small {
-                true => self.run_in_chunks(x, (*parameters, *state), backwards)?,
+                true => self.run_in_chunks(x, *parameters, *state, backwards)?,
                 false => {
                     let projected = linear(x, parameters.input, parameters.input_bias)?;
                     parameters.run(self.cell, self.masked_gates(projected), *state, backwards)?
@@ -300,7 +302,8 @@ impl<'g> RecurrentLayer<'g> {
     fn run_in_chunks(
         &self,
         x: Value<'g>,
-        (parameters, mut state): (DirectionWeights<'g>, RecurrentState<'g>),
+        parameters: DirectionWeights<'g>,
+        mut state: RecurrentState<'g>,
         backwards: bool,
     ) -> Result<(Value<'g>, RecurrentState<'g>)> {
         let builder = x.builder();

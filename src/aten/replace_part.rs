@@ -16,12 +16,12 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1) -> Tensor",
         ],
         |a| {
-            let range = (a.optional_size("start"), a.optional_size("end"));
             set_slice(
                 a.tensor("self"),
                 a.tensor("src"),
                 a.int("dim"),
-                range,
+                a.optional_size("start"),
+                a.optional_size("end"),
                 a.int("step"),
             )
         },
@@ -39,7 +39,7 @@ pub(super) const ROWS: &[Composite] = &[
             let start = resolve_start(x, dim, a.size("index"))?;
             let source = a.tensor("src").unsqueeze(dim);
             let end = &start + 1;
-            set_slice(x, source, dim, (Some(start), Some(end)), 1)
+            set_slice(x, source, dim, Some(start), Some(end), 1)
         },
         &["f32[B, 3], f32[B], 1, -1", "f32[4, 3], f32[3], 0, 2"],
     )
@@ -93,7 +93,8 @@ pub(super) fn set_slice<'g>(
     x: Value<'g>,
     source: Value<'g>,
     dim: i64,
-    (start, end): (Option<Dim>, Option<Dim>),
+    start: Option<Dim>,
+    end: Option<Dim>,
     step: i64,
 ) -> Result<Value<'g>> {
     let axis = check_axis(x, dim)?;

@@ -67,8 +67,9 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let x = a.tensor("self");
-            let weights = (a.optional_tensor("fweights"), a.optional_tensor("aweights"));
-            covariance(x, a.float("correction"), weights)
+            let frequencies = a.optional_tensor("fweights");
+            let importances = a.optional_tensor("aweights");
+            covariance(x, a.float("correction"), frequencies, importances)
         },
         &[
             "f32[3, B]",
@@ -79,7 +80,7 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &["aten::corrcoef(Tensor self) -> Tensor"],
         |a| {
-            let covariance = covariance(a.tensor("self"), 1.0, (None, None))?;
+            let covariance = covariance(a.tensor("self"), 1.0, None, None)?;
             if covariance.rank() == 0 {
                 // 1, or not-a-number if the variance is 0.
                 return Ok(covariance.combine(BinaryFunction::Div, covariance));
@@ -118,7 +119,8 @@ fn deviation<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
 fn covariance<'g>(
     x: Value<'g>,
     correction: f64,
-    (frequencies, importances): (Option<Value<'g>>, Option<Value<'g>>),
+    frequencies: Option<Value<'g>>,
+    importances: Option<Value<'g>>,
 ) -> Result<Value<'g>> {
     let rows = match x.rank() {
         0 => x.reshape(vec![Dim::ONE, Dim::ONE]),

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use self::figures::{Measurements, GpuMeasurements};
+use self::figures::{GpuMeasurements, Measurements};
 use self::peers::PeerTimes;
-use super::model_args::ModelArgs;
 use super::activity::ProgressLine;
 use super::faults::Faults;
+use super::model_args::ModelArgs;
 use super::run::{check_packed, report_packed};
 use super::show::calls;
 use super::tune::TunedOption;

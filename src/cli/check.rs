@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::model_args::{DeviceArgs, model_files};
 use super::activity::ProgressLine;
 use super::faults::Faults;
 use super::inputs::{InputSets, check_tensors, read_in_order};
+use super::model_args::{DeviceArgs, model_files};
 use super::overwrite::Overwrite;
 use super::precision::{ToleranceOptions, widened};
 use super::{Outcome, libtorch, output};
+use crate::Model;
 use crate::cases::{self, CaseArchive};
 use crate::compare::Tolerance;
 use crate::error::{Error, Result};
@@ -18,7 +19,6 @@ use crate::item::Item;
 use crate::model::{DeviceReference, check};
 use crate::tensor_file::write_atomic;
 use crate::trace::check::{Allow, CheckOptions, Report, example, explain};
-use crate::Model;
 
 /// Check a model: values that its trace froze, random numbers, other input sizes; compare a device with a reference.
 ///
@@ -168,7 +168,10 @@ impl Check {
                 }
             }
             Some(model) => {
-                let results = self.expected.iter().map(|path| Ok(result(read_in_order(path)?)));
+                let results = self
+                    .expected
+                    .iter()
+                    .map(|path| Ok(result(read_in_order(path)?)));
                 CheckedModel {
                     archive: CaseArchive::Path(self.model.clone()),
                     sets: self.sets.read(&model, std::slice::from_ref(&self.entry))?,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::model_args::ModelArgs;
 use super::activity::ProgressLine;
 use super::faults::Faults;
 use super::inputs::{check_tensors, read_in_order};
+use super::model_args::ModelArgs;
 use super::precision::ToleranceOptions;
 use super::{Outcome, output};
 use crate::compare::{Difference, Tolerance, compare};

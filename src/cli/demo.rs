@@ -37,7 +37,7 @@ const TRAINING_RECORD: &str = include_str!("../../examples/digits/expected.json"
 const LABELS: &str = include_str!("../../examples/digits/labels.txt");
 
 /// Height and width of an image in pixels.
-const SIDE: usize = 8;
+const IMAGE_SIZE: usize = 8;
 /// Smallest ink value, of 0 to 1, for which a pixel is printed.
 const INK_THRESHOLD: f64 = 0.4;
 /// Number of images in a row of the terminal.
@@ -151,10 +151,13 @@ impl RecordedImages {
     /// Prints the images with the answers, and returns how many are right.
     fn show(&self, answers: &[(usize, f64)]) -> usize {
         let ink = self.images.to_f64();
-        let images: Vec<&[f64]> = ink.chunks(SIDE * SIDE).collect();
+        let images: Vec<&[f64]> = ink.chunks(IMAGE_SIZE * IMAGE_SIZE).collect();
         let captions: Vec<String> = answers.iter().zip(&self.digits).map(caption).collect();
-        for (images, captions) in images.chunks(IMAGES_PER_ROW).zip(captions.chunks(IMAGES_PER_ROW)) {
-            for line in 0..SIDE / 2 {
+        for (images, captions) in images
+            .chunks(IMAGES_PER_ROW)
+            .zip(captions.chunks(IMAGES_PER_ROW))
+        {
+            for line in 0..IMAGE_SIZE / 2 {
                 let blocks: Vec<String> = images
                     .iter()
                     .map(|image| half_blocks(image, line))
@@ -180,7 +183,8 @@ fn digits() -> Result<Vec<usize>> {
     struct Labelled {
         label: usize,
     }
-    let summary: TrainingRecord = serde_json::from_str(TRAINING_RECORD).map_err(super::json_failed)?;
+    let summary: TrainingRecord =
+        serde_json::from_str(TRAINING_RECORD).map_err(super::json_failed)?;
     Ok(summary.images.iter().map(|image| image.label).collect())
 }
 
@@ -199,14 +203,14 @@ fn answers(logits: &Tensor) -> Vec<(usize, f64)> {
 fn caption(((answer, probability), digit): (&(usize, f64), &usize)) -> String {
     let mark = if answer == digit { "" } else { "!" };
     let text = format!("{answer} {:.0}%{mark}", probability * 100.0);
-    format!("{text:<SIDE$}")
+    format!("{text:<IMAGE_SIZE$}")
 }
 
 /// Formats two rows of pixels as one line of text.
 fn half_blocks(image: &[f64], line: usize) -> String {
     let is_dark = |row: usize, column: usize| {
         image
-            .get(row * SIDE + column)
+            .get(row * IMAGE_SIZE + column)
             .is_some_and(|ink| *ink >= INK_THRESHOLD)
     };
     let block = |column: usize| match (is_dark(2 * line, column), is_dark(2 * line + 1, column)) {
@@ -215,5 +219,5 @@ fn half_blocks(image: &[f64], line: usize) -> String {
         (false, true) => '▄',
         (false, false) => ' ',
     };
-    (0..SIDE).map(block).collect()
+    (0..IMAGE_SIZE).map(block).collect()
 }

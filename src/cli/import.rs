@@ -9,8 +9,8 @@ use indicatif::HumanBytes;
 use super::activity::ProgressLine;
 use super::faults::Faults;
 use super::inputs::Inputs;
-use super::overwrite::Overwrite;
 use super::model_args::model_files;
+use super::overwrite::Overwrite;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::{Error, Result};
@@ -83,7 +83,11 @@ impl Import {
         let mut faults = Faults::default();
         let model = faults.keep(Model::open(&self.model));
         self.inputs.check(&mut faults);
-        let read = [model_files(&self.model, model.as_ref()), self.inputs.paths()].concat();
+        let read = [
+            model_files(&self.model, model.as_ref()),
+            self.inputs.paths(),
+        ]
+        .concat();
         faults.keep(check_graph(&self.overwrite, path, &read));
         if let Some(model) = &model {
             let methods = self.methods.iter();
@@ -105,7 +109,11 @@ pub(super) fn check_graph(overwrite: &Overwrite, path: &Path, read: &[PathBuf]) 
 }
 
 /// Imports a model for the given inputs, or else for the example inputs of its archive.
-pub(super) fn import(model: &Model, inputs: &Inputs, activity: &ProgressLine) -> Result<GraphModule> {
+pub(super) fn import(
+    model: &Model,
+    inputs: &Inputs,
+    activity: &ProgressLine,
+) -> Result<GraphModule> {
     import_methods(model, inputs, &[], activity)
 }
 

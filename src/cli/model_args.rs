@@ -58,7 +58,12 @@ pub(super) fn model_files(path: &Path, model: Option<&Model>) -> Vec<PathBuf> {
 #[derive(Args)]
 pub(super) struct DeviceArgs {
     /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
-    #[arg(id = "device", long = "device", default_value = "auto", value_name = "DEVICE")]
+    #[arg(
+        id = "device",
+        long = "device",
+        default_value = "auto",
+        value_name = "DEVICE"
+    )]
     pub(super) name: String,
     #[command(flatten)]
     dtype: StorageDtype,

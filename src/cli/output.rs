@@ -99,7 +99,9 @@ pub(super) fn colourize(text: &str) -> String {
 
 fn painted_line(line: &str) -> String {
     let start = line.trim_start();
-    let found = COLOURED_WORDS.iter().find(|(word, _)| start.starts_with(word));
+    let found = COLOURED_WORDS
+        .iter()
+        .find(|(word, _)| start.starts_with(word));
     let Some((word, color)) = found else {
         return line.to_string();
     };

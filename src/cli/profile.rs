@@ -11,9 +11,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::rows::{ProfileReport, Row, table};
-use super::model_args::ModelArgs;
 use super::activity::ProgressLine;
 use super::faults::Faults;
+use super::model_args::ModelArgs;
 use super::overwrite::Overwrite;
 use super::tune::TunedOption;
 use super::{Outcome, output};
@@ -91,13 +91,19 @@ impl ProfileCommand {
         let trace = self.trace.iter().map(|path| (path, "json"));
         let html = self.html.iter().map(|path| (path, "html"));
         let written = trace.chain(html);
-        faults.record_all(written.map(|(path, ending)| self.overwrite.check(path, &[ending], &read)));
+        faults
+            .record_all(written.map(|(path, ending)| self.overwrite.check(path, &[ending], &read)));
         faults.end(model)
     }
 
     /// Writes the requested files: all or none.
     fn write(&self, measured: &ProfileReport) -> Result<()> {
-        let name = self.model.path.file_name().unwrap_or_default().to_string_lossy();
+        let name = self
+            .model
+            .path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy();
         let trace = self
             .trace
             .as_ref()

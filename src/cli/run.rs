@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use clap::Args;
 
-use super::model_args::ModelArgs;
 use super::activity::ProgressLine;
 use super::faults::{Faults, check_folder};
+use super::model_args::ModelArgs;
 use super::overwrite::Overwrite;
 use super::tune::TunedOption;
 use super::values::{TopEntries, describe, ends_in_softmax, item_json};

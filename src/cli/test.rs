@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use super::model_args::DeviceArgs;
 use super::activity::ProgressLine;
 use super::faults::Faults;
+use super::model_args::DeviceArgs;
 use super::precision::widened;
 use super::{Outcome, json_failed, libtorch, output};
 use crate::cases::{self, CaseArchive, CaseRef};
@@ -208,7 +208,8 @@ impl Test {
                 .parse::<usize>()
                 .ok()
                 .and_then(|index| cases.get(index));
-            let case = case.ok_or_else(|| Error::usage(format!("{line:?} is not a case number")))?;
+            let case =
+                case.ok_or_else(|| Error::usage(format!("{line:?} is not a case number")))?;
             let verdict = run_case(case, &device, self);
             let all = match &device {
                 Device::Gpu(device) => device.translated(),

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::model_args::ModelArgs;
 use super::activity::ProgressLine;
 use super::faults::Faults;
+use super::model_args::ModelArgs;
 use super::overwrite::Overwrite;
 use super::{Outcome, output};
 use crate::error::Result;

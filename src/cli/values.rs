@@ -206,7 +206,11 @@ pub(super) fn describe(leaf: &Item) -> String {
 
 fn describe_tensor(tensor: &Tensor) -> String {
     let first: Vec<String> = tensor.scalars().take(SHOWN_ELEMENTS).map(number).collect();
-    let more = if tensor.numel() > SHOWN_ELEMENTS { ", …" } else { "" };
+    let more = if tensor.numel() > SHOWN_ELEMENTS {
+        ", …"
+    } else {
+        ""
+    };
     let (ty, range) = (tensor.tensor_type(), range(tensor));
     let non_finite = NonFinite::of(tensor);
     let warning = match non_finite.is_empty() {

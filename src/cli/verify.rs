@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::model_args::DeviceArgs;
 use super::activity::ProgressLine;
 use super::faults::Faults;
 use super::inputs::InputSets;
+use super::model_args::DeviceArgs;
 use super::precision::ToleranceOptions;
 use super::{Outcome, output};
 use crate::compare::Difference;

@@ -78,8 +78,11 @@ impl SlotMemory {
 pub(super) fn aliased_buffer(
     counters: &Counters,
     device: &GpuDevice,
-    (label, bytes, usage): (&str, u64, BufferUsages),
-    (other, room): (Option<&AliasedBuffer>, u64),
+    label: &str,
+    bytes: u64,
+    usage: BufferUsages,
+    other: Option<&AliasedBuffer>,
+    room: u64,
 ) -> Result<AliasedBuffer> {
     add(&counters.buffers, 1);
     add(&counters.buffer_bytes, bytes);
@@ -101,11 +104,12 @@ pub(super) fn texture(
     counters: &Counters,
     device: &GpuDevice,
     label: &str,
-    texture: ([u32; 3], Texel),
+    extent: [u32; 3],
+    texel: Texel,
 ) -> Texture {
-    count_texture(counters, texture);
+    count_texture(counters, extent, texel);
     let usage = TextureUsages::STORAGE_BINDING | TextureUsages::COPY_DST;
-    let descriptor = texture_descriptor(label, texture, usage);
+    let descriptor = texture_descriptor(label, extent, texel, usage);
     device.wgpu().create_texture(&descriptor)
 }
 
@@ -114,21 +118,23 @@ pub(super) fn mapped_texture(
     counters: &Counters,
     device: &GpuDevice,
     label: &str,
-    texture: ([u32; 3], Texel),
+    extent: [u32; 3],
+    texel: Texel,
 ) -> Result<MappedTexture> {
-    count_texture(counters, texture);
-    MappedTexture::new(device.wgpu(), label, texture, device.aliased_bytes())
+    count_texture(counters, extent, texel);
+    MappedTexture::new(device.wgpu(), label, extent, texel, device.aliased_bytes())
 }
 
-fn count_texture(counters: &Counters, texture: ([u32; 3], Texel)) {
+fn count_texture(counters: &Counters, extent: [u32; 3], texel: Texel) {
     add(&counters.buffers, 1);
-    add(&counters.buffer_bytes, texture_bytes(texture));
+    add(&counters.buffer_bytes, texture_bytes(extent, texel));
 }
 
 /// wgpu's descriptor of a two-dimensional texture array.
 pub(super) fn texture_descriptor(
     label: &str,
-    (extent, texel): ([u32; 3], Texel),
+    extent: [u32; 3],
+    texel: Texel,
     usage: TextureUsages,
 ) -> TextureDescriptor<'_> {
     TextureDescriptor {

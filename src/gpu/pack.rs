@@ -25,14 +25,14 @@ pub(super) fn pack(
 ) -> Result<()> {
     let storage = slot.storage;
     if let Some((tensor, panels)) = permuted_panels(name, slot, source) {
-        return pack_panels((&panels, slot), &stored_bytes(&tensor, storage)?, sink);
+        return pack_panels(&panels, slot, &stored_bytes(&tensor, storage)?, sink);
     }
     let tensor = source.tensor(name)?;
     let part = match &slot.layout {
         Layout::Panels(panels) => {
             return match panels.winograd_tile {
-                Some(places) => pack_filters((panels, slot), places, &tensor, sink),
-                None => pack_panels((panels, slot), &stored_bytes(&tensor, storage)?, sink),
+                Some(places) => pack_filters(panels, slot, places, &tensor, sink),
+                None => pack_panels(panels, slot, &stored_bytes(&tensor, storage)?, sink),
             };
         }
         Layout::Chunk { start, count } => *start..start + count,
@@ -58,7 +58,8 @@ fn permuted_panels(name: &str, slot: &Slot, source: &dyn WeightSource) -> Option
 /// Packs the transformed filters of Winograd convolutions. Computes them one matrix at a time, because all matrices together
 /// are several times as large as the weight.
 fn pack_filters(
-    panels: (&Panels, &Slot),
+    panels: &Panels,
+    slot: &Slot,
     places: OutputTile,
     filters: &Tensor,
     sink: &mut Sink,
@@ -66,7 +67,7 @@ fn pack_filters(
     const FILTER: usize = TAPS * TAPS;
     let taps = stored_bytes(filters, StorageType::F32)?;
     let filters: &[[[u8; 4]; FILTER]] = taps.as_chunks().0.as_chunks().0;
-    let layers = panels.0.batch.count / places.matrices() * panels.0.panels();
+    let layers = panels.batch.count / places.matrices() * panels.panels();
     for matrix in 0..places.matrices() {
         let filters = filters.iter().map(|taps| taps.map(f32::from_le_bytes));
         let numbers: Vec<f32> = filters
@@ -76,21 +77,21 @@ fn pack_filters(
         let part = PanelRange {
             layers: matrix * layers..(matrix + 1) * layers,
             first_element: matrix * numbers.numel(),
-            elements: &stored_bytes(&numbers, panels.1.storage)?,
+            elements: &stored_bytes(&numbers, slot.storage)?,
         };
-        pack_range(panels, &part, sink)?;
+        pack_range(panels, slot, &part, sink)?;
     }
     Ok(())
 }
 
-fn pack_panels((panels, slot): (&Panels, &Slot), elements: &[u8], sink: &mut Sink) -> Result<()> {
+fn pack_panels(panels: &Panels, slot: &Slot, elements: &[u8], sink: &mut Sink) -> Result<()> {
     let layers = panels.extent(texel(slot)?)[2];
     let part = PanelRange {
         layers: 0..layers,
         first_element: 0,
         elements,
     };
-    pack_range((panels, slot), &part, sink)
+    pack_range(panels, slot, &part, sink)
 }
 
 /// A range of layers of panels, and the elements in it.
@@ -101,11 +102,11 @@ struct PanelRange<'a> {
     elements: &'a [u8],
 }
 
-fn pack_range((panels, slot): (&Panels, &Slot), part: &PanelRange, sink: &mut Sink) -> Result<()> {
-    let panels = (panels, texel(slot)?);
+fn pack_range(panels: &Panels, slot: &Slot, part: &PanelRange, sink: &mut Sink) -> Result<()> {
+    let texel = texel(slot)?;
     match slot.storage.size() {
-        2 => pack_rows::<2>(panels, part, sink),
-        _ => pack_rows::<4>(panels, part, sink),
+        2 => pack_rows::<2>(panels, texel, part, sink),
+        _ => pack_rows::<4>(panels, texel, part, sink),
     }
 }
 
@@ -129,7 +130,8 @@ fn stored_bytes(tensor: &Tensor, storage: StorageType) -> Result<Cow<'_, [u8]>> 
 
 /// Packs the rows of a texture, from elements of `N` bytes.
 fn pack_rows<const N: usize>(
-    (panels, texel): (&Panels, Texel),
+    panels: &Panels,
+    texel: Texel,
     part: &PanelRange,
     sink: &mut Sink,
 ) -> Result<()> {

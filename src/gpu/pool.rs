@@ -73,7 +73,7 @@ impl BufferPool {
             let buffer = counters.buffer(device.wgpu(), label, bytes, usage);
             return Ok(SlotMemory::Buffer(buffer));
         }
-        let made = memory::aliased_buffer(counters, device, (label, bytes, usage), (None, bytes));
+        let made = memory::aliased_buffer(counters, device, label, bytes, usage, None, bytes);
         made.map(SlotMemory::Aliased)
     }
 }

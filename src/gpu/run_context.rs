@@ -299,7 +299,7 @@ fn aliasing_views(
                 && !texels.contains_key(slot)
             {
                 let (memory, place) = (&memory[slot.0], &sizing.placements[slot.0]);
-                texels.insert(*slot, aliasing_view(program, memory, (place, *texel))?);
+                texels.insert(*slot, aliasing_view(program, memory, place, *texel)?);
             }
         }
     }
@@ -310,15 +310,16 @@ fn aliasing_views(
 fn aliasing_view(
     program: &ProgramInner,
     memory: &SlotMemory,
-    (place, texel): (&SlotPlacement, Texel),
+    place: &SlotPlacement,
+    texel: Texel,
 ) -> Result<TextureView> {
     let SlotMemory::Aliased(buffer) = memory else {
         return Err(Error::internal(
             "the slot's buffer cannot be read as a texture",
         ));
     };
-    let part = (place.location.offset, place.binding_bytes);
-    let texture = buffer.texture(program.device.wgpu(), part, texel)?;
+    let (offset, bytes) = (place.location.offset, place.binding_bytes);
+    let texture = buffer.texture(program.device.wgpu(), offset, bytes, texel)?;
     Ok(texture.create_view(&TextureViewDescriptor::default()))
 }
 

@@ -275,8 +275,7 @@ fn place_texture(
     panels: &Panels,
     rules: &PlacementRules,
 ) -> Result<(Vec<usize>, SlotPlacement)> {
-    let missing =
-        || Error::internal("no texel type fits the storage type of a texture slot");
+    let missing = || Error::internal("no texel type fits the storage type of a texture slot");
     let texel = slot.texel().ok_or_else(missing)?;
     let extent = panels.extent(texel);
     if !rules.capabilities.textures.fits(extent) {
@@ -286,7 +285,7 @@ fn place_texture(
         )));
     }
     let extent = extent.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
-    let bytes = texture_bytes((extent, texel));
+    let bytes = texture_bytes(extent, texel);
     let place = SlotPlacement {
         region: slot_region(&slot.kind),
         location: BufferLocation::default(),
@@ -298,7 +297,7 @@ fn place_texture(
 }
 
 /// Bytes of a texture of a width, a height and a number of layers.
-pub(super) fn texture_bytes((extent, texel): ([u32; 3], Texel)) -> u64 {
+pub(super) fn texture_bytes(extent: [u32; 3], texel: Texel) -> u64 {
     extent.map(u64::from).iter().product::<u64>() * texel.bytes()
 }
 
@@ -366,7 +365,9 @@ fn assign_parts(plan: &Plan, bindings: &Bindings, sizing: &mut Sizing) -> Result
             let offset = elements
                 .checked_mul(slot.storage.size())
                 .and_then(|bytes| offset.checked_add(bytes))
-                .ok_or_else(|| Error::plan(format!("the offset of {} overflows 64 bits", slot.name)))?;
+                .ok_or_else(|| {
+                    Error::plan(format!("the offset of {} overflows 64 bits", slot.name))
+                })?;
             sizing.placements[index].location = BufferLocation { buffer, offset };
         }
     }

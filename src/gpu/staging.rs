@@ -103,12 +103,13 @@ impl<'a> TextureWriter<'a> {
     pub(super) fn new(
         staging: &'a Staging,
         label: &str,
-        (extent, texel): ([u32; 3], Texel),
+        extent: [u32; 3],
+        texel: Texel,
     ) -> TextureWriter<'a> {
         let row = extent[0] * texel.bytes() as u32;
         let device = staging.device;
         TextureWriter {
-            texture: texture(staging.counters, device, label, (extent, texel)),
+            texture: texture(staging.counters, device, label, extent, texel),
             staging,
             extent,
             row_bytes: row as usize,

@@ -29,15 +29,23 @@ impl Suballocator {
         &self,
         counters: &Counters,
         device: &GpuDevice,
-        (label, bytes, usage): (&str, u64, BufferUsages),
+        label: &str,
+        bytes: u64,
+        usage: BufferUsages,
     ) -> Result<AliasedBuffer> {
-        let descriptor = (label, bytes, usage);
         if bytes > MAX_SUBALLOCATED_BYTES {
-            return memory::aliased_buffer(counters, device, descriptor, (None, bytes));
+            return memory::aliased_buffer(counters, device, label, bytes, usage, None, bytes);
         }
         let mut last = lock(&self.0);
-        let buffer =
-            memory::aliased_buffer(counters, device, descriptor, (last.as_ref(), BLOCK_BYTES))?;
+        let buffer = memory::aliased_buffer(
+            counters,
+            device,
+            label,
+            bytes,
+            usage,
+            last.as_ref(),
+            BLOCK_BYTES,
+        )?;
         Ok(last.insert(buffer).clone())
     }
 }

@@ -202,8 +202,8 @@ impl DummyDevice<'_> {
 
     /// A view of a writable texture. wgpu clears such a texture with a copy. It clears other textures by drawing, and after
     /// a draw Mesa takes compute timestamps too late.
-    fn view(&self, access: Access, texture: ([u32; 3], Texel)) -> TextureView {
-        let texture = memory::texture(&self.counters, self.device, "warm-up", texture);
+    fn view(&self, access: Access, extent: [u32; 3], texel: Texel) -> TextureView {
+        let texture = memory::texture(&self.counters, self.device, "warm-up", extent, texel);
         match access {
             Access::AliasedTexture(_) => texture.create_view(&TextureViewDescriptor::default()),
             _ => memory::array_view(&texture),
@@ -213,7 +213,7 @@ impl DummyDevice<'_> {
     fn bind_group(&self, part: &PendingKernel, pipeline: &Pipeline) -> BindGroup {
         let bindings = || part.kernel.bindings.iter().copied();
         let view = |(access, texture): (Access, &Option<_>)| {
-            texture.map(|texture| self.view(access, texture))
+            texture.map(|(extent, texel)| self.view(access, extent, texel))
         };
         let views: Vec<Option<TextureView>> = bindings().zip(&part.textures).map(view).collect();
         let storage = bindings().zip(&views).map(|bound| match bound {

@@ -346,7 +346,7 @@ impl Uploader<'_> {
             None => pack(weight.name, weight.slot, self.source, sink),
         };
         let memory = match (weight.placement.texture, self.device.maps_directly()) {
-            (Some(texture), _) => self.write_texture(weight, texture, &put)?,
+            (Some((extent, texel)), _) => self.write_texture(weight, extent, texel, &put)?,
             (None, _) if self.device.capabilities().buffer_aliasing => {
                 self.write_aliased(weight, &put)?
             }
@@ -370,13 +370,14 @@ impl Uploader<'_> {
     fn write_texture(
         &self,
         weight: &PlannedWeight,
-        texture: ([u32; 3], Texel),
+        extent: [u32; 3],
+        texel: Texel,
         put: &WriteWeight,
     ) -> Result<SlotMemory> {
         if self.device.capabilities().buffer_aliasing {
-            return self.write_mapped_texture(weight, texture, put);
+            return self.write_mapped_texture(weight, extent, texel, put);
         }
-        let mut filler = TextureWriter::new(&self.staging, weight.name, texture);
+        let mut filler = TextureWriter::new(&self.staging, weight.name, extent, texel);
         put(&mut |rows| filler.write(rows))?;
         Ok(SlotMemory::Texture(filler.finish()?))
     }
@@ -385,11 +386,12 @@ impl Uploader<'_> {
     fn write_mapped_texture(
         &self,
         weight: &PlannedWeight,
-        (extent, texel): ([u32; 3], Texel),
+        extent: [u32; 3],
+        texel: Texel,
         put: &WriteWeight,
     ) -> Result<SlotMemory> {
         let device = self.device;
-        let target = memory::mapped_texture(self.counters, device, weight.name, (extent, texel))?;
+        let target = memory::mapped_texture(self.counters, device, weight.name, extent, texel)?;
         let mut rows = 0;
         put(&mut |bytes| {
             for row in bytes.chunks(target.row_bytes.max(1) as usize) {
@@ -407,10 +409,14 @@ impl Uploader<'_> {
 
     /// Writes a weight directly into a buffer that kernels can also read as a texture.
     fn write_aliased(&self, weight: &PlannedWeight, put: &WriteWeight) -> Result<SlotMemory> {
-        let wanted = (weight.name, weight.placement.binding_bytes, WEIGHT_USAGE);
-        let buffer = self
-            .suballocator
-            .buffer(self.counters, self.device, wanted)?;
+        let bytes = weight.placement.binding_bytes;
+        let buffer = self.suballocator.buffer(
+            self.counters,
+            self.device,
+            weight.name,
+            bytes,
+            WEIGHT_USAGE,
+        )?;
         let mut start = 0;
         put(&mut |bytes| {
             buffer.write(start, bytes)?;

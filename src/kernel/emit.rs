@@ -256,7 +256,7 @@ impl<'a> Emitter<'a> {
                 to,
                 step,
                 body,
-            } => self.emit_loop(*variable, (*from, *to, *step), body),
+            } => self.emit_loop(*variable, *from, *to, *step, body),
             Statement::If(condition, body) => {
                 let condition = self.text(*condition).text;
                 self.line(format!("if {condition} {{"));
@@ -302,12 +302,7 @@ impl<'a> Emitter<'a> {
         self.line(format!("{name} = {text};"));
     }
 
-    fn emit_loop(
-        &mut self,
-        variable: Expr,
-        (from, to, step): (Expr, Expr, u32),
-        body: &[Statement],
-    ) {
+    fn emit_loop(&mut self, variable: Expr, from: Expr, to: Expr, step: u32, body: &[Statement]) {
         for root in roots(body) {
             self.hoist(root);
         }

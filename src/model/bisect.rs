@@ -24,7 +24,8 @@ const BODIES_AGREE: &str = "every body of the region that ran agrees with the or
                             differences add up over iterations, or the control flow is wrong";
 
 /// Note on a region whose bodies were not searched before the time limit.
-const BODIES_UNKNOWN: &str = "the time limit of the search passed before the region's bodies were compared";
+const BODIES_UNKNOWN: &str =
+    "the time limit of the search passed before the region's bodies were compared";
 
 /// Most bytes of device values that the host holds at once.
 const CHUNK: usize = 256 << 20;
@@ -128,7 +129,7 @@ struct ValueReader<'a> {
     order: Vec<(&'a str, usize)>,
     /// Number of values read so far.
     read: usize,
-    held: HashMap<String, Tensor>,
+    chunk: HashMap<String, Tensor>,
 }
 
 impl<'a> ValueReader<'a> {
@@ -149,20 +150,20 @@ impl<'a> ValueReader<'a> {
             sizes,
             inputs,
             read: 0,
-            held: HashMap::new(),
+            chunk: HashMap::new(),
         }
     }
 
-    /// Removes and returns a value; `None` if it has no memory of its own or was not computed.
+    /// Removes and returns a value; `None` if it has no separate memory or was not computed.
     fn take(&mut self, name: &str) -> Result<Option<Tensor>> {
         let is_next = |(next, _): &(&str, usize)| *next == name;
-        while !self.held.contains_key(name) && self.order.iter().skip(self.read).any(is_next) {
+        while !self.chunk.contains_key(name) && self.order.iter().skip(self.read).any(is_next) {
             self.read_chunk()?;
         }
-        Ok(self.held.remove(name))
+        Ok(self.chunk.remove(name))
     }
 
-    /// Replaces the held chunk by the next values that fit a chunk, at least one.
+    /// Replaces the chunk in memory by the next values that fit a chunk, at least one.
     fn read_chunk(&mut self) -> Result<()> {
         let mut bytes = 0usize;
         let left = self.order.iter().skip(self.read);
@@ -173,7 +174,7 @@ impl<'a> ValueReader<'a> {
         let names: HashSet<&str> = fits.map(|(name, _)| *name).collect();
         self.read += names.len().max(1);
         let hosted: Vec<RunInput> = self.inputs.iter().map(RunInput::Host).collect();
-        self.held = self.program.capture(&self.sizes, &hosted, &names)?;
+        self.chunk = self.program.capture(&self.sizes, &hosted, &names)?;
         Ok(())
     }
 }

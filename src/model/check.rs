@@ -29,7 +29,11 @@ pub struct DeviceReference<'a> {
 ///
 /// # Errors
 /// Fails if the model has no such entry graph, no inputs can be made for it, or the device does not support the precision.
-pub fn check(model: &Model, options: &CheckOptions, reference: &DeviceReference<'_>) -> Result<Report> {
+pub fn check(
+    model: &Model,
+    options: &CheckOptions,
+    reference: &DeviceReference<'_>,
+) -> Result<Report> {
     let name = options.entry.as_deref().unwrap_or("forward");
     let warnings = inspect_program(model)?;
     let first = options.inputs.first().map(Vec::as_slice);
@@ -171,7 +175,7 @@ impl DeviceCheck<'_> {
             .call(set),
             Some((who, expected)) => expected.get(index).cloned().ok_or_else(|| {
                 Error::usage(format!(
-                    "there are no outputs of {who} for inputs {}",
+                    "{who}: no expected output for input set {}",
                     index + 1
                 ))
             }),

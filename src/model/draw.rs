@@ -226,7 +226,10 @@ mod tests {
             "{mean} {variance}"
         );
         let ids: TensorType = "i64[1000]".parse().unwrap();
-        let ids = InputDistribution::Below(7).tensor(&ids, 0).unwrap().to_i64();
+        let ids = InputDistribution::Below(7)
+            .tensor(&ids, 0)
+            .unwrap()
+            .to_i64();
         assert_eq!((ids.iter().min(), ids.iter().max()), (Some(&0), Some(&6)));
     }
 }

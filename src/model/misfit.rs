@@ -9,7 +9,7 @@ pub struct InputMismatch {
     /// The mistakes, each as a sentence without full stop.
     pub mistakes: Vec<String>,
     /// The fix, as methods of a NumPy array: `.transpose(2, 0, 1)[None]`. Empty if unknown.
-    pub cure: String,
+    pub fix: String,
     /// True if a conversion of the elements is the fix.
     pub is_dtype: bool,
 }
@@ -26,7 +26,7 @@ impl InputMismatch {
         let (mistakes, cures): (Vec<String>, Vec<String>) = found.into_iter().unzip();
         (!mistakes.is_empty()).then(|| InputMismatch {
             mistakes,
-            cure: cures.concat(),
+            fix: cures.concat(),
             is_dtype,
         })
     }
@@ -147,7 +147,7 @@ mod tests {
 
     fn found(wanted: &str, given: &str) -> Option<(String, String)> {
         let misfit = InputMismatch::find(&wanted.parse().unwrap(), &given.parse().unwrap())?;
-        Some((misfit.mistakes.join("; "), misfit.cure))
+        Some((misfit.mistakes.join("; "), misfit.fix))
     }
 
     #[test]

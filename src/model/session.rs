@@ -6,7 +6,7 @@ use super::background::in_background;
 use super::packed::{PackedFile, PackedReport};
 use super::signature::{Signature, arguments_of};
 use super::state::States;
-use super::variant::{WeightCache, Given, CompiledGraph, accept_inputs};
+use super::variant::{CompiledGraph, Given, WeightCache, accept_inputs};
 use super::{Device, Model, no_fit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::{Keep, Progress, Run, RunInput};
@@ -82,11 +82,11 @@ pub struct Session {
     model: Model,
     device: Device,
     options: CompileOptions,
-    variants: Arc<Mutex<Vec<Arc<CompiledGraph>>>>,
+    compiled_graphs: Arc<Mutex<Vec<Arc<CompiledGraph>>>>,
     /// Graphs compiled only for the example's sizes so far: the method, and the module with the graph as imported.
-    general: Arc<Mutex<Vec<(String, GraphModule)>>>,
+    example_sized: Arc<Mutex<Vec<(String, GraphModule)>>>,
     states: Arc<Mutex<States>>,
-    depot: WeightCache,
+    weight_cache: WeightCache,
 }
 
 impl fmt::Debug for Session {
@@ -95,7 +95,7 @@ impl fmt::Debug for Session {
             .field("model", &self.model)
             .field("device", &self.device)
             .field("options", &self.options)
-            .field("compiled_graphs", &lock(&self.variants).len())
+            .field("compiled_graphs", &lock(&self.compiled_graphs).len())
             .finish_non_exhaustive()
     }
 }
@@ -104,7 +104,8 @@ impl fmt::Debug for Session {
 /// `None` if there is no graph.
 type ServingGraph<T> = Result<(Arc<CompiledGraph>, T), Option<Error>>;
 
-/// Most compiled graphs that a session keeps. States with ever new numbers would compile ever more.
+/// Most compiled graphs that a session keeps. Without the limit, states whose numbers change in each run would compile
+/// one graph per run.
 const MAX_COMPILED_GRAPHS: usize = 64;
 
 impl Session {
@@ -124,10 +125,10 @@ impl Session {
             model,
             device,
             options,
-            variants: Arc::default(),
-            general: Arc::default(),
+            compiled_graphs: Arc::default(),
+            example_sized: Arc::default(),
             states: Arc::default(),
-            depot,
+            weight_cache: depot,
         };
         let mut states = States::default();
         let method = session.options.entry.as_str();
@@ -231,7 +232,7 @@ impl Session {
     /// Queries the entry graph, as imported if that is available.
     fn with_entry<T>(&self, ask: impl Fn(&Graph) -> T) -> Result<T> {
         let entry = &self.options.entry;
-        let general = lock(&self.general);
+        let general = lock(&self.example_sized);
         if let Some((_, module)) = general.iter().find(|(method, _)| method == entry) {
             return module.graph(entry).map(ask);
         }
@@ -356,12 +357,15 @@ impl Session {
 
     /// Report on the file of packed weights so far; `None` if the options name no file, or the host runs the model.
     pub fn packed(&self) -> Option<PackedReport> {
-        self.depot.packed.as_ref().map(|packed| packed.report())
+        self.weight_cache
+            .packed
+            .as_ref()
+            .map(|packed| packed.report())
     }
 
     /// The graphs compiled so far.
     pub fn variants(&self) -> Vec<Arc<CompiledGraph>> {
-        lock(&self.variants).clone()
+        lock(&self.compiled_graphs).clone()
     }
 
     fn compiled_graphs_of(&self, method: &str) -> impl Iterator<Item = Arc<CompiledGraph>> {
@@ -392,7 +396,11 @@ impl Session {
     }
 
     /// A graph without states that serves a call. Such calls do not wait for each other.
-    fn find_stateless(&self, method: &str, given: Given) -> Option<(Arc<CompiledGraph>, Vec<Tensor>)> {
+    fn find_stateless(
+        &self,
+        method: &str,
+        given: Given,
+    ) -> Option<(Arc<CompiledGraph>, Vec<Tensor>)> {
         let mut variants = self
             .compiled_graphs_of(method)
             .filter(|variant| !variant.graph.has_states());
@@ -427,7 +435,11 @@ impl Session {
 
     /// The first graph of a method that serves a call, with the result of `fits`, or the reason why the last one does not.
     /// A graph compiled only for the example's sizes is compiled for all sizes if the call has others.
-    fn find_serving<T>(&self, method: &str, fits: &dyn Fn(&Graph) -> Result<T>) -> Result<ServingGraph<T>> {
+    fn find_serving<T>(
+        &self,
+        method: &str,
+        fits: &dyn Fn(&Graph) -> Result<T>,
+    ) -> Result<ServingGraph<T>> {
         let mut refusal = None;
         for variant in self.compiled_graphs_of(method) {
             match fits(&variant.graph) {
@@ -435,7 +447,7 @@ impl Session {
                 Err(error) => refusal = Some(error),
             }
         }
-        let mut general = lock(&self.general);
+        let mut general = lock(&self.example_sized);
         for place in 0..general.len() {
             let (name, module) = &general[place];
             if name != method {
@@ -493,11 +505,12 @@ impl Session {
             let mut weights = graph.weights();
             weights.any(|(name, _)| new.iter().any(|state| state == name))
         };
-        lock(&self.variants).retain(|known| !outdated(&known.graph));
-        lock(&self.general).retain(|(method, known)| !known.graph(method).is_ok_and(outdated));
+        lock(&self.compiled_graphs).retain(|known| !outdated(&known.graph));
+        lock(&self.example_sized)
+            .retain(|(method, known)| !known.graph(method).is_ok_and(outdated));
         self.compile(graph, &module)?;
         if exact {
-            lock(&self.general).push((method.to_string(), module));
+            lock(&self.example_sized).push((method.to_string(), module));
         }
         Ok(())
     }
@@ -506,12 +519,12 @@ impl Session {
         let Session {
             device,
             options,
-            depot,
+            weight_cache: depot,
             ..
         } = self;
         let made = CompiledGraph::new(graph, &module.weights, device, options, depot)?;
         let variant = Arc::new(made);
-        let mut variants = lock(&self.variants);
+        let mut variants = lock(&self.compiled_graphs);
         if variants.len() >= MAX_COMPILED_GRAPHS {
             variants.remove(0);
         }

@@ -48,7 +48,7 @@ pub struct SignatureInput {
 #[derive(Clone, Debug)]
 struct SignatureArgument {
     name: String,
-    form: Form,
+    structure: ValueStructure,
     default: Option<ArgumentDefault>,
 }
 
@@ -63,7 +63,7 @@ enum ArgumentDefault {
 
 /// Structure of a value made of tensors.
 #[derive(Clone, Debug)]
-enum Form {
+enum ValueStructure {
     /// The structure in a graph or in an archive's example. Indices refer to the signature's types.
     Known(TreeSpec),
     /// Determined by the given names. Numbered items form a list if `is_list`, else a tuple.
@@ -88,7 +88,7 @@ impl Signature {
     pub fn of_graph(graph: &Graph) -> Signature {
         let argument = |input: NamedTree| SignatureArgument {
             name: input.name,
-            form: Form::Known(input.tree),
+            structure: ValueStructure::Known(input.tree),
             default: None,
         };
         let types = graph.inputs.iter().map(|id| graph.ty(*id).clone());
@@ -149,8 +149,8 @@ impl Signature {
     pub fn arguments(&self, named: &[(String, Tensor)]) -> Result<Vec<Item>> {
         let mut given = Given::default();
         for (name, tensor) in named {
-            if given.left.insert(name, tensor).is_some() {
-                given.twice.push(name.clone());
+            if given.unused.insert(name, tensor).is_some() {
+                given.duplicates.push(name.clone());
             }
         }
         let mut items = Vec::new();
@@ -202,7 +202,7 @@ impl Signature {
     pub fn takes(&self, name: &str) -> bool {
         let is_open = |argument: &SignatureArgument| {
             let rest = name.strip_prefix(argument.name.as_str());
-            matches!(argument.form, Form::Open { .. })
+            matches!(argument.structure, ValueStructure::Open { .. })
                 && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         self.parameters.iter().any(is_open) || self.all_names().iter().any(|known| known == name)
@@ -219,13 +219,15 @@ impl Signature {
         let mut names = Vec::new();
         for argument in &self.parameters {
             let is_required = argument.default.is_none();
-            match &argument.form {
-                Form::Open { .. } if is_required || with_optional => {
+            match &argument.structure {
+                ValueStructure::Open { .. } if is_required || with_optional => {
                     names.push((argument.name.clone(), UNKNOWN_TYPE))
                 }
-                Form::Open { .. } => {}
-                Form::Known(_) if !is_required && !with_optional => {}
-                Form::Known(tree) => leaves(tree, &argument.name, with_optional, false, &mut names),
+                ValueStructure::Open { .. } => {}
+                ValueStructure::Known(_) if !is_required && !with_optional => {}
+                ValueStructure::Known(tree) => {
+                    leaves(tree, &argument.name, with_optional, false, &mut names)
+                }
             }
         }
         names
@@ -235,7 +237,7 @@ impl Signature {
     fn all_names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for argument in &self.parameters {
-            if let Form::Known(tree) = &argument.form {
+            if let ValueStructure::Known(tree) = &argument.structure {
                 leaves(tree, &argument.name, true, true, &mut names);
             }
         }
@@ -243,11 +245,11 @@ impl Signature {
     }
 
     fn refuse(&self, given: &Given) -> Result<()> {
-        let unknown: Vec<String> = given.left.keys().map(ToString::to_string).collect();
+        let unknown: Vec<String> = given.unused.keys().map(ToString::to_string).collect();
         let lists = [
             ("missing", &given.missing),
             ("unknown", &unknown),
-            ("given twice", &given.twice),
+            ("given twice", &given.duplicates),
         ];
         let told = lists.iter().filter(|(_, names)| !names.is_empty());
         let told: Vec<String> = told
@@ -262,7 +264,7 @@ impl Signature {
             return Err(Error::input(message).help(format!("expected inputs: {self}")));
         }
         given
-            .wrong
+            .error
             .clone()
             .map_or(Ok(()), |message| Err(Error::input(message)))
     }
@@ -285,8 +287,8 @@ impl SignatureArgument {
         let default = parameter.default.map(ArgumentDefault::Value);
         let default = default.or(parameter.has_default.then_some(ArgumentDefault::Program));
         SignatureArgument {
-            form: match &parameter.example {
-                Some(example) => Form::Known(tree_of(example, types)),
+            structure: match &parameter.example {
+                Some(example) => ValueStructure::Known(tree_of(example, types)),
                 None => structure_of(&parameter.ty),
             },
             // An argument of the example call is required.
@@ -298,9 +300,11 @@ impl SignatureArgument {
     /// The value, and whether a call must include it.
     fn item(&self, given: &mut Given) -> (Item, bool) {
         match &self.default {
-            Some(ArgumentDefault::Value(value)) if !given.has(&self.name) => (constant(value), false),
+            Some(ArgumentDefault::Value(value)) if !given.has(&self.name) => {
+                (constant(value), false)
+            }
             Some(ArgumentDefault::Program) if !given.has(&self.name) => (Item::None, false),
-            _ => (self.form.item(&self.name, given), true),
+            _ => (self.structure.item(&self.name, given), true),
         }
     }
 }
@@ -403,22 +407,22 @@ fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> TreeSpec {
 }
 
 /// The structure that a type determines.
-fn structure_of(ty: &Type) -> Form {
+fn structure_of(ty: &Type) -> ValueStructure {
     let closed = |ty: &Type| match structure_of(ty) {
-        Form::Known(tree) => Some(tree),
-        Form::Open { .. } => None,
+        ValueStructure::Known(tree) => Some(tree),
+        ValueStructure::Open { .. } => None,
     };
     match ty {
-        Type::Tensor => Form::Known(TreeSpec::Tensor(UNKNOWN_TYPE)),
+        Type::Tensor => ValueStructure::Known(TreeSpec::Tensor(UNKNOWN_TYPE)),
         Type::Int | Type::Float | Type::Bool | Type::Number => {
-            Form::Known(TreeSpec::Number(UNKNOWN_TYPE))
+            ValueStructure::Known(TreeSpec::Number(UNKNOWN_TYPE))
         }
         Type::Optional(inner) => structure_of(inner),
         Type::Tuple(types) => match types.iter().map(closed).collect::<Option<Vec<TreeSpec>>>() {
-            Some(trees) => Form::Known(TreeSpec::Tuple(trees)),
-            None => Form::Open { is_list: false },
+            Some(trees) => ValueStructure::Known(TreeSpec::Tuple(trees)),
+            None => ValueStructure::Open { is_list: false },
         },
-        Type::List(_) => Form::Open { is_list: true },
-        _ => Form::Open { is_list: false },
+        Type::List(_) => ValueStructure::Open { is_list: true },
+        _ => ValueStructure::Open { is_list: false },
     }
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CompileOptions, Device, Model, CompiledGraph};
+use super::{CompileOptions, CompiledGraph, Device, Model};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -68,7 +68,9 @@ impl Tuning {
         tell: &mut dyn FnMut(TuningProgress),
     ) -> Result<Tuning> {
         let Device::Gpu(gpu) = device else {
-            return Err(Error::usage("the host has no kernels to tune; choose a GPU"));
+            return Err(Error::usage(
+                "the host has no kernels to tune; choose a GPU",
+            ));
         };
         let options = CompileOptions {
             precision,
@@ -79,7 +81,7 @@ impl Tuning {
         let course = TuningMeasurement {
             gpu,
             precision,
-            variant: &variant,
+            compiled: &variant,
             weights: variant.weights()?,
             bindings: variant.bind(&inputs)?,
             inputs: &inputs,
@@ -207,7 +209,7 @@ pub enum TuningProgress<'a> {
 struct TuningMeasurement<'a> {
     gpu: &'a gpu::GpuDevice,
     precision: Precision,
-    variant: &'a CompiledGraph,
+    compiled: &'a CompiledGraph,
     weights: Cow<'a, Weights>,
     bindings: Bindings,
     inputs: &'a [Tensor],
@@ -261,7 +263,7 @@ impl TuningMeasurement<'_> {
 
     /// Fastest time of a run with these choices, in seconds.
     fn time(&self, choices: &VariantOverrides) -> Result<f64> {
-        let graph = &self.variant.lowered;
+        let graph = &self.compiled.lowered;
         let wanted = PlanOptions {
             choices: choices.clone(),
             precision: self.precision,

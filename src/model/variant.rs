@@ -69,7 +69,7 @@ impl WeightSource for Folded {
     }
 
     fn is_derived(&self, name: &str) -> bool {
-        Folded::is_made(self, name)
+        Folded::is_derived(self, name)
     }
 
     fn as_permutation(&self, name: &str) -> Option<(Tensor, Vec<usize>)> {

@@ -68,12 +68,20 @@ impl Rules for Scan {
 
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
         let [x] = operands::<_, 1>(found)?;
-        let around = strided::split_at_axis(x.shape(), self.axis)?;
+        let (before, size, after) = strided::split_at_axis(x.shape(), self.axis)?;
         let HostReduction { floats, integers } = self.function.combine();
         let result = if x.dtype().is_float() {
-            Tensor::from_f64(x.dtype(), x.shape(), run(x.to_f64(), around, floats))?
+            Tensor::from_f64(
+                x.dtype(),
+                x.shape(),
+                run(x.to_f64(), before, size, after, floats),
+            )?
         } else {
-            Tensor::from_i64(x.dtype(), x.shape(), run(x.to_i64(), around, integers))?
+            Tensor::from_i64(
+                x.dtype(),
+                x.shape(),
+                run(x.to_i64(), before, size, after, integers),
+            )?
         };
         Ok(vec![result])
     }
@@ -81,7 +89,9 @@ impl Rules for Scan {
 
 fn run<T: Copy>(
     mut data: Vec<T>,
-    (before, size, after): (usize, usize, usize),
+    before: usize,
+    size: usize,
+    after: usize,
     function: fn(T, T) -> T,
 ) -> Vec<T> {
     for row in 0..before {

@@ -9,7 +9,7 @@ use crate::ir::{Argument, Graph, Op, Primitive, Value, ValueId};
 pub fn cse(graph: &Graph) -> Result<Graph> {
     apply_to_all_graphs(graph, &mut |graph| {
         let mut known: HashMap<String, Vec<ValueId>> = HashMap::new();
-        let mut joined = KnownConcats::default();
+        let mut concats = KnownConcats::default();
         replay(graph, |replay, node| {
             if let Op::Region(_) = node.op {
                 return replay.copy(node);
@@ -21,13 +21,13 @@ pub fn cse(graph: &Graph) -> Result<Graph> {
                 let builder = replay.builder;
                 return Ok(results.iter().map(|id| builder.value(*id)).collect());
             }
-            let results = match (&node.op, joined.begun(&node.op, &arguments)) {
+            let results = match (&node.op, concats.with_known_prefix(&node.op, &arguments)) {
                 (Op::Primitive(primitive), Some(arguments)) => {
                     replay.builder.try_apply(primitive.clone(), arguments)?
                 }
                 _ => replay.copy(node)?,
             };
-            joined.add(&node.op, arguments, &results);
+            concats.add(&node.op, arguments, &results);
             known.insert(key, results.iter().copied().map(Value::id).collect());
             Ok(results)
         })
@@ -47,7 +47,7 @@ type KnownConcat = (Vec<Argument>, ValueId);
 impl KnownConcats {
     /// Operands of a concatenation in which the result of the longest known concatenation replaces the leading operands;
     /// `None` if no known concatenation matches.
-    fn begun(&self, op: &Op, arguments: &[Argument]) -> Option<Vec<Argument>> {
+    fn with_known_prefix(&self, op: &Op, arguments: &[Argument]) -> Option<Vec<Argument>> {
         let known = self.0.get(&beginning(op, arguments)?)?;
         let begun = known
             .iter()

@@ -58,7 +58,7 @@ fn trim(node: &Node, is_read: &[bool]) -> Result<Node> {
     if let (false, Some(first)) = (kept.contains(&true), kept.first_mut()) {
         *first = true;
     }
-    let (region, given) = match &**region {
+    let (region, kept_arguments) = match &**region {
         Region::If { then, otherwise } => {
             let (then, otherwise) = (with_outputs(then, &kept)?, with_outputs(otherwise, &kept)?);
             let given = union(&needed(&then), &needed(&otherwise));
@@ -87,7 +87,7 @@ fn trim(node: &Node, is_read: &[bool]) -> Result<Node> {
     };
     let mut node = node.clone();
     node.op = Op::Region(Box::new(region));
-    retain(&mut node.arguments, &given);
+    retain(&mut node.arguments, &kept_arguments);
     retain(&mut node.results, &kept);
     Ok(node)
 }
@@ -128,23 +128,28 @@ fn with_inputs(mut body: Graph, kept: &[bool]) -> Result<Graph> {
 fn needed(body: &Graph) -> Vec<bool> {
     let uses = body.uses();
     let is_read = |id: &ValueId| uses[id.index()] > 0;
-    let plain = |id: &ValueId| {
+    let plain_symbols = |id: &ValueId| {
         let sizes = body.ty(*id).shape.iter();
         sizes
             .filter_map(Dim::as_symbol)
             .cloned()
             .collect::<Vec<_>>()
     };
-    let mut told: BTreeSet<Symbol> = BTreeSet::new();
-    told.extend(body.inputs.iter().filter(|id| is_read(id)).flat_map(plain));
-    let mut tells_more = |id: &ValueId| {
+    let mut determined: BTreeSet<Symbol> = BTreeSet::new();
+    determined.extend(
+        body.inputs
+            .iter()
+            .filter(|id| is_read(id))
+            .flat_map(plain_symbols),
+    );
+    let mut adds_symbol = |id: &ValueId| {
         let sizes = body.ty(*id).shape.iter().flat_map(Dim::symbols);
-        let new: Vec<Symbol> = sizes.filter(|name| !told.contains(name)).collect();
-        told.extend(plain(id));
+        let new: Vec<Symbol> = sizes.filter(|name| !determined.contains(name)).collect();
+        determined.extend(plain_symbols(id));
         !new.is_empty()
     };
     let inputs = body.inputs.iter();
-    inputs.map(|id| is_read(id) || tells_more(id)).collect()
+    inputs.map(|id| is_read(id) || adds_symbol(id)).collect()
 }
 
 fn union(a: &[bool], b: &[bool]) -> Vec<bool> {

@@ -56,7 +56,10 @@ fn fold_node<'g>(
             .zip(numbers)
             .map(|(ty, number)| builder.full(ty.dtype, ty.shape, number))
             .collect(),
-        _ => builder.try_apply(primitive.clone(), with_numbers(builder, primitive, arguments))?,
+        _ => builder.try_apply(
+            primitive.clone(),
+            with_numbers(builder, primitive, arguments),
+        )?,
     };
     constants.extend(results.iter().copied().map(Value::id).zip(computed));
     Ok(results)
@@ -130,7 +133,11 @@ fn compute(
     types: &[TensorType],
     constants: &HashMap<ValueId, Tensor>,
 ) -> Vec<Tensor> {
-    let is_small = |ty: &TensorType| ty.numel().as_const().is_some_and(|numel| numel <= LARGEST_FOLDED);
+    let is_small = |ty: &TensorType| {
+        ty.numel()
+            .as_const()
+            .is_some_and(|numel| numel <= LARGEST_FOLDED)
+    };
     let is_known = |id: ValueId| constants.contains_key(&id);
     if !types.iter().all(is_small) || !arguments.iter().flat_map(Argument::values).all(is_known) {
         return Vec::new();
@@ -140,7 +147,11 @@ fn compute(
 }
 
 /// Replaces uniform operands of pointwise arithmetic by numbers, as long as one operand stays a value.
-fn with_numbers(builder: &Builder, primitive: &Primitive, arguments: Vec<Argument>) -> Vec<Argument> {
+fn with_numbers(
+    builder: &Builder,
+    primitive: &Primitive,
+    arguments: Vec<Argument>,
+) -> Vec<Argument> {
     let first = match primitive {
         Primitive::Binary(_) => 0,
         Primitive::Select(_) => 1,

@@ -51,13 +51,13 @@ pub struct Folded {
 impl Folded {
     /// Rewrites the graphs of a module.
     pub fn of(module: &GraphModule) -> Result<Folded> {
-        let mut stock = DerivedWeights {
+        let mut derived = DerivedWeights {
             weights: &module.weights,
             formulas: Formulas::default(),
-            made: BTreeMap::new(),
+            derived: BTreeMap::new(),
         };
         let fold = |graph: &Graph| {
-            let folded = apply_to_all_graphs(graph, &mut |graph| fold_graph(graph, &mut stock))?;
+            let folded = apply_to_all_graphs(graph, &mut |graph| fold_graph(graph, &mut derived))?;
             dce(&folded)
         };
         let graphs = module.graphs.iter().map(fold).collect::<Result<Vec<_>>>()?;
@@ -66,7 +66,7 @@ impl Folded {
             .iter()
             .for_each(|graph| collect_names(graph, &mut used));
         used.extend(module.states.iter().flat_map(|state| state.weights.clone()));
-        Ok(stock.finish(graphs, &used))
+        Ok(derived.finish(graphs, &used))
     }
 
     /// Names of all weights.
@@ -89,13 +89,13 @@ impl Folded {
     }
 
     /// True if a weight is computed from others.
-    pub fn is_made(&self, name: &str) -> bool {
+    pub fn is_derived(&self, name: &str) -> bool {
         let number = self.named.get(name).copied();
         let formula = number.and_then(|number| self.formulas.all.get(number));
         formula.is_some_and(|formula| matches!(formula.source, Source::Node(..)))
     }
 
-    /// Weight of the module that a weight permutes, and the axes; `None` if the weight is no permutation.
+    /// Weight of the module that a weight permutes, and the axes; `None` if the weight is not a permutation.
     pub fn permuted(&self, name: &str) -> Option<(Tensor, Vec<usize>)> {
         let formula = self.formulas.all.get(*self.named.get(name)?)?;
         let Source::Node(Primitive::Permute(permute), _) = &formula.source else {
@@ -110,7 +110,7 @@ impl Folded {
 
     fn number(&self, name: &str) -> Result<usize> {
         let number = self.named.get(name).copied();
-        number.ok_or_else(|| Error::input(format!("there is no weight {name}")))
+        number.ok_or_else(|| Error::input(format!("the module has no weight {name}")))
     }
 
     /// Identifies a weight by its formula and the module's weights in it, without computing the weight. A formula with a
@@ -120,7 +120,7 @@ impl Folded {
     /// Fails if there is no such weight.
     pub fn digest(&self, name: &str) -> Result<Digest> {
         let number = self.number(name)?;
-        let parts = self.formulas.parts(number);
+        let parts = self.formulas.dependencies(number);
         let custom = |part: &usize| self.formulas.all.get(*part).is_some_and(Formula::is_custom);
         if parts.iter().any(custom) {
             return Ok(Digest::of_tensor(&self.tensor(name)?));
@@ -137,7 +137,7 @@ impl Folded {
     /// Releases the pages of a weight that will not be needed soon.
     pub fn unload(&self, name: &str) {
         let number = self.named.get(name);
-        let parts = number.map(|number| self.formulas.parts(*number));
+        let parts = number.map(|number| self.formulas.dependencies(*number));
         for part in parts.unwrap_or_default() {
             let formula = self.formulas.all.get(part);
             if let Some(Source::Weight(name)) = formula.map(|formula| &formula.source) {
@@ -165,14 +165,14 @@ struct DerivedWeights<'m> {
     weights: &'m Weights,
     formulas: Formulas,
     /// The new weights with the numbers of their formulas.
-    made: BTreeMap<String, usize>,
+    derived: BTreeMap<String, usize>,
 }
 
 impl DerivedWeights<'_> {
     /// True if the value of a formula can be computed here. Failures, such as an index out of range, are left for the run
     /// of the graph to report.
     fn can_compute(&self, constant: &ConstantValue) -> bool {
-        let parts = self.formulas.parts(constant.formula);
+        let parts = self.formulas.dependencies(constant.formula);
         let mut parts = parts.iter().filter_map(|part| self.formulas.all.get(*part));
         parts.all(Formula::is_total)
             || self
@@ -183,23 +183,23 @@ impl DerivedWeights<'_> {
 
     /// Makes the value of a formula a weight, unless another graph has done so already. Returns the name.
     fn store(&mut self, constant: &ConstantValue) -> String {
-        let mut made = self.made.iter();
+        let mut made = self.derived.iter();
         if let Some((name, _)) = made.find(|(_, number)| **number == constant.formula) {
             return name.clone();
         }
         let base = format!("{}.folded", constant.weight.unwrap_or("constant"));
         let numbered = (2..).map(|number| format!("{base}_{number}"));
         let is_free =
-            |name: &String| !self.weights.contains_key(name) && !self.made.contains_key(name);
+            |name: &String| !self.weights.contains_key(name) && !self.derived.contains_key(name);
         let mut names = std::iter::once(base.clone()).chain(numbered);
         let name = names.find(is_free).unwrap_or(base);
-        self.made.insert(name.clone(), constant.formula);
+        self.derived.insert(name.clone(), constant.formula);
         name
     }
 
     /// Removes the weights that nothing reads.
     fn finish(mut self, graphs: Vec<Graph>, used: &BTreeSet<String>) -> Folded {
-        let mut named = self.made;
+        let mut named = self.derived;
         for name in used {
             if let (false, Some(tensor)) = (named.contains_key(name), self.weights.get(name)) {
                 let source = Source::Weight(name.clone());
@@ -210,7 +210,7 @@ impl DerivedWeights<'_> {
         named.retain(|name, _| used.contains(name));
         let parts = named
             .values()
-            .flat_map(|number| self.formulas.parts(*number));
+            .flat_map(|number| self.formulas.dependencies(*number));
         let sources = parts.filter_map(|part| match &self.formulas.all.get(part)?.source {
             Source::Weight(name) => Some((name.clone(), self.weights.get(name)?.clone())),
             Source::Node(..) => None,
@@ -249,14 +249,14 @@ struct ConstantValues<'a> {
     filters: HashSet<ValueId>,
 }
 
-fn fold_graph(graph: &Graph, stock: &mut DerivedWeights<'_>) -> Result<Graph> {
-    let constants = ConstantValues::of(graph, stock);
+fn fold_graph(graph: &Graph, derived: &mut DerivedWeights<'_>) -> Result<Graph> {
+    let constants = ConstantValues::of(graph, derived);
     let mut names: HashMap<ValueId, String> = HashMap::new();
-    for id in constants.wanted() {
+    for id in constants.stored_values() {
         if let Some(constant) = constants.known.get(&id)
-            && stock.can_compute(constant)
+            && derived.can_compute(constant)
         {
-            names.insert(id, stock.store(constant));
+            names.insert(id, derived.store(constant));
         }
     }
     replay(graph, |replay, node| {
@@ -266,7 +266,7 @@ fn fold_graph(graph: &Graph, stock: &mut DerivedWeights<'_>) -> Result<Graph> {
         let constant = constants.known.get(result);
         if let (Op::Primitive(Primitive::Check(_)), Some(constant), [Argument::Value(checked), ..]) =
             (&node.op, constant, node.arguments.as_slice())
-            && stock.can_compute(constant)
+            && derived.can_compute(constant)
         {
             return Ok(vec![replay.value(*checked)]);
         }
@@ -278,30 +278,30 @@ fn fold_graph(graph: &Graph, stock: &mut DerivedWeights<'_>) -> Result<Graph> {
 }
 
 impl<'a> ConstantValues<'a> {
-    fn of(graph: &'a Graph, stock: &mut DerivedWeights<'_>) -> ConstantValues<'a> {
+    fn of(graph: &'a Graph, derived: &mut DerivedWeights<'_>) -> ConstantValues<'a> {
         let mut constants = ConstantValues {
             graph,
             known: HashMap::new(),
             filters: filters(graph),
         };
         for (name, id) in graph.weights() {
-            if stock.weights.contains_key(name) {
+            if derived.weights.contains_key(name) {
                 let source = Source::Weight(name.to_string());
                 let constant = ConstantValue {
                     node: None,
-                    formula: stock.formulas.number(graph.ty(id), source),
+                    formula: derived.formulas.number(graph.ty(id), source),
                     weight: Some(name),
                 };
                 constants.known.insert(id, constant);
             }
         }
         for node in &graph.nodes {
-            constants.learn(node, stock);
+            constants.add_node(node, derived);
         }
         constants
     }
 
-    fn learn(&mut self, node: &'a Node, stock: &mut DerivedWeights<'_>) -> Option<()> {
+    fn add_node(&mut self, node: &'a Node, derived: &mut DerivedWeights<'_>) -> Option<()> {
         let (Op::Primitive(primitive), [result]) = (&node.op, node.results.as_slice()) else {
             return None;
         };
@@ -309,14 +309,14 @@ impl<'a> ConstantValues<'a> {
         let operands = node.operands().into_iter();
         let read = operands.map(|id| Some(numel(id)?.min(numel(self.look_through_views(id))?)));
         let read: i64 = read.sum::<Option<i64>>()?;
-        let made = numel(*result)?;
+        let derived_numel = numel(*result)?;
         let most = match primitive {
             _ if is_view(primitive) => LARGEST_FOLDED,
             Primitive::Gather(_) => LARGEST_GATHER,
             _ => LARGEST_GROWN,
         };
-        let is_small = made <= read.max(most) || self.filters.contains(result);
-        (made <= LARGEST_FOLDED && is_small).then_some(())?;
+        let is_small = derived_numel <= read.max(most) || self.filters.contains(result);
+        (derived_numel <= LARGEST_FOLDED && is_small).then_some(())?;
         let operand = |argument: &Argument| match argument {
             Argument::Value(id) => Some(Argument::Value(self.known.get(id)?.formula.into())),
             other => Some(other.clone()),
@@ -326,7 +326,7 @@ impl<'a> ConstantValues<'a> {
         let source = Source::Node(primitive.clone(), operands);
         let constant = ConstantValue {
             node: Some(node),
-            formula: stock.formulas.number(self.graph.ty(*result), source),
+            formula: derived.formulas.number(self.graph.ty(*result), source),
             weight: node.operands().into_iter().find_map(weight),
         };
         self.known.insert(*result, constant);
@@ -346,7 +346,7 @@ impl<'a> ConstantValues<'a> {
     }
 
     /// Values to store: constants that a non-constant node reads, without the views and generators in between.
-    fn wanted(&self) -> Vec<ValueId> {
+    fn stored_values(&self) -> Vec<ValueId> {
         let is_known = |id: &ValueId| self.known.contains_key(id);
         let others = self
             .graph

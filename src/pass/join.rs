@@ -24,7 +24,7 @@ pub fn join(graph: &Graph) -> Result<Graph> {
             let first = node.results.first();
             if let Some(family) = families.iter().find(|family| Some(&family.first) == first) {
                 let whole = family.build(replay)?;
-                for (member, part) in family.members.iter().zip(family.parts(whole)) {
+                for (member, part) in family.members.iter().zip(family.slices(whole)) {
                     parts.insert(member.value, part.id());
                 }
             }
@@ -42,7 +42,7 @@ struct SiblingProducts {
     first: ValueId,
     left: ValueId,
     members: Vec<SiblingProduct>,
-    steps: Vec<SharedNode>,
+    shared_nodes: Vec<SharedNode>,
 }
 
 /// One of the products, with the follow-up nodes matched so far.
@@ -54,11 +54,11 @@ struct SiblingProduct {
     value: ValueId,
 }
 
-/// A node that follows each product of a family.
+/// A node that follows each of the sibling products.
 enum SharedNode {
     /// Reshapes the leading axes; columns stay.
     Reshape(Shape),
-    /// Applies a binary function to each product and a row of its own.
+    /// Applies a binary function to each product and its own row.
     Row(BinaryFunction, Vec<Row>),
 }
 
@@ -80,33 +80,37 @@ impl SiblingProducts {
                 first: member.value,
                 left,
                 members: Vec::new(),
-                steps: Vec::new(),
+                shared_nodes: Vec::new(),
             });
             family.members.push(member);
         }
         let mut families: Vec<SiblingProducts> = found.into_values().collect();
         let readers = Readers::of(graph);
         families.retain_mut(|family| {
-            family.members.len() > 1 && family.is_free(&readers) && family.follow(&readers)
+            family.members.len() > 1
+                && family.owns_weights(&readers)
+                && family.match_shared_nodes(&readers)
         });
         families
     }
 
     /// True if only products read the weights. Any other reader needs the original weights, which would then be stored
     /// twice.
-    fn is_free(&self, readers: &Readers) -> bool {
+    fn owns_weights(&self, readers: &Readers) -> bool {
         let weights = self
             .members
             .iter()
             .map(|member| weight(readers.graph, member.right));
-        weights.flatten().all(|weight| readers.are_all_products(weight))
+        weights
+            .flatten()
+            .all(|weight| readers.are_all_products(weight))
     }
 
     /// Matches follow-up nodes as long as they are equal for all members. True if the remaining readers can read slices at
     /// no cost.
-    fn follow(&mut self, readers: &Readers) -> bool {
-        while let Some((step, values)) = self.step(readers) {
-            self.steps.push(step);
+    fn match_shared_nodes(&mut self, readers: &Readers) -> bool {
+        while let Some((step, values)) = self.match_shared_node(readers) {
+            self.shared_nodes.push(step);
             for (member, value) in self.members.iter_mut().zip(values) {
                 member.value = value;
             }
@@ -115,19 +119,23 @@ impl SiblingProducts {
         members.all(|member| readers.can_read_slices(member.value))
     }
 
-    fn step(&self, readers: &Readers) -> Option<(SharedNode, Vec<ValueId>)> {
+    fn match_shared_node(&self, readers: &Readers) -> Option<(SharedNode, Vec<ValueId>)> {
         let next: Vec<Option<&Node>> = self
             .members
             .iter()
-            .map(|member| readers.only(member.value))
+            .map(|member| readers.only_reader(member.value))
             .collect();
-        self.reshape(readers, &next)
-            .or_else(|| self.row(readers, &next))
-            .or_else(|| self.factors(readers, &next))
+        self.match_reshape(readers, &next)
+            .or_else(|| self.match_row(readers, &next))
+            .or_else(|| self.match_factors(readers, &next))
     }
 
     /// Matches a reshape of every member that keeps the columns.
-    fn reshape(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(SharedNode, Vec<ValueId>)> {
+    fn match_reshape(
+        &self,
+        readers: &Readers,
+        next: &[Option<&Node>],
+    ) -> Option<(SharedNode, Vec<ValueId>)> {
         let mut rows: Option<Shape> = None;
         let mut values = Vec::new();
         for (member, node) in self.members.iter().zip(next) {
@@ -146,7 +154,11 @@ impl SiblingProducts {
     }
 
     /// Matches a combination of every member with a row of weights by one binary function.
-    fn row(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(SharedNode, Vec<ValueId>)> {
+    fn match_row(
+        &self,
+        readers: &Readers,
+        next: &[Option<&Node>],
+    ) -> Option<(SharedNode, Vec<ValueId>)> {
         let mut function = None;
         let (mut rows, mut values) = (Vec::new(), Vec::new());
         for (member, node) in self.members.iter().zip(next) {
@@ -158,7 +170,7 @@ impl SiblingProducts {
             else {
                 return None;
             };
-            let row = readers.row(*y, &member.columns)?;
+            let row = readers.repeated_row(*y, &member.columns)?;
             if *x != member.value || *function.get_or_insert(binary.function) != binary.function {
                 return None;
             }
@@ -169,7 +181,11 @@ impl SiblingProducts {
     }
 
     /// Matches a multiplication of some members by a number. For the others the number is 1.
-    fn factors(&self, readers: &Readers, next: &[Option<&Node>]) -> Option<(SharedNode, Vec<ValueId>)> {
+    fn match_factors(
+        &self,
+        readers: &Readers,
+        next: &[Option<&Node>],
+    ) -> Option<(SharedNode, Vec<ValueId>)> {
         let (mut rows, mut values) = (Vec::new(), Vec::new());
         let mut is_any = false;
         for (member, node) in self.members.iter().zip(next) {
@@ -183,7 +199,7 @@ impl SiblingProducts {
         is_any.then_some((SharedNode::Row(BinaryFunction::Mul, rows), values))
     }
 
-    /// Builds the joined product and its follow-up nodes.
+    /// Builds the fused product and its follow-up nodes.
     fn build<'g>(&self, replay: &mut Replay<'_, 'g>) -> Result<Value<'g>> {
         let builder = replay.builder;
         let mut weights = Vec::new();
@@ -194,7 +210,7 @@ impl SiblingProducts {
         let left = replay.value(self.left);
         let mut whole = builder.apply(Dot {}, vec![left.into(), weight.into()]);
         let columns = self.columns();
-        for step in &self.steps {
+        for step in &self.shared_nodes {
             whole = match step {
                 SharedNode::Reshape(rows) => {
                     let shape = [rows.as_slice(), std::slice::from_ref(&columns)].concat();
@@ -240,8 +256,8 @@ impl SiblingProducts {
         columns.fold(Dim::ZERO, |sum, columns| &sum + columns)
     }
 
-    /// Slices of the joined product, one for each member.
-    fn parts<'g>(&self, whole: Value<'g>) -> Vec<Value<'g>> {
+    /// Slices of the fused product, one for each member.
+    fn slices<'g>(&self, whole: Value<'g>) -> Vec<Value<'g>> {
         let mut start = Dim::ZERO;
         let mut parts = Vec::new();
         for member in &self.members {
@@ -352,7 +368,7 @@ impl<'a> Readers<'a> {
     }
 
     /// The only reader of a value.
-    fn only(&self, value: ValueId) -> Option<&'a Node> {
+    fn only_reader(&self, value: ValueId) -> Option<&'a Node> {
         match self.of_value(value) {
             [node] if !self.graph.outputs.contains(&value) => Some(node),
             _ => None,
@@ -361,14 +377,16 @@ impl<'a> Readers<'a> {
 
     /// True if only products read a value or its views.
     fn are_all_products(&self, value: ValueId) -> bool {
-        self.of_value(value).iter().all(|node| match viewed_operand(node) {
-            Some(_) => node.results.iter().all(|id| self.are_all_products(*id)),
-            None => matches!(node.op, Op::Primitive(Primitive::Dot(_))),
-        })
+        self.of_value(value)
+            .iter()
+            .all(|node| match viewed_operand(node) {
+                Some(_) => node.results.iter().all(|id| self.are_all_products(*id)),
+                None => matches!(node.op, Op::Primitive(Primitive::Dot(_))),
+            })
     }
 
     /// The row of weights that a value repeats.
-    fn row(&self, value: ValueId, columns: &Dim) -> Option<ValueId> {
+    fn repeated_row(&self, value: ValueId, columns: &Dim) -> Option<ValueId> {
         let Definition::Node(node, _) = self.graph.value(value).definition else {
             return None;
         };

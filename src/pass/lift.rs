@@ -121,10 +121,11 @@ fn unlift_graph(graph: &mut Graph, weights: &Weights) -> Result<()> {
     }
     for (name, tree) in lifted.into_iter().rev() {
         if !weights.contains_key(&name) {
-            return Err(Error::input(format!("there is no weight {name}")));
+            return Err(Error::input(format!("the module has no weight {name}")));
         }
         let id = take_last_input(graph, &tree).ok_or_else(|| {
-            let message = format!("an input follows the weight {name}; weights must be the last inputs");
+            let message =
+                format!("an input follows the weight {name}; weights must be the last inputs");
             Error::input(message)
         })?;
         let info = &mut graph.values[id.index()];

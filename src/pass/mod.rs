@@ -62,7 +62,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass::new("proven_checks", proven_checks),
     Pass::new("simplify", simplify),
     Pass::new("cse", cse),
-    Pass::new("join", join),
+    Pass::new("fuse_sibling_matmuls", join),
     Pass::new("dce", dce),
 ];
 

@@ -22,7 +22,7 @@ pub fn polyphase(graph: &Graph) -> Result<Graph> {
                 return replay.copy(node);
             };
             let [x, filter] = transposed.operands.map(|operand| replay.value(operand));
-            Ok(vec![transposed.by_phases(x, filter)])
+            Ok(vec![transposed.to_ordinary(x, filter)])
         })
     })
 }
@@ -66,14 +66,14 @@ impl<'a> Transposed<'a> {
     }
 
     /// Maps `[N, C, H..]` and `[O, C / G, K..]` to `[N, O, Y..]`.
-    fn by_phases<'g>(&self, x: Value<'g>, filter: Value<'g>) -> Value<'g> {
+    fn to_ordinary<'g>(&self, x: Value<'g>, filter: Value<'g>) -> Value<'g> {
         let axes = self.axes.iter().map(|axis| ConvAxis {
             low: axis.low,
             high: axis.high,
             ..ConvAxis::padded(1, 0)
         });
         let y = x.conv(self.phase_filter(filter), axes.collect(), self.groups);
-        let beside = self.beside(y, filter.size(0));
+        let beside = self.interleave(y, filter.size(0));
         let spatial = (2..).zip(self.axes.iter().zip(self.space));
         spatial.fold(beside, |y, (axis, (phases, size))| {
             y.narrow(axis, phases.start, size.clone())
@@ -103,7 +103,7 @@ impl<'a> Transposed<'a> {
     }
 
     /// Interleaves phase channels `[N, G P.. O / G, Q..]` to neighbouring positions `[N, O, Q P..]`.
-    fn beside<'g>(&self, y: Value<'g>, outputs: Dim) -> Value<'g> {
+    fn interleave<'g>(&self, y: Value<'g>, outputs: Dim) -> Value<'g> {
         let shape = y.shape();
         let (batch, space) = (y.size(0), shape.get(2..).unwrap_or_default());
         let groups = Dim::from(self.groups);

@@ -27,7 +27,7 @@ impl Range {
     }
 
     /// Indices along an axis of this size.
-    fn along(size: &Dim) -> Range {
+    fn of_axis(size: &Dim) -> Range {
         Range::between(Dim::ZERO, size - 1)
     }
 
@@ -61,7 +61,7 @@ impl Range {
     }
 
     /// Narrows the range to elements that satisfy a check with these bounds.
-    fn checked(self, check: &Check, bounds: &[Range]) -> Range {
+    fn narrowed_by_check(self, check: &Check, bounds: &[Range]) -> Range {
         match (check.require, bounds) {
             (Requirement::Within, [low, end]) => Range {
                 low: self.low.or_else(|| low.low.clone()),
@@ -109,17 +109,17 @@ pub(super) fn result_range(
         Primitive::Iota(iota) => iota
             .shape
             .get(iota.axis)
-            .map_or(Range::default(), Range::along),
-        Primitive::ArgReduce(reduce) => size(reduce.axis).map_or(Range::default(), Range::along),
+            .map_or(Range::default(), Range::of_axis),
+        Primitive::ArgReduce(reduce) => size(reduce.axis).map_or(Range::default(), Range::of_axis),
         Primitive::Sort(sort) if result == 1 => {
-            size(sort.axis).map_or(Range::default(), Range::along)
+            size(sort.axis).map_or(Range::default(), Range::of_axis)
         }
         Primitive::Concat(_) | Primitive::Pad(_) => union(operands),
         Primitive::Select(_) => union(operands.get(1..).unwrap_or_default()),
         Primitive::Cast(cast) => cast_range(operands.first(), cast.dtype),
         Primitive::Check(check) => {
             let bounds: Vec<Range> = operands.iter().skip(1).map(|it| it.1.clone()).collect();
-            first().checked(check, &bounds)
+            first().narrowed_by_check(check, &bounds)
         }
         Primitive::Binary(Binary { function }) => match (range(0), range(1)) {
             (Some(x), Some(y)) => binary_range(*function, &x, &y),

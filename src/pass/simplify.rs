@@ -80,8 +80,14 @@ pub const RULES: &[Rule] = &[
     ),
     Rule::new("neg of neg, not of not = x", involution),
     Rule::new("not of eq = ne", negated_equality),
-    Rule::new("select with a constant condition = the selected operand", select_by_constant),
-    Rule::new("select of equal operands = that operand", select_between_equals),
+    Rule::new(
+        "select with a constant condition = the selected operand",
+        select_by_constant,
+    ),
+    Rule::new(
+        "select of equal operands = that operand",
+        select_between_equals,
+    ),
 ];
 
 impl Rule {

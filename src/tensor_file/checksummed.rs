@@ -166,7 +166,8 @@ impl TensorEntry<'_, '_> {
         let LazyTensor { dtype, shape, .. } = self.tensor;
         let made = (self.tensor.bytes)().and_then(|bytes| {
             let fits = bytes.len() == self.length();
-            let wrong = || Error::internal("the bytes of a tensor do not match its dtype and shape");
+            let wrong =
+                || Error::internal("the bytes of a tensor do not match its dtype and shape");
             fits.then_some(bytes).ok_or_else(wrong)
         });
         let bytes = made.unwrap_or_else(|error| {

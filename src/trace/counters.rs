@@ -159,7 +159,9 @@ fn body_with_counters(mut body: Graph, firsts: &FirstCounters, input: usize) -> 
     let (mut graph, counters) = counters.count(&body, &[])?;
     for seed in firsts.keys() {
         let Some(RngCounter { from, calls }) = counters.0.get(seed) else {
-            return Err(Error::internal("a region returns no counter of random numbers"));
+            return Err(Error::internal(
+                "a region returns no counter of random numbers",
+            ));
         };
         let arguments = vec![
             Argument::Value(*from),

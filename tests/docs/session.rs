@@ -14,8 +14,8 @@ use std::process::Command;
 
 use onionskin::gpu::adapters;
 
-use crate::output_match::{Counts, alike, rewritten, without_times};
 use crate::command::Folder;
+use crate::output_match::{Counts, alike, rewritten, without_times};
 use crate::page::{Block, Page};
 use crate::python;
 

@@ -169,7 +169,10 @@ fn invalid_control_flow_is_an_error() {
         &device,
         with(vec![repeat(Some(SlotId(1)), block(0..1, Vec::new()))]),
     );
-    assert!(error.message().contains("t0 is not a live scalar"), "{error}");
+    assert!(
+        error.message().contains("t0 is not a live scalar"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -267,7 +267,10 @@ fn captured_tensors_are_constants_that_are_warned_of_and_parameters_are_weights(
         panic!("{:?}", traced.warnings)
     };
     assert_eq!(warning.id, Id::CapturedConstant);
-    assert_eq!(warning.message, "f32[3], made outside of the trace, became the constant constant");
+    assert_eq!(
+        warning.message,
+        "f32[3], made outside of the trace, became the constant constant"
+    );
 }
 
 /// Counterpart: `test_constant`: `torch.tensor` within a trace.

@@ -62,7 +62,10 @@ fn import_errors(name: &str) -> Vec<String> {
 fn tensors_of_other_layouts_are_named() {
     assert_eq!(import_errors("sparse"), ["buffer is a sparse tensor"]);
     assert_eq!(import_errors("rows"), ["buffer is a sparse tensor"]);
-    assert_eq!(import_errors("negative"), ["buffer is a lazily negated tensor"]);
+    assert_eq!(
+        import_errors("negative"),
+        ["buffer is a lazily negated tensor"]
+    );
 }
 
 #[test]

@@ -10,7 +10,11 @@ fn example(shape: &[usize]) -> TracedTensor {
 }
 
 /// Checks that the traced function returns the function's results, for inputs of the example's size and of another.
-fn check_generalises(first: &[usize], other: &[usize], function: impl Fn(TracedTensor) -> TracedTensor) {
+fn check_generalises(
+    first: &[usize],
+    other: &[usize],
+    function: impl Fn(TracedTensor) -> TracedTensor,
+) {
     let traced = trace(example(first), &function).unwrap();
     assert!(traced.warnings.is_empty(), "{:?}", traced.warnings);
     for shape in [first, other] {

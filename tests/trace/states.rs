@@ -193,12 +193,21 @@ fn invalid_stores_are_errors_with_their_line() {
     let net = sum();
     let x = || TracedTensor::from_vec([2], vec![1f32, 2.0]);
     let error = trace(x(), |x| net.total.store(&x.sum()).map(|()| x)).unwrap_err();
-    assert_eq!(error.message(), "expected a value of type f32[2] for a buffer, got f32[]");
+    assert_eq!(
+        error.message(),
+        "expected a value of type f32[2] for a buffer, got f32[]"
+    );
     assert!(error.to_string().contains("trace/states.rs"), "{error}");
     let error = trace(x(), |x| (&x * 2.0).store(&x).map(|()| x)).unwrap_err();
-    assert_eq!(error.message(), "only a parameter or buffer can be stored to");
+    assert_eq!(
+        error.message(),
+        "only a parameter or buffer can be stored to"
+    );
     let error = net.total.store(&TracedTensor::scalar(1f32)).unwrap_err();
-    assert_eq!(error.message(), "expected a value of type f32[2] for a buffer, got f32[]");
+    assert_eq!(
+        error.message(),
+        "expected a value of type f32[2] for a buffer, got f32[]"
+    );
 }
 
 /// A total and the number of its additions, which a network updates in branches and loops.

@@ -91,7 +91,10 @@ fn long_epilogues_of_winograd_tiles_agree() {
             assert!(samples::untranslatable(&plan).is_empty(), "{x}");
             if device.capabilities().simd_lanes().is_some() {
                 let (plan, _) = forced(&graph, device.capabilities(), variant);
-                assert!(worst_error(&device, &graph, plan) <= 4.0, "{x} by {places:?}");
+                assert!(
+                    worst_error(&device, &graph, plan) <= 4.0,
+                    "{x} by {places:?}"
+                );
             }
         }
     }

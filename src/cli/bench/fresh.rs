@@ -19,7 +19,9 @@ pub(super) struct ColdStarts {
 
 /// Measures two processes that run the model one after the other, with the options of `onionskin run`.
 pub(super) fn starts(model: &Path, options: &[OsString]) -> Result<ColdStarts> {
-    let cache = TemporaryFolder(std::env::temp_dir().join(format!("onionskin-bench-{}", std::process::id())));
+    let cache = TemporaryFolder(
+        std::env::temp_dir().join(format!("onionskin-bench-{}", std::process::id())),
+    );
     Ok(ColdStarts {
         nothing_cached: start(model, options, &cache.0)?,
         cached: start(model, options, &cache.0)?,
@@ -52,8 +54,9 @@ impl Drop for TemporaryFolder {
 
 fn start(model: &Path, options: &[OsString], cache: &Path) -> Result<f64> {
     let this = std::env::current_exe();
-    let this =
-        this.map_err(|error| Error::internal(format!("cannot find the path of this program: {error}")))?;
+    let this = this.map_err(|error| {
+        Error::internal(format!("cannot find the path of this program: {error}"))
+    })?;
     let start = Instant::now();
     let output = Command::new(&this)
         .arg("run")
@@ -67,9 +70,9 @@ fn start(model: &Path, options: &[OsString], cache: &Path) -> Result<f64> {
     let ms = start.elapsed().as_secs_f64() * 1e3;
     match output.status.success() {
         true => Ok(ms),
-        false => Err(
-            Error::internal("the model fails in a new process: run `onionskin run` with the same options")
-                .help(String::from_utf8_lossy(&output.stderr).trim().to_string()),
-        ),
+        false => Err(Error::internal(
+            "the model fails in a new process: run `onionskin run` with the same options",
+        )
+        .help(String::from_utf8_lossy(&output.stderr).trim().to_string())),
     }
 }

@@ -378,7 +378,7 @@ fn is_picture(input: &SignatureInput) -> bool {
 
 /// True if a mismatched input can be fixed by a line of Python or by another `--shape`.
 fn is_mended((one, _, misfit): &MismatchedInput) -> bool {
-    one.origin == Origin::Zeros || !misfit.cure.is_empty()
+    one.origin == Origin::Zeros || !misfit.fix.is_empty()
 }
 
 /// Returns the command with fixed files, and with the example's types in place of wrong ones in `--shape`.

@@ -65,7 +65,8 @@ impl Frame {
     /// Builds a tensor from pixels in rows with interleaved channels; `number` converts a channel's byte to a float.
     pub(super) fn tensor(
         &self,
-        (height, width): (usize, usize),
+        height: usize,
+        width: usize,
         pixels: &[u8],
         number: &dyn Fn(usize, u8) -> f32,
     ) -> Result<Tensor> {
@@ -131,11 +132,9 @@ mod tests {
     fn pixels_are_laid_out_as_the_type_says() {
         let pixels = [1, 2, 3, 4, 5, 6];
         let number = |_: usize, pixel: u8| f32::from(pixel);
-        let first = frame("f32[1, 3, 1, 2]").tensor((1, 2), &pixels, &number);
+        let first = frame("f32[1, 3, 1, 2]").tensor(1, 2, &pixels, &number);
         assert_eq!(first.unwrap().to_f64(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
-        let last = frame("u8[8, 9, 3]")
-            .tensor((1, 2), &pixels, &number)
-            .unwrap();
+        let last = frame("u8[8, 9, 3]").tensor(1, 2, &pixels, &number).unwrap();
         assert_eq!((last.dtype(), last.shape()), (DType::U8, &[1, 2, 3][..]));
         assert_eq!(last.to_i64(), [1, 2, 3, 4, 5, 6]);
     }

@@ -87,7 +87,8 @@ impl PictureOptions {
         let preset = self.preset.unwrap_or_else(|| default_preset(&frame));
         let picture = decode(path, frame.size, frame.channels, preset)?;
         let number = |channel: usize, pixel: u8| preset.number(channel, pixel);
-        let tensor = frame.tensor(picture.size, &picture.pixels, &number)?;
+        let (height, width) = picture.size;
+        let tensor = frame.tensor(height, width, &picture.pixels, &number)?;
         let told = format!(
             "{}x{} pixels as {}, preset {}",
             picture.original.1,

@@ -108,7 +108,8 @@ impl Given {
 
     /// Returns the first signature that takes all names in files, or else the first signature.
     pub(super) fn first_fit<'a>(&self, signatures: &'a [Signature]) -> Result<&'a Signature> {
-        let fits = |signature: &&Signature| self.names_in_files().all(|(name, _)| signature.takes(name));
+        let fits =
+            |signature: &&Signature| self.names_in_files().all(|(name, _)| signature.takes(name));
         let signature = signatures.iter().find(fits).or_else(|| signatures.first());
         signature.ok_or_else(|| Error::input("the model has no entry graph"))
     }
@@ -138,7 +139,11 @@ impl Given {
     ///
     /// # Errors
     /// There are more tensors than inputs, or only some of the names in a file are inputs.
-    pub(super) fn assign(self, signature: &Signature, advice: &InputDiagnostics) -> Result<Vec<AssignedTensor>> {
+    pub(super) fn assign(
+        self,
+        signature: &Signature,
+        advice: &InputDiagnostics,
+    ) -> Result<Vec<AssignedTensor>> {
         let by_name = self.assigns_by_name(signature, advice)?;
         let by_file_name = self.assigns_by_file_stem(signature);
         let name_of = |name: &Name| match name {
@@ -188,8 +193,9 @@ impl Given {
     /// # Errors
     /// Only some of the names are inputs.
     fn assigns_by_name(&self, signature: &Signature, advice: &InputDiagnostics) -> Result<bool> {
-        let (known, unknown): (Vec<_>, Vec<_>) =
-            self.names_in_files().partition(|(name, _)| signature.takes(name));
+        let (known, unknown): (Vec<_>, Vec<_>) = self
+            .names_in_files()
+            .partition(|(name, _)| signature.takes(name));
         match (known.as_slice(), unknown.as_slice()) {
             ([], _) => Ok(false),
             (_, []) => Ok(true),
@@ -197,7 +203,12 @@ impl Given {
                 let names = |found: &[(&str, &Path)]| -> Vec<String> {
                     found.iter().map(|(name, _)| name.to_string()).collect()
                 };
-                Err(advice.unknown_names_in_file(path, &names(known), &names(&unknown), &self.origins()))
+                Err(advice.unknown_names_in_file(
+                    path,
+                    &names(known),
+                    &names(&unknown),
+                    &self.origins(),
+                ))
             }
         }
     }

@@ -54,7 +54,7 @@ pub(super) fn mended(path: &Path) -> PathBuf {
 /// Returns the Python commands that fix mismatched inputs in their files.
 pub(super) fn cures(found: &[MismatchedInput]) -> Vec<String> {
     let line = |(one, _, misfit): &MismatchedInput| {
-        let cure = &misfit.cure;
+        let cure = &misfit.fix;
         let Origin::File(path, key) = &one.origin else {
             return None;
         };

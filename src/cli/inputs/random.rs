@@ -69,7 +69,11 @@ fn zeros(ty: &TensorType) -> Result<Tensor> {
 }
 
 /// Imports the model for inputs of these types.
-fn import(assigned: &[AssignedTensor], model: &Model, signature: &Signature) -> Result<GraphModule> {
+fn import(
+    assigned: &[AssignedTensor],
+    model: &Model,
+    signature: &Signature,
+) -> Result<GraphModule> {
     let named = assigned
         .iter()
         .map(|one| (one.name.clone(), one.tensor.clone()));

@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use super::{Against, WorkerAnswer, Test};
+use super::{Against, Test, WorkerAnswer};
 use crate::cli::json_failed;
 use crate::error::{Error, Result};
 
@@ -17,7 +17,10 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn get_or_start<'a>(worker: &'a mut Option<Worker>, test: &Test) -> Result<&'a mut Worker> {
+    pub(super) fn get_or_start<'a>(
+        worker: &'a mut Option<Worker>,
+        test: &Test,
+    ) -> Result<&'a mut Worker> {
         match worker {
             Some(worker) => Ok(worker),
             None => Ok(worker.insert(Worker::start(test)?)),

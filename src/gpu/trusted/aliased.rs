@@ -62,12 +62,12 @@ pub(in crate::gpu) fn is_supported(device: &wgpu::Device) -> bool {
             mapped_at_creation: false,
         };
         let buffer = AliasedBuffer::new(device, &descriptor, 4 * ROW_BYTES, &allocated)?;
-        buffer.texture(device, (ALIGNMENT, ROW_BYTES), Texel::F32)?;
+        buffer.texture(device, ALIGNMENT, ROW_BYTES, Texel::F32)?;
         let next = buffer
             .suballocate(device, &descriptor)?
             .ok_or_else(memory_lost)?;
-        next.texture(device, (ALIGNMENT, ROW_BYTES), Texel::F16)?;
-        MappedTexture::new(device, "trial", ([128, 3, 2], Texel::F32), &allocated)
+        next.texture(device, ALIGNMENT, ROW_BYTES, Texel::F16)?;
+        MappedTexture::new(device, "trial", [128, 3, 2], Texel::F32, &allocated)
     };
     in_error_scope(device, try_aliasing).is_ok()
 }
@@ -81,7 +81,7 @@ impl AliasedBuffer {
         allocated: &Allocated,
     ) -> Result<AliasedBuffer> {
         let (buffer, memory) =
-            RawBuffer::in_new_memory(device, descriptor.size, (room, MARGIN_BYTES), allocated)?;
+            RawBuffer::in_new_memory(device, descriptor.size, room, MARGIN_BYTES, allocated)?;
         Ok(AliasedBuffer {
             buffer: into_wgpu(device, buffer, descriptor),
             memory: Arc::downgrade(&memory),
@@ -139,15 +139,15 @@ impl AliasedBuffer {
     pub(in crate::gpu) fn texture(
         &self,
         device: &wgpu::Device,
-        (offset, bytes): (u64, u64),
+        offset: u64,
+        bytes: u64,
         texel: Texel,
     ) -> Result<Texture> {
         let rows = usize::try_from(bytes.div_ceil(row_bytes(texel))).unwrap_or(usize::MAX);
         let rows = u32::try_from(non_power_of_two(rows)).map_err(|_| layout_error())?;
         let extent = [TEXEL_ROW as u32, rows];
         let start = self.start + offset;
-        Image::aliasing(device, (&self.memory()?, start), (extent, texel))?
-            .texture(device, "texels")
+        Image::aliasing(device, &self.memory()?, start, extent, texel)?.texture(device, "texels")
     }
 }
 
@@ -179,10 +179,11 @@ impl MappedTexture {
     pub(in crate::gpu) fn new(
         device: &wgpu::Device,
         label: &str,
-        (extent, texel): ([u32; 3], Texel),
+        extent: [u32; 3],
+        texel: Texel,
         allocated: &Allocated,
     ) -> Result<MappedTexture> {
-        let (image, memory) = Image::dedicated(device, (extent, texel), allocated)?;
+        let (image, memory) = Image::dedicated(device, extent, texel, allocated)?;
         Ok(MappedTexture {
             row_bytes: image.row_bytes(),
             pitches: image.pitches()?,

@@ -43,7 +43,8 @@ impl DeviceMemory {
     fn new(
         device: &ash::Device,
         needed: vk::MemoryRequirements,
-        (bytes, margin): (u64, u64),
+        bytes: u64,
+        margin: u64,
         allocated: &Allocated,
     ) -> Result<DeviceMemory> {
         let mut memory = DeviceMemory {
@@ -179,12 +180,13 @@ impl RawBuffer {
     pub(super) fn in_new_memory(
         device: &wgpu::Device,
         bytes: u64,
-        (room, margin): (u64, u64),
+        room: u64,
+        margin: u64,
         allocated: &Allocated,
     ) -> Result<(RawBuffer, Arc<DeviceMemory>)> {
         let buffer = RawBuffer::new(device, bytes)?;
         let (needed, room) = (buffer.requirements(), room.max(bytes));
-        let memory = DeviceMemory::new(&buffer.device, needed, (room, margin), allocated)?;
+        let memory = DeviceMemory::new(&buffer.device, needed, room, margin, allocated)?;
         let memory = Arc::new(memory);
         let start = memory.suballocate(bytes, 1).ok_or_else(layout_error)?;
         Ok((buffer.bind(memory.clone(), start)?, memory))
@@ -278,8 +280,10 @@ impl Image {
     /// An image of one layer that aliases existing memory from an offset on, without padding between its rows.
     pub(super) fn aliasing(
         device: &wgpu::Device,
-        (memory, offset): (&Arc<DeviceMemory>, u64),
-        ([width, height], texel): ([u32; 2], Texel),
+        memory: &Arc<DeviceMemory>,
+        offset: u64,
+        [width, height]: [u32; 2],
+        texel: Texel,
     ) -> Result<Image> {
         let image = Image::new(device, [width, height, 1], texel)?;
         let needed = image.requirements();
@@ -294,12 +298,13 @@ impl Image {
     /// An image in memory of its own.
     pub(super) fn dedicated(
         device: &wgpu::Device,
-        (extent, texel): ([u32; 3], Texel),
+        extent: [u32; 3],
+        texel: Texel,
         allocated: &Allocated,
     ) -> Result<(Image, Arc<DeviceMemory>)> {
         let image = Image::new(device, extent, texel)?;
         let needed = image.requirements();
-        let memory = DeviceMemory::new(&image.device, needed, (needed.size, 0), allocated)?;
+        let memory = DeviceMemory::new(&image.device, needed, needed.size, 0, allocated)?;
         let start = memory
             .suballocate(needed.size, 1)
             .ok_or_else(layout_error)?;
@@ -339,7 +344,7 @@ impl Image {
     /// A wgpu texture for kernels to read, which owns the image.
     pub(super) fn texture(self, device: &wgpu::Device, label: &str) -> Result<Texture> {
         let usage = TextureUsages::STORAGE_BINDING;
-        let descriptor = memory::texture_descriptor(label, (self.extent, self.texel), usage);
+        let descriptor = memory::texture_descriptor(label, self.extent, self.texel, usage);
         let of_hal = hal::TextureDescriptor {
             label: descriptor.label,
             size: descriptor.size,

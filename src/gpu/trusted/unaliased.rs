@@ -60,7 +60,8 @@ impl AliasedBuffer {
     pub(in crate::gpu) fn texture(
         &self,
         _: &wgpu::Device,
-        _: (u64, u64),
+        _: u64,
+        _: u64,
         _: Texel,
     ) -> Result<Texture> {
         match self.never {}
@@ -70,7 +71,7 @@ impl AliasedBuffer {
 /// Uninhabited: no such texture exists on this platform.
 pub(in crate::gpu) struct MappedTexture {
     pub(in crate::gpu) texture: Texture,
-    pub(in crate::gpu) row: u64,
+    pub(in crate::gpu) row_bytes: u64,
     never: Infallible,
 }
 
@@ -78,7 +79,8 @@ impl MappedTexture {
     pub(in crate::gpu) fn new(
         _: &wgpu::Device,
         _: &str,
-        _: ([u32; 3], Texel),
+        _: [u32; 3],
+        _: Texel,
         _: &Allocated,
     ) -> Result<MappedTexture> {
         Err(Error::internal(

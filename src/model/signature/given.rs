@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Form, constant};
+use super::{ValueStructure, constant};
 use crate::ir::{TreeConstant, TreeSpec};
 use crate::item::Item;
 use crate::tensor::Tensor;
@@ -10,21 +10,21 @@ use crate::tensor::Tensor;
 /// Named tensors that were not used yet, and the errors in their names.
 #[derive(Default)]
 pub(super) struct Given<'a> {
-    pub(super) left: BTreeMap<&'a str, &'a Tensor>,
+    pub(super) unused: BTreeMap<&'a str, &'a Tensor>,
     pub(super) missing: Vec<String>,
-    pub(super) twice: Vec<String>,
-    pub(super) wrong: Option<String>,
+    pub(super) duplicates: Vec<String>,
+    pub(super) error: Option<String>,
 }
 
 impl Given<'_> {
     fn take(&mut self, name: &str) -> Option<Tensor> {
-        self.left.remove(name).cloned()
+        self.unused.remove(name).cloned()
     }
 
     /// True if a tensor is given under a name, or under a dotted name that starts with it.
     pub(super) fn has(&self, name: &str) -> bool {
         let goes_on = |rest: &str| rest.is_empty() || rest.starts_with('.');
-        self.left
+        self.unused
             .keys()
             .any(|key| key.strip_prefix(name).is_some_and(goes_on))
     }
@@ -46,7 +46,7 @@ impl Given<'_> {
         };
         tensor.item().map_or_else(
             |error| {
-                self.wrong = Some(format!("input {name}: {}", error.message()));
+                self.error = Some(format!("input {name}: {}", error.message()));
                 Item::None
             },
             Item::Number,
@@ -59,18 +59,18 @@ impl Given<'_> {
             let rest = given.strip_prefix(name)?.strip_prefix('.')?;
             Some(rest.split('.').next()?.to_string())
         };
-        let mut keys: Vec<String> = self.left.keys().filter_map(key).collect();
+        let mut keys: Vec<String> = self.unused.keys().filter_map(key).collect();
         keys.sort_by_key(|key| (key.parse().unwrap_or(usize::MAX), key.clone()));
         keys.dedup();
         keys
     }
 }
 
-impl Form {
+impl ValueStructure {
     pub(super) fn item(&self, name: &str, given: &mut Given) -> Item {
         match self {
-            Form::Known(tree) => known(tree, name, given),
-            Form::Open { is_list } => open(name, *is_list, given),
+            ValueStructure::Known(tree) => known(tree, name, given),
+            ValueStructure::Open { is_list } => open(name, *is_list, given),
         }
     }
 }

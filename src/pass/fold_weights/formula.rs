@@ -27,7 +27,7 @@ pub(super) enum Source {
 pub(super) struct Formulas {
     pub(super) all: Vec<Formula>,
     /// Numbers of formulas by their printed form.
-    texts: HashMap<String, usize>,
+    numbers: HashMap<String, usize>,
 }
 
 impl Formula {
@@ -100,7 +100,7 @@ impl Formulas {
             Source::Weight(name) => format!("${name:?}"),
             Source::Node(primitive, arguments) => format!("{primitive:?}({arguments:?})"),
         };
-        *self.texts.entry(text).or_insert_with(|| {
+        *self.numbers.entry(text).or_insert_with(|| {
             self.all.push(Formula {
                 ty: ty.clone(),
                 source,
@@ -110,7 +110,7 @@ impl Formulas {
     }
 
     /// Numbers of a formula and of all formulas that it depends on, smallest first.
-    pub(super) fn parts(&self, number: usize) -> BTreeSet<usize> {
+    pub(super) fn dependencies(&self, number: usize) -> BTreeSet<usize> {
         let mut parts = BTreeSet::new();
         let mut open = vec![number];
         while let Some(number) = open.pop() {
@@ -123,7 +123,7 @@ impl Formulas {
 
     pub(super) fn compute(&self, number: usize, weights: &Weights) -> Result<Tensor> {
         let mut known: HashMap<usize, Tensor> = HashMap::new();
-        for part in self.parts(number) {
+        for part in self.dependencies(number) {
             let Some(formula) = self.all.get(part) else {
                 continue;
             };

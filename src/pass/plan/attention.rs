@@ -17,13 +17,13 @@ use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
 use crate::pass::plan::cost::example;
-use crate::pass::plan::element::quad::{QUAD, is_multiple, is_multiple_of_4};
-use crate::pass::plan::element::{Scope, scalar};
+use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple, is_multiple_of_4};
+use crate::pass::plan::element::{KernelScope, scalar};
 use crate::pass::plan::group::{Attention, Group};
 use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
 use crate::pass::plan::kernel::{Lowered, below, pieces, repeat_to};
 use crate::pass::plan::product::dot::with_label;
-use crate::pass::plan::product::{Covering, Product, Side};
+use crate::pass::plan::product::{Product, Side, TileGrid};
 use crate::pass::plan::{lanes, variant};
 
 const TEMPLATE: &str = include_str!("../../../shaders/attention.wgsl");
@@ -42,7 +42,7 @@ const MIN_QUERIES_AND_KEYS: usize = 8;
 
 /// Query rows and keys that an invocation processes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
+struct AttentionTileShape {
     /// Rows of an invocation. They are as far apart as there are invocations.
     rows: usize,
     /// Keys of a block.
@@ -65,14 +65,20 @@ pub fn is_preferred(
 
 /// Returns whether keys and values can be read as vec4s, along channels or along keys, from memory that kernels have
 /// written. The kernel reads them many times.
-pub fn can_read_operands(scope: &mut Scope, anchor: usize, attention: &Attention) -> Result<bool> {
+pub fn can_read_operands(
+    scope: &mut KernelScope,
+    anchor: usize,
+    attention: &Attention,
+) -> Result<bool> {
     let graph = scope.graph;
     let mut is_readable = true;
     for product in products(graph, anchor, attention)? {
-        is_readable &= product.factor_layout(scope, Side::Right)?.is_some_and(|lies| {
-            let is_made = !matches!(graph.value(lies.base).definition, Definition::Weight(_));
-            is_made && (lies.is_k_contiguous || lies.is_line_contiguous)
-        });
+        is_readable &= product
+            .factor_layout(scope, Side::Right)?
+            .is_some_and(|lies| {
+                let is_made = !matches!(graph.value(lies.base).definition, Definition::Weight(_));
+                is_made && (lies.is_k_contiguous || lies.is_line_contiguous)
+            });
     }
     Ok(is_readable)
 }
@@ -90,7 +96,11 @@ fn products(graph: &Graph, anchor: usize, attention: &Attention) -> Result<[Prod
 
 /// Chooses as many rows and keys as registers hold, such that every thread gets some tiles. `None` if the channel counts
 /// of queries and values are unknown, do not fit the vec4s that are read, or are too large.
-fn tile_shape(graph: &Graph, lanes: usize, [scores, values]: [&Product; 2]) -> Option<Extent> {
+fn tile_shape(
+    graph: &Graph,
+    lanes: usize,
+    [scores, values]: [&Product; 2],
+) -> Option<AttentionTileShape> {
     let sizes = [&scores.k_size, &values.columns].map(Dim::as_const);
     let [Some(depth), Some(columns)] = sizes else {
         return None;
@@ -104,26 +114,27 @@ fn tile_shape(graph: &Graph, lanes: usize, [scores, values]: [&Product; 2]) -> O
         *height == 1 || (height - 1) * lanes < rows && tiles >= MIN_TILES
     };
     let are_whole = |keys: &usize| {
-        let read = QUAD * lanes / keys;
+        let read = VEC4_LEN * lanes / keys;
         is_multiple(&scores.k_size, read) && is_multiple(&values.columns, read)
     };
     // Try more rows first: all rows of an invocation share the keys and values that are read.
     let heights = [MAX_ROWS, MAX_ROWS / 2, 1].into_iter().filter(is_of_use);
     let mut extents = heights.flat_map(|rows| {
         let keys = [lanes, lanes / 2].into_iter().filter(are_whole);
-        keys.map(move |keys| Extent { rows, keys })
+        keys.map(move |keys| AttentionTileShape { rows, keys })
     });
     extents.find(|extent| extent.rows * extent.keys * numbers <= MAX_BLOCK_PRODUCTS)
 }
 
 /// Lowers a fused attention group.
 pub fn lower<'a>(
-    mut scope: Scope<'a>,
+    mut scope: KernelScope<'a>,
     group: &Group,
     attention: &Attention,
 ) -> Result<Lowered<'a>> {
     let graph = scope.graph;
-    let missing = || Error::internal("a fused attention group needs an anchor, subgroups and a tile shape");
+    let missing =
+        || Error::internal("a fused attention group needs an anchor, subgroups and a tile shape");
     let anchor = group.anchor.ok_or_else(missing)?;
     let [scores, values] = products(graph, anchor, attention)?;
     let node = &graph.nodes[anchor];
@@ -136,20 +147,20 @@ pub fn lower<'a>(
     );
     let choice = variant::lanes_choice(&scope, node, &how)?;
     let tiles = pieces(&values.rows, extent.rows * lanes);
-    let covering = Covering::new(&mut scope, &values.batch, [tiles, Dim::ONE]);
-    let sizes = (lanes, extent);
-    let tile = Tile::new(&mut scope, attention, sizes, [&scores, &values], &covering)?;
+    let covering = TileGrid::new(&mut scope, &values.batch, [tiles, Dim::ONE]);
+    let products = [&scores, &values];
+    let tile = AttentionTile::new(&mut scope, attention, lanes, extent, products, &covering)?;
     let mut statements = vec![covering.surplus.clone()];
     statements.extend(tile.declare_rows(&mut scope));
     let blocks = pieces(&values.k_size, extent.keys);
     let end = tile.visible_blocks(&mut scope, &covering, &blocks);
-    let blocks = repeat_to(&mut scope, "block", (&blocks, end), |scope, block| {
+    let blocks = repeat_to(&mut scope, "block", &blocks, end, |scope, block| {
         tile.add_block(scope, &block)
     })?;
     statements.extend(blocks);
     statements.extend(tile.write(&mut scope, group)?);
     let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, covering.count);
-    lowered.holes.push(lanes::size(lanes));
+    lowered.template_values.push(lanes::size(lanes));
     lowered.title = Some("attention");
     lowered.choice = choice;
     Ok(lowered)
@@ -157,35 +168,38 @@ pub fn lower<'a>(
 
 /// The axis along which four neighbours of keys or values are read as one vec4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Together {
+enum VectorAxis {
     /// Four channels of a key.
     Channels,
     /// A channel of four keys.
     Keys,
 }
 
-impl Together {
+impl VectorAxis {
     /// Returns the contiguous axis of keys and that of values.
-    fn contiguous(scope: &mut Scope, [scores, values]: [&Product; 2]) -> Result<[Together; 2]> {
+    fn contiguous(
+        scope: &mut KernelScope,
+        [scores, values]: [&Product; 2],
+    ) -> Result<[VectorAxis; 2]> {
         let are_whole = is_multiple_of_4(&values.k_size);
         let keys = scores.factor_layout(scope, Side::Right)?;
         let keys = keys.is_some_and(|lies| lies.is_line_contiguous && !lies.is_k_contiguous);
         let values = values.factor_layout(scope, Side::Right)?;
         let values = values.is_some_and(|lies| lies.is_k_contiguous && !lies.is_line_contiguous);
         Ok([keys, values].map(|are_keys| match are_keys && are_whole {
-            true => Together::Keys,
-            false => Together::Channels,
+            true => VectorAxis::Keys,
+            false => VectorAxis::Channels,
         }))
     }
 }
 
 /// A tile of query rows, which one subgroup computes.
-struct Tile<'p> {
+struct AttentionTile<'p> {
     attention: &'p Attention,
     lanes: usize,
-    shape: Extent,
+    shape: AttentionTileShape,
     /// Vec4 axes of keys and of values.
-    vector_axes: [Together; 2],
+    vector_axes: [VectorAxis; 2],
     /// Product of queries and keys.
     scores: &'p Product,
     /// Product of softmax weights and values.
@@ -193,13 +207,13 @@ struct Tile<'p> {
     /// Batch coordinates of the product with the values.
     batch: Vec<Index>,
     lane: Index,
-    rows: Vec<Row>,
+    rows: Vec<QueryRow>,
     /// Minus infinity.
     minus_infinity: Expr,
 }
 
 /// A query row of an invocation.
-struct Row {
+struct QueryRow {
     /// Index of the row, which may lie beyond the last row.
     index: Index,
     /// Variables: the largest score so far, the sum of the exponentials relative to it, and the weighted sum of the
@@ -209,10 +223,10 @@ struct Row {
     output: Vec<Expr>,
 }
 
-impl Row {
-    fn new(scope: &mut Scope, r: usize, index: Index, quads: usize) -> Row {
+impl QueryRow {
+    fn new(scope: &mut KernelScope, r: usize, index: Index, quads: usize) -> QueryRow {
         let mut variable = |name: String, ty| scope.pool.variable(&name, ty);
-        Row {
+        QueryRow {
             index,
             running_max: variable(format!("largest{r}"), WgslType::F32),
             running_sum: variable(format!("total{r}"), WgslType::F32),
@@ -228,27 +242,28 @@ impl Row {
     }
 }
 
-impl<'p> Tile<'p> {
+impl<'p> AttentionTile<'p> {
     fn new(
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         attention: &'p Attention,
-        (lanes, extent): (usize, Extent),
+        lanes: usize,
+        extent: AttentionTileShape,
         [scores, values]: [&'p Product; 2],
-        covering: &Covering,
-    ) -> Result<Tile<'p>> {
+        covering: &TileGrid,
+    ) -> Result<AttentionTile<'p>> {
         let (_, lane) = scope.counter("local", &Dim::from(lanes));
         let first = covering.tile[0].scale(&Dim::from(extent.rows * lanes));
         let first = with_label(scope, &first.add(&lane), "row");
-        let quads = example(scope.graph, &values.columns) / QUAD;
+        let quads = example(scope.graph, &values.columns) / VEC4_LEN;
         let number = |r: usize| first.add_size(&Dim::from(r * lanes));
-        let rows = (0..extent.rows).map(|r| Row::new(scope, r, number(r), quads));
+        let rows = (0..extent.rows).map(|r| QueryRow::new(scope, r, number(r), quads));
         let rows = rows.collect();
         let (max, capabilities) = (ReduceFunction::Max, scope.capabilities);
-        Ok(Tile {
+        Ok(AttentionTile {
             attention,
             lanes,
             shape: extent,
-            vector_axes: Together::contiguous(scope, [scores, values])?,
+            vector_axes: VectorAxis::contiguous(scope, [scores, values])?,
             scores,
             values,
             batch: covering.batch.clone(),
@@ -260,24 +275,22 @@ impl<'p> Tile<'p> {
 
     /// Returns the number of key blocks of which any row of the tile sees a key. A tile's row count is a multiple of a
     /// block's key count.
-    fn visible_blocks(&self, scope: &mut Scope, covering: &Covering, blocks: &Dim) -> Expr {
+    fn visible_blocks(&self, scope: &mut KernelScope, covering: &TileGrid, blocks: &Dim) -> Expr {
         let all = scope.pool.size(blocks);
         if !self.attention.is_causal {
             return all;
         }
         let blocks_per_tile = Dim::from(self.shape.rows * self.lanes / self.shape.keys);
-        let behind = covering.tile[0]
-            .add_size(&Dim::ONE)
-            .scale(&blocks_per_tile);
+        let behind = covering.tile[0].add_size(&Dim::ONE).scale(&blocks_per_tile);
         let behind = behind.emit(&mut scope.pool);
         scope.pool.call("min(x, y)", WgslType::U32, &[behind, all])
     }
 
     /// Declares the running maximum, sum and output of every row.
-    fn declare_rows(&self, scope: &mut Scope) -> Vec<Statement> {
+    fn declare_rows(&self, scope: &mut KernelScope) -> Vec<Statement> {
         let zero = scope.pool.literal(WgslType::F32, 0.0);
         let zeros = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
-        let declare_row = |row: &Row| {
+        let declare_row = |row: &QueryRow| {
             let starts = [self.minus_infinity, zero].into_iter();
             let starts = starts.chain(row.output.iter().map(|_| zeros));
             let declare = |(variable, start)| Statement::Declare(variable, start);
@@ -287,26 +300,38 @@ impl<'p> Tile<'p> {
     }
 
     /// Writes the rows with the epilogue.
-    fn write(&self, scope: &mut Scope, group: &Group) -> Result<Vec<Statement>> {
-        let cost = (LineEpilogue::Short, group.epilogue_cost(scope.graph));
+    fn write(&self, scope: &mut KernelScope, group: &Group) -> Result<Vec<Statement>> {
+        let cost = group.epilogue_cost(scope.graph);
         let mut statements = Vec::new();
         for row in &self.rows {
             statements.extend([row.running_max, row.running_sum].map(Statement::Freeze));
             let is_empty = self.is_fully_masked(scope, row);
             let held: Vec<Vec<Expr>> = row.output.iter().map(|output| vec![*output]).collect();
-            let line = write_lines(scope, cost, &held, &mut |scope, q, held| {
-                let mean = self.normalized(scope, row, (held[0], is_empty));
-                let first = q.scale(&Dim::from(QUAD));
-                let at = (self.batch.as_slice(), &row.index, &first);
-                self.values.write_vec4(scope, group, at, mean)
-            })?;
+            let line = write_lines(
+                scope,
+                LineEpilogue::Short,
+                cost,
+                &held,
+                &mut |scope, q, held| {
+                    let mean = self.normalized(scope, row, held[0], is_empty);
+                    let first = q.scale(&Dim::from(VEC4_LEN));
+                    self.values
+                        .write_vec4(scope, group, &self.batch, &row.index, &first, mean)
+                },
+            )?;
             statements.extend(below(scope, &row.index, &self.values.rows, line));
         }
         Ok(statements)
     }
 
     /// Divides four weighted sums of a row by the row's total. A row without any unmasked key gives zeros.
-    fn normalized(&self, scope: &mut Scope, row: &Row, (sums, is_empty): (Expr, Option<Expr>)) -> Expr {
+    fn normalized(
+        &self,
+        scope: &mut KernelScope,
+        row: &QueryRow,
+        sums: Expr,
+        is_empty: Option<Expr>,
+    ) -> Expr {
         let pool = &mut scope.pool;
         let mean = pool.call("x / y", WgslType::F32x4, &[sums, row.running_sum]);
         let zeros = pool.call("vec4<f32>()", WgslType::F32x4, &[]);
@@ -314,11 +339,15 @@ impl<'p> Tile<'p> {
     }
 
     /// Returns the condition under which a row gives zeros, because no key is left for it. `None` if that cannot happen.
-    fn is_fully_masked(&self, scope: &mut Scope, row: &Row) -> Option<Expr> {
+    fn is_fully_masked(&self, scope: &mut KernelScope, row: &QueryRow) -> Option<Expr> {
         let pool = &mut scope.pool;
         let keys = &self.values.k_size;
         if self.attention.is_safe {
-            return Some(pool.call("x == y", WgslType::Bool, &[row.running_max, self.minus_infinity]));
+            return Some(pool.call(
+                "x == y",
+                WgslType::Bool,
+                &[row.running_max, self.minus_infinity],
+            ));
         }
         let (count, none) = (pool.size(keys), pool.index(0));
         let may_be_none = keys.as_const().is_none();

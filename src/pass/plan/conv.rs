@@ -2,7 +2,7 @@
 
 pub mod direct;
 pub mod grouped;
-pub mod image;
+pub mod implicit_gemm;
 pub mod winograd;
 
 use crate::dim::Dim;
@@ -13,12 +13,14 @@ use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::{Conv, ConvAxis};
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::{Scope, operand};
+use crate::pass::plan::element::{KernelScope, operand};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{
-    Lowered, clamped, offset_bounds_guard, invocation, pieces, repeat, repeat_all, store,
+    Lowered, clamped, invocation, offset_bounds_guard, pieces, repeat, repeat_all, store,
 };
-use crate::pass::plan::product::dot::{accumulators, with_label, add_outer_product, tile_size, zero};
+use crate::pass::plan::product::dot::{
+    accumulators, add_outer_product, tile_size, with_label, zero,
+};
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/conv.wgsl");
@@ -28,13 +30,13 @@ const MAX_SINGLE_CHANNEL_POSITIONS: usize = 8;
 
 /// Lowers a convolution with its epilogue.
 pub fn lower<'a>(
-    mut scope: Scope<'a>,
+    mut scope: KernelScope<'a>,
     group: &Group,
     node: &Node,
     conv: &Conv,
 ) -> Result<Lowered<'a>> {
-    let sizes = Sizes::new(scope.graph, node, conv)?;
-    let tile = Tile::new(&mut scope, &sizes);
+    let sizes = ConvSizes::new(scope.graph, node, conv)?;
+    let tile = ConvTile::new(&mut scope, &sizes);
     let dtype = scope.graph.ty(sizes.x).dtype;
     let sums = accumulators(&mut scope, dtype, tile.height, tile.width);
     let zero = zero(&mut scope, dtype);
@@ -54,7 +56,8 @@ pub fn lower<'a>(
                 for i in 0..tile.height {
                     let output = sizes.output_channel(&tile, scope, i);
                     let place = [&[output, channel.clone()], taps.as_slice()].concat();
-                    let weight = scope.element(sizes.filter, &Position::from_coordinates(place), None)?;
+                    let weight =
+                        scope.element(sizes.filter, &Position::from_coordinates(place), None)?;
                     left.push(weight);
                 }
                 let mut right = Vec::new();
@@ -73,7 +76,13 @@ pub fn lower<'a>(
             let channel = sizes.output_channel(&tile, &mut scope, i);
             let position = tile.position(&mut scope, &sizes, j);
             let place = [&[tile.image.clone(), channel], position.as_slice()].concat();
-            let write = store(&mut scope, group, sizes.result, *sum, &Position::from_coordinates(place))?;
+            let write = store(
+                &mut scope,
+                group,
+                sizes.result,
+                *sum,
+                &Position::from_coordinates(place),
+            )?;
             row.extend(offset_bounds_guard(
                 &mut scope,
                 &tile.first,
@@ -89,7 +98,7 @@ pub fn lower<'a>(
 }
 
 /// Sizes and operands of a convolution.
-pub struct Sizes {
+pub struct ConvSizes {
     /// Input.
     pub x: ValueId,
     /// Filter.
@@ -107,7 +116,7 @@ pub struct Sizes {
     /// Sizes of the filter along the spatial axes.
     pub taps: Shape,
     /// Stride, padding and dilation along the spatial axes.
-    pub axes: Vec<Along>,
+    pub axes: Vec<AxisGeometry>,
     input_space: Shape,
     /// Sizes of the result along the spatial axes.
     pub space: Shape,
@@ -117,7 +126,7 @@ pub struct Sizes {
 
 /// Stride, padding and dilation along one spatial axis: [`ConvAxis`] with symbolic sizes.
 #[derive(Clone, PartialEq)]
-pub struct Along {
+pub struct AxisGeometry {
     /// Input positions between neighbouring output positions.
     pub stride: Dim,
     /// Zero padding in front.
@@ -129,9 +138,9 @@ pub struct Along {
     base_dilation: i64,
 }
 
-impl From<&ConvAxis> for Along {
-    fn from(axis: &ConvAxis) -> Along {
-        Along {
+impl From<&ConvAxis> for AxisGeometry {
+    fn from(axis: &ConvAxis) -> AxisGeometry {
+        AxisGeometry {
             stride: Dim::from(axis.stride),
             low: Dim::from(axis.low),
             high: Dim::from(axis.high),
@@ -141,9 +150,9 @@ impl From<&ConvAxis> for Along {
     }
 }
 
-impl Sizes {
+impl ConvSizes {
     /// Reads the sizes of a convolution node.
-    pub fn new(graph: &Graph, node: &Node, conv: &Conv) -> Result<Sizes> {
+    pub fn new(graph: &Graph, node: &Node, conv: &Conv) -> Result<ConvSizes> {
         let (x, filter) = (operand(node, 0)?, operand(node, 1)?);
         let result = node.results.first().copied().unwrap_or(x);
         let ([batch, all, space_in @ ..], [outputs, channels, taps @ ..], [_, _, space @ ..]) = (
@@ -158,7 +167,7 @@ impl Sizes {
             true => Dim::from(conv.groups),
             false => all.floor_div(channels),
         };
-        Ok(Sizes {
+        Ok(ConvSizes {
             x,
             filter,
             result,
@@ -167,7 +176,7 @@ impl Sizes {
             groups,
             channels: channels.clone(),
             taps: taps.to_vec(),
-            axes: conv.axes.iter().map(Along::from).collect(),
+            axes: conv.axes.iter().map(AxisGeometry::from).collect(),
             input_space: space_in.to_vec(),
             space: space.to_vec(),
             positions: Dim::product(space),
@@ -177,13 +186,14 @@ impl Sizes {
     /// Returns whether each output position reads exactly the input position at its own coordinates: a convolution of one
     /// tap without stride and padding.
     pub fn is_pointwise(&self) -> bool {
-        let is_same = |axis: &Along| axis.stride.is(1) && axis.low.is(0) && axis.high.is(0);
+        let is_same = |axis: &AxisGeometry| axis.stride.is(1) && axis.low.is(0) && axis.high.is(0);
         self.axes.iter().all(is_same) && Dim::product(&self.taps).is(1)
     }
 
     /// Returns whether each output position reads a single input position that no other output position reads.
     pub fn reads_each_position_once(&self) -> bool {
-        let is_inside = |axis: &Along| axis.low.is(0) && axis.high.is(0) && axis.base_dilation == 1;
+        let is_inside =
+            |axis: &AxisGeometry| axis.low.is(0) && axis.high.is(0) && axis.base_dilation == 1;
         self.axes.iter().all(is_inside) && Dim::product(&self.taps).is(1)
     }
 
@@ -194,7 +204,7 @@ impl Sizes {
     }
 
     /// Returns the output channel of row `i` of the tile.
-    fn output_channel(&self, tile: &Tile, scope: &mut Scope, i: usize) -> Index {
+    fn output_channel(&self, tile: &ConvTile, scope: &mut KernelScope, i: usize) -> Index {
         let within = clamped(scope, &tile.output, i, &self.outputs, &format!("output{i}"));
         tile.group.scale(&self.outputs).add(&within)
     }
@@ -212,8 +222,8 @@ impl Sizes {
     /// Loads the input element under a tap of an output position. Positions outside of the input give `zero`.
     fn load_input(
         &self,
-        scope: &mut Scope,
-        tile: &Tile,
+        scope: &mut KernelScope,
+        tile: &ConvTile,
         channel: &Index,
         taps: &[Index],
         position: &[Index],
@@ -233,7 +243,7 @@ impl Sizes {
     /// `place` is the image and the input channel.
     pub fn input_position(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         place: [Index; 2],
         taps: &[Index],
         position: &[Index],
@@ -244,7 +254,8 @@ impl Sizes {
             let (from, guard) = input_coordinate(
                 scope,
                 geometry,
-                (&position[axis], &taps[axis]),
+                &position[axis],
+                &taps[axis],
                 [&self.input_space[axis], &self.space[axis]],
             );
             place.push(from);
@@ -259,9 +270,10 @@ impl Sizes {
 /// Returns the input coordinate under a tap of an output coordinate, and the condition that it lies within the input. The
 /// sizes are those of input and output.
 fn input_coordinate(
-    scope: &mut Scope,
-    axis: &Along,
-    (position, tap): (&Index, &Index),
+    scope: &mut KernelScope,
+    axis: &AxisGeometry,
+    position: &Index,
+    tap: &Index,
     [size, outputs]: [&Dim; 2],
 ) -> (Index, Option<Expr>) {
     let spread = position
@@ -285,7 +297,7 @@ fn input_coordinate(
 }
 
 /// Output channels × positions that one invocation computes.
-struct Tile {
+struct ConvTile {
     count: Dim,
     surplus: Statement,
     image: Index,
@@ -298,8 +310,8 @@ struct Tile {
     width: usize,
 }
 
-impl Tile {
-    fn new(scope: &mut Scope, sizes: &Sizes) -> Tile {
+impl ConvTile {
+    fn new(scope: &mut KernelScope, sizes: &ConvSizes) -> ConvTile {
         let height = tile_size(&sizes.outputs);
         let width = if height == 1 {
             MAX_SINGLE_CHANNEL_POSITIONS.min(2 * tile_size(&sizes.positions))
@@ -316,7 +328,7 @@ impl Tile {
         let (index, surplus) = invocation(scope, &count);
         let place = index::delinearize(&index, &tiles);
         let [item, group, output, first] = [0, 1, 2, 3].map(|axis| place[axis].clone());
-        Tile {
+        ConvTile {
             count,
             surplus,
             image: with_label(scope, &item, "item"),
@@ -329,7 +341,7 @@ impl Tile {
     }
 
     /// Returns the coordinates of column `j` of the tile.
-    fn position(&self, scope: &mut Scope, sizes: &Sizes, j: usize) -> Vec<Index> {
+    fn position(&self, scope: &mut KernelScope, sizes: &ConvSizes, j: usize) -> Vec<Index> {
         let name = format!("position{j}");
         let flat = clamped(scope, &self.first, j, &sizes.positions, &name);
         index::delinearize(&flat, &sizes.space)

@@ -4,7 +4,7 @@ use crate::dim::Dim;
 use crate::ir::{Graph, Node, Op, Primitive};
 use crate::op::{BinaryFunction, UnaryFunction};
 
-/// Way in which a node is computed.
+/// How a kernel computes a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Generated without operands.

@@ -31,7 +31,10 @@ impl Planner<'_> {
     }
 
     fn host_call(&mut self, node: &Node, custom: &Custom) -> Result<()> {
-        let operands = node.operands().into_iter().map(|id| self.host_operand_slot(id));
+        let operands = node
+            .operands()
+            .into_iter()
+            .map(|id| self.host_operand_slot(id));
         let operands = operands.collect::<Result<_>>()?;
         let results = node.results.iter().map(|id| self.slot(*id, false));
         let results = results.collect::<Result<_>>()?;
@@ -41,7 +44,7 @@ impl Planner<'_> {
                 function: custom.host()?,
                 operands,
                 results,
-                step: self.sheet.plan.steps.len(),
+                step: self.builder.plan.steps.len(),
             },
             nodes: names.map(|id| self.graph.value(*id).name.clone()).collect(),
             place: node.place.clone(),
@@ -79,9 +82,8 @@ impl Planner<'_> {
                 "{}: one tensor is bound to two operands, which a shader cannot bind",
                 custom.function
             );
-            return Err(
-                Error::plan(message).help("pass a copy of the tensor, or declare one operand and read it twice")
-            );
+            return Err(Error::plan(message)
+                .help("pass a copy of the tensor, or declare one operand and read it twice"));
         }
         let pairs = scope.buffers.iter().zip(&names);
         let buffers: Vec<BindingDecl> = pairs
@@ -90,9 +92,9 @@ impl Planner<'_> {
                 ..binding.buffer.clone()
             })
             .collect();
-        let (sizes, functions) = self.sizes_of(&names);
+        let (sizes, functions) = self.size_functions(&names);
         let sizes_in = self.capabilities.sizes_space();
-        let declared = declarations(&buffers, (sizes.len(), sizes_in));
+        let declared = declarations(&buffers, sizes.len(), sizes_in);
         let text = declared + &functions + &shader.wgsl;
         let wgsl = enable_directives(&text) + &text;
         shader::validate(&wgsl, self.capabilities).map_err(|error| error.at(&custom.function))?;
@@ -111,14 +113,14 @@ impl Planner<'_> {
             bindings: scope.buffers,
             choice: None,
             work: None,
-            singles: BTreeSet::new(),
+            scalar_writes: BTreeSet::new(),
             source: None,
         };
         self.step(made, group, None)
     }
 
     /// Concatenated sizes of all buffers, and a WGSL function for each buffer that returns its sizes.
-    fn sizes_of(&self, names: &[(String, ValueId)]) -> (Vec<Dim>, String) {
+    fn size_functions(&self, names: &[(String, ValueId)]) -> (Vec<Dim>, String) {
         let mut sizes: Vec<Dim> = Vec::new();
         let mut functions = String::new();
         for (name, value) in names {

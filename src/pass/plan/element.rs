@@ -2,17 +2,17 @@
 //! loaded.
 
 pub mod check;
-pub mod decision;
-pub mod eight;
+pub mod example_decision;
 pub mod position;
-pub mod quad;
 pub mod scalar;
+pub mod vec4;
+pub mod vec8;
 
-mod fours;
+pub mod chunk;
 mod memory;
 pub mod panels;
-pub mod piece;
 mod pointwise;
+mod slp;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -28,22 +28,22 @@ use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Layout, Panels, Texel};
 use crate::kernel::plan::Access;
 use crate::kernel::winograd::OutputTile;
-use crate::pass::plan::element::decision::Decision;
+use crate::pass::plan::element::example_decision::ExampleDecision;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::QUAD;
+use crate::pass::plan::element::vec4::VEC4_LEN;
 use crate::scalar::Scalar;
 
 /// Variable names that the statements of kernels use; buffers get others.
-const VARIABLES: &str = "sum product largest smallest part total lost before best best_index rank local index round \
+const RESERVED_NAMES: &str = "sum product largest smallest part total lost before best best_index rank local index round \
                          width shares left right tile tile_row tile_column piece block part lane subgroup subgroups channel tap k j i lane j_from workgroup workgroups \
                          hidden memory step";
 
 /// A buffer of a kernel and the value in it.
 #[derive(Clone)]
-pub struct Binding {
+pub struct KernelBinding {
     /// The value.
     pub value: ValueId,
-    /// True for a copy of the value, because the value itself lies where an output cannot.
+    /// True for a copy of the value, made because the memory of the value itself cannot be an output.
     pub is_copy: bool,
     /// Layout that the kernel expects.
     pub layout: Layout,
@@ -52,7 +52,7 @@ pub struct Binding {
 }
 
 /// The expressions of one kernel, and the buffers that it reads and writes.
-pub struct Scope<'a> {
+pub struct KernelScope<'a> {
     /// Graph that is planned.
     pub graph: &'a Graph,
     /// Capabilities of the device.
@@ -63,14 +63,14 @@ pub struct Scope<'a> {
     layouts: &'a [Layout],
     /// Storage types of the values. Empty if each value's dtype decides.
     storages: &'a [StorageType],
-    /// Inputs of a region's body that lie where values of the surrounding graph do, not where inputs do.
+    /// Inputs of a region's body that are stored in the memory of values of the surrounding graph, not of inputs.
     written: &'a [bool],
     /// Values whose buffer can also be read as a texture.
     texture_aliased: &'a [bool],
     /// The expressions.
     pub pool: ExprPool,
     /// Buffers in binding order.
-    pub buffers: Vec<Binding>,
+    pub buffers: Vec<KernelBinding>,
     names: BTreeSet<String>,
     /// Values that the kernel itself has computed as results of its loops. An entry with an index holds for that element
     /// only.
@@ -80,26 +80,26 @@ pub struct Scope<'a> {
     element_cache: HashMap<(ValueId, Position, Option<Expr>, usize), Expr>,
     /// Number of neighbouring elements that are requested together, so that elements are taken out of vectors.
     vector_width: usize,
-    /// True if vec4s are loaded as two 64-bit words where that is faster, and rows get index expressions of their own.
+    /// True if vec4s are loaded as two 64-bit words where that is faster, and rows get separate index expressions.
     /// False for the factors of tiles: unpacking the words costs these more than reading numbers.
     pub reads_u64: bool,
     /// Values stored as pairs of `f16` of which the kernel would write single elements.
     pub scalar_writes: BTreeSet<ValueId>,
     /// Choices made by the example's sizes.
-    pub decisions: Vec<Decision>,
+    pub decisions: Vec<ExampleDecision>,
     /// Checks that the kernel performs, by the values that they give. `None` if it performs none.
     pub checks: Option<Vec<ValueId>>,
 }
 
-impl<'a> Scope<'a> {
+impl<'a> KernelScope<'a> {
     /// Starts a kernel without buffers.
     pub fn new(
         graph: &'a Graph,
         capabilities: &'a Capabilities,
         stored: &'a [bool],
         written: &'a [bool],
-    ) -> Scope<'a> {
-        Scope {
+    ) -> KernelScope<'a> {
+        KernelScope {
             graph,
             capabilities,
             stored,
@@ -109,7 +109,7 @@ impl<'a> Scope<'a> {
             texture_aliased: &[],
             pool: ExprPool::default(),
             buffers: Vec::new(),
-            names: VARIABLES.split(' ').map(String::from).collect(),
+            names: RESERVED_NAMES.split(' ').map(String::from).collect(),
             computed: BTreeMap::new(),
             inlined: BTreeSet::new(),
             element_cache: HashMap::new(),
@@ -122,8 +122,8 @@ impl<'a> Scope<'a> {
     }
 
     /// Turns on [`Scope::reads_words`].
-    pub fn reading_u64(self) -> Scope<'a> {
-        Scope {
+    pub fn reading_u64(self) -> KernelScope<'a> {
+        KernelScope {
             reads_u64: true,
             ..self
         }
@@ -131,7 +131,7 @@ impl<'a> Scope<'a> {
 
     /// Runs `read` with elements requested four at a time, as components of vec4s.
     pub fn with_vec4<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        self.with_vector_width(QUAD, read)
+        self.with_vector_width(VEC4_LEN, read)
     }
 
     /// Runs `read` with elements requested as components of vectors of `neighbours` elements.
@@ -166,8 +166,12 @@ impl<'a> Scope<'a> {
     }
 
     /// Sets the layouts and storage types of values.
-    pub fn with_layouts(self, layouts: &'a [Layout], storages: &'a [StorageType]) -> Scope<'a> {
-        Scope {
+    pub fn with_layouts(
+        self,
+        layouts: &'a [Layout],
+        storages: &'a [StorageType],
+    ) -> KernelScope<'a> {
+        KernelScope {
             layouts,
             storages,
             ..self
@@ -175,8 +179,11 @@ impl<'a> Scope<'a> {
     }
 
     /// Sets the values whose buffers can also be read as textures.
-    pub fn with_texture_aliases(self, texels: &'a [bool]) -> Scope<'a> {
-        Scope { texture_aliased: texels, ..self }
+    pub fn with_texture_aliases(self, texels: &'a [bool]) -> KernelScope<'a> {
+        KernelScope {
+            texture_aliased: texels,
+            ..self
+        }
     }
 
     /// Returns whether a value's buffer can also be read as a texture.
@@ -184,7 +191,7 @@ impl<'a> Scope<'a> {
         self.texture_aliased.get(value.index()) == Some(&true)
     }
 
-    /// Returns whether a value is read as a texture in the given layout. A value that lies in another layout is copied
+    /// Returns whether a value is read as a texture in the given layout. A value stored in another layout is copied
     /// between kernels.
     pub fn reads_as_texture(&self, value: ValueId, layout: &Layout) -> Result<bool> {
         if layout == self.layout(value) {
@@ -195,8 +202,8 @@ impl<'a> Scope<'a> {
         Ok(self.capabilities.buffer_aliasing && is_copied && texel.is_some())
     }
 
-    /// Returns whether a value lies in memory that kernels write. Inputs of a region's body do if they are values of the
-    /// surrounding graph.
+    /// Returns whether a value is stored in memory that kernels write. This is so for inputs of a region's body that are
+    /// values of the surrounding graph.
     pub fn is_written(&self, value: ValueId) -> bool {
         match self.graph.value(value).definition {
             Definition::Input(_) | Definition::Weight(_) => self.written[value.index()],
@@ -209,7 +216,7 @@ impl<'a> Scope<'a> {
         self.layouts.get(value.index()).unwrap_or(&Layout::Linear)
     }
 
-    /// Returns the index of an element in the memory of a value that lies in rows.
+    /// Returns the index of an element in the memory of a value in row-major or padded layout.
     pub fn element_index(&self, value: ValueId, position: &Position) -> Index {
         let shape = &self.graph.ty(value).shape;
         match self.layout(value) {
@@ -236,15 +243,16 @@ impl<'a> Scope<'a> {
             padded @ Layout::Padded { .. } if !is_copy => padded,
             _ => &Layout::Linear,
         };
-        Ok(self.bind(value, is_copy, layout, (element, access)))
+        Ok(self.bind(value, is_copy, layout, element, access))
     }
 
-    /// Binds a value in a vec4 layout, which lies in the arena. Also returns the vector type.
+    /// Binds a value in a vec4 layout, which is stored in the arena. Also returns the vector type.
     pub fn bind_vec4(&mut self, value: ValueId, layout: &Layout) -> Result<(usize, WgslType)> {
         let missing = || Error::internal("the storage type has no vec4 type");
-        let quad = WgslType::vec4(storage_in_layout(layout, self.storage(value)?)).ok_or_else(missing)?;
+        let quad =
+            WgslType::vec4(storage_in_layout(layout, self.storage(value)?)).ok_or_else(missing)?;
         Ok((
-            self.bind(value, false, layout, (quad, Access::ReadWrite)),
+            self.bind(value, false, layout, quad, Access::ReadWrite),
             quad,
         ))
     }
@@ -258,27 +266,31 @@ impl<'a> Scope<'a> {
     ) -> Result<Option<(usize, WgslType)>> {
         let is_f32 = storage_in_layout(layout, self.storage(value)?) == StorageType::F32;
         let is_faster = self.capabilities.software && self.capabilities.int64;
-        let words = (WgslType::U64x2, Access::ReadWrite);
-        Ok((is_faster && is_f32).then(|| (self.bind(value, false, layout, words), words.0)))
+        let ty = WgslType::U64x2;
+        let mut bind = || self.bind(value, false, layout, ty, Access::ReadWrite);
+        Ok((is_faster && is_f32).then(|| (bind(), ty)))
     }
 
     /// Binds a value that is sorted in runs of `length`. Also returns its storage type.
-    pub fn bind_sorted_runs(&mut self, value: ValueId, length: usize) -> Result<(usize, StorageType)> {
+    pub fn bind_sorted_runs(
+        &mut self,
+        value: ValueId,
+        length: usize,
+    ) -> Result<(usize, StorageType)> {
         let layout = Layout::SortedRuns(length);
         let storage = storage_in_layout(&layout, self.storage(value)?);
-        let binding = (WgslType::from(storage), Access::ReadWrite);
-        Ok((self.bind(value, false, &layout, binding), storage))
+        let binding = self.bind(value, false, &layout, storage.into(), Access::ReadWrite);
+        Ok((binding, storage))
     }
 
     /// Binds the texture of a weight in panels. Also returns the texel format.
     pub fn bind_panels(&mut self, value: ValueId, panels: &Panels) -> Result<(usize, Texel)> {
         let layout = Layout::Panels(panels.clone());
-        let missing =
-            || Error::internal("no texel type fits the storage type of the panels");
+        let missing = || Error::internal("no texel type fits the storage type of the panels");
         let storage = storage_in_layout(&layout, self.storage(value)?);
         let texel = panels.texel(storage).ok_or_else(missing)?;
-        let binding = (WgslType::of_texel(texel), Access::TextureArray(texel));
-        Ok((self.bind(value, false, &layout, binding), texel))
+        let (ty, access) = (WgslType::of_texel(texel), Access::TextureArray(texel));
+        Ok((self.bind(value, false, &layout, ty, access), texel))
     }
 
     fn bind(
@@ -286,9 +298,10 @@ impl<'a> Scope<'a> {
         value: ValueId,
         is_copy: bool,
         layout: &Layout,
-        (element, access): (WgslType, Access),
+        element: WgslType,
+        access: Access,
     ) -> usize {
-        let known = |binding: &Binding| {
+        let known = |binding: &KernelBinding| {
             let key = (binding.value, binding.is_copy, &binding.layout);
             let is_of_value = binding.buffer.access != Access::Faults;
             let fits = binding.buffer.element == element && is_of_value;
@@ -308,7 +321,7 @@ impl<'a> Scope<'a> {
             element,
             access,
         };
-        self.buffers.push(Binding {
+        self.buffers.push(KernelBinding {
             value,
             is_copy,
             layout: layout.clone(),
@@ -358,7 +371,10 @@ impl<'a> Scope<'a> {
         match elements.iter().find(|(_, place)| is_requested(place)) {
             Some((expr, _)) => Ok(Some(*expr)),
             None => {
-                let message = format!("{} is read at an element that the kernel has not computed", info.name);
+                let message = format!(
+                    "{} is read at an element that the kernel has not computed",
+                    info.name
+                );
                 Err(Error::internal(message))
             }
         }
@@ -439,7 +455,8 @@ impl<'a> Scope<'a> {
             Primitive::Concat(concat) => self.concat(concat, node, value, position, guard)?,
             Primitive::Pad(pad) => self.pad(pad, node, value, position, guard)?,
             _ => {
-                let (operand, position) = self.view_source(primitive, node, value, position, guard)?;
+                let (operand, position) =
+                    self.view_source(primitive, node, value, position, guard)?;
                 self.element(operand, &position, guard)?
             }
         };
@@ -483,7 +500,7 @@ pub fn storage_in_layout(layout: &Layout, storage: StorageType) -> StorageType {
 
 /// Writes an element of a value.
 pub fn write(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     value: ValueId,
     element: Expr,
     position: &Position,

@@ -35,7 +35,7 @@ use crate::pass::plan::variant;
 /// A value that costs more is not computed twice.
 const MAX_DUPLICATED_COST: u32 = 12;
 /// A value that costs more is not recomputed by a broadcast or overlapping windows.
-pub const REPEATED: u32 = 8;
+pub const MAX_REPEATED_COST: u32 = 8;
 /// Upper bound of the cost of an expression.
 pub const LARGEST: u32 = 160;
 
@@ -50,17 +50,17 @@ pub struct Fusion {
     /// Storage type of a value, by index.
     pub storages: Vec<StorageType>,
     /// Whether kernels may read a value as a texture, by index.
-    pub texels: Vec<bool>,
+    pub texture_aliased: Vec<bool>,
     /// Why a value keeps `f32` storage though half precision was requested, by index.
-    pub kept: Vec<Option<SingleReason>>,
+    pub single_reasons: Vec<Option<SingleReason>>,
     /// Values that are materialised to be stored within concatenations.
-    pub planned: Planned,
+    pub planned_parts: Planned,
     /// Values that are stored within concatenations.
-    pub parts: Parts,
+    pub concat_parts: Parts,
     /// Kernel groups in execution order.
     pub groups: Vec<Group>,
     /// Tile extents of products with weights, by node.
-    pub extents: TileExtents,
+    pub tile_extents: TileExtents,
 }
 
 impl Fusion {
@@ -86,7 +86,7 @@ pub struct ValueProperties {
     /// The stored values that it is computed from.
     pub leaves: BTreeSet<ValueId>,
     /// True for views and casts of a buffer, which are as cheap to read as the buffer.
-    plain: bool,
+    is_plain: bool,
 }
 
 /// Decides the fusion of a graph of primitives and regions. The error lists every node that a device cannot run.
@@ -107,12 +107,12 @@ pub fn fuse(
         capabilities,
         choices,
         // One binding is reserved for the result.
-        limit: (capabilities.max_storage_buffers as usize).saturating_sub(1),
-        infos: vec![ValueProperties::default(); graph.values.len()],
+        max_read_buffers: (capabilities.max_storage_buffers as usize).saturating_sub(1),
+        properties: vec![ValueProperties::default(); graph.values.len()],
         stored: vec![false; graph.values.len()],
         reasons: vec![None; graph.values.len()],
         readers: readers(graph),
-        planned: concat::planned(graph, capabilities),
+        planned_parts: concat::planned(graph, capabilities),
         attention: BTreeMap::new(),
     };
     fuser.find_attention();
@@ -123,9 +123,9 @@ pub fn fuse(
     }
     for node in &graph.nodes {
         match &node.op {
-            Op::Primitive(Primitive::Custom(_)) => fuser.store_all(node),
+            Op::Primitive(Primitive::Custom(_)) => fuser.store_operands_and_results(node),
             Op::Primitive(primitive) => fuser.visit(node, primitive),
-            _ => fuser.store_all(node),
+            _ => fuser.store_operands_and_results(node),
         }
     }
     let groups = fuser.groups(capabilities);
@@ -134,12 +134,12 @@ pub fn fuse(
         reasons: fuser.reasons,
         layouts: vec![Layout::Linear; graph.values.len()],
         storages: Vec::new(),
-        texels: Vec::new(),
-        kept: Vec::new(),
-        planned: fuser.planned,
-        parts: Parts::new(),
+        texture_aliased: Vec::new(),
+        single_reasons: Vec::new(),
+        planned_parts: fuser.planned_parts,
+        concat_parts: Parts::new(),
         groups,
-        extents: TileExtents::new(),
+        tile_extents: TileExtents::new(),
     })
 }
 
@@ -166,9 +166,9 @@ pub struct Fuser<'a> {
     /// Requested kernel variants.
     pub choices: &'a VariantOverrides,
     /// Maximal number of buffers that a kernel can read.
-    pub limit: usize,
+    pub max_read_buffers: usize,
     /// Properties of each value.
-    pub infos: Vec<ValueProperties>,
+    pub properties: Vec<ValueProperties>,
     /// Whether each value is materialised.
     pub stored: Vec<bool>,
     /// Why each value is materialised.
@@ -176,7 +176,7 @@ pub struct Fuser<'a> {
     /// The nodes that read each value.
     pub readers: Vec<Vec<usize>>,
     /// Values that are materialised to be stored within concatenations.
-    planned: Planned,
+    planned_parts: Planned,
     /// Candidates for attention kernels, by their last node.
     attention: BTreeMap<usize, Found>,
 }
@@ -189,15 +189,15 @@ impl Fuser<'_> {
         if is_new {
             self.reasons[value] = reason.into();
         }
-        self.infos[value] = ValueProperties {
+        self.properties[value] = ValueProperties {
             cost: 1,
             leaves: BTreeSet::from([id]),
-            plain: true,
+            is_plain: true,
         };
     }
 
     /// Materialises operands and results of a node that is not fused.
-    fn store_all(&mut self, node: &Node) {
+    fn store_operands_and_results(&mut self, node: &Node) {
         let given = node.results.iter().copied();
         for value in node.operands().into_iter().chain(given) {
             self.store(value.index(), MaterializeReason::External);
@@ -207,12 +207,15 @@ impl Fuser<'_> {
     fn visit(&mut self, node: &Node, primitive: &Primitive) {
         let operands = node.operands();
         for (place, operand) in operands.iter().enumerate() {
-            let info = &self.infos[operand.index()];
-            let is_costly = info.cost > REPEATED && repeats(self.graph, node, primitive, place);
+            let info = &self.properties[operand.index()];
+            let is_costly =
+                info.cost > MAX_REPEATED_COST && repeats(self.graph, node, primitive, place);
             // Each load of the left factor of a product serves many columns.
             let is_factor = place == 0 && matches!(primitive, Primitive::Dot(_));
-            let is_read_often = rereads_elements(primitive, place) && !info.plain
-                || place == 0 && !self.stored[operand.index()] && self.convolves(node, primitive);
+            let is_read_often = rereads_elements(primitive, place) && !info.is_plain
+                || place == 0
+                    && !self.stored[operand.index()]
+                    && self.is_vec4_conv(node, primitive);
             if is_read_often && !(place == 0 && self.is_prologue(node, primitive, *operand)) {
                 self.store_behind_views(*operand, is_factor);
             } else if is_costly {
@@ -220,7 +223,7 @@ impl Fuser<'_> {
             }
         }
         let in_parts = matches!(primitive, Primitive::Concat(_));
-        self.fit(&operands, if in_parts { operands.len().max(1) } else { 1 });
+        self.fit_bindings(&operands, if in_parts { operands.len().max(1) } else { 1 });
         if class(node) == Class::Kernel {
             for result in &node.results {
                 self.store(result.index(), MaterializeReason::NoEpilogue);
@@ -230,14 +233,14 @@ impl Fuser<'_> {
         let Some(result) = node.results.first() else {
             return;
         };
-        self.infos[result.index()] = self.combine(&operands, primitive);
-        if let Some(reason) = self.refusal(*result) {
+        self.properties[result.index()] = self.combine(&operands, primitive);
+        if let Some(reason) = self.reason_to_store(*result) {
             self.store(result.index(), reason);
         }
     }
 
     /// True for a convolution that reads channels as vec4, a layout that views of a value do not have.
-    fn convolves(&self, node: &Node, primitive: &Primitive) -> bool {
+    fn is_vec4_conv(&self, node: &Node, primitive: &Primitive) -> bool {
         match primitive {
             Primitive::Conv(conv) => {
                 variant::convolves(self.graph, self.capabilities, node, conv).is_some()
@@ -247,20 +250,20 @@ impl Fuser<'_> {
     }
 
     /// Reason why no reader may inline a value, whichever primitive reads it.
-    fn refusal(&self, value: ValueId) -> Option<MaterializeReason> {
-        let ValueProperties { cost, leaves, .. } = &self.infos[value.index()];
+    fn reason_to_store(&self, value: ValueId) -> Option<MaterializeReason> {
+        let ValueProperties { cost, leaves, .. } = &self.properties[value.index()];
         let (cost, readers) = (*cost, self.readers[value.index()].len());
         if self.graph.outputs.contains(&value) {
             Some(MaterializeReason::Output)
         } else if self.is_assertion(value) {
             Some(MaterializeReason::Assertion)
-        } else if self.planned.contains_key(&value) || self.has_planned_parts(value) {
+        } else if self.planned_parts.contains_key(&value) || self.has_planned_parts(value) {
             Some(MaterializeReason::Concatenated)
         } else if readers > 1 && cost > MAX_DUPLICATED_COST {
             Some(MaterializeReason::Shared { readers, cost })
         } else if cost > LARGEST {
             Some(MaterializeReason::TooLong { cost })
-        } else if leaves.len() > self.limit {
+        } else if leaves.len() > self.max_read_buffers {
             Some(MaterializeReason::TooManyBuffers)
         } else {
             None
@@ -277,23 +280,23 @@ impl Fuser<'_> {
 
     /// True for a concatenation with operands that are stored within it.
     fn has_planned_parts(&self, value: ValueId) -> bool {
-        self.planned.values().any(|whole| *whole == value)
+        self.planned_parts.values().any(|whole| *whole == value)
     }
 
     /// Materialises operands until a kernel can bind the remaining reads. `kernels` kernels split the operands among them.
-    fn fit(&mut self, operands: &[ValueId], kernels: usize) {
+    fn fit_bindings(&mut self, operands: &[ValueId], kernels: usize) {
         loop {
             let mut leaves = BTreeSet::new();
             for operand in operands {
-                leaves.extend(self.infos[operand.index()].leaves.iter().copied());
+                leaves.extend(self.properties[operand.index()].leaves.iter().copied());
             }
             let widest = operands
                 .iter()
-                .max_by_key(|operand| self.infos[operand.index()].leaves.len());
+                .max_by_key(|operand| self.properties[operand.index()].leaves.len());
             match widest {
                 Some(widest)
-                    if leaves.len() > self.limit
-                        && self.infos[widest.index()].leaves.len() > 1
+                    if leaves.len() > self.max_read_buffers
+                        && self.properties[widest.index()].leaves.len() > 1
                         && kernels == 1 =>
                 {
                     self.store(widest.index(), MaterializeReason::TooManyBuffers);
@@ -308,13 +311,13 @@ impl Fuser<'_> {
         let mut info = ValueProperties {
             cost: weight(primitive),
             leaves: BTreeSet::new(),
-            plain: keeps_plain(primitive),
+            is_plain: keeps_plain(primitive),
         };
         for operand in operands {
-            let other = &self.infos[operand.index()];
+            let other = &self.properties[operand.index()];
             info.cost = info.cost.saturating_add(other.cost);
             info.leaves.extend(other.leaves.iter().copied());
-            info.plain &= other.plain;
+            info.is_plain &= other.is_plain;
         }
         info
     }
@@ -344,7 +347,7 @@ impl Fuser<'_> {
                 groups.push(Group::of_value(*first, index));
             }
         }
-        let groups = self.merged(groups);
+        let groups = self.merge_pointwise(groups);
         order::sorted(self, groups)
     }
 
@@ -359,7 +362,7 @@ impl Fuser<'_> {
     }
 
     /// Index of the node that defines a value.
-    pub fn definition(&self, value: ValueId) -> usize {
+    pub fn definition_index(&self, value: ValueId) -> usize {
         match self.graph.value(value).definition {
             Definition::Node(node, _) => node,
             _ => 0,

@@ -17,7 +17,7 @@ pub struct Group {
     /// The value that the kernel writes. For a node with several results, all of which are written, this is the first.
     pub root: ValueId,
     /// Further values that a group without an anchor writes. They have as many elements as the root.
-    pub also: Vec<ValueId>,
+    pub other_outputs: Vec<ValueId>,
     /// Nodes of the group: those of a pattern in front of the anchor, the anchor, and its epilogue.
     pub nodes: Vec<usize>,
     /// Additional loops around the anchor, if the group consists of several.
@@ -39,7 +39,7 @@ impl Group {
         Group {
             anchor: None,
             root: value,
-            also: Vec::new(),
+            other_outputs: Vec::new(),
             nodes: Vec::new(),
             pattern: None,
         }
@@ -72,8 +72,8 @@ impl Group {
     }
 
     /// Values that a kernel without an anchor writes, the root last.
-    pub fn values(&self) -> Vec<ValueId> {
-        [self.also.as_slice(), &[self.root]].concat()
+    pub fn outputs(&self) -> Vec<ValueId> {
+        [self.other_outputs.as_slice(), &[self.root]].concat()
     }
 
     /// Materialised values that the kernel writes. Empty for a copy, whose target is not the slot of the value.
@@ -81,7 +81,7 @@ impl Group {
         if let Some(rows) = self.rows() {
             return rows.written.clone();
         }
-        let mut written = self.values();
+        let mut written = self.outputs();
         written.retain(|_| !self.nodes.is_empty());
         let results = self.anchor.map(|anchor| &graph.nodes[anchor].results);
         for result in results.into_iter().flatten() {
@@ -95,7 +95,7 @@ impl Group {
     /// All nodes that the kernel computes, given that it reads stored values from memory: the group's nodes and those
     /// inlined.
     pub fn computed(&self, graph: &Graph, stored: &[bool]) -> BTreeSet<usize> {
-        let mut open = self.values();
+        let mut open = self.outputs();
         let mut nodes = BTreeSet::new();
         while let Some(value) = open.pop() {
             let Definition::Node(index, _) = graph.value(value).definition else {
@@ -151,7 +151,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The rows that a node reduces; `None` if the node is no reduction over adjacent axes.
+    /// The rows that a node reduces; `None` if the node is not a reduction over adjacent axes.
     pub fn of(graph: &Graph, node: &Node) -> Option<Frame> {
         let reduce = reduction(node)?;
         let shape = &graph.ty(operand(node, 0).ok()?).shape;
@@ -186,7 +186,7 @@ impl Frame {
     }
 
     /// Linear index of an element of a row.
-    pub fn element(&self, row: &Index, number: &Index) -> Index {
+    pub fn element_index(&self, row: &Index, number: &Index) -> Index {
         let outer = row.div(&self.stride).scale(&self.length).add(number);
         outer.scale(&self.stride).add(&row.rem(&self.stride))
     }

@@ -21,7 +21,7 @@ use crate::kernel::index::Index;
 use crate::kernel::plan::{Kernel, Workgroups};
 use crate::kernel::work::Work;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::{Binding, Scope, scalar, write};
+use crate::pass::plan::element::{KernelBinding, KernelScope, scalar, write};
 use crate::pass::plan::group::Group;
 
 /// Default number of invocations of a workgroup.
@@ -30,7 +30,7 @@ pub const INVOCATIONS: i64 = 64;
 /// A kernel before its source is generated.
 pub struct Lowered<'a> {
     /// Expressions and buffers.
-    pub scope: Scope<'a>,
+    pub scope: KernelScope<'a>,
     /// WGSL template around the statements.
     pub template: &'static str,
     /// Body of `main`.
@@ -38,7 +38,7 @@ pub struct Lowered<'a> {
     /// Workgroups of a dispatch.
     pub workgroups: Workgroups,
     /// Values of the template's further placeholders.
-    pub holes: Vec<(&'static str, String)>,
+    pub template_values: Vec<(&'static str, String)>,
     /// Why this variant was chosen, if there was a choice.
     pub choice: Option<VariantChoice>,
     /// Label, if it does not follow from the nodes.
@@ -57,13 +57,13 @@ pub struct GeneratedKernel {
     /// Workgroups of the dispatch.
     pub workgroups: Workgroups,
     /// Values in its buffers and textures.
-    pub bindings: Vec<Binding>,
+    pub bindings: Vec<KernelBinding>,
     /// Why this variant was chosen, if there was a choice.
     pub choice: Option<VariantChoice>,
     /// Work of the kernel, if it differs from the sum over its nodes.
     pub work: Option<Work>,
     /// Values in half-precision pairs of which the kernel would write single elements.
-    pub singles: BTreeSet<ValueId>,
+    pub scalar_writes: BTreeSet<ValueId>,
     /// The checks that the kernel evaluates, by their results, in the order of their sites.
     pub checks: Vec<ValueId>,
     /// Description from which the source is generated; `None` for a user-defined shader.
@@ -93,7 +93,7 @@ impl GeneratedKernel {
 impl<'a> Lowered<'a> {
     /// A kernel of `count` invocations in workgroups of the default size.
     pub fn new(
-        scope: Scope<'a>,
+        scope: KernelScope<'a>,
         template: &'static str,
         statements: Vec<Statement>,
         count: &Dim,
@@ -103,7 +103,7 @@ impl<'a> Lowered<'a> {
             template,
             statements,
             workgroups: Workgroups::Linear(count.ceil_div(&Dim::from(INVOCATIONS))),
-            holes: Vec::new(),
+            template_values: Vec::new(),
             choice: None,
             title: None,
             work: None,
@@ -112,7 +112,7 @@ impl<'a> Lowered<'a> {
 
     /// A kernel of `count` workgroups of the template's size.
     pub fn of_workgroups(
-        scope: Scope<'a>,
+        scope: KernelScope<'a>,
         template: &'static str,
         statements: Vec<Statement>,
         count: Dim,
@@ -128,13 +128,13 @@ impl<'a> Lowered<'a> {
         let label = self.title.map_or(label, String::from);
         self.bind_textures()?;
         if !self.fits() {
-            return Err(self.too_many(&label));
+            return Err(self.too_many_bindings(&label));
         }
         let buffers = self.scope.buffers.iter();
         let mut source = Source {
             label,
             template: self.template,
-            holes: self.holes,
+            template_values: self.template_values,
             buffers: buffers.map(|binding| binding.buffer.clone()).collect(),
             statements: self.statements,
             sizes_in: self.scope.capabilities.sizes_space(),
@@ -150,7 +150,7 @@ impl<'a> Lowered<'a> {
             bindings: self.scope.buffers,
             choice: self.choice,
             work: self.work,
-            singles: self.scope.scalar_writes,
+            scalar_writes: self.scope.scalar_writes,
             checks: self.scope.checks.unwrap_or_default(),
             source: Some(Rc::new(source)),
         })
@@ -173,21 +173,21 @@ pub fn enable_directives(text: &str) -> String {
 }
 
 /// Index of the invocation in `0..count`, and a statement that ends surplus invocations.
-pub fn invocation(scope: &mut Scope, count: &Dim) -> (Index, Statement) {
+pub fn invocation(scope: &mut KernelScope, count: &Dim) -> (Index, Statement) {
     let (index, number) = scope.counter("index", count);
     let end = scope.pool.size(count);
     let surplus = scope.pool.call("x >= y", WgslType::Bool, &[index, end]);
     (number, Statement::ReturnIf(surplus))
 }
 
-/// Number of pieces that cover a size, as the formula `(size + piece - 1) / piece`.
+/// Divides a size by a number and rounds up, by the formula `(size + piece - 1) / piece`.
 pub fn pieces(size: &Dim, piece: usize) -> Dim {
     (size + &Dim::from(piece) - 1).floor_div(&Dim::from(piece))
 }
 
 /// Applies the epilogue to the anchor's result at a position and stores the element.
 pub fn store(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     group: &Group,
     result: ValueId,
     value: Expr,
@@ -199,7 +199,7 @@ pub fn store(
 
 /// Element and position of a group's root, given the anchor's result at a position.
 pub fn epilogue(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     group: &Group,
     result: ValueId,
     value: Expr,
@@ -220,21 +220,22 @@ pub fn epilogue(
 
 /// Emits a loop over `0..size`. `body` receives the loop variable. A size of 1 needs no loop.
 pub fn repeat(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     name: &str,
     size: &Dim,
-    body: impl FnOnce(&mut Scope, Index) -> Result<Vec<Statement>>,
+    body: impl FnOnce(&mut KernelScope, Index) -> Result<Vec<Statement>>,
 ) -> Result<Vec<Statement>> {
     let end = scope.pool.size(size);
-    repeat_to(scope, name, (size, end), body)
+    repeat_to(scope, name, size, end, body)
 }
 
 /// Emits a loop like [`repeat`] up to an end that may be smaller than the size.
 pub fn repeat_to(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     name: &str,
-    (size, end): (&Dim, Expr),
-    body: impl FnOnce(&mut Scope, Index) -> Result<Vec<Statement>>,
+    size: &Dim,
+    end: Expr,
+    body: impl FnOnce(&mut KernelScope, Index) -> Result<Vec<Statement>>,
 ) -> Result<Vec<Statement>> {
     if size.is(1) {
         return body(scope, Index::zero());
@@ -253,10 +254,10 @@ pub fn repeat_to(
 
 /// Emits nested loops over all coordinates of a shape.
 pub fn repeat_all(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     names: &str,
     shape: &[Dim],
-    body: impl FnOnce(&mut Scope, Vec<Index>) -> Result<Vec<Statement>>,
+    body: impl FnOnce(&mut KernelScope, Vec<Index>) -> Result<Vec<Statement>>,
 ) -> Result<Vec<Statement>> {
     let mut counters = Vec::new();
     for (axis, size) in shape.iter().enumerate() {
@@ -282,10 +283,11 @@ pub fn repeat_all(
 /// Emits one loop over all coordinates of a shape. Counters carry the coordinates along; `body` receives their row-major
 /// index and the coordinates. Short nested loops would cost more. The shape must have fewer than 65,536 elements.
 pub fn repeat_flattened(
-    scope: &mut Scope,
-    (place, names): (&str, &[String]),
+    scope: &mut KernelScope,
+    place: &str,
+    names: &[String],
     shape: &[Dim],
-    body: impl FnOnce(&mut Scope, &Index, &[Index]) -> Result<Vec<Statement>>,
+    body: impl FnOnce(&mut KernelScope, &Index, &[Index]) -> Result<Vec<Statement>>,
 ) -> Result<Vec<Statement>> {
     let size = Dim::product(shape);
     let counters: Vec<(Expr, Index)> = names
@@ -323,7 +325,7 @@ pub fn repeat_flattened(
 }
 
 /// Increments coordinates in row-major order.
-fn increment_coordinates(scope: &mut Scope, counters: &[(Expr, &Dim)]) -> Vec<Statement> {
+fn increment_coordinates(scope: &mut KernelScope, counters: &[(Expr, &Dim)]) -> Vec<Statement> {
     let Some(((counter, size), outer)) = counters.split_last() else {
         return Vec::new();
     };
@@ -341,7 +343,13 @@ fn increment_coordinates(scope: &mut Scope, counters: &[(Expr, &Dim)]) -> Vec<St
 }
 
 /// `base + offset`, clamped below a size unless it is known to be smaller.
-pub fn clamped(scope: &mut Scope, base: &Index, offset: usize, size: &Dim, name: &str) -> Index {
+pub fn clamped(
+    scope: &mut KernelScope,
+    base: &Index,
+    offset: usize,
+    size: &Dim,
+    name: &str,
+) -> Index {
     let moved = base.add_size(&Dim::from(offset));
     if offset == 0 || moved.is_less_than(size) {
         return moved;
@@ -355,7 +363,7 @@ pub fn clamped(scope: &mut Scope, base: &Index, offset: usize, size: &Dim, name:
 
 /// Guards statements by `base + offset < size`, unless the condition is known to hold.
 pub fn offset_bounds_guard(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     base: &Index,
     offset: impl Into<Index>,
     size: &Dim,
@@ -368,7 +376,7 @@ pub fn offset_bounds_guard(
 }
 
 /// An index clamped below a size.
-pub fn limited(scope: &mut Scope, index: &Index, size: &Dim) -> Index {
+pub fn limited(scope: &mut KernelScope, index: &Index, size: &Dim) -> Index {
     if index.is_less_than(size) {
         return index.clone();
     }
@@ -378,7 +386,12 @@ pub fn limited(scope: &mut Scope, index: &Index, size: &Dim) -> Index {
 }
 
 /// Guards statements by `index < size`, unless the condition is known to hold.
-pub fn below(scope: &mut Scope, index: &Index, size: &Dim, body: Vec<Statement>) -> Vec<Statement> {
+pub fn below(
+    scope: &mut KernelScope,
+    index: &Index,
+    size: &Dim,
+    body: Vec<Statement>,
+) -> Vec<Statement> {
     if index.is_less_than(size) {
         return body;
     }

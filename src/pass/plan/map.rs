@@ -10,8 +10,8 @@ use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Layout;
 use crate::pass::plan::cost::node_cost;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, QUAD};
-use crate::pass::plan::element::{Scope, eight, scalar, write};
+use crate::pass::plan::element::vec4::{self, VEC4_LEN};
+use crate::pass::plan::element::{KernelScope, scalar, vec8, write};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, invocation};
 use crate::pass::plan::quads;
@@ -23,13 +23,13 @@ const TEMPLATE: &str = include_str!("../../../shaders/map.wgsl");
 const MAX_WIDE_STORE_COST: u32 = 12;
 
 /// Lowers a pointwise value or view to a kernel with one invocation per element.
-pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
+pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group) -> Result<Lowered<'a>> {
     let count = scope.graph.ty(group.root).numel();
     let (index, surplus) = invocation(&mut scope, &count);
     let position = Position::from_index(index);
-    scope.inline_values(&group.also);
+    scope.inline_values(&group.other_outputs);
     let mut statements = vec![surplus];
-    for value in group.values() {
+    for value in group.outputs() {
         let element = scope.produce(value, &position)?;
         statements.push(write(&mut scope, value, element, &position)?);
     }
@@ -37,12 +37,12 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
 }
 
 /// Lowers a value to a kernel of four neighbours per invocation, or eight for cheap elements, with vector loads and
-/// stores. `None` if the number of elements is no multiple of four.
-pub fn lower_vec4<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
+/// stores. `None` if the number of elements is not a multiple of four.
+pub fn lower_vec4<'a>(mut scope: KernelScope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
     let root = group.root;
     if let Layout::Vec4 { axis } = scope.layout(root) {
         let shape = &scope.graph.ty(root).shape;
-        return lower_vec4_along(scope, (shape, root), *axis, |scope, at| {
+        return lower_vec4_along(scope, shape, root, *axis, |scope, at| {
             let position = Position::from_coordinates(at);
             Ok((scope.produce(root, &position)?, position))
         })
@@ -50,11 +50,12 @@ pub fn lower_vec4<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Lowe
     }
     let numel = scope.graph.ty(group.root).numel();
     let width = width(&scope, group, &numel)?;
-    scope.inline_values(&group.also);
+    scope.inline_values(&group.other_outputs);
     in_row(
         scope,
-        &group.values(),
-        (&numel, width),
+        &group.outputs(),
+        &numel,
+        width,
         |scope, value, place| {
             let position = Position::from_index(place);
             Ok((scope.produce(value, &position)?, position))
@@ -63,7 +64,7 @@ pub fn lower_vec4<'a>(mut scope: Scope<'a>, group: &Group) -> Result<Option<Lowe
 }
 
 /// Lowers to a kernel of neighbours, in rows or blocks, if the device allows it; otherwise of single elements.
-pub fn lower_any<'a>(scope: impl Fn() -> Scope<'a>, group: &Group) -> Result<Lowered<'a>> {
+pub fn lower_any<'a>(scope: impl Fn() -> KernelScope<'a>, group: &Group) -> Result<Lowered<'a>> {
     match lower_vec4(scope(), group)? {
         Some(quads) if quads.fits() => Ok(lower_blocks(&scope, group, &quads)?.unwrap_or(quads)),
         _ => lower(scope(), group),
@@ -73,30 +74,31 @@ pub fn lower_any<'a>(scope: impl Fn() -> Scope<'a>, group: &Group) -> Result<Low
 /// Lowers to a kernel of 4x4 blocks with four vector stores each, for a transposition whose operand has vec4 along another
 /// axis. `None` if vectors along rows load as well already.
 fn lower_blocks<'a>(
-    scope: &impl Fn() -> Scope<'a>,
+    scope: &impl Fn() -> KernelScope<'a>,
     group: &Group,
     in_row: &Lowered,
 ) -> Result<Option<Lowered<'a>>> {
     let shape = &scope().graph.ty(group.root).shape;
     let is_in_rows = scope().layout(group.root).is_row_major();
-    let (Some((last, outer)), [_]) = (shape.split_last(), group.values().as_slice()) else {
+    let (Some((last, outer)), [_]) = (shape.split_last(), group.outputs().as_slice()) else {
         return Ok(None);
     };
-    if !is_in_rows || !quad::is_multiple_of_4(last) {
+    if !is_in_rows || !vec4::is_multiple_of_4(last) {
         return Ok(None);
     }
     let width = width(&scope(), group, &Dim::product(shape))?;
     let loads = in_row.scope.pool.loads();
-    if loads < QUAD {
+    if loads < VEC4_LEN {
         return Ok(None);
     }
     for axis in (0..outer.len())
         .rev()
-        .filter(|axis| quad::is_multiple_of_4(&outer[*axis]))
+        .filter(|axis| vec4::is_multiple_of_4(&outer[*axis]))
     {
         if let Some(block) = lower_block_4x4(scope(), group, axis)?
             && block.fits()
-            && access_time(block.scope.pool.loads(), QUAD) * width < access_time(loads, 1) * QUAD * QUAD
+            && access_time(block.scope.pool.loads(), VEC4_LEN) * width
+                < access_time(loads, 1) * VEC4_LEN * VEC4_LEN
         {
             return Ok(Some(block));
         }
@@ -109,17 +111,21 @@ fn access_time(loads: usize, stores: usize) -> usize {
     2 * loads + 3 * stores
 }
 
-/// Kernel of 4x4 blocks along `axis` and the last axis; `None` if the rows of a block are no vectors in memory.
-fn lower_block_4x4<'a>(mut scope: Scope<'a>, group: &Group, axis: usize) -> Result<Option<Lowered<'a>>> {
-    scope.inline_values(&group.also);
+/// Kernel of 4x4 blocks along `axis` and the last axis; `None` if the rows of a block are not vectors in memory.
+fn lower_block_4x4<'a>(
+    mut scope: KernelScope<'a>,
+    group: &Group,
+    axis: usize,
+) -> Result<Option<Lowered<'a>>> {
+    scope.inline_values(&group.other_outputs);
     let (lines, surplus, count) = block(&mut scope, group.root, axis);
     let mut statements = vec![surplus];
     for line in lines {
-        let parts = quad::for_each_neighbour(&mut scope, line, |scope, _, at| {
+        let parts = vec4::for_each_neighbour(&mut scope, line, |scope, _, at| {
             let position = Position::from_coordinates(at);
             Ok((scope.produce(group.root, &position)?, position))
         })?;
-        match quad::store_vec4(&mut scope, group.root, &parts)? {
+        match vec4::store_vec4(&mut scope, group.root, &parts)? {
             Some(store) => statements.push(store),
             None => return Ok(None),
         }
@@ -130,17 +136,17 @@ fn lower_block_4x4<'a>(mut scope: Scope<'a>, group: &Group, axis: usize) -> Resu
 /// Coordinates of a 4x4 block along `axis` and the last axis, a statement that ends surplus invocations, and the number of
 /// invocations.
 fn block(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     value: ValueId,
     axis: usize,
-) -> ([[Vec<Index>; QUAD]; QUAD], Statement, Dim) {
+) -> ([[Vec<Index>; VEC4_LEN]; VEC4_LEN], Statement, Dim) {
     let mut shape = scope.graph.ty(value).shape.clone();
     let last = shape.len() - 1;
-    shape[last] = shape[last].floor_div(&Dim::from(QUAD));
+    shape[last] = shape[last].floor_div(&Dim::from(VEC4_LEN));
     let (quad, surplus, count) = quads::each(scope, &shape, axis);
-    let lines = quad::neighbours(&quad, axis);
+    let lines = vec4::neighbours(&quad, axis);
     (
-        lines.map(|line| quad::neighbours(&line, last)),
+        lines.map(|line| vec4::neighbours(&line, last)),
         surplus,
         count,
     )
@@ -148,25 +154,28 @@ fn block(
 
 /// Number of neighbours that an invocation computes: eight for cheap elements that are faster to write as words, else
 /// four.
-fn width(scope: &Scope, group: &Group, numel: &Dim) -> Result<usize> {
+fn width(scope: &KernelScope, group: &Group, numel: &Dim) -> Result<usize> {
     let graph = scope.graph;
     let nodes = group.computed(graph, scope.stored).into_iter();
     let cost: u32 = nodes.map(|node| node_cost(&graph.nodes[node])).sum();
-    Ok(match cost <= MAX_WIDE_STORE_COST && scope.can_access_u64(group.root)? {
-        true => eight::vector_width(scope.capabilities, numel),
-        false => QUAD,
-    })
+    Ok(
+        match cost <= MAX_WIDE_STORE_COST && scope.can_access_u64(group.root)? {
+            true => vec8::vector_width(scope.capabilities, numel),
+            false => VEC4_LEN,
+        },
+    )
 }
 
 /// Kernel that computes `width` contiguous elements of each target per invocation. `None` if the number of elements is no
 /// multiple of four.
 fn in_row<'a>(
-    mut scope: Scope<'a>,
+    mut scope: KernelScope<'a>,
     targets: &[ValueId],
-    (numel, width): (&Dim, usize),
-    element: impl Fn(&mut Scope, ValueId, Index) -> Result<(Expr, Position)>,
+    numel: &Dim,
+    width: usize,
+    element: impl Fn(&mut KernelScope, ValueId, Index) -> Result<(Expr, Position)>,
 ) -> Result<Option<Lowered<'a>>> {
-    if !quad::is_multiple_of_4(numel) {
+    if !vec4::is_multiple_of_4(numel) {
         return Ok(None);
     }
     let count = numel.floor_div(&Dim::from(width));
@@ -180,7 +189,7 @@ fn in_row<'a>(
                 .map(|place| element(scope, *target, place))
                 .collect::<Result<Vec<_>>>()
         })?;
-        let Some(stores) = eight::store_vectors(&mut scope, *target, &parts)? else {
+        let Some(stores) = vec8::store_vectors(&mut scope, *target, &parts)? else {
             return Ok(None);
         };
         statements.extend(stores);
@@ -189,13 +198,13 @@ fn in_row<'a>(
 }
 
 /// Copies a value to a vec4 layout.
-pub fn to_quads(scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
+pub fn to_quads(scope: KernelScope, value: ValueId, axis: usize) -> Result<Lowered> {
     let shape = &scope.graph.ty(value).shape;
     match shape.split_last() {
-        Some((size, outer)) if quad::is_multiple_of_4(size) && outer.len() > axis => {
+        Some((size, outer)) if vec4::is_multiple_of_4(size) && outer.len() > axis => {
             copy_transposed_to_vec4(scope, value, axis)
         }
-        _ => lower_vec4_along(scope, (shape, value), axis, |scope, at| {
+        _ => lower_vec4_along(scope, shape, value, axis, |scope, at| {
             let position = Position::from_coordinates(at);
             Ok((scope.element(value, &position, None)?, position))
         }),
@@ -203,12 +212,12 @@ pub fn to_quads(scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
 }
 
 /// Copies a value to a vec4 layout along another axis than its last one, with vector loads along the last axis.
-fn copy_transposed_to_vec4(mut scope: Scope, value: ValueId, axis: usize) -> Result<Lowered> {
+fn copy_transposed_to_vec4(mut scope: KernelScope, value: ValueId, axis: usize) -> Result<Lowered> {
     let size = scope.graph.ty(value).shape[axis].clone();
     let (lines, surplus, count) = block(&mut scope, value, axis);
-    let mut quads: [Vec<(Expr, Position)>; QUAD] = Default::default();
+    let mut quads: [Vec<(Expr, Position)>; VEC4_LEN] = Default::default();
     for (part, line) in lines.into_iter().enumerate() {
-        let may_miss = part > 0 && !quad::is_multiple_of_4(&size);
+        let may_miss = part > 0 && !vec4::is_multiple_of_4(&size);
         let inside = may_miss.then(|| scope.is_below(&line[0][axis], &size));
         for (parts, at) in quads.iter_mut().zip(line) {
             let position = Position::from_coordinates(at);
@@ -218,7 +227,7 @@ fn copy_transposed_to_vec4(mut scope: Scope, value: ValueId, axis: usize) -> Res
     }
     let mut statements = vec![surplus];
     for parts in &quads {
-        statements.push(scope.store_quad(value, axis, parts)?);
+        statements.push(scope.store_vec4(value, axis, parts)?);
     }
     Ok(finish(scope, &count, statements))
 }
@@ -226,20 +235,22 @@ fn copy_transposed_to_vec4(mut scope: Scope, value: ValueId, axis: usize) -> Res
 /// Kernel that writes four neighbours along `axis` of a shape to a vec4 of `root`. `element` computes an element and its
 /// position in `root` from its coordinates in the shape.
 fn lower_vec4_along<'a>(
-    mut scope: Scope<'a>,
-    (shape, root): (&Shape, ValueId),
+    mut scope: KernelScope<'a>,
+    shape: &Shape,
+    root: ValueId,
     axis: usize,
-    element: impl Fn(&mut Scope, Vec<Index>) -> Result<(Expr, Position)>,
+    element: impl Fn(&mut KernelScope, Vec<Index>) -> Result<(Expr, Position)>,
 ) -> Result<Lowered<'a>> {
     let (quad, surplus, count) = quads::each(&mut scope, shape, axis);
-    let neighbours = quad::neighbours(&quad, axis);
-    let parts = quad::for_each_neighbour(&mut scope, neighbours, |scope, _, at| element(scope, at))?;
-    let store = scope.store_quad(root, axis, &parts)?;
+    let neighbours = vec4::neighbours(&quad, axis);
+    let parts =
+        vec4::for_each_neighbour(&mut scope, neighbours, |scope, _, at| element(scope, at))?;
+    let store = scope.store_vec4(root, axis, &parts)?;
     Ok(finish(scope, &count, vec![surplus, store]))
 }
 
 /// Copies an input or weight, which cannot be an output itself.
-pub fn copy<'a>(mut scope: Scope<'a>, value: ValueId) -> Result<Lowered<'a>> {
+pub fn copy<'a>(mut scope: KernelScope<'a>, value: ValueId) -> Result<Lowered<'a>> {
     let ty = scope.graph.ty(value);
     let count = ty.numel();
     let (index, surplus) = invocation(&mut scope, &count);
@@ -256,7 +267,7 @@ pub fn copy<'a>(mut scope: Scope<'a>, value: ValueId) -> Result<Lowered<'a>> {
 /// Copies one operand of a concatenation to its part of the result: for concatenations that read more buffers than a
 /// kernel can bind, or that run faster as separate kernels.
 pub fn part<'a>(
-    scope: impl Fn() -> Scope<'a>,
+    scope: impl Fn() -> KernelScope<'a>,
     joined: &Group,
     part: ValueId,
     axis: usize,
@@ -266,23 +277,23 @@ pub fn part<'a>(
     let graph = alone.graph;
     let shape: &Shape = &graph.ty(part).shape;
     let count = Dim::product(shape);
-    let put = |scope: &mut Scope, from: Position| {
+    let put = |scope: &mut KernelScope, from: Position| {
         let value = scope.element(part, &from, None)?;
         let mut coordinates = from.coordinates(shape);
         coordinates[axis] = coordinates[axis].add_size(start);
         Ok((value, Position::from_coordinates(coordinates)))
     };
     if let Layout::Vec4 { axis: of_quads } = alone.layout(joined.root) {
-        return lower_vec4_along(alone, (shape, joined.root), *of_quads, |scope, at| {
+        return lower_vec4_along(alone, shape, joined.root, *of_quads, |scope, at| {
             put(scope, Position::from_coordinates(at))
         });
     }
-    let element = |scope: &mut Scope, _, place: Index| {
+    let element = |scope: &mut KernelScope, _, place: Index| {
         let coordinates = index::delinearize(&place, shape);
         put(scope, Position::from_both(place, coordinates))
     };
     let width = width(&alone, joined, &count)?;
-    if let Some(quads) = in_row(scope(), &[joined.root], (&count, width), element)? {
+    if let Some(quads) = in_row(scope(), &[joined.root], &count, width, element)? {
         return Ok(quads);
     }
     let (index, surplus) = invocation(&mut alone, &count);
@@ -291,6 +302,6 @@ pub fn part<'a>(
     Ok(finish(alone, &count, vec![surplus, store]))
 }
 
-fn finish<'a>(scope: Scope<'a>, count: &Dim, statements: Vec<Statement>) -> Lowered<'a> {
+fn finish<'a>(scope: KernelScope<'a>, count: &Dim, statements: Vec<Statement>) -> Lowered<'a> {
     Lowered::new(scope, TEMPLATE, statements, count)
 }

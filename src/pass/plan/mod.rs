@@ -14,7 +14,6 @@ mod conv;
 mod cost;
 mod custom;
 mod element;
-mod form;
 mod fuse;
 mod group;
 mod kernel;
@@ -26,6 +25,7 @@ mod recurrent;
 mod reduce;
 mod region;
 mod scan;
+mod shape_generic;
 mod sheet;
 mod slots;
 mod sort;
@@ -38,12 +38,12 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use self::check::check_types;
 use self::element::check::first_site;
-use self::element::{Binding, Scope};
-use self::form::Known;
+use self::element::{KernelBinding, KernelScope};
 use self::fuse::{Fusion, fuse};
 use self::group::{Group, Pattern};
-use self::kernel::{Lowered, GeneratedKernel};
-use self::sheet::{Kernels, PlanBuilder};
+use self::kernel::{GeneratedKernel, Lowered};
+use self::shape_generic::KernelCache;
+use self::sheet::{GroupKernels, PlanBuilder};
 use self::storage::panels::{self, PaneledWeights};
 use self::storage::precision::StorageRequest;
 use crate::dim::Dim;
@@ -83,44 +83,45 @@ pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
 /// Plans a graph like [`plan`], with options.
 pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions) -> Result<Plan> {
     let graph = &fuse::split::split(&explicit_regions(graph)?, capabilities, &options.choices)?;
-    let (mut singles, mut in_panels) = (BTreeSet::new(), PaneledWeights::new());
+    let (mut scalar_writes, mut paneled) = (BTreeSet::new(), PaneledWeights::new());
     let mut earlier = PreviousAttempt::default();
     // A value that cannot be stored in half-precision pairs, or a weight that would be stored twice, gets another storage
     // in the next attempt.
     loop {
         let wanted = StorageRequest {
             options,
-            singles: &singles,
-            in_panels: &in_panels,
+            scalar_writes: &scalar_writes,
+            paneled: &paneled,
             prefix: "",
         };
-        let (mut sheet, fusion) = sheet(graph, capabilities, wanted, earlier)?;
-        let chosen = panels::chosen(&sheet, capabilities);
-        let are_same = sheet.singles.is_subset(&singles);
-        if are_same && chosen.is_empty() {
-            sheet.plan.shared_weights = panels::told(&sheet, &in_panels);
-            form::deduplicate_kernels(
-                &mut sheet.plan,
-                &sheet.sources,
-                (capabilities, &graph.hints),
+        let (mut builder, fusion) = sheet(graph, capabilities, wanted, earlier)?;
+        let newly_paneled = panels::chosen(&builder, capabilities);
+        let are_same = builder.scalar_writes.is_subset(&scalar_writes);
+        if are_same && newly_paneled.is_empty() {
+            builder.plan.shared_weights = panels::told(&builder, &paneled);
+            shape_generic::deduplicate_kernels(
+                &mut builder.plan,
+                &builder.sources,
+                capabilities,
+                &graph.hints,
             );
-            return Ok(sheet.finish());
+            return Ok(builder.finish());
         }
         earlier = PreviousAttempt {
-            forms: sheet.forms,
-            of_same: are_same.then_some((fusion, sheet.made)),
+            kernel_cache: builder.kernel_cache,
+            reusable: are_same.then_some((fusion, builder.group_kernels)),
         };
-        singles.extend(sheet.singles);
-        in_panels.extend(chosen);
+        scalar_writes.extend(builder.scalar_writes);
+        paneled.extend(newly_paneled);
     }
 }
 
 /// Results of the previous planning attempt.
 #[derive(Default)]
 struct PreviousAttempt {
-    forms: Known,
+    kernel_cache: KernelCache,
     /// Fusion and kernels, if the attempts differ only in weights stored as panels.
-    of_same: Option<(Fusion, Vec<Kernels>)>,
+    reusable: Option<(Fusion, Vec<GroupKernels>)>,
 }
 
 /// Builds the kernels and slots of a plan. Returns them with the fusion decisions.
@@ -130,30 +131,30 @@ fn sheet(
     wanted: StorageRequest,
     earlier: PreviousAttempt,
 ) -> Result<(PlanBuilder, Fusion)> {
-    let (fusion, known) = match earlier.of_same {
+    let (fusion, known) = match earlier.reusable {
         Some((mut fusion, known)) => {
-            panels::place(graph, &mut fusion, wanted.in_panels);
+            panels::place(graph, &mut fusion, wanted.paneled);
             (fusion, known)
         }
         None => (Fusion::of(graph, capabilities, wanted)?, Vec::new()),
     };
-    let mut sheet = PlanBuilder::with(earlier.forms, known);
+    let mut sheet = PlanBuilder::with_earlier(earlier.kernel_cache, known);
     sheet.plan.inputs = vec![None; graph.inputs.len()];
     sheet.plan.guards.clone_from(&graph.guards);
     let written = vec![false; graph.values.len()];
     let mut planner = Planner {
         graph,
         capabilities,
-        wanted,
+        request: wanted,
         fusion: &fusion,
-        sheet: &mut sheet,
+        builder: &mut sheet,
         slots: BTreeMap::new(),
         converted: BTreeMap::new(),
         written: &written,
         prefix: String::new(),
         order: Vec::new(),
         makes_checks: true,
-        exchanged: custom::exchanged(graph),
+        host_values: custom::exchanged(graph),
         flows: Vec::new(),
     };
     planner.run(Planner::outputs)?;
@@ -165,11 +166,11 @@ fn sheet(
 struct Planner<'a> {
     graph: &'a Graph,
     capabilities: &'a Capabilities,
-    wanted: StorageRequest<'a>,
+    request: StorageRequest<'a>,
     fusion: &'a Fusion,
-    sheet: &'a mut PlanBuilder,
+    builder: &'a mut PlanBuilder,
     slots: BTreeMap<(ValueId, bool), SlotId>,
-    /// Copies of values in another layout, and weights in panels or pieces.
+    /// Copies of values in another layout, and weights in panels or chunks.
     converted: BTreeMap<(ValueId, Layout), SlotId>,
     /// Inputs of a body whose slots are written by steps.
     written: &'a [bool],
@@ -180,7 +181,7 @@ struct Planner<'a> {
     /// True if kernels evaluate the checks among their nodes.
     makes_checks: bool,
     /// Operands and results of host functions. Their memory is not reused.
-    exchanged: HashSet<ValueId>,
+    host_values: HashSet<ValueId>,
     flows: Vec<Flow>,
 }
 
@@ -190,13 +191,13 @@ impl Fusion {
         let mut fusion = fuse(graph, capabilities, &wanted.options.choices)?;
         fusion.layouts = storage::layout::assign(graph, capabilities, &fusion);
         let stored = storage::precision::assign(graph, capabilities, &fusion, wanted)?;
-        (fusion.storages, fusion.kept) = stored.into_iter().unzip();
+        (fusion.storages, fusion.single_reasons) = stored.into_iter().unzip();
         let is_body = !wanted.prefix.is_empty();
         storage::concat::place(graph, capabilities, &mut fusion, is_body);
         fusion.layouts = storage::padding::assign(graph, capabilities, wanted, &fusion);
-        fusion.texels = storage::texels::assign(graph, capabilities, &fusion, is_body);
-        panels::place(graph, &mut fusion, wanted.in_panels);
-        fusion.extents = storage::tiles::assign(graph, capabilities, &fusion, wanted);
+        fusion.texture_aliased = storage::texels::assign(graph, capabilities, &fusion, is_body);
+        panels::place(graph, &mut fusion, wanted.paneled);
+        fusion.tile_extents = storage::tiles::assign(graph, capabilities, &fusion, wanted);
         Ok(fusion)
     }
 }
@@ -219,26 +220,28 @@ impl<'a> Planner<'a> {
     fn record_stored(&mut self) {
         for ((value, is_copy), slot) in &self.slots {
             let reason = self.fusion.reasons[value.index()].filter(|_| !is_copy);
-            let plan = &mut self.sheet.plan;
+            let plan = &mut self.builder.plan;
             plan.materialized
                 .extend(reason.map(|reason| MaterializedValue {
                     value: plan.slots[slot.0].name.clone(),
                     reason,
-                    single_reason: self.fusion.kept[value.index()],
+                    single_reason: self.fusion.single_reasons[value.index()],
                 }));
         }
     }
 
-    fn scope(&self) -> Scope<'a> {
+    fn scope(&self) -> KernelScope<'a> {
         let Fusion {
             stored,
             layouts,
             storages,
-            texels,
+            texture_aliased: texels,
             ..
         } = self.fusion;
-        let scope = Scope::new(self.graph, self.capabilities, stored, self.written);
-        let scope = scope.with_layouts(layouts, storages).with_texture_aliases(texels);
+        let scope = KernelScope::new(self.graph, self.capabilities, stored, self.written);
+        let scope = scope
+            .with_layouts(layouts, storages)
+            .with_texture_aliases(texels);
         match self.makes_checks {
             true => scope,
             false => scope.without_checks(),
@@ -265,17 +268,17 @@ impl<'a> Planner<'a> {
         {
             return self.custom(node, custom, group);
         }
-        let kernels = match self.sheet.earlier() {
+        let kernels = match self.builder.reuse_kernels() {
             Some(kernels) if self.are_still_valid(&kernels) => kernels,
             _ => self.kernels(group)?,
         };
-        self.sheet.made.push(kernels.clone());
+        self.builder.group_kernels.push(kernels.clone());
         let mut kernels = kernels.into_iter();
         kernels.try_for_each(|(made, part)| self.step(made, group, part))
     }
 
     /// True if the kernels read no weight in rows that is now stored only in panels.
-    fn are_still_valid(&self, kernels: &Kernels) -> bool {
+    fn are_still_valid(&self, kernels: &GroupKernels) -> bool {
         let mut bindings = kernels.iter().flat_map(|(made, _)| &made.bindings);
         let is_in_panels = |layout: &Layout| matches!(layout, Layout::Panels(_));
         bindings.all(|binding| {
@@ -285,7 +288,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Generates the kernels of a group.
-    fn kernels(&mut self, group: &Group) -> Result<Kernels> {
+    fn kernels(&mut self, group: &Group) -> Result<GroupKernels> {
         let whole = match self.sorted(group)? {
             None => self.shape_generic_kernel(group)?,
             sorted => sorted,
@@ -349,14 +352,19 @@ impl<'a> Planner<'a> {
 
     /// Adds the dispatch of a kernel for a group, or for one operand of a concatenation. The plan may hold the kernel
     /// already.
-    fn step(&mut self, mut made: GeneratedKernel, group: &Group, part: Option<ValueId>) -> Result<()> {
+    fn step(
+        &mut self,
+        mut made: GeneratedKernel,
+        group: &Group,
+        part: Option<ValueId>,
+    ) -> Result<()> {
         if matches!(&made.workgroups, Workgroups::Linear(count) if count.is(0)) {
             return Ok(());
         }
-        let singles = made.singles.iter();
+        let singles = made.scalar_writes.iter();
         let singles =
             singles.map(|value| format!("{}{}", self.prefix, self.graph.value(*value).name));
-        self.sheet.singles.extend(singles);
+        self.builder.scalar_writes.extend(singles);
         self.count_kernel_row_reads(&made, group, part);
         let work = match made.work.take() {
             Some(work) => work,
@@ -367,16 +375,16 @@ impl<'a> Planner<'a> {
 
     /// Adds the dispatch of a kernel.
     fn dispatch(&mut self, made: GeneratedKernel, group: &Group, mut work: Work) -> Result<()> {
-        let kernel = self.sheet.kernel(made.kernel, made.source);
+        let kernel = self.builder.kernel(made.kernel, made.source);
         let sizes = self.with_check_sites(&made.checks, made.sizes);
         let mut bindings = Vec::new();
         let written = group.written(self.graph, &self.fusion.stored);
         for binding in &made.bindings {
             if binding.buffer.access == Access::Faults {
-                bindings.push(self.sheet.faults().slot);
+                bindings.push(self.builder.fault_buffer().slot);
                 continue;
             }
-            let slot = self.bound(binding, group)?;
+            let slot = self.bind_slot(binding, group)?;
             bindings.push(slot);
             let layout = &self.fusion.layouts[binding.value.index()];
             if written.contains(&binding.value) && binding.layout == *layout {
@@ -385,9 +393,9 @@ impl<'a> Planner<'a> {
         }
         if work.writes.is_empty() {
             // A result in another slot or layout is bound last.
-            let goes_to = |binding: &Binding| (binding.is_copy, binding.layout.clone());
+            let goes_to = |binding: &KernelBinding| (binding.is_copy, binding.layout.clone());
             let last = made.bindings.last().map(goes_to);
-            let is_other = |binding: &Binding| Some(goes_to(binding)) != last;
+            let is_other = |binding: &KernelBinding| Some(goes_to(binding)) != last;
             let others = made.bindings.iter().rposition(is_other);
             work.writes
                 .extend(bindings.iter().skip(others.map_or(0, |other| other + 1)));
@@ -409,7 +417,7 @@ impl<'a> Planner<'a> {
             choice: made.choice,
             work,
         };
-        self.sheet.plan.steps.push(step);
+        self.builder.plan.steps.push(step);
         Ok(())
     }
 
@@ -420,7 +428,7 @@ impl<'a> Planner<'a> {
         }
         let sites = checks.iter().filter_map(|value| self.site(*value));
         let sites: Vec<FaultSite> = sites.collect();
-        let first = Dim::from(self.sheet.sites(sites));
+        let first = Dim::from(self.builder.add_check_sites(sites));
         let number = |size: Dim| match size == first_site() {
             true => first.clone(),
             false => size,

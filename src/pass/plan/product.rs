@@ -16,11 +16,11 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::Conv;
-use crate::pass::plan::conv::Sizes;
+use crate::pass::plan::conv::ConvSizes;
 use crate::pass::plan::cost::is_plain_view;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, Factor, QUAD, is_multiple_of_4};
-use crate::pass::plan::element::{self, Scope, operand};
+use crate::pass::plan::element::vec4::{self, ElementRef, VEC4_LEN, is_multiple_of_4};
+use crate::pass::plan::element::{self, KernelScope, operand};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{below, epilogue, invocation, limited};
 use crate::shape::Shape;
@@ -60,7 +60,7 @@ impl Side {
 }
 
 /// Memory layout of a factor.
-pub struct Lies {
+pub struct FactorLayout {
     /// Value of which the factor is a view.
     pub base: ValueId,
     /// True if K is contiguous.
@@ -74,7 +74,7 @@ enum Factors {
     Matrices(ValueId, ValueId),
     /// Matrices indexed by K and row, and by column and K.
     Transposed(ValueId, ValueId),
-    Patches(Box<Sizes>),
+    Patches(Box<ConvSizes>),
 }
 
 impl Product {
@@ -110,7 +110,11 @@ impl Product {
         let factors = match self.factors {
             Factors::Matrices(a, b) => Factors::Transposed(b, a),
             Factors::Transposed(b, a) => Factors::Matrices(a, b),
-            Factors::Patches(_) => return Err(Error::internal("a convolution cannot be computed with transposed factors")),
+            Factors::Patches(_) => {
+                return Err(Error::internal(
+                    "a convolution cannot be computed with transposed factors",
+                ));
+            }
         };
         Ok(Product {
             rows: self.columns,
@@ -121,7 +125,7 @@ impl Product {
     }
 
     fn patches(graph: &Graph, node: &Node, conv: &Conv) -> Result<Product> {
-        let sizes = Sizes::new(graph, node, conv)?;
+        let sizes = ConvSizes::new(graph, node, conv)?;
         Ok(Product {
             result: sizes.result,
             batch: vec![sizes.groups.clone()],
@@ -136,12 +140,12 @@ impl Product {
     /// elsewhere it is zero.
     pub fn factor_element(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         side: Side,
         outer: &[Index],
         line: &Index,
         step: &Index,
-    ) -> (Factor, Option<Expr>) {
+    ) -> (ElementRef, Option<Expr>) {
         match side {
             Side::Left => (self.left_element(outer, line, step), None),
             Side::Right => self.right_element(scope, outer, step, line),
@@ -152,7 +156,7 @@ impl Product {
     /// absent if it always holds, since K is a multiple of the block of `piece` indices.
     pub fn k_indices(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         quad: &Index,
         block_size: usize,
     ) -> Vec<(Index, Option<Expr>)> {
@@ -161,7 +165,7 @@ impl Product {
             let steps = vec4_indices(scope, quad, &self.k_size).into_iter();
             return steps.map(|step| (step, None)).collect();
         }
-        let whole = Dim::from(QUAD);
+        let whole = Dim::from(VEC4_LEN);
         let steps = vec4_indices(scope, quad, &self.k_size);
         let mut guard = |k: usize| {
             if is_multiple_of_4(&self.k_size) {
@@ -170,7 +174,7 @@ impl Product {
             let step = quad.scale(&whole).add_size(&Dim::from(k));
             scope.is_below(&step, &self.k_size)
         };
-        let guards: Vec<Expr> = (0..QUAD).map(&mut guard).collect();
+        let guards: Vec<Expr> = (0..VEC4_LEN).map(&mut guard).collect();
         steps
             .into_iter()
             .zip(guards.into_iter().map(Some))
@@ -180,7 +184,7 @@ impl Product {
     /// Loads a vector of four rows or columns of a factor for each of four K indices. Gives zeros beyond K.
     pub fn load_block(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         side: Side,
         outer: &[Index],
         lines: &[Index],
@@ -193,7 +197,7 @@ impl Product {
                 .iter()
                 .map(|line| self.factor_element(scope, side, outer, line, step))
                 .collect();
-            let vector = quad::load_vec4(scope, &factors)?;
+            let vector = vec4::load_vec4(scope, &factors)?;
             block.push(match guard {
                 Some(guard) => scope.pool.select(*guard, vector, zero),
                 None => vector,
@@ -205,7 +209,7 @@ impl Product {
     /// Loads one row or column of a factor at four K indices, as scalars. Gives zeros beyond K.
     pub fn load_line(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         side: Side,
         outer: &[Index],
         line: &Index,
@@ -215,7 +219,7 @@ impl Product {
         for (step, _) in steps {
             factors.push(self.factor_element(scope, side, outer, line, step));
         }
-        let mut vector = quad::load_vec4(scope, &factors)?;
+        let mut vector = vec4::load_vec4(scope, &factors)?;
         let guards: Vec<Expr> = steps.iter().filter_map(|(_, guard)| *guard).collect();
         let pool = &mut scope.pool;
         if let [guard, rest @ ..] = guards.as_slice() {
@@ -228,19 +232,25 @@ impl Product {
             vector = pool.select(guard, vector, zero);
         }
         pool.set_label(vector, "a");
-        Ok((0..QUAD)
-            .map(|k| quad::component(pool, vector, k, WgslType::F32))
+        Ok((0..VEC4_LEN)
+            .map(|k| vec4::component(pool, vector, k, WgslType::F32))
             .collect())
     }
 
     /// Returns whether K is the contiguous axis of a factor.
-    pub fn is_k_contiguous(&self, scope: &mut Scope, side: Side) -> Result<bool> {
-        Ok(self.factor_layout(scope, side)?.is_some_and(|lies| lies.is_k_contiguous))
+    pub fn is_k_contiguous(&self, scope: &mut KernelScope, side: Side) -> Result<bool> {
+        Ok(self
+            .factor_layout(scope, side)?
+            .is_some_and(|lies| lies.is_k_contiguous))
     }
 
     /// Returns the memory layout of a factor that is a view of a materialised value. In a vec4 layout no axis counts as
     /// contiguous.
-    pub fn factor_layout(&self, scope: &mut Scope, side: Side) -> Result<Option<Lies>> {
+    pub fn factor_layout(
+        &self,
+        scope: &mut KernelScope,
+        side: Side,
+    ) -> Result<Option<FactorLayout>> {
         let lines = match side {
             Side::Left => &self.rows,
             Side::Right => &self.columns,
@@ -259,7 +269,7 @@ impl Product {
         let by_step = place(&line, &step.add_size(&Dim::ONE))? == next;
         let by_line = place(&line.add_size(&Dim::ONE), &step)? == next;
         let is_in_rows = scope.layout(base).is_row_major();
-        Ok(Some(Lies {
+        Ok(Some(FactorLayout {
             base,
             is_k_contiguous: by_step && is_in_rows,
             is_line_contiguous: by_line && is_in_rows,
@@ -267,7 +277,7 @@ impl Product {
     }
 
     /// Returns the element of the left factor at a row and a K index.
-    pub fn left_element(&self, outer: &[Index], row: &Index, step: &Index) -> Factor {
+    pub fn left_element(&self, outer: &[Index], row: &Index, step: &Index) -> ElementRef {
         match &self.factors {
             Factors::Matrices(a, _) => (*a, matrix_position(outer, row, step)),
             Factors::Transposed(a, _) => (*a, matrix_position(outer, step, row)),
@@ -285,11 +295,11 @@ impl Product {
     /// elsewhere it is zero.
     pub fn right_element(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         outer: &[Index],
         step: &Index,
         column: &Index,
-    ) -> (Factor, Option<Expr>) {
+    ) -> (ElementRef, Option<Expr>) {
         match &self.factors {
             Factors::Matrices(_, b) => ((*b, matrix_position(outer, step, column)), None),
             Factors::Transposed(_, b) => ((*b, matrix_position(outer, column, step)), None),
@@ -324,14 +334,23 @@ impl Product {
     /// Writes a vector of four columns of a row with the epilogue.
     pub fn write_vec4(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         group: &Group,
-        (outer, row, first): (&[Index], &Index, &Index),
+        outer: &[Index],
+        row: &Index,
+        first: &Index,
         vector: Expr,
     ) -> Result<Vec<Statement>> {
         let place = |column: &Index| self.result_position(outer, row, column);
-        let columns = (first, &self.columns);
-        write_vec4(scope, group, self.result, columns, vector, &place)
+        write_vec4(
+            scope,
+            group,
+            self.result,
+            first,
+            &self.columns,
+            vector,
+            &place,
+        )
     }
 }
 
@@ -353,20 +372,21 @@ pub fn accumulate(pool: &mut ExprPool, sum: Expr, terms: &[Expr]) -> Statement {
 /// Writes a vector of four neighbours along an axis with the epilogue, with one store where they are contiguous.
 /// Neighbours beyond the edge are left out, unless the size of the axis is a multiple of 4.
 pub fn write_vec4(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     group: &Group,
     result: ValueId,
-    (first, size): (&Index, &Dim),
+    first: &Index,
+    size: &Dim,
     vector: Expr,
     place: &dyn Fn(&Index) -> Position,
 ) -> Result<Vec<Statement>> {
-    let neighbours = quad::neighbours(&[first.div(&Dim::from(QUAD))], 0);
-    let parts = quad::for_each_neighbour(scope, neighbours, |scope, part, at| {
-        let number = quad::component(&mut scope.pool, vector, part, WgslType::F32);
+    let neighbours = vec4::neighbours(&[first.div(&Dim::from(VEC4_LEN))], 0);
+    let parts = vec4::for_each_neighbour(scope, neighbours, |scope, part, at| {
+        let number = vec4::component(&mut scope.pool, vector, part, WgslType::F32);
         epilogue(scope, group, result, number, &place(&at[0]))
     })?;
     let is_whole = is_multiple_of_4(size);
-    if is_whole && let Some(store) = quad::store_vec4(scope, group.root, &parts)? {
+    if is_whole && let Some(store) = vec4::store_vec4(scope, group.root, &parts)? {
         return Ok(vec![store]);
     }
     let mut line = Vec::new();
@@ -388,21 +408,21 @@ fn matrix_position(outer: &[Index], i: &Index, j: &Index) -> Position {
 
 /// Returns the indices of the four elements of a vec4 along an axis, clamped to its size. The vec4 is clamped as a whole
 /// if the size is a multiple of 4.
-pub fn vec4_indices(scope: &mut Scope, quad: &Index, size: &Dim) -> Vec<Index> {
-    let whole = Dim::from(QUAD);
+pub fn vec4_indices(scope: &mut KernelScope, quad: &Index, size: &Dim) -> Vec<Index> {
+    let whole = Dim::from(VEC4_LEN);
     if is_multiple_of_4(size) {
         let quad = limited(scope, quad, &size.floor_div(&whole));
-        return (0..QUAD)
+        return (0..VEC4_LEN)
             .map(|i| quad.scale(&whole).add_size(&Dim::from(i)))
             .collect();
     }
-    (0..QUAD)
+    (0..VEC4_LEN)
         .map(|i| limited(scope, &quad.scale(&whole).add_size(&Dim::from(i)), size))
         .collect()
 }
 
 /// The grid of tiles that cover a product, and the tile of the workgroup.
-pub struct Covering {
+pub struct TileGrid {
     /// Number of tiles.
     pub count: Dim,
     /// Index of the workgroup.
@@ -415,16 +435,16 @@ pub struct Covering {
     pub tile: [Index; 2],
 }
 
-impl Covering {
+impl TileGrid {
     /// Covers each batch element with `tiles` along both axes; the second axis varies fastest.
-    pub fn new(scope: &mut Scope, outer: &[Dim], tiles: [Dim; 2]) -> Covering {
+    pub fn new(scope: &mut KernelScope, outer: &[Dim], tiles: [Dim; 2]) -> TileGrid {
         let tiles = [outer, &tiles].concat();
         let count = Dim::product(&tiles);
         let (workgroup, surplus) = invocation(scope, &count);
         let mut batch = index::delinearize(&workgroup, &tiles);
         let second = batch.pop().unwrap_or_else(Index::zero);
         let first = batch.pop().unwrap_or_else(Index::zero);
-        Covering {
+        TileGrid {
             count,
             workgroup,
             surplus,
@@ -434,10 +454,14 @@ impl Covering {
     }
 }
 
-impl Scope<'_> {
+impl KernelScope<'_> {
     /// Follows views to the buffer behind them. Returns its value and the element's index in it; `None` if the element is
     /// computed.
-    pub fn resolve_views(&mut self, value: ValueId, at: &Position) -> Result<Option<(ValueId, Index)>> {
+    pub fn resolve_views(
+        &mut self,
+        value: ValueId,
+        at: &Position,
+    ) -> Result<Option<(ValueId, Index)>> {
         let (mut value, mut at) = (value, at.clone());
         while let Definition::Node(node, _) = self.graph.value(value).definition
             && !self.stored[value.index()]

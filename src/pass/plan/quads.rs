@@ -9,16 +9,16 @@ use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Layout, vec4_shape};
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, QUAD, is_multiple_of_4};
-use crate::pass::plan::element::{Scope, eight, role, scalar};
+use crate::pass::plan::element::vec4::{self, VEC4_LEN, is_multiple_of_4};
+use crate::pass::plan::element::{KernelScope, role, scalar, vec8};
 use crate::pass::plan::kernel::invocation;
 use crate::shape::TensorType;
 
 /// The channel axis.
-pub const CHANNELS: usize = 1;
+pub const CHANNEL_AXIS: usize = 1;
 
 /// Layout of images: vec4 along channels.
-pub const IMAGE: Layout = Layout::Vec4 { axis: CHANNELS };
+pub const IMAGE_LAYOUT: Layout = Layout::Vec4 { axis: CHANNEL_AXIS };
 
 /// True for values that may be images, signals or volumes. Kernels for a rasteriser store these in [`IMAGE`].
 pub fn may_be_image(ty: &TensorType) -> bool {
@@ -27,18 +27,18 @@ pub fn may_be_image(ty: &TensorType) -> bool {
 
 /// Coordinates of the invocation's vec4 along an axis, a statement that ends surplus invocations, and the number of
 /// invocations.
-pub fn each(scope: &mut Scope, shape: &[Dim], axis: usize) -> (Vec<Index>, Statement, Dim) {
+pub fn each(scope: &mut KernelScope, shape: &[Dim], axis: usize) -> (Vec<Index>, Statement, Dim) {
     let shape = vec4_shape(shape, axis);
     let count = Dim::product(&shape);
     let (index, surplus) = invocation(scope, &count);
     (index::delinearize(&index, &shape), surplus, count)
 }
 
-impl Scope<'_> {
-    /// Emits a coordinate of the first of these sizes as an expression of its own, if it has an offset and the inner sizes
+impl KernelScope<'_> {
+    /// Emits a coordinate of the first of these sizes as a separate expression, if it has an offset and the inner sizes
     /// are symbolic. Memory indices then are products with the row length instead of sums that load one more size per
     /// offset.
-    pub fn apart(&mut self, at: Index, sizes: &[Dim]) -> Index {
+    pub fn separate(&mut self, at: Index, sizes: &[Dim]) -> Index {
         let [size, inner @ ..] = sizes else {
             return at;
         };
@@ -53,7 +53,7 @@ impl Scope<'_> {
     /// Applies [`Scope::one_buffer_each`] to all coordinates.
     pub fn separate_all(&mut self, at: &[Index], shape: &[Dim]) -> Vec<Index> {
         let axes = at.iter().enumerate();
-        axes.map(|(axis, at)| self.apart(at.clone(), &shape[axis..]))
+        axes.map(|(axis, at)| self.separate(at.clone(), &shape[axis..]))
             .collect()
     }
 
@@ -110,14 +110,14 @@ impl Scope<'_> {
         at: &[Index],
         guard: Option<Expr>,
     ) -> Result<Expr> {
-        let whole = Dim::from(QUAD);
+        let whole = Dim::from(VEC4_LEN);
         let mut quad = at.to_vec();
         quad[axis] = at[axis].div(&whole);
         let vector = self.load_vec4(value, axis, &quad, guard)?;
         let part = at[axis].rem(&whole);
         let known = part.as_const().and_then(|part| usize::try_from(part).ok());
         Ok(match known {
-            Some(part) => quad::component(&mut self.pool, vector, part, WgslType::F32),
+            Some(part) => vec4::component(&mut self.pool, vector, part, WgslType::F32),
             None => {
                 let part = part.emit(&mut self.pool);
                 self.pool.call("x[y]", WgslType::F32, &[vector, part])
@@ -126,7 +126,7 @@ impl Scope<'_> {
     }
 
     /// Stores four neighbours along an axis. Elements past the end of the axis are zeros.
-    pub fn store_quad(
+    pub fn store_vec4(
         &mut self,
         value: ValueId,
         axis: usize,
@@ -152,7 +152,7 @@ impl Scope<'_> {
         };
         let first = parts.first().ok_or_else(missing)?;
         let mut quad = first.1.coordinates(shape);
-        quad[axis] = quad[axis].div(&Dim::from(QUAD));
+        quad[axis] = quad[axis].div(&Dim::from(VEC4_LEN));
         Ok(Statement::Store {
             buffer,
             index: index::linearize(&quad, &vec4_shape(shape, axis)).emit(&mut self.pool),
@@ -168,7 +168,7 @@ impl Scope<'_> {
         numbers: &[Expr],
     ) -> Result<(usize, Expr)> {
         let storage = self.storage(value)?;
-        let mut vector = quad::build_vec4(&mut self.pool, numbers, WgslType::F32x4);
+        let mut vector = vec4::build_vec4(&mut self.pool, numbers, WgslType::F32x4);
         if storage.is_half() {
             vector = scalar::to_halves(&mut self.pool, vector, DType::F32, storage);
         }
@@ -183,14 +183,16 @@ impl Scope<'_> {
         layout: &Layout,
         numbers: &[Expr],
     ) -> Result<Option<(usize, Expr)>> {
-        let settled = numbers.iter().map(|x| eight::storable_as_u64(&mut self.pool, *x));
+        let settled = numbers
+            .iter()
+            .map(|x| vec8::storable_as_u64(&mut self.pool, *x));
         let Some(settled) = settled.collect::<Option<Vec<Expr>>>() else {
             return Ok(None);
         };
         let Some((buffer, words)) = self.bind_u64(value, layout)? else {
             return Ok(None);
         };
-        let vector = quad::build_vec4(&mut self.pool, &settled, WgslType::F32x4);
+        let vector = vec4::build_vec4(&mut self.pool, &settled, WgslType::F32x4);
         let vector = self.pool.call("words_of_four(x)", words, &[vector]);
         Ok(Some((buffer, vector)))
     }

@@ -17,8 +17,8 @@ use crate::kernel::index::{self, Index};
 use crate::op::{Recurrent, RecurrentCell};
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, QUAD};
-use crate::pass::plan::element::{Scope, eight, operand};
+use crate::pass::plan::element::vec4::{self, VEC4_LEN};
+use crate::pass::plan::element::{KernelScope, operand, vec8};
 use crate::pass::plan::kernel::{Lowered, below, invocation, limited, pieces, repeat};
 use crate::pass::plan::lanes;
 
@@ -32,7 +32,11 @@ const THREADS: usize = 2;
 const MAX_INVOCATIONS: usize = 128;
 
 /// Lowers a recurrent layer.
-pub fn lower<'a>(mut scope: Scope<'a>, node: &Node, recurrent: &Recurrent) -> Result<Lowered<'a>> {
+pub fn lower<'a>(
+    mut scope: KernelScope<'a>,
+    node: &Node,
+    recurrent: &Recurrent,
+) -> Result<Lowered<'a>> {
     let layer = Layer::new(&mut scope, node, recurrent)?;
     let mut statements = vec![layer.surplus.clone()];
     statements.extend(layer.begin(&mut scope)?);
@@ -42,8 +46,10 @@ pub fn lower<'a>(mut scope: Scope<'a>, node: &Node, recurrent: &Recurrent) -> Re
     statements.extend(layer.end(&mut scope)?);
     let count = layer.count.clone();
     let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, count);
-    lowered.holes.push(lanes::size(layer.invocations));
-    lowered.holes.push(("memory", layer.states.declared()));
+    lowered.template_values.push(lanes::size(layer.invocations));
+    lowered
+        .template_values
+        .push(("memory", layer.states.declared()));
     Ok(lowered)
 }
 
@@ -71,7 +77,7 @@ struct Layer {
 }
 
 impl Layer {
-    fn new(scope: &mut Scope, node: &Node, recurrent: &Recurrent) -> Result<Layer> {
+    fn new(scope: &mut KernelScope, node: &Node, recurrent: &Recurrent) -> Result<Layer> {
         let graph = scope.graph;
         let (x, weight) = (operand(node, 0)?, operand(node, 1)?);
         let missing = || Error::internal("a recurrent layer of unknown sizes");
@@ -88,12 +94,12 @@ impl Layer {
         let invocations = match scope.capabilities.simd_lanes() {
             Some(lanes) => lanes,
             None => units
-                .div_ceil(QUAD)
+                .div_ceil(VEC4_LEN)
                 .next_power_of_two()
-                .clamp(QUAD, MAX_INVOCATIONS),
+                .clamp(VEC4_LEN, MAX_INVOCATIONS),
         };
         let cell = recurrent.cell;
-        let rows = rows(scope, [directions, units], (batch, cell));
+        let rows = rows(scope, [directions, units], batch, cell);
         let pieces = [Dim::from(directions), pieces(batch, rows)];
         let count = Dim::product(&pieces);
         let (index, surplus) = invocation(scope, &count);
@@ -128,10 +134,10 @@ impl Layer {
     /// subgroup shuffles.
     fn for_each_vec4(
         &self,
-        scope: &mut Scope,
-        body: impl FnOnce(&mut Scope, &Index) -> Result<[Vec<Statement>; 2]>,
+        scope: &mut KernelScope,
+        body: impl FnOnce(&mut KernelScope, &Index) -> Result<[Vec<Statement>; 2]>,
     ) -> Result<Vec<Statement>> {
-        let quads = Dim::from(self.states.quads);
+        let quads = Dim::from(self.states.vec4s);
         let rounds = pieces(&quads, self.invocations);
         repeat(scope, "round", &rounds, |scope, round| {
             let quad = round.scale(&Dim::from(self.invocations)).add(&self.local);
@@ -142,11 +148,11 @@ impl Layer {
     }
 
     /// Units of a vec4, clamped to the number of units unless that is a multiple of four.
-    fn vec4_units(&self, scope: &mut Scope, quad: &Index) -> Vec<Index> {
-        let quad = limited(scope, quad, &Dim::from(self.states.quads));
-        let first = quad.scale(&Dim::from(QUAD));
-        let units = (0..QUAD).map(|part| first.add_size(&Dim::from(part)));
-        match self.units.is_multiple_of(QUAD) {
+    fn vec4_units(&self, scope: &mut KernelScope, quad: &Index) -> Vec<Index> {
+        let quad = limited(scope, quad, &Dim::from(self.states.vec4s));
+        let first = quad.scale(&Dim::from(VEC4_LEN));
+        let units = (0..VEC4_LEN).map(|part| first.add_size(&Dim::from(part)));
+        match self.units.is_multiple_of(VEC4_LEN) {
             true => units.collect(),
             false => units
                 .map(|unit| limited(scope, &unit, &Dim::from(self.units)))
@@ -155,24 +161,24 @@ impl Layer {
     }
 
     /// A batch row, clamped to the batch size.
-    fn row_of(&self, scope: &mut Scope, row: usize) -> Index {
+    fn row_of(&self, scope: &mut KernelScope, row: usize) -> Index {
         limited(scope, &self.row.add_size(&Dim::from(row)), &self.batch)
     }
 
     /// Loads the elements of a value for each unit of a vec4.
     fn vector(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         value: ValueId,
         units: &[Index],
         place: impl Fn(&Index) -> Vec<Index>,
     ) -> Result<Expr> {
         let factor = |unit| ((value, Position::from_coordinates(place(unit))), None);
-        quad::load_vec4(scope, &units.iter().map(factor).collect::<Vec<_>>())
+        vec4::load_vec4(scope, &units.iter().map(factor).collect::<Vec<_>>())
     }
 
     /// Copies the initial states to workgroup memory.
-    fn begin(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+    fn begin(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
         let mut statements = self.for_each_vec4(scope, |scope, quad| {
             let units = self.vec4_units(scope, quad);
             let mut statements = Vec::new();
@@ -195,7 +201,7 @@ impl Layer {
         Ok(statements)
     }
 
-    fn step(&self, scope: &mut Scope, step: &Index) -> Result<Vec<Statement>> {
+    fn step(&self, scope: &mut KernelScope, step: &Index) -> Result<Vec<Statement>> {
         let mut statements = self.for_each_vec4(scope, |scope, quad| {
             let sums = self.sums(scope);
             let all = || sums.iter().flatten().copied();
@@ -204,17 +210,17 @@ impl Layer {
                 all().map(|sum| Statement::Declare(sum, zero)).collect();
             let rounds = pieces(&Dim::from(self.units), self.weight.round());
             together.extend(repeat(scope, "k", &rounds, |scope, k| {
-                self.products(scope, (step, quad), &k, &sums)
+                self.products(scope, step, quad, &k, &sums)
             })?);
             together.extend(all().map(Statement::Freeze));
-            Ok([together, self.next(scope, (step, quad), &sums)?])
+            Ok([together, self.next(scope, step, quad, &sums)?])
         })?;
         statements.push(barrier());
         Ok(statements)
     }
 
     /// One accumulator for each row and gate.
-    fn sums(&self, scope: &mut Scope) -> Vec<Vec<Expr>> {
+    fn sums(&self, scope: &mut KernelScope) -> Vec<Vec<Expr>> {
         let name = |row, gate| format!("sum{row}_{gate}");
         let mut sum = |row, gate| scope.pool.variable(&name(row, gate), WgslType::F32x4);
         let row = |row| (0..self.cell.gates()).map(|gate| sum(row, gate)).collect();
@@ -224,19 +230,20 @@ impl Layer {
     /// Adds the products of a block of state units to the accumulators of a vec4 of units.
     fn products(
         &self,
-        scope: &mut Scope,
-        (step, quad): (&Index, &Index),
+        scope: &mut KernelScope,
+        step: &Index,
+        quad: &Index,
         k: &Index,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let parts = self.weight.round() / QUAD;
+        let parts = self.weight.round() / VEC4_LEN;
         let first = k.scale(&Dim::from(parts));
         let lane = self.weight.is_in_panels().then_some(&self.local);
-        let held = self.states.held(scope, step, (&first, parts), lane);
+        let held = self.states.held(scope, step, &first, parts, lane);
         let mut statements = Vec::new();
         for (part, held) in held.iter().enumerate() {
             for gate in 0..self.cell.gates() {
-                let block = self.weight.block(scope, self, (gate, quad), (k, part))?;
+                let block = self.weight.block(scope, self, gate, quad, k, part)?;
                 for (row, sums) in sums.iter().enumerate() {
                     let total =
                         block.times(&mut scope.pool, |pool, unit| held.number(pool, row, unit));
@@ -259,8 +266,9 @@ impl Layer {
     /// Computes the states after a step, writes the result and stores the states for the next step.
     fn next(
         &self,
-        scope: &mut Scope,
-        (step, quad): (&Index, &Index),
+        scope: &mut KernelScope,
+        step: &Index,
+        quad: &Index,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
         let units = self.vec4_units(scope, quad);
@@ -291,18 +299,13 @@ impl Layer {
             }
             let of_direction = self.direction.scale(&Dim::from(self.units));
             let place = |unit: &Index| vec![at.clone(), of_batch.clone(), of_direction.add(unit)];
-            statements.extend(self.write(
-                scope,
-                (row, quad),
-                (self.results[0], states[0]),
-                place,
-            )?);
+            statements.extend(self.write(scope, row, quad, self.results[0], states[0], place)?);
         }
         Ok(statements)
     }
 
     /// Sequence position of a step. The second direction runs backwards.
-    fn time(&self, scope: &mut Scope, step: &Index) -> Index {
+    fn time(&self, scope: &mut KernelScope, step: &Index) -> Index {
         if self.directions == 1 || self.steps.is(1) {
             return step.clone();
         }
@@ -321,28 +324,30 @@ impl Layer {
     /// Writes a vector, except for rows and units out of bounds.
     fn write(
         &self,
-        scope: &mut Scope,
-        (row, quad): (usize, &Index),
-        (value, vector): (ValueId, Expr),
+        scope: &mut KernelScope,
+        row: usize,
+        quad: &Index,
+        value: ValueId,
+        vector: Expr,
         place: impl Fn(&Index) -> Vec<Index>,
     ) -> Result<Vec<Statement>> {
-        let first = quad.scale(&Dim::from(QUAD));
-        let parts: Vec<(Index, Expr, Position)> = (0..QUAD)
+        let first = quad.scale(&Dim::from(VEC4_LEN));
+        let parts: Vec<(Index, Expr, Position)> = (0..VEC4_LEN)
             .map(|part| {
                 let unit = first.add_size(&Dim::from(part));
-                let number = quad::component(&mut scope.pool, vector, part, WgslType::F32);
+                let number = vec4::component(&mut scope.pool, vector, part, WgslType::F32);
                 let position = Position::from_coordinates(place(&unit));
                 (unit, number, position)
             })
             .collect();
         let units = Dim::from(self.units);
         let mut statements = Vec::new();
-        if self.units.is_multiple_of(QUAD) {
+        if self.units.is_multiple_of(VEC4_LEN) {
             let parts: Vec<_> = parts.into_iter().map(|(_, x, at)| (x, at)).collect();
-            statements = eight::store_all(scope, value, &parts)?;
+            statements = vec8::store_all(scope, value, &parts)?;
         } else {
             for (unit, number, position) in parts {
-                let one = eight::store_all(scope, value, &[(number, position)])?;
+                let one = vec8::store_all(scope, value, &[(number, position)])?;
                 statements.extend(below(scope, &unit, &units, one));
             }
         }
@@ -354,7 +359,7 @@ impl Layer {
     }
 
     /// Writes the cell state after the last step.
-    fn end(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+    fn end(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
         let Some(memory) = self.results.get(1) else {
             return Ok(Vec::new());
         };
@@ -367,14 +372,14 @@ impl Layer {
                 let state = self.states.at(&mut scope.pool, 1, &place);
                 let place =
                     |unit: &Index| vec![self.direction.clone(), of_batch.clone(), unit.clone()];
-                statements.extend(self.write(scope, (row, quad), (*memory, state), place)?);
+                statements.extend(self.write(scope, row, quad, *memory, state, place)?);
             }
             Ok([Vec::new(), statements])
         })
     }
 
     /// The number of steps as an index.
-    fn last(&self, scope: &mut Scope) -> Index {
+    fn last(&self, scope: &mut KernelScope) -> Index {
         match self.steps.as_const() {
             Some(_) => Index::from(self.steps.clone()),
             None => {
@@ -391,9 +396,10 @@ fn barrier() -> Statement {
 
 /// Batch rows of a workgroup. On a rasteriser it leaves work for all threads and fits the workgroup memory.
 fn rows(
-    scope: &Scope,
+    scope: &KernelScope,
     [directions, units]: [usize; 2],
-    (batch, cell): (&Dim, RecurrentCell),
+    batch: &Dim,
+    cell: RecurrentCell,
 ) -> usize {
     let capabilities = scope.capabilities;
     if capabilities.simd_lanes().is_none() {

@@ -17,7 +17,7 @@ use crate::kernel::index::{self, Index};
 use crate::op::{ArgReduce, ArgReduceFunction, BinaryFunction, Reduce, ReduceFunction};
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::{Scope, operand, scalar};
+use crate::pass::plan::element::{KernelScope, operand, scalar};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat, store};
 use crate::pass::plan::lanes;
@@ -33,13 +33,13 @@ const ARGUMENT_TEMPLATE: &str = include_str!("../../../shaders/arg_reduce.wgsl")
 pub const SHARERS: i64 = 64;
 /// Fewest elements per result, and most results, of a reduction by workgroups.
 const MIN_WORKGROUP_ELEMENTS: usize = 1024;
-const MOST: usize = 256;
-/// Largest number of elements that a sum adds directly. Longer sums add partial sums of so many elements, for precision.
+const MAX_WORKGROUP_RESULTS: usize = 256;
+/// Largest number of elements that a sum adds directly. Longer sums add partial sums of this many elements, for precision.
 pub const PARTIAL_SUM_LENGTH: i64 = 128;
 
 /// Lowers a reduction to the variant that fits its sizes.
 pub fn lower<'a>(
-    scope: Scope<'a>,
+    scope: KernelScope<'a>,
     group: &Group,
     node: &Node,
     reduce: &Reduce,
@@ -50,7 +50,8 @@ pub fn lower<'a>(
     let parts = Parts::new(scope.graph, node, &reduce.axes)?;
     let size = |shape: &[Dim]| example(scope.graph, &Dim::product(shape));
     let (reduced, kept) = (size(&parts.reduced), size(&parts.kept));
-    let are_few = kept <= MOST && !rows::are_many(scope.capabilities, kept, reduced);
+    let are_few =
+        kept <= MAX_WORKGROUP_RESULTS && !rows::are_many(scope.capabilities, kept, reduced);
     if reduced >= MIN_WORKGROUP_ELEMENTS && are_few {
         lower_workgroup(scope, group, reduce.function, &parts)
     } else {
@@ -112,7 +113,7 @@ impl Parts {
     }
 
     /// The result that an invocation or workgroup computes, and a statement that ends surplus ones.
-    pub fn output(&self, scope: &mut Scope) -> (Output, Statement) {
+    pub fn output(&self, scope: &mut KernelScope) -> (Output, Statement) {
         let count = Dim::product(&self.kept);
         let (index, surplus) = invocation(scope, &count);
         let kept = index::delinearize(&index, &self.kept);
@@ -133,7 +134,7 @@ impl Output {
     /// Applies the epilogue to the result and stores it.
     pub fn store(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         group: &Group,
         parts: &Parts,
         value: Expr,
@@ -143,16 +144,17 @@ impl Output {
     }
 }
 
-/// Emits a loop over `0..size` as two nested loops, the inner one over a piece. `around` adds statements around the inner
+/// Emits a loop over `0..size` as two nested loops, the inner one over a chunk. `around` adds statements around the inner
 /// loop.
 pub fn in_parts(
-    scope: &mut Scope,
-    (size, piece): (&Dim, i64),
+    scope: &mut KernelScope,
+    size: &Dim,
+    piece: i64,
     variable: Expr,
     around: impl FnOnce(&dyn Fn(Vec<Statement>) -> Statement) -> Vec<Statement>,
 ) -> Vec<Statement> {
     let hint = size.eval(&scope.graph.hints).unwrap_or(piece);
-    // The pieces grow with the size so that neither loop exceeds the drivers' limits on iterations.
+    // The chunks grow with the size so that neither loop exceeds the drivers' limits on iterations.
     let step = u32::try_from(piece.max(hint / 16_384).max(1)).unwrap_or(u32::MAX);
     let pool = &mut scope.pool;
     let from = pool.variable("j_from", WgslType::U32);
@@ -175,7 +177,7 @@ pub fn in_parts(
 }
 
 fn lower_workgroup<'a>(
-    mut scope: Scope<'a>,
+    mut scope: KernelScope<'a>,
     group: &Group,
     function: ReduceFunction,
     parts: &Parts,
@@ -213,13 +215,13 @@ fn lower_workgroup<'a>(
         scope.pool.ty(total).wgsl()
     );
     let mut lowered = Lowered::of_workgroups(scope, WORKGROUP_TEMPLATE, statements, output.count);
-    lowered.holes.push(("memory", memory));
+    lowered.template_values.push(("memory", memory));
     Ok(lowered)
 }
 
 /// Combines the partial results of a workgroup in a binary tree.
 pub fn tree(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     function: ReduceFunction,
     total: Expr,
     shares: &str,
@@ -255,7 +257,7 @@ pub fn tree(
 /// A kernel of `count` invocations. If that is too few default workgroups for a rasteriser's cores, each workgroup is one
 /// subgroup.
 pub fn by_invocations<'a>(
-    scope: Scope<'a>,
+    scope: KernelScope<'a>,
     statements: Vec<Statement>,
     count: &Dim,
 ) -> Lowered<'a> {
@@ -268,7 +270,7 @@ pub fn by_invocations<'a>(
     let workgroups = pieces(count, lanes);
     let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, workgroups);
     lowered
-        .holes
+        .template_values
         .extend([lanes::size(lanes), lanes::index(lanes)]);
     lowered
 }
@@ -285,7 +287,7 @@ pub fn name(function: ReduceFunction) -> &'static str {
 
 /// An accumulator and its initial value.
 pub fn new_accumulator(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     function: ReduceFunction,
     dtype: DType,
     name: &str,
@@ -296,14 +298,14 @@ pub fn new_accumulator(
 }
 
 /// Combines two partial results.
-pub fn combine(scope: &mut Scope, function: ReduceFunction, x: Expr, y: Expr) -> Expr {
+pub fn combine(scope: &mut KernelScope, function: ReduceFunction, x: Expr, y: Expr) -> Expr {
     // Narrow types are wrapped or rounded once, at the end.
     scalar::reduce_pair(&mut scope.pool, function, x, y, DType::F32)
 }
 
 /// Lowers an argmax or argmin.
 pub fn lower_argument<'a>(
-    mut scope: Scope<'a>,
+    mut scope: KernelScope<'a>,
     group: &Group,
     node: &Node,
     reduce: &ArgReduce,
@@ -346,11 +348,21 @@ pub fn lower_argument<'a>(
     statements.push(Statement::Freeze(found));
     let number = scalar::size_as(&mut scope.pool, found, DType::I64, scope.capabilities);
     statements.push(output.store(&mut scope, group, &parts, number)?);
-    Ok(Lowered::new(scope, ARGUMENT_TEMPLATE, statements, &output.count))
+    Ok(Lowered::new(
+        scope,
+        ARGUMENT_TEMPLATE,
+        statements,
+        &output.count,
+    ))
 }
 
 /// True if an element beats the best so far: NaN beats everything except NaN.
-pub fn beats_best(scope: &mut Scope, function: ArgReduceFunction, x: Expr, best: Expr) -> Expr {
+pub fn beats_best(
+    scope: &mut KernelScope,
+    function: ArgReduceFunction,
+    x: Expr,
+    best: Expr,
+) -> Expr {
     let comparison = match function {
         ArgReduceFunction::Max => BinaryFunction::Gt,
         ArgReduceFunction::Min => BinaryFunction::Lt,

@@ -17,9 +17,9 @@ use crate::scalar::Scalar;
 struct PlannedBody {
     graph: Graph,
     /// Slots of the inputs; `None` for the iteration number of a loop, which nothing reads.
-    given: Vec<Option<SlotId>>,
+    input_slots: Vec<Option<SlotId>>,
     /// Slots that the outputs are written to, where they exist already.
-    targets: Vec<Option<SlotId>>,
+    output_slots: Vec<Option<SlotId>>,
 }
 
 impl Planner<'_> {
@@ -52,8 +52,8 @@ impl Planner<'_> {
         for branch in branches {
             let body = PlannedBody {
                 graph: self.in_enclosing_sizes(branch, inputs),
-                given: self.argument_slots(inputs)?,
-                targets: self.result_slots(node)?,
+                input_slots: self.argument_slots(inputs)?,
+                output_slots: self.result_slots(node)?,
             };
             blocks.push(self.block(node, &body, |_| Ok(()))?.0);
         }
@@ -88,8 +88,8 @@ impl Planner<'_> {
         let arguments = [std::slice::from_ref(&round), inputs].concat();
         let body = PlannedBody {
             graph: self.in_enclosing_sizes(body, &arguments),
-            given: [vec![None], state.clone(), constants].concat(),
-            targets: vec![None; 1 + carried],
+            input_slots: [vec![None], state.clone(), constants].concat(),
+            output_slots: vec![None; 1 + carried],
         };
         let (body, again) = self.block(node, &body, |planner| planner.end_iteration(&state))?;
         Ok(FlowKind::Loop {
@@ -105,7 +105,9 @@ impl Planner<'_> {
     fn end_iteration(&mut self, state: &[Option<SlotId>]) -> Result<Option<SlotId>> {
         let graph = self.graph;
         let [again, next @ ..] = graph.outputs.as_slice() else {
-            return Err(Error::internal("the body of a loop must return the next condition"));
+            return Err(Error::internal(
+                "the body of a loop must return the next condition",
+            ));
         };
         for (index, (value, slot)) in next.iter().zip(state).enumerate() {
             if graph.inputs.get(index + 1) != Some(value) {
@@ -128,8 +130,8 @@ impl Planner<'_> {
     ) -> Result<(StepBlock, T)> {
         let PlannedBody {
             graph,
-            given,
-            targets,
+            input_slots: given,
+            output_slots: targets,
         } = body;
         let name = region.results.first().map(|id| &self.graph.value(*id).name);
         let name = name.map_or("", String::as_str);
@@ -143,13 +145,13 @@ impl Planner<'_> {
             _ => None,
         };
         let order = self.order.iter().copied().chain(here).collect();
-        let fusion = Fusion::of(graph, self.capabilities, self.wanted.within(&prefix))?;
-        let start = self.sheet.plan.steps.len();
+        let fusion = Fusion::of(graph, self.capabilities, self.request.within(&prefix))?;
+        let start = self.builder.plan.steps.len();
         let mut written = vec![false; graph.values.len()];
         let mut slots = BTreeMap::new();
         for (id, slot) in graph.inputs.iter().zip(given) {
             if let Some(slot) = slot {
-                let kind = &self.sheet.plan.slots[slot.0].kind;
+                let kind = &self.builder.plan.slots[slot.0].kind;
                 written[id.index()] = !matches!(kind, SlotKind::Input(_) | SlotKind::Weight(_));
                 slots.insert((*id, false), *slot);
             }
@@ -160,22 +162,22 @@ impl Planner<'_> {
         let mut planner = Planner {
             graph,
             capabilities: self.capabilities,
-            wanted: self.wanted,
+            request: self.request,
             fusion: &fusion,
-            sheet: self.sheet,
+            builder: self.builder,
             slots,
             converted: BTreeMap::new(),
             written: &written,
             prefix,
             order,
             makes_checks: true,
-            exchanged: custom::exchanged(graph),
+            host_values: custom::exchanged(graph),
             flows: Vec::new(),
         };
         let mut value = T::default();
         planner.run(|planner| last(planner).map(|found| value = found))?;
         let flows = planner.flows;
-        let steps = start..self.sheet.plan.steps.len();
+        let steps = start..self.builder.plan.steps.len();
         Ok((StepBlock { steps, flows }, value))
     }
 

@@ -12,7 +12,7 @@ use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::{ReduceFunction, Scan, ScanFunction, Scatter, ScatterFunction};
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::{Scope, operand, scalar, write};
+use crate::pass::plan::element::{KernelScope, operand, scalar, write};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat};
 use crate::shape::Shape;
@@ -57,7 +57,7 @@ impl Rows {
 
 /// Lowers a scan along an axis.
 pub fn lower<'a>(
-    mut scope: Scope<'a>,
+    mut scope: KernelScope<'a>,
     group: &Group,
     node: &Node,
     scan: &Scan,
@@ -65,16 +65,17 @@ pub fn lower<'a>(
     let x = operand(node, 0)?;
     let running = Running::new(&mut scope, x, scan.function)?;
     match subgroup::invocations_per_row(&scope, x, scan) {
-        Some(lanes) => subgroup::lower(scope, group.root, (x, &running), (scan.axis, lanes)),
-        None => lower_invocations(scope, group.root, (x, &running), scan.axis),
+        Some(lanes) => subgroup::lower(scope, group.root, x, &running, scan.axis, lanes),
+        None => lower_invocations(scope, group.root, x, &running, scan.axis),
     }
 }
 
 /// A kernel in which an invocation scans a row. It reads single elements: texture reads took up to 1.6 times as long here.
 fn lower_invocations<'a>(
-    scope: Scope<'a>,
+    scope: KernelScope<'a>,
     root: ValueId,
-    (x, running): (ValueId, &Running),
+    x: ValueId,
+    running: &Running,
     axis: usize,
 ) -> Result<Lowered<'a>> {
     let mut scope = scope.reading_u64();
@@ -107,7 +108,7 @@ struct Running {
 }
 
 impl Running {
-    fn new(scope: &mut Scope, x: ValueId, function: ScanFunction) -> Result<Running> {
+    fn new(scope: &mut KernelScope, x: ValueId, function: ScanFunction) -> Result<Running> {
         let dtype = scope.graph.ty(x).dtype;
         let register = scope.register(dtype);
         // The identity of `log(Σ exp)` is that of the maximum.
@@ -132,7 +133,7 @@ impl Running {
     }
 
     /// Combines two elements.
-    fn both(&self, scope: &mut Scope, x: Expr, y: Expr) -> Expr {
+    fn both(&self, scope: &mut KernelScope, x: Expr, y: Expr) -> Expr {
         let pool = &mut scope.pool;
         let Some(reduction) = self.function.reduction() else {
             let ty = pool.ty(x);
@@ -149,7 +150,7 @@ impl Running {
     }
 
     /// Accumulates an element.
-    fn taken(&self, scope: &mut Scope, element: Expr) -> Vec<Statement> {
+    fn taken(&self, scope: &mut KernelScope, element: Expr) -> Vec<Statement> {
         match self.lost {
             Some(lost) => compensated_sum(scope, self.total, lost, element),
             None => {
@@ -160,7 +161,7 @@ impl Running {
     }
 
     /// The result so far.
-    fn total(&self, scope: &mut Scope) -> Expr {
+    fn total(&self, scope: &mut KernelScope) -> Expr {
         let pool = &mut scope.pool;
         let total = match self.lost {
             Some(lost) => pool.call("x + y", WgslType::F32, &[self.total, lost]),
@@ -170,7 +171,7 @@ impl Running {
     }
 
     /// The result after an element, without accumulating it.
-    fn total_with(&self, scope: &mut Scope, element: Expr) -> Expr {
+    fn total_with(&self, scope: &mut KernelScope, element: Expr) -> Expr {
         let total = match self.lost {
             Some(lost) => {
                 let rest = scope.pool.call("x + y", WgslType::F32, &[lost, element]);
@@ -183,7 +184,12 @@ impl Running {
 }
 
 /// Adds an element to a compensated sum (Neumaier).
-fn compensated_sum(scope: &mut Scope, total: Expr, lost: Expr, element: Expr) -> Vec<Statement> {
+fn compensated_sum(
+    scope: &mut KernelScope,
+    total: Expr,
+    lost: Expr,
+    element: Expr,
+) -> Vec<Statement> {
     let pool = &mut scope.pool;
     let before = pool.variable("earlier", WgslType::F32);
     let sum = pool.call("x + y", WgslType::F32, &[before, element]);
@@ -198,7 +204,7 @@ fn compensated_sum(scope: &mut Scope, total: Expr, lost: Expr, element: Expr) ->
 
 /// Lowers a scatter: copies a value and combines elements of another one into the copy.
 pub fn lower_scatter<'a>(
-    mut scope: Scope<'a>,
+    mut scope: KernelScope<'a>,
     group: &Group,
     node: &Node,
     scatter: &Scatter,
@@ -234,15 +240,11 @@ pub fn lower_scatter<'a>(
         let element = scope.element(source, &position, None)?;
         let along = scope.wrapped_index(number, size);
         let target = rows.at(&row, &along);
-        let combined = combined(
-            scope,
-            group.root,
-            scatter.function,
-            element,
-            (&target, dtype),
-        )?;
+        let combined = combined(scope, group.root, scatter.function, element, &target, dtype)?;
         let written = write(scope, group.root, combined, &target)?;
-        let is_whole = size.as_const().is_some_and(|size| size <= MAX_SEGMENT as i64);
+        let is_whole = size
+            .as_const()
+            .is_some_and(|size| size <= MAX_SEGMENT as i64);
         if is_whole {
             return Ok(vec![written]);
         }
@@ -272,11 +274,12 @@ pub fn lower_scatter<'a>(
 
 /// Combines an element with the value at its target.
 fn combined(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     root: ValueId,
     function: ScatterFunction,
     element: Expr,
-    (target, dtype): (&Position, DType),
+    target: &Position,
+    dtype: DType,
 ) -> Result<Expr> {
     let Some(reduction) = function.reduction() else {
         return Ok(element);
@@ -288,5 +291,7 @@ fn combined(
     let standing = scope.pool.load(buffer, element_type, place);
     let standing = scalar::from_storage(&mut scope.pool, standing, dtype);
     let pool = &mut scope.pool;
-    Ok(scalar::reduce_pair(pool, reduction, standing, element, dtype))
+    Ok(scalar::reduce_pair(
+        pool, reduction, standing, element, dtype,
+    ))
 }

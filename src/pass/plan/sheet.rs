@@ -12,12 +12,12 @@ use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
     FaultSite, Faults, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, all_flows,
 };
-use crate::pass::plan::form::Known;
 use crate::pass::plan::kernel::{GeneratedKernel, Source};
+use crate::pass::plan::shape_generic::KernelCache;
 use crate::shape::TensorType;
 
 /// The kernels of a group, each for the whole group or for one operand of a concatenation.
-pub(super) type Kernels = Vec<(GeneratedKernel, Option<ValueId>)>;
+pub(super) type GroupKernels = Vec<(GeneratedKernel, Option<ValueId>)>;
 
 /// The plan under construction.
 #[derive(Default)]
@@ -27,30 +27,33 @@ pub(super) struct PlanBuilder {
     /// The sources of the kernels, by index.
     pub(super) sources: Vec<Option<Rc<Source>>>,
     weights: HashMap<(String, Layout, StorageType), SlotId>,
-    pub(super) forms: Known,
+    pub(super) kernel_cache: KernelCache,
     /// Kernels of the previous attempt, by group.
-    known: Vec<Kernels>,
+    earlier_kernels: Vec<GroupKernels>,
     /// Kernels of this attempt, by group.
-    pub(super) made: Vec<Kernels>,
+    pub(super) group_kernels: Vec<GroupKernels>,
     /// Elements that kernels read of weights in rows, for the example's sizes, by the weights' names.
-    pub(super) rows: BTreeMap<String, usize>,
+    pub(super) row_reads: BTreeMap<String, usize>,
     /// Values in half-precision pairs of which some kernel writes single elements.
-    pub(super) singles: BTreeSet<String>,
+    pub(super) scalar_writes: BTreeSet<String>,
 }
 
 impl PlanBuilder {
     /// An empty builder with shape-generic kernels and kernels of groups from the previous attempt.
-    pub(super) fn with(forms: Known, known: Vec<Kernels>) -> PlanBuilder {
+    pub(super) fn with_earlier(
+        kernel_cache: KernelCache,
+        earlier_kernels: Vec<GroupKernels>,
+    ) -> PlanBuilder {
         PlanBuilder {
-            forms,
-            known,
+            kernel_cache,
+            earlier_kernels,
             ..PlanBuilder::default()
         }
     }
 
     /// Kernels of the next group from the previous attempt.
-    pub(super) fn earlier(&self) -> Option<Kernels> {
-        self.known.get(self.made.len()).cloned()
+    pub(super) fn reuse_kernels(&self) -> Option<GroupKernels> {
+        self.earlier_kernels.get(self.group_kernels.len()).cloned()
     }
 
     /// Index of a kernel. Adds the kernel if it is new.
@@ -68,7 +71,8 @@ impl PlanBuilder {
         &mut self,
         name: &str,
         ty: &TensorType,
-        (storage, layout): (StorageType, &Layout),
+        storage: StorageType,
+        layout: &Layout,
         kind: SlotKind,
     ) -> SlotId {
         let id = SlotId(self.plan.slots.len());
@@ -105,13 +109,13 @@ impl PlanBuilder {
             Layout::Panels(_) => " in panels".to_string(),
             layout => layout.to_string(),
         };
-        let slot = self.slot(&format!("${name}{lies}"), ty, (storage, layout), kind);
+        let slot = self.slot(&format!("${name}{lies}"), ty, storage, layout, kind);
         self.weights.insert(key, slot);
         slot
     }
 
     /// The fault buffer, in which checks record failures.
-    pub(super) fn faults(&mut self) -> &mut Faults {
+    pub(super) fn fault_buffer(&mut self) -> &mut Faults {
         let plan = &mut self.plan;
         let next = SlotId(plan.slots.len());
         plan.faults.get_or_insert_with(|| {
@@ -131,8 +135,8 @@ impl PlanBuilder {
     }
 
     /// Adds the check sites of a step. Returns the number of the first.
-    pub(super) fn sites(&mut self, sites: Vec<FaultSite>) -> usize {
-        let faults = self.faults();
+    pub(super) fn add_check_sites(&mut self, sites: Vec<FaultSite>) -> usize {
+        let faults = self.fault_buffer();
         let first = faults.sites.len();
         faults.sites.extend(sites);
         let (slot, count) = (faults.slot, faults.sites.len());

@@ -6,13 +6,13 @@ use crate::ir::{Definition, ValueId};
 use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{SlotId, SlotKind};
-use crate::pass::plan::element::{Binding, storage_in_layout};
+use crate::pass::plan::element::{KernelBinding, storage_in_layout};
 use crate::pass::plan::group::Group;
 use crate::shape::TensorType;
 
 impl Planner<'_> {
     /// Slot of a binding of a group's kernel. Converts the value first if the kernel needs another layout.
-    pub(super) fn bound(&mut self, binding: &Binding, group: &Group) -> Result<SlotId> {
+    pub(super) fn bind_slot(&mut self, binding: &KernelBinding, group: &Group) -> Result<SlotId> {
         let (value, layout) = (binding.value, &binding.layout);
         if binding.is_copy || self.fusion.layouts[value.index()] == *layout {
             return self.slot(value, binding.is_copy);
@@ -26,7 +26,7 @@ impl Planner<'_> {
         if let Some(slot) = self.converted.get(&(value, layout.clone())) {
             return Ok(*slot);
         }
-        let slot = self.converted(value, layout);
+        let slot = self.converted_slot(value, layout);
         match layout {
             Layout::Vec4 { axis } => {
                 let made = self.copy_to_vec4(value, *axis)?;
@@ -43,7 +43,7 @@ impl Planner<'_> {
     }
 
     /// Slot of a value in another layout. Creates the slot if it is new.
-    pub(super) fn converted(&mut self, value: ValueId, layout: &Layout) -> SlotId {
+    pub(super) fn converted_slot(&mut self, value: ValueId, layout: &Layout) -> SlotId {
         let key = (value, layout.clone());
         if let Some(slot) = self.converted.get(&key) {
             return *slot;
@@ -52,13 +52,13 @@ impl Planner<'_> {
         let storage = storage_in_layout(layout, self.fusion.storages[value.index()]);
         let slot = match (layout, &info.definition) {
             (Layout::Panels(_) | Layout::Chunk { .. }, Definition::Weight(name)) => {
-                self.sheet.weight(name, &info.ty, storage, layout)
+                self.builder.weight(name, &info.ty, storage, layout)
             }
             _ => {
                 let lies = match layout {
                     Layout::Scratch { name, .. } => name,
-                    Layout::SortedRuns(_) => "in runs",
-                    _ => "in quads",
+                    Layout::SortedRuns(_) => "in sorted runs",
+                    _ => "as vec4",
                 };
                 let name = format!("{}{} {lies}", self.prefix, info.name);
                 let kind = SlotKind::Temporary { first: 0, last: 0 };
@@ -69,7 +69,7 @@ impl Planner<'_> {
                     },
                     _ => &info.ty,
                 };
-                self.sheet.slot(&name, ty, (storage, layout), kind)
+                self.builder.slot(&name, ty, storage, layout, kind)
             }
         };
         self.converted.insert(key, slot);
@@ -88,15 +88,15 @@ impl Planner<'_> {
         let slot = match &info.definition {
             Definition::Weight(name) if !is_copy => {
                 let layout = &self.fusion.layouts[value.index()];
-                self.sheet.weight(name, &info.ty, storage, layout)
+                self.builder.weight(name, &info.ty, storage, layout)
             }
             definition => {
                 let kind = match definition {
                     Definition::Input(index) if !is_copy => SlotKind::Input(*index),
-                    _ if is_copy || self.is_output(value) || self.exchanged.contains(&value) => {
+                    _ if is_copy || self.is_output(value) || self.host_values.contains(&value) => {
                         SlotKind::Output
                     }
-                    _ => self.between(value)?,
+                    _ => self.intermediate_kind(value)?,
                 };
                 let name = format!("{}{}", self.prefix, info.name);
                 let layout = if is_copy {
@@ -104,7 +104,7 @@ impl Planner<'_> {
                 } else {
                     &self.fusion.layouts[value.index()]
                 };
-                self.sheet.slot(&name, &info.ty, (storage, layout), kind)
+                self.builder.slot(&name, &info.ty, storage, layout, kind)
             }
         };
         self.slots.insert((value, is_copy), slot);
@@ -112,8 +112,8 @@ impl Planner<'_> {
     }
 
     /// Slot kind of an intermediate value.
-    fn between(&mut self, value: ValueId) -> Result<SlotKind> {
-        Ok(match self.fusion.parts.get(&value) {
+    fn intermediate_kind(&mut self, value: ValueId) -> Result<SlotKind> {
+        Ok(match self.fusion.concat_parts.get(&value) {
             Some((whole, start)) => SlotKind::Part {
                 whole: self.slot(*whole, false)?,
                 start: start.clone(),
@@ -135,7 +135,7 @@ impl Planner<'_> {
                 self.copy(*output)?;
             }
             let slot = self.slot(*output, is_copy)?;
-            self.sheet.plan.outputs.push(slot);
+            self.builder.plan.outputs.push(slot);
         }
         Ok(())
     }

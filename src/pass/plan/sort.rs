@@ -7,7 +7,7 @@ mod merge;
 mod path;
 mod topk;
 
-pub use self::topk::MOST;
+pub use self::topk::MAX_K;
 
 use std::collections::BTreeMap;
 
@@ -23,9 +23,9 @@ use crate::op::{BinaryFunction, Sort};
 use crate::pass::plan::Planner;
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::{Scope, operand, scalar, write};
+use crate::pass::plan::element::{KernelScope, operand, scalar, write};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, GeneratedKernel, invocation, pieces, repeat};
+use crate::pass::plan::kernel::{GeneratedKernel, Lowered, invocation, pieces, repeat};
 use crate::pass::plan::scan::Rows;
 
 const TEMPLATE: &str = include_str!("../../../shaders/sort.wgsl");
@@ -33,7 +33,7 @@ const TEMPLATE: &str = include_str!("../../../shaders/sort.wgsl");
 /// Elements of the initial runs, and of a merged run that an invocation writes.
 const FIRST: usize = 32;
 /// Longest row that is sorted without runs.
-const MAX_UNSPLIT_LENGTH: usize = MOST;
+const MAX_UNSPLIT_LENGTH: usize = MAX_K;
 /// Most comparisons for which rows are sorted without runs.
 const MAX_COMPARISONS: usize = 1 << 18;
 /// Number of short rows from which on an invocation sorts a row.
@@ -110,7 +110,7 @@ impl SortParameters {
         (is_busy && (1..=MAX_UNSPLIT_LENGTH).contains(&size)).then_some(size)
     }
 
-    fn own(&self, scope: &mut Scope) -> SortElement {
+    fn own(&self, scope: &mut KernelScope) -> SortElement {
         let shape = &scope.graph.ty(self.x).shape;
         let (index, surplus) = invocation(scope, &self.count);
         let mut row = index::delinearize(&index, shape);
@@ -122,7 +122,7 @@ impl SortParameters {
         }
     }
 
-    fn stretch(&self, scope: &mut Scope) -> SortSegment {
+    fn stretch(&self, scope: &mut KernelScope) -> SortSegment {
         let mut shape = self.rows.others.clone();
         shape.push(pieces(&self.size, FIRST));
         let count = Dim::product(&shape);
@@ -138,7 +138,7 @@ impl SortParameters {
     }
 
     /// Sorts rows by counting ranks.
-    fn counted<'a>(&self, mut scope: Scope<'a>) -> Result<Lowered<'a>> {
+    fn counted<'a>(&self, mut scope: KernelScope<'a>) -> Result<Lowered<'a>> {
         let own = self.own(&mut scope);
         let key = scope.element(self.x, &Position::from_index(own.index.clone()), None)?;
         scope.pool.set_label(key, "key");
@@ -169,7 +169,7 @@ impl SortParameters {
     }
 
     /// True if an element comes before another one. NaN counts as the largest value.
-    fn is_before(&self, scope: &mut Scope, x: Expr, y: Expr) -> Expr {
+    fn is_before(&self, scope: &mut KernelScope, x: Expr, y: Expr) -> Expr {
         let (low, high) = if self.descending { (y, x) } else { (x, y) };
         let pool = &mut scope.pool;
         match pool.ty(x) {
@@ -184,7 +184,7 @@ impl SortParameters {
     /// Writes an element and its index to a position of the results, or of intermediate runs.
     fn store(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         position: &Position,
         run: Option<usize>,
         [element, number]: [Expr; 2],
@@ -216,7 +216,7 @@ impl Planner<'_> {
         let lowered = match (k, sorting.runs(self.graph)) {
             (Some(k), _) => sorting.first(self.scope(), k)?,
             (None, Some(run)) if sorting.size.as_const().is_some() => {
-                return self.merge(&sorting, group, (run, None)).map(Some);
+                return self.merge(&sorting, group, run, None).map(Some);
             }
             (None, Some(run)) => sorting.lower_merge_all(self.scope(), run)?,
             (None, None) => sorting.counted(self.scope())?,
@@ -229,14 +229,14 @@ impl Planner<'_> {
         let missing = || Error::internal("sorted runs of a group that does not sort");
         let sorting = self.sorting(group)?.ok_or_else(missing)?;
         for result in sorting.results {
-            self.converted(result, &Layout::SortedRuns(run));
+            self.converted_slot(result, &Layout::SortedRuns(run));
         }
         let made = match run {
             FIRST => {
                 let lowered = sorting.lower_initial_runs(self.scope())?;
                 lowered.finish(self.label(group))?
             }
-            _ => self.merge(&sorting, group, (run / 2, Some(run)))?,
+            _ => self.merge(&sorting, group, run / 2, Some(run))?,
         };
         self.step(made, group, None)
     }
@@ -255,13 +255,14 @@ impl Planner<'_> {
         &self,
         sorting: &SortParameters,
         group: &Group,
-        runs: (usize, Option<usize>),
+        from: usize,
+        to: Option<usize>,
     ) -> Result<GeneratedKernel> {
         let mut taken = self.graph.hints.keys().map(ToString::to_string).collect();
         let names = ["run", "halvings"].map(|name| Symbol::from(unique(&mut taken, name)));
         let [run, halvings] = names.each_ref().map(|name| Dim::symbol(name.clone()));
-        let lowered = sorting.merged(self.scope(), runs, [&run, &halvings])?;
-        let sizes = [Dim::from(runs.0), merge::halvings(runs.0)];
+        let lowered = sorting.merged(self.scope(), from, to, [&run, &halvings])?;
+        let sizes = [Dim::from(from), merge::halvings(from)];
         let sizes: BTreeMap<Symbol, Dim> = names.into_iter().zip(sizes).collect();
         Ok(lowered.finish(self.label(group))?.substitute_sizes(&sizes))
     }

@@ -14,10 +14,10 @@ use crate::kernel::choice::{KernelVariant, VariantChoice, VariantOverrides};
 use crate::kernel::materialization::Precision;
 use crate::kernel::winograd::OutputTile;
 use crate::op::Conv;
-use crate::pass::plan::conv::{direct, image};
+use crate::pass::plan::conv::{direct, implicit_gemm};
 use crate::pass::plan::cost::{example, is_plain_view};
-use crate::pass::plan::element::quad::is_multiple_of_4;
-use crate::pass::plan::element::{Scope, operand};
+use crate::pass::plan::element::vec4::is_multiple_of_4;
+use crate::pass::plan::element::{KernelScope, operand};
 use crate::pass::plan::product::tile::{self, Extent, fits_texture};
 use crate::pass::plan::product::{Product, matrix, vector, workgroup};
 use crate::pass::plan::quads::may_be_image;
@@ -31,21 +31,21 @@ struct MatmulProblem<'a> {
     /// The convolution, if the node is one.
     conv: Option<&'a Conv>,
     /// Variant for a convolution in the vec4 channel layout, if it can be computed so.
-    on_quads: Option<KernelVariant>,
+    vec4_variant: Option<KernelVariant>,
     /// Number of Winograd tiles of all images by tile size, for convolutions that can be computed by tiles.
     tiles: BTreeMap<OutputTile, usize>,
     dtype: DType,
     /// True if the right factor is stored in half precision.
-    in_half: bool,
+    is_right_half: bool,
     /// True if both factors are `f32` values stored in half precision.
     are_halves: bool,
     /// Batch size: products of equal sizes.
-    outer: usize,
+    batch: usize,
     rows: usize,
     columns: usize,
-    depth: usize,
+    k_size: usize,
     /// Number of rows, if known and small.
-    few: Option<i64>,
+    few_rows: Option<i64>,
     /// Axes of the sum. For a convolution: channels of a group, and taps.
     summed: Shape,
 }
@@ -60,7 +60,7 @@ const BUSY_TILES: usize = 96;
 
 /// Candidate variants of a node, the best first. The last one runs on any device. Empty for a node without variants.
 pub fn choices<'a>(
-    scope: &Scope<'a>,
+    scope: &KernelScope<'a>,
     node: &'a Node,
     given: &VariantOverrides,
 ) -> Result<Vec<VariantChoice>> {
@@ -68,12 +68,17 @@ pub fn choices<'a>(
         return Ok(Vec::new());
     };
     let problem = MatmulProblem {
-        in_half: scope.storage(operand(node, 1)?)?.is_half(),
+        is_right_half: scope.storage(operand(node, 1)?)?.is_half(),
         are_halves: are_halves(scope, node)?,
         ..problem
     };
     let given = problem.asked(given);
-    let given = given.map(|variant| (variant, String::from("requested by the tuning or the options")));
+    let given = given.map(|variant| {
+        (
+            variant,
+            String::from("requested by the tuning or the options"),
+        )
+    });
     let table = problem.table().into_iter();
     let any = (
         KernelVariant::Portable,
@@ -91,7 +96,7 @@ pub fn choices<'a>(
 
 /// The best variant of a node.
 pub fn best<'a>(
-    scope: &Scope<'a>,
+    scope: &KernelScope<'a>,
     node: &'a Node,
     given: &VariantOverrides,
 ) -> Result<Option<VariantChoice>> {
@@ -125,7 +130,7 @@ pub fn admitted(
 }
 
 /// Choice of a fused kernel around a matrix product, on devices whose subgroups are vector lanes, with its reason.
-pub fn lanes_choice(scope: &Scope, node: &Node, how: &str) -> Result<Option<VariantChoice>> {
+pub fn lanes_choice(scope: &KernelScope, node: &Node, how: &str) -> Result<Option<VariantChoice>> {
     let problem = MatmulProblem::of(scope.graph, scope.capabilities, node)?;
     Ok(problem.map(|problem| VariantChoice {
         reason: format!("{}; {how}", problem.lanes_reason()),
@@ -145,7 +150,7 @@ pub fn is_asked(graph: &Graph, node: usize, choices: &VariantOverrides) -> bool 
 
 /// Dtype that cooperative matrices multiply to compute a node: `f16` if its factors are stored in half precision, so that
 /// no factor is rounded.
-pub fn matrix_dtype(scope: &Scope, node: &Node) -> Result<DType> {
+pub fn matrix_dtype(scope: &KernelScope, node: &Node) -> Result<DType> {
     let dtype = scope.graph.ty(operand(node, 0)?).dtype;
     Ok(if are_halves(scope, node)? {
         DType::F16
@@ -155,7 +160,7 @@ pub fn matrix_dtype(scope: &Scope, node: &Node) -> Result<DType> {
 }
 
 /// True if both factors of a node are `f32` and stored in half precision.
-fn are_halves(scope: &Scope, node: &Node) -> Result<bool> {
+fn are_halves(scope: &KernelScope, node: &Node) -> Result<bool> {
     let mut all = true;
     for factor in [operand(node, 0)?, operand(node, 1)?] {
         let is_single = scope.graph.ty(factor).dtype == DType::F32;
@@ -165,7 +170,7 @@ fn are_halves(scope: &Scope, node: &Node) -> Result<bool> {
 }
 
 /// True for a value stored in half precision, and for a view of one.
-fn is_half(scope: &Scope, value: ValueId) -> Result<bool> {
+fn is_half(scope: &KernelScope, value: ValueId) -> Result<bool> {
     let node = match scope.graph.value(value).definition {
         Definition::Node(node, _) if !scope.stored[value.index()] => &scope.graph.nodes[node],
         _ => return Ok(scope.storage(value)?.is_half()),
@@ -181,7 +186,7 @@ pub type AdmittedVariants = BTreeMap<String, Vec<KernelVariant>>;
 
 /// Rewrite of a matrix product or convolution before planning.
 pub enum PlanRewrite {
-    /// As the sum of so many products.
+    /// As the sum of this many products.
     Parts(i64),
     /// With an explicitly padded input.
     Padding,
@@ -227,7 +232,7 @@ impl MatmulProblem<'_> {
             ));
         }
         found.extend(self.winograd_variant());
-        if let Some(variant) = self.on_quads {
+        if let Some(variant) = self.vec4_variant {
             found.push((
                 variant,
                 self.lanes_reason() + ", and the filter fits a texture",
@@ -240,7 +245,7 @@ impl MatmulProblem<'_> {
             let reason = "the adapter is a GPU, and each output channel reads one input channel";
             found.push((KernelVariant::DepthwiseDirect, String::from(reason)));
         }
-        if let (true, Some(rows)) = (self.admits(KernelVariant::Gemv), self.few) {
+        if let (true, Some(rows)) = (self.admits(KernelVariant::Gemv), self.few_rows) {
             let by = if self.capabilities.subgroups {
                 "subgroups"
             } else {
@@ -264,7 +269,7 @@ impl MatmulProblem<'_> {
 
     /// The largest cooperative matrices, if the product is large enough.
     fn matrices(&self) -> Option<(KernelVariant, String)> {
-        let is_large = self.rows >= 32 && self.columns >= 32 && self.depth >= 16;
+        let is_large = self.rows >= 32 && self.columns >= 32 && self.k_size >= 16;
         let found = [16, 8].map(|size| KernelVariant::CooperativeMatrix { size });
         let found = found.into_iter().find(|variant| self.admits(*variant));
         let reason = match self.are_halves {
@@ -281,7 +286,9 @@ impl MatmulProblem<'_> {
         let [channels, .., row] = self.summed.as_slice() else {
             return false;
         };
-        let is_short = row.as_const().is_some_and(|row| row <= direct::MAX_ROW_TAPS);
+        let is_short = row
+            .as_const()
+            .is_some_and(|row| row <= direct::MAX_ROW_TAPS);
         self.conv.is_some() && channels.is(1) && is_short
     }
 
@@ -303,31 +310,33 @@ impl MatmulProblem<'_> {
         );
         let is_tiled = matches!(variant, KernelVariant::Winograd { .. });
         let writes_quads = |taken| taken == variant || is_tiled;
-        let is_free = self.on_quads.is_none_or(writes_quads);
+        let is_free = self.vec4_variant.is_none_or(writes_quads);
         (is_own || !self.capabilities.software) && is_free && self.admits(variant)
     }
 
     /// True if a variant can compute the node, and the device can run it.
     fn admits(&self, variant: KernelVariant) -> bool {
-        let product = [self.rows, self.columns, self.depth];
+        let product = [self.rows, self.columns, self.k_size];
         match variant {
             KernelVariant::Portable => true,
             // Nodes of this variant are rewritten before kernels are chosen.
             KernelVariant::SplitK { .. } => false,
             KernelVariant::SubgroupTile | KernelVariant::Grouped if self.conv.is_some() => {
-                self.on_quads == Some(variant)
+                self.vec4_variant == Some(variant)
             }
-            KernelVariant::SubgroupTile => tile::is_preferred(self.capabilities, self.dtype, product),
+            KernelVariant::SubgroupTile => {
+                tile::is_preferred(self.capabilities, self.dtype, product)
+            }
             KernelVariant::ImagePatches => {
-                let is_free = self.conv.is_some() && self.on_quads.is_none();
-                let is_loop = self.rows >= MIN_TILE_ROWS && self.depth <= DEEPEST;
+                let is_free = self.conv.is_some() && self.vec4_variant.is_none();
+                let is_loop = self.rows >= MIN_TILE_ROWS && self.k_size <= DEEPEST;
                 is_free && is_loop && tile::is_preferred(self.capabilities, self.dtype, product)
             }
             KernelVariant::Grouped => false,
             KernelVariant::Winograd { tile: places } => self.tiles.contains_key(&places),
             KernelVariant::DepthwiseDirect => self.is_depthwise() && is_single(self.dtype),
             KernelVariant::Gemv => {
-                self.conv.is_none() && is_single(self.dtype) && self.few.is_some()
+                self.conv.is_none() && is_single(self.dtype) && self.few_rows.is_some()
             }
             KernelVariant::CooperativeMatrix { size } => {
                 let dtype = if self.are_halves {
@@ -338,7 +347,7 @@ impl MatmulProblem<'_> {
                 matrix::matrix_unit(self.capabilities, size, dtype).is_some()
             }
             KernelVariant::WorkgroupTile { side } => {
-                let extent = workgroup::Extent::of(side);
+                let extent = workgroup::WorkgroupTileShape::of(side);
                 is_single(self.dtype) && extent.is_some_and(|extent| extent.fits(self.capabilities))
             }
         }
@@ -346,11 +355,11 @@ impl MatmulProblem<'_> {
 
     /// The largest tile of which there are enough to keep a GPU busy; the smallest one if there are never enough.
     fn tile(&self) -> Option<(KernelVariant, String)> {
-        if self.rows < 4 || self.columns < 4 || self.depth < 4 {
+        if self.rows < 4 || self.columns < 4 || self.k_size < 4 {
             return None;
         }
         let count =
-            |side: usize| self.outer * self.rows.div_ceil(side) * self.columns.div_ceil(side);
+            |side: usize| self.batch * self.rows.div_ceil(side) * self.columns.div_ceil(side);
         let sides = [128, 64, 32].into_iter().filter(|side| {
             let side = u32::try_from(*side).unwrap_or_default();
             self.admits(KernelVariant::WorkgroupTile { side })
@@ -385,11 +394,11 @@ pub fn convolves(
     if !may_be_image(graph.ty(x)) {
         return None;
     }
-    let packed = image::filter_panels(graph, capabilities, node, (conv, Extent::ANY))?;
+    let packed = implicit_gemm::filter_panels(graph, capabilities, node, conv, Extent::DEFAULT)?;
     if !fits_texture(capabilities.textures, &packed.panels) {
         return None;
     }
-    if image::has_grouped_kernel(graph, node, conv) {
+    if implicit_gemm::has_grouped_kernel(graph, node, conv) {
         return Some(KernelVariant::Grouped);
     }
     let outputs = outputs.floor_div(&Dim::from(conv.groups));
@@ -400,14 +409,16 @@ pub fn convolves(
 impl MatmulProblem<'_> {
     /// Number of parts that gives a GPU enough tiles without short sums.
     fn parts(&self) -> Option<u32> {
-        let is_whole = self.capabilities.software || self.few.is_some() || self.is_depthwise();
-        let tiles = self.outer * self.rows.div_ceil(32) * self.columns.div_ceil(32);
+        let is_whole = self.capabilities.software || self.few_rows.is_some() || self.is_depthwise();
+        let tiles = self.batch * self.rows.div_ceil(32) * self.columns.div_ceil(32);
         if is_whole || self.table().is_empty() || 2 * tiles > BUSY_TILES {
             return None;
         }
         SPLIT_COUNTS.into_iter().find(|parts| {
             let each = *parts as usize;
-            tiles * each <= 2 * BUSY_TILES && self.depth / each >= MIN_SPLIT_K && self.splits(each as i64)
+            tiles * each <= 2 * BUSY_TILES
+                && self.k_size / each >= MIN_SPLIT_K
+                && self.splits(each as i64)
         })
     }
 
@@ -454,23 +465,26 @@ impl<'a> MatmulProblem<'a> {
         let [outer, rows, columns, depth] = extents.map(|size| example(graph, size));
         let on_quads = conv.and_then(|conv| convolves(graph, capabilities, node, conv));
         let cut = conv.filter(|_| on_quads.is_some());
-        let tiles = |places| tiles::count(graph, capabilities, node, (cut?, places));
+        let tiles = |places| tiles::count(graph, capabilities, node, cut?, places);
         let sizes = OutputTile::ALL.into_iter();
         let tiles = sizes.filter_map(|places| Some((places, tiles(places)?)));
         Ok(Some(MatmulProblem {
             capabilities,
             key: key(graph, node, [a, b]),
             conv,
-            on_quads,
+            vec4_variant: on_quads,
             tiles: tiles.collect(),
             dtype: graph.ty(a).dtype,
-            in_half: false,
+            is_right_half: false,
             are_halves: false,
-            outer,
+            batch: outer,
             rows,
             columns,
-            depth,
-            few: product.rows.as_const().filter(|rows| *rows <= vector::MOST),
+            k_size: depth,
+            few_rows: product
+                .rows
+                .as_const()
+                .filter(|rows| *rows <= vector::MAX_ROWS),
             summed: match conv {
                 Some(_) => graph.ty(b).shape.get(1..).unwrap_or_default().to_vec(),
                 None => vec![product.k_size.clone()],

@@ -19,7 +19,7 @@ pub(super) fn of_neighbours(site: &Site) -> Option<Step> {
     let mut pieces: Vec<ConcatOperand> = Vec::new();
     for argument in &site.arguments {
         let next = ConcatOperand::of(site.builder, argument, concat.axis);
-        let is_taken = pieces.last_mut().is_some_and(|piece| piece.take(&next));
+        let is_taken = pieces.last_mut().is_some_and(|piece| piece.merge(&next));
         if !is_taken {
             pieces.push(next);
         }
@@ -27,7 +27,7 @@ pub(super) fn of_neighbours(site: &Site) -> Option<Step> {
     if pieces.len() == site.arguments.len() {
         return None;
     }
-    let made = pieces.into_iter().map(|piece| piece.made(site.builder));
+    let made = pieces.into_iter().map(|piece| piece.build(site.builder));
     let arguments = made.collect::<Option<_>>()?;
     Some(Step::Node(site.primitive.clone(), arguments))
 }
@@ -37,7 +37,7 @@ struct ConcatOperand {
     argument: Argument,
     slice: Option<(ValueId, Slice)>,
     /// True if a following operand was merged into this one.
-    is_longer: bool,
+    is_merged: bool,
 }
 
 impl ConcatOperand {
@@ -55,12 +55,12 @@ impl ConcatOperand {
         ConcatOperand {
             argument: argument.clone(),
             slice: slice().filter(|(_, slice)| slice.axis == axis),
-            is_longer: false,
+            is_merged: false,
         }
     }
 
     /// Merges the next slice into this one if it begins where this one ends.
-    fn take(&mut self, next: &ConcatOperand) -> bool {
+    fn merge(&mut self, next: &ConcatOperand) -> bool {
         let (Some((of, slice)), Some((next_of, next))) = (&mut self.slice, &next.slice) else {
             return false;
         };
@@ -68,14 +68,14 @@ impl ConcatOperand {
         let follows = of == next_of && slice.step == next.step && next.start == end;
         if follows {
             slice.length = &slice.length + &next.length;
-            self.is_longer = true;
+            self.is_merged = true;
         }
         follows
     }
 
-    fn made(self, builder: &Builder) -> Option<Argument> {
+    fn build(self, builder: &Builder) -> Option<Argument> {
         let (of, slice) = match self.slice {
-            Some(of) if self.is_longer => of,
+            Some(of) if self.is_merged => of,
             _ => return Some(self.argument),
         };
         if slice.is_identity(&builder.ty(of).shape) {

@@ -5,7 +5,7 @@ use super::random::{self, draws_random_numbers};
 use super::{Finding, Id};
 use crate::error::{Result, SourcePlace};
 use crate::trace::torchscript::Archive;
-use crate::trace::torchscript::ast::{Call, Callee, AstExprKind, Function, Statement, StmtKind};
+use crate::trace::torchscript::ast::{AstExprKind, Call, Callee, Function, Statement, StmtKind};
 
 /// Returns findings about the whole program, including unused functions. Equal findings are merged.
 ///
@@ -28,7 +28,9 @@ pub fn inspect_archive(archive: &Archive) -> Result<Vec<Finding>> {
 /// A source file does not parse.
 pub fn has_control_flow(archive: &Archive) -> Result<bool> {
     let functions = functions(archive)?;
-    Ok(functions.iter().any(|function| has_branches(&function.body)))
+    Ok(functions
+        .iter()
+        .any(|function| has_branches(&function.body)))
 }
 
 fn has_branches(body: &[Statement]) -> bool {
@@ -112,7 +114,8 @@ fn batch_norm_finding(call: &Call) -> Option<Finding> {
 
 /// A finding for a device other than the host, such as `torch.device("cuda:0")`.
 fn device(call: &Call) -> Option<Finding> {
-    let Some(AstExprKind::Str(device)) = call.arguments.first().map(|argument| &argument.kind) else {
+    let Some(AstExprKind::Str(device)) = call.arguments.first().map(|argument| &argument.kind)
+    else {
         return None;
     };
     let is_host = device.is_empty() || device.starts_with("cpu") || device.starts_with("meta");

@@ -51,7 +51,8 @@ fn finding(graph: &Graph, module: &GraphModule, index: usize, id: ValueId) -> Op
         return None;
     }
     let is_elsewhere = shape.iter().any(|dim: &Dim| dim.symbols().contains(symbol));
-    let is_telling = rows > 1 && !weight_sizes(module).contains(&rows) && all_have_rows(graph, rows);
+    let is_telling =
+        rows > 1 && !weight_sizes(module).contains(&rows) && all_have_rows(graph, rows);
     if !is_elsewhere && !is_telling {
         return None;
     }

@@ -340,7 +340,8 @@ impl Checker<'_> {
             Ok(got) => {
                 let found = differences(&got, expected, self.options.tolerances);
                 if !found.iter().all(Difference::passed) {
-                    self.report.add(mismatch_finding(Id::RepeatDiffers, &found), label);
+                    self.report
+                        .add(mismatch_finding(Id::RepeatDiffers, &found), label);
                 }
             }
         }
@@ -355,7 +356,9 @@ impl Checker<'_> {
             return;
         }
         let tolerance = Tolerances::default().of(DType::F32);
-        for finding in differing_constants(self.graph, &self.traced.module, &repeat.module, tolerance) {
+        for finding in
+            differing_constants(self.graph, &self.traced.module, &repeat.module, tolerance)
+        {
             self.report.add(finding, label);
         }
     }

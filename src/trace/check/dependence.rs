@@ -10,7 +10,11 @@ pub fn independent_outputs(graph: &Graph) -> Vec<Finding> {
     if graph.inputs.is_empty() {
         return Vec::new();
     }
-    let depends = dependence(graph, &vec![true; graph.inputs.len()], DependenceKind::Sizes);
+    let depends = dependence(
+        graph,
+        &vec![true; graph.inputs.len()],
+        DependenceKind::Sizes,
+    );
     let outputs = graph.outputs.iter().zip(depends).enumerate();
     outputs
         .filter(|(_, (_, depends))| !depends)
@@ -94,7 +98,9 @@ fn argument_depends(argument: &Argument, known: &HashSet<ValueId>, by_sizes: boo
     match argument {
         Argument::Value(id) => known.contains(id),
         Argument::Size(_) => by_sizes,
-        Argument::List(items) => items.iter().any(|item| argument_depends(item, known, by_sizes)),
+        Argument::List(items) => items
+            .iter()
+            .any(|item| argument_depends(item, known, by_sizes)),
         _ => false,
     }
 }

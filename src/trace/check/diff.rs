@@ -39,7 +39,10 @@ pub enum Line {
 
 /// Compares two graphs, ignoring shapes. None if their steps are equal.
 pub fn diff(left: &Graph, right: &Graph) -> Option<GraphDiff> {
-    let (a, b) = (steps(left, ShapeMode::Erased), steps(right, ShapeMode::Erased));
+    let (a, b) = (
+        steps(left, ShapeMode::Erased),
+        steps(right, ShapeMode::Erased),
+    );
     let same = a.iter().zip(&b).take_while(|(a, b)| a.key == b.key).count();
     if same == a.len() && same == b.len() {
         return None;
@@ -114,7 +117,8 @@ fn excerpt(lines: &[Line]) -> Vec<String> {
     let mut shown = Vec::new();
     let mut skipping = false;
     for (index, line) in lines.iter().enumerate() {
-        let around = index.saturating_sub(CONTEXT_STEPS)..lines.len().min(index + CONTEXT_STEPS + 1);
+        let around =
+            index.saturating_sub(CONTEXT_STEPS)..lines.len().min(index + CONTEXT_STEPS + 1);
         let near = lines
             .get(around)
             .is_some_and(|near| near.iter().any(differs));

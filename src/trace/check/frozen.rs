@@ -242,7 +242,8 @@ fn accepts_any_size(operator: &str, parameter: &aten::SchemaParameter) -> Option
     }
     let name = parameter.name.as_str();
     // The output size of adaptive pooling is the network's; that of resampling is usually a size of its input.
-    let is_free = FREE_SIZE_PARAMETERS.contains(&name) || name == "output_size" && operator.starts_with("upsample");
+    let is_free = FREE_SIZE_PARAMETERS.contains(&name)
+        || name == "output_size" && operator.starts_with("upsample");
     // `unfold` takes the size of a window.
     let is_size = is_free || RESULT_SIZE_PARAMETERS.contains(&name) && operator != "unfold";
     (is_size && is_integer(&parameter.ty)).then(|| !REARRANGING_OPERATORS.contains(&operator))

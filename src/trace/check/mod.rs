@@ -69,7 +69,7 @@ pub use evaluate::{evaluate, inputs, signature};
 pub use finding::{Allow, Finding};
 pub use numerics::{Tolerances, differences};
 pub use origin::Origin;
-pub use perturb::{SizeChange, Perturbation, example, perturb};
+pub use perturb::{Perturbation, SizeChange, example, perturb};
 pub use random::draws_random_numbers;
 pub use report::{Report, Verdict};
 pub use run::{Outcome, Run};

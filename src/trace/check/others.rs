@@ -6,7 +6,7 @@ use super::constants::weights_of;
 use super::evaluate::{argument_inputs, evaluate, signature};
 use super::frozen::{constant_batches, is_constant};
 use super::numerics::differences;
-use super::perturb::{SizeChange, Perturbation, perturb};
+use super::perturb::{Perturbation, SizeChange, perturb};
 use super::run::{Outcome, Run};
 use super::{Finding, Id, Origin, Severity};
 use crate::error::{Error, ErrorKind};

@@ -113,7 +113,12 @@ pub fn arguments(graph: &Graph, tensors: &[Tensor]) -> Result<Vec<Item>> {
 
 /// Returns the arguments resized for another value of a symbol; none if they do not fit the signature or the size is
 /// invalid.
-pub fn resize_arguments(graph: &Graph, given: &[Item], symbol: &Symbol, to: i64) -> Option<Vec<Item>> {
+pub fn resize_arguments(
+    graph: &Graph,
+    given: &[Item],
+    symbol: &Symbol,
+    to: i64,
+) -> Option<Vec<Item>> {
     let tensors = flatten_arguments(&signature(graph), given).ok()?;
     let mut bindings = bindings(graph, &tensors);
     bindings.insert(symbol.clone(), to);
@@ -242,7 +247,11 @@ fn fixed_sizes(graph: &Graph) -> Vec<SizeChange> {
         symbol: None,
         is_batch: !is_inner,
     };
-    found.into_iter().map(change).take(MAX_FIXED_SIZES).collect()
+    found
+        .into_iter()
+        .map(change)
+        .take(MAX_FIXED_SIZES)
+        .collect()
 }
 
 fn resize_fixed(graph: &Graph, change: SizeChange, bindings: &Bindings) -> Option<Resize> {
@@ -338,6 +347,9 @@ mod tests {
     fn tensors_repeat_from_their_beginning() {
         let x = Tensor::from_vec([2, 2], vec![1i64, 2, 3, 4]).unwrap();
         assert_eq!(resize_tensor(&x, &[3, 1]).unwrap().to_i64(), [1, 3, 1]);
-        assert_eq!(resize_tensor(&x, &[2, 3]).unwrap().to_i64(), [1, 2, 1, 3, 4, 3]);
+        assert_eq!(
+            resize_tensor(&x, &[2, 3]).unwrap().to_i64(),
+            [1, 2, 1, 3, 4, 3]
+        );
     }
 }

@@ -9,7 +9,8 @@ use crate::ir::{Graph, Node, Op, Region};
 const MAX_LISTED_NODES: usize = 20;
 
 /// Detail of a finding about a node in a loop.
-const REPEATED_DRAWS: &str = "its counter is constant: every iteration of the loop draws equal numbers";
+const REPEATED_DRAWS: &str =
+    "its counter is constant: every iteration of the loop draws equal numbers";
 
 /// True if some overload of the operator draws random numbers, in training mode at least. `name` may have a namespace and an
 /// overload.
@@ -64,7 +65,8 @@ pub fn random_nodes(graph: &Graph) -> Vec<Finding> {
     each_node(graph, &mut |_, node, value| {
         let name = value.as_deref().unwrap_or_default();
         if draws(node) {
-            let repeats = has_constant_counter(node) && loops.iter().any(|region| name.starts_with(region));
+            let repeats =
+                has_constant_counter(node) && loops.iter().any(|region| name.starts_with(region));
             let finding = finding(node.op.name()).details(repeats.then_some(REPEATED_DRAWS));
             found.push(finding.at(&node.place).about(value));
         } else if matches!(&node.op, Op::Region(region) if matches!(**region, Region::Loop { .. }))

@@ -3,7 +3,7 @@
 
 use super::checker::Checker;
 use super::evaluate::{argument_inputs, evaluate, signature};
-use super::perturb::{SizeChange, Perturbation, arguments, resize_arguments};
+use super::perturb::{Perturbation, SizeChange, arguments, resize_arguments};
 use super::unrolled::is_channels;
 use super::values::{extreme, mixed};
 use super::{Finding, Id};

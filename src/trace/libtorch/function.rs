@@ -58,7 +58,10 @@ impl<F: Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> Subject for Function<F> {
         let options = ImportOptions::forward(specs.map(InputSpec::from).collect());
         let mut module = import(&archive, &options)?;
         if ranks.len() > 1 {
-            let graphs = module.graphs.iter().map(|graph| unpack_results(graph, &ranks));
+            let graphs = module
+                .graphs
+                .iter()
+                .map(|graph| unpack_results(graph, &ranks));
             module.graphs = graphs.collect::<Result<_>>()?;
         }
         let warnings = Vec::new();

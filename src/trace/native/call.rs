@@ -26,7 +26,7 @@ pub(super) fn call_at(
     named: Vec<(&str, Arg)>,
 ) -> Vec<TracedTensor> {
     let operators = aten::overloads(&format!("aten::{name}")).collect();
-    dispatch(place, name, operators, (&positional, &named))
+    dispatch(place, name, operators, &positional, &named)
 }
 
 /// Calls the first operator of a list (`aten.softmax.int`) that accepts the arguments.
@@ -43,14 +43,15 @@ pub(super) fn call_operators(
         .map(|operator| operator.schema.name.as_str());
     let name = name.unwrap_or_default();
     let place = recorder::caller();
-    dispatch(&place, name, operators, (&positional, &named))
+    dispatch(&place, name, operators, &positional, &named)
 }
 
 fn dispatch(
     place: &SourcePlace,
     name: &str,
     operators: Vec<&'static Operator>,
-    (positional, named): (&[Arg], &[(&str, Arg)]),
+    positional: &[Arg],
+    named: &[(&str, Arg)],
 ) -> Vec<TracedTensor> {
     let call = ResolvedCall::resolve(&operators, positional, named);
     let call = call.ok_or_else(|| mismatch_error(name, &operators, named));
@@ -195,7 +196,9 @@ fn mismatch_error(name: &str, operators: &[&'static Operator], named: &[(&str, A
 
 /// The known word with the smallest edit distance, if it is similar enough.
 pub(super) fn closest_word<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
-    let distances = words.iter().map(|known| (edit_distance(word, known), *known));
+    let distances = words
+        .iter()
+        .map(|known| (edit_distance(word, known), *known));
     let nearest = distances.min()?;
     (nearest.0 <= word.len().div_ceil(3)).then_some(nearest.1)
 }

@@ -34,14 +34,15 @@ pub fn cond<T: Tree>(
     let taken = condition_value(predicate).map_err(|error| error.at_place(&place))?;
     match recorder::active() {
         None => Ok(if taken { then() } else { otherwise() }),
-        Some(recorder) => record_cond(&recorder, (predicate, taken), then, otherwise, &place)
+        Some(recorder) => record_cond(&recorder, predicate, taken, then, otherwise, &place)
             .map_err(|error| error.at_place(&place)),
     }
 }
 
 fn record_cond<T: Tree>(
     recorder: &Rc<Recorder>,
-    (predicate, taken): (&TracedTensor, bool),
+    predicate: &TracedTensor,
+    taken: bool,
     then: impl FnOnce() -> T,
     otherwise: impl FnOnce() -> T,
     place: &SourcePlace,
@@ -245,8 +246,8 @@ impl ScanInputs {
             let stacks = outputs.iter().map(|output| self.stack_type(output));
             let stacks: Vec<TensorType> = stacks.collect::<Result<_>>()?;
             let written = outputs.iter().zip(&stacks);
-            let written =
-                written.map(|(output, ty)| write_to_stack((recorder, &self.place), output, ty, &round));
+            let written = written
+                .map(|(output, ty)| write_to_stack(recorder, &self.place, output, ty, &round));
             let written = written.collect::<Result<Vec<_>>>()?;
             let kept = carried.kept(recorder);
             Ok((
@@ -295,7 +296,8 @@ impl ScanInputs {
 
 /// Writes an iteration's output to its stack, which is an input of the loop's body.
 fn write_to_stack(
-    (recorder, place): (&Recorder, &SourcePlace),
+    recorder: &Recorder,
+    place: &SourcePlace,
     output: &TracedTensor,
     stack: &TensorType,
     round: &TracedTensor,

@@ -133,7 +133,7 @@ pub trait Forward<Input>: Module {
     /// Calls the module: [`forward`](Forward::forward), under the module's path in a trace.
     #[track_caller]
     fn call(&self, input: Input) -> Self::Output {
-        let _inside = enter(self);
+        let _inside = enter_module(self);
         self.forward(input)
     }
 }
@@ -298,7 +298,7 @@ struct ModuleCallGuard {
 }
 
 #[track_caller]
-fn enter<M: Module + ?Sized>(module: &M) -> ModuleCallGuard {
+fn enter_module<M: Module + ?Sized>(module: &M) -> ModuleCallGuard {
     let recorder = recorder::active();
     if let Some(recorder) = &recorder {
         let path = module_path(module, &mut recorder.names().borrow_mut());

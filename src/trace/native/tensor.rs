@@ -265,7 +265,11 @@ pub fn freeze(size: &Dim) -> Result<i64> {
         return Ok(number);
     }
     let recorder = recorder::active();
-    let inactive = || Error::usage(format!("{size} is a size of a trace, and no trace is active"));
+    let inactive = || {
+        Error::usage(format!(
+            "{size} is a size of a trace, and no trace is active"
+        ))
+    };
     let recorder = recorder.ok_or_else(inactive)?;
     let number = recorder.freeze(size)?;
     let message = format!("the size {size} is fixed to {number}");

@@ -191,7 +191,11 @@ impl MultiheadAttention {
     }
 
     /// Projects by one matrix each.
-    fn project_separately(&self, weights: [&TracedTensor; 3], input: &Attention) -> [TracedTensor; 3] {
+    fn project_separately(
+        &self,
+        weights: [&TracedTensor; 3],
+        input: &Attention,
+    ) -> [TracedTensor; 3] {
         let biases = self.in_proj_bias.as_ref();
         let biases = biases.map(|bias| exactly::<3>(bias.chunk(3)));
         let biases = transpose_option(biases.as_ref());
@@ -333,12 +337,18 @@ fn batched(mask: &TracedTensor) -> TracedTensor {
     }
 }
 
-fn linear_projection(x: &TracedTensor, weight: &TracedTensor, bias: Option<&TracedTensor>) -> TracedTensor {
+fn linear_projection(
+    x: &TracedTensor,
+    weight: &TracedTensor,
+    bias: Option<&TracedTensor>,
+) -> TracedTensor {
     x.linear_with(weight, kw!(bias = bias))
 }
 
 /// Moves the option to the items: all are present or all are absent.
-fn transpose_option<const N: usize>(tensors: Option<&[TracedTensor; N]>) -> [Option<&TracedTensor>; N] {
+fn transpose_option<const N: usize>(
+    tensors: Option<&[TracedTensor; N]>,
+) -> [Option<&TracedTensor>; N] {
     std::array::from_fn(|index| tensors.map(|tensors| &tensors[index]))
 }
 
@@ -366,7 +376,10 @@ impl Forward<Attention> for MultiheadAttention {
     fn forward(&self, mut input: Attention) -> Self::Output {
         if input.is_causal && input.attn_mask.is_none() {
             let error = Error::operator("is_causal needs attn_mask");
-            return (failed(error.help("pass the causal mask as attn_mask")), None);
+            return (
+                failed(error.help("pass the causal mask as attn_mask")),
+                None,
+            );
         }
         let dtype = input.query.dtype();
         input.key_padding_mask = added(input.key_padding_mask.as_ref(), dtype);

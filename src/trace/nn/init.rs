@@ -41,7 +41,9 @@ fn random_tensor(shape: &[usize], draw: impl Fn(&mut Stream) -> f64) -> Result<T
 
 /// A parameter drawn uniformly between `-bound` and `bound`.
 pub(super) fn uniform(shape: &[usize], bound: f64) -> TracedTensor {
-    TracedTensor::parameter_or(random_tensor(shape, |stream| (2.0 * stream.unit() - 1.0) * bound))
+    TracedTensor::parameter_or(random_tensor(shape, |stream| {
+        (2.0 * stream.unit() - 1.0) * bound
+    }))
 }
 
 /// A parameter drawn from the standard normal distribution (Box and Muller).

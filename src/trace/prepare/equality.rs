@@ -70,7 +70,11 @@ fn inputs(
     Ok(tensors)
 }
 
-fn compare_graphs(modules: [&GraphModule; 2], graphs: [&Graph; 2], inputs: &[Tensor]) -> Result<Check> {
+fn compare_graphs(
+    modules: [&GraphModule; 2],
+    graphs: [&Graph; 2],
+    inputs: &[Tensor],
+) -> Result<Check> {
     let [before, after] = graphs;
     let name = |graph: &Graph, id: &ValueId| graph.value(*id).name.clone();
     let kept: Vec<String> = after.inputs.iter().map(|id| name(after, id)).collect();

@@ -29,7 +29,9 @@ impl DebugMap {
             _ => (&[][..], &record),
         };
         let entries = entries.as_items().ok_or_else(malformed)?;
-        let entries = entries.iter().map(|entry| SourceRange::read(entry, strings));
+        let entries = entries
+            .iter()
+            .map(|entry| SourceRange::read(entry, strings));
         let entries: Option<Vec<_>> = entries.collect();
         let mut entries = entries.ok_or_else(malformed)?;
         entries.sort_by_key(|(offset, _)| *offset);

@@ -188,7 +188,10 @@ impl<'a> Lexer<'a, '_> {
             self.push(offset, TokenKind::Dedent);
         }
         if self.indents.last() != Some(&width) {
-            return self.error(offset, "the indentation of this line matches no enclosing block");
+            return self.error(
+                offset,
+                "the indentation of this line matches no enclosing block",
+            );
         }
         Ok(())
     }
@@ -289,7 +292,10 @@ impl<'a> Lexer<'a, '_> {
         }
         match u8::from_str_radix(self.slice_from(first), base) {
             Ok(code) => Ok(code),
-            Err(_) => self.error(start, "this escape is not a byte: expected \\xHH or octal digits up to \\377"),
+            Err(_) => self.error(
+                start,
+                "this escape is not a byte: expected \\xHH or octal digits up to \\377",
+            ),
         }
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::trace::torchscript::ast::{
-    Base, Class, Constant, Expr, AstExprKind, Function, ForwardHooks, Parameter, Statement, StmtKind,
-    Type,
+    AstExprKind, Base, Class, Constant, Expr, ForwardHooks, Function, Parameter, Statement,
+    StmtKind, Type,
 };
 use crate::trace::torchscript::lexer::{self, Token, TokenKind};
 

@@ -238,7 +238,11 @@ impl Unpickler<'_> {
         let list = self.top()?;
         match &mut self.nodes[list] {
             Node::List(items, _) => items.extend(new),
-            _ => return Err(Error::format("elements are appended to something that is not a list")),
+            _ => {
+                return Err(Error::format(
+                    "elements are appended to something that is not a list",
+                ));
+            }
         }
         Ok(())
     }
@@ -261,7 +265,11 @@ impl Unpickler<'_> {
             Node::Dict(entries, _) if rest.is_empty() => {
                 entries.extend(pairs.iter().map(|[key, value]| (*key, *value)));
             }
-            _ => return Err(Error::format("items are set on something that is not a dict")),
+            _ => {
+                return Err(Error::format(
+                    "items are set on something that is not a dict",
+                ));
+            }
         }
         Ok(())
     }
@@ -282,8 +290,7 @@ impl Unpickler<'_> {
     fn get(&mut self, width: usize) -> Result<()> {
         let slot = self.length(width)?;
         let id = self.memo.get(&slot);
-        let unwritten =
-            || Error::format(format!("memo entry {slot} is read before it is written"));
+        let unwritten = || Error::format(format!("memo entry {slot} is read before it is written"));
         let id = id.ok_or_else(unwritten)?;
         self.stack.push(*id);
         Ok(())

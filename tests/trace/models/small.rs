@@ -6,7 +6,10 @@ use onionskin::trace::{Forward, Method, Module, TracedTensor};
 use super::{case, check_network, tensor};
 
 /// Checks that a network of one tensor equals the recorded one of this name, if the corpus exists.
-fn check_recorded_network<M: Module + for<'x> Forward<&'x TracedTensor, Output = TracedTensor>>(name: &str, net: &M) {
+fn check_recorded_network<M: Module + for<'x> Forward<&'x TracedTensor, Output = TracedTensor>>(
+    name: &str,
+    net: &M,
+) {
     let Some(folder) = case(name) else { return };
     check_network(&folder, net, &[], |inputs, options| {
         let forward = |net: &M, x: TracedTensor| net.call(&x);

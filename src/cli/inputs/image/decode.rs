@@ -20,7 +20,7 @@ pub(super) fn decode(
 ) -> Result<FittedPicture> {
     let picture = open(path)?;
     let fitted = match size {
-        Some(size) => fit(&picture, size, preset),
+        Some((height, width)) => fit(&picture, height, width, preset),
         None => picture.to_rgb8(),
     };
     let size = (fitted.height() as usize, fitted.width() as usize);
@@ -44,12 +44,12 @@ fn open(path: &Path) -> Result<DynamicImage> {
 }
 
 /// Fits a picture into a size (height, width) as the preset does.
-fn fit(picture: &DynamicImage, (height, width): (u32, u32), preset: Preset) -> RgbImage {
+fn fit(picture: &DynamicImage, height: u32, width: u32, preset: Preset) -> RgbImage {
     let triangle = FilterType::Triangle;
     match preset {
-        Preset::Imagenet => crop(picture, (height, width), 8.0 / 7.0, triangle),
-        Preset::Clip => crop(picture, (height, width), 1.0, FilterType::CatmullRom),
-        Preset::Yolo => letterbox(picture, (height, width)),
+        Preset::Imagenet => crop(picture, height, width, 8.0 / 7.0, triangle),
+        Preset::Clip => crop(picture, height, width, 1.0, FilterType::CatmullRom),
+        Preset::Yolo => letterbox(picture, height, width),
         Preset::Unit | Preset::Signed | Preset::Raw => {
             picture.resize_exact(width, height, triangle).to_rgb8()
         }
@@ -59,14 +59,15 @@ fn fit(picture: &DynamicImage, (height, width): (u32, u32), preset: Preset) -> R
 /// Resizes the picture until it covers `factor` times the size, and crops the size from its centre.
 fn crop(
     picture: &DynamicImage,
-    (height, width): (u32, u32),
+    height: u32,
+    width: u32,
     factor: f64,
     filter: FilterType,
 ) -> RgbImage {
     let ratio =
         |wanted: u32, has: u32| (f64::from(wanted) * factor).round() / f64::from(has.max(1));
     let scale = ratio(height, picture.height()).max(ratio(width, picture.width()));
-    let resized = resize(picture, scale, (height, width), filter);
+    let resized = resize(picture, scale, height, width, filter);
     let margin = |has: u32, wanted: u32| {
         (f64::from(has.saturating_sub(wanted)) / 2.0).round_ties_even() as u32
     };
@@ -81,7 +82,8 @@ fn crop(
 fn resize(
     picture: &DynamicImage,
     scale: f64,
-    (height, width): (u32, u32),
+    height: u32,
+    width: u32,
     filter: FilterType,
 ) -> DynamicImage {
     // PyTorch rounds down. The small addend keeps an exact side from losing a pixel to rounding errors.
@@ -94,7 +96,7 @@ fn resize(
 }
 
 /// Fits the whole picture into a size (height, width), with gray borders.
-fn letterbox(picture: &DynamicImage, (height, width): (u32, u32)) -> RgbImage {
+fn letterbox(picture: &DynamicImage, height: u32, width: u32) -> RgbImage {
     let fitted = picture
         .resize(width, height, FilterType::Triangle)
         .to_rgb8();
@@ -120,23 +122,23 @@ mod tests {
     #[test]
     fn imagenet_cuts_the_centre_out_of_eight_sevenths() {
         // The short side stays 64 = 56 * 8 / 7, so nothing is resized; the crop removes 4 pixels from each long edge.
-        let cut = fit(&picture(96, 64), (56, 56), Preset::Imagenet);
+        let cut = fit(&picture(96, 64), 56, 56, Preset::Imagenet);
         assert_eq!((cut.width(), cut.height()), (56, 56));
         assert_eq!(cut.get_pixel(0, 0), &Rgb([20, 4, 0]));
         // A margin with half a pixel is rounded to even, as in Python.
-        let cut = fit(&picture(97, 64), (56, 56), Preset::Imagenet);
+        let cut = fit(&picture(97, 64), 56, 56, Preset::Imagenet);
         assert_eq!(cut.get_pixel(0, 0), &Rgb([20, 4, 0]));
     }
 
     #[test]
     fn clip_cuts_at_the_sides_only() {
-        let cut = fit(&picture(96, 64), (64, 64), Preset::Clip);
+        let cut = fit(&picture(96, 64), 64, 64, Preset::Clip);
         assert_eq!(cut.get_pixel(0, 0), &Rgb([16, 0, 0]));
     }
 
     #[test]
     fn a_letterbox_keeps_the_whole_picture() {
-        let page = fit(&picture(64, 32), (64, 64), Preset::Yolo);
+        let page = fit(&picture(64, 32), 64, 64, Preset::Yolo);
         assert_eq!(page.get_pixel(0, 0), &LETTERBOX);
         assert_eq!(page.get_pixel(0, 16), &Rgb([0, 0, 0]));
         assert_eq!(page.get_pixel(63, 47), &Rgb([63, 31, 0]));

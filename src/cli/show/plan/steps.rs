@@ -14,7 +14,7 @@ use crate::kernel::plan::{Flow, FlowKind, Slot, SlotId, Step, TripCount, Workgro
 use crate::shape::TensorType;
 
 /// Suffixes of slot names that are dropped because the layout after the name says the same.
-const LAYOUT_SUFFIXES: [&str; 3] = [" in quads", " in panels", " in runs"];
+const LAYOUT_SUFFIXES: [&str; 3] = [" as vec4", " in panels", " in sorted runs"];
 /// Number of nodes computed where they are read that are listed by name; further nodes are counted.
 const MAX_LISTED_NODES: usize = 4;
 

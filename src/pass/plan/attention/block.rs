@@ -1,6 +1,6 @@
 //! One block of keys: its scores, their softmax weights, and the weighted sum of its values.
 
-use super::{Row, Tile, Together};
+use super::{AttentionTile, QueryRow, VectorAxis};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -10,20 +10,24 @@ use crate::kernel::index::{self, Index};
 use crate::op::{ReduceFunction, UnaryFunction};
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, Factor, QUAD};
-use crate::pass::plan::element::{Scope, scalar};
+use crate::pass::plan::element::vec4::{self, ElementRef, VEC4_LEN};
+use crate::pass::plan::element::{KernelScope, scalar};
 use crate::pass::plan::kernel::limited;
 use crate::pass::plan::reduce;
 
 /// Softmax weights of one row's scores in a block, and the factor that rescales the row's previous sums.
-struct Weighed {
+struct SoftmaxWeights {
     weights: Vec<Expr>,
     rescale: Expr,
 }
 
-impl Tile<'_> {
+impl AttentionTile<'_> {
     /// Adds a block of keys to all rows.
-    pub(super) fn add_block(&self, scope: &mut Scope, block: &Index) -> Result<Vec<Statement>> {
+    pub(super) fn add_block(
+        &self,
+        scope: &mut KernelScope,
+        block: &Index,
+    ) -> Result<Vec<Statement>> {
         let first = block.scale(&Dim::from(self.shape.keys));
         let scores = self.score_variables(&mut scope.pool);
         let mut statements = self.multiply_keys(scope, &first, &scores)?;
@@ -53,16 +57,21 @@ impl Tile<'_> {
     /// Multiplies queries and keys.
     fn multiply_keys(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         first: &Index,
         scores: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
         let product = self.scores;
         let outer = index::reshape(&self.batch, &self.values.batch, &product.batch);
-        let read = (self.vector_axes[0], "key");
-        let keys = self.shuffled(scope, (first, &product.k_size), read, |scope, key, at| {
-            product.right_element(scope, &outer, at, key)
-        })?;
+        let axis = self.vector_axes[0];
+        let keys = self.shuffled(
+            scope,
+            first,
+            &product.k_size,
+            axis,
+            "key",
+            |scope, key, at| product.right_element(scope, &outer, at, key),
+        )?;
         let mut statements = Vec::new();
         for (quad, keys) in keys.iter().enumerate() {
             let queries = self.load_queries(scope, &outer, quad)?;
@@ -81,15 +90,20 @@ impl Tile<'_> {
     }
 
     /// Loads four channels of each row's query.
-    fn load_queries(&self, scope: &mut Scope, outer: &[Index], quad: usize) -> Result<Vec<Expr>> {
-        let steps = (0..QUAD).map(|part| Index::from(Dim::from(quad * QUAD + part)));
+    fn load_queries(
+        &self,
+        scope: &mut KernelScope,
+        outer: &[Index],
+        quad: usize,
+    ) -> Result<Vec<Expr>> {
+        let steps = (0..VEC4_LEN).map(|part| Index::from(Dim::from(quad * VEC4_LEN + part)));
         let steps: Vec<Index> = steps.collect();
         let mut queries = Vec::new();
         for row in &self.rows {
             let row = limited(scope, &row.index, &self.scores.rows);
             let factors = steps.iter();
             let factors = factors.map(|step| (self.scores.left_element(outer, &row, step), None));
-            queries.push(quad::load_vec4(scope, &factors.collect::<Vec<_>>())?);
+            queries.push(vec4::load_vec4(scope, &factors.collect::<Vec<_>>())?);
         }
         Ok(queries)
     }
@@ -99,54 +113,70 @@ impl Tile<'_> {
     /// vec4 of channels.
     fn shuffled(
         &self,
-        scope: &mut Scope,
-        (first, channels): (&Index, &Dim),
-        (axis, name): (Together, &str),
-        factor: impl Fn(&mut Scope, &Index, &Index) -> (Factor, Option<Expr>),
+        scope: &mut KernelScope,
+        first: &Index,
+        channels: &Dim,
+        axis: VectorAxis,
+        name: &str,
+        factor: impl Fn(&mut KernelScope, &Index, &Index) -> (ElementRef, Option<Expr>),
     ) -> Result<Vec<Vec<Expr>>> {
         let vec4s_per_load = self.lanes / self.shape.keys;
         let mut handed = Vec::new();
-        for quad in (0..example(scope.graph, channels) / QUAD).step_by(vec4s_per_load) {
+        for quad in (0..example(scope.graph, channels) / VEC4_LEN).step_by(vec4s_per_load) {
             let factors = match axis {
-                Together::Channels => self.channel_positions(scope, first, quad),
-                Together::Keys => self.key_positions(scope, first, quad),
+                VectorAxis::Channels => self.channel_positions(scope, first, quad),
+                VectorAxis::Keys => self.key_positions(scope, first, quad),
             };
             let factors = factors.map(|[key, channel]| factor(scope, &key, &channel));
-            let read = quad::load_vec4(scope, &factors)?;
+            let read = vec4::load_vec4(scope, &factors)?;
             let lanes: Vec<usize> = (0..self.lanes).collect();
             let all = shuffle_to_all(&mut scope.pool, read, &lanes, name);
             handed.extend(all.chunks(self.shape.keys).map(|quads| match axis {
-                Together::Channels => quads.to_vec(),
-                Together::Keys => transpose(&mut scope.pool, quads),
+                VectorAxis::Channels => quads.to_vec(),
+                VectorAxis::Keys => transpose(&mut scope.pool, quads),
             }));
         }
         Ok(handed)
     }
 
     /// Returns positions for [`Together::Channels`]: four channels of the invocation's key, as `[key, channel]`.
-    fn channel_positions(&self, scope: &mut Scope, first: &Index, quad: usize) -> [[Index; 2]; QUAD] {
+    fn channel_positions(
+        &self,
+        scope: &mut KernelScope,
+        first: &Index,
+        quad: usize,
+    ) -> [[Index; 2]; VEC4_LEN] {
         let keys = Dim::from(self.shape.keys);
-        let key = limited(scope, &first.add(&self.lane.rem(&keys)), &self.values.k_size);
+        let key = limited(
+            scope,
+            &first.add(&self.lane.rem(&keys)),
+            &self.values.k_size,
+        );
         let quad = self.lane.div(&keys).add_size(&Dim::from(quad));
-        quad::neighbours(&[quad], 0).map(|at| [key.clone(), at[0].clone()])
+        vec4::neighbours(&[quad], 0).map(|at| [key.clone(), at[0].clone()])
     }
 
     /// Returns positions for [`Together::Keys`]: the invocation's channel of four keys, as `[key, channel]`.
-    fn key_positions(&self, scope: &mut Scope, first: &Index, quad: usize) -> [[Index; 2]; QUAD] {
-        let whole = Dim::from(QUAD);
-        let (quads, all) = (Dim::from(self.shape.keys / QUAD), &self.values.k_size);
+    fn key_positions(
+        &self,
+        scope: &mut KernelScope,
+        first: &Index,
+        quad: usize,
+    ) -> [[Index; 2]; VEC4_LEN] {
+        let whole = Dim::from(VEC4_LEN);
+        let (quads, all) = (Dim::from(self.shape.keys / VEC4_LEN), &self.values.k_size);
         let key = first.div(&whole).add(&self.lane.rem(&quads));
         let key = limited(scope, &key, &all.floor_div(&whole));
-        let channel = self.lane.div(&quads).add_size(&Dim::from(quad * QUAD));
-        quad::neighbours(&[key], 0).map(|at| [at[0].clone(), channel.clone()])
+        let channel = self.lane.div(&quads).add_size(&Dim::from(quad * VEC4_LEN));
+        vec4::neighbours(&[key], 0).map(|at| [at[0].clone(), channel.clone()])
     }
 
     /// Computes the input of the softmax (scale, mask) from the scores of a row. Keys beyond the last one get minus
     /// infinity.
     fn masked_scores(
         &self,
-        scope: &mut Scope,
-        row: &Row,
+        scope: &mut KernelScope,
+        row: &QueryRow,
         first: &Index,
         scores: &[Expr],
     ) -> Result<Vec<Expr>> {
@@ -175,7 +205,12 @@ impl Tile<'_> {
 
     /// Computes the softmax weights of scores relative to the largest score so far. All weights are zero where that is
     /// minus infinity.
-    fn softmax_weights(&self, scope: &mut Scope, row: &Row, scores: &[Expr]) -> (Weighed, Vec<Statement>) {
+    fn softmax_weights(
+        &self,
+        scope: &mut KernelScope,
+        row: &QueryRow,
+        scores: &[Expr],
+    ) -> (SoftmaxWeights, Vec<Statement>) {
         let next = scores.iter().fold(row.running_max, |largest, score| {
             reduce::combine(scope, ReduceFunction::Max, largest, *score)
         });
@@ -198,30 +233,53 @@ impl Tile<'_> {
         pool.set_label(next, "next");
         pool.set_label(base, "base");
         statements.push(Statement::Assign(row.running_max, next));
-        statements.push(rescale_and_add(pool, (row.running_sum, kept), weights.clone()));
-        (Weighed { weights, rescale: kept }, statements)
+        statements.push(rescale_and_add(
+            pool,
+            row.running_sum,
+            kept,
+            weights.clone(),
+        ));
+        (
+            SoftmaxWeights {
+                weights,
+                rescale: kept,
+            },
+            statements,
+        )
     }
 
     /// Adds the weighted values to the output of each row.
     fn add_values(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         first: &Index,
-        weighed: &[Weighed],
+        weighed: &[SoftmaxWeights],
     ) -> Result<Vec<Statement>> {
         let product = self.values;
-        let read = (self.vector_axes[1], "value");
-        let values = self.shuffled(scope, (first, &product.columns), read, |scope, key, at| {
-            product.right_element(scope, &self.batch, key, at)
-        })?;
+        let axis = self.vector_axes[1];
+        let values = self.shuffled(
+            scope,
+            first,
+            &product.columns,
+            axis,
+            "value",
+            |scope, key, at| product.right_element(scope, &self.batch, key, at),
+        )?;
         let pool = &mut scope.pool;
         let mut statements = Vec::new();
         for (quad, values) in values.iter().enumerate() {
-            for (row, Weighed { weights, rescale: kept }) in self.rows.iter().zip(weighed) {
+            for (
+                row,
+                SoftmaxWeights {
+                    weights,
+                    rescale: kept,
+                },
+            ) in self.rows.iter().zip(weighed)
+            {
                 let pairs = weights.iter().zip(values);
                 let terms = pairs.map(|(x, y)| pool.call("x * y", WgslType::F32x4, &[*x, *y]));
                 let terms = terms.collect();
-                statements.push(rescale_and_add(pool, (row.output[quad], *kept), terms));
+                statements.push(rescale_and_add(pool, row.output[quad], *kept, terms));
             }
         }
         Ok(statements)
@@ -230,13 +288,13 @@ impl Tile<'_> {
 
 /// Transposes vec4s of keys, one per channel, into vec4s of channels, one per key.
 fn transpose(pool: &mut ExprPool, quads: &[Expr]) -> Vec<Expr> {
-    let of_channel = quads.len() / QUAD;
+    let of_channel = quads.len() / VEC4_LEN;
     let of_key = |key: usize| {
-        let quads = (0..QUAD).map(|channel| quads[channel * of_channel + key / QUAD]);
+        let quads = (0..VEC4_LEN).map(|channel| quads[channel * of_channel + key / VEC4_LEN]);
         let parts: Vec<Expr> = quads
-            .map(|quad| quad::component(pool, quad, key % QUAD, WgslType::F32))
+            .map(|quad| vec4::component(pool, quad, key % VEC4_LEN, WgslType::F32))
             .collect();
-        quad::build_vec4(pool, &parts, WgslType::F32x4)
+        vec4::build_vec4(pool, &parts, WgslType::F32x4)
     };
     (0..quads.len()).map(of_key).collect()
 }
@@ -256,7 +314,7 @@ fn shuffle_to_all(pool: &mut ExprPool, read: Expr, lanes: &[usize], name: &str) 
 fn dot_vec4(pool: &mut ExprPool, x: Expr, y: Expr) -> Expr {
     let products = pool.call("x * y", WgslType::F32x4, &[x, y]);
     pool.set_label(products, "products");
-    let parts = (0..QUAD).map(|part| quad::component(pool, products, part, WgslType::F32));
+    let parts = (0..VEC4_LEN).map(|part| vec4::component(pool, products, part, WgslType::F32));
     let parts = parts.collect();
     pairwise_sum(pool, parts).unwrap_or(products)
 }
@@ -267,7 +325,7 @@ fn add_to(pool: &mut ExprPool, sum: Expr, term: Expr) -> Statement {
 }
 
 /// Rescales the running sum and adds new terms (online softmax).
-fn rescale_and_add(pool: &mut ExprPool, (sum, factor): (Expr, Expr), terms: Vec<Expr>) -> Statement {
+fn rescale_and_add(pool: &mut ExprPool, sum: Expr, factor: Expr, terms: Vec<Expr>) -> Statement {
     let ty = pool.ty(sum);
     let kept = pool.call("x * y", ty, &[sum, factor]);
     let terms = pairwise_sum(pool, terms).into_iter();

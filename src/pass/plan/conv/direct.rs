@@ -8,10 +8,10 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::Conv;
-use crate::pass::plan::conv::Sizes;
-use crate::pass::plan::element::Scope;
+use crate::pass::plan::conv::ConvSizes;
+use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{QUAD, is_multiple_of_4, load_vec4};
+use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple_of_4, load_vec4};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat_all};
 use crate::pass::plan::product::{accumulate, vec4_indices, write_vec4};
@@ -24,13 +24,13 @@ pub const MAX_ROW_TAPS: i64 = 16;
 
 /// Lowers a depthwise convolution with its epilogue.
 pub fn lower<'a>(
-    mut scope: Scope<'a>,
+    mut scope: KernelScope<'a>,
     group: &Group,
     node: &Node,
     conv: &Conv,
 ) -> Result<Lowered<'a>> {
-    let sizes = Sizes::new(scope.graph, node, conv)?;
-    let positions = Positions::new(&mut scope, &sizes, conv)?;
+    let sizes = ConvSizes::new(scope.graph, node, conv)?;
+    let positions = PositionVec4::new(&mut scope, &sizes, conv)?;
     let sum = scope.pool.variable("sum", WgslType::F32x4);
     let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
     let mut statements = vec![positions.surplus.clone(), Statement::Declare(sum, zero)];
@@ -44,8 +44,8 @@ pub fn lower<'a>(
 }
 
 /// Four positions of a row, which one invocation computes.
-struct Positions<'c> {
-    sizes: &'c Sizes,
+struct PositionVec4<'c> {
+    sizes: &'c ConvSizes,
     conv: &'c Conv,
     count: Dim,
     surplus: Statement,
@@ -59,8 +59,12 @@ struct Positions<'c> {
     taps: (Shape, Vec<i64>),
 }
 
-impl<'c> Positions<'c> {
-    fn new(scope: &mut Scope, sizes: &'c Sizes, conv: &'c Conv) -> Result<Positions<'c>> {
+impl<'c> PositionVec4<'c> {
+    fn new(
+        scope: &mut KernelScope,
+        sizes: &'c ConvSizes,
+        conv: &'c Conv,
+    ) -> Result<PositionVec4<'c>> {
         let ([space @ .., width], [taps @ .., row]) =
             (sizes.space.as_slice(), sizes.taps.as_slice())
         else {
@@ -69,15 +73,19 @@ impl<'c> Positions<'c> {
         let channels = &sizes.groups * &sizes.outputs;
         let mut parts = vec![sizes.batch.clone(), channels];
         parts.extend(space.iter().cloned());
-        parts.push(pieces(width, QUAD));
+        parts.push(pieces(width, VEC4_LEN));
         let count = Dim::product(&parts);
         let (index, surplus) = invocation(scope, &count);
         let mut place = index::delinearize(&index, &parts);
         let quad = place.pop().unwrap_or_else(Index::zero);
         let (item, channel) = (place.remove(0), place.remove(0));
         let row = row.as_const().filter(|row| *row <= MAX_ROW_TAPS);
-        let row = row.ok_or_else(|| Error::internal("the direct kernel needs a small constant number of taps along the last axis"))?;
-        Ok(Positions {
+        let row = row.ok_or_else(|| {
+            Error::internal(
+                "the direct kernel needs a small constant number of taps along the last axis",
+            )
+        })?;
+        Ok(PositionVec4 {
             sizes,
             conv,
             count,
@@ -93,15 +101,17 @@ impl<'c> Positions<'c> {
     /// Adds the products of one row of taps.
     fn add_row(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         taps: &[Index],
         row: &[i64],
         sum: Expr,
     ) -> Result<Vec<Statement>> {
         let width = self.sizes.space.last().cloned().unwrap_or(Dim::ONE);
-        let first = self.vec4_index.scale(&Dim::from(QUAD));
+        let first = self.vec4_index.scale(&Dim::from(VEC4_LEN));
         let columns = if self.is_guarded() {
-            (0..QUAD).map(|j| first.add_size(&Dim::from(j))).collect()
+            (0..VEC4_LEN)
+                .map(|j| first.add_size(&Dim::from(j)))
+                .collect()
         } else {
             vec4_indices(scope, &self.vec4_index, &width)
         };
@@ -126,13 +136,19 @@ impl<'c> Positions<'c> {
     }
 
     /// Loads the inputs of four positions under a tap.
-    fn load_inputs(&self, scope: &mut Scope, taps: &[Index], columns: &[Index]) -> Result<Expr> {
+    fn load_inputs(
+        &self,
+        scope: &mut KernelScope,
+        taps: &[Index],
+        columns: &[Index],
+    ) -> Result<Expr> {
         let channel = self.channel.div(&self.sizes.outputs);
         let factors = scope.with_vec4(|scope| {
             let mut factors = Vec::new();
             for column in columns {
                 let place = [self.image.clone(), channel.clone()];
-                let position = [self.outer_position.as_slice(), std::slice::from_ref(column)].concat();
+                let position =
+                    [self.outer_position.as_slice(), std::slice::from_ref(column)].concat();
                 let (place, inside) = self.sizes.input_position(scope, place, taps, &position);
                 factors.push(((self.sizes.x, place), inside));
             }
@@ -141,16 +157,16 @@ impl<'c> Positions<'c> {
         load_vec4(scope, &factors)
     }
 
-    fn write(&self, scope: &mut Scope, group: &Group, sum: Expr) -> Result<Vec<Statement>> {
+    fn write(&self, scope: &mut KernelScope, group: &Group, sum: Expr) -> Result<Vec<Statement>> {
         let width = self.sizes.space.last().cloned().unwrap_or(Dim::ONE);
-        let first = self.vec4_index.scale(&Dim::from(QUAD));
+        let first = self.vec4_index.scale(&Dim::from(VEC4_LEN));
         let place = |column: &Index| {
             let start = [self.image.clone(), self.channel.clone()];
             let end = [self.outer_position.as_slice(), std::slice::from_ref(column)].concat();
             Position::from_coordinates([start.as_slice(), &end].concat())
         };
         let result = self.sizes.result;
-        let written = write_vec4(scope, group, result, (&first, &width), sum, &place)?;
+        let written = write_vec4(scope, group, result, &first, &width, sum, &place)?;
         Ok(if is_multiple_of_4(&width) {
             below(scope, &first, &width, written)
         } else {

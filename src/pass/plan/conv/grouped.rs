@@ -13,51 +13,57 @@ use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Panels, Texel};
 use crate::op::Conv;
-use crate::pass::plan::conv::{Sizes, image};
-use crate::pass::plan::element::Scope;
+use crate::pass::plan::conv::{ConvSizes, implicit_gemm};
+use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::panels::load_columns;
-use crate::pass::plan::element::quad::{self, QUAD};
+use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
 use crate::pass::plan::kernel::{Lowered, offset_bounds_guard, pieces, repeat_flattened};
 use crate::pass::plan::product::dot::with_label;
 use crate::pass::plan::product::tile::Extent;
-use crate::pass::plan::quads::{self, CHANNELS};
+use crate::pass::plan::quads::{self, CHANNEL_AXIS};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/grouped.wgsl");
 
 /// Most positions of an invocation along the first spatial axis, and positions of a wide block along the second one.
 const MAX_BLOCK_HEIGHT: usize = 7;
-const WIDEST: usize = 2;
+const WIDE_BLOCK_WIDTH: usize = 2;
 /// Fewest rows of a wide block.
-const FEWEST: usize = 2;
+const MIN_WIDE_BLOCK_HEIGHT: usize = 2;
 /// Most input vec4s that the positions of a depthwise block read along the first axis for one tap of the other axes: the
 /// driver handles longer loops badly.
-const LONGEST: usize = 64;
+const MAX_INPUTS_PER_TAP: usize = 64;
 /// The limits for groups of several channels. A tap loads four weights there, so that larger blocks pay off.
-const TALLEST_OF_GROUP: usize = 14;
-const LONGEST_OF_GROUP: usize = 42;
+const MAX_GROUP_BLOCK_HEIGHT: usize = 14;
+const MAX_GROUP_INPUTS_PER_TAP: usize = 42;
 /// Most input vectors that an invocation loads in a wide block, and most products: all taps are unrolled there.
-const MOST_READ: usize = 48;
-const MOST_PRODUCTS: usize = 128;
+const MAX_WIDE_BLOCK_LOADS: usize = 48;
+const MAX_WIDE_BLOCK_PRODUCTS: usize = 128;
 
 /// Lowers a grouped convolution with its epilogue. The channel count is a multiple of 4.
-pub fn lower<'a>(scope: Scope<'a>, group: &Group, node: &Node, conv: &Conv) -> Result<Lowered<'a>> {
-    let sizes = Sizes::new(scope.graph, node, conv)?;
-    let packed = image::required_panels(&scope, node, (conv, Extent::ANY))?;
+pub fn lower<'a>(
+    scope: KernelScope<'a>,
+    group: &Group,
+    node: &Node,
+    conv: &Conv,
+) -> Result<Lowered<'a>> {
+    let sizes = ConvSizes::new(scope.graph, node, conv)?;
+    let packed = implicit_gemm::required_panels(&scope, node, conv, Extent::DEFAULT)?;
     lower_panels(scope, group, &sizes, &packed.panels)
 }
 
 /// Lowers a grouped convolution whose filter lies in given panels.
 pub fn lower_panels<'a>(
-    scope: Scope<'a>,
+    scope: KernelScope<'a>,
     group: &Group,
-    sizes: &Sizes,
+    sizes: &ConvSizes,
     panels: &Panels,
 ) -> Result<Lowered<'a>> {
     let mut scope = scope.reading_u64();
-    let block = Block::new(&mut scope, sizes)?;
-    let filter = scope.bind_panels(sizes.filter, panels)?;
+    let block = PositionBlock::new(&mut scope, sizes)?;
+    let (binding, texel) = scope.bind_panels(sizes.filter, panels)?;
+    let filter = FilterTexture { binding, texel };
     let sum = |[i, j]: [usize; 2]| scope.pool.variable(&block.sum_name(i, j), WgslType::F32x4);
     let sums: Vec<Expr> = block.offsets().map(sum).collect();
     let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
@@ -68,36 +74,44 @@ pub fn lower_panels<'a>(
     Ok(Lowered::new(scope, TEMPLATE, statements, &block.count))
 }
 
+/// The texture of a filter in panels.
+#[derive(Clone, Copy)]
+struct FilterTexture {
+    /// Index of the binding.
+    binding: usize,
+    texel: Texel,
+}
+
 /// Input channels that four channels of the result read at a position.
 #[derive(Clone, Copy)]
-enum Channels {
-    /// Each reads the channel of its own index.
+enum InputChannels {
+    /// Each reads the input channel with its own index.
     Depthwise,
-    /// Each reads all channels of its group. The number is that of the group's vec4s, for input and result alike.
+    /// Each reads all channels of its group. The number counts the vec4s of a group, in input and result.
     Group(usize),
 }
 
-impl Channels {
-    fn of(sizes: &Sizes) -> Result<Channels> {
+impl InputChannels {
+    fn of(sizes: &ConvSizes) -> Result<InputChannels> {
         Ok(match constant_size(&sizes.channels)? {
-            1 => Channels::Depthwise,
-            channels => Channels::Group(channels / QUAD),
+            1 => InputChannels::Depthwise,
+            channels => InputChannels::Group(channels / VEC4_LEN),
         })
     }
 
     /// Returns the number of input vec4s that are read one after the other.
     fn vec4_count(self) -> usize {
         match self {
-            Channels::Depthwise => 1,
-            Channels::Group(quads) => quads,
+            InputChannels::Depthwise => 1,
+            InputChannels::Group(quads) => quads,
         }
     }
 
     /// Returns how many channels of an input vec4 each output channel reads.
     fn channels_per_vec4(self) -> usize {
         match self {
-            Channels::Depthwise => 1,
-            Channels::Group(_) => QUAD,
+            InputChannels::Depthwise => 1,
+            InputChannels::Group(_) => VEC4_LEN,
         }
     }
 
@@ -111,8 +125,8 @@ impl Channels {
     fn product(self, pool: &mut ExprPool, weights: &[Expr], seen: Expr) -> Option<Expr> {
         let terms = weights.iter().enumerate().map(|(channel, weight)| {
             let seen = match self {
-                Channels::Depthwise => seen,
-                Channels::Group(_) => quad::component(pool, seen, channel, WgslType::F32),
+                InputChannels::Depthwise => seen,
+                InputChannels::Group(_) => vec4::component(pool, seen, channel, WgslType::F32),
             };
             pool.call("x * y", WgslType::F32x4, &[*weight, seen])
         });
@@ -121,24 +135,24 @@ impl Channels {
         terms.into_iter().reduce(sum)
     }
 
-    /// Returns the most positions along the first spatial axis in a narrow block, for so many taps along it.
+    /// Returns the most positions along the first spatial axis in a narrow block, for `taps` taps along it.
     fn max_height(self, taps: usize) -> usize {
         let [longest, tallest] = match self {
-            Channels::Depthwise => [LONGEST, MAX_BLOCK_HEIGHT],
-            Channels::Group(_) => [LONGEST_OF_GROUP, TALLEST_OF_GROUP],
+            InputChannels::Depthwise => [MAX_INPUTS_PER_TAP, MAX_BLOCK_HEIGHT],
+            InputChannels::Group(_) => [MAX_GROUP_INPUTS_PER_TAP, MAX_GROUP_BLOCK_HEIGHT],
         };
         (longest / taps.max(1)).clamp(1, tallest)
     }
 }
 
 /// A block of positions of four channels, which one invocation computes.
-struct Block {
+struct PositionBlock {
     count: Dim,
     surplus: Statement,
     /// Image and vec4 of channels.
     place: [Index; 2],
     /// Input channels of the block's four channels.
-    channels: Channels,
+    channels: InputChannels,
     /// First position along each spatial axis.
     first: Vec<Index>,
     /// Positions along the first spatial axis.
@@ -151,21 +165,25 @@ struct Block {
     strides: Vec<usize>,
 }
 
-impl Block {
-    fn new(scope: &mut Scope, sizes: &Sizes) -> Result<Block> {
-        let taps: Vec<usize> = sizes.taps.iter().map(constant_size).collect::<Result<_>>()?;
+impl PositionBlock {
+    fn new(scope: &mut KernelScope, sizes: &ConvSizes) -> Result<PositionBlock> {
+        let taps: Vec<usize> = sizes
+            .taps
+            .iter()
+            .map(constant_size)
+            .collect::<Result<_>>()?;
         let strides = sizes.axes.iter().map(|axis| constant_size(&axis.stride));
         let strides: Vec<usize> = strides.collect::<Result<_>>()?;
-        let channels = Channels::of(sizes)?;
+        let channels = InputChannels::of(sizes)?;
         let [tallest, width] = max_block(channels, &strides, &taps);
         let by = [sizes.space[0].clone(), tallest.into(), Dim::ONE, Dim::ONE];
         let height = scope.decide(by, |[size, tallest, ..]| even_height(size, tallest));
         let mut shape = scope.graph.ty(sizes.result).shape.clone();
-        for (size, along) in shape.iter_mut().skip(CHANNELS + 1).zip([height, width]) {
+        for (size, along) in shape.iter_mut().skip(CHANNEL_AXIS + 1).zip([height, width]) {
             *size = pieces(size, along);
         }
-        let (mut quad, surplus, count) = quads::each(scope, &shape, CHANNELS);
-        let space = quad.split_off(CHANNELS + 1);
+        let (mut quad, surplus, count) = quads::each(scope, &shape, CHANNEL_AXIS);
+        let space = quad.split_off(CHANNEL_AXIS + 1);
         let place = <[Index; 2]>::try_from(quad)
             .map_err(|_| Error::internal("an image has too few axes"))?;
         let blocks = [(height, "row"), (width, "column")].into_iter();
@@ -174,7 +192,7 @@ impl Block {
             1 => block.clone(),
             _ => with_label(scope, &block.scale(&Dim::from(along)), name),
         });
-        Ok(Block {
+        Ok(PositionBlock {
             count,
             surplus,
             place,
@@ -210,9 +228,9 @@ impl Block {
     /// loads.
     fn sum_all_taps(
         &self,
-        scope: &mut Scope,
-        sizes: &Sizes,
-        filter: (usize, Texel),
+        scope: &mut KernelScope,
+        sizes: &ConvSizes,
+        filter: FilterTexture,
         sums: &[Expr],
     ) -> Result<Vec<Statement>> {
         let across = sizes.taps.get(1..).unwrap_or_default();
@@ -223,30 +241,36 @@ impl Block {
         let names = (0..looped.len()).map(|axis| format!("tap{axis}"));
         let names: Vec<String> = iter::once(String::from("quad")).chain(names).collect();
         let shape = [&[Dim::from(self.channels.vec4_count())], looped].concat();
-        repeat_flattened(scope, ("trip", &names), &shape, |scope, _, at| {
+        repeat_flattened(scope, "trip", &names, &shape, |scope, _, at| {
             let (step, looped) = (&at[0], &at[1..]);
             let across = (0..written).map(|tap| match self.width {
                 1 => looped.to_vec(),
                 _ => vec![Dim::from(tap).into()],
             });
             let across: Vec<Vec<Index>> = across.collect();
-            self.sum_column_taps(scope, sizes, filter, (step, &across, sums))
+            self.sum_column_taps(scope, sizes, filter, step, &across, sums)
         })
     }
 
     /// Sums over all taps along the first spatial axis, at some taps of the others, for one input vec4.
     fn sum_column_taps(
         &self,
-        scope: &mut Scope,
-        sizes: &Sizes,
-        filter: (usize, Texel),
-        (step, across, sums): (&Index, &[Vec<Index>], &[Expr]),
+        scope: &mut KernelScope,
+        sizes: &ConvSizes,
+        filter: FilterTexture,
+        step: &Index,
+        across: &[Vec<Index>],
+        sums: &[Expr],
     ) -> Result<Vec<Statement>> {
         let pairs = (0..self.taps[0]).flat_map(|down| (0..across.len()).map(move |x| [down, x]));
         let mut taps = Vec::new();
         for pair in pairs {
             let tap = [&[Dim::from(pair[0]).into()], across[pair[1]].as_slice()].concat();
-            taps.push((pair, self.load_weights(scope, sizes, filter, (&tap, step)), tap));
+            taps.push((
+                pair,
+                self.load_weights(scope, sizes, filter, &tap, step),
+                tap,
+            ));
         }
         let mut loaded = BTreeMap::new();
         let mut statements = Vec::new();
@@ -259,7 +283,9 @@ impl Block {
                         let [image, quad] = &self.place;
                         let from = [image.clone(), self.channels.input_vec4(quad, step)];
                         let position = self.position(place.map(Index::from));
-                        *free.insert(image::load_input(scope, sizes, (from, None), (&position, tap))?)
+                        *free.insert(implicit_gemm::load_input(
+                            scope, sizes, from, None, &position, tap,
+                        )?)
                     }
                 };
                 if let Some(product) = self.channels.product(&mut scope.pool, weights, seen) {
@@ -274,10 +300,11 @@ impl Block {
     /// Loads the weights of a tap, one vector for each channel of an input vec4 that is read.
     fn load_weights(
         &self,
-        scope: &mut Scope,
-        sizes: &Sizes,
-        filter: (usize, Texel),
-        (tap, step): (&[Index], &Index),
+        scope: &mut KernelScope,
+        sizes: &ConvSizes,
+        filter: FilterTexture,
+        tap: &[Index],
+        step: &Index,
     ) -> Vec<Expr> {
         let seen = self.channels.channels_per_vec4();
         let steps = Dim::from(seen * self.channels.vec4_count());
@@ -286,13 +313,13 @@ impl Block {
         let weight = |channel: usize| {
             let row = first.add_size(&Dim::from(channel));
             let at = [&self.place[1], &row, &Index::zero()].map(|at| at.emit(&mut scope.pool));
-            load_columns(&mut scope.pool, filter, at, 0)
+            load_columns(&mut scope.pool, filter.binding, filter.texel, at, 0)
         };
         (0..seen).map(weight).collect()
     }
 
     /// Returns the input offset under a tap of a position, relative to the first tap of the block's first position.
-    fn input_offset(&self, sizes: &Sizes, place: [usize; 2], tap: [usize; 2]) -> Vec<i64> {
+    fn input_offset(&self, sizes: &ConvSizes, place: [usize; 2], tap: [usize; 2]) -> Vec<i64> {
         let axes = sizes.axes.iter().zip(&self.strides).zip(place).zip(tap);
         axes.map(|(((axis, stride), place), tap)| {
             (place * stride) as i64 + tap as i64 * axis.dilation
@@ -302,28 +329,34 @@ impl Block {
 
     fn write(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         group: &Group,
-        sizes: &Sizes,
+        sizes: &ConvSizes,
         sums: &[Expr],
     ) -> Result<Vec<Statement>> {
-        let cost = (LineEpilogue::Short, group.epilogue_cost(scope.graph));
+        let cost = group.epilogue_cost(scope.graph);
         let rows: Vec<Vec<Expr>> = sums.chunks(self.width).map(<[Expr]>::to_vec).collect();
-        write_lines(scope, cost, &rows, &mut |scope, number, sums| {
-            let mut row = Vec::new();
-            for (j, sum) in sums.iter().enumerate() {
-                let position = self.position([number.clone(), j.into()]);
-                let position = scope.separate_all(&position, &sizes.space);
-                let quad = [self.place.as_slice(), &position].concat();
-                let mut line = image::write_vec4(scope, group, sizes, &quad, *sum)?;
-                if let Some((first, size)) = self.first.get(1).zip(sizes.space.get(1)) {
-                    line = offset_bounds_guard(scope, first, j, size, line);
+        write_lines(
+            scope,
+            LineEpilogue::Short,
+            cost,
+            &rows,
+            &mut |scope, number, sums| {
+                let mut row = Vec::new();
+                for (j, sum) in sums.iter().enumerate() {
+                    let position = self.position([number.clone(), j.into()]);
+                    let position = scope.separate_all(&position, &sizes.space);
+                    let quad = [self.place.as_slice(), &position].concat();
+                    let mut line = implicit_gemm::write_vec4(scope, group, sizes, &quad, *sum)?;
+                    if let Some((first, size)) = self.first.get(1).zip(sizes.space.get(1)) {
+                        line = offset_bounds_guard(scope, first, j, size, line);
+                    }
+                    row.extend(line);
                 }
-                row.extend(line);
-            }
-            let (first, size) = (&self.first[0], &sizes.space[0]);
-            Ok(offset_bounds_guard(scope, first, number.clone(), size, row))
-        })
+                let (first, size) = (&self.first[0], &sizes.space[0]);
+                Ok(offset_bounds_guard(scope, first, number.clone(), size, row))
+            },
+        )
     }
 }
 
@@ -335,19 +368,22 @@ fn even_height(size: usize, tallest: usize) -> usize {
 
 /// Returns the largest block along the spatial axes: a wide block if the driver can handle the source of one with enough
 /// rows.
-fn max_block(channels: Channels, strides: &[usize], taps: &[usize]) -> [usize; 2] {
+fn max_block(channels: InputChannels, strides: &[usize], taps: &[usize]) -> [usize; 2] {
     let seen = |along: usize, positions: usize| (positions - 1) * strides[along] + taps[along];
     let fits = |height: &usize| {
-        let products = height * WIDEST * taps[0] * taps[1];
-        seen(0, *height) * seen(1, WIDEST) <= MOST_READ && products <= MOST_PRODUCTS
+        let products = height * WIDE_BLOCK_WIDTH * taps[0] * taps[1];
+        seen(0, *height) * seen(1, WIDE_BLOCK_WIDTH) <= MAX_WIDE_BLOCK_LOADS
+            && products <= MAX_WIDE_BLOCK_PRODUCTS
     };
     let wide = match (channels, strides.len()) {
-        (Channels::Depthwise, 2) => (FEWEST..=MAX_BLOCK_HEIGHT).rev().find(fits),
+        (InputChannels::Depthwise, 2) => {
+            (MIN_WIDE_BLOCK_HEIGHT..=MAX_BLOCK_HEIGHT).rev().find(fits)
+        }
         _ => None,
     };
     let down = taps.first().copied().unwrap_or(1);
     match wide {
-        Some(height) => [height, WIDEST],
+        Some(height) => [height, WIDE_BLOCK_WIDTH],
         None => [channels.max_height(down), 1],
     }
 }
@@ -355,5 +391,7 @@ fn max_block(channels: Channels, strides: &[usize], taps: &[usize]) -> [usize; 2
 /// Returns a size that the source is specialised for. Layers that share a kernel have equal taps and strides.
 fn constant_size(size: &Dim) -> Result<usize> {
     let size = size.as_const().and_then(|size| usize::try_from(size).ok());
-    size.ok_or_else(|| Error::internal("taps, strides and channels of a grouped convolution must be constants"))
+    size.ok_or_else(|| {
+        Error::internal("taps, strides and channels of a grouped convolution must be constants")
+    })
 }

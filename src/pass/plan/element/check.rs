@@ -1,7 +1,7 @@
 //! Checks: an element is passed through unchanged, and a failure is noted in a word of
 //! [`Faults`](crate::kernel::plan::Faults).
 
-use super::{Binding, Scope, operand, scalar};
+use super::{KernelBinding, KernelScope, operand, scalar};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::{Node, ValueId};
@@ -15,17 +15,17 @@ use crate::pass::plan::element::position::Position;
 /// Name of the buffer of fault words, which the shader library uses too.
 const FAULTS: &str = "faults";
 /// Symbol for a step's first check among all checks of a plan. Symbols of graphs contain no spaces.
-const SITE: &str = "first site";
+const FIRST_SITE: &str = "first site";
 
 /// Returns the size that stands for a step's first check among all checks of a plan.
 pub fn first_site() -> Dim {
-    Dim::symbol(SITE)
+    Dim::symbol(FIRST_SITE)
 }
 
-impl<'a> Scope<'a> {
+impl<'a> KernelScope<'a> {
     /// Makes this the scope of a kernel that performs no checks.
-    pub fn without_checks(self) -> Scope<'a> {
-        Scope {
+    pub fn without_checks(self) -> KernelScope<'a> {
+        KernelScope {
             checks: None,
             ..self
         }
@@ -94,7 +94,7 @@ impl<'a> Scope<'a> {
     fn bind_faults(&mut self, value: ValueId) {
         let mut buffers = self.buffers.iter();
         if buffers.all(|binding| binding.buffer.access != Access::Faults) {
-            self.buffers.push(Binding {
+            self.buffers.push(KernelBinding {
                 value,
                 is_copy: false,
                 layout: Layout::Linear,

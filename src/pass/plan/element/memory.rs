@@ -1,6 +1,6 @@
 //! Loads of elements from memory, in any layout.
 
-use super::{Scope, eight, role, scalar};
+use super::{KernelScope, role, scalar, vec8};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::ir::ValueId;
@@ -9,9 +9,9 @@ use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::QUAD;
+use crate::pass::plan::element::vec4::VEC4_LEN;
 
-impl Scope<'_> {
+impl KernelScope<'_> {
     /// Loads the element of a value that is materialised.
     pub(super) fn load_element(
         &mut self,
@@ -37,7 +37,7 @@ impl Scope<'_> {
                     true => WgslType::F32,
                     false => WgslType::from(storage),
                 };
-                eight::stored_component(&mut self.pool, vector, part, (number, name))
+                vec8::stored_component(&mut self.pool, vector, part, number, name)
             }
             None => {
                 let loaded = self.load_scalar(value, storage, &place, guard)?;
@@ -65,7 +65,7 @@ impl Scope<'_> {
             // Emit the index as one number first: in a sum with a negative size, the terms cannot be divided one by one.
             let number = place.emit(&mut self.pool);
             let place = Index::expr(number, &self.allocated_elements(value));
-            let whole = Dim::from(QUAD);
+            let whole = Dim::from(VEC4_LEN);
             let texel = self.load_as(value, ty, &place.div(&whole), guard)?;
             let part = place.rem(&whole).emit(&mut self.pool);
             return Ok(self.pool.call("x[y]", WgslType::F32, &[texel, part]));
@@ -102,7 +102,7 @@ impl Scope<'_> {
         let index = self.guarded_index(place, guard);
         if let Some(pieces) = self.chunks(value)? {
             let storage = self.storage(value)?;
-            return Ok(self.load_chunk_element(value, element, index, (storage, &pieces)));
+            return Ok(self.load_chunk_element(value, element, index, storage, &pieces));
         }
         let buffer = self.bind_rows(value, false, element)?;
         Ok(self.pool.load(buffer, element, index))

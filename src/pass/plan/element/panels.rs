@@ -1,19 +1,20 @@
 //! Elements of a weight in panels: four columns of a K element, or one of them.
 
-use super::Scope;
+use super::KernelScope;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, Texel};
-use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::role;
+use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 
-/// Loads four columns of a K element of a round, from a texel of this format.
+/// Loads four columns of a K element, from a texel of this format.
 pub fn load_columns(
     pool: &mut ExprPool,
-    (texture, texel): (usize, Texel),
+    texture: usize,
+    texel: Texel,
     at: [Expr; 3],
     step: usize,
 ) -> Expr {
@@ -29,29 +30,29 @@ pub fn load_columns(
 
 /// Position of an element in panels: column, row and layer of its texel, the component of the texel, and which of the
 /// texel's K elements it is.
-struct Spot {
+struct PanelPosition {
     at: [Index; 3],
     column: Index,
     step: Index,
 }
 
-impl Spot {
+impl PanelPosition {
     /// Returns the position of the element at a row-major index. `None` if the panels do not hold the whole weight as one
     /// matrix.
-    fn of(panels: &Panels, texel: Texel, numel: usize, place: &Index) -> Option<Spot> {
+    fn of(panels: &Panels, texel: Texel, numel: usize, place: &Index) -> Option<PanelPosition> {
         let [step, column] = panels.as_matrix(numel)?.map(|run| {
             let along = place.div(&Dim::from(run.stride));
             along.rem(&Dim::from(run.count))
         });
         let (round, width) = (Dim::from(panels.k_block), Dim::from(panels.width));
-        let (strip, quad) = (Dim::from(panels.strip), Dim::from(QUAD));
+        let (strip, quad) = (Dim::from(panels.strip), Dim::from(VEC4_LEN));
         let within = column.rem(&width);
         let (of_round, steps) = (step.rem(&round), Dim::from(texel.k_per_texel()));
         let of_strip = Dim::from(panels.k_block / texel.k_per_texel());
         let line = within.div(&strip).scale(&of_strip);
         let line = line.add(&of_round.div(&steps));
-        let x = line.scale(&Dim::from(panels.strip / QUAD));
-        Some(Spot {
+        let x = line.scale(&Dim::from(panels.strip / VEC4_LEN));
+        Some(PanelPosition {
             at: [
                 x.add(&within.rem(&strip).div(&quad)),
                 step.div(&round),
@@ -63,7 +64,7 @@ impl Spot {
     }
 }
 
-impl Scope<'_> {
+impl KernelScope<'_> {
     /// Loads the element at a row-major index of a weight in panels.
     pub(super) fn load_panel_element(
         &mut self,
@@ -76,9 +77,14 @@ impl Scope<'_> {
         let numel = info.ty.numel().as_const();
         let numel = numel.and_then(|numel| usize::try_from(numel).ok());
         let (texture, texel) = self.bind_panels(value, panels)?;
-        let position = numel.and_then(|numel| Spot::of(panels, texel, numel, place));
-        let missing = || Error::internal(format!("the panels of {} do not hold the whole weight as one matrix", info.name));
-        let Spot { at, column, step } = position.ok_or_else(missing)?;
+        let position = numel.and_then(|numel| PanelPosition::of(panels, texel, numel, place));
+        let missing = || {
+            Error::internal(format!(
+                "the panels of {} do not hold the whole weight as one matrix",
+                info.name
+            ))
+        };
+        let PanelPosition { at, column, step } = position.ok_or_else(missing)?;
         let at = at.map(|index| self.guarded_index(&index, guard));
         let one = match texel {
             Texel::F16 | Texel::F32 => WgslType::F32,
@@ -91,7 +97,7 @@ impl Scope<'_> {
             .as_const()
             .and_then(|part| usize::try_from(part).ok());
         let number = match known {
-            Some(part) => quad::component(pool, found, part, one),
+            Some(part) => vec4::component(pool, found, part, one),
             None => {
                 let part = column.emit(pool);
                 pool.call("x[y]", one, &[found, part])
@@ -132,14 +138,14 @@ mod tests {
             for (place, texel) in (0..steps * columns).flat_map(|place| TEXELS.map(|x| (place, x)))
             {
                 let index = Index::from(Dim::from(place));
-                let position = Spot::of(&panels, texel, steps * columns, &index).unwrap();
+                let position = PanelPosition::of(&panels, texel, steps * columns, &index).unwrap();
                 let number = |index: &Index| index.as_const().unwrap() as usize;
                 let [x, y, layer] = position.at.each_ref().map(number);
                 assert!(x < panels.extent(texel)[0]);
-                let (of_strip, of_line) = (8 / texel.k_per_texel(), 16 / QUAD);
+                let (of_strip, of_line) = (8 / texel.k_per_texel(), 16 / VEC4_LEN);
                 let (strip, line) = (x / of_line / of_strip, x / of_line % of_strip);
                 let step = line * texel.k_per_texel() + number(&position.step);
-                let offset = x % of_line * QUAD + number(&position.column);
+                let offset = x % of_line * VEC4_LEN + number(&position.column);
                 let (first, count) = panels.strip_elements([y, layer], [strip, step]).unwrap();
                 assert!(offset < count);
                 assert_eq!(first + offset * column, place);

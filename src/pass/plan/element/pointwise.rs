@@ -1,6 +1,6 @@
 //! Elements of pointwise primitives.
 
-use super::{Scope, not_planned};
+use super::{KernelScope, not_planned};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use crate::pass::plan::element::scalar;
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
-impl Scope<'_> {
+impl KernelScope<'_> {
     pub(super) fn pointwise(
         &mut self,
         node: &Node,
@@ -101,7 +101,12 @@ impl Scope<'_> {
             }
             Argument::Size(dim) => {
                 let size = self.pool.size(dim);
-                Ok(scalar::size_as(&mut self.pool, size, dtype, self.capabilities))
+                Ok(scalar::size_as(
+                    &mut self.pool,
+                    size,
+                    dtype,
+                    self.capabilities,
+                ))
             }
             _ => Err(Error::internal(
                 "an operand of a primitive must be a value, number or size",

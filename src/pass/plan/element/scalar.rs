@@ -37,7 +37,12 @@ pub fn constant(
 }
 
 /// Returns a constant of a dtype. A number that the device cannot represent wraps around.
-fn wrapped_constant(pool: &mut ExprPool, number: Scalar, dtype: DType, capabilities: &Capabilities) -> Expr {
+fn wrapped_constant(
+    pool: &mut ExprPool,
+    number: Scalar,
+    dtype: DType,
+    capabilities: &Capabilities,
+) -> Expr {
     let ty = compute_type(dtype, capabilities);
     let literal = match number.cast(dtype) {
         Scalar::Bool(value) => Literal::Bool(value),
@@ -295,7 +300,7 @@ pub fn binary(
     }
 }
 
-/// Returns the template of a function whose result is `bool`. Equal operands need a template of their own, since drivers
+/// Returns the template of a function whose result is `bool`. Equal operands need a separate template, since drivers
 /// assume that `x == x` is true.
 fn comparison(function: BinaryFunction, ty: WgslType, same: bool) -> Option<String> {
     use BinaryFunction::{
@@ -330,7 +335,12 @@ fn comparison(function: BinaryFunction, ty: WgslType, same: bool) -> Option<Stri
 
 /// Returns the minimum or maximum with a constant that is not NaN. It needs no test for NaN: a comparison with NaN is
 /// false, which keeps the NaN.
-fn bound_by_constant(pool: &mut ExprPool, function: BinaryFunction, x: Expr, y: Expr) -> Option<Expr> {
+fn bound_by_constant(
+    pool: &mut ExprPool,
+    function: BinaryFunction,
+    x: Expr,
+    y: Expr,
+) -> Option<Expr> {
     let is_number = |pool: &ExprPool, expr: Expr| matches!(pool.as_literal(expr), Some(Literal::Float(bits)) if !f64::from_bits(bits).is_nan());
     let (value, limit) = match (is_number(pool, x), is_number(pool, y)) {
         (_, true) => (x, y),

@@ -1,6 +1,6 @@
 //! Positions at which views read their operands.
 
-use super::{Scope, not_planned, operand};
+use super::{KernelScope, not_planned, operand};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -9,10 +9,10 @@ use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::{Concat, Expand, Gather, Pad, Slice, Unfold};
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::scalar;
+use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 
-impl Scope<'_> {
+impl KernelScope<'_> {
     /// Returns the operand of a view, and the position in it.
     pub fn view_source(
         &mut self,
@@ -165,9 +165,9 @@ impl Scope<'_> {
 
     /// Tests that a coordinate is below a size. A negative coordinate has wrapped around and fails the test.
     pub fn is_below(&mut self, coordinate: &Index, size: &Dim) -> Expr {
-        let quad = Dim::from(QUAD);
-        if self.vector_width >= QUAD
-            && quad::is_multiple_of_4(size)
+        let quad = Dim::from(VEC4_LEN);
+        if self.vector_width >= VEC4_LEN
+            && vec4::is_multiple_of_4(size)
             && coordinate.rem(&quad).as_const().is_some()
         {
             // All components of a vec4 lie on the same side, so that they share one test.

@@ -27,12 +27,12 @@ const ROWS_OF_TWO_WORKGROUPS: i64 = 16;
 const PART_MULTIPLE: i64 = 8;
 
 /// Split of a reduction. Its first reduced axis, together with all axes after it if they are reduced too, is divided into
-/// an axis of parts and one within them. A remainder is a part of its own.
+/// an axis of parts and one within them. A remainder is a separate part.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SplitReduction {
     axis: usize,
-    /// True if all axes after `axis` are reduced too and are joined with it.
-    is_row: bool,
+    /// True if all axes after `axis` are reduced too and are merged with it.
+    joins_inner_axes: bool,
     parts: i64,
     length: i64,
     rest: i64,
@@ -63,52 +63,57 @@ impl SplitReduction {
                 true => results > 1 || elements <= MAX_ROW_OF_ONE_CORE,
                 false => results >= BUSY_ROWS,
             };
-            (!is_whole).then(|| SplitReduction::in_parts(axis, true, elements / results, results))
+            (!is_whole).then(|| SplitReduction::split_row(axis, true, elements / results, results))
         } else if inner >= MIN_ROW_LENGTH {
-            capabilities.software.then(|| SplitReduction::whole(axis, sizes[axis]))
+            capabilities
+                .software
+                .then(|| SplitReduction::single_elements(axis, sizes[axis]))
         } else if inner == 1 && !are_many && sizes[axis] >= MIN_ROW_LENGTH {
-            let fewest = (sizes[axis] / (rows::LONGEST as i64 / 2)).max(2);
+            let fewest = (sizes[axis] / (rows::MAX_LOOP_LENGTH as i64 / 2)).max(2);
             let wanted = (PARTIAL_COLUMNS / results).clamp(fewest, sizes[axis] / PART_MULTIPLE);
             let parts = (1..=wanted).rev().find(|parts| sizes[axis] % parts == 0);
             let parts = parts.filter(|parts| 2 * parts >= wanted).unwrap_or(wanted);
-            Some(SplitReduction::equal(axis, false, sizes[axis], parts)).filter(|cut| cut.parts > 1)
+            Some(SplitReduction::equal_parts(axis, false, sizes[axis], parts))
+                .filter(|cut| cut.parts > 1)
         } else {
             None
         }
     }
 
     /// Makes every element of the axis a part, so that the inner axes become rows.
-    fn whole(axis: usize, size: i64) -> SplitReduction {
-        SplitReduction::equal(axis, false, size, size)
+    fn single_elements(axis: usize, size: i64) -> SplitReduction {
+        SplitReduction::equal_parts(axis, false, size, size)
     }
 
     /// Divides a row into equal parts whose length is a multiple of [`UNIT`], if such a number of parts exists.
     /// Of these numbers it takes the one that keeps both cores busy longest.
-    fn in_parts(axis: usize, is_row: bool, size: i64, results: i64) -> SplitReduction {
+    fn split_row(axis: usize, is_row: bool, size: i64, results: i64) -> SplitReduction {
         let busy = |parts: i64| {
             let rows = parts * results;
-            rows * 1000 / ((rows + ROWS_OF_TWO_WORKGROUPS - 1) / ROWS_OF_TWO_WORKGROUPS * ROWS_OF_TWO_WORKGROUPS)
+            rows * 1000
+                / ((rows + ROWS_OF_TWO_WORKGROUPS - 1) / ROWS_OF_TWO_WORKGROUPS
+                    * ROWS_OF_TWO_WORKGROUPS)
         };
         let candidates = (64 / results).max(2)..=256 / results;
         let equal = candidates.filter(|parts| size % (parts * PART_MULTIPLE) == 0);
         match equal.max_by_key(|parts| (busy(*parts), Reverse(*parts))) {
-            Some(parts) => SplitReduction::equal(axis, is_row, size, parts),
+            Some(parts) => SplitReduction::equal_parts(axis, is_row, size, parts),
             None => {
                 let parts = (64 / results).max(2);
                 let length = size / parts / PART_MULTIPLE * PART_MULTIPLE;
                 SplitReduction {
                     rest: size - parts * length,
                     length,
-                    ..SplitReduction::equal(axis, is_row, size, parts)
+                    ..SplitReduction::equal_parts(axis, is_row, size, parts)
                 }
             }
         }
     }
 
-    fn equal(axis: usize, is_row: bool, size: i64, parts: i64) -> SplitReduction {
+    fn equal_parts(axis: usize, joins_inner_axes: bool, size: i64, parts: i64) -> SplitReduction {
         SplitReduction {
             axis,
-            is_row,
+            joins_inner_axes,
             parts,
             length: size / parts,
             rest: size % parts,
@@ -123,13 +128,13 @@ impl SplitReduction {
         };
         // Partial results keep the precision of the accumulation.
         let x = replay.value(*x).to_compute();
-        let (x, axes) = if self.is_row {
+        let (x, axes) = if self.joins_inner_axes {
             (x.flatten(self.axis as i64, -1), vec![self.axis])
         } else {
             (x, reduce.axes.clone())
         };
         let whole = self.parts * self.length;
-        let parts = self.cut(x.narrow(self.axis as i64, 0, whole));
+        let parts = self.split_axis(x.narrow(self.axis as i64, 0, whole));
         let within = axes
             .iter()
             .map(|axis| axis + usize::from(*axis >= self.axis));
@@ -146,7 +151,7 @@ impl SplitReduction {
     }
 
     /// Splits the axis into an axis of parts and one within them.
-    fn cut(self, x: Value<'_>) -> Value<'_> {
+    fn split_axis(self, x: Value<'_>) -> Value<'_> {
         let mut shape = x.shape();
         let sizes = [self.parts, self.length].map(Dim::from);
         shape.splice(self.axis..=self.axis, sizes);

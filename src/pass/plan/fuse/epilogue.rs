@@ -7,7 +7,7 @@ use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::materialization::MaterializeReason;
 use crate::op::BinaryFunction;
 use crate::pass::plan::cost::{Class, class, is_plain_view, weight};
-use crate::pass::plan::fuse::{Fuser, LARGEST, REPEATED};
+use crate::pass::plan::fuse::{Fuser, LARGEST, MAX_REPEATED_COST};
 use crate::pass::plan::group::Group;
 
 /// Maximal number of values that are searched for a kernel in front of them.
@@ -43,13 +43,13 @@ impl Fuser<'_> {
                 self.reasons[root.index()],
                 None | Some(MaterializeReason::NoEpilogue)
             ) {
-                self.reasons[root.index()] = Some(self.end(&nodes, root, claimed));
+                self.reasons[root.index()] = Some(self.end_reason(&nodes, root, claimed));
             }
         }
         Group {
             anchor: Some(index),
             root,
-            also: Vec::new(),
+            other_outputs: Vec::new(),
             nodes,
             pattern: None,
         }
@@ -57,7 +57,7 @@ impl Fuser<'_> {
 
     /// Finds the longest epilogue that leaves a single value to other kernels. Returns its nodes and that value.
     fn epilogue(&self, index: usize, result: ValueId, claimed: &[bool]) -> (Vec<usize>, ValueId) {
-        let mut growth = self.start(index, result);
+        let mut growth = self.empty_epilogue(index, result);
         let mut best = (growth.nodes.clone(), result);
         while let Some(next) = self.next_reader(&growth) {
             if claimed[next]
@@ -66,7 +66,7 @@ impl Fuser<'_> {
             {
                 break;
             }
-            if let [root] = self.open(&growth).as_slice()
+            if let [root] = self.escaping_values(&growth).as_slice()
                 && !self.is_reshape_of_image(index, next, *root)
             {
                 best = (growth.nodes.clone(), *root);
@@ -76,9 +76,9 @@ impl Fuser<'_> {
     }
 
     /// Epilogue without any nodes yet, after a node with loops.
-    fn start(&self, index: usize, result: ValueId) -> Epilogue {
+    fn empty_epilogue(&self, index: usize, result: ValueId) -> Epilogue {
         let operands = self.graph.nodes[index].operands().into_iter();
-        let leaves = operands.flat_map(|operand| &self.infos[operand.index()].leaves);
+        let leaves = operands.flat_map(|operand| &self.properties[operand.index()].leaves);
         Epilogue {
             nodes: vec![index],
             values: BTreeSet::from([result]),
@@ -113,7 +113,7 @@ impl Fuser<'_> {
     }
 
     /// The values of an epilogue that other nodes read.
-    fn open(&self, growth: &Epilogue) -> Vec<ValueId> {
+    fn escaping_values(&self, growth: &Epilogue) -> Vec<ValueId> {
         let values = growth.values.iter().copied();
         let is_open = |id: &ValueId| {
             let readers = &self.readers[id.index()];
@@ -132,18 +132,18 @@ impl Fuser<'_> {
         };
         let outside = node.operands().into_iter();
         for operand in outside.filter(|id| !growth.values.contains(id)) {
-            let info = &self.infos[operand.index()];
+            let info = &self.properties[operand.index()];
             growth.leaves.extend(&info.leaves);
             cost = cost.saturating_add(info.cost);
         }
         growth.cost = growth.cost.saturating_add(cost);
         growth.nodes.push(next);
         growth.values.extend(&node.results);
-        growth.cost <= LARGEST && growth.leaves.len() <= self.limit
+        growth.cost <= LARGEST && growth.leaves.len() <= self.max_read_buffers
     }
 
     /// Reason why an epilogue ends with a value.
-    fn end(&self, nodes: &[usize], root: ValueId, claimed: &[bool]) -> MaterializeReason {
+    fn end_reason(&self, nodes: &[usize], root: ValueId, claimed: &[bool]) -> MaterializeReason {
         let readers = &self.readers[root.index()];
         match readers.as_slice() {
             _ if self.graph.outputs.contains(&root) => MaterializeReason::Output,
@@ -151,23 +151,23 @@ impl Fuser<'_> {
                 MaterializeReason::NotElementwise
             }
             [reader] if claimed[*reader] => MaterializeReason::AlreadyFused,
-            [reader] => self.refused(nodes, root, *reader),
+            [reader] => self.refusal_reason(nodes, root, *reader),
             readers => MaterializeReason::Readers(readers.len()),
         }
     }
 
     /// Reason why an epilogue cannot include the only reader of its last value.
-    fn refused(&self, nodes: &[usize], root: ValueId, reader: usize) -> MaterializeReason {
+    fn refusal_reason(&self, nodes: &[usize], root: ValueId, reader: usize) -> MaterializeReason {
         let Some((anchor, others)) = nodes.split_first() else {
             return MaterializeReason::AlreadyFused;
         };
-        let mut growth = self.start(*anchor, root);
+        let mut growth = self.empty_epilogue(*anchor, root);
         others.iter().for_each(|node| {
             self.grow(&mut growth, *node);
         });
         let fits = self.grow(&mut growth, reader);
         let result = self.graph.nodes[reader].results.first();
-        if self.limit < growth.leaves.len() {
+        if self.max_read_buffers < growth.leaves.len() {
             MaterializeReason::TooManyBuffers
         } else if !fits {
             MaterializeReason::TooLong { cost: growth.cost }
@@ -186,7 +186,7 @@ impl Fuser<'_> {
         while let Some(node) = self.node(base)
             && let Some(operand) = match &node.op {
                 Op::Primitive(view) if is_plain_view(view) => node.operands().first().copied(),
-                _ => self.scaled(node).filter(|_| is_factor),
+                _ => self.scaled_operand(node).filter(|_| is_factor),
             }
         {
             views.push(base);
@@ -197,20 +197,23 @@ impl Fuser<'_> {
         }
         let kept = views.iter().copied().chain([base]);
         let written = self.find_epilogue_end(base, &kept.collect());
-        let written = written.unwrap_or_else(|| self.placed(value));
+        let written = written.unwrap_or_else(|| self.storage_point(value));
         self.store(written.index(), MaterializeReason::ReadManyTimes);
         let outer = views.into_iter().take_while(|view| *view != written);
         let outer: Vec<ValueId> = outer.collect();
-        outer.into_iter().rev().for_each(|view| self.refresh_properties(view));
+        outer
+            .into_iter()
+            .rev()
+            .for_each(|view| self.refresh_properties(view));
     }
 
     /// Operand that a node multiplies by a constant.
-    pub fn scaled(&self, node: &Node) -> Option<ValueId> {
+    pub fn scaled_operand(&self, node: &Node) -> Option<ValueId> {
         let Op::Primitive(Primitive::Binary(binary)) = &node.op else {
             return None;
         };
-        let is_read = |id: &ValueId| !self.infos[id.index()].leaves.is_empty();
-        let is_short = |id: &ValueId| self.infos[id.index()].cost <= 1;
+        let is_read = |id: &ValueId| !self.properties[id.index()].leaves.is_empty();
+        let is_short = |id: &ValueId| self.properties[id.index()].cost <= 1;
         let operands = node.operands().into_iter();
         let (read, numbers): (Vec<ValueId>, Vec<ValueId>) = operands.partition(is_read);
         let is_product = binary.function == BinaryFunction::Mul && numbers.iter().all(is_short);
@@ -223,7 +226,7 @@ impl Fuser<'_> {
     /// Materialises a value that a kernel reads repeatedly, or the operand behind windows, padding and views if these are
     /// cheap.
     pub fn store_repeated(&mut self, value: ValueId) {
-        let cost = self.infos[value.index()].cost;
+        let cost = self.properties[value.index()].cost;
         let (mut views, mut base, mut least) = (Vec::new(), value, 1);
         while let Some(node) = self.node(base)
             && let Op::Primitive(primitive) = &node.op
@@ -235,11 +238,14 @@ impl Fuser<'_> {
             base = *operand;
             least += weight(primitive);
         }
-        if least > REPEATED {
+        if least > MAX_REPEATED_COST {
             return self.store(value.index(), MaterializeReason::Repeated { cost });
         }
         self.store(base.index(), MaterializeReason::Repeated { cost });
-        views.into_iter().rev().for_each(|view| self.refresh_properties(view));
+        views
+            .into_iter()
+            .rev()
+            .for_each(|view| self.refresh_properties(view));
     }
 
     /// Recomputes the properties of a value whose operand is now stored.
@@ -248,7 +254,7 @@ impl Fuser<'_> {
             && let Op::Primitive(primitive) = &node.op
             && !self.stored[view.index()]
         {
-            self.infos[view.index()] = self.combine(&node.operands(), primitive);
+            self.properties[view.index()] = self.combine(&node.operands(), primitive);
         }
     }
 

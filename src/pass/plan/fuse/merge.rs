@@ -11,10 +11,10 @@ use crate::pass::plan::quads::may_be_image;
 
 impl Fuser<'_> {
     /// Merges groups of pointwise values with their readers where one kernel can compute both.
-    pub fn merged(&mut self, groups: Vec<Group>) -> Vec<Group> {
+    pub fn merge_pointwise(&mut self, groups: Vec<Group>) -> Vec<Group> {
         let mut merger = Merger::new(self, groups);
         for target in 0..merger.groups.len() {
-            while let Some(source) = merger.source(target) {
+            while let Some(source) = merger.find_source(target) {
                 merger.merge(source, target);
             }
         }
@@ -73,25 +73,25 @@ impl<'a, 'g> Merger<'a, 'g> {
     }
 
     /// A group that can be merged into `target`.
-    fn source(&self, target: usize) -> Option<usize> {
-        let into = self.pointwise(target)?;
+    fn find_source(&self, target: usize) -> Option<usize> {
+        let into = self.pointwise_group(target)?;
         let writers = self.read[target]
             .iter()
             .filter_map(|id| self.writers.get(id));
         let mut sources = writers.copied().filter(|source| *source != target);
         sources.find(|source| {
-            self.pointwise(*source).is_some_and(|from| {
-                self.fits(*source, target)
+            self.pointwise_group(*source).is_some_and(|from| {
+                self.fits_bindings(*source, target)
                     && self.is_elementwise_of(*source, into)
                     && self.cost(from) + self.cost(into) <= LARGEST
-                    && !self.waits(*source, target)
+                    && !self.depends_indirectly(*source, target)
             })
         })
     }
 
     /// A group without loops that writes values in row-major order. On devices with a channel layout for images, image
     /// groups are excluded.
-    fn pointwise(&self, at: usize) -> Option<&Group> {
+    fn pointwise_group(&self, at: usize) -> Option<&Group> {
         let group = self.groups[at].as_ref()?;
         let graph = self.fuser.graph;
         let has_images = self.fuser.capabilities.simd_lanes().is_some();
@@ -102,10 +102,10 @@ impl<'a, 'g> Merger<'a, 'g> {
     }
 
     /// True if a kernel can bind all buffers of both groups, and the source's values are not stored within concatenations.
-    fn fits(&self, source: usize, target: usize) -> bool {
+    fn fits_bindings(&self, source: usize, target: usize) -> bool {
         let of_both = |sets: &[BTreeSet<ValueId>]| sets[source].union(&sets[target]).count();
-        let is_within = |value: &ValueId| self.fuser.planned.contains_key(value);
-        of_both(&self.read) + of_both(&self.written) <= self.fuser.limit
+        let is_within = |value: &ValueId| self.fuser.planned_parts.contains_key(value);
+        of_both(&self.read) + of_both(&self.written) <= self.fuser.max_read_buffers
             && !self.written[source].iter().any(is_within)
     }
 
@@ -144,12 +144,12 @@ impl<'a, 'g> Merger<'a, 'g> {
     }
 
     /// True if `target` depends on `source` through further groups.
-    fn waits(&self, source: usize, target: usize) -> bool {
+    fn depends_indirectly(&self, source: usize, target: usize) -> bool {
         let mut seen = self.readers(source);
         seen.remove(&target);
         let mut open: Vec<usize> = seen.iter().copied().collect();
         while let Some(group) = open.pop() {
-            if !self.is_behind(group, target) {
+            if !self.is_defined_after(group, target) {
                 let readers = self.readers(group).into_iter();
                 open.extend(readers.filter(|reader| seen.insert(*reader)));
             }
@@ -158,10 +158,10 @@ impl<'a, 'g> Merger<'a, 'g> {
     }
 
     /// True if every value of a group is defined after all values of another one, so that the other cannot depend on it.
-    fn is_behind(&self, group: usize, other: usize) -> bool {
+    fn is_defined_after(&self, group: usize, other: usize) -> bool {
         let places = |of: usize| {
             let values = self.written[of].iter();
-            values.map(|value| self.fuser.definition(*value))
+            values.map(|value| self.fuser.definition_index(*value))
         };
         places(group).min() > places(other).max()
     }
@@ -191,7 +191,7 @@ impl<'a, 'g> Merger<'a, 'g> {
         self.written[target].extend(&also);
         self.unread.extend(unread);
         if let (Some(from), Some(into)) = (self.groups[source].take(), &mut self.groups[target]) {
-            into.also.splice(0..0, also);
+            into.other_outputs.splice(0..0, also);
             into.nodes.splice(0..0, from.nodes);
         }
     }

@@ -14,7 +14,7 @@ pub fn sorted(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
         let written = group.written(fuser.graph, &fuser.stored).into_iter();
         writer.extend(written.map(|value| (value, number)));
     }
-    let mut waits: Vec<usize> = vec![0; groups.len()];
+    let mut pending: Vec<usize> = vec![0; groups.len()];
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); groups.len()];
     for (number, group) in groups.iter().enumerate() {
         let read = read(fuser, group);
@@ -23,19 +23,19 @@ pub fn sorted(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
             .filter_map(|id| writer.get(id).copied())
             .collect();
         for other in before.into_iter().filter(|other| *other != number) {
-            waits[number] += 1;
+            pending[number] += 1;
             readers[other].push(number);
         }
     }
-    let key = |number: usize| Reverse((fuser.definition(groups[number].root), number));
-    let free = (0..groups.len()).filter(|number| waits[*number] == 0);
-    let mut ready: BinaryHeap<_> = free.map(key).collect();
+    let key = |number: usize| Reverse((fuser.definition_index(groups[number].root), number));
+    let initial = (0..groups.len()).filter(|number| pending[*number] == 0);
+    let mut ready: BinaryHeap<_> = initial.map(key).collect();
     let mut order = Vec::new();
     while let Some(Reverse((_, next))) = ready.pop() {
         order.push(next);
         for reader in &readers[next] {
-            waits[*reader] -= 1;
-            if waits[*reader] == 0 {
+            pending[*reader] -= 1;
+            if pending[*reader] == 0 {
                 ready.push(key(*reader));
             }
         }

@@ -3,14 +3,14 @@
 
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::choice::KernelVariant;
-use crate::pass::plan::conv::Sizes;
+use crate::pass::plan::conv::ConvSizes;
 use crate::pass::plan::cost::{Class, class, example};
-use crate::pass::plan::element::quad::is_multiple_of_4;
+use crate::pass::plan::element::vec4::is_multiple_of_4;
 use crate::pass::plan::fuse::Fuser;
 use crate::pass::plan::variant;
 
 /// Cost of writing an element and reading it again, in simple operations: on a rasteriser 125 cycles for four numbers of
-/// eight lanes, for which an operation takes some three.
+/// eight lanes, whereas a simple operation on these takes about three.
 const STORE_AND_LOAD_COST: usize = 48;
 /// Columns of a tile. The tile computes each element of the prologue once.
 const TILE_COLUMNS: usize = 32;
@@ -23,11 +23,14 @@ impl Fuser<'_> {
             return false;
         };
         let is_own = self.readers[operand.index()].len() == 1 && !self.stored[operand.index()];
-        let Some(sizes) = Sizes::new(self.graph, node, conv).ok().filter(|_| is_own) else {
+        let Some(sizes) = ConvSizes::new(self.graph, node, conv)
+            .ok()
+            .filter(|_| is_own)
+        else {
             return false;
         };
         let tiles = example(self.graph, &sizes.outputs).div_ceil(TILE_COLUMNS);
-        let cost = usize::try_from(self.infos[operand.index()].cost).unwrap_or(usize::MAX);
+        let cost = usize::try_from(self.properties[operand.index()].cost).unwrap_or(usize::MAX);
         cost.saturating_mul(tiles) <= STORE_AND_LOAD_COST
             && conv.groups == 1
             && sizes.reads_each_position_once()

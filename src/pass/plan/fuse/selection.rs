@@ -7,9 +7,9 @@ use crate::ir::rewrite::Replay;
 use crate::ir::{Graph, Node, Op, Primitive, Value};
 use crate::op::Sort;
 use crate::pass::plan::cost::example;
-use crate::pass::plan::sort::MOST;
+use crate::pass::plan::sort::MAX_K;
 
-/// Longest row that is searched as a whole.
+/// Longest row that is searched without a split.
 const MAX_UNSPLIT_LENGTH: usize = 64;
 /// Number of rows and parts that keeps a device busy.
 const BUSY_PARTS: usize = 4096;
@@ -19,7 +19,7 @@ const MAX_SYMBOLIC_LENGTH: usize = 4096;
 /// Longest part, for the same reason.
 const MAX_PART_LENGTH: usize = 1 << 15;
 
-/// Way in which the top k are found, other than a search of each whole row.
+/// Method of finding the top k, other than a search of each whole row.
 #[derive(Clone, Copy, Debug)]
 pub enum Selection {
     /// By sorting.
@@ -29,13 +29,13 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// The way for a node; `None` if whole rows are searched, and for a full sort.
+    /// The method for a node; `None` if whole rows are searched, and for a full sort.
     pub fn of(graph: &Graph, node: &Node) -> Option<Selection> {
         let (sort, k) = topk_of(node)?;
         let shape = &graph.ty(*node.operands().first()?).shape;
         let size = shape.get(sort.axis)?;
         let length = example(graph, size);
-        if k > MOST || size.as_const().is_none() && length > MAX_SYMBOLIC_LENGTH {
+        if k > MAX_K || size.as_const().is_none() && length > MAX_SYMBOLIC_LENGTH {
             return Some(Selection::Sorted);
         }
         let rows = example(graph, &Dim::product(shape)) / length.max(1);

@@ -47,17 +47,18 @@ impl NodeSplit {
         }
     }
 
-    fn write<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Result<Vec<Value<'g>>> {
+    fn build<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Result<Vec<Value<'g>>> {
         Ok(match (self, &node.op) {
             (NodeSplit::Reduction(cut), _) => cut.reduce(replay, node),
-            (NodeSplit::Walk(walk), _) => walk.cut(replay, node),
+            (NodeSplit::Walk(walk), _) => walk.split(replay, node),
             (NodeSplit::Selection(selection), _) => selection.select(replay, node),
             (NodeSplit::Product(PlanRewrite::Parts(parts)), Op::Primitive(Primitive::Dot(_))) => {
                 split_product(replay, node, parts)
             }
-            (NodeSplit::Product(PlanRewrite::Parts(parts)), Op::Primitive(Primitive::Conv(conv))) => {
-                split_convolution(replay, node, conv, parts)
-            }
+            (
+                NodeSplit::Product(PlanRewrite::Parts(parts)),
+                Op::Primitive(Primitive::Conv(conv)),
+            ) => split_convolution(replay, node, conv, parts),
             (NodeSplit::Product(PlanRewrite::Padding), Op::Primitive(Primitive::Conv(conv))) => {
                 pad_convolution(replay, node, conv)
             }
@@ -74,13 +75,14 @@ pub fn split(
 ) -> Result<Graph> {
     apply_to_all_graphs(graph, &mut |graph| {
         let split = |node: &Node| NodeSplit::of(graph, capabilities, node, given);
-        let splits: Vec<Option<NodeSplit>> = graph.nodes.iter().map(split).collect::<Result<_>>()?;
+        let splits: Vec<Option<NodeSplit>> =
+            graph.nodes.iter().map(split).collect::<Result<_>>()?;
         if splits.iter().all(Option::is_none) {
             return Ok(graph.clone());
         }
         let mut splits = splits.into_iter();
         replay(graph, |replay, node| match splits.next().flatten() {
-            Some(split) => split.write(replay, node),
+            Some(split) => split.build(replay, node),
             None => replay.copy(node),
         })
     })

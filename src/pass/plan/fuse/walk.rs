@@ -3,7 +3,7 @@
 //! loops.
 //!
 //! The blocks of a scan are scanned in parallel, and the total of all earlier blocks is combined with each element of a
-//! block. A scatter processes its indices in pieces, one after the other. A product with a large K is the sum of products
+//! block. A scatter processes its indices in chunks, one after the other. A product with a large K is the sum of products
 //! with smaller ones.
 
 use crate::dim::Dim;
@@ -28,7 +28,7 @@ const SPLIT_K: i64 = 1 << 12;
 pub enum Walk {
     /// A scan, split into blocks.
     Blocks { axis: i64, running: ScanFunction },
-    /// A scatter of `count` indices, split into pieces.
+    /// A scatter of `count` indices, split into chunks.
     Pieces {
         axis: i64,
         count: i64,
@@ -66,7 +66,7 @@ impl Walk {
     }
 
     /// Builds the split computation and returns the node's result.
-    pub fn cut<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
+    pub fn split<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
         let operands = node.operands().into_iter().map(|id| replay.value(id));
         let operands: Vec<Value> = operands.collect();
         match (self, operands.as_slice()) {

@@ -7,20 +7,20 @@ use crate::kernel::capabilities::SizesSpace;
 use crate::kernel::emit::{BindingDecl, Statement};
 use crate::kernel::layout::{Layout, Texel};
 use crate::kernel::plan::Access;
-use crate::pass::plan::element::Binding;
+use crate::pass::plan::element::KernelBinding;
 use crate::pass::plan::kernel::Lowered;
 
 impl Lowered<'_> {
     /// True if the device can bind all buffers and textures.
     pub fn fits(&self) -> bool {
         let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
-        let textures = self.textures();
+        let textures = self.texture_count();
         bindings.len() - textures <= capabilities.max_storage_buffers as usize
             && textures <= capabilities.textures.bindings as usize
     }
 
     /// Error for more buffers and textures than the device can bind.
-    pub(super) fn too_many(&self, label: &str) -> Error {
+    pub(super) fn too_many_bindings(&self, label: &str) -> Error {
         let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
         let (textures, limit) = (
             capabilities.textures.bindings,
@@ -30,7 +30,7 @@ impl Lowered<'_> {
             "{label} needs {} buffers and textures, the device binds {limit} and {textures}",
             bindings.len()
         );
-        let is_piece = |binding: &&Binding| matches!(binding.layout, Layout::Chunk { .. });
+        let is_piece = |binding: &&KernelBinding| matches!(binding.layout, Layout::Chunk { .. });
         let Some(piece) = bindings.iter().find(is_piece) else {
             return Error::plan(message);
         };
@@ -44,7 +44,8 @@ impl Lowered<'_> {
             bindings.iter().filter(is_piece).count(),
             capabilities.max_binding_size,
         );
-        message += &format!("; {count} are chunks of the weight {weight}, each of at most {most} bytes");
+        message +=
+            &format!("; {count} are chunks of the weight {weight}, each of at most {most} bytes");
         Error::plan(message).help(
             "run on a device with larger bindings or on the host, or split the weight in the model",
         )
@@ -56,10 +57,10 @@ impl Lowered<'_> {
         let stored = stored_buffers(&self.statements);
         let most = self.scope.capabilities.textures.bindings as usize;
         for index in 0..self.scope.buffers.len() {
-            let has_room = self.textures() < most;
+            let has_room = self.texture_count() < most;
             if has_room
                 && !stored.contains(&index)
-                && let Some(texel) = self.texel(index)?
+                && let Some(texel) = self.texture_texel(index)?
             {
                 self.scope.buffers[index].buffer.access = Access::AliasedTexture(texel);
             }
@@ -68,18 +69,21 @@ impl Lowered<'_> {
     }
 
     /// Texel format in which a buffer of vectors can be read as a texture; `None` for others.
-    fn texel(&self, index: usize) -> Result<Option<Texel>> {
+    fn texture_texel(&self, index: usize) -> Result<Option<Texel>> {
         let binding = &self.scope.buffers[index];
         let BindingDecl {
             element, access, ..
         } = binding.buffer;
         let is_buffer = !access.is_texture() && !binding.is_copy;
-        let is_read_so = is_buffer && self.scope.reads_as_texture(binding.value, &binding.layout)?;
+        let is_read_so = is_buffer
+            && self
+                .scope
+                .reads_as_texture(binding.value, &binding.layout)?;
         Ok(element.texel().filter(|_| is_read_so))
     }
 
     /// Number of textures that the kernel binds.
-    fn textures(&self) -> usize {
+    fn texture_count(&self) -> usize {
         let buffers = self.scope.buffers.iter();
         let textures = buffers.filter(|binding| binding.buffer.access.is_texture());
         textures.count()
@@ -99,7 +103,7 @@ fn stored_buffers(statements: &[Statement]) -> BTreeSet<usize> {
 }
 
 /// Declarations of the buffers and textures, and of the sizes if there are any.
-pub fn declarations(buffers: &[BindingDecl], (sizes, sizes_in): (usize, SizesSpace)) -> String {
+pub fn declarations(buffers: &[BindingDecl], sizes: usize, sizes_in: SizesSpace) -> String {
     let mut text = String::new();
     for (place, buffer) in buffers.iter().enumerate() {
         let (name, element) = (&buffer.name, buffer.element.wgsl());

@@ -15,7 +15,7 @@ pub struct Source {
     /// WGSL template around the statements.
     pub template: &'static str,
     /// Values of the template's further placeholders.
-    pub holes: Vec<(&'static str, String)>,
+    pub template_values: Vec<(&'static str, String)>,
     /// The expressions.
     pub pool: ExprPool,
     /// Buffers and textures.
@@ -31,11 +31,11 @@ pub struct Source {
 impl Source {
     /// Generates the kernel. Returns it with the sizes that it expects, in order.
     pub fn kernel(&self) -> (Kernel, Vec<Dim>) {
-        let emitter = Emitter::new(&self.pool, &self.buffers, &self.given());
+        let emitter = Emitter::new(&self.pool, &self.buffers, &self.template_variables());
         let (lines, sizes) = emitter.emit(&self.statements);
-        let declared = declarations(&self.buffers, (sizes.len(), self.sizes_in));
+        let declared = declarations(&self.buffers, sizes.len(), self.sizes_in);
         let mut holes = vec![("bindings", declared), ("body", lines.join("\n") + "\n")];
-        holes.extend(self.holes.iter().cloned());
+        holes.extend(self.template_values.iter().cloned());
         let text = shader::assemble(self.template, &holes);
         let kernel = Kernel {
             label: self.label.clone(),
@@ -48,7 +48,7 @@ impl Source {
     }
 
     /// The variables that templates declare.
-    fn given(&self) -> Vec<Expr> {
+    fn template_variables(&self) -> Vec<Expr> {
         let names = ["index", "local", "lane"].into_iter();
         let known = names.filter_map(|name| self.pool.known_variable(name, WgslType::U32));
         known.collect()

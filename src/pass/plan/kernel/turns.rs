@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::kernel::emit::{Statement, roots};
 use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::kernel::index::Index;
-use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::kernel::{below, repeat};
 
 /// Most simple operations per iteration. With more, the driver's compile time outweighs the savings of a run.
@@ -17,45 +17,46 @@ const MAX_ITERATION_COST: usize = 64;
 const MIN_RESULTS: usize = 4;
 
 /// Emits the statements that write a line of results, given its number and its variables.
-type WriteLine<'w> = &'w mut dyn FnMut(&mut Scope, &Index, &[Expr]) -> Result<Vec<Statement>>;
+type WriteLine<'w> = &'w mut dyn FnMut(&mut KernelScope, &Index, &[Expr]) -> Result<Vec<Statement>>;
 
-/// Way in which the results of a line are written.
+/// Method of writing the results of a line.
 #[derive(Clone, Copy)]
 pub enum LineEpilogue {
     /// All at once.
     Short,
-    /// By a loop of their own.
+    /// By a separate loop.
     Long,
 }
 
 /// Writes lines of variables. A cheap epilogue is emitted for all lines at once. For an expensive one a loop writes the
 /// first lines in each iteration and then moves the remaining variables up: drivers have no better way to index registers.
 pub fn write_lines(
-    scope: &mut Scope,
-    (lines, cost): (LineEpilogue, u32),
-    held: &[Vec<Expr>],
+    scope: &mut KernelScope,
+    lines: LineEpilogue,
+    cost: u32,
+    results: &[Vec<Expr>],
     write: WriteLine,
 ) -> Result<Vec<Statement>> {
-    let results = (MAX_ITERATION_COST / cost.max(1) as usize).max(MIN_RESULTS);
-    let width = held.first().map_or(1, Vec::len).max(1);
-    let turns = held.len().div_ceil((results / width).max(1)).max(1);
-    let count = held.len().div_ceil(turns);
+    let max_results = (MAX_ITERATION_COST / cost.max(1) as usize).max(MIN_RESULTS);
+    let width = results.first().map_or(1, Vec::len).max(1);
+    let iterations = results.len().div_ceil((max_results / width).max(1)).max(1);
+    let count = results.len().div_ceil(iterations);
     let name = match lines {
         LineEpilogue::Short => "turn",
         LineEpilogue::Long => "line",
     };
-    repeat(scope, name, &Dim::from(turns), |scope, turn| {
+    repeat(scope, name, &Dim::from(iterations), |scope, turn| {
         let first = turn.scale(&Dim::from(count));
-        let written = written(scope, &held[..count], &first, held.len(), write)?;
-        let variables = held[..count].iter().flatten().copied();
+        let written = written(scope, &results[..count], &first, results.len(), write)?;
+        let variables = results[..count].iter().flatten().copied();
         let mut statements: Vec<Statement> = match lines {
             LineEpilogue::Short => variables.map(Statement::Freeze).collect(),
             // The inner loop moves these variables.
             LineEpilogue::Long => Vec::new(),
         };
         statements.extend(written);
-        if turns > 1 {
-            statements.extend(move_up(held, count));
+        if iterations > 1 {
+            statements.extend(move_up(results, count));
         }
         Ok(statements)
     })
@@ -63,16 +64,16 @@ pub fn write_lines(
 
 /// Writes the lines of an iteration that exist.
 fn written(
-    scope: &mut Scope,
-    held: &[Vec<Expr>],
+    scope: &mut KernelScope,
+    results: &[Vec<Expr>],
     first: &Index,
     count: usize,
     write: WriteLine,
 ) -> Result<Vec<Statement>> {
     let mut lines = Vec::new();
-    for (i, held) in held.iter().enumerate() {
+    for (i, results) in results.iter().enumerate() {
         let number = first.add_size(&Dim::from(i));
-        let line = write(scope, &number, held)?;
+        let line = write(scope, &number, results)?;
         lines.push(below(scope, &number, &Dim::from(count), line));
     }
     let shared = shared(&scope.pool, &lines).into_iter().map(Statement::Let);

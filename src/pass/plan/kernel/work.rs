@@ -7,11 +7,11 @@ use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::work::Work;
 use crate::pass::multiply_adds_of;
-use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::group::Group;
 
 /// Counts the work of a group, or of copying one operand of a concatenation to its part of the result.
-pub fn of(scope: &Scope, group: &Group, part: Option<ValueId>) -> Result<Work> {
+pub fn of(scope: &KernelScope, group: &Group, part: Option<ValueId>) -> Result<Work> {
     let written = match part {
         Some(operand) => vec![operand],
         None => match group.written(scope.graph, scope.stored) {
@@ -23,11 +23,15 @@ pub fn of(scope: &Scope, group: &Group, part: Option<ValueId>) -> Result<Work> {
 }
 
 /// Number of elements that the kernel of a group, or of one operand of a concatenation, reads of each stored value.
-pub fn read(scope: &Scope, group: &Group, part: Option<ValueId>) -> BTreeMap<ValueId, Dim> {
+pub fn read(scope: &KernelScope, group: &Group, part: Option<ValueId>) -> BTreeMap<ValueId, Dim> {
     count_group(scope, group, part).read
 }
 
-fn count_group<'a>(scope: &'a Scope<'a>, group: &Group, part: Option<ValueId>) -> WorkCounter<'a> {
+fn count_group<'a>(
+    scope: &'a KernelScope<'a>,
+    group: &Group,
+    part: Option<ValueId>,
+) -> WorkCounter<'a> {
     let mut count = WorkCounter::new(scope);
     match part {
         Some(operand) => count.value(operand, scope.graph.ty(operand).numel()),
@@ -37,9 +41,9 @@ fn count_group<'a>(scope: &'a Scope<'a>, group: &Group, part: Option<ValueId>) -
 }
 
 /// Counts the work of a group without its anchor.
-pub fn behind(scope: &Scope, group: &Group) -> Result<Work> {
+pub fn behind(scope: &KernelScope, group: &Group) -> Result<Work> {
     let mut count = WorkCounter::new(scope);
-    count.given = group.anchor;
+    count.excluded = group.anchor;
     count.group(group);
     count.work(&[group.root])
 }
@@ -52,24 +56,24 @@ fn name(graph: &Graph, node: &Node) -> Option<String> {
 
 struct WorkCounter<'a> {
     graph: &'a Graph,
-    scope: &'a Scope<'a>,
+    scope: &'a KernelScope<'a>,
     /// A node whose work is not counted.
-    given: Option<usize>,
+    excluded: Option<usize>,
     operations: Dim,
     /// Nodes that are inlined into the kernel.
-    through: BTreeSet<usize>,
+    inlined: BTreeSet<usize>,
     /// Elements that are read of each stored value.
     read: BTreeMap<ValueId, Dim>,
 }
 
 impl<'a> WorkCounter<'a> {
-    fn new(scope: &'a Scope<'a>) -> WorkCounter<'a> {
+    fn new(scope: &'a KernelScope<'a>) -> WorkCounter<'a> {
         WorkCounter {
             graph: scope.graph,
             scope,
-            given: None,
+            excluded: None,
             operations: Dim::ZERO,
-            through: BTreeSet::new(),
+            inlined: BTreeSet::new(),
             read: BTreeMap::new(),
         }
     }
@@ -86,7 +90,7 @@ impl<'a> WorkCounter<'a> {
         for (value, elements) in read.chain(written) {
             bytes = &bytes + &(&elements * &size(value)?);
         }
-        let through = self.through.iter();
+        let through = self.inlined.iter();
         let names = through.filter_map(|node| name(self.graph, self.graph.nodes.get(*node)?));
         Ok(Work {
             operations: self.operations.clone(),
@@ -104,7 +108,7 @@ impl<'a> WorkCounter<'a> {
             Definition::Node(node, _) => group.nodes.contains(&node),
             _ => false,
         };
-        let given = self.given;
+        let given = self.excluded;
         let nodes = group.nodes.iter();
         for index in nodes.filter(|index| Some(**index) != given) {
             let node = &self.graph.nodes[*index];
@@ -126,7 +130,7 @@ impl<'a> WorkCounter<'a> {
         if self.scope.stored[value.index()] {
             return self.read(value, elements_read);
         }
-        if self.through.insert(index) {
+        if self.inlined.insert(index) {
             let node = &graph.nodes[index];
             self.operations = &self.operations + &operations(graph, node);
             for (place, operand) in node.operands().into_iter().enumerate() {

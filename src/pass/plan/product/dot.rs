@@ -8,17 +8,19 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Literal, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::{Scope, operand};
+use crate::pass::plan::element::{KernelScope, operand};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, clamped, offset_bounds_guard, invocation, pieces, repeat, store};
+use crate::pass::plan::kernel::{
+    Lowered, clamped, invocation, offset_bounds_guard, pieces, repeat, store,
+};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/dot.wgsl");
 
 /// Most rows and columns of a tile.
-const TILE: usize = 4;
+const MAX_TILE: usize = 4;
 
 /// Lowers a matrix product with its epilogue.
-pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Lowered<'a>> {
+pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, node: &Node) -> Result<Lowered<'a>> {
     let (a, b) = (operand(node, 0)?, operand(node, 1)?);
     let graph = scope.graph;
     let result = node.results.first().copied().unwrap_or(a);
@@ -40,10 +42,12 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Low
         with_label(&mut scope, &row.scale(&Dim::from(height)), "row"),
         with_label(&mut scope, &column.scale(&Dim::from(width)), "column"),
     );
-    let row_of = |scope: &mut Scope, i| clamped(scope, &row, i, rows, &format!("row{i}"));
+    let row_of = |scope: &mut KernelScope, i| clamped(scope, &row, i, rows, &format!("row{i}"));
     let column_of =
-        |scope: &mut Scope, j| clamped(scope, &column, j, columns, &format!("column{j}"));
-    let at = |place: &[Index], tail: [Index; 2]| Position::from_coordinates([place, tail.as_slice()].concat());
+        |scope: &mut KernelScope, j| clamped(scope, &column, j, columns, &format!("column{j}"));
+    let at = |place: &[Index], tail: [Index; 2]| {
+        Position::from_coordinates([place, tail.as_slice()].concat())
+    };
     let dtype = graph.ty(a).dtype;
     let sums = accumulators(&mut scope, dtype, height, width);
     let mut statements = vec![surplus];
@@ -75,7 +79,13 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Low
         for (j, sum) in sums.iter().enumerate() {
             let tail = [row_of(&mut scope, i), column_of(&mut scope, j)];
             let write = store(&mut scope, group, result, *sum, &at(&place, tail))?;
-            row_writes.extend(offset_bounds_guard(&mut scope, &column, j, columns, vec![write]));
+            row_writes.extend(offset_bounds_guard(
+                &mut scope,
+                &column,
+                j,
+                columns,
+                vec![write],
+            ));
         }
         statements.extend(offset_bounds_guard(&mut scope, &row, i, rows, row_writes));
     }
@@ -86,11 +96,11 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, node: &Node) -> Result<Low
 pub fn tile_size(size: &Dim) -> usize {
     size.as_const()
         .and_then(|size| usize::try_from(size).ok())
-        .map_or(TILE, |size| size.clamp(1, TILE))
+        .map_or(MAX_TILE, |size| size.clamp(1, MAX_TILE))
 }
 
 /// Labels the expression of an index, and returns the index.
-pub fn with_label(scope: &mut Scope, index: &Index, name: &str) -> Index {
+pub fn with_label(scope: &mut KernelScope, index: &Index, name: &str) -> Index {
     let expr = index.emit(&mut scope.pool);
     scope.pool.set_label(expr, name);
     index.clone()
@@ -98,7 +108,7 @@ pub fn with_label(scope: &mut Scope, index: &Index, name: &str) -> Index {
 
 /// Creates the accumulator variables of a tile.
 pub fn accumulators(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     dtype: DType,
     height: usize,
     width: usize,
@@ -113,7 +123,7 @@ pub fn accumulators(
 }
 
 /// Returns the zero of a dtype.
-pub fn zero(scope: &mut Scope, dtype: DType) -> Expr {
+pub fn zero(scope: &mut KernelScope, dtype: DType) -> Expr {
     let ty = scope.register(dtype);
     let literal = if dtype.is_float() {
         Literal::from(0.0)
@@ -125,7 +135,7 @@ pub fn zero(scope: &mut Scope, dtype: DType) -> Expr {
 
 /// Adds the outer product of a column of the left factor and a row of the right one to a tile.
 pub fn add_outer_product(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     sums: &[Vec<Expr>],
     left: &[Expr],
     right: &[Expr],

@@ -1,15 +1,17 @@
 //! Matrix products for devices whose subgroups are the lanes of a CPU vector. On a software rasteriser memory loads are
 //! the cost, so that lanes share what they load.
 
-mod extent;
-mod held;
-mod left;
-mod right;
+mod left_factor;
+mod right_factor;
+mod shuffle;
+mod tile_shape;
 
-use self::extent::shape_for_values;
-pub use self::extent::{Extent, Packed, RUNS, Rows, Sums, Whole, choose_shapes};
-use self::held::{Held, shuffled};
-pub use self::right::{Right, packed_weight};
+pub use self::right_factor::{RightFactor, packed_weight};
+use self::shuffle::{ShuffledVector, shuffled};
+use self::tile_shape::shape_for_values;
+pub use self::tile_shape::{
+    EnclosingKernel, Extent, LeftLayout, PackedWeight, RUNS_PER_START, WeightProduct, choose_shapes,
+};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -20,37 +22,42 @@ use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Panels, Texel, TextureLimits};
 use crate::pass::plan::cost::example;
-use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::{QUAD, is_multiple_of_4, component, load_vec4};
+use crate::pass::plan::element::KernelScope;
+use crate::pass::plan::element::vec4::{VEC4_LEN, component, is_multiple_of_4, load_vec4};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
-use crate::pass::plan::kernel::{Lowered, below, offset_bounds_guard, pieces, repeat, repeat_flattened};
+use crate::pass::plan::kernel::{
+    Lowered, below, offset_bounds_guard, pieces, repeat, repeat_flattened,
+};
 use crate::pass::plan::lanes;
 use crate::pass::plan::product::dot::with_label;
-use crate::pass::plan::product::{Covering, Product};
+use crate::pass::plan::product::{Product, TileGrid};
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../../shaders/tile.wgsl");
 
 /// Parameter with the invocation index, for tiles without shuffles between bands. The driver knows
-/// `subgroup_invocation_id` at compile time, and would load it as a constant from memory for each column of a wide round.
-const LANE: &str = "    @builtin(local_invocation_index) local: u32,\n";
+/// `subgroup_invocation_id` at compile time, and would load it as a constant from memory for each column of a wide
+/// iteration.
+const LANE_PARAMETER: &str = "    @builtin(local_invocation_index) local: u32,\n";
 /// Fewest columns for which a whole subgroup pays off.
-const NARROWEST: usize = 16;
+const MIN_COLUMNS: usize = 16;
 
 /// A K index, and the condition that it is below K; absent if that always holds.
-pub type Step = (Index, Option<Expr>);
+pub type KStep = (Index, Option<Expr>);
 
 /// Loads four K elements of a row of the left factor. Takes the batch coordinates and the row's coordinates, then the
 /// taps and the K indices.
-type Left<'s> = &'s dyn Fn(&mut Scope, [&[Index]; 2], (&[Index], &[Step])) -> Result<Expr>;
+type LeftLoader<'s> =
+    &'s dyn Fn(&mut KernelScope, [&[Index]; 2], (&[Index], &[KStep])) -> Result<Expr>;
 
 /// Writes four columns of a row with the epilogue. Takes the batch coordinates and the row's coordinates, then the first
 /// column and the vector.
-type Write<'s> = &'s dyn Fn(&mut Scope, [&[Index]; 2], &Index, Expr) -> Result<Vec<Statement>>;
+type RowWriter<'s> =
+    &'s dyn Fn(&mut KernelScope, [&[Index]; 2], &Index, Expr) -> Result<Vec<Statement>>;
 
 /// A matrix product that is computed in tiles.
-pub struct Tiling<'s> {
+pub struct TiledProduct<'s> {
     /// Batch axes.
     pub batch: Shape,
     /// Rows of the left factor.
@@ -64,11 +71,11 @@ pub struct Tiling<'s> {
     /// Length of the innermost reduction (K).
     pub k_size: Dim,
     /// Loader of the left factor.
-    pub left: Left<'s>,
+    pub left: LeftLoader<'s>,
     /// Right factor.
-    pub right: Right<'s>,
+    pub right: RightFactor<'s>,
     /// Writer of the result.
-    pub write: Write<'s>,
+    pub write: RowWriter<'s>,
     /// Cost of the epilogue for an element.
     pub epilogue_cost: u32,
     /// True if columns are written as whole vec4s. Those beyond the edge are zeros.
@@ -83,8 +90,8 @@ pub fn is_preferred(
 ) -> bool {
     capabilities.simd_lanes().is_some()
         && dtype == DType::F32
-        && columns >= NARROWEST
-        && depth >= 2 * QUAD
+        && columns >= MIN_COLUMNS
+        && depth >= 2 * VEC4_LEN
         && rows > 0
 }
 
@@ -95,36 +102,46 @@ pub fn fits_texture(limits: TextureLimits, panels: &Panels) -> bool {
 
 /// Lowers a product with its epilogue. A weight as right factor is read in panels.
 pub fn lower<'a>(
-    mut scope: Scope<'a>,
+    mut scope: KernelScope<'a>,
     group: &Group,
     product: &Product,
     extent: Extent,
 ) -> Result<Lowered<'a>> {
     let right = match packed_weight(&mut scope, product, extent)? {
-        Some((weight, packed)) => Right::Panels(weight, packed, &|_| Index::zero()),
-        None => Right::Values(product),
+        Some((weight, packed)) => RightFactor::Panels(weight, packed, &|_| Index::zero()),
+        None => RightFactor::Values(product),
     };
     lower_right_factor(scope, group, product, right)
 }
 
 /// Lowers a product whose right factor is read from any layout.
-pub fn lower_values<'a>(scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
-    lower_right_factor(scope, group, product, Right::Values(product))
+pub fn lower_values<'a>(
+    scope: KernelScope<'a>,
+    group: &Group,
+    product: &Product,
+) -> Result<Lowered<'a>> {
+    lower_right_factor(scope, group, product, RightFactor::Values(product))
 }
 
 /// Lowers a product whose right factor lies in panels of a weight.
 pub fn lower_panels<'a>(
-    scope: Scope<'a>,
+    scope: KernelScope<'a>,
     group: &Group,
     product: &Product,
-    (weight, packed): (ValueId, Packed),
+    weight: ValueId,
+    packed: PackedWeight,
 ) -> Result<Lowered<'a>> {
-    let right = Right::Panels(weight, packed, &|_| Index::zero());
+    let right = RightFactor::Panels(weight, packed, &|_| Index::zero());
     lower_right_factor(scope, group, product, right)
 }
 
-fn lower_right_factor<'a>(scope: Scope<'a>, group: &Group, product: &Product, right: Right) -> Result<Lowered<'a>> {
-    let tiling = Tiling {
+fn lower_right_factor<'a>(
+    scope: KernelScope<'a>,
+    group: &Group,
+    product: &Product,
+    right: RightFactor,
+) -> Result<Lowered<'a>> {
+    let tiling = TiledProduct {
         batch: product.batch.clone(),
         rows: product.rows.clone(),
         row_shape: vec![product.rows.clone()],
@@ -132,12 +149,13 @@ fn lower_right_factor<'a>(scope: Scope<'a>, group: &Group, product: &Product, ri
         taps: Vec::new(),
         k_size: product.k_size.clone(),
         left: &|scope, [outer, row], (_, steps)| {
-            let factor = |(step, guard): &Step| (product.left_element(outer, &row[0], step), *guard);
+            let factor =
+                |(step, guard): &KStep| (product.left_element(outer, &row[0], step), *guard);
             load_vec4(scope, &steps.iter().map(factor).collect::<Vec<_>>())
         },
         right,
         write: &|scope, [outer, row], first, vector| {
-            product.write_vec4(scope, group, (outer, &row[0], first), vector)
+            product.write_vec4(scope, group, outer, &row[0], first, vector)
         },
         epilogue_cost: group.epilogue_cost(scope.graph),
         writes_whole_vec4: is_multiple_of_4(&product.columns),
@@ -146,7 +164,7 @@ fn lower_right_factor<'a>(scope: Scope<'a>, group: &Group, product: &Product, ri
 }
 
 /// Lowers a product as a grid of tiles.
-pub fn lower_tiles<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered<'a>> {
+pub fn lower_tiles<'a>(mut scope: KernelScope<'a>, product: &TiledProduct) -> Result<Lowered<'a>> {
     let lanes = subgroup_lanes(&scope)?;
     let shape = product.tile_shape(scope.graph, lanes);
     let sizes = [shape.width(lanes), shape.height()];
@@ -155,9 +173,9 @@ pub fn lower_tiles<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered
         pieces(&product.columns, sizes[0]),
         pieces(&product.rows, sizes[1]),
     ];
-    let grid = Covering::new(&mut scope, &product.batch, tiles);
+    let grid = TileGrid::new(&mut scope, &product.batch, tiles);
     let [column, row] = grid.tile;
-    let place = Place {
+    let place = TilePosition {
         batch: grid.batch,
         row: row.scale(&Dim::from(sizes[1])),
         column: column.scale(&Dim::from(sizes[0])),
@@ -166,13 +184,17 @@ pub fn lower_tiles<'a>(mut scope: Scope<'a>, product: &Tiling) -> Result<Lowered
     let mut statements = vec![grid.surplus];
     statements.extend(tile_statements(&mut scope, product, place)?);
     let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, grid.count);
-    lowered.holes = holes(lanes, shape.bands);
+    lowered.template_values = holes(lanes, shape.bands);
     Ok(lowered)
 }
 
 /// Emits the tile of a product at a position.
-pub fn tile_statements(scope: &mut Scope, product: &Tiling, place: Place) -> Result<Vec<Statement>> {
-    let tile = Tile::new(scope, product, place)?;
+pub fn tile_statements(
+    scope: &mut KernelScope,
+    product: &TiledProduct,
+    place: TilePosition,
+) -> Result<Vec<Statement>> {
+    let tile = SubgroupTile::new(scope, product, place)?;
     let sums: Vec<Vec<Expr>> = (0..tile.shape.rows)
         .map(|i| {
             let sum = |q| scope.pool.variable(&format!("sum{i}_{q}"), WgslType::F32x4);
@@ -192,19 +214,19 @@ pub fn tile_statements(scope: &mut Scope, product: &Tiling, place: Place) -> Res
 pub fn holes(lanes: usize, bands: usize) -> Vec<(&'static str, String)> {
     let mut holes = vec![lanes::size(lanes)];
     if bands == 1 {
-        holes.push(("lane", LANE.into()));
+        holes.push(("lane", LANE_PARAMETER.into()));
     }
     holes
 }
 
 /// Returns the number of invocations of a subgroup.
-fn subgroup_lanes(scope: &Scope) -> Result<usize> {
+fn subgroup_lanes(scope: &KernelScope) -> Result<usize> {
     let missing = || Error::internal("the tile kernel needs a device with subgroups");
     scope.capabilities.simd_lanes().ok_or_else(missing)
 }
 
 /// Position of a tile.
-pub struct Place {
+pub struct TilePosition {
     /// Batch coordinates.
     pub batch: Vec<Index>,
     /// First row.
@@ -215,10 +237,10 @@ pub struct Place {
     pub panel: Index,
 }
 
-impl Place {
+impl TilePosition {
     /// Returns the position of the only tile of a product whose columns are one panel.
-    pub fn of_panel(panel: Index) -> Place {
-        Place {
+    pub fn of_panel(panel: Index) -> TilePosition {
+        TilePosition {
             batch: Vec::new(),
             row: Index::zero(),
             column: Index::zero(),
@@ -227,16 +249,16 @@ impl Place {
     }
 }
 
-/// Loads for four K elements of a round.
-struct Part {
+/// Loads for four K elements of an iteration.
+struct KLoads {
     /// K elements of each row.
-    rows: Vec<Held>,
+    rows: Vec<ShuffledVector>,
     /// Columns at each K element, by vec4 of columns.
-    columns: Vec<Vec<Held>>,
+    columns: Vec<Vec<ShuffledVector>>,
 }
 
 /// A tile of the result, which one subgroup computes.
-struct Tile {
+struct SubgroupTile {
     /// Invocations of the subgroup.
     lanes: usize,
     batch: Vec<Index>,
@@ -252,15 +274,19 @@ struct Tile {
     shape: Extent,
 }
 
-impl Tile {
-    fn new(scope: &mut Scope, product: &Tiling, place: Place) -> Result<Tile> {
+impl SubgroupTile {
+    fn new(
+        scope: &mut KernelScope,
+        product: &TiledProduct,
+        place: TilePosition,
+    ) -> Result<SubgroupTile> {
         let lanes = subgroup_lanes(scope)?;
         let extent = product.tile_shape(scope.graph, lanes);
         let (_, lane) = scope.counter("local", &Dim::from(lanes));
         let of_band = Dim::from(lanes / extent.bands);
         let band = lane.div(&of_band);
         let row = place.row.add(&band.scale(&Dim::from(extent.rows)));
-        Ok(Tile {
+        Ok(SubgroupTile {
             lanes,
             batch: place.batch,
             panel: place.panel,
@@ -272,43 +298,44 @@ impl Tile {
         })
     }
 
-    /// Emits the loop over all rounds. Taps and rounds of panels are one loop: a texture has no more rows than a loop may
-    /// have iterations.
+    /// Emits the loop over K. Taps and K blocks of panels are one loop: a texture has no more rows than a loop may have
+    /// iterations.
     fn k_loop(
         &self,
-        scope: &mut Scope,
-        product: &Tiling,
+        scope: &mut KernelScope,
+        product: &TiledProduct,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
         let rounds = pieces(&product.k_size, product.right.round());
-        if let Right::Values(_) = product.right {
+        if let RightFactor::Values(_) = product.right {
             return repeat(scope, "trip", &rounds, |scope, round| {
-                self.k_iteration(scope, product, (&[], &round), &round, sums)
+                self.k_iteration(scope, product, &[], &round, &round, sums)
             });
         }
         let mut names: Vec<String> = (0..product.taps.len()).map(|i| format!("tap{i}")).collect();
         names.push(String::from("trip"));
         let shape = [product.taps.as_slice(), &[rounds]].concat();
-        let body = |scope: &mut Scope, row: &Index, at: &[Index]| match at.split_last() {
-            Some((round, taps)) => self.k_iteration(scope, product, (taps, round), row, sums),
+        let body = |scope: &mut KernelScope, row: &Index, at: &[Index]| match at.split_last() {
+            Some((round, taps)) => self.k_iteration(scope, product, taps, round, row, sums),
             None => Ok(Vec::new()),
         };
-        repeat_flattened(scope, ("row_of_panel", &names), &shape, body)
+        repeat_flattened(scope, "row_of_panel", &names, &shape, body)
     }
 
-    /// Emits one round, which reads one row of the texels of panels.
+    /// Emits one iteration over K, which reads one row of the texels of panels.
     fn k_iteration(
         &self,
-        scope: &mut Scope,
-        product: &Tiling,
-        (taps, round): (&[Index], &Index),
+        scope: &mut KernelScope,
+        product: &TiledProduct,
+        taps: &[Index],
+        round: &Index,
         row: &Index,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
         let count = product.right.round();
-        let parts = (0..count).step_by(QUAD);
-        let parts = parts.map(|from| self.load_k_elements(scope, product, (taps, round), row, from));
-        let parts: Vec<Part> = parts.collect::<Result<_>>()?;
+        let parts = (0..count).step_by(VEC4_LEN);
+        let parts = parts.map(|from| self.load_k_elements(scope, product, taps, round, row, from));
+        let parts: Vec<KLoads> = parts.collect::<Result<_>>()?;
         let mut statements = loads(&parts);
         for part in &parts {
             let rows = shuffled(scope, &part.rows, |i| format!("row{i}"));
@@ -327,40 +354,41 @@ impl Tile {
         Ok(statements)
     }
 
-    /// Loads four K elements of a round, starting with element `from`.
+    /// Loads four K elements of an iteration, starting with element `from`.
     fn load_k_elements(
         &self,
-        scope: &mut Scope,
-        product: &Tiling,
-        (taps, round): (&[Index], &Index),
+        scope: &mut KernelScope,
+        product: &TiledProduct,
+        taps: &[Index],
+        round: &Index,
         row: &Index,
         from: usize,
-    ) -> Result<Part> {
+    ) -> Result<KLoads> {
         let count = product.right.round();
         let rows = if count == columns_per_vec4(self.lanes) {
-            self.load_rows_wide(scope, product, (taps, round), from)?
+            self.load_rows_wide(scope, product, taps, round, from)?
         } else {
-            self.load_rows(scope, product, (taps, round), from)?
+            self.load_rows(scope, product, taps, round, from)?
         };
         let first = round.scale(&Dim::from(count)).add_size(&Dim::from(from));
         let mut columns = Vec::new();
         for q in 0..self.shape.column_vec4s {
             columns.push(match &product.right {
-                Right::Values(product) => self.load_from_values(scope, product, &first, q)?,
-                Right::Panels(weight, Packed { panels, .. }, matrix) => {
+                RightFactor::Values(product) => self.load_from_values(scope, product, &first, q)?,
+                RightFactor::Panels(weight, PackedWeight { panels, .. }, matrix) => {
                     let matrix = matrix(&self.batch);
                     let of_matrix = pieces(&product.columns, panels.width);
                     let panel = matrix.scale(&of_matrix).add(&self.panel);
-                    self.load_from_panel(scope, (*weight, panels), [row, &panel], [from, q])?
+                    self.load_from_panel(scope, *weight, panels, [row, &panel], [from, q])?
                 }
             });
         }
-        Ok(Part { rows, columns })
+        Ok(KLoads { rows, columns })
     }
 
     /// Returns the first column of vec4 `q` of the invocation, which may lie beyond the edge.
     fn first_column(&self, q: &Index) -> Index {
-        let quad = self.lane.scale(&Dim::from(QUAD));
+        let quad = self.lane.scale(&Dim::from(VEC4_LEN));
         let strip = q.scale(&Dim::from(columns_per_vec4(self.band_lanes())));
         self.column.add(&quad).add(&strip)
     }
@@ -369,47 +397,64 @@ impl Tile {
     /// hold no more than the memory of one vec4's columns.
     fn write(
         &self,
-        scope: &mut Scope,
-        product: &Tiling,
+        scope: &mut KernelScope,
+        product: &TiledProduct,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
         let of_quad = |q: usize| sums.iter().map(|sums| sums[q]).collect();
         let quads: Vec<Vec<Expr>> = (0..self.shape.column_vec4s).map(of_quad).collect();
-        let cost = (LineEpilogue::Long, product.epilogue_cost);
-        write_lines(scope, cost, &quads, &mut |scope, q, sums| {
-            let first = self.first_column(q);
-            let rows = self.write_vec4_rows(scope, product, &first, sums)?;
-            Ok(match product.writes_whole_vec4 {
-                true => below(scope, &first, &product.columns, rows),
-                false => rows,
-            })
-        })
+        let cost = product.epilogue_cost;
+        write_lines(
+            scope,
+            LineEpilogue::Long,
+            cost,
+            &quads,
+            &mut |scope, q, sums| {
+                let first = self.first_column(q);
+                let rows = self.write_vec4_rows(scope, product, &first, sums)?;
+                Ok(match product.writes_whole_vec4 {
+                    true => below(scope, &first, &product.columns, rows),
+                    false => rows,
+                })
+            },
+        )
     }
 
     /// Writes four columns of all rows.
     fn write_vec4_rows(
         &self,
-        scope: &mut Scope,
-        product: &Tiling,
+        scope: &mut KernelScope,
+        product: &TiledProduct,
         first: &Index,
         sums: &[Expr],
     ) -> Result<Vec<Statement>> {
-        let (cost, all) = ((LineEpilogue::Short, product.epilogue_cost), &product.rows);
+        let (cost, all) = (product.epilogue_cost, &product.rows);
         let registers: Vec<Vec<Expr>> = sums.iter().map(|sum| vec![*sum]).collect();
-        write_lines(scope, cost, &registers, &mut |scope, number, sums| {
-            let place = self.row_coordinates(scope, product, number);
-            let quad = (product.write)(scope, [&self.batch, &place], first, sums[0])?;
-            Ok(match self.shape.bands {
-                1 => offset_bounds_guard(scope, &self.row, number.clone(), all, quad),
-                // The first row of a tile always exists, the first row of a later band may not.
-                _ => below(scope, &self.row.add(number), all, quad),
-            })
-        })
+        write_lines(
+            scope,
+            LineEpilogue::Short,
+            cost,
+            &registers,
+            &mut |scope, number, sums| {
+                let place = self.row_coordinates(scope, product, number);
+                let quad = (product.write)(scope, [&self.batch, &place], first, sums[0])?;
+                Ok(match self.shape.bands {
+                    1 => offset_bounds_guard(scope, &self.row, number.clone(), all, quad),
+                    // The first row of a tile always exists, the first row of a later band may not.
+                    _ => below(scope, &self.row.add(number), all, quad),
+                })
+            },
+        )
     }
 
     /// Returns the coordinates of a row by its number in the tile. Where the row length is symbolic, the row becomes one
     /// index expression. Memory indices are then products with that length, not sums with a further size for each row.
-    fn row_coordinates(&self, scope: &mut Scope, product: &Tiling, number: &Index) -> Vec<Index> {
+    fn row_coordinates(
+        &self,
+        scope: &mut KernelScope,
+        product: &TiledProduct,
+        number: &Index,
+    ) -> Vec<Index> {
         let row = self.row.add(number);
         if number.is(0) || product.columns.as_const().is_some() {
             return index::delinearize(&row, &product.row_shape);
@@ -422,24 +467,24 @@ impl Tile {
     }
 }
 
-impl Tiling<'_> {
+impl TiledProduct<'_> {
     /// Returns the shape of the tiles.
     fn tile_shape(&self, graph: &Graph, lanes: usize) -> Extent {
         match &self.right {
-            Right::Values(_) => {
+            RightFactor::Values(_) => {
                 let outer = Dim::product(&self.batch);
                 let sizes = [&outer, &self.rows, &self.columns];
                 shape_for_values(lanes, sizes.map(|size| example(graph, size)))
             }
-            Right::Panels(_, packed, _) => packed.tile_shape(lanes),
+            RightFactor::Panels(_, packed, _) => packed.tile_shape(lanes),
         }
     }
 }
 
-/// Emits all loads of a round before its arithmetic. The rasteriser's compiler keeps this order, and a tile takes up to 8
-/// hundredths less time than with each load at its first use. All K elements of a row are loaded together: a cache may
+/// Emits all loads of an iteration before its arithmetic. The rasteriser's compiler keeps this order, and a tile takes
+/// up to 8 % less time than with each load at its first use. All K elements of a row are loaded together: a cache may
 /// hold no more than some of the tile's rows, where these lie a power of two apart.
-fn loads(parts: &[Part]) -> Vec<Statement> {
+fn loads(parts: &[KLoads]) -> Vec<Statement> {
     let height = parts.first().map_or(0, |part| part.rows.len());
     let rows = (0..height).flat_map(|row| parts.iter().map(move |part| part.rows[row].vector));
     let columns = parts.iter().flat_map(|part| part.columns.iter().flatten());
@@ -461,7 +506,7 @@ fn accumulation_order(lanes: usize, [rows, quads]: [usize; 2]) -> impl Iterator<
 /// Returns the columns that `lanes` invocations cover with one vec4 each. It is also the number of K elements that they
 /// cover if each loads four.
 fn columns_per_vec4(lanes: usize) -> usize {
-    lanes * QUAD
+    lanes * VEC4_LEN
 }
 
 /// Returns the sum of up to four products: K elements of a row times the columns at these elements.

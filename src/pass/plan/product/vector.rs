@@ -6,8 +6,8 @@ use crate::error::Result;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
-use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::{QUAD, is_multiple_of_4};
+use crate::pass::plan::element::KernelScope;
+use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple_of_4};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat};
 use crate::pass::plan::product::{Product, Side, accumulate, vec4_indices};
@@ -17,18 +17,22 @@ const TEMPLATE: &str = include_str!("../../../../shaders/vector.wgsl");
 /// Invocations of a workgroup.
 const INVOCATIONS: usize = 64;
 /// Vec4s of columns of a workgroup where columns are the contiguous axis: these are read together.
-const ACROSS: usize = 4;
+const MAX_COLUMN_VEC4S: usize = 4;
 /// Most rows that an invocation computes.
-pub const MOST: i64 = 4;
+pub const MAX_ROWS: i64 = 4;
 
 /// Lowers a product with its epilogue.
-pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Result<Lowered<'a>> {
-    let strip = Strip::new(&mut scope, product)?;
+pub fn lower<'a>(
+    mut scope: KernelScope<'a>,
+    group: &Group,
+    product: &Product,
+) -> Result<Lowered<'a>> {
+    let strip = ColumnStrip::new(&mut scope, product)?;
     let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
     let mut statements = vec![strip.surplus.clone()];
     let sums = strip.sums.iter();
     statements.extend(sums.map(|sum| Statement::Declare(*sum, zero)));
-    let rounds = pieces(&product.k_size, strip.column_lanes() * QUAD);
+    let rounds = pieces(&product.k_size, strip.column_lanes() * VEC4_LEN);
     statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
         strip.k_iteration(scope, &round)
     })?);
@@ -42,12 +46,12 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, product: &Product) -> Resu
     statements.push(strip.write(&mut scope, group, &totals)?);
     let holes = strip.holes();
     let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, strip.count);
-    lowered.holes.extend(holes);
+    lowered.template_values.extend(holes);
     Ok(lowered)
 }
 
 /// All rows of some columns, which one workgroup computes.
-struct Strip<'p> {
+struct ColumnStrip<'p> {
     product: &'p Product,
     count: Dim,
     surplus: Statement,
@@ -64,21 +68,21 @@ struct Strip<'p> {
     sums: Vec<Expr>,
 }
 
-impl<'p> Strip<'p> {
-    fn new(scope: &mut Scope, product: &'p Product) -> Result<Strip<'p>> {
+impl<'p> ColumnStrip<'p> {
+    fn new(scope: &mut KernelScope, product: &'p Product) -> Result<ColumnStrip<'p>> {
         let is_by_step = product.is_k_contiguous(scope, Side::Right)?;
-        let across = if is_by_step { 1 } else { ACROSS };
+        let across = if is_by_step { 1 } else { MAX_COLUMN_VEC4S };
         let mut tiles: Vec<Dim> = product.batch.clone();
-        tiles.push(pieces(&product.columns, across * QUAD));
+        tiles.push(pieces(&product.columns, across * VEC4_LEN));
         let count = Dim::product(&tiles);
         let (index, surplus) = invocation(scope, &count);
         let mut outer = index::delinearize(&index, &tiles);
         let tile = outer.pop().unwrap_or_else(Index::zero);
         let (local, number) = scope.counter("local", &Dim::from(INVOCATIONS));
-        let (width, whole) = (Dim::from(across), Dim::from(QUAD));
+        let (width, whole) = (Dim::from(across), Dim::from(VEC4_LEN));
         let quad = tile.scale(&width).add(&number.rem(&width));
         let height = product.rows.as_const().unwrap_or(1);
-        Ok(Strip {
+        Ok(ColumnStrip {
             product,
             count,
             surplus,
@@ -101,11 +105,15 @@ impl<'p> Strip<'p> {
     }
 
     /// Adds four K elements to all sums of each invocation.
-    fn k_iteration(&self, scope: &mut Scope, round: &Index) -> Result<Vec<Statement>> {
+    fn k_iteration(&self, scope: &mut KernelScope, round: &Index) -> Result<Vec<Statement>> {
         let (product, outer) = (self.product, self.batch.as_slice());
         let from = round.scale(&Dim::from(self.column_lanes())).add(&self.lane);
-        let columns = vec4_indices(scope, &self.column.div(&Dim::from(QUAD)), &product.columns);
-        let steps = product.k_indices(scope, &from, self.column_lanes() * QUAD);
+        let columns = vec4_indices(
+            scope,
+            &self.column.div(&Dim::from(VEC4_LEN)),
+            &product.columns,
+        );
+        let steps = product.k_indices(scope, &from, self.column_lanes() * VEC4_LEN);
         let right = product.load_block(scope, Side::Right, outer, &columns, &steps)?;
         let mut statements = Vec::new();
         for (row, sum) in self.rows.iter().zip(&self.sums) {
@@ -123,7 +131,7 @@ impl<'p> Strip<'p> {
 
     /// Reduces in workgroup memory: the lower half of the invocations adds the sums of the upper half, until one
     /// invocation is left for each column.
-    fn reduce_in_workgroup(&self, scope: &mut Scope) -> (Vec<Statement>, Vec<Expr>) {
+    fn reduce_in_workgroup(&self, scope: &mut KernelScope) -> (Vec<Statement>, Vec<Expr>) {
         let line = |text: String| Statement::Line(text);
         let mut statements = self.store_shared(scope, "local", &self.sums);
         let height = self.sums.len();
@@ -151,14 +159,18 @@ impl<'p> Strip<'p> {
         ];
         statements.extend([barrier, Statement::Block(head, body)]);
         let totals = (0..height)
-            .map(|row| scope.pool.variable(&shared_element(row, "local"), WgslType::F32x4))
+            .map(|row| {
+                scope
+                    .pool
+                    .variable(&shared_element(row, "local"), WgslType::F32x4)
+            })
             .collect::<Vec<Expr>>();
         statements.extend(totals.iter().map(|total| Statement::Freeze(*total)));
         (statements, totals)
     }
 
     /// Reduces within subgroups, then over subgroups.
-    fn reduce_in_subgroups(&self, scope: &mut Scope) -> (Vec<Statement>, Vec<Expr>) {
+    fn reduce_in_subgroups(&self, scope: &mut KernelScope) -> (Vec<Statement>, Vec<Expr>) {
         let line = |text: &str| Statement::Line(text.to_string());
         let mut totals = Vec::new();
         let mut statements = Vec::new();
@@ -190,7 +202,7 @@ impl<'p> Strip<'p> {
     }
 
     /// Stores a vector for each row in workgroup memory.
-    fn store_shared(&self, scope: &mut Scope, at: &str, vectors: &[Expr]) -> Vec<Statement> {
+    fn store_shared(&self, scope: &mut KernelScope, at: &str, vectors: &[Expr]) -> Vec<Statement> {
         let at = scope.pool.variable(at, WgslType::U32);
         let at = Index::expr(at, &Dim::from(INVOCATIONS));
         let rows = vectors.iter().enumerate();
@@ -205,11 +217,12 @@ impl<'p> Strip<'p> {
     }
 
     /// Writes each column by its first invocation.
-    fn write(&self, scope: &mut Scope, group: &Group, totals: &[Expr]) -> Result<Statement> {
+    fn write(&self, scope: &mut KernelScope, group: &Group, totals: &[Expr]) -> Result<Statement> {
         let mut statements = Vec::new();
         for (row, total) in self.rows.iter().zip(totals) {
-            let place = (self.batch.as_slice(), row, &self.column);
-            statements.extend(self.product.write_vec4(scope, group, place, *total)?);
+            let (batch, column) = (&self.batch, &self.column);
+            let product = self.product;
+            statements.extend(product.write_vec4(scope, group, batch, row, column, *total)?);
         }
         let columns = &self.product.columns;
         if is_multiple_of_4(columns) {

@@ -7,23 +7,23 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
-use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::{self, QUAD, is_multiple_of_4};
+use crate::pass::plan::element::KernelScope;
+use crate::pass::plan::element::vec4::{self, VEC4_LEN, is_multiple_of_4};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
 use crate::pass::plan::kernel::{Lowered, below, pieces, repeat};
-use crate::pass::plan::product::{Covering, Product, Side, vec4_indices};
+use crate::pass::plan::product::{Product, Side, TileGrid, vec4_indices};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/workgroup_tile.wgsl");
 
 /// K elements of a block in workgroup memory.
-const DEPTH: usize = 16;
+const K_BLOCK: usize = 16;
 /// Vec4s of K elements of a block.
-const FOURS: usize = DEPTH / QUAD;
+const K_VEC4S: usize = K_BLOCK / VEC4_LEN;
 
 /// Size of a tile, and the part of it that an invocation computes.
 #[derive(Clone, Copy)]
-pub struct Extent {
+pub struct WorkgroupTileShape {
     /// Rows and columns of the tile.
     side: usize,
     /// Rows of an invocation.
@@ -33,15 +33,15 @@ pub struct Extent {
 }
 
 /// All tile shapes. Each has as many invocations as a K block of both factors has blocks of 4×4 elements.
-const EXTENTS: [Extent; 3] = [
-    Extent::new(32, 4, 4),
-    Extent::new(64, 8, 4),
-    Extent::new(128, 8, 8),
+const TILE_SHAPES: [WorkgroupTileShape; 3] = [
+    WorkgroupTileShape::new(32, 4, 4),
+    WorkgroupTileShape::new(64, 8, 4),
+    WorkgroupTileShape::new(128, 8, 8),
 ];
 
-impl Extent {
-    const fn new(side: usize, height: usize, width: usize) -> Extent {
-        Extent {
+impl WorkgroupTileShape {
+    const fn new(side: usize, height: usize, width: usize) -> WorkgroupTileShape {
+        WorkgroupTileShape {
             side,
             height,
             width,
@@ -49,8 +49,8 @@ impl Extent {
     }
 
     /// Returns the tile shape with this side; `None` if there is none.
-    pub fn of(side: u32) -> Option<Extent> {
-        EXTENTS
+    pub fn of(side: u32) -> Option<WorkgroupTileShape> {
+        TILE_SHAPES
             .into_iter()
             .find(|extent| extent.side == side as usize)
     }
@@ -61,12 +61,12 @@ impl Extent {
 
     /// Returns the vec4s of rows, and of columns, of the tile.
     fn side_vec4s(self) -> usize {
-        self.side / QUAD
+        self.side / VEC4_LEN
     }
 
     /// Returns the bytes of a K block of both factors.
     fn memory(self) -> usize {
-        2 * self.side * DEPTH * size_of::<f32>()
+        2 * self.side * K_BLOCK * size_of::<f32>()
     }
 
     /// Returns whether a device has the memory and the invocations.
@@ -78,31 +78,31 @@ impl Extent {
 
 /// Lowers a product with its epilogue.
 pub fn lower<'a>(
-    mut scope: Scope<'a>,
+    mut scope: KernelScope<'a>,
     group: &Group,
     product: &Product,
-    extent: Extent,
+    extent: WorkgroupTileShape,
 ) -> Result<Lowered<'a>> {
-    let tile = Tile::new(&mut scope, product, extent)?;
+    let tile = WorkgroupTile::new(&mut scope, product, extent)?;
     let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
     let mut statements = vec![tile.surplus.clone()];
     statements.extend(tile.label_shared(&mut scope));
     let declared = tile.sums.iter().flatten().chain(&tile.block);
     statements.extend(declared.map(|variable| Statement::Declare(*variable, zero)));
     statements.extend(tile.k_loop(&mut scope)?);
-    for q in 0..extent.width / QUAD {
+    for q in 0..extent.width / VEC4_LEN {
         statements.extend(tile.write(&mut scope, group, q)?);
     }
     let memory = tile.memory();
     let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, tile.count);
-    lowered.holes.push(("memory", memory));
+    lowered.template_values.push(("memory", memory));
     Ok(lowered)
 }
 
 /// A tile of the result, which one workgroup computes.
-struct Tile<'p> {
+struct WorkgroupTile<'p> {
     product: &'p Product,
-    shape: Extent,
+    shape: WorkgroupTileShape,
     /// K blocks in workgroup memory at a time. With two (double buffering), one is loaded while the other is multiplied.
     buffers: usize,
     /// All K blocks.
@@ -125,13 +125,17 @@ struct Tile<'p> {
     block: Vec<Expr>,
 }
 
-impl<'p> Tile<'p> {
-    fn new(scope: &mut Scope, product: &'p Product, extent: Extent) -> Result<Tile<'p>> {
+impl<'p> WorkgroupTile<'p> {
+    fn new(
+        scope: &mut KernelScope,
+        product: &'p Product,
+        extent: WorkgroupTileShape,
+    ) -> Result<WorkgroupTile<'p>> {
         let tiles = [&product.rows, &product.columns].map(|size| pieces(size, extent.side));
-        let covering = Covering::new(scope, &product.batch, tiles);
+        let covering = TileGrid::new(scope, &product.batch, tiles);
         let side = Dim::from(extent.side);
         let (local, index) = scope.counter("local", &Dim::from(extent.invocations()));
-        let blocks = extent.side_vec4s() * FOURS;
+        let blocks = extent.side_vec4s() * K_VEC4S;
         let across = Dim::from(extent.side / extent.width);
         let halves = 1 + usize::from(
             2 * extent.memory() <= scope.capabilities.max_workgroup_memory as usize,
@@ -141,11 +145,11 @@ impl<'p> Tile<'p> {
         scope.pool.set_label(is_left, "reads_left");
         let by_step = [Side::Left, Side::Right].map(|side| product.is_k_contiguous(scope, side));
         let [left, right] = by_step;
-        Ok(Tile {
+        Ok(WorkgroupTile {
             product,
             shape: extent,
             buffers: halves,
-            k_blocks: pieces(&product.k_size, DEPTH),
+            k_blocks: pieces(&product.k_size, K_BLOCK),
             count: covering.count,
             surplus: covering.surplus,
             batch: covering.batch,
@@ -155,14 +159,14 @@ impl<'p> Tile<'p> {
             is_left,
             is_k_contiguous: [left?, right?],
             sums: sums(scope, extent),
-            block: (0..QUAD)
+            block: (0..VEC4_LEN)
                 .map(|k| scope.pool.variable(&format!("block{k}"), WgslType::F32x4))
                 .collect(),
         })
     }
 
     /// Emits names for expressions that several parts of the kernel use.
-    fn label_shared(&self, scope: &mut Scope) -> Vec<Statement> {
+    fn label_shared(&self, scope: &mut KernelScope) -> Vec<Statement> {
         let mut named = vec![("row", self.first[0].clone())];
         named.push(("column", self.first[1].clone()));
         named.push(("my_row", self.invocation_position[0].clone()));
@@ -184,15 +188,20 @@ impl<'p> Tile<'p> {
 
     /// Emits the loop over all K blocks. Each iteration loads a block, multiplies the previous one, and then stores the
     /// loaded one in workgroup memory.
-    fn k_loop(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+    fn k_loop(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
         let rounds = &self.k_blocks + &Dim::ONE;
         repeat(scope, "piece", &rounds, |scope, round| {
             let number = round.emit(&mut scope.pool);
             let piece = Index::expr(number, &self.k_blocks);
             let two = Dim::from(2);
             let (half, before) = (piece.rem(&two), round.add_size(&Dim::ONE).rem(&two));
-            let read = self.for_each_factor(scope, |scope, side| self.load_block(scope, &piece, side))?;
-            let keep = self.for_each_factor(scope, |scope, side| Ok(self.store_block(scope, &half, side)))?;
+            let read =
+                self.for_each_factor(scope, |scope, side| self.load_block(scope, &piece, side))?;
+            let keep =
+                self.for_each_factor(
+                    scope,
+                    |scope, side| Ok(self.store_block(scope, &half, side)),
+                )?;
             let multiply = self.multiply_block(scope, &before);
             let pool = &mut scope.pool;
             let (zero, end) = (pool.index(0), pool.size(&self.k_blocks));
@@ -214,8 +223,8 @@ impl<'p> Tile<'p> {
     /// right one.
     fn for_each_factor(
         &self,
-        scope: &mut Scope,
-        mut body: impl FnMut(&mut Scope, Side) -> Result<Vec<Statement>>,
+        scope: &mut KernelScope,
+        mut body: impl FnMut(&mut KernelScope, Side) -> Result<Vec<Statement>>,
     ) -> Result<Statement> {
         let left = body(scope, Side::Left)?;
         let right = body(scope, Side::Right)?;
@@ -223,11 +232,16 @@ impl<'p> Tile<'p> {
     }
 
     /// Loads the invocation's block.
-    fn load_block(&self, scope: &mut Scope, piece: &Index, side: Side) -> Result<Vec<Statement>> {
+    fn load_block(
+        &self,
+        scope: &mut KernelScope,
+        piece: &Index,
+        side: Side,
+    ) -> Result<Vec<Statement>> {
         let lines = self.block_lines(scope, side);
         let (_, four) = self.block_position(side);
-        let from = piece.scale(&Dim::from(FOURS)).add(&four);
-        let steps = self.product.k_indices(scope, &from, DEPTH);
+        let from = piece.scale(&Dim::from(K_VEC4S)).add(&four);
+        let steps = self.product.k_indices(scope, &from, K_BLOCK);
         let block = self
             .product
             .load_block(scope, side, &self.batch, &lines, &steps)?;
@@ -238,20 +252,20 @@ impl<'p> Tile<'p> {
     }
 
     /// Returns the four rows or columns of the invocation's block, clamped to the last one.
-    fn block_lines(&self, scope: &mut Scope, side: Side) -> Vec<Index> {
+    fn block_lines(&self, scope: &mut KernelScope, side: Side) -> Vec<Index> {
         let (quad, _) = self.block_position(side);
         let size = match side {
             Side::Left => &self.product.rows,
             Side::Right => &self.product.columns,
         };
-        let first = self.first[side as usize].add(&quad.scale(&Dim::from(QUAD)));
-        vec4_indices(scope, &first.div(&Dim::from(QUAD)), size)
+        let first = self.first[side as usize].add(&quad.scale(&Dim::from(VEC4_LEN)));
+        vec4_indices(scope, &first.div(&Dim::from(VEC4_LEN)), size)
     }
 
     /// Returns the vec4 of rows or columns, and the vec4 of K elements, that the invocation loads. Neighbouring
     /// invocations load neighbours in memory.
     fn block_position(&self, side: Side) -> (Index, Index) {
-        let (quads, fours) = (Dim::from(self.shape.side_vec4s()), Dim::from(FOURS));
+        let (quads, fours) = (Dim::from(self.shape.side_vec4s()), Dim::from(K_VEC4S));
         if self.is_k_contiguous[side as usize] {
             (self.block_index.div(&fours), self.block_index.rem(&fours))
         } else {
@@ -260,9 +274,9 @@ impl<'p> Tile<'p> {
     }
 
     /// Stores the invocation's block in workgroup memory.
-    fn store_block(&self, scope: &mut Scope, half: &Index, side: Side) -> Vec<Statement> {
+    fn store_block(&self, scope: &mut KernelScope, half: &Index, side: Side) -> Vec<Statement> {
         let (quad, four) = self.block_position(side);
-        let step = four.scale(&Dim::from(QUAD));
+        let step = four.scale(&Dim::from(VEC4_LEN));
         let mut statements = Vec::new();
         for (k, value) in self.block.iter().enumerate() {
             let step = step.add_size(&Dim::from(k));
@@ -280,7 +294,7 @@ impl<'p> Tile<'p> {
     /// banks.
     fn shared_index(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         side: Side,
         half: &Index,
         step: &Index,
@@ -289,11 +303,11 @@ impl<'p> Tile<'p> {
         let quads = Dim::from(self.shape.side_vec4s());
         let mut at = step.scale(&quads);
         if self.buffers == 2 {
-            let steps = half.scale(&Dim::from(DEPTH));
+            let steps = half.scale(&Dim::from(K_BLOCK));
             at = at.add(&steps.scale(&quads));
         }
         if self.is_k_contiguous[side as usize] {
-            let four = step.div(&Dim::from(QUAD)).scale(&Dim::from(2));
+            let four = step.div(&Dim::from(VEC4_LEN)).scale(&Dim::from(2));
             let pool = &mut scope.pool;
             let (quad, four) = (quad.emit(pool), four.emit(pool));
             let moved = pool.call("x ^ y", WgslType::U32, &[quad, four]);
@@ -305,8 +319,8 @@ impl<'p> Tile<'p> {
     }
 
     /// Adds the products of the K block in a buffer.
-    fn multiply_block(&self, scope: &mut Scope, half: &Index) -> Statement {
-        let (variable, k) = scope.counter("k", &Dim::from(DEPTH));
+    fn multiply_block(&self, scope: &mut KernelScope, half: &Index) -> Statement {
+        let (variable, k) = scope.counter("k", &Dim::from(K_BLOCK));
         let [left, right] = [Side::Left, Side::Right].map(|side| {
             let quads = self.invocation_vec4s(side);
             let vectors = quads.iter().enumerate().map(|(number, quad)| {
@@ -322,7 +336,7 @@ impl<'p> Tile<'p> {
         let mut body = Vec::new();
         for (i, sums) in self.sums.iter().enumerate() {
             let pool = &mut scope.pool;
-            let number = quad::component(pool, left[i / QUAD], i % QUAD, WgslType::F32);
+            let number = vec4::component(pool, left[i / VEC4_LEN], i % VEC4_LEN, WgslType::F32);
             for (sum, vector) in sums.iter().zip(&right) {
                 let term = pool.call("x * y", WgslType::F32x4, &[number, *vector]);
                 let total = pool.call("x + y", WgslType::F32x4, &[*sum, term]);
@@ -332,7 +346,7 @@ impl<'p> Tile<'p> {
         Statement::Loop {
             variable,
             from: scope.pool.index(0),
-            to: scope.pool.index(DEPTH as u32),
+            to: scope.pool.index(K_BLOCK as u32),
             step: 1,
             body,
         }
@@ -340,7 +354,7 @@ impl<'p> Tile<'p> {
 
     /// Returns the vec4s of rows or columns of the tile that the invocation computes.
     fn invocation_vec4s(&self, side: Side) -> Vec<Index> {
-        let numbers = 0..self.invocation_lines(side) / QUAD;
+        let numbers = 0..self.invocation_lines(side) / VEC4_LEN;
         numbers
             .map(|number| self.invocation_vec4(side, &number.into()))
             .collect()
@@ -362,34 +376,42 @@ impl<'p> Tile<'p> {
     }
 
     /// Writes the rows of a vec4 of columns.
-    fn write(&self, scope: &mut Scope, group: &Group, q: usize) -> Result<Vec<Statement>> {
+    fn write(&self, scope: &mut KernelScope, group: &Group, q: usize) -> Result<Vec<Statement>> {
         let Product { rows, columns, .. } = self.product;
-        let whole = Dim::from(QUAD);
+        let whole = Dim::from(VEC4_LEN);
         let column = self.first[1].add(&self.invocation_vec4(Side::Right, &q.into()).scale(&whole));
-        let quads = self.sums.chunks(QUAD);
+        let quads = self.sums.chunks(VEC4_LEN);
         let registers: Vec<Vec<Expr>> = quads
             .map(|rows| rows.iter().map(|sums| sums[q]).collect())
             .collect();
-        let cost = (LineEpilogue::Short, group.epilogue_cost(scope.graph));
-        let statements = write_lines(scope, cost, &registers, &mut |scope, number, sums| {
-            let first = self.first[0].add(&self.invocation_vec4(Side::Left, number).scale(&whole));
-            let mut lines = Vec::new();
-            for (i, sum) in sums.iter().enumerate() {
-                let row = first.add_size(&Dim::from(i));
-                let place = (self.batch.as_slice(), &row, &column);
-                let line = self.product.write_vec4(scope, group, place, *sum)?;
-                lines.extend(if is_multiple_of_4(rows) {
-                    line
+        let cost = group.epilogue_cost(scope.graph);
+        let statements = write_lines(
+            scope,
+            LineEpilogue::Short,
+            cost,
+            &registers,
+            &mut |scope, number, sums| {
+                let first =
+                    self.first[0].add(&self.invocation_vec4(Side::Left, number).scale(&whole));
+                let mut lines = Vec::new();
+                for (i, sum) in sums.iter().enumerate() {
+                    let row = first.add_size(&Dim::from(i));
+                    let product = self.product;
+                    let line =
+                        product.write_vec4(scope, group, &self.batch, &row, &column, *sum)?;
+                    lines.extend(if is_multiple_of_4(rows) {
+                        line
+                    } else {
+                        below(scope, &row, rows, line)
+                    });
+                }
+                Ok(if is_multiple_of_4(rows) {
+                    below(scope, &first, rows, lines)
                 } else {
-                    below(scope, &row, rows, line)
-                });
-            }
-            Ok(if is_multiple_of_4(rows) {
-                below(scope, &first, rows, lines)
-            } else {
-                lines
-            })
-        })?;
+                    lines
+                })
+            },
+        )?;
         Ok(if is_multiple_of_4(columns) {
             below(scope, &column, columns, statements)
         } else {
@@ -399,7 +421,7 @@ impl<'p> Tile<'p> {
 
     /// Returns the declarations of the workgroup memory, and the workgroup size.
     fn memory(&self) -> String {
-        let vectors = self.buffers * self.shape.side_vec4s() * DEPTH;
+        let vectors = self.buffers * self.shape.side_vec4s() * K_BLOCK;
         let array = |name: &str| format!("var<workgroup> {name}: array<vec4<f32>, {vectors}>;\n");
         format!(
             "{}{}\n@compute @workgroup_size({})\n",
@@ -411,9 +433,9 @@ impl<'p> Tile<'p> {
 }
 
 /// Creates the accumulator variables of an invocation, by row and vec4 of columns.
-fn sums(scope: &mut Scope, extent: Extent) -> Vec<Vec<Expr>> {
+fn sums(scope: &mut KernelScope, extent: WorkgroupTileShape) -> Vec<Vec<Expr>> {
     let mut row = |i: usize| {
-        (0..extent.width / QUAD)
+        (0..extent.width / VEC4_LEN)
             .map(|q| scope.pool.variable(&format!("sum{i}_{q}"), WgslType::F32x4))
             .collect()
     };
@@ -421,7 +443,7 @@ fn sums(scope: &mut Scope, extent: Extent) -> Vec<Vec<Expr>> {
 }
 
 /// Labels the index of an invocation among those that load the same factor.
-fn label_block_index(scope: &mut Scope, local: &Index, blocks: usize) -> Index {
+fn label_block_index(scope: &mut KernelScope, local: &Index, blocks: usize) -> Index {
     let blocks = Dim::from(blocks);
     let number = local.rem(&blocks).emit(&mut scope.pool);
     scope.pool.set_label(number, "number");

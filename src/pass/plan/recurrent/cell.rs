@@ -3,8 +3,8 @@
 use crate::dtype::DType;
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::op::{BinaryFunction, RecurrentCell, UnaryFunction};
-use crate::pass::plan::element::quad::{self, QUAD};
 use crate::pass::plan::element::scalar;
+use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 
 /// States after a step, from the gates' contributions of the input and of the previous state.
 pub fn next(
@@ -21,7 +21,8 @@ pub fn next(
         .collect();
     match cell {
         RecurrentCell::Lstm => {
-            let [input, forget, output] = [0, 1, 3].map(|gate| unary_vec4(pool, Sigmoid, gates[gate]));
+            let [input, forget, output] =
+                [0, 1, 3].map(|gate| unary_vec4(pool, Sigmoid, gates[gate]));
             let candidate = unary_vec4(pool, Tanh, gates[2]);
             let kept = call_vec4(pool, "x * y", forget, before[1]);
             let taken = call_vec4(pool, "x * y", input, candidate);
@@ -61,11 +62,15 @@ fn relu(pool: &mut ExprPool, vector: Expr) -> Expr {
     })
 }
 
-fn map_components(pool: &mut ExprPool, vector: Expr, of: impl Fn(&mut ExprPool, Expr) -> Expr) -> Expr {
+fn map_components(
+    pool: &mut ExprPool,
+    vector: Expr,
+    of: impl Fn(&mut ExprPool, Expr) -> Expr,
+) -> Expr {
     let number = |part| {
-        let number = quad::component(pool, vector, part, WgslType::F32);
+        let number = vec4::component(pool, vector, part, WgslType::F32);
         of(pool, number)
     };
-    let numbers: Vec<Expr> = (0..QUAD).map(number).collect();
-    quad::build_vec4(pool, &numbers, WgslType::F32x4)
+    let numbers: Vec<Expr> = (0..VEC4_LEN).map(number).collect();
+    vec4::build_vec4(pool, &numbers, WgslType::F32x4)
 }

@@ -5,8 +5,8 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::op::RecurrentCell;
-use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::{self, QUAD};
+use crate::pass::plan::element::KernelScope;
+use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 use crate::pass::plan::kernel::limited;
 
 /// Array names by state index.
@@ -19,11 +19,11 @@ pub struct States {
     /// Rows of the batch.
     pub rows: usize,
     /// Vectors per row.
-    pub quads: usize,
+    pub vec4s: usize,
 }
 
 /// Loaded vec4 of the hidden state, for each row.
-pub enum Held {
+pub enum LoadedState {
     /// Each invocation has loaded the vectors of all rows.
     Each(Vec<Expr>),
     /// The invocations of a subgroup have loaded different vectors: the expression, the lane with the vector of the first
@@ -36,18 +36,18 @@ impl States {
         States {
             count: cell.states(),
             rows,
-            quads: units.div_ceil(QUAD),
+            vec4s: units.div_ceil(VEC4_LEN),
         }
     }
 
     /// Bytes of a row in all arrays.
     pub fn bytes(cell: RecurrentCell, units: usize) -> usize {
-        2 * cell.states() * units.next_multiple_of(QUAD) * size_of::<f32>()
+        2 * cell.states() * units.next_multiple_of(VEC4_LEN) * size_of::<f32>()
     }
 
     /// Declarations of the arrays.
     pub fn declared(&self) -> String {
-        let vectors = 2 * self.rows * self.quads;
+        let vectors = 2 * self.rows * self.vec4s;
         let line = |name: &&str| format!("var<workgroup> {name}: array<vec4<f32>, {vectors}>;\n");
         NAMES.iter().take(self.count).map(line).collect()
     }
@@ -56,8 +56,8 @@ impl States {
     pub fn place(&self, step: &Index, row: &Index, quad: &Index) -> Index {
         let half = step
             .rem(&Dim::from(2))
-            .scale(&Dim::from(self.rows * self.quads));
-        half.add(&row.scale(&Dim::from(self.quads))).add(quad)
+            .scale(&Dim::from(self.rows * self.vec4s));
+        half.add(&row.scale(&Dim::from(self.vec4s))).add(quad)
     }
 
     /// Loads the vector at an index.
@@ -79,12 +79,13 @@ impl States {
     /// subgroups are vector lanes, a load takes one invocation as long as all of them, so that each loads another vector.
     pub fn held(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         step: &Index,
-        (first, parts): (&Index, usize),
+        first: &Index,
+        parts: usize,
         lane: Option<&Index>,
-    ) -> Vec<Held> {
-        let last = Dim::from(self.quads);
+    ) -> Vec<LoadedState> {
+        let last = Dim::from(self.vec4s);
         if let Some(lane) = lane {
             let parts_of = Dim::from(parts);
             let quad = limited(scope, &first.add(&lane.rem(&parts_of)), &last);
@@ -92,7 +93,7 @@ impl States {
             let held = self.at(&mut scope.pool, 0, &self.place(step, &row, &quad));
             scope.pool.set_label(held, "h");
             return (0..parts)
-                .map(|part| Held::Shared(held, [part, parts]))
+                .map(|part| LoadedState::Shared(held, [part, parts]))
                 .collect();
         }
         let quads = (0..parts).map(|part| first.add_size(&Dim::from(part)));
@@ -104,19 +105,19 @@ impl States {
                 scope.pool.set_label(held, "h");
                 held
             });
-            Held::Each(rows.collect())
+            LoadedState::Each(rows.collect())
         };
         quads.iter().map(rows).collect()
     }
 }
 
-impl Held {
+impl LoadedState {
     /// A unit of a row.
     pub fn number(&self, pool: &mut ExprPool, row: usize, part: usize) -> Expr {
         match self {
-            Held::Each(rows) => quad::component(pool, rows[row], part, WgslType::F32),
-            Held::Shared(vector, [first, apart]) => {
-                let number = quad::component(pool, *vector, part, WgslType::F32);
+            LoadedState::Each(rows) => vec4::component(pool, rows[row], part, WgslType::F32),
+            LoadedState::Shared(vector, [first, apart]) => {
+                let number = vec4::component(pool, *vector, part, WgslType::F32);
                 let lane = pool.index((first + row * apart) as u32);
                 pool.call("subgroupShuffle(x, y)", WgslType::F32, &[number, lane])
             }

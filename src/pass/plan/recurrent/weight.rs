@@ -8,10 +8,10 @@ use crate::ir::{Definition, ValueId};
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Panels, StridedRange};
-use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::panels::load_columns;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, QUAD};
+use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 use crate::pass::plan::product::tile::fits_texture;
 
 /// State units per iteration with panels. With fewer, loads of the state dominate; with more, the loop exceeds the
@@ -37,7 +37,7 @@ pub enum Block {
 impl Weight {
     /// Chooses the storage: panels where subgroups are vector lanes, a texture holds them, and the value is a view of a
     /// weight.
-    pub fn new(scope: &mut Scope, value: ValueId, invocations: usize) -> Result<Weight> {
+    pub fn new(scope: &mut KernelScope, value: ValueId, invocations: usize) -> Result<Weight> {
         let panels = panels(scope, value, invocations)?;
         Ok(panels.map_or(Weight::Value(value), |(base, panels)| {
             Weight::Panels(base, panels)
@@ -47,7 +47,7 @@ impl Weight {
     /// State units per iteration.
     pub fn round(&self) -> usize {
         match self {
-            Weight::Value(_) => QUAD,
+            Weight::Value(_) => VEC4_LEN,
             Weight::Panels(_, panels) => panels.k_block,
         }
     }
@@ -60,45 +60,49 @@ impl Weight {
     /// Loads the block of a gate, a vec4 of its units and state units. Elements past the end are zeros.
     pub(super) fn block(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         layer: &Layer,
-        (gate, quad): (usize, &Index),
-        (k, part): (&Index, usize),
+        gate: usize,
+        quad: &Index,
+        k: &Index,
+        part: usize,
     ) -> Result<Block> {
         match self {
             Weight::Panels(base, panels) => {
                 let (texture, texel) = scope.bind_panels(*base, panels)?;
-                let width = Dim::from(panels.width / QUAD);
+                let width = Dim::from(panels.width / VEC4_LEN);
                 let gate = layer.gate(gate);
                 let panel = gate
                     .scale(&Dim::from(panels.panels()))
                     .add(&quad.div(&width));
                 let pool = &mut scope.pool;
                 let column = |step: usize| {
-                    let before = step / texel.k_per_texel() * panels.width / QUAD;
+                    let before = step / texel.k_per_texel() * panels.width / VEC4_LEN;
                     let x = quad.rem(&width).add_size(&Dim::from(before));
                     let at = [&x, k, &panel].map(|index| index.emit(pool));
-                    load_columns(pool, (texture, texel), at, step)
+                    load_columns(pool, texture, texel, at, step)
                 };
-                let first = part * QUAD;
-                Ok(Block::Columns((first..first + QUAD).map(column).collect()))
+                let first = part * VEC4_LEN;
+                Ok(Block::Columns(
+                    (first..first + VEC4_LEN).map(column).collect(),
+                ))
             }
             Weight::Value(value) => {
                 let (direction, gate) = (&layer.direction, Index::from(Dim::from(gate)));
-                let first = k.scale(&Dim::from(QUAD));
+                let first = k.scale(&Dim::from(VEC4_LEN));
                 let units = Dim::from(layer.units);
                 let mut rows = Vec::new();
                 for unit in layer.vec4_units(scope, quad) {
                     let mut factors = Vec::new();
-                    for part in 0..QUAD {
+                    for part in 0..VEC4_LEN {
                         let step = first.add_size(&Dim::from(part));
                         let guard = (!step.is_less_than(&units)
-                            && !layer.units.is_multiple_of(QUAD))
+                            && !layer.units.is_multiple_of(VEC4_LEN))
                         .then(|| scope.is_below(&step, &units));
                         let at = vec![direction.clone(), gate.clone(), unit.clone(), step];
                         factors.push(((*value, Position::from_coordinates(at)), guard));
                     }
-                    rows.push(quad::load_vec4(scope, &factors)?);
+                    rows.push(vec4::load_vec4(scope, &factors)?);
                 }
                 Ok(Block::Rows(rows))
             }
@@ -121,18 +125,22 @@ impl Block {
                 pool.call("(x + y) + (z + w)", WgslType::F32x4, &terms)
             }
             Block::Rows(rows) => {
-                let state: Vec<Expr> = (0..QUAD).map(|part| state(pool, part)).collect();
-                let state = quad::build_vec4(pool, &state, WgslType::F32x4);
+                let state: Vec<Expr> = (0..VEC4_LEN).map(|part| state(pool, part)).collect();
+                let state = vec4::build_vec4(pool, &state, WgslType::F32x4);
                 let sum = |row: &Expr| pool.call("dot(x, y)", WgslType::F32, &[*row, state]);
                 let sums: Vec<Expr> = rows.iter().map(sum).collect();
-                quad::build_vec4(pool, &sums, WgslType::F32x4)
+                vec4::build_vec4(pool, &sums, WgslType::F32x4)
             }
         }
     }
 }
 
 /// Weight that a value is a view of, and its panels: the matrices of all directions and gates are concatenated.
-fn panels(scope: &mut Scope, value: ValueId, lanes: usize) -> Result<Option<(ValueId, Panels)>> {
+fn panels(
+    scope: &mut KernelScope,
+    value: ValueId,
+    lanes: usize,
+) -> Result<Option<(ValueId, Panels)>> {
     let sizes = scope.graph.ty(value).shape.iter();
     let sizes = sizes.map(|size| usize::try_from(size.as_const()?).ok());
     let sizes: Option<Vec<usize>> = sizes.collect();
@@ -161,7 +169,7 @@ fn panels(scope: &mut Scope, value: ValueId, lanes: usize) -> Result<Option<(Val
         count: sizes[axis],
         stride: stride.unsigned_abs() as usize,
     };
-    let width = (lanes * QUAD).min(units.next_multiple_of(QUAD));
+    let width = (lanes * VEC4_LEN).min(units.next_multiple_of(VEC4_LEN));
     let panels = Panels {
         batch: run(0, far),
         k_ranges: vec![run(2, next)],

@@ -8,7 +8,7 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::ArgReduceFunction;
-use crate::pass::plan::element::{Scope, scalar};
+use crate::pass::plan::element::{KernelScope, scalar};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, pieces, repeat};
 use crate::pass::plan::lanes;
@@ -19,7 +19,7 @@ use crate::pass::plan::reduce::{Output, Parts, beats_best};
 const MAX_SINGLE_LENGTH: i64 = 64;
 
 /// True if subgroups can share the rows: long rows of a type that they can exchange.
-pub fn suits(scope: &Scope, parts: &Parts) -> bool {
+pub fn suits(scope: &KernelScope, parts: &Parts) -> bool {
     let length = parts.reduced.first().and_then(Dim::as_const);
     let register = scope.register(parts.dtype);
     scope.capabilities.simd_lanes().is_some()
@@ -29,7 +29,7 @@ pub fn suits(scope: &Scope, parts: &Parts) -> bool {
 
 /// Lowers the reduction.
 pub fn lower<'a>(
-    mut scope: Scope<'a>,
+    mut scope: KernelScope<'a>,
     group: &Group,
     parts: &Parts,
     function: ArgReduceFunction,
@@ -70,7 +70,7 @@ pub fn lower<'a>(
     let is_first = scope.pool.call("x == y", WgslType::Bool, &[lane, zero]);
     statements.push(Statement::If(is_first, vec![store]));
     let rows = &search.output.count;
-    Ok(lower_subgroups(scope, statements, (rows, lanes)))
+    Ok(lower_subgroups(scope, statements, rows, lanes))
 }
 
 /// State of an invocation's search.
@@ -88,7 +88,7 @@ struct ArgReduceSearch<'p> {
 
 impl ArgReduceSearch<'_> {
     /// Searches the invocation's elements of the row.
-    fn all(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+    fn all(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
         let size = &self.parts.reduced[0];
         repeat(scope, "trip", &pieces(size, self.lanes), |scope, round| {
             let place = round.scale(&Dim::from(self.lanes)).add(&self.number);
@@ -114,7 +114,7 @@ impl ArgReduceSearch<'_> {
     }
 
     /// Takes another invocation's result if it is better, or equal with a smaller index.
-    fn exchange(&self, scope: &mut Scope, step: usize) -> Vec<Statement> {
+    fn exchange(&self, scope: &mut KernelScope, step: usize) -> Vec<Statement> {
         let ty = scope.pool.ty(self.best);
         let shuffle = format!("subgroupShuffleXor(x, {step}u)");
         let other = scope.pool.call(shuffle.clone(), ty, &[self.best]);

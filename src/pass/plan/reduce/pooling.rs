@@ -10,14 +10,14 @@ use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::Expr;
 use crate::kernel::index::{self, Index};
-use crate::op::Reduce;
-use crate::pass::plan::element::Scope;
+use crate::op::{Reduce, ReduceFunction};
+use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, QUAD};
+use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, epilogue, pieces, repeat_all};
-use crate::pass::plan::quads::{self, CHANNELS};
-use crate::pass::plan::reduce::{Parts, TEMPLATE, new_accumulator, combine, name};
+use crate::pass::plan::quads::{self, CHANNEL_AXIS};
+use crate::pass::plan::reduce::{Parts, TEMPLATE, combine, name, new_accumulator};
 
 /// Most elements of a window. Longer sums are made of partial sums.
 const MAX_WINDOW: i64 = 128;
@@ -37,7 +37,7 @@ pub fn suits(graph: &Graph, node: &Node) -> bool {
     let window = Dim::product(&parts.reduced).as_const();
     is_of_windows
         && window.is_some_and(|window| window <= MAX_WINDOW)
-        && reduce.axes.iter().all(|axis| *axis > CHANNELS)
+        && reduce.axes.iter().all(|axis| *axis > CHANNEL_AXIS)
         && (3..=4).contains(&parts.kept.len())
         && parts.dtype == DType::F32
 }
@@ -57,7 +57,7 @@ fn is_of_windows(graph: &Graph, value: ValueId) -> bool {
 
 /// Lowers a pooling with its epilogue.
 pub fn lower<'a>(
-    scope: Scope<'a>,
+    scope: KernelScope<'a>,
     group: &Group,
     node: &Node,
     reduce: &Reduce,
@@ -67,8 +67,8 @@ pub fn lower<'a>(
     let block = PoolingBlock::new(&mut scope, &parts);
     let mut statements = vec![block.surplus.clone()];
     let mut totals = Vec::new();
-    for place in 0..block.places.len() {
-        for part in 0..QUAD {
+    for place in 0..block.offsets.len() {
+        for part in 0..VEC4_LEN {
             let label = format!("{}{place}_{part}", name(reduce.function));
             let (total, start) = new_accumulator(&mut scope, reduce.function, parts.dtype, &label)?;
             statements.push(Statement::Declare(total, start));
@@ -88,19 +88,19 @@ struct PoolingBlock {
     /// Image, channel vec4 and first position.
     first: Vec<Index>,
     /// Offsets of the positions from the first one along each axis.
-    places: Vec<Vec<usize>>,
+    offsets: Vec<Vec<usize>>,
 }
 
 impl PoolingBlock {
-    fn new(scope: &mut Scope, parts: &Parts) -> PoolingBlock {
+    fn new(scope: &mut KernelScope, parts: &Parts) -> PoolingBlock {
         let [down, across] = along(scope, parts);
         let mut shape = parts.kept.clone();
-        let space = shape.iter_mut().skip(CHANNELS + 1);
+        let space = shape.iter_mut().skip(CHANNEL_AXIS + 1);
         for (size, along) in space.zip([down, across]) {
             *size = pieces(size, along);
         }
-        let (mut first, surplus, count) = quads::each(scope, &shape, CHANNELS);
-        let space = first.iter_mut().skip(CHANNELS + 1);
+        let (mut first, surplus, count) = quads::each(scope, &shape, CHANNEL_AXIS);
+        let space = first.iter_mut().skip(CHANNEL_AXIS + 1);
         for (first, along) in space.zip([down, across]) {
             *first = first.scale(&Dim::from(along));
         }
@@ -110,7 +110,7 @@ impl PoolingBlock {
             count,
             surplus,
             first,
-            places: places.map(|place| place[..rank].to_vec()).collect(),
+            offsets: places.map(|place| place[..rank].to_vec()).collect(),
         }
     }
 
@@ -122,7 +122,7 @@ impl PoolingBlock {
     }
 
     /// Condition under which a position is within the result; `None` if it always is.
-    fn inside(&self, scope: &mut Scope, parts: &Parts, place: &[usize]) -> Option<Expr> {
+    fn inside(&self, scope: &mut KernelScope, parts: &Parts, place: &[usize]) -> Option<Expr> {
         let at = self.at(place);
         let mut inside = None;
         for ((at, size), offset) in at.iter().zip(&parts.kept).zip(place) {
@@ -137,23 +137,32 @@ impl PoolingBlock {
     /// Reduces the windows of all positions, one after the other.
     fn combine(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         parts: &Parts,
         reduce: &Reduce,
         totals: &[Expr],
     ) -> Result<Vec<Statement>> {
-        let mut known = HashMap::new();
-        if self.places.len() == 1 {
+        let mut elements = LoadedElements {
+            function: reduce.function,
+            loaded: HashMap::new(),
+        };
+        if self.offsets.len() == 1 {
             return repeat_all(scope, "k", &parts.reduced, |scope, reduced| {
-                let read = (&mut known, self.places[0].as_slice(), reduced.as_slice());
-                self.add(scope, parts, (reduce, totals), read)
+                self.add(
+                    scope,
+                    parts,
+                    &mut elements,
+                    totals,
+                    &self.offsets[0],
+                    &reduced,
+                )
             });
         }
         let mut statements = Vec::new();
-        for (place, totals) in self.places.iter().zip(totals.chunks(QUAD)) {
+        for (place, totals) in self.offsets.iter().zip(totals.chunks(VEC4_LEN)) {
             for reduced in all_coordinates(&parts.reduced) {
-                let read = (&mut known, place.as_slice(), reduced.as_slice());
-                statements.extend(self.add(scope, parts, (reduce, totals), read)?);
+                let added = self.add(scope, parts, &mut elements, totals, place, &reduced)?;
+                statements.extend(added);
             }
         }
         Ok(statements)
@@ -163,24 +172,26 @@ impl PoolingBlock {
     /// of their positions, which is within the result whenever another one is.
     fn add(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         parts: &Parts,
-        (reduce, totals): (&Reduce, &[Expr]),
-        (known, place, reduced): (&mut HashMap<Expr, Expr>, &[usize], &[Index]),
+        elements: &mut LoadedElements,
+        totals: &[Expr],
+        place: &[usize],
+        reduced: &[Index],
     ) -> Result<Vec<Statement>> {
         let inside = self.inside(scope, parts, place);
         let mut statements = Vec::new();
         for (total, at) in totals
             .iter()
-            .zip(quad::neighbours(&self.at(place), CHANNELS))
+            .zip(vec4::neighbours(&self.at(place), CHANNEL_AXIS))
         {
             let at = parts.join(&at, reduced);
             let seen = scope.element(parts.operand, &at, None)?;
-            let element = match known.entry(seen) {
+            let element = match elements.loaded.entry(seen) {
                 Entry::Occupied(element) => *element.get(),
                 Entry::Vacant(free) => *free.insert(scope.element(parts.operand, &at, inside)?),
             };
-            let sum = combine(scope, reduce.function, *total, element);
+            let sum = combine(scope, elements.function, *total, element);
             statements.push(Statement::Assign(*total, sum));
         }
         Ok(statements)
@@ -188,20 +199,20 @@ impl PoolingBlock {
 
     fn write(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         group: &Group,
         parts: &Parts,
         totals: &[Expr],
     ) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
-        for (place, totals) in self.places.iter().zip(totals.chunks(QUAD)) {
+        for (place, totals) in self.offsets.iter().zip(totals.chunks(VEC4_LEN)) {
             let quad = scope.separate_all(&self.at(place), &parts.kept);
             let mut results = Vec::new();
-            for (total, at) in totals.iter().zip(quad::neighbours(&quad, CHANNELS)) {
+            for (total, at) in totals.iter().zip(vec4::neighbours(&quad, CHANNEL_AXIS)) {
                 let at = Position::from_coordinates(at);
                 results.push(epilogue(scope, group, parts.result, *total, &at)?);
             }
-            let store = scope.store_quad(group.root, CHANNELS, &results)?;
+            let store = scope.store_vec4(group.root, CHANNEL_AXIS, &results)?;
             statements.push(match self.inside(scope, parts, place) {
                 Some(inside) => Statement::If(inside, vec![store]),
                 None => store,
@@ -211,9 +222,16 @@ impl PoolingBlock {
     }
 }
 
+/// The elements that a block of windows has loaded, and how they are combined.
+struct LoadedElements {
+    function: ReduceFunction,
+    /// The loaded value of each element, by the element read without a bounds check.
+    loaded: HashMap<Expr, Expr>,
+}
+
 /// Positions of an invocation along the spatial axes: two if the axis has more than one and the unrolled code stays short.
-fn along(scope: &mut Scope, parts: &Parts) -> [usize; 2] {
-    let space = |axis: usize| parts.kept.get(CHANNELS + 1 + axis).cloned();
+fn along(scope: &mut KernelScope, parts: &Parts) -> [usize; 2] {
+    let space = |axis: usize| parts.kept.get(CHANNEL_AXIS + 1 + axis).cloned();
     let [down, across] = [0, 1].map(|axis| space(axis).unwrap_or(Dim::ONE));
     let window = Dim::product(&parts.reduced);
     let places = scope.decide(

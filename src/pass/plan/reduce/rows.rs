@@ -17,10 +17,10 @@ use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
 use crate::pass::plan::cost::{example, node_cost};
-use crate::pass::plan::element::eight;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, QUAD};
-use crate::pass::plan::element::{Scope, operand, scalar};
+use crate::pass::plan::element::vec4::{self, VEC4_LEN};
+use crate::pass::plan::element::vec8;
+use crate::pass::plan::element::{KernelScope, operand, scalar};
 use crate::pass::plan::group::{Frame, Group, Rows, reduction};
 use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat};
 use crate::pass::plan::reduce::rows::grain::Granularity;
@@ -35,7 +35,7 @@ const SUBGROUP_TEMPLATE: &str = include_str!("../../../../shaders/rows.wgsl");
 const FEWEST: usize = 32;
 /// Most elements that an invocation of a rasteriser can process one by one: Mesa (22.3, not 25.0) ends loops silently
 /// after 65,535 iterations of an invocation, counted over all of its loops.
-pub const LONGEST: usize = 1 << 15;
+pub const MAX_LOOP_LENGTH: usize = 1 << 15;
 /// Number of columns that keeps a GPU busy.
 const BUSY_COLUMNS: usize = 1 << 11;
 
@@ -54,7 +54,7 @@ pub fn suits(capabilities: &Capabilities) -> bool {
 /// enough.
 pub fn are_many(capabilities: &Capabilities, columns: usize, length: usize) -> bool {
     match capabilities.software {
-        true => columns >= FEWEST * QUAD && length <= LONGEST,
+        true => columns >= FEWEST * VEC4_LEN && length <= MAX_LOOP_LENGTH,
         false => columns >= BUSY_COLUMNS,
     }
 }
@@ -76,10 +76,13 @@ pub fn is_worth(graph: &Graph, capabilities: &Capabilities, rows: &Rows) -> bool
 }
 
 /// Lowers a row group.
-pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, rows: &Rows) -> Result<Lowered<'a>> {
+pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, rows: &Rows) -> Result<Lowered<'a>> {
     let frame = &rows.frame;
     let kept = kept(scope.graph, &rows.computed);
-    let Granularity { across, width } = Granularity::of(&scope, group, rows, kept);
+    let Granularity {
+        rows: across,
+        width,
+    } = Granularity::of(&scope, group, rows, kept);
     scope.inline_values(&rows.computed);
     let count = frame.rows.floor_div(&Dim::from(across));
     let (index, surplus) = invocation(&mut scope, &count);
@@ -87,13 +90,13 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, rows: &Rows) -> Result<Low
         sharing: RowSharing::of(&scope, frame),
         frame,
         count,
-        rows: eight::element_indices(&index, across),
+        rows: vec8::element_indices(&index, across),
         width,
         kept,
         scope,
         statements: vec![surplus],
         names: Vec::new(),
-        shares: Vec::new(),
+        exchanged_types: Vec::new(),
     };
     for stage in &rows.stages {
         row.stage(stage)?;
@@ -104,7 +107,7 @@ pub fn lower<'a>(mut scope: Scope<'a>, group: &Group, rows: &Rows) -> Result<Low
 
 /// A row kernel under construction.
 struct RowKernel<'a, 'r> {
-    scope: Scope<'a>,
+    scope: KernelScope<'a>,
     frame: &'r Frame,
     sharing: RowSharing,
     /// Number of invocations, or of sets of invocations that share a row.
@@ -119,7 +122,7 @@ struct RowKernel<'a, 'r> {
     /// Base names of the variables so far.
     names: Vec<&'static str>,
     /// Types that the invocations of a workgroup exchange.
-    shares: Vec<WgslType>,
+    exchanged_types: Vec<WgslType>,
 }
 
 /// A reduction of one row of the invocation, during its stage.
@@ -175,12 +178,17 @@ impl<'a> RowKernel<'a, '_> {
                 _ => format!("{name}_{row}"),
             };
             let (total, part) = (of_row(&total), part.as_ref().map(of_row));
-            let what = (reduce.function, dtype);
             Ok(RowReduction {
                 operand,
                 result: *result,
                 row,
-                running: Running::new(&mut self.scope, what, &total, part.as_deref())?,
+                running: Running::new(
+                    &mut self.scope,
+                    reduce.function,
+                    dtype,
+                    &total,
+                    part.as_deref(),
+                )?,
             })
         })
         .collect()
@@ -196,7 +204,7 @@ impl<'a> RowKernel<'a, '_> {
         }
     }
 
-    /// Number of rounds in which the invocations process a row, and of the row's vectors.
+    /// Number of iterations in which the invocations process a row, and of the row's vectors.
     fn rounds(&self) -> (Dim, Dim) {
         let units = self.frame.length.floor_div(&Dim::from(self.width));
         (pieces(&units, self.sharing.lanes()), units)
@@ -207,7 +215,7 @@ impl<'a> RowKernel<'a, '_> {
         rounds.is_none_or(|rounds| rounds > reduce::PARTIAL_SUM_LENGTH)
     }
 
-    /// Number of rounds, if the invocations keep their elements in registers between the stages. The loop is unrolled
+    /// Number of iterations, if the invocations keep their elements in registers between the stages. The loop is unrolled
     /// then.
     fn written_out(&self) -> Option<i64> {
         let rounds = self.rounds().0.as_const()?;
@@ -216,11 +224,11 @@ impl<'a> RowKernel<'a, '_> {
     }
 
     /// Emits `body` for all elements, called with the positions of neighbours in each row. Long rows are divided into
-    /// pieces, with statements around each; several rounds are unrolled where their number allows it.
+    /// chunks, with statements around each; several iterations are unrolled where their number allows it.
     fn each(
         &mut self,
         [mut before, after]: [Vec<Statement>; 2],
-        body: impl Fn(&mut Scope<'a>, &[Vec<Position>]) -> Result<Vec<Statement>>,
+        body: impl Fn(&mut KernelScope<'a>, &[Vec<Position>]) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
         if let Some(rounds) = self.written_out() {
             let rounds = (0..rounds).map(|round| self.round(&Dim::from(round).into(), &body));
@@ -233,8 +241,8 @@ impl<'a> RowKernel<'a, '_> {
             return repeat(&mut self.scope, "trip", &rounds, |_, _| Ok(body));
         }
         let is_cheap = self.kept == MAX_KEPT && self.rows.len() == 1;
-        let at_once = if is_cheap && quad::is_multiple_of_4(&rounds) {
-            QUAD
+        let at_once = if is_cheap && vec4::is_multiple_of_4(&rounds) {
+            VEC4_LEN
         } else {
             1
         };
@@ -246,7 +254,8 @@ impl<'a> RowKernel<'a, '_> {
         let body = all.collect::<Result<Vec<_>>>()?.concat();
         Ok(reduce::in_parts(
             &mut self.scope,
-            (&rounds, reduce::PARTIAL_SUM_LENGTH / at_once as i64),
+            &rounds,
+            reduce::PARTIAL_SUM_LENGTH / at_once as i64,
             variable,
             |piece| {
                 before.push(piece(body));
@@ -256,19 +265,21 @@ impl<'a> RowKernel<'a, '_> {
         ))
     }
 
-    /// Statements of an invocation in a round.
+    /// Statements of an invocation in an iteration.
     fn round(
         &mut self,
         round: &Index,
-        body: &impl Fn(&mut Scope<'a>, &[Vec<Position>]) -> Result<Vec<Statement>>,
+        body: &impl Fn(&mut KernelScope<'a>, &[Vec<Position>]) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
         let (lanes, lane) = (self.sharing.lanes(), self.lane().1);
         let units = self.rounds().1;
         let scope = &mut self.scope;
-        let (unit, inside) = unit(scope, (round, &units), (lanes, &lane));
-        let numbers = eight::element_indices(&unit, self.width);
+        let (unit, inside) = unit(scope, round, &units, lanes, &lane);
+        let numbers = vec8::element_indices(&unit, self.width);
         let along = |row: &Index| {
-            let places = numbers.iter().map(|number| self.frame.element(row, number));
+            let places = numbers
+                .iter()
+                .map(|number| self.frame.element_index(row, number));
             places.map(Position::from_index).collect()
         };
         let places: Vec<Vec<Position>> = self.rows.iter().map(along).collect();
@@ -315,8 +326,8 @@ impl<'a> RowKernel<'a, '_> {
                 self.statements.push(Statement::Assign(total, whole));
                 let barrier = Statement::Line("workgroupBarrier();".to_string());
                 self.statements.push(barrier);
-                if !self.shares.contains(&ty) {
-                    self.shares.push(ty);
+                if !self.exchanged_types.contains(&ty) {
+                    self.exchanged_types.push(ty);
                 }
             }
         }
@@ -340,7 +351,7 @@ impl<'a> RowKernel<'a, '_> {
         let places: Vec<Vec<Position>> = places.map(|place| vec![place]).collect();
         for value in narrow {
             let scope = &mut self.scope;
-            let store = |scope: &mut Scope| write_each(scope, *value, &places);
+            let store = |scope: &mut KernelScope| write_each(scope, *value, &places);
             last.extend(scope.with_vector_width(places.len(), store)?);
         }
         let lane = self.lane().0;
@@ -364,27 +375,33 @@ impl<'a> RowKernel<'a, '_> {
                 Lowered::new(self.scope, reduce::TEMPLATE, self.statements, &count)
             }
             RowSharing::Alone => reduce::by_invocations(self.scope, self.statements, &count),
-            RowSharing::Subgroup(lanes) => lower_subgroups(self.scope, self.statements, (&count, lanes)),
+            RowSharing::Subgroup(lanes) => {
+                lower_subgroups(self.scope, self.statements, &count, lanes)
+            }
             RowSharing::Workgroup => {
-                let memory = self.shares.iter().map(|ty| {
+                let memory = self.exchanged_types.iter().map(|ty| {
                     let (name, ty) = (shares(*ty), ty.wgsl());
                     format!("var<workgroup> {name}: array<{ty}, {}>;\n", reduce::SHARERS)
                 });
                 let memory = memory.collect();
                 let (scope, statements) = (self.scope, self.statements);
-                let mut lowered = Lowered::of_workgroups(scope, reduce::WORKGROUP_TEMPLATE, statements, count);
-                lowered.holes.push(("memory", memory));
+                let mut lowered =
+                    Lowered::of_workgroups(scope, reduce::WORKGROUP_TEMPLATE, statements, count);
+                lowered.template_values.push(("memory", memory));
                 lowered
             }
         }
     }
 }
 
-/// Vector of a row that an invocation processes in a round, and the condition that it exists; `None` if it always does.
+/// Vector of a row that an invocation processes in an iteration, and the condition that it exists. The condition is
+/// `None` if it always exists.
 pub fn unit(
-    scope: &mut Scope,
-    (round, units): (&Index, &Dim),
-    (lanes, lane): (usize, &Index),
+    scope: &mut KernelScope,
+    round: &Index,
+    units: &Dim,
+    lanes: usize,
+    lane: &Index,
 ) -> (Index, Option<Expr>) {
     let unit = round.scale(&Dim::from(lanes)).add(lane);
     if unit.is_less_than(units) && unit.as_const().is_some() {
@@ -400,21 +417,24 @@ pub fn unit(
 
 /// A kernel in which each subgroup processes a row.
 pub fn lower_subgroups<'a>(
-    scope: Scope<'a>,
+    scope: KernelScope<'a>,
     statements: Vec<Statement>,
-    (rows, lanes): (&Dim, usize),
+    rows: &Dim,
+    lanes: usize,
 ) -> Lowered<'a> {
     let subgroups = lanes::subgroups(lanes, example(scope.graph, rows));
     let workgroups = pieces(rows, subgroups);
     let mut lowered = Lowered::of_workgroups(scope, SUBGROUP_TEMPLATE, statements, workgroups);
     let size = lanes::size(lanes * subgroups);
-    lowered.holes.extend([size, lanes::place(lanes, subgroups)]);
+    lowered
+        .template_values
+        .extend([size, lanes::place(lanes, subgroups)]);
     lowered
 }
 
 impl RowReduction {
     /// Accumulates neighbours.
-    fn take(&self, scope: &mut Scope, places: &[Position]) -> Result<Statement> {
+    fn take(&self, scope: &mut KernelScope, places: &[Position]) -> Result<Statement> {
         let places = places.iter();
         let elements = places.map(|place| scope.element(self.operand, place, None));
         let elements = elements.collect::<Result<Vec<_>>>()?;
@@ -442,7 +462,11 @@ fn shares(ty: WgslType) -> String {
 }
 
 /// Writes neighbours in each of some rows: grouped by row if the value has such a layout, else grouped by adjacent rows.
-fn write_each(scope: &mut Scope, value: ValueId, rows: &[Vec<Position>]) -> Result<Vec<Statement>> {
+fn write_each(
+    scope: &mut KernelScope,
+    value: ValueId,
+    rows: &[Vec<Position>],
+) -> Result<Vec<Statement>> {
     let width = rows.first().map_or(0, Vec::len);
     let of_each = |number: usize| rows.iter().map(move |row| row[number].clone()).collect();
     let vectors: Vec<Vec<Position>> = match scope.layout(value) {
@@ -455,7 +479,7 @@ fn write_each(scope: &mut Scope, value: ValueId, rows: &[Vec<Position>]) -> Resu
         for place in places {
             parts.push((scope.element(value, &place, None)?, place));
         }
-        stores.extend(eight::store_all(scope, value, &parts)?);
+        stores.extend(vec8::store_all(scope, value, &parts)?);
     }
     Ok(stores)
 }

@@ -5,8 +5,8 @@ use crate::error::Result;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::Expr;
 use crate::op::ReduceFunction;
-use crate::pass::plan::element::Scope;
-use crate::pass::plan::reduce::{new_accumulator, combine};
+use crate::pass::plan::element::KernelScope;
+use crate::pass::plan::reduce::{combine, new_accumulator};
 
 /// The accumulator of a result.
 pub struct Running {
@@ -23,8 +23,9 @@ impl Running {
     /// Creates an accumulator for elements of a dtype in a variable named `name`, and one for partial sums named `part`,
     /// if any.
     pub fn new(
-        scope: &mut Scope,
-        (function, dtype): (ReduceFunction, DType),
+        scope: &mut KernelScope,
+        function: ReduceFunction,
+        dtype: DType,
         name: &str,
         part: Option<&str>,
     ) -> Result<Running> {
@@ -45,7 +46,7 @@ impl Running {
     }
 
     /// Accumulates elements. They are combined as a tree first, then added to the partial sum, if there is one.
-    pub fn take(&self, scope: &mut Scope, mut elements: Vec<Expr>) -> Statement {
+    pub fn take(&self, scope: &mut KernelScope, mut elements: Vec<Expr>) -> Statement {
         while elements.len() > 1 {
             elements = elements
                 .chunks(2)
@@ -64,14 +65,14 @@ impl Running {
     }
 
     /// The accumulator combined with another partial result.
-    pub fn combined(&self, scope: &mut Scope, other: Expr) -> Expr {
+    pub fn combined(&self, scope: &mut KernelScope, other: Expr) -> Expr {
         combine(scope, self.function, self.total, other)
     }
 }
 
-/// Statements before and after each piece that has a partial sum.
+/// Statements before and after each chunk that has a partial sum.
 pub fn around<'r>(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     running: impl Iterator<Item = &'r Running>,
 ) -> [Vec<Statement>; 2] {
     let [mut before, mut after] = [Vec::new(), Vec::new()];

@@ -7,7 +7,7 @@ use crate::kernel::emit::Statement;
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::{Scope, eight};
+use crate::pass::plan::element::{KernelScope, vec8};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, epilogue, invocation, repeat_all};
 use crate::pass::plan::reduce::running::{self, Running};
@@ -15,7 +15,7 @@ use crate::pass::plan::reduce::{PARTIAL_SUM_LENGTH, Parts, by_invocations, in_pa
 
 /// Lowers a reduction with its epilogue.
 pub fn lower<'a>(
-    mut scope: Scope<'a>,
+    mut scope: KernelScope<'a>,
     group: &Group,
     function: ReduceFunction,
     parts: &Parts,
@@ -23,7 +23,7 @@ pub fn lower<'a>(
     let across = across(scope.capabilities, parts);
     let count = Dim::product(&parts.kept).floor_div(&Dim::from(across));
     let (index, surplus) = invocation(&mut scope, &count);
-    let places = eight::element_positions(&index, across).into_iter();
+    let places = vec8::element_positions(&index, across).into_iter();
     let places = places.map(|place| {
         let coordinates = place.coordinates(&parts.kept);
         Position::from_both(place.linear_index(&parts.kept), coordinates)
@@ -39,7 +39,7 @@ pub fn lower<'a>(
             _ => format!("{name}{number}"),
         };
         let (total, part) = (named(name(function)), in_parts.then(|| named("part")));
-        let one = Running::new(&mut scope, (function, parts.dtype), &total, part.as_deref())?;
+        let one = Running::new(&mut scope, function, parts.dtype, &total, part.as_deref())?;
         running.push(one);
     }
     let mut statements = vec![surplus];
@@ -65,7 +65,7 @@ struct AdjacentResults<'p> {
 
 impl AdjacentResults<'_> {
     /// Accumulates all elements.
-    fn all(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+    fn all(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
         let reduced = self.parts.reduced.as_slice();
         let (outer, inner) = match reduced.split_last() {
             Some((inner, outer)) if self.in_parts => (outer, Some(inner)),
@@ -79,16 +79,22 @@ impl AdjacentResults<'_> {
             reduced.push(number);
             let body = self.take(scope, &reduced)?;
             let [mut before, after] = running::around(scope, self.running.iter());
-            Ok(in_parts(scope, (inner, PARTIAL_SUM_LENGTH), variable, |piece| {
-                before.push(piece(body));
-                before.extend(after);
-                before
-            }))
+            Ok(in_parts(
+                scope,
+                inner,
+                PARTIAL_SUM_LENGTH,
+                variable,
+                |piece| {
+                    before.push(piece(body));
+                    before.extend(after);
+                    before
+                },
+            ))
         })
     }
 
     /// Accumulates one element of each result.
-    fn take(&self, scope: &mut Scope, reduced: &[Index]) -> Result<Vec<Statement>> {
+    fn take(&self, scope: &mut KernelScope, reduced: &[Index]) -> Result<Vec<Statement>> {
         scope.with_vector_width(self.places.len(), |scope| {
             let pairs = self.places.iter().zip(&self.running);
             pairs
@@ -104,14 +110,14 @@ impl AdjacentResults<'_> {
     }
 
     /// Writes the results.
-    fn write(&self, scope: &mut Scope, group: &Group) -> Result<Vec<Statement>> {
+    fn write(&self, scope: &mut KernelScope, group: &Group) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
         let mut written = Vec::new();
         for (place, one) in self.places.iter().zip(&self.running) {
             statements.push(Statement::Freeze(one.total));
             written.push(epilogue(scope, group, self.parts.result, one.total, place)?);
         }
-        statements.extend(eight::store_all(scope, group.root, &written)?);
+        statements.extend(vec8::store_all(scope, group.root, &written)?);
         Ok(statements)
     }
 }
@@ -121,7 +127,7 @@ fn across(capabilities: &Capabilities, parts: &Parts) -> usize {
     let rank = parts.kept.len() + parts.reduced.len();
     match parts.kept.last() {
         Some(size) if capabilities.software && !parts.axes.contains(&(rank - 1)) => {
-            eight::vector_width(capabilities, size)
+            vec8::vector_width(capabilities, size)
         }
         _ => 1,
     }

@@ -11,34 +11,36 @@ use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::Scan;
 use crate::pass::plan::cost::example;
-use crate::pass::plan::element::quad::QUAD;
-use crate::pass::plan::element::{Scope, eight};
+use crate::pass::plan::element::vec4::VEC4_LEN;
+use crate::pass::plan::element::{KernelScope, vec8};
 use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat};
 use crate::pass::plan::lanes;
 use crate::pass::plan::reduce::rows::{lower_subgroups, unit};
 
 /// Number of invocations that share a row; `None` if each invocation scans its own row.
-pub fn invocations_per_row(scope: &Scope, x: ValueId, scan: &Scan) -> Option<usize> {
+pub fn invocations_per_row(scope: &KernelScope, x: ValueId, scan: &Scan) -> Option<usize> {
     let shape = &scope.graph.ty(x).shape;
     let (lanes, length) = (scope.capabilities.simd_lanes()?, shape.get(scan.axis)?);
     let is_last = scan.axis + 1 == shape.len();
-    (is_last && example(scope.graph, length) >= lanes * QUAD).then_some(lanes)
+    (is_last && example(scope.graph, length) >= lanes * VEC4_LEN).then_some(lanes)
 }
 
 /// Lowers a scan along the last axis by subgroups of `lanes` invocations.
 pub fn lower<'a>(
-    mut scope: Scope<'a>,
+    mut scope: KernelScope<'a>,
     root: ValueId,
-    (x, running): (ValueId, &Running),
-    (axis, lanes): (usize, usize),
+    x: ValueId,
+    running: &Running,
+    axis: usize,
+    lanes: usize,
 ) -> Result<Lowered<'a>> {
     let shape = &scope.graph.ty(x).shape;
     let (length, rows) = (&shape[axis], Rows::new(shape, axis).count);
     let (index, surplus) = invocation(&mut scope, &rows);
     let (_, lane) = scope.counter("lane", &Dim::from(lanes));
-    let width = eight::vector_width(scope.capabilities, length);
+    let width = vec8::vector_width(scope.capabilities, length);
     let units = length.floor_div(&Dim::from(width));
-    let walk = SubgroupScan {
+    let subgroup_scan = SubgroupScan {
         root,
         x,
         running,
@@ -50,11 +52,11 @@ pub fn lower<'a>(
     };
     let mut statements = vec![surplus];
     statements.extend(running.declared());
-    let rounds = pieces(&walk.units, lanes);
+    let rounds = pieces(&subgroup_scan.units, lanes);
     statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
-        walk.round(scope, &round)
+        subgroup_scan.round(scope, &round)
     })?);
-    Ok(lower_subgroups(scope, statements, (&rows, lanes)))
+    Ok(lower_subgroups(scope, statements, &rows, lanes))
 }
 
 /// A row that a subgroup scans.
@@ -73,10 +75,10 @@ struct SubgroupScan<'r> {
 }
 
 impl SubgroupScan<'_> {
-    /// Emits the scan of each invocation's neighbours in a round.
-    fn round(&self, scope: &mut Scope, round: &Index) -> Result<Vec<Statement>> {
-        let (unit, inside) = unit(scope, (round, &self.units), (self.lanes, &self.lane));
-        let places = eight::element_positions(&self.first.add(&unit), self.width);
+    /// Emits the scan of each invocation's neighbours in an iteration.
+    fn round(&self, scope: &mut KernelScope, round: &Index) -> Result<Vec<Statement>> {
+        let (unit, inside) = unit(scope, round, &self.units, self.lanes, &self.lane);
+        let places = vec8::element_positions(&self.first.add(&unit), self.width);
         let mut prefixes: Vec<Expr> = Vec::new();
         scope.with_vector_width(self.width, |scope| {
             for place in &places {
@@ -101,7 +103,7 @@ impl SubgroupScan<'_> {
             let within = self.running.both(scope, before, prefix);
             parts.push((self.running.total_with(scope, within), place));
         }
-        let written = eight::store_all(scope, self.root, &parts)?;
+        let written = vec8::store_all(scope, self.root, &parts)?;
         statements.extend(match inside {
             Some(inside) => vec![Statement::If(inside, written)],
             None => written,
@@ -111,7 +113,7 @@ impl SubgroupScan<'_> {
     }
 
     /// Exchanges totals. Returns the total of the invocations before this one and the total of all.
-    fn exchanged(&self, scope: &mut Scope, own: Expr) -> (Vec<Statement>, [Expr; 2]) {
+    fn exchanged(&self, scope: &mut KernelScope, own: Expr) -> (Vec<Statement>, [Expr; 2]) {
         let ty = scope.pool.ty(own);
         let before = scope.pool.variable("before", ty);
         let block = scope.pool.variable("block", ty);

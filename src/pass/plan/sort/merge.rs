@@ -7,7 +7,7 @@ use crate::ir::ValueId;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::Index;
-use crate::pass::plan::element::{Scope, scalar};
+use crate::pass::plan::element::{KernelScope, scalar};
 use crate::pass::plan::kernel::{Lowered, repeat, repeat_to};
 use crate::pass::plan::sort::{SortElement, SortParameters};
 
@@ -48,14 +48,19 @@ struct SearchRange {
 }
 
 impl SearchRange {
-    fn new(scope: &mut Scope) -> SearchRange {
+    fn new(scope: &mut KernelScope) -> SearchRange {
         let [low, high] = ["low", "high"].map(|name| scope.pool.variable(name, WgslType::U32));
         SearchRange { low, high }
     }
 }
 
 /// Loads an element from runs.
-pub(super) fn element(scope: &mut Scope, value: ValueId, run: usize, at: &Index) -> Result<Expr> {
+pub(super) fn element(
+    scope: &mut KernelScope,
+    value: ValueId,
+    run: usize,
+    at: &Index,
+) -> Result<Expr> {
     let (buffer, storage) = scope.bind_sorted_runs(value, run)?;
     let at = at.emit(&mut scope.pool);
     let loaded = scope.pool.load(buffer, WgslType::from(storage), at);
@@ -72,7 +77,7 @@ impl SortParameters {
     /// Merges runs of `run` elements to whole rows of any length.
     pub(super) fn lower_merge_all<'a>(
         &self,
-        mut scope: Scope<'a>,
+        mut scope: KernelScope<'a>,
         run: usize,
     ) -> Result<Lowered<'a>> {
         let own = self.own(&mut scope);
@@ -99,8 +104,8 @@ impl SortParameters {
             let is_own = pool.call("x == y", WgslType::Bool, &[start, first]);
             let zero = pool.index(0);
             other.length = pool.select(is_own, zero, other.length);
-            let search = (&other, run, &halvings(run));
-            let mut body = self.search(scope, (&own, key), search, &range)?;
+            let steps = halvings(run);
+            let mut body = self.search(scope, &own, key, &other, run, &steps, &range)?;
             let next = scope.pool.call("x + y", WgslType::U32, &[rank, range.low]);
             body.push(Statement::Assign(rank, next));
             Ok(body)
@@ -114,7 +119,7 @@ impl SortParameters {
     }
 
     /// Loads the invocation's element and its index from runs.
-    fn taken(&self, scope: &mut Scope, run: usize, own: &SortElement) -> Result<[Expr; 2]> {
+    fn taken(&self, scope: &mut KernelScope, run: usize, own: &SortElement) -> Result<[Expr; 2]> {
         let [values, indices] = self.results;
         let key = element(scope, values, run, &own.index)?;
         scope.pool.set_label(key, "key");
@@ -124,9 +129,12 @@ impl SortParameters {
     /// Finds the position of an element in another run. It ends up in the lower bound of the range.
     fn search(
         &self,
-        scope: &mut Scope,
-        own: (&SortElement, Expr),
-        (other, run, halvings): (&Other, usize, &Dim),
+        scope: &mut KernelScope,
+        own: &SortElement,
+        key: Expr,
+        other: &Other,
+        run: usize,
+        halvings: &Dim,
         range: &SearchRange,
     ) -> Result<Vec<Statement>> {
         let zero = scope.pool.index(0);
@@ -134,9 +142,9 @@ impl SortParameters {
             Statement::Declare(range.low, zero),
             Statement::Declare(range.high, other.length),
         ];
-        let end = (&Dim::from(u32::BITS as usize), scope.pool.size(halvings));
-        statements.extend(repeat_to(scope, "halving", end, |scope, _| {
-            self.halve(scope, own, (other, run), range)
+        let (most, end) = (Dim::from(u32::BITS as usize), scope.pool.size(halvings));
+        statements.extend(repeat_to(scope, "halving", &most, end, |scope, _| {
+            self.halve(scope, own, key, other, run, range)
         })?);
         Ok(statements)
     }
@@ -144,9 +152,11 @@ impl SortParameters {
     /// Emits a step of the binary search.
     fn halve(
         &self,
-        scope: &mut Scope,
-        (own, key): (&SortElement, Expr),
-        (other, run): (&Other, usize),
+        scope: &mut KernelScope,
+        own: &SortElement,
+        key: Expr,
+        other: &Other,
+        run: usize,
         SearchRange { low, high }: &SearchRange,
     ) -> Result<Vec<Statement>> {
         let (low, high) = (*low, *high);

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::Index;
-use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::kernel::{Lowered, below, repeat, repeat_to};
 use crate::pass::plan::sort::merge::{TEMPLATE, element, run_at};
 use crate::pass::plan::sort::{FIRST, SortParameters, SortSegment};
@@ -22,7 +22,13 @@ struct MergeRun {
 }
 
 impl MergeRun {
-    fn new(scope: &mut Scope, name: &str, start: Expr, sizes: [Expr; 2], key: WgslType) -> MergeRun {
+    fn new(
+        scope: &mut KernelScope,
+        name: &str,
+        start: Expr,
+        sizes: [Expr; 2],
+        key: WgslType,
+    ) -> MergeRun {
         let pool = &mut scope.pool;
         let [start, length] = run_at(pool, start, sizes);
         pool.set_label(start, &format!("{name}_start"));
@@ -45,7 +51,7 @@ impl MergeRun {
 /// Two runs, and the segment of the merged run that an invocation writes.
 struct MergePair<'s> {
     sorting: &'s SortParameters,
-    stretch: SortSegment,
+    segment: SortSegment,
     /// Elements of the runs that the plan knows.
     run: usize,
     front: MergeRun,
@@ -59,29 +65,35 @@ impl SortParameters {
     /// number of search steps are sizes of the kernel, so that one kernel serves all lengths.
     pub(super) fn merged<'a>(
         &self,
-        mut scope: Scope<'a>,
-        (from, to): (usize, Option<usize>),
+        mut scope: KernelScope<'a>,
+        from: usize,
+        to: Option<usize>,
         [run, halvings]: [&Dim; 2],
     ) -> Result<Lowered<'a>> {
         let pair = MergePair::new(&mut scope, self, from, run);
-        let mut statements = vec![pair.stretch.surplus.clone()];
+        let mut statements = vec![pair.segment.surplus.clone()];
         statements.extend(pair.split(&mut scope, halvings)?);
         statements.extend(pair.merge(&mut scope, to)?);
-        let mut lowered = Lowered::new(scope, TEMPLATE, statements, &pair.stretch.count);
+        let mut lowered = Lowered::new(scope, TEMPLATE, statements, &pair.segment.count);
         lowered.title = Some("merge_runs");
         Ok(lowered)
     }
 }
 
 impl MergePair<'_> {
-    fn new<'s>(scope: &mut Scope, sorting: &'s SortParameters, from: usize, run: &Dim) -> MergePair<'s> {
-        let stretch = sorting.stretch(scope);
+    fn new<'s>(
+        scope: &mut KernelScope,
+        sorting: &'s SortParameters,
+        from: usize,
+        run: &Dim,
+    ) -> MergePair<'s> {
+        let segment = sorting.stretch(scope);
         let key = scope.register(scope.graph.ty(sorting.x).dtype);
         let pool = &mut scope.pool;
         let (run, size, first) = (
             pool.size(run),
             pool.size(&sorting.size),
-            stretch.first.emit(pool),
+            segment.first.emit(pool),
         );
         let two = pool.index(2);
         let both = pool.call("x * y", WgslType::U32, &[run, two]);
@@ -96,12 +108,12 @@ impl MergePair<'_> {
             front: MergeRun::new(scope, "front", start, [run, size], key),
             back: MergeRun::new(scope, "back", behind, [run, size], key),
             before,
-            stretch,
+            segment,
         }
     }
 
     /// Loads the key at an index of the row, which is clamped to the end.
-    fn key(&self, scope: &mut Scope, along: Expr) -> Result<Expr> {
+    fn key(&self, scope: &mut KernelScope, along: Expr) -> Result<Expr> {
         let sorting = self.sorting;
         let last = scope.pool.size(&(&sorting.size - 1));
         let along = scope.pool.call("min(x, y)", WgslType::U32, &[along, last]);
@@ -110,15 +122,15 @@ impl MergePair<'_> {
     }
 
     /// Linear index of an element of the row.
-    fn place(&self, scope: &Scope, along: Expr) -> Index {
+    fn place(&self, scope: &KernelScope, along: Expr) -> Index {
         let sorting = self.sorting;
         let along = Index::expr(along, &sorting.size);
-        let position = sorting.rows.at(&self.stretch.row, &along);
+        let position = sorting.rows.at(&self.segment.row, &along);
         position.linear_index(&scope.graph.ty(sorting.x).shape)
     }
 
     /// Finds the number of elements of each run that precede the segment.
-    fn split(&self, scope: &mut Scope, halvings: &Dim) -> Result<Vec<Statement>> {
+    fn split(&self, scope: &mut KernelScope, halvings: &Dim) -> Result<Vec<Statement>> {
         let pool = &mut scope.pool;
         let [low, high] = ["low", "high"].map(|name| pool.variable(name, WgslType::U32));
         let most = pool.call("max(x, y)", WgslType::U32, &[self.before, self.back.length]);
@@ -132,8 +144,8 @@ impl MergePair<'_> {
             Statement::Declare(low, least),
             Statement::Declare(high, end),
         ];
-        let end = (&Dim::from(u32::BITS as usize), scope.pool.size(halvings));
-        statements.extend(repeat_to(scope, "halving", end, |scope, _| {
+        let (most, end) = (Dim::from(u32::BITS as usize), scope.pool.size(halvings));
+        statements.extend(repeat_to(scope, "halving", &most, end, |scope, _| {
             self.halve(scope, [low, high])
         })?);
         statements.push(Statement::Freeze(low));
@@ -150,7 +162,7 @@ impl MergePair<'_> {
     }
 
     /// Emits a step of the binary search over the front run.
-    fn halve(&self, scope: &mut Scope, [low, high]: [Expr; 2]) -> Result<Vec<Statement>> {
+    fn halve(&self, scope: &mut KernelScope, [low, high]: [Expr; 2]) -> Result<Vec<Statement>> {
         let pool = &mut scope.pool;
         let (one, two) = (pool.index(1), pool.index(2));
         let is_open = pool.call("x < y", WgslType::Bool, &[low, high]);
@@ -180,15 +192,20 @@ impl MergePair<'_> {
     }
 
     /// Emits the merge loop.
-    fn merge(&self, scope: &mut Scope, to: Option<usize>) -> Result<Vec<Statement>> {
+    fn merge(&self, scope: &mut KernelScope, to: Option<usize>) -> Result<Vec<Statement>> {
         repeat(scope, "k", &Dim::from(FIRST), |scope, k| {
-            let target = self.stretch.first.add(&k);
+            let target = self.segment.first.add(&k);
             let step = self.step(scope, &target, to)?;
             Ok(below(scope, &target, &self.sorting.size, step))
         })
     }
 
-    fn step(&self, scope: &mut Scope, target: &Index, to: Option<usize>) -> Result<Vec<Statement>> {
+    fn step(
+        &self,
+        scope: &mut KernelScope,
+        target: &Index,
+        to: Option<usize>,
+    ) -> Result<Vec<Statement>> {
         let (sorting, front, back) = (self.sorting, &self.front, &self.back);
         let is_before = sorting.is_before(scope, back.key, front.key);
         let pool = &mut scope.pool;
@@ -204,7 +221,7 @@ impl MergePair<'_> {
         let place = self.place(scope, taken);
         let number = element(scope, sorting.results[1], self.run, &place)?;
         let next_key = self.key(scope, next)?;
-        let position = sorting.rows.at(&self.stretch.row, target);
+        let position = sorting.rows.at(&self.segment.row, target);
         let mut statements = vec![
             Statement::Let(is_back),
             Statement::Let(taken),

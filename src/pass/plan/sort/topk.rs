@@ -7,14 +7,14 @@ use crate::error::Result;
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Literal, WgslType};
 use crate::kernel::index::{self, Index};
-use crate::pass::plan::element::{Scope, scalar};
+use crate::pass::plan::element::{KernelScope, scalar};
 use crate::pass::plan::kernel::{Lowered, below, invocation, repeat};
 use crate::pass::plan::sort::{FIRST, SortParameters};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/topk.wgsl");
 
 /// Largest k: each element takes two registers and some lines of source.
-pub const MOST: usize = 64;
+pub const MAX_K: usize = 64;
 
 /// A rank among the kept elements: the key of its element and its index.
 struct RankedElement {
@@ -32,15 +32,15 @@ struct Candidate {
 
 impl SortParameters {
     /// The top k elements of each row, in order.
-    pub(super) fn first<'a>(&self, mut scope: Scope<'a>, k: usize) -> Result<Lowered<'a>> {
+    pub(super) fn first<'a>(&self, mut scope: KernelScope<'a>, k: usize) -> Result<Lowered<'a>> {
         let (number, surplus) = invocation(&mut scope, &self.rows.count);
         let row = index::delinearize(&number, &self.rows.others);
         let start = Index::zero();
-        let (kept, places) = self.keep(&mut scope, (&row, &start), (&self.size, k))?;
+        let (kept, places) = self.keep(&mut scope, &row, &start, &self.size, k)?;
         let mut statements = vec![surplus];
         statements.extend(kept);
         for (rank, place) in places.iter().enumerate() {
-            statements.extend(self.place(&mut scope, &row, &Index::from(rank), (place, None))?);
+            statements.extend(self.place(&mut scope, &row, &Index::from(rank), place, None)?);
         }
         let mut lowered = Lowered::new(scope, TEMPLATE, statements, &self.rows.count);
         lowered.title = Some("topk");
@@ -48,15 +48,15 @@ impl SortParameters {
     }
 
     /// Sorts the initial runs, one per invocation.
-    pub(super) fn lower_initial_runs<'a>(&self, mut scope: Scope<'a>) -> Result<Lowered<'a>> {
+    pub(super) fn lower_initial_runs<'a>(&self, mut scope: KernelScope<'a>) -> Result<Lowered<'a>> {
         let stretch = self.stretch(&mut scope);
         let (row, first, length) = (&stretch.row, &stretch.first, Dim::from(FIRST));
-        let (kept, places) = self.keep(&mut scope, (row, first), (&length, FIRST))?;
+        let (kept, places) = self.keep(&mut scope, row, first, &length, FIRST)?;
         let mut statements = vec![stretch.surplus.clone()];
         statements.extend(kept);
         for (rank, place) in places.iter().enumerate() {
             let target = first.add(&Index::from(rank));
-            let stores = self.place(&mut scope, row, &target, (place, Some(FIRST)))?;
+            let stores = self.place(&mut scope, row, &target, place, Some(FIRST))?;
             statements.extend(below(&mut scope, &target, &self.size, stores.into()));
         }
         let mut lowered = Lowered::new(scope, TEMPLATE, statements, &stretch.count);
@@ -67,9 +67,11 @@ impl SortParameters {
     /// Finds the top `k` of `length` elements of a row from `first` on.
     fn keep(
         &self,
-        scope: &mut Scope,
-        (row, first): (&[Index], &Index),
-        (length, k): (&Dim, usize),
+        scope: &mut KernelScope,
+        row: &[Index],
+        first: &Index,
+        length: &Dim,
+        k: usize,
     ) -> Result<(Vec<Statement>, Vec<RankedElement>)> {
         let ty = match scope.register(scope.graph.ty(self.x).dtype) {
             WgslType::F32 => WgslType::I32,
@@ -92,7 +94,7 @@ impl SortParameters {
     }
 
     /// Sort key of an element. Single precision maps to integers, which need a single comparison.
-    fn key(&self, scope: &mut Scope, element: Expr) -> Expr {
+    fn key(&self, scope: &mut KernelScope, element: Expr) -> Expr {
         let key = match scope.pool.ty(element) {
             WgslType::F32 => scope.pool.call("order_of(x)", WgslType::I32, &[element]),
             _ => element,
@@ -104,7 +106,7 @@ impl SortParameters {
     /// The element at an index of a row, compared with all kept ones.
     fn candidate(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         row: &[Index],
         [step, along]: [&Index; 2],
         places: &[RankedElement],
@@ -133,10 +135,11 @@ impl SortParameters {
     /// Writes the element of a rank and its index.
     fn place(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         row: &[Index],
         target: &Index,
-        (place, run): (&RankedElement, Option<usize>),
+        place: &RankedElement,
+        run: Option<usize>,
     ) -> Result<[Statement; 2]> {
         let found = self.rows.at(row, &Index::expr(place.index, &self.size));
         let element = scope.element(self.x, &found, None)?;
@@ -146,14 +149,14 @@ impl SortParameters {
 }
 
 impl RankedElement {
-    fn new(scope: &mut Scope, rank: usize, key: WgslType) -> RankedElement {
+    fn new(scope: &mut KernelScope, rank: usize, key: WgslType) -> RankedElement {
         RankedElement {
             key: scope.pool.variable(&format!("key{rank}"), key),
             index: scope.pool.variable(&format!("index{rank}"), WgslType::U32),
         }
     }
 
-    fn declare(&self, scope: &mut Scope) -> [Statement; 2] {
+    fn declare(&self, scope: &mut KernelScope) -> [Statement; 2] {
         let pool = &mut scope.pool;
         let nothing = match pool.ty(self.key) {
             WgslType::Bool => pool.literal(WgslType::Bool, Literal::Bool(false)),
@@ -170,7 +173,7 @@ impl RankedElement {
 
 impl Candidate {
     /// Inserts the element at the first rank that it precedes. The elements from there on move by one rank.
-    fn insert(&self, scope: &mut Scope, places: &[RankedElement]) -> Vec<Statement> {
+    fn insert(&self, scope: &mut KernelScope, places: &[RankedElement]) -> Vec<Statement> {
         let pool = &mut scope.pool;
         let all = self.comes_before.iter();
         let mut statements: Vec<Statement> = all.map(|before| Statement::Let(*before)).collect();

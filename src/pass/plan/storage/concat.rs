@@ -11,12 +11,12 @@ use crate::kernel::emit::unique;
 use crate::kernel::layout::Layout;
 use crate::op::Concat;
 use crate::pass::plan::cost::example;
-use crate::pass::plan::element::eight::EIGHT;
-use crate::pass::plan::element::quad::{QUAD, is_multiple, is_multiple_of_4};
+use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple, is_multiple_of_4};
+use crate::pass::plan::element::vec8::VEC8_LEN;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
-use crate::pass::plan::quads::{CHANNELS, IMAGE};
-use crate::pass::plan::sheet::Kernels;
+use crate::pass::plan::quads::{CHANNEL_AXIS, IMAGE_LAYOUT};
+use crate::pass::plan::sheet::GroupKernels;
 use crate::pass::plan::storage::layout::{foreign, handed};
 use crate::pass::plan::{Planner, map};
 
@@ -113,7 +113,7 @@ pub fn place(graph: &Graph, capabilities: &Capabilities, fusion: &mut Fusion, is
     if is_body {
         taken.extend(&graph.outputs);
     }
-    let wholes: BTreeSet<ValueId> = fusion.planned.values().copied().collect();
+    let wholes: BTreeSet<ValueId> = fusion.planned_parts.values().copied().collect();
     let (first, then): (Vec<&Group>, Vec<&Group>) =
         (fusion.groups.iter()).partition(|group| wholes.contains(&group.root));
     let roots = first.into_iter().chain(then);
@@ -124,8 +124,8 @@ pub fn place(graph: &Graph, capabilities: &Capabilities, fusion: &mut Fusion, is
     let mut placed = BTreeSet::new();
     for root in roots.into_iter().filter(|root| !taken.contains(root)) {
         let alignment = capabilities.offset_alignment;
-        if let Some(parts) = parts(graph, fusion, (root, alignment), &taken) {
-            fusion.parts.extend(parts);
+        if let Some(parts) = parts(graph, fusion, root, alignment, &taken) {
+            fusion.concat_parts.extend(parts);
             placed.insert(root);
         }
     }
@@ -137,12 +137,13 @@ pub fn place(graph: &Graph, capabilities: &Capabilities, fusion: &mut Fusion, is
 fn parts(
     graph: &Graph,
     fusion: &Fusion,
-    (root, alignment): (ValueId, u64),
+    root: ValueId,
+    alignment: u64,
     taken: &BTreeSet<ValueId>,
 ) -> Option<Parts> {
     let layout = &fusion.layouts[root.index()];
     let storage = fusion.storages[root.index()];
-    let is_image = *layout == IMAGE;
+    let is_image = *layout == IMAGE_LAYOUT;
     // An output has its own memory. An operand in another shape may be stored within it.
     let is_kept =
         |id: ValueId| id != root && fusion.stored[id.index()] && !graph.outputs.contains(&id);
@@ -159,7 +160,7 @@ fn parts(
         let base = behind(operand);
         let is_free = !taken.contains(&base)
             && !graph.outputs.contains(&base)
-            && !fusion.parts.contains_key(&base)
+            && !fusion.concat_parts.contains_key(&base)
             && !parts.contains_key(&base);
         let lies = fusion.stored[base.index()]
             && fusion.layouts[base.index()] == *layout
@@ -167,7 +168,7 @@ fn parts(
         if !is_node_result(graph, base) || !is_free || !lies || !begins_quad {
             return None;
         }
-        begins_quad = !is_image || is_multiple_of_4(&graph.ty(base).shape[CHANNELS]);
+        begins_quad = !is_image || is_multiple_of_4(&graph.ty(base).shape[CHANNEL_AXIS]);
         parts.insert(base, (root, start));
     }
     Some(parts)
@@ -186,7 +187,7 @@ impl<'a> Planner<'a> {
 
     /// Kernels of a concatenation, one per operand; `None` for other groups. Offsets are sizes of the kernels, so that
     /// operands that differ only in the offset share a kernel.
-    pub fn kernels_by_operand(&self, group: &Group, label: &str) -> Result<Option<Kernels>> {
+    pub fn kernels_by_operand(&self, group: &Group, label: &str) -> Result<Option<GroupKernels>> {
         let Some((node, concat)) = concatenation(self.graph, group.root) else {
             return Ok(None);
         };
@@ -209,7 +210,7 @@ impl<'a> Planner<'a> {
         };
         let mut taken = self.graph.hints.keys().map(ToString::to_string).collect();
         let symbol: Symbol = unique(&mut taken, "start").into();
-        let mut units = [EIGHT, QUAD].map(|unit| unit as i64).into_iter();
+        let mut units = [VEC8_LEN, VEC4_LEN].map(|unit| unit as i64).into_iter();
         let unit = units.find(|unit| number % unit == 0).unwrap_or(1);
         let named = &Dim::symbol(symbol.clone()) * unit;
         (named, BTreeMap::from([(symbol, Dim::from(number / unit))]))
@@ -234,7 +235,11 @@ fn starts(graph: &Graph, whole: ValueId, aligned: u64) -> Option<Vec<(ValueId, D
 }
 
 /// Looks through reshapes that are not materialised.
-fn look_through_reshapes(graph: &Graph, value: ValueId, is_kept: impl Fn(ValueId) -> bool) -> ValueId {
+fn look_through_reshapes(
+    graph: &Graph,
+    value: ValueId,
+    is_kept: impl Fn(ValueId) -> bool,
+) -> ValueId {
     let mut base = value;
     while let Some(node) = definition(graph, base).filter(|_| !is_kept(base))
         && matches!(node.op, Op::Primitive(Primitive::Reshape(_)))

@@ -6,10 +6,10 @@ use crate::dim::Dim;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::layout::Layout;
-use crate::pass::plan::element::quad::is_multiple_of_4;
+use crate::pass::plan::element::vec4::is_multiple_of_4;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::{Group, Pattern};
-use crate::pass::plan::quads::{CHANNELS, IMAGE, may_be_image};
+use crate::pass::plan::quads::{CHANNEL_AXIS, IMAGE_LAYOUT, may_be_image};
 use crate::pass::plan::reduce::pooling;
 use crate::pass::plan::variant;
 
@@ -20,7 +20,7 @@ pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Ve
         capabilities,
         fusion,
         layouts: vec![Layout::Linear; graph.values.len()],
-        handed: handed(graph),
+        external: handed(graph),
     };
     if capabilities.simd_lanes().is_some() {
         fusion.groups.iter().for_each(|group| assigner.visit(group));
@@ -51,7 +51,7 @@ struct LayoutAssigner<'a> {
     capabilities: &'a Capabilities,
     fusion: &'a Fusion,
     layouts: Vec<Layout>,
-    handed: BTreeSet<ValueId>,
+    external: BTreeSet<ValueId>,
 }
 
 impl LayoutAssigner<'_> {
@@ -61,7 +61,7 @@ impl LayoutAssigner<'_> {
         let fits = 2 * leaves.len() < self.capabilities.max_storage_buffers as usize
             || self.is_channel_concat(group.root);
         if fits && self.may_lie(group.root) && self.writes(group, &leaves) {
-            self.layouts[group.root.index()] = IMAGE;
+            self.layouts[group.root.index()] = IMAGE_LAYOUT;
         }
     }
 
@@ -73,8 +73,8 @@ impl LayoutAssigner<'_> {
         let node = &self.graph.nodes[node];
         let operands = node.operands();
         let begins = operands.split_last().map_or(&[][..], |(_, before)| before);
-        let is_whole = |id: &ValueId| is_multiple_of_4(&self.graph.ty(*id).shape[CHANNELS]);
-        matches!(&node.op, Op::Primitive(Primitive::Concat(concat)) if concat.axis == CHANNELS)
+        let is_whole = |id: &ValueId| is_multiple_of_4(&self.graph.ty(*id).shape[CHANNEL_AXIS]);
+        matches!(&node.op, Op::Primitive(Primitive::Concat(concat)) if concat.axis == CHANNEL_AXIS)
             && begins.iter().all(is_whole)
     }
 
@@ -89,7 +89,7 @@ impl LayoutAssigner<'_> {
 
     /// True for images in single precision that only our kernels access.
     fn may_lie(&self, value: ValueId) -> bool {
-        may_be_image(self.graph.ty(value)) && !self.handed.contains(&value)
+        may_be_image(self.graph.ty(value)) && !self.external.contains(&value)
     }
 
     /// True if the group's kernel can write four channels at a time and a reader benefits.
@@ -98,13 +98,14 @@ impl LayoutAssigner<'_> {
             let rank = self.graph.ty(group.root).rank();
             let mut leaves = leaves.iter();
             leaves.any(|leaf| {
-                self.layouts[leaf.index()] == IMAGE && self.graph.ty(*leaf).rank() == rank
+                self.layouts[leaf.index()] == IMAGE_LAYOUT && self.graph.ty(*leaf).rank() == rank
             })
         };
         match &group.pattern {
             Some(Pattern::Rows(rows)) => {
                 let (frame, shape) = (&rows.frame, &self.graph.ty(group.root).shape);
-                let is_of_channels = !frame.is_contiguous() && frame.has_rows_along(shape, CHANNELS);
+                let is_of_channels =
+                    !frame.is_contiguous() && frame.has_rows_along(shape, CHANNEL_AXIS);
                 let in_quads = is_of_channels && is_multiple_of_4(&frame.length);
                 return in_quads && (reads_quads() || self.is_convolved(group.root));
             }
@@ -140,14 +141,14 @@ impl LayoutAssigner<'_> {
             return false;
         };
         let shape = &self.graph.ty(group.root).shape;
-        let is_place = Dim::product(&shape[CHANNELS + 1..]) == *columns;
-        is_place && is_multiple_of_4(rows) && is_multiple_of_4(&shape[CHANNELS])
+        let is_place = Dim::product(&shape[CHANNEL_AXIS + 1..]) == *columns;
+        is_place && is_multiple_of_4(rows) && is_multiple_of_4(&shape[CHANNEL_AXIS])
     }
 
     /// True if a convolution that wants the vec4 layout reads the value, directly, through inlined nodes or as part of a
     /// concatenation.
     fn is_convolved(&self, value: ValueId) -> bool {
-        if let Some(whole) = self.fusion.planned.get(&value) {
+        if let Some(whole) = self.fusion.planned_parts.get(&value) {
             return self.is_convolved(*whole);
         }
         let shape = &self.graph.ty(value).shape;

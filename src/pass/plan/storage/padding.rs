@@ -9,8 +9,8 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::KernelVariant;
 use crate::kernel::layout::Layout;
 use crate::pass::plan::cost::example;
-use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::is_multiple;
+use crate::pass::plan::element::KernelScope;
+use crate::pass::plan::element::vec4::is_multiple;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::{Group, Pattern};
 use crate::pass::plan::storage::layout::handed;
@@ -39,13 +39,15 @@ pub fn assign(
     let padder = Padder {
         graph,
         capabilities,
-        wanted,
+        request: wanted,
         fusion,
-        handed: handed(graph),
+        external: handed(graph),
     };
     let read = fusion.groups.iter().flat_map(|group| padder.read(group));
     for value in read.filter(|value| padder.may_lie(*value)) {
-        layouts[value.index()] = Layout::Padded { padding: CACHE_LINE_ELEMENTS };
+        layouts[value.index()] = Layout::Padded {
+            padding: CACHE_LINE_ELEMENTS,
+        };
     }
     layouts
 }
@@ -53,9 +55,9 @@ pub fn assign(
 struct Padder<'a> {
     graph: &'a Graph,
     capabilities: &'a Capabilities,
-    wanted: StorageRequest<'a>,
+    request: StorageRequest<'a>,
     fusion: &'a Fusion,
-    handed: BTreeSet<ValueId>,
+    external: BTreeSet<ValueId>,
 }
 
 impl Padder<'_> {
@@ -78,9 +80,9 @@ impl Padder<'_> {
     /// True for a product whose kernel computes tiles in vector lanes. Errors are reported when the kernel is generated.
     fn is_in_tiles(&self, product: &Node) -> bool {
         let written = vec![false; self.graph.values.len()];
-        let scope = Scope::new(self.graph, self.capabilities, &self.fusion.stored, &written);
+        let scope = KernelScope::new(self.graph, self.capabilities, &self.fusion.stored, &written);
         let scope = scope.with_layouts(&self.fusion.layouts, &self.fusion.storages);
-        let choice = variant::best(&scope, product, &self.wanted.options.choices);
+        let choice = variant::best(&scope, product, &self.request.options.choices);
         matches!(choice, Ok(Some(choice)) if choice.variant == KernelVariant::SubgroupTile)
     }
 
@@ -92,7 +94,8 @@ impl Padder<'_> {
         };
         let is_plain =
             ty.dtype == DType::F32 && self.fusion.layouts[value.index()] == Layout::Linear;
-        let is_even = row.as_const().is_some() && is_multiple(row, CONFLICT_LINES * CACHE_LINE_ELEMENTS);
+        let is_even =
+            row.as_const().is_some() && is_multiple(row, CONFLICT_LINES * CACHE_LINE_ELEMENTS);
         let rows: usize = outer.iter().map(|size| example(self.graph, size)).product();
         is_plain && is_even && rows > CACHE_WAYS && self.has_room(value) && self.is_alone(value)
     }
@@ -106,13 +109,13 @@ impl Padder<'_> {
 
     /// True for values that only our kernels or the host write and that share no memory with others.
     fn is_alone(&self, value: ValueId) -> bool {
-        let parts = &self.fusion.parts;
+        let parts = &self.fusion.concat_parts;
         let is_whole = || parts.values().any(|(whole, _)| *whole == value);
         let is_made = match self.graph.value(value).definition {
             Definition::Node(..) => true,
-            Definition::Input(_) => self.wanted.prefix.is_empty(),
+            Definition::Input(_) => self.request.prefix.is_empty(),
             Definition::Weight(_) => false,
         };
-        is_made && !self.handed.contains(&value) && !parts.contains_key(&value) && !is_whole()
+        is_made && !self.external.contains(&value) && !parts.contains_key(&value) && !is_whole()
     }
 }

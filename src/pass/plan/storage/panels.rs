@@ -13,7 +13,7 @@ use crate::kernel::materialization::{RowCopyReason, SharedWeight};
 use crate::kernel::plan::{Plan, Slot, SlotKind, Step};
 use crate::pass::plan::Planner;
 use crate::pass::plan::cost::example;
-use crate::pass::plan::element::Binding;
+use crate::pass::plan::element::KernelBinding;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{GeneratedKernel, work};
@@ -51,7 +51,7 @@ pub fn chosen(sheet: &PlanBuilder, capabilities: &Capabilities) -> PaneledWeight
         let Some(panels) = ways.panels.first().filter(|_| ways.in_rows) else {
             continue;
         };
-        let read = sheet.rows.get(name).copied().unwrap_or_default();
+        let read = sheet.row_reads.get(name).copied().unwrap_or_default();
         if reason_for_rows(&ways, read).is_some() {
             continue;
         }
@@ -71,7 +71,7 @@ pub fn told(sheet: &PlanBuilder, chosen: &PaneledWeights) -> Vec<SharedWeight> {
     let told = ways.filter_map(|(name, ways)| {
         let read = match chosen.get(name) {
             Some(picked) => picked.read,
-            None => sheet.rows.get(name).copied().unwrap_or_default(),
+            None => sheet.row_reads.get(name).copied().unwrap_or_default(),
         };
         let kinds = ways.panels.len();
         let is_tied = 1 < kinds || 0 < kinds && 0 < read;
@@ -103,7 +103,8 @@ fn reason_for_rows(ways: &WeightLayouts, read: usize) -> Option<RowCopyReason> {
     let holds_all = ways.panels.first().and_then(|x| x.as_matrix(ways.numel));
     match holds_all {
         None => Some(RowCopyReason::NotPlainMatrix),
-        Some(_) => (read.saturating_mul(MIN_WEIGHT_FRACTION) > ways.numel).then_some(RowCopyReason::TooManyReads),
+        Some(_) => (read.saturating_mul(MIN_WEIGHT_FRACTION) > ways.numel)
+            .then_some(RowCopyReason::TooManyReads),
     }
 }
 
@@ -149,7 +150,7 @@ impl Planner<'_> {
         group: &Group,
         part: Option<ValueId>,
     ) {
-        let is_in_rows = |binding: &&Binding| {
+        let is_in_rows = |binding: &&KernelBinding| {
             let info = self.graph.value(binding.value);
             let is_matrix = matches!(info.definition, Definition::Weight(_)) && info.ty.rank() > 1;
             is_matrix && matches!(binding.layout, Layout::Linear | Layout::Chunk { .. })
@@ -174,7 +175,7 @@ impl Planner<'_> {
 
     fn count(&mut self, value: ValueId, read: usize) {
         if let Definition::Weight(name) = &self.graph.value(value).definition {
-            let known = self.sheet.rows.entry(name.clone()).or_default();
+            let known = self.builder.row_reads.entry(name.clone()).or_default();
             *known = known.saturating_add(read);
         }
     }

@@ -29,9 +29,9 @@ pub struct StorageRequest<'a> {
     /// Options of the plan.
     pub options: &'a PlanOptions,
     /// Slot names of values of which some kernel writes single elements. They are not stored in half-precision pairs.
-    pub singles: &'a BTreeSet<String>,
+    pub scalar_writes: &'a BTreeSet<String>,
     /// Weights stored only as panels.
-    pub in_panels: &'a PaneledWeights,
+    pub paneled: &'a PaneledWeights,
     /// Prefix of the slot names of the graph's values.
     pub prefix: &'a str,
 }
@@ -48,21 +48,21 @@ pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
     fusion: &Fusion,
-    wanted: StorageRequest,
+    request: StorageRequest,
 ) -> Result<Vec<Stored>> {
     let all = (0..).map(ValueId).zip(&graph.values);
     let whole = |dtype| Ok((StorageType::of(dtype, capabilities)?, None));
-    if wanted.options.precision == Precision::Single {
+    if request.options.precision == Precision::Single {
         return all.map(|(_, info)| whole(info.ty.dtype)).collect();
     }
     let chooser = PrecisionChooser {
         graph,
         fusion,
-        wanted,
+        wanted: request,
         storage: StorageType::half(capabilities),
-        handed: handed(graph),
-        counted: counted(graph),
-        written: written(graph, fusion),
+        external: handed(graph),
+        integer_sources: counted(graph),
+        writers: written(graph, fusion),
     };
     all.map(|(id, info)| match info.ty.dtype {
         DType::F32 => Ok(match chooser.kept(id) {
@@ -79,22 +79,22 @@ struct PrecisionChooser<'a> {
     fusion: &'a Fusion,
     wanted: StorageRequest<'a>,
     storage: StorageType,
-    handed: BTreeSet<ValueId>,
-    counted: BTreeSet<ValueId>,
+    external: BTreeSet<ValueId>,
+    integer_sources: BTreeSet<ValueId>,
     /// The group that writes each value.
-    written: Vec<Option<usize>>,
+    writers: Vec<Option<usize>>,
 }
 
 impl PrecisionChooser<'_> {
     /// Reason why a value keeps single precision; `None` if it need not.
     fn kept(&self, value: ValueId) -> Option<SingleReason> {
-        if self.handed.contains(&value) {
+        if self.external.contains(&value) {
             return Some(SingleReason::External);
         }
-        if self.counted.contains(&value) {
+        if self.integer_sources.contains(&value) {
             return Some(SingleReason::IntegerOperand);
         }
-        let whole = self.fusion.planned.get(&value);
+        let whole = self.fusion.planned_parts.get(&value);
         if let Some(kept) = whole.and_then(|whole| self.kept(*whole)) {
             return Some(kept);
         }
@@ -110,8 +110,9 @@ impl PrecisionChooser<'_> {
     fn result(&self, value: ValueId) -> Option<SingleReason> {
         let name = &self.graph.value(value).name;
         let name = format!("{}{name}", self.wanted.prefix);
-        let is_single = self.storage == StorageType::F16x2 && self.wanted.singles.contains(&name);
-        let group = self.written[value.index()].map(|group| &self.fusion.groups[group]);
+        let is_single =
+            self.storage == StorageType::F16x2 && self.wanted.scalar_writes.contains(&name);
+        let group = self.writers[value.index()].map(|group| &self.fusion.groups[group]);
         let kept = group.and_then(|group| self.of_group(group, value));
         kept.or(is_single.then_some(SingleReason::UnpairedStore))
     }

@@ -3,10 +3,10 @@
 
 use crate::ir::{Definition, Graph, ValueId};
 use crate::kernel::capabilities::Capabilities;
-use crate::pass::plan::element::piece::chunks;
+use crate::pass::plan::element::chunk::chunks;
 use crate::pass::plan::fuse::Fusion;
 
-/// Whether a kernel may read each value's slot as a texture. Weights larger than a binding are bound in pieces, and inputs
+/// Whether a kernel may read each value's slot as a texture. Weights larger than a binding are bound in chunks, and inputs
 /// and outputs of a region's body may be stored in any slot of the enclosing graph.
 pub fn assign(
     graph: &Graph,
@@ -33,7 +33,7 @@ pub fn assign(
 
 /// The outermost value that a value is stored within; the value itself if there is none.
 fn whole(fusion: &Fusion, value: ValueId) -> ValueId {
-    match fusion.parts.get(&value) {
+    match fusion.concat_parts.get(&value) {
         Some((of, _)) => whole(fusion, *of),
         None => value,
     }

@@ -7,13 +7,13 @@ use crate::dim::Dim;
 use crate::ir::{Graph, Op, Primitive};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::KernelVariant;
-use crate::pass::plan::conv::{image, winograd};
+use crate::pass::plan::conv::{implicit_gemm, winograd};
 use crate::pass::plan::cost::{Class, class, example};
-use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::product::Product;
-use crate::pass::plan::product::tile::{self, Extent, Rows, Sums};
+use crate::pass::plan::product::tile::{self, Extent, LeftLayout, WeightProduct};
 use crate::pass::plan::storage::precision::StorageRequest;
 use crate::pass::plan::variant;
 
@@ -23,8 +23,8 @@ pub type TileExtents = BTreeMap<usize, Extent>;
 impl Fusion {
     /// The tile extent of a group's product.
     pub fn extent(&self, anchor: Option<usize>) -> Extent {
-        let known = anchor.and_then(|anchor| self.extents.get(&anchor));
-        known.copied().unwrap_or(Extent::ANY)
+        let known = anchor.and_then(|anchor| self.tile_extents.get(&anchor));
+        known.copied().unwrap_or(Extent::DEFAULT)
     }
 }
 
@@ -40,21 +40,26 @@ pub fn assign(
     };
     let written = vec![false; graph.values.len()];
     let scope = || {
-        let scope = Scope::new(graph, capabilities, &fusion.stored, &written);
+        let scope = KernelScope::new(graph, capabilities, &fusion.stored, &written);
         scope.with_layouts(&fusion.layouts, &fusion.storages)
     };
     let found = fusion.groups.iter().filter_map(|group| {
         let anchor = group.anchor.filter(|_| group.pattern.is_none())?;
         Some((anchor, sums(scope(), group, anchor, wanted)?))
     });
-    let (anchors, sums): (Vec<usize>, Vec<Sums>) = found.unzip();
-    let extents = tile::choose_shapes((lanes, capabilities.textures), &sums);
+    let (anchors, sums): (Vec<usize>, Vec<WeightProduct>) = found.unzip();
+    let extents = tile::choose_shapes(lanes, capabilities.textures, &sums);
     anchors.into_iter().zip(extents).collect()
 }
 
 /// Description of a group's tiled product with a weight in panels; `None` for other groups. Errors are reported when the
 /// kernel is generated.
-fn sums(mut scope: Scope, group: &Group, anchor: usize, wanted: StorageRequest) -> Option<Sums> {
+fn sums(
+    mut scope: KernelScope,
+    group: &Group,
+    anchor: usize,
+    wanted: StorageRequest,
+) -> Option<WeightProduct> {
     let (graph, capabilities) = (scope.graph, scope.capabilities);
     let node = graph.nodes.get(anchor)?;
     let choice = variant::best(&scope, node, &wanted.options.choices).ok()??;
@@ -67,18 +72,18 @@ fn sums(mut scope: Scope, group: &Group, anchor: usize, wanted: StorageRequest) 
             // Grouped convolutions have separate kernels.
             let of = if conv.groups == 1 { "" } else { &choice.key };
             let text = format!("{} {of}", names.join(" "));
-            image::weight_product(&scope, node, (conv, text))
+            implicit_gemm::weight_product(&scope, node, conv, text)
         }
         (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Winograd { tile: places }) => {
-            winograd::weight_product(graph, capabilities, node, (conv, places, &names.join(" ")))
+            winograd::weight_product(graph, capabilities, node, conv, places, &names.join(" "))
         }
         (Op::Primitive(Primitive::Dot(_)), KernelVariant::SubgroupTile) => {
             let product = Product::of(graph, node).ok()?;
-            let (_, packed) = tile::packed_weight(&mut scope, &product, Extent::ANY).ok()??;
+            let (_, packed) = tile::packed_weight(&mut scope, &product, Extent::DEFAULT).ok()??;
             let sizes = [&Dim::product(&product.batch), &product.rows];
-            Some(Sums {
+            Some(WeightProduct {
                 kernel_key: names.join(" "),
-                left_layout: Rows::Scattered,
+                left_layout: LeftLayout::Scattered,
                 sizes: sizes.map(|size| example(graph, size)),
                 panels: packed.panels,
                 enclosing: None,

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::ir::{Node, Op, Primitive};
 use crate::kernel::choice::KernelVariant;
-use crate::pass::plan::conv::{self, direct, grouped, image, winograd};
+use crate::pass::plan::conv::{self, direct, grouped, implicit_gemm, winograd};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::Lowered;
 use crate::pass::plan::product::{Product, dot, matrix, tile, vector, workgroup};
@@ -17,7 +17,7 @@ impl<'a> Planner<'a> {
             return Ok(None);
         };
         let mut found = None;
-        for choice in variant::choices(&self.scope(), node, &self.wanted.options.choices)? {
+        for choice in variant::choices(&self.scope(), node, &self.request.options.choices)? {
             let mut lowered = self.variant(choice.variant, group, node)?;
             lowered.choice = Some(choice);
             if lowered.fits() {
@@ -39,13 +39,13 @@ impl<'a> Planner<'a> {
                 conv::lower(scope, group, node, conv)
             }
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::SubgroupTile) => {
-                image::lower(scope, group, node, (conv, extent))
+                implicit_gemm::lower(scope, group, node, conv, extent)
             }
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Grouped) => {
                 grouped::lower(scope, group, node, conv)
             }
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Winograd { tile: places }) => {
-                winograd::lower(scope, group, node, (conv, places, extent))
+                winograd::lower(scope, group, node, conv, places, extent)
             }
             (_, KernelVariant::SubgroupTile) => {
                 let product = Product::of(self.graph, node)?;
@@ -71,7 +71,7 @@ impl<'a> Planner<'a> {
             }
             (_, KernelVariant::WorkgroupTile { side }) => {
                 let product = Product::of(self.graph, node)?;
-                let extent = workgroup::Extent::of(side);
+                let extent = workgroup::WorkgroupTileShape::of(side);
                 let extent = extent.ok_or_else(|| element::not_planned(node))?;
                 workgroup::lower(scope, group, &product, extent)
             }

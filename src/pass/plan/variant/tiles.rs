@@ -23,21 +23,22 @@ impl MatmulProblem<'_> {
     pub(super) fn winograd_variant(&self) -> Option<(KernelVariant, String)> {
         let channels = usize::try_from(self.summed.first()?.as_const()?).ok()?;
         let sizes = self.tiles.iter();
-        let sizes = sizes.filter(|(places, tiles)| self.affords_filters(**places, **tiles, channels));
+        let sizes =
+            sizes.filter(|(places, tiles)| self.affords_filters(**places, **tiles, channels));
         let costs = sizes.map(|(places, tiles)| {
-            let tiles = self.outer * tiles;
+            let tiles = self.batch * tiles;
             let cost = cost(*places, tiles, [channels, self.rows]);
             (cost, *places, tiles)
         });
         let (cost, places, tiles) = costs.min()?;
-        let direct = self.outer * self.rows * self.columns * self.depth;
+        let direct = self.batch * self.rows * self.columns * self.k_size;
         let size = places.size();
         let mut reason = format!(
             "Winograd saves more multiplications than its transforms cost: {channels} to {} channels, {tiles} tiles of {size}x{size}, estimated {:.1} times as fast",
             self.rows,
             direct as f64 / cost as f64
         );
-        if self.in_half {
+        if self.is_right_half {
             reason += match places {
                 OutputTile::Two => "; larger tiles would need filters of f32",
                 OutputTile::Four => ", with filters of f32",
@@ -51,8 +52,8 @@ impl MatmulProblem<'_> {
     /// compared with the tiles.
     fn affords_filters(&self, places: OutputTile, tiles: usize, channels: usize) -> bool {
         let filters = channels * self.rows;
-        let of_tiles = self.outer * tiles * (channels + self.rows);
-        places == OutputTile::Two || !self.in_half || filters <= 2 * of_tiles
+        let of_tiles = self.batch * tiles * (channels + self.rows);
+        places == OutputTile::Two || !self.is_right_half || filters <= 2 * of_tiles
     }
 }
 
@@ -72,9 +73,11 @@ pub(super) fn count(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
-    (conv, places): (&Conv, OutputTile),
+    conv: &Conv,
+    places: OutputTile,
 ) -> Option<usize> {
-    let sums = winograd::weight_product(graph, capabilities, node, (conv, places, ""))?;
-    let on = (capabilities.simd_lanes()?, capabilities.textures);
-    sums.is_possible(on).then_some(sums.sizes[1])
+    let sums = winograd::weight_product(graph, capabilities, node, conv, places, "")?;
+    let lanes = capabilities.simd_lanes()?;
+    let is_possible = sums.is_possible(lanes, capabilities.textures);
+    is_possible.then_some(sums.sizes[1])
 }

@@ -85,7 +85,11 @@ pub(super) fn number(argument: &Argument) -> String {
 pub(super) fn sizes(shape: &[Dim]) -> String {
     let items: Vec<String> = shape.iter().map(Dim::rust_expression).collect();
     let sizes = shape.iter().cloned().map(Argument::from);
-    list(&items, is_homogeneous(&Argument::List(sizes.collect())), false)
+    list(
+        &items,
+        is_homogeneous(&Argument::List(sizes.collect())),
+        false,
+    )
 }
 
 /// `DType::F32`

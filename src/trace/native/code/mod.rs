@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Argument, Definition, Graph, GraphModule, Node, Op, ValueId};
 use crate::scalar::Scalar;
 
-use names::{Names, Place, plain};
+use names::{Names, TensorExpr, plain};
 
 impl GraphModule {
     /// The graphs as Rust functions of `onionskin::trace`; see [`Graph::code`].
@@ -39,7 +39,7 @@ impl Graph {
     /// # Errors
     /// The graph has steps without a PyTorch operator, such as those of a graph after passes.
     pub fn code(&self) -> Result<String> {
-        let mut writer = Writer::new(self, Rc::default(), 1);
+        let mut writer = SourceWriter::new(self, Rc::default(), 1);
         let mut symbols = BTreeSet::new();
         collect_symbols(self, &mut symbols);
         // Sizes keep their names. They reserve them first.
@@ -50,7 +50,7 @@ impl Graph {
         let mut parameters = Vec::from_iter(weights);
         for id in &self.inputs {
             let name = writer.define(*id);
-            writer.places.insert(*id, Place::reference(&name));
+            writer.places.insert(*id, TensorExpr::reference(&name));
             writer.own.remove(id);
             parameters.push(format!("{name}: &TracedTensor"));
         }
@@ -83,10 +83,10 @@ fn tuple_type(count: usize) -> String {
 }
 
 /// Writes the statements of a graph or of a region's body.
-struct Writer<'a> {
+struct SourceWriter<'a> {
     graph: &'a Graph,
     names: Rc<RefCell<Names>>,
-    places: HashMap<ValueId, Place>,
+    places: HashMap<ValueId, TensorExpr>,
     used: HashSet<ValueId>,
     /// Values with an owned variable in this scope.
     own: HashSet<ValueId>,
@@ -94,10 +94,10 @@ struct Writer<'a> {
     lines: String,
 }
 
-impl<'a> Writer<'a> {
-    fn new(graph: &'a Graph, names: Rc<RefCell<Names>>, depth: usize) -> Writer<'a> {
+impl<'a> SourceWriter<'a> {
+    fn new(graph: &'a Graph, names: Rc<RefCell<Names>>, depth: usize) -> SourceWriter<'a> {
         let used = graph.nodes.iter().flat_map(Node::operands);
-        Writer {
+        SourceWriter {
             graph,
             names,
             places: HashMap::new(),
@@ -119,7 +119,7 @@ impl<'a> Writer<'a> {
             true => self.unique(wanted),
             false => self.unique(&format!("_{wanted}")),
         };
-        self.places.insert(id, Place::owned(&name));
+        self.places.insert(id, TensorExpr::owned(&name));
         self.own.insert(id);
         name
     }
@@ -146,9 +146,9 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn place(&self, id: ValueId) -> Result<Place> {
+    fn place(&self, id: ValueId) -> Result<TensorExpr> {
         if let Definition::Weight(name) = &self.graph.value(id).definition {
-            return Ok(Place::owned(format!("w({name:?})")));
+            return Ok(TensorExpr::owned(format!("w({name:?})")));
         }
         let found = self.places.get(&id).cloned();
         found.ok_or_else(|| Error::internal("a value without a name"))
@@ -240,7 +240,7 @@ impl<'a> Writer<'a> {
         let list = self.unique(&format!("{}s", first.unwrap_or("item")));
         for (index, id) in items.iter().enumerate() {
             self.places
-                .insert(*id, Place::owned(format!("{list}[{index}]")));
+                .insert(*id, TensorExpr::owned(format!("{list}[{index}]")));
         }
         list
     }

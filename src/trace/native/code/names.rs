@@ -17,7 +17,8 @@ impl Names {
         let wanted = plain(wanted);
         let numbered = (1..).map(|number| format!("{wanted}_{number}"));
         let mut names = std::iter::once(wanted.clone()).chain(numbered);
-        let is_taken = |name: &str| RESERVED_NAMES.contains(&format!(" {name} ")) || self.0.contains(name);
+        let is_taken =
+            |name: &str| RESERVED_NAMES.contains(&format!(" {name} ")) || self.0.contains(name);
         let name = names.find(|name| !is_taken(name)).unwrap_or_default();
         self.0.insert(name.clone());
         name
@@ -36,23 +37,23 @@ pub(super) fn plain(name: &str) -> String {
 
 /// A source expression for a tensor.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct TensorExpr {
     /// A variable, an item of a list, or a call that returns a weight.
     pub text: String,
     /// True for a variable of type `&TracedTensor`.
     is_reference: bool,
 }
 
-impl Place {
-    pub fn reference(text: &str) -> Place {
-        Place {
+impl TensorExpr {
+    pub fn reference(text: &str) -> TensorExpr {
+        TensorExpr {
             text: text.to_string(),
             is_reference: true,
         }
     }
 
-    pub fn owned(text: impl Into<String>) -> Place {
-        Place {
+    pub fn owned(text: impl Into<String>) -> TensorExpr {
+        TensorExpr {
             text: text.into(),
             is_reference: false,
         }

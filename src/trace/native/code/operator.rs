@@ -5,10 +5,10 @@ use crate::error::{Error, Result};
 use crate::ir::Argument;
 use crate::trace::native::methods::{Binding, bindings};
 
-use super::Writer;
+use super::SourceWriter;
 use super::literal::argument;
 
-impl Writer<'_> {
+impl SourceWriter<'_> {
     /// A call of an operator's method or function.
     pub(super) fn call(&self, operator: &'static Operator, given: &[Argument]) -> Result<String> {
         let binding = binding(&operator.name)?;

@@ -7,7 +7,7 @@ use crate::ir::{Argument, Node};
 use crate::op::{BinaryFunction, Iota, Primitive, Slice};
 use crate::trace::native::methods::{Binding, bindings};
 
-use super::Writer;
+use super::SourceWriter;
 use super::literal::{dtype, number, sizes};
 
 /// The sizes in the source of a primitive: its shape, or start and length.
@@ -22,7 +22,7 @@ pub(super) fn shape(primitive: &Primitive) -> Vec<Dim> {
     }
 }
 
-impl Writer<'_> {
+impl SourceWriter<'_> {
     /// A primitive as a call of the equivalent operator.
     pub(super) fn primitive(&self, primitive: &Primitive, node: &Node) -> Result<String> {
         let operand = |index: usize| node.arguments.get(index).unwrap_or(&Argument::None);

@@ -4,11 +4,11 @@ use crate::error::{Error, Result};
 use crate::ir::{Argument, Graph, Node, Region, ValueId};
 use crate::scalar::Scalar;
 
-use super::Writer;
+use super::SourceWriter;
 use super::literal::number;
-use super::names::Place;
+use super::names::TensorExpr;
 
-impl<'a> Writer<'a> {
+impl<'a> SourceWriter<'a> {
     pub(super) fn region(&mut self, node: &Node, region: &'a Region) -> Result<()> {
         if node.results.len() > 8 {
             let message = format!(
@@ -31,17 +31,22 @@ impl<'a> Writer<'a> {
     }
 
     /// Expressions for the arguments of a region, as its body uses them.
-    fn argument_exprs(&self, arguments: &[Argument]) -> Result<Vec<Place>> {
+    fn argument_exprs(&self, arguments: &[Argument]) -> Result<Vec<TensorExpr>> {
         let place = |argument: &Argument| match argument {
             Argument::Value(id) => self.place(*id),
-            number => self.owned(number).map(Place::owned),
+            number => self.owned(number).map(TensorExpr::owned),
         };
         arguments.iter().map(place).collect()
     }
 
     /// Writes the body of a region with these expressions for its inputs.
-    fn body(&self, graph: &'a Graph, inputs: Vec<Place>, depth: usize) -> Result<Writer<'a>> {
-        let mut writer = Writer::new(graph, self.names.clone(), depth + 1);
+    fn body(
+        &self,
+        graph: &'a Graph,
+        inputs: Vec<TensorExpr>,
+        depth: usize,
+    ) -> Result<SourceWriter<'a>> {
+        let mut writer = SourceWriter::new(graph, self.names.clone(), depth + 1);
         let places = graph.inputs.iter().copied().zip(inputs);
         writer.places.extend(places);
         writer.nodes()?;
@@ -49,7 +54,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The body of a region as a block expression.
-    fn block(&self, graph: &'a Graph, inputs: Vec<Place>, depth: usize) -> Result<String> {
+    fn block(&self, graph: &'a Graph, inputs: Vec<TensorExpr>, depth: usize) -> Result<String> {
         let body = self.body(graph, inputs, depth)?;
         let result = body.tuple(&graph.outputs)?;
         Ok(block_source(&body.lines, &result, depth))
@@ -98,7 +103,7 @@ impl<'a> Writer<'a> {
         let [round, again] = ["round", "again"].map(|name| self.unique(name));
         let state = body.inputs.iter().skip(1).take(carried);
         let state: Vec<String> = state.map(|id| self.unique(&body.value(*id).name)).collect();
-        let inputs = std::iter::once(&round).chain(&state).map(Place::owned);
+        let inputs = std::iter::once(&round).chain(&state).map(TensorExpr::owned);
         let inputs = inputs.chain(self.argument_exprs(constants)?).collect();
         let mut inner = self.body(body, inputs, self.depth + 1)?;
         inner.own.extend(body.inputs.iter().skip(1).take(carried));

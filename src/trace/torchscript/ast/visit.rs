@@ -1,4 +1,4 @@
-use super::{Call, Callee, Expr, AstExprKind, Function, Statement, StmtKind};
+use super::{AstExprKind, Call, Callee, Expr, Function, Statement, StmtKind};
 
 impl Function {
     /// Visits every expression of the body in source order, including nested expressions and those of nested functions.

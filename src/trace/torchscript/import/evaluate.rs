@@ -6,12 +6,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::trace::torchscript::ast::{Expr, AstExprKind, Statement, StmtKind, Type};
+use crate::trace::torchscript::ast::{AstExprKind, Expr, Statement, StmtKind, Type};
 use crate::trace::torchscript::debug::is_library;
 
 use super::Importer;
 use super::call::Arguments;
-use super::datum::{Closure, Datum, Dict, NumberKind, List};
+use super::datum::{Closure, Datum, Dict, List, NumberKind};
 use super::number::Number;
 
 /// Maximum number of statements that a program may run. Those of unrolled loops and inlined functions count each time.

@@ -19,7 +19,7 @@ impl Faults {
     }
 
     /// Returns the result, or all errors if there were any, the most frequent first.
-    pub fn conclude<T>(&mut self, result: Result<T>) -> Result<T> {
+    pub fn finish<T>(&mut self, result: Result<T>) -> Result<T> {
         let mut found: Vec<(Error, usize)> =
             std::mem::take(&mut self.found).into_values().collect();
         if found.is_empty() {

@@ -27,7 +27,11 @@ const MAX_ELEMENTS: usize = 256;
 
 impl Importer<'_> {
     /// Evaluates a value of one element, if it follows from sizes and weights and fixes no size.
-    pub(super) fn eval_symbolic(&mut self, kind: NumberKind, id: ValueId) -> Result<Option<Number>> {
+    pub(super) fn eval_symbolic(
+        &mut self,
+        kind: NumberKind,
+        id: ValueId,
+    ) -> Result<Option<Number>> {
         let Some(part) = self.builder().constant_subgraph(id) else {
             return Ok(None);
         };
@@ -258,7 +262,11 @@ fn eval_reduce(symbols: &Symbols, reduce: &Reduce, x: &Elements) -> Option<Eleme
 
 /// Evaluates a primitive that only moves elements, by running it on the positions of the elements, counted through all
 /// operands.
-fn eval_movement(primitive: &Primitive, operands: &[Elements], others: &[Tensor]) -> Option<Elements> {
+fn eval_movement(
+    primitive: &Primitive,
+    operands: &[Elements],
+    others: &[Tensor],
+) -> Option<Elements> {
     let mut first = 0;
     let mut places = Vec::new();
     for operand in operands {

@@ -113,7 +113,12 @@ impl Importer<'_> {
 
     /// Makes a region of a loop. It carries variables that the body assigns and that existed before the loop, and storages
     /// that the body writes. Running the body finds these storages.
-    fn loop_region(&mut self, frame: &mut Frame, ends: &LoopControl, body: &[Statement]) -> Result<()> {
+    fn loop_region(
+        &mut self,
+        frame: &mut Frame,
+        ends: &LoopControl,
+        body: &[Statement],
+    ) -> Result<()> {
         let mut bound = Vec::new();
         let mut slots = Vec::new();
         for name in assigned(body) {
@@ -131,7 +136,9 @@ impl Importer<'_> {
                 return self.finish_loop(frame, ends, bound, &slots, scope, &outputs);
             }
             if (slots.len(), bound.len()) == known {
-                return Err(Error::internal("the carried values of a loop do not converge"));
+                return Err(Error::internal(
+                    "the carried values of a loop do not converge",
+                ));
             }
         }
     }

@@ -165,7 +165,7 @@ impl<'a> Importer<'a> {
         let result = self.entry(entry);
         let place = self.place.clone();
         let result = result.map_err(|error| error.at_place(&place));
-        let (outputs, input_trees, output_tree) = self.faults.conclude(result)?;
+        let (outputs, input_trees, output_tree) = self.faults.finish(result)?;
         let builder = Rc::try_unwrap(self.scopes.root.builder)
             .map_err(|_| Error::internal("a graph is still under construction"))?;
         let graph = builder.finish(&outputs, input_trees, Some(output_tree))?;

@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::scalar::Scalar;
-use crate::trace::torchscript::ast::{Base, AstExprKind};
+use crate::trace::torchscript::ast::{AstExprKind, Base};
 use crate::trace::torchscript::storage::TensorRecord;
 use crate::trace::torchscript::value::{Object, Pickled};
 
@@ -18,7 +18,7 @@ use super::Importer;
 use super::cell::Cell;
 use super::datum::{Datum, Dict, Instance, List};
 use super::number::Number;
-use super::tensor::{HostNumber, Origin, GuardedGeometry, TensorRef};
+use super::tensor::{GuardedGeometry, HostNumber, Origin, TensorRef};
 
 impl Importer<'_> {
     /// Returns the root module.

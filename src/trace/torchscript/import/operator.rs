@@ -10,7 +10,7 @@ use super::Importer;
 use super::call::Arguments;
 use super::datum::{Datum, NumberKind};
 use super::number::Number;
-use super::tensor::{HostNumber, GuardedGeometry, TensorRef};
+use super::tensor::{GuardedGeometry, HostNumber, TensorRef};
 use super::view::ViewResults;
 
 impl Importer<'_> {
@@ -49,7 +49,9 @@ impl Importer<'_> {
     pub(super) fn tensor_operator(&mut self, name: &str, arguments: Arguments) -> Result<Datum> {
         let arguments = self.with_storage_operand(name, arguments)?;
         let dynamic = dynamic_kind(name, &arguments);
-        let name = dynamic.and_then(|_| tensor_operator_name(name)).unwrap_or(name);
+        let name = dynamic
+            .and_then(|_| tensor_operator_name(name))
+            .unwrap_or(name);
         let result = match self.try_operator(name, &arguments) {
             Err(error) if error.kind() == Fault::Unsupported => {
                 let settled = self.with_known_numbers(&arguments)?;

@@ -107,7 +107,9 @@ impl Importer<'_> {
                 self.packed.add(&result, packed);
                 Ok(Some(result))
             }
-            None if SIZE_INDEPENDENT_QUERIES.contains(&short) => self.read_packed(name, arguments).map(Some),
+            None if SIZE_INDEPENDENT_QUERIES.contains(&short) => {
+                self.read_packed(name, arguments).map(Some)
+            }
             None => Ok(Some(self.unsupported(refusal(name)))),
         }
     }
@@ -155,11 +157,12 @@ impl Importer<'_> {
         };
         let tensor = tensor.clone();
         Ok(match (packed.part, name, rest) {
-            (PackedPart::BatchSizes, "size", [_]) | (PackedPart::BatchSizes, "len" | "numel", []) => {
-                Some(self.longest(&tensor)?)
-            }
+            (PackedPart::BatchSizes, "size", [_])
+            | (PackedPart::BatchSizes, "len" | "numel", []) => Some(self.longest(&tensor)?),
             // Every sequence has a first step.
-            (PackedPart::BatchSizes, "select", [axis, index]) if is_zero(axis) && is_zero(index) => {
+            (PackedPart::BatchSizes, "select", [axis, index])
+                if is_zero(axis) && is_zero(index) =>
+            {
                 Some(Datum::Tensor(self.host_tensor(HostNumber {
                     number: Number::Int(packed.batch.clone()),
                     dtype: DType::I64,
@@ -208,7 +211,10 @@ impl Importer<'_> {
             let steps = self.room(&sizes)?;
             let wanted = self.read(&wanted)?;
             let builder = self.builder();
-            builder.value(wanted).eq(steps.clone()).check_true(LENGTH_MISMATCH);
+            builder
+                .value(wanted)
+                .eq(steps.clone())
+                .check_true(LENGTH_MISMATCH);
             builder.check()?;
             *total = Datum::int(steps);
         }
@@ -239,7 +245,9 @@ impl Importer<'_> {
         let others = arguments.positional.get(1..).unwrap_or_default();
         let alone = others.iter().all(|other| self.packed.of(other).is_none());
         let is_data = first == Some(PackedPart::Data);
-        let recurs = is_data && second == Some(PackedPart::BatchSizes) && RECURRENT_OPERATORS.contains(&name);
+        let recurs = is_data
+            && second == Some(PackedPart::BatchSizes)
+            && RECURRENT_OPERATORS.contains(&name);
         let embeds = name == "embedding" && second == Some(PackedPart::Data);
         let keeps = is_data && alone && ROWWISE_OPERATORS.contains(&name);
         if COPY_OPERATORS.contains(&name) {

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 use crate::trace::torchscript::archive::Archive;
-use crate::trace::torchscript::ast::{Expr, AstExprKind, Function, Type};
+use crate::trace::torchscript::ast::{AstExprKind, Expr, Function, Type};
 use crate::trace::torchscript::value::Pickled;
 
 use super::options::InputSpec;

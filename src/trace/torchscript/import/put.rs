@@ -14,7 +14,11 @@ use super::view::apply_primitives;
 
 impl Importer<'_> {
     /// Returns the storage's value after a write of `value` to a view of it.
-    pub(super) fn write_through_view(&mut self, target: &TensorRef, value: ValueId) -> Result<ValueId> {
+    pub(super) fn write_through_view(
+        &mut self,
+        target: &TensorRef,
+        value: ValueId,
+    ) -> Result<ValueId> {
         let seen = target.seen();
         let base = self.storage_value(&seen.storage)?;
         let base = self.scopes.captured(base)?;
@@ -92,7 +96,8 @@ fn invert_step<'g>(step: &(Primitive, Shape), old: Value<'g>, new: Value<'g>) ->
         Primitive::Slice(slice) if slice.step == 1 => replace_slice(slice, old, new),
         _ => {
             let builder = old.builder();
-            let positions = apply_primitives(builder, std::slice::from_ref(step), positions_of(old).id())?;
+            let positions =
+                apply_primitives(builder, std::slice::from_ref(step), positions_of(old).id())?;
             replace_elements(old, builder.value(positions), new)
         }
     })

@@ -18,7 +18,7 @@ use super::datum::{Datum, Dict, Instance, NumberKind};
 use super::number::Number;
 use super::options::{Entry, InputSpec};
 use super::parameters;
-use super::tensor::{Origin, GuardedGeometry};
+use super::tensor::{GuardedGeometry, Origin};
 
 type Signature<'a> = (&'a Function, Vec<Datum>, Vec<NamedTree>);
 
@@ -52,7 +52,10 @@ impl<'a> Importer<'a> {
         if let Some(given) = &entry.inputs {
             if count < given.len() {
                 let method = &entry.method;
-                let message = format!("{} inputs are given, but {method} takes {count}", given.len());
+                let message = format!(
+                    "{} inputs are given, but {method} takes {count}",
+                    given.len()
+                );
                 return Err(Error::input(message));
             }
             if let Some(missing) = parameters.skip(given.len()).find(|p| p.default.is_none()) {
@@ -71,10 +74,8 @@ impl<'a> Importer<'a> {
         }
         let names = function.parameters.iter().skip(1);
         let names: Vec<&str> = names.map(|parameter| parameter.name.as_str()).collect();
-        Err(
-            Error::input("the archive has no example inputs")
-                .help(format!("give --shape for {}", names.join(", "))),
-        )
+        Err(Error::input("the archive has no example inputs")
+            .help(format!("give --shape for {}", names.join(", "))))
     }
 
     pub(super) fn input(

@@ -145,7 +145,8 @@ impl Importer<'_> {
         let order = placed.geometry.dense_order(&asked)?;
         builder.symbols().assume(&asked.into_guards())?;
         let Some(mut axes) = order else {
-            let message = "an operator on the storage of a tensor whose memory has gaps or overlaps";
+            let message =
+                "an operator on the storage of a tensor whose memory has gaps or overlaps";
             return Err(Error::unsupported(message));
         };
         axes.reverse();
@@ -274,7 +275,11 @@ impl ViewPlacement<'_> {
     }
 }
 
-fn geometry_along(operand: &Geometry, asked: &Assumptions, path: &ViewSteps) -> Result<Option<Geometry>> {
+fn geometry_along(
+    operand: &Geometry,
+    asked: &Assumptions,
+    path: &ViewSteps,
+) -> Result<Option<Geometry>> {
     let mut geometry = operand.clone();
     for step in path {
         match apply_view_step(&geometry, asked, step)? {

@@ -76,9 +76,8 @@ impl Importer<'_> {
             _ => return Ok(None),
         };
         if target.depth < self.scopes.depth() {
-            let message = format!(
-                "{functional}_ within a branch or loop, on a tensor from outside of it"
-            );
+            let message =
+                format!("{functional}_ within a branch or loop, on a tensor from outside of it");
             let help = "use the operator without `_`, whose result is a view";
             let error = Error::unsupported(message).help(help);
             return Ok(Some(self.unsupported(error)));

@@ -48,9 +48,17 @@ impl<'a> Parser<'a> {
             (false, _) => AstExprKind::Subscript(Box::new(value), Box::new(index)),
             (true, AstExprKind::Int(start)) => match self.expression()?.kind {
                 AstExprKind::Int(end) => AstExprKind::TupleSlice(Box::new(value), *start, end),
-                _ => return self.error_at(index.offset, "the end of a tuple slice must be an integer"),
+                _ => {
+                    return self
+                        .error_at(index.offset, "the end of a tuple slice must be an integer");
+                }
             },
-            _ => return self.error_at(index.offset, "the start of a tuple slice must be an integer"),
+            _ => {
+                return self.error_at(
+                    index.offset,
+                    "the start of a tuple slice must be an integer",
+                );
+            }
         };
         self.expect(']')?;
         Ok(kind)
@@ -114,7 +122,7 @@ impl<'a> Parser<'a> {
             }
             TokenKind::Punctuation('^') => {
                 self.position += 1;
-                self.function_of_python()?
+                self.python_function_call()?
             }
             TokenKind::Punctuation('(') => return self.parenthesised(),
             TokenKind::Punctuation('[') => {
@@ -160,7 +168,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses `^Foo(2)(x)`. The first parentheses hold the arguments that are not tensors.
-    fn function_of_python(&mut self) -> Result<AstExprKind> {
+    fn python_function_call(&mut self) -> Result<AstExprKind> {
         let name = self.name()?;
         self.arguments()?;
         self.call(Callee::Name(format!("^{name}")))

@@ -40,14 +40,20 @@ fn literals() {
         expression("-inf").unwrap(),
         AstExprKind::Float(f64::NEG_INFINITY)
     );
-    assert_eq!(expression("\"a\\n\"").unwrap(), AstExprKind::Str("a\n".into()));
+    assert_eq!(
+        expression("\"a\\n\"").unwrap(),
+        AstExprKind::Str("a\n".into())
+    );
     assert_eq!(expression("()").unwrap(), AstExprKind::Tuple(vec![]));
     assert_eq!(expression("((None))").unwrap(), AstExprKind::None);
     assert!(matches!(expression("(1,)").unwrap(), AstExprKind::Tuple(items) if items.len() == 1));
     assert!(
         matches!(expression("{\"k\": 1, \"l\": 2}").unwrap(), AstExprKind::Dict(entries) if entries.len() == 2)
     );
-    assert_eq!(expression("CONSTANTS.c12").unwrap(), AstExprKind::Constant(12));
+    assert_eq!(
+        expression("CONSTANTS.c12").unwrap(),
+        AstExprKind::Constant(12)
+    );
 }
 
 #[test]
@@ -145,7 +151,10 @@ fn classes() {
         module.attribute("0"),
         Some(&Type::Class("__torch__.<x>.N".into()))
     );
-    assert_eq!(module.constant("k").unwrap().value.kind, AstExprKind::Int(4));
+    assert_eq!(
+        module.constant("k").unwrap().value.kind,
+        AstExprKind::Int(4)
+    );
     let forward = module.method("forward").unwrap();
     assert_eq!(forward.parameters.len(), 3);
     assert!(text[forward.offset..].starts_with("def forward"));
@@ -267,10 +276,7 @@ fn context_managers_have_names() {
         panic!("{statements:?}");
     };
     assert_eq!(name.as_deref(), Some("b"));
-    assert!(matches!(
-        &body[0].kind,
-        StmtKind::With { name: None, .. }
-    ));
+    assert!(matches!(&body[0].kind, StmtKind::With { name: None, .. }));
 }
 
 #[test]

@@ -41,7 +41,9 @@ impl Unpickler<'_> {
         let arguments = self.pop()?;
         let function = self.pop()?;
         let Node::Global(name) = &self.nodes[function] else {
-            return Err(Error::format("the callable of a REDUCE is not a global name"));
+            return Err(Error::format(
+                "the callable of a REDUCE is not a global name",
+            ));
         };
         let name = name.clone();
         // A member of an enumeration is written as a call of its class with the bare value.

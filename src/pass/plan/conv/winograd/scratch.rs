@@ -8,7 +8,7 @@ use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
 use crate::kernel::winograd::OutputTile;
-use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::KernelScope;
 
 /// Vectors indexed by workgroup, matrix, vec4 of channels and tile. Each is written once and read after a barrier. Where
 /// buffers are read as textures, the driver does not know that texture and buffer are the same memory; Mesa's rasteriser
@@ -27,9 +27,11 @@ pub(super) struct Scratch {
 
 impl Scratch {
     pub(super) fn new(
-        (value, name): (ValueId, &'static str),
+        value: ValueId,
+        name: &'static str,
         output_tile: OutputTile,
-        (workgroup, workgroups): (&Index, &Dim),
+        workgroup: &Index,
+        workgroups: &Dim,
         vectors_per_matrix: Dim,
     ) -> Scratch {
         Scratch {
@@ -55,7 +57,7 @@ impl Scratch {
 
     /// Returns the index of a matrix by its row and column. Where sizes are symbolic the index is an expression of its
     /// own: folded into them it would give one size for each matrix.
-    pub(super) fn matrix_index(&self, scope: &mut Scope, [y, x]: [usize; 2]) -> Index {
+    pub(super) fn matrix_index(&self, scope: &mut KernelScope, [y, x]: [usize; 2]) -> Index {
         let matrix = y * self.output_tile.input_size() + x;
         if matrix < 2 || self.vectors_per_matrix.as_const().is_some() {
             return matrix.into();
@@ -65,18 +67,21 @@ impl Scratch {
     }
 
     /// Returns the index of a vector by its matrix and its number in that matrix.
-    fn vector_index(&self, scope: &mut Scope, matrix: &Index, number: &Index) -> Expr {
+    fn vector_index(&self, scope: &mut KernelScope, matrix: &Index, number: &Index) -> Expr {
         let of_workgroup = Dim::from(self.output_tile.matrices()) * &self.vectors_per_matrix;
         let first = self.workgroup.scale(&of_workgroup);
-        let at = first.add(&matrix.scale(&self.vectors_per_matrix)).add(number);
+        let at = first
+            .add(&matrix.scale(&self.vectors_per_matrix))
+            .add(number);
         at.emit(&mut scope.pool)
     }
 
     /// Loads a vector; zeros where a guard is false.
     pub(super) fn load(
         &self,
-        scope: &mut Scope,
-        (matrix, number): (&Index, &Index),
+        scope: &mut KernelScope,
+        matrix: &Index,
+        number: &Index,
         guard: Option<Expr>,
     ) -> Result<Expr> {
         let (buffer, _) = scope.bind_vec4(self.value, &self.layout())?;
@@ -97,8 +102,9 @@ impl Scratch {
     /// Stores a vector, as 64-bit words where a device writes these faster.
     pub(super) fn store(
         &self,
-        scope: &mut Scope,
-        (matrix, number): (&Index, &Index),
+        scope: &mut KernelScope,
+        matrix: &Index,
+        number: &Index,
         vector: Expr,
     ) -> Result<Statement> {
         let layout = self.layout();

@@ -6,24 +6,28 @@ use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::winograd::TransformMatrix;
 
 /// Vectors by row and column.
-pub(super) type Square = Vec<Vec<Expr>>;
+pub(super) type ExprMatrix = Vec<Vec<Expr>>;
 
 /// A term of a sum: factor and vector.
-type Term = (f64, Expr);
+type ScaledVector = (f64, Expr);
 
 /// A tile multiplied by a matrix from both sides.
-pub(super) struct Transformed {
+pub(super) struct TileTransform {
     /// Statements, one column after the other: the column's inputs, and their products with the matrix from one side.
     pub(super) statements: Vec<Statement>,
     /// Results by row and column.
-    pub(super) results: Square,
+    pub(super) results: ExprMatrix,
     /// Vector operations that compute the results.
     operations: usize,
 }
 
-impl Transformed {
-    pub(super) fn new(pool: &mut ExprPool, by: TransformMatrix, numbers: &Square) -> Transformed {
-        let mut writer = Writer {
+impl TileTransform {
+    pub(super) fn new(
+        pool: &mut ExprPool,
+        by: TransformMatrix,
+        numbers: &ExprMatrix,
+    ) -> TileTransform {
+        let mut writer = SumWriter {
             pool,
             operations: 0,
         };
@@ -37,7 +41,7 @@ impl Transformed {
             }
             statements.extend(column.into_iter().chain(sums).map(Statement::Let));
         }
-        Transformed {
+        TileTransform {
             statements,
             results: half.iter().map(|row| writer.multiply(by, row)).collect(),
             operations: writer.operations,
@@ -50,23 +54,23 @@ impl Transformed {
         let side = by.first().map_or(0, |row| row.len());
         let mut number = |y, x| pool.variable(&format!("d{y}{x}"), WgslType::F32x4);
         let mut row = |y| (0..side).map(|x| number(y, x)).collect();
-        let numbers: Square = (0..side).map(&mut row).collect();
-        Transformed::new(&mut pool, by, &numbers).operations
+        let numbers: ExprMatrix = (0..side).map(&mut row).collect();
+        TileTransform::new(&mut pool, by, &numbers).operations
     }
 }
 
 /// Emits sums of vectors and counts the operations.
-struct Writer<'p> {
+struct SumWriter<'p> {
     pool: &'p mut ExprPool,
     operations: usize,
 }
 
-impl Writer<'_> {
+impl SumWriter<'_> {
     /// Multiplies a matrix by a vector of vectors. Neighbouring columns that differ in signs only are replaced by the sum
     /// and the difference of their vectors. Neighbouring rows that differ in signs only are computed as sum and
     /// difference of their common and their differing terms.
     fn multiply(&mut self, by: TransformMatrix, vectors: &[Expr]) -> Vec<Expr> {
-        let mut rows: Vec<Vec<Term>> = by
+        let mut rows: Vec<Vec<ScaledVector>> = by
             .iter()
             .map(|row| row.iter().copied().zip(vectors.iter().copied()).collect())
             .collect();
@@ -78,7 +82,9 @@ impl Writer<'_> {
         let mut sums: Vec<Expr> = Vec::new();
         while let Some(row) = rows.get(sums.len()) {
             match rows.get(sums.len() + 1) {
-                Some(next) if differ_in_some_signs(factor_pairs(row, next)) => sums.extend(self.fold_mirrored_rows(row, next)),
+                Some(next) if differ_in_some_signs(factor_pairs(row, next)) => {
+                    sums.extend(self.fold_mirrored_rows(row, next))
+                }
                 _ => sums.push(self.sum(row)),
             }
         }
@@ -86,7 +92,7 @@ impl Writer<'_> {
     }
 
     /// Replaces vectors `k - 1` and `k` by their sum or difference.
-    fn fold_mirrored_columns(&mut self, rows: &mut [Vec<Term>], k: usize) {
+    fn fold_mirrored_columns(&mut self, rows: &mut [Vec<ScaledVector>], k: usize) {
         for row in rows {
             let ((a, x), (b, y)) = (row[k - 1], row[k]);
             if a != 0.0 {
@@ -98,13 +104,13 @@ impl Writer<'_> {
     }
 
     /// Computes two rows that differ in signs only.
-    fn fold_mirrored_rows(&mut self, row: &[Term], next: &[Term]) -> [Expr; 2] {
+    fn fold_mirrored_rows(&mut self, row: &[ScaledVector], next: &[ScaledVector]) -> [Expr; 2] {
         let pairs = || row.iter().zip(next);
-        let common: Vec<Term> = pairs()
+        let common: Vec<ScaledVector> = pairs()
             .filter(|(a, b)| a.0 == b.0)
             .map(|(a, _)| *a)
             .collect();
-        let other: Vec<Term> = pairs()
+        let other: Vec<ScaledVector> = pairs()
             .filter(|(a, b)| a.0 != b.0)
             .map(|(a, _)| *a)
             .collect();
@@ -115,7 +121,7 @@ impl Writer<'_> {
     }
 
     /// Sums terms, positive ones first.
-    fn sum(&mut self, terms: &[Term]) -> Expr {
+    fn sum(&mut self, terms: &[ScaledVector]) -> Expr {
         let with = |sign: f64| terms.iter().filter(move |term| sign * term.0 > 0.0);
         let mut sum = None;
         for (factor, vector) in with(1.0).chain(with(-1.0)).copied() {
@@ -146,7 +152,10 @@ impl Writer<'_> {
 }
 
 /// Pairs the factors of two rows.
-fn factor_pairs<'t>(row: &'t [Term], next: &'t [Term]) -> impl Iterator<Item = (f64, f64)> + 't {
+fn factor_pairs<'t>(
+    row: &'t [ScaledVector],
+    next: &'t [ScaledVector],
+) -> impl Iterator<Item = (f64, f64)> + 't {
     row.iter().zip(next).map(|(a, b)| (a.0, b.0))
 }
 

@@ -1,33 +1,33 @@
 //! The three stages of a workgroup of a Winograd convolution: transform the input of its tiles, multiply by the filters,
 //! and transform the products into output positions with the epilogue.
 
+use super::partition::WorkPartition;
 use super::scratch::Scratch;
-use super::share::Share;
-use super::transform::{Square, Transformed};
+use super::transform::{ExprMatrix, TileTransform};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::kernel::winograd::OutputTile;
-use crate::pass::plan::conv::{Sizes, image};
-use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::QUAD;
+use crate::pass::plan::conv::{ConvSizes, implicit_gemm};
+use crate::pass::plan::element::KernelScope;
+use crate::pass::plan::element::vec4::VEC4_LEN;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
 use crate::pass::plan::kernel::{below, offset_bounds_guard, pieces, repeat, repeat_to};
-use crate::pass::plan::product::Covering;
+use crate::pass::plan::product::TileGrid;
 use crate::pass::plan::product::dot::with_label;
-use crate::pass::plan::product::tile::{self, Extent, Packed, Right, Tiling};
+use crate::pass::plan::product::tile::{self, Extent, PackedWeight, RightFactor, TiledProduct};
 
 /// A workgroup, which consists of one subgroup.
-pub(super) struct Workgroup<'s> {
-    sizes: &'s Sizes,
+pub(super) struct WinogradWorkgroup<'s> {
+    sizes: &'s ConvSizes,
     output_tile: OutputTile,
-    packed: Packed,
+    packed: PackedWeight,
     /// Invocations of the workgroup.
     pub(super) lanes: usize,
-    partition: Share,
+    partition: WorkPartition,
     /// Workgroups of the dispatch.
     pub(super) count: Dim,
     /// Statement that ends surplus workgroups.
@@ -44,7 +44,7 @@ pub(super) struct Workgroup<'s> {
 }
 
 /// A tile of four channels.
-struct Place {
+struct WinogradTile {
     /// Index of the tile.
     index: Index,
     image: Index,
@@ -54,21 +54,24 @@ struct Place {
     bounds: [Dim; 2],
 }
 
-impl Place {
+impl WinogradTile {
     /// Returns an output position by its row and column in the tile.
-    fn position(&self, scope: &mut Scope, [y, x]: [&Index; 2]) -> [Index; 2] {
-        let row = scope.apart(self.first_position[0].add(y), &self.bounds);
+    fn position(&self, scope: &mut KernelScope, [y, x]: [&Index; 2]) -> [Index; 2] {
+        let row = scope.separate(self.first_position[0].add(y), &self.bounds);
         [row, self.first_position[1].add(x)]
     }
 }
 
-impl<'s> Workgroup<'s> {
+impl<'s> WinogradWorkgroup<'s> {
     pub(super) fn new(
-        scope: &mut Scope,
-        sizes: &'s Sizes,
-        (places, packed): (OutputTile, Packed),
-    ) -> Result<Workgroup<'s>> {
-        let missing = || Error::internal("the Winograd kernel needs subgroups and a two-dimensional convolution");
+        scope: &mut KernelScope,
+        sizes: &'s ConvSizes,
+        places: OutputTile,
+        packed: PackedWeight,
+    ) -> Result<WinogradWorkgroup<'s>> {
+        let missing = || {
+            Error::internal("the Winograd kernel needs subgroups and a two-dimensional convolution")
+        };
         let lanes = scope.capabilities.simd_lanes().ok_or_else(missing)?;
         let extent = packed.tile_shape(lanes);
         let tiles =
@@ -79,17 +82,23 @@ impl<'s> Workgroup<'s> {
             &sizes.channels,
             &sizes.outputs,
         ];
-        let share = Share::new(places, (extent, lanes), of_all);
+        let share = WorkPartition::new(places, extent, lanes, of_all);
         let parts = [share.tile_parts.clone(), share.channel_blocks.clone()];
-        let covering = Covering::new(scope, std::slice::from_ref(&sizes.groups), parts);
+        let covering = TileGrid::new(scope, std::slice::from_ref(&sizes.groups), parts);
         let [part, block] = covering.tile;
         let height = Dim::from(extent.height());
         let scratch = |name, channels| {
-            let of = (&covering.workgroup, &covering.count);
-            let count = pieces(channels, QUAD) * &height;
-            Scratch::new((sizes.result, name), places, of, count)
+            let count = pieces(channels, VEC4_LEN) * &height;
+            Scratch::new(
+                sizes.result,
+                name,
+                places,
+                &covering.workgroup,
+                &covering.count,
+                count,
+            )
         };
-        Ok(Workgroup {
+        Ok(WinogradWorkgroup {
             transformed_input: scratch("seen", &sizes.channels),
             products: scratch("summed", &share.block_columns),
             group: covering
@@ -118,9 +127,10 @@ impl<'s> Workgroup<'s> {
     /// `make` gets the index of the vec4 among the channels, its number in the scratch memory, and the tile.
     fn for_each_tile(
         &self,
-        scope: &mut Scope,
-        (name, quads): (&str, &Dim),
-        make: impl FnOnce(&mut Scope, &Index, (&Index, &Place)) -> Result<Vec<Statement>>,
+        scope: &mut KernelScope,
+        name: &str,
+        quads: &Dim,
+        make: impl FnOnce(&mut KernelScope, &Index, (&Index, &WinogradTile)) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
         let trips = pieces(quads, self.lanes);
         repeat(scope, name, &trips, |scope, trip| {
@@ -138,13 +148,14 @@ impl<'s> Workgroup<'s> {
     }
 
     /// Returns the position of a tile.
-    fn tile_at(&self, tile: Index) -> Result<Place> {
+    fn tile_at(&self, tile: Index) -> Result<WinogradTile> {
         let place = index::delinearize(&tile, &self.tile_grid);
-        let [image, down, across] = <[Index; 3]>::try_from(place)
-            .map_err(|_| Error::internal("a Winograd tile must have three coordinates: image, row and column"))?;
+        let [image, down, across] = <[Index; 3]>::try_from(place).map_err(|_| {
+            Error::internal("a Winograd tile must have three coordinates: image, row and column")
+        })?;
         let of_tile = self.output_tile.size();
         let height = &self.tile_grid[1] * of_tile as i64 + self.output_tile.input_size() as i64;
-        Ok(Place {
+        Ok(WinogradTile {
             index: tile,
             image,
             first_position: [down, across].map(|tile| tile.scale(&Dim::from(of_tile))),
@@ -153,27 +164,35 @@ impl<'s> Workgroup<'s> {
     }
 
     /// First stage: transforms the input. An invocation transforms four channels of a tile.
-    pub(super) fn transform_input(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
-        let channels = pieces(&self.sizes.channels, QUAD);
+    pub(super) fn transform_input(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
+        let channels = pieces(&self.sizes.channels, VEC4_LEN);
         self.for_each_tile(
             scope,
-            ("seen_trip", &self.transformed_input.vectors_per_matrix),
+            "seen_trip",
+            &self.transformed_input.vectors_per_matrix,
             |scope, quad, (number, place)| {
                 let quad = self.group.scale(&channels).add(quad);
                 let tap = [Index::zero(), Index::zero()];
                 let positions = try_matrix(self.output_tile.input_size(), |y, x| {
                     let position = place.position(scope, [&y.into(), &x.into()]);
-                    let quad = ([place.image.clone(), quad.clone()], None);
-                    let seen = image::load_input(scope, self.sizes, quad, (&position, &tap))?;
+                    let quad = [place.image.clone(), quad.clone()];
+                    let seen =
+                        implicit_gemm::load_input(scope, self.sizes, quad, None, &position, &tap)?;
                     scope.pool.set_label(seen, &format!("d{y}{x}"));
                     Ok(seen)
                 })?;
-                let made =
-                    Transformed::new(&mut scope.pool, self.output_tile.input_transform(), &positions);
+                let made = TileTransform::new(
+                    &mut scope.pool,
+                    self.output_tile.input_transform(),
+                    &positions,
+                );
                 let mut statements = made.statements;
                 for (y, x, vector) in enumerate_matrix(&made.results) {
                     let matrix = self.transformed_input.matrix_index(scope, [y, x]);
-                    statements.push(self.transformed_input.store(scope, (&matrix, number), vector)?);
+                    statements.push(
+                        self.transformed_input
+                            .store(scope, &matrix, number, vector)?,
+                    );
                 }
                 Ok(statements)
             },
@@ -182,22 +201,23 @@ impl<'s> Workgroup<'s> {
 
     /// Second stage: one matrix product for each element of the transformed tile. Rows are tiles, columns are output
     /// channels.
-    pub(super) fn multiply(&self, scope: &mut Scope) -> Result<Vec<Statement>> {
+    pub(super) fn multiply(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
         let matrices = Dim::from(self.output_tile.matrices());
         let first = self.channel_block.scale(&self.partition.block_panels);
         let rest = self.remaining(scope, &first);
         repeat(scope, "matrix", &matrices, |scope, matrix| {
-            let panels = (&self.partition.block_panels, rest);
-            repeat_to(scope, "panel", panels, |scope, panel| {
-                self.multiply_panel(scope, &matrix, (&first, &panel))
+            let most = &self.partition.block_panels;
+            repeat_to(scope, "panel", most, rest, |scope, panel| {
+                self.multiply_panel(scope, &matrix, &first, &panel)
             })
         })
     }
 
     /// Returns how many panels the workgroup has, starting at `first`: the last block of a group may have fewer.
-    fn remaining(&self, scope: &mut Scope, first: &Index) -> Expr {
+    fn remaining(&self, scope: &mut KernelScope, first: &Index) -> Expr {
         let (first, pool) = (first.emit(&mut scope.pool), &mut scope.pool);
-        let [all, most] = [&self.partition.group_panels, &self.partition.block_panels].map(|size| pool.size(size));
+        let [all, most] = [&self.partition.group_panels, &self.partition.block_panels]
+            .map(|size| pool.size(size));
         let rest = pool.call("x - y", WgslType::U32, &[all, first]);
         pool.call("min(x, y)", WgslType::U32, &[rest, most])
     }
@@ -205,14 +225,15 @@ impl<'s> Workgroup<'s> {
     /// Multiplies a matrix by a panel of filters. `panel` counts from the workgroup's first panel.
     fn multiply_panel(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         matrix: &Index,
-        (first, panel): (&Index, &Index),
+        first: &Index,
+        panel: &Index,
     ) -> Result<Vec<Statement>> {
-        let (extent, quad) = (self.extent(), Dim::from(QUAD));
+        let (extent, quad) = (self.extent(), Dim::from(VEC4_LEN));
         let [rows, columns] = [extent.height(), extent.width(self.lanes)].map(Dim::from);
         let strip = panel.scale(&columns.floor_div(&quad));
-        let tiling = Tiling {
+        let tiling = TiledProduct {
             batch: Vec::new(),
             rows: rows.clone(),
             row_shape: vec![rows.clone()],
@@ -221,44 +242,56 @@ impl<'s> Workgroup<'s> {
             k_size: self.sizes.channels.clone(),
             left: &|scope, [_, row], (_, steps)| {
                 let [(channel, guard), ..] = steps else {
-                    return Err(Error::internal("an iteration of a Winograd product has no K elements"));
+                    return Err(Error::internal(
+                        "an iteration of a Winograd product has no K elements",
+                    ));
                 };
                 let number = channel.div(&quad).scale(&rows).add(&row[0]);
-                self.transformed_input.load(scope, (matrix, &number), *guard)
+                self.transformed_input.load(scope, matrix, &number, *guard)
             },
-            right: Right::Panels(self.sizes.filter, self.packed.clone(), &|_| {
+            right: RightFactor::Panels(self.sizes.filter, self.packed.clone(), &|_| {
                 let of_group = matrix.scale(&self.sizes.groups).add(&self.group);
                 of_group.scale(&self.partition.group_panels)
             }),
             write: &|scope, [_, row], first, vector| {
                 let number = strip.add(&first.div(&quad)).scale(&rows).add(&row[0]);
-                Ok(vec![self.products.store(scope, (matrix, &number), vector)?])
+                Ok(vec![self.products.store(scope, matrix, &number, vector)?])
             },
             epilogue_cost: 0,
             writes_whole_vec4: true,
         };
-        tile::tile_statements(scope, &tiling, tile::Place::of_panel(first.add(panel)))
+        tile::tile_statements(
+            scope,
+            &tiling,
+            tile::TilePosition::of_panel(first.add(panel)),
+        )
     }
 
     /// Last stage: transforms the products into output positions and applies the epilogue. An invocation transforms four
     /// channels of a tile.
-    pub(super) fn transform_output(&self, scope: &mut Scope, group: &Group) -> Result<Vec<Statement>> {
-        let of_block = self.partition.block_columns.floor_div(&Dim::from(QUAD));
-        let all = pieces(&self.sizes.outputs, QUAD);
+    pub(super) fn transform_output(
+        &self,
+        scope: &mut KernelScope,
+        group: &Group,
+    ) -> Result<Vec<Statement>> {
+        let of_block = self.partition.block_columns.floor_div(&Dim::from(VEC4_LEN));
+        let all = pieces(&self.sizes.outputs, VEC4_LEN);
         self.for_each_tile(
             scope,
-            ("output_trip", &self.products.vectors_per_matrix),
+            "output_trip",
+            &self.products.vectors_per_matrix,
             |scope, quad, (number, place)| {
                 let quad = self.channel_block.scale(&of_block).add(quad);
                 let sums = try_matrix(self.output_tile.input_size(), |y, x| {
                     let matrix = self.products.matrix_index(scope, [y, x]);
-                    let sum = self.products.load(scope, (&matrix, number), None)?;
+                    let sum = self.products.load(scope, &matrix, number, None)?;
                     scope.pool.set_label(sum, &format!("m{y}{x}"));
                     Ok(sum)
                 })?;
-                let made = Transformed::new(&mut scope.pool, self.output_tile.output_transform(), &sums);
+                let made =
+                    TileTransform::new(&mut scope.pool, self.output_tile.output_transform(), &sums);
                 let channels = [place.image.clone(), self.group.scale(&all).add(&quad)];
-                let statements = self.write_tile(scope, group, (&channels, place), made)?;
+                let statements = self.write_tile(scope, group, &channels, place, made)?;
                 Ok(below(scope, &quad, &all, statements))
             },
         )
@@ -267,27 +300,41 @@ impl<'s> Workgroup<'s> {
     /// Writes the positions of a tile.
     fn write_tile(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         group: &Group,
-        (channels, place): (&[Index; 2], &Place),
-        made: Transformed,
+        channels: &[Index; 2],
+        place: &WinogradTile,
+        made: TileTransform,
     ) -> Result<Vec<Statement>> {
         let held = position_variables(&mut scope.pool, &made.results);
         let numbers = held.iter().flatten().zip(made.results.iter().flatten());
         let declared = numbers.map(|(held, number)| Statement::Declare(*held, *number));
         let mut statements: Vec<Statement> = made.statements.into_iter().chain(declared).collect();
-        let cost = (LineEpilogue::Short, group.epilogue_cost(scope.graph));
+        let cost = group.epilogue_cost(scope.graph);
         let (first, space) = (&place.first_position, &self.sizes.space);
-        statements.extend(write_lines(scope, cost, &held, &mut |scope, y, held| {
-            let mut line = Vec::new();
-            for (x, vector) in held.iter().enumerate() {
-                let position = place.position(scope, [y, &x.into()]);
-                let quad = [channels.as_slice(), &position].concat();
-                let written = image::write_vec4(scope, group, self.sizes, &quad, *vector)?;
-                line.extend(offset_bounds_guard(scope, &first[1], x, &space[1], written));
-            }
-            Ok(offset_bounds_guard(scope, &first[0], y.clone(), &space[0], line))
-        })?);
+        statements.extend(write_lines(
+            scope,
+            LineEpilogue::Short,
+            cost,
+            &held,
+            &mut |scope, y, held| {
+                let mut line = Vec::new();
+                for (x, vector) in held.iter().enumerate() {
+                    let position = place.position(scope, [y, &x.into()]);
+                    let quad = [channels.as_slice(), &position].concat();
+                    let written =
+                        implicit_gemm::write_vec4(scope, group, self.sizes, &quad, *vector)?;
+                    line.extend(offset_bounds_guard(scope, &first[1], x, &space[1], written));
+                }
+                Ok(offset_bounds_guard(
+                    scope,
+                    &first[0],
+                    y.clone(),
+                    &space[0],
+                    line,
+                ))
+            },
+        )?);
         Ok(statements)
     }
 
@@ -299,24 +346,33 @@ impl<'s> Workgroup<'s> {
     /// Returns the operations of all transforms of all workgroups.
     pub(super) fn transform_operations(&self) -> Dim {
         let of = [
-            (&self.transformed_input.vectors_per_matrix, self.output_tile.input_transform()),
-            (&self.products.vectors_per_matrix, self.output_tile.output_transform()),
+            (
+                &self.transformed_input.vectors_per_matrix,
+                self.output_tile.input_transform(),
+            ),
+            (
+                &self.products.vectors_per_matrix,
+                self.output_tile.output_transform(),
+            ),
         ];
         let of_workgroup =
-            of.map(|(count, by)| count * (QUAD * Transformed::operations(by)) as i64);
+            of.map(|(count, by)| count * (VEC4_LEN * TileTransform::operations(by)) as i64);
         let [seen, summed] = of_workgroup;
         (seen + summed) * &self.count
     }
 }
 
 /// Calls `make` for each row and column of a tile.
-fn try_matrix(side: usize, mut make: impl FnMut(usize, usize) -> Result<Expr>) -> Result<Square> {
+fn try_matrix(
+    side: usize,
+    mut make: impl FnMut(usize, usize) -> Result<Expr>,
+) -> Result<ExprMatrix> {
     let row = |y| (0..side).map(|x| make(y, x)).collect();
     (0..side).map(row).collect()
 }
 
 /// Iterates over vectors with their rows and columns.
-fn enumerate_matrix(vectors: &Square) -> impl Iterator<Item = (usize, usize, Expr)> + '_ {
+fn enumerate_matrix(vectors: &ExprMatrix) -> impl Iterator<Item = (usize, usize, Expr)> + '_ {
     let rows = vectors.iter().enumerate();
     rows.flat_map(|(y, row)| {
         row.iter()
@@ -326,7 +382,7 @@ fn enumerate_matrix(vectors: &Square) -> impl Iterator<Item = (usize, usize, Exp
 }
 
 /// Creates variables for the positions of a tile, by row and column.
-fn position_variables(pool: &mut ExprPool, numbers: &Square) -> Square {
+fn position_variables(pool: &mut ExprPool, numbers: &ExprMatrix) -> ExprMatrix {
     let rows = numbers.iter().enumerate().map(|(y, row)| {
         let name = |x: usize| format!("y{y}{x}");
         let variable = |x| pool.variable(&name(x), WgslType::F32x4);

@@ -8,7 +8,7 @@ use self::search::Search;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::pass::plan::attention;
 use crate::pass::plan::cost::node_cost;
-use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::fuse::Fuser;
 use crate::pass::plan::group::Attention;
 use crate::pass::plan::variant;
@@ -28,7 +28,7 @@ pub struct Found {
     /// All nodes in front of the anchor, from the scores on.
     pub nodes: Vec<usize>,
     /// Pointwise nodes between scores and softmax, a part of `nodes`.
-    between: Vec<usize>,
+    score_epilogue: Vec<usize>,
 }
 
 impl Fuser<'_> {
@@ -49,10 +49,11 @@ impl Fuser<'_> {
     fn attention(&self, anchor: usize) -> Option<Found> {
         let found = Search::of(self.graph, anchor)?;
         let is_asked = |node: usize| variant::is_asked(self.graph, node, self.choices);
-        let is_inside = |node: &usize| self.is_inside(*node, anchor, &found.nodes);
+        let is_inside = |node: &usize| self.is_read_only_inside(*node, anchor, &found.nodes);
         let is_ours = found.nodes.iter().all(is_inside);
         let is_free = !is_asked(anchor) && !is_asked(found.attention.scores);
-        let suits = || attention::is_preferred(self.graph, self.capabilities, anchor, &found.attention);
+        let suits =
+            || attention::is_preferred(self.graph, self.capabilities, anchor, &found.attention);
         (is_ours && is_free && suits().unwrap_or(false)).then_some(found)
     }
 
@@ -76,9 +77,9 @@ impl Fuser<'_> {
     /// True if the kernel's operands are stored and its pointwise work is short enough.
     fn is_claimable(&self, anchor: usize, found: &Found) -> bool {
         let is_short = self.cost(found) <= MAX_SCORE_COST;
-        let fits = self.leaves_of_match(found).len() < self.limit;
+        let fits = self.leaves_of_match(found).len() < self.max_read_buffers;
         let written = vec![false; self.graph.values.len()];
-        let mut scope = Scope::new(self.graph, self.capabilities, &self.stored, &written);
+        let mut scope = KernelScope::new(self.graph, self.capabilities, &self.stored, &written);
         let mut reads = || attention::can_read_operands(&mut scope, anchor, &found.attention);
         is_short && fits && reads().unwrap_or(false)
     }
@@ -86,7 +87,7 @@ impl Fuser<'_> {
     /// The value to materialise in place of an operand that a kernel reads often. Keys and values of attention are stored
     /// once, however often heads are repeated; keys are stored before their transposition, so that channels are
     /// contiguous.
-    pub fn placed(&self, mut value: ValueId) -> ValueId {
+    pub fn storage_point(&self, mut value: ValueId) -> ValueId {
         let known = self.attention.values();
         let are_keys = known.clone().any(|found| found.keys == value);
         let are_values = known.clone().any(|found| found.values == value);
@@ -106,7 +107,7 @@ impl Fuser<'_> {
     }
 
     /// True if only the anchor and the given nodes read the results of a node.
-    fn is_inside(&self, node: usize, anchor: usize, nodes: &[usize]) -> bool {
+    fn is_read_only_inside(&self, node: usize, anchor: usize, nodes: &[usize]) -> bool {
         let mut results = self.graph.nodes[node].results.iter();
         results.all(|result| {
             let mut readers = self.readers[result.index()].iter();
@@ -117,11 +118,14 @@ impl Fuser<'_> {
 
     /// Cost of the pointwise work on each score, operands included.
     fn cost(&self, found: &Found) -> u32 {
-        let between = found.between.iter().map(|node| &self.graph.nodes[*node]);
+        let between = found
+            .score_epilogue
+            .iter()
+            .map(|node| &self.graph.nodes[*node]);
         let of_node = |node: &Node| {
             let operands = node.operands().into_iter();
-            let outside = operands.filter(|id| !found.makes(self.graph, *id));
-            let read = outside.map(|id| self.infos[id.index()].cost);
+            let outside = operands.filter(|id| !found.defines(self.graph, *id));
+            let read = outside.map(|id| self.properties[id.index()].cost);
             read.fold(node_cost(node), u32::saturating_add)
         };
         between.map(of_node).fold(0, u32::saturating_add)
@@ -131,9 +135,9 @@ impl Fuser<'_> {
     fn leaves_of_match(&self, found: &Found) -> BTreeSet<ValueId> {
         let nodes = found.nodes.iter().map(|node| &self.graph.nodes[*node]);
         let operands = nodes.flat_map(Node::operands);
-        let outside = operands.filter(|id| !found.makes(self.graph, *id));
+        let outside = operands.filter(|id| !found.defines(self.graph, *id));
         outside
-            .flat_map(|id| self.infos[id.index()].leaves.iter().copied())
+            .flat_map(|id| self.properties[id.index()].leaves.iter().copied())
             .collect()
     }
 
@@ -146,13 +150,13 @@ impl Fuser<'_> {
                 self.reasons[result.index()] = None;
             }
         }
-        self.infos[found.weights.index()].leaves = leaves;
+        self.properties[found.weights.index()].leaves = leaves;
     }
 }
 
 impl Found {
     /// True if one of the nodes in front of the anchor defines the value.
-    fn makes(&self, graph: &Graph, value: ValueId) -> bool {
+    fn defines(&self, graph: &Graph, value: ValueId) -> bool {
         match graph.value(value).definition {
             Definition::Node(node, _) => self.nodes.contains(&node),
             _ => false,

@@ -10,7 +10,7 @@ use crate::kernel::index::Index;
 use crate::kernel::materialization::MaterializeReason;
 use crate::pass::plan::cost::{Class, class, node_cost};
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::{Scope, operand};
+use crate::pass::plan::element::{KernelScope, operand};
 use crate::pass::plan::fuse::Fuser;
 use crate::pass::plan::group::{Frame, Group, Pattern, Rows, reduction};
 use crate::pass::plan::reduce::{pooling, rows};
@@ -36,7 +36,7 @@ impl Fuser<'_> {
             if let Some(group) = region.group(self, capabilities, &units) {
                 group.nodes.iter().for_each(|node| claimed[*node] = true);
                 units.push(group.nodes.clone());
-                self.keep(&group);
+                self.store_written(&group);
                 groups.push(group);
             }
         }
@@ -44,7 +44,7 @@ impl Fuser<'_> {
     }
 
     /// Stores only the values that a row group writes.
-    fn keep(&mut self, group: &Group) {
+    fn store_written(&mut self, group: &Group) {
         let Some(rows) = group.rows() else { return };
         for value in &rows.computed {
             self.stored[value.index()] = false;
@@ -85,10 +85,10 @@ struct RowValueProperties {
 /// A region while it grows. It includes each node whose elements can be computed along a row.
 struct RowRegionGrowth<'a, 'g> {
     fuser: &'a Fuser<'g>,
-    scope: Scope<'a>,
+    scope: KernelScope<'a>,
     region: RowRegion,
     /// Values that depend on the region and do not belong to it.
-    behind: BTreeSet<ValueId>,
+    excluded_dependents: BTreeSet<ValueId>,
     /// Values that the region reads of each row.
     leaves: BTreeSet<ValueId>,
     row: Index,
@@ -105,10 +105,10 @@ impl RowRegion {
         claimed: &[bool],
     ) -> RowRegion {
         let written = vec![false; fuser.graph.values.len()];
-        let mut scope = Scope::new(fuser.graph, capabilities, &fuser.stored, &written);
+        let mut scope = KernelScope::new(fuser.graph, capabilities, &fuser.stored, &written);
         let row = scope.counter("index", &frame.rows).1;
         let within = scope.counter("k", &frame.length).1;
-        let element = frame.element(&row, &within);
+        let element = frame.element_index(&row, &within);
         let mut growth = RowRegionGrowth {
             fuser,
             scope,
@@ -117,15 +117,15 @@ impl RowRegion {
                 nodes: Vec::new(),
                 values: BTreeMap::new(),
             },
-            behind: BTreeSet::new(),
+            excluded_dependents: BTreeSet::new(),
             leaves: BTreeSet::new(),
             row,
             element,
         };
         for (index, node) in fuser.graph.nodes.iter().enumerate().skip(seed) {
-            let is_taken = !claimed[index] && growth.takes(index, node);
+            let is_taken = !claimed[index] && growth.try_add(index, node);
             if !is_taken && node.operands().iter().any(|id| growth.depends(*id)) {
-                growth.behind.extend(&node.results);
+                growth.excluded_dependents.extend(&node.results);
             }
         }
         growth.region
@@ -145,7 +145,7 @@ impl RowRegion {
             let mut inner = node.operands();
             inner.retain(|id| self.values.contains_key(id));
             let is_view = class(node) == Class::View;
-            if is_last && is_cheap && (is_view || inner.iter().all(|id| self.leaves(fuser, *id))) {
+            if is_last && is_cheap && (is_view || inner.iter().all(|id| self.escapes(fuser, *id))) {
                 self.nodes.remove(place);
                 self.values.remove(result);
             }
@@ -153,7 +153,7 @@ impl RowRegion {
     }
 
     /// True for a value of the region that is read outside.
-    fn leaves(&self, fuser: &Fuser, value: ValueId) -> bool {
+    fn escapes(&self, fuser: &Fuser, value: ValueId) -> bool {
         let readers = &fuser.readers[value.index()];
         let is_inside = |reader: &usize| self.nodes.contains(reader);
         fuser.graph.outputs.contains(&value) || !readers.iter().all(is_inside)
@@ -177,12 +177,12 @@ impl RowRegion {
         }
         let written = vec![false; fuser.graph.values.len()];
         // A kernel omits its checks where the fault buffer does not fit.
-        let scope = Scope::new(fuser.graph, capabilities, &fuser.stored, &written);
+        let scope = KernelScope::new(fuser.graph, capabilities, &fuser.stored, &written);
         let scope = scope.without_checks();
         let group = Group {
             anchor: rows.stages.last().and_then(|stage| stage.last()).copied(),
             root,
-            also: Vec::new(),
+            other_outputs: Vec::new(),
             nodes: self.nodes,
             pattern: Some(Pattern::Rows(rows.clone())),
         };
@@ -207,7 +207,7 @@ impl RowRegion {
         Rows {
             frame: self.frame.clone(),
             stages,
-            written: written.filter(|id| self.leaves(fuser, *id)).collect(),
+            written: written.filter(|id| self.escapes(fuser, *id)).collect(),
             computed,
         }
     }
@@ -239,21 +239,26 @@ impl RowRegion {
 
 impl RowRegionGrowth<'_, '_> {
     fn depends(&self, value: ValueId) -> bool {
-        self.region.values.contains_key(&value) || self.behind.contains(&value)
+        self.region.values.contains_key(&value) || self.excluded_dependents.contains(&value)
     }
 
     /// Adds a node to the region, if it fits.
-    fn takes(&mut self, index: usize, node: &Node) -> bool {
+    fn try_add(&mut self, index: usize, node: &Node) -> bool {
         let (operands, [result]) = (node.operands(), node.results.as_slice()) else {
             return false;
         };
-        if operands.iter().any(|id| self.behind.contains(id)) {
+        if operands
+            .iter()
+            .any(|id| self.excluded_dependents.contains(id))
+        {
             return false;
         }
         let known = operands.iter().filter_map(|id| self.region.values.get(id));
-        let mut traits = known.fold(RowValueProperties::default(), |all, one| RowValueProperties {
-            stage: all.stage.max(one.stage),
-            cost: all.cost.saturating_add(one.cost),
+        let mut traits = known.fold(RowValueProperties::default(), |all, one| {
+            RowValueProperties {
+                stage: all.stage.max(one.stage),
+                cost: all.cost.saturating_add(one.cost),
+            }
         });
         let is_inside = operands
             .iter()
@@ -290,7 +295,7 @@ impl RowRegionGrowth<'_, '_> {
         let Ok(x) = operand(node, 0) else {
             return false;
         };
-        let leaves = &self.fuser.infos[x.index()].leaves;
+        let leaves = &self.fuser.properties[x.index()].leaves;
         let is_related = self.region.nodes.is_empty()
             || self.region.values.contains_key(&x)
             || !leaves.is_disjoint(&self.leaves);
@@ -301,7 +306,7 @@ impl RowRegionGrowth<'_, '_> {
         if !is_related
             || is_shared && !is_simple
             || Frame::of(graph, node).as_ref() != Some(&self.region.frame)
-            || !self.makes(x, &self.element.clone())
+            || !self.can_lower_element(x, &self.element.clone())
         {
             return false;
         }
@@ -324,10 +329,10 @@ impl RowRegionGrowth<'_, '_> {
             return false;
         };
         self.scope.inline_values(&[value]);
-        self.makes(value, &place)
+        self.can_lower_element(value, &place)
     }
 
-    fn makes(&mut self, value: ValueId, place: &Index) -> bool {
+    fn can_lower_element(&mut self, value: ValueId, place: &Index) -> bool {
         let position = Position::from_index(place.clone());
         self.scope.element(value, &position, None).is_ok()
     }

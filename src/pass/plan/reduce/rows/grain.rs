@@ -3,9 +3,9 @@
 use crate::ir::ValueId;
 use crate::kernel::layout::Layout;
 use crate::pass::plan::cost::example;
-use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::eight::{self, EIGHT};
-use crate::pass::plan::element::quad::{QUAD, is_multiple_of_4};
+use crate::pass::plan::element::KernelScope;
+use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple_of_4};
+use crate::pass::plan::element::vec8::{self, VEC8_LEN};
 use crate::pass::plan::group::{Frame, Group, Rows};
 use crate::pass::plan::kernel::work;
 use crate::pass::plan::reduce::rows::FEWEST;
@@ -13,7 +13,7 @@ use crate::pass::plan::reduce::rows::FEWEST;
 /// Number of elements that an invocation processes at once.
 pub struct Granularity {
     /// Adjacent rows.
-    pub across: usize,
+    pub rows: usize,
     /// Contiguous elements of each row.
     pub width: usize,
 }
@@ -21,14 +21,11 @@ pub struct Granularity {
 impl Granularity {
     /// As many elements as the device loads and stores at once, given the layouts of the group's values and `kept`, the
     /// most elements that an invocation keeps in registers.
-    pub fn of(scope: &Scope, group: &Group, rows: &Rows, kept: i64) -> Granularity {
+    pub fn of(scope: &KernelScope, group: &Group, rows: &Rows, kept: i64) -> Granularity {
         let frame = &rows.frame;
-        let alone = Granularity {
-            across: 1,
-            width: 1,
-        };
+        let alone = Granularity { rows: 1, width: 1 };
         if frame.is_contiguous() {
-            let width = eight::vector_width(scope.capabilities, &frame.length);
+            let width = vec8::vector_width(scope.capabilities, &frame.length);
             return Granularity { width, ..alone };
         }
         if !scope.capabilities.software {
@@ -41,35 +38,40 @@ impl Granularity {
             wide.partition(|value| has_contiguous_rows(scope, frame, *value));
         if images.is_empty() {
             let across = across(scope, frame, kept);
-            return Granularity { across, ..alone };
+            return Granularity {
+                rows: across,
+                ..alone
+            };
         }
         let is_across = !others.is_empty() && is_multiple_of_4(&frame.stride);
         Granularity {
-            across: if is_across { QUAD } else { 1 },
-            width: QUAD,
+            rows: if is_across { VEC4_LEN } else { 1 },
+            width: VEC4_LEN,
         }
     }
 }
 
 /// True for a value whose vec4 layout makes neighbours in a row contiguous, though the row is strided in the tensor.
-fn has_contiguous_rows(scope: &Scope, frame: &Frame, value: ValueId) -> bool {
+fn has_contiguous_rows(scope: &KernelScope, frame: &Frame, value: ValueId) -> bool {
     let shape = &scope.graph.ty(value).shape;
     match scope.layout(value) {
-        Layout::Vec4 { axis } => frame.has_rows_along(shape, *axis) && is_multiple_of_4(&frame.length),
+        Layout::Vec4 { axis } => {
+            frame.has_rows_along(shape, *axis) && is_multiple_of_4(&frame.length)
+        }
         _ => false,
     }
 }
 
 /// Number of adjacent rows of an invocation: as many as a rasteriser loads at once. It is smaller if lanes would stay
 /// idle, or if all elements then fit in registers.
-fn across(scope: &Scope, frame: &Frame, kept: i64) -> usize {
-    let vectors = example(scope.graph, &frame.rows) / EIGHT;
+fn across(scope: &KernelScope, frame: &Frame, kept: i64) -> usize {
+    let vectors = example(scope.graph, &frame.rows) / VEC8_LEN;
     let keeps = |width: usize| {
         let length = frame.length.as_const();
         length.is_some_and(|length| length * width as i64 <= kept)
     };
-    match eight::vector_width(scope.capabilities, &frame.stride) {
-        EIGHT if vectors < FEWEST || keeps(QUAD) && !keeps(EIGHT) => QUAD,
+    match vec8::vector_width(scope.capabilities, &frame.stride) {
+        VEC8_LEN if vectors < FEWEST || keeps(VEC4_LEN) && !keeps(VEC8_LEN) => VEC4_LEN,
         width => width,
     }
 }

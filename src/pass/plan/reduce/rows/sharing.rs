@@ -1,6 +1,6 @@
 //! Invocations that process a row.
 
-use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::group::Frame;
 
 /// Longest row that a single invocation processes.
@@ -19,7 +19,7 @@ pub enum RowSharing {
 
 impl RowSharing {
     /// Chooses the invocations for the rows of a frame. A short row or a column gets a single one.
-    pub fn of(scope: &Scope, frame: &Frame) -> RowSharing {
+    pub fn of(scope: &KernelScope, frame: &Frame) -> RowSharing {
         let capabilities = scope.capabilities;
         let length = frame.length.eval(&scope.graph.hints).unwrap_or_default();
         if length <= MAX_SINGLE_LENGTH || !frame.is_contiguous() {

@@ -79,7 +79,7 @@ impl Importer<'_> {
             return found.ok_or_else(|| self.missing_key(dict, index));
         }
         if let Datum::Object(container) = value {
-            return self.module_of(&container.clone(), index);
+            return self.module_at(&container.clone(), index);
         }
         let index = self.known_index(index)?;
         if let Datum::Str(text) = value {
@@ -95,7 +95,7 @@ impl Importer<'_> {
     }
 
     /// Returns a module of a `ModuleList` by its index, or of a `ModuleDict` by its name.
-    fn module_of(&mut self, container: &Rc<Instance>, index: &Datum) -> Result<Datum> {
+    fn module_at(&mut self, container: &Rc<Instance>, index: &Datum) -> Result<Datum> {
         if let Datum::Str(name) = index {
             return self.instance_attribute(container, name);
         }
@@ -136,9 +136,7 @@ impl Importer<'_> {
     pub(super) fn known_index(&mut self, index: &Datum) -> Result<i64> {
         match self.settled(index)? {
             Datum::Number(number) => Ok(number.concrete(self.builder().symbols())?.to_i64()),
-            _ => Err(Error::unsupported(
-                "a list index that depends on tensors",
-            )),
+            _ => Err(Error::unsupported("a list index that depends on tensors")),
         }
     }
 

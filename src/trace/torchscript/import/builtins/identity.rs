@@ -11,7 +11,7 @@ use crate::trace::torchscript::import::call::Arguments;
 use crate::trace::torchscript::import::datum::{Datum, NumberKind};
 use crate::trace::torchscript::import::number::Number;
 use crate::trace::torchscript::import::operator::named_argument;
-use crate::trace::torchscript::import::tensor::{HostNumber, GuardedGeometry, TensorRef};
+use crate::trace::torchscript::import::tensor::{GuardedGeometry, HostNumber, TensorRef};
 
 impl Importer<'_> {
     pub(super) fn identity(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {

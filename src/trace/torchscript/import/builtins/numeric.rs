@@ -329,7 +329,12 @@ fn bounds(name: &str, arguments: &Arguments) -> Option<[Option<Operand>; 3]> {
 }
 
 /// Divides and rounds the quotient.
-fn rounded_quotient(symbols: &Symbols, mode: &str, a: &Number, b: &Number) -> Result<Option<Number>> {
+fn rounded_quotient(
+    symbols: &Symbols,
+    mode: &str,
+    a: &Number,
+    b: &Number,
+) -> Result<Option<Number>> {
     if mode == "floor" {
         return number::binary(symbols, "floor_divide", a, b);
     }

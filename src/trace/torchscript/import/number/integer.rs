@@ -7,7 +7,12 @@ use crate::error::{Error, Result};
 use crate::symbols::Symbols;
 
 /// Applies a function of two integers by its ATen name; `None` if there is no such function.
-pub(super) fn binary_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<Number>> {
+pub(super) fn binary_ints(
+    symbols: &Symbols,
+    name: &str,
+    a: &Dim,
+    b: &Dim,
+) -> Result<Option<Number>> {
     if let (Some(a), Some(b)) = (a.as_const(), b.as_const())
         && let Some(wrapped) = wrapping_ints(name, a, b)
     {

@@ -28,7 +28,7 @@ pub(super) fn binary_ratios(name: &str, a: &Number, b: &Number) -> Option<Number
     }
     let ((a, p), (b, q)) = (a.as_ratio()?, b.as_ratio()?);
     let both = p.checked_mul(q).filter(|by| *by < 1 << 40)?;
-    if !stays_exact(name, (&a, p), (&b, q)) {
+    if !stays_exact(name, &a, p, &b, q) {
         return None;
     }
     match name {
@@ -54,7 +54,7 @@ pub(super) fn binary_ratios(name: &str, a: &Number, b: &Number) -> Option<Number
 
 /// Tests whether a float has the value of the exact result. A quotient by a power of two is exact. Any other quotient was
 /// rounded. It may be rounded once more, but must not become whole again: `x / 49 * 49` is not `x` in floats.
-fn stays_exact(name: &str, (a, p): (&Dim, i64), (b, q): (&Dim, i64)) -> bool {
+fn stays_exact(name: &str, a: &Dim, p: i64, b: &Dim, q: i64) -> bool {
     let coprime = |number: &Dim, by: i64| {
         let number = number.as_const();
         number.is_some_and(|number| greatest_common_divisor(number, by) == 1)

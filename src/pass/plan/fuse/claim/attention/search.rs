@@ -25,24 +25,28 @@ impl<'a> Search<'a> {
         else {
             return None;
         };
-        let transposed = || Search::with(graph, [right, left], true);
-        Search::with(graph, [left, right], false).or_else(transposed)
+        let transposed = || Search::match_product(graph, [right, left], true);
+        Search::match_product(graph, [left, right], false).or_else(transposed)
     }
 
-    fn with(graph: &Graph, [weights, values]: [ValueId; 2], is_transposed: bool) -> Option<Found> {
+    fn match_product(
+        graph: &Graph,
+        [weights, values]: [ValueId; 2],
+        is_transposed: bool,
+    ) -> Option<Found> {
         let mut search = Search {
             graph,
             nodes: BTreeSet::new(),
         };
-        let mut inner = search.behind_reshapes(weights);
+        let mut inner = search.look_through_reshapes(weights);
         if is_transposed {
-            inner = search.transposed(inner)?;
-            inner = search.behind_reshapes(inner);
+            inner = search.match_transposition(inner)?;
+            inner = search.look_through_reshapes(inner);
         }
-        let (softmax_of, is_safe) = search.weights(inner)?;
+        let (softmax_of, is_safe) = search.match_weights(inner)?;
         let before = search.nodes.clone();
         let mut products = BTreeSet::new();
-        search.products(softmax_of, &mut products, &mut BTreeMap::new());
+        search.collect_products(softmax_of, &mut products, &mut BTreeMap::new());
         let [scores] = products.into_iter().collect::<Vec<_>>()[..] else {
             return None;
         };
@@ -51,7 +55,7 @@ impl<'a> Search<'a> {
             weights,
             keys: *graph.nodes[scores].operands().get(1)?,
             values,
-            between: between.filter(|node| *node != scores).collect(),
+            score_epilogue: between.filter(|node| *node != scores).collect(),
             attention: Attention {
                 scores,
                 softmax_of,
@@ -67,12 +71,12 @@ impl<'a> Search<'a> {
         let are_rows = |id: &ValueId| have_same_rows(graph, softmax_of, *id);
         let is_plain = [softmax_of, inner, values].iter().all(is_single)
             && of_scores.iter().all(|id| is_single(id) && are_rows(id))
-            && !found.makes(graph, values);
+            && !found.defines(graph, values);
         is_plain.then_some(found)
     }
 
     /// Adds the primitive that defines a value to the match and returns it.
-    fn take(&mut self, value: ValueId) -> Option<(&'a Node, &'a Primitive)> {
+    fn add_definition(&mut self, value: ValueId) -> Option<(&'a Node, &'a Primitive)> {
         let (index, node, primitive) = self.primitive(value)?;
         self.nodes.insert(index);
         Some((node, primitive))
@@ -91,16 +95,16 @@ impl<'a> Search<'a> {
     }
 
     /// Looks through reshapes that keep rows.
-    fn behind_reshapes(&mut self, value: ValueId) -> ValueId {
+    fn look_through_reshapes(&mut self, value: ValueId) -> ValueId {
         let graph = self.graph;
-        self.behind(value, |view, [of, by]| {
+        self.look_through(value, |view, [of, by]| {
             matches!(view, Primitive::Reshape(_)) && have_same_rows(graph, of, by)
         })
     }
 
     /// Operand of a transposition, which exchanges rows and columns.
-    fn transposed(&mut self, value: ValueId) -> Option<ValueId> {
-        let (node, Primitive::Permute(permute)) = self.take(value)? else {
+    fn match_transposition(&mut self, value: ValueId) -> Option<ValueId> {
+        let (node, Primitive::Permute(permute)) = self.add_definition(value)? else {
             return None;
         };
         let mut axes = permute.axes.clone();
@@ -113,9 +117,9 @@ impl<'a> Search<'a> {
     }
 
     /// Operand of the softmax, and whether rows of minus infinity give zeros.
-    fn weights(&mut self, value: ValueId) -> Option<(ValueId, bool)> {
+    fn match_weights(&mut self, value: ValueId) -> Option<(ValueId, bool)> {
         let (_, node, Primitive::Select(_)) = self.primitive(value)? else {
-            return Some((self.softmax(value)?, false));
+            return Some((self.match_softmax(value)?, false));
         };
         let [
             Argument::Value(is_empty),
@@ -125,10 +129,10 @@ impl<'a> Search<'a> {
         else {
             return None;
         };
-        self.take(value);
-        let x = self.softmax(inner)?;
-        let compared = self.reduced(is_empty, ReduceFunction::Min)?;
-        let (node, Primitive::Binary(equals)) = self.take(compared)? else {
+        self.add_definition(value);
+        let x = self.match_softmax(inner)?;
+        let compared = self.match_row_reduction(is_empty, ReduceFunction::Min)?;
+        let (node, Primitive::Binary(equals)) = self.add_definition(compared)? else {
             return None;
         };
         let is_lowest = match node.arguments[..] {
@@ -142,15 +146,15 @@ impl<'a> Search<'a> {
     }
 
     /// Operand of a softmax over the last axis: `exp(x - largest) / sum`.
-    fn softmax(&mut self, value: ValueId) -> Option<ValueId> {
-        let [exponentials, sum] = self.binary(value, BinaryFunction::Div)?;
-        let summed = self.reduced(sum, ReduceFunction::Sum)?;
-        let (node, Primitive::Unary(exp)) = self.take(exponentials)? else {
+    fn match_softmax(&mut self, value: ValueId) -> Option<ValueId> {
+        let [exponentials, sum] = self.match_binary(value, BinaryFunction::Div)?;
+        let summed = self.match_row_reduction(sum, ReduceFunction::Sum)?;
+        let (node, Primitive::Unary(exp)) = self.add_definition(exponentials)? else {
             return None;
         };
         let shifted = *node.operands().first()?;
-        let [x, largest] = self.binary(shifted, BinaryFunction::Sub)?;
-        let compared = self.reduced(largest, ReduceFunction::Max)?;
+        let [x, largest] = self.match_binary(shifted, BinaryFunction::Sub)?;
+        let compared = self.match_row_reduction(largest, ReduceFunction::Max)?;
         let is_softmax =
             exp.function == UnaryFunction::Exp && summed == exponentials && compared == x;
         is_softmax.then_some(x)
@@ -192,7 +196,8 @@ impl<'a> Search<'a> {
 
     /// The axis of `of`, counted from the end, whose indices `value` holds; `None` for any other value.
     fn iota_axis(&self, of: ValueId, value: ValueId) -> Option<usize> {
-        let (_, _, Primitive::Iota(iota)) = self.primitive(self.look_through_expands(value))? else {
+        let (_, _, Primitive::Iota(iota)) = self.primitive(self.look_through_expands(value))?
+        else {
             return None;
         };
         let from_end = iota.shape.len().checked_sub(iota.axis)?;
@@ -201,8 +206,8 @@ impl<'a> Search<'a> {
         (iota.shape[iota.axis] == *size).then_some(from_end)
     }
 
-    fn binary(&mut self, value: ValueId, function: BinaryFunction) -> Option<[ValueId; 2]> {
-        let (node, Primitive::Binary(binary)) = self.take(value)? else {
+    fn match_binary(&mut self, value: ValueId, function: BinaryFunction) -> Option<[ValueId; 2]> {
+        let (node, Primitive::Binary(binary)) = self.add_definition(value)? else {
             return None;
         };
         match node.arguments[..] {
@@ -212,10 +217,10 @@ impl<'a> Search<'a> {
     }
 
     /// Operand of a reduction over the last axis whose results `value` repeats along the row.
-    fn reduced(&mut self, value: ValueId, function: ReduceFunction) -> Option<ValueId> {
-        let of_rows = self.behind(value, |view, _| matches!(view, Primitive::Expand(_)));
-        let total = self.behind(of_rows, |view, _| matches!(view, Primitive::Reshape(_)));
-        let (node, _) = self.take(total)?;
+    fn match_row_reduction(&mut self, value: ValueId, function: ReduceFunction) -> Option<ValueId> {
+        let of_rows = self.look_through(value, |view, _| matches!(view, Primitive::Expand(_)));
+        let total = self.look_through(of_rows, |view, _| matches!(view, Primitive::Reshape(_)));
+        let (node, _) = self.add_definition(total)?;
         let (reduce, operand) = (reduction(node)?, *node.operands().first()?);
         let mut narrow = self.graph.ty(operand).shape.clone();
         *narrow.last_mut()? = Dim::ONE;
@@ -225,7 +230,7 @@ impl<'a> Search<'a> {
     }
 
     /// Looks through views that satisfy `is_view`, called with a value and its operand. Adds the views to the match.
-    fn behind(
+    fn look_through(
         &mut self,
         mut value: ValueId,
         is_view: impl Fn(&Primitive, [ValueId; 2]) -> bool,
@@ -234,7 +239,7 @@ impl<'a> Search<'a> {
             && let Some(operand) = node.operands().first()
             && is_view(primitive, [value, *operand])
         {
-            self.take(value);
+            self.add_definition(value);
             value = *operand;
         }
         value
@@ -242,7 +247,7 @@ impl<'a> Search<'a> {
 
     /// Collects the products that a value depends on element by element. True if there are any. The nodes in between join
     /// the match.
-    fn products(
+    fn collect_products(
         &mut self,
         value: ValueId,
         products: &mut BTreeSet<usize>,
@@ -261,14 +266,14 @@ impl<'a> Search<'a> {
                 let keeps_order = is_reshape || class(node) == Class::Pointwise;
                 let mut reaches = false;
                 for operand in node.operands().into_iter().filter(|_| keeps_order) {
-                    reaches |= self.products(operand, products, known);
+                    reaches |= self.collect_products(operand, products, known);
                 }
                 reaches
             }
             None => false,
         };
         if reaches {
-            self.take(value);
+            self.add_definition(value);
         }
         known.insert(value, reaches);
         reaches

@@ -1,17 +1,17 @@
-//! Weights that are too large for one binding. Each chunk is a buffer of its own, and a kernel selects the one that
+//! Weights that are too large for one binding. Each chunk is a separate buffer, and a kernel selects the one that
 //! contains the element.
 
-use super::Scope;
+use super::KernelScope;
 use crate::error::Result;
 use crate::ir::{Definition, ValueId, ValueInfo};
 use crate::kernel::capabilities::{Capabilities, StorageType};
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::Access;
-use crate::pass::plan::element::quad::QUAD;
+use crate::pass::plan::element::vec4::VEC4_LEN;
 
-/// Chunks hold whole vectors of vectors, so that no load crosses the end of one.
-const GRAIN: usize = QUAD * QUAD;
+/// The length of a chunk is a multiple of this, so that no vector load crosses the end of a chunk.
+const CHUNK_ALIGNMENT: usize = VEC4_LEN * VEC4_LEN;
 
 /// Returns how many elements the largest binding holds.
 fn max_elements(storage: StorageType, capabilities: &Capabilities) -> usize {
@@ -33,7 +33,7 @@ pub fn chunks(
         return None;
     };
     let max_elements = max_elements(storage, capabilities);
-    let length = max_elements - max_elements % GRAIN;
+    let length = max_elements - max_elements % CHUNK_ALIGNMENT;
     if numel <= max_elements || length == 0 {
         return None;
     }
@@ -44,7 +44,7 @@ pub fn chunks(
     Some((0..numel).step_by(length).map(chunk).collect())
 }
 
-impl Scope<'_> {
+impl KernelScope<'_> {
     /// Returns the chunks of a value. `None` for anything but a weight in row-major order, and if one binding holds it.
     pub fn chunks(&self, value: ValueId) -> Result<Option<Vec<Layout>>> {
         if *self.layout(value) != Layout::Linear {
@@ -61,7 +61,8 @@ impl Scope<'_> {
         value: ValueId,
         element: WgslType,
         index: Expr,
-        (storage, chunks): (StorageType, &[Layout]),
+        storage: StorageType,
+        chunks: &[Layout],
     ) -> Expr {
         let width = match (storage, element) {
             (StorageType::F16x2, WgslType::U32) => 2,
@@ -73,7 +74,7 @@ impl Scope<'_> {
                 continue;
             };
             let (first, count) = ((start / width) as u32, (count / width) as u32);
-            let buffer = self.bind(value, false, layout, (element, Access::Read));
+            let buffer = self.bind(value, false, layout, element, Access::Read);
             let pool = &mut self.pool;
             let (first, count, zero) = (pool.index(first), pool.index(count), pool.index(0));
             // For indices in front of the chunk the difference wraps around and is large.

@@ -3,42 +3,42 @@
 
 use std::collections::HashMap;
 
-use super::Way;
+use super::GenericLowering;
 use crate::dim::{Dim, Symbol};
 use crate::ir::{Argument, Builder, Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::index::matching_ends;
 use crate::kernel::layout::Layout;
 use crate::op::{Conv, Expand, Full, Iota, Reshape, Slice};
-use crate::pass::plan::conv::Along;
-use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::{QUAD, is_multiple_of_4};
+use crate::pass::plan::conv::AxisGeometry;
+use crate::pass::plan::element::KernelScope;
+use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple_of_4};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::quads::CHANNELS;
+use crate::pass::plan::quads::CHANNEL_AXIS;
 use crate::shape::{Shape, TensorType};
 
 /// Names of the axes of images before the spatial axes.
-const IMAGE: [&str; 2] = ["batch", "channels"];
+const IMAGE_AXES: [&str; 2] = ["batch", "channels"];
 /// Names of the axes of filters before the taps.
-const FILTER: [&str; 2] = ["outputs", "channels"];
+const FILTER_AXES: [&str; 2] = ["outputs", "channels"];
 
 /// Names for the three spatial axes of volumes. Images use the last two, signals the last one.
-type Names = [&'static str; 3];
+type SpatialNames = [&'static str; 3];
 /// Names of the spatial axes.
-const SPACE: Names = ["depth", "height", "width"];
+const SPATIAL_AXES: SpatialNames = ["depth", "height", "width"];
 /// Names of the tap counts.
-const TAPS: Names = ["taps_deep", "taps_down", "taps_across"];
+const TAPS: SpatialNames = ["taps_deep", "taps_down", "taps_across"];
 /// Names of a convolution's strides, of its zero padding, and of the axes of its result.
-const STRIDES: Names = ["stride_deep", "stride_down", "stride_across"];
-const PADDING: Names = ["zeros_in_front", "zeros_above", "zeros_before"];
-const RESULT: Names = ["result_depth", "result_height", "result_width"];
+const STRIDES: SpatialNames = ["stride_deep", "stride_down", "stride_across"];
+const PADDING: SpatialNames = ["zeros_in_front", "zeros_above", "zeros_before"];
+const RESULT: SpatialNames = ["result_depth", "result_height", "result_width"];
 
 /// Returns the name for one of `axes` spatial axes. `None` if they are more than those of a volume.
-fn spatial_name(names: Names, axis: usize, axes: usize) -> Option<&'static str> {
+fn spatial_name(names: SpatialNames, axis: usize, axes: usize) -> Option<&'static str> {
     names.get((names.len() + axis).checked_sub(axes)?).copied()
 }
 
 /// A size that is known only when the kernel runs.
-pub(super) struct Unknown {
+pub(super) struct SymbolicSize {
     pub(super) symbol: Symbol,
     /// Description of the size, which becomes its name.
     pub(super) role: &'static str,
@@ -49,29 +49,29 @@ pub(super) struct Unknown {
 }
 
 /// Builder of a shape-generic group.
-pub(super) struct Former<'s, 'a> {
-    scope: &'s Scope<'a>,
+pub(super) struct GenericBuilder<'s, 'a> {
+    scope: &'s KernelScope<'a>,
     group: &'s Group,
-    lowering: &'s Way,
+    lowering: &'s GenericLowering,
     anchor: Option<&'a Node>,
     builder: &'s Builder,
     /// Generic value for each planned value.
     pub(super) generic_values: HashMap<ValueId, ValueId>,
     /// Planned value for each generic value.
     pub(super) planned_values: Vec<ValueId>,
-    pub(super) symbols: Vec<Unknown>,
+    pub(super) symbols: Vec<SymbolicSize>,
     /// Geometry of a convolution, if it is symbolic too.
-    pub(super) symbolic_axes: Option<Vec<Along>>,
+    pub(super) symbolic_axes: Option<Vec<AxisGeometry>>,
 }
 
-impl<'s, 'a> Former<'s, 'a> {
+impl<'s, 'a> GenericBuilder<'s, 'a> {
     pub(super) fn new(
-        scope: &'s Scope<'a>,
+        scope: &'s KernelScope<'a>,
         group: &'s Group,
-        lowering: &'s Way,
+        lowering: &'s GenericLowering,
         builder: &'s Builder,
-    ) -> Former<'s, 'a> {
-        Former {
+    ) -> GenericBuilder<'s, 'a> {
+        GenericBuilder {
             scope,
             group,
             lowering,
@@ -92,7 +92,7 @@ impl<'s, 'a> Former<'s, 'a> {
         for operand in self.anchor.map(Node::operands).unwrap_or_default() {
             self.generic_value(operand)?;
         }
-        let values = self.group.values().into_iter();
+        let values = self.group.outputs().into_iter();
         values.map(|value| self.generic_value(value)).collect()
     }
 
@@ -145,8 +145,11 @@ impl<'s, 'a> Former<'s, 'a> {
     /// Returns the weight that the kernel reads in panels.
     fn panel_weight(&self) -> Option<ValueId> {
         match self.lowering {
-            Way::Product(weight, _) => Some(*weight),
-            Way::Pooling | Way::PointwiseVec4 | Way::PointwiseSlices | Way::CopyToVec4(_) => None,
+            GenericLowering::Product(weight, _) => Some(*weight),
+            GenericLowering::Pooling
+            | GenericLowering::PointwiseVec4
+            | GenericLowering::PointwiseSlices
+            | GenericLowering::CopyToVec4(_) => None,
             _ => self.anchor?.operands().get(1).copied(),
         }
     }
@@ -160,35 +163,41 @@ impl<'s, 'a> Former<'s, 'a> {
         let rank = self.scope.graph.ty(value).rank();
         let is_in_panels = self.panel_weight() == Some(value);
         match self.lowering {
-            Way::Product(..) if is_in_panels => self.symbol(size, "columns", QUAD),
-            Way::Product(_, packed) if axis + 1 == rank => {
+            GenericLowering::Product(..) if is_in_panels => self.symbol(size, "columns", VEC4_LEN),
+            GenericLowering::Product(_, packed) if axis + 1 == rank => {
                 self.symbol(size, "depth", packed.panels.k_block)
             }
-            Way::Product(..) => self.symbol(size, "rows", 1),
+            GenericLowering::Product(..) => self.symbol(size, "rows", 1),
             // The channels of a group are unrolled.
-            Way::Grouped(_) if is_in_panels && axis == CHANNELS => size.clone(),
-            _ if is_in_panels => match FILTER.get(axis) {
-                Some(role) => self.symbol(size, role, QUAD),
-                None => self.tap_count(size, spatial_name(TAPS, axis - FILTER.len(), rank - FILTER.len())),
+            GenericLowering::Grouped(_) if is_in_panels && axis == CHANNEL_AXIS => size.clone(),
+            _ if is_in_panels => match FILTER_AXES.get(axis) {
+                Some(role) => self.symbol(size, role, VEC4_LEN),
+                None => self.tap_count(
+                    size,
+                    spatial_name(TAPS, axis - FILTER_AXES.len(), rank - FILTER_AXES.len()),
+                ),
             },
-            Way::SymbolicWindowConv(packed) | Way::FixedWindowConv(packed) | Way::Winograd(_, packed)
-                if axis == CHANNELS =>
+            GenericLowering::SymbolicWindowConv(packed)
+            | GenericLowering::FixedWindowConv(packed)
+            | GenericLowering::Winograd(_, packed)
+                if axis == CHANNEL_AXIS =>
             {
-                self.symbol(size, IMAGE[CHANNELS], packed.panels.k_block)
+                self.symbol(size, IMAGE_AXES[CHANNEL_AXIS], packed.panels.k_block)
             }
             _ => self.image_size(size, axis, rank),
         }
     }
 
     fn image_size(&mut self, size: &Dim, axis: usize, rank: usize) -> Dim {
-        let role = match axis.checked_sub(IMAGE.len()) {
-            None => IMAGE.get(axis).copied(),
-            Some(place) => spatial_name(SPACE, place, rank.saturating_sub(IMAGE.len())),
+        let role = match axis.checked_sub(IMAGE_AXES.len()) {
+            None => IMAGE_AXES.get(axis).copied(),
+            Some(place) => spatial_name(SPATIAL_AXES, place, rank.saturating_sub(IMAGE_AXES.len())),
         };
-        let role = role.filter(|_| rank > IMAGE.len()).unwrap_or("size");
-        let is_read_by_four = matches!(self.lowering, Way::CopyToVec4(_)) && axis + 1 == rank;
-        let unit = match rank > 2 && axis == CHANNELS || is_read_by_four {
-            true => QUAD,
+        let role = role.filter(|_| rank > IMAGE_AXES.len()).unwrap_or("size");
+        let is_read_by_four =
+            matches!(self.lowering, GenericLowering::CopyToVec4(_)) && axis + 1 == rank;
+        let unit = match rank > 2 && axis == CHANNEL_AXIS || is_read_by_four {
+            true => VEC4_LEN,
             false => 1,
         };
         self.symbol(size, role, unit)
@@ -196,7 +205,8 @@ impl<'s, 'a> Former<'s, 'a> {
 
     /// Replaces a constant size by a symbol times `unit`. Sizes of 1 stay, since they change the kernel's structure.
     fn symbol(&mut self, size: &Dim, role: &'static str, unit: usize) -> Dim {
-        let is_number = |number: &i64| *number > 1 && *self.lowering != Way::PointwiseSlices;
+        let is_number =
+            |number: &i64| *number > 1 && *self.lowering != GenericLowering::PointwiseSlices;
         match size.as_const().filter(is_number) {
             Some(number) => self.new_symbol(number, role, unit),
             None => size.clone(),
@@ -206,14 +216,16 @@ impl<'s, 'a> Former<'s, 'a> {
     /// Replaces the tap count along an axis by a symbol, if the kernel accepts any number.
     fn tap_count(&mut self, size: &Dim, role: Option<&'static str>) -> Dim {
         match (self.lowering, size.as_const(), role) {
-            (Way::SymbolicWindowConv(_), Some(number), Some(role)) => self.new_symbol(number, role, 1),
+            (GenericLowering::SymbolicWindowConv(_), Some(number), Some(role)) => {
+                self.new_symbol(number, role, 1)
+            }
             _ => size.clone(),
         }
     }
 
     /// Creates a symbol for a number, multiplied by the largest possible unit.
     fn new_symbol(&mut self, number: i64, role: &'static str, unit: usize) -> Dim {
-        let units = [unit, QUAD]
+        let units = [unit, VEC4_LEN]
             .into_iter()
             .filter(|unit| number % *unit as i64 == 0);
         let unit = if unit == 1 {
@@ -225,7 +237,7 @@ impl<'s, 'a> Former<'s, 'a> {
         // When two symbols are unified, the earlier one is kept, by the order of the names.
         let symbol: Symbol = format!("{:04}", self.symbols.len()).into();
         self.builder.symbols().declare(&symbol, number);
-        self.symbols.push(Unknown {
+        self.symbols.push(SymbolicSize {
             symbol: symbol.clone(),
             role,
             unit,
@@ -247,11 +259,11 @@ impl<'s, 'a> Former<'s, 'a> {
             return None;
         };
         let results = match (self.lowering, primitive) {
-            (Way::SymbolicWindowConv(_), Primitive::Conv(conv)) => {
+            (GenericLowering::SymbolicWindowConv(_), Primitive::Conv(conv)) => {
                 let ty = self.conv_type(conv, node, &arguments)?;
                 self.builder.apply_as(conv.clone(), arguments, vec![ty])
             }
-            (Way::Grouped(_), Primitive::Conv(conv)) => {
+            (GenericLowering::Grouped(_), Primitive::Conv(conv)) => {
                 let ty = self.grouped_conv_type(conv, &arguments)?;
                 self.builder.apply_as(conv.clone(), arguments, vec![ty])
             }
@@ -297,10 +309,10 @@ impl<'s, 'a> Former<'s, 'a> {
             return None;
         };
         let (x, filter) = (self.builder.ty(*x), self.builder.ty(*filter));
-        self.equate(x.shape.get(CHANNELS)?, filter.shape.get(CHANNELS)?)?;
+        self.equate(x.shape.get(CHANNEL_AXIS)?, filter.shape.get(CHANNEL_AXIS)?)?;
         let (mut axes, count) = (Vec::new(), conv.axes.len());
         for (place, axis) in conv.axes.iter().enumerate() {
-            let mut named = Along::from(axis);
+            let mut named = AxisGeometry::from(axis);
             named.stride = self.new_symbol(axis.stride, spatial_name(STRIDES, place, count)?, 1);
             named.low = self.new_symbol(axis.low, spatial_name(PADDING, place, count)?, 1);
             named.high = named.low.clone();
@@ -351,7 +363,7 @@ impl<'s, 'a> Former<'s, 'a> {
             .into(),
             Primitive::Reshape(Reshape { shape }) => {
                 let from = &self.scope.graph.ty(*node.operands().first()?).shape;
-                let shape = self.reshaped((from, &operand), shape)?;
+                let shape = self.reshaped(from, &operand, shape)?;
                 Reshape { shape }.into()
             }
             Primitive::Slice(slice) => Slice {
@@ -368,14 +380,14 @@ impl<'s, 'a> Former<'s, 'a> {
     fn slice_start(&mut self, slice: &Slice, operand: &[Dim]) -> Dim {
         let within = operand.iter().skip(slice.axis + 1);
         let is_by_quads = is_multiple_of_4(&within.fold(Dim::ONE, |size, next| &size * next));
-        let unit = if is_by_quads { 1 } else { QUAD };
+        let unit = if is_by_quads { 1 } else { VEC4_LEN };
         match slice.start.as_const() {
             Some(number) => self.new_symbol(number, "start", unit),
             None => slice.start.clone(),
         }
     }
 
-    /// Returns the target shape of an expand. Sizes of the operand other than 1 stay, others get symbols of their own.
+    /// Returns the target shape of an expand. Sizes of the operand other than 1 stay, others get new symbols.
     fn expanded(&mut self, from: &[Dim], to: &[Dim]) -> Shape {
         let new = to.len() - from.len().min(to.len());
         let axes = to.iter().enumerate();
@@ -391,7 +403,7 @@ impl<'s, 'a> Former<'s, 'a> {
 
     /// Returns the target shape of a reshape. Axes that merge or split keep their constant sizes, since division by a
     /// size that is known only at run time is slow.
-    fn reshaped(&self, (from, now): (&[Dim], &[Dim]), to: &[Dim]) -> Option<Shape> {
+    fn reshaped(&self, from: &[Dim], now: &[Dim], to: &[Dim]) -> Option<Shape> {
         let mut shape = Shape::new();
         let (mut start, mut target) = (0, 0);
         while target < to.len() {

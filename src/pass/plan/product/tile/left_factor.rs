@@ -1,16 +1,16 @@
 //! Left factor of a tile: an invocation loads four K elements of some row and shuffles them to its band.
 
-use super::held::Held;
-use super::{Step, Tile, Tiling, columns_per_vec4};
+use super::shuffle::ShuffledVector;
+use super::{KStep, SubgroupTile, TiledProduct, columns_per_vec4};
 use crate::dim::Dim;
 use crate::error::Result;
 use crate::kernel::expr::Expr;
 use crate::kernel::index::{self, Index};
-use crate::pass::plan::element::Scope;
-use crate::pass::plan::element::quad::{QUAD, is_multiple, is_multiple_of_4};
+use crate::pass::plan::element::KernelScope;
+use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple, is_multiple_of_4};
 use crate::pass::plan::kernel::limited;
 
-impl Tile {
+impl SubgroupTile {
     /// Returns the row that the invocation loads, of as many rows as its band has invocations.
     pub(super) fn loaded_row(&self, first: usize) -> Index {
         let mine = if self.shape.rows == 1 {
@@ -24,32 +24,33 @@ impl Tile {
     /// Returns the coordinates of a row, clamped to the last one.
     pub(super) fn clamped_coordinates(
         &self,
-        scope: &mut Scope,
-        product: &Tiling,
+        scope: &mut KernelScope,
+        product: &TiledProduct,
         row: &Index,
     ) -> Vec<Index> {
         let row = limited(scope, row, &product.rows);
         index::delinearize(&row, &product.row_shape)
     }
 
-    /// Loads four K elements of each row, starting with element `from` of the round. Each invocation of a band loads one
-    /// of as many rows.
+    /// Loads four K elements of each row, starting with element `from` of the iteration. Each invocation of a band
+    /// loads one of as many rows.
     pub(super) fn load_rows(
         &self,
-        scope: &mut Scope,
-        product: &Tiling,
-        (taps, round): (&[Index], &Index),
+        scope: &mut KernelScope,
+        product: &TiledProduct,
+        taps: &[Index],
+        round: &Index,
         from: usize,
-    ) -> Result<Vec<Held>> {
+    ) -> Result<Vec<ShuffledVector>> {
         let count = Dim::from(product.right.round());
         let first = round.scale(&count).add_size(&Dim::from(from));
-        let steps = k_steps(scope, &first, &product.k_size, QUAD);
+        let steps = k_steps(scope, &first, &product.k_size, VEC4_LEN);
         let is_shared = self.shape.rows > 1;
         let mut held = Vec::new();
         for first in (0..self.shape.rows).step_by(self.band_lanes()) {
             let quad = self.load_left(scope, product, (taps, &steps), &self.loaded_row(first))?;
             let count = self.band_lanes().min(self.shape.rows - first);
-            held.extend((0..count).map(|lane| Held {
+            held.extend((0..count).map(|lane| ShuffledVector {
                 vector: quad,
                 source_lane: is_shared.then(|| self.lane_of_own_band(lane)),
             }));
@@ -57,16 +58,17 @@ impl Tile {
         Ok(held)
     }
 
-    /// Loads four K elements of each row, starting with element `from` of the round. Each invocation loads four K
-    /// elements of every row.
+    /// Loads four K elements of each row, starting with element `from` of the iteration. Each invocation loads four
+    /// K elements of every row.
     pub(super) fn load_rows_wide(
         &self,
-        scope: &mut Scope,
-        product: &Tiling,
-        (taps, round): (&[Index], &Index),
+        scope: &mut KernelScope,
+        product: &TiledProduct,
+        taps: &[Index],
+        round: &Index,
         from: usize,
-    ) -> Result<Vec<Held>> {
-        let mine = self.lane.scale(&Dim::from(QUAD));
+    ) -> Result<Vec<ShuffledVector>> {
+        let mine = self.lane.scale(&Dim::from(VEC4_LEN));
         let round_size = columns_per_vec4(self.lanes);
         let first = round.scale(&Dim::from(round_size)).add(&mine);
         let steps = k_steps(scope, &first, &product.k_size, round_size);
@@ -74,8 +76,11 @@ impl Tile {
         for i in 0..self.shape.rows {
             let row = self.row.add_size(&Dim::from(i));
             let quad = self.load_left(scope, product, (taps, &steps), &row)?;
-            let by = Some(self.lane_of_own_band(from / QUAD));
-            held.push(Held { vector: quad, source_lane: by });
+            let by = Some(self.lane_of_own_band(from / VEC4_LEN));
+            held.push(ShuffledVector {
+                vector: quad,
+                source_lane: by,
+            });
         }
         Ok(held)
     }
@@ -83,9 +88,9 @@ impl Tile {
     /// Loads four K elements of a row.
     pub(super) fn load_left(
         &self,
-        scope: &mut Scope,
-        product: &Tiling,
-        steps: (&[Index], &[Step]),
+        scope: &mut KernelScope,
+        product: &TiledProduct,
+        steps: (&[Index], &[KStep]),
         row: &Index,
     ) -> Result<Expr> {
         let row = self.clamped_coordinates(scope, product, row);
@@ -97,13 +102,13 @@ impl Tile {
 
 /// Returns four K indices, each with the condition that it is below K; absent if that always holds. They belong to a
 /// block of `of` indices, of which the first is below K.
-fn k_steps(scope: &mut Scope, from: &Index, depth: &Dim, of: usize) -> Vec<Step> {
+fn k_steps(scope: &mut KernelScope, from: &Index, depth: &Dim, of: usize) -> Vec<KStep> {
     let is_known = is_multiple(depth, of);
     let mut guards = Vec::new();
-    for k in 0..QUAD {
+    for k in 0..VEC4_LEN {
         let step = from.add_size(&Dim::from(k));
         let guard = match guards.first() {
-            None => (!is_known && of > QUAD).then(|| scope.is_below(&step, depth)),
+            None => (!is_known && of > VEC4_LEN).then(|| scope.is_below(&step, depth)),
             Some((_, first)) if is_multiple_of_4(depth) => *first,
             Some(_) => Some(scope.is_below(&step, depth)),
         };

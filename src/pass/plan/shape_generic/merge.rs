@@ -7,16 +7,16 @@ use crate::kernel::emit::{BindingDecl, Statement, roots};
 use crate::kernel::expr::{Expr, ExprNode, ExprPool, Literal, WgslType};
 use crate::pass::plan::kernel::Source;
 
-// Drivers unroll a loop of constant length up to so many iterations, and so many expressions in all.
-const ROUNDS: i64 = 32;
-const EXPRESSIONS: usize = 1_600;
+// Most iterations, and most expressions in total, of a loop of constant length that drivers unroll.
+const MAX_UNROLLED_ITERATIONS: i64 = 32;
+const MAX_UNROLLED_EXPRESSIONS: usize = 1_600;
 /// A size as an `f32`, and the largest number up to which all integers are exact in `f32`.
-const AS_FLOAT: &str = "f32(x)";
-const LARGEST_FLOAT: i64 = 1 << 24;
+const SIZE_AS_F32: &str = "f32(x)";
+const MAX_EXACT_INTEGER: i64 = 1 << 24;
 
 /// A number in the source of a kernel.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Number {
+pub(super) enum SizeValue {
     /// Constant.
     Constant(i64),
     /// Size that the kernel receives.
@@ -24,38 +24,42 @@ pub(super) enum Number {
 }
 
 /// One kernel in place of two.
-pub(super) struct Pair {
+pub(super) struct MergedKernel {
     /// Source of the merged kernel.
     pub(super) source: Source,
     /// Value of each size of the merged kernel in either of the two.
-    pub(super) size_values: Vec<(Dim, [Number; 2])>,
+    pub(super) size_values: Vec<(Dim, [SizeValue; 2])>,
 }
 
-impl Pair {
+impl MergedKernel {
     /// Merges two kernels; the result has the label of the first one. `None` if they differ in more than numbers.
-    pub(super) fn of(sides: [&Source; 2]) -> Option<Pair> {
+    pub(super) fn of(sides: [&Source; 2]) -> Option<MergedKernel> {
         let [a, b] = sides;
         let are_alike = a.template == b.template
-            && a.holes == b.holes
+            && a.template_values == b.template_values
             && a.sizes_in == b.sizes_in
             && all_pairs(&a.buffers, &b.buffers, has_same_type_and_access);
-        let mut pairing = Pairing {
+        let mut pairing = KernelMerger {
             pools: are_alike.then_some([&a.pool, &b.pool])?,
             pool: ExprPool::default(),
             merged: HashMap::new(),
             size_values: Vec::new(),
         };
         let statements = pairing.merge_statements(&a.statements, &b.statements)?;
-        Some(Pair {
+        Some(MergedKernel {
             source: Source {
                 label: a.label.clone(),
                 template: a.template,
-                holes: a.holes.clone(),
+                template_values: a.template_values.clone(),
                 pool: pairing.pool,
                 buffers: a.buffers.clone(),
                 statements,
                 sizes_in: a.sizes_in,
-                sizes: pairing.size_values.iter().map(|(dim, _)| dim.clone()).collect(),
+                sizes: pairing
+                    .size_values
+                    .iter()
+                    .map(|(dim, _)| dim.clone())
+                    .collect(),
             },
             size_values: pairing.size_values,
         })
@@ -71,14 +75,14 @@ fn has_same_type_and_access(a: &BindingDecl, b: &BindingDecl) -> bool {
 }
 
 /// Builder of the merged kernel, which walks two kernels in parallel.
-struct Pairing<'a> {
+struct KernelMerger<'a> {
     pools: [&'a ExprPool; 2],
     pool: ExprPool,
     merged: HashMap<[Expr; 2], Expr>,
-    size_values: Vec<(Dim, [Number; 2])>,
+    size_values: Vec<(Dim, [SizeValue; 2])>,
 }
 
-impl Pairing<'_> {
+impl KernelMerger<'_> {
     fn merge_statements(&mut self, a: &[Statement], b: &[Statement]) -> Option<Vec<Statement>> {
         let pairs = (a.len() == b.len()).then(|| a.iter().zip(b))?;
         pairs.map(|(a, b)| self.merge_statement(a, b)).collect()
@@ -90,8 +94,12 @@ impl Pairing<'_> {
             (ReturnIf(a), ReturnIf(b)) => ReturnIf(self.merge_expr(*a, *b)?),
             (Let(a), Let(b)) => Let(self.merge_expr(*a, *b)?),
             (Freeze(a), Freeze(b)) => Freeze(self.merge_expr(*a, *b)?),
-            (Declare(a, x), Declare(b, y)) => Declare(self.merge_expr(*a, *b)?, self.merge_expr(*x, *y)?),
-            (Assign(a, x), Assign(b, y)) => Assign(self.merge_expr(*a, *b)?, self.merge_expr(*x, *y)?),
+            (Declare(a, x), Declare(b, y)) => {
+                Declare(self.merge_expr(*a, *b)?, self.merge_expr(*x, *y)?)
+            }
+            (Assign(a, x), Assign(b, y)) => {
+                Assign(self.merge_expr(*a, *b)?, self.merge_expr(*x, *y)?)
+            }
             (If(a, x), If(b, y)) => If(self.merge_expr(*a, *b)?, self.merge_statements(x, y)?),
             (IfElse(a, x, else_x), IfElse(b, y, else_y)) => IfElse(
                 self.merge_expr(*a, *b)?,
@@ -140,9 +148,10 @@ impl Pairing<'_> {
     fn may_be_unrolled(&self, ends: [Expr; 2], body: &[Statement]) -> bool {
         let numbers = [0, 1].map(|side| self.value_of(side, ends[side]));
         let expressions = self.pools[0].reachable(roots(body)).len();
-        let is_short = |number: &Option<Number>| match number {
-            Some(Number::Constant(end)) => {
-                *end <= ROUNDS && expressions * end.unsigned_abs() as usize <= EXPRESSIONS
+        let is_short = |number: &Option<SizeValue>| match number {
+            Some(SizeValue::Constant(end)) => {
+                *end <= MAX_UNROLLED_ITERATIONS
+                    && expressions * end.unsigned_abs() as usize <= MAX_UNROLLED_EXPRESSIONS
             }
             _ => false,
         };
@@ -252,38 +261,38 @@ impl Pairing<'_> {
     }
 
     /// Returns the numbers that two expressions are. `None` if they are equal constants, or no numbers of this type.
-    fn differing_values(&self, [a, b]: [Expr; 2], ty: WgslType) -> Option<[Number; 2]> {
+    fn differing_values(&self, [a, b]: [Expr; 2], ty: WgslType) -> Option<[SizeValue; 2]> {
         if !matches!(ty, WgslType::U32 | WgslType::F32) {
             return None;
         }
         let numbers = [self.value_of(0, a)?, self.value_of(1, b)?];
-        let is_one = matches!(&numbers, [Number::Constant(a), Number::Constant(b)] if a == b);
+        let is_one = matches!(&numbers, [SizeValue::Constant(a), SizeValue::Constant(b)] if a == b);
         (!is_one).then_some(numbers)
     }
 
     /// Returns the number that an expression is.
-    fn value_of(&self, side: usize, expr: Expr) -> Option<Number> {
+    fn value_of(&self, side: usize, expr: Expr) -> Option<SizeValue> {
         let pool = self.pools[side];
         match pool.node(expr) {
-            ExprNode::Size(dim) => Some(Number::Size(dim.clone())),
-            ExprNode::Literal(Literal::Integer(number)) => Some(Number::Constant(*number)),
+            ExprNode::Size(dim) => Some(SizeValue::Size(dim.clone())),
+            ExprNode::Literal(Literal::Integer(number)) => Some(SizeValue::Constant(*number)),
             ExprNode::Literal(Literal::Float(bits)) => {
                 let number = f64::from_bits(*bits);
                 let whole = number as i64;
                 let is_size =
-                    (0..=LARGEST_FLOAT).contains(&whole) && (whole as f64).to_bits() == *bits;
-                is_size.then_some(Number::Constant(whole))
+                    (0..=MAX_EXACT_INTEGER).contains(&whole) && (whole as f64).to_bits() == *bits;
+                is_size.then_some(SizeValue::Constant(whole))
             }
-            ExprNode::Call { template, operands } if template == AS_FLOAT => {
+            ExprNode::Call { template, operands } if template == SIZE_AS_F32 => {
                 let number = self.value_of(side, *operands.first()?)?;
-                matches!(number, Number::Size(_)).then_some(number)
+                matches!(number, SizeValue::Size(_)).then_some(number)
             }
             _ => None,
         }
     }
 
     /// Returns a size that stands for these two numbers.
-    fn merged_size(&mut self, numbers: [Number; 2], ty: WgslType) -> Expr {
+    fn merged_size(&mut self, numbers: [SizeValue; 2], ty: WgslType) -> Expr {
         let known = self.size_values.iter().find(|(_, known)| *known == numbers);
         let dim = match known {
             Some((dim, _)) => dim.clone(),
@@ -295,18 +304,18 @@ impl Pairing<'_> {
         };
         let size = self.pool.size(&dim);
         match ty {
-            WgslType::F32 => self.pool.call(AS_FLOAT, ty, &[size]),
+            WgslType::F32 => self.pool.call(SIZE_AS_F32, ty, &[size]),
             _ => size,
         }
     }
 
     /// Names a size as the first kernel does. If that one has no name for it, or the name is taken, chooses a new one.
-    fn new_size(&self, numbers: &[Number; 2]) -> Dim {
+    fn new_size(&self, numbers: &[SizeValue; 2]) -> Dim {
         let is_free = |dim: &Dim| self.size_values.iter().all(|(taken, _)| taken != dim);
         let fresh = (1..).map(|count| Dim::symbol(format!("number_{count}")));
         let first = match &numbers[0] {
-            Number::Size(dim) => Some(dim.clone()),
-            Number::Constant(_) => None,
+            SizeValue::Size(dim) => Some(dim.clone()),
+            SizeValue::Constant(_) => None,
         };
         let mut names = first.into_iter().chain(fresh);
         names.find(is_free).unwrap_or(Dim::ZERO)

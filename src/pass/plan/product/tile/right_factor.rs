@@ -1,45 +1,45 @@
 //! Right factor of a tile: an invocation loads four neighbouring columns, from the panels of a weight or from values.
 
-use super::extent::{Extent, Packed};
-use super::held::Held;
-use super::{Tile, fits_texture};
+use super::shuffle::ShuffledVector;
+use super::tile_shape::{Extent, PackedWeight};
+use super::{SubgroupTile, fits_texture};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, ValueId};
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, StridedRange};
-use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::panels::load_columns;
-use crate::pass::plan::element::quad::{QUAD, is_multiple_of_4, load_vec4};
+use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple_of_4, load_vec4};
 use crate::pass::plan::kernel::limited;
 use crate::pass::plan::product::Product;
 
 /// Source of the right factor.
-pub enum Right<'s> {
+pub enum RightFactor<'s> {
     /// Values that kernels have written.
     Values(&'s Product),
     /// A weight in panels. The function returns the matrix for batch coordinates.
-    Panels(ValueId, Packed, &'s dyn Fn(&[Index]) -> Index),
+    Panels(ValueId, PackedWeight, &'s dyn Fn(&[Index]) -> Index),
 }
 
-impl Right<'_> {
-    /// Returns the K elements of a round.
+impl RightFactor<'_> {
+    /// Returns the K elements of an iteration.
     pub(super) fn round(&self) -> usize {
         match self {
-            Right::Values(_) => QUAD,
-            Right::Panels(_, packed, _) => packed.panels.k_block,
+            RightFactor::Values(_) => VEC4_LEN,
+            RightFactor::Panels(_, packed, _) => packed.panels.k_block,
         }
     }
 }
 
 /// Returns the weight of which a right factor is a view, and its panels for tiles of a shape. All batch elements must
-/// share the weight. `None` if the factor is no such view, or no texture holds the panels.
+/// share the weight. `None` if the factor is not such a view, or the panels do not fit a texture.
 pub fn packed_weight(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     product: &Product,
     extent: Extent,
-) -> Result<Option<(ValueId, Packed)>> {
+) -> Result<Option<(ValueId, PackedWeight)>> {
     let mut outer = Vec::new();
     for (axis, size) in product.batch.iter().enumerate() {
         outer.push(scope.counter(&format!("outer{axis}"), size).1);
@@ -73,31 +73,32 @@ pub fn packed_weight(
         count: 1,
         stride: 0,
     };
-    let packed = extent.pack(lanes, single, (vec![depth], columns));
+    let packed = extent.pack(lanes, single, vec![depth], columns);
     let fits = fits_texture(scope.capabilities.textures, &packed.panels);
     Ok(fits.then_some((base, packed)))
 }
 
-impl Tile {
-    /// Loads four columns at each of four K elements, from texels of a panel. K elements beyond those of any round are
-    /// left out.
+impl SubgroupTile {
+    /// Loads four columns at each of four K elements, from texels of a panel. K elements beyond those of every iteration
+    /// are left out.
     ///
-    /// A row of texels consists of lines, each as wide as a band. All bands read at once, each a line of its own, maybe
-    /// one of other columns: in half precision four K elements are only two lines.
+    /// A row of texels consists of lines, each as wide as a band. All bands read at once, each a different line, some of
+    /// them lines of other columns: in half precision four K elements are only two lines.
     pub(super) fn load_from_panel(
         &self,
-        scope: &mut Scope,
-        (weight, panels): (ValueId, &Panels),
+        scope: &mut KernelScope,
+        weight: ValueId,
+        panels: &Panels,
         [row, panel]: [&Index; 2],
         [from, q]: [usize; 2],
-    ) -> Result<Vec<Held>> {
+    ) -> Result<Vec<ShuffledVector>> {
         let (texture, texel) = scope.bind_panels(weight, panels)?;
         let (pool, bands) = (&mut scope.pool, self.shape.bands);
         let line_of = |step: usize| step / texel.k_per_texel();
         let lines = line_of(self.shape.column_vec4s * panels.k_block);
         let first = line_of(q * panels.k_block + from);
         let mut held = Vec::new();
-        for line in first..first + line_of(QUAD) {
+        for line in first..first + line_of(VEC4_LEN) {
             let (band, read) = (line % bands, line - line % bands);
             // Bands beyond the last line read the same as others.
             let own = self.band.rem(&Dim::from(bands.min(lines - read)));
@@ -105,33 +106,34 @@ impl Tile {
             let x = x.scale(&Dim::from(self.band_lanes())).add(&self.lane);
             let at = [&x, row, panel].map(|index| index.emit(pool));
             held.extend((0..texel.k_per_texel()).map(|step| {
-                let quad = load_columns(pool, (texture, texel), at, step);
+                let quad = load_columns(pool, texture, texel, at, step);
                 pool.set_label(quad, "columns");
-                Held {
+                ShuffledVector {
                     vector: quad,
                     source_lane: self.lane_of_band(band),
                 }
             }));
         }
-        held.truncate(panels.k_ranges.last().map_or(QUAD, |run| run.count));
+        held.truncate(panels.k_ranges.last().map_or(VEC4_LEN, |run| run.count));
         Ok(held)
     }
 
     /// Loads four columns at each of four K elements. Each band loads those of one K element.
     pub(super) fn load_from_values(
         &self,
-        scope: &mut Scope,
+        scope: &mut KernelScope,
         product: &Product,
         first: &Index,
         q: usize,
-    ) -> Result<Vec<Held>> {
-        let columns: Vec<Index> = (0..QUAD)
+    ) -> Result<Vec<ShuffledVector>> {
+        let columns: Vec<Index> = (0..VEC4_LEN)
             .map(|i| self.clamped_column(scope, product, q, i))
             .collect();
         let mut held = Vec::new();
-        for from in (0..QUAD).step_by(self.shape.bands) {
+        for from in (0..VEC4_LEN).step_by(self.shape.bands) {
             let step = first.add(&self.band).add_size(&Dim::from(from));
-            let is_known = is_multiple_of_4(&product.k_size) || (self.shape.bands == 1 && from == 0);
+            let is_known =
+                is_multiple_of_4(&product.k_size) || (self.shape.bands == 1 && from == 0);
             let guard = (!is_known).then(|| scope.is_below(&step, &product.k_size));
             let mut line = Vec::new();
             for column in &columns {
@@ -142,7 +144,7 @@ impl Tile {
             let quad = load_vec4(scope, &line)?;
             scope.pool.set_label(quad, "columns");
             let bands = 0..self.shape.bands;
-            held.extend(bands.map(|band| Held {
+            held.extend(bands.map(|band| ShuffledVector {
                 vector: quad,
                 source_lane: self.lane_of_band(band),
             }));
@@ -151,10 +153,16 @@ impl Tile {
     }
 
     /// Returns a column of an invocation, clamped to the last one.
-    fn clamped_column(&self, scope: &mut Scope, product: &Product, q: usize, i: usize) -> Index {
+    fn clamped_column(
+        &self,
+        scope: &mut KernelScope,
+        product: &Product,
+        q: usize,
+        i: usize,
+    ) -> Index {
         let (first, offset) = (self.first_column(&Index::from(Dim::from(q))), Dim::from(i));
         if is_multiple_of_4(&product.columns) {
-            let whole = Dim::from(QUAD);
+            let whole = Dim::from(VEC4_LEN);
             let quads = product.columns.floor_div(&whole);
             let quad = limited(scope, &first.div(&whole), &quads);
             return quad.scale(&whole).add_size(&offset);

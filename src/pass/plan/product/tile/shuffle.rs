@@ -1,13 +1,13 @@
 //! Vectors that the invocations of a subgroup load for each other and exchange by shuffles.
 
-use super::Tile;
+use super::SubgroupTile;
 use crate::dim::Dim;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
-use crate::pass::plan::element::Scope;
+use crate::pass::plan::element::KernelScope;
 
 /// A vec4 that each invocation has loaded.
-pub(super) struct Held {
+pub(super) struct ShuffledVector {
     /// The loaded vector.
     pub(super) vector: Expr,
     /// Lane whose vector is needed. `None` if each lane needs its own.
@@ -16,26 +16,34 @@ pub(super) struct Held {
 
 /// Shuffles vectors between lanes; `name` labels the results.
 pub(super) fn shuffled(
-    scope: &mut Scope,
-    loaded: &[Held],
+    scope: &mut KernelScope,
+    loaded: &[ShuffledVector],
     name: impl Fn(usize) -> String,
 ) -> Vec<Expr> {
     let pool = &mut scope.pool;
-    let handed = loaded.iter().enumerate().map(|(i, Held { vector: quad, source_lane: by })| {
-        let Some(by) = by else {
-            return *quad;
-        };
-        let by = by.emit(pool);
-        let handed = pool.call("subgroupShuffle(x, y)", WgslType::F32x4, &[*quad, by]);
-        pool.set_label(handed, &name(i));
-        handed
-    });
+    let handed = loaded.iter().enumerate().map(
+        |(
+            i,
+            ShuffledVector {
+                vector: quad,
+                source_lane: by,
+            },
+        )| {
+            let Some(by) = by else {
+                return *quad;
+            };
+            let by = by.emit(pool);
+            let handed = pool.call("subgroupShuffle(x, y)", WgslType::F32x4, &[*quad, by]);
+            pool.set_label(handed, &name(i));
+            handed
+        },
+    );
     handed.collect()
 }
 
 // The driver knows the invocation indices at compile time. It emits one instruction for each component of a shuffle if
 // the source lane depends on nothing else.
-impl Tile {
+impl SubgroupTile {
     /// Returns the invocations of a band.
     pub(super) fn band_lanes(&self) -> usize {
         self.lanes / self.shape.bands

@@ -10,39 +10,42 @@ use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, StridedRange, non_power_of_two};
 use crate::op::Conv;
-use crate::pass::plan::conv::Sizes;
+use crate::pass::plan::conv::ConvSizes;
 use crate::pass::plan::cost::example;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, QUAD, is_multiple_of_4};
-use crate::pass::plan::element::{self, Scope};
+use crate::pass::plan::element::vec4::{self, VEC4_LEN, is_multiple_of_4};
+use crate::pass::plan::element::{self, KernelScope};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{Lowered, below, epilogue};
-use crate::pass::plan::product::tile::{Extent, Packed, Right, Rows, Sums, Tiling, lower_tiles};
-use crate::pass::plan::quads::CHANNELS;
+use crate::pass::plan::product::tile::{
+    Extent, LeftLayout, PackedWeight, RightFactor, TiledProduct, WeightProduct, lower_tiles,
+};
+use crate::pass::plan::quads::CHANNEL_AXIS;
 
 /// Most channels of a group for which tiles of the matrix product would be too wide.
-const MOST_CHANNELS: i64 = 16;
+const MAX_GROUP_CHANNELS: i64 = 16;
 
 /// Lowers a convolution with its epilogue. The channel count of its groups is a multiple of 4.
 pub fn lower<'a>(
-    scope: Scope<'a>,
+    scope: KernelScope<'a>,
     group: &Group,
     node: &Node,
-    (conv, extent): (&Conv, Extent),
+    conv: &Conv,
+    extent: Extent,
 ) -> Result<Lowered<'a>> {
-    let sizes = Sizes::new(scope.graph, node, conv)?;
-    let packed = required_panels(&scope, node, (conv, extent))?;
+    let sizes = ConvSizes::new(scope.graph, node, conv)?;
+    let packed = required_panels(&scope, node, conv, extent)?;
     lower_panels(scope, group, &sizes, packed)
 }
 
 /// Lowers a convolution whose filter lies in given panels.
 pub fn lower_panels<'a>(
-    scope: Scope<'a>,
+    scope: KernelScope<'a>,
     group: &Group,
-    sizes: &Sizes,
-    packed: Packed,
+    sizes: &ConvSizes,
+    packed: PackedWeight,
 ) -> Result<Lowered<'a>> {
-    let tiling = Tiling {
+    let tiling = TiledProduct {
         batch: vec![sizes.batch.clone(), sizes.groups.clone()],
         rows: sizes.positions.clone(),
         row_shape: sizes.space.clone(),
@@ -55,13 +58,16 @@ pub fn lower_panels<'a>(
                 .cloned()
                 .unwrap_or_else(|| (Index::zero(), None));
             let channel = outer[1].scale(&sizes.channels).add(&first);
-            let place = [outer[0].clone(), channel.div(&Dim::from(QUAD))];
-            load_input(scope, sizes, (place, guard), (position, taps))
+            let place = [outer[0].clone(), channel.div(&Dim::from(VEC4_LEN))];
+            load_input(scope, sizes, place, guard, position, taps)
         },
-        right: Right::Panels(sizes.filter, packed, &|outer| outer[1].clone()),
+        right: RightFactor::Panels(sizes.filter, packed, &|outer| outer[1].clone()),
         write: &|scope, [outer, position], first, vector| {
             let channel = outer[1].scale(&sizes.outputs).add(first);
-            let quad = [&[outer[0].clone(), channel.div(&Dim::from(QUAD))], position];
+            let quad = [
+                &[outer[0].clone(), channel.div(&Dim::from(VEC4_LEN))],
+                position,
+            ];
             write_vec4(scope, group, sizes, &quad.concat(), vector)
         },
         epilogue_cost: group.epilogue_cost(scope.graph),
@@ -73,10 +79,12 @@ pub fn lower_panels<'a>(
 /// Loads four input channels under a tap of a position, by image and vec4 of channels. Gives zeros outside of the input,
 /// and where a guard is false.
 pub fn load_input(
-    scope: &mut Scope,
-    sizes: &Sizes,
-    (place, guard): ([Index; 2], Option<Expr>),
-    (position, taps): (&[Index], &[Index]),
+    scope: &mut KernelScope,
+    sizes: &ConvSizes,
+    place: [Index; 2],
+    guard: Option<Expr>,
+    position: &[Index],
+    taps: &[Index],
 ) -> Result<Expr> {
     let (quad, inside) = sizes.input_position(scope, place, taps, position);
     let quad = quad.coordinates(&[]);
@@ -85,7 +93,7 @@ pub fn load_input(
         (None, guard) => guard,
     };
     let vector = match scope.stored[sizes.x.index()] {
-        true => scope.load_vec4(sizes.x, CHANNELS, &quad, inside)?,
+        true => scope.load_vec4(sizes.x, CHANNEL_AXIS, &quad, inside)?,
         false => compute_input(scope, sizes.x, &quad, inside)?,
     };
     Ok(match inside {
@@ -98,55 +106,72 @@ pub fn load_input(
 }
 
 /// Computes four channels of an image that the kernel does not read from memory.
-fn compute_input(scope: &mut Scope, image: ValueId, quad: &[Index], inside: Option<Expr>) -> Result<Expr> {
-    let neighbours = quad::neighbours(quad, CHANNELS);
-    let parts = quad::for_each_neighbour(scope, neighbours, |scope, _, at| {
+fn compute_input(
+    scope: &mut KernelScope,
+    image: ValueId,
+    quad: &[Index],
+    inside: Option<Expr>,
+) -> Result<Expr> {
+    let neighbours = vec4::neighbours(quad, CHANNEL_AXIS);
+    let parts = vec4::for_each_neighbour(scope, neighbours, |scope, _, at| {
         scope.element(image, &Position::from_coordinates(at), inside)
     })?;
-    Ok(quad::build_vec4(&mut scope.pool, &parts, WgslType::F32x4))
+    Ok(vec4::build_vec4(&mut scope.pool, &parts, WgslType::F32x4))
 }
 
 /// Writes four channels of a position with the epilogue.
 pub fn write_vec4(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     group: &Group,
-    sizes: &Sizes,
+    sizes: &ConvSizes,
     quad: &[Index],
     vector: Expr,
 ) -> Result<Vec<Statement>> {
-    let neighbours = quad::neighbours(quad, CHANNELS);
-    let parts = quad::for_each_neighbour(scope, neighbours, |scope, part, at| {
-        let number = quad::component(&mut scope.pool, vector, part, WgslType::F32);
-        epilogue(scope, group, sizes.result, number, &Position::from_coordinates(at))
+    let neighbours = vec4::neighbours(quad, CHANNEL_AXIS);
+    let parts = vec4::for_each_neighbour(scope, neighbours, |scope, part, at| {
+        let number = vec4::component(&mut scope.pool, vector, part, WgslType::F32);
+        epilogue(
+            scope,
+            group,
+            sizes.result,
+            number,
+            &Position::from_coordinates(at),
+        )
     })?;
-    if let Some(store) = quad::store_vec4(scope, group.root, &parts)? {
+    if let Some(store) = vec4::store_vec4(scope, group.root, &parts)? {
         return Ok(vec![store]);
     }
     let channels = &sizes.groups * &sizes.outputs;
     let mut statements = Vec::new();
-    for ((number, at), place) in parts.iter().zip(quad::neighbours(quad, CHANNELS)) {
+    for ((number, at), place) in parts.iter().zip(vec4::neighbours(quad, CHANNEL_AXIS)) {
         let store = element::write(scope, group.root, *number, at)?;
-        statements.extend(below(scope, &place[CHANNELS], &channels, vec![store]));
+        statements.extend(below(scope, &place[CHANNEL_AXIS], &channels, vec![store]));
     }
     Ok(statements)
 }
 
 /// Returns the panels of a filter; an error if it has none.
-pub fn required_panels(scope: &Scope, node: &Node, of: (&Conv, Extent)) -> Result<Packed> {
-    filter_panels(scope.graph, scope.capabilities, node, of)
+pub fn required_panels(
+    scope: &KernelScope,
+    node: &Node,
+    conv: &Conv,
+    extent: Extent,
+) -> Result<PackedWeight> {
+    filter_panels(scope.graph, scope.capabilities, node, conv, extent)
         .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))
 }
 
-/// Returns the panels of a filter for tiles of a shape. `None` if the filter is no weight, or subgroups are no vector
-/// lanes. Groups of few channels get panels for the kernel of `grouped`, which has no tiles.
+/// Returns the panels of a filter for tiles of a shape. `None` if the filter is not a weight, or subgroups are not
+/// vector lanes. Groups of few channels get panels for the kernel of `grouped`, which has no tiles.
 pub fn filter_panels(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
-    (conv, extent): (&Conv, Extent),
-) -> Option<Packed> {
+    conv: &Conv,
+    extent: Extent,
+) -> Option<PackedWeight> {
     let lanes = capabilities.simd_lanes()?;
-    let sizes = Sizes::new(graph, node, conv).ok()?;
+    let sizes = ConvSizes::new(graph, node, conv).ok()?;
     let is_weight = matches!(graph.value(sizes.filter).definition, Definition::Weight(_));
     let known = |size: &Dim| size.as_const().and_then(|size| usize::try_from(size).ok());
     let taps: Option<Vec<usize>> = sizes.taps.iter().map(known).collect();
@@ -167,7 +192,7 @@ pub fn filter_panels(
     let filter_elements = channels * tap_count;
     if has_grouped_kernel(graph, node, conv) {
         let panels = tap_row_panels(depth, run(groups * outputs, filter_elements));
-        return is_weight.then_some(Packed {
+        return is_weight.then_some(PackedWeight {
             panels,
             bands: 1,
             rows: 1,
@@ -175,27 +200,32 @@ pub fn filter_panels(
     }
     let outer = run(groups, outputs * filter_elements);
     let columns = run(outputs, filter_elements);
-    is_weight.then(|| extent.pack(lanes, outer, (depth, columns)))
+    is_weight.then(|| extent.pack(lanes, outer, depth, columns))
 }
 
 /// Describes the convolution as a product with a weight, for the choice of tile shapes. `text` is the part of the
 /// kernel's key that the caller knows.
-pub fn weight_product(scope: &Scope, node: &Node, (conv, text): (&Conv, String)) -> Option<Sums> {
+pub fn weight_product(
+    scope: &KernelScope,
+    node: &Node,
+    conv: &Conv,
+    text: String,
+) -> Option<WeightProduct> {
     let graph = scope.graph;
-    let sizes = Sizes::new(graph, node, conv).ok()?;
-    let packed = filter_panels(graph, scope.capabilities, node, (conv, Extent::ANY))?;
+    let sizes = ConvSizes::new(graph, node, conv).ok()?;
+    let packed = filter_panels(graph, scope.capabilities, node, conv, Extent::DEFAULT)?;
     let matrices = &sizes.batch * &sizes.groups;
     let left = match uses_window_kernel(scope, &sizes) {
-        true => Rows::ContiguousTaps,
-        false => Rows::Contiguous,
+        true => LeftLayout::ContiguousTaps,
+        false => LeftLayout::Contiguous,
     };
     // A vec4 of channels that is not full has fewer K elements.
     let steps = packed
         .panels
         .k_ranges
         .last()
-        .map_or(0, |run| run.count.min(QUAD));
-    Some(Sums {
+        .map_or(0, |run| run.count.min(VEC4_LEN));
+    Some(WeightProduct {
         kernel_key: format!("{text} {left:?} {steps}"),
         left_layout: left,
         sizes: [&matrices, &sizes.positions].map(|size| example(graph, size)),
@@ -205,13 +235,13 @@ pub fn weight_product(scope: &Scope, node: &Node, (conv, text): (&Conv, String))
 }
 
 /// Returns whether the convolution gets the kernel for windows of any size. Convolutions of a single tap get it too where
-/// a graph has several window convolutions: the driver compiles one kernel less, and they take a few hundredths longer. A
-/// convolution that computes its own input has a kernel of its own in any case.
-pub fn uses_window_kernel(scope: &Scope, sizes: &Sizes) -> bool {
+/// a graph has several window convolutions: the driver compiles one kernel less, and they take a few per cent longer. A
+/// convolution that computes its own input has a separate kernel in any case.
+pub fn uses_window_kernel(scope: &KernelScope, sizes: &ConvSizes) -> bool {
     let graph = scope.graph;
     let is_window_conv = |node: &&Node| match &node.op {
         Op::Primitive(Primitive::Conv(conv)) if conv.groups == 1 => {
-            let sizes = Sizes::new(graph, node, conv);
+            let sizes = ConvSizes::new(graph, node, conv);
             sizes.is_ok_and(|sizes| sizes.is_undilated() && !sizes.is_pointwise())
         }
         _ => false,
@@ -224,9 +254,9 @@ pub fn uses_window_kernel(scope: &Scope, sizes: &Sizes) -> bool {
 }
 
 /// Builds the panels of a filter with few input channels: a row of texels for each tap of each channel, padded so that
-/// the width is no power of two.
+/// the width is not a power of two.
 fn tap_row_panels(depth: Vec<StridedRange>, columns: StridedRange) -> Panels {
-    let width = non_power_of_two(columns.count.div_ceil(QUAD)) * QUAD;
+    let width = non_power_of_two(columns.count.div_ceil(VEC4_LEN)) * VEC4_LEN;
     Panels {
         batch: StridedRange {
             count: 1,
@@ -244,9 +274,9 @@ fn tap_row_panels(depth: Vec<StridedRange>, columns: StridedRange) -> Panels {
 /// Returns whether the convolution is depthwise with a channel count that is a multiple of 4, or has groups of so few
 /// channels that tiles would be mostly padding.
 pub fn has_grouped_kernel(graph: &Graph, node: &Node, conv: &Conv) -> bool {
-    Sizes::new(graph, node, conv).is_ok_and(|sizes| {
+    ConvSizes::new(graph, node, conv).is_ok_and(|sizes| {
         let (channels, outputs) = (&sizes.channels, &sizes.outputs);
-        let is_few = |size: i64| conv.groups > 1 && size <= MOST_CHANNELS;
+        let is_few = |size: i64| conv.groups > 1 && size <= MAX_GROUP_CHANNELS;
         let are_few = is_multiple_of_4(channels) && channels.as_const().is_some_and(is_few);
         channels == outputs && (are_few || channels.is(1) && is_multiple_of_4(&sizes.groups))
     })

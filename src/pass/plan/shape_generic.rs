@@ -7,17 +7,17 @@
 //! the sources of several layers turn out to differ in numbers only, one kernel with sizes in place of these numbers
 //! serves all (`alike`).
 
-mod alike;
-mod former;
-mod pair;
-mod price;
-mod structure;
+mod builder;
+mod cost_model;
+mod deduplicate;
+mod kernel_cache;
+mod merge;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) use self::alike::deduplicate_kernels;
-use self::former::{Former, Unknown};
-pub(super) use self::structure::Known;
+use self::builder::{GenericBuilder, SymbolicSize};
+pub(super) use self::deduplicate::deduplicate_kernels;
+pub(super) use self::kernel_cache::KernelCache;
 use crate::dim::{Dim, Symbol};
 use crate::error::{Error, Result};
 use crate::ir::{Builder, Definition, Graph, Op, Primitive, ValueId};
@@ -26,28 +26,28 @@ use crate::kernel::choice::{KernelVariant, VariantChoice};
 use crate::kernel::emit::unique;
 use crate::kernel::layout::{Layout, Panels};
 use crate::kernel::winograd::OutputTile;
-use crate::pass::plan::conv::{Along, Sizes, grouped, image, winograd};
-use crate::pass::plan::element::{Binding, Scope};
+use crate::pass::plan::conv::{AxisGeometry, ConvSizes, grouped, implicit_gemm, winograd};
+use crate::pass::plan::element::{KernelBinding, KernelScope};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, GeneratedKernel};
+use crate::pass::plan::kernel::{GeneratedKernel, Lowered};
 use crate::pass::plan::product::Product;
-use crate::pass::plan::product::tile::{self, Packed};
+use crate::pass::plan::product::tile::{self, PackedWeight};
 use crate::pass::plan::reduce::pooling;
 use crate::pass::plan::{Planner, map, variant};
 
 /// How the shape-generic kernel of a group is lowered. Panels of weights are always those of the true sizes.
 #[derive(Clone, PartialEq)]
-enum Way {
+enum GenericLowering {
     /// Convolution in a vec4 layout of channels, with symbolic window, stride and padding.
-    SymbolicWindowConv(Packed),
+    SymbolicWindowConv(PackedWeight),
     /// Convolution in a vec4 layout of channels whose window is a single position, or whose taps are not neighbours.
-    FixedWindowConv(Packed),
+    FixedWindowConv(PackedWeight),
     /// Convolution in groups of a single channel or few.
     Grouped(Panels),
     /// Winograd convolution.
-    Winograd(OutputTile, Packed),
+    Winograd(OutputTile, PackedWeight),
     /// Product whose right factor is a weight.
-    Product(ValueId, Packed),
+    Product(ValueId, PackedWeight),
     /// Reduction of small windows of an image.
     Pooling,
     /// Pointwise work and views, written as vec4s along an axis.
@@ -59,16 +59,19 @@ enum Way {
     CopyToVec4(usize),
 }
 
-impl Way {
+impl GenericLowering {
     /// Returns the panels of the weight that the kernel reads in panels.
     fn panels(&self) -> Option<&Panels> {
         match self {
-            Way::SymbolicWindowConv(packed)
-            | Way::FixedWindowConv(packed)
-            | Way::Winograd(_, packed)
-            | Way::Product(_, packed) => Some(&packed.panels),
-            Way::Grouped(panels) => Some(panels),
-            Way::Pooling | Way::PointwiseVec4 | Way::PointwiseSlices | Way::CopyToVec4(_) => None,
+            GenericLowering::SymbolicWindowConv(packed)
+            | GenericLowering::FixedWindowConv(packed)
+            | GenericLowering::Winograd(_, packed)
+            | GenericLowering::Product(_, packed) => Some(&packed.panels),
+            GenericLowering::Grouped(panels) => Some(panels),
+            GenericLowering::Pooling
+            | GenericLowering::PointwiseVec4
+            | GenericLowering::PointwiseSlices
+            | GenericLowering::CopyToVec4(_) => None,
         }
     }
 }
@@ -76,7 +79,10 @@ impl Way {
 impl Planner<'_> {
     /// Returns the kernel that a group shares with all groups that differ from it in sizes only. `None` if the group gets
     /// a kernel for its own sizes.
-    pub(super) fn shape_generic_kernel(&mut self, group: &Group) -> Result<Option<GeneratedKernel>> {
+    pub(super) fn shape_generic_kernel(
+        &mut self,
+        group: &Group,
+    ) -> Result<Option<GeneratedKernel>> {
         if group.pattern.is_some() || self.capabilities.simd_lanes().is_none() {
             return Ok(None);
         }
@@ -89,7 +95,7 @@ impl Planner<'_> {
     /// Returns the kernel that copies a value into vec4s.
     pub(super) fn copy_to_vec4(&mut self, value: ValueId, axis: usize) -> Result<GeneratedKernel> {
         let group = Group::copy_of(value);
-        match self.cached_kernel(&group, &Way::CopyToVec4(axis), None)? {
+        match self.cached_kernel(&group, &GenericLowering::CopyToVec4(axis), None)? {
             Some(made) => Ok(made),
             None => map::to_quads(self.scope(), value, axis)?.finish(self.label(&group)),
         }
@@ -98,13 +104,16 @@ impl Planner<'_> {
     fn cached_kernel(
         &mut self,
         group: &Group,
-        lowering: &Way,
+        lowering: &GenericLowering,
         choice: Option<VariantChoice>,
     ) -> Result<Option<GeneratedKernel>> {
-        let Some(generic) = Form::of(&self.scope(), group, lowering) else {
+        let Some(generic) = GenericGroup::of(&self.scope(), group, lowering) else {
             return Ok(None);
         };
-        let made = self.sheet.forms.kernel(&generic, lowering, self.label(group))?;
+        let made = self
+            .builder
+            .kernel_cache
+            .kernel(&generic, lowering, self.label(group))?;
         Ok(made.map(|made| GeneratedKernel {
             choice,
             ..generic.instantiate(made, lowering)
@@ -123,23 +132,28 @@ impl Planner<'_> {
         nodes.iter().any(is_slice) && !self.has_many_operands(group)
     }
 
-    fn lowering(&self, group: &Group) -> Result<Option<(Way, Option<VariantChoice>)>> {
+    fn lowering(&self, group: &Group) -> Result<Option<(GenericLowering, Option<VariantChoice>)>> {
         let is_vec4_layout = !self.scope().layout(group.root).is_row_major();
         let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
             let way = match is_vec4_layout {
-                true => Some(Way::PointwiseVec4),
-                false => self.has_slices(group).then_some(Way::PointwiseSlices),
+                true => Some(GenericLowering::PointwiseVec4),
+                false => self
+                    .has_slices(group)
+                    .then_some(GenericLowering::PointwiseSlices),
             };
             return Ok(way.map(|way| (way, None)));
         };
         if let Op::Primitive(Primitive::Reduce(_)) = &node.op {
-            return Ok(is_vec4_layout.then_some((Way::Pooling, None)));
+            return Ok(is_vec4_layout.then_some((GenericLowering::Pooling, None)));
         }
-        let best = variant::best(&self.scope(), node, &self.wanted.options.choices)?;
+        let best = variant::best(&self.scope(), node, &self.request.options.choices)?;
         let Some(mut choice) = best else {
             return Ok(None);
         };
-        if let Some(extent) = group.anchor.and_then(|node| self.fusion.extents.get(&node)) {
+        if let Some(extent) = group
+            .anchor
+            .and_then(|node| self.fusion.tile_extents.get(&node))
+        {
             choice.reason += &format!("; {extent}");
         }
         let extent = self.fusion.extent(group.anchor);
@@ -147,28 +161,37 @@ impl Planner<'_> {
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::SubgroupTile)
                 if conv.groups == 1 =>
             {
-                let sizes = Sizes::new(self.graph, node, conv)?;
-                let packed = image::filter_panels(self.graph, self.capabilities, node, (conv, extent));
-                packed.map(match image::uses_window_kernel(&self.scope(), &sizes) {
-                    true => Way::SymbolicWindowConv,
-                    false => Way::FixedWindowConv,
-                })
+                let sizes = ConvSizes::new(self.graph, node, conv)?;
+                let packed =
+                    implicit_gemm::filter_panels(self.graph, self.capabilities, node, conv, extent);
+                packed.map(
+                    match implicit_gemm::uses_window_kernel(&self.scope(), &sizes) {
+                        true => GenericLowering::SymbolicWindowConv,
+                        false => GenericLowering::FixedWindowConv,
+                    },
+                )
             }
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Winograd { tile: places })
                 if conv.groups == 1 =>
             {
-                let of = (conv, places, extent);
-                let packed = winograd::filter_panels(self.graph, self.capabilities, node, of);
-                packed.map(|packed| Way::Winograd(places, packed))
+                let packed = winograd::filter_panels(
+                    self.graph,
+                    self.capabilities,
+                    node,
+                    conv,
+                    places,
+                    extent,
+                );
+                packed.map(|packed| GenericLowering::Winograd(places, packed))
             }
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Grouped) => {
-                image::filter_panels(self.graph, self.capabilities, node, (conv, extent))
-                    .map(|packed| Way::Grouped(packed.panels))
+                implicit_gemm::filter_panels(self.graph, self.capabilities, node, conv, extent)
+                    .map(|packed| GenericLowering::Grouped(packed.panels))
             }
             (Op::Primitive(Primitive::Dot(_)), KernelVariant::SubgroupTile) => {
                 let product = Product::of(self.graph, node)?;
                 let weight = tile::packed_weight(&mut self.scope(), &product, extent)?;
-                weight.map(|(value, packed)| Way::Product(value, packed))
+                weight.map(|(value, packed)| GenericLowering::Product(value, packed))
             }
             _ => None,
         };
@@ -176,8 +199,8 @@ impl Planner<'_> {
     }
 }
 
-/// A group as a graph of its own, in which constant sizes are symbols.
-struct Form<'a> {
+/// A group as a separate graph, in which constant sizes are symbols.
+struct GenericGroup<'a> {
     capabilities: &'a Capabilities,
     graph: Graph,
     group: Group,
@@ -189,19 +212,23 @@ struct Form<'a> {
     /// Value of the planned graph for each value of this graph.
     planned_values: Vec<ValueId>,
     /// Geometry of a convolution, if it is symbolic too.
-    symbolic_axes: Option<Vec<Along>>,
+    symbolic_axes: Option<Vec<AxisGeometry>>,
     /// Size that each symbol stands for.
     sizes: BTreeMap<Symbol, Dim>,
 }
 
-impl<'a> Form<'a> {
+impl<'a> GenericGroup<'a> {
     /// Makes a group shape-generic. `None` if a node can only be lowered for the group's own sizes.
-    fn of(scope: &Scope<'a>, group: &Group, way: &Way) -> Option<Form<'a>> {
+    fn of(
+        scope: &KernelScope<'a>,
+        group: &Group,
+        way: &GenericLowering,
+    ) -> Option<GenericGroup<'a>> {
         let planned = scope.graph;
         let builder = Builder::with_symbols("form", planned.hints.clone(), Vec::new());
-        let mut former = Former::new(scope, group, way, &builder);
+        let mut former = GenericBuilder::new(scope, group, way, &builder);
         let mut written = former.build()?;
-        let Former {
+        let GenericBuilder {
             generic_values: known,
             planned_values: values,
             symbols,
@@ -220,12 +247,12 @@ impl<'a> Form<'a> {
         let of_all = values.iter().copied();
         let storages: Result<Vec<StorageType>> =
             of_all.clone().map(|id| scope.storage(id)).collect();
-        let form = Form {
+        let form = GenericGroup {
             capabilities: scope.capabilities,
             group: Group {
                 anchor: group.anchor.as_ref().and_then(place),
                 root,
-                also: written,
+                other_outputs: written,
                 nodes: group.nodes.iter().filter_map(place).collect(),
                 pattern: None,
             },
@@ -244,7 +271,7 @@ impl<'a> Form<'a> {
     }
 
     /// Gives the remaining symbols descriptive names.
-    fn with_named_symbols(mut self, symbols: &[Unknown], planned: &Graph) -> Form<'a> {
+    fn with_named_symbols(mut self, symbols: &[SymbolicSize], planned: &Graph) -> GenericGroup<'a> {
         let mut used_names: BTreeSet<String> =
             planned.hints.keys().map(|name| name.to_string()).collect();
         let mut names = BTreeMap::new();
@@ -280,47 +307,49 @@ impl<'a> Form<'a> {
         })
     }
 
-    fn scope(&self) -> Scope<'_> {
-        let scope = Scope::new(&self.graph, self.capabilities, &self.stored, &self.written);
+    fn scope(&self) -> KernelScope<'_> {
+        let scope = KernelScope::new(&self.graph, self.capabilities, &self.stored, &self.written);
         scope
             .with_layouts(&self.layouts, &self.storages)
             .with_texture_aliases(&self.texture_aliased)
     }
 
-    fn lower(&self, lowering: &Way) -> Result<Lowered<'_>> {
+    fn lower(&self, lowering: &GenericLowering) -> Result<Lowered<'_>> {
         let (scope, group) = (self.scope(), &self.group);
-        let missing = || Error::internal("a shape-generic group has no node or no weight for its kernel");
+        let missing =
+            || Error::internal("a shape-generic group has no node or no weight for its kernel");
         let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
         let Some(node) = node else {
             return match lowering {
-                Way::CopyToVec4(axis) => map::to_quads(scope, group.root, *axis),
-                Way::PointwiseSlices => map::lower_any(|| self.scope(), group),
+                GenericLowering::CopyToVec4(axis) => map::to_quads(scope, group.root, *axis),
+                GenericLowering::PointwiseSlices => map::lower_any(|| self.scope(), group),
                 _ => map::lower_vec4(scope, group)?.ok_or_else(missing),
             };
         };
         match (lowering, &node.op) {
             (
-                Way::SymbolicWindowConv(packed) | Way::FixedWindowConv(packed),
+                GenericLowering::SymbolicWindowConv(packed)
+                | GenericLowering::FixedWindowConv(packed),
                 Op::Primitive(Primitive::Conv(conv)),
             ) => {
-                let mut sizes = Sizes::new(&self.graph, node, conv)?;
+                let mut sizes = ConvSizes::new(&self.graph, node, conv)?;
                 if let Some(axes) = &self.symbolic_axes {
                     sizes.axes.clone_from(axes);
                 }
-                image::lower_panels(scope, group, &sizes, packed.clone())
+                implicit_gemm::lower_panels(scope, group, &sizes, packed.clone())
             }
-            (Way::Grouped(panels), Op::Primitive(Primitive::Conv(conv))) => {
-                let sizes = Sizes::new(&self.graph, node, conv)?;
+            (GenericLowering::Grouped(panels), Op::Primitive(Primitive::Conv(conv))) => {
+                let sizes = ConvSizes::new(&self.graph, node, conv)?;
                 grouped::lower_panels(scope, group, &sizes, panels)
             }
-            (Way::Winograd(places, packed), Op::Primitive(Primitive::Conv(conv))) => {
-                winograd::lower_panels(scope, group, node, (conv, *places, packed.clone()))
+            (GenericLowering::Winograd(places, packed), Op::Primitive(Primitive::Conv(conv))) => {
+                winograd::lower_panels(scope, group, node, conv, *places, packed.clone())
             }
-            (Way::Product(weight, packed), _) => {
+            (GenericLowering::Product(weight, packed), _) => {
                 let weight = self.planned_values.iter().position(|value| value == weight);
                 let weight = weight.ok_or_else(missing)?.into();
                 let product = Product::of(&self.graph, node)?;
-                tile::lower_panels(scope, group, &product, (weight, packed.clone()))
+                tile::lower_panels(scope, group, &product, weight, packed.clone())
             }
             (_, Op::Primitive(Primitive::Reduce(reduce))) => {
                 pooling::lower(scope, group, node, reduce)
@@ -331,9 +360,9 @@ impl<'a> Form<'a> {
 
     /// Returns a dispatch of the kernel with this group's values and sizes. The kernel may have been made for another
     /// group.
-    fn instantiate(&self, made: GeneratedKernel, lowering: &Way) -> GeneratedKernel {
+    fn instantiate(&self, made: GeneratedKernel, lowering: &GenericLowering) -> GeneratedKernel {
         let value = |generic: ValueId| self.planned_values[generic.index()];
-        let layout = |binding: &Binding| match (&binding.layout, lowering.panels()) {
+        let layout = |binding: &KernelBinding| match (&binding.layout, lowering.panels()) {
             // A weight that lies in panels only keeps its true sizes in the shape-generic graph.
             (lies, _) if *lies == self.layouts[binding.value.index()] => lies.clone(),
             (Layout::Panels(_), Some(panels)) => Layout::Panels(panels.clone()),
@@ -351,13 +380,13 @@ impl<'a> Form<'a> {
             bindings: made
                 .bindings
                 .into_iter()
-                .map(|binding| Binding {
+                .map(|binding| KernelBinding {
                     value: value(binding.value),
                     layout: layout(&binding),
                     ..binding
                 })
                 .collect(),
-            singles: made.singles.into_iter().map(value).collect(),
+            scalar_writes: made.scalar_writes.into_iter().map(value).collect(),
             checks: made.checks.into_iter().map(value).collect(),
             ..made
         }

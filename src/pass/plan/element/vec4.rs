@@ -8,17 +8,17 @@ use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::kernel::layout::Layout;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::{Scope, fours, scalar};
+use crate::pass::plan::element::{KernelScope, scalar, slp};
 
 /// Components of a vec4.
-pub const QUAD: usize = 4;
+pub const VEC4_LEN: usize = 4;
 
 /// An element of a value, as a factor of a product.
-pub type Factor = (ValueId, Position);
+pub type ElementRef = (ValueId, Position);
 
 /// Returns the coordinates of four neighbours along an axis, along which `quad` counts vec4s.
-pub fn neighbours(quad: &[Index], axis: usize) -> [Vec<Index>; QUAD] {
-    let first = quad[axis].scale(&Dim::from(QUAD));
+pub fn neighbours(quad: &[Index], axis: usize) -> [Vec<Index>; VEC4_LEN] {
+    let first = quad[axis].scale(&Dim::from(VEC4_LEN));
     [0, 1, 2, 3].map(|part: i64| {
         let mut coordinates = quad.to_vec();
         coordinates[axis] = first.add_size(&Dim::from(part));
@@ -28,9 +28,9 @@ pub fn neighbours(quad: &[Index], axis: usize) -> [Vec<Index>; QUAD] {
 
 /// Calls `make` for each of four neighbours. Elements of buffers in which these are neighbours too are loaded as vec4s.
 pub fn for_each_neighbour<T>(
-    scope: &mut Scope,
-    neighbours: [Vec<Index>; QUAD],
-    mut make: impl FnMut(&mut Scope, usize, Vec<Index>) -> Result<T>,
+    scope: &mut KernelScope,
+    neighbours: [Vec<Index>; VEC4_LEN],
+    mut make: impl FnMut(&mut KernelScope, usize, Vec<Index>) -> Result<T>,
 ) -> Result<Vec<T>> {
     scope.with_vec4(|scope| {
         let neighbours = neighbours.into_iter().enumerate();
@@ -39,7 +39,7 @@ pub fn for_each_neighbour<T>(
 }
 
 /// Loads four elements as a vector; 0 where a guard is false.
-pub fn load_vec4(scope: &mut Scope, factors: &[(Factor, Option<Expr>)]) -> Result<Expr> {
+pub fn load_vec4(scope: &mut KernelScope, factors: &[(ElementRef, Option<Expr>)]) -> Result<Expr> {
     let parts = scope.with_vec4(|scope| {
         let mut parts = Vec::new();
         for ((value, position), guard) in factors {
@@ -59,8 +59,8 @@ pub fn load_vec4(scope: &mut Scope, factors: &[(Factor, Option<Expr>)]) -> Resul
 
 /// Builds a vector of four numbers. If they are the components of one vector, returns that.
 pub fn build_vec4(pool: &mut ExprPool, parts: &[Expr], ty: WgslType) -> Expr {
-    match (<[Expr; QUAD]>::try_from(parts), ty) {
-        (Ok(parts), WgslType::F32x4) => fours::vector(pool, parts),
+    match (<[Expr; VEC4_LEN]>::try_from(parts), ty) {
+        (Ok(parts), WgslType::F32x4) => slp::vector(pool, parts),
         _ => source_vector(pool, parts).unwrap_or_else(|| pool.call("vec4(x, y, z, w)", ty, parts)),
     }
 }
@@ -91,16 +91,17 @@ fn component_source(pool: &ExprPool, expr: Expr, part: usize) -> Option<Expr> {
 
 /// Writes four neighbours in a buffer with one store. `None` if they do not form one vector.
 pub fn store_vec4(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     value: ValueId,
     parts: &[(Expr, Position)],
 ) -> Result<Option<Statement>> {
     if let Layout::Vec4 { axis } = scope.layout(value) {
-        return scope.store_quad(value, *axis, parts).map(Some);
+        return scope.store_vec4(value, *axis, parts).map(Some);
     }
     let dtype = scope.graph.ty(value).dtype;
     let places = parts.iter().map(|(_, at)| scope.element_index(value, at));
-    let (Some(element), Some(start)) = (scope.vec4_type(value)?, vector_index(places, QUAD)) else {
+    let (Some(element), Some(start)) = (scope.vec4_type(value)?, vector_index(places, VEC4_LEN))
+    else {
         return Ok(None);
     };
     let storage = scope.storage(value)?;
@@ -134,7 +135,7 @@ pub fn vector_index(mut places: impl Iterator<Item = Index>, elements: usize) ->
 
 /// Returns whether a size is known to be a multiple of 4.
 pub fn is_multiple_of_4(size: &Dim) -> bool {
-    is_multiple(size, QUAD)
+    is_multiple(size, VEC4_LEN)
 }
 
 /// Returns whether a size is known to be a multiple of a number.
@@ -143,10 +144,11 @@ pub fn is_multiple(size: &Dim, of: usize) -> bool {
     &size.floor_div(&of) * &of == *size
 }
 
-impl Scope<'_> {
+impl KernelScope<'_> {
     /// Returns the element type of a buffer when it is read as vec4s. `None` if it cannot be.
     pub(super) fn vec4_type(&self, value: ValueId) -> Result<Option<WgslType>> {
-        Ok(WgslType::vec4(self.storage(value)?).filter(|_| is_multiple_of_4(&self.allocated_elements(value))))
+        Ok(WgslType::vec4(self.storage(value)?)
+            .filter(|_| is_multiple_of_4(&self.allocated_elements(value))))
     }
 
     /// Returns the vec4 of a buffer that contains an element: its type, its index, and the component. `None` if the
@@ -156,7 +158,7 @@ impl Scope<'_> {
         value: ValueId,
         place: &Index,
     ) -> Result<Option<(WgslType, Index, usize)>> {
-        let whole = Dim::from(QUAD);
+        let whole = Dim::from(VEC4_LEN);
         let part = place.rem(&whole).as_const();
         let part = part.and_then(|part| usize::try_from(part).ok());
         Ok(match (self.vec4_type(value)?, part) {

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::quad::{QUAD, source_vector};
+use super::vec4::{VEC4_LEN, source_vector};
 use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::kernel::shader;
 
@@ -13,8 +13,8 @@ use crate::kernel::shader;
 const ARITHMETIC: &[&str] = &["x + y", "x - y", "x * y", "x / y", "-x"];
 /// A select, whose third operand is one condition for all components or one for each.
 const SELECT: &str = "select(x, y, z)";
-/// Templates that mean for vectors what they mean for scalars, if all operands are vectors.
-const ALIKE: &[&str] = &[
+/// Templates that compute each component of vector operands as they compute scalars.
+const ELEMENTWISE: &[&str] = &[
     SELECT,
     "select(x, y, x < y)",
     "select(x, y, x > y)",
@@ -36,8 +36,8 @@ const ALIKE: &[&str] = &[
 ];
 
 /// Returns the vector of four numbers or conditions.
-pub fn vector(pool: &mut ExprPool, parts: [Expr; QUAD]) -> Expr {
-    Fours {
+pub fn vector(pool: &mut ExprPool, parts: [Expr; VEC4_LEN]) -> Expr {
+    SlpVectorizer {
         pool,
         vectors: HashMap::new(),
     }
@@ -45,60 +45,62 @@ pub fn vector(pool: &mut ExprPool, parts: [Expr; QUAD]) -> Expr {
     .expr
 }
 
-struct Fours<'p> {
+struct SlpVectorizer<'p> {
     pool: &'p mut ExprPool,
-    vectors: HashMap<[Expr; QUAD], Vector>,
+    vectors: HashMap<[Expr; VEC4_LEN], VectorExpr>,
 }
 
 /// Four components as a vector.
 #[derive(Clone, Copy)]
-struct Vector {
+struct VectorExpr {
     expr: Expr,
     /// True if the vector takes less work than four scalars: no component is part of other vectors, as happens with the
     /// windows of neighbouring positions.
     saves_work: bool,
 }
 
-impl Fours<'_> {
-    fn vector(&mut self, parts: [Expr; QUAD]) -> Vector {
+impl SlpVectorizer<'_> {
+    fn vector(&mut self, parts: [Expr; VEC4_LEN]) -> VectorExpr {
         if let Some(known) = self.vectors.get(&parts) {
             return *known;
         }
         let vector = match source_vector(self.pool, &parts) {
-            Some(expr) => Some(Vector {
+            Some(expr) => Some(VectorExpr {
                 expr,
                 saves_work: true,
             }),
-            None => self.vectorized_operation(&parts).filter(|vector| vector.saves_work),
+            None => self
+                .vectorized_operation(&parts)
+                .filter(|vector| vector.saves_work),
         };
         let vector = vector.unwrap_or_else(|| self.gather(&parts));
         self.vectors.insert(parts, vector);
         vector
     }
 
-    fn gather(&mut self, parts: &[Expr; QUAD]) -> Vector {
+    fn gather(&mut self, parts: &[Expr; VEC4_LEN]) -> VectorExpr {
         let ty = vec4_of(self.pool.ty(parts[0])).unwrap_or(WgslType::F32x4);
         let expr = match (is_splat(parts), self.pool.as_literal(parts[0])) {
             (true, Some(literal)) => self.pool.literal(ty, literal),
             (true, None) => self.pool.call("vec4(x)", ty, &parts[..1]),
             (false, _) => self.pool.call("vec4(x, y, z, w)", ty, parts),
         };
-        Vector {
+        VectorExpr {
             expr,
             saves_work: false,
         }
     }
 
     /// Vectorises four equal operations. `None` if they are not equal.
-    fn vectorized_operation(&mut self, parts: &[Expr; QUAD]) -> Option<Vector> {
+    fn vectorized_operation(&mut self, parts: &[Expr; VEC4_LEN]) -> Option<VectorExpr> {
         let ty = vec4_of(self.pool.ty(parts[0]))?;
         let (template, operands) = self.common_operation(parts)?;
         let (template, is_function) = vector_template(&template)?;
         let operands = operands.into_iter().enumerate();
-        let operands: Vec<Vector> = operands
+        let operands: Vec<VectorExpr> = operands
             .map(
                 |(place, operand)| match takes_scalar(&template, place) && is_splat(&operand) {
-                    true => Vector {
+                    true => VectorExpr {
                         expr: operand[0],
                         saves_work: false,
                     },
@@ -109,18 +111,24 @@ impl Fours<'_> {
         let is_less = is_function || operands.iter().any(|operand| operand.saves_work);
         let operands: Vec<Expr> = operands.iter().map(|operand| operand.expr).collect();
         let expr = self.pool.call(template, ty, &operands);
-        Some(Vector { expr, saves_work: is_less })
+        Some(VectorExpr {
+            expr,
+            saves_work: is_less,
+        })
     }
 
     /// Returns the template of four equal operations and their operands by component. `None` if templates or operand
     /// types differ.
-    fn common_operation(&self, parts: &[Expr; QUAD]) -> Option<(String, Vec<[Expr; QUAD]>)> {
+    fn common_operation(
+        &self,
+        parts: &[Expr; VEC4_LEN],
+    ) -> Option<(String, Vec<[Expr; VEC4_LEN]>)> {
         let call = |part: Expr| match self.pool.node(part) {
             ExprNode::Call { template, operands } => Some((template, operands)),
             _ => None,
         };
         let (template, first) = call(parts[0])?;
-        let mut operands: Vec<[Expr; QUAD]> = first.iter().map(|x| [*x; QUAD]).collect();
+        let mut operands: Vec<[Expr; VEC4_LEN]> = first.iter().map(|x| [*x; VEC4_LEN]).collect();
         for (part, expr) in parts.iter().enumerate() {
             let (other, own) = call(*expr)?;
             if (other, own.len()) != (template, first.len()) {
@@ -130,7 +138,7 @@ impl Fours<'_> {
                 operand[part] = *own;
             }
         }
-        let is_fit = |operand: &[Expr; QUAD]| {
+        let is_fit = |operand: &[Expr; VEC4_LEN]| {
             let ty = self.pool.ty(operand[0]);
             vec4_of(ty).is_some() && operand.iter().all(|part| self.pool.ty(*part) == ty)
         };
@@ -141,7 +149,7 @@ impl Fours<'_> {
     }
 }
 
-fn is_splat(operand: &[Expr; QUAD]) -> bool {
+fn is_splat(operand: &[Expr; VEC4_LEN]) -> bool {
     operand.iter().all(|part| *part == operand[0])
 }
 
@@ -161,7 +169,7 @@ fn vec4_of(ty: WgslType) -> Option<WgslType> {
 
 /// Returns the template for vectors, and whether it calls a function of the shader library. `None` if there is none.
 fn vector_template(template: &str) -> Option<(String, bool)> {
-    if ARITHMETIC.contains(&template) || ALIKE.contains(&template) {
+    if ARITHMETIC.contains(&template) || ELEMENTWISE.contains(&template) {
         return Some((template.to_string(), false));
     }
     let (function, operands) = template.split_once('(')?;
@@ -173,7 +181,7 @@ fn vector_template(template: &str) -> Option<(String, bool)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pass::plan::element::quad::component;
+    use crate::pass::plan::element::vec4::component;
 
     fn template(pool: &ExprPool, expr: Expr) -> &str {
         match pool.node(expr) {

@@ -8,19 +8,19 @@ use crate::pass::plan::kernel::{INVOCATIONS, Source};
 use crate::pass::plan::lanes;
 
 // Cycles that a driver takes to compile a kernel, and for each of its expressions.
-const KERNEL: u64 = 43_000_000;
-const EXPRESSION: u64 = 600_000;
+const COMPILE_KERNEL_CYCLES: u64 = 43_000_000;
+const COMPILE_EXPRESSION_CYCLES: u64 = 600_000;
 
 // Additional cycles for all lanes of a vector to load a size, and to divide by a size. Division by a number is a
 // multiplication.
-const READ: u64 = 20;
-const DIVIDE: u64 = 150;
+const LOAD_SIZE_CYCLES: u64 = 20;
+const DIVIDE_BY_SIZE_CYCLES: u64 = 150;
 
 /// Assumed iterations of a loop whose length is unknown.
-const ROUNDS: u64 = 64;
+const DEFAULT_ITERATIONS: u64 = 64;
 
 /// Cost of a kernel.
-pub(super) struct Price<'a> {
+pub(super) struct KernelCost<'a> {
     source: &'a Source,
     /// Sizes that replace numbers, with these numbers.
     constants: HashMap<Expr, i64>,
@@ -31,12 +31,12 @@ pub(super) struct Price<'a> {
     pub(super) run_cycles: u64,
 }
 
-impl<'a> Price<'a> {
+impl<'a> KernelCost<'a> {
     /// Computes the cost of a kernel in which sizes replace these numbers.
-    pub(super) fn new(source: &'a Source, numbers: HashMap<Expr, i64>) -> Price<'a> {
-        let mut price = Price {
+    pub(super) fn new(source: &'a Source, numbers: HashMap<Expr, i64>) -> KernelCost<'a> {
+        let mut price = KernelCost {
             source,
-            run_cycles: READ * numbers.len() as u64,
+            run_cycles: LOAD_SIZE_CYCLES * numbers.len() as u64,
             constants: numbers,
             evaluations: HashMap::new(),
             visited: HashSet::new(),
@@ -47,7 +47,7 @@ impl<'a> Price<'a> {
 
     /// Returns the cycles that a driver takes to compile the kernel.
     pub(super) fn compile_cycles(&self) -> u64 {
-        KERNEL + EXPRESSION * self.visited.len() as u64
+        COMPILE_KERNEL_CYCLES + COMPILE_EXPRESSION_CYCLES * self.visited.len() as u64
     }
 
     fn visit_statements(&mut self, statements: &[Statement], times: u64) {
@@ -88,7 +88,7 @@ impl<'a> Price<'a> {
             ExprNode::Literal(Literal::Integer(end)) => Some(*end),
             _ => self.constants.get(&end).copied(),
         };
-        number.map_or(ROUNDS, i64::unsigned_abs)
+        number.map_or(DEFAULT_ITERATIONS, i64::unsigned_abs)
     }
 
     /// Adds the cost of an expression, and returns how often it is evaluated.
@@ -115,8 +115,8 @@ impl<'a> Price<'a> {
             .iter()
             .rposition(|operand| self.constants.contains_key(operand))
         {
-            Some(1) if divides => DIVIDE,
-            Some(_) => READ,
+            Some(1) if divides => DIVIDE_BY_SIZE_CYCLES,
+            Some(_) => LOAD_SIZE_CYCLES,
             None => 0,
         }
     }
@@ -124,7 +124,7 @@ impl<'a> Price<'a> {
 
 /// Returns the vectors of lanes in a workgroup of a kernel.
 pub(super) fn vectors_per_workgroup(source: &Source, lanes: usize) -> u64 {
-    let is_one = source.holes.contains(&lanes::size(lanes));
+    let is_one = source.template_values.contains(&lanes::size(lanes));
     match is_one {
         true => 1,
         false => INVOCATIONS as u64 / lanes as u64,

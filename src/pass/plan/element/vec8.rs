@@ -9,18 +9,20 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::position::Position;
-use crate::pass::plan::element::quad::{self, QUAD, vector_index, is_multiple, is_multiple_of_4};
-use crate::pass::plan::element::{self, Scope};
+use crate::pass::plan::element::vec4::{
+    self, VEC4_LEN, is_multiple, is_multiple_of_4, vector_index,
+};
+use crate::pass::plan::element::{self, KernelScope};
 
 /// Elements of the widest load.
-pub const EIGHT: usize = 8;
+pub const VEC8_LEN: usize = 8;
 
 /// Returns how many neighbouring elements a device loads at once from rows of `size` elements.
 pub fn vector_width(capabilities: &Capabilities, size: &Dim) -> usize {
-    if capabilities.software && capabilities.int64 && is_multiple(size, EIGHT) {
-        EIGHT
+    if capabilities.software && capabilities.int64 && is_multiple(size, VEC8_LEN) {
+        VEC8_LEN
     } else if is_multiple_of_4(size) {
-        QUAD
+        VEC4_LEN
     } else {
         1
     }
@@ -44,11 +46,12 @@ pub fn stored_component(
     pool: &mut ExprPool,
     vector: Expr,
     part: usize,
-    (stored, name): (WgslType, &str),
+    stored: WgslType,
+    name: &str,
 ) -> Expr {
     if pool.ty(vector) != WgslType::U64x4 {
         pool.set_label(vector, &format!("{name}_quad"));
-        return quad::component(pool, vector, part, stored);
+        return vec4::component(pool, vector, part, stored);
     }
     pool.set_label(vector, &format!("{name}_words"));
     let (numbers, half) = match part % 2 {
@@ -57,30 +60,32 @@ pub fn stored_component(
     };
     let numbers = pool.call(numbers, WgslType::F32x4, &[vector]);
     pool.set_label(numbers, &format!("{name}_{half}"));
-    quad::component(pool, numbers, part / 2, stored)
+    vec4::component(pool, numbers, part / 2, stored)
 }
 
 /// Writes neighbouring elements with as few vector stores as possible. `None` if they do not form whole vectors.
 pub fn store_vectors(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     value: ValueId,
     parts: &[(Expr, Position)],
 ) -> Result<Option<Vec<Statement>>> {
-    if parts.len() == EIGHT
+    if parts.len() == VEC8_LEN
         && let Some(store) = store_u64(scope, value, parts)?
     {
         return Ok(Some(vec![store]));
     }
-    if !parts.len().is_multiple_of(QUAD) {
+    if !parts.len().is_multiple_of(VEC4_LEN) {
         return Ok(None);
     }
-    let quads = parts.chunks(QUAD);
-    quads.map(|four| quad::store_vec4(scope, value, four)).collect()
+    let quads = parts.chunks(VEC4_LEN);
+    quads
+        .map(|four| vec4::store_vec4(scope, value, four))
+        .collect()
 }
 
 /// Writes neighbouring elements, one by one if they do not form whole vectors.
 pub fn store_all(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     value: ValueId,
     parts: &[(Expr, Position)],
 ) -> Result<Vec<Statement>> {
@@ -93,22 +98,24 @@ pub fn store_all(
 }
 
 fn store_u64(
-    scope: &mut Scope,
+    scope: &mut KernelScope,
     value: ValueId,
     parts: &[(Expr, Position)],
 ) -> Result<Option<Statement>> {
     let places = parts.iter().map(|(_, at)| scope.element_index(value, at));
-    let (true, Some(start)) = (scope.can_access_u64(value)?, vector_index(places, EIGHT)) else {
+    let (true, Some(start)) = (scope.can_access_u64(value)?, vector_index(places, VEC8_LEN)) else {
         return Ok(None);
     };
-    let settled = parts.iter().map(|part| storable_as_u64(&mut scope.pool, part.0));
+    let settled = parts
+        .iter()
+        .map(|part| storable_as_u64(&mut scope.pool, part.0));
     let Some(numbers) = settled.collect::<Option<Vec<Expr>>>() else {
         return Ok(None);
     };
     let every_other = |first: usize| numbers.iter().skip(first).step_by(2).copied();
     let (low, high): (Vec<Expr>, Vec<Expr>) = (every_other(0).collect(), every_other(1).collect());
     let pool = &mut scope.pool;
-    let halves = [low, high].map(|half| quad::build_vec4(pool, &half, WgslType::F32x4));
+    let halves = [low, high].map(|half| vec4::build_vec4(pool, &half, WgslType::F32x4));
     let words = pool.call("words_of(x, y)", WgslType::U64x4, &halves);
     Ok(Some(Statement::Store {
         buffer: scope.bind_rows(value, false, WgslType::U64x4)?,
@@ -127,7 +134,8 @@ pub fn storable_as_u64(pool: &mut ExprPool, expr: Expr) -> Option<Expr> {
     let (template, operands) = (template.clone(), operands.clone());
     let is_constant = |pool: &ExprPool, expr: &Expr| pool.as_literal(*expr).is_some();
     let has_constant = operands.iter().any(|expr| is_constant(pool, expr));
-    let is_settled = |expr: &Expr| is_constant(pool, expr) || storable_as_u64(pool, *expr) == Some(*expr);
+    let is_settled =
+        |expr: &Expr| is_constant(pool, expr) || storable_as_u64(pool, *expr) == Some(*expr);
     match template.as_ref() {
         "select(x, y, x < y)" => {
             Some(pool.call("select(x, max(x, y), x < y)", WgslType::F32, &operands))
@@ -141,12 +149,12 @@ pub fn storable_as_u64(pool: &mut ExprPool, expr: Expr) -> Option<Expr> {
     }
 }
 
-impl Scope<'_> {
+impl KernelScope<'_> {
     /// Returns whether a buffer can be accessed as 64-bit words of two numbers.
     pub fn can_access_u64(&self, value: ValueId) -> Result<bool> {
         let is_f32 = self.storage(value)? == StorageType::F32;
         let is_in_rows = self.layout(value).is_row_major();
-        Ok(is_f32 && is_in_rows && is_multiple(&self.allocated_elements(value), EIGHT))
+        Ok(is_f32 && is_in_rows && is_multiple(&self.allocated_elements(value), VEC8_LEN))
     }
 
     /// Returns whether a buffer is better read as 64-bit words of two numbers: if it cannot be read as a texture.
@@ -162,14 +170,14 @@ impl Scope<'_> {
         place: &Index,
         neighbours: usize,
     ) -> Result<Option<(WgslType, Index, usize)>> {
-        let whole = Dim::from(EIGHT);
+        let whole = Dim::from(VEC8_LEN);
         let part = place.rem(&whole).as_const();
         let part = part.and_then(|part| usize::try_from(part).ok());
         match part {
-            Some(part) if neighbours == EIGHT && self.prefers_u64(value)? => {
+            Some(part) if neighbours == VEC8_LEN && self.prefers_u64(value)? => {
                 Ok(Some((WgslType::U64x4, place.div(&whole), part)))
             }
-            _ if neighbours >= QUAD => self.vec4_component(value, place),
+            _ if neighbours >= VEC4_LEN => self.vec4_component(value, place),
             _ => Ok(None),
         }
     }

@@ -1,6 +1,6 @@
 //! Choices that a kernel makes by the example's sizes. Layers share a kernel only where the choices are equal.
 
-use super::Scope;
+use super::KernelScope;
 use crate::dim::Dim;
 use crate::ir::Graph;
 use crate::pass::plan::cost::example;
@@ -8,16 +8,16 @@ use crate::pass::plan::cost::example;
 /// A number for which a kernel is specialised because of the example's sizes. The kernel would be correct with another
 /// one, too.
 #[derive(Clone)]
-pub struct Decision {
+pub struct ExampleDecision {
     sizes: [Dim; 4],
     rule: fn([usize; 4]) -> usize,
     number: usize,
 }
 
-impl Decision {
-    fn new(graph: &Graph, sizes: [Dim; 4], rule: fn([usize; 4]) -> usize) -> Decision {
+impl ExampleDecision {
+    fn new(graph: &Graph, sizes: [Dim; 4], rule: fn([usize; 4]) -> usize) -> ExampleDecision {
         let number = rule(sizes.each_ref().map(|size| example(graph, size)));
-        Decision {
+        ExampleDecision {
             sizes,
             rule,
             number,
@@ -26,14 +26,14 @@ impl Decision {
 
     /// Returns whether the sizes of another graph's example lead to the same number.
     pub fn holds_in(&self, graph: &Graph) -> bool {
-        Decision::new(graph, self.sizes.clone(), self.rule).number == self.number
+        ExampleDecision::new(graph, self.sizes.clone(), self.rule).number == self.number
     }
 }
 
-impl Scope<'_> {
+impl KernelScope<'_> {
     /// Applies a rule to four sizes of the example, and records the decision.
     pub fn decide(&mut self, sizes: [Dim; 4], rule: fn([usize; 4]) -> usize) -> usize {
-        let decision = Decision::new(self.graph, sizes, rule);
+        let decision = ExampleDecision::new(self.graph, sizes, rule);
         let number = decision.number;
         self.decisions.push(decision);
         number

@@ -1,43 +1,43 @@
 //! Cache of shape-generic kernels. Layers that differ in sizes only have equal keys; the first of them is lowered.
 
-use super::{Form, Way};
+use super::{GenericGroup, GenericLowering};
 use crate::error::Result;
 use crate::ir::{Argument, Definition, Op, ValueId};
 use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::{Layout, Panels, StridedRange};
-use crate::pass::plan::conv::Along;
-use crate::pass::plan::element::decision::Decision;
+use crate::pass::plan::conv::AxisGeometry;
+use crate::pass::plan::element::example_decision::ExampleDecision;
 use crate::pass::plan::element::role;
 use crate::pass::plan::kernel::GeneratedKernel;
-use crate::pass::plan::product::tile::Packed;
+use crate::pass::plan::product::tile::PackedWeight;
 use crate::shape::TensorType;
 
 /// Kernels by their keys.
 #[derive(Default)]
-pub(in crate::pass::plan) struct Known(Vec<Entry>);
+pub(in crate::pass::plan) struct KernelCache(Vec<CachedKernel>);
 
-struct Entry {
-    key: Structure,
-    decisions: Vec<Decision>,
+struct CachedKernel {
+    key: KernelKey,
+    decisions: Vec<ExampleDecision>,
     /// `None` if a device cannot bind all that the kernel needs.
     made: Option<GeneratedKernel>,
 }
 
 /// Everything on which the kernel of a shape-generic group depends.
 #[derive(PartialEq)]
-struct Structure {
+struct KernelKey {
     /// Label of the kernel.
     label: String,
-    lowering: Way,
+    lowering: GenericLowering,
     group: (Option<usize>, Vec<ValueId>, Vec<usize>),
-    axes: Option<Vec<Along>>,
-    values: Vec<Seen>,
+    axes: Option<Vec<AxisGeometry>>,
+    values: Vec<ValueKey>,
     nodes: Vec<(Op, Vec<Argument>, Vec<ValueId>)>,
 }
 
 /// Properties of a value on which its kernel depends.
 #[derive(PartialEq)]
-struct Seen {
+struct ValueKey {
     role: String,
     ty: TensorType,
     definition: Definition,
@@ -48,11 +48,16 @@ struct Seen {
     is_texture_aliased: bool,
 }
 
-impl Known {
+impl KernelCache {
     /// Returns the kernel of a shape-generic group, in the group's symbolic sizes.
-    pub(super) fn kernel(&mut self, form: &Form, lowering: &Way, label: String) -> Result<Option<GeneratedKernel>> {
-        let key = Structure::of(form, lowering, label);
-        let matches = |known: &&Entry| {
+    pub(super) fn kernel(
+        &mut self,
+        form: &GenericGroup,
+        lowering: &GenericLowering,
+        label: String,
+    ) -> Result<Option<GeneratedKernel>> {
+        let key = KernelKey::of(form, lowering, label);
+        let matches = |known: &&CachedKernel| {
             let mut decisions = known.decisions.iter();
             known.key == key && decisions.all(|decision| decision.holds_in(&form.graph))
         };
@@ -65,7 +70,7 @@ impl Known {
             true => Some(lowered.finish(key.label.clone())?),
             false => None,
         };
-        self.0.push(Entry {
+        self.0.push(CachedKernel {
             key,
             decisions,
             made: made.clone(),
@@ -74,31 +79,31 @@ impl Known {
     }
 }
 
-impl Structure {
-    fn of(form: &Form, way: &Way, label: String) -> Structure {
+impl KernelKey {
+    fn of(form: &GenericGroup, way: &GenericLowering, label: String) -> KernelKey {
         let group = &form.group;
         let nodes = form.graph.nodes.iter();
         let nodes = nodes.map(|node| {
             let (arguments, results) = (node.arguments.clone(), node.results.clone());
             (node.op.clone(), arguments, results)
         });
-        Structure {
+        KernelKey {
             label,
             lowering: without_sizes(form, way),
-            group: (group.anchor, group.values(), group.nodes.clone()),
+            group: (group.anchor, group.outputs(), group.nodes.clone()),
             axes: form.symbolic_axes.clone(),
             values: (0..form.planned_values.len())
-                .map(|at| Seen::of(form, at))
+                .map(|at| ValueKey::of(form, at))
                 .collect(),
             nodes: nodes.collect(),
         }
     }
 }
 
-impl Seen {
-    fn of(form: &Form, at: usize) -> Seen {
+impl ValueKey {
+    fn of(form: &GenericGroup, at: usize) -> ValueKey {
         let info = &form.graph.values[at];
-        Seen {
+        ValueKey {
             role: role(&info.name).to_string(),
             ty: info.ty.clone(),
             definition: match &info.definition {
@@ -116,30 +121,42 @@ impl Seen {
 }
 
 /// Returns a lowering without the sizes of its panels.
-fn without_sizes(form: &Form, lowering: &Way) -> Way {
+fn without_sizes(form: &GenericGroup, lowering: &GenericLowering) -> GenericLowering {
     match lowering {
-        Way::SymbolicWindowConv(packed) => Way::SymbolicWindowConv(packed_without_sizes(packed)),
-        Way::FixedWindowConv(packed) => Way::FixedWindowConv(packed_without_sizes(packed)),
-        Way::Grouped(panels) => Way::Grouped(panels_without_sizes(panels)),
-        Way::Product(weight, packed) => {
-            let index = form.planned_values.iter().position(|value| value == weight);
-            Way::Product(index.map_or(*weight, ValueId::from), packed_without_sizes(packed))
+        GenericLowering::SymbolicWindowConv(packed) => {
+            GenericLowering::SymbolicWindowConv(packed_without_sizes(packed))
         }
-        Way::Winograd(places, packed) => Way::Winograd(*places, packed_without_sizes(packed)),
-        Way::Pooling | Way::PointwiseVec4 | Way::PointwiseSlices | Way::CopyToVec4(_) => lowering.clone(),
+        GenericLowering::FixedWindowConv(packed) => {
+            GenericLowering::FixedWindowConv(packed_without_sizes(packed))
+        }
+        GenericLowering::Grouped(panels) => GenericLowering::Grouped(panels_without_sizes(panels)),
+        GenericLowering::Product(weight, packed) => {
+            let index = form.planned_values.iter().position(|value| value == weight);
+            GenericLowering::Product(
+                index.map_or(*weight, ValueId::from),
+                packed_without_sizes(packed),
+            )
+        }
+        GenericLowering::Winograd(places, packed) => {
+            GenericLowering::Winograd(*places, packed_without_sizes(packed))
+        }
+        GenericLowering::Pooling
+        | GenericLowering::PointwiseVec4
+        | GenericLowering::PointwiseSlices
+        | GenericLowering::CopyToVec4(_) => lowering.clone(),
     }
 }
 
 /// Returns a packed weight without sizes on which no kernel depends.
-fn packed_without_sizes(packed: &Packed) -> Packed {
-    Packed {
+fn packed_without_sizes(packed: &PackedWeight) -> PackedWeight {
+    PackedWeight {
         panels: panels_without_sizes(&packed.panels),
         ..*packed
     }
 }
 
 /// Returns panels without sizes on which no kernel depends. The kernel depends on whether there are several matrices, and
-/// on K up to one round.
+/// on K up to one iteration of its loop.
 fn panels_without_sizes(panels: &Panels) -> Panels {
     let at_most = |run: &StridedRange, most: usize| StridedRange {
         count: run.count.min(most),

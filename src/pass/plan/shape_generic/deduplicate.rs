@@ -5,27 +5,27 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::pair::{Number, Pair};
-use super::price::{Price, vectors_per_workgroup};
+use super::cost_model::{KernelCost, vectors_per_workgroup};
+use super::merge::{MergedKernel, SizeValue};
 use crate::dim::{Bindings, Dim};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::plan::{Plan, Step, Workgroups};
 use crate::pass::plan::kernel::Source;
-use crate::pass::plan::product::tile::RUNS;
+use crate::pass::plan::product::tile::RUNS_PER_START;
 
 /// A kernel that serves for one or several kernels.
-struct Class {
+struct KernelClass {
     source: Rc<Source>,
-    members: Vec<Member>,
+    members: Vec<ClassMember>,
 }
 
 /// One of the kernels for which another one serves.
 #[derive(Clone)]
-struct Member {
+struct ClassMember {
     /// Index of the kernel.
     kernel: usize,
     /// Value in this kernel of each size of the shared kernel.
-    size_values: Vec<(Dim, Number)>,
+    size_values: Vec<(Dim, SizeValue)>,
     /// SIMD vectors of lanes that the kernel's dispatches run on.
     vectors: u64,
 }
@@ -34,15 +34,16 @@ struct Member {
 pub(in crate::pass::plan) fn deduplicate_kernels(
     plan: &mut Plan,
     sources: &[Option<Rc<Source>>],
-    (capabilities, hints): (&Capabilities, &Bindings),
+    capabilities: &Capabilities,
+    hints: &Bindings,
 ) {
     let Some(lanes) = capabilities.simd_lanes() else {
         return;
     };
-    let mut classes: Vec<Class> = Vec::new();
+    let mut classes: Vec<KernelClass> = Vec::new();
     for (kernel, source) in sources.iter().enumerate() {
         let Some(source) = source else { continue };
-        let single = Class::new(plan, (kernel, source), (lanes, hints));
+        let single = KernelClass::new(plan, kernel, source, lanes, hints);
         let known = classes.iter_mut();
         let mut known = known.filter_map(|class| Some((class.merged_with(&single)?, class)));
         match known.next() {
@@ -56,38 +57,42 @@ pub(in crate::pass::plan) fn deduplicate_kernels(
     remove_unused(plan);
 }
 
-impl Class {
+impl KernelClass {
     /// Makes the class of a single kernel.
     fn new(
         plan: &Plan,
-        (kernel, source): (usize, &Rc<Source>),
-        (lanes, hints): (usize, &Bindings),
-    ) -> Class {
+        kernel: usize,
+        source: &Rc<Source>,
+        lanes: usize,
+        hints: &Bindings,
+    ) -> KernelClass {
         let steps = plan.steps.iter().filter(|step| step.kernel == kernel);
         let workgroups: u64 = steps.map(|step| workgroup_count(step, hints)).sum();
         let sizes = source.sizes.iter();
-        let member = Member {
+        let member = ClassMember {
             kernel,
             size_values: sizes
-                .map(|dim| (dim.clone(), Number::Size(dim.clone())))
+                .map(|dim| (dim.clone(), SizeValue::Size(dim.clone())))
                 .collect(),
             vectors: workgroups * vectors_per_workgroup(source, lanes),
         };
-        Class {
+        KernelClass {
             source: source.clone(),
             members: vec![member],
         }
     }
 
     /// Merges two classes. `None` if their kernels differ in more than numbers, or merging does not pay off.
-    fn merged_with(&self, other: &Class) -> Option<Class> {
-        let pair = Pair::of([&self.source, &other.source])?;
-        let side = |class: &Class, side: usize| -> Vec<Member> {
+    fn merged_with(&self, other: &KernelClass) -> Option<KernelClass> {
+        let pair = MergedKernel::of([&self.source, &other.source])?;
+        let side = |class: &KernelClass, side: usize| -> Vec<ClassMember> {
             let members = class.members.iter();
-            members.map(|member| member.in_merged(&pair, side)).collect()
+            members
+                .map(|member| member.in_merged(&pair, side))
+                .collect()
         };
         let members = [side(self, 0), side(other, 1)].concat();
-        let both = Class {
+        let both = KernelClass {
             source: Rc::new(pair.source),
             members,
         };
@@ -98,12 +103,12 @@ impl Class {
     /// ([`RUNS`]).
     fn net_saving(&self) -> i128 {
         let saved = self.members.len() - 1;
-        let compiled = i128::from(Price::new(&self.source, HashMap::new()).compile_cycles());
+        let compiled = i128::from(KernelCost::new(&self.source, HashMap::new()).compile_cycles());
         let members = self.members.iter();
         let run: i128 = members
             .map(|member| i128::from(member.slowdown(&self.source)))
             .sum();
-        compiled * saved as i128 - i128::from(RUNS) * run
+        compiled * saved as i128 - i128::from(RUNS_PER_START) * run
     }
 
     /// Replaces the members' kernels in the plan by the shared one.
@@ -125,15 +130,15 @@ impl Class {
     }
 }
 
-impl Member {
+impl ClassMember {
     /// Expresses the member in the sizes of a merged kernel, of which it is on side 0 or 1.
-    fn in_merged(&self, pair: &Pair, side: usize) -> Member {
-        let resolve = |number: &Number| match number {
-            Number::Constant(number) => Number::Constant(*number),
-            Number::Size(dim) => self.size_value(dim),
+    fn in_merged(&self, pair: &MergedKernel, side: usize) -> ClassMember {
+        let resolve = |number: &SizeValue| match number {
+            SizeValue::Constant(number) => SizeValue::Constant(*number),
+            SizeValue::Size(dim) => self.size_value(dim),
         };
         let numbers = pair.size_values.iter();
-        Member {
+        ClassMember {
             size_values: numbers
                 .map(|(dim, numbers)| (dim.clone(), resolve(&numbers[side])))
                 .collect(),
@@ -142,9 +147,9 @@ impl Member {
     }
 
     /// Returns the value of a size in this kernel.
-    fn size_value(&self, size: &Dim) -> Number {
+    fn size_value(&self, size: &Dim) -> SizeValue {
         let known = self.size_values.iter().find(|(dim, _)| dim == size);
-        known.map_or(Number::Size(size.clone()), |(_, number)| number.clone())
+        known.map_or(SizeValue::Size(size.clone()), |(_, number)| number.clone())
     }
 
     /// Returns the sizes that a step passes to the shared kernel. The step had those of the member's own kernel.
@@ -154,8 +159,8 @@ impl Member {
             place.and_then(|place| step.sizes.get(place)).cloned()
         };
         let size = |dim: &Dim| match self.size_value(dim) {
-            Number::Constant(number) => Dim::from(number),
-            Number::Size(dim) => of_step(&dim).unwrap_or(dim),
+            SizeValue::Constant(number) => Dim::from(number),
+            SizeValue::Size(dim) => of_step(&dim).unwrap_or(dim),
         };
         sizes.iter().map(size).collect()
     }
@@ -166,10 +171,10 @@ impl Member {
             .size_values
             .iter()
             .filter_map(|(dim, number)| match number {
-                Number::Constant(number) => Some((source.pool.known_size(dim)?, *number)),
-                Number::Size(_) => None,
+                SizeValue::Constant(number) => Some((source.pool.known_size(dim)?, *number)),
+                SizeValue::Size(_) => None,
             });
-        Price::new(source, constants.collect()).run_cycles * self.vectors
+        KernelCost::new(source, constants.collect()).run_cycles * self.vectors
     }
 }
 
