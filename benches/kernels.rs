@@ -22,7 +22,7 @@ use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
 
 /// Amount of work that a kernel's throughput counts.
-enum Of {
+enum Work {
     Operations(u64),
     Bytes(u64),
 }
@@ -38,7 +38,7 @@ impl KernelBench<'_> {
         &mut self,
         name: &str,
         size: &str,
-        of: Of,
+        of: Work,
         types: &[&str],
         body: impl for<'g> Fn(&[Value<'g>]) -> Value<'g>,
     ) {
@@ -48,8 +48,8 @@ impl KernelBench<'_> {
             .sample_size(10)
             .warm_up_time(Duration::from_millis(300));
         group.throughput(match of {
-            Of::Operations(count) => Throughput::Elements(count),
-            Of::Bytes(count) => Throughput::Bytes(count),
+            Work::Operations(count) => Throughput::Elements(count),
+            Work::Bytes(count) => Throughput::Bytes(count),
         });
         group.bench_function(BenchmarkId::from_parameter(size), |bencher| {
             bencher.iter_custom(|rounds| {
@@ -116,7 +116,7 @@ fn products(bench: &mut KernelBench) {
         [1, 768, 768],
     ] {
         let types = [&*format!("f32[{m}, {k}]"), &*format!("f32[{k}, {n}]")];
-        let operations = Of::Operations(2 * m * k * n);
+        let operations = Work::Operations(2 * m * k * n);
         bench.kernel("gemm", &format!("{m}x{k}x{n}"), operations, &types, |x| {
             x[0].dot(x[1])
         });
@@ -134,7 +134,7 @@ fn convolutions(bench: &mut KernelBench) {
         let [to, from, side] = filter;
         let image = format!("f32[1, {channels}, 56, 56]");
         let filter = format!("f32[{to}, {from}, {side}, {side}]");
-        let operations = Of::Operations(2 * to * from * side * side * out * out);
+        let operations = Work::Operations(2 * to * from * side * side * out * out);
         let axes = vec![ConvAxis::padded(stride, pad), ConvAxis::padded(stride, pad)];
         bench.kernel("conv", name, operations, &[&image, &filter], |x| {
             x[0].conv(x[1], axes.clone(), groups)
@@ -143,7 +143,7 @@ fn convolutions(bench: &mut KernelBench) {
 }
 
 fn rows(bench: &mut KernelBench) {
-    let bytes = |count: u64| Of::Bytes(2 * 4 * count);
+    let bytes = |count: u64| Work::Bytes(2 * 4 * count);
     bench.kernel(
         "softmax",
         "128x1024",
@@ -162,21 +162,21 @@ fn rows(bench: &mut KernelBench) {
         x[0].sort(1, false).0
     });
     let types = ["f32[1048576]"];
-    bench.kernel("sum", "2^20", Of::Bytes(4 << 20), &types, |x| {
+    bench.kernel("sum", "2^20", Work::Bytes(4 << 20), &types, |x| {
         x[0].sum(&[0], false)
     });
     let types = ["f32[1000, 1000]"];
     bench.kernel(
         "sum",
         "columns 1000x1000",
-        Of::Bytes(4_000_000),
+        Work::Bytes(4_000_000),
         &types,
         |x| x[0].sum(&[0], false),
     );
 }
 
 fn elements(bench: &mut KernelBench) {
-    let million = || Of::Bytes(8_000_000);
+    let million = || Work::Bytes(8_000_000);
     bench.kernel(
         "elementwise",
         "relu 1000000",
@@ -195,7 +195,7 @@ fn elements(bench: &mut KernelBench) {
     bench.kernel(
         "elementwise",
         "x·y + b 1000x1000",
-        Of::Bytes(12_000_000),
+        Work::Bytes(12_000_000),
         &types,
         |x| x[0] * x[1] + x[2],
     );

@@ -17,15 +17,15 @@ mod background;
 mod bisect;
 mod check;
 mod device;
-mod draw;
-mod misfit;
+mod random_input;
+mod input_mismatch;
 mod packed;
 mod session;
 mod signature;
-mod state;
+mod session_stateson_states;
 mod subject;
 mod tuning;
-mod variant;
+mod compiled_graph;
 mod verify;
 
 use std::fmt;
@@ -33,32 +33,32 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use crate::kernel::materialization::Precision;
-pub use bisect::{Search, SearchOptions, SearchProgress, first_divergence};
+pub use bisect::{DivergenceSearch, SearchOptions, SearchProgress, first_divergence};
 pub use check::{DeviceReference, check, inspect, inspect_program};
 pub use device::Device;
-pub use draw::{InputDistribution, draw, seed_of};
-pub use misfit::InputMismatch;
+pub use random_input::{InputDistribution, draw, seed_of};
+pub use input_mismatch::InputMismatch;
 pub use packed::PackedReport;
 pub use session::{CompileOptions, Session};
 pub use signature::{Signature, SignatureInput};
-pub use subject::Method;
+pub use subject::MethodSubject;
 pub use tuning::{Tuning, TuningProgress};
-pub use variant::CompiledGraph;
+pub use compiled_graph::CompiledGraph;
 pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 use crate::ir::{GraphModule, TreeConstant};
 use crate::item::Item;
-use crate::trace::torchscript::{Archive, Entry, ImportOptions, InputSpec, Pickled, import};
-use state::States;
+use crate::trace::torchscript::{Archive, EntryMethod, ImportOptions, InputSpec, Pickled, import};
+use session_stateson_states::SessionStates;
 
 /// A model: an archive that PyTorch traced or scripted, or an imported graph.
 ///
 /// Clones share the archive and the weights.
 #[derive(Clone)]
 pub struct Model {
-    source: Arc<Source>,
+    source: Arc<ModelSource>,
     /// The files that the model was opened from.
     files: Arc<[PathBuf]>,
 }
@@ -66,8 +66,8 @@ pub struct Model {
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let source = match &*self.source {
-            Source::Archive(_) => "TorchScript archive",
-            Source::Module(_) => "graphs",
+            ModelSource::Archive(_) => "TorchScript archive",
+            ModelSource::Module(_) => "graphs",
         };
         f.debug_struct("Model")
             .field("source", &source)
@@ -77,7 +77,7 @@ impl fmt::Debug for Model {
     }
 }
 
-enum Source {
+enum ModelSource {
     /// Imported for the sizes of a call once they are known.
     Archive(Box<Archive>),
     /// Imported graphs.
@@ -95,9 +95,9 @@ impl Model {
         let (source, weights) = match FileKind::of(path)? {
             FileKind::Json => {
                 let (module, file) = GraphModule::load_with_file(path)?;
-                (Source::Module(module), file)
+                (ModelSource::Module(module), file)
             }
-            FileKind::TorchScript => (Source::Archive(Box::new(Archive::open(path)?)), None),
+            FileKind::TorchScript => (ModelSource::Archive(Box::new(Archive::open(path)?)), None),
             other => return Err(other.not_a_model(path)),
         };
         let files = [path.to_path_buf()].into_iter().chain(weights);
@@ -127,7 +127,7 @@ impl Model {
 
     /// Makes a model from graphs.
     pub fn from_module(module: GraphModule) -> Model {
-        Model::from(Source::Module(module))
+        Model::from(ModelSource::Module(module))
     }
 
     /// Imports graphs and weights for the example inputs in the archive.
@@ -146,7 +146,7 @@ impl Model {
 
     /// Imports the graph of one method and the weights, for example arguments or those that the archive holds.
     pub fn import_method(&self, method: &str, arguments: Option<&[Item]>) -> Result<GraphModule> {
-        self.import_entry(method, arguments, &States::default(), &[])
+        self.import_entry(method, arguments, &SessionStates::default(), &[])
     }
 
     /// Imports the graph of `forward` for example arguments, and those of further methods without arguments, which share
@@ -156,11 +156,11 @@ impl Model {
         arguments: Option<&[Item]>,
         methods: &[String],
     ) -> Result<GraphModule> {
-        let forward = Entry {
+        let forward = EntryMethod {
             inputs: arguments.map(|arguments| arguments.iter().map(example).collect()),
-            ..Entry::default()
+            ..EntryMethod::default()
         };
-        let further = methods.iter().map(|method| Entry {
+        let further = methods.iter().map(|method| EntryMethod {
             method: method.clone(),
             inputs: None,
         });
@@ -173,8 +173,8 @@ impl Model {
     /// Names of the entry graphs: the methods that an archive was traced with, or `forward`; the graphs of a module.
     pub fn entries(&self) -> Vec<String> {
         let archive = match &*self.source {
-            Source::Archive(archive) => archive,
-            Source::Module(module) => {
+            ModelSource::Archive(archive) => archive,
+            ModelSource::Module(module) => {
                 return module.graphs.iter().map(|g| g.name.clone()).collect();
             }
         };
@@ -193,8 +193,8 @@ impl Model {
     /// The archive, if the model was made from one.
     pub fn archive(&self) -> Option<&Archive> {
         match &*self.source {
-            Source::Archive(archive) => Some(archive),
-            Source::Module(_) => None,
+            ModelSource::Archive(archive) => Some(archive),
+            ModelSource::Module(_) => None,
         }
     }
 
@@ -204,16 +204,16 @@ impl Model {
         &self,
         method: &str,
         arguments: Option<&[Item]>,
-        states: &States,
+        states: &SessionStates,
         varying: &[String],
     ) -> Result<GraphModule> {
-        let entry = Entry {
+        let entry = EntryMethod {
             method: method.to_string(),
             inputs: arguments.map(|arguments| arguments.iter().map(example).collect()),
         };
         self.import_with(&ImportOptions {
             entries: vec![entry],
-            states: states.examples(varying),
+            states: states.example_specs(varying),
             ..ImportOptions::default()
         })
     }
@@ -221,14 +221,14 @@ impl Model {
     /// Imports graphs and weights.
     pub fn import_with(&self, options: &ImportOptions) -> Result<GraphModule> {
         match &*self.source {
-            Source::Archive(archive) => import(archive, options),
-            Source::Module(module) => Ok(module.clone()),
+            ModelSource::Archive(archive) => import(archive, options),
+            ModelSource::Module(module) => Ok(module.clone()),
         }
     }
 
     /// True if the model is an archive, so that the graph can be imported again for other sizes.
     fn can_reimport(&self) -> bool {
-        matches!(*self.source, Source::Archive(_))
+        matches!(*self.source, ModelSource::Archive(_))
     }
 
     /// Compiles the model for a device. Work that depends on symbolic sizes is done at the first call that determines
@@ -240,12 +240,12 @@ impl Model {
 
 impl From<Archive> for Model {
     fn from(archive: Archive) -> Model {
-        Model::from(Source::Archive(Box::new(archive)))
+        Model::from(ModelSource::Archive(Box::new(archive)))
     }
 }
 
-impl From<Source> for Model {
-    fn from(source: Source) -> Model {
+impl From<ModelSource> for Model {
+    fn from(source: ModelSource) -> Model {
         Model {
             source: Arc::new(source),
             files: Arc::default(),

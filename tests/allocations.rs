@@ -86,7 +86,7 @@ fn the_steady_state_needs_nothing_new() {
     let x = Tensor::full(onionskin::dtype::DType::F32, [64, WIDTH], 0.5).unwrap();
     let run = || drop(session.run(std::slice::from_ref(&x)).unwrap());
     let created = || {
-        session.variants()[0]
+        session.compiled_graphs()[0]
             .program
             .as_ref()
             .unwrap()
@@ -105,7 +105,7 @@ fn the_steady_state_needs_nothing_new() {
         PEAK.load(Relaxed) - live,
     );
     let allocations = (COUNT.load(Relaxed) - count) / RUNS;
-    let steps = session.variants()[0]
+    let steps = session.compiled_graphs()[0]
         .program
         .as_ref()
         .unwrap()

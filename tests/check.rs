@@ -25,7 +25,7 @@ use onionskin::model::{self, DeviceReference, first_wrong_pass};
 use onionskin::pass::{PIPELINE, Pass};
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{
-    Allow, CheckOptions, Finding, Id, Origin, Report, Severity, Subject, Traced,
+    AllowList, CheckOptions, Finding, Id, SubjectKind, CheckReport, Severity, Subject, Traced,
 };
 use onionskin::trace::check::{check_trace, evaluate};
 use onionskin::{CompileOptions, Device, Model};
@@ -150,7 +150,7 @@ fn numbers(arguments: &[Item]) -> Vec<f64> {
         .collect()
 }
 
-fn check(function: &RustFunction<'_>, options: CheckOptions) -> Report {
+fn check(function: &RustFunction<'_>, options: CheckOptions) -> CheckReport {
     let inputs = vec![Tensor::from_vec([2], vec![1.0f32, 2.0]).unwrap().into()];
     let traced = function.trace(&inputs).unwrap();
     let options = CheckOptions {
@@ -160,7 +160,7 @@ fn check(function: &RustFunction<'_>, options: CheckOptions) -> Report {
     check_trace(function, &traced, &options).unwrap()
 }
 
-fn found(report: &Report) -> Vec<(Id, Option<u32>)> {
+fn found(report: &CheckReport) -> Vec<(Id, Option<u32>)> {
     let line = |finding: &Finding| Some(finding.place.location.as_ref()?.line);
     report
         .findings
@@ -297,7 +297,7 @@ fn warnings_of_the_tracer_are_reported_and_suppressed() {
     };
     let report = check_trace(&function, &traced, &options).unwrap();
     assert_eq!(found(&report), [(Id::HostRead, Some(4))]);
-    let allow = Allow::new(["W0201@head"]);
+    let allow = AllowList::new(["W0201@head"]);
     let report = check_trace(&function, &traced, &CheckOptions { allow, ..options }).unwrap();
     assert_eq!((report.findings.len(), report.suppressed), (0, 1));
     assert_eq!(report.count(Severity::Warning), 0);
@@ -340,7 +340,7 @@ fn a_trace_that_fails_again_is_reported_with_what_was_found_before() {
 }
 
 /// Checks an archive of the fixtures on the host.
-fn check_archive(name: &str, options: CheckOptions) -> Report {
+fn check_archive(name: &str, options: CheckOptions) -> CheckReport {
     let path = format!(
         "{}/tests/fixtures/archives/{name}.pt",
         env!("CARGO_MANIFEST_DIR")
@@ -573,8 +573,8 @@ impl Subject for SingleSizeImporter {
         run(&self.trace(arguments)?.module, arguments)
     }
 
-    fn origin(&self) -> Origin {
-        Origin::Trace
+    fn origin(&self) -> SubjectKind {
+        SubjectKind::Trace
     }
 }
 

@@ -118,7 +118,7 @@ fn files_that_are_read_are_never_written_over() {
     refused(
         &["import", &model, "-o", &model, "--force"],
         &model,
-        "is read by this command",
+        "is an input of this command",
     );
     written(&["import", &model]);
     let (json, weights) = (folder.file("model.json"), folder.file("model.safetensors"));
@@ -135,7 +135,7 @@ fn files_that_are_read_are_never_written_over() {
     refused(
         &[run.as_slice(), &[&weights]].concat(),
         &weights,
-        "is read by this command",
+        "is an input of this command",
     );
     let x = folder.tensors(
         "x.npz",
@@ -144,7 +144,7 @@ fn files_that_are_read_are_never_written_over() {
     let run = [
         "run", &model, "-i", &x, "--device", "cpu", "--force", "-o", &x,
     ];
-    refused(&run, &x, "is read by this command");
+    refused(&run, &x, "is an input of this command");
     written(&["run", &model, "-i", &x, "--device", "cpu"]);
 }
 

@@ -139,12 +139,12 @@ fn samples_agree() {
                 .iter()
                 .map(|input| {
                     let ty = graph.ty(*input);
-                    let range = if ty.dtype.is_float() {
+                    let (low, high) = if ty.dtype.is_float() {
                         (-2.0, 2.0)
                     } else {
                         (-3.0, 4.0)
                     };
-                    random.tensor(ty.dtype, &ty.sizes(&bindings).unwrap(), range)
+                    random.tensor(ty.dtype, &ty.sizes(&bindings).unwrap(), low, high)
                 })
                 .collect();
             failures.extend(compare(
@@ -388,12 +388,16 @@ fn each_dtype(
         let Some(graph) = samples::try_graph(&types, |_, x| body(x)) else {
             continue;
         };
+        let (low, high) = range;
         let mut random = RandomNumbers(3);
         let bindings = Bindings::from([("B".into(), 3), ("S".into(), 40), ("H".into(), 6)]);
         let inputs: Vec<Tensor> = graph
             .inputs
             .iter()
-            .map(|input| random.tensor(dtype, &graph.ty(*input).sizes(&bindings).unwrap(), range))
+            .map(|input| {
+                let sizes = graph.ty(*input).sizes(&bindings).unwrap();
+                random.tensor(dtype, &sizes, low, high)
+            })
             .collect();
         let program = program(device, &graph);
         failures.extend(compare(

@@ -22,7 +22,7 @@ use onionskin::compare::compare;
 use onionskin::error::{Error, ErrorKind};
 use onionskin::item::flatten_arguments;
 use onionskin::model::{CompileOptions, Device, Model};
-use onionskin::trace::torchscript::{Archive, Entry, ImportOptions, InputSpec, Sizes, import};
+use onionskin::trace::torchscript::{Archive, EntryMethod, ImportOptions, InputSpec, SymbolicSizes, import};
 use random::Random;
 
 /// Result of a case.
@@ -61,9 +61,9 @@ fn replay(case: &Case) -> Result<CaseOutcome, Error> {
             session.call_method(method, &[])?;
         }
         for call in &set.calls {
-            let known = session.variants();
+            let known = session.compiled_graphs();
             let got = session.call_method(&call.method, &call.inputs)?;
-            if show() && known.len() < session.variants().len() {
+            if show() && known.len() < session.compiled_graphs().len() {
                 let refusals = known.iter().map(|variant| {
                     let inputs = flatten_arguments(&variant.graph.input_trees, &call.inputs)?;
                     let shapes: Vec<&[usize]> =
@@ -81,10 +81,10 @@ fn replay(case: &Case) -> Result<CaseOutcome, Error> {
             }
         }
     }
-    for variant in session.variants() {
+    for variant in session.compiled_graphs() {
         variant.graph.verify()?;
     }
-    Ok(CaseOutcome::Passed(session.variants().len()))
+    Ok(CaseOutcome::Passed(session.compiled_graphs().len()))
 }
 
 fn outcome(case: &CaseRef) -> CaseOutcome {
@@ -270,7 +270,7 @@ fn a_script_as_text() {
 #[test]
 fn sizes_are_symbols_where_wanted() {
     let archive = fixture("two_layers.pt");
-    let input = |sizes: Sizes| {
+    let input = |sizes: SymbolicSizes| {
         let options = ImportOptions {
             sizes,
             ..ImportOptions::default()
@@ -280,10 +280,10 @@ fn sizes_are_symbols_where_wanted() {
         graph.ty(graph.inputs[0]).to_string()
     };
     // The layer determines the last size.
-    assert_eq!(input(Sizes::Symbolic), "f32[x_0, 4]");
-    assert_eq!(input(Sizes::Static), "f32[2, 4]");
-    assert_eq!(input(Sizes::Only(vec![("x".into(), 0)])), "f32[x_0, 4]");
-    assert_eq!(input(Sizes::Only(vec![("x".into(), 1)])), "f32[2, 4]");
+    assert_eq!(input(SymbolicSizes::Symbolic), "f32[x_0, 4]");
+    assert_eq!(input(SymbolicSizes::Static), "f32[2, 4]");
+    assert_eq!(input(SymbolicSizes::Only(vec![("x".into(), 0)])), "f32[x_0, 4]");
+    assert_eq!(input(SymbolicSizes::Only(vec![("x".into(), 1)])), "f32[2, 4]");
 }
 
 #[test]
@@ -301,9 +301,9 @@ fn examples_are_asked_for() {
     let error = import(&fixture("scripted.pt"), &ImportOptions::default()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Input);
     assert_eq!(error.advice(), Some("give --shape for x, limit"));
-    let entry = Entry {
+    let entry = EntryMethod {
         method: "encode".into(),
-        ..Entry::default()
+        ..EntryMethod::default()
     };
     let options = ImportOptions {
         entries: vec![entry],

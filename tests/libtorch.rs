@@ -14,7 +14,7 @@ use onionskin::item::Item;
 use onionskin::scalar::Scalar;
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{CheckOptions, Subject, check_trace, evaluate};
-use onionskin::trace::libtorch::{Function, Program, from_libtorch, to_libtorch, trace};
+use onionskin::trace::libtorch::{LibtorchFunction, LibtorchProgram, from_libtorch, to_libtorch, trace};
 use tch::nn::{self, Module};
 
 fn ramp(shape: &[usize]) -> Tensor {
@@ -53,7 +53,7 @@ fn tensors_round_trip() {
 
 #[test]
 fn functions_are_traced_and_checked() {
-    let function = Function::new(|inputs: &[tch::Tensor]| {
+    let function = LibtorchFunction::new(|inputs: &[tch::Tensor]| {
         let (x, y) = (&inputs[0], &inputs[1]);
         let taken = x.relu().sum_dim_intlist([1i64].as_slice(), false, None);
         vec![
@@ -84,7 +84,7 @@ fn functions_are_traced_and_checked() {
 /// The checker finds a branch on a value, which a trace freezes.
 #[test]
 fn frozen_decisions_are_found() {
-    let function = Function::new(|inputs: &[tch::Tensor]| {
+    let function = LibtorchFunction::new(|inputs: &[tch::Tensor]| {
         let x = &inputs[0];
         let total = x.sum(None).double_value(&[]);
         vec![if total > 0.0 { x * 2.0 } else { x * -1.0 }]
@@ -108,7 +108,7 @@ fn modules_are_traced() {
         .add(nn::linear(&root / "fc1", 3, 8, Default::default()))
         .add_fn(|x| x.relu())
         .add(nn::linear(&root / "fc2", 8, 2, Default::default()));
-    let function = Function::of_module(&net);
+    let function = LibtorchFunction::of_module(&net);
     let arguments = [Item::Tensor(ramp(&[4, 3]))];
     let error = function.trace(&arguments).unwrap_err();
     assert!(
@@ -147,10 +147,10 @@ fn failures_are_errors() {
     let good = trace(&[ramp(&[2, 3])], |inputs| vec![inputs[0].tanh()]).unwrap();
     assert_eq!(good.module.graphs[0].nodes.len(), 1);
     assert_eq!(
-        Function::new(bad).call(&[Item::None]).unwrap_err().kind(),
+        LibtorchFunction::new(bad).call(&[Item::None]).unwrap_err().kind(),
         ErrorKind::Usage
     );
-    assert!(Program::from_bytes(b"no archive").is_err());
+    assert!(LibtorchProgram::from_bytes(b"no archive").is_err());
 }
 
 /// Part of the error for arguments that `tch` cannot pass to libtorch: it has no type for a list of tuples.
@@ -183,8 +183,8 @@ fn libtorch_returns_the_recorded_outputs() {
 
 fn replay(case: &Case) -> Result<Vec<Difference>> {
     let program = match &case.archive {
-        CaseArchive::Path(path) => Program::open(path),
-        CaseArchive::Bytes(bytes) => Program::from_bytes(bytes),
+        CaseArchive::Path(path) => LibtorchProgram::open(path),
+        CaseArchive::Bytes(bytes) => LibtorchProgram::from_bytes(bytes),
     }?;
     let mut differences = Vec::new();
     for set in &case.sets {
@@ -208,7 +208,7 @@ fn structures_are_passed() {
     let CaseArchive::Path(path) = &case.archive else {
         panic!("the case is in a folder");
     };
-    let program = Program::open(path).unwrap();
+    let program = LibtorchProgram::open(path).unwrap();
     let error = program
         .call("forward", &[Item::Number(Scalar::Int(1))])
         .unwrap_err();

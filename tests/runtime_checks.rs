@@ -197,7 +197,7 @@ fn run_error(result: Result<Vec<Tensor>>) -> Error {
 }
 
 fn steps(session: &Session) -> usize {
-    let variants = session.variants();
+    let variants = session.compiled_graphs();
     let programs = variants
         .iter()
         .filter_map(|variant| variant.program.as_ref());
@@ -247,7 +247,7 @@ fn checks_cost_no_dispatch_and_can_be_left_out() {
         let [with, without] = [true, false].map(|checks| session(&case.model(), &device, checks));
         assert_eq!(steps(&with), steps(&without), "{}", case.call);
         assert!(without.run(&case.refused).is_ok(), "{}", case.call);
-        let plans = without.variants();
+        let plans = without.compiled_graphs();
         let mut programs = plans.iter().filter_map(|variant| variant.program.as_ref());
         assert!(programs.all(|program| program.plan().faults.is_none()));
     }
@@ -270,7 +270,7 @@ fn indices_from_iota_are_not_checked() {
     };
     let session = session(&Model::from_module(module), &Device::Gpu(gpu), true);
     session.run(&[floats([4, 5])]).unwrap();
-    for variant in session.variants() {
+    for variant in session.compiled_graphs() {
         assert!(variant.program.as_ref().unwrap().plan().faults.is_none());
     }
 }

@@ -41,7 +41,7 @@ fn doubled(x: &Tensor) -> Vec<f64> {
 }
 
 fn graphs(session: &Session) -> Vec<String> {
-    let variants = session.variants().into_iter();
+    let variants = session.compiled_graphs().into_iter();
     let shape = |variant: &onionskin::model::CompiledGraph| {
         let graph = &variant.graph;
         graph.ty(graph.inputs[0]).to_string()
@@ -127,14 +127,14 @@ fn graphs_for_other_sizes_share_the_weights_on_the_device() {
         let program = variant.program.as_ref().unwrap();
         program.statistics().bytes_uploaded
     };
-    let first = uploaded(&session.variants()[0]);
+    let first = uploaded(&session.compiled_graphs()[0]);
     assert!(40 * 24 * 4 <= first, "{first} bytes");
     let x = Tensor::from_vec([5, 24], vec![1f32; 5 * 24]).unwrap();
     let found = session.run(std::slice::from_ref(&x)).unwrap();
     let module = product();
     let expected = onionskin::interp::run(&module.graphs[0], &module.weights, &[x]).unwrap();
     assert_eq!(found[0].to_f64(), expected[0].to_f64());
-    let variants = session.variants();
+    let variants = session.compiled_graphs();
     assert_eq!(variants.len(), 2);
     assert_eq!(uploaded(&variants[1]), 5 * 24 * 4, "the input alone");
     // Transposed weights are not kept on the host; they can be computed again.
@@ -143,18 +143,18 @@ fn graphs_for_other_sizes_share_the_weights_on_the_device() {
 }
 
 /// A folder of a test that is removed when this is dropped.
-struct Folder(std::path::PathBuf);
+struct TemporaryFolder(std::path::PathBuf);
 
-impl Folder {
-    fn new(name: &str) -> Folder {
+impl TemporaryFolder {
+    fn new(name: &str) -> TemporaryFolder {
         let name = format!("onionskin-sessions-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
+        TemporaryFolder(path)
     }
 }
 
-impl Drop for Folder {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -189,7 +189,7 @@ fn packed_weights_are_written_once_and_reused() {
     let Some(device) = samples::device(FeatureLevel::default()) else {
         return;
     };
-    let folder = Folder::new("taken");
+    let folder = TemporaryFolder::new("taken");
     let path = folder.0.join("weights.safetensors");
     let counts = |factor| {
         let report = run_packed(&device, factor, &path);
@@ -222,7 +222,7 @@ fn damaged_files_of_packed_weights_are_ignored() {
     let Some(device) = samples::device(FeatureLevel::default()) else {
         return;
     };
-    let folder = Folder::new("damaged");
+    let folder = TemporaryFolder::new("damaged");
     let path = folder.0.join("weights.safetensors");
     run_packed(&device, 1.0, &path);
     let sound = std::fs::read(&path).unwrap();
@@ -258,7 +258,7 @@ fn unwritable_packed_weights_are_reported() {
     let Some(device) = samples::device(FeatureLevel::default()) else {
         return;
     };
-    let folder = Folder::new("unwritten");
+    let folder = TemporaryFolder::new("unwritten");
     let report = run_packed(&device, 1.0, &folder.0.join("missing").join("weights"));
     assert_eq!([report.taken, report.written], [0, 0]);
     assert!(report.ignored[0].starts_with("not written: "), "{report}");

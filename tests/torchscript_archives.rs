@@ -14,9 +14,9 @@ use std::fs;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
-use onionskin::trace::torchscript::ast::{Function, Statement, StmtKind};
+use onionskin::trace::torchscript::ast::{FunctionDef, Stmt, StmtKind};
 use onionskin::trace::torchscript::{
-    Archive, Container, Object, Pickled, Source, parser, state_dict,
+    Archive, Container, PickledObject, Pickled, ArchiveSource, parser, state_dict,
 };
 use random::Random;
 
@@ -63,11 +63,11 @@ fn read_all(archive: &Archive, counts: &mut Counts) -> onionskin::error::Result<
     Ok(())
 }
 
-fn read_function(source: &Source, function: &Function, counts: &mut Counts) {
+fn read_function(source: &ArchiveSource, function: &FunctionDef, counts: &mut Counts) {
     read_statements(source, &function.file, &function.body, counts);
 }
 
-fn read_statements(source: &Source, file: &str, body: &[Statement], counts: &mut Counts) {
+fn read_statements(source: &ArchiveSource, file: &str, body: &[Stmt], counts: &mut Counts) {
     for statement in body {
         counts.statements += 1;
         counts.located += usize::from(source.location(file, statement.offset).is_some());
@@ -98,7 +98,7 @@ fn read_value(
             archive.tensor(record)?;
         }
         Pickled::Object(object) => {
-            let Object { class, attributes } = &**object;
+            let PickledObject { class, attributes } = &**object;
             archive.source().class(class)?;
             for (_, value) in attributes {
                 read_value(archive, value, counts)?;

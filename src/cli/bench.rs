@@ -1,7 +1,7 @@
 //! `onionskin bench`: measures first-run time, steady-state latency and memory of a model on a device.
 
-mod figures;
-mod fresh;
+mod measurements;
+mod cold_start;
 mod peers;
 
 use std::ffi::OsString;
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
-use self::figures::{GpuMeasurements, Measurements};
+use self::measurements::{GpuMeasurements, Measurements};
 use self::peers::PeerTimes;
-use super::activity::ProgressLine;
-use super::faults::Faults;
+use super::progress_line::ProgressLine;
+use super::argument_errors::ArgumentErrors;
 use super::model_args::ModelArgs;
 use super::run::{check_packed, report_packed};
 use super::show::calls;
@@ -32,7 +32,7 @@ const RUNS: usize = 10;
 
 /// Measure a model: time to the first output, latency in the steady state, cost of dispatches, memory.
 #[derive(Args)]
-pub(super) struct Bench {
+pub(super) struct BenchCommand {
     #[command(flatten)]
     model: ModelArgs,
     /// Number of warm-up calls.
@@ -63,7 +63,7 @@ pub(super) struct Bench {
     json: bool,
 }
 
-impl Bench {
+impl BenchCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let start = Instant::now();
         let (model, peers) = self.check()?;
@@ -91,7 +91,7 @@ impl Bench {
             None => None,
         };
         let steady = self.steady(&session, &arguments)?;
-        let memory = figures::memory(&device);
+        let memory = measurements::memory(&device);
         let fresh = match self.no_cold {
             true => None,
             false => Some(self.starts(&model, &arguments)?),
@@ -117,7 +117,7 @@ impl Bench {
 
     /// Opens the model and checks all other arguments. Returns the model and the times of `--against`.
     fn check(&self) -> Result<(Model, PeerTimes)> {
-        let mut faults = Faults::default();
+        let mut faults = ArgumentErrors::default();
         let model = self.model.check(&mut faults);
         let peers = self.against.as_deref().map(peers::read).transpose();
         let peers = faults.keep(peers).flatten().unwrap_or_default();
@@ -128,16 +128,16 @@ impl Bench {
     }
 
     /// Measures cold starts in separate processes. Random inputs are passed in a file, because drawing them takes time.
-    fn starts(&self, model: &Model, arguments: &[Item]) -> Result<fresh::ColdStarts> {
+    fn starts(&self, model: &Model, arguments: &[Item]) -> Result<cold_start::ColdStarts> {
         let mut options = self.options();
         match self.model.inputs.is_random() {
             false => {
                 options.extend(self.model.inputs.arguments());
-                fresh::starts(&self.model.path, &options)
+                cold_start::starts(&self.model.path, &options)
             }
             true => {
                 let named = model.signature("forward")?.named(arguments);
-                fresh::starts_with(&self.model.path, &options, &named)
+                cold_start::starts_with(&self.model.path, &options, &named)
             }
         }
     }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::activity::ProgressLine;
-use super::faults::Faults;
+use super::progress_line::ProgressLine;
+use super::argument_errors::ArgumentErrors;
 use super::inputs::{InputSets, check_tensors, read_in_order};
 use super::model_args::{DeviceArgs, model_files};
 use super::overwrite::Overwrite;
@@ -18,13 +18,13 @@ use crate::error::{Error, Result};
 use crate::item::Item;
 use crate::model::{DeviceReference, check};
 use crate::tensor_file::write_atomic;
-use crate::trace::check::{Allow, CheckOptions, Report, example, explain};
+use crate::trace::check::{AllowList, CheckOptions, CheckReport, example, explain};
 
 /// Check a model: values that its trace froze, random numbers, other input sizes; compare a device with a reference.
 ///
 /// Exit codes: 0 no errors were found (warnings may have been), 1 errors were found, 2 wrong usage, 3 anything else.
 #[derive(Args)]
-pub(super) struct Check {
+pub(super) struct CheckCommand {
     /// A TorchScript archive, a JSON graph, or a recorded case.
     model: PathBuf,
     #[command(flatten)]
@@ -81,7 +81,7 @@ struct CheckedModel {
     tolerance: Tolerance,
 }
 
-impl Check {
+impl CheckCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let model = self.check()?;
         let subject = self.subject(model)?;
@@ -91,7 +91,7 @@ impl Check {
             entry: Some(self.entry.clone()),
             strict: self.strict,
             perturb: !self.given_only,
-            allow: Allow::new(&self.allow),
+            allow: AllowList::new(&self.allow),
             ..CheckOptions::default()
         };
         let reference = DeviceReference {
@@ -119,7 +119,7 @@ impl Check {
 
     /// Opens the model, unless it is part of a recorded case, and checks all other arguments.
     fn check(&self) -> Result<Option<Model>> {
-        let mut faults = Faults::default();
+        let mut faults = ArgumentErrors::default();
         let model = match is_case(&self.model) {
             true => Ok(None),
             false => Model::open(&self.model).map(Some),
@@ -138,7 +138,7 @@ impl Check {
             faults.keep(model.signature(&self.entry));
         }
         let ids = self.allow.iter();
-        faults.record_all(ids.map(|rule| explain(Allow::id(rule)).map(drop)));
+        faults.record_all(ids.map(|rule| explain(AllowList::id(rule)).map(drop)));
         if let Some(path) = &self.html {
             let files = model_files(&self.model, opened);
             let read = [files, self.sets.paths(), self.expected.clone()].concat();
@@ -198,7 +198,7 @@ impl Check {
         Ok(subject)
     }
 
-    fn print(&self, report: &Report) -> Result<()> {
+    fn print(&self, report: &CheckReport) -> Result<()> {
         if let Some(path) = &self.html {
             write_atomic(path, report.to_html().as_bytes())?;
         }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::activity::ProgressLine;
-use super::faults::Faults;
+use super::progress_line::ProgressLine;
+use super::argument_errors::ArgumentErrors;
 use super::inputs::{check_tensors, read_in_order};
 use super::model_args::ModelArgs;
 use super::precision::ToleranceOptions;
@@ -14,12 +14,12 @@ use super::{Outcome, output};
 use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, Result};
 use crate::item::Item;
-use crate::model::{Search, SearchOptions, SearchProgress, first_divergence};
+use crate::model::{DivergenceSearch, SearchOptions, SearchProgress, first_divergence};
 use crate::{CompileOptions, Device, Model, Session};
 
 /// Compare a device with the oracle, or with recorded outputs.
 #[derive(Args)]
-pub(super) struct Compare {
+pub(super) struct CompareCommand {
     #[command(flatten)]
     model: ModelArgs,
     /// A file with the expected outputs in order; by default the oracle computes them.
@@ -43,7 +43,7 @@ pub(super) struct Compare {
     json: bool,
 }
 
-impl Compare {
+impl CompareCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let model = self.check()?;
         let arguments = self.model.inputs.read(&model)?;
@@ -81,7 +81,7 @@ impl Compare {
 
     /// Opens the model, and checks all other arguments.
     fn check(&self) -> Result<Model> {
-        let mut faults = Faults::default();
+        let mut faults = ArgumentErrors::default();
         let model = self.model.check(&mut faults);
         faults.record_all(self.against.iter().map(|path| check_tensors(path)));
         faults.keep(self.exactness.check());
@@ -94,7 +94,7 @@ impl Compare {
         arguments: &[Item],
         tolerance: Tolerance,
         activity: &ProgressLine,
-    ) -> Result<Search> {
+    ) -> Result<DivergenceSearch> {
         activity.step("looking for the first value that differs");
         let progress = |progress| activity.search_progress(progress);
         let options = SearchOptions {
@@ -118,7 +118,7 @@ impl Compare {
         Ok(Item::Tuple(tensors))
     }
 
-    fn print(&self, device: &Device, differences: &[Difference], search: Option<&Search>) {
+    fn print(&self, device: &Device, differences: &[Difference], search: Option<&DivergenceSearch>) {
         let against = if self.against.is_some() {
             "recorded outputs"
         } else {
@@ -134,8 +134,8 @@ impl Compare {
             output::line(&output::colourize(&format!("  {verdict} {difference}")));
         }
         match search {
-            Some(Search::Found(found)) => output::line(&format!("against the oracle, {found}")),
-            Some(Search::Stopped(SearchProgress { done, total })) => {
+            Some(DivergenceSearch::Found(found)) => output::line(&format!("against the oracle, {found}")),
+            Some(DivergenceSearch::Stopped(SearchProgress { done, total })) => {
                 let limit = self.search_limit;
                 let line = format!(
                     "the values of the first {done} of {total} nodes agree with the oracle; the search ended after {limit} s"
@@ -145,7 +145,7 @@ impl Compare {
                     "  help: --search-limit gives it more seconds, --no-search leaves it out",
                 );
             }
-            Some(Search::Agreement) => {
+            Some(DivergenceSearch::Agreement) => {
                 output::line("every value that the device keeps agrees with the oracle")
             }
             None => {}
@@ -161,12 +161,12 @@ fn tensors(item: &Item) -> Vec<Item> {
         .collect()
 }
 
-fn json(device: &Device, differences: &[Difference], search: Option<&Search>) -> serde_json::Value {
+fn json(device: &Device, differences: &[Difference], search: Option<&DivergenceSearch>) -> serde_json::Value {
     let outputs: Vec<_> = differences.iter().map(Difference::to_json).collect();
     let found = match search {
-        Some(Search::Found(found)) => Some(found.to_json()),
+        Some(DivergenceSearch::Found(found)) => Some(found.to_json()),
         _ => None,
     };
-    let stopped = matches!(search, Some(Search::Stopped(_)));
+    let stopped = matches!(search, Some(DivergenceSearch::Stopped(_)));
     serde_json::json!({"device": device.to_string(), "outputs": outputs, "first_divergence": found, "search_stopped": stopped})
 }

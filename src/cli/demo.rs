@@ -6,9 +6,9 @@ use std::time::Instant;
 use clap::Args;
 use serde::Deserialize;
 
-use super::faults::Faults;
+use super::argument_errors::ArgumentErrors;
 use super::overwrite::Overwrite;
-use super::values::{probabilities, ranked};
+use super::results::{probabilities, ranked};
 use super::{Outcome, output};
 use crate::compare::{Tolerance, compare_tensors};
 use crate::error::{Error, Result};
@@ -18,7 +18,7 @@ use crate::{CompileOptions, Device, Model};
 
 /// Read handwritten digits: import an archive, write its JSON, run it on the device, compare with PyTorch.
 #[derive(Args)]
-pub(super) struct Demo {
+pub(super) struct DemoCommand {
     /// The device: auto, cpu, gpu, software, an adapter's index or a part of its name.
     #[arg(long, default_value = "auto")]
     device: String,
@@ -43,9 +43,9 @@ const INK_THRESHOLD: f64 = 0.4;
 /// Number of images in a row of the terminal.
 const IMAGES_PER_ROW: usize = 10;
 
-impl Demo {
+impl DemoCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let mut faults = Faults::default();
+        let mut faults = ArgumentErrors::default();
         faults.check_device(&self.device, None);
         faults.end(Some(()))?;
         let (archive, graph) = self.paths()?;

@@ -8,13 +8,13 @@ use crate::gpu::{self, AdapterReport, DeviceChoice, SelfTest, VectorWidth};
 
 /// List adapters with limits and features, and test whether each computes right.
 #[derive(Args)]
-pub(super) struct Devices {
+pub(super) struct DevicesCommand {
     /// Print a JSON list.
     #[arg(long)]
     json: bool,
 }
 
-impl Devices {
+impl DevicesCommand {
     pub(super) fn run(&self, vectors: &VectorWidth) -> Result<Outcome> {
         let reports = gpu::adapters();
         let mut all_right = true;

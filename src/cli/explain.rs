@@ -5,11 +5,11 @@ use clap::Args;
 
 use super::{Outcome, json_failed, output};
 use crate::error::Result;
-use crate::trace::check::{Entry, Severity, entries, explain};
+use crate::trace::check::{CatalogEntry, Severity, entries, explain};
 
 /// Explain an id of a finding or an error; without one, list all.
 #[derive(Args)]
-pub(super) struct Explain {
+pub(super) struct ExplainCommand {
     /// `W0201`, `E0301` …
     id: Option<String>,
     /// Print JSON.
@@ -17,7 +17,7 @@ pub(super) struct Explain {
     json: bool,
 }
 
-impl Explain {
+impl ExplainCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let entries = match &self.id {
             Some(id) => vec![explain(id)?],
@@ -35,7 +35,7 @@ impl Explain {
 }
 
 /// Formats an entry with its id in the colour of its severity.
-fn page(entry: &Entry) -> String {
+fn page(entry: &CatalogEntry) -> String {
     let text = entry.to_string();
     let rest = text.strip_prefix(entry.code).unwrap_or(&text);
     format!("{}{rest}", output::bold(entry.code, color(entry.severity)))
@@ -50,14 +50,14 @@ fn color(severity: Severity) -> AnsiColor {
 }
 
 /// Formats entries as a table: id, severity, front ends whose graphs the finding occurs in, title.
-fn list(entries: &[&Entry]) -> Vec<String> {
+fn list(entries: &[&CatalogEntry]) -> Vec<String> {
     let widths = entries.iter().map(|entry| entry.found_in().chars().count());
     let width = widths.max().unwrap_or_default();
     let head = format!(
         "{:<5}  {:<8} {:<width$}  finding or error",
         "id", "severity", "found in"
     );
-    let row = |entry: &&Entry| {
+    let row = |entry: &&CatalogEntry| {
         let id = output::bold(entry.code, color(entry.severity));
         let (severity, found_in) = (entry.severity.to_string(), entry.found_in());
         format!("{id}  {severity:<8} {found_in:<width$}  {}", entry.title)

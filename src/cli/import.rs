@@ -6,8 +6,8 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::HumanBytes;
 
-use super::activity::ProgressLine;
-use super::faults::Faults;
+use super::progress_line::ProgressLine;
+use super::argument_errors::ArgumentErrors;
 use super::inputs::Inputs;
 use super::model_args::model_files;
 use super::overwrite::Overwrite;
@@ -18,7 +18,7 @@ use crate::ir::GraphModule;
 
 /// Import an archive: write the graph as JSON and the weights as safetensors beside it.
 #[derive(Args)]
-pub(super) struct Import {
+pub(super) struct ImportCommand {
     /// A TorchScript archive.
     model: PathBuf,
     /// The JSON file to write; by default the archive's name with .json.
@@ -36,7 +36,7 @@ pub(super) struct Import {
     overwrite: Overwrite,
 }
 
-impl Import {
+impl ImportCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let start = Instant::now();
         let activity = ProgressLine::new(self.json);
@@ -77,10 +77,10 @@ impl Import {
     }
 }
 
-impl Import {
+impl ImportCommand {
     /// Opens the model, and checks all other arguments.
     fn check(&self, path: &Path) -> Result<Model> {
-        let mut faults = Faults::default();
+        let mut faults = ArgumentErrors::default();
         let model = faults.keep(Model::open(&self.model));
         self.inputs.check(&mut faults);
         let read = [

@@ -1,10 +1,10 @@
 //! Inputs from the command line: tensor files, pictures, random numbers, or types only.
 
-mod advice;
-mod command;
-mod frame;
+mod diagnostics;
+mod command_line;
+mod picture_layout;
 mod image;
-mod names;
+mod assignment;
 mod python;
 mod random;
 
@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use self::advice::InputDiagnostics;
+use self::diagnostics::InputDiagnostics;
 use self::image::PictureOptions;
-use self::names::{AssignedTensor, Given, Origin, named};
-use super::faults::Faults;
+use self::assignment::{AssignedTensor, GivenTensors, TensorOrigin, named};
+use super::argument_errors::ArgumentErrors;
 use super::output;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
@@ -64,7 +64,7 @@ pub(super) struct InputSets {
 
 impl InputSets {
     /// Checks the arguments that need no model.
-    pub(super) fn check(&self, faults: &mut Faults) {
+    pub(super) fn check(&self, faults: &mut ArgumentErrors) {
         self.first.check(faults);
         faults.record_all(self.sets.iter().map(|path| check_tensors(path)));
     }
@@ -112,7 +112,7 @@ pub(super) fn read_in_order(path: &Path) -> Result<Vec<Item>> {
 
 /// Reads the arguments of the first signature that matches the names in a file, or else of the first signature.
 fn arguments_from_file(path: &Path, model: &Model, signatures: &[Signature]) -> Result<Vec<Item>> {
-    let mut given = Given::default();
+    let mut given = GivenTensors::default();
     given.add_file(None, path)?;
     let signature = given.first_fit(signatures)?;
     let advice = InputDiagnostics::new(model, signature);
@@ -193,7 +193,7 @@ impl Inputs {
     }
 
     /// Checks files, sizes and types, which needs no model.
-    pub(super) fn check(&self, faults: &mut Faults) {
+    pub(super) fn check(&self, faults: &mut ArgumentErrors) {
         let files = self.files.iter().map(|file| check_tensors(&named(file).1));
         faults.record_all(files);
         let images = self.pictures.images.iter();
@@ -249,8 +249,8 @@ impl Inputs {
     }
 
     /// Returns the tensors of `-i` and `--shape`.
-    fn given(&self) -> Result<Given> {
-        let mut given = Given::default();
+    fn given(&self) -> Result<GivenTensors> {
+        let mut given = GivenTensors::default();
         for file in &self.files {
             let (name, path) = named(file);
             given.add_file(name.as_deref(), &path)?;
@@ -258,7 +258,7 @@ impl Inputs {
         for text in &self.shapes {
             let (name, ty) = shape(text)?;
             let tensor = Tensor::full(ty.dtype, ty.sizes(&Bindings::new())?, 0.0)?;
-            given.add(name, tensor, Origin::Zeros);
+            given.add(name, tensor, TensorOrigin::Zeros);
         }
         Ok(given)
     }
@@ -266,7 +266,7 @@ impl Inputs {
     /// Reads each picture for the input of its name, or else for the next input that can be a picture.
     fn add_pictures(
         &self,
-        given: &mut Given,
+        given: &mut GivenTensors,
         signature: &Signature,
         advice: &InputDiagnostics,
         tells: bool,
@@ -289,7 +289,7 @@ impl Inputs {
                 output::note(&format!("picture {}: {told}", path.display()));
             }
             let name = name.or(input.map(|input| input.name));
-            given.add(name, tensor, Origin::Picture(path));
+            given.add(name, tensor, TensorOrigin::Picture(path));
         }
         Ok(())
     }
@@ -326,7 +326,7 @@ fn cast(assigned: &mut [AssignedTensor], signature: &Signature) -> Result<()> {
 
 /// Prints a note for inputs that are random or zeros.
 fn note_generated_inputs(assigned: &[AssignedTensor], seed: u64) {
-    let list = |wanted: fn(&Origin) -> Option<String>| -> Vec<String> {
+    let list = |wanted: fn(&TensorOrigin) -> Option<String>| -> Vec<String> {
         let told = assigned.iter().filter_map(|one| {
             let how = wanted(&one.origin)?;
             Some(format!("{} {}{how}", one.name, one.tensor.tensor_type()))
@@ -334,10 +334,10 @@ fn note_generated_inputs(assigned: &[AssignedTensor], seed: u64) {
         told.collect()
     };
     let random = list(|origin| match origin {
-        Origin::Random(draw) => Some(random::describe(*draw)),
+        TensorOrigin::Random(draw) => Some(random::describe(*draw)),
         _ => None,
     });
-    let zeros = list(|origin| matches!(origin, Origin::Zeros).then(String::new));
+    let zeros = list(|origin| matches!(origin, TensorOrigin::Zeros).then(String::new));
     if !random.is_empty() {
         output::note(&format!(
             "inputs: random, seed {seed}: {}",

@@ -5,14 +5,14 @@ use crate::error::Result;
 use crate::item::Item;
 
 #[cfg(feature = "libtorch")]
-pub(super) use crate::trace::libtorch::Program;
+pub(super) use crate::trace::libtorch::LibtorchProgram;
 
 /// Uninhabited stand-in: builds without libtorch cannot open a program.
 #[cfg(not(feature = "libtorch"))]
-pub(super) enum Program {}
+pub(super) enum LibtorchProgram {}
 
 #[cfg(not(feature = "libtorch"))]
-impl Program {
+impl LibtorchProgram {
     pub(super) fn call(&self, _method: &str, _arguments: &[Item]) -> Result<Item> {
         match *self {}
     }
@@ -34,16 +34,16 @@ pub(super) fn check() -> Result<()> {
 
 /// Opens an archive with libtorch.
 #[cfg(feature = "libtorch")]
-pub(super) fn open(archive: &CaseArchive) -> Result<Program> {
+pub(super) fn open(archive: &CaseArchive) -> Result<LibtorchProgram> {
     match archive {
-        CaseArchive::Path(path) => Program::open(path),
-        CaseArchive::Bytes(bytes) => Program::from_bytes(bytes),
+        CaseArchive::Path(path) => LibtorchProgram::open(path),
+        CaseArchive::Bytes(bytes) => LibtorchProgram::from_bytes(bytes),
     }
 }
 
 /// Returns an error: this build has no libtorch.
 #[cfg(not(feature = "libtorch"))]
-pub(super) fn open(_archive: &CaseArchive) -> Result<Program> {
+pub(super) fn open(_archive: &CaseArchive) -> Result<LibtorchProgram> {
     check().and_then(|()| Err(crate::error::Error::internal("this build has no libtorch")))
 }
 

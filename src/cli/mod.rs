@@ -3,14 +3,14 @@
 //! Exit codes: 0 success; 1 the command ran and its answer is no (outputs differ, cases failed, a check found errors);
 //! 2 wrong usage; 3 any other error, such as a malformed file or an unsupported operator.
 
-mod activity;
+mod progress_line;
 mod bench;
 mod check;
 mod compare;
 mod demo;
 mod devices;
 mod explain;
-mod faults;
+mod argument_errors;
 mod import;
 mod inputs;
 mod libtorch;
@@ -25,7 +25,7 @@ mod run;
 mod show;
 mod test;
 mod tune;
-mod values;
+mod results;
 mod verify;
 
 use std::process::ExitCode;
@@ -48,21 +48,21 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Import(import::Import),
-    Show(show::Show),
-    Prepare(prepare::Prepare),
-    Run(run::Run),
-    Check(check::Check),
-    Verify(verify::Verify),
-    Explain(explain::Explain),
-    Compare(compare::Compare),
-    Test(test::Test),
-    Bench(bench::Bench),
+    Import(import::ImportCommand),
+    Show(show::ShowCommand),
+    Prepare(prepare::PrepareCommand),
+    Run(run::RunCommand),
+    Check(check::CheckCommand),
+    Verify(verify::VerifyCommand),
+    Explain(explain::ExplainCommand),
+    Compare(compare::CompareCommand),
+    Test(test::TestCommand),
+    Bench(bench::BenchCommand),
     Profile(profile::ProfileCommand),
-    Tune(tune::Tune),
-    Devices(devices::Devices),
-    Ops(ops::Ops),
-    Demo(demo::Demo),
+    Tune(tune::TuneCommand),
+    Devices(devices::DevicesCommand),
+    Ops(ops::OpsCommand),
+    Demo(demo::DemoCommand),
 }
 
 /// Answer of a command that ran to its end.

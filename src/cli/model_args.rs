@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::faults::Faults;
+use super::argument_errors::ArgumentErrors;
 use super::inputs::Inputs;
 use super::precision::StorageDtype;
 use crate::error::Result;
@@ -26,7 +26,7 @@ pub(super) struct ModelArgs {
 
 impl ModelArgs {
     /// Opens the model and checks all arguments that do not depend on the contents of the inputs.
-    pub(super) fn check(&self, faults: &mut Faults) -> Option<Model> {
+    pub(super) fn check(&self, faults: &mut ArgumentErrors) -> Option<Model> {
         let model = faults.keep(Model::open(&self.path));
         self.inputs.check(faults);
         self.device.check(faults);
@@ -34,7 +34,7 @@ impl ModelArgs {
     }
 
     /// Like [`ModelArgs::check`], for commands that measure kernels: the host device has none.
-    pub(super) fn check_gpu(&self, faults: &mut Faults) -> Option<Model> {
+    pub(super) fn check_gpu(&self, faults: &mut ArgumentErrors) -> Option<Model> {
         let model = self.check(faults);
         self.device.check_gpu(faults);
         model
@@ -71,12 +71,12 @@ pub(super) struct DeviceArgs {
 
 impl DeviceArgs {
     /// Checks that there is such a device, and that it can store values in the given dtype.
-    pub(super) fn check(&self, faults: &mut Faults) {
+    pub(super) fn check(&self, faults: &mut ArgumentErrors) {
         faults.check_device(&self.name, Some(&self.dtype));
     }
 
     /// Checks that the device runs kernels: the host device has none.
-    fn check_gpu(&self, faults: &mut Faults) {
+    fn check_gpu(&self, faults: &mut ArgumentErrors) {
         faults.check_gpu(&self.name);
     }
 

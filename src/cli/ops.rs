@@ -9,7 +9,7 @@ use crate::ir::Primitive;
 
 /// List the operators that graphs may contain.
 #[derive(Args)]
-pub(super) struct Ops {
+pub(super) struct OpsCommand {
     /// Only operators whose name contains this text.
     pattern: Option<String>,
     /// Print a JSON list.
@@ -17,7 +17,7 @@ pub(super) struct Ops {
     json: bool,
 }
 
-impl Ops {
+impl OpsCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let wanted = |name: &str| {
             self.pattern

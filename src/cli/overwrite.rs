@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::faults::check_folder;
+use super::argument_errors::check_folder;
 use crate::error::{Error, Result};
 
 /// `--force`, for commands that write files.

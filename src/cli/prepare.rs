@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use super::activity::ProgressLine;
-use super::faults::Faults;
+use super::progress_line::ProgressLine;
+use super::argument_errors::ArgumentErrors;
 use super::import::{check_graph, import};
 use super::inputs::{Inputs, arguments, check_tensors};
 use super::model_args::model_files;
@@ -18,11 +18,11 @@ use crate::item::Item;
 use crate::pass;
 use crate::scalar::Scalar;
 use crate::tensor_file::write_atomic;
-use crate::trace::prepare::{PrepareOptions, Prepared, Report, prepare};
+use crate::trace::prepare::{PrepareOptions, Prepared, PrepareReport, prepare};
 
 /// Prepare a graph for quantisers and other tools: unique names by module, an instance for each call of a module.
 #[derive(Args)]
-pub(super) struct Prepare {
+pub(super) struct PrepareCommand {
     /// A TorchScript archive or a JSON graph.
     model: PathBuf,
     /// The JSON file to write; by default the model's name with .prepared.json.
@@ -69,7 +69,7 @@ fn parse_setting(text: &str) -> Result<(String, Scalar), String> {
     Ok((name.to_string(), number))
 }
 
-impl Prepare {
+impl PrepareCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let activity = ProgressLine::new(self.json);
         activity.step(format!("reading {}", self.model.display()));
@@ -98,7 +98,7 @@ impl Prepare {
     }
 
     /// Prints the report, or its summary if the report is written to a file.
-    fn print(&self, report: &Report, path: &Path) -> Result<()> {
+    fn print(&self, report: &PrepareReport, path: &Path) -> Result<()> {
         if self.json {
             output::line(&json(report)?);
             return Ok(());
@@ -131,7 +131,7 @@ impl Prepare {
 
     /// Opens the model and checks all other arguments.
     fn check(&self, path: &Path) -> Result<Model> {
-        let mut faults = Faults::default();
+        let mut faults = ArgumentErrors::default();
         let model = faults.keep(Model::open(&self.model));
         self.example.check(&mut faults);
         faults.record_all(self.all.iter().map(|path| check_tensors(path)));
@@ -149,14 +149,14 @@ impl Prepare {
 struct MarkedReport<'a> {
     format: &'static str,
     #[serde(flatten)]
-    report: &'a Report,
+    report: &'a PrepareReport,
 }
 
-fn json(report: &Report) -> Result<String> {
+fn json(report: &PrepareReport) -> Result<String> {
     serde_json::to_string(report).map_err(json_failed)
 }
 
-fn write(path: &Path, report: &Report) -> Result<()> {
+fn write(path: &Path, report: &PrepareReport) -> Result<()> {
     let is_json = path
         .extension()
         .is_some_and(|extension| extension == "json");

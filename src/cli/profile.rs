@@ -2,7 +2,7 @@
 //! arithmetic and memory rates.
 
 mod page;
-mod rows;
+mod tables;
 mod timeline;
 
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::rows::{ProfileReport, Row, table};
-use super::activity::ProgressLine;
-use super::faults::Faults;
+use self::tables::{ProfileReport, ProfileRow, table};
+use super::progress_line::ProgressLine;
+use super::argument_errors::ArgumentErrors;
 use super::model_args::ModelArgs;
 use super::overwrite::Overwrite;
 use super::tune::TunedOption;
@@ -84,7 +84,7 @@ impl ProfileCommand {
 
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
-        let mut faults = Faults::default();
+        let mut faults = ArgumentErrors::default();
         let model = self.model.check_gpu(&mut faults);
         faults.keep(self.tuned.check());
         let read = self.model.paths(model.as_ref());
@@ -171,7 +171,7 @@ fn json(measured: &ProfileReport) -> Value {
         },
     });
     for (title, rows) in measured.tables() {
-        object[format!("{title}s")] = rows.iter().map(Row::json).collect();
+        object[format!("{title}s")] = rows.iter().map(ProfileRow::json).collect();
     }
     object
 }

@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use clap::Args;
 
-use super::activity::ProgressLine;
-use super::faults::{Faults, check_folder};
+use super::progress_line::ProgressLine;
+use super::argument_errors::{ArgumentErrors, check_folder};
 use super::model_args::ModelArgs;
 use super::overwrite::Overwrite;
 use super::tune::TunedOption;
-use super::values::{TopEntries, describe, ends_in_softmax, item_json};
+use super::results::{TopEntries, describe, ends_in_softmax, item_json};
 use super::{Outcome, output};
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
@@ -20,7 +20,7 @@ use crate::{CompileOptions, Model, Session, tensor_file};
 
 /// Run a model on inputs.
 #[derive(Args)]
-pub(super) struct Run {
+pub(super) struct RunCommand {
     #[command(flatten)]
     model: ModelArgs,
     /// Do not check assertions, index ranges and integer division by zero.
@@ -44,7 +44,7 @@ pub(super) struct Run {
     json: bool,
 }
 
-impl Run {
+impl RunCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let start = Instant::now();
         let model = self.check()?;
@@ -82,7 +82,7 @@ impl Run {
         }
         if let Some((_, tensor)) = outputs.first() {
             let ends_in_softmax = session
-                .variants()
+                .compiled_graphs()
                 .iter()
                 .any(|made| ends_in_softmax(&made.graph));
             self.top.print(tensor, ends_in_softmax)?;
@@ -92,7 +92,7 @@ impl Run {
 
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
-        let mut faults = Faults::default();
+        let mut faults = ArgumentErrors::default();
         let model = self.model.check(&mut faults);
         faults.keep(self.tuned.check());
         self.top.check(&mut faults);
@@ -111,7 +111,7 @@ impl Run {
             let ending = path.extension().unwrap_or_default();
             ending.eq_ignore_ascii_case("npy")
         });
-        let variants = session.variants();
+        let variants = session.compiled_graphs();
         let mut counts = variants.iter().map(|variant| variant.graph.result_count());
         match counts.find(|count| is_one && *count != 1) {
             Some(count) => {

@@ -9,10 +9,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use self::plan::{Planned, Target, WEBGPU};
+use self::plan::{SizedPlan, PlanTarget, WEBGPU};
 use self::summary::Summary;
-use super::activity::ProgressLine;
-use super::faults::Faults;
+use super::progress_line::ProgressLine;
+use super::argument_errors::ArgumentErrors;
 use super::import::import;
 use super::inputs::Inputs;
 use super::precision::StorageDtype;
@@ -27,7 +27,7 @@ use crate::pass;
 
 /// Show a model: inputs, outputs, parameters, arithmetic, memory, devices that run it, warnings.
 #[derive(Args)]
-pub(super) struct Show {
+pub(super) struct ShowCommand {
     /// A TorchScript archive or a JSON graph.
     model: PathBuf,
     #[command(flatten)]
@@ -82,7 +82,7 @@ pub(super) struct Show {
     device: String,
 }
 
-impl Show {
+impl ShowCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let activity = ProgressLine::new(self.json);
         activity.step(format!("reading {}", self.model.display()));
@@ -102,7 +102,7 @@ impl Show {
 
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
-        let mut faults = Faults::default();
+        let mut faults = ArgumentErrors::default();
         let model = faults.keep(Model::open(&self.model));
         self.inputs.check(&mut faults);
         if self.device != WEBGPU {
@@ -189,7 +189,7 @@ impl Show {
 
     /// Prints or writes the plans of all graphs.
     fn plans(&self, module: &GraphModule, activity: ProgressLine) -> Result<Outcome> {
-        let target = Target::open(&self.device, self.dtype.precision()?, &self.tuned)?;
+        let target = PlanTarget::open(&self.device, self.dtype.precision()?, &self.tuned)?;
         let mut plans = Vec::new();
         for graph in &module.graphs {
             let sizes = match self.formulas {
@@ -200,10 +200,10 @@ impl Show {
             plans.push((graph, plan, sizes));
         }
         let planned = plans.iter().map(|(graph, plan, sizes)| {
-            let planned = Planned::new(&target, plan, sizes.as_ref())?;
+            let planned = SizedPlan::new(&target, plan, sizes.as_ref())?;
             Ok((graph.name.clone(), planned))
         });
-        let planned: Vec<(String, Planned)> = planned.collect::<Result<_>>()?;
+        let planned: Vec<(String, SizedPlan)> = planned.collect::<Result<_>>()?;
         let texts = match self.plan {
             true => self.texts(module, &target, &planned, &activity)?,
             false => Vec::new(),
@@ -219,8 +219,8 @@ impl Show {
     fn texts(
         &self,
         module: &GraphModule,
-        target: &Target,
-        planned: &[(String, Planned)],
+        target: &PlanTarget,
+        planned: &[(String, SizedPlan)],
         activity: &ProgressLine,
     ) -> Result<Vec<String>> {
         let ceilings = match self.formulas {

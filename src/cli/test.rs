@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use super::activity::ProgressLine;
-use super::faults::Faults;
+use super::progress_line::ProgressLine;
+use super::argument_errors::ArgumentErrors;
 use super::model_args::DeviceArgs;
 use super::precision::widened;
 use super::{Outcome, json_failed, libtorch, output};
@@ -31,7 +31,7 @@ use worker::Worker;
 
 /// Replay recorded cases and count how many agree with PyTorch.
 #[derive(Args)]
-pub(super) struct Test {
+pub(super) struct TestCommand {
     /// A folder of cases (with ops/, programs/ and models/, or one of these), or one case.
     folder: PathBuf,
     #[command(flatten)]
@@ -145,7 +145,7 @@ struct CaseResults {
     translated: BTreeSet<TranslatedKernel>,
 }
 
-impl Test {
+impl TestCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let mut cases = self.check()?;
         if let Some(pattern) = &self.only {
@@ -171,7 +171,7 @@ impl Test {
 
     /// Finds the cases and checks all other arguments.
     fn check(&self) -> Result<Vec<CaseRef>> {
-        let mut faults = Faults::default();
+        let mut faults = ArgumentErrors::default();
         let found = FileKind::of(&self.folder).and_then(|_| cases::find(&self.folder));
         let cases = faults.keep(found);
         self.device.check(&mut faults);
@@ -357,7 +357,7 @@ fn matches_pattern(pattern: &str, name: &str) -> bool {
 }
 
 /// Runs a case; a panic is a failure of the case.
-fn run_case(case: &CaseRef, device: &Device, test: &Test) -> CaseVerdict {
+fn run_case(case: &CaseRef, device: &Device, test: &TestCommand) -> CaseVerdict {
     let start = Instant::now();
     let result =
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| replay(case, device, test)));
@@ -397,7 +397,7 @@ fn summary(differences: &[(String, Difference)]) -> (bool, Option<String>, Optio
 }
 
 /// Runs the calls of every set on one session, in order, and compares every output.
-fn replay(case: &CaseRef, device: &Device, test: &Test) -> Result<Vec<(String, Difference)>> {
+fn replay(case: &CaseRef, device: &Device, test: &TestCommand) -> Result<Vec<(String, Difference)>> {
     let case = case.load()?;
     let model = match &case.archive {
         CaseArchive::Path(path) => Model::open(path)?,

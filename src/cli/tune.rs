@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::activity::ProgressLine;
-use super::faults::Faults;
+use super::progress_line::ProgressLine;
+use super::argument_errors::ArgumentErrors;
 use super::model_args::ModelArgs;
 use super::overwrite::Overwrite;
 use super::{Outcome, output};
@@ -19,7 +19,7 @@ use crate::{Device, Model};
 
 /// Measure the variants of a model's kernels on a device, and keep the fastest in a file for --tuned.
 #[derive(Args)]
-pub(super) struct Tune {
+pub(super) struct TuneCommand {
     #[command(flatten)]
     model: ModelArgs,
     /// The file to write. It is for runs with the same --dtype.
@@ -29,7 +29,7 @@ pub(super) struct Tune {
     overwrite: Overwrite,
 }
 
-impl Tune {
+impl TuneCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let activity = ProgressLine::told(false);
         let model = self.check()?;
@@ -47,10 +47,10 @@ impl Tune {
     }
 }
 
-impl Tune {
+impl TuneCommand {
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
-        let mut faults = Faults::default();
+        let mut faults = ArgumentErrors::default();
         let model = self.model.check_gpu(&mut faults);
         let read = self.model.paths(model.as_ref());
         faults.keep(self.overwrite.check(&self.output, &["json"], &read));

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::activity::ProgressLine;
-use super::faults::Faults;
+use super::progress_line::ProgressLine;
+use super::argument_errors::ArgumentErrors;
 use super::inputs::InputSets;
 use super::model_args::DeviceArgs;
 use super::precision::ToleranceOptions;
@@ -20,7 +20,7 @@ use crate::{CompileOptions, Device, Model};
 ///
 /// Exit codes: 0 all outputs agree, 1 some differ, 2 wrong usage, 3 anything else.
 #[derive(Args)]
-pub(super) struct Verify {
+pub(super) struct VerifyCommand {
     /// A TorchScript archive or a JSON graph.
     model: PathBuf,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(super) struct Verify {
     json: bool,
 }
 
-impl Verify {
+impl VerifyCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let model = self.check()?;
         let device = self.device.open()?;
@@ -62,10 +62,10 @@ impl Verify {
     }
 }
 
-impl Verify {
+impl VerifyCommand {
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
-        let mut faults = Faults::default();
+        let mut faults = ArgumentErrors::default();
         let model = faults.keep(Model::open(&self.model));
         self.sets.check(&mut faults);
         self.device.check(&mut faults);

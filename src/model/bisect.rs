@@ -15,7 +15,7 @@ use crate::item::Item;
 use crate::kernel::materialization::Precision;
 use crate::pass::{self, PlanOptions};
 use crate::tensor::Tensor;
-use crate::trace::check::{Divergence, Site};
+use crate::trace::check::{Divergence, ValueSite};
 
 use super::Session;
 
@@ -60,7 +60,7 @@ pub struct SearchProgress {
 /// Outcome of a search.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Search {
+pub enum DivergenceSearch {
     /// The first value that differs.
     Found(Box<Divergence>),
     /// All values that both sides have agree. Values that were fused into kernels exist only on the oracle.
@@ -69,12 +69,12 @@ pub enum Search {
     Stopped(SearchProgress),
 }
 
-impl Search {
+impl DivergenceSearch {
     /// The value that differs, if one was found.
     pub fn found(self) -> Option<Divergence> {
         match self {
-            Search::Found(found) => Some(*found),
-            Search::Agreement | Search::Stopped(_) => None,
+            DivergenceSearch::Found(found) => Some(*found),
+            DivergenceSearch::Agreement | DivergenceSearch::Stopped(_) => None,
         }
     }
 }
@@ -93,10 +93,10 @@ pub fn first_divergence(
     arguments: &[Item],
     tolerance: Tolerance,
     options: SearchOptions,
-) -> Result<Search> {
+) -> Result<DivergenceSearch> {
     let (variant, inputs) = session.prepare(arguments)?;
     let Some(program) = &variant.program else {
-        return Ok(Search::Agreement);
+        return Ok(DivergenceSearch::Agreement);
     };
     let weights = variant.weights()?;
     let searcher = DivergenceSearcher {
@@ -113,9 +113,9 @@ pub fn first_divergence(
     let reader = ValueReader::new(program, &variant.lowered, sizes, &inputs);
     let found = searcher.first(&variant.lowered, &inputs, reader, options.progress);
     match (found, searcher.stopped.take()) {
-        (_, Some(progress)) => Ok(Search::Stopped(progress)),
+        (_, Some(progress)) => Ok(DivergenceSearch::Stopped(progress)),
         (found, None) => {
-            Ok(found?.map_or(Search::Agreement, |found| Search::Found(Box::new(found))))
+            Ok(found?.map_or(DivergenceSearch::Agreement, |found| DivergenceSearch::Found(Box::new(found))))
         }
     }
 }
@@ -231,7 +231,7 @@ impl DivergenceSearcher<'_> {
         if entered.is_empty() {
             return Ok(Some(found));
         }
-        match self.inside(graph, &node, &entered) {
+        match self.search_bodies(graph, &node, &entered) {
             Ok(inner) => Ok(Some(inner.unwrap_or_else(|| found.with_note(BODIES_AGREE)))),
             Err(_) if self.stopped.take().is_some() => Ok(Some(found.with_note(BODIES_UNKNOWN))),
             Err(error) => Err(error),
@@ -248,7 +248,7 @@ impl DivergenceSearcher<'_> {
     }
 
     /// The first value that differs in the bodies of a region, each run separately.
-    fn inside(
+    fn search_bodies(
         &self,
         graph: &Graph,
         region: &Node,
@@ -293,7 +293,7 @@ impl DivergenceSearcher<'_> {
         for (id, expected) in event.node.results.iter().zip(event.results) {
             if let Some(got) = reader.take(&event.graph.value(*id).name)? {
                 let found =
-                    Divergence::between(Site::of(event, *id), &got, expected, self.tolerance);
+                    Divergence::between(ValueSite::of(event, *id), &got, expected, self.tolerance);
                 if found.is_some() {
                     return Ok(found);
                 }

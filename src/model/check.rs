@@ -4,11 +4,11 @@ use crate::ir::{Graph, GraphModule};
 use crate::item::Item;
 use crate::kernel::materialization::Precision;
 use crate::trace::check::{
-    CheckOptions, Finding, Id, Outcome, Report, Run, Subject, Traced, check_trace, example,
+    CheckOptions, Finding, Id, RunOutcome, CheckReport, CheckRun, Subject, Traced, check_trace, example,
     inspect_archive, inspect_trace,
 };
 
-use super::subject::Method;
+use super::subject::MethodSubject;
 use super::{CompileOptions, Device, Model, SearchOptions, first_divergence};
 
 /// Reference that a device is compared with.
@@ -33,7 +33,7 @@ pub fn check(
     model: &Model,
     options: &CheckOptions,
     reference: &DeviceReference<'_>,
-) -> Result<Report> {
+) -> Result<CheckReport> {
     let name = options.entry.as_deref().unwrap_or("forward");
     let warnings = inspect_program(model)?;
     let first = options.inputs.first().map(Vec::as_slice);
@@ -49,7 +49,7 @@ pub fn check(
         ..options.clone()
     };
     let traced = traced(module, warnings);
-    let mut report = check_trace(&Method { model, name }, &traced, &options)?;
+    let mut report = check_trace(&MethodSubject { model, name }, &traced, &options)?;
     let check = DeviceCheck {
         model,
         graph: &graph,
@@ -80,7 +80,7 @@ pub fn inspect(
         entry: Some(name.to_string()),
         ..CheckOptions::default()
     };
-    Ok(inspect_trace(&Method { model, name }, &traced, &options)?.findings)
+    Ok(inspect_trace(&MethodSubject { model, name }, &traced, &options)?.findings)
 }
 
 /// Findings about the program of an archive.
@@ -112,14 +112,14 @@ fn without_graph(
     options: &CheckOptions,
     warnings: Vec<Finding>,
     error: &Error,
-) -> Report {
+) -> CheckReport {
     let name = options.entry.as_deref().unwrap_or("forward");
     let graph = Graph {
         name: name.to_string(),
         ..Graph::default()
     };
-    let origin = Method { model, name }.origin();
-    let mut report = Report::new(graph, origin, options.strict, options.allow.clone());
+    let origin = MethodSubject { model, name }.origin();
+    let mut report = CheckReport::new(graph, origin, options.strict, options.allow.clone());
     report.extend(warnings);
     for error in error.iter() {
         report.fail("the import", "inputs 1", error);
@@ -134,7 +134,7 @@ struct DeviceCheck<'a> {
 }
 
 impl DeviceCheck<'_> {
-    fn run(&self, sets: &[Vec<Item>], report: &mut Report) -> Result<()> {
+    fn run(&self, sets: &[Vec<Item>], report: &mut CheckReport) -> Result<()> {
         let options = CompileOptions {
             entry: self.graph.name.clone(),
             precision: self.reference.precision,
@@ -148,14 +148,14 @@ impl DeviceCheck<'_> {
                 .and_then(|got| Ok((got, self.expected(index, set)?)));
             match results {
                 Ok((got, expected)) => self.compare(&label, set, [&got, &expected], report),
-                Err(error) => report.fail(&self.sides(), &label, &error),
+                Err(error) => report.fail(&self.compared_names(), &label, &error),
             }
         }
         Ok(())
     }
 
     /// Names of the device and of the reference.
-    fn sides(&self) -> String {
+    fn compared_names(&self) -> String {
         let against = match self.reference.expected {
             Some((who, _)) => who,
             None => "the imported graph",
@@ -168,7 +168,7 @@ impl DeviceCheck<'_> {
 
     fn expected(&self, index: usize, set: &[Item]) -> Result<Item> {
         match self.reference.expected {
-            None => Method {
+            None => MethodSubject {
                 model: self.model,
                 name: &self.graph.name,
             }
@@ -182,7 +182,7 @@ impl DeviceCheck<'_> {
         }
     }
 
-    fn compare(&self, label: &str, set: &[Item], [got, expected]: [&Item; 2], report: &mut Report) {
+    fn compare(&self, label: &str, set: &[Item], [got, expected]: [&Item; 2], report: &mut CheckReport) {
         let found = compare(got, expected, self.reference.tolerance);
         let agrees = found.iter().all(Difference::passed);
         if !agrees {
@@ -193,11 +193,11 @@ impl DeviceCheck<'_> {
             report.add(self.with_divergence(finding, set), label);
         }
         let outcome = if agrees {
-            Outcome::Agrees
+            RunOutcome::Agrees
         } else {
-            Outcome::Differs
+            RunOutcome::Differs
         };
-        let run = Run::compared(label, &self.sides(), outcome, found);
+        let run = CheckRun::compared(label, &self.compared_names(), outcome, found);
         report.runs.push(run);
     }
 

@@ -84,7 +84,7 @@ impl PackedFile {
     }
 
     /// Writes the weights of a program that the file lacks. A failure is only reported: the program has the weights.
-    pub(super) fn keep(&self, program: &Program, source: &dyn WeightSource) {
+    pub(super) fn write_missing(&self, program: &Program, source: &dyn WeightSource) {
         self.lock(|state| {
             if !state.missed.is_empty()
                 && let Err(error) = state.write(program, source)

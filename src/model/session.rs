@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::background::in_background;
 use super::packed::{PackedFile, PackedReport};
 use super::signature::{Signature, arguments_of};
-use super::state::States;
-use super::variant::{CompiledGraph, Given, WeightCache, accept_inputs};
+use super::session_stateson_states::SessionStates;
+use super::compiled_graph::{CompiledGraph, CallTensors, WeightCache, accept_inputs};
 use super::{Device, Model, no_fit};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::{Keep, Progress, Run, RunInput};
@@ -85,7 +85,7 @@ pub struct Session {
     compiled_graphs: Arc<Mutex<Vec<Arc<CompiledGraph>>>>,
     /// Graphs compiled only for the example's sizes so far: the method, and the module with the graph as imported.
     example_sized: Arc<Mutex<Vec<(String, GraphModule)>>>,
-    states: Arc<Mutex<States>>,
+    states: Arc<Mutex<SessionStates>>,
     weight_cache: WeightCache,
 }
 
@@ -130,7 +130,7 @@ impl Session {
             states: Arc::default(),
             weight_cache: depot,
         };
-        let mut states = States::default();
+        let mut states = SessionStates::default();
         let method = session.options.entry.as_str();
         match session.model.import_entry(method, None, &states, &[]) {
             Ok(module) => {
@@ -245,7 +245,7 @@ impl Session {
         })
     }
 
-    fn run_tensors(&self, arguments: &[Item], given: Given) -> Result<Vec<Tensor>> {
+    fn run_tensors(&self, arguments: &[Item], given: CallTensors) -> Result<Vec<Tensor>> {
         let entry = &self.options.entry;
         self.run_with_states(entry, arguments, given, |variant, inputs| {
             let outputs = variant.run(inputs)?;
@@ -364,12 +364,12 @@ impl Session {
     }
 
     /// The graphs compiled so far.
-    pub fn variants(&self) -> Vec<Arc<CompiledGraph>> {
+    pub fn compiled_graphs(&self) -> Vec<Arc<CompiledGraph>> {
         lock(&self.compiled_graphs).clone()
     }
 
     fn compiled_graphs_of(&self, method: &str) -> impl Iterator<Item = Arc<CompiledGraph>> {
-        let variants = self.variants().into_iter();
+        let variants = self.compiled_graphs().into_iter();
         variants.filter(move |variant| variant.graph.name == method)
     }
 
@@ -378,7 +378,7 @@ impl Session {
         &self,
         method: &str,
         arguments: &[Item],
-        given: Given,
+        given: CallTensors,
         run: impl Fn(&CompiledGraph, &[Tensor]) -> Result<(T, Vec<Tensor>)>,
     ) -> Result<T> {
         if let Some((variant, inputs)) = self.find_stateless(method, given) {
@@ -391,7 +391,7 @@ impl Session {
             return Ok(run(&variant, &inputs)?.0);
         }
         let (value, outputs) = run(&variant, &inputs)?;
-        states.set(variant.written(&inputs, &outputs)?);
+        states.set(variant.new_states(&inputs, &outputs)?);
         Ok(value)
     }
 
@@ -399,13 +399,13 @@ impl Session {
     fn find_stateless(
         &self,
         method: &str,
-        given: Given,
+        given: CallTensors,
     ) -> Option<(Arc<CompiledGraph>, Vec<Tensor>)> {
         let mut variants = self
             .compiled_graphs_of(method)
             .filter(|variant| !variant.graph.has_states());
         variants.find_map(|variant| {
-            let inputs = accept_inputs(&variant.graph, given, &States::default()).ok()?;
+            let inputs = accept_inputs(&variant.graph, given, &SessionStates::default()).ok()?;
             Some((variant, inputs))
         })
     }
@@ -414,8 +414,8 @@ impl Session {
         &self,
         method: &str,
         arguments: &[Item],
-        given: Given,
-        states: &mut States,
+        given: CallTensors,
+        states: &mut SessionStates,
     ) -> Result<(Arc<CompiledGraph>, Vec<Tensor>)> {
         let fits = |graph: &Graph| accept_inputs(graph, given, states);
         let refusal = match self.find_serving(method, &fits)? {
@@ -468,9 +468,9 @@ impl Session {
 
     /// Imports a method for a call. Numbers in states that vary between calls become inputs, unless the graph then needs
     /// more conditions and loops than a graph for one number.
-    fn import(&self, method: &str, arguments: &[Item], states: &States) -> Result<GraphModule> {
+    fn import(&self, method: &str, arguments: &[Item], states: &SessionStates) -> Result<GraphModule> {
         let known: Vec<Arc<CompiledGraph>> = self.compiled_graphs_of(method).collect();
-        let varying = states.varying(&known);
+        let varying = states.varying_numbers(&known);
         let regions = |graph: &Graph| {
             let nodes = graph.nodes.iter();
             nodes.filter(|node| !node.bodies().is_empty()).count()
@@ -489,8 +489,8 @@ impl Session {
     }
 
     /// Compiles an imported graph, for the example's sizes first if the options ask for it.
-    fn add(&self, method: &str, module: GraphModule, states: &mut States) -> Result<()> {
-        let new = states.learn(&module)?;
+    fn add(&self, method: &str, module: GraphModule, states: &mut SessionStates) -> Result<()> {
+        let new = states.add_states(&module)?;
         let graph = module.graph(method)?;
         let exact = self.options.static_shapes
             && matches!(self.device, Device::Gpu(_))

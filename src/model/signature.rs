@@ -1,20 +1,20 @@
 //! The inputs of an entry graph by name.
 
-mod given;
+mod named_arguments;
 
 use std::fmt;
 
-use given::Given;
+use named_arguments::NamedArguments;
 
-use super::{Model, Source};
+use super::{Model, ModelSource};
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, NamedTree, TreeConstant, TreeSpec};
 use crate::item::Item;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
-use crate::trace::torchscript::ast::Type;
-use crate::trace::torchscript::import::{Parameter, parameters};
+use crate::trace::torchscript::ast::TypeExpr;
+use crate::trace::torchscript::import::{MethodParameter, parameters};
 use crate::trace::torchscript::{Archive, InputSpec};
 
 /// The inputs of an entry graph by name: a parameter's name, and for elements of dictionaries, tuples and lists, the key
@@ -67,7 +67,7 @@ enum ValueStructure {
     /// The structure in a graph or in an archive's example. Indices refer to the signature's types.
     Known(TreeSpec),
     /// Determined by the given names. Numbered items form a list if `is_list`, else a tuple.
-    Open { is_list: bool },
+    Inferred { is_list: bool },
 }
 
 impl Model {
@@ -77,8 +77,8 @@ impl Model {
     /// Fails if the model has no such entry, or the archive is damaged.
     pub fn signature(&self, entry: &str) -> Result<Signature> {
         match &*self.source {
-            Source::Archive(archive) => Signature::of_archive(archive, entry),
-            Source::Module(module) => Ok(Signature::of_graph(module.graph(entry)?)),
+            ModelSource::Archive(archive) => Signature::of_archive(archive, entry),
+            ModelSource::Module(module) => Ok(Signature::of_graph(module.graph(entry)?)),
         }
     }
 }
@@ -147,7 +147,7 @@ impl Signature {
     /// # Errors
     /// Lists the names that are missing, unknown or given twice.
     pub fn arguments(&self, named: &[(String, Tensor)]) -> Result<Vec<Item>> {
-        let mut given = Given::default();
+        let mut given = NamedArguments::default();
         for (name, tensor) in named {
             if given.unused.insert(name, tensor).is_some() {
                 given.duplicates.push(name.clone());
@@ -160,7 +160,7 @@ impl Signature {
             items.push(item);
             count = if is_given { items.len() } else { count };
         }
-        self.refuse(&given)?;
+        self.check_names(&given)?;
         items.truncate(count);
         Ok(items)
     }
@@ -202,7 +202,7 @@ impl Signature {
     pub fn takes(&self, name: &str) -> bool {
         let is_open = |argument: &SignatureArgument| {
             let rest = name.strip_prefix(argument.name.as_str());
-            matches!(argument.structure, ValueStructure::Open { .. })
+            matches!(argument.structure, ValueStructure::Inferred { .. })
                 && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         self.parameters.iter().any(is_open) || self.all_names().iter().any(|known| known == name)
@@ -220,10 +220,10 @@ impl Signature {
         for argument in &self.parameters {
             let is_required = argument.default.is_none();
             match &argument.structure {
-                ValueStructure::Open { .. } if is_required || with_optional => {
+                ValueStructure::Inferred { .. } if is_required || with_optional => {
                     names.push((argument.name.clone(), UNKNOWN_TYPE))
                 }
-                ValueStructure::Open { .. } => {}
+                ValueStructure::Inferred { .. } => {}
                 ValueStructure::Known(_) if !is_required && !with_optional => {}
                 ValueStructure::Known(tree) => {
                     leaves(tree, &argument.name, with_optional, false, &mut names)
@@ -244,7 +244,7 @@ impl Signature {
         names.into_iter().map(|(name, _)| name).collect()
     }
 
-    fn refuse(&self, given: &Given) -> Result<()> {
+    fn check_names(&self, given: &NamedArguments) -> Result<()> {
         let unknown: Vec<String> = given.unused.keys().map(ToString::to_string).collect();
         let lists = [
             ("missing", &given.missing),
@@ -283,7 +283,7 @@ impl fmt::Display for Signature {
 }
 
 impl SignatureArgument {
-    fn of(parameter: Parameter, types: &mut Vec<TensorType>) -> SignatureArgument {
+    fn of(parameter: MethodParameter, types: &mut Vec<TensorType>) -> SignatureArgument {
         let default = parameter.default.map(ArgumentDefault::Value);
         let default = default.or(parameter.has_default.then_some(ArgumentDefault::Program));
         SignatureArgument {
@@ -298,7 +298,7 @@ impl SignatureArgument {
     }
 
     /// The value, and whether a call must include it.
-    fn item(&self, given: &mut Given) -> (Item, bool) {
+    fn item(&self, given: &mut NamedArguments) -> (Item, bool) {
         match &self.default {
             Some(ArgumentDefault::Value(value)) if !given.has(&self.name) => {
                 (constant(value), false)
@@ -407,22 +407,22 @@ fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> TreeSpec {
 }
 
 /// The structure that a type determines.
-fn structure_of(ty: &Type) -> ValueStructure {
-    let closed = |ty: &Type| match structure_of(ty) {
+fn structure_of(ty: &TypeExpr) -> ValueStructure {
+    let closed = |ty: &TypeExpr| match structure_of(ty) {
         ValueStructure::Known(tree) => Some(tree),
-        ValueStructure::Open { .. } => None,
+        ValueStructure::Inferred { .. } => None,
     };
     match ty {
-        Type::Tensor => ValueStructure::Known(TreeSpec::Tensor(UNKNOWN_TYPE)),
-        Type::Int | Type::Float | Type::Bool | Type::Number => {
+        TypeExpr::Tensor => ValueStructure::Known(TreeSpec::Tensor(UNKNOWN_TYPE)),
+        TypeExpr::Int | TypeExpr::Float | TypeExpr::Bool | TypeExpr::Number => {
             ValueStructure::Known(TreeSpec::Number(UNKNOWN_TYPE))
         }
-        Type::Optional(inner) => structure_of(inner),
-        Type::Tuple(types) => match types.iter().map(closed).collect::<Option<Vec<TreeSpec>>>() {
+        TypeExpr::Optional(inner) => structure_of(inner),
+        TypeExpr::Tuple(types) => match types.iter().map(closed).collect::<Option<Vec<TreeSpec>>>() {
             Some(trees) => ValueStructure::Known(TreeSpec::Tuple(trees)),
-            None => ValueStructure::Open { is_list: false },
+            None => ValueStructure::Inferred { is_list: false },
         },
-        Type::List(_) => ValueStructure::Open { is_list: true },
-        _ => ValueStructure::Open { is_list: false },
+        TypeExpr::List(_) => ValueStructure::Inferred { is_list: true },
+        _ => ValueStructure::Inferred { is_list: false },
     }
 }

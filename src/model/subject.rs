@@ -1,20 +1,20 @@
 use crate::error::Result;
 use crate::item::Item;
-use crate::trace::check::{Origin, Subject, Traced, evaluate, has_control_flow};
+use crate::trace::check::{SubjectKind, Subject, Traced, evaluate, has_control_flow};
 
 use super::Model;
 
 /// A method of a model, as the checker's subject. The traced Python function is unavailable, so that calls import the
 /// method for their arguments and run the graph.
 #[derive(Debug)]
-pub struct Method<'a> {
+pub struct MethodSubject<'a> {
     /// The model.
     pub model: &'a Model,
     /// `forward`, or another method's name.
     pub name: &'a str,
 }
 
-impl Subject for Method<'_> {
+impl Subject for MethodSubject<'_> {
     fn trace(&self, arguments: &[Item]) -> Result<Traced> {
         let module = self.model.import_method(self.name, Some(arguments))?;
         Ok(Traced {
@@ -28,13 +28,13 @@ impl Subject for Method<'_> {
         evaluate(module.graph(self.name)?, &module, arguments)
     }
 
-    fn origin(&self) -> Origin {
+    fn origin(&self) -> SubjectKind {
         match self.model.archive() {
-            None => Origin::Graph,
-            Some(archive) if archive.traced_inputs().is_some() => Origin::Trace,
+            None => SubjectKind::Graph,
+            Some(archive) if archive.traced_inputs().is_some() => SubjectKind::Trace,
             // The archive of a traced function is not marked as a trace, but it never branches.
-            Some(archive) if has_control_flow(archive).unwrap_or(false) => Origin::Script,
-            Some(_) => Origin::Trace,
+            Some(archive) if has_control_flow(archive).unwrap_or(false) => SubjectKind::Script,
+            Some(_) => SubjectKind::Trace,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::ir::{Graph, GraphModule, ValueId, Weights};
 use crate::item::Item;
 use crate::pass::{self, Pass};
 use crate::tensor::Tensor;
-use crate::trace::check::{Divergence, Site, evaluate, example, inputs};
+use crate::trace::check::{Divergence, ValueSite, evaluate, example, inputs};
 
 use super::{CompileOptions, Device, Model, SearchOptions, first_divergence};
 
@@ -231,8 +231,8 @@ fn values(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Values>
     Ok(values)
 }
 
-fn results(event: &NodeEvent) -> Vec<(Site, Tensor)> {
+fn results(event: &NodeEvent) -> Vec<(ValueSite, Tensor)> {
     let results = event.node.results.iter().zip(event.results);
-    let sited = |(id, tensor): (&ValueId, &Tensor)| (Site::of(event, *id), tensor.clone());
+    let sited = |(id, tensor): (&ValueId, &Tensor)| (ValueSite::of(event, *id), tensor.clone());
     results.map(sited).collect()
 }

@@ -45,7 +45,7 @@ fn multiply_adds_of_node(graph: &Graph, node: &Node) -> MultiplyAdds {
             }
         }
         Region::Loop { body, .. } => {
-            let (round, rounds) = (multiply_adds(body), rounds(node));
+            let (round, rounds) = (multiply_adds(body), max_trip_count(node));
             MultiplyAdds {
                 has_unknown_loops: round.has_unknown_loops || rounds.is_none(),
                 count: &round.count * &rounds.unwrap_or(Dim::ONE),
@@ -55,7 +55,7 @@ fn multiply_adds_of_node(graph: &Graph, node: &Node) -> MultiplyAdds {
 }
 
 /// Upper bound of a loop's trip count, if that is a number or a size.
-fn rounds(node: &Node) -> Option<Dim> {
+fn max_trip_count(node: &Node) -> Option<Dim> {
     match node.arguments.first()? {
         Argument::Number(Scalar::Int(rounds)) => Some(Dim::from(*rounds)),
         Argument::Size(rounds) => Some(rounds.clone()),

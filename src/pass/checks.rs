@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use super::range::{Range, result_range};
+use super::range::{IntegerRange, result_range};
 use crate::error::Result;
 use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Argument, Graph, Node, Op, Primitive, Value, ValueId};
@@ -40,9 +40,9 @@ fn prove<'g>(
     replay: &mut Replay<'_, 'g>,
     node: &Node,
     primitive: &Primitive,
-    ranges: &mut HashMap<ValueId, Range>,
+    ranges: &mut HashMap<ValueId, IntegerRange>,
 ) -> Result<Vec<Value<'g>>> {
-    let operands: Vec<(Option<TensorType>, Range)> = replay
+    let operands: Vec<(Option<TensorType>, IntegerRange)> = replay
         .arguments(node)
         .iter()
         .map(|argument| match argument {
@@ -50,13 +50,13 @@ fn prove<'g>(
                 let ty = replay.builder.ty(*id);
                 (Some(ty), ranges.get(id).cloned().unwrap_or_default())
             }
-            number => (None, Range::of_number(number)),
+            number => (None, IntegerRange::of_number(number)),
         })
         .collect();
     if let (Primitive::Check(check), Some(value), [(_, range), bounds @ ..]) =
         (primitive, checked_value(node), operands.as_slice())
     {
-        let bounds: Vec<Range> = bounds.iter().map(|(_, range)| range.clone()).collect();
+        let bounds: Vec<IntegerRange> = bounds.iter().map(|(_, range)| range.clone()).collect();
         if range.satisfies(check, &bounds) {
             return Ok(vec![replay.value(value)]);
         }

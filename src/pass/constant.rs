@@ -28,7 +28,7 @@ pub(super) fn known_number_in(builder: &Builder, argument: &Argument) -> Option<
 }
 
 /// Inlines the taken branch of an `if` whose condition is known and returns its results.
-pub(super) fn taken<'g>(
+pub(super) fn inline_taken_branch<'g>(
     replay: &mut Replay<'_, 'g>,
     node: &Node,
     then: &Graph,
@@ -46,7 +46,7 @@ pub(super) fn taken<'g>(
 }
 
 /// The argument's number, or the number that fills its value.
-pub(super) fn known(graph: &Graph, argument: &Argument) -> Option<Scalar> {
+pub(super) fn known_number(graph: &Graph, argument: &Argument) -> Option<Scalar> {
     let argument = match argument {
         Argument::Value(id) => match graph.value(*id).definition {
             Definition::Node(node, _) => &fill_value(graph.nodes.get(node)?)?,

@@ -48,7 +48,7 @@ impl KnownConcats {
     /// Operands of a concatenation in which the result of the longest known concatenation replaces the leading operands;
     /// `None` if no known concatenation matches.
     fn with_known_prefix(&self, op: &Op, arguments: &[Argument]) -> Option<Vec<Argument>> {
-        let known = self.0.get(&beginning(op, arguments)?)?;
+        let known = self.0.get(&prefix(op, arguments)?)?;
         let begun = known
             .iter()
             .filter(|(joined, _)| arguments.starts_with(joined));
@@ -58,7 +58,7 @@ impl KnownConcats {
     }
 
     fn add(&mut self, op: &Op, arguments: Vec<Argument>, results: &[Value]) {
-        if let (Some(beginning), [whole]) = (beginning(op, &arguments), results) {
+        if let (Some(beginning), [whole]) = (prefix(op, &arguments), results) {
             let known = self.0.entry(beginning).or_default();
             known.push((arguments, whole.id()));
         }
@@ -66,7 +66,7 @@ impl KnownConcats {
 }
 
 /// Axis and first operand of a node, if it is a concatenation.
-fn beginning(op: &Op, arguments: &[Argument]) -> Option<ConcatPrefix> {
+fn prefix(op: &Op, arguments: &[Argument]) -> Option<ConcatPrefix> {
     match (op, arguments.first()?) {
         (Op::Primitive(Primitive::Concat(concat)), Argument::Value(first)) => {
             Some((concat.axis, *first))

@@ -21,7 +21,7 @@ fn live_nodes(graph: &Graph) -> Result<Vec<Node>> {
     for node in graph.nodes.iter().rev() {
         if is_live(node, &is_read) {
             let node = trim(node, &is_read)?;
-            read(&node, &mut is_read);
+            mark_read(&node, &mut is_read);
             live.push(node);
         }
     }
@@ -41,7 +41,7 @@ fn is_live(node: &Node, is_read: &[bool]) -> bool {
     node.has_side_effect() || node.results.iter().any(|result| is_read[result.index()])
 }
 
-fn read(node: &Node, is_read: &mut [bool]) {
+fn mark_read(node: &Node, is_read: &mut [bool]) {
     for operand in node.operands() {
         is_read[operand.index()] = true;
     }
@@ -100,7 +100,7 @@ fn keep_carried(body: &Graph, carried: usize, kept: &mut Vec<bool>) {
         let mut is_read = outputs_of(&round);
         for node in round.nodes.iter().rev() {
             if is_live(node, &is_read) {
-                read(node, &mut is_read);
+                mark_read(node, &mut is_read);
             }
         }
         let inputs = round.inputs.iter().skip(1).take(carried);

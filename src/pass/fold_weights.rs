@@ -11,7 +11,7 @@ use crate::ir::{Argument, Graph, GraphModule, Node, Op, Primitive, ValueId, Weig
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-use self::formula::{Formula, Formulas, Source, lost};
+use self::formula::{Formula, Formulas, FormulaSource, missing_weight};
 use super::dce;
 
 /// Largest number of elements of a result that may be larger than its operands.
@@ -29,7 +29,7 @@ const LARGEST_FOLDED: i64 = 1 << 24;
 /// of a weight stays too if a graph also reads the weight unpermuted, such as the table of an embedding that is the last
 /// layer as well: otherwise a device would store both.
 pub fn fold_weights(module: &GraphModule) -> Result<GraphModule> {
-    let folded = Folded::of(module)?;
+    let folded = FoldedModule::of(module)?;
     Ok(GraphModule {
         weights: folded.weights()?,
         graphs: folded.graphs,
@@ -38,7 +38,7 @@ pub fn fold_weights(module: &GraphModule) -> Result<GraphModule> {
 }
 
 /// Graphs whose weight-only values are folded to weights. Elements are computed on demand.
-pub struct Folded {
+pub struct FoldedModule {
     /// The graphs.
     pub graphs: Vec<Graph>,
     /// Weights of the module that formulas and graphs read.
@@ -48,9 +48,9 @@ pub struct Folded {
     named: BTreeMap<String, usize>,
 }
 
-impl Folded {
+impl FoldedModule {
     /// Rewrites the graphs of a module.
-    pub fn of(module: &GraphModule) -> Result<Folded> {
+    pub fn of(module: &GraphModule) -> Result<FoldedModule> {
         let mut derived = DerivedWeights {
             weights: &module.weights,
             formulas: Formulas::default(),
@@ -92,19 +92,19 @@ impl Folded {
     pub fn is_derived(&self, name: &str) -> bool {
         let number = self.named.get(name).copied();
         let formula = number.and_then(|number| self.formulas.all.get(number));
-        formula.is_some_and(|formula| matches!(formula.source, Source::Node(..)))
+        formula.is_some_and(|formula| matches!(formula.source, FormulaSource::Node(..)))
     }
 
     /// Weight of the module that a weight permutes, and the axes; `None` if the weight is not a permutation.
     pub fn permuted(&self, name: &str) -> Option<(Tensor, Vec<usize>)> {
         let formula = self.formulas.all.get(*self.named.get(name)?)?;
-        let Source::Node(Primitive::Permute(permute), _) = &formula.source else {
+        let FormulaSource::Node(Primitive::Permute(permute), _) = &formula.source else {
             return None;
         };
         let operand = self.formulas.all.get(formula.operands().next()?)?;
         match &operand.source {
-            Source::Weight(name) => Some((self.weights.get(name)?.clone(), permute.axes.clone())),
-            Source::Node(..) => None,
+            FormulaSource::Weight(name) => Some((self.weights.get(name)?.clone(), permute.axes.clone())),
+            FormulaSource::Node(..) => None,
         }
     }
 
@@ -131,7 +131,7 @@ impl Folded {
             let digest = formula.and_then(|formula| formula.digest(&self.weights, &known));
             known.extend(digest.map(|digest| (part, digest)));
         }
-        known.remove(&number).ok_or_else(lost)
+        known.remove(&number).ok_or_else(missing_weight)
     }
 
     /// Releases the pages of a weight that will not be needed soon.
@@ -140,7 +140,7 @@ impl Folded {
         let parts = number.map(|number| self.formulas.dependencies(*number));
         for part in parts.unwrap_or_default() {
             let formula = self.formulas.all.get(part);
-            if let Some(Source::Weight(name)) = formula.map(|formula| &formula.source) {
+            if let Some(FormulaSource::Weight(name)) = formula.map(|formula| &formula.source) {
                 self.weights.get(name).into_iter().for_each(Tensor::unload);
             }
         }
@@ -198,11 +198,11 @@ impl DerivedWeights<'_> {
     }
 
     /// Removes the weights that nothing reads.
-    fn finish(mut self, graphs: Vec<Graph>, used: &BTreeSet<String>) -> Folded {
+    fn finish(mut self, graphs: Vec<Graph>, used: &BTreeSet<String>) -> FoldedModule {
         let mut named = self.derived;
         for name in used {
             if let (false, Some(tensor)) = (named.contains_key(name), self.weights.get(name)) {
-                let source = Source::Weight(name.clone());
+                let source = FormulaSource::Weight(name.clone());
                 let number = self.formulas.number(&tensor.tensor_type(), source);
                 named.insert(name.clone(), number);
             }
@@ -212,10 +212,10 @@ impl DerivedWeights<'_> {
             .values()
             .flat_map(|number| self.formulas.dependencies(*number));
         let sources = parts.filter_map(|part| match &self.formulas.all.get(part)?.source {
-            Source::Weight(name) => Some((name.clone(), self.weights.get(name)?.clone())),
-            Source::Node(..) => None,
+            FormulaSource::Weight(name) => Some((name.clone(), self.weights.get(name)?.clone())),
+            FormulaSource::Node(..) => None,
         });
-        Folded {
+        FoldedModule {
             graphs,
             weights: sources.collect(),
             formulas: self.formulas,
@@ -286,7 +286,7 @@ impl<'a> ConstantValues<'a> {
         };
         for (name, id) in graph.weights() {
             if derived.weights.contains_key(name) {
-                let source = Source::Weight(name.to_string());
+                let source = FormulaSource::Weight(name.to_string());
                 let constant = ConstantValue {
                     node: None,
                     formula: derived.formulas.number(graph.ty(id), source),
@@ -323,7 +323,7 @@ impl<'a> ConstantValues<'a> {
         };
         let operands = node.arguments.iter().map(operand).collect::<Option<_>>()?;
         let weight = |id: ValueId| self.known.get(&id)?.weight;
-        let source = Source::Node(primitive.clone(), operands);
+        let source = FormulaSource::Node(primitive.clone(), operands);
         let constant = ConstantValue {
             node: Some(node),
             formula: derived.formulas.number(self.graph.ty(*result), source),
@@ -421,7 +421,7 @@ mod tests {
         let sum = builder.weight("w", ty).permute([1, 0]) + number;
         outputs.push(sum.id());
         let graph = builder.finish(&outputs, Vec::new(), None).unwrap();
-        let folded = Folded::of(&GraphModule {
+        let folded = FoldedModule::of(&GraphModule {
             graphs: vec![graph],
             weights,
             states: Vec::new(),

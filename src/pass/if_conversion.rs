@@ -3,7 +3,7 @@ use crate::error::Result;
 use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Argument, Graph, Node, Op, Region, Value};
 
-use super::constant::taken;
+use super::constant::inline_taken_branch;
 
 /// Most elements that both-branch evaluation may waste: reading a condition back costs about as much.
 const MAX_ELEMENTS: i64 = 1 << 20;
@@ -30,7 +30,7 @@ fn convert<'g>(
     then: &Graph,
     otherwise: &Graph,
 ) -> Result<Vec<Value<'g>>> {
-    if let Some(results) = taken(replay, node, then, otherwise)? {
+    if let Some(results) = inline_taken_branch(replay, node, then, otherwise)? {
         return Ok(results);
     }
     let arguments = replay.arguments(node);

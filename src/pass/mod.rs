@@ -13,7 +13,7 @@ mod fold;
 mod fold_weights;
 mod if_conversion;
 mod inline;
-mod join;
+mod sibling_matmuls;
 mod lift;
 pub mod plan;
 mod polyphase;
@@ -29,10 +29,10 @@ pub use dce::dce;
 pub use decompose::decompose;
 pub use explicit_regions::explicit_regions;
 pub use fold::fold;
-pub use fold_weights::{Folded, fold_weights};
+pub use fold_weights::{FoldedModule, fold_weights};
 pub use if_conversion::if_conversion;
 pub use inline::inline;
-pub use join::join;
+pub use sibling_matmuls::fuse_sibling_matmuls;
 pub use lift::{lift, unlift};
 pub use plan::{AdmittedVariants, PlanOptions, admitted, plan, plan_by};
 pub use polyphase::polyphase;
@@ -62,7 +62,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass::new("proven_checks", proven_checks),
     Pass::new("simplify", simplify),
     Pass::new("cse", cse),
-    Pass::new("fuse_sibling_matmuls", join),
+    Pass::new("fuse_sibling_matmuls", fuse_sibling_matmuls),
     Pass::new("dce", dce),
 ];
 
@@ -85,8 +85,8 @@ pub fn optimize_module(module: &GraphModule) -> Result<GraphModule> {
 }
 
 /// Optimises every graph of a module. Values that depend only on weights are computed on demand.
-pub fn optimize_lazily(module: &GraphModule) -> Result<Folded> {
-    Folded::of(&optimize_graphs(module)?)
+pub fn optimize_lazily(module: &GraphModule) -> Result<FoldedModule> {
+    FoldedModule::of(&optimize_graphs(module)?)
 }
 
 fn optimize_graphs(module: &GraphModule) -> Result<GraphModule> {

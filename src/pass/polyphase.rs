@@ -18,7 +18,7 @@ const MAX_SIZE: i64 = 4096;
 pub fn polyphase(graph: &Graph) -> Result<Graph> {
     apply_to_all_graphs(graph, &mut |graph| {
         replay(graph, |replay, node| {
-            let Some(transposed) = Transposed::of(graph, node) else {
+            let Some(transposed) = TransposedConv::of(graph, node) else {
                 return replay.copy(node);
             };
             let [x, filter] = transposed.operands.map(|operand| replay.value(operand));
@@ -28,7 +28,7 @@ pub fn polyphase(graph: &Graph) -> Result<Graph> {
 }
 
 /// A transposed convolution.
-struct Transposed<'a> {
+struct TransposedConv<'a> {
     operands: [ValueId; 2],
     groups: i64,
     /// Spatial sizes of the result.
@@ -36,9 +36,9 @@ struct Transposed<'a> {
     axes: Vec<AxisPhases>,
 }
 
-impl<'a> Transposed<'a> {
+impl<'a> TransposedConv<'a> {
     /// Matches a node that is a transposed convolution with phases of equal length.
-    fn of(graph: &'a Graph, node: &Node) -> Option<Transposed<'a>> {
+    fn of(graph: &'a Graph, node: &Node) -> Option<TransposedConv<'a>> {
         let Op::Primitive(Primitive::Conv(conv)) = &node.op else {
             return None;
         };
@@ -57,7 +57,7 @@ impl<'a> Transposed<'a> {
             .iter()
             .try_fold(1i64, |all, axis| all.checked_mul(axis.count));
         count.filter(|count| *count <= MAX_SIZE)?;
-        Some(Transposed {
+        Some(TransposedConv {
             operands: [x, filter],
             groups: conv.groups,
             space: graph.ty(result).shape.get(2..)?,

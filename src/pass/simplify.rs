@@ -19,7 +19,7 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
             let Op::Primitive(primitive) = &node.op else {
                 return replay.copy(node);
             };
-            let site = Site {
+            let site = RewriteSite {
                 builder: replay.builder,
                 primitive: primitive.clone(),
                 arguments: replay.arguments(node),
@@ -33,17 +33,17 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
 pub struct Rule {
     /// The equation.
     pub name: &'static str,
-    apply: for<'g> fn(&Site<'g>) -> Option<Step>,
+    apply: for<'g> fn(&RewriteSite<'g>) -> Option<Replacement>,
 }
 
 /// Replacement of a node.
-enum Step {
+enum Replacement {
     Value(ValueId),
     Node(Primitive, Vec<Argument>),
 }
 
 /// A node that is about to be added to the new graph.
-struct Site<'g> {
+struct RewriteSite<'g> {
     builder: &'g Builder,
     primitive: Primitive,
     arguments: Vec<Argument>,
@@ -91,17 +91,17 @@ pub const RULES: &[Rule] = &[
 ];
 
 impl Rule {
-    const fn new(name: &'static str, apply: for<'g> fn(&Site<'g>) -> Option<Step>) -> Rule {
+    const fn new(name: &'static str, apply: for<'g> fn(&RewriteSite<'g>) -> Option<Replacement>) -> Rule {
         Rule { name, apply }
     }
 }
 
-impl<'g> Site<'g> {
+impl<'g> RewriteSite<'g> {
     fn simplify(mut self) -> Result<Vec<Value<'g>>> {
         while let Some(step) = RULES.iter().find_map(|rule| (rule.apply)(&self)) {
             match step {
-                Step::Value(id) => return Ok(vec![self.builder.value(id)]),
-                Step::Node(primitive, arguments) => {
+                Replacement::Value(id) => return Ok(vec![self.builder.value(id)]),
+                Replacement::Node(primitive, arguments) => {
                     (self.primitive, self.arguments) = (primitive, arguments);
                 }
             }
@@ -136,19 +136,19 @@ impl<'g> Site<'g> {
 }
 
 /// A primitive with one operand.
-fn node(primitive: impl Into<Primitive>, operand: ValueId) -> Option<Step> {
-    Some(Step::Node(primitive.into(), vec![Argument::Value(operand)]))
+fn node(primitive: impl Into<Primitive>, operand: ValueId) -> Option<Replacement> {
+    Some(Replacement::Node(primitive.into(), vec![Argument::Value(operand)]))
 }
 
-fn cast_to_own_dtype(site: &Site) -> Option<Step> {
+fn cast_to_own_dtype(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Cast(Cast { dtype }) = site.primitive else {
         return None;
     };
     let (x, ty) = site.only_operand()?;
-    (ty.dtype == dtype).then_some(Step::Value(x))
+    (ty.dtype == dtype).then_some(Replacement::Value(x))
 }
 
-fn cast_of_cast(site: &Site) -> Option<Step> {
+fn cast_of_cast(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Cast(outer) = &site.primitive else {
         return None;
     };
@@ -186,15 +186,15 @@ fn holds_all_of(wide: DType, narrow: DType) -> bool {
     }
 }
 
-fn reshape_to_own_shape(site: &Site) -> Option<Step> {
+fn reshape_to_own_shape(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Reshape(Reshape { shape }) = &site.primitive else {
         return None;
     };
     let (x, ty) = site.only_operand()?;
-    (ty.shape == *shape).then_some(Step::Value(x))
+    (ty.shape == *shape).then_some(Replacement::Value(x))
 }
 
-fn reshape_of_reshape(site: &Site) -> Option<Step> {
+fn reshape_of_reshape(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Reshape(outer) = &site.primitive else {
         return None;
     };
@@ -204,15 +204,15 @@ fn reshape_of_reshape(site: &Site) -> Option<Step> {
     }
 }
 
-fn permute_in_order(site: &Site) -> Option<Step> {
+fn permute_in_order(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Permute(Permute { axes }) = &site.primitive else {
         return None;
     };
     let (x, _) = site.only_operand()?;
-    axes.is_sorted().then_some(Step::Value(x))
+    axes.is_sorted().then_some(Replacement::Value(x))
 }
 
-fn permute_of_permute(site: &Site) -> Option<Step> {
+fn permute_of_permute(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Permute(Permute { axes: outer }) = &site.primitive else {
         return None;
     };
@@ -226,7 +226,7 @@ fn permute_of_permute(site: &Site) -> Option<Step> {
     node(Permute { axes }, x)
 }
 
-fn permute_of_unit_axes(site: &Site) -> Option<Step> {
+fn permute_of_unit_axes(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Permute(Permute { axes }) = &site.primitive else {
         return None;
     };
@@ -241,15 +241,15 @@ fn permute_of_unit_axes(site: &Site) -> Option<Step> {
     moved.is_sorted().then(|| node(Reshape { shape }, x))?
 }
 
-fn expand_to_own_shape(site: &Site) -> Option<Step> {
+fn expand_to_own_shape(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Expand(Expand { shape }) = &site.primitive else {
         return None;
     };
     let (x, ty) = site.only_operand()?;
-    (ty.shape == *shape).then_some(Step::Value(x))
+    (ty.shape == *shape).then_some(Replacement::Value(x))
 }
 
-fn expand_of_expand(site: &Site) -> Option<Step> {
+fn expand_of_expand(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Expand(outer) = &site.primitive else {
         return None;
     };
@@ -259,15 +259,15 @@ fn expand_of_expand(site: &Site) -> Option<Step> {
     }
 }
 
-fn slice_of_everything(site: &Site) -> Option<Step> {
+fn slice_of_everything(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Slice(slice) = &site.primitive else {
         return None;
     };
     let (x, ty) = site.only_operand()?;
-    slice.is_identity(&ty.shape).then_some(Step::Value(x))
+    slice.is_identity(&ty.shape).then_some(Replacement::Value(x))
 }
 
-fn slice_of_slice(site: &Site) -> Option<Step> {
+fn slice_of_slice(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Slice(outer) = &site.primitive else {
         return None;
     };
@@ -286,23 +286,23 @@ fn slice_of_slice(site: &Site) -> Option<Step> {
     node(slice, x)
 }
 
-fn pad_by_nothing(site: &Site) -> Option<Step> {
+fn pad_by_nothing(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Pad(Pad { low, high }) = &site.primitive else {
         return None;
     };
     let nothing = low.iter().chain(high).all(|padding| padding.is(0));
-    nothing.then(|| site.operand(0).map(Step::Value))?
+    nothing.then(|| site.operand(0).map(Replacement::Value))?
 }
 
-fn reduce_of_nothing(site: &Site) -> Option<Step> {
+fn reduce_of_nothing(site: &RewriteSite) -> Option<Replacement> {
     match &site.primitive {
-        Primitive::Reduce(reduce) if reduce.axes.is_empty() => site.operand(0).map(Step::Value),
+        Primitive::Reduce(reduce) if reduce.axes.is_empty() => site.operand(0).map(Replacement::Value),
         _ => None,
     }
 }
 
 /// Avoids a kernel that would have zero-length arrays.
-fn dot_over_nothing(site: &Site) -> Option<Step> {
+fn dot_over_nothing(site: &RewriteSite) -> Option<Replacement> {
     let (Primitive::Dot(_), Some(a), Some(b)) = (&site.primitive, site.operand(0), site.operand(1))
     else {
         return None;
@@ -316,10 +316,10 @@ fn dot_over_nothing(site: &Site) -> Option<Step> {
         shape: rows.iter().chain([columns]).cloned().collect(),
     };
     let zero = Argument::Number(Scalar::Int(0));
-    inner.is(0).then(|| Step::Node(zeros.into(), vec![zero]))
+    inner.is(0).then(|| Replacement::Node(zeros.into(), vec![zero]))
 }
 
-fn neutral_number(site: &Site) -> Option<Step> {
+fn neutral_number(site: &RewriteSite) -> Option<Replacement> {
     use BinaryFunction::{Add, Div, Mul, Sub};
     let Primitive::Binary(Binary { function }) = site.primitive else {
         return None;
@@ -342,11 +342,11 @@ fn neutral_number(site: &Site) -> Option<Step> {
         Div => is(1.0, 1) && !number_is_left,
         _ => false,
     };
-    neutral.then_some(Step::Value(x))
+    neutral.then_some(Replacement::Value(x))
 }
 
 /// Moves arithmetic with a number in front of views, so that it fuses into the kernel that computes the viewed value.
-fn number_behind_views(site: &Site) -> Option<Step> {
+fn number_behind_views(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Binary(_) = &site.primitive else {
         return None;
     };
@@ -388,7 +388,7 @@ fn number_behind_views(site: &Site) -> Option<Step> {
     node(outer.clone(), made.first()?.id())
 }
 
-fn involution(site: &Site) -> Option<Step> {
+fn involution(site: &RewriteSite) -> Option<Replacement> {
     use UnaryFunction::{BitwiseNot, LogicalNot, Neg};
     let Primitive::Unary(Unary { function: outer }) = site.primitive else {
         return None;
@@ -397,13 +397,13 @@ fn involution(site: &Site) -> Option<Step> {
         (Primitive::Unary(Unary { function: inner }), x)
             if inner == outer && matches!(outer, Neg | LogicalNot | BitwiseNot) =>
         {
-            Some(Step::Value(x))
+            Some(Replacement::Value(x))
         }
         _ => None,
     }
 }
 
-fn negated_equality(site: &Site) -> Option<Step> {
+fn negated_equality(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Unary(Unary {
         function: UnaryFunction::LogicalNot | UnaryFunction::BitwiseNot,
     }) = site.primitive
@@ -420,10 +420,10 @@ fn negated_equality(site: &Site) -> Option<Step> {
         },
         _ => return None,
     };
-    Some(Step::Node(Binary { function }.into(), inner.arguments))
+    Some(Replacement::Node(Binary { function }.into(), inner.arguments))
 }
 
-fn select_by_constant(site: &Site) -> Option<Step> {
+fn select_by_constant(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Select(_) = site.primitive else {
         return None;
     };
@@ -434,7 +434,7 @@ fn select_by_constant(site: &Site) -> Option<Step> {
         return None;
     };
     match if truth.to_f64() == 0.0 { b } else { a } {
-        Argument::Value(id) => Some(Step::Value(*id)),
+        Argument::Value(id) => Some(Replacement::Value(*id)),
         number => {
             let other = site
                 .arguments
@@ -444,17 +444,17 @@ fn select_by_constant(site: &Site) -> Option<Step> {
                 .next()?;
             let TensorType { dtype, shape } = site.builder.ty(other);
             let full = crate::op::Full { dtype, shape };
-            Some(Step::Node(full.into(), vec![number.clone()]))
+            Some(Replacement::Node(full.into(), vec![number.clone()]))
         }
     }
 }
 
-fn select_between_equals(site: &Site) -> Option<Step> {
+fn select_between_equals(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Select(_) = site.primitive else {
         return None;
     };
     let (a, b) = (site.operand(1)?, site.operand(2)?);
-    (a == b).then_some(Step::Value(a))
+    (a == b).then_some(Replacement::Value(a))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::op::Primitive;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-use super::constant::{evaluate, known_number_in, taken, uniform};
+use super::constant::{evaluate, known_number_in, inline_taken_branch, uniform};
 
 /// Largest number of elements of a value that this pass computes.
 const LARGEST_FOLDED: i64 = 4096;
@@ -21,7 +21,7 @@ pub fn specialize(graph: &Graph) -> Result<Graph> {
             if let Op::Region(region) = &node.op
                 && let Region::If { then, otherwise } = &**region
             {
-                return match taken(replay, node, then, otherwise)? {
+                return match inline_taken_branch(replay, node, then, otherwise)? {
                     Some(results) => Ok(results),
                     None => replay.copy(node),
                 };
@@ -55,7 +55,7 @@ fn fold_to_fulls<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Option<Vec<Val
     let results = match &node.op {
         Op::Primitive(Primitive::Full(_) | Primitive::Custom(_)) | Op::Region(_) => return None,
         Op::Primitive(primitive) => evaluate(primitive, &arguments, &operand).ok()?,
-        Op::Call(name) => call(name, &arguments, &operand)?,
+        Op::Call(name) => call_operator(name, &arguments, &operand)?,
     };
     let numbers: Option<Vec<_>> = results.iter().map(uniform).collect();
     let pairs = types.into_iter().zip(numbers?);
@@ -68,7 +68,7 @@ fn is_small(ty: &TensorType) -> bool {
     numel.is_some_and(|numel| numel <= LARGEST_FOLDED)
 }
 
-fn call(
+fn call_operator(
     name: &str,
     arguments: &[Argument],
     operand: &dyn Fn(ValueId) -> Option<Tensor>,

@@ -3,7 +3,7 @@ use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
 use crate::ir::{Argument, Graph, Node, Op, Region, Value};
 use crate::scalar::Scalar;
 
-use super::constant::{known, known_number_in};
+use super::constant::{known_number, known_number_in};
 
 /// Largest trip count of a loop that is unrolled.
 const MAX_TRIP_COUNT: i64 = 16;
@@ -16,7 +16,7 @@ pub fn unroll(graph: &Graph) -> Result<Graph> {
         replay(graph, |replay, node| {
             if let Op::Region(region) = &node.op
                 && let Region::Loop { body, carried } = &**region
-                && let Some(rounds) = rounds(replay, node, body)
+                && let Some(rounds) = trip_count(replay, node, body)
             {
                 return repeat(replay, node, body, *carried, rounds);
             }
@@ -26,7 +26,7 @@ pub fn unroll(graph: &Graph) -> Result<Graph> {
 }
 
 /// Trip count of a loop, if it is known and small enough to unroll.
-fn rounds(replay: &mut Replay, node: &Node, body: &Graph) -> Option<i64> {
+fn trip_count(replay: &mut Replay, node: &Node, body: &Graph) -> Option<i64> {
     let arguments = replay.arguments(node);
     let number = |argument: &Argument| known_number_in(replay.builder, argument);
     let trips = arguments.first().and_then(number).map(Scalar::to_i64);
@@ -34,7 +34,7 @@ fn rounds(replay: &mut Replay, node: &Node, body: &Graph) -> Option<i64> {
     if trips.is_some_and(|trips| trips <= 0) || first == Some(false) {
         return Some(0);
     }
-    let again = known(body, &Argument::Value(*body.outputs.first()?)).map(is_true);
+    let again = known_number(body, &Argument::Value(*body.outputs.first()?)).map(is_true);
     let rounds = match (first?, again?) {
         (true, true) => trips?,
         (true, false) => trips.unwrap_or(1).min(1),

@@ -1,27 +1,27 @@
 //! Front ends that make graphs: an importer of TorchScript archives, and a tracer of Rust programs.
 
-mod bodies;
-mod calls;
+mod region_bodies;
+mod module_calls;
 pub mod check;
-mod counters;
+mod rng_counters;
 #[cfg(feature = "libtorch")]
 pub mod libtorch;
 pub mod native;
 pub mod nn;
 pub mod prepare;
-mod scopes;
-mod sizes;
-mod states;
+mod scope_stack;
+mod symbolic_sizes;
+mod weight_states;
 pub mod torchscript;
 
 pub use crate::kw;
 #[doc(hidden)]
 pub use native::derived;
 pub use native::{
-    Arg, CustomOperator, Forward, Function, Method, Module, TraceOptions, TracedTensor, Training,
+    Arg, CustomOperator, Forward, TracedFunction, Method, Module, TraceOptions, TracedTensor, Training,
     Tree, Unmatched, Visitor, allow, arguments, call, cond, freeze, is_tracing, leaf,
     load_matching, load_state_dict, manual_seed, ops, scan, state, trace, trace_checked,
     trace_method_checked, trace_module, trace_with, while_loop,
 };
 pub use onionskin_derive::{Module, Tree};
-pub use sizes::Sizes;
+pub use symbolic_sizes::SymbolicSizes;

@@ -1,6 +1,6 @@
 //! Generates the list of findings from the catalogue.
 
-use onionskin::trace::check::{Entry, entries};
+use onionskin::trace::check::{CatalogEntry, entries};
 
 /// Returns a table of the ids, and a section for each.
 pub fn list() -> String {
@@ -21,8 +21,8 @@ pub fn list() -> String {
     )
 }
 
-fn section(entry: &Entry) -> String {
-    let Entry {
+fn section(entry: &CatalogEntry) -> String {
+    let CatalogEntry {
         code,
         title,
         cause,
@@ -39,7 +39,7 @@ fn section(entry: &Entry) -> String {
 }
 
 /// Returns the anchor of an entry's heading.
-fn anchor(entry: &Entry) -> String {
+fn anchor(entry: &CatalogEntry) -> String {
     let words = format!("{} {}", entry.code, entry.title).to_lowercase();
     let kept = words
         .chars()

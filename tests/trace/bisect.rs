@@ -14,7 +14,7 @@ use onionskin::ir::Graph;
 use onionskin::item::Item;
 use onionskin::kernel::materialization::Precision;
 use onionskin::model::{
-    Culprit, DeviceReference, Search, SearchOptions, SearchProgress, check, first_divergence,
+    Culprit, DeviceReference, DivergenceSearch, SearchOptions, SearchProgress, check, first_divergence,
     first_wrong_pass, verify,
 };
 use onionskin::pass::Pass;
@@ -145,7 +145,7 @@ fn a_search_ends_at_its_limit_and_reports_progress() {
             progress: None,
         },
     );
-    let Search::Stopped(progress) = stopped.unwrap() else {
+    let DivergenceSearch::Stopped(progress) = stopped.unwrap() else {
         panic!("the search did not end");
     };
     assert_eq!(progress.done, 0);

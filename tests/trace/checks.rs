@@ -3,20 +3,20 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use onionskin::trace::check::{CheckOptions, Id, Report};
+use onionskin::trace::check::{CheckOptions, Id, CheckReport};
 use onionskin::trace::{TracedTensor, Tree, allow, arguments, freeze, kw, trace_checked};
 
 fn vector(values: &[f32]) -> TracedTensor {
     TracedTensor::from_vec([values.len()], values.to_vec())
 }
 
-fn report<I: Tree, O: Tree>(inputs: I, function: impl Fn(I) -> O) -> Report {
+fn report<I: Tree, O: Tree>(inputs: I, function: impl Fn(I) -> O) -> CheckReport {
     trace_checked(inputs, function, &CheckOptions::default())
         .unwrap()
         .1
 }
 
-fn ids(report: &Report) -> Vec<&'static str> {
+fn ids(report: &CheckReport) -> Vec<&'static str> {
     let mut ids: Vec<&str> = report
         .findings
         .iter()

@@ -94,7 +94,7 @@ fn loops_run_as_often_as_the_values_say() {
     let limit = || TracedTensor::scalar(10f32);
     let traced = trace((vector(&[1.0, 2.0]), limit()), with_loop).unwrap();
     for values in [&[1.0, 2.0][..], &[100.0], &[0.125, 0.125, 0.25]] {
-        let (wanted, count) = with_loop(vector(values), limit()).unwrap();
+        let (wanted, count) = with_loop((vector(values), limit())).unwrap();
         let found: (TracedTensor, TracedTensor) = traced.call((vector(values), limit())).unwrap();
         assert_eq!(floats(&found.0), floats(&wanted));
         assert_eq!(

@@ -2,7 +2,7 @@
 
 use onionskin::error::ErrorKind;
 use onionskin::trace::check::Id;
-use onionskin::trace::{Sizes, TraceOptions, TracedTensor, freeze, kw, ops, trace, trace_with};
+use onionskin::trace::{SymbolicSizes, TraceOptions, TracedTensor, freeze, kw, ops, trace, trace_with};
 
 fn example(shape: &[usize]) -> TracedTensor {
     let data = (0..shape.iter().product::<usize>()).map(|i| (i as f32 * 0.7).sin());
@@ -105,7 +105,7 @@ fn iteration_over_an_axis_that_may_vary_is_warned_of() {
     let found: Vec<Id> = found.warnings.iter().map(|warning| warning.id).collect();
     assert!(found.contains(&Id::DynamicIteration), "{found:?}");
     let options = TraceOptions {
-        sizes: Sizes::Static,
+        sizes: SymbolicSizes::Static,
         ..TraceOptions::default()
     };
     let fixed = trace_with(example(&[3, 2]), unrolled, &options).unwrap();
@@ -120,7 +120,7 @@ fn iteration_over_an_axis_that_may_vary_is_warned_of() {
 #[test]
 fn only_the_named_sizes_vary() {
     let options = TraceOptions {
-        sizes: Sizes::Only(vec![("x".into(), 0)]),
+        sizes: SymbolicSizes::Only(vec![("x".into(), 0)]),
         ..TraceOptions::default()
     };
     let traced = trace_with(example(&[3, 2]), |x| x.relu(), &options).unwrap();

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 
 use decode::decode;
 
-use super::frame::Frame;
+use super::picture_layout::PictureLayout;
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -83,7 +83,7 @@ impl PictureOptions {
         path: &Path,
         wanted: Option<&TensorType>,
     ) -> Result<(Tensor, String)> {
-        let frame = Frame::of(wanted, self.wanted_size()?, self.gray)?;
+        let frame = PictureLayout::of(wanted, self.wanted_size()?, self.gray)?;
         let preset = self.preset.unwrap_or_else(|| default_preset(&frame));
         let picture = decode(path, frame.size, frame.channels, preset)?;
         let number = |channel: usize, pixel: u8| preset.number(channel, pixel);
@@ -101,7 +101,7 @@ impl PictureOptions {
 }
 
 /// Returns the preset of an input for which the user gives none.
-fn default_preset(frame: &Frame) -> Preset {
+fn default_preset(frame: &PictureLayout) -> Preset {
     match (frame.has_bytes(), frame.channels) {
         (true, _) => Preset::Raw,
         (_, 1) => Preset::Unit,

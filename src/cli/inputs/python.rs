@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::names::{AssignedTensor, Origin};
+use super::assignment::{AssignedTensor, TensorOrigin};
 use crate::model::{InputMismatch, SignatureInput};
 use crate::tensor::Tensor;
 
@@ -10,9 +10,9 @@ use crate::tensor::Tensor;
 pub(super) type MismatchedInput<'a> = (&'a AssignedTensor, SignatureInput, InputMismatch);
 
 /// Returns the file that holds all given tensors, and their names in it.
-pub(super) fn keyed(given: &[(&Tensor, &Origin)]) -> Option<(PathBuf, Vec<String>)> {
+pub(super) fn keyed(given: &[(&Tensor, &TensorOrigin)]) -> Option<(PathBuf, Vec<String>)> {
     let mut files = given.iter().map(|(_, origin)| match origin {
-        Origin::File(path, Some(key)) => Some((path.clone(), key.clone())),
+        TensorOrigin::File(path, Some(key)) => Some((path.clone(), key.clone())),
         _ => None,
     });
     let (path, first) = files.next()??;
@@ -55,7 +55,7 @@ pub(super) fn mended(path: &Path) -> PathBuf {
 pub(super) fn cures(found: &[MismatchedInput]) -> Vec<String> {
     let line = |(one, _, misfit): &MismatchedInput| {
         let cure = &misfit.fix;
-        let Origin::File(path, key) = &one.origin else {
+        let TensorOrigin::File(path, key) = &one.origin else {
             return None;
         };
         let (file, new) = (path.display(), mended(path));

@@ -1,6 +1,6 @@
 //! `--random`: draws the inputs that are not given.
 
-use super::names::{AssignedTensor, Origin};
+use super::assignment::{AssignedTensor, TensorOrigin};
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::ir::GraphModule;
@@ -19,7 +19,7 @@ pub(super) fn fill(
     seed: u64,
 ) -> Result<()> {
     add_missing(assigned, signature)?;
-    let is_open = |one: &&AssignedTensor| matches!(one.origin, Origin::Zeros);
+    let is_open = |one: &&AssignedTensor| matches!(one.origin, TensorOrigin::Zeros);
     let usual = |one: &AssignedTensor| InputDistribution::of(&one.name, &one.tensor.tensor_type());
     let mut open = assigned.iter().filter(is_open);
     // Only ranges of indices need the graph: it holds the sizes of embeddings.
@@ -34,7 +34,7 @@ pub(super) fn fill(
         let found = ranges.get(&one.name).copied();
         let found = found.unwrap_or_else(|| usual(one));
         one.tensor = found.tensor(&one.tensor.tensor_type(), seed_of(seed, &one.name))?;
-        one.origin = Origin::Random(found);
+        one.origin = TensorOrigin::Random(found);
     }
     Ok(())
 }
@@ -53,7 +53,7 @@ fn add_missing(assigned: &mut Vec<AssignedTensor>, signature: &Signature) -> Res
             Some(ty) => assigned.push(AssignedTensor {
                 tensor: zeros(&ty)?,
                 name: input.name,
-                origin: Origin::Zeros,
+                origin: TensorOrigin::Zeros,
             }),
             None => unknown.push(input.name),
         }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::rows::ProfileReport;
+use super::tables::ProfileReport;
 use super::timeline::{frames, name};
 use super::{clock, json as tables};
 use crate::gpu::SpanKind;

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::rows::ProfileReport;
+use super::tables::ProfileReport;
 use crate::gpu::{Profile, SpanKind};
 
 /// A span of consecutive kernels of a module.
 #[derive(Debug, PartialEq)]
-pub(super) struct Frame {
+pub(super) struct ModuleSpan {
     /// Number of modules around it.
     pub(super) depth: usize,
     /// Path of the module.
@@ -19,7 +19,7 @@ pub(super) struct Frame {
 }
 
 /// Returns the module spans: one for each prefix of a module's path, nested in that of the next shorter prefix.
-pub(super) fn frames(measured: &ProfileReport) -> Vec<Frame> {
+pub(super) fn frames(measured: &ProfileReport) -> Vec<ModuleSpan> {
     let spans = measured.fastest.spans.iter().map(|span| {
         let module = match span.kind {
             SpanKind::Step(index) => measured.steps[index].names[1].as_str(),
@@ -30,9 +30,9 @@ pub(super) fn frames(measured: &ProfileReport) -> Vec<Frame> {
     nest_spans(spans)
 }
 
-fn nest_spans<'a>(spans: impl Iterator<Item = (&'a str, u64, u64)>) -> Vec<Frame> {
-    let mut done: Vec<Frame> = Vec::new();
-    let mut open: Vec<Frame> = Vec::new();
+fn nest_spans<'a>(spans: impl Iterator<Item = (&'a str, u64, u64)>) -> Vec<ModuleSpan> {
+    let mut done: Vec<ModuleSpan> = Vec::new();
+    let mut open: Vec<ModuleSpan> = Vec::new();
     for (module, start, end) in spans {
         let dots = module.match_indices('.').map(|(at, _)| at);
         let mut paths: Vec<&str> = dots.chain([module.len()]).map(|at| &module[..at]).collect();
@@ -46,7 +46,7 @@ fn nest_spans<'a>(spans: impl Iterator<Item = (&'a str, u64, u64)>) -> Vec<Frame
         open.iter_mut().for_each(|frame| frame.end = end);
         for (depth, path) in paths.iter().enumerate().skip(kept) {
             let path = path.to_string();
-            open.push(Frame {
+            open.push(ModuleSpan {
                 depth,
                 path,
                 start,
@@ -122,7 +122,7 @@ mod tests {
             ("a", 9, 10),
         ];
         let found = nest_spans(spans.into_iter());
-        let frame = |depth, path: &str, start, end| Frame {
+        let frame = |depth, path: &str, start, end| ModuleSpan {
             depth,
             path: path.to_string(),
             start,

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::plan::{Planned, stem};
-use crate::cli::faults::check_folder;
+use super::plan::{SizedPlan, stem};
+use crate::cli::argument_errors::check_folder;
 use crate::cli::output::wrapped;
 use crate::error::{Error, Result};
 use crate::kernel::plan::{Plan, Step};
@@ -31,7 +31,7 @@ pub(super) fn check(folder: &Path) -> Result<()> {
 ///
 /// # Errors
 /// Fails as [`check`] does, or if the folder cannot be written.
-pub(super) fn write(folder: &Path, plans: &[(String, Planned)]) -> Result<()> {
+pub(super) fn write(folder: &Path, plans: &[(String, SizedPlan)]) -> Result<()> {
     check(folder)?;
     let temporary = temporary_sibling(folder);
     let written = fill(&temporary, plans).and_then(|()| {
@@ -50,7 +50,7 @@ fn temporary_sibling(folder: &Path) -> PathBuf {
     folder.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
 }
 
-fn fill(folder: &Path, plans: &[(String, Planned)]) -> std::io::Result<()> {
+fn fill(folder: &Path, plans: &[(String, SizedPlan)]) -> std::io::Result<()> {
     for (name, planned) in plans {
         let folder = match plans.len() {
             1 => folder.to_path_buf(),
@@ -66,7 +66,7 @@ fn fill(folder: &Path, plans: &[(String, Planned)]) -> std::io::Result<()> {
 }
 
 /// Returns a comment that lists the steps that run the kernel, and the first step's nodes and sizes.
-fn header(planned: &Planned, kernel: usize) -> String {
+fn header(planned: &SizedPlan, kernel: usize) -> String {
     let plan = planned.plan();
     let steps = plan.steps.iter().enumerate();
     let steps: Vec<(usize, &Step)> = steps.filter(|(_, step)| step.kernel == kernel).collect();
@@ -112,7 +112,7 @@ fn sizes(plan: &Plan, step: &Step) -> Option<(&'static str, String)> {
 }
 
 /// Returns the number of workgroups and the invocations of each.
-fn workgroup(planned: &Planned, step: &Step) -> Option<(&'static str, String)> {
+fn workgroup(planned: &SizedPlan, step: &Step) -> Option<(&'static str, String)> {
     let wgsl = &planned.plan().kernels.get(step.kernel)?.wgsl;
     let (_, rest) = wgsl.split_once("@workgroup_size(")?;
     let (size, _) = rest.split_once(')')?;

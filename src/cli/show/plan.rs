@@ -5,7 +5,7 @@ mod steps;
 
 use std::fmt::Write;
 
-use self::steps::Steps;
+use self::steps::StepPrinter;
 use super::calls;
 use crate::Device;
 use crate::cli::output::{amount, wrapped};
@@ -26,17 +26,17 @@ pub(super) const WEBGPU: &str = "webgpu";
 const WIDTH: usize = 100;
 
 /// Device and options for which a plan is made.
-pub(super) struct Target {
+pub(super) struct PlanTarget {
     name: String,
     capabilities: Capabilities,
     options: PlanOptions,
     device: Option<gpu::GpuDevice>,
 }
 
-impl Target {
+impl PlanTarget {
     /// Opens a device by name, with its tuned kernel choices. `webgpu` and the host mean any device within WebGPU's default
     /// limits.
-    pub(super) fn open(name: &str, precision: Precision, tuned: &TunedOption) -> Result<Target> {
+    pub(super) fn open(name: &str, precision: Precision, tuned: &TunedOption) -> Result<PlanTarget> {
         let device = match name {
             WEBGPU => Device::Host,
             name => Device::open(name)?,
@@ -46,13 +46,13 @@ impl Target {
             precision,
         };
         Ok(match device {
-            Device::Host => Target {
+            Device::Host => PlanTarget {
                 name: "any device, within WebGPU's default limits".to_string(),
                 capabilities: gpu::portable(),
                 options,
                 device: None,
             },
-            Device::Gpu(device) => Target {
+            Device::Gpu(device) => PlanTarget {
                 name: device.name().to_string(),
                 capabilities: device.capabilities().clone(),
                 options,
@@ -90,26 +90,26 @@ impl Target {
 }
 
 /// A plan with its sizes and memory map.
-pub(super) struct Planned<'a> {
-    target: &'a Target,
+pub(super) struct SizedPlan<'a> {
+    target: &'a PlanTarget,
     plan: &'a Plan,
     /// `None` if sizes are shown as formulas.
     sizes: Option<&'a Bindings>,
     map: Option<MemoryMap>,
 }
 
-impl<'a> Planned<'a> {
+impl<'a> SizedPlan<'a> {
     /// Lays out memory for the sizes of the symbols, if they are known.
     ///
     /// # Errors
     /// A buffer or binding is too large for the device.
     pub(super) fn new(
-        target: &'a Target,
+        target: &'a PlanTarget,
         plan: &'a Plan,
         sizes: Option<&'a Bindings>,
-    ) -> Result<Planned<'a>> {
+    ) -> Result<SizedPlan<'a>> {
         let map = |sizes| MemoryMap::of(plan, &target.capabilities, target.device.as_ref(), sizes);
-        Ok(Planned {
+        Ok(SizedPlan {
             target,
             plan,
             sizes,
@@ -136,7 +136,7 @@ impl<'a> Planned<'a> {
             let _ = writeln!(text, "  {line}");
         }
         text += "\nsteps\n";
-        let steps = Steps::new(self);
+        let steps = StepPrinter::new(self);
         steps.block(0..self.plan.steps.len(), &self.plan.flows, 1, &mut text)?;
         text += "\nmemory\n";
         self.memory(&mut text);

@@ -9,18 +9,18 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use self::needs::{Memory, Needs, Obstacle};
-use self::parameters::Branch;
+use self::needs::{MemoryNeeds, Needs, Obstacle};
+use self::parameters::ModuleTree;
 use crate::Model;
 use crate::dim::Bindings;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::json::VERSION;
 use crate::ir::{Graph, GraphModule, TreeSpec, ValueId, Weights};
 use crate::item::Item;
-use crate::model::{Method, inspect, inspect_program};
+use crate::model::{MethodSubject, inspect, inspect_program};
 use crate::shape::TensorType;
 use crate::symbols::Guard;
-use crate::trace::check::{Finding, Origin, Subject};
+use crate::trace::check::{Finding, SubjectKind, Subject};
 
 /// Devices field of the obstacle for a graph that cannot be imported without an example.
 const NO_EXAMPLE: &str = "any device without an example of its inputs";
@@ -32,9 +32,9 @@ pub(super) struct Summary {
     bytes: u64,
     /// Version of the file format.
     version: u64,
-    origin: Origin,
+    origin: SubjectKind,
     methods: Vec<String>,
-    parameters: Branch,
+    parameters: ModuleTree,
     graphs: Vec<GraphSummary>,
     /// Reasons why there are no graphs.
     refusals: Vec<Obstacle>,
@@ -44,8 +44,8 @@ pub(super) struct Summary {
 /// Summary of a graph.
 struct GraphSummary {
     name: String,
-    inputs: Vec<Tensor>,
-    outputs: Vec<Tensor>,
+    inputs: Vec<TensorSummary>,
+    outputs: Vec<TensorSummary>,
     guards: Vec<Guard>,
     /// Sizes for which the needs hold.
     sizes: Bindings,
@@ -54,7 +54,7 @@ struct GraphSummary {
 
 /// A tensor of a signature.
 #[derive(Serialize)]
-struct Tensor {
+struct TensorSummary {
     name: String,
     /// Type with symbolic sizes.
     #[serde(rename = "type")]
@@ -102,9 +102,9 @@ impl Summary {
             version: model
                 .archive()
                 .map_or(VERSION, |archive| u64::from(archive.version())),
-            origin: Method { model, name }.origin(),
+            origin: MethodSubject { model, name }.origin(),
             methods: methods(model),
-            parameters: Branch::of(model, module.as_ref()),
+            parameters: ModuleTree::of(model, module.as_ref()),
             graphs,
             refusals,
             findings,
@@ -171,25 +171,25 @@ fn file_size(file: &Path) -> u64 {
 }
 
 /// Returns the origin of graphs, in a word.
-fn origin(origin: Origin) -> &'static str {
+fn origin(origin: SubjectKind) -> &'static str {
     match origin {
-        Origin::Function | Origin::Trace => "trace",
-        Origin::Script => "script",
-        Origin::Graph => "graph",
+        SubjectKind::Function | SubjectKind::Trace => "trace",
+        SubjectKind::Script => "script",
+        SubjectKind::Graph => "graph",
     }
 }
 
 impl GraphSummary {
     fn of(graph: &Graph, weights: &Weights, sizes: &Bindings) -> Result<GraphSummary> {
-        let tensor = |(name, id): (String, ValueId)| -> Result<Tensor> {
+        let tensor = |(name, id): (String, ValueId)| -> Result<TensorSummary> {
             let ty = graph.ty(id);
-            Ok(Tensor {
+            Ok(TensorSummary {
                 name,
                 ty: ty.to_string(),
                 example: TensorType::new(ty.dtype, ty.sizes(sizes)?).to_string(),
             })
         };
-        let of = |named: Vec<(String, ValueId)>| -> Result<Vec<Tensor>> {
+        let of = |named: Vec<(String, ValueId)>| -> Result<Vec<TensorSummary>> {
             named.into_iter().map(tensor).collect()
         };
         Ok(GraphSummary {

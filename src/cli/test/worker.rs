@@ -5,7 +5,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use super::{Against, Test, WorkerAnswer};
+use super::{Against, TestCommand, WorkerAnswer};
 use crate::cli::json_failed;
 use crate::error::{Error, Result};
 
@@ -19,7 +19,7 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn get_or_start<'a>(
         worker: &'a mut Option<Worker>,
-        test: &Test,
+        test: &TestCommand,
     ) -> Result<&'a mut Worker> {
         match worker {
             Some(worker) => Ok(worker),
@@ -27,7 +27,7 @@ impl Worker {
         }
     }
 
-    fn start(test: &Test) -> Result<Worker> {
+    fn start(test: &TestCommand) -> Result<Worker> {
         let failed = |error| Error::io("the worker process", error);
         let program = std::env::current_exe().map_err(failed)?;
         let mut command = Command::new(program);

@@ -13,10 +13,10 @@ use crate::tensor::Tensor;
 /// A formula and the type of its value.
 pub(super) struct Formula {
     pub(super) ty: TensorType,
-    pub(super) source: Source,
+    pub(super) source: FormulaSource,
 }
 
-pub(super) enum Source {
+pub(super) enum FormulaSource {
     Weight(String),
     /// Each `Argument::Value` holds the number of a formula, smaller than the number of this one.
     Node(Primitive, Vec<Argument>),
@@ -34,8 +34,8 @@ impl Formula {
     /// Numbers of the formulas that this one reads.
     pub(super) fn operands(&self) -> impl Iterator<Item = usize> {
         let arguments = match &self.source {
-            Source::Weight(_) => [].as_slice(),
-            Source::Node(_, arguments) => arguments.as_slice(),
+            FormulaSource::Weight(_) => [].as_slice(),
+            FormulaSource::Node(_, arguments) => arguments.as_slice(),
         };
         arguments
             .iter()
@@ -50,8 +50,8 @@ impl Formula {
         known: &HashMap<usize, Digest>,
     ) -> Option<Digest> {
         match &self.source {
-            Source::Weight(name) => weights.get(name).map(Digest::of_tensor),
-            Source::Node(primitive, arguments) => {
+            FormulaSource::Weight(name) => weights.get(name).map(Digest::of_tensor),
+            FormulaSource::Node(primitive, arguments) => {
                 let operands = self.operands().map(|operand| known.get(&operand).copied());
                 let operands = operands.collect::<Option<Vec<Digest>>>()?;
                 // The numbers of formulas mean nothing outside this module.
@@ -64,15 +64,15 @@ impl Formula {
     }
 
     pub(super) fn is_custom(&self) -> bool {
-        matches!(self.source, Source::Node(Primitive::Custom(_), _))
+        matches!(self.source, FormulaSource::Node(Primitive::Custom(_), _))
     }
 
     /// True if evaluation cannot fail for any elements of the operands.
     pub(super) fn is_total(&self) -> bool {
         match &self.source {
-            Source::Weight(_) => true,
-            Source::Node(primitive, arguments) if has_symbols(primitive, arguments) => false,
-            Source::Node(primitive, _) => {
+            FormulaSource::Weight(_) => true,
+            FormulaSource::Node(primitive, arguments) if has_symbols(primitive, arguments) => false,
+            FormulaSource::Node(primitive, _) => {
                 let sums = matches!(
                     primitive,
                     Primitive::Reduce(_) | Primitive::Dot(_) | Primitive::Conv(_)
@@ -95,10 +95,10 @@ fn has_symbols(primitive: &Primitive, arguments: &[Argument]) -> bool {
 
 impl Formulas {
     /// Number of a formula. Adds the formula if it is new.
-    pub(super) fn number(&mut self, ty: &TensorType, source: Source) -> usize {
+    pub(super) fn number(&mut self, ty: &TensorType, source: FormulaSource) -> usize {
         let text = match &source {
-            Source::Weight(name) => format!("${name:?}"),
-            Source::Node(primitive, arguments) => format!("{primitive:?}({arguments:?})"),
+            FormulaSource::Weight(name) => format!("${name:?}"),
+            FormulaSource::Node(primitive, arguments) => format!("{primitive:?}({arguments:?})"),
         };
         *self.numbers.entry(text).or_insert_with(|| {
             self.all.push(Formula {
@@ -128,18 +128,18 @@ impl Formulas {
                 continue;
             };
             let tensor = match &formula.source {
-                Source::Weight(name) => weights.get(name).cloned(),
-                Source::Node(primitive, arguments) => {
+                FormulaSource::Weight(name) => weights.get(name).cloned(),
+                FormulaSource::Node(primitive, arguments) => {
                     let operand = |id: ValueId| known.get(&id.index()).cloned();
                     evaluate(primitive, arguments, &operand)?.pop()
                 }
             };
             known.extend(tensor.map(|tensor| (part, tensor)));
         }
-        known.remove(&number).ok_or_else(lost)
+        known.remove(&number).ok_or_else(missing_weight)
     }
 }
 
-pub(super) fn lost() -> Error {
+pub(super) fn missing_weight() -> Error {
     Error::internal("a formula reads a missing weight")
 }

@@ -16,12 +16,12 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple, is_multiple_of_4};
 use crate::pass::plan::element::{KernelScope, scalar};
-use crate::pass::plan::group::{Attention, Group};
-use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
-use crate::pass::plan::kernel::{Lowered, below, pieces, repeat_to};
+use crate::pass::plan::group::{AttentionPattern, Group};
+use crate::pass::plan::kernel::epilogue_loop::{LineEpilogue, write_lines};
+use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, ceil_div, repeat_to};
 use crate::pass::plan::product::dot::with_label;
 use crate::pass::plan::product::{Product, Side, TileGrid};
 use crate::pass::plan::{lanes, variant};
@@ -54,10 +54,10 @@ pub fn is_preferred(
     graph: &Graph,
     capabilities: &Capabilities,
     anchor: usize,
-    attention: &Attention,
+    attention: &AttentionPattern,
 ) -> Result<bool> {
     let [scores, values] = products(graph, anchor, attention)?;
-    let sizes = [&values.rows, &values.k_size].map(|size| example(graph, size));
+    let sizes = [&values.rows, &values.k_size].map(|size| example_size(graph, size));
     let are_many = sizes.iter().all(|size| *size >= MIN_QUERIES_AND_KEYS);
     let extent = |lanes| tile_shape(graph, lanes, [&scores, &values]);
     Ok(are_many && capabilities.simd_lanes().and_then(extent).is_some())
@@ -68,7 +68,7 @@ pub fn is_preferred(
 pub fn can_read_operands(
     scope: &mut KernelScope,
     anchor: usize,
-    attention: &Attention,
+    attention: &AttentionPattern,
 ) -> Result<bool> {
     let graph = scope.graph;
     let mut is_readable = true;
@@ -84,7 +84,7 @@ pub fn can_read_operands(
 }
 
 /// Returns the product of queries and keys, and the product of softmax weights and values.
-fn products(graph: &Graph, anchor: usize, attention: &Attention) -> Result<[Product; 2]> {
+fn products(graph: &Graph, anchor: usize, attention: &AttentionPattern) -> Result<[Product; 2]> {
     let [scores, values] = [attention.scores, anchor].map(|node| &graph.nodes[node]);
     let (scores, values) = (Product::of(graph, scores)?, Product::of(graph, values)?);
     let values = match attention.is_transposed {
@@ -107,8 +107,8 @@ fn tile_shape(
     };
     let numbers = usize::try_from(depth + columns).ok();
     let numbers = numbers.filter(|numbers| *numbers <= MAX_CHANNELS)?;
-    let outer = example(graph, &Dim::product(&values.batch));
-    let rows = example(graph, &values.rows);
+    let outer = example_size(graph, &Dim::product(&values.batch));
+    let rows = example_size(graph, &values.rows);
     let is_of_use = |height: &usize| {
         let tiles = outer * rows.div_ceil(height * lanes);
         *height == 1 || (height - 1) * lanes < rows && tiles >= MIN_TILES
@@ -130,8 +130,8 @@ fn tile_shape(
 pub fn lower<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
-    attention: &Attention,
-) -> Result<Lowered<'a>> {
+    attention: &AttentionPattern,
+) -> Result<LoweredKernel<'a>> {
     let graph = scope.graph;
     let missing =
         || Error::internal("a fused attention group needs an anchor, subgroups and a tile shape");
@@ -146,21 +146,21 @@ pub fn lower<'a>(
         extent.keys
     );
     let choice = variant::lanes_choice(&scope, node, &how)?;
-    let tiles = pieces(&values.rows, extent.rows * lanes);
+    let tiles = ceil_div(&values.rows, extent.rows * lanes);
     let covering = TileGrid::new(&mut scope, &values.batch, [tiles, Dim::ONE]);
     let products = [&scores, &values];
     let tile = AttentionTile::new(&mut scope, attention, lanes, extent, products, &covering)?;
     let mut statements = vec![covering.surplus.clone()];
     statements.extend(tile.declare_rows(&mut scope));
-    let blocks = pieces(&values.k_size, extent.keys);
+    let blocks = ceil_div(&values.k_size, extent.keys);
     let end = tile.visible_blocks(&mut scope, &covering, &blocks);
     let blocks = repeat_to(&mut scope, "block", &blocks, end, |scope, block| {
         tile.add_block(scope, &block)
     })?;
     statements.extend(blocks);
     statements.extend(tile.write(&mut scope, group)?);
-    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, covering.count);
-    lowered.template_values.push(lanes::size(lanes));
+    let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, covering.count);
+    lowered.template_values.push(lanes::workgroup_size(lanes));
     lowered.title = Some("attention");
     lowered.choice = choice;
     Ok(lowered)
@@ -195,7 +195,7 @@ impl VectorAxis {
 
 /// A tile of query rows, which one subgroup computes.
 struct AttentionTile<'p> {
-    attention: &'p Attention,
+    attention: &'p AttentionPattern,
     lanes: usize,
     shape: AttentionTileShape,
     /// Vec4 axes of keys and of values.
@@ -245,7 +245,7 @@ impl QueryRow {
 impl<'p> AttentionTile<'p> {
     fn new(
         scope: &mut KernelScope,
-        attention: &'p Attention,
+        attention: &'p AttentionPattern,
         lanes: usize,
         extent: AttentionTileShape,
         [scores, values]: [&'p Product; 2],
@@ -254,7 +254,7 @@ impl<'p> AttentionTile<'p> {
         let (_, lane) = scope.counter("local", &Dim::from(lanes));
         let first = covering.tile[0].scale(&Dim::from(extent.rows * lanes));
         let first = with_label(scope, &first.add(&lane), "row");
-        let quads = example(scope.graph, &values.columns) / VEC4_LEN;
+        let quads = example_size(scope.graph, &values.columns) / VEC4_LEN;
         let number = |r: usize| first.add_size(&Dim::from(r * lanes));
         let rows = (0..extent.rows).map(|r| QueryRow::new(scope, r, number(r), quads));
         let rows = rows.collect();
@@ -309,7 +309,7 @@ impl<'p> AttentionTile<'p> {
             let held: Vec<Vec<Expr>> = row.output.iter().map(|output| vec![*output]).collect();
             let line = write_lines(
                 scope,
-                LineEpilogue::Short,
+                LineEpilogue::Unrolled,
                 cost,
                 &held,
                 &mut |scope, q, held| {
@@ -319,7 +319,7 @@ impl<'p> AttentionTile<'p> {
                         .write_vec4(scope, group, &self.batch, &row.index, &first, mean)
                 },
             )?;
-            statements.extend(below(scope, &row.index, &self.values.rows, line));
+            statements.extend(bounds_guard(scope, &row.index, &self.values.rows, line));
         }
         Ok(statements)
     }

@@ -16,7 +16,7 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{KernelScope, operand};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{
-    Lowered, clamped, invocation, offset_bounds_guard, pieces, repeat, repeat_all, store,
+    LoweredKernel, clamped_offset, invocation, offset_bounds_guard, ceil_div, repeat, repeat_all, store,
 };
 use crate::pass::plan::product::dot::{
     accumulators, add_outer_product, tile_size, with_label, zero,
@@ -34,7 +34,7 @@ pub fn lower<'a>(
     group: &Group,
     node: &Node,
     conv: &Conv,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let sizes = ConvSizes::new(scope.graph, node, conv)?;
     let tile = ConvTile::new(&mut scope, &sizes);
     let dtype = scope.graph.ty(sizes.x).dtype;
@@ -94,7 +94,7 @@ pub fn lower<'a>(
         let inner = offset_bounds_guard(&mut scope, &tile.output, i, &sizes.outputs, row);
         statements.extend(inner);
     }
-    Ok(Lowered::new(scope, TEMPLATE, statements, &tile.count))
+    Ok(LoweredKernel::new(scope, TEMPLATE, statements, &tile.count))
 }
 
 /// Sizes and operands of a convolution.
@@ -205,7 +205,7 @@ impl ConvSizes {
 
     /// Returns the output channel of row `i` of the tile.
     fn output_channel(&self, tile: &ConvTile, scope: &mut KernelScope, i: usize) -> Index {
-        let within = clamped(scope, &tile.output, i, &self.outputs, &format!("output{i}"));
+        let within = clamped_offset(scope, &tile.output, i, &self.outputs, &format!("output{i}"));
         tile.group.scale(&self.outputs).add(&within)
     }
 
@@ -321,8 +321,8 @@ impl ConvTile {
         let tiles = [
             sizes.batch.clone(),
             sizes.groups.clone(),
-            pieces(&sizes.outputs, height),
-            pieces(&sizes.positions, width),
+            ceil_div(&sizes.outputs, height),
+            ceil_div(&sizes.positions, width),
         ];
         let count = Dim::product(&tiles);
         let (index, surplus) = invocation(scope, &count);
@@ -343,7 +343,7 @@ impl ConvTile {
     /// Returns the coordinates of column `j` of the tile.
     fn position(&self, scope: &mut KernelScope, sizes: &ConvSizes, j: usize) -> Vec<Index> {
         let name = format!("position{j}");
-        let flat = clamped(scope, &self.first, j, &sizes.positions, &name);
+        let flat = clamped_offset(scope, &self.first, j, &sizes.positions, &name);
         index::delinearize(&flat, &sizes.space)
     }
 }

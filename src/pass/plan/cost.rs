@@ -6,9 +6,9 @@ use crate::op::{BinaryFunction, UnaryFunction};
 
 /// How a kernel computes a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum NodeClass {
     /// Generated without operands.
-    Source,
+    Generator,
     /// By reading an operand at another index.
     View,
     /// Element by element.
@@ -18,12 +18,12 @@ pub enum Class {
 }
 
 /// Class of a node.
-pub fn class(node: &Node) -> Class {
+pub fn node_class(node: &Node) -> NodeClass {
     let Op::Primitive(primitive) = &node.op else {
-        return Class::Kernel;
+        return NodeClass::Kernel;
     };
     match primitive {
-        Primitive::Full(_) | Primitive::Iota(_) => Class::Source,
+        Primitive::Full(_) | Primitive::Iota(_) => NodeClass::Generator,
         Primitive::Reshape(_)
         | Primitive::Permute(_)
         | Primitive::Expand(_)
@@ -31,13 +31,13 @@ pub fn class(node: &Node) -> Class {
         | Primitive::Pad(_)
         | Primitive::Concat(_)
         | Primitive::Unfold(_)
-        | Primitive::Gather(_) => Class::View,
+        | Primitive::Gather(_) => NodeClass::View,
         Primitive::Unary(_)
         | Primitive::Binary(_)
         | Primitive::Select(_)
         | Primitive::Cast(_)
-        | Primitive::Check(_) => Class::Pointwise,
-        _ => Class::Kernel,
+        | Primitive::Check(_) => NodeClass::Pointwise,
+        _ => NodeClass::Kernel,
     }
 }
 
@@ -52,13 +52,13 @@ pub fn is_plain_view(primitive: &Primitive) -> bool {
 /// Cost of a node per element, in simple operations.
 pub fn node_cost(node: &Node) -> u32 {
     match &node.op {
-        Op::Primitive(primitive) => weight(primitive),
+        Op::Primitive(primitive) => primitive_cost(primitive),
         _ => 0,
     }
 }
 
 /// Cost of a primitive per element, in simple operations.
-pub fn weight(primitive: &Primitive) -> u32 {
+pub fn primitive_cost(primitive: &Primitive) -> u32 {
     match primitive {
         Primitive::Reshape(_) | Primitive::Expand(_) | Primitive::Permute(_) => 0,
         // Checks must not influence fusion decisions.
@@ -95,7 +95,7 @@ fn binary_cost(function: BinaryFunction) -> u32 {
 }
 
 /// Value of a size for the example's sizes; zero if the example does not determine it.
-pub fn example(graph: &Graph, size: &Dim) -> usize {
+pub fn example_size(graph: &Graph, size: &Dim) -> usize {
     let size = size.eval(&graph.hints).unwrap_or_default();
     usize::try_from(size).unwrap_or_default()
 }

@@ -14,7 +14,7 @@ use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{GeneratedKernel, declarations, enable_directives};
 
 /// Operands and results of host functions.
-pub fn exchanged(graph: &Graph) -> HashSet<ValueId> {
+pub fn host_values(graph: &Graph) -> HashSet<ValueId> {
     let calls = graph.nodes.iter().filter(|node| {
         matches!(&node.op, Op::Primitive(Primitive::Custom(custom)) if custom.shader.is_none())
     });
@@ -56,7 +56,7 @@ impl Planner<'_> {
     fn host_operand_slot(&mut self, value: ValueId) -> Result<SlotId> {
         let is_made_here = matches!(self.graph.value(value).definition, Definition::Node(..));
         if !is_made_here && !self.slots.contains_key(&(value, true)) {
-            self.copy(value)?;
+            self.copy_to_slot(value)?;
         }
         self.slot(value, !is_made_here)
     }
@@ -116,7 +116,7 @@ impl Planner<'_> {
             scalar_writes: BTreeSet::new(),
             source: None,
         };
-        self.step(made, group, None)
+        self.add_step(made, group, None)
     }
 
     /// Concatenated sizes of all buffers, and a WGSL function for each buffer that returns its sizes.

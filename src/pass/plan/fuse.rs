@@ -6,14 +6,14 @@
 //! each other element by element are merged.
 
 pub mod claim;
-pub mod cut;
+pub mod split_reduction;
 pub mod epilogue;
 pub mod merge;
 pub mod order;
 pub mod prologue;
-pub mod selection;
+pub mod topk_split;
 pub mod split;
-pub mod walk;
+pub mod blocked;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,12 +24,12 @@ use crate::kernel::choice::VariantOverrides;
 use crate::kernel::layout::Layout;
 use crate::kernel::materialization::{MaterializeReason, SingleReason};
 use crate::op::Unfold;
-use crate::pass::plan::cost::{Class, class, is_plain_view, weight};
+use crate::pass::plan::cost::{NodeClass, node_class, is_plain_view, primitive_cost};
 use crate::pass::plan::element::not_planned;
-use crate::pass::plan::fuse::claim::attention::Found;
+use crate::pass::plan::fuse::claim::attention::AttentionMatch;
 use crate::pass::plan::group::{Group, Pattern};
-use crate::pass::plan::storage::concat::{self, Parts, Planned};
-use crate::pass::plan::storage::tiles::TileExtents;
+use crate::pass::plan::storage::concat::{self, ConcatParts, PlannedParts};
+use crate::pass::plan::storage::tile_extents::TileExtents;
 use crate::pass::plan::variant;
 
 /// A value that costs more is not computed twice.
@@ -37,7 +37,7 @@ const MAX_DUPLICATED_COST: u32 = 12;
 /// A value that costs more is not recomputed by a broadcast or overlapping windows.
 pub const MAX_REPEATED_COST: u32 = 8;
 /// Upper bound of the cost of an expression.
-pub const LARGEST: u32 = 160;
+pub const MAX_EXPRESSION_COST: u32 = 160;
 
 /// The fusion decisions of a graph.
 pub struct Fusion {
@@ -54,9 +54,9 @@ pub struct Fusion {
     /// Why a value keeps `f32` storage though half precision was requested, by index.
     pub single_reasons: Vec<Option<SingleReason>>,
     /// Values that are materialised to be stored within concatenations.
-    pub planned_parts: Planned,
+    pub planned_parts: PlannedParts,
     /// Values that are stored within concatenations.
-    pub concat_parts: Parts,
+    pub concat_parts: ConcatParts,
     /// Kernel groups in execution order.
     pub groups: Vec<Group>,
     /// Tile extents of products with weights, by node.
@@ -137,7 +137,7 @@ pub fn fuse(
         texture_aliased: Vec::new(),
         single_reasons: Vec::new(),
         planned_parts: fuser.planned_parts,
-        concat_parts: Parts::new(),
+        concat_parts: ConcatParts::new(),
         groups,
         tile_extents: TileExtents::new(),
     })
@@ -176,9 +176,9 @@ pub struct Fuser<'a> {
     /// The nodes that read each value.
     pub readers: Vec<Vec<usize>>,
     /// Values that are materialised to be stored within concatenations.
-    planned_parts: Planned,
+    planned_parts: PlannedParts,
     /// Candidates for attention kernels, by their last node.
-    attention: BTreeMap<usize, Found>,
+    attention: BTreeMap<usize, AttentionMatch>,
 }
 
 impl Fuser<'_> {
@@ -209,7 +209,7 @@ impl Fuser<'_> {
         for (place, operand) in operands.iter().enumerate() {
             let info = &self.properties[operand.index()];
             let is_costly =
-                info.cost > MAX_REPEATED_COST && repeats(self.graph, node, primitive, place);
+                info.cost > MAX_REPEATED_COST && reads_repeatedly(self.graph, node, primitive, place);
             // Each load of the left factor of a product serves many columns.
             let is_factor = place == 0 && matches!(primitive, Primitive::Dot(_));
             let is_read_often = rereads_elements(primitive, place) && !info.is_plain
@@ -224,7 +224,7 @@ impl Fuser<'_> {
         }
         let in_parts = matches!(primitive, Primitive::Concat(_));
         self.fit_bindings(&operands, if in_parts { operands.len().max(1) } else { 1 });
-        if class(node) == Class::Kernel {
+        if node_class(node) == NodeClass::Kernel {
             for result in &node.results {
                 self.store(result.index(), MaterializeReason::NoEpilogue);
             }
@@ -261,7 +261,7 @@ impl Fuser<'_> {
             Some(MaterializeReason::Concatenated)
         } else if readers > 1 && cost > MAX_DUPLICATED_COST {
             Some(MaterializeReason::Shared { readers, cost })
-        } else if cost > LARGEST {
+        } else if cost > MAX_EXPRESSION_COST {
             Some(MaterializeReason::TooLong { cost })
         } else if leaves.len() > self.max_read_buffers {
             Some(MaterializeReason::TooManyBuffers)
@@ -309,7 +309,7 @@ impl Fuser<'_> {
     /// Properties of a result, from those of its operands.
     pub fn combine(&self, operands: &[ValueId], primitive: &Primitive) -> ValueProperties {
         let mut info = ValueProperties {
-            cost: weight(primitive),
+            cost: primitive_cost(primitive),
             leaves: BTreeSet::new(),
             is_plain: keeps_plain(primitive),
         };
@@ -329,7 +329,7 @@ impl Fuser<'_> {
         // Later kernels claim first, so that the values that they combine with are computed before them.
         for index in (0..self.graph.nodes.len()).rev() {
             let node = &self.graph.nodes[index];
-            let is_kernel = class(node) == Class::Kernel && !claimed[index] && self.is_used(index);
+            let is_kernel = node_class(node) == NodeClass::Kernel && !claimed[index] && self.is_used(index);
             if let (true, Some(first)) = (is_kernel, node.results.first()) {
                 let mut group = self.kernel(index, *first, &mut claimed);
                 if let Some(found) = attention.remove(&index) {
@@ -340,7 +340,7 @@ impl Fuser<'_> {
             }
         }
         for (index, node) in self.graph.nodes.iter().enumerate() {
-            let is_free = class(node) != Class::Kernel && !claimed[index];
+            let is_free = node_class(node) != NodeClass::Kernel && !claimed[index];
             if let (true, Some(first)) = (is_free, node.results.first())
                 && self.stored[first.index()]
             {
@@ -348,7 +348,7 @@ impl Fuser<'_> {
             }
         }
         let groups = self.merge_pointwise(groups);
-        order::sorted(self, groups)
+        order::topological_order(self, groups)
     }
 
     /// True if a result of a node is read, or if the node has an effect.
@@ -382,7 +382,7 @@ fn rereads_elements(primitive: &Primitive, place: usize) -> bool {
 }
 
 /// True if elements of an operand are read more than once.
-fn repeats(graph: &Graph, node: &Node, primitive: &Primitive, place: usize) -> bool {
+fn reads_repeatedly(graph: &Graph, node: &Node, primitive: &Primitive, place: usize) -> bool {
     let grows = || {
         let operand = node.operands().get(place).map(|id| graph.ty(*id).numel());
         let result = node.results.first().map(|id| graph.ty(*id).numel());

@@ -28,9 +28,9 @@ pub struct Group {
 #[derive(Clone, Debug)]
 pub enum Pattern {
     /// Reductions of rows, one after the other.
-    Rows(Rows),
+    Rows(RowsPattern),
     /// Attention: scores, their softmax, and the softmax's product with values, the anchor.
-    Attention(Attention),
+    Attention(AttentionPattern),
 }
 
 impl Group {
@@ -54,7 +54,7 @@ impl Group {
     }
 
     /// The rows pattern, if the group has one.
-    pub fn rows(&self) -> Option<&Rows> {
+    pub fn rows(&self) -> Option<&RowsPattern> {
         match &self.pattern {
             Some(Pattern::Rows(rows)) => Some(rows),
             _ => None,
@@ -112,9 +112,9 @@ impl Group {
 
 /// Work of a kernel that reduces rows.
 #[derive(Clone, Debug)]
-pub struct Rows {
+pub struct RowsPattern {
     /// Shape of the rows.
-    pub frame: Frame,
+    pub frame: RowFrame,
     /// Reductions by stage: indices of nodes.
     pub stages: Vec<Vec<usize>>,
     /// All values that the kernel computes.
@@ -125,7 +125,7 @@ pub struct Rows {
 
 /// Part of an attention kernel in front of its anchor.
 #[derive(Clone, Debug)]
-pub struct Attention {
+pub struct AttentionPattern {
     /// Node of the product of queries and keys.
     pub scores: usize,
     /// Operand of the softmax: the scores or the result of their pointwise epilogue.
@@ -141,7 +141,7 @@ pub struct Attention {
 /// Number, length and stride of rows. A stride of 1 means rows of contiguous elements; with a larger stride the rows are
 /// columns, and neighbouring columns are contiguous.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Frame {
+pub struct RowFrame {
     /// Number of rows.
     pub rows: Dim,
     /// Elements per row.
@@ -150,10 +150,10 @@ pub struct Frame {
     pub stride: Dim,
 }
 
-impl Frame {
+impl RowFrame {
     /// The rows that a node reduces; `None` if the node is not a reduction over adjacent axes.
-    pub fn of(graph: &Graph, node: &Node) -> Option<Frame> {
-        let reduce = reduction(node)?;
+    pub fn of(graph: &Graph, node: &Node) -> Option<RowFrame> {
+        let reduce = reduction_of(node)?;
         let shape = &graph.ty(operand(node, 0).ok()?).shape;
         let is_reduced = |axis: usize| reduce.axes.contains(&axis);
         let mut axes = (0..shape.len()).filter(|axis| !shape[*axis].is(1));
@@ -163,7 +163,7 @@ impl Frame {
             return None;
         }
         let stride = Dim::product(&shape[end..]);
-        Some(Frame {
+        Some(RowFrame {
             rows: &Dim::product(&shape[..first]) * &stride,
             length: Dim::product(&shape[first..end]),
             stride,
@@ -193,7 +193,7 @@ impl Frame {
 }
 
 /// The reduction of a node, if it is one.
-pub fn reduction(node: &Node) -> Option<&Reduce> {
+pub fn reduction_of(node: &Node) -> Option<&Reduce> {
     match &node.op {
         Op::Primitive(Primitive::Reduce(reduce)) => Some(reduce),
         _ => None,

@@ -2,11 +2,11 @@
 
 mod binding;
 mod source;
-pub mod turns;
+pub mod epilogue_loop;
 pub mod work;
 
 pub use binding::declarations;
-pub use source::Source;
+pub use source::KernelSource;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -28,7 +28,7 @@ use crate::pass::plan::group::Group;
 pub const INVOCATIONS: i64 = 64;
 
 /// A kernel before its source is generated.
-pub struct Lowered<'a> {
+pub struct LoweredKernel<'a> {
     /// Expressions and buffers.
     pub scope: KernelScope<'a>,
     /// WGSL template around the statements.
@@ -67,7 +67,7 @@ pub struct GeneratedKernel {
     /// The checks that the kernel evaluates, by their results, in the order of their sites.
     pub checks: Vec<ValueId>,
     /// Description from which the source is generated; `None` for a user-defined shader.
-    pub source: Option<Rc<Source>>,
+    pub source: Option<Rc<KernelSource>>,
 }
 
 impl GeneratedKernel {
@@ -90,15 +90,15 @@ impl GeneratedKernel {
     }
 }
 
-impl<'a> Lowered<'a> {
+impl<'a> LoweredKernel<'a> {
     /// A kernel of `count` invocations in workgroups of the default size.
     pub fn new(
         scope: KernelScope<'a>,
         template: &'static str,
         statements: Vec<Statement>,
         count: &Dim,
-    ) -> Lowered<'a> {
-        Lowered {
+    ) -> LoweredKernel<'a> {
+        LoweredKernel {
             scope,
             template,
             statements,
@@ -116,10 +116,10 @@ impl<'a> Lowered<'a> {
         template: &'static str,
         statements: Vec<Statement>,
         count: Dim,
-    ) -> Lowered<'a> {
-        Lowered {
+    ) -> LoweredKernel<'a> {
+        LoweredKernel {
             workgroups: Workgroups::Linear(count.clone()),
-            ..Lowered::new(scope, template, statements, &count)
+            ..LoweredKernel::new(scope, template, statements, &count)
         }
     }
 
@@ -131,7 +131,7 @@ impl<'a> Lowered<'a> {
             return Err(self.too_many_bindings(&label));
         }
         let buffers = self.scope.buffers.iter();
-        let mut source = Source {
+        let mut source = KernelSource {
             label,
             template: self.template,
             template_values: self.template_values,
@@ -181,7 +181,7 @@ pub fn invocation(scope: &mut KernelScope, count: &Dim) -> (Index, Statement) {
 }
 
 /// Divides a size by a number and rounds up, by the formula `(size + piece - 1) / piece`.
-pub fn pieces(size: &Dim, piece: usize) -> Dim {
+pub fn ceil_div(size: &Dim, piece: usize) -> Dim {
     (size + &Dim::from(piece) - 1).floor_div(&Dim::from(piece))
 }
 
@@ -343,7 +343,7 @@ fn increment_coordinates(scope: &mut KernelScope, counters: &[(Expr, &Dim)]) -> 
 }
 
 /// `base + offset`, clamped below a size unless it is known to be smaller.
-pub fn clamped(
+pub fn clamped_offset(
     scope: &mut KernelScope,
     base: &Index,
     offset: usize,
@@ -371,12 +371,12 @@ pub fn offset_bounds_guard(
 ) -> Vec<Statement> {
     match offset.into() {
         offset if offset.is(0) => body,
-        offset => below(scope, &base.add(&offset), size, body),
+        offset => bounds_guard(scope, &base.add(&offset), size, body),
     }
 }
 
 /// An index clamped below a size.
-pub fn limited(scope: &mut KernelScope, index: &Index, size: &Dim) -> Index {
+pub fn clamped_index(scope: &mut KernelScope, index: &Index, size: &Dim) -> Index {
     if index.is_less_than(size) {
         return index.clone();
     }
@@ -386,7 +386,7 @@ pub fn limited(scope: &mut KernelScope, index: &Index, size: &Dim) -> Index {
 }
 
 /// Guards statements by `index < size`, unless the condition is known to hold.
-pub fn below(
+pub fn bounds_guard(
     scope: &mut KernelScope,
     index: &Index,
     size: &Dim,

@@ -7,13 +7,13 @@ use std::iter::successors;
 const INVOCATIONS: usize = 64;
 
 /// Template value for workgroups of one subgroup each.
-pub fn size(lanes: usize) -> (&'static str, String) {
+pub fn workgroup_size(lanes: usize) -> (&'static str, String) {
     let size = format!("@compute @workgroup_size({lanes})\n");
     ("size", size)
 }
 
 /// Template value that defines subgroup and lane indices, for workgroups of `subgroups` subgroups.
-pub fn place(lanes: usize, subgroups: usize) -> (&'static str, String) {
+pub fn subgroup_indices(lanes: usize, subgroups: usize) -> (&'static str, String) {
     let workgroup = "workgroup.y * workgroups.x + workgroup.x";
     let (index, lane) = match subgroups {
         1 => (workgroup.to_string(), String::from("local")),
@@ -27,7 +27,7 @@ pub fn place(lanes: usize, subgroups: usize) -> (&'static str, String) {
 }
 
 /// Template value that defines an invocation index, for workgroups of one subgroup each.
-pub fn index(lanes: usize) -> (&'static str, String) {
+pub fn invocation_index(lanes: usize) -> (&'static str, String) {
     let workgroup = "workgroup.y * workgroups.x + workgroup.x";
     let index = format!("    let index = ({workgroup}) * {lanes}u + local;\n");
     ("index", index)
@@ -35,13 +35,13 @@ pub fn index(lanes: usize) -> (&'static str, String) {
 
 /// Number of subgroups of a workgroup, given `count` subgroups in total. If there are few, each gets its own workgroup, so
 /// that another core can run it.
-pub fn subgroups(lanes: usize, count: usize) -> usize {
+pub fn subgroups_per_workgroup(lanes: usize, count: usize) -> usize {
     let whole = INVOCATIONS / lanes;
     if count < 2 * whole { 1 } else { whole }
 }
 
 /// Distances of the lanes that exchange partial results, one exchange after the other, until all lanes have the total.
-pub fn distances(lanes: usize) -> impl Iterator<Item = usize> {
+pub fn shuffle_distances(lanes: usize) -> impl Iterator<Item = usize> {
     let next = |distance: &usize| (*distance > 1).then_some(distance / 2);
     successors(Some(lanes / 2), next)
 }

@@ -13,8 +13,8 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 use crate::pass::plan::element::{KernelScope, scalar, vec8, write};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, invocation};
-use crate::pass::plan::quads;
+use crate::pass::plan::kernel::{LoweredKernel, invocation};
+use crate::pass::plan::vec4_layout;
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/map.wgsl");
@@ -23,7 +23,7 @@ const TEMPLATE: &str = include_str!("../../../shaders/map.wgsl");
 const MAX_WIDE_STORE_COST: u32 = 12;
 
 /// Lowers a pointwise value or view to a kernel with one invocation per element.
-pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group) -> Result<Lowered<'a>> {
+pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group) -> Result<LoweredKernel<'a>> {
     let count = scope.graph.ty(group.root).numel();
     let (index, surplus) = invocation(&mut scope, &count);
     let position = Position::from_index(index);
@@ -38,7 +38,7 @@ pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group) -> Result<Lowered<'a
 
 /// Lowers a value to a kernel of four neighbours per invocation, or eight for cheap elements, with vector loads and
 /// stores. `None` if the number of elements is not a multiple of four.
-pub fn lower_vec4<'a>(mut scope: KernelScope<'a>, group: &Group) -> Result<Option<Lowered<'a>>> {
+pub fn lower_vec4<'a>(mut scope: KernelScope<'a>, group: &Group) -> Result<Option<LoweredKernel<'a>>> {
     let root = group.root;
     if let Layout::Vec4 { axis } = scope.layout(root) {
         let shape = &scope.graph.ty(root).shape;
@@ -51,7 +51,7 @@ pub fn lower_vec4<'a>(mut scope: KernelScope<'a>, group: &Group) -> Result<Optio
     let numel = scope.graph.ty(group.root).numel();
     let width = width(&scope, group, &numel)?;
     scope.inline_values(&group.other_outputs);
-    in_row(
+    lower_contiguous(
         scope,
         &group.outputs(),
         &numel,
@@ -64,7 +64,7 @@ pub fn lower_vec4<'a>(mut scope: KernelScope<'a>, group: &Group) -> Result<Optio
 }
 
 /// Lowers to a kernel of neighbours, in rows or blocks, if the device allows it; otherwise of single elements.
-pub fn lower_any<'a>(scope: impl Fn() -> KernelScope<'a>, group: &Group) -> Result<Lowered<'a>> {
+pub fn lower_any<'a>(scope: impl Fn() -> KernelScope<'a>, group: &Group) -> Result<LoweredKernel<'a>> {
     match lower_vec4(scope(), group)? {
         Some(quads) if quads.fits() => Ok(lower_blocks(&scope, group, &quads)?.unwrap_or(quads)),
         _ => lower(scope(), group),
@@ -76,8 +76,8 @@ pub fn lower_any<'a>(scope: impl Fn() -> KernelScope<'a>, group: &Group) -> Resu
 fn lower_blocks<'a>(
     scope: &impl Fn() -> KernelScope<'a>,
     group: &Group,
-    in_row: &Lowered,
-) -> Result<Option<Lowered<'a>>> {
+    in_row: &LoweredKernel,
+) -> Result<Option<LoweredKernel<'a>>> {
     let shape = &scope().graph.ty(group.root).shape;
     let is_in_rows = scope().layout(group.root).is_row_major();
     let (Some((last, outer)), [_]) = (shape.split_last(), group.outputs().as_slice()) else {
@@ -116,9 +116,9 @@ fn lower_block_4x4<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
     axis: usize,
-) -> Result<Option<Lowered<'a>>> {
+) -> Result<Option<LoweredKernel<'a>>> {
     scope.inline_values(&group.other_outputs);
-    let (lines, surplus, count) = block(&mut scope, group.root, axis);
+    let (lines, surplus, count) = block_4x4(&mut scope, group.root, axis);
     let mut statements = vec![surplus];
     for line in lines {
         let parts = vec4::for_each_neighbour(&mut scope, line, |scope, _, at| {
@@ -135,7 +135,7 @@ fn lower_block_4x4<'a>(
 
 /// Coordinates of a 4x4 block along `axis` and the last axis, a statement that ends surplus invocations, and the number of
 /// invocations.
-fn block(
+fn block_4x4(
     scope: &mut KernelScope,
     value: ValueId,
     axis: usize,
@@ -143,7 +143,7 @@ fn block(
     let mut shape = scope.graph.ty(value).shape.clone();
     let last = shape.len() - 1;
     shape[last] = shape[last].floor_div(&Dim::from(VEC4_LEN));
-    let (quad, surplus, count) = quads::each(scope, &shape, axis);
+    let (quad, surplus, count) = vec4_layout::invocation_vec4(scope, &shape, axis);
     let lines = vec4::neighbours(&quad, axis);
     (
         lines.map(|line| vec4::neighbours(&line, last)),
@@ -168,13 +168,13 @@ fn width(scope: &KernelScope, group: &Group, numel: &Dim) -> Result<usize> {
 
 /// Kernel that computes `width` contiguous elements of each target per invocation. `None` if the number of elements is no
 /// multiple of four.
-fn in_row<'a>(
+fn lower_contiguous<'a>(
     mut scope: KernelScope<'a>,
     targets: &[ValueId],
     numel: &Dim,
     width: usize,
     element: impl Fn(&mut KernelScope, ValueId, Index) -> Result<(Expr, Position)>,
-) -> Result<Option<Lowered<'a>>> {
+) -> Result<Option<LoweredKernel<'a>>> {
     if !vec4::is_multiple_of_4(numel) {
         return Ok(None);
     }
@@ -198,7 +198,7 @@ fn in_row<'a>(
 }
 
 /// Copies a value to a vec4 layout.
-pub fn to_quads(scope: KernelScope, value: ValueId, axis: usize) -> Result<Lowered> {
+pub fn copy_to_vec4(scope: KernelScope, value: ValueId, axis: usize) -> Result<LoweredKernel> {
     let shape = &scope.graph.ty(value).shape;
     match shape.split_last() {
         Some((size, outer)) if vec4::is_multiple_of_4(size) && outer.len() > axis => {
@@ -212,9 +212,9 @@ pub fn to_quads(scope: KernelScope, value: ValueId, axis: usize) -> Result<Lower
 }
 
 /// Copies a value to a vec4 layout along another axis than its last one, with vector loads along the last axis.
-fn copy_transposed_to_vec4(mut scope: KernelScope, value: ValueId, axis: usize) -> Result<Lowered> {
+fn copy_transposed_to_vec4(mut scope: KernelScope, value: ValueId, axis: usize) -> Result<LoweredKernel> {
     let size = scope.graph.ty(value).shape[axis].clone();
-    let (lines, surplus, count) = block(&mut scope, value, axis);
+    let (lines, surplus, count) = block_4x4(&mut scope, value, axis);
     let mut quads: [Vec<(Expr, Position)>; VEC4_LEN] = Default::default();
     for (part, line) in lines.into_iter().enumerate() {
         let may_miss = part > 0 && !vec4::is_multiple_of_4(&size);
@@ -240,8 +240,8 @@ fn lower_vec4_along<'a>(
     root: ValueId,
     axis: usize,
     element: impl Fn(&mut KernelScope, Vec<Index>) -> Result<(Expr, Position)>,
-) -> Result<Lowered<'a>> {
-    let (quad, surplus, count) = quads::each(&mut scope, shape, axis);
+) -> Result<LoweredKernel<'a>> {
+    let (quad, surplus, count) = vec4_layout::invocation_vec4(&mut scope, shape, axis);
     let neighbours = vec4::neighbours(&quad, axis);
     let parts =
         vec4::for_each_neighbour(&mut scope, neighbours, |scope, _, at| element(scope, at))?;
@@ -250,7 +250,7 @@ fn lower_vec4_along<'a>(
 }
 
 /// Copies an input or weight, which cannot be an output itself.
-pub fn copy<'a>(mut scope: KernelScope<'a>, value: ValueId) -> Result<Lowered<'a>> {
+pub fn copy_value<'a>(mut scope: KernelScope<'a>, value: ValueId) -> Result<LoweredKernel<'a>> {
     let ty = scope.graph.ty(value);
     let count = ty.numel();
     let (index, surplus) = invocation(&mut scope, &count);
@@ -266,13 +266,13 @@ pub fn copy<'a>(mut scope: KernelScope<'a>, value: ValueId) -> Result<Lowered<'a
 
 /// Copies one operand of a concatenation to its part of the result: for concatenations that read more buffers than a
 /// kernel can bind, or that run faster as separate kernels.
-pub fn part<'a>(
+pub fn copy_concat_operand<'a>(
     scope: impl Fn() -> KernelScope<'a>,
     joined: &Group,
     part: ValueId,
     axis: usize,
     start: &Dim,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let mut alone = scope();
     let graph = alone.graph;
     let shape: &Shape = &graph.ty(part).shape;
@@ -293,7 +293,7 @@ pub fn part<'a>(
         put(scope, Position::from_both(place, coordinates))
     };
     let width = width(&alone, joined, &count)?;
-    if let Some(quads) = in_row(scope(), &[joined.root], &count, width, element)? {
+    if let Some(quads) = lower_contiguous(scope(), &[joined.root], &count, width, element)? {
         return Ok(quads);
     }
     let (index, surplus) = invocation(&mut alone, &count);
@@ -302,6 +302,6 @@ pub fn part<'a>(
     Ok(finish(alone, &count, vec![surplus, store]))
 }
 
-fn finish<'a>(scope: KernelScope<'a>, count: &Dim, statements: Vec<Statement>) -> Lowered<'a> {
-    Lowered::new(scope, TEMPLATE, statements, count)
+fn finish<'a>(scope: KernelScope<'a>, count: &Dim, statements: Vec<Statement>) -> LoweredKernel<'a> {
+    LoweredKernel::new(scope, TEMPLATE, statements, count)
 }

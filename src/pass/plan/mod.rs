@@ -20,13 +20,13 @@ mod kernel;
 mod lanes;
 mod map;
 mod product;
-mod quads;
+mod vec4_layout;
 mod recurrent;
 mod reduce;
 mod region;
 mod scan;
 mod shape_generic;
-mod sheet;
+mod plan_builder;
 mod slots;
 mod sort;
 mod storage;
@@ -41,9 +41,9 @@ use self::element::check::first_site;
 use self::element::{KernelBinding, KernelScope};
 use self::fuse::{Fusion, fuse};
 use self::group::{Group, Pattern};
-use self::kernel::{GeneratedKernel, Lowered};
+use self::kernel::{GeneratedKernel, LoweredKernel};
 use self::shape_generic::KernelCache;
-use self::sheet::{GroupKernels, PlanBuilder};
+use self::plan_builder::{GroupKernels, PlanBuilder};
 use self::storage::panels::{self, PaneledWeights};
 use self::storage::precision::StorageRequest;
 use crate::dim::Dim;
@@ -94,7 +94,7 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions
             paneled: &paneled,
             prefix: "",
         };
-        let (mut builder, fusion) = sheet(graph, capabilities, wanted, earlier)?;
+        let (mut builder, fusion) = build_kernels(graph, capabilities, wanted, earlier)?;
         let newly_paneled = panels::chosen(&builder, capabilities);
         let are_same = builder.scalar_writes.is_subset(&scalar_writes);
         if are_same && newly_paneled.is_empty() {
@@ -125,7 +125,7 @@ struct PreviousAttempt {
 }
 
 /// Builds the kernels and slots of a plan. Returns them with the fusion decisions.
-fn sheet(
+fn build_kernels(
     graph: &Graph,
     capabilities: &Capabilities,
     wanted: StorageRequest,
@@ -154,7 +154,7 @@ fn sheet(
         prefix: String::new(),
         order: Vec::new(),
         makes_checks: true,
-        host_values: custom::exchanged(graph),
+        host_values: custom::host_values(graph),
         flows: Vec::new(),
     };
     planner.run(Planner::outputs)?;
@@ -195,9 +195,9 @@ impl Fusion {
         let is_body = !wanted.prefix.is_empty();
         storage::concat::place(graph, capabilities, &mut fusion, is_body);
         fusion.layouts = storage::padding::assign(graph, capabilities, wanted, &fusion);
-        fusion.texture_aliased = storage::texels::assign(graph, capabilities, &fusion, is_body);
+        fusion.texture_aliased = storage::texture_aliases::assign(graph, capabilities, &fusion, is_body);
         panels::place(graph, &mut fusion, wanted.paneled);
-        fusion.tile_extents = storage::tiles::assign(graph, capabilities, &fusion, wanted);
+        fusion.tile_extents = storage::tile_extents::assign(graph, capabilities, &fusion, wanted);
         Ok(fusion)
     }
 }
@@ -207,7 +207,7 @@ impl<'a> Planner<'a> {
     fn run(&mut self, last: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let mut errors = Vec::new();
         for group in &self.fusion.groups {
-            if let Err(error) = self.group(group) {
+            if let Err(error) = self.plan_group(group) {
                 errors.push(error.at_place(&self.place(group)));
             }
         }
@@ -256,12 +256,12 @@ impl<'a> Planner<'a> {
         node.map(|node| node.place.clone()).unwrap_or_default()
     }
 
-    fn group(&mut self, group: &Group) -> Result<()> {
+    fn plan_group(&mut self, group: &Group) -> Result<()> {
         let anchor = group.anchor.and_then(|node| self.graph.nodes.get(node));
         if let Some(node) = anchor
             && let Op::Region(region) = &node.op
         {
-            return self.region(node, region);
+            return self.plan_region(node, region);
         }
         if let Some(node) = anchor
             && let Op::Primitive(Primitive::Custom(custom)) = &node.op
@@ -270,11 +270,11 @@ impl<'a> Planner<'a> {
         }
         let kernels = match self.builder.reuse_kernels() {
             Some(kernels) if self.are_still_valid(&kernels) => kernels,
-            _ => self.kernels(group)?,
+            _ => self.generate_kernels(group)?,
         };
         self.builder.group_kernels.push(kernels.clone());
         let mut kernels = kernels.into_iter();
-        kernels.try_for_each(|(made, part)| self.step(made, group, part))
+        kernels.try_for_each(|(made, part)| self.add_step(made, group, part))
     }
 
     /// True if the kernels read no weight in rows that is now stored only in panels.
@@ -288,8 +288,8 @@ impl<'a> Planner<'a> {
     }
 
     /// Generates the kernels of a group.
-    fn kernels(&mut self, group: &Group) -> Result<GroupKernels> {
-        let whole = match self.sorted(group)? {
+    fn generate_kernels(&mut self, group: &Group) -> Result<GroupKernels> {
+        let whole = match self.sort_kernel(group)? {
             None => self.shape_generic_kernel(group)?,
             sorted => sorted,
         };
@@ -309,7 +309,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Lowers a group. Leaves out its checks if the device cannot bind the fault buffer in addition.
-    fn lower_to_fit(&mut self, group: &Group) -> Result<Lowered<'a>> {
+    fn lower_to_fit(&mut self, group: &Group) -> Result<LoweredKernel<'a>> {
         let lowered = self.lower(group)?;
         if lowered.fits() || !lowered.scope.makes_checks() {
             return Ok(lowered);
@@ -320,7 +320,7 @@ impl<'a> Planner<'a> {
         unchecked
     }
 
-    fn lower(&self, group: &Group) -> Result<Lowered<'a>> {
+    fn lower(&self, group: &Group) -> Result<LoweredKernel<'a>> {
         match &group.pattern {
             Some(Pattern::Rows(rows)) => return reduce::rows::lower(self.scope(), group, rows),
             Some(Pattern::Attention(attention)) => {
@@ -328,7 +328,7 @@ impl<'a> Planner<'a> {
             }
             None => {}
         }
-        if let Some(chosen) = self.chosen(group)? {
+        if let Some(chosen) = self.lower_best_variant(group)? {
             return Ok(chosen);
         }
         let scope = self.scope();
@@ -352,7 +352,7 @@ impl<'a> Planner<'a> {
 
     /// Adds the dispatch of a kernel for a group, or for one operand of a concatenation. The plan may hold the kernel
     /// already.
-    fn step(
+    fn add_step(
         &mut self,
         mut made: GeneratedKernel,
         group: &Group,
@@ -368,13 +368,13 @@ impl<'a> Planner<'a> {
         self.count_kernel_row_reads(&made, group, part);
         let work = match made.work.take() {
             Some(work) => work,
-            None => kernel::work::of(&self.scope(), group, part)?,
+            None => kernel::work::group_work(&self.scope(), group, part)?,
         };
-        self.dispatch(made, group, work)
+        self.add_dispatch(made, group, work)
     }
 
     /// Adds the dispatch of a kernel.
-    fn dispatch(&mut self, made: GeneratedKernel, group: &Group, mut work: Work) -> Result<()> {
+    fn add_dispatch(&mut self, made: GeneratedKernel, group: &Group, mut work: Work) -> Result<()> {
         let kernel = self.builder.kernel(made.kernel, made.source);
         let sizes = self.with_check_sites(&made.checks, made.sizes);
         let mut bindings = Vec::new();
@@ -426,7 +426,7 @@ impl<'a> Planner<'a> {
         if checks.is_empty() {
             return sizes;
         }
-        let sites = checks.iter().filter_map(|value| self.site(*value));
+        let sites = checks.iter().filter_map(|value| self.check_site(*value));
         let sites: Vec<FaultSite> = sites.collect();
         let first = Dim::from(self.builder.add_check_sites(sites));
         let number = |size: Dim| match size == first_site() {
@@ -437,7 +437,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Describes a check of the graph as a check site.
-    fn site(&self, value: ValueId) -> Option<FaultSite> {
+    fn check_site(&self, value: ValueId) -> Option<FaultSite> {
         let info = self.graph.value(value);
         let Definition::Node(index, _) = info.definition else {
             return None;
@@ -480,9 +480,9 @@ impl<'a> Planner<'a> {
     }
 
     /// Adds a step that copies a value to its copy's slot.
-    fn copy(&mut self, value: ValueId) -> Result<()> {
+    fn copy_to_slot(&mut self, value: ValueId) -> Result<()> {
         let group = Group::copy_of(value);
-        let made = map::copy(self.scope(), value)?.finish(self.label(&group))?;
-        self.step(made, &group, None)
+        let made = map::copy_value(self.scope(), value)?.finish(self.label(&group))?;
+        self.add_step(made, &group, None)
     }
 }

@@ -22,7 +22,7 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::vec4::{self, ElementRef, VEC4_LEN, is_multiple_of_4};
 use crate::pass::plan::element::{self, KernelScope, operand};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{below, epilogue, invocation, limited};
+use crate::pass::plan::kernel::{bounds_guard, epilogue, invocation, clamped_index};
 use crate::shape::Shape;
 
 /// A batched matrix product.
@@ -396,7 +396,7 @@ pub fn write_vec4(
             line.push(store);
         } else {
             let at = first.add_size(&Dim::from(part));
-            line.extend(below(scope, &at, size, vec![store]));
+            line.extend(bounds_guard(scope, &at, size, vec![store]));
         }
     }
     Ok(line)
@@ -411,13 +411,13 @@ fn matrix_position(outer: &[Index], i: &Index, j: &Index) -> Position {
 pub fn vec4_indices(scope: &mut KernelScope, quad: &Index, size: &Dim) -> Vec<Index> {
     let whole = Dim::from(VEC4_LEN);
     if is_multiple_of_4(size) {
-        let quad = limited(scope, quad, &size.floor_div(&whole));
+        let quad = clamped_index(scope, quad, &size.floor_div(&whole));
         return (0..VEC4_LEN)
             .map(|i| quad.scale(&whole).add_size(&Dim::from(i)))
             .collect();
     }
     (0..VEC4_LEN)
-        .map(|i| limited(scope, &quad.scale(&whole).add_size(&Dim::from(i)), size))
+        .map(|i| clamped_index(scope, &quad.scale(&whole).add_size(&Dim::from(i)), size))
         .collect()
 }
 

@@ -6,8 +6,8 @@ mod cell;
 mod states;
 mod weight;
 
-use self::states::States;
-use self::weight::Weight;
+use self::states::RecurrentStates;
+use self::weight::RecurrentWeight;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Node, ValueId};
@@ -15,11 +15,11 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::{Recurrent, RecurrentCell};
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 use crate::pass::plan::element::{KernelScope, operand, vec8};
-use crate::pass::plan::kernel::{Lowered, below, invocation, limited, pieces, repeat};
+use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, invocation, clamped_index, ceil_div, repeat};
 use crate::pass::plan::lanes;
 
 const TEMPLATE: &str = include_str!("../../../shaders/recurrent.wgsl");
@@ -36,37 +36,37 @@ pub fn lower<'a>(
     mut scope: KernelScope<'a>,
     node: &Node,
     recurrent: &Recurrent,
-) -> Result<Lowered<'a>> {
-    let layer = Layer::new(&mut scope, node, recurrent)?;
+) -> Result<LoweredKernel<'a>> {
+    let layer = LayerKernel::new(&mut scope, node, recurrent)?;
     let mut statements = vec![layer.surplus.clone()];
-    statements.extend(layer.begin(&mut scope)?);
+    statements.extend(layer.load_initial_states(&mut scope)?);
     statements.extend(repeat(&mut scope, "step", &layer.steps, |scope, step| {
         layer.step(scope, &step)
     })?);
-    statements.extend(layer.end(&mut scope)?);
+    statements.extend(layer.write_cell_state(&mut scope)?);
     let count = layer.count.clone();
-    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, count);
-    lowered.template_values.push(lanes::size(layer.invocations));
+    let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, count);
+    lowered.template_values.push(lanes::workgroup_size(layer.invocations));
     lowered
         .template_values
-        .push(("memory", layer.states.declared()));
+        .push(("memory", layer.states.declarations()));
     Ok(lowered)
 }
 
 /// A recurrent layer from the view of a workgroup.
-struct Layer {
+struct LayerKernel {
     cell: RecurrentCell,
     x: ValueId,
     bias: ValueId,
     /// Initial states.
     initial: Vec<ValueId>,
     results: Vec<ValueId>,
-    weight: Weight,
+    weight: RecurrentWeight,
     steps: Dim,
     batch: Dim,
     units: usize,
     directions: usize,
-    states: States,
+    states: RecurrentStates,
     invocations: usize,
     count: Dim,
     surplus: Statement,
@@ -76,8 +76,8 @@ struct Layer {
     local: Index,
 }
 
-impl Layer {
-    fn new(scope: &mut KernelScope, node: &Node, recurrent: &Recurrent) -> Result<Layer> {
+impl LayerKernel {
+    fn new(scope: &mut KernelScope, node: &Node, recurrent: &Recurrent) -> Result<LayerKernel> {
         let graph = scope.graph;
         let (x, weight) = (operand(node, 0)?, operand(node, 1)?);
         let missing = || Error::internal("a recurrent layer of unknown sizes");
@@ -99,14 +99,14 @@ impl Layer {
                 .clamp(VEC4_LEN, MAX_INVOCATIONS),
         };
         let cell = recurrent.cell;
-        let rows = rows(scope, [directions, units], batch, cell);
-        let pieces = [Dim::from(directions), pieces(batch, rows)];
+        let rows = batch_rows(scope, [directions, units], batch, cell);
+        let pieces = [Dim::from(directions), ceil_div(batch, rows)];
         let count = Dim::product(&pieces);
         let (index, surplus) = invocation(scope, &count);
         let mut place = index::delinearize(&index, &pieces);
         let row = place.pop().unwrap_or_else(Index::zero);
         let (_, local) = scope.counter("local", &Dim::from(invocations));
-        Ok(Layer {
+        Ok(LayerKernel {
             cell,
             x,
             bias: operand(node, 2)?,
@@ -114,12 +114,12 @@ impl Layer {
                 .map(|state| operand(node, 3 + state))
                 .collect::<Result<_>>()?,
             results: node.results.clone(),
-            weight: Weight::new(scope, weight, invocations)?,
+            weight: RecurrentWeight::new(scope, weight, invocations)?,
             steps: steps.clone(),
             batch: batch.clone(),
             units,
             directions,
-            states: States::new(cell, rows, units),
+            states: RecurrentStates::new(cell, rows, units),
             invocations,
             count,
             surplus,
@@ -138,35 +138,35 @@ impl Layer {
         body: impl FnOnce(&mut KernelScope, &Index) -> Result<[Vec<Statement>; 2]>,
     ) -> Result<Vec<Statement>> {
         let quads = Dim::from(self.states.vec4s);
-        let rounds = pieces(&quads, self.invocations);
+        let rounds = ceil_div(&quads, self.invocations);
         repeat(scope, "round", &rounds, |scope, round| {
             let quad = round.scale(&Dim::from(self.invocations)).add(&self.local);
             let [mut together, own] = body(scope, &quad)?;
-            together.extend(below(scope, &quad, &quads, own));
+            together.extend(bounds_guard(scope, &quad, &quads, own));
             Ok(together)
         })
     }
 
     /// Units of a vec4, clamped to the number of units unless that is a multiple of four.
     fn vec4_units(&self, scope: &mut KernelScope, quad: &Index) -> Vec<Index> {
-        let quad = limited(scope, quad, &Dim::from(self.states.vec4s));
+        let quad = clamped_index(scope, quad, &Dim::from(self.states.vec4s));
         let first = quad.scale(&Dim::from(VEC4_LEN));
         let units = (0..VEC4_LEN).map(|part| first.add_size(&Dim::from(part)));
         match self.units.is_multiple_of(VEC4_LEN) {
             true => units.collect(),
             false => units
-                .map(|unit| limited(scope, &unit, &Dim::from(self.units)))
+                .map(|unit| clamped_index(scope, &unit, &Dim::from(self.units)))
                 .collect(),
         }
     }
 
     /// A batch row, clamped to the batch size.
-    fn row_of(&self, scope: &mut KernelScope, row: usize) -> Index {
-        limited(scope, &self.row.add_size(&Dim::from(row)), &self.batch)
+    fn clamped_row(&self, scope: &mut KernelScope, row: usize) -> Index {
+        clamped_index(scope, &self.row.add_size(&Dim::from(row)), &self.batch)
     }
 
     /// Loads the elements of a value for each unit of a vec4.
-    fn vector(
+    fn load_vec4(
         &self,
         scope: &mut KernelScope,
         value: ValueId,
@@ -178,20 +178,20 @@ impl Layer {
     }
 
     /// Copies the initial states to workgroup memory.
-    fn begin(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
+    fn load_initial_states(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
         let mut statements = self.for_each_vec4(scope, |scope, quad| {
             let units = self.vec4_units(scope, quad);
             let mut statements = Vec::new();
             for row in 0..self.states.rows {
-                let of_batch = self.row_of(scope, row);
+                let of_batch = self.clamped_row(scope, row);
                 let at =
                     |unit: &Index| vec![self.direction.clone(), of_batch.clone(), unit.clone()];
                 let place = self
                     .states
-                    .place(&Index::zero(), &Dim::from(row).into(), quad);
+                    .vec4_index(&Index::zero(), &Dim::from(row).into(), quad);
                 for (state, value) in self.initial.iter().enumerate() {
-                    let vector = self.vector(scope, *value, &units, at)?;
-                    let kept = self.states.keep(&mut scope.pool, state, &place, vector);
+                    let vector = self.load_vec4(scope, *value, &units, at)?;
+                    let kept = self.states.store_vec4(&mut scope.pool, state, &place, vector);
                     statements.push(kept);
                 }
             }
@@ -203,24 +203,24 @@ impl Layer {
 
     fn step(&self, scope: &mut KernelScope, step: &Index) -> Result<Vec<Statement>> {
         let mut statements = self.for_each_vec4(scope, |scope, quad| {
-            let sums = self.sums(scope);
+            let sums = self.accumulators(scope);
             let all = || sums.iter().flatten().copied();
             let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
             let mut together: Vec<Statement> =
                 all().map(|sum| Statement::Declare(sum, zero)).collect();
-            let rounds = pieces(&Dim::from(self.units), self.weight.round());
+            let rounds = ceil_div(&Dim::from(self.units), self.weight.units_per_iteration());
             together.extend(repeat(scope, "k", &rounds, |scope, k| {
-                self.products(scope, step, quad, &k, &sums)
+                self.accumulate(scope, step, quad, &k, &sums)
             })?);
             together.extend(all().map(Statement::Freeze));
-            Ok([together, self.next(scope, step, quad, &sums)?])
+            Ok([together, self.compute_states(scope, step, quad, &sums)?])
         })?;
         statements.push(barrier());
         Ok(statements)
     }
 
     /// One accumulator for each row and gate.
-    fn sums(&self, scope: &mut KernelScope) -> Vec<Vec<Expr>> {
+    fn accumulators(&self, scope: &mut KernelScope) -> Vec<Vec<Expr>> {
         let name = |row, gate| format!("sum{row}_{gate}");
         let mut sum = |row, gate| scope.pool.variable(&name(row, gate), WgslType::F32x4);
         let row = |row| (0..self.cell.gates()).map(|gate| sum(row, gate)).collect();
@@ -228,7 +228,7 @@ impl Layer {
     }
 
     /// Adds the products of a block of state units to the accumulators of a vec4 of units.
-    fn products(
+    fn accumulate(
         &self,
         scope: &mut KernelScope,
         step: &Index,
@@ -236,17 +236,17 @@ impl Layer {
         k: &Index,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let parts = self.weight.round() / VEC4_LEN;
+        let parts = self.weight.units_per_iteration() / VEC4_LEN;
         let first = k.scale(&Dim::from(parts));
         let lane = self.weight.is_in_panels().then_some(&self.local);
-        let held = self.states.held(scope, step, &first, parts, lane);
+        let held = self.states.load_hidden(scope, step, &first, parts, lane);
         let mut statements = Vec::new();
         for (part, held) in held.iter().enumerate() {
             for gate in 0..self.cell.gates() {
-                let block = self.weight.block(scope, self, gate, quad, k, part)?;
+                let block = self.weight.load_block(scope, self, gate, quad, k, part)?;
                 for (row, sums) in sums.iter().enumerate() {
                     let total =
-                        block.times(&mut scope.pool, |pool, unit| held.number(pool, row, unit));
+                        block.multiply(&mut scope.pool, |pool, unit| held.unit(pool, row, unit));
                     let total = scope
                         .pool
                         .call("x + y", WgslType::F32x4, &[sums[gate], total]);
@@ -258,13 +258,13 @@ impl Layer {
     }
 
     /// Index of a gate among the gates of all directions.
-    fn gate(&self, gate: usize) -> Index {
+    fn gate_index(&self, gate: usize) -> Index {
         let gates = Dim::from(self.cell.gates());
         self.direction.scale(&gates).add_size(&Dim::from(gate))
     }
 
     /// Computes the states after a step, writes the result and stores the states for the next step.
-    fn next(
+    fn compute_states(
         &self,
         scope: &mut KernelScope,
         step: &Index,
@@ -272,40 +272,40 @@ impl Layer {
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
         let units = self.vec4_units(scope, quad);
-        let at = self.time(scope, step);
+        let at = self.sequence_index(scope, step);
         let mut statements = Vec::new();
         for (row, sums) in sums.iter().enumerate() {
-            let of_batch = self.row_of(scope, row);
+            let of_batch = self.clamped_row(scope, row);
             let (mut input, mut own) = (Vec::new(), Vec::new());
             for (gate, sum) in sums.iter().enumerate() {
-                let first = self.gate(gate);
+                let first = self.gate_index(gate);
                 let column = |unit: &Index| first.scale(&Dim::from(self.units)).add(unit);
                 let place = |unit: &Index| vec![at.clone(), of_batch.clone(), column(unit)];
-                input.push(self.vector(scope, self.x, &units, place)?);
+                input.push(self.load_vec4(scope, self.x, &units, place)?);
                 let gate = Index::from(Dim::from(gate));
                 let place = |unit: &Index| vec![self.direction.clone(), gate.clone(), unit.clone()];
-                let bias = self.vector(scope, self.bias, &units, place)?;
+                let bias = self.load_vec4(scope, self.bias, &units, place)?;
                 own.push(scope.pool.call("x + y", WgslType::F32x4, &[*sum, bias]));
             }
             let in_row = Index::from(Dim::from(row));
-            let place = self.states.place(step, &in_row, quad);
+            let place = self.states.vec4_index(step, &in_row, quad);
             let before = (0..self.states.count)
-                .map(|state| self.states.at(&mut scope.pool, state, &place))
+                .map(|state| self.states.load_vec4(&mut scope.pool, state, &place))
                 .collect::<Vec<Expr>>();
-            let states = cell::next(&mut scope.pool, self.cell, [&input, &own], &before);
-            let next = self.states.place(&step.add_size(&Dim::ONE), &in_row, quad);
+            let states = cell::next_states(&mut scope.pool, self.cell, [&input, &own], &before);
+            let next = self.states.vec4_index(&step.add_size(&Dim::ONE), &in_row, quad);
             for (state, value) in states.iter().enumerate() {
-                statements.push(self.states.keep(&mut scope.pool, state, &next, *value));
+                statements.push(self.states.store_vec4(&mut scope.pool, state, &next, *value));
             }
             let of_direction = self.direction.scale(&Dim::from(self.units));
             let place = |unit: &Index| vec![at.clone(), of_batch.clone(), of_direction.add(unit)];
-            statements.extend(self.write(scope, row, quad, self.results[0], states[0], place)?);
+            statements.extend(self.write_vec4(scope, row, quad, self.results[0], states[0], place)?);
         }
         Ok(statements)
     }
 
     /// Sequence position of a step. The second direction runs backwards.
-    fn time(&self, scope: &mut KernelScope, step: &Index) -> Index {
+    fn sequence_index(&self, scope: &mut KernelScope, step: &Index) -> Index {
         if self.directions == 1 || self.steps.is(1) {
             return step.clone();
         }
@@ -322,7 +322,7 @@ impl Layer {
     }
 
     /// Writes a vector, except for rows and units out of bounds.
-    fn write(
+    fn write_vec4(
         &self,
         scope: &mut KernelScope,
         row: usize,
@@ -348,38 +348,38 @@ impl Layer {
         } else {
             for (unit, number, position) in parts {
                 let one = vec8::store_all(scope, value, &[(number, position)])?;
-                statements.extend(below(scope, &unit, &units, one));
+                statements.extend(bounds_guard(scope, &unit, &units, one));
             }
         }
         let of_batch = self.row.add_size(&Dim::from(row));
         Ok(match row {
             0 => statements,
-            _ => below(scope, &of_batch, &self.batch, statements),
+            _ => bounds_guard(scope, &of_batch, &self.batch, statements),
         })
     }
 
     /// Writes the cell state after the last step.
-    fn end(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
+    fn write_cell_state(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
         let Some(memory) = self.results.get(1) else {
             return Ok(Vec::new());
         };
         self.for_each_vec4(scope, |scope, quad| {
-            let last = self.last(scope);
+            let last = self.step_count(scope);
             let mut statements = Vec::new();
             for row in 0..self.states.rows {
-                let of_batch = self.row_of(scope, row);
-                let place = self.states.place(&last, &Dim::from(row).into(), quad);
-                let state = self.states.at(&mut scope.pool, 1, &place);
+                let of_batch = self.clamped_row(scope, row);
+                let place = self.states.vec4_index(&last, &Dim::from(row).into(), quad);
+                let state = self.states.load_vec4(&mut scope.pool, 1, &place);
                 let place =
                     |unit: &Index| vec![self.direction.clone(), of_batch.clone(), unit.clone()];
-                statements.extend(self.write(scope, row, quad, *memory, state, place)?);
+                statements.extend(self.write_vec4(scope, row, quad, *memory, state, place)?);
             }
             Ok([Vec::new(), statements])
         })
     }
 
     /// The number of steps as an index.
-    fn last(&self, scope: &mut KernelScope) -> Index {
+    fn step_count(&self, scope: &mut KernelScope) -> Index {
         match self.steps.as_const() {
             Some(_) => Index::from(self.steps.clone()),
             None => {
@@ -395,7 +395,7 @@ fn barrier() -> Statement {
 }
 
 /// Batch rows of a workgroup. On a rasteriser it leaves work for all threads and fits the workgroup memory.
-fn rows(
+fn batch_rows(
     scope: &KernelScope,
     [directions, units]: [usize; 2],
     batch: &Dim,
@@ -405,7 +405,7 @@ fn rows(
     if capabilities.simd_lanes().is_none() {
         return 1;
     }
-    let room = capabilities.max_workgroup_memory as usize / States::bytes(cell, units).max(1);
-    let shared = (example(scope.graph, batch) * directions).div_ceil(THREADS);
+    let room = capabilities.max_workgroup_memory as usize / RecurrentStates::bytes(cell, units).max(1);
+    let shared = (example_size(scope.graph, batch) * directions).div_ceil(THREADS);
     shared.min(room).clamp(1, MAX_ROWS)
 }

@@ -4,7 +4,7 @@
 pub mod argument;
 pub mod pooling;
 pub mod rows;
-pub mod running;
+pub mod accumulator;
 pub mod strip;
 
 use crate::dim::Dim;
@@ -15,11 +15,11 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Literal, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::{ArgReduce, ArgReduceFunction, BinaryFunction, Reduce, ReduceFunction};
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{KernelScope, operand, scalar};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat, store};
+use crate::pass::plan::kernel::{LoweredKernel, invocation, ceil_div, repeat, store};
 use crate::pass::plan::lanes;
 use crate::shape::Shape;
 
@@ -30,7 +30,7 @@ pub const WORKGROUP_TEMPLATE: &str = include_str!("../../../shaders/reduce_workg
 const ARGUMENT_TEMPLATE: &str = include_str!("../../../shaders/arg_reduce.wgsl");
 
 /// Invocations that share a reduction.
-pub const SHARERS: i64 = 64;
+pub const WORKGROUP_INVOCATIONS: i64 = 64;
 /// Fewest elements per result, and most results, of a reduction by workgroups.
 const MIN_WORKGROUP_ELEMENTS: usize = 1024;
 const MAX_WORKGROUP_RESULTS: usize = 256;
@@ -43,15 +43,15 @@ pub fn lower<'a>(
     group: &Group,
     node: &Node,
     reduce: &Reduce,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     if !scope.layout(group.root).is_row_major() {
         return pooling::lower(scope, group, node, reduce);
     }
-    let parts = Parts::new(scope.graph, node, &reduce.axes)?;
-    let size = |shape: &[Dim]| example(scope.graph, &Dim::product(shape));
+    let parts = ReductionAxes::new(scope.graph, node, &reduce.axes)?;
+    let size = |shape: &[Dim]| example_size(scope.graph, &Dim::product(shape));
     let (reduced, kept) = (size(&parts.reduced), size(&parts.kept));
     let are_few =
-        kept <= MAX_WORKGROUP_RESULTS && !rows::are_many(scope.capabilities, kept, reduced);
+        kept <= MAX_WORKGROUP_RESULTS && !rows::keep_busy(scope.capabilities, kept, reduced);
     if reduced >= MIN_WORKGROUP_ELEMENTS && are_few {
         lower_workgroup(scope, group, reduce.function, &parts)
     } else {
@@ -60,7 +60,7 @@ pub fn lower<'a>(
 }
 
 /// Operand of a reduction, with its axes divided into reduced and kept ones.
-pub struct Parts {
+pub struct ReductionAxes {
     /// The operand.
     pub operand: ValueId,
     /// The result of the reduction, before the epilogue.
@@ -76,9 +76,9 @@ pub struct Parts {
     pub reduced: Shape,
 }
 
-impl Parts {
+impl ReductionAxes {
     /// Divides the axes of a node's operand.
-    pub fn new(graph: &Graph, node: &Node, axes: &[usize]) -> Result<Parts> {
+    pub fn new(graph: &Graph, node: &Node, axes: &[usize]) -> Result<ReductionAxes> {
         let operand = operand(node, 0)?;
         let ty = graph.ty(operand);
         let result = node.results.first().copied().unwrap_or(operand);
@@ -87,7 +87,7 @@ impl Parts {
             let axes = (0..ty.rank()).filter(|axis| is_reduced(axis) == wanted);
             axes.map(|axis| ty.shape[axis].clone()).collect::<Shape>()
         };
-        Ok(Parts {
+        Ok(ReductionAxes {
             operand,
             result,
             dtype: ty.dtype,
@@ -99,7 +99,7 @@ impl Parts {
     }
 
     /// Coordinates in the operand from those of the kept and of the reduced axes.
-    pub fn join(&self, kept: &[Index], reduced: &[Index]) -> Position {
+    pub fn operand_position(&self, kept: &[Index], reduced: &[Index]) -> Position {
         let (mut kept, mut reduced) = (kept.iter(), reduced.iter());
         let axes = (0..self.rank).map(|axis| {
             let source = if self.axes.contains(&axis) {
@@ -113,16 +113,16 @@ impl Parts {
     }
 
     /// The result that an invocation or workgroup computes, and a statement that ends surplus ones.
-    pub fn output(&self, scope: &mut KernelScope) -> (Output, Statement) {
+    pub fn output(&self, scope: &mut KernelScope) -> (ReductionOutput, Statement) {
         let count = Dim::product(&self.kept);
         let (index, surplus) = invocation(scope, &count);
         let kept = index::delinearize(&index, &self.kept);
-        (Output { count, index, kept }, surplus)
+        (ReductionOutput { count, index, kept }, surplus)
     }
 }
 
 /// One of `count` results: its index, and its coordinates along the kept axes.
-pub struct Output {
+pub struct ReductionOutput {
     /// Number of results.
     pub count: Dim,
     index: Index,
@@ -130,13 +130,13 @@ pub struct Output {
     pub kept: Vec<Index>,
 }
 
-impl Output {
+impl ReductionOutput {
     /// Applies the epilogue to the result and stores it.
     pub fn store(
         &self,
         scope: &mut KernelScope,
         group: &Group,
-        parts: &Parts,
+        parts: &ReductionAxes,
         value: Expr,
     ) -> Result<Statement> {
         let position = Position::from_both(self.index.clone(), self.kept.clone());
@@ -146,7 +146,7 @@ impl Output {
 
 /// Emits a loop over `0..size` as two nested loops, the inner one over a chunk. `around` adds statements around the inner
 /// loop.
-pub fn in_parts(
+pub fn repeat_in_pieces(
     scope: &mut KernelScope,
     size: &Dim,
     piece: i64,
@@ -180,21 +180,21 @@ fn lower_workgroup<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
     function: ReduceFunction,
-    parts: &Parts,
-) -> Result<Lowered<'a>> {
+    parts: &ReductionAxes,
+) -> Result<LoweredKernel<'a>> {
     let (output, surplus) = parts.output(&mut scope);
-    let (total, start) = new_accumulator(&mut scope, function, parts.dtype, name(function))?;
+    let (total, start) = new_accumulator(&mut scope, function, parts.dtype, accumulator_name(function))?;
     let all = Dim::product(&parts.reduced);
-    let rounds = all.ceil_div(&Dim::from(SHARERS));
-    let (local, lane) = scope.counter("local", &Dim::from(SHARERS));
+    let rounds = all.ceil_div(&Dim::from(WORKGROUP_INVOCATIONS));
+    let (local, lane) = scope.counter("local", &Dim::from(WORKGROUP_INVOCATIONS));
     let mut statements = vec![surplus, Statement::Declare(total, start)];
     statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
-        let number = round.scale(&Dim::from(SHARERS)).add(&lane);
+        let number = round.scale(&Dim::from(WORKGROUP_INVOCATIONS)).add(&lane);
         let number = number.emit(&mut scope.pool);
         scope.pool.set_label(number, "k");
         let place = Index::expr(number, &all);
         let reduced = index::delinearize(&place, &parts.reduced);
-        let element = scope.element(parts.operand, &parts.join(&output.kept, &reduced), None)?;
+        let element = scope.element(parts.operand, &parts.operand_position(&output.kept, &reduced), None)?;
         let sum = combine(scope, function, total, element);
         let end = scope.pool.size(&all);
         let inside = scope.pool.call("x < y", WgslType::Bool, &[number, end]);
@@ -203,7 +203,7 @@ fn lower_workgroup<'a>(
             vec![Statement::Assign(total, sum)],
         )])
     })?);
-    let (tree, whole) = tree(&mut scope, function, total, "shares");
+    let (tree, whole) = combine_workgroup(&mut scope, function, total, "shares");
     statements.extend(tree);
     statements.push(Statement::Freeze(whole));
     let write = output.store(&mut scope, group, parts, whole)?;
@@ -211,16 +211,16 @@ fn lower_workgroup<'a>(
     let is_first = scope.pool.call("x == y", WgslType::Bool, &[local, zero]);
     statements.push(Statement::If(is_first, vec![write]));
     let memory = format!(
-        "var<workgroup> shares: array<{}, {SHARERS}>;\n",
+        "var<workgroup> shares: array<{}, {WORKGROUP_INVOCATIONS}>;\n",
         scope.pool.ty(total).wgsl()
     );
-    let mut lowered = Lowered::of_workgroups(scope, WORKGROUP_TEMPLATE, statements, output.count);
+    let mut lowered = LoweredKernel::of_workgroups(scope, WORKGROUP_TEMPLATE, statements, output.count);
     lowered.template_values.push(("memory", memory));
     Ok(lowered)
 }
 
 /// Combines the partial results of a workgroup in a binary tree.
-pub fn tree(
+pub fn combine_workgroup(
     scope: &mut KernelScope,
     function: ReduceFunction,
     total: Expr,
@@ -243,7 +243,7 @@ pub fn tree(
         Statement::Block(
             format!(
                 "for (var width = {}u; width > 0u; width /= 2u)",
-                SHARERS / 2
+                WORKGROUP_INVOCATIONS / 2
             ),
             vec![
                 Statement::If(is_active, vec![Statement::Assign(mine, both)]),
@@ -260,23 +260,23 @@ pub fn by_invocations<'a>(
     scope: KernelScope<'a>,
     statements: Vec<Statement>,
     count: &Dim,
-) -> Lowered<'a> {
-    let number = example(scope.graph, count);
+) -> LoweredKernel<'a> {
+    let number = example_size(scope.graph, count);
     let is_few =
-        |lanes: &usize| number > 0 && lanes::subgroups(*lanes, number.div_ceil(*lanes)) == 1;
+        |lanes: &usize| number > 0 && lanes::subgroups_per_workgroup(*lanes, number.div_ceil(*lanes)) == 1;
     let Some(lanes) = scope.capabilities.simd_lanes().filter(is_few) else {
-        return Lowered::new(scope, TEMPLATE, statements, count);
+        return LoweredKernel::new(scope, TEMPLATE, statements, count);
     };
-    let workgroups = pieces(count, lanes);
-    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, workgroups);
+    let workgroups = ceil_div(count, lanes);
+    let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, workgroups);
     lowered
         .template_values
-        .extend([lanes::size(lanes), lanes::index(lanes)]);
+        .extend([lanes::workgroup_size(lanes), lanes::invocation_index(lanes)]);
     lowered
 }
 
 /// Variable name of an accumulator.
-pub fn name(function: ReduceFunction) -> &'static str {
+pub fn accumulator_name(function: ReduceFunction) -> &'static str {
     match function {
         ReduceFunction::Sum => "sum",
         ReduceFunction::Prod => "product",
@@ -309,15 +309,15 @@ pub fn lower_argument<'a>(
     group: &Group,
     node: &Node,
     reduce: &ArgReduce,
-) -> Result<Lowered<'a>> {
-    let parts = Parts::new(scope.graph, node, &[reduce.axis])?;
-    if argument::suits(&scope, &parts) {
+) -> Result<LoweredKernel<'a>> {
+    let parts = ReductionAxes::new(scope.graph, node, &[reduce.axis])?;
+    if argument::is_supported(&scope, &parts) {
         return argument::lower(scope, group, &parts, reduce.function);
     }
     let (output, surplus) = parts.output(&mut scope);
     let first = scope.element(
         parts.operand,
-        &parts.join(&output.kept, &[Index::zero()]),
+        &parts.operand_position(&output.kept, &[Index::zero()]),
         None,
     )?;
     let best = scope.pool.variable("best", scope.pool.ty(first));
@@ -332,7 +332,7 @@ pub fn lower_argument<'a>(
     statements.extend(repeat(&mut scope, "k", &size, |scope, k| {
         let element = scope.element(
             parts.operand,
-            &parts.join(&output.kept, std::slice::from_ref(&k)),
+            &parts.operand_position(&output.kept, std::slice::from_ref(&k)),
             None,
         )?;
         let better = beats_best(scope, reduce.function, element, best);
@@ -348,7 +348,7 @@ pub fn lower_argument<'a>(
     statements.push(Statement::Freeze(found));
     let number = scalar::size_as(&mut scope.pool, found, DType::I64, scope.capabilities);
     statements.push(output.store(&mut scope, group, &parts, number)?);
-    Ok(Lowered::new(
+    Ok(LoweredKernel::new(
         scope,
         ARGUMENT_TEMPLATE,
         statements,

@@ -9,7 +9,7 @@ use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Definition, Graph, Node, Region};
 use crate::kernel::plan::{Flow, FlowKind, SlotId, SlotKind, StepBlock, TripCount};
-use crate::pass::constant::known;
+use crate::pass::constant::known_number;
 use crate::pass::plan::{Fusion, Planner, custom};
 use crate::scalar::Scalar;
 
@@ -24,9 +24,9 @@ struct PlannedBody {
 
 impl Planner<'_> {
     /// Plans a region: steps for its bodies, and the flow that controls when they run.
-    pub(super) fn region(&mut self, node: &Node, region: &Region) -> Result<()> {
+    pub(super) fn plan_region(&mut self, node: &Node, region: &Region) -> Result<()> {
         let kind = match region {
-            Region::If { then, otherwise } => self.condition(node, [then, otherwise])?,
+            Region::If { then, otherwise } => self.plan_if(node, [then, otherwise])?,
             Region::Loop { body, carried } => self.plan_loop(node, body, *carried)?,
             Region::Call { .. } => {
                 return Err(Error::internal("a call must be inlined before planning"));
@@ -43,7 +43,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn condition(&mut self, node: &Node, branches: [&Graph; 2]) -> Result<FlowKind> {
+    fn plan_if(&mut self, node: &Node, branches: [&Graph; 2]) -> Result<FlowKind> {
         let [condition, inputs @ ..] = node.arguments.as_slice() else {
             return Err(Error::internal("an if lacks its condition"));
         };
@@ -55,7 +55,7 @@ impl Planner<'_> {
                 input_slots: self.argument_slots(inputs)?,
                 output_slots: self.result_slots(node)?,
             };
-            blocks.push(self.block(node, &body, |_| Ok(()))?.0);
+            blocks.push(self.plan_body(node, &body, |_| Ok(()))?.0);
         }
         let [then, otherwise] = <[StepBlock; 2]>::try_from(blocks)
             .map_err(|_| Error::internal("an if must have two branches"))?;
@@ -75,7 +75,7 @@ impl Planner<'_> {
             Argument::Size(size) => TripCount::Size(size.clone()),
             slot => TripCount::Slot(self.argument_slot(slot)?),
         };
-        let first = match known(self.graph, first) {
+        let first = match known_number(self.graph, first) {
             Some(number) if number.to_f64() != 0.0 => None,
             _ => Some(self.argument_slot(first)?),
         };
@@ -91,7 +91,7 @@ impl Planner<'_> {
             input_slots: [vec![None], state.clone(), constants].concat(),
             output_slots: vec![None; 1 + carried],
         };
-        let (body, again) = self.block(node, &body, |planner| planner.end_iteration(&state))?;
+        let (body, again) = self.plan_body(node, &body, |planner| planner.end_iteration(&state))?;
         Ok(FlowKind::Loop {
             trips,
             initial_condition: first,
@@ -115,14 +115,14 @@ impl Planner<'_> {
             }
         }
         let again = Argument::Value(*again);
-        match known(graph, &again) {
+        match known_number(graph, &again) {
             Some(number) if number.to_f64() != 0.0 => Ok(None),
             _ => self.argument_slot(&again).map(Some),
         }
     }
 
     /// Plans a body as a block of steps of the same plan, then calls `last`.
-    fn block<T: Default>(
+    fn plan_body<T: Default>(
         &mut self,
         region: &Node,
         body: &PlannedBody,
@@ -171,7 +171,7 @@ impl Planner<'_> {
             prefix,
             order,
             makes_checks: true,
-            host_values: custom::exchanged(graph),
+            host_values: custom::host_values(graph),
             flows: Vec::new(),
         };
         let mut value = T::default();
@@ -217,7 +217,7 @@ impl Planner<'_> {
             return Err(Error::internal("a value carried by a loop is not a tensor"));
         };
         let known = self.slots.insert((*id, true), slot);
-        self.copy(*id)?;
+        self.copy_to_slot(*id)?;
         self.slots.remove(&(*id, true));
         self.slots.extend(known.map(|slot| ((*id, true), slot)));
         Ok(())

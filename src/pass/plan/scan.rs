@@ -14,7 +14,7 @@ use crate::op::{ReduceFunction, Scan, ScanFunction, Scatter, ScatterFunction};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{KernelScope, operand, scalar, write};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat};
+use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, invocation, ceil_div, repeat};
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/scan.wgsl");
@@ -25,7 +25,7 @@ const SCATTER_TEMPLATE: &str = include_str!("../../../shaders/scatter.wgsl");
 const MAX_SEGMENT: usize = 1 << 15;
 
 /// The rows of a shape along an axis.
-pub struct Rows {
+pub struct AxisRows {
     /// The shape without the axis.
     pub others: Shape,
     /// Number of rows.
@@ -33,14 +33,14 @@ pub struct Rows {
     axis: usize,
 }
 
-impl Rows {
+impl AxisRows {
     /// Divides a shape into rows along an axis.
-    pub fn new(shape: &[Dim], axis: usize) -> Rows {
+    pub fn new(shape: &[Dim], axis: usize) -> AxisRows {
         let mut others = shape.to_vec();
         if axis < others.len() {
             others.remove(axis);
         }
-        Rows {
+        AxisRows {
             count: Dim::product(&others),
             others,
             axis,
@@ -61,9 +61,9 @@ pub fn lower<'a>(
     group: &Group,
     node: &Node,
     scan: &Scan,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let x = operand(node, 0)?;
-    let running = Running::new(&mut scope, x, scan.function)?;
+    let running = ScanAccumulator::new(&mut scope, x, scan.function)?;
     match subgroup::invocations_per_row(&scope, x, scan) {
         Some(lanes) => subgroup::lower(scope, group.root, x, &running, scan.axis, lanes),
         None => lower_invocations(scope, group.root, x, &running, scan.axis),
@@ -75,29 +75,29 @@ fn lower_invocations<'a>(
     scope: KernelScope<'a>,
     root: ValueId,
     x: ValueId,
-    running: &Running,
+    running: &ScanAccumulator,
     axis: usize,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let mut scope = scope.reading_u64();
     let shape = &scope.graph.ty(x).shape;
-    let rows = Rows::new(shape, axis);
+    let rows = AxisRows::new(shape, axis);
     let (index, surplus) = invocation(&mut scope, &rows.count);
     let row = index::delinearize(&index, &rows.others);
     let mut statements = vec![surplus];
-    statements.extend(running.declared());
+    statements.extend(running.declarations());
     statements.extend(repeat(&mut scope, "k", &shape[axis], |scope, k| {
         let position = rows.at(&row, &k);
         let element = scope.element(x, &position, None)?;
-        let mut body = running.taken(scope, element);
+        let mut body = running.accumulate(scope, element);
         let result = running.total(scope);
         body.push(write(scope, root, result, &position)?);
         Ok(body)
     })?);
-    Ok(Lowered::new(scope, TEMPLATE, statements, &rows.count))
+    Ok(LoweredKernel::new(scope, TEMPLATE, statements, &rows.count))
 }
 
 /// The accumulator of a scan.
-struct Running {
+struct ScanAccumulator {
     function: ScanFunction,
     dtype: DType,
     /// The identity element.
@@ -107,15 +107,15 @@ struct Running {
     lost: Option<Expr>,
 }
 
-impl Running {
-    fn new(scope: &mut KernelScope, x: ValueId, function: ScanFunction) -> Result<Running> {
+impl ScanAccumulator {
+    fn new(scope: &mut KernelScope, x: ValueId, function: ScanFunction) -> Result<ScanAccumulator> {
         let dtype = scope.graph.ty(x).dtype;
         let register = scope.register(dtype);
         // The identity of `log(Σ exp)` is that of the maximum.
         let reduction = function.reduction().unwrap_or(ReduceFunction::Max);
         let pool = &mut scope.pool;
         let exact = function == ScanFunction::Sum && register == WgslType::F32;
-        Ok(Running {
+        Ok(ScanAccumulator {
             function,
             dtype,
             total: pool.variable("total", register),
@@ -125,7 +125,7 @@ impl Running {
     }
 
     /// Declares the variables.
-    fn declared(&self) -> Vec<Statement> {
+    fn declarations(&self) -> Vec<Statement> {
         let variables = [self.total].into_iter().chain(self.lost);
         variables
             .map(|variable| Statement::Declare(variable, self.start))
@@ -133,7 +133,7 @@ impl Running {
     }
 
     /// Combines two elements.
-    fn both(&self, scope: &mut KernelScope, x: Expr, y: Expr) -> Expr {
+    fn combine(&self, scope: &mut KernelScope, x: Expr, y: Expr) -> Expr {
         let pool = &mut scope.pool;
         let Some(reduction) = self.function.reduction() else {
             let ty = pool.ty(x);
@@ -150,11 +150,11 @@ impl Running {
     }
 
     /// Accumulates an element.
-    fn taken(&self, scope: &mut KernelScope, element: Expr) -> Vec<Statement> {
+    fn accumulate(&self, scope: &mut KernelScope, element: Expr) -> Vec<Statement> {
         match self.lost {
             Some(lost) => compensated_sum(scope, self.total, lost, element),
             None => {
-                let next = self.both(scope, self.total, element);
+                let next = self.combine(scope, self.total, element);
                 vec![Statement::Assign(self.total, next)]
             }
         }
@@ -177,7 +177,7 @@ impl Running {
                 let rest = scope.pool.call("x + y", WgslType::F32, &[lost, element]);
                 scope.pool.call("x + y", WgslType::F32, &[self.total, rest])
             }
-            None => self.both(scope, self.total, element),
+            None => self.combine(scope, self.total, element),
         };
         scalar::narrow(&mut scope.pool, total, self.dtype)
     }
@@ -208,14 +208,14 @@ pub fn lower_scatter<'a>(
     group: &Group,
     node: &Node,
     scatter: &Scatter,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let (x, indices, source) = (operand(node, 0)?, operand(node, 1)?, operand(node, 2)?);
     let graph = scope.graph;
     let (shape, dtype) = (&graph.ty(x).shape, graph.ty(x).dtype);
-    let rows = Rows::new(shape, scatter.axis);
+    let rows = AxisRows::new(shape, scatter.axis);
     // Long rows are divided into segments, one for each invocation.
     let size = &shape[scatter.axis];
-    let segments = [rows.count.clone(), pieces(size, MAX_SEGMENT)];
+    let segments = [rows.count.clone(), ceil_div(size, MAX_SEGMENT)];
     let count = Dim::product(&segments);
     let (index, surplus) = invocation(&mut scope, &count);
     let mut place = index::delinearize(&index, &segments);
@@ -231,7 +231,7 @@ pub fn lower_scatter<'a>(
         let inside = (!along.is_less_than(size)).then(|| scope.is_below(&along, size));
         let element = scope.element(x, &position, inside)?;
         let copied = write(scope, group.root, element, &position)?;
-        Ok(below(scope, &along, size, vec![copied]))
+        Ok(bounds_guard(scope, &along, size, vec![copied]))
     })?);
     let given = &graph.ty(indices).shape;
     let body = repeat(&mut scope, "k", &given[scatter.axis], |scope, k| {
@@ -240,7 +240,7 @@ pub fn lower_scatter<'a>(
         let element = scope.element(source, &position, None)?;
         let along = scope.wrapped_index(number, size);
         let target = rows.at(&row, &along);
-        let combined = combined(scope, group.root, scatter.function, element, &target, dtype)?;
+        let combined = combine_with_target(scope, group.root, scatter.function, element, &target, dtype)?;
         let written = write(scope, group.root, combined, &target)?;
         let is_whole = size
             .as_const()
@@ -257,7 +257,7 @@ pub fn lower_scatter<'a>(
         Ok(vec![Statement::If(is_own, vec![written])])
     })?;
     // Rows outside the indices' shape stay unchanged.
-    let inner = Rows::new(given, scatter.axis);
+    let inner = AxisRows::new(given, scatter.axis);
     let mut inside = None;
     for (axis, (coordinate, size)) in row.iter().zip(&inner.others).enumerate() {
         if *size != rows.others[axis] {
@@ -269,11 +269,11 @@ pub fn lower_scatter<'a>(
         Some(inside) => statements.push(Statement::If(inside, body)),
         None => statements.extend(body),
     }
-    Ok(Lowered::new(scope, SCATTER_TEMPLATE, statements, &count))
+    Ok(LoweredKernel::new(scope, SCATTER_TEMPLATE, statements, &count))
 }
 
 /// Combines an element with the value at its target.
-fn combined(
+fn combine_with_target(
     scope: &mut KernelScope,
     root: ValueId,
     function: ScatterFunction,

@@ -29,7 +29,7 @@ use crate::kernel::winograd::OutputTile;
 use crate::pass::plan::conv::{AxisGeometry, ConvSizes, grouped, implicit_gemm, winograd};
 use crate::pass::plan::element::{KernelBinding, KernelScope};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{GeneratedKernel, Lowered};
+use crate::pass::plan::kernel::{GeneratedKernel, LoweredKernel};
 use crate::pass::plan::product::Product;
 use crate::pass::plan::product::tile::{self, PackedWeight};
 use crate::pass::plan::reduce::pooling;
@@ -97,7 +97,7 @@ impl Planner<'_> {
         let group = Group::copy_of(value);
         match self.cached_kernel(&group, &GenericLowering::CopyToVec4(axis), None)? {
             Some(made) => Ok(made),
-            None => map::to_quads(self.scope(), value, axis)?.finish(self.label(&group)),
+            None => map::copy_to_vec4(self.scope(), value, axis)?.finish(self.label(&group)),
         }
     }
 
@@ -314,14 +314,14 @@ impl<'a> GenericGroup<'a> {
             .with_texture_aliases(&self.texture_aliased)
     }
 
-    fn lower(&self, lowering: &GenericLowering) -> Result<Lowered<'_>> {
+    fn lower(&self, lowering: &GenericLowering) -> Result<LoweredKernel<'_>> {
         let (scope, group) = (self.scope(), &self.group);
         let missing =
             || Error::internal("a shape-generic group has no node or no weight for its kernel");
         let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
         let Some(node) = node else {
             return match lowering {
-                GenericLowering::CopyToVec4(axis) => map::to_quads(scope, group.root, *axis),
+                GenericLowering::CopyToVec4(axis) => map::copy_to_vec4(scope, group.root, *axis),
                 GenericLowering::PointwiseSlices => map::lower_any(|| self.scope(), group),
                 _ => map::lower_vec4(scope, group)?.ok_or_else(missing),
             };

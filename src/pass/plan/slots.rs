@@ -30,9 +30,9 @@ impl Planner<'_> {
         match layout {
             Layout::Vec4 { axis } => {
                 let made = self.copy_to_vec4(value, *axis)?;
-                self.step(made, &Group::copy_of(value), None)?;
+                self.add_step(made, &Group::copy_of(value), None)?;
             }
-            Layout::SortedRuns(length) => self.runs(*length, group)?,
+            Layout::SortedRuns(length) => self.sort_runs(*length, group)?,
             Layout::Linear
             | Layout::Padded { .. }
             | Layout::Panels(_)
@@ -132,7 +132,7 @@ impl Planner<'_> {
         for output in &self.graph.outputs {
             let is_copy = !matches!(self.graph.value(*output).definition, Definition::Node(..));
             if is_copy && !self.slots.contains_key(&(*output, true)) {
-                self.copy(*output)?;
+                self.copy_to_slot(*output)?;
             }
             let slot = self.slot(*output, is_copy)?;
             self.builder.plan.outputs.push(slot);

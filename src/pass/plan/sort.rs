@@ -4,7 +4,7 @@
 //! symbolic, the number of merge passes is unknown, and all runs are merged at once.
 
 mod merge;
-mod path;
+mod merge_path;
 mod topk;
 
 pub use self::topk::MAX_K;
@@ -21,17 +21,17 @@ use crate::kernel::index::{self, Index};
 use crate::kernel::layout::Layout;
 use crate::op::{BinaryFunction, Sort};
 use crate::pass::plan::Planner;
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{KernelScope, operand, scalar, write};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{GeneratedKernel, Lowered, invocation, pieces, repeat};
-use crate::pass::plan::scan::Rows;
+use crate::pass::plan::kernel::{GeneratedKernel, LoweredKernel, invocation, ceil_div, repeat};
+use crate::pass::plan::scan::AxisRows;
 
 const TEMPLATE: &str = include_str!("../../../shaders/sort.wgsl");
 
 /// Elements of the initial runs, and of a merged run that an invocation writes.
-const FIRST: usize = 32;
+const INITIAL_RUN: usize = 32;
 /// Longest row that is sorted without runs.
 const MAX_UNSPLIT_LENGTH: usize = MAX_K;
 /// Most comparisons for which rows are sorted without runs.
@@ -53,7 +53,7 @@ struct SortParameters {
     /// Elements of a row, and of all rows.
     size: Dim,
     count: Dim,
-    rows: Rows,
+    rows: AxisRows,
 }
 
 /// The element of a row that an invocation processes.
@@ -86,31 +86,31 @@ impl SortParameters {
             k: sort.k,
             size: shape[sort.axis].clone(),
             count: Dim::product(shape),
-            rows: Rows::new(shape, sort.axis),
+            rows: AxisRows::new(shape, sort.axis),
         })
     }
 
     /// Elements of the runs that are merged to whole rows; `None` for a sort without runs. Rows of symbolic length may
     /// have more runs than those of the example.
-    fn runs(&self, graph: &Graph) -> Option<usize> {
-        let size = example(graph, &self.size);
-        let compared = example(graph, &self.count).saturating_mul(size);
+    fn run_length(&self, graph: &Graph) -> Option<usize> {
+        let size = example_size(graph, &self.size);
+        let compared = example_size(graph, &self.count).saturating_mul(size);
         let is_long = MAX_UNSPLIT_LENGTH < size && MAX_COMPARISONS < compared;
         let merged = match self.size.as_const() {
             Some(_) => 2,
             None => SYMBOLIC_RUNS,
         };
-        is_long.then(|| (size.next_power_of_two() / merged).max(FIRST))
+        is_long.then(|| (size.next_power_of_two() / merged).max(INITIAL_RUN))
     }
 
     /// Length of a row, if an invocation can keep all of its elements.
-    fn all(&self, graph: &Graph) -> Option<usize> {
+    fn keepable_length(&self, graph: &Graph) -> Option<usize> {
         let size = usize::try_from(self.size.as_const()?).ok()?;
-        let is_busy = BUSY_ROWS <= example(graph, &self.rows.count);
+        let is_busy = BUSY_ROWS <= example_size(graph, &self.rows.count);
         (is_busy && (1..=MAX_UNSPLIT_LENGTH).contains(&size)).then_some(size)
     }
 
-    fn own(&self, scope: &mut KernelScope) -> SortElement {
+    fn invocation_element(&self, scope: &mut KernelScope) -> SortElement {
         let shape = &scope.graph.ty(self.x).shape;
         let (index, surplus) = invocation(scope, &self.count);
         let mut row = index::delinearize(&index, shape);
@@ -122,24 +122,24 @@ impl SortParameters {
         }
     }
 
-    fn stretch(&self, scope: &mut KernelScope) -> SortSegment {
+    fn invocation_segment(&self, scope: &mut KernelScope) -> SortSegment {
         let mut shape = self.rows.others.clone();
-        shape.push(pieces(&self.size, FIRST));
+        shape.push(ceil_div(&self.size, INITIAL_RUN));
         let count = Dim::product(&shape);
         let (number, surplus) = invocation(scope, &count);
         let mut row = index::delinearize(&number, &shape);
         let stretch = row.pop().unwrap_or_else(Index::zero);
         SortSegment {
             row,
-            first: stretch.scale(&Dim::from(FIRST)),
+            first: stretch.scale(&Dim::from(INITIAL_RUN)),
             surplus,
             count,
         }
     }
 
     /// Sorts rows by counting ranks.
-    fn counted<'a>(&self, mut scope: KernelScope<'a>) -> Result<Lowered<'a>> {
-        let own = self.own(&mut scope);
+    fn lower_by_rank<'a>(&self, mut scope: KernelScope<'a>) -> Result<LoweredKernel<'a>> {
+        let own = self.invocation_element(&mut scope);
         let key = scope.element(self.x, &Position::from_index(own.index.clone()), None)?;
         scope.pool.set_label(key, "key");
         let rank = scope.pool.variable("rank", WgslType::U32);
@@ -165,7 +165,7 @@ impl SortParameters {
         let number = scalar::size_as(&mut scope.pool, number, DType::I64, scope.capabilities);
         let target = self.rows.at(&own.row, &Index::expr(rank, &self.size));
         statements.extend(self.store(&mut scope, &target, None, [key, number])?);
-        Ok(Lowered::new(scope, TEMPLATE, statements, &self.count))
+        Ok(LoweredKernel::new(scope, TEMPLATE, statements, &self.count))
     }
 
     /// True if an element comes before another one. NaN counts as the largest value.
@@ -208,40 +208,40 @@ impl SortParameters {
 
 impl Planner<'_> {
     /// Kernel for a sort group's results; `None` for other groups.
-    pub(super) fn sorted(&self, group: &Group) -> Result<Option<GeneratedKernel>> {
-        let Some(sorting) = self.sorting(group)? else {
+    pub(super) fn sort_kernel(&self, group: &Group) -> Result<Option<GeneratedKernel>> {
+        let Some(sorting) = self.sort_parameters(group)? else {
             return Ok(None);
         };
-        let k = sorting.k.or_else(|| sorting.all(self.graph));
-        let lowered = match (k, sorting.runs(self.graph)) {
-            (Some(k), _) => sorting.first(self.scope(), k)?,
+        let k = sorting.k.or_else(|| sorting.keepable_length(self.graph));
+        let lowered = match (k, sorting.run_length(self.graph)) {
+            (Some(k), _) => sorting.lower_topk(self.scope(), k)?,
             (None, Some(run)) if sorting.size.as_const().is_some() => {
-                return self.merge(&sorting, group, run, None).map(Some);
+                return self.merge_kernel(&sorting, group, run, None).map(Some);
             }
             (None, Some(run)) => sorting.lower_merge_all(self.scope(), run)?,
-            (None, None) => sorting.counted(self.scope())?,
+            (None, None) => sorting.lower_by_rank(self.scope())?,
         };
         lowered.finish(self.label(group)).map(Some)
     }
 
     /// Adds the steps that sort runs of `run` elements.
-    pub(super) fn runs(&mut self, run: usize, group: &Group) -> Result<()> {
+    pub(super) fn sort_runs(&mut self, run: usize, group: &Group) -> Result<()> {
         let missing = || Error::internal("sorted runs of a group that does not sort");
-        let sorting = self.sorting(group)?.ok_or_else(missing)?;
+        let sorting = self.sort_parameters(group)?.ok_or_else(missing)?;
         for result in sorting.results {
             self.converted_slot(result, &Layout::SortedRuns(run));
         }
         let made = match run {
-            FIRST => {
+            INITIAL_RUN => {
                 let lowered = sorting.lower_initial_runs(self.scope())?;
                 lowered.finish(self.label(group))?
             }
-            _ => self.merge(&sorting, group, run / 2, Some(run))?,
+            _ => self.merge_kernel(&sorting, group, run / 2, Some(run))?,
         };
-        self.step(made, group, None)
+        self.add_step(made, group, None)
     }
 
-    fn sorting(&self, group: &Group) -> Result<Option<SortParameters>> {
+    fn sort_parameters(&self, group: &Group) -> Result<Option<SortParameters>> {
         let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
         let sorts = node.and_then(|node| match &node.op {
             Op::Primitive(Primitive::Sort(sort)) => Some((node, sort)),
@@ -251,7 +251,7 @@ impl Planner<'_> {
         sorting.transpose()
     }
 
-    fn merge(
+    fn merge_kernel(
         &self,
         sorting: &SortParameters,
         group: &Group,
@@ -261,8 +261,8 @@ impl Planner<'_> {
         let mut taken = self.graph.hints.keys().map(ToString::to_string).collect();
         let names = ["run", "halvings"].map(|name| Symbol::from(unique(&mut taken, name)));
         let [run, halvings] = names.each_ref().map(|name| Dim::symbol(name.clone()));
-        let lowered = sorting.merged(self.scope(), from, to, [&run, &halvings])?;
-        let sizes = [Dim::from(from), merge::halvings(from)];
+        let lowered = sorting.lower_merge_path(self.scope(), from, to, [&run, &halvings])?;
+        let sizes = [Dim::from(from), merge::search_steps(from)];
         let sizes: BTreeMap<Symbol, Dim> = names.into_iter().zip(sizes).collect();
         Ok(lowered.finish(self.label(group))?.substitute_sizes(&sizes))
     }

@@ -5,5 +5,5 @@ pub mod layout;
 pub mod padding;
 pub mod panels;
 pub mod precision;
-pub mod texels;
-pub mod tiles;
+pub mod texture_aliases;
+pub mod tile_extents;

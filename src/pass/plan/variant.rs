@@ -1,6 +1,6 @@
 //! Table of kernel variants: the algorithm of a matrix product or convolution, by adapter, sizes and dtype.
 
-pub mod chosen;
+pub mod lowering;
 mod tiles;
 
 use std::collections::BTreeMap;
@@ -15,12 +15,12 @@ use crate::kernel::materialization::Precision;
 use crate::kernel::winograd::OutputTile;
 use crate::op::Conv;
 use crate::pass::plan::conv::{direct, implicit_gemm};
-use crate::pass::plan::cost::{example, is_plain_view};
+use crate::pass::plan::cost::{example_size, is_plain_view};
 use crate::pass::plan::element::vec4::is_multiple_of_4;
 use crate::pass::plan::element::{KernelScope, operand};
 use crate::pass::plan::product::tile::{self, Extent, fits_texture};
 use crate::pass::plan::product::{Product, matrix, vector, workgroup};
-use crate::pass::plan::quads::may_be_image;
+use crate::pass::plan::vec4_layout::may_be_image;
 use crate::shape::Shape;
 
 /// A matrix product in the example's sizes. A convolution is a product of filters and patches.
@@ -53,7 +53,7 @@ struct MatmulProblem<'a> {
 /// Fewest output channels of a group for a tile.
 const MIN_TILE_ROWS: usize = 4;
 /// Largest K, in a loop that takes four steps at a time: see [`super::fuse::walk`] on loops that end silently.
-const DEEPEST: usize = 1 << 17;
+const MAX_K: usize = 1 << 17;
 
 /// Number of workgroup tiles that keeps a GPU busy.
 const BUSY_TILES: usize = 96;
@@ -72,7 +72,7 @@ pub fn choices<'a>(
         are_halves: are_halves(scope, node)?,
         ..problem
     };
-    let given = problem.asked(given);
+    let given = problem.requested_variant(given);
     let given = given.map(|variant| {
         (
             variant,
@@ -120,7 +120,7 @@ pub fn admitted(
         };
         problem.are_halves = precision == Precision::Half;
         let admits = |variant: &KernelVariant| match variant {
-            KernelVariant::SplitK { parts } => problem.splits(i64::from(*parts)),
+            KernelVariant::SplitK { parts } => problem.splits_evenly(i64::from(*parts)),
             variant => problem.offers(*variant),
         };
         let variants = KernelVariant::ALL.iter().copied().filter(admits).collect();
@@ -205,10 +205,10 @@ pub fn rewriting(
     let parts = match given.get(&problem.key) {
         Some(KernelVariant::SplitK { parts }) => Some(*parts),
         Some(_) => None,
-        None => problem.parts(),
+        None => problem.split_count(),
     };
-    let parts = parts.map(i64::from).filter(|parts| problem.splits(*parts));
-    let by_patches = match problem.asked(given) {
+    let parts = parts.map(i64::from).filter(|parts| problem.splits_evenly(*parts));
+    let by_patches = match problem.requested_variant(given) {
         Some(variant) => variant == KernelVariant::ImagePatches,
         None => problem.admits(KernelVariant::ImagePatches),
     };
@@ -293,7 +293,7 @@ impl MatmulProblem<'_> {
     }
 
     /// The requested variant, if it is offered.
-    fn asked(&self, given: &VariantOverrides) -> Option<KernelVariant> {
+    fn requested_variant(&self, given: &VariantOverrides) -> Option<KernelVariant> {
         let variant = given.get(&self.key).copied();
         variant.filter(|variant| self.offers(*variant))
     }
@@ -329,7 +329,7 @@ impl MatmulProblem<'_> {
             }
             KernelVariant::ImagePatches => {
                 let is_free = self.conv.is_some() && self.vec4_variant.is_none();
-                let is_loop = self.rows >= MIN_TILE_ROWS && self.k_size <= DEEPEST;
+                let is_loop = self.rows >= MIN_TILE_ROWS && self.k_size <= MAX_K;
                 is_free && is_loop && tile::is_preferred(self.capabilities, self.dtype, product)
             }
             KernelVariant::Grouped => false,
@@ -408,7 +408,7 @@ pub fn convolves(
 
 impl MatmulProblem<'_> {
     /// Number of parts that gives a GPU enough tiles without short sums.
-    fn parts(&self) -> Option<u32> {
+    fn split_count(&self) -> Option<u32> {
         let is_whole = self.capabilities.software || self.few_rows.is_some() || self.is_depthwise();
         let tiles = self.batch * self.rows.div_ceil(32) * self.columns.div_ceil(32);
         if is_whole || self.table().is_empty() || 2 * tiles > BUSY_TILES {
@@ -418,12 +418,12 @@ impl MatmulProblem<'_> {
             let each = *parts as usize;
             tiles * each <= 2 * BUSY_TILES
                 && self.k_size / each >= MIN_SPLIT_K
-                && self.splits(each as i64)
+                && self.splits_evenly(each as i64)
         })
     }
 
     /// True if all parts are equal. A matrix product is split in multiples of four steps, a convolution in whole channels.
-    fn splits(&self, parts: i64) -> bool {
+    fn splits_evenly(&self, parts: i64) -> bool {
         let unit = if self.conv.is_some() {
             parts
         } else {
@@ -462,7 +462,7 @@ impl<'a> MatmulProblem<'a> {
             &product.columns,
             &product.k_size,
         ];
-        let [outer, rows, columns, depth] = extents.map(|size| example(graph, size));
+        let [outer, rows, columns, depth] = extents.map(|size| example_size(graph, size));
         let on_quads = conv.and_then(|conv| convolves(graph, capabilities, node, conv));
         let cut = conv.filter(|_| on_quads.is_some());
         let tiles = |places| tiles::count(graph, capabilities, node, cut?, places);
@@ -499,7 +499,7 @@ fn key(graph: &Graph, node: &Node, operands: [ValueId; 2]) -> String {
     let mut key = format!("{} {}", node.op.name(), graph.ty(operands[0]).dtype);
     for operand in operands {
         let shape = &graph.ty(operand).shape;
-        let sizes = shape.iter().map(|size| example(graph, size).to_string());
+        let sizes = shape.iter().map(|size| example_size(graph, size).to_string());
         key += &format!(" {}", sizes.collect::<Vec<_>>().join("x"));
     }
     if let Op::Primitive(Primitive::Conv(conv)) = &node.op {

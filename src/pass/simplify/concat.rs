@@ -1,18 +1,18 @@
 //! Simplifications of concatenations.
 
-use super::{Site, Step};
+use super::{RewriteSite, Replacement};
 use crate::ir::{Argument, Builder, Op, Primitive, ValueId};
 use crate::op::Slice;
 
-pub(super) fn of_one(site: &Site) -> Option<Step> {
+pub(super) fn of_one(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Concat(_) = site.primitive else {
         return None;
     };
     let (x, _) = site.only_operand()?;
-    Some(Step::Value(x))
+    Some(Replacement::Value(x))
 }
 
-pub(super) fn of_neighbours(site: &Site) -> Option<Step> {
+pub(super) fn of_neighbours(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Concat(concat) = &site.primitive else {
         return None;
     };
@@ -29,7 +29,7 @@ pub(super) fn of_neighbours(site: &Site) -> Option<Step> {
     }
     let made = pieces.into_iter().map(|piece| piece.build(site.builder));
     let arguments = made.collect::<Option<_>>()?;
-    Some(Step::Node(site.primitive.clone(), arguments))
+    Some(Replacement::Node(site.primitive.clone(), arguments))
 }
 
 /// An operand, and its source if it is a slice along the axis.

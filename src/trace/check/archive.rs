@@ -5,7 +5,7 @@ use super::random::{self, draws_random_numbers};
 use super::{Finding, Id};
 use crate::error::{Result, SourcePlace};
 use crate::trace::torchscript::Archive;
-use crate::trace::torchscript::ast::{AstExprKind, Call, Callee, Function, Statement, StmtKind};
+use crate::trace::torchscript::ast::{AstExprKind, CallExpr, Callee, FunctionDef, Stmt, StmtKind};
 
 /// Returns findings about the whole program, including unused functions. Equal findings are merged.
 ///
@@ -33,7 +33,7 @@ pub fn has_control_flow(archive: &Archive) -> Result<bool> {
         .any(|function| has_branches(&function.body)))
 }
 
-fn has_branches(body: &[Statement]) -> bool {
+fn has_branches(body: &[Stmt]) -> bool {
     body.iter().any(|statement| match &statement.kind {
         StmtKind::If { .. } | StmtKind::While { .. } | StmtKind::For { .. } => true,
         StmtKind::With { body, .. } => has_branches(body),
@@ -43,7 +43,7 @@ fn has_branches(body: &[Statement]) -> bool {
 }
 
 /// All functions and methods of the program.
-fn functions(archive: &Archive) -> Result<Vec<&Function>> {
+fn functions(archive: &Archive) -> Result<Vec<&FunctionDef>> {
     let mut found = Vec::new();
     for name in archive.source().modules() {
         if let Some(file) = archive.source().module(name)? {
@@ -60,7 +60,7 @@ struct ArchiveInspection<'a> {
 }
 
 impl ArchiveInspection<'_> {
-    fn function(&mut self, function: &Function) {
+    fn function(&mut self, function: &FunctionDef) {
         // Constants have no debug location. They take that of the enclosing expression, visited before.
         let mut location = None;
         function.each_expr(&mut |expr| {
@@ -80,7 +80,7 @@ impl ArchiveInspection<'_> {
     }
 }
 
-fn operator(name: &str, call: &Call) -> Option<Finding> {
+fn operator(name: &str, call: &CallExpr) -> Option<Finding> {
     let base = name.split_once("::").map_or(name, |(_, base)| base);
     if draws_random_numbers(name) {
         return is_training(base, call).then(|| random::finding(name));
@@ -93,7 +93,7 @@ fn operator(name: &str, call: &Call) -> Option<Finding> {
 }
 
 /// True if the call draws numbers: for dropout and rrelu if the training argument is true, for other operators always.
-fn is_training(base: &str, call: &Call) -> bool {
+fn is_training(base: &str, call: &CallExpr) -> bool {
     let position = match base.trim_end_matches('_') {
         "rrelu" => 3,
         base if base.contains("dropout") => 2,
@@ -104,7 +104,7 @@ fn is_training(base: &str, call: &Call) -> bool {
 }
 
 /// A finding for a batch norm that uses batch statistics although it has running ones.
-fn batch_norm_finding(call: &Call) -> Option<Finding> {
+fn batch_norm_finding(call: &CallExpr) -> Option<Finding> {
     let argument = |index: usize| call.arguments.get(index).map(|argument| &argument.kind);
     let is_training = matches!(argument(5), Some(AstExprKind::Bool(true)));
     let has_statistics = !matches!(argument(3), Some(AstExprKind::None));
@@ -113,7 +113,7 @@ fn batch_norm_finding(call: &Call) -> Option<Finding> {
 }
 
 /// A finding for a device other than the host, such as `torch.device("cuda:0")`.
-fn device(call: &Call) -> Option<Finding> {
+fn device(call: &CallExpr) -> Option<Finding> {
     let Some(AstExprKind::Str(device)) = call.arguments.first().map(|argument| &argument.kind)
     else {
         return None;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde_json::{Value as Json, json};
 
-use super::site::{EnclosingBody, Site};
+use super::value_site::{EnclosingBody, ValueSite};
 use crate::compare::{Difference, Tolerance, compare_tensors};
 use crate::error::Result;
 use crate::interp::{self, BodyFrame, NodeEvent};
@@ -16,7 +16,7 @@ use crate::tensor::Tensor;
 #[derive(Clone, Debug)]
 pub struct Divergence {
     /// The value in the graph that ran.
-    pub site: Site,
+    pub site: ValueSite,
     /// The difference of the value.
     pub difference: Difference,
     /// A further remark, or empty.
@@ -25,7 +25,7 @@ pub struct Divergence {
 
 impl Divergence {
     /// A divergence without a note.
-    pub fn new(site: Site, difference: Difference) -> Divergence {
+    pub fn new(site: ValueSite, difference: Difference) -> Divergence {
         Divergence {
             site,
             difference,
@@ -35,7 +35,7 @@ impl Divergence {
 
     /// Compares a value with the expected one. None if it is within the tolerance.
     pub fn between(
-        site: Site,
+        site: ValueSite,
         got: &Tensor,
         expected: &Tensor,
         tolerance: Tolerance,
@@ -62,7 +62,7 @@ impl Divergence {
 
     /// The divergence as a JSON object.
     pub fn to_json(&self) -> Json {
-        let Site {
+        let ValueSite {
             value,
             op,
             place,
@@ -95,7 +95,7 @@ impl fmt::Display for Divergence {
 
 /// A graph with its weights.
 #[derive(Clone, Copy, Debug)]
-pub struct Program<'a> {
+pub struct GraphWithWeights<'a> {
     /// The graph.
     pub graph: &'a Graph,
     /// Values of the weights that it names.
@@ -104,7 +104,7 @@ pub struct Program<'a> {
 
 /// A node that has run, with its results.
 struct NodeRun {
-    site: Site,
+    site: ValueSite,
     results: Vec<Tensor>,
 }
 
@@ -116,8 +116,8 @@ struct NodeRun {
 /// # Errors
 /// A graph does not run on the inputs.
 pub fn first_difference(
-    got: Program<'_>,
-    expected: Program<'_>,
+    got: GraphWithWeights<'_>,
+    expected: GraphWithWeights<'_>,
     inputs: &[Tensor],
     tolerance: Tolerance,
 ) -> Result<Option<Divergence>> {
@@ -125,7 +125,7 @@ pub fn first_difference(
     let mut wanted = Vec::new();
     interp::run_observed(&theirs, expected.weights, inputs, &mut |event| {
         wanted.push(NodeRun {
-            site: Site::of_node(event),
+            site: ValueSite::of_node(event),
             results: event.results.to_vec(),
         });
         Ok(())
@@ -152,7 +152,7 @@ fn compare_node(
     tolerance: Tolerance,
 ) -> Option<Divergence> {
     let other = |what: &str| {
-        let site = Site::of_node(event);
+        let site = ValueSite::of_node(event);
         let why = format!("the other trace has {what} here");
         let difference = Difference::incomparable(&site.value, why);
         Divergence::new(site, difference)
@@ -165,7 +165,7 @@ fn compare_node(
     }
     let results = event.node.results.iter().zip(event.results);
     let mut differences = results.zip(&wanted.results).map(|((id, got), expected)| {
-        Divergence::between(Site::of(event, *id), got, expected, tolerance)
+        Divergence::between(ValueSite::of(event, *id), got, expected, tolerance)
     });
     differences.find_map(|found| found)
 }

@@ -15,7 +15,7 @@ pub enum ShapeMode {
 
 /// A step of a graph: its signature, a node, or the result. Steps of nested graphs follow the node that holds them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct CanonicalStep {
     /// The canonical line. Steps of two graphs are equivalent if their keys and the keys of all steps before them are equal.
     pub key: String,
     /// The canonical line without value names: the operation, independent of its operands.
@@ -33,20 +33,20 @@ pub struct Step {
 }
 
 /// Returns the steps of a graph in order, nested graphs included.
-pub fn steps(graph: &Graph, shapes: ShapeMode) -> Vec<Step> {
+pub fn steps(graph: &Graph, shapes: ShapeMode) -> Vec<CanonicalStep> {
     let mut steps = Vec::new();
     collect_steps(graph, shapes, &[], &mut steps);
     steps
 }
 
-fn collect_steps(graph: &Graph, shapes: ShapeMode, regions: &[String], steps: &mut Vec<Step>) {
+fn collect_steps(graph: &Graph, shapes: ShapeMode, regions: &[String], steps: &mut Vec<CanonicalStep>) {
     let depth = regions.len();
     let numbered = with_value_names(graph, shapes, |index| format!("v{index}"));
     let nameless = with_value_names(graph, shapes, |_| "_".into());
     steps.push(signature(graph, &numbered, depth));
     for node in &graph.nodes {
         let bare = without_place(node);
-        steps.push(Step {
+        steps.push(CanonicalStep {
             key: numbered.node_text(&bare),
             form: nameless.node_text(&bare),
             text: graph.node_text(&bare),
@@ -116,7 +116,7 @@ fn with_value_names(graph: &Graph, shapes: ShapeMode, name: impl Fn(usize) -> St
     }
 }
 
-fn signature(graph: &Graph, canonical: &Graph, depth: usize) -> Step {
+fn signature(graph: &Graph, canonical: &Graph, depth: usize) -> CanonicalStep {
     let list = |graph: &Graph| -> String {
         let input = |id| {
             let info = graph.value(id);
@@ -131,7 +131,7 @@ fn signature(graph: &Graph, canonical: &Graph, depth: usize) -> Step {
         false => format!(" {trees:?}"),
     };
     let key = format!("inputs ({}){trees}", list(canonical));
-    Step {
+    CanonicalStep {
         form: key.clone(),
         key,
         text: format!("{}({})", graph.name, list(graph)),
@@ -139,7 +139,7 @@ fn signature(graph: &Graph, canonical: &Graph, depth: usize) -> Step {
     }
 }
 
-fn result(graph: &Graph, canonical: &Graph, depth: usize) -> Step {
+fn result(graph: &Graph, canonical: &Graph, depth: usize) -> CanonicalStep {
     let list = |graph: &Graph| -> String {
         let name = |id| match &graph.value(id).definition {
             Definition::Weight(name) => format!("${name}"),
@@ -152,7 +152,7 @@ fn result(graph: &Graph, canonical: &Graph, depth: usize) -> Step {
         true => String::new(),
         false => format!(" {:?}", graph.output_tree),
     };
-    Step {
+    CanonicalStep {
         key: list(canonical) + &tree,
         form: format!("return {}{tree}", graph.outputs.len()),
         text: list(graph),
@@ -160,8 +160,8 @@ fn result(graph: &Graph, canonical: &Graph, depth: usize) -> Step {
     }
 }
 
-fn edge(depth: usize) -> Step {
-    Step {
+fn edge(depth: usize) -> CanonicalStep {
+    CanonicalStep {
         key: String::new(),
         form: String::new(),
         text: String::new(),

@@ -1,23 +1,23 @@
 use std::collections::BTreeSet;
 
-use super::baked::baked_constants;
-use super::batch::fixed_batches;
-use super::bisect::{Program, first_difference};
-use super::constants::differing_constants;
+use super::baked_constants::baked_constants;
+use super::fixed_batch::fixed_batches;
+use super::bisect::{GraphWithWeights, first_difference};
+use super::constant_diff::differing_constants;
 use super::dependence::independent_outputs;
 use super::diff::diff;
 use super::evaluate::{evaluate, inputs};
-use super::follow::varies_with_sizes;
-use super::frozen::size_literals;
+use super::varies_with_sizes::varies_with_sizes;
+use super::size_literals::size_literals;
 use super::numerics::{Tolerances, differences};
 use super::perturb::example;
 use super::random::random_nodes;
-use super::read::read_numbers;
-use super::report::Report;
-use super::run::{Outcome, Run};
-use super::unread::unread_inputs;
-use super::unrolled::unrolled_axes;
-use super::{Allow, Finding, Id, Origin, Severity, Subject, Traced};
+use super::read_numbers::read_numbers;
+use super::report::CheckReport;
+use super::check_run::{RunOutcome, CheckRun};
+use super::unread_inputs::unread_inputs;
+use super::unrolled_axes::unrolled_axes;
+use super::{AllowList, Finding, Id, SubjectKind, Severity, Subject, Traced};
 use crate::compare::Difference;
 use crate::dim::Symbol;
 use crate::dtype::DType;
@@ -39,7 +39,7 @@ pub struct CheckOptions {
     /// Also tries values and sizes that the first set does not have.
     pub perturb: bool,
     /// Findings to suppress.
-    pub allow: Allow,
+    pub allow: AllowList,
     /// The random state of every call and every trace.
     pub seed: u64,
 }
@@ -52,7 +52,7 @@ impl Default for CheckOptions {
             tolerances: Tolerances::default(),
             strict: false,
             perturb: true,
-            allow: Allow::default(),
+            allow: AllowList::default(),
             seed: 0,
         }
     }
@@ -70,7 +70,7 @@ pub fn check_trace(
     subject: &dyn Subject,
     traced: &Traced,
     options: &CheckOptions,
-) -> Result<Report> {
+) -> Result<CheckReport> {
     let (mut checker, sets) = start_check(subject, traced, options)?;
     for (index, set) in sets.iter().enumerate() {
         checker.given(index, set);
@@ -89,7 +89,7 @@ pub fn inspect_trace(
     subject: &dyn Subject,
     traced: &Traced,
     options: &CheckOptions,
-) -> Result<Report> {
+) -> Result<CheckReport> {
     let (checker, _) = start_check(subject, traced, options)?;
     Ok(checker.report)
 }
@@ -108,7 +108,7 @@ fn start_check<'a>(
         graph,
         options,
         known_axes: BTreeSet::new(),
-        report: Report::new(graph.clone(), origin, options.strict, options.allow.clone()),
+        report: CheckReport::new(graph.clone(), origin, options.strict, options.allow.clone()),
     };
     checker.report.extend(traced.warnings.clone());
     let sets = match options.inputs.as_slice() {
@@ -165,7 +165,7 @@ pub(super) struct Checker<'a> {
     pub(super) options: &'a CheckOptions,
     /// Sizes already reported as fixed to the example. They are not reported again.
     pub(super) known_axes: BTreeSet<Symbol>,
-    pub(super) report: Report,
+    pub(super) report: CheckReport,
 }
 
 impl Checker<'_> {
@@ -177,7 +177,7 @@ impl Checker<'_> {
             0 => "inputs of the trace".to_string(),
             index => format!("check inputs {index}"),
         };
-        if origin == Origin::Graph || index == 0 && !origin.is_function() {
+        if origin == SubjectKind::Graph || index == 0 && !origin.is_function() {
             return self.alone(&label, set);
         }
         let expected = match self.call(set) {
@@ -225,7 +225,7 @@ impl Checker<'_> {
     /// Reports a run without a comparison.
     pub(super) fn report_run_alone(&mut self, label: &str) {
         let note = "the graph runs on the host".to_string();
-        let run = Run::new(label, Outcome::Agrees, note);
+        let run = CheckRun::new(label, RunOutcome::Agrees, note);
         self.report.runs.push(run);
     }
 
@@ -283,12 +283,12 @@ impl Checker<'_> {
             self.report.add(finding, label);
         }
         let outcome = if agrees {
-            Outcome::Agrees
+            RunOutcome::Agrees
         } else {
-            Outcome::Differs
+            RunOutcome::Differs
         };
         let sides = self.subject.origin().sides();
-        let run = Run::compared(label, sides, outcome, found);
+        let run = CheckRun::compared(label, sides, outcome, found);
         self.report.runs.push(run);
         agrees
     }
@@ -302,11 +302,11 @@ impl Checker<'_> {
         };
         let Some(repeat) = repeat else { return finding };
         let divergence = entry(&repeat.module, self.options).and_then(|graph| {
-            let got = Program {
+            let got = GraphWithWeights {
                 graph: self.graph,
                 weights: &self.traced.module.weights,
             };
-            let expected = Program {
+            let expected = GraphWithWeights {
                 graph,
                 weights: &repeat.module.weights,
             };

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::canonical::{ShapeMode, Step, steps};
+use super::canonical::{ShapeMode, CanonicalStep, steps};
 use crate::error::SourcePlace;
 use crate::ir::Graph;
 
@@ -17,18 +17,18 @@ const MAX_TABLE_SIZE: usize = 4_000_000;
 #[derive(Clone, Debug)]
 pub struct GraphDiff {
     /// The first step of the first graph that differs; none if that graph ends there.
-    pub left: Option<Step>,
+    pub left: Option<CanonicalStep>,
     /// The first step of the second graph that differs; none if that graph ends there.
-    pub right: Option<Step>,
+    pub right: Option<CanonicalStep>,
     /// Node counts of both graphs, nested graphs included.
     pub nodes: (usize, usize),
     /// All steps of both graphs, aligned, in order.
-    pub lines: Vec<Line>,
+    pub lines: Vec<DiffLine>,
 }
 
 /// A step of one of the graphs or of both.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Line {
+pub enum DiffLine {
     /// A step of both graphs.
     Both(String),
     /// A step of the first graph only.
@@ -47,7 +47,7 @@ pub fn diff(left: &Graph, right: &Graph) -> Option<GraphDiff> {
     if same == a.len() && same == b.len() {
         return None;
     }
-    let nodes = |steps: &[Step]| steps.iter().filter(|step| !step.op.is_empty()).count();
+    let nodes = |steps: &[CanonicalStep]| steps.iter().filter(|step| !step.op.is_empty()).count();
     Some(GraphDiff {
         left: a.get(same).cloned(),
         right: b.get(same).cloned(),
@@ -59,7 +59,7 @@ pub fn diff(left: &Graph, right: &Graph) -> Option<GraphDiff> {
 impl GraphDiff {
     /// The first operator or result that differs.
     pub fn title(&self) -> String {
-        let name = |step: &Option<Step>| match step {
+        let name = |step: &Option<CanonicalStep>| match step {
             Some(step) if step.op.is_empty() => step.text.clone(),
             Some(step) => step.op.clone(),
             None => "nothing".into(),
@@ -109,8 +109,8 @@ impl fmt::Display for GraphDiff {
 }
 
 /// Selects the differing lines with context; `…` stands for lines left out.
-fn excerpt(lines: &[Line]) -> Vec<String> {
-    let differs = |line: &Line| !matches!(line, Line::Both(_));
+fn excerpt(lines: &[DiffLine]) -> Vec<String> {
+    let differs = |line: &DiffLine| !matches!(line, DiffLine::Both(_));
     if !lines.iter().any(differs) {
         return Vec::new();
     }
@@ -123,9 +123,9 @@ fn excerpt(lines: &[Line]) -> Vec<String> {
             .get(around)
             .is_some_and(|near| near.iter().any(differs));
         match (near, line) {
-            (true, Line::Both(text)) => shown.push(format!("  {text}")),
-            (true, Line::Left(text)) => shown.push(format!("- {text}")),
-            (true, Line::Right(text)) => shown.push(format!("+ {text}")),
+            (true, DiffLine::Both(text)) => shown.push(format!("  {text}")),
+            (true, DiffLine::Left(text)) => shown.push(format!("- {text}")),
+            (true, DiffLine::Right(text)) => shown.push(format!("+ {text}")),
             (false, _) if skipping => {}
             (false, _) => shown.push("  …".into()),
         }
@@ -135,29 +135,29 @@ fn excerpt(lines: &[Line]) -> Vec<String> {
 }
 
 /// Aligns the steps of both graphs by their keys without names, since one additional step renumbers all steps after it.
-fn lines(a: &[Step], b: &[Step]) -> Vec<Line> {
-    let alike = |(a, b): &(&Step, &Step)| a.form == b.form;
+fn lines(a: &[CanonicalStep], b: &[CanonicalStep]) -> Vec<DiffLine> {
+    let alike = |(a, b): &(&CanonicalStep, &CanonicalStep)| a.form == b.form;
     let head = a.iter().zip(b).take_while(alike).count();
     let (a_rest, b_rest) = (&a[head..], &b[head..]);
     let tail = a_rest.iter().rev().zip(b_rest.iter().rev());
     let tail = tail.take_while(alike).count();
     let (a_middle, a_tail) = a_rest.split_at(a_rest.len() - tail);
     let (b_middle, b_tail) = b_rest.split_at(b_rest.len() - tail);
-    let mut lines: Vec<Line> = equal_lines(&a[..head], &b[..head]);
+    let mut lines: Vec<DiffLine> = equal_lines(&a[..head], &b[..head]);
     lines.extend(differing_lines(a_middle, b_middle));
     lines.extend(equal_lines(a_tail, b_tail));
     lines
 }
 
 /// One line for each pair of equal steps.
-fn equal_lines(a: &[Step], b: &[Step]) -> Vec<Line> {
-    let line = |(a, _): (&Step, &Step)| Line::Both(indented(a));
+fn equal_lines(a: &[CanonicalStep], b: &[CanonicalStep]) -> Vec<DiffLine> {
+    let line = |(a, _): (&CanonicalStep, &CanonicalStep)| DiffLine::Both(indented(a));
     a.iter().zip(b).map(line).collect()
 }
 
-fn differing_lines(a: &[Step], b: &[Step]) -> Vec<Line> {
-    let left = |step: &Step| Line::Left(indented(step));
-    let right = |step: &Step| Line::Right(indented(step));
+fn differing_lines(a: &[CanonicalStep], b: &[CanonicalStep]) -> Vec<DiffLine> {
+    let left = |step: &CanonicalStep| DiffLine::Left(indented(step));
+    let right = |step: &CanonicalStep| DiffLine::Right(indented(step));
     if a.len().saturating_mul(b.len()) > MAX_TABLE_SIZE {
         return a.iter().map(left).chain(b.iter().map(right)).collect();
     }
@@ -166,7 +166,7 @@ fn differing_lines(a: &[Step], b: &[Step]) -> Vec<Line> {
     let mut lines = Vec::new();
     while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
         if x.form == y.form {
-            lines.push(Line::Both(indented(x)));
+            lines.push(DiffLine::Both(indented(x)));
             (i, j) = (i + 1, j + 1);
         } else if common[i + 1][j] >= common[i][j + 1] {
             lines.push(left(x));
@@ -182,7 +182,7 @@ fn differing_lines(a: &[Step], b: &[Step]) -> Vec<Line> {
 }
 
 /// Lengths of the longest common subsequence for each pair of suffixes.
-fn common_lengths(a: &[Step], b: &[Step]) -> Vec<Vec<u32>> {
+fn common_lengths(a: &[CanonicalStep], b: &[CanonicalStep]) -> Vec<Vec<u32>> {
     let mut table = vec![vec![0u32; b.len() + 1]; a.len() + 1];
     for (i, x) in a.iter().enumerate().rev() {
         for (j, y) in b.iter().enumerate().rev() {
@@ -196,6 +196,6 @@ fn common_lengths(a: &[Step], b: &[Step]) -> Vec<Vec<u32>> {
     table
 }
 
-fn indented(step: &Step) -> String {
+fn indented(step: &CanonicalStep) -> String {
     format!("{}{}", "  ".repeat(step.depth), step.text)
 }

@@ -127,15 +127,15 @@ fn with_places(finding: Finding, places: &[SourcePlace]) -> Finding {
 
 /// Rules for findings that the user suppresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Allow {
+pub struct AllowList {
     rules: Vec<(String, Option<String>)>,
 }
 
-impl Allow {
+impl AllowList {
     /// Parses rules: `W0201` suppresses an id everywhere, `W0201@model.py` in a file, `W0201@model.py:12` at a line,
     /// `W0201@encoder.0` in a module. A file matches by the end of its path, a module by the beginning.
-    pub fn new<T: AsRef<str>>(rules: impl IntoIterator<Item = T>) -> Allow {
-        let mut allow = Allow::default();
+    pub fn new<T: AsRef<str>>(rules: impl IntoIterator<Item = T>) -> AllowList {
+        let mut allow = AllowList::default();
         rules.into_iter().for_each(|rule| allow.add(rule.as_ref()));
         allow
     }
@@ -206,7 +206,7 @@ mod tests {
             "W0201@a/model.py:12",
             "W0201@encoder.0",
         ] {
-            assert!(Allow::new([rule]).covers(&finding()), "{rule}");
+            assert!(AllowList::new([rule]).covers(&finding()), "{rule}");
         }
         for rule in [
             "W0202",
@@ -215,7 +215,7 @@ mod tests {
             "W0201@encoder.01",
             "W0201@enc",
         ] {
-            assert!(!Allow::new([rule]).covers(&finding()), "{rule}");
+            assert!(!AllowList::new([rule]).covers(&finding()), "{rule}");
         }
     }
 }

@@ -3,12 +3,12 @@
 use std::fmt::Write;
 
 use super::canonical::{inside, line, path};
-use super::{Finding, Report, Severity};
+use super::{Finding, CheckReport, Severity};
 use crate::ir::{Graph, Node};
 
 const STYLE: &str = include_str!("report.css");
 
-impl Report {
+impl CheckReport {
     /// The report as an HTML page.
     pub fn to_html(&self) -> String {
         let name = escaped(&self.graph.name);

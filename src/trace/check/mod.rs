@@ -31,49 +31,49 @@
 //! ```
 
 mod archive;
-mod baked;
-mod batch;
+mod baked_constants;
+mod fixed_batch;
 mod bisect;
 mod canonical;
 pub mod catalog;
 mod checker;
-mod constants;
+mod constant_diff;
 mod dependence;
 mod diff;
 mod evaluate;
 mod finding;
-mod follow;
-mod frozen;
+mod varies_with_sizes;
+mod size_literals;
 mod html;
 mod numerics;
-mod origin;
-mod others;
+mod subject_kind;
+mod perturbed_inputs;
 mod perturb;
 mod random;
-mod read;
+mod read_numbers;
 mod report;
-mod run;
-mod site;
-mod tail;
-mod unread;
-mod unrolled;
-mod values;
+mod check_run;
+mod value_site;
+mod ignored_tail;
+mod unread_inputs;
+mod unrolled_axes;
+mod value_changes;
 
 pub use archive::{has_control_flow, inspect_archive};
-pub use bisect::{Divergence, Program, first_difference};
-pub use canonical::{ShapeMode, Step, each_graph, steps};
-pub use catalog::{Entry, FrontEnd, Id, Severity, entries, explain};
+pub use bisect::{Divergence, GraphWithWeights, first_difference};
+pub use canonical::{ShapeMode, CanonicalStep, each_graph, steps};
+pub use catalog::{CatalogEntry, FrontEnd, Id, Severity, entries, explain};
 pub use checker::{CheckOptions, check_trace, inspect, inspect_trace};
-pub use diff::{GraphDiff, Line, diff};
+pub use diff::{GraphDiff, DiffLine, diff};
 pub use evaluate::{evaluate, inputs, signature};
-pub use finding::{Allow, Finding};
+pub use finding::{AllowList, Finding};
 pub use numerics::{Tolerances, differences};
-pub use origin::Origin;
+pub use subject_kind::SubjectKind;
 pub use perturb::{Perturbation, SizeChange, example, perturb};
 pub use random::draws_random_numbers;
-pub use report::{Report, Verdict};
-pub use run::{Outcome, Run};
-pub use site::{EnclosingBody, Site};
+pub use report::{CheckReport, Verdict};
+pub use check_run::{RunOutcome, CheckRun};
+pub use value_site::{EnclosingBody, ValueSite};
 
 use crate::error::Result;
 use crate::ir::GraphModule;
@@ -100,8 +100,8 @@ pub trait Subject {
     /// Returns the kind of program that [`call`](Subject::call) runs. If it runs the function, the function decides which
     /// inputs are valid. Otherwise a refused input is reported, since its size or value may have been frozen when the trace
     /// was made.
-    fn origin(&self) -> Origin {
-        Origin::Function
+    fn origin(&self) -> SubjectKind {
+        SubjectKind::Function
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::evaluate::{argument_inputs, signature};
-use super::values::{Random, Values, pick};
+use super::value_changes::{Lcg, ValueChange, pick};
 use crate::dim::{Bindings, Dim, Symbol};
 use crate::error::Result;
 use crate::ir::{Graph, NamedTree, ValueId};
@@ -46,7 +46,7 @@ pub struct SizeChange {
 /// # Errors
 /// A size of an input has no example value.
 pub fn example(graph: &Graph) -> Result<Vec<Item>> {
-    let mut random = Random(1);
+    let mut random = Lcg(1);
     let tensor = |id: &ValueId| {
         let ty = graph.ty(*id);
         let shape = ty.sizes(&graph.hints)?;
@@ -76,7 +76,7 @@ pub fn example(graph: &Graph) -> Result<Vec<Item>> {
 pub fn perturb(graph: &Graph, given: &[Item]) -> Result<Vec<Perturbation>> {
     let tensors = flatten_arguments(&signature(graph), given)?;
     let mut made = Vec::new();
-    for values in Values::ALL {
+    for values in ValueChange::ALL {
         let changed: Vec<Tensor> = tensors
             .iter()
             .map(|x| values.apply(x))

@@ -2,27 +2,27 @@ use std::fmt;
 
 use serde_json::{Value as Json, json};
 
-use super::run::{Outcome, Run};
-use super::{Allow, Finding, Id, Origin, Severity};
+use super::check_run::{RunOutcome, CheckRun};
+use super::{AllowList, Finding, Id, SubjectKind, Severity};
 use crate::error::Error;
 use crate::ir::Graph;
 
 /// The report of a check. `Display` writes it as text.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct CheckReport {
     /// The graph that was checked.
     pub graph: Graph,
     /// All runs in order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<CheckRun>,
     /// The findings in order, without suppressed ones.
     pub findings: Vec<Finding>,
     /// Number of suppressed findings.
     pub suppressed: usize,
     /// Names the results of the program that the check compared with, if they are not calls: `recorded outputs of 2 sets`.
     pub program: Option<String>,
-    origin: Origin,
+    origin: SubjectKind,
     strict: bool,
-    allow: Allow,
+    allow: AllowList,
 }
 
 /// Overall result of a check.
@@ -47,11 +47,11 @@ impl Verdict {
     }
 }
 
-impl Report {
+impl CheckReport {
     /// An empty report on a graph. With `strict`, numeric differences are errors. Findings that `allow` covers are only
     /// counted.
-    pub fn new(graph: Graph, origin: Origin, strict: bool, allow: Allow) -> Report {
-        Report {
+    pub fn new(graph: Graph, origin: SubjectKind, strict: bool, allow: AllowList) -> CheckReport {
+        CheckReport {
             graph,
             runs: Vec::new(),
             findings: Vec::new(),
@@ -111,7 +111,7 @@ impl Report {
         let help = error.advice().map(|help| format!("help: {help}"));
         self.add(finding.details(help), label);
         let note = format!("{what}: {}", error.message());
-        self.runs.push(Run::new(label, Outcome::Failed, note));
+        self.runs.push(CheckRun::new(label, RunOutcome::Failed, note));
     }
 
     /// True unless a finding is an error.
@@ -150,7 +150,7 @@ impl Report {
 
     /// The report as a JSON object.
     pub fn to_json(&self) -> Json {
-        let runs: Vec<Json> = self.runs.iter().map(Run::to_json).collect();
+        let runs: Vec<Json> = self.runs.iter().map(CheckRun::to_json).collect();
         json!({
             "graph": self.graph.name,
             "passed": self.passed(),
@@ -193,7 +193,7 @@ fn is_numeric(id: Id) -> bool {
     )
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for CheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for finding in self.by_severity() {
             writeln!(f, "{finding}")?;

@@ -14,23 +14,23 @@ use crate::trace::torchscript::{Archive, ImportOptions, InputSpec, import};
 
 /// A function of libtorch's tensors, as a subject of the trace checker, which traces it again and calls it. It takes tensors
 /// only.
-pub struct Function<F> {
+pub struct LibtorchFunction<F> {
     function: F,
 }
 
-impl<F: Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> Function<F> {
+impl<F: Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> LibtorchFunction<F> {
     /// Wraps a function of a list of tensors. One result is returned as it is, several as a tuple.
-    pub fn new(function: F) -> Function<F> {
-        Function { function }
+    pub fn new(function: F) -> LibtorchFunction<F> {
+        LibtorchFunction { function }
     }
 }
 
-impl Function<()> {
+impl LibtorchFunction<()> {
     /// Wraps the `forward` of a module.
     pub fn of_module<M: Module>(
         module: &M,
-    ) -> Function<impl Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> {
-        Function::new(|inputs: &[tch::Tensor]| {
+    ) -> LibtorchFunction<impl Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> {
+        LibtorchFunction::new(|inputs: &[tch::Tensor]| {
             let outputs = inputs.iter().take(1).map(|input| module.forward(input));
             outputs.collect()
         })
@@ -47,10 +47,10 @@ pub fn trace(
     function: impl Fn(&[tch::Tensor]) -> Vec<tch::Tensor>,
 ) -> Result<Traced> {
     let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
-    Function::new(function).trace(&arguments)
+    LibtorchFunction::new(function).trace(&arguments)
 }
 
-impl<F: Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> Subject for Function<F> {
+impl<F: Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> Subject for LibtorchFunction<F> {
     fn trace(&self, arguments: &[Item]) -> Result<Traced> {
         let inputs = tensors(arguments)?;
         let (archive, ranks) = record(&inputs, &self.function)?;

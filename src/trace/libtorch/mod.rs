@@ -18,8 +18,8 @@ mod function;
 mod program;
 
 pub use convert::{from_libtorch, to_libtorch};
-pub use function::{Function, trace};
-pub use program::Program;
+pub use function::{LibtorchFunction, trace};
+pub use program::LibtorchProgram;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

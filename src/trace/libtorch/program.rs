@@ -6,28 +6,28 @@ use crate::error::{ErrorContext, Result};
 use crate::item::Item;
 
 /// An archive that libtorch runs.
-pub struct Program {
+pub struct LibtorchProgram {
     module: tch::CModule,
 }
 
-impl Program {
+impl LibtorchProgram {
     /// Opens a TorchScript archive.
     ///
     /// # Errors
     /// libtorch cannot read it.
-    pub fn open(path: &Path) -> Result<Program> {
+    pub fn open(path: &Path) -> Result<LibtorchProgram> {
         let module = tch::CModule::load(path).map_err(|error| failed(&error));
         let module = module.at(|| path.display().to_string())?;
-        Ok(Program { module })
+        Ok(LibtorchProgram { module })
     }
 
     /// Opens the bytes of a TorchScript archive.
     ///
     /// # Errors
     /// libtorch cannot read them.
-    pub fn from_bytes(mut bytes: &[u8]) -> Result<Program> {
+    pub fn from_bytes(mut bytes: &[u8]) -> Result<LibtorchProgram> {
         let module = tch::CModule::load_data(&mut bytes).map_err(|error| failed(&error))?;
-        Ok(Program { module })
+        Ok(LibtorchProgram { module })
     }
 
     /// Calls a method. Attributes that the method changes stay changed.

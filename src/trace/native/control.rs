@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 
 use super::argument::Arg;
 use super::call::call_at;
-use super::parts::{LoopCarried, Part, add_region, flatten, keep, lost_body, written_buffers};
+use super::recorded_bodies::{LoopCarried, RecordedBody, add_region, flatten, keep, lost_body, written_buffers};
 use super::random;
 use super::recorder::{self, Recorder};
 use super::tensor::TracedTensor;
@@ -49,10 +49,10 @@ fn record_cond<T: Tree>(
 ) -> Result<T> {
     let condition = Argument::Value(recorder.value_of(predicate)?);
     let before = random::position();
-    let (then, shape) = Part::record(recorder, || flatten(&then(), "the first branch"))?;
+    let (then, shape) = RecordedBody::record(recorder, || flatten(&then(), "the first branch"))?;
     let after = random::position();
     random::set_rng_state(before);
-    let (otherwise, other) = Part::record(recorder, || flatten(&otherwise(), "the second branch"))?;
+    let (otherwise, other) = RecordedBody::record(recorder, || flatten(&otherwise(), "the second branch"))?;
     if taken {
         random::set_rng_state(after);
     }

@@ -30,13 +30,13 @@ mod control;
 mod custom;
 #[doc(hidden)]
 pub mod derived;
-mod entry;
-mod kept;
+mod trace_entry;
+mod buffer_values;
 mod methods;
 mod module;
-mod named;
-mod names;
-mod parts;
+mod named_call;
+mod trace_names;
+mod recorded_bodies;
 mod random;
 mod recorder;
 mod subject;
@@ -48,7 +48,7 @@ pub use call::call;
 pub(in crate::trace) use call::failed;
 pub use control::{cond, scan, while_loop};
 pub use custom::{CustomOperator, leaf};
-pub use entry::{Method, TraceOptions, trace, trace_module, trace_with};
+pub use trace_entry::{Method, TraceOptions, trace, trace_module, trace_with};
 pub use methods::{Binding, bindings, ops};
 pub use module::{
     Forward, Module, Training, Unmatched, Visitor, load_matching, load_state_dict, state,
@@ -56,6 +56,6 @@ pub use module::{
 pub use random::manual_seed;
 pub(in crate::trace) use random::next_generator;
 pub use recorder::{allow, is_tracing};
-pub use subject::{Function, arguments, trace_checked, trace_method_checked};
+pub use subject::{TracedFunction, arguments, trace_checked, trace_method_checked};
 pub use tensor::{TracedTensor, freeze};
 pub use tree::{Tree, mismatch};

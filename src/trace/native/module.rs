@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::ir::Weights;
 use crate::tensor::Tensor;
 
-use super::names::Names;
+use super::trace_names::TraceNames;
 use super::recorder;
 use super::tensor::TracedTensor;
 
@@ -277,7 +277,7 @@ fn shape_mismatch(path: &str, tensor: &TracedTensor, value: &Tensor) -> Option<E
     (wanted.shape() != value.shape()).then(|| Error::input(message))
 }
 
-impl Names {
+impl TraceNames {
     /// Names all parameters and modules within a module.
     pub fn register<M: Module + ?Sized>(&mut self, module: &M, prefix: &str) {
         walk(module, prefix, &mut |path, seen| match seen {
@@ -320,7 +320,7 @@ impl Drop for ModuleCallGuard {
 }
 
 /// The path of a module. A module that is not part of the traced module is named after its type.
-fn module_path<M: Module + ?Sized>(module: &M, names: &mut Names) -> String {
+fn module_path<M: Module + ?Sized>(module: &M, names: &mut TraceNames) -> String {
     let address = address(module);
     if let Some(path) = names.modules.get(&address) {
         return path.clone();

@@ -10,15 +10,15 @@ use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Location, Result, SourcePlace};
 use crate::ir::{Argument, Builder, Graph, ModuleState, NamedTree, TreeSpec, ValueId, Weights};
 use crate::shape::{TensorType, wrap_dim};
-use crate::trace::calls::ModuleCalls;
-use crate::trace::check::{Allow, Finding, Id};
-use crate::trace::counters::carry_rng_counters;
-use crate::trace::scopes::{ScopeStack, ValueRef};
-use crate::trace::states::of_weight;
+use crate::trace::module_calls::ModuleCalls;
+use crate::trace::check::{AllowList, Finding, Id};
+use crate::trace::rng_counters::carry_rng_counters;
+use crate::trace::scope_stack::{ScopeStack, ValueRef};
+use crate::trace::weight_states::of_weight;
 
-use super::kept::{Kept, Stored};
-use super::names::Names;
-use super::tensor::{Origin, TracedTensor};
+use super::buffer_values::{BufferValues, BufferValue};
+use super::trace_names::TraceNames;
+use super::tensor::{TracedOrigin, TracedTensor};
 
 thread_local! {
     static ACTIVE: RefCell<Option<Rc<Recorder>>> = const { RefCell::new(None) };
@@ -39,8 +39,8 @@ fn library_folder() -> &'static str {
 }
 
 /// A snapshot of a recorder without its graph.
-pub(super) struct Position {
-    names: Names,
+pub(super) struct RecorderSnapshot {
+    names: TraceNames,
     weights: Weights,
     calls: ModuleCalls,
     warnings: usize,
@@ -50,22 +50,22 @@ pub(super) struct Position {
 pub(super) struct Recorder {
     number: u64,
     scopes: RefCell<ScopeStack<()>>,
-    names: Rc<RefCell<Names>>,
+    names: Rc<RefCell<TraceNames>>,
     weights: RefCell<Weights>,
     /// Paths of the module calls in progress, the innermost last.
     path: RefCell<Vec<String>>,
     calls: RefCell<ModuleCalls>,
     warnings: RefCell<Vec<Finding>>,
-    allowed: RefCell<Vec<Allow>>,
+    allowed: RefCell<Vec<AllowList>>,
     error: RefCell<Option<Error>>,
     /// Current values of buffers.
-    kept: RefCell<Kept>,
+    kept: RefCell<BufferValues>,
     /// Number of the graph's values at each call of `manual_seed`.
     begin: RefCell<Vec<usize>>,
 }
 
 /// A traced entry graph.
-pub(super) struct Recorded {
+pub(super) struct RecordedGraph {
     pub graph: Graph,
     pub weights: Weights,
     pub warnings: Vec<Finding>,
@@ -131,7 +131,7 @@ pub fn allow<T>(id: &str, part: impl FnOnce() -> T) -> T {
     let Some(recorder) = active() else {
         return part();
     };
-    recorder.allowed.borrow_mut().push(Allow::new([id]));
+    recorder.allowed.borrow_mut().push(AllowList::new([id]));
     let result = part();
     recorder.allowed.borrow_mut().pop();
     result
@@ -175,7 +175,7 @@ impl Drop for ActivationGuard {
 }
 
 impl Recorder {
-    pub fn new(name: &str, names: Rc<RefCell<Names>>) -> Rc<Recorder> {
+    pub fn new(name: &str, names: Rc<RefCell<TraceNames>>) -> Rc<Recorder> {
         let number = NEXT_TRACE.get();
         NEXT_TRACE.set(number + 1);
         Rc::new(Recorder {
@@ -209,11 +209,11 @@ impl Recorder {
         outputs: &[ValueId],
         inputs: Vec<NamedTree>,
         output: TreeSpec,
-    ) -> Result<Recorded> {
+    ) -> Result<RecordedGraph> {
         let busy = || Error::internal("a trace is still active");
         let mut outputs = outputs.to_vec();
         let mut writes = Vec::new();
-        for Stored { name, value, .. } in self.kept.take().into_values() {
+        for BufferValue { name, value, .. } in self.kept.take().into_values() {
             outputs.push(self.value_of(&value)?);
             let tree = TreeSpec::Tensor(outputs.len() - 1);
             writes.push(NamedTree { name, tree });
@@ -225,7 +225,7 @@ impl Recorder {
         builder.set_states(Vec::new(), writes);
         let graph = builder.finish(&outputs, inputs, Some(output))?;
         let begin = recorder.begin.into_inner();
-        Ok(Recorded {
+        Ok(RecordedGraph {
             graph: carry_rng_counters(graph, &begin)?,
             weights: recorder.weights.into_inner(),
             warnings: recorder.warnings.into_inner(),
@@ -235,7 +235,7 @@ impl Recorder {
 
     /// Stores a value to a buffer; it outlives the call.
     pub fn store(&self, buffer: &TracedTensor, value: &TracedTensor) -> Result<()> {
-        if matches!(buffer.origin(), Origin::Recorded(..)) {
+        if matches!(buffer.origin(), TracedOrigin::Recorded(..)) {
             let error = Error::usage("only a parameter or buffer can be stored to");
             return Err(error.help("make it a field of the module"));
         }
@@ -247,7 +247,7 @@ impl Recorder {
         self.weight(buffer, buffer.origin())?;
         let name = self.names.borrow().weights.get(&buffer.address()).cloned();
         let (name, _) = name.ok_or_else(|| Error::internal("a weight has no name"))?;
-        let stored = Stored {
+        let stored = BufferValue {
             name,
             buffer: buffer.clone(),
             value: self.current(value),
@@ -257,7 +257,7 @@ impl Recorder {
     }
 
     /// Current values of buffers.
-    pub fn kept(&self) -> &RefCell<Kept> {
+    pub fn kept(&self) -> &RefCell<BufferValues> {
         &self.kept
     }
 
@@ -267,8 +267,8 @@ impl Recorder {
     }
 
     /// Takes a snapshot of everything but the graph.
-    pub fn position(&self) -> Position {
-        Position {
+    pub fn position(&self) -> RecorderSnapshot {
+        RecorderSnapshot {
             names: self.names.borrow().clone(),
             weights: self.weights.borrow().clone(),
             calls: self.calls.borrow().clone(),
@@ -277,7 +277,7 @@ impl Recorder {
     }
 
     /// Restores a snapshot; the program can then be recorded again from there.
-    pub fn return_to(&self, position: Position) {
+    pub fn return_to(&self, position: RecorderSnapshot) {
         self.names.replace(position.names);
         self.weights.replace(position.weights);
         self.calls.replace(position.calls);
@@ -335,7 +335,7 @@ impl Recorder {
         self.path.borrow_mut().pop();
     }
 
-    pub fn names(&self) -> &RefCell<Names> {
+    pub fn names(&self) -> &RefCell<TraceNames> {
         &self.names
     }
 
@@ -374,7 +374,7 @@ impl Recorder {
 
     /// A tensor for a value.
     pub fn tensor_of(&self, id: ValueRef, value: crate::tensor::Tensor) -> TracedTensor {
-        TracedTensor::new(Ok(value), Origin::Recorded(self.number, id))
+        TracedTensor::new(Ok(value), TracedOrigin::Recorded(self.number, id))
     }
 
     /// Type of a value of this trace.
@@ -400,8 +400,8 @@ impl Recorder {
     fn find(&self, tensor: &TracedTensor) -> Result<ValueRef> {
         let tensor = &self.current(tensor);
         match tensor.origin() {
-            Origin::Recorded(number, value) if *number == self.number => self.open(*value),
-            Origin::Recorded(..) => Err(Error::usage("a tensor of another trace is used")
+            TracedOrigin::Recorded(number, value) if *number == self.number => self.open(*value),
+            TracedOrigin::Recorded(..) => Err(Error::usage("a tensor of another trace is used")
                 .help("pass it as an input, or make a constant of its value outside of the trace")),
             origin => self.weight(tensor, origin),
         }
@@ -416,7 +416,7 @@ impl Recorder {
     }
 
     /// Adds a tensor from outside of the trace as a weight: under a parameter's name, or as a constant with a warning.
-    fn weight(&self, tensor: &TracedTensor, origin: &Origin) -> Result<ValueRef> {
+    fn weight(&self, tensor: &TracedTensor, origin: &TracedOrigin) -> Result<ValueRef> {
         let value = tensor.value()?;
         let known = self.names.borrow().weights.get(&tensor.address()).cloned();
         let name = match known {
@@ -428,20 +428,20 @@ impl Recorder {
         Ok(self.scopes.borrow().weight(&name, ty))
     }
 
-    fn new_constant(&self, tensor: &TracedTensor, origin: &Origin) -> Result<String> {
+    fn new_constant(&self, tensor: &TracedTensor, origin: &TracedOrigin) -> Result<String> {
         let mut names = self.names.borrow_mut();
         let name = names.unique("constant");
         names.insert(name.clone(), tensor);
         let ty = tensor.value()?.tensor_type();
         match origin {
-            Origin::Data(place) => {
+            TracedOrigin::Data(place) => {
                 self.warn(
                     Id::DataConstructor,
                     format!("{ty}, made from host data, became the constant {name}"),
                     place,
                 );
             }
-            Origin::Parameter => {}
+            TracedOrigin::Parameter => {}
             _ => {
                 let place = self.scopes.borrow().innermost().builder.place();
                 self.warn(

@@ -8,18 +8,18 @@ use crate::error::Result;
 use crate::ir::{NamedTree, TreeSpec as Shape};
 use crate::item::{self, Item};
 use crate::tensor::Tensor;
-use crate::trace::check::{CheckOptions, Report, Subject, Traced, check_trace};
+use crate::trace::check::{CheckOptions, CheckReport, Subject, Traced, check_trace};
 
-use super::entry::{TraceOptions, record, signature};
+use super::trace_entry::{TraceOptions, record, signature};
 use super::module::{Module, with_buffer_rollback};
-use super::names::Names;
+use super::trace_names::TraceNames;
 use super::random::manual_seed;
 use super::recorder;
 use super::tensor::TracedTensor;
 use super::tree::Tree;
 
 /// A function with the structure of its example inputs.
-pub struct Function<'f, I, O> {
+pub struct TracedFunction<'f, I, O> {
     function: Box<dyn Fn(I) -> O + 'f>,
     name: String,
     options: TraceOptions,
@@ -27,10 +27,10 @@ pub struct Function<'f, I, O> {
     signature: Vec<NamedTree>,
     example: Vec<Item>,
     /// Registers the names of the module's parameters, if the function is a method.
-    register: Box<dyn Fn(&mut Names) + 'f>,
+    register: Box<dyn Fn(&mut TraceNames) + 'f>,
 }
 
-impl<I, O> fmt::Debug for Function<'_, I, O> {
+impl<I, O> fmt::Debug for TracedFunction<'_, I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Function")
             .field("name", &self.name)
@@ -39,7 +39,7 @@ impl<I, O> fmt::Debug for Function<'_, I, O> {
     }
 }
 
-impl<'f, I: Tree, O: Tree> Function<'f, I, O> {
+impl<'f, I: Tree, O: Tree> TracedFunction<'f, I, O> {
     /// A function with example inputs.
     ///
     /// # Errors
@@ -49,7 +49,7 @@ impl<'f, I: Tree, O: Tree> Function<'f, I, O> {
         let shape = inputs.flatten("args", &mut leaves)?;
         let signature = signature(&shape, &options.names)?;
         let example = items(signature.iter().map(|input| &input.tree), &leaves)?;
-        Ok(Function {
+        Ok(TracedFunction {
             function: Box::new(function),
             name: "forward".to_string(),
             options: options.clone(),
@@ -71,7 +71,7 @@ impl<'f, I: Tree, O: Tree> Function<'f, I, O> {
         method: impl Fn(&M, I) -> O + 'f,
         options: &TraceOptions,
     ) -> Result<Self> {
-        let mut function = Function::new(inputs, move |inputs| method(module, inputs), options)?;
+        let mut function = TracedFunction::new(inputs, move |inputs| method(module, inputs), options)?;
         function.name = name.to_string();
         function.register = Box::new(|names| names.register(module, ""));
         Ok(function)
@@ -90,9 +90,9 @@ impl<'f, I: Tree, O: Tree> Function<'f, I, O> {
     }
 }
 
-impl<I: Tree, O: Tree> Subject for Function<'_, I, O> {
+impl<I: Tree, O: Tree> Subject for TracedFunction<'_, I, O> {
     fn trace(&self, arguments: &[Item]) -> Result<Traced> {
-        let mut names = Names::default();
+        let mut names = TraceNames::default();
         (self.register)(&mut names);
         let names = Rc::new(RefCell::new(names));
         let inputs = self.inputs(arguments)?;
@@ -153,8 +153,8 @@ pub fn trace_checked<I: Tree, O: Tree>(
     inputs: I,
     function: impl Fn(I) -> O,
     options: &CheckOptions,
-) -> Result<(Traced, Report)> {
-    let function = Function::new(&inputs, function, &TraceOptions::default())?;
+) -> Result<(Traced, CheckReport)> {
+    let function = TracedFunction::new(&inputs, function, &TraceOptions::default())?;
     check(&function, options)
 }
 
@@ -167,16 +167,16 @@ pub fn trace_method_checked<M: Module, I: Tree, O: Tree>(
     inputs: I,
     method: impl Fn(&M, I) -> O,
     options: &CheckOptions,
-) -> Result<(Traced, Report)> {
+) -> Result<(Traced, CheckReport)> {
     let trace_options = TraceOptions::default();
-    let function = Function::method(module, "forward", &inputs, method, &trace_options)?;
+    let function = TracedFunction::method(module, "forward", &inputs, method, &trace_options)?;
     check(&function, options)
 }
 
 fn check<I: Tree, O: Tree>(
-    function: &Function<'_, I, O>,
+    function: &TracedFunction<'_, I, O>,
     options: &CheckOptions,
-) -> Result<(Traced, Report)> {
+) -> Result<(Traced, CheckReport)> {
     let mut options = options.clone();
     options.inputs.insert(0, function.example.clone());
     function.seed(options.seed);

@@ -8,7 +8,7 @@ use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorType, wrap_dim};
 use crate::tensor::{Element, Tensor};
 use crate::trace::check::Id;
-use crate::trace::scopes::ValueRef;
+use crate::trace::scope_stack::ValueRef;
 
 use super::{module, recorder};
 
@@ -23,12 +23,12 @@ pub struct TracedTensor {
 
 struct TensorInner {
     value: RwLock<Result<Tensor>>,
-    origin: Origin,
+    origin: TracedOrigin,
 }
 
 /// Origin of a tensor.
 #[derive(Clone, Debug)]
-pub(super) enum Origin {
+pub(super) enum TracedOrigin {
     /// Created outside of any trace.
     Host,
     /// Created from data while a trace was active, at this place.
@@ -59,10 +59,10 @@ impl TracedTensor {
 
     /// A parameter whose initial value may be an error.
     pub(in crate::trace) fn parameter_or(value: Result<Tensor>) -> TracedTensor {
-        TracedTensor::new(value, Origin::Parameter)
+        TracedTensor::new(value, TracedOrigin::Parameter)
     }
 
-    pub(super) fn new(value: Result<Tensor>, origin: Origin) -> TracedTensor {
+    pub(super) fn new(value: Result<Tensor>, origin: TracedOrigin) -> TracedTensor {
         let value = RwLock::new(value);
         TracedTensor {
             inner: Arc::new(TensorInner { value, origin }),
@@ -75,15 +75,15 @@ impl TracedTensor {
         let place = recorder::caller();
         let value = value.map_err(|error| error.at_place(&place));
         let origin = match recorder::active() {
-            Some(_) => Origin::Data(place),
-            None => Origin::Host,
+            Some(_) => TracedOrigin::Data(place),
+            None => TracedOrigin::Host,
         };
         TracedTensor::new(value, origin)
     }
 
     /// A tensor that holds an error.
     pub(super) fn failed(error: Error) -> TracedTensor {
-        TracedTensor::new(Err(error), Origin::Host)
+        TracedTensor::new(Err(error), TracedOrigin::Host)
     }
 
     /// The value, without a warning.
@@ -130,10 +130,10 @@ impl TracedTensor {
 
     /// A tensor of equal value without a connection to a trace.
     pub(super) fn unrecorded(&self) -> TracedTensor {
-        TracedTensor::new(self.value(), Origin::Host)
+        TracedTensor::new(self.value(), TracedOrigin::Host)
     }
 
-    pub(super) fn origin(&self) -> &Origin {
+    pub(super) fn origin(&self) -> &TracedOrigin {
         &self.inner.origin
     }
 
@@ -158,7 +158,7 @@ impl TracedTensor {
     /// A step before this tensor failed.
     pub fn ty(&self) -> Result<TensorType> {
         let value = self.value()?;
-        if let (Origin::Recorded(..), Some(recorder)) = (&self.inner.origin, recorder::active()) {
+        if let (TracedOrigin::Recorded(..), Some(recorder)) = (&self.inner.origin, recorder::active()) {
             return recorder.type_of(self);
         }
         Ok(value.tensor_type())
@@ -217,7 +217,7 @@ impl TracedTensor {
     #[track_caller]
     pub fn to_host(&self) -> Result<Tensor> {
         let value = self.value()?;
-        if let (Origin::Recorded(..), Some(recorder)) = (&self.inner.origin, recorder::active()) {
+        if let (TracedOrigin::Recorded(..), Some(recorder)) = (&self.inner.origin, recorder::active()) {
             let message = format!(
                 "the program reads {value:?}: results computed from it on the host are constants of the graph"
             );

@@ -10,12 +10,12 @@ use crate::trace::native::{TracedTensor, next_generator};
 
 /// A SplitMix64 generator seeded by the thread's random state, which advances by one call. Its outputs are mixes of a
 /// counter.
-struct Stream(u64);
+struct SplitMix64(u64);
 
-impl Stream {
-    fn new() -> Stream {
+impl SplitMix64 {
+    fn new() -> SplitMix64 {
         let Generator { seed, counter } = next_generator();
-        Stream(mix_bits(seed) ^ mix_bits(counter.wrapping_add(GOLDEN_GAMMA)))
+        SplitMix64(mix_bits(seed) ^ mix_bits(counter.wrapping_add(GOLDEN_GAMMA)))
     }
 
     /// Draws a number in `[0, 1)`.
@@ -33,8 +33,8 @@ fn mix_bits(bits: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-fn random_tensor(shape: &[usize], draw: impl Fn(&mut Stream) -> f64) -> Result<Tensor> {
-    let (count, mut stream) = (tensor::numel(shape)?, Stream::new());
+fn random_tensor(shape: &[usize], draw: impl Fn(&mut SplitMix64) -> f64) -> Result<Tensor> {
+    let (count, mut stream) = (tensor::numel(shape)?, SplitMix64::new());
     let values = (0..count).map(|_| draw(&mut stream) as f32);
     Tensor::from_vec(shape, values.collect())
 }
@@ -48,7 +48,7 @@ pub(super) fn uniform(shape: &[usize], bound: f64) -> TracedTensor {
 
 /// A parameter drawn from the standard normal distribution (Box and Muller).
 pub(super) fn normal(shape: &[usize]) -> TracedTensor {
-    let draw = |stream: &mut Stream| {
+    let draw = |stream: &mut SplitMix64| {
         let radius = (-2.0 * (1.0 - stream.unit()).ln()).sqrt();
         radius * (TAU * stream.unit()).cos()
     };

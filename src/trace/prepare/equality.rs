@@ -3,7 +3,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::PrepareOptions;
-use super::fix::input_of;
+use super::fixed_arguments::input_of;
 use crate::error::{Error, ErrorContext, ErrorKind, Result};
 use crate::interp;
 use crate::ir::{Graph, GraphModule, ValueId};
@@ -13,7 +13,7 @@ use crate::trace::check;
 
 /// A graph whose results did not change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Check {
+pub struct EqualityCheck {
     /// Name of the graph.
     pub graph: String,
     /// Types of the inputs of the run.
@@ -22,7 +22,7 @@ pub struct Check {
     pub outputs: usize,
 }
 
-impl fmt::Display for Check {
+impl fmt::Display for EqualityCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (count, inputs) = (self.outputs, self.inputs.join(", "));
         write!(f, "equal      {count} outputs, bit for bit, on {inputs}")
@@ -34,7 +34,7 @@ pub(super) fn prove(
     original: &GraphModule,
     prepared: &GraphModule,
     options: &PrepareOptions,
-) -> Result<Vec<Check>> {
+) -> Result<Vec<EqualityCheck>> {
     let pairs = original.graphs.iter().zip(&prepared.graphs).enumerate();
     pairs
         .map(|(index, (before, after))| {
@@ -74,7 +74,7 @@ fn compare_graphs(
     modules: [&GraphModule; 2],
     graphs: [&Graph; 2],
     inputs: &[Tensor],
-) -> Result<Check> {
+) -> Result<EqualityCheck> {
     let [before, after] = graphs;
     let name = |graph: &Graph, id: &ValueId| graph.value(*id).name.clone();
     let kept: Vec<String> = after.inputs.iter().map(|id| name(after, id)).collect();
@@ -90,7 +90,7 @@ fn compare_graphs(
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
     }
-    Ok(Check {
+    Ok(EqualityCheck {
         graph: before.name.clone(),
         inputs: left
             .iter()

@@ -12,15 +12,15 @@
 //! Names within a module do not depend on code outside of it. Preparing a prepared graph changes nothing.
 
 mod equality;
-mod fix;
+mod fixed_arguments;
 mod instances;
-mod leaf;
-mod names;
-mod parameters;
+mod leaves;
+mod node_names;
+mod parameter_copies;
 mod report;
 
-pub use equality::Check;
-pub use report::{Report, Rewrite, RewriteKind};
+pub use equality::EqualityCheck;
+pub use report::{PrepareReport, Rewrite, RewriteKind};
 
 use crate::error::Result;
 use crate::ir::GraphModule;
@@ -49,7 +49,7 @@ pub struct Prepared {
     /// The module.
     pub module: GraphModule,
     /// All rewrites, and the comparisons of results.
-    pub report: Report,
+    pub report: PrepareReport,
 }
 
 /// Prepares a module, and checks on example inputs that all results are bitwise equal.
@@ -59,9 +59,9 @@ pub struct Prepared {
 /// inputs do not fit the signature; a result of the prepared module differs.
 pub fn prepare(module: &GraphModule, options: &PrepareOptions) -> Result<Prepared> {
     let mut prepared = module.clone();
-    let mut report = Report::default();
-    fix::fix(&mut prepared, &options.fixed, &mut report)?;
-    leaf::gather(&mut prepared, &options.leaves, &mut report)?;
+    let mut report = PrepareReport::default();
+    fixed_arguments::fix(&mut prepared, &options.fixed, &mut report)?;
+    leaves::gather(&mut prepared, &options.leaves, &mut report)?;
     let GraphModule {
         graphs, weights, ..
     } = &mut prepared;
@@ -69,9 +69,9 @@ pub fn prepare(module: &GraphModule, options: &PrepareOptions) -> Result<Prepare
         report.begin(graph);
         let instances = Instances::of(graph);
         if options.copy_parameters {
-            parameters::copy(graph, &instances, weights, &mut report)?;
+            parameter_copies::copy(graph, &instances, weights, &mut report)?;
         }
-        names::name(graph, &instances, &mut report);
+        node_names::name(graph, &instances, &mut report);
     }
     prepared.verify()?;
     report.checks = equality::prove(module, &prepared, options)?;

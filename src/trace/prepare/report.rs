@@ -2,17 +2,17 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::equality::Check;
+use super::equality::EqualityCheck;
 use crate::error::SourcePlace;
 use crate::ir::Graph;
 
 /// Report of [`prepare`](super::prepare). `Display` writes it as text, serialisation as JSON.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
+pub struct PrepareReport {
     /// All rewrites in order.
     pub rewrites: Vec<Rewrite>,
     /// Comparisons of results, one for each graph.
-    pub checks: Vec<Check>,
+    pub checks: Vec<EqualityCheck>,
     /// Name of the current graph.
     #[serde(skip)]
     graph: String,
@@ -94,7 +94,7 @@ impl RewriteKind {
     }
 }
 
-impl Report {
+impl PrepareReport {
     /// Sets the graph of the rewrites that follow.
     pub(super) fn begin(&mut self, graph: &Graph) {
         self.graph.clone_from(&graph.name);
@@ -127,7 +127,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for PrepareReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for check in &self.checks {
             let name = &check.graph;

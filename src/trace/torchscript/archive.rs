@@ -8,7 +8,7 @@ use crate::shape::TensorType;
 use crate::tensor::{Tensor, TensorStorage};
 use crate::trace::torchscript::container::Container;
 use crate::trace::torchscript::pickle::unpickle;
-use crate::trace::torchscript::source::Source;
+use crate::trace::torchscript::source::ArchiveSource;
 use crate::trace::torchscript::storage::TensorRecord;
 use crate::trace::torchscript::value::Pickled;
 
@@ -18,7 +18,7 @@ use crate::trace::torchscript::value::Pickled;
 #[derive(Debug)]
 pub struct Archive {
     container: Arc<Container>,
-    source: Source,
+    source: ArchiveSource,
     root: Pickled,
     constants: Vec<Pickled>,
     traced_inputs: Option<Pickled>,
@@ -47,7 +47,7 @@ impl Archive {
             false => Vec::new(),
         };
         Ok(Archive {
-            source: Source::new(container.clone()),
+            source: ArchiveSource::new(container.clone()),
             root: pickle(&container, "data")?,
             constants,
             // Traced inputs are hints, and may hold values that no importer needs to understand.
@@ -68,7 +68,7 @@ impl Archive {
     }
 
     /// The program.
-    pub fn source(&self) -> &Source {
+    pub fn source(&self) -> &ArchiveSource {
         &self.source
     }
 

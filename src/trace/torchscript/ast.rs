@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 /// A class: a module, a named tuple, an enumeration, an interface or a plain script class.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Class {
+pub struct ClassDef {
     /// Qualified name, `__torch__.torch.nn.modules.linear.Linear`.
     pub name: String,
     /// Base class.
-    pub base: Base,
+    pub base: BaseClass,
     /// Attributes with their types in order: those of an instance, or the fields of a named tuple.
-    pub attributes: Vec<(String, Type)>,
+    pub attributes: Vec<(String, TypeExpr)>,
     /// Constants of the class (`Final`) and members of an enumeration. The type of a member is [`Type::Any`].
-    pub constants: Vec<Constant>,
+    pub constants: Vec<ConstantDef>,
     /// Names of the attributes that are parameters.
     pub parameters: Vec<String>,
     /// Names of the attributes that are buffers.
@@ -23,7 +23,7 @@ pub struct Class {
     /// Names of the methods that are called before and after `forward`.
     pub hooks: ForwardHooks,
     /// Methods in order; their names are not qualified.
-    pub methods: Vec<Function>,
+    pub methods: Vec<FunctionDef>,
     /// The record that contains the class, `code/__torch__.py`.
     pub file: Arc<str>,
     /// Byte offset of the class in its file.
@@ -41,7 +41,7 @@ pub struct ForwardHooks {
 
 /// Base class of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Base {
+pub enum BaseClass {
     /// `Module`.
     Module,
     /// `NamedTuple`: the class has nothing but fields.
@@ -56,26 +56,26 @@ pub enum Base {
 
 /// A constant of a class.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Constant {
+pub struct ConstantDef {
     /// Name.
     pub name: String,
     /// Static type.
-    pub ty: Type,
+    pub ty: TypeExpr,
     /// A literal.
-    pub value: Expr,
+    pub value: AstExpr,
 }
 
 /// A free function or a method.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Function {
+pub struct FunctionDef {
     /// The name; qualified for free functions.
     pub name: String,
     /// Parameters; for methods the first one is the receiver.
-    pub parameters: Vec<Parameter>,
+    pub parameters: Vec<ParameterDef>,
     /// Type of the result; [`Type::Any`] if none is written.
-    pub returns: Type,
+    pub returns: TypeExpr,
     /// The statements.
-    pub body: Vec<Statement>,
+    pub body: Vec<Stmt>,
     /// The record that contains the function, `code/__torch__.py`.
     pub file: Arc<str>,
     /// Byte offset of the function in its file.
@@ -84,18 +84,18 @@ pub struct Function {
 
 /// A parameter of a function.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parameter {
+pub struct ParameterDef {
     /// Name.
     pub name: String,
     /// Static type; [`Type::Any`] if none is written.
-    pub ty: Type,
+    pub ty: TypeExpr,
     /// Default, a literal.
-    pub default: Option<Expr>,
+    pub default: Option<AstExpr>,
 }
 
 /// A statement and its position.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Statement {
+pub struct Stmt {
     /// Byte offset of the first token.
     pub offset: usize,
     /// The statement itself.
@@ -110,80 +110,80 @@ pub enum StmtKind {
         /// The variable.
         name: String,
         /// The type, if one is written.
-        ty: Option<Type>,
+        ty: Option<TypeExpr>,
         /// The value.
-        value: Expr,
+        value: AstExpr,
     },
     /// `a, b, = value`: unpacks a tuple or list.
     Unpack {
         /// The variables.
         names: Vec<String>,
         /// The value. It has as many elements as there are variables.
-        value: Expr,
+        value: AstExpr,
     },
     /// `a, b = x, y`: all values are computed before any variable changes. There are as many names as values.
     AssignAll {
         /// The variables.
         names: Vec<String>,
         /// Their values.
-        values: Vec<Expr>,
+        values: Vec<AstExpr>,
     },
     /// `object.attribute = value`.
     SetAttribute {
         /// The object.
-        object: Expr,
+        object: AstExpr,
         /// The attribute's name.
         attribute: String,
         /// Its new value.
-        value: Expr,
+        value: AstExpr,
     },
     /// `if condition:` and `else:`.
     If {
         /// A bool.
-        condition: Expr,
+        condition: AstExpr,
         /// Statements if true.
-        then: Vec<Statement>,
+        then: Vec<Stmt>,
         /// Statements if false.
-        otherwise: Vec<Statement>,
+        otherwise: Vec<Stmt>,
     },
     /// `while condition:`.
     While {
         /// A bool, computed before every iteration.
-        condition: Expr,
+        condition: AstExpr,
         /// Statements of an iteration.
-        body: Vec<Statement>,
+        body: Vec<Stmt>,
     },
     /// `for variable in range(count):`.
     For {
         /// Counts from 0.
         variable: String,
         /// Number of iterations.
-        count: Expr,
+        count: AstExpr,
         /// Statements of an iteration.
-        body: Vec<Statement>,
+        body: Vec<Stmt>,
     },
     /// `with context:`, or `with context as name:`.
     With {
         /// The context manager.
-        context: Expr,
+        context: AstExpr,
         /// The variable for the result of `__enter__`.
         name: Option<String>,
         /// Statements within.
-        body: Vec<Statement>,
+        body: Vec<Stmt>,
     },
     /// `return value`.
-    Return(Expr),
+    Return(AstExpr),
     /// A value computed only for its effects.
-    Evaluate(Expr),
+    Evaluate(AstExpr),
     /// `def name():` within a body, for `fork(name)`.
-    Define(Function),
+    Define(FunctionDef),
     /// `pass`.
     Pass,
 }
 
 /// An expression and its position.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Expr {
+pub struct AstExpr {
     /// Byte offset of the first token, without enclosing parentheses.
     pub offset: usize,
     /// The expression itself.
@@ -201,13 +201,13 @@ pub enum AstExprKind {
     /// `CONSTANTS.c3`: an element of the archive's constants.
     Constant(usize),
     /// `object.name`, or `getattr(object, "name")`.
-    Attribute(Box<Expr>, String),
+    Attribute(Box<AstExpr>, String),
     /// `value[index]`.
-    Subscript(Box<Expr>, Box<Expr>),
+    Subscript(Box<AstExpr>, Box<AstExpr>),
     /// `value[start:end]` of a tuple.
-    TupleSlice(Box<Expr>, i64, i64),
+    TupleSlice(Box<AstExpr>, i64, i64),
     /// A call.
-    Call(Box<Call>),
+    Call(Box<CallExpr>),
     /// `None`.
     None,
     /// `True` or `False`.
@@ -221,30 +221,30 @@ pub enum AstExprKind {
     /// A string.
     Str(String),
     /// `[a, b]`.
-    List(Vec<Expr>),
+    List(Vec<AstExpr>),
     /// `(a, b)`.
-    Tuple(Vec<Expr>),
+    Tuple(Vec<AstExpr>),
     /// `{k: v}`.
-    Dict(Vec<(Expr, Expr)>),
+    Dict(Vec<(AstExpr, AstExpr)>),
     /// `annotate(T, value)`: the value, with a type that its expression does not show.
-    Annotate(Type, Box<Expr>),
+    Annotate(TypeExpr, Box<AstExpr>),
     /// `unchecked_cast(T, value)`: the value, known to be of a narrower type.
-    UncheckedCast(Type, Box<Expr>),
+    UncheckedCast(TypeExpr, Box<AstExpr>),
     /// `uninitialized(T)`: a value that is never read.
-    Uninitialized(Type),
+    Uninitialized(TypeExpr),
     /// `isinstance(value, T)`, true if any of the types fits.
-    IsInstance(Box<Expr>, Vec<Type>),
+    IsInstance(Box<AstExpr>, Vec<TypeExpr>),
 }
 
 /// A call with its arguments.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Call {
+pub struct CallExpr {
     /// The function, method or class.
     pub callee: Callee,
     /// Positional arguments, without the receiver of a method.
-    pub arguments: Vec<Expr>,
+    pub arguments: Vec<AstExpr>,
     /// Keyword arguments.
-    pub keywords: Vec<(String, Expr)>,
+    pub keywords: Vec<(String, AstExpr)>,
 }
 
 /// Target of a call.
@@ -256,7 +256,7 @@ pub enum Callee {
     /// A function or class of the archive: `__torch__.models.Pt`; also `__torch__.Box.__new__`.
     Qualified(String),
     /// A method of a value: `(x).forward(…)`.
-    Method(Expr, String),
+    Method(AstExpr, String),
     /// A variable that holds a function, or a builtin: `int`, `float`, `bool`, `str`, `print`, `fork` …. A name `^Foo` is a
     /// function of Python, of which an archive has the name only.
     Name(String),
@@ -264,7 +264,7 @@ pub enum Callee {
 
 /// A static type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Type {
+pub enum TypeExpr {
     /// `Tensor`.
     Tensor,
     /// `int`.
@@ -284,67 +284,67 @@ pub enum Type {
     /// `Any`.
     Any,
     /// `Optional[T]`.
-    Optional(Box<Type>),
+    Optional(Box<TypeExpr>),
     /// `List[T]`.
-    List(Box<Type>),
+    List(Box<TypeExpr>),
     /// `Dict[K, V]`.
-    Dict(Box<Type>, Box<Type>),
+    Dict(Box<TypeExpr>, Box<TypeExpr>),
     /// `Tuple[A, B]`.
-    Tuple(Vec<Type>),
+    Tuple(Vec<TypeExpr>),
     /// `Union[A, B]`.
-    Union(Vec<Type>),
+    Union(Vec<TypeExpr>),
     /// `Future[T]`.
-    Future(Box<Type>),
+    Future(Box<TypeExpr>),
     /// A class of the archive by its qualified name.
     Class(String),
     /// Anything else by name: `complex`, `Generator`, `Storage` …
     Other(String),
 }
 
-impl Class {
+impl ClassDef {
     /// A method by name.
-    pub fn method(&self, name: &str) -> Option<&Function> {
+    pub fn method(&self, name: &str) -> Option<&FunctionDef> {
         self.methods.iter().find(|method| method.name == name)
     }
 
     /// The type of an attribute or field by name.
-    pub fn attribute(&self, name: &str) -> Option<&Type> {
+    pub fn attribute(&self, name: &str) -> Option<&TypeExpr> {
         let mut attributes = self.attributes.iter();
         let found = attributes.find(|(attribute, _)| attribute == name);
         found.map(|(_, ty)| ty)
     }
 
     /// A constant or member of an enumeration by name.
-    pub fn constant(&self, name: &str) -> Option<&Constant> {
+    pub fn constant(&self, name: &str) -> Option<&ConstantDef> {
         self.constants.iter().find(|constant| constant.name == name)
     }
 }
 
-impl fmt::Display for Type {
+impl fmt::Display for TypeExpr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Type::Tensor => f.write_str("Tensor"),
-            Type::Int => f.write_str("int"),
-            Type::Float => f.write_str("float"),
-            Type::Bool => f.write_str("bool"),
-            Type::Str => f.write_str("str"),
-            Type::Number => f.write_str("number"),
-            Type::None => f.write_str("NoneType"),
-            Type::Device => f.write_str("Device"),
-            Type::Any => f.write_str("Any"),
-            Type::Optional(inner) => write!(f, "Optional[{inner}]"),
-            Type::List(inner) => write!(f, "List[{inner}]"),
-            Type::Dict(key, value) => write!(f, "Dict[{key}, {value}]"),
-            Type::Tuple(parts) if parts.is_empty() => f.write_str("Tuple[()]"),
-            Type::Tuple(parts) => write_list(f, "Tuple", parts),
-            Type::Union(parts) => write_list(f, "Union", parts),
-            Type::Future(inner) => write!(f, "Future[{inner}]"),
-            Type::Class(name) | Type::Other(name) => f.write_str(name),
+            TypeExpr::Tensor => f.write_str("Tensor"),
+            TypeExpr::Int => f.write_str("int"),
+            TypeExpr::Float => f.write_str("float"),
+            TypeExpr::Bool => f.write_str("bool"),
+            TypeExpr::Str => f.write_str("str"),
+            TypeExpr::Number => f.write_str("number"),
+            TypeExpr::None => f.write_str("NoneType"),
+            TypeExpr::Device => f.write_str("Device"),
+            TypeExpr::Any => f.write_str("Any"),
+            TypeExpr::Optional(inner) => write!(f, "Optional[{inner}]"),
+            TypeExpr::List(inner) => write!(f, "List[{inner}]"),
+            TypeExpr::Dict(key, value) => write!(f, "Dict[{key}, {value}]"),
+            TypeExpr::Tuple(parts) if parts.is_empty() => f.write_str("Tuple[()]"),
+            TypeExpr::Tuple(parts) => write_list(f, "Tuple", parts),
+            TypeExpr::Union(parts) => write_list(f, "Union", parts),
+            TypeExpr::Future(inner) => write!(f, "Future[{inner}]"),
+            TypeExpr::Class(name) | TypeExpr::Other(name) => f.write_str(name),
         }
     }
 }
 
-fn write_list(f: &mut fmt::Formatter<'_>, name: &str, parts: &[Type]) -> fmt::Result {
+fn write_list(f: &mut fmt::Formatter<'_>, name: &str, parts: &[TypeExpr]) -> fmt::Result {
     write!(f, "{name}[")?;
     for (index, part) in parts.iter().enumerate() {
         write!(f, "{}{part}", if index > 0 { ", " } else { "" })?;

@@ -20,8 +20,8 @@ pub mod value;
 
 pub use archive::Archive;
 pub use container::Container;
-pub use import::{Entry, ImportOptions, InputSpec, Sizes, import};
-pub use source::Source;
+pub use import::{EntryMethod, ImportOptions, InputSpec, SymbolicSizes, import};
+pub use source::ArchiveSource;
 pub use state_dict::read_tensors;
 pub use storage::TensorRecord;
-pub use value::{Dict, List, Object, Pickled};
+pub use value::{PickledDict, PickledList, PickledObject, Pickled};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::trace::torchscript::ast::{
-    AstExprKind, Base, Class, Constant, Expr, ForwardHooks, Function, Parameter, Statement,
-    StmtKind, Type,
+    AstExprKind, BaseClass, ClassDef, ConstantDef, AstExpr, ForwardHooks, FunctionDef, ParameterDef, Stmt,
+    StmtKind, TypeExpr,
 };
 use crate::trace::torchscript::lexer::{self, Token, TokenKind};
 
@@ -18,20 +18,20 @@ const MAX_DEPTH: usize = 200;
 
 /// Declarations of a file.
 #[derive(Debug, Default)]
-pub struct File {
+pub struct SourceFile {
     /// Classes in order, with qualified names.
-    pub classes: Vec<Class>,
+    pub classes: Vec<ClassDef>,
     /// Free functions in order, with qualified names.
-    pub functions: Vec<Function>,
+    pub functions: Vec<FunctionDef>,
 }
 
 /// Parses the file of a module such as `__torch__.torch.nn.modules.linear`. `file` is its name in messages.
-pub fn parse_file(file: &str, module: &str, text: &str) -> Result<File> {
+pub fn parse_file(file: &str, module: &str, text: &str) -> Result<SourceFile> {
     Parser::new(file, text)?.file(module)
 }
 
 /// Parses a static type alone, such as the type tag `Dict[str, int]` of a pickle.
-pub fn parse_type(text: &str) -> Result<Type> {
+pub fn parse_type(text: &str) -> Result<TypeExpr> {
     let mut parser = Parser::new("type", text)?;
     let ty = parser.ty()?;
     parser.end_of_line()?;
@@ -185,8 +185,8 @@ impl<'a> Parser<'a> {
         Ok(items)
     }
 
-    fn file(&mut self, module: &str) -> Result<File> {
-        let mut file = File::default();
+    fn file(&mut self, module: &str) -> Result<SourceFile> {
+        let mut file = SourceFile::default();
         loop {
             match self.peek() {
                 TokenKind::Name("class") => file.classes.push(self.class(module)?),
@@ -202,12 +202,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn class(&mut self, module: &str) -> Result<Class> {
+    fn class(&mut self, module: &str) -> Result<ClassDef> {
         let offset = self.offset();
         self.expect_keyword("class")?;
         let name = format!("{module}.{}", self.name()?);
         let base = self.base()?;
-        let mut class = Class {
+        let mut class = ClassDef {
             name,
             base,
             attributes: Vec::new(),
@@ -223,24 +223,24 @@ impl<'a> Parser<'a> {
         Ok(class)
     }
 
-    fn base(&mut self) -> Result<Base> {
+    fn base(&mut self) -> Result<BaseClass> {
         if !self.eat('(') {
-            return Ok(Base::None);
+            return Ok(BaseClass::None);
         }
         let base = match self.peek() {
-            TokenKind::Punctuation(')') => Base::None,
-            TokenKind::Name("Module") => Base::Module,
-            TokenKind::Name("NamedTuple") => Base::NamedTuple,
-            TokenKind::Name("Enum") => Base::Enum,
-            TokenKind::Name("Interface" | "ModuleInterface") => Base::Interface,
+            TokenKind::Punctuation(')') => BaseClass::None,
+            TokenKind::Name("Module") => BaseClass::Module,
+            TokenKind::Name("NamedTuple") => BaseClass::NamedTuple,
+            TokenKind::Name("Enum") => BaseClass::Enum,
+            TokenKind::Name("Interface" | "ModuleInterface") => BaseClass::Interface,
             _ => return self.expected("`Module`, `NamedTuple`, `Enum` or an interface"),
         };
-        self.position += usize::from(base != Base::None);
+        self.position += usize::from(base != BaseClass::None);
         self.expect(')')?;
         Ok(base)
     }
 
-    fn member(&mut self, class: &mut Class) -> Result<()> {
+    fn member(&mut self, class: &mut ClassDef) -> Result<()> {
         if self.is_word("def") {
             let method = self.nested(Self::function)?;
             class.methods.push(method);
@@ -254,7 +254,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses the rest of a member after its name: a list of names, an attribute, a constant, or a member of an enumeration.
-    fn declaration(&mut self, class: &mut Class, name: String) -> Result<()> {
+    fn declaration(&mut self, class: &mut ClassDef, name: String) -> Result<()> {
         match name.as_str() {
             "__parameters__" => class.parameters = self.names_list()?,
             "__buffers__" => class.buffers = self.names_list()?,
@@ -273,8 +273,8 @@ impl<'a> Parser<'a> {
             _ => {
                 self.expect('=')?;
                 let value = self.expression()?;
-                let ty = Type::Any;
-                class.constants.push(Constant { name, ty, value });
+                let ty = TypeExpr::Any;
+                class.constants.push(ConstantDef { name, ty, value });
             }
         }
         Ok(())
@@ -286,7 +286,7 @@ impl<'a> Parser<'a> {
         self.list(']', Self::string)
     }
 
-    fn typed_member(&mut self, class: &mut Class, name: String) -> Result<()> {
+    fn typed_member(&mut self, class: &mut ClassDef, name: String) -> Result<()> {
         if !self.eat_keyword("Final") {
             let ty = self.ty()?;
             class.attributes.push((name, ty));
@@ -297,11 +297,11 @@ impl<'a> Parser<'a> {
         self.expect(']')?;
         self.expect('=')?;
         let value = self.expression()?;
-        class.constants.push(Constant { name, ty, value });
+        class.constants.push(ConstantDef { name, ty, value });
         Ok(())
     }
 
-    fn function(&mut self) -> Result<Function> {
+    fn function(&mut self) -> Result<FunctionDef> {
         let offset = self.offset();
         self.expect_keyword("def")?;
         let name = self.name()?;
@@ -309,8 +309,8 @@ impl<'a> Parser<'a> {
         let parameters = self.list(')', Self::parameter)?;
         let arrow = *self.peek() == TokenKind::Arrow;
         self.position += usize::from(arrow);
-        let returns = if arrow { self.ty()? } else { Type::Any };
-        Ok(Function {
+        let returns = if arrow { self.ty()? } else { TypeExpr::Any };
+        Ok(FunctionDef {
             name,
             parameters,
             returns,
@@ -320,11 +320,11 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn parameter(&mut self) -> Result<Parameter> {
+    fn parameter(&mut self) -> Result<ParameterDef> {
         let name = self.name()?;
-        let ty = if self.eat(':') { self.ty()? } else { Type::Any };
+        let ty = if self.eat(':') { self.ty()? } else { TypeExpr::Any };
         let default = self.eat('=').then(|| self.expression()).transpose()?;
-        Ok(Parameter { name, ty, default })
+        Ok(ParameterDef { name, ty, default })
     }
 
     /// Parses `:` and an indented block of lines.

@@ -7,7 +7,7 @@ use crate::error::{Error, ErrorContext, Result};
 use crate::trace::torchscript::storage::TensorRecord;
 use crate::trace::torchscript::value::Pickled;
 
-mod freeze;
+mod resolve;
 mod globals;
 
 /// Reads a pickle of protocol 2 to 5. Storages become references to the records `folder/key`.
@@ -22,20 +22,20 @@ pub fn unpickle(bytes: &[u8], folder: &str) -> Result<Pickled> {
         memo: HashMap::new(),
     };
     let root = machine.run().at(|| format!("byte {}", machine.position))?;
-    freeze::freeze(machine.nodes, root)
+    resolve::freeze(machine.nodes, root)
 }
 
 /// Index of a node.
-type Id = usize;
+type NodeId = usize;
 
 /// A value under construction. The memo and the stack refer to nodes by index, so a container can still grow after other
 /// nodes refer to it.
-enum Node {
+enum PickleNode {
     Leaf(Pickled),
-    Tuple(Vec<Id>),
-    List(Vec<Id>, Option<Arc<str>>),
-    Dict(Vec<(Id, Id)>, Option<Arc<str>>),
-    Object(Arc<str>, Vec<(Id, Id)>),
+    Tuple(Vec<NodeId>),
+    List(Vec<NodeId>, Option<Arc<str>>),
+    Dict(Vec<(NodeId, NodeId)>, Option<Arc<str>>),
+    Object(Arc<str>, Vec<(NodeId, NodeId)>),
     /// A name such as `torch.FloatStorage`, which is not a value by itself.
     Global(String),
     /// A storage, as a tensor record over all of it.
@@ -46,14 +46,14 @@ struct Unpickler<'a> {
     input: &'a [u8],
     position: usize,
     folder: &'a str,
-    nodes: Vec<Node>,
-    stack: Vec<Id>,
+    nodes: Vec<PickleNode>,
+    stack: Vec<NodeId>,
     marks: Vec<usize>,
-    memo: HashMap<usize, Id>,
+    memo: HashMap<usize, NodeId>,
 }
 
 impl Unpickler<'_> {
-    fn run(&mut self) -> Result<Id> {
+    fn run(&mut self) -> Result<NodeId> {
         loop {
             match self.u8()? {
                 b'.' => return self.pop(),
@@ -82,13 +82,13 @@ impl Unpickler<'_> {
             0x8c => self.string(1),
             b'X' => self.string(4),
             0x8d => self.string(8),
-            b')' => self.push(Node::Tuple(Vec::new())),
+            b')' => self.push(PickleNode::Tuple(Vec::new())),
             0x85..=0x87 => self.short_tuple(usize::from(opcode - 0x84)),
             b't' => self.tuple(),
-            b']' => self.push(Node::List(Vec::new(), None)),
+            b']' => self.push(PickleNode::List(Vec::new(), None)),
             b'a' => self.append(),
             b'e' => self.appends(),
-            b'}' => self.push(Node::Dict(Vec::new(), None)),
+            b'}' => self.push(PickleNode::Dict(Vec::new(), None)),
             b's' => self.set_item(),
             b'u' => self.set_items(),
             b'q' => self.put(1),
@@ -182,30 +182,30 @@ impl Unpickler<'_> {
         Ok(line)
     }
 
-    fn push(&mut self, node: Node) -> Result<()> {
+    fn push(&mut self, node: PickleNode) -> Result<()> {
         self.stack.push(self.nodes.len());
         self.nodes.push(node);
         Ok(())
     }
 
     fn leaf(&mut self, value: Pickled) -> Result<()> {
-        self.push(Node::Leaf(value))
+        self.push(PickleNode::Leaf(value))
     }
 
     /// Pops the topmost value. Values below the last mark cannot be popped.
-    fn pop(&mut self) -> Result<Id> {
+    fn pop(&mut self) -> Result<NodeId> {
         if self.stack.len() <= self.marks.last().copied().unwrap_or(0) {
             return Err(underflow());
         }
         self.stack.pop().ok_or_else(underflow)
     }
 
-    fn top(&self) -> Result<Id> {
+    fn top(&self) -> Result<NodeId> {
         self.stack.last().copied().ok_or_else(underflow)
     }
 
     /// Pops all values above the last mark.
-    fn pop_mark(&mut self) -> Result<Vec<Id>> {
+    fn pop_mark(&mut self) -> Result<Vec<NodeId>> {
         let mark = self.marks.pop().ok_or_else(underflow)?;
         Ok(self.stack.split_off(mark.min(self.stack.len())))
     }
@@ -216,12 +216,12 @@ impl Unpickler<'_> {
             items.push(self.pop()?);
         }
         items.reverse();
-        self.push(Node::Tuple(items))
+        self.push(PickleNode::Tuple(items))
     }
 
     fn tuple(&mut self) -> Result<()> {
         let items = self.pop_mark()?;
-        self.push(Node::Tuple(items))
+        self.push(PickleNode::Tuple(items))
     }
 
     fn append(&mut self) -> Result<()> {
@@ -234,10 +234,10 @@ impl Unpickler<'_> {
         self.extend_list(items)
     }
 
-    fn extend_list(&mut self, new: Vec<Id>) -> Result<()> {
+    fn extend_list(&mut self, new: Vec<NodeId>) -> Result<()> {
         let list = self.top()?;
         match &mut self.nodes[list] {
-            Node::List(items, _) => items.extend(new),
+            PickleNode::List(items, _) => items.extend(new),
             _ => {
                 return Err(Error::format(
                     "elements are appended to something that is not a list",
@@ -258,11 +258,11 @@ impl Unpickler<'_> {
         self.extend_dict(items)
     }
 
-    fn extend_dict(&mut self, new: Vec<Id>) -> Result<()> {
+    fn extend_dict(&mut self, new: Vec<NodeId>) -> Result<()> {
         let dict = self.top()?;
         let (pairs, rest) = new.as_chunks::<2>();
         match &mut self.nodes[dict] {
-            Node::Dict(entries, _) if rest.is_empty() => {
+            PickleNode::Dict(entries, _) if rest.is_empty() => {
                 entries.extend(pairs.iter().map(|[key, value]| (*key, *value)));
             }
             _ => {
@@ -299,19 +299,19 @@ impl Unpickler<'_> {
     fn global(&mut self) -> Result<()> {
         let module = self.line()?;
         let name = self.line()?;
-        self.push(Node::Global(format!("{module}.{name}")))
+        self.push(PickleNode::Global(format!("{module}.{name}")))
     }
 
     fn stack_global(&mut self) -> Result<()> {
         let name = self.pop()?;
         let module = self.pop()?;
         let global = format!("{}.{}", self.str(module)?, self.str(name)?);
-        self.push(Node::Global(global))
+        self.push(PickleNode::Global(global))
     }
 
-    fn str(&self, id: Id) -> Result<&Arc<str>> {
+    fn str(&self, id: NodeId) -> Result<&Arc<str>> {
         match &self.nodes[id] {
-            Node::Leaf(Pickled::Str(text)) => Ok(text),
+            PickleNode::Leaf(Pickled::Str(text)) => Ok(text),
             _ => Err(Error::format("expected a string")),
         }
     }

@@ -5,14 +5,14 @@ use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Location, Result};
 use crate::tensor::TensorStorage;
-use crate::trace::torchscript::ast::{Class, Function};
+use crate::trace::torchscript::ast::{ClassDef, FunctionDef};
 use crate::trace::torchscript::container::Container;
 use crate::trace::torchscript::debug::DebugMap;
-use crate::trace::torchscript::parser::{self, File};
+use crate::trace::torchscript::parser::{self, SourceFile};
 
 /// All source files of an archive by module name.
 #[derive(Debug)]
-pub struct Source {
+pub struct ArchiveSource {
     container: Arc<Container>,
     modules: BTreeMap<String, SourceModule>,
 }
@@ -21,22 +21,22 @@ pub struct Source {
 struct SourceModule {
     /// Name of the record, `code/__torch__.py`.
     record: String,
-    file: OnceLock<File>,
+    file: OnceLock<SourceFile>,
     debug: OnceLock<Option<DebugMap>>,
 }
 
 /// The declaration that a qualified name stands for.
 #[derive(Clone, Copy, Debug)]
-pub enum Item<'a> {
+pub enum Declaration<'a> {
     /// A class.
-    Class(&'a Class),
+    Class(&'a ClassDef),
     /// A free function.
-    Function(&'a Function),
+    Function(&'a FunctionDef),
 }
 
-impl Source {
+impl ArchiveSource {
     /// Lists the source files of an archive without reading them.
-    pub fn new(container: Arc<Container>) -> Source {
+    pub fn new(container: Arc<Container>) -> ArchiveSource {
         let records = container.names().filter_map(|record| {
             let module = module_name(record)?;
             let record = record.to_owned();
@@ -51,7 +51,7 @@ impl Source {
             ))
         });
         let modules = records.collect();
-        Source { container, modules }
+        ArchiveSource { container, modules }
     }
 
     /// Names of all modules, `__torch__.torch.nn.modules.linear`.
@@ -60,7 +60,7 @@ impl Source {
     }
 
     /// Returns the declarations of a module; none if there is no such module, an error if its file does not parse.
-    pub fn module(&self, name: &str) -> Result<Option<&File>> {
+    pub fn module(&self, name: &str) -> Result<Option<&SourceFile>> {
         let Some(module) = self.modules.get(name) else {
             return Ok(None);
         };
@@ -73,7 +73,7 @@ impl Source {
     }
 
     /// Looks up a qualified name; none if it is not declared.
-    pub fn item(&self, name: &str) -> Result<Option<Item<'_>>> {
+    pub fn item(&self, name: &str) -> Result<Option<Declaration<'_>>> {
         let Some((module, _)) = name.rsplit_once('.') else {
             return Ok(None);
         };
@@ -82,13 +82,13 @@ impl Source {
         };
         let class = file.classes.iter().find(|class| class.name == name);
         let function = file.functions.iter().find(|function| function.name == name);
-        Ok(class.map(Item::Class).or(function.map(Item::Function)))
+        Ok(class.map(Declaration::Class).or(function.map(Declaration::Function)))
     }
 
     /// A class by its qualified name.
-    pub fn class(&self, name: &str) -> Result<&Class> {
+    pub fn class(&self, name: &str) -> Result<&ClassDef> {
         match self.item(name)? {
-            Some(Item::Class(class)) => Ok(class),
+            Some(Declaration::Class(class)) => Ok(class),
             _ => Err(Error::source(format!(
                 "the archive declares no class {name}"
             ))),
@@ -96,9 +96,9 @@ impl Source {
     }
 
     /// A free function by its qualified name.
-    pub fn function(&self, name: &str) -> Result<&Function> {
+    pub fn function(&self, name: &str) -> Result<&FunctionDef> {
         match self.item(name)? {
-            Some(Item::Function(function)) => Ok(function),
+            Some(Declaration::Function(function)) => Ok(function),
             _ => Err(Error::source(format!(
                 "the archive declares no function {name}"
             ))),
@@ -135,10 +135,10 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn source() -> Source {
+    fn source() -> ArchiveSource {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/archives");
         let container = Container::open(&Path::new(folder).join("scripted.pt")).unwrap();
-        Source::new(Arc::new(container))
+        ArchiveSource::new(Arc::new(container))
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(source.class("__torch__.Scripted").unwrap().methods.len(), 1);
         assert!(matches!(
             source.item("__torch__.Point").unwrap(),
-            Some(Item::Class(_))
+            Some(Declaration::Class(_))
         ));
         assert!(source.item("__torch__.Nothing").unwrap().is_none());
         let linear = "__torch__.torch.nn.modules.linear.___torch_mangle_6.Linear";

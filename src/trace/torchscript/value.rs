@@ -23,13 +23,13 @@ pub enum Pickled {
     /// A tuple, also `torch.Size`.
     Tuple(Arc<[Pickled]>),
     /// A list.
-    List(Arc<List>),
+    List(Arc<PickledList>),
     /// A dict or ordered dict.
-    Dict(Arc<Dict>),
+    Dict(Arc<PickledDict>),
     /// A tensor, by reference to its storage.
     Tensor(Arc<TensorRecord>),
     /// An instance of a class of the archive.
-    Object(Arc<Object>),
+    Object(Arc<PickledObject>),
     /// A description of a value that graphs cannot represent: `a sparse tensor`. Only programs that read the value are
     /// refused.
     Foreign(Arc<str>),
@@ -37,7 +37,7 @@ pub enum Pickled {
 
 /// A list with its static type.
 #[derive(Debug)]
-pub struct List {
+pub struct PickledList {
     /// The elements.
     pub items: Vec<Pickled>,
     /// The static type as the archive writes it, `List[str]`, if it does.
@@ -46,7 +46,7 @@ pub struct List {
 
 /// A dict with its static type.
 #[derive(Debug)]
-pub struct Dict {
+pub struct PickledDict {
     /// Keys and values in order of insertion. A key that was set twice occurs twice.
     pub entries: Vec<(Pickled, Pickled)>,
     /// The static type as the archive writes it, `Dict[str, int]`, if it does.
@@ -55,14 +55,14 @@ pub struct Dict {
 
 /// An instance of a class of the archive: a module, a script object, or a member of an enumeration.
 #[derive(Debug)]
-pub struct Object {
+pub struct PickledObject {
     /// Qualified name, `__torch__.torch.nn.modules.linear.Linear`.
     pub class: Arc<str>,
     /// Attributes in order. A member of an enumeration has one, `value`.
     pub attributes: Vec<(Arc<str>, Pickled)>,
 }
 
-impl Object {
+impl PickledObject {
     /// The value of an attribute.
     pub fn get(&self, name: &str) -> Option<&Pickled> {
         let mut attributes = self.attributes.iter();
@@ -71,7 +71,7 @@ impl Object {
     }
 }
 
-impl Dict {
+impl PickledDict {
     /// The value of a string key.
     pub fn get(&self, key: &str) -> Option<&Pickled> {
         let mut entries = self.entries.iter().rev();
@@ -106,7 +106,7 @@ impl Pickled {
     }
 
     /// The object, if it is one.
-    pub fn as_object(&self) -> Option<&Arc<Object>> {
+    pub fn as_object(&self) -> Option<&Arc<PickledObject>> {
         match self {
             Pickled::Object(object) => Some(object),
             _ => None,
@@ -114,7 +114,7 @@ impl Pickled {
     }
 
     /// The dict, if it is one.
-    pub fn as_dict(&self) -> Option<&Arc<Dict>> {
+    pub fn as_dict(&self) -> Option<&Arc<PickledDict>> {
         match self {
             Pickled::Dict(dict) => Some(dict),
             _ => None,

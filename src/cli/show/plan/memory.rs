@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Planned, WIDTH};
+use super::{SizedPlan, WIDTH};
 use crate::cli::output::{amount, wrapped};
 use crate::dim::Dim;
 use crate::gpu::Footprint;
@@ -28,7 +28,7 @@ pub(super) fn totals(found: &Footprint) -> [String; 2] {
     ]
 }
 
-impl Planned<'_> {
+impl SizedPlan<'_> {
     pub(super) fn memory(&self, text: &mut String) {
         type SlotFilter = fn(&SlotKind) -> bool;
         let kinds: [(&str, SlotFilter); 4] = [

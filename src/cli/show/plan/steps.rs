@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use super::{Planned, labelled, stem};
+use super::{SizedPlan, labelled, stem};
 use crate::cli::output::amount;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -19,17 +19,17 @@ const LAYOUT_SUFFIXES: [&str; 3] = [" as vec4", " in panels", " in sorted runs"]
 const MAX_LISTED_NODES: usize = 4;
 
 /// Formats the steps of a plan as text.
-pub(super) struct Steps<'a> {
-    planned: &'a Planned<'a>,
+pub(super) struct StepPrinter<'a> {
+    planned: &'a SizedPlan<'a>,
     /// Columns of the longest kernel name, at most 44.
     width: usize,
 }
 
-impl<'a> Steps<'a> {
-    pub(super) fn new(planned: &'a Planned<'a>) -> Steps<'a> {
+impl<'a> StepPrinter<'a> {
+    pub(super) fn new(planned: &'a SizedPlan<'a>) -> StepPrinter<'a> {
         let kernels = planned.plan.kernels.iter().enumerate();
         let widths = kernels.map(|(index, kernel)| stem(index, kernel).chars().count());
-        Steps {
+        StepPrinter {
             planned,
             width: widths.max().unwrap_or(0).min(44),
         }
@@ -120,7 +120,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-impl Planned<'_> {
+impl SizedPlan<'_> {
     /// Formats the work of a step, `7.1 MFLOP  1.2 MB  12 × 4 workgroups`; empty where sizes are formulas.
     fn work(&self, step: &Step) -> Result<String> {
         let Some(sizes) = self.sizes else {

@@ -21,14 +21,14 @@ pub(super) struct Needs {
     /// True if the number of iterations of a loop is unknown, so that one iteration is counted.
     pub(super) has_unknown_loops: bool,
     /// Memory on a device within WebGPU's default limits; `None` if there is no plan for any device.
-    pub(super) memory: Option<Memory>,
+    pub(super) memory: Option<MemoryNeeds>,
     /// Devices that cannot run the graph, with reasons.
     pub(super) obstacles: Vec<Obstacle>,
 }
 
 /// Bytes that a call needs on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Memory {
+pub(super) struct MemoryNeeds {
     pub(super) weights: u64,
     pub(super) inputs: u64,
     pub(super) outputs: u64,
@@ -98,7 +98,7 @@ impl Needs {
             };
             self::footprint(graph, &capabilities, sizes)
         });
-        needs.memory = footprint.ok().map(|found| Memory {
+        needs.memory = footprint.ok().map(|found| MemoryNeeds {
             weights: found.weights,
             inputs: found.inputs,
             outputs: found.outputs,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Model;
 use crate::cli::output::{amount, grouped};
 use crate::ir::GraphModule;
-use crate::trace::torchscript::{Archive, Object, Pickled, TensorRecord};
+use crate::trace::torchscript::{Archive, PickledObject, Pickled, TensorRecord};
 
 /// Number of elements and bytes of tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -25,7 +25,7 @@ impl TensorAmount {
 
 /// A module with its submodules. Amounts include those of the submodules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Branch {
+pub(super) struct ModuleTree {
     /// Name in the enclosing module; empty for the root.
     name: String,
     /// Class without its package; empty if the file does not name it.
@@ -34,16 +34,16 @@ pub(super) struct Branch {
     pub(super) parameters: TensorAmount,
     pub(super) buffers: TensorAmount,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    modules: Vec<Branch>,
+    modules: Vec<ModuleTree>,
 }
 
-impl Branch {
+impl ModuleTree {
     /// Builds the tree of a model. A tensor that several modules share counts in the first of them.
-    pub(super) fn of(model: &Model, module: Option<&GraphModule>) -> Branch {
+    pub(super) fn of(model: &Model, module: Option<&GraphModule>) -> ModuleTree {
         match (model.archive(), module) {
             (Some(archive), _) => of_archive(archive),
             (None, Some(module)) => of_names(module),
-            (None, None) => Branch::default(),
+            (None, None) => ModuleTree::default(),
         }
     }
 
@@ -54,15 +54,15 @@ impl Branch {
         total
     }
 
-    fn add(&mut self, branch: Branch) {
+    fn add(&mut self, branch: ModuleTree) {
         self.parameters.add(branch.parameters);
         self.buffers.add(branch.buffers);
         self.modules.push(branch);
     }
 
     /// True for modules of the same class and size with the same submodules.
-    fn is_like(&self, other: &Branch) -> bool {
-        let of = |branch: &Branch| (branch.class.clone(), branch.parameters, branch.buffers);
+    fn is_like(&self, other: &ModuleTree) -> bool {
+        let of = |branch: &ModuleTree| (branch.class.clone(), branch.parameters, branch.buffers);
         of(self) == of(other)
             && self.modules.len() == other.modules.len()
             && self
@@ -108,7 +108,7 @@ impl Branch {
             return;
         }
         let all = self.modules.iter();
-        let all: Vec<&Branch> = all.filter(|module| module.parameters.count > 0).collect();
+        let all: Vec<&ModuleTree> = all.filter(|module| module.parameters.count > 0).collect();
         let mut rest = all.as_slice();
         while let [first, others @ ..] = rest {
             let alike = others
@@ -132,24 +132,24 @@ fn class_name(qualified: &str) -> &str {
     qualified.rsplit('.').next().unwrap_or(qualified)
 }
 
-fn of_archive(archive: &Archive) -> Branch {
+fn of_archive(archive: &Archive) -> ModuleTree {
     let mut known = HashSet::new();
     match archive.root().as_object() {
         Some(root) => of_object(archive, "", root, &mut known),
-        None => Branch::default(),
+        None => ModuleTree::default(),
     }
 }
 
 fn of_object<'a>(
     archive: &Archive,
     name: &str,
-    object: &'a Object,
+    object: &'a PickledObject,
     known: &mut HashSet<&'a TensorRecord>,
-) -> Branch {
-    let mut branch = Branch {
+) -> ModuleTree {
+    let mut branch = ModuleTree {
         name: name.to_string(),
         class: class_name(&object.class).to_string(),
-        ..Branch::default()
+        ..ModuleTree::default()
     };
     let class = archive.source().class(&object.class).ok();
     let is_buffer = |name: &str| class.is_some_and(|class| class.buffers.iter().any(|b| b == name));
@@ -181,8 +181,8 @@ fn of_record(record: &TensorRecord) -> TensorAmount {
 }
 
 /// Builds the tree of a graph's weights from their names. A graph does not distinguish buffers from parameters.
-fn of_names(module: &GraphModule) -> Branch {
-    let mut root = Branch::default();
+fn of_names(module: &GraphModule) -> ModuleTree {
+    let mut root = ModuleTree::default();
     for (name, tensor) in &module.weights {
         let own = TensorAmount {
             count: tensor.shape().iter().product::<usize>() as u64,
@@ -199,14 +199,14 @@ fn of_names(module: &GraphModule) -> Branch {
     root
 }
 
-impl Branch {
+impl ModuleTree {
     /// Returns the submodule of a name, and adds it if it is new.
-    fn module(&mut self, name: &str) -> &mut Branch {
+    fn module(&mut self, name: &str) -> &mut ModuleTree {
         let place = self.modules.iter().position(|module| module.name == name);
         let place = place.unwrap_or_else(|| {
-            self.modules.push(Branch {
+            self.modules.push(ModuleTree {
                 name: name.to_string(),
-                ..Branch::default()
+                ..ModuleTree::default()
             });
             self.modules.len() - 1
         });
@@ -218,11 +218,11 @@ impl Branch {
 mod tests {
     use super::*;
 
-    fn branch(name: &str, class: &str, count: u64, modules: Vec<Branch>) -> Branch {
-        let mut branch = Branch {
+    fn branch(name: &str, class: &str, count: u64, modules: Vec<ModuleTree>) -> ModuleTree {
+        let mut branch = ModuleTree {
             name: name.to_string(),
             class: class.to_string(),
-            ..Branch::default()
+            ..ModuleTree::default()
         };
         branch.parameters = TensorAmount {
             count,

@@ -1,9 +1,9 @@
 //! A summary as text.
 
-use super::{GraphSummary, Memory, NO_EXAMPLE, Obstacle, Summary, Tensor, origin};
+use super::{GraphSummary, MemoryNeeds, NO_EXAMPLE, Obstacle, Summary, TensorSummary, origin};
 use crate::cli::output::{amount, grouped, wrapped};
 use crate::symbols::{Guard, Relation};
-use crate::trace::check::{Finding, Origin};
+use crate::trace::check::{Finding, SubjectKind};
 
 /// Number of guards that are listed; further guards are counted.
 const MAX_GUARDS: usize = 6;
@@ -40,7 +40,7 @@ impl Summary {
     fn kind(&self) -> String {
         let version = self.version;
         match self.origin {
-            Origin::Graph => format!("JSON graph (file format {version})"),
+            SubjectKind::Graph => format!("JSON graph (file format {version})"),
             other => format!(
                 "TorchScript archive of a {} (file format {version})",
                 origin(other)
@@ -103,7 +103,7 @@ impl Summary {
 
 impl GraphSummary {
     fn signature(&self, is_named: bool) -> Vec<String> {
-        let of = |title: &str, tensors: &[Tensor]| {
+        let of = |title: &str, tensors: &[TensorSummary]| {
             let title = match is_named {
                 true => format!("{title} of {}", self.name),
                 false => title.to_string(),
@@ -171,9 +171,9 @@ impl GraphSummary {
     }
 }
 
-fn memory(memory: &Memory) -> [String; 2] {
+fn memory(memory: &MemoryNeeds) -> [String; 2] {
     let bytes = |bytes: u64| amount(bytes as f64, "B");
-    let Memory {
+    let MemoryNeeds {
         weights,
         inputs,
         outputs,
@@ -230,14 +230,14 @@ fn hanging_indent(text: &str) -> Vec<String> {
 }
 
 /// Formats names, types and examples in columns.
-fn table(tensors: &[Tensor]) -> Vec<String> {
-    let width = |text: fn(&Tensor) -> &str| {
+fn table(tensors: &[TensorSummary]) -> Vec<String> {
+    let width = |text: fn(&TensorSummary) -> &str| {
         let lengths = tensors.iter().map(|tensor| text(tensor).chars().count());
         lengths.max().unwrap_or_default()
     };
     let (name, ty) = (width(|tensor| &tensor.name), width(|tensor| &tensor.ty));
-    let lines = |tensor: &Tensor| {
-        let Tensor {
+    let lines = |tensor: &TensorSummary| {
+        let TensorSummary {
             name: own,
             ty: of,
             example,

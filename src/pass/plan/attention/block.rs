@@ -8,11 +8,11 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::op::{ReduceFunction, UnaryFunction};
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::vec4::{self, ElementRef, VEC4_LEN};
 use crate::pass::plan::element::{KernelScope, scalar};
-use crate::pass::plan::kernel::limited;
+use crate::pass::plan::kernel::clamped_index;
 use crate::pass::plan::reduce;
 
 /// Softmax weights of one row's scores in a block, and the factor that rescales the row's previous sums.
@@ -100,7 +100,7 @@ impl AttentionTile<'_> {
         let steps: Vec<Index> = steps.collect();
         let mut queries = Vec::new();
         for row in &self.rows {
-            let row = limited(scope, &row.index, &self.scores.rows);
+            let row = clamped_index(scope, &row.index, &self.scores.rows);
             let factors = steps.iter();
             let factors = factors.map(|step| (self.scores.left_element(outer, &row, step), None));
             queries.push(vec4::load_vec4(scope, &factors.collect::<Vec<_>>())?);
@@ -122,7 +122,7 @@ impl AttentionTile<'_> {
     ) -> Result<Vec<Vec<Expr>>> {
         let vec4s_per_load = self.lanes / self.shape.keys;
         let mut handed = Vec::new();
-        for quad in (0..example(scope.graph, channels) / VEC4_LEN).step_by(vec4s_per_load) {
+        for quad in (0..example_size(scope.graph, channels) / VEC4_LEN).step_by(vec4s_per_load) {
             let factors = match axis {
                 VectorAxis::Channels => self.channel_positions(scope, first, quad),
                 VectorAxis::Keys => self.key_positions(scope, first, quad),
@@ -147,7 +147,7 @@ impl AttentionTile<'_> {
         quad: usize,
     ) -> [[Index; 2]; VEC4_LEN] {
         let keys = Dim::from(self.shape.keys);
-        let key = limited(
+        let key = clamped_index(
             scope,
             &first.add(&self.lane.rem(&keys)),
             &self.values.k_size,
@@ -166,7 +166,7 @@ impl AttentionTile<'_> {
         let whole = Dim::from(VEC4_LEN);
         let (quads, all) = (Dim::from(self.shape.keys / VEC4_LEN), &self.values.k_size);
         let key = first.div(&whole).add(&self.lane.rem(&quads));
-        let key = limited(scope, &key, &all.floor_div(&whole));
+        let key = clamped_index(scope, &key, &all.floor_div(&whole));
         let channel = self.lane.div(&quads).add_size(&Dim::from(quad * VEC4_LEN));
         vec4::neighbours(&[key], 0).map(|at| [at[0].clone(), channel.clone()])
     }
@@ -185,11 +185,11 @@ impl AttentionTile<'_> {
             return Ok(scores.to_vec());
         };
         let mut at = index::reshape(&self.batch, &self.values.batch, outer);
-        at.push(limited(scope, &row.index, &self.values.rows));
+        at.push(clamped_index(scope, &row.index, &self.values.rows));
         let mut masked = Vec::new();
         for (key, score) in scores.iter().enumerate() {
             let number = first.add_size(&Dim::from(key));
-            let key = limited(scope, &number, &self.values.k_size);
+            let key = clamped_index(scope, &number, &self.values.k_size);
             let at = Position::from_coordinates([at.as_slice(), &[key]].concat());
             scope.set_computed(self.scores.result, *score);
             let element = scope.with_vec4(|scope| scope.element(value, &at, None))?;

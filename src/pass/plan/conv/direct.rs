@@ -13,7 +13,7 @@ use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple_of_4, load_vec4};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat_all};
+use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, invocation, ceil_div, repeat_all};
 use crate::pass::plan::product::{accumulate, vec4_indices, write_vec4};
 use crate::shape::Shape;
 
@@ -28,7 +28,7 @@ pub fn lower<'a>(
     group: &Group,
     node: &Node,
     conv: &Conv,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let sizes = ConvSizes::new(scope.graph, node, conv)?;
     let positions = PositionVec4::new(&mut scope, &sizes, conv)?;
     let sum = scope.pool.variable("sum", WgslType::F32x4);
@@ -40,7 +40,7 @@ pub fn lower<'a>(
     })?);
     statements.push(Statement::Freeze(sum));
     statements.extend(positions.write(&mut scope, group, sum)?);
-    Ok(Lowered::new(scope, TEMPLATE, statements, &positions.count))
+    Ok(LoweredKernel::new(scope, TEMPLATE, statements, &positions.count))
 }
 
 /// Four positions of a row, which one invocation computes.
@@ -73,7 +73,7 @@ impl<'c> PositionVec4<'c> {
         let channels = &sizes.groups * &sizes.outputs;
         let mut parts = vec![sizes.batch.clone(), channels];
         parts.extend(space.iter().cloned());
-        parts.push(pieces(width, VEC4_LEN));
+        parts.push(ceil_div(width, VEC4_LEN));
         let count = Dim::product(&parts);
         let (index, surplus) = invocation(scope, &count);
         let mut place = index::delinearize(&index, &parts);
@@ -168,7 +168,7 @@ impl<'c> PositionVec4<'c> {
         let result = self.sizes.result;
         let written = write_vec4(scope, group, result, &first, &width, sum, &place)?;
         Ok(if is_multiple_of_4(&width) {
-            below(scope, &first, &width, written)
+            bounds_guard(scope, &first, &width, written)
         } else {
             written
         })

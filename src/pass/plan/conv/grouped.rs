@@ -18,11 +18,11 @@ use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::panels::load_columns;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
-use crate::pass::plan::kernel::{Lowered, offset_bounds_guard, pieces, repeat_flattened};
+use crate::pass::plan::kernel::epilogue_loop::{LineEpilogue, write_lines};
+use crate::pass::plan::kernel::{LoweredKernel, offset_bounds_guard, ceil_div, repeat_flattened};
 use crate::pass::plan::product::dot::with_label;
 use crate::pass::plan::product::tile::Extent;
-use crate::pass::plan::quads::{self, CHANNEL_AXIS};
+use crate::pass::plan::vec4_layout::{self, CHANNEL_AXIS};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/grouped.wgsl");
 
@@ -47,7 +47,7 @@ pub fn lower<'a>(
     group: &Group,
     node: &Node,
     conv: &Conv,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let sizes = ConvSizes::new(scope.graph, node, conv)?;
     let packed = implicit_gemm::required_panels(&scope, node, conv, Extent::DEFAULT)?;
     lower_panels(scope, group, &sizes, &packed.panels)
@@ -59,7 +59,7 @@ pub fn lower_panels<'a>(
     group: &Group,
     sizes: &ConvSizes,
     panels: &Panels,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let mut scope = scope.reading_u64();
     let block = PositionBlock::new(&mut scope, sizes)?;
     let (binding, texel) = scope.bind_panels(sizes.filter, panels)?;
@@ -71,7 +71,7 @@ pub fn lower_panels<'a>(
     statements.extend(sums.iter().map(|sum| Statement::Declare(*sum, zero)));
     statements.extend(block.sum_all_taps(&mut scope, sizes, filter, &sums)?);
     statements.extend(block.write(&mut scope, group, sizes, &sums)?);
-    Ok(Lowered::new(scope, TEMPLATE, statements, &block.count))
+    Ok(LoweredKernel::new(scope, TEMPLATE, statements, &block.count))
 }
 
 /// The texture of a filter in panels.
@@ -180,9 +180,9 @@ impl PositionBlock {
         let height = scope.decide(by, |[size, tallest, ..]| even_height(size, tallest));
         let mut shape = scope.graph.ty(sizes.result).shape.clone();
         for (size, along) in shape.iter_mut().skip(CHANNEL_AXIS + 1).zip([height, width]) {
-            *size = pieces(size, along);
+            *size = ceil_div(size, along);
         }
-        let (mut quad, surplus, count) = quads::each(scope, &shape, CHANNEL_AXIS);
+        let (mut quad, surplus, count) = vec4_layout::invocation_vec4(scope, &shape, CHANNEL_AXIS);
         let space = quad.split_off(CHANNEL_AXIS + 1);
         let place = <[Index; 2]>::try_from(quad)
             .map_err(|_| Error::internal("an image has too few axes"))?;
@@ -338,7 +338,7 @@ impl PositionBlock {
         let rows: Vec<Vec<Expr>> = sums.chunks(self.width).map(<[Expr]>::to_vec).collect();
         write_lines(
             scope,
-            LineEpilogue::Short,
+            LineEpilogue::Unrolled,
             cost,
             &rows,
             &mut |scope, number, sums| {

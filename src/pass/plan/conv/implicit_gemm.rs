@@ -11,16 +11,16 @@ use crate::kernel::index::Index;
 use crate::kernel::layout::{Panels, StridedRange, non_power_of_two};
 use crate::op::Conv;
 use crate::pass::plan::conv::ConvSizes;
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN, is_multiple_of_4};
 use crate::pass::plan::element::{self, KernelScope};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, below, epilogue};
+use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, epilogue};
 use crate::pass::plan::product::tile::{
     Extent, LeftLayout, PackedWeight, RightFactor, TiledProduct, WeightProduct, lower_tiles,
 };
-use crate::pass::plan::quads::CHANNEL_AXIS;
+use crate::pass::plan::vec4_layout::CHANNEL_AXIS;
 
 /// Most channels of a group for which tiles of the matrix product would be too wide.
 const MAX_GROUP_CHANNELS: i64 = 16;
@@ -32,7 +32,7 @@ pub fn lower<'a>(
     node: &Node,
     conv: &Conv,
     extent: Extent,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let sizes = ConvSizes::new(scope.graph, node, conv)?;
     let packed = required_panels(&scope, node, conv, extent)?;
     lower_panels(scope, group, &sizes, packed)
@@ -44,7 +44,7 @@ pub fn lower_panels<'a>(
     group: &Group,
     sizes: &ConvSizes,
     packed: PackedWeight,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let tiling = TiledProduct {
         batch: vec![sizes.batch.clone(), sizes.groups.clone()],
         rows: sizes.positions.clone(),
@@ -145,7 +145,7 @@ pub fn write_vec4(
     let mut statements = Vec::new();
     for ((number, at), place) in parts.iter().zip(vec4::neighbours(quad, CHANNEL_AXIS)) {
         let store = element::write(scope, group.root, *number, at)?;
-        statements.extend(below(scope, &place[CHANNEL_AXIS], &channels, vec![store]));
+        statements.extend(bounds_guard(scope, &place[CHANNEL_AXIS], &channels, vec![store]));
     }
     Ok(statements)
 }
@@ -228,7 +228,7 @@ pub fn weight_product(
     Some(WeightProduct {
         kernel_key: format!("{text} {left:?} {steps}"),
         left_layout: left,
-        sizes: [&matrices, &sizes.positions].map(|size| example(graph, size)),
+        sizes: [&matrices, &sizes.positions].map(|size| example_size(graph, size)),
         panels: packed.panels,
         enclosing: None,
     })

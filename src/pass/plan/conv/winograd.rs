@@ -21,12 +21,12 @@ use crate::kernel::winograd::{OutputTile, TAPS};
 use crate::kernel::work::Work;
 use crate::op::Conv;
 use crate::pass::plan::conv::ConvSizes;
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::is_multiple_of_4;
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::Lowered;
-use crate::pass::plan::kernel::work::behind;
+use crate::pass::plan::kernel::LoweredKernel;
+use crate::pass::plan::kernel::work::epilogue_work;
 use crate::pass::plan::product::tile::{self, Extent, LeftLayout, PackedWeight, WeightProduct};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/winograd.wgsl");
@@ -99,7 +99,7 @@ pub fn weight_product(
         output_tile,
     )?);
     let of_all = [&sizes.groups, &tiles, &sizes.channels, &sizes.outputs];
-    let of_all = of_all.map(|size| example(graph, size));
+    let of_all = of_all.map(|size| example_size(graph, size));
     Some(WeightProduct {
         kernel_key: format!("{text} by tiles of {}", output_tile.size()),
         left_layout: LeftLayout::Contiguous,
@@ -132,7 +132,7 @@ pub fn lower<'a>(
     conv: &Conv,
     output_tile: OutputTile,
     extent: Extent,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let packed = filter_panels(
         scope.graph,
         scope.capabilities,
@@ -154,7 +154,7 @@ pub fn lower_panels<'a>(
     conv: &Conv,
     output_tile: OutputTile,
     packed: PackedWeight,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let sizes = ConvSizes::new(scope.graph, node, conv)?;
     let bands = packed.bands;
     let workgroup = WinogradWorkgroup::new(&mut scope, &sizes, output_tile, packed)?;
@@ -171,9 +171,9 @@ pub fn lower_panels<'a>(
     statements.extend(workgroup.transform_output(&mut scope, group)?);
     let work = work(&scope, group, &sizes, output_tile, &workgroup)?;
     let (count, holes) = (workgroup.count.clone(), tile::holes(workgroup.lanes, bands));
-    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, count);
+    let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, count);
     lowered.template_values = holes;
-    Ok(Lowered {
+    Ok(LoweredKernel {
         title: Some("winograd"),
         work: Some(work),
         ..lowered
@@ -188,7 +188,7 @@ fn work(
     output_tile: OutputTile,
     workgroup: &WinogradWorkgroup,
 ) -> Result<Work> {
-    let epilogue = behind(scope, group)?;
+    let epilogue = epilogue_work(scope, group)?;
     let filters = &sizes.groups * &sizes.channels * &sizes.outputs * output_tile.matrices() as i64;
     let products = &filters * workgroup.tile_count() * 2;
     Ok(Work {

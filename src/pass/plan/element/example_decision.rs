@@ -3,7 +3,7 @@
 use super::KernelScope;
 use crate::dim::Dim;
 use crate::ir::Graph;
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::example_size;
 
 /// A number for which a kernel is specialised because of the example's sizes. The kernel would be correct with another
 /// one, too.
@@ -16,7 +16,7 @@ pub struct ExampleDecision {
 
 impl ExampleDecision {
     fn new(graph: &Graph, sizes: [Dim; 4], rule: fn([usize; 4]) -> usize) -> ExampleDecision {
-        let number = rule(sizes.each_ref().map(|size| example(graph, size)));
+        let number = rule(sizes.each_ref().map(|size| example_size(graph, size)));
         ExampleDecision {
             sizes,
             rule,

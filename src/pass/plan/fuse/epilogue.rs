@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::materialization::MaterializeReason;
 use crate::op::BinaryFunction;
-use crate::pass::plan::cost::{Class, class, is_plain_view, weight};
-use crate::pass::plan::fuse::{Fuser, LARGEST, MAX_REPEATED_COST};
+use crate::pass::plan::cost::{NodeClass, node_class, is_plain_view, primitive_cost};
+use crate::pass::plan::fuse::{Fuser, MAX_EXPRESSION_COST, MAX_REPEATED_COST};
 use crate::pass::plan::group::Group;
 
 /// Maximal number of values that are searched for a kernel in front of them.
@@ -127,7 +127,7 @@ impl Fuser<'_> {
     fn grow(&self, growth: &mut Epilogue, next: usize) -> bool {
         let node = &self.graph.nodes[next];
         let mut cost = match &node.op {
-            Op::Primitive(primitive) => weight(primitive),
+            Op::Primitive(primitive) => primitive_cost(primitive),
             _ => 0,
         };
         let outside = node.operands().into_iter();
@@ -139,7 +139,7 @@ impl Fuser<'_> {
         growth.cost = growth.cost.saturating_add(cost);
         growth.nodes.push(next);
         growth.values.extend(&node.results);
-        growth.cost <= LARGEST && growth.leaves.len() <= self.max_read_buffers
+        growth.cost <= MAX_EXPRESSION_COST && growth.leaves.len() <= self.max_read_buffers
     }
 
     /// Reason why an epilogue ends with a value.
@@ -236,7 +236,7 @@ impl Fuser<'_> {
         {
             views.push(base);
             base = *operand;
-            least += weight(primitive);
+            least += primitive_cost(primitive);
         }
         if least > MAX_REPEATED_COST {
             return self.store(value.index(), MaterializeReason::Repeated { cost });
@@ -295,7 +295,7 @@ impl Fuser<'_> {
 /// excluded: they are evaluated for elements in use, and an epilogue's elements may be unused.
 fn keeps_order(node: &Node) -> bool {
     let is_check = matches!(node.op, Op::Primitive(Primitive::Check(_)));
-    class(node) == Class::Pointwise && !is_check
+    node_class(node) == NodeClass::Pointwise && !is_check
         || matches!(node.op, Op::Primitive(Primitive::Reshape(_)))
 }
 

@@ -4,10 +4,10 @@
 use std::collections::{BTreeSet, HashMap};
 
 use crate::ir::{Node, Op, Primitive, ValueId};
-use crate::pass::plan::cost::{Class, class, node_cost};
-use crate::pass::plan::fuse::{Fuser, LARGEST, order};
+use crate::pass::plan::cost::{NodeClass, node_class, node_cost};
+use crate::pass::plan::fuse::{Fuser, MAX_EXPRESSION_COST, order};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::quads::may_be_image;
+use crate::pass::plan::vec4_layout::may_be_image;
 
 impl Fuser<'_> {
     /// Merges groups of pointwise values with their readers where one kernel can compute both.
@@ -46,7 +46,7 @@ struct Merger<'a, 'g> {
 
 impl<'a, 'g> Merger<'a, 'g> {
     fn new(fuser: &'a Fuser<'g>, groups: Vec<Group>) -> Merger<'a, 'g> {
-        let read = groups.iter().map(|group| order::read(fuser, group));
+        let read = groups.iter().map(|group| order::stored_reads(fuser, group));
         let written = groups
             .iter()
             .map(|group| group.written(fuser.graph, &fuser.stored));
@@ -83,7 +83,7 @@ impl<'a, 'g> Merger<'a, 'g> {
             self.pointwise_group(*source).is_some_and(|from| {
                 self.fits_bindings(*source, target)
                     && self.is_elementwise_of(*source, into)
-                    && self.cost(from) + self.cost(into) <= LARGEST
+                    && self.cost(from) + self.cost(into) <= MAX_EXPRESSION_COST
                     && !self.depends_indirectly(*source, target)
             })
         })
@@ -96,7 +96,7 @@ impl<'a, 'g> Merger<'a, 'g> {
         let graph = self.fuser.graph;
         let has_images = self.fuser.capabilities.simd_lanes().is_some();
         let is_linear = !has_images || !may_be_image(graph.ty(group.root));
-        let is_pointwise = |node: &usize| class(&graph.nodes[*node]) == Class::Pointwise;
+        let is_pointwise = |node: &usize| node_class(&graph.nodes[*node]) == NodeClass::Pointwise;
         let is_alone = group.anchor.is_none() && group.pattern.is_none();
         (is_alone && is_linear && group.nodes.iter().all(is_pointwise)).then_some(group)
     }
@@ -200,5 +200,5 @@ impl<'a, 'g> Merger<'a, 'g> {
 /// True for a node that computes each element from the elements of its operands at the same linear index.
 fn is_elementwise(node: &Node) -> bool {
     let is_reshape = matches!(node.op, Op::Primitive(Primitive::Reshape(_)));
-    class(node) == Class::Pointwise || is_reshape
+    node_class(node) == NodeClass::Pointwise || is_reshape
 }

@@ -8,7 +8,7 @@ use crate::pass::plan::fuse::Fuser;
 use crate::pass::plan::group::Group;
 
 /// Sorts groups topologically.
-pub fn sorted(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
+pub fn topological_order(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
     let mut writer = HashMap::new();
     for (number, group) in groups.iter().enumerate() {
         let written = group.written(fuser.graph, &fuser.stored).into_iter();
@@ -17,7 +17,7 @@ pub fn sorted(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
     let mut pending: Vec<usize> = vec![0; groups.len()];
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); groups.len()];
     for (number, group) in groups.iter().enumerate() {
-        let read = read(fuser, group);
+        let read = stored_reads(fuser, group);
         let before: BTreeSet<usize> = read
             .iter()
             .filter_map(|id| writer.get(id).copied())
@@ -48,7 +48,7 @@ pub fn sorted(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
 }
 
 /// The stored values that a group reads, directly or through inlined nodes.
-pub(super) fn read(fuser: &Fuser, group: &Group) -> BTreeSet<ValueId> {
+pub(super) fn stored_reads(fuser: &Fuser, group: &Group) -> BTreeSet<ValueId> {
     let mut open: Vec<usize> = group.nodes.clone();
     let mut seen: BTreeSet<usize> = open.iter().copied().collect();
     let mut found = BTreeSet::new();

@@ -4,7 +4,7 @@
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::choice::KernelVariant;
 use crate::pass::plan::conv::ConvSizes;
-use crate::pass::plan::cost::{Class, class, example};
+use crate::pass::plan::cost::{NodeClass, node_class, example_size};
 use crate::pass::plan::element::vec4::is_multiple_of_4;
 use crate::pass::plan::fuse::Fuser;
 use crate::pass::plan::variant;
@@ -29,7 +29,7 @@ impl Fuser<'_> {
         else {
             return false;
         };
-        let tiles = example(self.graph, &sizes.outputs).div_ceil(TILE_COLUMNS);
+        let tiles = example_size(self.graph, &sizes.outputs).div_ceil(TILE_COLUMNS);
         let cost = usize::try_from(self.properties[operand.index()].cost).unwrap_or(usize::MAX);
         cost.saturating_mul(tiles) <= STORE_AND_LOAD_COST
             && conv.groups == 1
@@ -52,10 +52,10 @@ impl Fuser<'_> {
             let node = &self.graph.nodes[node];
             let is_image = info.ty.shape == *shape && !self.graph.outputs.contains(&value);
             let is_expanded = matches!(node.op, Op::Primitive(Primitive::Expand(_)));
-            match (self.stored[value.index()], class(node)) {
+            match (self.stored[value.index()], node_class(node)) {
                 (true, _) if is_image => {}
-                (false, Class::Pointwise) => open.extend(node.operands()),
-                (false, Class::Source) => {}
+                (false, NodeClass::Pointwise) => open.extend(node.operands()),
+                (false, NodeClass::Generator) => {}
                 (false, _) if is_expanded => {}
                 _ => return false,
             }

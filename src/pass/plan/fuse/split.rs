@@ -11,17 +11,17 @@ use crate::ir::{Graph, Node, Op, Primitive, Value};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::VariantOverrides;
 use crate::op::{Conv, ConvAxis};
-use crate::pass::plan::fuse::cut::SplitReduction;
-use crate::pass::plan::fuse::selection::Selection;
-use crate::pass::plan::fuse::walk::Walk;
+use crate::pass::plan::fuse::split_reduction::SplitReduction;
+use crate::pass::plan::fuse::topk_split::TopKSplit;
+use crate::pass::plan::fuse::blocked::BlockedLoop;
 use crate::pass::plan::variant::{self, PlanRewrite};
 use crate::shape::Shape;
 
 /// A rewrite of a node.
 enum NodeSplit {
     Reduction(SplitReduction),
-    Walk(Walk),
-    Selection(Selection),
+    Blocked(BlockedLoop),
+    TopK(TopKSplit),
     /// A product or a convolution.
     Product(PlanRewrite),
 }
@@ -35,8 +35,8 @@ impl NodeSplit {
         given: &VariantOverrides,
     ) -> Result<Option<NodeSplit>> {
         let cut = || SplitReduction::of(graph, capabilities, node).map(NodeSplit::Reduction);
-        let walk = || Walk::of(graph, node).map(NodeSplit::Walk);
-        let selection = || Selection::of(graph, node).map(NodeSplit::Selection);
+        let walk = || BlockedLoop::of(graph, node).map(NodeSplit::Blocked);
+        let selection = || TopKSplit::of(graph, node).map(NodeSplit::TopK);
         let rewriting = || {
             let found = variant::rewriting(graph, capabilities, node, given)?;
             Ok(found.map(NodeSplit::Product))
@@ -50,8 +50,8 @@ impl NodeSplit {
     fn build<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Result<Vec<Value<'g>>> {
         Ok(match (self, &node.op) {
             (NodeSplit::Reduction(cut), _) => cut.reduce(replay, node),
-            (NodeSplit::Walk(walk), _) => walk.split(replay, node),
-            (NodeSplit::Selection(selection), _) => selection.select(replay, node),
+            (NodeSplit::Blocked(walk), _) => walk.split(replay, node),
+            (NodeSplit::TopK(selection), _) => selection.select(replay, node),
             (NodeSplit::Product(PlanRewrite::Parts(parts)), Op::Primitive(Primitive::Dot(_))) => {
                 split_product(replay, node, parts)
             }
@@ -108,8 +108,8 @@ fn split_product<'g>(replay: &mut Replay<'_, 'g>, node: &Node, parts: i64) -> Ve
         return Vec::new();
     };
     let outer = a.rank() - 2;
-    let a = cut(*a, outer + 1, parts).move_axis(outer as i64 + 1, outer as i64);
-    let b = cut(*b, outer, parts);
+    let a = split_axis(*a, outer + 1, parts).move_axis(outer as i64 + 1, outer as i64);
+    let b = split_axis(*b, outer, parts);
     vec![a.dot(b).sum(&[outer as i64], false).to(dtype)]
 }
 
@@ -126,10 +126,10 @@ fn split_convolution<'g>(
     };
     let groups = conv.groups;
     // Axes: group, output channel, part, channel and taps. Parts move in front of output channels.
-    let filter = cut(cut(*filter, 0, groups), 2, parts).move_axis(2, 1);
+    let filter = split_axis(split_axis(*filter, 0, groups), 2, parts).move_axis(2, 1);
     let filter = filter.flatten(0, 2);
     let y = x.conv(filter, conv.axes.clone(), groups * parts);
-    let y = cut(cut(y, 1, groups * parts), 1, groups);
+    let y = split_axis(split_axis(y, 1, groups * parts), 1, groups);
     vec![y.sum(&[2], false).flatten(1, 2).to(dtype)]
 }
 
@@ -155,7 +155,7 @@ fn pad_convolution<'g>(replay: &mut Replay<'_, 'g>, node: &Node, conv: &Conv) ->
 }
 
 /// Splits an axis into an axis of parts and one within them.
-fn cut(value: Value<'_>, axis: usize, parts: i64) -> Value<'_> {
+fn split_axis(value: Value<'_>, axis: usize, parts: i64) -> Value<'_> {
     let mut shape: Shape = value.shape();
     let within = shape[axis].floor_div(&Dim::from(parts));
     shape.splice(axis..=axis, [Dim::from(parts), within]);

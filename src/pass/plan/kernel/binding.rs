@@ -8,9 +8,9 @@ use crate::kernel::emit::{BindingDecl, Statement};
 use crate::kernel::layout::{Layout, Texel};
 use crate::kernel::plan::Access;
 use crate::pass::plan::element::KernelBinding;
-use crate::pass::plan::kernel::Lowered;
+use crate::pass::plan::kernel::LoweredKernel;
 
-impl Lowered<'_> {
+impl LoweredKernel<'_> {
     /// True if the device can bind all buffers and textures.
     pub fn fits(&self) -> bool {
         let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);

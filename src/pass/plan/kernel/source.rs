@@ -9,7 +9,7 @@ use crate::kernel::shader;
 use crate::pass::plan::kernel::{declarations, enable_directives};
 
 /// Description from which a kernel's source is generated.
-pub struct Source {
+pub struct KernelSource {
     /// Label of the kernel.
     pub label: String,
     /// WGSL template around the statements.
@@ -28,7 +28,7 @@ pub struct Source {
     pub sizes: Vec<Dim>,
 }
 
-impl Source {
+impl KernelSource {
     /// Generates the kernel. Returns it with the sizes that it expects, in order.
     pub fn kernel(&self) -> (Kernel, Vec<Dim>) {
         let emitter = Emitter::new(&self.pool, &self.buffers, &self.template_variables());

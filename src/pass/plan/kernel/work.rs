@@ -11,7 +11,7 @@ use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::group::Group;
 
 /// Counts the work of a group, or of copying one operand of a concatenation to its part of the result.
-pub fn of(scope: &KernelScope, group: &Group, part: Option<ValueId>) -> Result<Work> {
+pub fn group_work(scope: &KernelScope, group: &Group, part: Option<ValueId>) -> Result<Work> {
     let written = match part {
         Some(operand) => vec![operand],
         None => match group.written(scope.graph, scope.stored) {
@@ -23,7 +23,7 @@ pub fn of(scope: &KernelScope, group: &Group, part: Option<ValueId>) -> Result<W
 }
 
 /// Number of elements that the kernel of a group, or of one operand of a concatenation, reads of each stored value.
-pub fn read(scope: &KernelScope, group: &Group, part: Option<ValueId>) -> BTreeMap<ValueId, Dim> {
+pub fn elements_read(scope: &KernelScope, group: &Group, part: Option<ValueId>) -> BTreeMap<ValueId, Dim> {
     count_group(scope, group, part).read
 }
 
@@ -41,7 +41,7 @@ fn count_group<'a>(
 }
 
 /// Counts the work of a group without its anchor.
-pub fn behind(scope: &KernelScope, group: &Group) -> Result<Work> {
+pub fn epilogue_work(scope: &KernelScope, group: &Group) -> Result<Work> {
     let mut count = WorkCounter::new(scope);
     count.excluded = group.anchor;
     count.group(group);
@@ -115,7 +115,7 @@ impl<'a> WorkCounter<'a> {
             self.operations = &self.operations + &operations(self.graph, node);
             for (place, operand) in node.operands().into_iter().enumerate() {
                 if !own(&operand) {
-                    self.value(operand, elements(self.graph, node, place, operand));
+                    self.value(operand, operand_elements_read(self.graph, node, place, operand));
                 }
             }
         }
@@ -134,7 +134,7 @@ impl<'a> WorkCounter<'a> {
             let node = &graph.nodes[index];
             self.operations = &self.operations + &operations(graph, node);
             for (place, operand) in node.operands().into_iter().enumerate() {
-                self.value(operand, elements(graph, node, place, operand));
+                self.value(operand, operand_elements_read(graph, node, place, operand));
             }
         }
     }
@@ -147,7 +147,7 @@ impl<'a> WorkCounter<'a> {
 }
 
 /// Number of elements of an operand that a node reads.
-fn elements(graph: &Graph, node: &Node, place: usize, operand: ValueId) -> Dim {
+fn operand_elements_read(graph: &Graph, node: &Node, place: usize, operand: ValueId) -> Dim {
     let all = graph.ty(operand).numel();
     let picks = match &node.op {
         Op::Primitive(Primitive::Gather(_)) => place == 0,

@@ -11,7 +11,7 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{KernelScope, operand};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{
-    Lowered, clamped, invocation, offset_bounds_guard, pieces, repeat, store,
+    LoweredKernel, clamped_offset, invocation, offset_bounds_guard, ceil_div, repeat, store,
 };
 
 const TEMPLATE: &str = include_str!("../../../../shaders/dot.wgsl");
@@ -20,7 +20,7 @@ const TEMPLATE: &str = include_str!("../../../../shaders/dot.wgsl");
 const MAX_TILE: usize = 4;
 
 /// Lowers a matrix product with its epilogue.
-pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, node: &Node) -> Result<Lowered<'a>> {
+pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, node: &Node) -> Result<LoweredKernel<'a>> {
     let (a, b) = (operand(node, 0)?, operand(node, 1)?);
     let graph = scope.graph;
     let result = node.results.first().copied().unwrap_or(a);
@@ -31,8 +31,8 @@ pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, node: &Node) -> Resu
     };
     let (height, width) = (tile_size(rows), tile_size(columns));
     let mut tiles: Vec<Dim> = batch.to_vec();
-    tiles.push(pieces(rows, height));
-    tiles.push(pieces(columns, width));
+    tiles.push(ceil_div(rows, height));
+    tiles.push(ceil_div(columns, width));
     let count = Dim::product(&tiles);
     let (index, surplus) = invocation(&mut scope, &count);
     let mut place = index::delinearize(&index, &tiles);
@@ -42,9 +42,9 @@ pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, node: &Node) -> Resu
         with_label(&mut scope, &row.scale(&Dim::from(height)), "row"),
         with_label(&mut scope, &column.scale(&Dim::from(width)), "column"),
     );
-    let row_of = |scope: &mut KernelScope, i| clamped(scope, &row, i, rows, &format!("row{i}"));
+    let row_of = |scope: &mut KernelScope, i| clamped_offset(scope, &row, i, rows, &format!("row{i}"));
     let column_of =
-        |scope: &mut KernelScope, j| clamped(scope, &column, j, columns, &format!("column{j}"));
+        |scope: &mut KernelScope, j| clamped_offset(scope, &column, j, columns, &format!("column{j}"));
     let at = |place: &[Index], tail: [Index; 2]| {
         Position::from_coordinates([place, tail.as_slice()].concat())
     };
@@ -89,7 +89,7 @@ pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, node: &Node) -> Resu
         }
         statements.extend(offset_bounds_guard(&mut scope, &row, i, rows, row_writes));
     }
-    Ok(Lowered::new(scope, TEMPLATE, statements, &count))
+    Ok(LoweredKernel::new(scope, TEMPLATE, statements, &count))
 }
 
 /// Returns how many neighbours along an axis an invocation computes.

@@ -11,7 +11,7 @@ use crate::kernel::index::Index;
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN, is_multiple_of_4};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, below, pieces, repeat};
+use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, ceil_div, repeat};
 use crate::pass::plan::product::{Product, Side, TileGrid, vec4_indices};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/matrix.wgsl");
@@ -53,13 +53,13 @@ pub fn lower<'a>(
     group: &Group,
     product: &Product,
     unit: CooperativeMatrix,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let tile = MatrixTile::new(&mut scope, product, unit)?;
     let mut statements = vec![tile.surplus.clone()];
     statements.extend(tile.label_quadrant(&mut scope));
     statements
         .extend(tile.for_each_sum(|i, j| format!("var sum{i}{j}: {};", tile.matrix_type("C"))));
-    let rounds = pieces(&product.k_size, K_BLOCK);
+    let rounds = ceil_div(&product.k_size, K_BLOCK);
     statements.extend(repeat(&mut scope, "piece", &rounds, |scope, piece| {
         let barrier = Statement::Line(String::from("workgroupBarrier();"));
         let read = tile.load_k_block(scope, &piece)?;
@@ -78,7 +78,7 @@ pub fn lower<'a>(
     statements.push(Statement::Line(String::from("workgroupBarrier();")));
     statements.push(tile.write(&mut scope, group)?);
     let memory = tile.memory();
-    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, tile.count);
+    let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, tile.count);
     lowered.template_values.push(("memory", memory));
     Ok(lowered)
 }
@@ -104,7 +104,7 @@ impl<'p> MatrixTile<'p> {
         product: &'p Product,
         unit: CooperativeMatrix,
     ) -> Result<MatrixTile<'p>> {
-        let tiles = [&product.rows, &product.columns].map(|size| pieces(size, TILE_SIDE));
+        let tiles = [&product.rows, &product.columns].map(|size| ceil_div(size, TILE_SIDE));
         let covering = TileGrid::new(scope, &product.batch, tiles);
         let invocations = SUBGROUPS * scope.capabilities.subgroup_size as usize;
         let (local, _) = scope.counter("local", &Dim::from(invocations));
@@ -299,14 +299,14 @@ impl<'p> MatrixTile<'p> {
             .product
             .write_vec4(scope, group, &self.batch, &row, &column, vector)?;
         if is_multiple_of_4(columns) {
-            body = below(scope, &column, columns, body);
+            body = bounds_guard(scope, &column, columns, body);
         }
         Ok(Statement::Loop {
             variable,
             from: self.local,
             to: scope.pool.index(all as u32),
             step: self.invocations as u32,
-            body: below(scope, &row, rows, body),
+            body: bounds_guard(scope, &row, rows, body),
         })
     }
 

@@ -21,13 +21,13 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::kernel::layout::{Panels, Texel, TextureLimits};
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::{VEC4_LEN, component, is_multiple_of_4, load_vec4};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
+use crate::pass::plan::kernel::epilogue_loop::{LineEpilogue, write_lines};
 use crate::pass::plan::kernel::{
-    Lowered, below, offset_bounds_guard, pieces, repeat, repeat_flattened,
+    LoweredKernel, bounds_guard, offset_bounds_guard, ceil_div, repeat, repeat_flattened,
 };
 use crate::pass::plan::lanes;
 use crate::pass::plan::product::dot::with_label;
@@ -106,7 +106,7 @@ pub fn lower<'a>(
     group: &Group,
     product: &Product,
     extent: Extent,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let right = match packed_weight(&mut scope, product, extent)? {
         Some((weight, packed)) => RightFactor::Panels(weight, packed, &|_| Index::zero()),
         None => RightFactor::Values(product),
@@ -119,7 +119,7 @@ pub fn lower_values<'a>(
     scope: KernelScope<'a>,
     group: &Group,
     product: &Product,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     lower_right_factor(scope, group, product, RightFactor::Values(product))
 }
 
@@ -130,7 +130,7 @@ pub fn lower_panels<'a>(
     product: &Product,
     weight: ValueId,
     packed: PackedWeight,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let right = RightFactor::Panels(weight, packed, &|_| Index::zero());
     lower_right_factor(scope, group, product, right)
 }
@@ -140,7 +140,7 @@ fn lower_right_factor<'a>(
     group: &Group,
     product: &Product,
     right: RightFactor,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let tiling = TiledProduct {
         batch: product.batch.clone(),
         rows: product.rows.clone(),
@@ -164,14 +164,14 @@ fn lower_right_factor<'a>(
 }
 
 /// Lowers a product as a grid of tiles.
-pub fn lower_tiles<'a>(mut scope: KernelScope<'a>, product: &TiledProduct) -> Result<Lowered<'a>> {
+pub fn lower_tiles<'a>(mut scope: KernelScope<'a>, product: &TiledProduct) -> Result<LoweredKernel<'a>> {
     let lanes = subgroup_lanes(&scope)?;
     let shape = product.tile_shape(scope.graph, lanes);
     let sizes = [shape.width(lanes), shape.height()];
     // Neighbouring workgroups share columns, which are loaded more often than rows.
     let tiles = [
-        pieces(&product.columns, sizes[0]),
-        pieces(&product.rows, sizes[1]),
+        ceil_div(&product.columns, sizes[0]),
+        ceil_div(&product.rows, sizes[1]),
     ];
     let grid = TileGrid::new(&mut scope, &product.batch, tiles);
     let [column, row] = grid.tile;
@@ -183,7 +183,7 @@ pub fn lower_tiles<'a>(mut scope: KernelScope<'a>, product: &TiledProduct) -> Re
     };
     let mut statements = vec![grid.surplus];
     statements.extend(tile_statements(&mut scope, product, place)?);
-    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, grid.count);
+    let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, grid.count);
     lowered.template_values = holes(lanes, shape.bands);
     Ok(lowered)
 }
@@ -212,7 +212,7 @@ pub fn tile_statements(
 /// Returns the template parameters for workgroups that are subgroups of `lanes` invocations and compute tiles of `bands`
 /// bands.
 pub fn holes(lanes: usize, bands: usize) -> Vec<(&'static str, String)> {
-    let mut holes = vec![lanes::size(lanes)];
+    let mut holes = vec![lanes::workgroup_size(lanes)];
     if bands == 1 {
         holes.push(("lane", LANE_PARAMETER.into()));
     }
@@ -306,7 +306,7 @@ impl SubgroupTile {
         product: &TiledProduct,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let rounds = pieces(&product.k_size, product.right.round());
+        let rounds = ceil_div(&product.k_size, product.right.round());
         if let RightFactor::Values(_) = product.right {
             return repeat(scope, "trip", &rounds, |scope, round| {
                 self.k_iteration(scope, product, &[], &round, &round, sums)
@@ -377,7 +377,7 @@ impl SubgroupTile {
                 RightFactor::Values(product) => self.load_from_values(scope, product, &first, q)?,
                 RightFactor::Panels(weight, PackedWeight { panels, .. }, matrix) => {
                     let matrix = matrix(&self.batch);
-                    let of_matrix = pieces(&product.columns, panels.width);
+                    let of_matrix = ceil_div(&product.columns, panels.width);
                     let panel = matrix.scale(&of_matrix).add(&self.panel);
                     self.load_from_panel(scope, *weight, panels, [row, &panel], [from, q])?
                 }
@@ -406,14 +406,14 @@ impl SubgroupTile {
         let cost = product.epilogue_cost;
         write_lines(
             scope,
-            LineEpilogue::Long,
+            LineEpilogue::Looped,
             cost,
             &quads,
             &mut |scope, q, sums| {
                 let first = self.first_column(q);
                 let rows = self.write_vec4_rows(scope, product, &first, sums)?;
                 Ok(match product.writes_whole_vec4 {
-                    true => below(scope, &first, &product.columns, rows),
+                    true => bounds_guard(scope, &first, &product.columns, rows),
                     false => rows,
                 })
             },
@@ -432,7 +432,7 @@ impl SubgroupTile {
         let registers: Vec<Vec<Expr>> = sums.iter().map(|sum| vec![*sum]).collect();
         write_lines(
             scope,
-            LineEpilogue::Short,
+            LineEpilogue::Unrolled,
             cost,
             &registers,
             &mut |scope, number, sums| {
@@ -441,7 +441,7 @@ impl SubgroupTile {
                 Ok(match self.shape.bands {
                     1 => offset_bounds_guard(scope, &self.row, number.clone(), all, quad),
                     // The first row of a tile always exists, the first row of a later band may not.
-                    _ => below(scope, &self.row.add(number), all, quad),
+                    _ => bounds_guard(scope, &self.row.add(number), all, quad),
                 })
             },
         )
@@ -474,7 +474,7 @@ impl TiledProduct<'_> {
             RightFactor::Values(_) => {
                 let outer = Dim::product(&self.batch);
                 let sizes = [&outer, &self.rows, &self.columns];
-                shape_for_values(lanes, sizes.map(|size| example(graph, size)))
+                shape_for_values(lanes, sizes.map(|size| example_size(graph, size)))
             }
             RightFactor::Panels(_, packed, _) => packed.tile_shape(lanes),
         }

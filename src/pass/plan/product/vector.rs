@@ -9,7 +9,7 @@ use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple_of_4};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, below, invocation, pieces, repeat};
+use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, invocation, ceil_div, repeat};
 use crate::pass::plan::product::{Product, Side, accumulate, vec4_indices};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/vector.wgsl");
@@ -26,13 +26,13 @@ pub fn lower<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
     product: &Product,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let strip = ColumnStrip::new(&mut scope, product)?;
     let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
     let mut statements = vec![strip.surplus.clone()];
     let sums = strip.sums.iter();
     statements.extend(sums.map(|sum| Statement::Declare(*sum, zero)));
-    let rounds = pieces(&product.k_size, strip.column_lanes() * VEC4_LEN);
+    let rounds = ceil_div(&product.k_size, strip.column_lanes() * VEC4_LEN);
     statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
         strip.k_iteration(scope, &round)
     })?);
@@ -45,7 +45,7 @@ pub fn lower<'a>(
     statements.extend(added);
     statements.push(strip.write(&mut scope, group, &totals)?);
     let holes = strip.holes();
-    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, strip.count);
+    let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, strip.count);
     lowered.template_values.extend(holes);
     Ok(lowered)
 }
@@ -73,7 +73,7 @@ impl<'p> ColumnStrip<'p> {
         let is_by_step = product.is_k_contiguous(scope, Side::Right)?;
         let across = if is_by_step { 1 } else { MAX_COLUMN_VEC4S };
         let mut tiles: Vec<Dim> = product.batch.clone();
-        tiles.push(pieces(&product.columns, across * VEC4_LEN));
+        tiles.push(ceil_div(&product.columns, across * VEC4_LEN));
         let count = Dim::product(&tiles);
         let (index, surplus) = invocation(scope, &count);
         let mut outer = index::delinearize(&index, &tiles);
@@ -226,7 +226,7 @@ impl<'p> ColumnStrip<'p> {
         }
         let columns = &self.product.columns;
         if is_multiple_of_4(columns) {
-            statements = below(scope, &self.column, columns, statements);
+            statements = bounds_guard(scope, &self.column, columns, statements);
         }
         let across = scope.pool.index(self.column_vec4s as u32);
         let is_first = scope

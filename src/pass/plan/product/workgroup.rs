@@ -10,8 +10,8 @@ use crate::kernel::index::Index;
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN, is_multiple_of_4};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
-use crate::pass::plan::kernel::{Lowered, below, pieces, repeat};
+use crate::pass::plan::kernel::epilogue_loop::{LineEpilogue, write_lines};
+use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, ceil_div, repeat};
 use crate::pass::plan::product::{Product, Side, TileGrid, vec4_indices};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/workgroup_tile.wgsl");
@@ -82,7 +82,7 @@ pub fn lower<'a>(
     group: &Group,
     product: &Product,
     extent: WorkgroupTileShape,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let tile = WorkgroupTile::new(&mut scope, product, extent)?;
     let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
     let mut statements = vec![tile.surplus.clone()];
@@ -94,7 +94,7 @@ pub fn lower<'a>(
         statements.extend(tile.write(&mut scope, group, q)?);
     }
     let memory = tile.memory();
-    let mut lowered = Lowered::of_workgroups(scope, TEMPLATE, statements, tile.count);
+    let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, tile.count);
     lowered.template_values.push(("memory", memory));
     Ok(lowered)
 }
@@ -131,7 +131,7 @@ impl<'p> WorkgroupTile<'p> {
         product: &'p Product,
         extent: WorkgroupTileShape,
     ) -> Result<WorkgroupTile<'p>> {
-        let tiles = [&product.rows, &product.columns].map(|size| pieces(size, extent.side));
+        let tiles = [&product.rows, &product.columns].map(|size| ceil_div(size, extent.side));
         let covering = TileGrid::new(scope, &product.batch, tiles);
         let side = Dim::from(extent.side);
         let (local, index) = scope.counter("local", &Dim::from(extent.invocations()));
@@ -149,7 +149,7 @@ impl<'p> WorkgroupTile<'p> {
             product,
             shape: extent,
             buffers: halves,
-            k_blocks: pieces(&product.k_size, K_BLOCK),
+            k_blocks: ceil_div(&product.k_size, K_BLOCK),
             count: covering.count,
             surplus: covering.surplus,
             batch: covering.batch,
@@ -387,7 +387,7 @@ impl<'p> WorkgroupTile<'p> {
         let cost = group.epilogue_cost(scope.graph);
         let statements = write_lines(
             scope,
-            LineEpilogue::Short,
+            LineEpilogue::Unrolled,
             cost,
             &registers,
             &mut |scope, number, sums| {
@@ -402,18 +402,18 @@ impl<'p> WorkgroupTile<'p> {
                     lines.extend(if is_multiple_of_4(rows) {
                         line
                     } else {
-                        below(scope, &row, rows, line)
+                        bounds_guard(scope, &row, rows, line)
                     });
                 }
                 Ok(if is_multiple_of_4(rows) {
-                    below(scope, &first, rows, lines)
+                    bounds_guard(scope, &first, rows, lines)
                 } else {
                     lines
                 })
             },
         )?;
         Ok(if is_multiple_of_4(columns) {
-            below(scope, &column, columns, statements)
+            bounds_guard(scope, &column, columns, statements)
         } else {
             statements
         })

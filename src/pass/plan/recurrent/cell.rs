@@ -7,7 +7,7 @@ use crate::pass::plan::element::scalar;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 
 /// States after a step, from the gates' contributions of the input and of the previous state.
-pub fn next(
+pub fn next_states(
     pool: &mut ExprPool,
     cell: RecurrentCell,
     [input, own]: [&[Expr]; 2],

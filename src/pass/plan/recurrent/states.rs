@@ -7,13 +7,13 @@ use crate::kernel::index::Index;
 use crate::op::RecurrentCell;
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN};
-use crate::pass::plan::kernel::limited;
+use crate::pass::plan::kernel::clamped_index;
 
 /// Array names by state index.
 const NAMES: [&str; 2] = ["hidden", "memory"];
 
 /// Arrays of vec4 that hold the states.
-pub struct States {
+pub struct RecurrentStates {
     /// Number of states.
     pub count: usize,
     /// Rows of the batch.
@@ -25,15 +25,15 @@ pub struct States {
 /// Loaded vec4 of the hidden state, for each row.
 pub enum LoadedState {
     /// Each invocation has loaded the vectors of all rows.
-    Each(Vec<Expr>),
+    PerInvocation(Vec<Expr>),
     /// The invocations of a subgroup have loaded different vectors: the expression, the lane with the vector of the first
     /// row, and the distance between the lanes of neighbouring rows.
-    Shared(Expr, [usize; 2]),
+    AcrossLanes(Expr, [usize; 2]),
 }
 
-impl States {
-    pub fn new(cell: RecurrentCell, rows: usize, units: usize) -> States {
-        States {
+impl RecurrentStates {
+    pub fn new(cell: RecurrentCell, rows: usize, units: usize) -> RecurrentStates {
+        RecurrentStates {
             count: cell.states(),
             rows,
             vec4s: units.div_ceil(VEC4_LEN),
@@ -46,14 +46,14 @@ impl States {
     }
 
     /// Declarations of the arrays.
-    pub fn declared(&self) -> String {
+    pub fn declarations(&self) -> String {
         let vectors = 2 * self.rows * self.vec4s;
         let line = |name: &&str| format!("var<workgroup> {name}: array<vec4<f32>, {vectors}>;\n");
         NAMES.iter().take(self.count).map(line).collect()
     }
 
     /// Index of the vector of a row before a step.
-    pub fn place(&self, step: &Index, row: &Index, quad: &Index) -> Index {
+    pub fn vec4_index(&self, step: &Index, row: &Index, quad: &Index) -> Index {
         let half = step
             .rem(&Dim::from(2))
             .scale(&Dim::from(self.rows * self.vec4s));
@@ -61,13 +61,13 @@ impl States {
     }
 
     /// Loads the vector at an index.
-    pub fn at(&self, pool: &mut ExprPool, state: usize, place: &Index) -> Expr {
+    pub fn load_vec4(&self, pool: &mut ExprPool, state: usize, place: &Index) -> Expr {
         let at = place.emit(pool);
         pool.call(format!("{}[x]", NAMES[state]), WgslType::F32x4, &[at])
     }
 
     /// Stores a vector for the next step.
-    pub fn keep(&self, pool: &mut ExprPool, state: usize, place: &Index, value: Expr) -> Statement {
+    pub fn store_vec4(&self, pool: &mut ExprPool, state: usize, place: &Index, value: Expr) -> Statement {
         Statement::WorkgroupStore {
             array: NAMES[state],
             index: place.emit(pool),
@@ -77,7 +77,7 @@ impl States {
 
     /// Loads `parts` vectors of the hidden state before a step, from `first` on; those past the end are arbitrary. Where
     /// subgroups are vector lanes, a load takes one invocation as long as all of them, so that each loads another vector.
-    pub fn held(
+    pub fn load_hidden(
         &self,
         scope: &mut KernelScope,
         step: &Index,
@@ -88,24 +88,24 @@ impl States {
         let last = Dim::from(self.vec4s);
         if let Some(lane) = lane {
             let parts_of = Dim::from(parts);
-            let quad = limited(scope, &first.add(&lane.rem(&parts_of)), &last);
+            let quad = clamped_index(scope, &first.add(&lane.rem(&parts_of)), &last);
             let row = lane.div(&parts_of).rem(&Dim::from(self.rows));
-            let held = self.at(&mut scope.pool, 0, &self.place(step, &row, &quad));
+            let held = self.load_vec4(&mut scope.pool, 0, &self.vec4_index(step, &row, &quad));
             scope.pool.set_label(held, "h");
             return (0..parts)
-                .map(|part| LoadedState::Shared(held, [part, parts]))
+                .map(|part| LoadedState::AcrossLanes(held, [part, parts]))
                 .collect();
         }
         let quads = (0..parts).map(|part| first.add_size(&Dim::from(part)));
-        let quads: Vec<Index> = quads.map(|quad| limited(scope, &quad, &last)).collect();
+        let quads: Vec<Index> = quads.map(|quad| clamped_index(scope, &quad, &last)).collect();
         let rows = |quad: &Index| {
             let rows = (0..self.rows).map(|row| {
-                let place = self.place(step, &Dim::from(row).into(), quad);
-                let held = self.at(&mut scope.pool, 0, &place);
+                let place = self.vec4_index(step, &Dim::from(row).into(), quad);
+                let held = self.load_vec4(&mut scope.pool, 0, &place);
                 scope.pool.set_label(held, "h");
                 held
             });
-            LoadedState::Each(rows.collect())
+            LoadedState::PerInvocation(rows.collect())
         };
         quads.iter().map(rows).collect()
     }
@@ -113,10 +113,10 @@ impl States {
 
 impl LoadedState {
     /// A unit of a row.
-    pub fn number(&self, pool: &mut ExprPool, row: usize, part: usize) -> Expr {
+    pub fn unit(&self, pool: &mut ExprPool, row: usize, part: usize) -> Expr {
         match self {
-            LoadedState::Each(rows) => vec4::component(pool, rows[row], part, WgslType::F32),
-            LoadedState::Shared(vector, [first, apart]) => {
+            LoadedState::PerInvocation(rows) => vec4::component(pool, rows[row], part, WgslType::F32),
+            LoadedState::AcrossLanes(vector, [first, apart]) => {
                 let number = vec4::component(pool, *vector, part, WgslType::F32);
                 let lane = pool.index((first + row * apart) as u32);
                 pool.call("subgroupShuffle(x, y)", WgslType::F32, &[number, lane])

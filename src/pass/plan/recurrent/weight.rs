@@ -1,6 +1,6 @@
 //! Weight of a recurrent layer, in blocks of four units of a gate by four units of the state.
 
-use super::Layer;
+use super::LayerKernel;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -19,7 +19,7 @@ use crate::pass::plan::product::tile::fits_texture;
 const UNITS_PER_ITERATION: usize = 8;
 
 /// Storage of the weight.
-pub enum Weight {
+pub enum RecurrentWeight {
     /// In a buffer.
     Value(ValueId),
     /// In panels: a unit of a gate is a column, and units of the state are K.
@@ -27,51 +27,51 @@ pub enum Weight {
 }
 
 /// Block of four by four units.
-pub enum Block {
+pub enum WeightBlock {
     /// One vector for each unit of the state, with four units of a gate.
     Columns(Vec<Expr>),
     /// One vector for each unit of a gate, with four units of the state.
     Rows(Vec<Expr>),
 }
 
-impl Weight {
+impl RecurrentWeight {
     /// Chooses the storage: panels where subgroups are vector lanes, a texture holds them, and the value is a view of a
     /// weight.
-    pub fn new(scope: &mut KernelScope, value: ValueId, invocations: usize) -> Result<Weight> {
-        let panels = panels(scope, value, invocations)?;
-        Ok(panels.map_or(Weight::Value(value), |(base, panels)| {
-            Weight::Panels(base, panels)
+    pub fn new(scope: &mut KernelScope, value: ValueId, invocations: usize) -> Result<RecurrentWeight> {
+        let panels = weight_panels(scope, value, invocations)?;
+        Ok(panels.map_or(RecurrentWeight::Value(value), |(base, panels)| {
+            RecurrentWeight::Panels(base, panels)
         }))
     }
 
     /// State units per iteration.
-    pub fn round(&self) -> usize {
+    pub fn units_per_iteration(&self) -> usize {
         match self {
-            Weight::Value(_) => VEC4_LEN,
-            Weight::Panels(_, panels) => panels.k_block,
+            RecurrentWeight::Value(_) => VEC4_LEN,
+            RecurrentWeight::Panels(_, panels) => panels.k_block,
         }
     }
 
     /// True if lanes of a subgroup read the weight from a texture.
     pub fn is_in_panels(&self) -> bool {
-        matches!(self, Weight::Panels(..))
+        matches!(self, RecurrentWeight::Panels(..))
     }
 
     /// Loads the block of a gate, a vec4 of its units and state units. Elements past the end are zeros.
-    pub(super) fn block(
+    pub(super) fn load_block(
         &self,
         scope: &mut KernelScope,
-        layer: &Layer,
+        layer: &LayerKernel,
         gate: usize,
         quad: &Index,
         k: &Index,
         part: usize,
-    ) -> Result<Block> {
+    ) -> Result<WeightBlock> {
         match self {
-            Weight::Panels(base, panels) => {
+            RecurrentWeight::Panels(base, panels) => {
                 let (texture, texel) = scope.bind_panels(*base, panels)?;
                 let width = Dim::from(panels.width / VEC4_LEN);
-                let gate = layer.gate(gate);
+                let gate = layer.gate_index(gate);
                 let panel = gate
                     .scale(&Dim::from(panels.panels()))
                     .add(&quad.div(&width));
@@ -83,11 +83,11 @@ impl Weight {
                     load_columns(pool, texture, texel, at, step)
                 };
                 let first = part * VEC4_LEN;
-                Ok(Block::Columns(
+                Ok(WeightBlock::Columns(
                     (first..first + VEC4_LEN).map(column).collect(),
                 ))
             }
-            Weight::Value(value) => {
+            RecurrentWeight::Value(value) => {
                 let (direction, gate) = (&layer.direction, Index::from(Dim::from(gate)));
                 let first = k.scale(&Dim::from(VEC4_LEN));
                 let units = Dim::from(layer.units);
@@ -104,17 +104,17 @@ impl Weight {
                     }
                     rows.push(vec4::load_vec4(scope, &factors)?);
                 }
-                Ok(Block::Rows(rows))
+                Ok(WeightBlock::Rows(rows))
             }
         }
     }
 }
 
-impl Block {
+impl WeightBlock {
     /// Products of four state units with the block: their contributions to four units of the gate.
-    pub fn times(&self, pool: &mut ExprPool, state: impl Fn(&mut ExprPool, usize) -> Expr) -> Expr {
+    pub fn multiply(&self, pool: &mut ExprPool, state: impl Fn(&mut ExprPool, usize) -> Expr) -> Expr {
         match self {
-            Block::Columns(columns) => {
+            WeightBlock::Columns(columns) => {
                 let parts = columns.iter().enumerate();
                 let terms: Vec<Expr> = parts
                     .map(|(part, column)| {
@@ -124,7 +124,7 @@ impl Block {
                     .collect();
                 pool.call("(x + y) + (z + w)", WgslType::F32x4, &terms)
             }
-            Block::Rows(rows) => {
+            WeightBlock::Rows(rows) => {
                 let state: Vec<Expr> = (0..VEC4_LEN).map(|part| state(pool, part)).collect();
                 let state = vec4::build_vec4(pool, &state, WgslType::F32x4);
                 let sum = |row: &Expr| pool.call("dot(x, y)", WgslType::F32, &[*row, state]);
@@ -136,7 +136,7 @@ impl Block {
 }
 
 /// Weight that a value is a view of, and its panels: the matrices of all directions and gates are concatenated.
-fn panels(
+fn weight_panels(
     scope: &mut KernelScope,
     value: ValueId,
     lanes: usize,

@@ -10,16 +10,16 @@ use crate::kernel::index::Index;
 use crate::op::ArgReduceFunction;
 use crate::pass::plan::element::{KernelScope, scalar};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, pieces, repeat};
+use crate::pass::plan::kernel::{LoweredKernel, ceil_div, repeat};
 use crate::pass::plan::lanes;
 use crate::pass::plan::reduce::rows::lower_subgroups;
-use crate::pass::plan::reduce::{Output, Parts, beats_best};
+use crate::pass::plan::reduce::{ReductionOutput, ReductionAxes, beats_best};
 
 /// Longest row that a single invocation searches.
 const MAX_SINGLE_LENGTH: i64 = 64;
 
 /// True if subgroups can share the rows: long rows of a type that they can exchange.
-pub fn suits(scope: &KernelScope, parts: &Parts) -> bool {
+pub fn is_supported(scope: &KernelScope, parts: &ReductionAxes) -> bool {
     let length = parts.reduced.first().and_then(Dim::as_const);
     let register = scope.register(parts.dtype);
     scope.capabilities.simd_lanes().is_some()
@@ -31,14 +31,14 @@ pub fn suits(scope: &KernelScope, parts: &Parts) -> bool {
 pub fn lower<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
-    parts: &Parts,
+    parts: &ReductionAxes,
     function: ArgReduceFunction,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let (output, surplus) = parts.output(&mut scope);
     let missing = || Error::internal("no subgroups to share a row");
     let lanes = scope.capabilities.simd_lanes().ok_or_else(missing)?;
     let (lane, number) = scope.counter("lane", &Dim::from(lanes));
-    let first = parts.join(&output.kept, std::slice::from_ref(&number));
+    let first = parts.operand_position(&output.kept, std::slice::from_ref(&number));
     let first = scope.element(parts.operand, &first, None)?;
     let search = ArgReduceSearch {
         parts,
@@ -54,8 +54,8 @@ pub fn lower<'a>(
         Statement::Declare(search.best, first),
         Statement::Declare(search.found, lane),
     ];
-    statements.extend(search.all(&mut scope)?);
-    for step in lanes::distances(lanes) {
+    statements.extend(search.search_row(&mut scope)?);
+    for step in lanes::shuffle_distances(lanes) {
         statements.extend(search.exchange(&mut scope, step));
     }
     statements.push(Statement::Freeze(search.found));
@@ -75,9 +75,9 @@ pub fn lower<'a>(
 
 /// State of an invocation's search.
 struct ArgReduceSearch<'p> {
-    parts: &'p Parts,
+    parts: &'p ReductionAxes,
     function: ArgReduceFunction,
-    output: Output,
+    output: ReductionOutput,
     /// Invocations of the subgroup.
     lanes: usize,
     /// Index of the invocation in its subgroup.
@@ -88,15 +88,15 @@ struct ArgReduceSearch<'p> {
 
 impl ArgReduceSearch<'_> {
     /// Searches the invocation's elements of the row.
-    fn all(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
+    fn search_row(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
         let size = &self.parts.reduced[0];
-        repeat(scope, "trip", &pieces(size, self.lanes), |scope, round| {
+        repeat(scope, "trip", &ceil_div(size, self.lanes), |scope, round| {
             let place = round.scale(&Dim::from(self.lanes)).add(&self.number);
             let k = place.emit(&mut scope.pool);
-            let position = self.parts.join(&self.output.kept, &[Index::expr(k, size)]);
+            let position = self.parts.operand_position(&self.output.kept, &[Index::expr(k, size)]);
             let element = scope.element(self.parts.operand, &position, None)?;
             let better = beats_best(scope, self.function, element, self.best);
-            let take = Statement::If(better, self.take(element, k));
+            let take = Statement::If(better, self.update_best(element, k));
             if place.is_less_than(size) {
                 return Ok(vec![take]);
             }
@@ -106,7 +106,7 @@ impl ArgReduceSearch<'_> {
         })
     }
 
-    fn take(&self, element: Expr, index: Expr) -> Vec<Statement> {
+    fn update_best(&self, element: Expr, index: Expr) -> Vec<Statement> {
         vec![
             Statement::Assign(self.best, element),
             Statement::Assign(self.found, index),
@@ -130,7 +130,7 @@ impl ArgReduceSearch<'_> {
         vec![
             Statement::Let(other),
             Statement::Let(index),
-            Statement::If(takes, self.take(other, index)),
+            Statement::If(takes, self.update_best(other, index)),
         ]
     }
 }

@@ -15,9 +15,9 @@ use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, epilogue, pieces, repeat_all};
-use crate::pass::plan::quads::{self, CHANNEL_AXIS};
-use crate::pass::plan::reduce::{Parts, TEMPLATE, combine, name, new_accumulator};
+use crate::pass::plan::kernel::{LoweredKernel, epilogue, ceil_div, repeat_all};
+use crate::pass::plan::vec4_layout::{self, CHANNEL_AXIS};
+use crate::pass::plan::reduce::{ReductionAxes, TEMPLATE, combine, accumulator_name, new_accumulator};
 
 /// Most elements of a window. Longer sums are made of partial sums.
 const MAX_WINDOW: i64 = 128;
@@ -26,11 +26,11 @@ const MAX_WINDOW: i64 = 128;
 const MAX_UNROLLED: usize = 64;
 
 /// True for a reduction of small windows of images that keeps channels.
-pub fn suits(graph: &Graph, node: &Node) -> bool {
+pub fn is_supported(graph: &Graph, node: &Node) -> bool {
     let Op::Primitive(Primitive::Reduce(reduce)) = &node.op else {
         return false;
     };
-    let Ok(parts) = Parts::new(graph, node, &reduce.axes) else {
+    let Ok(parts) = ReductionAxes::new(graph, node, &reduce.axes) else {
         return false;
     };
     let is_of_windows = is_of_windows(graph, parts.operand);
@@ -61,15 +61,15 @@ pub fn lower<'a>(
     group: &Group,
     node: &Node,
     reduce: &Reduce,
-) -> Result<Lowered<'a>> {
+) -> Result<LoweredKernel<'a>> {
     let mut scope = scope.reading_u64();
-    let parts = Parts::new(scope.graph, node, &reduce.axes)?;
+    let parts = ReductionAxes::new(scope.graph, node, &reduce.axes)?;
     let block = PoolingBlock::new(&mut scope, &parts);
     let mut statements = vec![block.surplus.clone()];
     let mut totals = Vec::new();
     for place in 0..block.offsets.len() {
         for part in 0..VEC4_LEN {
-            let label = format!("{}{place}_{part}", name(reduce.function));
+            let label = format!("{}{place}_{part}", accumulator_name(reduce.function));
             let (total, start) = new_accumulator(&mut scope, reduce.function, parts.dtype, &label)?;
             statements.push(Statement::Declare(total, start));
             totals.push(total);
@@ -78,7 +78,7 @@ pub fn lower<'a>(
     statements.extend(block.combine(&mut scope, &parts, reduce, &totals)?);
     statements.extend(totals.iter().copied().map(Statement::Freeze));
     statements.extend(block.write(&mut scope, group, &parts, &totals)?);
-    Ok(Lowered::new(scope, TEMPLATE, statements, &block.count))
+    Ok(LoweredKernel::new(scope, TEMPLATE, statements, &block.count))
 }
 
 /// Results of an invocation: four channels of neighbouring positions, whose windows share elements.
@@ -92,14 +92,14 @@ struct PoolingBlock {
 }
 
 impl PoolingBlock {
-    fn new(scope: &mut KernelScope, parts: &Parts) -> PoolingBlock {
-        let [down, across] = along(scope, parts);
+    fn new(scope: &mut KernelScope, parts: &ReductionAxes) -> PoolingBlock {
+        let [down, across] = positions_per_invocation(scope, parts);
         let mut shape = parts.kept.clone();
         let space = shape.iter_mut().skip(CHANNEL_AXIS + 1);
         for (size, along) in space.zip([down, across]) {
-            *size = pieces(size, along);
+            *size = ceil_div(size, along);
         }
-        let (mut first, surplus, count) = quads::each(scope, &shape, CHANNEL_AXIS);
+        let (mut first, surplus, count) = vec4_layout::invocation_vec4(scope, &shape, CHANNEL_AXIS);
         let space = first.iter_mut().skip(CHANNEL_AXIS + 1);
         for (first, along) in space.zip([down, across]) {
             *first = first.scale(&Dim::from(along));
@@ -115,15 +115,15 @@ impl PoolingBlock {
     }
 
     /// Coordinates of a position.
-    fn at(&self, place: &[usize]) -> Vec<Index> {
+    fn position(&self, place: &[usize]) -> Vec<Index> {
         let axes = self.first.iter().zip(place);
         axes.map(|(first, offset)| first.add_size(&Dim::from(*offset)))
             .collect()
     }
 
     /// Condition under which a position is within the result; `None` if it always is.
-    fn inside(&self, scope: &mut KernelScope, parts: &Parts, place: &[usize]) -> Option<Expr> {
-        let at = self.at(place);
+    fn bounds_condition(&self, scope: &mut KernelScope, parts: &ReductionAxes, place: &[usize]) -> Option<Expr> {
+        let at = self.position(place);
         let mut inside = None;
         for ((at, size), offset) in at.iter().zip(&parts.kept).zip(place) {
             if *offset > 0 && !at.is_less_than(size) {
@@ -138,7 +138,7 @@ impl PoolingBlock {
     fn combine(
         &self,
         scope: &mut KernelScope,
-        parts: &Parts,
+        parts: &ReductionAxes,
         reduce: &Reduce,
         totals: &[Expr],
     ) -> Result<Vec<Statement>> {
@@ -173,19 +173,19 @@ impl PoolingBlock {
     fn add(
         &self,
         scope: &mut KernelScope,
-        parts: &Parts,
+        parts: &ReductionAxes,
         elements: &mut LoadedElements,
         totals: &[Expr],
         place: &[usize],
         reduced: &[Index],
     ) -> Result<Vec<Statement>> {
-        let inside = self.inside(scope, parts, place);
+        let inside = self.bounds_condition(scope, parts, place);
         let mut statements = Vec::new();
         for (total, at) in totals
             .iter()
-            .zip(vec4::neighbours(&self.at(place), CHANNEL_AXIS))
+            .zip(vec4::neighbours(&self.position(place), CHANNEL_AXIS))
         {
-            let at = parts.join(&at, reduced);
+            let at = parts.operand_position(&at, reduced);
             let seen = scope.element(parts.operand, &at, None)?;
             let element = match elements.loaded.entry(seen) {
                 Entry::Occupied(element) => *element.get(),
@@ -201,19 +201,19 @@ impl PoolingBlock {
         &self,
         scope: &mut KernelScope,
         group: &Group,
-        parts: &Parts,
+        parts: &ReductionAxes,
         totals: &[Expr],
     ) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
         for (place, totals) in self.offsets.iter().zip(totals.chunks(VEC4_LEN)) {
-            let quad = scope.separate_all(&self.at(place), &parts.kept);
+            let quad = scope.separate_all(&self.position(place), &parts.kept);
             let mut results = Vec::new();
             for (total, at) in totals.iter().zip(vec4::neighbours(&quad, CHANNEL_AXIS)) {
                 let at = Position::from_coordinates(at);
                 results.push(epilogue(scope, group, parts.result, *total, &at)?);
             }
             let store = scope.store_vec4(group.root, CHANNEL_AXIS, &results)?;
-            statements.push(match self.inside(scope, parts, place) {
+            statements.push(match self.bounds_condition(scope, parts, place) {
                 Some(inside) => Statement::If(inside, vec![store]),
                 None => store,
             });
@@ -230,7 +230,7 @@ struct LoadedElements {
 }
 
 /// Positions of an invocation along the spatial axes: two if the axis has more than one and the unrolled code stays short.
-fn along(scope: &mut KernelScope, parts: &Parts) -> [usize; 2] {
+fn positions_per_invocation(scope: &mut KernelScope, parts: &ReductionAxes) -> [usize; 2] {
     let space = |axis: usize| parts.kept.get(CHANNEL_AXIS + 1 + axis).cloned();
     let [down, across] = [0, 1].map(|axis| space(axis).unwrap_or(Dim::ONE));
     let window = Dim::product(&parts.reduced);

@@ -5,7 +5,7 @@
 //! normalised elements are three stages. Invocations share a row of contiguous elements. For rows with strided elements,
 //! which are columns, an invocation processes some adjacent ones.
 
-mod grain;
+mod granularity;
 mod sharing;
 
 use crate::dim::Dim;
@@ -16,23 +16,23 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, WgslType};
 use crate::kernel::index::Index;
 use crate::op::ReduceFunction;
-use crate::pass::plan::cost::{example, node_cost};
+use crate::pass::plan::cost::{example_size, node_cost};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 use crate::pass::plan::element::vec8;
 use crate::pass::plan::element::{KernelScope, operand, scalar};
-use crate::pass::plan::group::{Frame, Group, Rows, reduction};
-use crate::pass::plan::kernel::{Lowered, invocation, pieces, repeat};
-use crate::pass::plan::reduce::rows::grain::Granularity;
+use crate::pass::plan::group::{RowFrame, Group, RowsPattern, reduction_of};
+use crate::pass::plan::kernel::{LoweredKernel, invocation, ceil_div, repeat};
+use crate::pass::plan::reduce::rows::granularity::Granularity;
 use crate::pass::plan::reduce::rows::sharing::RowSharing;
-use crate::pass::plan::reduce::running::{self, Running};
+use crate::pass::plan::reduce::accumulator::{self, Accumulator};
 use crate::pass::plan::{lanes, reduce};
 
 /// Template of row kernels by subgroups.
 const SUBGROUP_TEMPLATE: &str = include_str!("../../../../shaders/rows.wgsl");
 
 /// Fewest vectors of columns that keep two cores of sixteen lanes busy.
-const FEWEST: usize = 32;
+const MIN_COLUMN_VECTORS: usize = 32;
 /// Most elements that an invocation of a rasteriser can process one by one: Mesa (22.3, not 25.0) ends loops silently
 /// after 65,535 iterations of an invocation, counted over all of its loops.
 pub const MAX_LOOP_LENGTH: usize = 1 << 15;
@@ -46,21 +46,21 @@ const MAX_KEPT_IF_EXPENSIVE: i64 = 128;
 const EXPENSIVE_COST: u32 = 5;
 
 /// True if a device has row kernels. On other devices a kernel computes one reduction.
-pub fn suits(capabilities: &Capabilities) -> bool {
+pub fn is_supported(capabilities: &Capabilities) -> bool {
     !capabilities.software || capabilities.simd_lanes().is_some()
 }
 
 /// True if there are enough columns to keep a device busy with one invocation per column, and the columns are short
 /// enough.
-pub fn are_many(capabilities: &Capabilities, columns: usize, length: usize) -> bool {
+pub fn keep_busy(capabilities: &Capabilities, columns: usize, length: usize) -> bool {
     match capabilities.software {
-        true => columns >= FEWEST * VEC4_LEN && length <= MAX_LOOP_LENGTH,
+        true => columns >= MIN_COLUMN_VECTORS * VEC4_LEN && length <= MAX_LOOP_LENGTH,
         false => columns >= BUSY_COLUMNS,
     }
 }
 
 /// True if a row kernel pays off. For columns, there must be many that are read several times or rewritten.
-pub fn is_worth(graph: &Graph, capabilities: &Capabilities, rows: &Rows) -> bool {
+pub fn pays_off(graph: &Graph, capabilities: &Capabilities, rows: &RowsPattern) -> bool {
     let frame = &rows.frame;
     if frame.is_contiguous() {
         return true;
@@ -72,13 +72,13 @@ pub fn is_worth(graph: &Graph, capabilities: &Capabilities, rows: &Rows) -> bool
     let Some(Ok(length)) = length.filter(|_| rows.stages.concat().len() > 1 || is_written) else {
         return false;
     };
-    are_many(capabilities, example(graph, &frame.rows), times * length)
+    keep_busy(capabilities, example_size(graph, &frame.rows), times * length)
 }
 
 /// Lowers a row group.
-pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, rows: &Rows) -> Result<Lowered<'a>> {
+pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, rows: &RowsPattern) -> Result<LoweredKernel<'a>> {
     let frame = &rows.frame;
-    let kept = kept(scope.graph, &rows.computed);
+    let kept = max_kept(scope.graph, &rows.computed);
     let Granularity {
         rows: across,
         width,
@@ -99,7 +99,7 @@ pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, rows: &Rows) -> Resu
         exchanged_types: Vec::new(),
     };
     for stage in &rows.stages {
-        row.stage(stage)?;
+        row.emit_stage(stage)?;
     }
     row.write(&rows.written)?;
     Ok(row.finish())
@@ -108,7 +108,7 @@ pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, rows: &Rows) -> Resu
 /// A row kernel under construction.
 struct RowKernel<'a, 'r> {
     scope: KernelScope<'a>,
-    frame: &'r Frame,
+    frame: &'r RowFrame,
     sharing: RowSharing,
     /// Number of invocations, or of sets of invocations that share a row.
     count: Dim,
@@ -130,28 +130,28 @@ struct RowReduction {
     operand: ValueId,
     result: ValueId,
     row: usize,
-    running: Running,
+    running: Accumulator,
 }
 
 impl<'a> RowKernel<'a, '_> {
     /// Emits a stage: one pass over the rows for independent reductions.
-    fn stage(&mut self, nodes: &[usize]) -> Result<()> {
+    fn emit_stage(&mut self, nodes: &[usize]) -> Result<()> {
         let graph = self.scope.graph;
         let mut parts = Vec::new();
         for node in nodes.iter().filter_map(|node| graph.nodes.get(*node)) {
-            parts.extend(self.parts(node)?);
+            parts.extend(self.row_reductions(node)?);
         }
         let start = parts.iter().map(|part| part.running.declare());
         self.statements.extend(start);
-        let around = running::around(&mut self.scope, parts.iter().map(|part| &part.running));
-        let through = self.each(around, |scope, rows| {
+        let around = accumulator::piece_statements(&mut self.scope, parts.iter().map(|part| &part.running));
+        let through = self.for_each_element(around, |scope, rows| {
             let each = parts.iter();
-            each.map(|part| part.take(scope, &rows[part.row])).collect()
+            each.map(|part| part.accumulate(scope, &rows[part.row])).collect()
         })?;
         self.statements.extend(through);
         for part in &parts {
             let total = part.running.total;
-            self.share(&part.running);
+            self.combine_invocations(&part.running);
             self.statements.push(Statement::Freeze(total));
             let dtype = graph.ty(part.result).dtype;
             let value = scalar::narrow(&mut self.scope.pool, total, dtype);
@@ -162,15 +162,15 @@ impl<'a> RowKernel<'a, '_> {
     }
 
     /// The reductions of a node, one for each row.
-    fn parts(&mut self, node: &Node) -> Result<Vec<RowReduction>> {
-        let (Some(reduce), Some(result)) = (reduction(node), node.results.first()) else {
+    fn row_reductions(&mut self, node: &Node) -> Result<Vec<RowReduction>> {
+        let (Some(reduce), Some(result)) = (reduction_of(node), node.results.first()) else {
             return Err(Error::internal("a node of a row kernel is not a reduction"));
         };
         let operand = operand(node, 0)?;
         let dtype = self.scope.graph.ty(operand).dtype;
         let in_parts = reduce.function == ReduceFunction::Sum && dtype.is_float() && self.is_long();
-        let total = self.named(reduce::name(reduce.function));
-        let part = in_parts.then(|| self.named("part"));
+        let total = self.unique_name(reduce::accumulator_name(reduce.function));
+        let part = in_parts.then(|| self.unique_name("part"));
         let rows = 0..self.rows.len();
         rows.map(|row| {
             let of_row = |name: &String| match self.rows.len() {
@@ -182,7 +182,7 @@ impl<'a> RowKernel<'a, '_> {
                 operand,
                 result: *result,
                 row,
-                running: Running::new(
+                running: Accumulator::new(
                     &mut self.scope,
                     reduce.function,
                     dtype,
@@ -195,7 +195,7 @@ impl<'a> RowKernel<'a, '_> {
     }
 
     /// A unique variable name: the base name, numbered from the second use on.
-    fn named(&mut self, name: &'static str) -> String {
+    fn unique_name(&mut self, name: &'static str) -> String {
         let known = self.names.iter().filter(|known| **known == name).count();
         self.names.push(name);
         match known {
@@ -207,7 +207,7 @@ impl<'a> RowKernel<'a, '_> {
     /// Number of iterations in which the invocations process a row, and of the row's vectors.
     fn rounds(&self) -> (Dim, Dim) {
         let units = self.frame.length.floor_div(&Dim::from(self.width));
-        (pieces(&units, self.sharing.lanes()), units)
+        (ceil_div(&units, self.sharing.lanes()), units)
     }
 
     fn is_long(&self) -> bool {
@@ -217,7 +217,7 @@ impl<'a> RowKernel<'a, '_> {
 
     /// Number of iterations, if the invocations keep their elements in registers between the stages. The loop is unrolled
     /// then.
-    fn written_out(&self) -> Option<i64> {
+    fn unrolled_rounds(&self) -> Option<i64> {
         let rounds = self.rounds().0.as_const()?;
         let at_once = self.width * self.rows.len();
         (rounds * at_once as i64 <= self.kept).then_some(rounds)
@@ -225,19 +225,19 @@ impl<'a> RowKernel<'a, '_> {
 
     /// Emits `body` for all elements, called with the positions of neighbours in each row. Long rows are divided into
     /// chunks, with statements around each; several iterations are unrolled where their number allows it.
-    fn each(
+    fn for_each_element(
         &mut self,
         [mut before, after]: [Vec<Statement>; 2],
         body: impl Fn(&mut KernelScope<'a>, &[Vec<Position>]) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
-        if let Some(rounds) = self.written_out() {
-            let rounds = (0..rounds).map(|round| self.round(&Dim::from(round).into(), &body));
+        if let Some(rounds) = self.unrolled_rounds() {
+            let rounds = (0..rounds).map(|round| self.emit_round(&Dim::from(round).into(), &body));
             return Ok(rounds.collect::<Result<Vec<_>>>()?.concat());
         }
         let rounds = self.rounds().0;
         if !self.is_long() {
             let (_, round) = self.scope.counter("trip", &rounds);
-            let body = self.round(&round, &body)?;
+            let body = self.emit_round(&round, &body)?;
             return repeat(&mut self.scope, "trip", &rounds, |_, _| Ok(body));
         }
         let is_cheap = self.kept == MAX_KEPT && self.rows.len() == 1;
@@ -250,9 +250,9 @@ impl<'a> RowKernel<'a, '_> {
         let (variable, round) = self.scope.counter("trip", &rounds);
         let first = round.scale(&Dim::from(at_once));
         let numbers = (0..at_once).map(|number| first.add_size(&Dim::from(number)));
-        let all = numbers.map(|number| self.round(&number, &body));
+        let all = numbers.map(|number| self.emit_round(&number, &body));
         let body = all.collect::<Result<Vec<_>>>()?.concat();
-        Ok(reduce::in_parts(
+        Ok(reduce::repeat_in_pieces(
             &mut self.scope,
             &rounds,
             reduce::PARTIAL_SUM_LENGTH / at_once as i64,
@@ -266,7 +266,7 @@ impl<'a> RowKernel<'a, '_> {
     }
 
     /// Statements of an invocation in an iteration.
-    fn round(
+    fn emit_round(
         &mut self,
         round: &Index,
         body: &impl Fn(&mut KernelScope<'a>, &[Vec<Position>]) -> Result<Vec<Statement>>,
@@ -274,7 +274,7 @@ impl<'a> RowKernel<'a, '_> {
         let (lanes, lane) = (self.sharing.lanes(), self.lane().1);
         let units = self.rounds().1;
         let scope = &mut self.scope;
-        let (unit, inside) = unit(scope, round, &units, lanes, &lane);
+        let (unit, inside) = invocation_vector(scope, round, &units, lanes, &lane);
         let numbers = vec8::element_indices(&unit, self.width);
         let along = |row: &Index| {
             let places = numbers
@@ -295,33 +295,33 @@ impl<'a> RowKernel<'a, '_> {
     fn lane(&mut self) -> (Expr, Index) {
         let name = match self.sharing {
             RowSharing::Workgroup => "local",
-            RowSharing::Alone | RowSharing::Subgroup(_) => "lane",
+            RowSharing::Invocation | RowSharing::Subgroup(_) => "lane",
         };
         let lanes = Dim::from(self.sharing.lanes());
         self.scope.counter(name, &lanes)
     }
 
     /// Combines the partial results of the invocations and broadcasts the result.
-    fn share(&mut self, running: &Running) {
+    fn combine_invocations(&mut self, running: &Accumulator) {
         let total = running.total;
         let scope = &mut self.scope;
         let ty = scope.pool.ty(total);
         match self.sharing {
-            RowSharing::Alone => {}
+            RowSharing::Invocation => {}
             RowSharing::Subgroup(lanes) => {
-                for step in lanes::distances(lanes) {
+                for step in lanes::shuffle_distances(lanes) {
                     let exchange = match ty {
                         WgslType::Bool => format!("subgroupShuffleXor(u32(x), {step}u) != 0u"),
                         _ => format!("subgroupShuffleXor(x, {step}u)"),
                     };
                     let other = scope.pool.call(exchange, ty, &[total]);
-                    let both = running.combined(scope, other);
+                    let both = running.combine_with(scope, other);
                     self.statements.push(Statement::Assign(total, both));
                 }
             }
             RowSharing::Workgroup => {
-                let shares = shares(ty);
-                let (tree, whole) = reduce::tree(scope, running.function, total, &shares);
+                let shares = exchange_array(ty);
+                let (tree, whole) = reduce::combine_workgroup(scope, running.function, total, &shares);
                 self.statements.extend(tree);
                 self.statements.push(Statement::Assign(total, whole));
                 let barrier = Statement::Line("workgroupBarrier();".to_string());
@@ -339,7 +339,7 @@ impl<'a> RowKernel<'a, '_> {
         let is_wide = |value: &&ValueId| graph.ty(**value).numel() != self.frame.rows;
         let (wide, narrow): (Vec<&ValueId>, Vec<&ValueId>) = values.iter().partition(is_wide);
         if !wide.is_empty() {
-            let through = self.each([Vec::new(), Vec::new()], |scope, rows| {
+            let through = self.for_each_element([Vec::new(), Vec::new()], |scope, rows| {
                 let each = wide.iter();
                 let stores = each.map(|value| write_each(scope, **value, rows));
                 Ok(stores.collect::<Result<Vec<_>>>()?.concat())
@@ -355,7 +355,7 @@ impl<'a> RowKernel<'a, '_> {
             last.extend(scope.with_vector_width(places.len(), store)?);
         }
         let lane = self.lane().0;
-        if !last.is_empty() && self.sharing != RowSharing::Alone {
+        if !last.is_empty() && self.sharing != RowSharing::Invocation {
             let zero = self.scope.pool.index(0);
             let is_first = self
                 .scope
@@ -367,26 +367,26 @@ impl<'a> RowKernel<'a, '_> {
         Ok(())
     }
 
-    fn finish(self) -> Lowered<'a> {
+    fn finish(self) -> LoweredKernel<'a> {
         let count = self.count;
         match self.sharing {
             // Short rows take little time, however few they are.
-            RowSharing::Alone if self.frame.is_contiguous() => {
-                Lowered::new(self.scope, reduce::TEMPLATE, self.statements, &count)
+            RowSharing::Invocation if self.frame.is_contiguous() => {
+                LoweredKernel::new(self.scope, reduce::TEMPLATE, self.statements, &count)
             }
-            RowSharing::Alone => reduce::by_invocations(self.scope, self.statements, &count),
+            RowSharing::Invocation => reduce::by_invocations(self.scope, self.statements, &count),
             RowSharing::Subgroup(lanes) => {
                 lower_subgroups(self.scope, self.statements, &count, lanes)
             }
             RowSharing::Workgroup => {
                 let memory = self.exchanged_types.iter().map(|ty| {
-                    let (name, ty) = (shares(*ty), ty.wgsl());
-                    format!("var<workgroup> {name}: array<{ty}, {}>;\n", reduce::SHARERS)
+                    let (name, ty) = (exchange_array(*ty), ty.wgsl());
+                    format!("var<workgroup> {name}: array<{ty}, {}>;\n", reduce::WORKGROUP_INVOCATIONS)
                 });
                 let memory = memory.collect();
                 let (scope, statements) = (self.scope, self.statements);
                 let mut lowered =
-                    Lowered::of_workgroups(scope, reduce::WORKGROUP_TEMPLATE, statements, count);
+                    LoweredKernel::of_workgroups(scope, reduce::WORKGROUP_TEMPLATE, statements, count);
                 lowered.template_values.push(("memory", memory));
                 lowered
             }
@@ -396,7 +396,7 @@ impl<'a> RowKernel<'a, '_> {
 
 /// Vector of a row that an invocation processes in an iteration, and the condition that it exists. The condition is
 /// `None` if it always exists.
-pub fn unit(
+pub fn invocation_vector(
     scope: &mut KernelScope,
     round: &Index,
     units: &Dim,
@@ -421,30 +421,30 @@ pub fn lower_subgroups<'a>(
     statements: Vec<Statement>,
     rows: &Dim,
     lanes: usize,
-) -> Lowered<'a> {
-    let subgroups = lanes::subgroups(lanes, example(scope.graph, rows));
-    let workgroups = pieces(rows, subgroups);
-    let mut lowered = Lowered::of_workgroups(scope, SUBGROUP_TEMPLATE, statements, workgroups);
-    let size = lanes::size(lanes * subgroups);
+) -> LoweredKernel<'a> {
+    let subgroups = lanes::subgroups_per_workgroup(lanes, example_size(scope.graph, rows));
+    let workgroups = ceil_div(rows, subgroups);
+    let mut lowered = LoweredKernel::of_workgroups(scope, SUBGROUP_TEMPLATE, statements, workgroups);
+    let size = lanes::workgroup_size(lanes * subgroups);
     lowered
         .template_values
-        .extend([size, lanes::place(lanes, subgroups)]);
+        .extend([size, lanes::subgroup_indices(lanes, subgroups)]);
     lowered
 }
 
 impl RowReduction {
     /// Accumulates neighbours.
-    fn take(&self, scope: &mut KernelScope, places: &[Position]) -> Result<Statement> {
+    fn accumulate(&self, scope: &mut KernelScope, places: &[Position]) -> Result<Statement> {
         let places = places.iter();
         let elements = places.map(|place| scope.element(self.operand, place, None));
         let elements = elements.collect::<Result<Vec<_>>>()?;
-        Ok(self.running.take(scope, elements))
+        Ok(self.running.accumulate(scope, elements))
     }
 }
 
 /// Most elements that an invocation keeps in registers instead of rereading the row in each stage: more where a stage
 /// would recompute expensive functions.
-fn kept(graph: &Graph, computed: &[ValueId]) -> i64 {
+fn max_kept(graph: &Graph, computed: &[ValueId]) -> i64 {
     let is_dear = |value: &ValueId| match graph.value(*value).definition {
         Definition::Node(node, _) => node_cost(&graph.nodes[node]) >= EXPENSIVE_COST,
         _ => false,
@@ -457,7 +457,7 @@ fn kept(graph: &Graph, computed: &[ValueId]) -> i64 {
 }
 
 /// Name of the workgroup array for a type.
-fn shares(ty: WgslType) -> String {
+fn exchange_array(ty: WgslType) -> String {
     format!("shares_{}", ty.wgsl())
 }
 

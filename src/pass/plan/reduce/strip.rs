@@ -9,18 +9,18 @@ use crate::op::ReduceFunction;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{KernelScope, vec8};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{Lowered, epilogue, invocation, repeat_all};
-use crate::pass::plan::reduce::running::{self, Running};
-use crate::pass::plan::reduce::{PARTIAL_SUM_LENGTH, Parts, by_invocations, in_parts, name};
+use crate::pass::plan::kernel::{LoweredKernel, epilogue, invocation, repeat_all};
+use crate::pass::plan::reduce::accumulator::{self, Accumulator};
+use crate::pass::plan::reduce::{PARTIAL_SUM_LENGTH, ReductionAxes, by_invocations, repeat_in_pieces, accumulator_name};
 
 /// Lowers a reduction with its epilogue.
 pub fn lower<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
     function: ReduceFunction,
-    parts: &Parts,
-) -> Result<Lowered<'a>> {
-    let across = across(scope.capabilities, parts);
+    parts: &ReductionAxes,
+) -> Result<LoweredKernel<'a>> {
+    let across = results_per_invocation(scope.capabilities, parts);
     let count = Dim::product(&parts.kept).floor_div(&Dim::from(across));
     let (index, surplus) = invocation(&mut scope, &count);
     let places = vec8::element_positions(&index, across).into_iter();
@@ -38,34 +38,34 @@ pub fn lower<'a>(
             1 => name.to_string(),
             _ => format!("{name}{number}"),
         };
-        let (total, part) = (named(name(function)), in_parts.then(|| named("part")));
-        let one = Running::new(&mut scope, function, parts.dtype, &total, part.as_deref())?;
+        let (total, part) = (named(accumulator_name(function)), in_parts.then(|| named("part")));
+        let one = Accumulator::new(&mut scope, function, parts.dtype, &total, part.as_deref())?;
         running.push(one);
     }
     let mut statements = vec![surplus];
-    statements.extend(running.iter().map(Running::declare));
+    statements.extend(running.iter().map(Accumulator::declare));
     let strip = AdjacentResults {
         parts,
         places,
         running,
         in_parts,
     };
-    statements.extend(strip.all(&mut scope)?);
+    statements.extend(strip.accumulate_all(&mut scope)?);
     statements.extend(strip.write(&mut scope, group)?);
     Ok(by_invocations(scope, statements, &count))
 }
 
 /// The results of one invocation.
 struct AdjacentResults<'p> {
-    parts: &'p Parts,
+    parts: &'p ReductionAxes,
     places: Vec<Position>,
-    running: Vec<Running>,
+    running: Vec<Accumulator>,
     in_parts: bool,
 }
 
 impl AdjacentResults<'_> {
     /// Accumulates all elements.
-    fn all(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
+    fn accumulate_all(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
         let reduced = self.parts.reduced.as_slice();
         let (outer, inner) = match reduced.split_last() {
             Some((inner, outer)) if self.in_parts => (outer, Some(inner)),
@@ -73,13 +73,13 @@ impl AdjacentResults<'_> {
         };
         repeat_all(scope, "k", outer, |scope, mut reduced| {
             let Some(inner) = inner else {
-                return self.take(scope, &reduced);
+                return self.accumulate(scope, &reduced);
             };
             let (variable, number) = scope.counter("j", inner);
             reduced.push(number);
-            let body = self.take(scope, &reduced)?;
-            let [mut before, after] = running::around(scope, self.running.iter());
-            Ok(in_parts(
+            let body = self.accumulate(scope, &reduced)?;
+            let [mut before, after] = accumulator::piece_statements(scope, self.running.iter());
+            Ok(repeat_in_pieces(
                 scope,
                 inner,
                 PARTIAL_SUM_LENGTH,
@@ -94,16 +94,16 @@ impl AdjacentResults<'_> {
     }
 
     /// Accumulates one element of each result.
-    fn take(&self, scope: &mut KernelScope, reduced: &[Index]) -> Result<Vec<Statement>> {
+    fn accumulate(&self, scope: &mut KernelScope, reduced: &[Index]) -> Result<Vec<Statement>> {
         scope.with_vector_width(self.places.len(), |scope| {
             let pairs = self.places.iter().zip(&self.running);
             pairs
                 .map(|(place, one)| {
                     let position = self
                         .parts
-                        .join(&place.coordinates(&self.parts.kept), reduced);
+                        .operand_position(&place.coordinates(&self.parts.kept), reduced);
                     let element = scope.element(self.parts.operand, &position, None)?;
-                    Ok(one.take(scope, vec![element]))
+                    Ok(one.accumulate(scope, vec![element]))
                 })
                 .collect()
         })
@@ -123,7 +123,7 @@ impl AdjacentResults<'_> {
 }
 
 /// Number of adjacent results that an invocation computes: as many columns as a rasteriser loads at once.
-fn across(capabilities: &Capabilities, parts: &Parts) -> usize {
+fn results_per_invocation(capabilities: &Capabilities, parts: &ReductionAxes) -> usize {
     let rank = parts.kept.len() + parts.reduced.len();
     match parts.kept.last() {
         Some(size) if capabilities.software && !parts.axes.contains(&(rank - 1)) => {

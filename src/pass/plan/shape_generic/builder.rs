@@ -13,7 +13,7 @@ use crate::pass::plan::conv::AxisGeometry;
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple_of_4};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::quads::CHANNEL_AXIS;
+use crate::pass::plan::vec4_layout::CHANNEL_AXIS;
 use crate::shape::{Shape, TensorType};
 
 /// Names of the axes of images before the spatial axes.

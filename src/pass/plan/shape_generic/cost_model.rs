@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::kernel::emit::{Statement, roots};
 use crate::kernel::expr::{Expr, ExprNode, Literal};
-use crate::pass::plan::kernel::{INVOCATIONS, Source};
+use crate::pass::plan::kernel::{INVOCATIONS, KernelSource};
 use crate::pass::plan::lanes;
 
 // Cycles that a driver takes to compile a kernel, and for each of its expressions.
@@ -21,7 +21,7 @@ const DEFAULT_ITERATIONS: u64 = 64;
 
 /// Cost of a kernel.
 pub(super) struct KernelCost<'a> {
-    source: &'a Source,
+    source: &'a KernelSource,
     /// Sizes that replace numbers, with these numbers.
     constants: HashMap<Expr, i64>,
     /// How often expressions that depend on a variable are evaluated.
@@ -33,7 +33,7 @@ pub(super) struct KernelCost<'a> {
 
 impl<'a> KernelCost<'a> {
     /// Computes the cost of a kernel in which sizes replace these numbers.
-    pub(super) fn new(source: &'a Source, numbers: HashMap<Expr, i64>) -> KernelCost<'a> {
+    pub(super) fn new(source: &'a KernelSource, numbers: HashMap<Expr, i64>) -> KernelCost<'a> {
         let mut price = KernelCost {
             source,
             run_cycles: LOAD_SIZE_CYCLES * numbers.len() as u64,
@@ -123,8 +123,8 @@ impl<'a> KernelCost<'a> {
 }
 
 /// Returns the vectors of lanes in a workgroup of a kernel.
-pub(super) fn vectors_per_workgroup(source: &Source, lanes: usize) -> u64 {
-    let is_one = source.template_values.contains(&lanes::size(lanes));
+pub(super) fn vectors_per_workgroup(source: &KernelSource, lanes: usize) -> u64 {
+    let is_one = source.template_values.contains(&lanes::workgroup_size(lanes));
     match is_one {
         true => 1,
         false => INVOCATIONS as u64 / lanes as u64,

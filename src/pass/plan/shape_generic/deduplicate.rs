@@ -10,12 +10,12 @@ use super::merge::{MergedKernel, SizeValue};
 use crate::dim::{Bindings, Dim};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::plan::{Plan, Step, Workgroups};
-use crate::pass::plan::kernel::Source;
+use crate::pass::plan::kernel::KernelSource;
 use crate::pass::plan::product::tile::RUNS_PER_START;
 
 /// A kernel that serves for one or several kernels.
 struct KernelClass {
-    source: Rc<Source>,
+    source: Rc<KernelSource>,
     members: Vec<ClassMember>,
 }
 
@@ -33,7 +33,7 @@ struct ClassMember {
 /// Deduplicates the kernels of a plan. `sources` has the source of each kernel.
 pub(in crate::pass::plan) fn deduplicate_kernels(
     plan: &mut Plan,
-    sources: &[Option<Rc<Source>>],
+    sources: &[Option<Rc<KernelSource>>],
     capabilities: &Capabilities,
     hints: &Bindings,
 ) {
@@ -62,7 +62,7 @@ impl KernelClass {
     fn new(
         plan: &Plan,
         kernel: usize,
-        source: &Rc<Source>,
+        source: &Rc<KernelSource>,
         lanes: usize,
         hints: &Bindings,
     ) -> KernelClass {
@@ -112,7 +112,7 @@ impl KernelClass {
     }
 
     /// Replaces the members' kernels in the plan by the shared one.
-    fn apply(&self, plan: &mut Plan, sources: &[Option<Rc<Source>>]) {
+    fn apply(&self, plan: &mut Plan, sources: &[Option<Rc<KernelSource>>]) {
         let (kernel, sizes) = self.source.kernel();
         let Some(first) = self.members.first() else {
             return;
@@ -166,7 +166,7 @@ impl ClassMember {
     }
 
     /// Returns the cycles that a run takes longer with sizes in place of numbers.
-    fn slowdown(&self, source: &Source) -> u64 {
+    fn slowdown(&self, source: &KernelSource) -> u64 {
         let constants = self
             .size_values
             .iter()

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::dim::Dim;
 use crate::kernel::emit::{BindingDecl, Statement, roots};
 use crate::kernel::expr::{Expr, ExprNode, ExprPool, Literal, WgslType};
-use crate::pass::plan::kernel::Source;
+use crate::pass::plan::kernel::KernelSource;
 
 // Most iterations, and most expressions in total, of a loop of constant length that drivers unroll.
 const MAX_UNROLLED_ITERATIONS: i64 = 32;
@@ -26,14 +26,14 @@ pub(super) enum SizeValue {
 /// One kernel in place of two.
 pub(super) struct MergedKernel {
     /// Source of the merged kernel.
-    pub(super) source: Source,
+    pub(super) source: KernelSource,
     /// Value of each size of the merged kernel in either of the two.
     pub(super) size_values: Vec<(Dim, [SizeValue; 2])>,
 }
 
 impl MergedKernel {
     /// Merges two kernels; the result has the label of the first one. `None` if they differ in more than numbers.
-    pub(super) fn of(sides: [&Source; 2]) -> Option<MergedKernel> {
+    pub(super) fn of(sides: [&KernelSource; 2]) -> Option<MergedKernel> {
         let [a, b] = sides;
         let are_alike = a.template == b.template
             && a.template_values == b.template_values
@@ -47,7 +47,7 @@ impl MergedKernel {
         };
         let statements = pairing.merge_statements(&a.statements, &b.statements)?;
         Some(MergedKernel {
-            source: Source {
+            source: KernelSource {
                 label: a.label.clone(),
                 template: a.template,
                 template_values: a.template_values.clone(),

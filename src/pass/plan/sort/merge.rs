@@ -8,25 +8,25 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::Index;
 use crate::pass::plan::element::{KernelScope, scalar};
-use crate::pass::plan::kernel::{Lowered, repeat, repeat_to};
+use crate::pass::plan::kernel::{LoweredKernel, repeat, repeat_to};
 use crate::pass::plan::sort::{SortElement, SortParameters};
 
 pub(super) const TEMPLATE: &str = include_str!("../../../../shaders/merge.wgsl");
 
 /// A run other than that of the element.
-struct Other {
+struct OtherRun {
     /// True if the run precedes the element's run.
     is_in_front: Expr,
     start: Expr,
     length: Expr,
 }
 
-impl Other {
-    fn at(pool: &mut ExprPool, start: Expr, is_in_front: Expr, sizes: [Expr; 2]) -> Other {
+impl OtherRun {
+    fn at(pool: &mut ExprPool, start: Expr, is_in_front: Expr, sizes: [Expr; 2]) -> OtherRun {
         let [_, length] = run_at(pool, start, sizes);
         pool.set_label(start, "start");
         pool.set_label(is_in_front, "is_in_front");
-        Other {
+        OtherRun {
             is_in_front,
             start,
             length,
@@ -69,7 +69,7 @@ pub(super) fn element(
 }
 
 /// Number of binary search steps for a run.
-pub(super) fn halvings(run: usize) -> Dim {
+pub(super) fn search_steps(run: usize) -> Dim {
     Dim::from(run.ilog2() as usize + 1)
 }
 
@@ -79,9 +79,9 @@ impl SortParameters {
         &self,
         mut scope: KernelScope<'a>,
         run: usize,
-    ) -> Result<Lowered<'a>> {
-        let own = self.own(&mut scope);
-        let [key, number] = self.taken(&mut scope, run, &own)?;
+    ) -> Result<LoweredKernel<'a>> {
+        let own = self.invocation_element(&mut scope);
+        let [key, number] = self.load_own(&mut scope, run, &own)?;
         let length = Dim::from(run);
         let first = own.along.div(&length).scale(&length).emit(&mut scope.pool);
         let along = own.along.emit(&mut scope.pool);
@@ -100,12 +100,12 @@ impl SortParameters {
             let sizes = [pool.size(&length), pool.size(&self.size)];
             let start = run_of.scale(&length).emit(pool);
             let is_in_front = pool.call("x < y", WgslType::Bool, &[start, first]);
-            let mut other = Other::at(pool, start, is_in_front, sizes);
+            let mut other = OtherRun::at(pool, start, is_in_front, sizes);
             let is_own = pool.call("x == y", WgslType::Bool, &[start, first]);
             let zero = pool.index(0);
             other.length = pool.select(is_own, zero, other.length);
-            let steps = halvings(run);
-            let mut body = self.search(scope, &own, key, &other, run, &steps, &range)?;
+            let steps = search_steps(run);
+            let mut body = self.binary_search(scope, &own, key, &other, run, &steps, &range)?;
             let next = scope.pool.call("x + y", WgslType::U32, &[rank, range.low]);
             body.push(Statement::Assign(rank, next));
             Ok(body)
@@ -113,13 +113,13 @@ impl SortParameters {
         statements.push(Statement::Freeze(rank));
         let target = self.rows.at(&own.row, &Index::expr(rank, &self.size));
         statements.extend(self.store(&mut scope, &target, None, [key, number])?);
-        let mut lowered = Lowered::new(scope, TEMPLATE, statements, &self.count);
+        let mut lowered = LoweredKernel::new(scope, TEMPLATE, statements, &self.count);
         lowered.title = Some("merge_all_runs");
         Ok(lowered)
     }
 
     /// Loads the invocation's element and its index from runs.
-    fn taken(&self, scope: &mut KernelScope, run: usize, own: &SortElement) -> Result<[Expr; 2]> {
+    fn load_own(&self, scope: &mut KernelScope, run: usize, own: &SortElement) -> Result<[Expr; 2]> {
         let [values, indices] = self.results;
         let key = element(scope, values, run, &own.index)?;
         scope.pool.set_label(key, "key");
@@ -127,12 +127,12 @@ impl SortParameters {
     }
 
     /// Finds the position of an element in another run. It ends up in the lower bound of the range.
-    fn search(
+    fn binary_search(
         &self,
         scope: &mut KernelScope,
         own: &SortElement,
         key: Expr,
-        other: &Other,
+        other: &OtherRun,
         run: usize,
         halvings: &Dim,
         range: &SearchRange,
@@ -144,18 +144,18 @@ impl SortParameters {
         ];
         let (most, end) = (Dim::from(u32::BITS as usize), scope.pool.size(halvings));
         statements.extend(repeat_to(scope, "halving", &most, end, |scope, _| {
-            self.halve(scope, own, key, other, run, range)
+            self.search_step(scope, own, key, other, run, range)
         })?);
         Ok(statements)
     }
 
     /// Emits a step of the binary search.
-    fn halve(
+    fn search_step(
         &self,
         scope: &mut KernelScope,
         own: &SortElement,
         key: Expr,
-        other: &Other,
+        other: &OtherRun,
         run: usize,
         SearchRange { low, high }: &SearchRange,
     ) -> Result<Vec<Statement>> {

@@ -8,8 +8,8 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, Literal, WgslType};
 use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::{KernelScope, scalar};
-use crate::pass::plan::kernel::{Lowered, below, invocation, repeat};
-use crate::pass::plan::sort::{FIRST, SortParameters};
+use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, invocation, repeat};
+use crate::pass::plan::sort::{INITIAL_RUN, SortParameters};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/topk.wgsl");
 
@@ -32,40 +32,40 @@ struct Candidate {
 
 impl SortParameters {
     /// The top k elements of each row, in order.
-    pub(super) fn first<'a>(&self, mut scope: KernelScope<'a>, k: usize) -> Result<Lowered<'a>> {
+    pub(super) fn lower_topk<'a>(&self, mut scope: KernelScope<'a>, k: usize) -> Result<LoweredKernel<'a>> {
         let (number, surplus) = invocation(&mut scope, &self.rows.count);
         let row = index::delinearize(&number, &self.rows.others);
         let start = Index::zero();
-        let (kept, places) = self.keep(&mut scope, &row, &start, &self.size, k)?;
+        let (kept, places) = self.keep_best(&mut scope, &row, &start, &self.size, k)?;
         let mut statements = vec![surplus];
         statements.extend(kept);
         for (rank, place) in places.iter().enumerate() {
-            statements.extend(self.place(&mut scope, &row, &Index::from(rank), place, None)?);
+            statements.extend(self.store_ranked(&mut scope, &row, &Index::from(rank), place, None)?);
         }
-        let mut lowered = Lowered::new(scope, TEMPLATE, statements, &self.rows.count);
+        let mut lowered = LoweredKernel::new(scope, TEMPLATE, statements, &self.rows.count);
         lowered.title = Some("topk");
         Ok(lowered)
     }
 
     /// Sorts the initial runs, one per invocation.
-    pub(super) fn lower_initial_runs<'a>(&self, mut scope: KernelScope<'a>) -> Result<Lowered<'a>> {
-        let stretch = self.stretch(&mut scope);
-        let (row, first, length) = (&stretch.row, &stretch.first, Dim::from(FIRST));
-        let (kept, places) = self.keep(&mut scope, row, first, &length, FIRST)?;
+    pub(super) fn lower_initial_runs<'a>(&self, mut scope: KernelScope<'a>) -> Result<LoweredKernel<'a>> {
+        let stretch = self.invocation_segment(&mut scope);
+        let (row, first, length) = (&stretch.row, &stretch.first, Dim::from(INITIAL_RUN));
+        let (kept, places) = self.keep_best(&mut scope, row, first, &length, INITIAL_RUN)?;
         let mut statements = vec![stretch.surplus.clone()];
         statements.extend(kept);
         for (rank, place) in places.iter().enumerate() {
             let target = first.add(&Index::from(rank));
-            let stores = self.place(&mut scope, row, &target, place, Some(FIRST))?;
-            statements.extend(below(&mut scope, &target, &self.size, stores.into()));
+            let stores = self.store_ranked(&mut scope, row, &target, place, Some(INITIAL_RUN))?;
+            statements.extend(bounds_guard(&mut scope, &target, &self.size, stores.into()));
         }
-        let mut lowered = Lowered::new(scope, TEMPLATE, statements, &stretch.count);
+        let mut lowered = LoweredKernel::new(scope, TEMPLATE, statements, &stretch.count);
         lowered.title = Some("sort_runs");
         Ok(lowered)
     }
 
     /// Finds the top `k` of `length` elements of a row from `first` on.
-    fn keep(
+    fn keep_best(
         &self,
         scope: &mut KernelScope,
         row: &[Index],
@@ -86,7 +86,7 @@ impl SortParameters {
             let along = first.add(&step);
             let candidate = self.candidate(scope, row, [&step, &along], &places)?;
             let takes = candidate.insert(scope, &places);
-            Ok(below(scope, &along, &self.size, takes))
+            Ok(bounds_guard(scope, &along, &self.size, takes))
         })?);
         let indices = places.iter().map(|place| Statement::Freeze(place.index));
         statements.extend(indices);
@@ -94,7 +94,7 @@ impl SortParameters {
     }
 
     /// Sort key of an element. Single precision maps to integers, which need a single comparison.
-    fn key(&self, scope: &mut KernelScope, element: Expr) -> Expr {
+    fn sort_key(&self, scope: &mut KernelScope, element: Expr) -> Expr {
         let key = match scope.pool.ty(element) {
             WgslType::F32 => scope.pool.call("order_of(x)", WgslType::I32, &[element]),
             _ => element,
@@ -113,7 +113,7 @@ impl SortParameters {
     ) -> Result<Candidate> {
         let inside = (!along.is_less_than(&self.size)).then(|| scope.is_below(along, &self.size));
         let element = scope.element(self.x, &self.rows.at(row, along), inside)?;
-        let key = self.key(scope, element);
+        let key = self.sort_key(scope, element);
         let [step, index] = [step, along].map(|index| index.emit(&mut scope.pool));
         let mut comes_before = Vec::new();
         for (rank, place) in (0..).zip(places) {
@@ -133,7 +133,7 @@ impl SortParameters {
     }
 
     /// Writes the element of a rank and its index.
-    fn place(
+    fn store_ranked(
         &self,
         scope: &mut KernelScope,
         row: &[Index],

@@ -10,21 +10,21 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::emit::unique;
 use crate::kernel::layout::Layout;
 use crate::op::Concat;
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple, is_multiple_of_4};
 use crate::pass::plan::element::vec8::VEC8_LEN;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
-use crate::pass::plan::quads::{CHANNEL_AXIS, IMAGE_LAYOUT};
-use crate::pass::plan::sheet::GroupKernels;
+use crate::pass::plan::vec4_layout::{CHANNEL_AXIS, IMAGE_LAYOUT};
+use crate::pass::plan::plan_builder::GroupKernels;
 use crate::pass::plan::storage::layout::{foreign, handed};
 use crate::pass::plan::{Planner, map};
 
 /// Values stored within others, with the containing value and the offset in elements.
-pub type Parts = BTreeMap<ValueId, (ValueId, Dim)>;
+pub type ConcatParts = BTreeMap<ValueId, (ValueId, Dim)>;
 
 /// Values that are materialised to be stored within a concatenation, with that concatenation.
-pub type Planned = BTreeMap<ValueId, ValueId>;
+pub type PlannedParts = BTreeMap<ValueId, ValueId>;
 
 /// Smallest size of a stored element in bytes.
 const MIN_ELEMENT_BYTES: u64 = 2;
@@ -46,7 +46,7 @@ fn is_worth_kernels(
 }
 
 fn is_large(graph: &Graph, whole: ValueId) -> bool {
-    example(graph, &graph.ty(whole).numel()) >= MIN_ELEMENTS
+    example_size(graph, &graph.ty(whole).numel()) >= MIN_ELEMENTS
 }
 
 /// True for an image that a convolution reads. It is materialised anyway, so that operands can be written to it directly.
@@ -60,10 +60,10 @@ fn is_convolved(graph: &Graph, whole: ValueId) -> bool {
 
 /// Operands to materialise so that concatenations of many operands need no kernels, including operands of nested
 /// concatenations.
-pub fn planned(graph: &Graph, capabilities: &Capabilities) -> Planned {
+pub fn planned(graph: &Graph, capabilities: &Capabilities) -> PlannedParts {
     let handed = handed(graph);
     let aligned = capabilities.offset_alignment / MIN_ELEMENT_BYTES;
-    let mut planned = Planned::new();
+    let mut planned = PlannedParts::new();
     // Outer concatenations come last in graph order.
     for node in graph.nodes.iter().rev() {
         let whole = node.results.first().copied();
@@ -71,7 +71,7 @@ pub fn planned(graph: &Graph, capabilities: &Capabilities) -> Planned {
             continue;
         };
         let is_free = |value: ValueId| !handed.contains(&value) && !planned.contains_key(&value);
-        let Some(found) = pieces(graph, whole, aligned, &is_free) else {
+        let Some(found) = operands_to_store(graph, whole, aligned, &is_free) else {
             continue;
         };
         let wholes: BTreeSet<ValueId> = found.values().copied().collect();
@@ -86,16 +86,16 @@ pub fn planned(graph: &Graph, capabilities: &Capabilities) -> Planned {
 }
 
 /// Operands of a concatenation and of nested ones, behind reshapes; `None` if they cannot be stored within it.
-fn pieces(
+fn operands_to_store(
     graph: &Graph,
     whole: ValueId,
     aligned: u64,
     is_free: &dyn Fn(ValueId) -> bool,
-) -> Option<Planned> {
-    let mut found = Planned::new();
+) -> Option<PlannedParts> {
+    let mut found = PlannedParts::new();
     for (operand, _) in starts(graph, whole, aligned)? {
         let base = look_through_reshapes(graph, operand, |_| false);
-        let mut within = pieces(graph, base, aligned, is_free).unwrap_or_default();
+        let mut within = operands_to_store(graph, base, aligned, is_free).unwrap_or_default();
         within.insert(base, whole);
         let is_new = |value: &ValueId| is_free(*value) && !found.contains_key(value);
         if !is_node_result(graph, base) || !within.keys().all(is_new) {
@@ -140,7 +140,7 @@ fn parts(
     root: ValueId,
     alignment: u64,
     taken: &BTreeSet<ValueId>,
-) -> Option<Parts> {
+) -> Option<ConcatParts> {
     let layout = &fusion.layouts[root.index()];
     let storage = fusion.storages[root.index()];
     let is_image = *layout == IMAGE_LAYOUT;
@@ -155,7 +155,7 @@ fn parts(
     if !is_image && *layout != Layout::Linear || whole != root && fusion.stored[whole.index()] {
         return None;
     }
-    let (mut parts, mut begins_quad) = (Parts::new(), true);
+    let (mut parts, mut begins_quad) = (ConcatParts::new(), true);
     for (operand, start) in starts(graph, whole, alignment / storage.size())? {
         let base = behind(operand);
         let is_free = !taken.contains(&base)
@@ -193,8 +193,8 @@ impl<'a> Planner<'a> {
         };
         let (mut start, mut parts) = (Dim::ZERO, Vec::new());
         for operand in node.operands() {
-            let (named, sizes) = self.begin(&start);
-            let part = map::part(|| self.scope(), group, operand, concat.axis, &named)?;
+            let (named, sizes) = self.symbolic_offset(&start);
+            let part = map::copy_concat_operand(|| self.scope(), group, operand, concat.axis, &named)?;
             let made = part.finish(label.to_string())?.substitute_sizes(&sizes);
             parts.push((made, Some(operand)));
             start = &start + &self.graph.ty(operand).shape[concat.axis];
@@ -204,7 +204,7 @@ impl<'a> Planner<'a> {
 
     /// The offset of an operand as a symbol, times the store width if it is a multiple of that, and the value of the
     /// symbol.
-    fn begin(&self, start: &Dim) -> (Dim, BTreeMap<Symbol, Dim>) {
+    fn symbolic_offset(&self, start: &Dim) -> (Dim, BTreeMap<Symbol, Dim>) {
         let Some(number) = start.as_const() else {
             return (start.clone(), BTreeMap::new());
         };

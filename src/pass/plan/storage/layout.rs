@@ -9,7 +9,7 @@ use crate::kernel::layout::Layout;
 use crate::pass::plan::element::vec4::is_multiple_of_4;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::{Group, Pattern};
-use crate::pass::plan::quads::{CHANNEL_AXIS, IMAGE_LAYOUT, may_be_image};
+use crate::pass::plan::vec4_layout::{CHANNEL_AXIS, IMAGE_LAYOUT, may_be_image};
 use crate::pass::plan::reduce::pooling;
 use crate::pass::plan::variant;
 
@@ -60,7 +60,7 @@ impl LayoutAssigner<'_> {
         // A kernel may bind a buffer twice, for elements and for vectors.
         let fits = 2 * leaves.len() < self.capabilities.max_storage_buffers as usize
             || self.is_channel_concat(group.root);
-        if fits && self.may_lie(group.root) && self.writes(group, &leaves) {
+        if fits && self.may_use_vec4(group.root) && self.benefits_from_vec4(group, &leaves) {
             self.layouts[group.root.index()] = IMAGE_LAYOUT;
         }
     }
@@ -88,12 +88,12 @@ impl LayoutAssigner<'_> {
     }
 
     /// True for images in single precision that only our kernels access.
-    fn may_lie(&self, value: ValueId) -> bool {
+    fn may_use_vec4(&self, value: ValueId) -> bool {
         may_be_image(self.graph.ty(value)) && !self.external.contains(&value)
     }
 
     /// True if the group's kernel can write four channels at a time and a reader benefits.
-    fn writes(&self, group: &Group, leaves: &BTreeSet<ValueId>) -> bool {
+    fn benefits_from_vec4(&self, group: &Group, leaves: &BTreeSet<ValueId>) -> bool {
         let reads_quads = || {
             let rank = self.graph.ty(group.root).rank();
             let mut leaves = leaves.iter();
@@ -110,7 +110,7 @@ impl LayoutAssigner<'_> {
                 return in_quads && (reads_quads() || self.is_convolved(group.root));
             }
             Some(Pattern::Attention(attention)) => {
-                return attention.is_transposed && self.is_of_channels(group);
+                return attention.is_transposed && self.has_channel_rows(group);
             }
             None => {}
         }
@@ -127,14 +127,14 @@ impl LayoutAssigner<'_> {
                     && variant::convolves(self.graph, self.capabilities, node, conv).is_some()
             }
             Op::Primitive(Primitive::Reduce(_)) => {
-                keeps_shape && reads_quads() && pooling::suits(self.graph, node)
+                keeps_shape && reads_quads() && pooling::is_supported(self.graph, node)
             }
             _ => false,
         }
     }
 
     /// True if four neighbouring rows of the anchor's result are channels of the image that the group writes.
-    fn is_of_channels(&self, group: &Group) -> bool {
+    fn has_channel_rows(&self, group: &Group) -> bool {
         let results = group.anchor.map(|anchor| &self.graph.nodes[anchor].results);
         let result = results.and_then(|results| results.first());
         let Some([.., rows, columns]) = result.map(|id| self.graph.ty(*id).shape.as_slice()) else {

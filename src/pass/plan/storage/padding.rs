@@ -8,7 +8,7 @@ use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::KernelVariant;
 use crate::kernel::layout::Layout;
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::is_multiple;
 use crate::pass::plan::fuse::Fusion;
@@ -43,8 +43,8 @@ pub fn assign(
         fusion,
         external: handed(graph),
     };
-    let read = fusion.groups.iter().flat_map(|group| padder.read(group));
-    for value in read.filter(|value| padder.may_lie(*value)) {
+    let read = fusion.groups.iter().flat_map(|group| padder.row_reads(group));
+    for value in read.filter(|value| padder.benefits_from_padding(*value)) {
         layouts[value.index()] = Layout::Padded {
             padding: CACHE_LINE_ELEMENTS,
         };
@@ -62,7 +62,7 @@ struct Padder<'a> {
 
 impl Padder<'_> {
     /// Stored values that the group's kernel reads row by row: left factors of products, queries, keys and values.
-    fn read(&self, group: &Group) -> BTreeSet<ValueId> {
+    fn row_reads(&self, group: &Group) -> BTreeSet<ValueId> {
         let node = group.anchor.map(|anchor| &self.graph.nodes[anchor]);
         let Some(node) = node.filter(|node| matches!(node.op, Op::Primitive(Primitive::Dot(_))))
         else {
@@ -87,7 +87,7 @@ impl Padder<'_> {
     }
 
     /// True for a value whose rows would conflict and whose layout may change.
-    fn may_lie(&self, value: ValueId) -> bool {
+    fn benefits_from_padding(&self, value: ValueId) -> bool {
         let ty = self.graph.ty(value);
         let Some((row, outer)) = ty.shape.split_last() else {
             return false;
@@ -96,19 +96,19 @@ impl Padder<'_> {
             ty.dtype == DType::F32 && self.fusion.layouts[value.index()] == Layout::Linear;
         let is_even =
             row.as_const().is_some() && is_multiple(row, CONFLICT_LINES * CACHE_LINE_ELEMENTS);
-        let rows: usize = outer.iter().map(|size| example(self.graph, size)).product();
-        is_plain && is_even && rows > CACHE_WAYS && self.has_room(value) && self.is_alone(value)
+        let rows: usize = outer.iter().map(|size| example_size(self.graph, size)).product();
+        is_plain && is_even && rows > CACHE_WAYS && self.has_room(value) && self.is_unshared(value)
     }
 
     /// True for a value that takes at most half of the largest binding, so that padding does not exceed the limit.
     fn has_room(&self, value: ValueId) -> bool {
         let size = self.fusion.storages[value.index()].size();
-        let bytes = example(self.graph, &self.graph.ty(value).numel()) as u64 * size;
+        let bytes = example_size(self.graph, &self.graph.ty(value).numel()) as u64 * size;
         bytes <= self.capabilities.max_binding_size / 2
     }
 
     /// True for values that only our kernels or the host write and that share no memory with others.
-    fn is_alone(&self, value: ValueId) -> bool {
+    fn is_unshared(&self, value: ValueId) -> bool {
         let parts = &self.fusion.concat_parts;
         let is_whole = || parts.values().any(|(whole, _)| *whole == value);
         let is_made = match self.graph.value(value).definition {

@@ -12,12 +12,12 @@ use crate::kernel::layout::{Layout, Panels};
 use crate::kernel::materialization::{RowCopyReason, SharedWeight};
 use crate::kernel::plan::{Plan, Slot, SlotKind, Step};
 use crate::pass::plan::Planner;
-use crate::pass::plan::cost::example;
+use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::KernelBinding;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{GeneratedKernel, work};
-use crate::pass::plan::sheet::PlanBuilder;
+use crate::pass::plan::plan_builder::PlanBuilder;
 
 /// Elements are read from panels if they are less than this fraction of the weight. Each read loads a cache line for one
 /// number, which takes up to 9 ns, where a product of one row takes 0.5 ns an element. So all such reads take no longer
@@ -160,20 +160,20 @@ impl Planner<'_> {
         if in_rows.is_empty() || self.capabilities.simd_lanes().is_none() {
             return;
         }
-        let read = work::read(&self.scope(), group, part);
+        let read = work::elements_read(&self.scope(), group, part);
         for value in in_rows {
             let all = self.graph.ty(value).numel();
-            let read = example(self.graph, read.get(&value).unwrap_or(&all));
-            self.count(value, read);
+            let read = example_size(self.graph, read.get(&value).unwrap_or(&all));
+            self.add_row_reads(value, read);
         }
     }
 
     /// Counts all elements of a weight that something other than a kernel reads in rows.
     pub(in crate::pass::plan) fn count_whole_row_reads(&mut self, value: ValueId) {
-        self.count(value, example(self.graph, &self.graph.ty(value).numel()));
+        self.add_row_reads(value, example_size(self.graph, &self.graph.ty(value).numel()));
     }
 
-    fn count(&mut self, value: ValueId, read: usize) {
+    fn add_row_reads(&mut self, value: ValueId, read: usize) {
         if let Definition::Weight(name) = &self.graph.value(value).definition {
             let known = self.builder.row_reads.entry(name.clone()).or_default();
             *known = known.saturating_add(read);

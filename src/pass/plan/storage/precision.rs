@@ -14,14 +14,14 @@ use crate::kernel::capabilities::{Capabilities, StorageType};
 use crate::kernel::materialization::{Precision, SingleReason};
 use crate::op::ReduceFunction;
 use crate::pass::plan::PlanOptions;
-use crate::pass::plan::cost::{Class, class};
+use crate::pass::plan::cost::{NodeClass, node_class};
 use crate::pass::plan::fuse::Fusion;
-use crate::pass::plan::group::{Group, reduction};
+use crate::pass::plan::group::{Group, reduction_of};
 use crate::pass::plan::storage::layout::handed;
 use crate::pass::plan::storage::panels::PaneledWeights;
 
 /// Storage type of a value, and the reason if it keeps `f32`.
-pub type Stored = (StorageType, Option<SingleReason>);
+pub type StorageDecision = (StorageType, Option<SingleReason>);
 
 /// Storage requirements of a plan.
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ pub fn assign(
     capabilities: &Capabilities,
     fusion: &Fusion,
     request: StorageRequest,
-) -> Result<Vec<Stored>> {
+) -> Result<Vec<StorageDecision>> {
     let all = (0..).map(ValueId).zip(&graph.values);
     let whole = |dtype| Ok((StorageType::of(dtype, capabilities)?, None));
     if request.options.precision == Precision::Single {
@@ -65,7 +65,7 @@ pub fn assign(
         writers: written(graph, fusion),
     };
     all.map(|(id, info)| match info.ty.dtype {
-        DType::F32 => Ok(match chooser.kept(id) {
+        DType::F32 => Ok(match chooser.single_reason(id) {
             None => (chooser.storage, None),
             kept => (StorageType::F32, kept),
         }),
@@ -87,7 +87,7 @@ struct PrecisionChooser<'a> {
 
 impl PrecisionChooser<'_> {
     /// Reason why a value keeps single precision; `None` if it need not.
-    fn kept(&self, value: ValueId) -> Option<SingleReason> {
+    fn single_reason(&self, value: ValueId) -> Option<SingleReason> {
         if self.external.contains(&value) {
             return Some(SingleReason::External);
         }
@@ -95,29 +95,29 @@ impl PrecisionChooser<'_> {
             return Some(SingleReason::IntegerOperand);
         }
         let whole = self.fusion.planned_parts.get(&value);
-        if let Some(kept) = whole.and_then(|whole| self.kept(*whole)) {
+        if let Some(kept) = whole.and_then(|whole| self.single_reason(*whole)) {
             return Some(kept);
         }
         let info = self.graph.value(value);
         match info.definition {
             Definition::Input(_) => Some(SingleReason::External),
             Definition::Weight(_) => (info.ty.rank() < 2).then_some(SingleReason::Vector),
-            Definition::Node(..) => self.result(value),
+            Definition::Node(..) => self.result_reason(value),
         }
     }
 
     /// Reason why a kernel's result keeps single precision.
-    fn result(&self, value: ValueId) -> Option<SingleReason> {
+    fn result_reason(&self, value: ValueId) -> Option<SingleReason> {
         let name = &self.graph.value(value).name;
         let name = format!("{}{name}", self.wanted.prefix);
         let is_single =
             self.storage == StorageType::F16x2 && self.wanted.scalar_writes.contains(&name);
         let group = self.writers[value.index()].map(|group| &self.fusion.groups[group]);
-        let kept = group.and_then(|group| self.of_group(group, value));
+        let kept = group.and_then(|group| self.group_reason(group, value));
         kept.or(is_single.then_some(SingleReason::UnpairedStore))
     }
 
-    fn of_group(&self, group: &Group, value: ValueId) -> Option<SingleReason> {
+    fn group_reason(&self, group: &Group, value: ValueId) -> Option<SingleReason> {
         if let Some(rows) = group.rows() {
             let is_wide = self.graph.ty(value).numel() != rows.frame.rows;
             return (!is_wide).then_some(SingleReason::Statistic);
@@ -141,7 +141,7 @@ impl PrecisionChooser<'_> {
         let nodes = self.graph.nodes.iter();
         let mut readers = nodes.filter(|node| node.operands().contains(&value));
         let is_sum = |node: &Node| {
-            reduction(node).is_some_and(|reduce| reduce.function == ReduceFunction::Sum)
+            reduction_of(node).is_some_and(|reduce| reduce.function == ReduceFunction::Sum)
         };
         matches!((readers.next(), readers.next()), (Some(only), None) if is_sum(only))
     }
@@ -182,7 +182,7 @@ fn counted(graph: &Graph) -> BTreeSet<ValueId> {
                 .iter()
                 .all(|id| graph.ty(*id).dtype.is_integer());
         let is_counted = node.results.iter().any(|id| counted.contains(id));
-        if counts || is_counted && class(node) != Class::Kernel {
+        if counts || is_counted && node_class(node) != NodeClass::Kernel {
             counted.extend(operands);
         }
     }

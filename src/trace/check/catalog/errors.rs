@@ -1,10 +1,10 @@
 //! Explanations of error kinds.
 
-use super::{Entry, FrontEnd, Severity};
+use super::{CatalogEntry, FrontEnd, Severity};
 use crate::error::ErrorKind;
 
 /// The explanation of an error kind.
-pub fn entry(kind: ErrorKind) -> &'static Entry {
+pub fn entry(kind: ErrorKind) -> &'static CatalogEntry {
     match kind {
         ErrorKind::Format => &FORMAT,
         ErrorKind::Io => &IO,
@@ -26,8 +26,8 @@ const fn error(
     code: &'static str,
     title: &'static str,
     [cause, example, cure]: [&'static str; 3],
-) -> Entry {
-    Entry {
+) -> CatalogEntry {
+    CatalogEntry {
         code,
         title,
         severity: Severity::Error,
@@ -38,7 +38,7 @@ const fn error(
     }
 }
 
-const FORMAT: Entry = error(
+const FORMAT: CatalogEntry = error(
     "E0101",
     "malformed data",
     [
@@ -48,7 +48,7 @@ const FORMAT: Entry = error(
     ],
 );
 
-const IO: Entry = error(
+const IO: CatalogEntry = error(
     "E0102",
     "file error",
     [
@@ -58,7 +58,7 @@ const IO: Entry = error(
     ],
 );
 
-const SOURCE: Entry = error(
+const SOURCE: CatalogEntry = error(
     "E0201",
     "bad source in archive",
     [
@@ -68,7 +68,7 @@ const SOURCE: Entry = error(
     ],
 );
 
-const UNSUPPORTED: Entry = error(
+const UNSUPPORTED: CatalogEntry = error(
     "E0301",
     "unsupported",
     [
@@ -78,7 +78,7 @@ const UNSUPPORTED: Entry = error(
     ],
 );
 
-const OPERATOR: Entry = error(
+const OPERATOR: CatalogEntry = error(
     "E0401",
     "bad operands",
     [
@@ -88,7 +88,7 @@ const OPERATOR: Entry = error(
     ],
 );
 
-const VERIFY: Entry = error(
+const VERIFY: CatalogEntry = error(
     "E0402",
     "invalid graph",
     [
@@ -98,7 +98,7 @@ const VERIFY: Entry = error(
     ],
 );
 
-const INPUT: Entry = error(
+const INPUT: CatalogEntry = error(
     "E0501",
     "inputs do not match",
     [
@@ -108,7 +108,7 @@ const INPUT: Entry = error(
     ],
 );
 
-const RAISED: Entry = error(
+const RAISED: CatalogEntry = error(
     "E0502",
     "the model raised an error",
     [
@@ -118,7 +118,7 @@ const RAISED: Entry = error(
     ],
 );
 
-const PLAN: Entry = error(
+const PLAN: CatalogEntry = error(
     "E0601",
     "cannot plan for this device",
     [
@@ -128,7 +128,7 @@ const PLAN: Entry = error(
     ],
 );
 
-const DEVICE: Entry = error(
+const DEVICE: CatalogEntry = error(
     "E0602",
     "device error",
     [
@@ -138,7 +138,7 @@ const DEVICE: Entry = error(
     ],
 );
 
-pub const MISMATCH: Entry = Entry {
+pub const MISMATCH: CatalogEntry = CatalogEntry {
     front_ends: FrontEnd::FILES,
     ..error(
         "E0701",
@@ -151,7 +151,7 @@ pub const MISMATCH: Entry = Entry {
     )
 };
 
-const USAGE: Entry = error(
+const USAGE: CatalogEntry = error(
     "E0801",
     "usage",
     [
@@ -161,7 +161,7 @@ const USAGE: Entry = error(
     ],
 );
 
-const INTERNAL: Entry = error(
+const INTERNAL: CatalogEntry = error(
     "E0901",
     "internal error",
     [

@@ -81,7 +81,7 @@ impl fmt::Display for FrontEnd {
 
 /// The explanation of an id.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Entry {
+pub struct CatalogEntry {
     /// The stable id: `W0201`.
     pub code: &'static str,
     /// Short title.
@@ -98,7 +98,7 @@ pub struct Entry {
     pub cure: &'static str,
 }
 
-impl Entry {
+impl CatalogEntry {
     /// The front ends as text: `archive, JSON`; `any` for all.
     pub fn found_in(&self) -> String {
         let names = self.front_ends.iter().map(ToString::to_string);
@@ -109,7 +109,7 @@ impl Entry {
     }
 }
 
-impl fmt::Display for Entry {
+impl fmt::Display for CatalogEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} {} ({})", self.code, self.title, self.severity)?;
         writeln!(f, "found in graphs of: {}", self.found_in())?;
@@ -135,7 +135,7 @@ macro_rules! ids {
             pub const ALL: &'static [Id] = &[$(Id::$name,)*];
 
             /// The explanation.
-            pub fn entry(self) -> &'static Entry {
+            pub fn entry(self) -> &'static CatalogEntry {
                 match self {
                     $(Id::$name => &$entry,)*
                 }
@@ -219,10 +219,10 @@ impl Serialize for Id {
 }
 
 /// Returns all explanations, including those of [`Kind`], sorted by layer and code.
-pub fn entries() -> Vec<&'static Entry> {
+pub fn entries() -> Vec<&'static CatalogEntry> {
     let findings = Id::ALL.iter().map(|id| id.entry());
     let kinds = ErrorKind::ALL.iter().map(|kind| errors::entry(*kind));
-    let mut entries: Vec<&Entry> = findings.chain(kinds).collect();
+    let mut entries: Vec<&CatalogEntry> = findings.chain(kinds).collect();
     entries.sort_by_key(|entry| (&entry.code[1..], entry.code));
     entries.dedup();
     entries
@@ -238,7 +238,7 @@ const RETIRED: &[(&str, &str)] = &[(
 ///
 /// # Errors
 /// There is no such id; the help lists the ids of its layer.
-pub fn explain(code: &str) -> Result<&'static Entry> {
+pub fn explain(code: &str) -> Result<&'static CatalogEntry> {
     let wanted = code.trim().to_uppercase();
     let entries = entries();
     if let Some(entry) = entries.iter().find(|entry| entry.code == wanted) {
@@ -247,7 +247,7 @@ pub fn explain(code: &str) -> Result<&'static Entry> {
     if let Some((code, why)) = RETIRED.iter().find(|(code, _)| *code == wanted) {
         return Err(Error::usage(format!("{code} is retired: {why}")));
     }
-    let alike = |entry: &&&Entry| wanted.get(..3) == entry.code.get(..3);
+    let alike = |entry: &&&CatalogEntry| wanted.get(..3) == entry.code.get(..3);
     let near: Vec<&str> = entries
         .iter()
         .filter(alike)

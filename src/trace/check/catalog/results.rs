@@ -1,8 +1,8 @@
 //! `07`: the results of a trace differ from the function's.
 
-use super::{Entry, FrontEnd, Severity};
+use super::{CatalogEntry, FrontEnd, Severity};
 
-pub const OUTPUTS_DIFFER: Entry = Entry {
+pub const OUTPUTS_DIFFER: CatalogEntry = CatalogEntry {
     code: "W0711",
     title: "outputs of the trace differ",
     severity: Severity::Warning,
@@ -16,7 +16,7 @@ pub const OUTPUTS_DIFFER: Entry = Entry {
            before it. If the difference is rounding, give a tolerance.",
 };
 
-pub const REPEAT_DIFFERS: Entry = Entry {
+pub const REPEAT_DIFFERS: CatalogEntry = CatalogEntry {
     code: "W0712",
     title: "outputs of a second trace differ",
     severity: Severity::Warning,
@@ -27,7 +27,7 @@ pub const REPEAT_DIFFERS: Entry = Entry {
     cure: "Make the state an input and an output, or remove it.",
 };
 
-pub const UNSTABLE_FUNCTION: Entry = Entry {
+pub const UNSTABLE_FUNCTION: CatalogEntry = CatalogEntry {
     code: "W0713",
     title: "function gives different results for the same inputs",
     severity: Severity::Warning,
@@ -38,7 +38,7 @@ pub const UNSTABLE_FUNCTION: Entry = Entry {
     cure: "Remove everything that changes between calls: hidden state, clocks, a private random generator.",
 };
 
-pub const PATH_DEPENDS_ON_INPUT: Entry = Entry {
+pub const PATH_DEPENDS_ON_INPUT: CatalogEntry = CatalogEntry {
     code: "W0714",
     title: "other inputs give a different graph",
     severity: Severity::Warning,
@@ -50,7 +50,7 @@ pub const PATH_DEPENDS_ON_INPUT: Entry = Entry {
            `torch.jit.script` for the function around it, traced control flow).",
 };
 
-pub const SIZE_REFUSED: Entry = Entry {
+pub const SIZE_REFUSED: CatalogEntry = CatalogEntry {
     code: "W0715",
     title: "other sizes refused",
     severity: Severity::Warning,
@@ -62,7 +62,7 @@ pub const SIZE_REFUSED: Entry = Entry {
            as needed; suppress the finding then.",
 };
 
-pub const IGNORED_TAIL: Entry = Entry {
+pub const IGNORED_TAIL: CatalogEntry = CatalogEntry {
     code: "W0716",
     title: "elements of a longer axis change no output",
     severity: Severity::Warning,
@@ -74,7 +74,7 @@ pub const IGNORED_TAIL: Entry = Entry {
            the finding.",
 };
 
-pub const FIXED_BATCH: Entry = Entry {
+pub const FIXED_BATCH: CatalogEntry = CatalogEntry {
     code: "W0717",
     title: "batch is a number in the output",
     severity: Severity::Warning,
@@ -87,7 +87,7 @@ pub const FIXED_BATCH: Entry = Entry {
            another reason, suppress the finding.",
 };
 
-pub const EMPTY_REFUSED: Entry = Entry {
+pub const EMPTY_REFUSED: CatalogEntry = CatalogEntry {
     code: "W0718",
     title: "empty batch is refused or its result is ambiguous",
     severity: Severity::Note,
@@ -99,7 +99,7 @@ pub const EMPTY_REFUSED: Entry = Entry {
     cure: "Use `x.flatten(1)`, or don't call the model for an empty batch.",
 };
 
-pub const UNREAD_INPUT: Entry = Entry {
+pub const UNREAD_INPUT: CatalogEntry = CatalogEntry {
     code: "W0719",
     title: "input changes no output",
     severity: Severity::Warning,
@@ -111,7 +111,7 @@ pub const UNREAD_INPUT: Entry = Entry {
            suppress the finding.",
 };
 
-pub const GRAPHS_DIFFER: Entry = Entry {
+pub const GRAPHS_DIFFER: CatalogEntry = CatalogEntry {
     code: "E0711",
     title: "graphs differ between two traces",
     severity: Severity::Error,
@@ -122,7 +122,7 @@ pub const GRAPHS_DIFFER: Entry = Entry {
     cure: "Look at the first diverging operator and both its lines. Take the state out of the function.",
 };
 
-pub const CONSTANTS_DIFFER: Entry = Entry {
+pub const CONSTANTS_DIFFER: CatalogEntry = CatalogEntry {
     code: "E0712",
     title: "constants differ between two traces",
     severity: Severity::Error,
@@ -133,7 +133,7 @@ pub const CONSTANTS_DIFFER: Entry = Entry {
     cure: "Compute the value with traced operations, or make it a parameter.",
 };
 
-pub const RUN_FAILED: Entry = Entry {
+pub const RUN_FAILED: CatalogEntry = CatalogEntry {
     code: "E0713",
     title: "failed while checking",
     severity: Severity::Error,
@@ -145,7 +145,7 @@ pub const RUN_FAILED: Entry = Entry {
            baked in: see the place of the failure.",
 };
 
-pub const NO_DEPENDENCE: Entry = Entry {
+pub const NO_DEPENDENCE: CatalogEntry = CatalogEntry {
     code: "E0714",
     title: "output depends on no input",
     severity: Severity::Error,

@@ -1,8 +1,8 @@
 //! `02`: the traced program does something that a graph cannot express.
 
-use super::{Entry, FrontEnd, Severity};
+use super::{CatalogEntry, FrontEnd, Severity};
 
-pub const HOST_READ: Entry = Entry {
+pub const HOST_READ: CatalogEntry = CatalogEntry {
     code: "W0201",
     title: "host read",
     severity: Severity::Warning,
@@ -15,7 +15,7 @@ pub const HOST_READ: Entry = Entry {
            same for all inputs, say so with `allow(\"W0201\", ..)` around the read.",
 };
 
-pub const FROZEN_SIZE: Entry = Entry {
+pub const FROZEN_SIZE: CatalogEntry = CatalogEntry {
     code: "W0202",
     title: "frozen size",
     severity: Severity::Warning,
@@ -26,7 +26,7 @@ pub const FROZEN_SIZE: Entry = Entry {
     cure: "Pass the symbolic size on: `x.view([x.dim(0), (-1).into()])`.",
 };
 
-pub const DYNAMIC_ITERATION: Entry = Entry {
+pub const DYNAMIC_ITERATION: CatalogEntry = CatalogEntry {
     code: "W0203",
     title: "iteration over a dynamic axis",
     severity: Severity::Warning,
@@ -37,7 +37,7 @@ pub const DYNAMIC_ITERATION: Entry = Entry {
     cure: "Write the loop over the whole axis at once (`x.tanh().sum_dim([0])`), or as a `scan`.",
 };
 
-pub const CAPTURED_CONSTANT: Entry = Entry {
+pub const CAPTURED_CONSTANT: CatalogEntry = CatalogEntry {
     code: "W0204",
     title: "captured constant",
     severity: Severity::Warning,
@@ -48,7 +48,7 @@ pub const CAPTURED_CONSTANT: Entry = Entry {
     cure: "Make it an input, or name it as a parameter so that it is a weight of the module.",
 };
 
-pub const DATA_CONSTRUCTOR: Entry = Entry {
+pub const DATA_CONSTRUCTOR: CatalogEntry = CatalogEntry {
     code: "W0205",
     title: "constructor from data",
     severity: Severity::Warning,
@@ -58,7 +58,7 @@ pub const DATA_CONSTRUCTOR: Entry = Entry {
     cure: "Compute it from the inputs (`full`, `arange`, sizes). If it is the same for all inputs, suppress the finding.",
 };
 
-pub const SIZE_LITERAL: Entry = Entry {
+pub const SIZE_LITERAL: CatalogEntry = CatalogEntry {
     code: "W0211",
     title: "constant equals an input's size",
     severity: Severity::Warning,
@@ -71,7 +71,7 @@ pub const SIZE_LITERAL: Entry = Entry {
            a size that can be inferred; or pass the number as an argument of the module if it is meant to be fixed.",
 };
 
-pub const FROZEN_DEVICE: Entry = Entry {
+pub const FROZEN_DEVICE: CatalogEntry = CatalogEntry {
     code: "W0212",
     title: "frozen device",
     severity: Severity::Warning,
@@ -82,7 +82,7 @@ pub const FROZEN_DEVICE: Entry = Entry {
     cure: "Trace on the host, or make constants as buffers of the module, which `load(map_location=…)` moves.",
 };
 
-pub const RANDOM_NODE: Entry = Entry {
+pub const RANDOM_NODE: CatalogEntry = CatalogEntry {
     code: "W0214",
     title: "nondeterministic node",
     severity: Severity::Warning,
@@ -93,7 +93,7 @@ pub const RANDOM_NODE: Entry = Entry {
     cure: "Call `model.eval()` before tracing. If randomness is wanted, pass the noise as an input.",
 };
 
-pub const TRAINING_MODE: Entry = Entry {
+pub const TRAINING_MODE: CatalogEntry = CatalogEntry {
     code: "W0215",
     title: "normalisation in training mode",
     severity: Severity::Warning,
@@ -104,7 +104,7 @@ pub const TRAINING_MODE: Entry = Entry {
     cure: "Call `model.eval()` before tracing.",
 };
 
-pub const UNROLLED_AXIS: Entry = Entry {
+pub const UNROLLED_AXIS: CatalogEntry = CatalogEntry {
     code: "W0216",
     title: "loop over an axis was unrolled",
     severity: Severity::Warning,
@@ -117,7 +117,7 @@ pub const UNROLLED_AXIS: Entry = Entry {
            (`torch.jit.script`) so that it stays a loop.",
 };
 
-pub const CONSTANT_OF_EXAMPLE: Entry = Entry {
+pub const CONSTANT_OF_EXAMPLE: CatalogEntry = CatalogEntry {
     code: "W0217",
     title: "constant was computed from the example",
     severity: Severity::Warning,
@@ -129,7 +129,7 @@ pub const CONSTANT_OF_EXAMPLE: Entry = Entry {
     cure: "Compute with tensors (`x.clamp(0, 1)`). If the constant is meant, register it as a buffer (`register_buffer`).",
 };
 
-pub const READ_NUMBER: Entry = Entry {
+pub const READ_NUMBER: CatalogEntry = CatalogEntry {
     code: "W0218",
     title: "number was probably read from a tensor",
     severity: Severity::Warning,

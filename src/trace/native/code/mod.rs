@@ -2,7 +2,7 @@
 //! be traced.
 
 mod literal;
-mod names;
+mod variables;
 mod operator;
 mod primitive;
 mod region;
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Argument, Definition, Graph, GraphModule, Node, Op, ValueId};
 use crate::scalar::Scalar;
 
-use names::{Names, TensorExpr, plain};
+use variables::{VariableNames, TensorExpr, plain};
 
 impl GraphModule {
     /// The graphs as Rust functions of `onionskin::trace`; see [`Graph::code`].
@@ -85,7 +85,7 @@ fn tuple_type(count: usize) -> String {
 /// Writes the statements of a graph or of a region's body.
 struct SourceWriter<'a> {
     graph: &'a Graph,
-    names: Rc<RefCell<Names>>,
+    names: Rc<RefCell<VariableNames>>,
     places: HashMap<ValueId, TensorExpr>,
     used: HashSet<ValueId>,
     /// Values with an owned variable in this scope.
@@ -95,7 +95,7 @@ struct SourceWriter<'a> {
 }
 
 impl<'a> SourceWriter<'a> {
-    fn new(graph: &'a Graph, names: Rc<RefCell<Names>>, depth: usize) -> SourceWriter<'a> {
+    fn new(graph: &'a Graph, names: Rc<RefCell<VariableNames>>, depth: usize) -> SourceWriter<'a> {
         let used = graph.nodes.iter().flat_map(Node::operands);
         SourceWriter {
             graph,

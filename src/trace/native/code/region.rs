@@ -6,7 +6,7 @@ use crate::scalar::Scalar;
 
 use super::SourceWriter;
 use super::literal::number;
-use super::names::TensorExpr;
+use super::variables::TensorExpr;
 
 impl<'a> SourceWriter<'a> {
     pub(super) fn region(&mut self, node: &Node, region: &'a Region) -> Result<()> {

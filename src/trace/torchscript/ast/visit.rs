@@ -1,20 +1,20 @@
-use super::{AstExprKind, Call, Callee, Expr, Function, Statement, StmtKind};
+use super::{AstExprKind, CallExpr, Callee, AstExpr, FunctionDef, Stmt, StmtKind};
 
-impl Function {
+impl FunctionDef {
     /// Visits every expression of the body in source order, including nested expressions and those of nested functions.
-    pub fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+    pub fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a AstExpr)) {
         visit_statements(&self.body, visit);
     }
 }
 
-fn visit_statements<'a>(statements: &'a [Statement], visit: &mut dyn FnMut(&'a Expr)) {
+fn visit_statements<'a>(statements: &'a [Stmt], visit: &mut dyn FnMut(&'a AstExpr)) {
     for statement in statements {
         statement.each_expr(visit);
     }
 }
 
-impl Statement {
-    fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+impl Stmt {
+    fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a AstExpr)) {
         match &self.kind {
             StmtKind::Assign { value, .. }
             | StmtKind::Unpack { value, .. }
@@ -55,8 +55,8 @@ impl Statement {
     }
 }
 
-impl Expr {
-    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+impl AstExpr {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a AstExpr)) {
         visit(self);
         match &self.kind {
             AstExprKind::Attribute(inner, _)
@@ -90,8 +90,8 @@ impl Expr {
     }
 }
 
-impl Call {
-    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+impl CallExpr {
+    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a AstExpr)) {
         if let Callee::Method(object, _) = &self.callee {
             object.each(visit);
         }

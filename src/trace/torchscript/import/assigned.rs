@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use crate::trace::torchscript::ast::{AstExprKind, Statement, StmtKind};
+use crate::trace::torchscript::ast::{AstExprKind, Stmt, StmtKind};
 
 /// Variables that either branch of a condition assigns, in order.
-pub fn assigned_in_either(then: &[Statement], otherwise: &[Statement]) -> Vec<String> {
+pub fn assigned_in_either(then: &[Stmt], otherwise: &[Stmt]) -> Vec<String> {
     assigned(then)
         .union(&assigned(otherwise))
         .cloned()
@@ -13,14 +13,14 @@ pub fn assigned_in_either(then: &[Statement], otherwise: &[Statement]) -> Vec<St
 }
 
 /// Variables that statements assign, including those within branches and loops.
-pub fn assigned(body: &[Statement]) -> BTreeSet<String> {
+pub fn assigned(body: &[Stmt]) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     collect(body, &mut found);
     found
 }
 
 /// Collects the attributes of `self` that statements set, including those within branches and loops.
-pub fn attributes_set(body: &[Statement], found: &mut BTreeSet<String>) {
+pub fn attributes_set(body: &[Stmt], found: &mut BTreeSet<String>) {
     for statement in body {
         match &statement.kind {
             StmtKind::SetAttribute {
@@ -42,7 +42,7 @@ pub fn attributes_set(body: &[Statement], found: &mut BTreeSet<String>) {
     }
 }
 
-fn collect(body: &[Statement], found: &mut BTreeSet<String>) {
+fn collect(body: &[Stmt], found: &mut BTreeSet<String>) {
     for statement in body {
         match &statement.kind {
             StmtKind::Assign { name, .. } => {

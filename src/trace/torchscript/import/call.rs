@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::error::{Error, Result};
-use crate::trace::torchscript::ast::{Base, Call, Callee, Class, Function};
+use crate::trace::torchscript::ast::{BaseClass, CallExpr, Callee, ClassDef, FunctionDef};
 use crate::trace::torchscript::debug::is_library;
-use crate::trace::torchscript::source::Item;
+use crate::trace::torchscript::source::Declaration;
 
 use super::Importer;
 use super::datum::{Datum, Instance};
-use super::evaluate::Frame;
+use super::evaluate::CallFrame;
 
 /// Maximum depth of nested calls. It prevents an archive from exhausting the stack.
 const DEEPEST: usize = 100;
@@ -35,7 +35,7 @@ impl From<Vec<Datum>> for Arguments {
 }
 
 impl Importer<'_> {
-    pub(super) fn eval_call(&mut self, frame: &Frame, call: &Call, offset: usize) -> Result<Datum> {
+    pub(super) fn eval_call(&mut self, frame: &CallFrame, call: &CallExpr, offset: usize) -> Result<Datum> {
         let object = match &call.callee {
             Callee::Method(object, _) => Some(self.eval(frame, object)?),
             _ => None,
@@ -84,11 +84,11 @@ impl Importer<'_> {
             return Ok(self.new_instance(class));
         }
         match archive.source().item(name)? {
-            Some(Item::Function(function)) => {
+            Some(Declaration::Function(function)) => {
                 let module = self.place.module.clone();
                 self.run_function(function, &module, BTreeMap::new(), arguments)
             }
-            Some(Item::Class(class)) => self.construct(class, arguments),
+            Some(Declaration::Class(class)) => self.construct(class, arguments),
             None => Err(Error::source(format!(
                 "the archive declares no function {name}"
             ))),
@@ -106,8 +106,8 @@ impl Importer<'_> {
     }
 
     /// Calls a class: makes a named tuple of its fields, or an object that `__init__` fills.
-    fn construct(&mut self, class: &Class, arguments: Arguments) -> Result<Datum> {
-        if class.base != Base::NamedTuple {
+    fn construct(&mut self, class: &ClassDef, arguments: Arguments) -> Result<Datum> {
+        if class.base != BaseClass::NamedTuple {
             let object = self.new_instance(&class.name);
             self.method(&object, "__init__", arguments)?;
             return Ok(object);
@@ -161,7 +161,7 @@ impl Importer<'_> {
     /// Runs a function of the archive on arguments, as a method of the module at a path.
     pub(super) fn call_function(
         &mut self,
-        function: &Function,
+        function: &FunctionDef,
         module: &str,
         arguments: Vec<Datum>,
     ) -> Result<Datum> {
@@ -170,7 +170,7 @@ impl Importer<'_> {
 
     fn run_function(
         &mut self,
-        function: &Function,
+        function: &FunctionDef,
         module: &str,
         locals: BTreeMap<String, Datum>,
         arguments: Arguments,
@@ -180,7 +180,7 @@ impl Importer<'_> {
                 "more than {DEEPEST} calls within each other"
             )));
         }
-        let mut frame = Frame {
+        let mut frame = CallFrame {
             locals,
             file: function.file.clone(),
             module: module.to_string(),
@@ -199,7 +199,7 @@ impl Importer<'_> {
     }
 
     /// Binds the arguments, and defaults where there are none, to the function's variables.
-    fn bind(&mut self, frame: &mut Frame, function: &Function, arguments: Arguments) -> Result<()> {
+    fn bind(&mut self, frame: &mut CallFrame, function: &FunctionDef, arguments: Arguments) -> Result<()> {
         let (given, wanted) = (arguments.positional.len(), function.parameters.len());
         if wanted < given {
             let message = format!("{} takes {wanted} arguments, not {given}", function.name);

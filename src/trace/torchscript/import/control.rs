@@ -6,21 +6,21 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorKind as Fault, Result, SourcePlace};
 use crate::ir::{Argument, Graph, Region, ValueId};
 use crate::shape::TensorType;
-use crate::trace::torchscript::ast::Statement;
+use crate::trace::torchscript::ast::Stmt;
 
 use super::Importer;
 use super::assigned::{assigned, assigned_in_either};
-use super::cell::{Cell, Target};
+use super::mutable_cell::{MutableCell, ResultTarget};
 use super::datum::{Datum, NumberKind};
-use super::evaluate::Frame;
-use super::merge::{Slot, Template};
-use super::scope::Scope;
+use super::evaluate::CallFrame;
+use super::merge::{ResultSlot, Template};
+use super::scope::ImportScope;
 use super::tensor::{Storage, TensorRef};
-use crate::trace::bodies::Body;
+use crate::trace::region_bodies::RegionBody;
 
 /// An exception that the program raises.
 #[derive(Clone)]
-pub struct Raised {
+pub struct RaisedException {
     /// Its class and message.
     pub message: String,
     /// Where it is raised.
@@ -29,18 +29,18 @@ pub struct Raised {
 
 /// A branch after its statements were run.
 struct Branch {
-    scope: Scope,
-    frame: Frame,
+    scope: ImportScope,
+    frame: CallFrame,
 }
 
 impl Importer<'_> {
     /// Runs the branch that is taken, or both if the condition is known only when the graph runs.
     pub(super) fn if_statement(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut CallFrame,
         condition: Datum,
-        then: &[Statement],
-        otherwise: &[Statement],
+        then: &[Stmt],
+        otherwise: &[Stmt],
     ) -> Result<Option<Datum>> {
         match &condition {
             Datum::Number(number) => {
@@ -70,7 +70,7 @@ impl Importer<'_> {
     }
 
     /// Runs statements only to list further unsupported operations, since it is not known whether they run.
-    pub(super) fn scan_for_unsupported(&mut self, frame: &mut Frame, body: &[Statement]) {
+    pub(super) fn scan_for_unsupported(&mut self, frame: &mut CallFrame, body: &[Stmt]) {
         let mut inner = frame.clone();
         let calls = self.calls;
         // A failure here may well follow from the error that is listed already.
@@ -89,10 +89,10 @@ impl Importer<'_> {
     /// Makes a region of both branches. A branch that raises an exception is replaced by a check that it is not taken.
     fn condition_region(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut CallFrame,
         condition: &TensorRef,
-        then: &[Statement],
-        otherwise: &[Statement],
+        then: &[Stmt],
+        otherwise: &[Stmt],
     ) -> Result<()> {
         let before = self.generator;
         let taken = self.branch(frame, then)?;
@@ -125,7 +125,7 @@ impl Importer<'_> {
     }
 
     /// Adds a check that the branch that raises an exception is not taken.
-    fn refuse(&mut self, condition: &TensorRef, branch: bool, raised: Raised) -> Result<()> {
+    fn refuse(&mut self, condition: &TensorRef, branch: bool, raised: RaisedException) -> Result<()> {
         let condition = self.read(condition)?;
         let builder = self.builder();
         builder.set_place(&raised.place);
@@ -139,7 +139,7 @@ impl Importer<'_> {
     }
 
     /// Runs statements in a new region body. Returns the exception if they raise one.
-    fn branch(&mut self, frame: &Frame, body: &[Statement]) -> Result<Result<Branch, Raised>> {
+    fn branch(&mut self, frame: &CallFrame, body: &[Stmt]) -> Result<Result<Branch, RaisedException>> {
         let mut frame = frame.clone();
         self.open_scope();
         let calls = self.calls;
@@ -160,7 +160,7 @@ impl Importer<'_> {
     /// Makes a region of two branches, and binds the variables that they assign to its results.
     fn join(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut CallFrame,
         condition: &TensorRef,
         then: Branch,
         otherwise: Branch,
@@ -175,18 +175,18 @@ impl Importer<'_> {
             );
             if let (Some(a), Some(b)) = pair {
                 let template = self.merge(a, b, &mut slots);
-                bound.push((Target::Variable(name.clone()), template));
+                bound.push((ResultTarget::Variable(name.clone()), template));
             }
         }
         self.merge_cells(&then.scope, &otherwise.scope, &mut bound, &mut slots)?;
         let written = written_by(&[&then.scope, &otherwise.scope]);
         for storage in &written {
-            slots.push(Slot::Storage(storage.clone()));
+            slots.push(ResultSlot::Storage(storage.clone()));
         }
         let scopes = [&then.scope, &otherwise.scope];
         if slots.is_empty() && scopes.iter().any(|scope| scope.builder.has_side_effect()) {
             // A region has at least one result.
-            slots.push(Slot::Value(
+            slots.push(ResultSlot::Value(
                 Some(NumberKind::Bool),
                 Datum::bool(true),
                 Datum::bool(true),
@@ -199,7 +199,7 @@ impl Importer<'_> {
         let wanted: Vec<TensorType> = ours.iter().map(|id| then.builder.ty(*id)).collect();
         let (otherwise, theirs) = self.outputs(otherwise.scope, &slots, false, &wanted)?;
         let wanted: Vec<TensorType> = theirs.iter().map(|id| otherwise.builder.ty(*id)).collect();
-        let (then, ours) = match slots.iter().any(Slot::takes_type_of_second) {
+        let (then, ours) = match slots.iter().any(ResultSlot::takes_type_of_second) {
             true => self.outputs(then, &slots, true, &wanted)?,
             false => (then, ours),
         };
@@ -209,8 +209,8 @@ impl Importer<'_> {
         }
         let condition = self.read(condition)?;
         let (graphs, captured) = self.scopes.close_bodies(vec![
-            Body::new(then, "then", ours),
-            Body::new(otherwise, "otherwise", theirs),
+            RegionBody::new(then, "then", ours),
+            RegionBody::new(otherwise, "otherwise", theirs),
         ])?;
         let Ok([then, otherwise]) = <[Graph; 2]>::try_from(graphs) else {
             return Err(Error::internal("an if must have two branches"));
@@ -225,10 +225,10 @@ impl Importer<'_> {
     /// Merges the cells that either branch changes. Each must hold one value after the condition.
     fn merge_cells(
         &mut self,
-        then: &Scope,
-        otherwise: &Scope,
-        bound: &mut Vec<(Target, Template)>,
-        slots: &mut Vec<Slot>,
+        then: &ImportScope,
+        otherwise: &ImportScope,
+        bound: &mut Vec<(ResultTarget, Template)>,
+        slots: &mut Vec<ResultSlot>,
     ) -> Result<()> {
         for cell in changed_by(&[then, otherwise]) {
             let [a, b] = [then, otherwise].map(|scope| content_after(scope, &cell));
@@ -239,7 +239,7 @@ impl Importer<'_> {
                 let help = "a condition that depends on tensors must leave lists of one length, and values of one type";
                 return Err(Error::unsupported(message).help(help));
             }
-            bound.push((Target::Cell(cell), template));
+            bound.push((ResultTarget::Cell(cell), template));
         }
         Ok(())
     }
@@ -247,11 +247,11 @@ impl Importer<'_> {
     /// Returns the values of a closed scope for the slots. A slot that is never set there gets zeros of the wanted type.
     fn outputs(
         &mut self,
-        scope: Scope,
-        slots: &[Slot],
+        scope: ImportScope,
+        slots: &[ResultSlot],
         first: bool,
         wanted: &[TensorType],
-    ) -> Result<(Scope, Vec<ValueId>)> {
+    ) -> Result<(ImportScope, Vec<ValueId>)> {
         self.reopen_scope(scope);
         let ids = self.slot_values(slots, first, wanted);
         let scope = self.close_scope()?;
@@ -260,7 +260,7 @@ impl Importer<'_> {
 
     fn slot_values(
         &mut self,
-        slots: &[Slot],
+        slots: &[ResultSlot],
         first: bool,
         wanted: &[TensorType],
     ) -> Result<Vec<ValueId>> {
@@ -268,11 +268,11 @@ impl Importer<'_> {
         for (index, slot) in slots.iter().enumerate() {
             let wanted = wanted.get(index);
             ids.push(match slot {
-                Slot::Storage(storage) => {
+                ResultSlot::Storage(storage) => {
                     let value = self.storage_value(storage)?;
                     self.scopes.captured(value)?
                 }
-                Slot::Value(kind, a, b) => {
+                ResultSlot::Value(kind, a, b) => {
                     let id = self.slot_value(if first { a } else { b }, wanted)?;
                     self.cast_to_kind(id, *kind)?
                 }
@@ -355,22 +355,22 @@ impl Importer<'_> {
     /// Binds variables and cells to results, and gives storages that were written their new values.
     pub(super) fn bind_results(
         &mut self,
-        frame: &mut Frame,
-        bound: Vec<(Target, Template)>,
-        slots: &[Slot],
+        frame: &mut CallFrame,
+        bound: Vec<(ResultTarget, Template)>,
+        slots: &[ResultSlot],
         results: &[ValueId],
     ) -> Result<()> {
         let mut values = Vec::new();
         for (slot, id) in slots.iter().zip(results) {
             match slot {
-                Slot::Storage(storage) => {
+                ResultSlot::Storage(storage) => {
                     self.set_storage(storage, *id);
                     values.push(Datum::None);
                 }
-                Slot::Value(Some(kind), ..) => {
+                ResultSlot::Value(Some(kind), ..) => {
                     values.push(Datum::Dynamic(*kind, self.new_tensor(*id)));
                 }
-                Slot::Value(None, ..) => values.push(Datum::Tensor(self.new_tensor(*id))),
+                ResultSlot::Value(None, ..) => values.push(Datum::Tensor(self.new_tensor(*id))),
             }
         }
         self.bind_templates(frame, bound, &values)
@@ -378,15 +378,15 @@ impl Importer<'_> {
 
     fn bind_templates(
         &mut self,
-        frame: &mut Frame,
-        bound: Vec<(Target, Template)>,
+        frame: &mut CallFrame,
+        bound: Vec<(ResultTarget, Template)>,
         values: &[Datum],
     ) -> Result<()> {
         for (target, template) in bound {
             let value = self.instantiate(&template, values);
             match target {
-                Target::Variable(name) => self.assign(frame, &name, value),
-                Target::Cell(cell) => {
+                ResultTarget::Variable(name) => self.assign(frame, &name, value),
+                ResultTarget::Cell(cell) => {
                     self.change(cell.clone())?;
                     cell.set(value);
                 }
@@ -397,8 +397,8 @@ impl Importer<'_> {
 }
 
 /// Cells of enclosing scopes that any of the scopes changes.
-pub fn changed_by(scopes: &[&Scope]) -> Vec<Cell> {
-    let mut found: Vec<Cell> = Vec::new();
+pub fn changed_by(scopes: &[&ImportScope]) -> Vec<MutableCell> {
+    let mut found: Vec<MutableCell> = Vec::new();
     for (cell, _) in scopes.iter().flat_map(|scope| &scope.local.changed) {
         if !found.iter().any(|known| known.is(cell)) {
             found.push(cell.clone());
@@ -408,14 +408,14 @@ pub fn changed_by(scopes: &[&Scope]) -> Vec<Cell> {
 }
 
 /// Contents of a cell at the end of a closed scope.
-fn content_after(scope: &Scope, cell: &Cell) -> Datum {
+fn content_after(scope: &ImportScope, cell: &MutableCell) -> Datum {
     let mut changed = scope.local.changed.iter();
     let known = changed.find(|(known, _)| known.is(cell));
     known.map_or_else(|| cell.content(), |(_, content)| content.clone())
 }
 
 /// Storages of enclosing scopes that any of the scopes writes.
-fn written_by(scopes: &[&Scope]) -> Vec<Rc<Storage>> {
+fn written_by(scopes: &[&ImportScope]) -> Vec<Rc<Storage>> {
     let mut found: Vec<Rc<Storage>> = Vec::new();
     for (storage, _) in scopes.iter().flat_map(|scope| &scope.local.written) {
         if !found.iter().any(|known| Rc::ptr_eq(known, storage)) {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::trace::torchscript::ast::Function;
-use crate::trace::torchscript::value::Object;
+use crate::trace::torchscript::ast::FunctionDef;
+use crate::trace::torchscript::value::PickledObject;
 
-use super::number::Number;
+use super::number::ScriptNumber;
 use super::tensor::TensorRef;
 
 /// A value of the program.
@@ -17,7 +17,7 @@ pub enum Datum {
     /// `None`
     None,
     /// A number that is known during import.
-    Number(Number),
+    Number(ScriptNumber),
     /// A number that is known only when the graph runs, as a scalar tensor.
     Dynamic(NumberKind, TensorRef),
     /// A string.
@@ -31,9 +31,9 @@ pub enum Datum {
     /// A named tuple: class and fields.
     NamedTuple(Rc<str>, Rc<[(String, Datum)]>),
     /// A list.
-    List(Rc<List>),
+    List(Rc<ScriptList>),
     /// A dict.
-    Dict(Rc<Dict>),
+    Dict(Rc<ScriptDict>),
     /// A module, an instance of a script class, or a member of an enumeration.
     Object(Rc<Instance>),
     /// A function by its qualified name.
@@ -59,7 +59,7 @@ pub enum NumberKind {
 
 /// A mutable list, shared by all who refer to it.
 #[derive(Debug)]
-pub struct List {
+pub struct ScriptList {
     /// The elements.
     pub items: RefCell<Vec<Datum>>,
     /// Number of regions that enclosed its creation.
@@ -70,7 +70,7 @@ pub struct List {
 
 /// A mutable dict, shared by all who refer to it.
 #[derive(Debug)]
-pub struct Dict {
+pub struct ScriptDict {
     /// Keys and values in order of insertion.
     pub entries: RefCell<Vec<(Datum, Datum)>>,
     /// Number of regions that enclosed its creation.
@@ -87,7 +87,7 @@ pub struct Instance {
     /// Path below the root module, `layer1.0.conv1`.
     pub path: String,
     /// The pickled object, for modules and other objects of the archive.
-    pub pickled: Option<Arc<Object>>,
+    pub pickled: Option<Arc<PickledObject>>,
     /// Attributes that have been read or set.
     pub attributes: RefCell<BTreeMap<String, Datum>>,
     /// Number of regions that enclosed its creation.
@@ -97,7 +97,7 @@ pub struct Instance {
 /// A local function.
 pub struct Closure {
     /// The function; its body belongs to the archive.
-    pub function: Function,
+    pub function: FunctionDef,
     /// Variables around it.
     pub locals: BTreeMap<String, Datum>,
 }
@@ -111,12 +111,12 @@ impl std::fmt::Debug for Closure {
 impl Datum {
     /// A Python `bool`.
     pub fn bool(value: bool) -> Datum {
-        Datum::Number(Number::Bool(value))
+        Datum::Number(ScriptNumber::Bool(value))
     }
 
     /// A Python `int`.
     pub fn int(value: impl Into<crate::dim::Dim>) -> Datum {
-        Datum::Number(Number::int(value))
+        Datum::Number(ScriptNumber::int(value))
     }
 
     /// A Python `str`.
@@ -160,8 +160,8 @@ impl Datum {
     pub fn describe(&self) -> &'static str {
         match self {
             Datum::None => "None",
-            Datum::Number(Number::Bool(_)) | Datum::Dynamic(NumberKind::Bool, _) => "bool",
-            Datum::Number(Number::Int(_)) | Datum::Dynamic(NumberKind::Int, _) => "int",
+            Datum::Number(ScriptNumber::Bool(_)) | Datum::Dynamic(NumberKind::Bool, _) => "bool",
+            Datum::Number(ScriptNumber::Int(_)) | Datum::Dynamic(NumberKind::Int, _) => "int",
             Datum::Number(_) | Datum::Dynamic(NumberKind::Float, _) => "float",
             Datum::Str(_) => "str",
             Datum::Device(_) => "Device",

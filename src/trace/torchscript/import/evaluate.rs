@@ -6,20 +6,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::trace::torchscript::ast::{AstExprKind, Expr, Statement, StmtKind, Type};
+use crate::trace::torchscript::ast::{AstExprKind, AstExpr, Stmt, StmtKind, TypeExpr};
 use crate::trace::torchscript::debug::is_library;
 
 use super::Importer;
 use super::call::Arguments;
-use super::datum::{Closure, Datum, Dict, List, NumberKind};
-use super::number::Number;
+use super::datum::{Closure, Datum, ScriptDict, ScriptList, NumberKind};
+use super::number::ScriptNumber;
 
 /// Maximum number of statements that a program may run. Those of unrolled loops and inlined functions count each time.
 const MOST_STATEMENTS: usize = 2_000_000;
 
 /// The frame of a function call.
 #[derive(Clone)]
-pub struct Frame {
+pub struct CallFrame {
     /// Its variables.
     pub locals: BTreeMap<String, Datum>,
     /// The record that contains its source.
@@ -30,7 +30,7 @@ pub struct Frame {
 
 impl Importer<'_> {
     /// Runs statements. Returns the value of a `return` among them.
-    pub(super) fn block(&mut self, frame: &mut Frame, body: &[Statement]) -> Result<Option<Datum>> {
+    pub(super) fn block(&mut self, frame: &mut CallFrame, body: &[Stmt]) -> Result<Option<Datum>> {
         for statement in body {
             self.count_statement()?;
             self.visit(frame, statement.offset);
@@ -54,7 +54,7 @@ impl Importer<'_> {
 
     /// Sets the source location of the nodes that follow. For a line in PyTorch's own files, it is the user's line that led
     /// there.
-    fn visit(&mut self, frame: &Frame, offset: usize) {
+    fn visit(&mut self, frame: &CallFrame, offset: usize) {
         let location = self.archive.debug_location(&frame.file, offset);
         let own = location.filter(|location| !is_library(&location.file));
         if own.is_none() && self.place.module == frame.module {
@@ -65,7 +65,7 @@ impl Importer<'_> {
         self.builder().set_place(&self.place);
     }
 
-    fn statement(&mut self, frame: &mut Frame, statement: &StmtKind) -> Result<Option<Datum>> {
+    fn statement(&mut self, frame: &mut CallFrame, statement: &StmtKind) -> Result<Option<Datum>> {
         match statement {
             StmtKind::Assign { name, value, .. } => {
                 let value = self.eval(frame, value)?;
@@ -133,10 +133,10 @@ impl Importer<'_> {
     /// Runs a body between the `__enter__` and the `__exit__` of a context manager.
     fn with(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut CallFrame,
         context: &Datum,
         name: Option<&str>,
-        body: &[Statement],
+        body: &[Stmt],
     ) -> Result<Option<Datum>> {
         let entered = self.method(context, "__enter__", Arguments::default())?;
         if let Some(name) = name {
@@ -149,14 +149,14 @@ impl Importer<'_> {
     }
 
     /// Binds a variable. A fresh result takes the variable's name.
-    pub(super) fn assign(&mut self, frame: &mut Frame, name: &str, value: Datum) {
+    pub(super) fn assign(&mut self, frame: &mut CallFrame, name: &str, value: Datum) {
         if let Datum::Tensor(tensor) | Datum::Dynamic(_, tensor) = &value {
             self.name_value(tensor, name);
         }
         frame.locals.insert(name.to_string(), value);
     }
 
-    fn unpack(&mut self, frame: &mut Frame, names: &[String], value: &Datum) -> Result<()> {
+    fn unpack(&mut self, frame: &mut CallFrame, names: &[String], value: &Datum) -> Result<()> {
         if let Datum::Unknown = value {
             for name in names {
                 frame.locals.insert(name.clone(), Datum::Unknown);
@@ -178,12 +178,12 @@ impl Importer<'_> {
         Ok(())
     }
 
-    pub(super) fn eval_all(&mut self, frame: &Frame, values: &[Expr]) -> Result<Vec<Datum>> {
+    pub(super) fn eval_all(&mut self, frame: &CallFrame, values: &[AstExpr]) -> Result<Vec<Datum>> {
         values.iter().map(|value| self.eval(frame, value)).collect()
     }
 
     /// The value of an expression.
-    pub(super) fn eval(&mut self, frame: &Frame, expr: &Expr) -> Result<Datum> {
+    pub(super) fn eval(&mut self, frame: &CallFrame, expr: &AstExpr) -> Result<Datum> {
         Ok(match &expr.kind {
             AstExprKind::Name(name) => self.variable(frame, name)?,
             AstExprKind::Qualified(name) => self.qualified(name)?,
@@ -209,7 +209,7 @@ impl Importer<'_> {
             AstExprKind::None => Datum::None,
             AstExprKind::Bool(value) => Datum::bool(*value),
             AstExprKind::Int(value) => Datum::int(*value),
-            AstExprKind::Float(value) => Datum::Number(Number::Float(*value)),
+            AstExprKind::Float(value) => Datum::Number(ScriptNumber::Float(*value)),
             AstExprKind::Complex(real, imaginary) => {
                 let message = format!("the complex number {real}{imaginary:+}j");
                 self.unsupported(Error::unsupported(message))
@@ -234,11 +234,11 @@ impl Importer<'_> {
     }
 
     /// Restores the source location of a call after its arguments or its body were run.
-    pub(super) fn return_to(&mut self, frame: &Frame, offset: usize) {
+    pub(super) fn return_to(&mut self, frame: &CallFrame, offset: usize) {
         self.visit(frame, offset);
     }
 
-    fn variable(&mut self, frame: &Frame, name: &str) -> Result<Datum> {
+    fn variable(&mut self, frame: &CallFrame, name: &str) -> Result<Datum> {
         let found = frame.locals.get(name).cloned();
         found.ok_or_else(|| Error::source(format!("the variable {name} is not defined")))
     }
@@ -250,12 +250,12 @@ impl Importer<'_> {
         Ok(Datum::Function(name.into()))
     }
 
-    fn eval_dict(&mut self, frame: &Frame, entries: &[(Expr, Expr)]) -> Result<Datum> {
+    fn eval_dict(&mut self, frame: &CallFrame, entries: &[(AstExpr, AstExpr)]) -> Result<Datum> {
         let mut items = Vec::new();
         for (key, value) in entries {
             items.push((self.eval(frame, key)?, self.eval(frame, value)?));
         }
-        Ok(Datum::Dict(Rc::new(Dict {
+        Ok(Datum::Dict(Rc::new(ScriptDict {
             entries: RefCell::new(items),
             depth: self.scopes.depth(),
             is_archived: false,
@@ -264,7 +264,7 @@ impl Importer<'_> {
 
     /// Makes a new list.
     pub(super) fn list(&self, items: Vec<Datum>) -> Datum {
-        Datum::List(Rc::new(List {
+        Datum::List(Rc::new(ScriptList {
             items: RefCell::new(items),
             depth: self.scopes.depth(),
             is_archived: false,
@@ -272,8 +272,8 @@ impl Importer<'_> {
     }
 
     /// Evaluates a literal: a default of a parameter or a constant of a class.
-    pub(super) fn literal(&mut self, value: &Expr) -> Result<Datum> {
-        let frame = Frame {
+    pub(super) fn literal(&mut self, value: &AstExpr) -> Result<Datum> {
+        let frame = CallFrame {
             locals: BTreeMap::new(),
             file: "".into(),
             module: self.place.module.clone(),
@@ -282,15 +282,15 @@ impl Importer<'_> {
     }
 
     /// Converts a tensor that is used as a number to its only element.
-    fn cast_to_annotation(&mut self, ty: &Type, value: Datum) -> Result<Datum> {
+    fn cast_to_annotation(&mut self, ty: &TypeExpr, value: Datum) -> Result<Datum> {
         let Datum::Tensor(tensor) = &value else {
             return Ok(value);
         };
         let kind = match ty {
-            Type::Number => self.kind_of(tensor)?,
-            Type::Int => NumberKind::Int,
-            Type::Float => NumberKind::Float,
-            Type::Bool => NumberKind::Bool,
+            TypeExpr::Number => self.kind_of(tensor)?,
+            TypeExpr::Int => NumberKind::Int,
+            TypeExpr::Float => NumberKind::Float,
+            TypeExpr::Bool => NumberKind::Bool,
             _ => return Ok(value),
         };
         match tensor.number() {
@@ -299,32 +299,32 @@ impl Importer<'_> {
         }
     }
 
-    fn is_instance(&self, value: &Datum, ty: &Type) -> bool {
+    fn is_instance(&self, value: &Datum, ty: &TypeExpr) -> bool {
         match (ty, value) {
-            (Type::Any, _) => true,
-            (Type::Optional(_), Datum::None) => true,
-            (Type::Optional(inner), value) => self.is_instance(value, inner),
-            (Type::Union(types), value) => types.iter().any(|ty| self.is_instance(value, ty)),
-            (Type::None, Datum::None) => true,
-            (Type::Tensor, Datum::Tensor(_)) => true,
-            (Type::Number, Datum::Number(_) | Datum::Dynamic(..)) => true,
-            (Type::Int | Type::Float | Type::Bool, value) => value.describe() == ty.to_string(),
-            (Type::Str, Datum::Str(_)) | (Type::Device, Datum::Device(_)) => true,
-            (Type::List(inner), Datum::List(list)) => {
+            (TypeExpr::Any, _) => true,
+            (TypeExpr::Optional(_), Datum::None) => true,
+            (TypeExpr::Optional(inner), value) => self.is_instance(value, inner),
+            (TypeExpr::Union(types), value) => types.iter().any(|ty| self.is_instance(value, ty)),
+            (TypeExpr::None, Datum::None) => true,
+            (TypeExpr::Tensor, Datum::Tensor(_)) => true,
+            (TypeExpr::Number, Datum::Number(_) | Datum::Dynamic(..)) => true,
+            (TypeExpr::Int | TypeExpr::Float | TypeExpr::Bool, value) => value.describe() == ty.to_string(),
+            (TypeExpr::Str, Datum::Str(_)) | (TypeExpr::Device, Datum::Device(_)) => true,
+            (TypeExpr::List(inner), Datum::List(list)) => {
                 let items = list.items.borrow();
                 items.iter().all(|item| self.is_instance(item, inner))
             }
-            (Type::Dict(key, inner), Datum::Dict(dict)) => {
+            (TypeExpr::Dict(key, inner), Datum::Dict(dict)) => {
                 let entries = dict.entries.borrow();
                 let mut entries = entries.iter();
                 entries.all(|(k, v)| self.is_instance(k, key) && self.is_instance(v, inner))
             }
-            (Type::Tuple(types), Datum::Tuple(items)) => {
+            (TypeExpr::Tuple(types), Datum::Tuple(items)) => {
                 let mut pairs = types.iter().zip(items.iter());
                 types.len() == items.len() && pairs.all(|(ty, item)| self.is_instance(item, ty))
             }
-            (Type::Class(class), Datum::Object(instance)) => *class == *instance.class,
-            (Type::Class(class), Datum::NamedTuple(name, _)) => **class == **name,
+            (TypeExpr::Class(class), Datum::Object(instance)) => *class == *instance.class,
+            (TypeExpr::Class(class), Datum::NamedTuple(name, _)) => **class == **name,
             _ => false,
         }
     }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::error::{Error, Result};
-use crate::trace::torchscript::ast::{Class, Function};
+use crate::trace::torchscript::ast::{ClassDef, FunctionDef};
 
 use super::Importer;
 use super::datum::{Datum, Instance};
@@ -13,7 +13,7 @@ impl Importer<'_> {
     pub(super) fn call_with_hooks(
         &mut self,
         root: &Rc<Instance>,
-        function: &Function,
+        function: &FunctionDef,
         arguments: Vec<Datum>,
     ) -> Result<Datum> {
         let archive = self.archive;
@@ -44,7 +44,7 @@ impl Importer<'_> {
     }
 }
 
-fn hook<'a>(class: &'a Class, name: &str) -> Result<&'a Function> {
+fn hook<'a>(class: &'a ClassDef, name: &str) -> Result<&'a FunctionDef> {
     let missing = || Error::source(format!("{} has no hook {name}", class.name));
     class.method(name).ok_or_else(missing)
 }

@@ -5,18 +5,18 @@ use crate::error::{Error, Result};
 use crate::ir::{Argument, Graph, Region, ValueId};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
-use crate::trace::torchscript::ast::{Expr, Statement};
+use crate::trace::torchscript::ast::{AstExpr, Stmt};
 
 use super::Importer;
 use super::assigned::assigned;
-use super::cell::Target;
+use super::mutable_cell::ResultTarget;
 use super::control::changed_by;
 use super::datum::{Datum, NumberKind};
-use super::evaluate::Frame;
-use super::merge::{Slot, Template};
-use super::scope::Scope;
+use super::evaluate::CallFrame;
+use super::merge::{ResultSlot, Template};
+use super::scope::ImportScope;
 use super::tensor::TensorRef;
-use crate::trace::bodies::Body;
+use crate::trace::region_bodies::RegionBody;
 
 /// Maximum number of unrolled iterations, over all loops.
 const MOST_ITERATIONS: usize = 100_000;
@@ -29,16 +29,16 @@ struct LoopControl<'a> {
     /// The variable that counts, and the trip count.
     count: Option<(&'a str, TensorRef)>,
     /// A condition, and its value before the first iteration.
-    condition: Option<(&'a Expr, Datum)>,
+    condition: Option<(&'a AstExpr, Datum)>,
 }
 
 impl Importer<'_> {
     pub(super) fn for_loop(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut CallFrame,
         variable: &str,
-        count: &Expr,
-        body: &[Statement],
+        count: &AstExpr,
+        body: &[Stmt],
     ) -> Result<()> {
         let count = self.eval(frame, count)?;
         match &count {
@@ -74,9 +74,9 @@ impl Importer<'_> {
     /// Runs iterations one by one for as long as the condition is known.
     pub(super) fn while_loop(
         &mut self,
-        frame: &mut Frame,
-        condition: &Expr,
-        body: &[Statement],
+        frame: &mut CallFrame,
+        condition: &AstExpr,
+        body: &[Stmt],
     ) -> Result<()> {
         loop {
             match self.eval(frame, condition)? {
@@ -115,16 +115,16 @@ impl Importer<'_> {
     /// that the body writes. Running the body finds these storages.
     fn loop_region(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut CallFrame,
         ends: &LoopControl,
-        body: &[Statement],
+        body: &[Stmt],
     ) -> Result<()> {
         let mut bound = Vec::new();
         let mut slots = Vec::new();
         for name in assigned(body) {
             if let Some(value) = frame.locals.get(&name) {
                 let template = carried(value, &mut slots);
-                bound.push((Target::Variable(name), template));
+                bound.push((ResultTarget::Variable(name), template));
             }
         }
         let before = self.generator;
@@ -147,12 +147,12 @@ impl Importer<'_> {
     /// These are then added to the carried ones, for another run.
     fn round(
         &mut self,
-        frame: &Frame,
+        frame: &CallFrame,
         ends: &LoopControl,
-        body: &[Statement],
-        bound: &mut Vec<(Target, Template)>,
-        slots: &mut Vec<Slot>,
-    ) -> Result<Option<(Scope, Vec<ValueId>)>> {
+        body: &[Stmt],
+        bound: &mut Vec<(ResultTarget, Template)>,
+        slots: &mut Vec<ResultSlot>,
+    ) -> Result<Option<(ImportScope, Vec<ValueId>)>> {
         let types = self.carried_types(slots)?;
         self.open_scope();
         let result = self.run_iteration(frame, ends, body, bound, slots, &types);
@@ -161,39 +161,39 @@ impl Importer<'_> {
         let before = (slots.len(), bound.len());
         for cell in changed_by(&[&scope]) {
             let is_carried =
-                |target: &Target| matches!(target, Target::Cell(known) if known.is(&cell));
+                |target: &ResultTarget| matches!(target, ResultTarget::Cell(known) if known.is(&cell));
             if !bound.iter().any(|(target, _)| is_carried(target)) {
                 let template = carried(&cell.content(), slots);
-                bound.push((Target::Cell(cell), template));
+                bound.push((ResultTarget::Cell(cell), template));
             }
         }
         for (storage, _) in &scope.local.written {
             let is_carried = slots.iter().any(
-                |slot| matches!(slot, Slot::Storage(known) if std::rc::Rc::ptr_eq(known, storage)),
+                |slot| matches!(slot, ResultSlot::Storage(known) if std::rc::Rc::ptr_eq(known, storage)),
             );
             if !is_carried {
-                slots.push(Slot::Storage(storage.clone()));
+                slots.push(ResultSlot::Storage(storage.clone()));
             }
         }
         if slots.is_empty() && scope.builder.has_side_effect() {
             // A region has at least one result.
             bound.push((
-                Target::Variable(CHECK_RESULT.into()),
+                ResultTarget::Variable(CHECK_RESULT.into()),
                 carried(&Datum::bool(true), slots),
             ));
         }
         Ok(((slots.len(), bound.len()) == before).then_some((scope, outputs)))
     }
 
-    fn carried_types(&mut self, slots: &[Slot]) -> Result<Vec<TensorType>> {
+    fn carried_types(&mut self, slots: &[ResultSlot]) -> Result<Vec<TensorType>> {
         let mut types = Vec::new();
         for slot in slots {
             types.push(match slot {
-                Slot::Storage(storage) => {
+                ResultSlot::Storage(storage) => {
                     let value = self.storage_value(storage)?;
                     self.scopes.type_of(value)?
                 }
-                Slot::Value(kind, before, _) => {
+                ResultSlot::Value(kind, before, _) => {
                     let id = self.slot_value(before, None)?;
                     let id = self.cast_to_kind(id, *kind)?;
                     self.builder().ty(id)
@@ -205,11 +205,11 @@ impl Importer<'_> {
 
     fn run_iteration(
         &mut self,
-        frame: &Frame,
+        frame: &CallFrame,
         ends: &LoopControl,
-        body: &[Statement],
-        bound: &[(Target, Template)],
-        slots: &[Slot],
+        body: &[Stmt],
+        bound: &[(ResultTarget, Template)],
+        slots: &[ResultSlot],
         types: &[TensorType],
     ) -> Result<Vec<ValueId>> {
         let mut frame = frame.clone();
@@ -222,7 +222,7 @@ impl Importer<'_> {
                 |template: &Template| matches!(template, Template::Result(at) if *at == index);
             let variable = bound.iter().find(|(_, template)| is_made_of(template));
             let name = match variable {
-                Some((Target::Variable(name), _)) => name.as_str(),
+                Some((ResultTarget::Variable(name), _)) => name.as_str(),
                 _ => "carried",
             };
             results.push(self.scopes.add_body_input(name, ty.clone()));
@@ -241,11 +241,11 @@ impl Importer<'_> {
         let values = self.carried_values(&frame, bound, slots)?;
         for ((slot, value), ty) in slots.iter().zip(&values).zip(types) {
             outputs.push(match (slot, value) {
-                (Slot::Storage(storage), _) => {
+                (ResultSlot::Storage(storage), _) => {
                     let value = self.storage_value(storage)?;
                     self.scopes.captured(value)?
                 }
-                (Slot::Value(..), Some(value)) => {
+                (ResultSlot::Value(..), Some(value)) => {
                     let id = self.slot_value(value, Some(ty))?;
                     let found = self.builder().ty(id);
                     self.require_same_type(ty, &found)?;
@@ -260,15 +260,15 @@ impl Importer<'_> {
     /// Returns the values of the carried variables at the end of an iteration, slot by slot.
     fn carried_values(
         &mut self,
-        frame: &Frame,
-        bound: &[(Target, Template)],
-        slots: &[Slot],
+        frame: &CallFrame,
+        bound: &[(ResultTarget, Template)],
+        slots: &[ResultSlot],
     ) -> Result<Vec<Option<Datum>>> {
         let mut values: Vec<Option<Datum>> = vec![None; slots.len()];
         for (target, template) in bound {
             let (what, value) = match target {
-                Target::Variable(name) => (name.clone(), frame.locals.get(name).cloned()),
-                Target::Cell(cell) => (cell.describe(), Some(cell.content())),
+                ResultTarget::Variable(name) => (name.clone(), frame.locals.get(name).cloned()),
+                ResultTarget::Cell(cell) => (cell.describe(), Some(cell.content())),
             };
             let Some(value) = value else { continue };
             if !fill_slots(template, &value, &mut values) {
@@ -282,11 +282,11 @@ impl Importer<'_> {
 
     fn finish_loop(
         &mut self,
-        frame: &mut Frame,
+        frame: &mut CallFrame,
         ends: &LoopControl,
-        bound: Vec<(Target, Template)>,
-        slots: &[Slot],
-        scope: Scope,
+        bound: Vec<(ResultTarget, Template)>,
+        slots: &[ResultSlot],
+        scope: ImportScope,
         outputs: &[ValueId],
     ) -> Result<()> {
         let trips = match &ends.count {
@@ -302,11 +302,11 @@ impl Importer<'_> {
         let mut types = Vec::new();
         for slot in slots {
             let id = match slot {
-                Slot::Value(kind, before, _) => {
+                ResultSlot::Value(kind, before, _) => {
                     let id = self.slot_value(before, None)?;
                     self.cast_to_kind(id, *kind)?
                 }
-                Slot::Storage(storage) => {
+                ResultSlot::Storage(storage) => {
                     let value = self.storage_value(storage)?;
                     self.scopes.captured(value)?
                 }
@@ -315,7 +315,7 @@ impl Importer<'_> {
             arguments.push(Argument::Value(id));
         }
         let carried = slots.len();
-        let body = Body::new(scope, "body", outputs.to_vec());
+        let body = RegionBody::new(scope, "body", outputs.to_vec());
         let (graphs, captured) = self.scopes.close_bodies(vec![body])?;
         arguments.extend(captured);
         let Ok([body]) = <[Graph; 1]>::try_from(graphs) else {
@@ -327,9 +327,9 @@ impl Importer<'_> {
 }
 
 /// Makes a template of a variable's value before the loop. The tensors and numbers in it are carried.
-fn carried(value: &Datum, slots: &mut Vec<Slot>) -> Template {
+fn carried(value: &Datum, slots: &mut Vec<ResultSlot>) -> Template {
     let mut slot = |kind: Option<NumberKind>| {
-        slots.push(Slot::Value(kind, value.clone(), value.clone()));
+        slots.push(ResultSlot::Value(kind, value.clone(), value.clone()));
         Template::Result(slots.len() - 1)
     };
     match value {

@@ -6,7 +6,7 @@ use crate::dtype::DType;
 
 use super::Importer;
 use super::datum::{Datum, NumberKind};
-use super::number::Number;
+use super::number::ScriptNumber;
 use super::operator::python_dtype;
 use super::tensor::Storage;
 
@@ -39,19 +39,19 @@ impl Template {
 
 /// A result of a region.
 #[derive(Clone, Debug)]
-pub enum Slot {
+pub enum ResultSlot {
     /// One of two values: a Python number of this kind, or a tensor if there is none.
     Value(Option<NumberKind>, Datum, Datum),
     /// The contents of a storage after the region.
     Storage(Rc<Storage>),
 }
 
-impl Slot {
+impl ResultSlot {
     /// True if the first branch never sets it, or sets it to a known number where the second branch gives a tensor.
     pub fn takes_type_of_second(&self) -> bool {
         match self {
-            Slot::Value(_, Datum::Uninitialized, _) => true,
-            Slot::Value(None, Datum::Tensor(tensor), _) => tensor.number().is_some(),
+            ResultSlot::Value(_, Datum::Uninitialized, _) => true,
+            ResultSlot::Value(None, Datum::Tensor(tensor), _) => tensor.number().is_some(),
             _ => false,
         }
     }
@@ -59,7 +59,7 @@ impl Slot {
 
 impl Importer<'_> {
     /// Merges the values of a variable after two branches. Values that cannot become one must not be used afterwards.
-    pub(super) fn merge(&self, a: &Datum, b: &Datum, slots: &mut Vec<Slot>) -> Template {
+    pub(super) fn merge(&self, a: &Datum, b: &Datum, slots: &mut Vec<ResultSlot>) -> Template {
         if same_value(a, b) {
             return Template::Same(a.clone());
         }
@@ -84,7 +84,7 @@ impl Importer<'_> {
             }
             _ => match (result_kind(a), result_kind(b)) {
                 (Some(x), Some(y)) => {
-                    slots.push(Slot::Value(common_kind(x, y), a.clone(), b.clone()));
+                    slots.push(ResultSlot::Value(common_kind(x, y), a.clone(), b.clone()));
                     Template::Result(slots.len() - 1)
                 }
                 _ => Template::Same(Datum::Uninitialized),
@@ -92,7 +92,7 @@ impl Importer<'_> {
         }
     }
 
-    fn merge_all(&self, a: &[Datum], b: &[Datum], slots: &mut Vec<Slot>) -> Vec<Template> {
+    fn merge_all(&self, a: &[Datum], b: &[Datum], slots: &mut Vec<ResultSlot>) -> Vec<Template> {
         let pairs = a.iter().zip(b);
         pairs.map(|(a, b)| self.merge(a, b, slots)).collect()
     }
@@ -139,7 +139,7 @@ fn result_kind(value: &Datum) -> Option<ResultKind> {
 }
 
 /// Python's type of a known number.
-pub fn number_kind(number: &Number) -> NumberKind {
+pub fn number_kind(number: &ScriptNumber) -> NumberKind {
     match python_dtype(number) {
         DType::Bool => NumberKind::Bool,
         DType::F64 => NumberKind::Float,

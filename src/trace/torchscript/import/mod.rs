@@ -9,12 +9,12 @@
 mod assigned;
 mod builtins;
 mod call;
-mod cell;
+mod mutable_cell;
 mod control;
 mod datum;
 mod evaluate;
-mod faults;
-mod follow;
+mod import_errors;
+mod symbolic_eval;
 mod hooks;
 mod loops;
 mod merge;
@@ -25,7 +25,7 @@ mod options;
 mod overload;
 mod packed;
 mod parameters;
-mod put;
+mod view_write;
 mod scope;
 mod signature;
 mod state;
@@ -42,22 +42,22 @@ use std::sync::Arc;
 use crate::aten::Generator;
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Graph, GraphModule, ModuleState, TreeSpec, ValueId};
-use crate::trace::calls::ModuleCalls;
-use crate::trace::counters::carry_rng_counters;
-use crate::trace::scopes::ScopeStack;
+use crate::trace::module_calls::ModuleCalls;
+use crate::trace::rng_counters::carry_rng_counters;
+use crate::trace::scope_stack::ScopeStack;
 use crate::trace::torchscript::archive::Archive;
 use crate::trace::torchscript::storage::TensorRecord;
 
-pub use crate::trace::sizes::Sizes;
-pub use options::{Entry, ImportOptions, InputSpec};
-pub use parameters::{Parameter, parameters};
+pub use crate::trace::symbolic_sizes::SymbolicSizes;
+pub use options::{EntryMethod, ImportOptions, InputSpec};
+pub use parameters::{MethodParameter, parameters};
 
-use control::Raised;
+use control::RaisedException;
 use datum::{Datum, Instance};
-use faults::Faults;
+use import_errors::ImportErrors;
 use packed::PackedTensors;
-use scope::Local;
-use state::States;
+use scope::ScopeData;
+use state::GraphStates;
 use tensor::TensorRef;
 
 /// Imports the entry methods of an archive as graphs over its weights.
@@ -66,7 +66,7 @@ use tensor::TensorRef;
 pub fn import(archive: &Archive, options: &ImportOptions) -> Result<GraphModule> {
     let mut shared = Shared::default();
     let mut module = GraphModule::default();
-    let forward = [Entry::default()];
+    let forward = [EntryMethod::default()];
     let entries = match options.entries.as_slice() {
         [] => &forward,
         entries => entries,
@@ -107,11 +107,11 @@ struct Importer<'a> {
     archive: &'a Archive,
     shared: &'a mut Shared,
     /// The sizes that become symbols.
-    sizes: Sizes,
+    sizes: SymbolicSizes,
     /// Example values of states, which the graph is made for.
     examples: &'a BTreeMap<String, InputSpec>,
-    scopes: ScopeStack<Local>,
-    states: States,
+    scopes: ScopeStack<ScopeData>,
+    states: GraphStates,
     /// Tensors of packed sequences so far.
     packed: PackedTensors,
     /// Weights of this graph.
@@ -121,10 +121,10 @@ struct Importer<'a> {
     place: SourcePlace,
     /// Calls of the archive's modules so far.
     modules_called: ModuleCalls,
-    faults: Faults,
+    faults: ImportErrors,
     calls: usize,
     /// The exception that the program raised.
-    raised: Option<Raised>,
+    raised: Option<RaisedException>,
     /// Number of statements run so far.
     statements: usize,
     /// Number of unrolled iterations so far.
@@ -136,7 +136,7 @@ struct Importer<'a> {
 impl<'a> Importer<'a> {
     fn new(
         archive: &'a Archive,
-        entry: &Entry,
+        entry: &EntryMethod,
         options: &'a ImportOptions,
         shared: &'a mut Shared,
     ) -> Importer<'a> {
@@ -146,13 +146,13 @@ impl<'a> Importer<'a> {
             sizes: options.sizes.clone(),
             examples: &options.states,
             scopes: ScopeStack::new(&entry.method),
-            states: States::default(),
+            states: GraphStates::default(),
             packed: PackedTensors::default(),
             tensors: HashMap::new(),
             objects: HashMap::new(),
             place: SourcePlace::default(),
             modules_called: ModuleCalls::default(),
-            faults: Faults::default(),
+            faults: ImportErrors::default(),
             calls: 0,
             raised: None,
             statements: 0,
@@ -161,7 +161,7 @@ impl<'a> Importer<'a> {
         }
     }
 
-    fn run(mut self, entry: &Entry) -> Result<Graph> {
+    fn run(mut self, entry: &EntryMethod) -> Result<Graph> {
         let result = self.entry(entry);
         let place = self.place.clone();
         let result = result.map_err(|error| error.at_place(&place));
@@ -174,7 +174,7 @@ impl<'a> Importer<'a> {
 
     fn entry(
         &mut self,
-        entry: &Entry,
+        entry: &EntryMethod,
     ) -> Result<(Vec<ValueId>, Vec<crate::ir::NamedTree>, TreeSpec)> {
         let root = self.root_module()?;
         let (function, arguments, trees) = self.signature(&root, entry)?;

@@ -19,7 +19,7 @@ use ratio::binary_ratios;
 
 /// A number that is known during import.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Number {
+pub enum ScriptNumber {
     /// `True` or `False`.
     Bool(bool),
     /// A Python `int`, possibly a symbolic size.
@@ -30,24 +30,24 @@ pub enum Number {
     Ratio(Dim, i64),
 }
 
-impl Number {
+impl ScriptNumber {
     /// Makes an `int`.
-    pub fn int(value: impl Into<Dim>) -> Number {
-        Number::Int(value.into())
+    pub fn int(value: impl Into<Dim>) -> ScriptNumber {
+        ScriptNumber::Int(value.into())
     }
 
     /// True for Python's `float`.
     pub fn is_float(&self) -> bool {
-        matches!(self, Number::Float(_) | Number::Ratio(..))
+        matches!(self, ScriptNumber::Float(_) | ScriptNumber::Ratio(..))
     }
 
     /// Converts the number by Python's `int()`. The result may be symbolic.
     pub fn to_int(&self, symbols: &Symbols) -> Result<Dim> {
         Ok(match self {
-            Number::Bool(value) => Dim::from(i64::from(*value)),
-            Number::Int(dim) => dim.clone(),
-            Number::Float(value) => Dim::from(whole(*value)),
-            Number::Ratio(size, by) => match symbols.less_equal(&Dim::ZERO, size)? {
+            ScriptNumber::Bool(value) => Dim::from(i64::from(*value)),
+            ScriptNumber::Int(dim) => dim.clone(),
+            ScriptNumber::Float(value) => Dim::from(whole(*value)),
+            ScriptNumber::Ratio(size, by) => match symbols.less_equal(&Dim::ZERO, size)? {
                 true => size.floor_div(&Dim::from(*by)),
                 false => size.ceil_div(&Dim::from(*by)),
             },
@@ -55,13 +55,13 @@ impl Number {
     }
 
     /// Converts the number by Python's `float()`.
-    pub fn to_float(&self) -> Number {
+    pub fn to_float(&self) -> ScriptNumber {
         match self {
-            Number::Bool(value) => Number::Float(f64::from(u8::from(*value))),
-            Number::Int(dim) => dim
+            ScriptNumber::Bool(value) => ScriptNumber::Float(f64::from(u8::from(*value))),
+            ScriptNumber::Int(dim) => dim
                 .as_const()
-                .map_or(Number::Ratio(dim.clone(), 1), |value| {
-                    Number::Float(value as f64)
+                .map_or(ScriptNumber::Ratio(dim.clone(), 1), |value| {
+                    ScriptNumber::Float(value as f64)
                 }),
             float => float.clone(),
         }
@@ -70,29 +70,29 @@ impl Number {
     /// Returns the number with symbolic sizes fixed to their examples.
     pub fn concrete(&self, symbols: &Symbols) -> Result<Scalar> {
         Ok(match self {
-            Number::Bool(value) => Scalar::Bool(*value),
-            Number::Int(dim) => Scalar::Int(symbols.specialize(dim)?),
-            Number::Float(value) => Scalar::Float(*value),
-            Number::Ratio(size, by) => Scalar::Float(symbols.specialize(size)? as f64 / *by as f64),
+            ScriptNumber::Bool(value) => Scalar::Bool(*value),
+            ScriptNumber::Int(dim) => Scalar::Int(symbols.specialize(dim)?),
+            ScriptNumber::Float(value) => Scalar::Float(*value),
+            ScriptNumber::Ratio(size, by) => Scalar::Float(symbols.specialize(size)? as f64 / *by as f64),
         })
     }
 
     /// Python's truth value: not zero.
     pub fn truth(&self, symbols: &Symbols) -> Result<bool> {
         match self {
-            Number::Bool(value) => Ok(*value),
-            Number::Float(value) => Ok(*value != 0.0),
-            Number::Int(dim) | Number::Ratio(dim, _) => Ok(!symbols.equal(dim, &Dim::ZERO)?),
+            ScriptNumber::Bool(value) => Ok(*value),
+            ScriptNumber::Float(value) => Ok(*value != 0.0),
+            ScriptNumber::Int(dim) | ScriptNumber::Ratio(dim, _) => Ok(!symbols.equal(dim, &Dim::ZERO)?),
         }
     }
 
     /// Converts the number to the value that an element of a dtype holds.
-    pub fn cast(&self, dtype: DType, symbols: &Symbols) -> Result<Number> {
+    pub fn cast(&self, dtype: DType, symbols: &Symbols) -> Result<ScriptNumber> {
         Ok(match self {
-            Number::Int(dim) if dtype.is_integer() && dim.as_const().is_none() => self.clone(),
-            Number::Ratio(..) if dtype.is_integer() => Number::Int(self.to_int(symbols)?),
-            Number::Int(dim) if dtype.is_float() && dim.as_const().is_none() => self.to_float(),
-            Number::Ratio(..) if dtype.is_float() => self.clone(),
+            ScriptNumber::Int(dim) if dtype.is_integer() && dim.as_const().is_none() => self.clone(),
+            ScriptNumber::Ratio(..) if dtype.is_integer() => ScriptNumber::Int(self.to_int(symbols)?),
+            ScriptNumber::Int(dim) if dtype.is_float() && dim.as_const().is_none() => self.to_float(),
+            ScriptNumber::Ratio(..) if dtype.is_float() => self.clone(),
             other => other.concrete(symbols)?.cast(dtype).into(),
         })
     }
@@ -100,8 +100,8 @@ impl Number {
     /// An `int` or `bool` as a size; none for floats.
     fn as_dim(&self) -> Option<Dim> {
         match self {
-            Number::Bool(value) => Some(Dim::from(i64::from(*value))),
-            Number::Int(dim) => Some(dim.clone()),
+            ScriptNumber::Bool(value) => Some(Dim::from(i64::from(*value))),
+            ScriptNumber::Int(dim) => Some(dim.clone()),
             _ => None,
         }
     }
@@ -109,8 +109,8 @@ impl Number {
     /// Numerator and denominator, if the number equals such a ratio exactly.
     fn as_ratio(&self) -> Option<(Dim, i64)> {
         match self {
-            Number::Ratio(size, by) => Some((size.clone(), *by)),
-            Number::Float(value) => {
+            ScriptNumber::Ratio(size, by) => Some((size.clone(), *by)),
+            ScriptNumber::Float(value) => {
                 let by = [1i64, 2, 4, 8, 16, 32, 64, 128, 256];
                 let mut exact = by.into_iter().map(|by| (value * by as f64, by));
                 let (whole, by) =
@@ -122,12 +122,12 @@ impl Number {
     }
 }
 
-impl From<Scalar> for Number {
-    fn from(scalar: Scalar) -> Number {
+impl From<Scalar> for ScriptNumber {
+    fn from(scalar: Scalar) -> ScriptNumber {
         match scalar {
-            Scalar::Bool(value) => Number::Bool(value),
-            Scalar::Int(value) => Number::Int(Dim::from(value)),
-            Scalar::Float(value) => Number::Float(value),
+            Scalar::Bool(value) => ScriptNumber::Bool(value),
+            Scalar::Int(value) => ScriptNumber::Int(Dim::from(value)),
+            Scalar::Float(value) => ScriptNumber::Float(value),
         }
     }
 }
@@ -140,14 +140,14 @@ fn whole(value: f64) -> i64 {
 }
 
 /// Applies a function of two numbers by its ATen name; `None` if there is no such function.
-pub fn binary(symbols: &Symbols, name: &str, a: &Number, b: &Number) -> Result<Option<Number>> {
+pub fn binary(symbols: &Symbols, name: &str, a: &ScriptNumber, b: &ScriptNumber) -> Result<Option<ScriptNumber>> {
     if let Some(answer) = compare(symbols, name, a, b)? {
-        return Ok(Some(Number::Bool(answer)));
+        return Ok(Some(ScriptNumber::Bool(answer)));
     }
-    if let (Number::Bool(a), Number::Bool(b)) = (a, b)
+    if let (ScriptNumber::Bool(a), ScriptNumber::Bool(b)) = (a, b)
         && let Some(answer) = logic(name, *a, *b)
     {
-        return Ok(Some(Number::Bool(answer)));
+        return Ok(Some(ScriptNumber::Bool(answer)));
     }
     match (a.as_dim(), b.as_dim()) {
         (Some(a), Some(b)) => binary_ints(symbols, name, &a, &b),
@@ -164,7 +164,7 @@ fn logic(name: &str, a: bool, b: bool) -> Option<bool> {
     }
 }
 
-fn compare(symbols: &Symbols, name: &str, a: &Number, b: &Number) -> Result<Option<bool>> {
+fn compare(symbols: &Symbols, name: &str, a: &ScriptNumber, b: &ScriptNumber) -> Result<Option<bool>> {
     Ok(Some(match name {
         "eq" => equal(symbols, a, b)?,
         "ne" => !equal(symbols, a, b)?,
@@ -176,28 +176,28 @@ fn compare(symbols: &Symbols, name: &str, a: &Number, b: &Number) -> Result<Opti
     }))
 }
 
-fn equal(symbols: &Symbols, a: &Number, b: &Number) -> Result<bool> {
+fn equal(symbols: &Symbols, a: &ScriptNumber, b: &ScriptNumber) -> Result<bool> {
     match (a.as_ratio(), b.as_ratio()) {
         (Some((a, p)), Some((b, q))) => symbols.equal(&(a * q), &(b * p)),
         _ => Ok(a.concrete(symbols)?.to_f64() == b.concrete(symbols)?.to_f64()),
     }
 }
 
-fn less_equal(symbols: &Symbols, a: &Number, b: &Number) -> Result<bool> {
+fn less_equal(symbols: &Symbols, a: &ScriptNumber, b: &ScriptNumber) -> Result<bool> {
     match (a.as_ratio(), b.as_ratio()) {
         (Some((a, p)), Some((b, q))) => symbols.less_equal(&(a * q), &(b * p)),
         _ => Ok(a.concrete(symbols)?.to_f64() <= b.concrete(symbols)?.to_f64()),
     }
 }
 
-fn less(symbols: &Symbols, a: &Number, b: &Number) -> Result<bool> {
+fn less(symbols: &Symbols, a: &ScriptNumber, b: &ScriptNumber) -> Result<bool> {
     match (a.as_ratio(), b.as_ratio()) {
         (Some((a, p)), Some((b, q))) => symbols.less_equal(&(a * q + 1), &(b * p)),
         _ => Ok(a.concrete(symbols)?.to_f64() < b.concrete(symbols)?.to_f64()),
     }
 }
 
-fn on_floats(symbols: &Symbols, name: &str, a: &Number, b: &Number) -> Result<Option<Number>> {
+fn on_floats(symbols: &Symbols, name: &str, a: &ScriptNumber, b: &ScriptNumber) -> Result<Option<ScriptNumber>> {
     if let Some(exact) = binary_ratios(name, a, b) {
         return Ok(Some(exact));
     }
@@ -205,7 +205,7 @@ fn on_floats(symbols: &Symbols, name: &str, a: &Number, b: &Number) -> Result<Op
         return Ok(None);
     };
     let (a, b) = (a.concrete(symbols)?.to_f64(), b.concrete(symbols)?.to_f64());
-    Ok(Some(Number::Float(function(a, b))))
+    Ok(Some(ScriptNumber::Float(function(a, b))))
 }
 
 fn float_function_of_two(name: &str) -> Option<fn(f64, f64) -> f64> {
@@ -233,42 +233,42 @@ fn float_function_of_two(name: &str) -> Option<fn(f64, f64) -> f64> {
 }
 
 /// Applies a function of one number by its ATen name; `None` if there is no such function.
-pub fn unary(symbols: &Symbols, name: &str, a: &Number) -> Result<Option<Number>> {
+pub fn unary(symbols: &Symbols, name: &str, a: &ScriptNumber) -> Result<Option<ScriptNumber>> {
     if name == "__not__" || name == "logical_not" {
-        return Ok(Some(Number::Bool(!a.truth(symbols)?)));
+        return Ok(Some(ScriptNumber::Bool(!a.truth(symbols)?)));
     }
     if let Some(size) = a.as_dim() {
         match name {
-            "neg" => return Ok(Some(Number::Int(-&size))),
+            "neg" => return Ok(Some(ScriptNumber::Int(-&size))),
             "abs" => return absolute(symbols, &size).map(Some),
-            "floor" | "ceil" | "round" | "trunc" => return Ok(Some(Number::Int(size))),
+            "floor" | "ceil" | "round" | "trunc" => return Ok(Some(ScriptNumber::Int(size))),
             _ => {}
         }
     }
-    if let Number::Ratio(size, by) = a {
+    if let ScriptNumber::Ratio(size, by) = a {
         let by = Dim::from(*by);
         match name {
-            "neg" => return Ok(Some(Number::Ratio(-size, by.as_const().unwrap_or(1)))),
-            "floor" => return Ok(Some(Number::Int(size.floor_div(&by)))),
-            "ceil" => return Ok(Some(Number::Int(size.ceil_div(&by)))),
+            "neg" => return Ok(Some(ScriptNumber::Ratio(-size, by.as_const().unwrap_or(1)))),
+            "floor" => return Ok(Some(ScriptNumber::Int(size.floor_div(&by)))),
+            "ceil" => return Ok(Some(ScriptNumber::Int(size.ceil_div(&by)))),
             // An odd divisor leaves no ties.
             "round" if by.modulo(&2.into()).is(1) => {
                 let doubled = size * 2 + &by;
-                return Ok(Some(Number::Int(doubled.floor_div(&(by * 2)))));
+                return Ok(Some(ScriptNumber::Int(doubled.floor_div(&(by * 2)))));
             }
-            "trunc" => return Ok(Some(Number::Int(a.to_int(symbols)?))),
+            "trunc" => return Ok(Some(ScriptNumber::Int(a.to_int(symbols)?))),
             _ => {}
         }
     }
     let Some(function) = float_function(name) else {
         return Ok(None);
     };
-    Ok(Some(Number::Float(function(a.concrete(symbols)?.to_f64()))))
+    Ok(Some(ScriptNumber::Float(function(a.concrete(symbols)?.to_f64()))))
 }
 
-fn absolute(symbols: &Symbols, size: &Dim) -> Result<Number> {
+fn absolute(symbols: &Symbols, size: &Dim) -> Result<ScriptNumber> {
     let positive = symbols.less_equal(&Dim::ZERO, size)?;
-    Ok(Number::Int(if positive { size.clone() } else { -size }))
+    Ok(ScriptNumber::Int(if positive { size.clone() } else { -size }))
 }
 
 fn float_function(name: &str) -> Option<fn(f64) -> f64> {

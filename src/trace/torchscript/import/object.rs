@@ -10,15 +10,15 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::scalar::Scalar;
-use crate::trace::torchscript::ast::{AstExprKind, Base};
+use crate::trace::torchscript::ast::{AstExprKind, BaseClass};
 use crate::trace::torchscript::storage::TensorRecord;
-use crate::trace::torchscript::value::{Object, Pickled};
+use crate::trace::torchscript::value::{PickledObject, Pickled};
 
 use super::Importer;
-use super::cell::Cell;
-use super::datum::{Datum, Dict, Instance, List};
-use super::number::Number;
-use super::tensor::{GuardedGeometry, HostNumber, Origin, TensorRef};
+use super::mutable_cell::MutableCell;
+use super::datum::{Datum, ScriptDict, Instance, ScriptList};
+use super::number::ScriptNumber;
+use super::tensor::{GuardedGeometry, HostNumber, StorageOrigin, TensorRef};
 
 impl Importer<'_> {
     /// Returns the root module.
@@ -30,7 +30,7 @@ impl Importer<'_> {
         }
     }
 
-    fn instance(&mut self, object: &Arc<Object>, path: &str) -> Rc<Instance> {
+    fn instance(&mut self, object: &Arc<PickledObject>, path: &str) -> Rc<Instance> {
         let address = Arc::as_ptr(object) as usize;
         let make = || {
             Rc::new(Instance {
@@ -97,7 +97,7 @@ impl Importer<'_> {
             .pickled
             .as_ref()
             .and_then(|object| object.get("value"));
-        let Some(value) = value.filter(|_| class.base == Base::Enum && attribute == "name") else {
+        let Some(value) = value.filter(|_| class.base == BaseClass::Enum && attribute == "name") else {
             return Ok(None);
         };
         let mut members = class.constants.iter();
@@ -118,7 +118,7 @@ impl Importer<'_> {
             Pickled::None => Datum::None,
             Pickled::Bool(value) => Datum::bool(*value),
             Pickled::Int(value) => Datum::int(*value),
-            Pickled::Float(value) => Datum::Number(Number::Float(*value)),
+            Pickled::Float(value) => Datum::Number(ScriptNumber::Float(*value)),
             Pickled::Str(text) => Datum::str(text),
             Pickled::Device(name) => Datum::Device(name.as_ref().into()),
             Pickled::Tuple(items) => Datum::tuple(self.datums_of(items, path)?),
@@ -153,7 +153,7 @@ impl Importer<'_> {
             let value = self.datum_of(value, &join(path, &name))?;
             items.push((self.datum_of(key, "")?, value));
         }
-        Ok(Datum::Dict(Rc::new(Dict {
+        Ok(Datum::Dict(Rc::new(ScriptDict {
             entries: RefCell::new(items),
             depth: 0,
             is_archived: true,
@@ -162,7 +162,7 @@ impl Importer<'_> {
 
     /// Makes a list outside of all regions.
     pub(super) fn outermost_list(&self, items: Vec<Datum>, is_archived: bool) -> Datum {
-        Datum::List(Rc::new(List {
+        Datum::List(Rc::new(ScriptList {
             items: RefCell::new(items),
             depth: 0,
             is_archived,
@@ -189,7 +189,7 @@ impl Importer<'_> {
             geometry: geometry_of(record),
             assumed: Vec::new(),
         };
-        let tensor = self.outermost_tensor(value, number, Origin::Weight(name), placed);
+        let tensor = self.outermost_tensor(value, number, StorageOrigin::Weight(name), placed);
         self.tensors.insert(record.as_ref().clone(), tensor.clone());
         Ok(tensor)
     }
@@ -233,7 +233,7 @@ impl Importer<'_> {
         match object {
             Datum::Unknown => Ok(()),
             Datum::Object(instance) if instance.pickled.is_none() => {
-                self.change(Cell::Attribute(instance.clone(), name.to_string()))?;
+                self.change(MutableCell::Attribute(instance.clone(), name.to_string()))?;
                 let mut attributes = instance.attributes.borrow_mut();
                 attributes.insert(name.to_string(), value);
                 Ok(())
@@ -258,7 +258,7 @@ impl Importer<'_> {
         let Ok(class) = archive.source().class(class_name) else {
             return Ok(None);
         };
-        let (Base::Enum, Some(constant)) = (class.base, class.constant(member)) else {
+        let (BaseClass::Enum, Some(constant)) = (class.base, class.constant(member)) else {
             return Ok(None);
         };
         let attributes = BTreeMap::from([

@@ -9,7 +9,7 @@ use crate::ir::{Argument, ValueId};
 use super::Importer;
 use super::call::Arguments;
 use super::datum::{Datum, NumberKind};
-use super::number::Number;
+use super::number::ScriptNumber;
 use super::tensor::{GuardedGeometry, HostNumber, TensorRef};
 use super::view::ViewResults;
 
@@ -156,7 +156,7 @@ impl Importer<'_> {
         let offset = named_argument(&arguments, "storage_offset");
         let offset = offset.or_else(|| arguments.positional.get(3).cloned());
         let offset = match offset {
-            Some(Datum::Number(Number::Int(offset))) => offset,
+            Some(Datum::Number(ScriptNumber::Int(offset))) => offset,
             Some(Datum::None) | None => self.placed(&tensor).geometry.offset,
             Some(_) => return Ok(arguments),
         };
@@ -295,11 +295,11 @@ impl Importer<'_> {
 }
 
 /// The dtype of a scalar tensor that stands for a Python number.
-pub fn python_dtype(number: &Number) -> DType {
+pub fn python_dtype(number: &ScriptNumber) -> DType {
     match number {
-        Number::Bool(_) => DType::Bool,
-        Number::Int(_) => DType::I64,
-        Number::Float(_) | Number::Ratio(..) => DType::F64,
+        ScriptNumber::Bool(_) => DType::Bool,
+        ScriptNumber::Int(_) => DType::I64,
+        ScriptNumber::Float(_) | ScriptNumber::Ratio(..) => DType::F64,
     }
 }
 
@@ -430,7 +430,7 @@ pub fn memory_format(operator: &Operator, arguments: &Arguments) -> WantedFormat
     let given = position.and_then(|position| arguments.positional.get(position).cloned());
     let given = named_argument(arguments, "memory_format").or(given);
     WantedFormat::from_torch_code(match given {
-        Some(Datum::Number(Number::Int(code))) => code.as_const(),
+        Some(Datum::Number(ScriptNumber::Int(code))) => code.as_const(),
         _ => None,
     })
 }

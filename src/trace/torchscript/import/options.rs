@@ -4,15 +4,15 @@ use crate::dtype::DType;
 use crate::ir::TreeConstant;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
-use crate::trace::sizes::Sizes;
+use crate::trace::symbolic_sizes::SymbolicSizes;
 
 /// The methods to import, and their example inputs.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// The methods that become graphs; `forward` with its traced inputs if there are none.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<EntryMethod>,
     /// The sizes of the inputs that may differ from the examples.
-    pub sizes: Sizes,
+    pub sizes: SymbolicSizes,
     /// Values of attributes that the methods change, by path. The graphs are made for these values. The defaults are those
     /// that the archive holds.
     pub states: BTreeMap<String, InputSpec>,
@@ -20,7 +20,7 @@ pub struct ImportOptions {
 
 /// A method that becomes a graph of the same name.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct EntryMethod {
     /// Name of the method.
     pub method: String,
     /// Example inputs in the order of the method's parameters. Those with defaults may be left out. Without example inputs,
@@ -45,9 +45,9 @@ pub enum InputSpec {
     Dict(Vec<(String, InputSpec)>),
 }
 
-impl Default for Entry {
-    fn default() -> Entry {
-        Entry {
+impl Default for EntryMethod {
+    fn default() -> EntryMethod {
+        EntryMethod {
             method: "forward".to_string(),
             inputs: None,
         }
@@ -58,9 +58,9 @@ impl ImportOptions {
     /// `forward` with example inputs.
     pub fn forward(inputs: Vec<InputSpec>) -> ImportOptions {
         ImportOptions {
-            entries: vec![Entry {
+            entries: vec![EntryMethod {
                 inputs: Some(inputs),
-                ..Entry::default()
+                ..EntryMethod::default()
             }],
             ..ImportOptions::default()
         }

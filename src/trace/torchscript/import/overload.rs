@@ -8,7 +8,7 @@ use crate::scalar::Scalar;
 use super::Importer;
 use super::call::Arguments;
 use super::datum::Datum;
-use super::number::Number;
+use super::number::ScriptNumber;
 
 /// How scalar tensors match parameters in one pass of overload resolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +116,7 @@ impl Importer<'_> {
             },
             (ArgumentType::Tensor, value) => self.tensor_argument(value),
             (_, Datum::Str(text)) => Ok(Argument::Str(text.to_string())),
-            (ArgumentType::Bool, Datum::Number(Number::Int(dim))) => {
+            (ArgumentType::Bool, Datum::Number(ScriptNumber::Int(dim))) => {
                 let known = dim.as_const() != Some(0);
                 Ok(Argument::Number(Scalar::Bool(known)))
             }
@@ -150,12 +150,12 @@ impl Importer<'_> {
         Ok(Argument::Value(self.read(&tensor)?))
     }
 
-    fn number_argument(&mut self, number: &Number, ty: &ArgumentType) -> Result<Argument> {
+    fn number_argument(&mut self, number: &ScriptNumber, ty: &ArgumentType) -> Result<Argument> {
         let builder = self.builder();
         let symbols = builder.symbols();
         Ok(match (number, ty) {
-            (Number::Int(dim), _) => symbols.resolve(dim).into(),
-            (Number::Ratio(..), ArgumentType::Int) => number.to_int(symbols)?.into(),
+            (ScriptNumber::Int(dim), _) => symbols.resolve(dim).into(),
+            (ScriptNumber::Ratio(..), ArgumentType::Int) => number.to_int(symbols)?.into(),
             (number, ArgumentType::Int) if number.is_float() => number.to_int(symbols)?.into(),
             (number, _) => Argument::Number(number.concrete(symbols)?),
         })
@@ -197,14 +197,14 @@ fn fits_type(value: &Datum, ty: &ArgumentType, matching: MatchMode) -> bool {
     }
 }
 
-fn fits_number(number: &Number, ty: &ArgumentType, lenient: bool) -> bool {
+fn fits_number(number: &ScriptNumber, ty: &ArgumentType, lenient: bool) -> bool {
     match (ty, number) {
         (ArgumentType::Scalar, _) => true,
-        (ArgumentType::Bool, Number::Bool(_)) => true,
-        (ArgumentType::Bool, Number::Int(dim)) => lenient && dim.as_const().is_some(),
-        (ArgumentType::Int | ArgumentType::DType, Number::Int(_)) => true,
+        (ArgumentType::Bool, ScriptNumber::Bool(_)) => true,
+        (ArgumentType::Bool, ScriptNumber::Int(dim)) => lenient && dim.as_const().is_some(),
+        (ArgumentType::Int | ArgumentType::DType, ScriptNumber::Int(_)) => true,
         (ArgumentType::Int, _) => lenient,
-        (ArgumentType::Float, number) => lenient || !matches!(number, Number::Bool(_)),
+        (ArgumentType::Float, number) => lenient || !matches!(number, ScriptNumber::Bool(_)),
         _ => false,
     }
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use super::Importer;
 use super::call::Arguments;
 use super::datum::{Datum, NumberKind};
-use super::number::Number;
+use super::number::ScriptNumber;
 use super::tensor::{HostNumber, TensorRef};
 
 /// The tensors of packed sequences.
@@ -164,7 +164,7 @@ impl Importer<'_> {
                 if is_zero(axis) && is_zero(index) =>
             {
                 Some(Datum::Tensor(self.host_tensor(HostNumber {
-                    number: Number::Int(packed.batch.clone()),
+                    number: ScriptNumber::Int(packed.batch.clone()),
                     dtype: DType::I64,
                     wrapped: false,
                 })))
@@ -341,7 +341,7 @@ impl PackedTensors {
 }
 
 fn is_zero(datum: &Datum) -> bool {
-    matches!(datum, Datum::Number(Number::Int(dim)) if dim.as_const() == Some(0))
+    matches!(datum, Datum::Number(ScriptNumber::Int(dim)) if dim.as_const() == Some(0))
 }
 
 fn refusal(name: &str) -> Error {

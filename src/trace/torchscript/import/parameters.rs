@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 use crate::trace::torchscript::archive::Archive;
-use crate::trace::torchscript::ast::{AstExprKind, Expr, Function, Type};
+use crate::trace::torchscript::ast::{AstExprKind, AstExpr, FunctionDef, TypeExpr};
 use crate::trace::torchscript::value::Pickled;
 
 use super::options::InputSpec;
@@ -12,11 +12,11 @@ use crate::ir::TreeConstant;
 
 /// A parameter of a method.
 #[derive(Clone, Debug)]
-pub struct Parameter {
+pub struct MethodParameter {
     /// Its name.
     pub name: String,
     /// Its type.
-    pub ty: Type,
+    pub ty: TypeExpr,
     /// The argument that the archive was traced with, if it holds one.
     pub example: Option<InputSpec>,
     /// True if a call may omit it.
@@ -29,13 +29,13 @@ pub struct Parameter {
 ///
 /// # Errors
 /// The module has no such method, or the archive is damaged.
-pub fn parameters(archive: &Archive, method: &str) -> Result<Vec<Parameter>> {
+pub fn parameters(archive: &Archive, method: &str) -> Result<Vec<MethodParameter>> {
     let root = archive.root().as_object();
     let root = root.ok_or_else(|| Error::format("data.pkl does not hold a module"))?;
     let function = function(archive, &root.class, method)?;
     let mut examples = traced(archive, method)?.unwrap_or_default().into_iter();
     let parameters = function.parameters.iter().skip(1);
-    let parameters = parameters.map(|parameter| Parameter {
+    let parameters = parameters.map(|parameter| MethodParameter {
         name: parameter.name.clone(),
         ty: parameter.ty.clone(),
         example: examples.next(),
@@ -50,7 +50,7 @@ pub(super) fn function<'a>(
     archive: &'a Archive,
     class: &str,
     method: &str,
-) -> Result<&'a Function> {
+) -> Result<&'a FunctionDef> {
     let class = archive.source().class(class)?;
     class.method(method).ok_or_else(|| {
         let names: Vec<&str> = class.methods.iter().map(|m| m.name.as_str()).collect();
@@ -68,7 +68,7 @@ pub(super) fn traced(archive: &Archive, method: &str) -> Result<Option<Vec<Input
         .transpose()
 }
 
-fn literal(expr: &Expr) -> Option<TreeConstant> {
+fn literal(expr: &AstExpr) -> Option<TreeConstant> {
     Some(match &expr.kind {
         AstExprKind::None => TreeConstant::None,
         AstExprKind::Bool(value) => TreeConstant::Number(Scalar::Bool(*value)),

@@ -5,23 +5,23 @@ use std::rc::Rc;
 
 use crate::error::Result;
 use crate::ir::{Builder, ValueId};
-use crate::trace::scopes;
+use crate::trace::scope_stack;
 
 use super::Importer;
-use super::cell::Cell;
+use super::mutable_cell::MutableCell;
 use super::datum::Datum;
 use super::tensor::{Storage, StorageState};
 
 /// A graph, or the body of a region.
-pub type Scope = scopes::Scope<Local>;
+pub type ImportScope = scope_stack::GraphScope<ScopeData>;
 
 /// Data that the importer keeps for a scope.
 #[derive(Default)]
-pub struct Local {
+pub struct ScopeData {
     /// Storages of enclosing scopes that were written in it, with their contents before.
     pub written: Vec<(Rc<Storage>, StorageState)>,
     /// Cells of enclosing scopes that were changed in it, with their contents before.
-    pub changed: Vec<(Cell, Datum)>,
+    pub changed: Vec<(MutableCell, Datum)>,
     /// Results of nodes that have no name of the user's yet.
     pub unnamed: HashSet<ValueId>,
 }
@@ -33,7 +33,7 @@ impl Importer<'_> {
     }
 
     /// Data of the innermost scope.
-    pub(super) fn local(&mut self) -> &mut Local {
+    pub(super) fn local(&mut self) -> &mut ScopeData {
         &mut self.scopes.innermost_mut().local
     }
 
@@ -44,21 +44,21 @@ impl Importer<'_> {
     }
 
     /// Closes the body of a region. Restores the contents of storages and cells of enclosing scopes.
-    pub(super) fn close_scope(&mut self) -> Result<Scope> {
+    pub(super) fn close_scope(&mut self) -> Result<ImportScope> {
         let mut scope = self.scopes.close()?;
         swap_contents(&mut scope.local);
         Ok(scope)
     }
 
     /// Reopens the body of a region that was closed.
-    pub(super) fn reopen_scope(&mut self, mut scope: Scope) {
+    pub(super) fn reopen_scope(&mut self, mut scope: ImportScope) {
         swap_contents(&mut scope.local);
         self.scopes.reopen(scope);
     }
 }
 
 /// Exchanges the contents of storages and cells with the contents recorded for them.
-fn swap_contents(local: &mut Local) {
+fn swap_contents(local: &mut ScopeData) {
     for (cell, content) in local.changed.iter_mut().rev() {
         let held = cell.content();
         cell.set(std::mem::replace(content, held));

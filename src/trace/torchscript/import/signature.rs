@@ -9,25 +9,25 @@ use crate::error::{Error, Result};
 use crate::ir::{NamedTree, TreeConstant, TreeSpec};
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorType};
-use crate::trace::sizes::Sizes;
-use crate::trace::torchscript::ast::{Base, Function, Type};
+use crate::trace::symbolic_sizes::SymbolicSizes;
+use crate::trace::torchscript::ast::{BaseClass, FunctionDef, TypeExpr};
 use crate::trace::torchscript::value::Pickled;
 
 use super::Importer;
-use super::datum::{Datum, Dict, Instance, NumberKind};
-use super::number::Number;
-use super::options::{Entry, InputSpec};
+use super::datum::{Datum, ScriptDict, Instance, NumberKind};
+use super::number::ScriptNumber;
+use super::options::{EntryMethod, InputSpec};
 use super::parameters;
-use super::tensor::{GuardedGeometry, Origin};
+use super::tensor::{GuardedGeometry, StorageOrigin};
 
-type Signature<'a> = (&'a Function, Vec<Datum>, Vec<NamedTree>);
+type Signature<'a> = (&'a FunctionDef, Vec<Datum>, Vec<NamedTree>);
 
 impl<'a> Importer<'a> {
     /// Returns the method, its arguments, and the structure of the arguments in terms of the graph's inputs.
     pub(super) fn signature(
         &mut self,
         root: &Rc<Instance>,
-        entry: &Entry,
+        entry: &EntryMethod,
     ) -> Result<Signature<'a>> {
         let function = parameters::function(self.archive, &root.class, &entry.method)?;
         let examples = self.examples(function, entry)?;
@@ -46,7 +46,7 @@ impl<'a> Importer<'a> {
     }
 
     /// Returns the examples of the caller, else those of the archive.
-    fn examples(&self, function: &Function, entry: &Entry) -> Result<Vec<InputSpec>> {
+    fn examples(&self, function: &FunctionDef, entry: &EntryMethod) -> Result<Vec<InputSpec>> {
         let mut parameters = function.parameters.iter().skip(1);
         let count = parameters.len();
         if let Some(given) = &entry.inputs {
@@ -81,9 +81,9 @@ impl<'a> Importer<'a> {
     pub(super) fn input(
         &mut self,
         name: &str,
-        ty: &Type,
+        ty: &TypeExpr,
         example: &InputSpec,
-        sizes: &Sizes,
+        sizes: &SymbolicSizes,
     ) -> Result<(Datum, TreeSpec)> {
         Ok(match example {
             InputSpec::Tensor(example) => {
@@ -91,7 +91,7 @@ impl<'a> Importer<'a> {
                 let ty = self.input_type(name, example, sizes)?;
                 let placed = GuardedGeometry::contiguous(ty.shape.clone());
                 let value = self.scopes.input(name, ty);
-                let tensor = self.outermost_tensor(Some(value), None, Origin::Local, placed);
+                let tensor = self.outermost_tensor(Some(value), None, StorageOrigin::Local, placed);
                 (Datum::Tensor(tensor), TreeSpec::Tensor(index))
             }
             InputSpec::Constant(constant) => (
@@ -102,7 +102,7 @@ impl<'a> Importer<'a> {
                 let index = self.scopes.inputs.len();
                 let value = self.scopes.input(name, TensorType::new::<i64>(*dtype, []));
                 let placed = GuardedGeometry::contiguous(Shape::new());
-                let tensor = self.outermost_tensor(Some(value), None, Origin::Local, placed);
+                let tensor = self.outermost_tensor(Some(value), None, StorageOrigin::Local, placed);
                 let kind = match dtype {
                     DType::Bool => NumberKind::Bool,
                     _ => NumberKind::Int,
@@ -118,11 +118,11 @@ impl<'a> Importer<'a> {
                 let (mut data, mut trees) = (Vec::new(), Vec::new());
                 for (key, item) in entries {
                     let name = format!("{name}_{key}");
-                    let (datum, tree) = self.input(&name, &Type::Any, item, sizes)?;
+                    let (datum, tree) = self.input(&name, &TypeExpr::Any, item, sizes)?;
                     data.push((Datum::str(key), datum));
                     trees.push((key.clone(), tree));
                 }
-                let dict = Dict {
+                let dict = ScriptDict {
                     entries: RefCell::new(data),
                     depth: 0,
                     is_archived: false,
@@ -136,11 +136,11 @@ impl<'a> Importer<'a> {
         &mut self,
         name: &str,
         items: &[InputSpec],
-        sizes: &Sizes,
+        sizes: &SymbolicSizes,
     ) -> Result<(Vec<Datum>, Vec<TreeSpec>)> {
         let numbered = items.iter().enumerate();
         let pairs = numbered
-            .map(|(index, item)| self.input(&format!("{name}_{index}"), &Type::Any, item, sizes));
+            .map(|(index, item)| self.input(&format!("{name}_{index}"), &TypeExpr::Any, item, sizes));
         let pairs: Vec<(Datum, TreeSpec)> = pairs.collect::<Result<_>>()?;
         Ok(pairs.into_iter().unzip())
     }
@@ -148,15 +148,15 @@ impl<'a> Importer<'a> {
     fn input_tuple(
         &mut self,
         name: &str,
-        ty: &Type,
+        ty: &TypeExpr,
         items: &[InputSpec],
-        sizes: &Sizes,
+        sizes: &SymbolicSizes,
     ) -> Result<(Datum, TreeSpec)> {
         let (data, trees) = self.input_items(name, items, sizes)?;
         let archive = self.archive;
-        if let Type::Class(class) = ty
+        if let TypeExpr::Class(class) = ty
             && let Ok(class) = archive.source().class(class)
-            && class.base == Base::NamedTuple
+            && class.base == BaseClass::NamedTuple
         {
             let names = || class.attributes.iter().map(|(name, _)| name.clone());
             let fields: Vec<(String, Datum)> = names().zip(data).collect();
@@ -169,7 +169,7 @@ impl<'a> Importer<'a> {
     }
 
     /// The type of an input, with symbols for the sizes that may vary.
-    fn input_type(&mut self, name: &str, ty: &TensorType, sizes: &Sizes) -> Result<TensorType> {
+    fn input_type(&mut self, name: &str, ty: &TensorType, sizes: &SymbolicSizes) -> Result<TensorType> {
         let example = ty.sizes(&Bindings::new()).map_err(|_| {
             let message = format!("the example of {name} is {ty}: sizes must be numbers");
             Error::usage(message)
@@ -181,16 +181,16 @@ impl<'a> Importer<'a> {
 }
 
 /// Converts a constant input. An int becomes a float if the method takes a float.
-fn constant_datum(constant: &TreeConstant, ty: &Type) -> Datum {
+fn constant_datum(constant: &TreeConstant, ty: &TypeExpr) -> Datum {
     let wants_float = match ty {
-        Type::Float => true,
-        Type::Optional(inner) => **inner == Type::Float,
+        TypeExpr::Float => true,
+        TypeExpr::Optional(inner) => **inner == TypeExpr::Float,
         _ => false,
     };
     match constant {
         TreeConstant::None => Datum::None,
         TreeConstant::Number(Scalar::Int(value)) if wants_float => {
-            Datum::Number(Number::Float(*value as f64))
+            Datum::Number(ScriptNumber::Float(*value as f64))
         }
         TreeConstant::Number(scalar) => Datum::Number((*scalar).into()),
         TreeConstant::Str(text) => Datum::str(text),

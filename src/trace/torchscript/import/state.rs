@@ -7,22 +7,22 @@ use std::rc::Rc;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, ModuleState, NamedTree, TreeConstant, TreeSpec, ValueId};
 use crate::scalar::Scalar;
-use crate::trace::states::{of_weight, read_states};
-use crate::trace::torchscript::ast::Type;
+use crate::trace::weight_states::{of_weight, read_states};
+use crate::trace::torchscript::ast::TypeExpr;
 use crate::trace::torchscript::value::Pickled;
 
 use super::assigned::attributes_set;
-use super::cell::Cell;
+use super::mutable_cell::MutableCell;
 use super::datum::{Datum, Instance};
 use super::object::join;
 use super::options::InputSpec;
 use super::signature::spec_of;
-use super::tensor::{Origin, Storage};
+use super::tensor::{StorageOrigin, Storage};
 use super::{Importer, Shared};
 
 /// States that one graph reads and writes.
 #[derive(Default)]
-pub struct States {
+pub struct GraphStates {
     /// States that were read, and their values.
     pub read: Vec<(NamedTree, Datum)>,
     /// Attributes that were set: path, object and name, in order.
@@ -66,7 +66,7 @@ impl Importer<'_> {
         };
         let sizes = self.sizes.clone();
         let input = path.replace('.', "_");
-        let (datum, tree) = self.input(&input, &Type::Any, &example, &sizes)?;
+        let (datum, tree) = self.input(&input, &TypeExpr::Any, &example, &sizes)?;
         let read = NamedTree { name: path, tree };
         self.states.read.push((read, datum.clone()));
         Ok(Some(datum))
@@ -99,7 +99,7 @@ impl Importer<'_> {
             // On a path that does not set the attribute, it keeps the value from before.
             self.instance_attribute(instance, name)?;
         }
-        let cell = Cell::Attribute(instance.clone(), name.to_string());
+        let cell = MutableCell::Attribute(instance.clone(), name.to_string());
         self.change(cell.clone())?;
         cell.set(value);
         Ok(())
@@ -167,8 +167,8 @@ impl Importer<'_> {
         let storages = self.tensors.values().map(|tensor| tensor.storage());
         let written = storages.filter(|storage| storage.state.borrow().version > 0);
         let named = written.filter_map(|storage| match &storage.origin {
-            Origin::Weight(name) => Some((name.clone(), storage.clone())),
-            Origin::Local => None,
+            StorageOrigin::Weight(name) => Some((name.clone(), storage.clone())),
+            StorageOrigin::Local => None,
         });
         named.collect()
     }

@@ -14,10 +14,10 @@ use crate::geometry::{Assumptions, Geometry};
 use crate::ir::{Builder, ValueId};
 use crate::shape::{Shape, TensorType};
 use crate::symbols::Guard;
-use crate::trace::scopes::ValueRef;
+use crate::trace::scope_stack::ValueRef;
 
 use super::Importer;
-use super::number::Number;
+use super::number::ScriptNumber;
 use super::view::ViewStep;
 
 /// A tensor of the program, shared by all who hold it.
@@ -63,7 +63,7 @@ pub struct Storage {
     /// Conditions under which other tensors share this memory or do not. They become guards when it is written.
     sharing: RefCell<Vec<Guard>>,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: StorageOrigin,
     /// Number of regions that enclosed its creation.
     pub depth: usize,
 }
@@ -83,7 +83,7 @@ pub struct StorageState {
 #[derive(Clone, Debug)]
 pub struct HostNumber {
     /// The number.
-    pub number: Number,
+    pub number: ScriptNumber,
     /// Its dtype as a tensor.
     pub dtype: DType,
     /// True if it stands for a Python number, which has the lowest priority in type promotion.
@@ -92,7 +92,7 @@ pub struct HostNumber {
 
 /// Where a storage comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
+pub enum StorageOrigin {
     /// A weight: writes to it would outlive a run.
     Weight(String),
     /// An input or a result.
@@ -200,7 +200,7 @@ impl Importer<'_> {
             self.scopes.depth(),
             Some(value),
             None,
-            Origin::Local,
+            StorageOrigin::Local,
             placed,
         )
     }
@@ -212,7 +212,7 @@ impl Importer<'_> {
             self.scopes.depth(),
             None,
             Some(number),
-            Origin::Local,
+            StorageOrigin::Local,
             placed,
         )
     }
@@ -222,7 +222,7 @@ impl Importer<'_> {
         &self,
         value: Option<ValueRef>,
         number: Option<HostNumber>,
-        origin: Origin,
+        origin: StorageOrigin,
         placed: GuardedGeometry,
     ) -> TensorRef {
         new_tensor_at_depth(0, value, number, origin, placed)
@@ -299,8 +299,8 @@ impl Importer<'_> {
         };
         let builder = self.builder();
         let value = match &host.number {
-            Number::Int(dim) => builder.full(dtype, Shape::new(), dim.clone()),
-            Number::Ratio(size, by) => builder.full(dtype, Shape::new(), size.clone()) / *by as f64,
+            ScriptNumber::Int(dim) => builder.full(dtype, Shape::new(), dim.clone()),
+            ScriptNumber::Ratio(size, by) => builder.full(dtype, Shape::new(), size.clone()) / *by as f64,
             other => {
                 let scalar = other.concrete(builder.symbols())?;
                 builder.full(dtype, Shape::new(), scalar)
@@ -339,7 +339,7 @@ fn new_tensor_at_depth(
     depth: usize,
     value: Option<ValueRef>,
     number: Option<HostNumber>,
-    origin: Origin,
+    origin: StorageOrigin,
     placed: GuardedGeometry,
 ) -> TensorRef {
     let state = StorageState {

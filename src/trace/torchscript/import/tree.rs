@@ -6,7 +6,7 @@ use crate::scalar::Scalar;
 
 use super::Importer;
 use super::datum::Datum;
-use super::number::Number;
+use super::number::ScriptNumber;
 
 impl Importer<'_> {
     /// Returns the structure of the result in terms of outputs, which are added to the list.
@@ -62,10 +62,10 @@ impl Importer<'_> {
         trees.collect()
     }
 
-    fn number_tree(&mut self, number: &Number) -> Result<TreeSpec> {
+    fn number_tree(&mut self, number: &ScriptNumber) -> Result<TreeSpec> {
         let builder = self.builder();
         Ok(match number {
-            Number::Int(dim) if dim.as_const().is_none() => TreeSpec::Size(dim.clone()),
+            ScriptNumber::Int(dim) if dim.as_const().is_none() => TreeSpec::Size(dim.clone()),
             other => {
                 let scalar: Scalar = other.concrete(builder.symbols())?;
                 TreeSpec::Constant(TreeConstant::Number(scalar))
@@ -76,7 +76,7 @@ impl Importer<'_> {
     fn key(&self, key: &Datum) -> Result<String> {
         match key {
             Datum::Str(text) => Ok(text.to_string()),
-            Datum::Number(number @ Number::Int(_)) => {
+            Datum::Number(number @ ScriptNumber::Int(_)) => {
                 let number = number.concrete(self.builder().symbols())?;
                 Ok(number.to_i64().to_string())
             }

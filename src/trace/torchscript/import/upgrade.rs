@@ -6,7 +6,7 @@ use crate::error::Result;
 use super::Importer;
 use super::call::Arguments;
 use super::datum::Datum;
-use super::number::Number;
+use super::number::ScriptNumber;
 use super::operator::named_argument;
 
 /// Number of steps of `linspace` and `logspace` in old archives, if none is given.
@@ -50,7 +50,7 @@ fn is_none(value: Option<&Datum>) -> bool {
 }
 
 fn set_default_steps(arguments: &mut Arguments) {
-    let steps = Datum::Number(Number::int(DEFAULT_STEPS));
+    let steps = Datum::Number(ScriptNumber::int(DEFAULT_STEPS));
     let by_name = arguments.named.iter_mut().find(|(name, _)| name == "steps");
     match (by_name, arguments.positional.get_mut(2)) {
         (_, Some(given @ Datum::None)) => *given = steps,

@@ -8,7 +8,7 @@ use crate::ir::{Argument, Builder, ValueId};
 use crate::op::{Permute, Primitive, Reshape};
 use crate::shape::Shape;
 use crate::symbols::Guard;
-use crate::trace::scopes::ValueRef;
+use crate::trace::scope_stack::ValueRef;
 
 use super::Importer;
 use super::tensor::{GuardedGeometry, StorageView, TensorRef};

@@ -6,12 +6,12 @@ use crate::aten;
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
-use crate::trace::scopes::ValueRef;
+use crate::trace::scope_stack::ValueRef;
 
 use super::Importer;
 use super::call::Arguments;
 use super::datum::Datum;
-use super::number::Number;
+use super::number::ScriptNumber;
 use super::tensor::{HostNumber, Storage, TensorRef};
 
 /// Batch normalisations whose arguments begin with input, weight, bias, running mean, running variance, whether statistics
@@ -40,7 +40,7 @@ impl Importer<'_> {
         let value = match (functional, arguments.positional.get(1)) {
             ("aten::copy", Some(source)) => source.clone(),
             ("aten::fill", Some(number)) => number.clone(),
-            ("aten::zero", _) => Datum::Number(Number::int(0)),
+            ("aten::zero", _) => Datum::Number(ScriptNumber::int(0)),
             _ => self.operator(functional, arguments)?,
         };
         if value.is_unknown() {
@@ -91,13 +91,13 @@ impl Importer<'_> {
     fn resized(&mut self, target: &TensorRef, sizes: &Datum) -> Result<TensorRef> {
         let memory = self.memory_of(target)?;
         let items = sizes.items().unwrap_or_else(|| vec![sizes.clone()]);
-        let mut count = Number::int(1);
+        let mut count = ScriptNumber::int(1);
         for item in &items {
-            let Datum::Number(Number::Int(size)) = item else {
+            let Datum::Number(ScriptNumber::Int(size)) = item else {
                 return Err(Error::unsupported("a size that depends on tensors"));
             };
             let dim = count.to_int(self.builder().symbols())?;
-            count = Number::Int(&dim * size);
+            count = ScriptNumber::Int(&dim * size);
         }
         let wanted = count.to_int(self.builder().symbols())?;
         let present = self.ty(&memory)?.numel();
@@ -206,7 +206,7 @@ impl Importer<'_> {
         else {
             return Ok(None);
         };
-        if !matches!(training, Datum::Number(Number::Bool(true))) {
+        if !matches!(training, Datum::Number(ScriptNumber::Bool(true))) {
             return Ok(None);
         }
         let functional = Arguments {

@@ -1,12 +1,12 @@
 //! Parser of expressions: literals, names, calls and indexing. There are no infix operators.
 
 use super::*;
-use crate::trace::torchscript::ast::{Call, Callee};
+use crate::trace::torchscript::ast::{CallExpr, Callee};
 
-type ParsedArguments = (Vec<Expr>, Vec<(String, Expr)>);
+type ParsedArguments = (Vec<AstExpr>, Vec<(String, AstExpr)>);
 
 impl<'a> Parser<'a> {
-    pub(super) fn expression(&mut self) -> Result<Expr> {
+    pub(super) fn expression(&mut self) -> Result<AstExpr> {
         let siblings = std::mem::take(&mut self.tallest);
         let value = self.nested(Self::postfix)?;
         self.tallest = siblings.max(self.tallest + 1);
@@ -14,7 +14,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses an atom and its suffixes: attributes, calls, indices. Each suffix adds a level to the tree.
-    fn postfix(&mut self) -> Result<Expr> {
+    fn postfix(&mut self) -> Result<AstExpr> {
         let mut value = self.atom()?;
         while self.tallest < MAX_DEPTH {
             let offset = value.offset;
@@ -27,13 +27,13 @@ impl<'a> Parser<'a> {
             } else {
                 return Ok(value);
             };
-            value = Expr { offset, kind };
+            value = AstExpr { offset, kind };
             self.tallest += 1;
         }
         self.error_at(value.offset, "nested too deeply")
     }
 
-    fn member_of(&mut self, object: Expr) -> Result<AstExprKind> {
+    fn member_of(&mut self, object: AstExpr) -> Result<AstExprKind> {
         let name = self.name()?;
         if self.is('(') {
             return self.call(Callee::Method(object, name));
@@ -42,7 +42,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses `index]`, or `start:end]` of a tuple, whose bounds are integers.
-    fn subscript_of(&mut self, value: Expr) -> Result<AstExprKind> {
+    fn subscript_of(&mut self, value: AstExpr) -> Result<AstExprKind> {
         let index = self.expression()?;
         let kind = match (self.eat(':'), &index.kind) {
             (false, _) => AstExprKind::Subscript(Box::new(value), Box::new(index)),
@@ -64,7 +64,7 @@ impl<'a> Parser<'a> {
         Ok(kind)
     }
 
-    fn call_of(&mut self, callee: Expr) -> Result<AstExprKind> {
+    fn call_of(&mut self, callee: AstExpr) -> Result<AstExprKind> {
         match callee.kind {
             AstExprKind::Name(name) => self.call(Callee::Name(name)),
             AstExprKind::Qualified(name) => self.call(Callee::Qualified(name)),
@@ -74,7 +74,7 @@ impl<'a> Parser<'a> {
 
     fn call(&mut self, callee: Callee) -> Result<AstExprKind> {
         let (arguments, keywords) = self.arguments()?;
-        Ok(AstExprKind::Call(Box::new(Call {
+        Ok(AstExprKind::Call(Box::new(CallExpr {
             callee,
             arguments,
             keywords,
@@ -100,7 +100,7 @@ impl<'a> Parser<'a> {
         Ok((arguments, keywords))
     }
 
-    fn atom(&mut self) -> Result<Expr> {
+    fn atom(&mut self) -> Result<AstExpr> {
         let offset = self.offset();
         let kind = match *self.peek() {
             TokenKind::Name(name) => {
@@ -136,7 +136,7 @@ impl<'a> Parser<'a> {
             _ => return self.expected("an expression"),
         };
         let kind = self.imaginary_part(kind)?;
-        Ok(Expr { offset, kind })
+        Ok(AstExpr { offset, kind })
     }
 
     /// Parses the imaginary part that follows a real part: `-2.j`, `+infj`. No other number is followed by a sign.
@@ -174,14 +174,14 @@ impl<'a> Parser<'a> {
         self.call(Callee::Name(format!("^{name}")))
     }
 
-    fn entry(&mut self) -> Result<(Expr, Expr)> {
+    fn entry(&mut self) -> Result<(AstExpr, AstExpr)> {
         let key = self.expression()?;
         self.expect(':')?;
         Ok((key, self.expression()?))
     }
 
     /// `(a)` is `a` itself; `()`, `(a,)` and `(a, b)` are tuples.
-    fn parenthesised(&mut self) -> Result<Expr> {
+    fn parenthesised(&mut self) -> Result<AstExpr> {
         let offset = self.offset();
         self.expect('(')?;
         let mut commas = 0;
@@ -199,7 +199,7 @@ impl<'a> Parser<'a> {
             (_, last) => {
                 items.extend(last);
                 let kind = AstExprKind::Tuple(items);
-                Ok(Expr { offset, kind })
+                Ok(AstExpr { offset, kind })
             }
         }
     }

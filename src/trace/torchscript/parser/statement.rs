@@ -3,7 +3,7 @@
 use super::*;
 
 impl Parser<'_> {
-    pub(super) fn body(&mut self) -> Result<Vec<Statement>> {
+    pub(super) fn body(&mut self) -> Result<Vec<Stmt>> {
         let mut statements = Vec::new();
         self.block(|parser| {
             statements.push(parser.nested(Self::statement)?);
@@ -12,7 +12,7 @@ impl Parser<'_> {
         Ok(statements)
     }
 
-    fn statement(&mut self) -> Result<Statement> {
+    fn statement(&mut self) -> Result<Stmt> {
         let offset = self.offset();
         let kind = match self.peek() {
             TokenKind::Name("if") => self.branch()?,
@@ -26,7 +26,7 @@ impl Parser<'_> {
                 kind
             }
         };
-        Ok(Statement { offset, kind })
+        Ok(Stmt { offset, kind })
     }
 
     fn branch(&mut self) -> Result<StmtKind> {
@@ -98,7 +98,7 @@ impl Parser<'_> {
     }
 
     /// Parses one expression, or several without parentheses as a tuple.
-    fn expressions(&mut self) -> Result<Expr> {
+    fn expressions(&mut self) -> Result<AstExpr> {
         let first = self.expression()?;
         if !self.is(',') {
             return Ok(first);
@@ -109,10 +109,10 @@ impl Parser<'_> {
             items.push(self.expression()?);
         }
         let kind = AstExprKind::Tuple(items);
-        Ok(Expr { offset, kind })
+        Ok(AstExpr { offset, kind })
     }
 
-    fn assign(&mut self, target: Expr) -> Result<StmtKind> {
+    fn assign(&mut self, target: AstExpr) -> Result<StmtKind> {
         match target.kind {
             AstExprKind::Name(name) => {
                 let value = self.expressions()?;

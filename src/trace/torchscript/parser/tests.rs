@@ -1,5 +1,5 @@
 use super::*;
-use crate::trace::torchscript::ast::{Call, Callee};
+use crate::trace::torchscript::ast::{CallExpr, Callee};
 
 fn expression(text: &str) -> Result<AstExprKind> {
     let mut parser = Parser::new("t.py", text)?;
@@ -18,7 +18,7 @@ fn body(lines: &str) -> Vec<StmtKind> {
         .collect()
 }
 
-fn call(text: &str) -> Call {
+fn call(text: &str) -> CallExpr {
     match expression(text).unwrap() {
         AstExprKind::Call(call) => *call,
         other => panic!("{other:?}"),
@@ -83,17 +83,17 @@ fn calls() {
 
 #[test]
 fn typed_expressions() {
-    let list = |ty| Type::List(Box::new(ty));
+    let list = |ty| TypeExpr::List(Box::new(ty));
     assert!(
-        matches!(expression("annotate(List[int], [])").unwrap(), AstExprKind::Annotate(ty, _) if ty == list(Type::Int))
+        matches!(expression("annotate(List[int], [])").unwrap(), AstExprKind::Annotate(ty, _) if ty == list(TypeExpr::Int))
     );
     assert!(matches!(
         expression("unchecked_cast(Tensor, x)").unwrap(),
-        AstExprKind::UncheckedCast(Type::Tensor, _)
+        AstExprKind::UncheckedCast(TypeExpr::Tensor, _)
     ));
     assert_eq!(
         expression("uninitialized(int)").unwrap(),
-        AstExprKind::Uninitialized(Type::Int)
+        AstExprKind::Uninitialized(TypeExpr::Int)
     );
     assert!(
         matches!(expression("isinstance(x, (int, str))").unwrap(), AstExprKind::IsInstance(_, types) if types.len() == 2)
@@ -140,7 +140,7 @@ fn classes() {
     let bases: Vec<_> = file.classes.iter().map(|class| class.base).collect();
     assert_eq!(
         bases,
-        [Base::Module, Base::NamedTuple, Base::Enum, Base::None]
+        [BaseClass::Module, BaseClass::NamedTuple, BaseClass::Enum, BaseClass::None]
     );
     let module = &file.classes[0];
     assert_eq!(
@@ -149,7 +149,7 @@ fn classes() {
     );
     assert_eq!(
         module.attribute("0"),
-        Some(&Type::Class("__torch__.<x>.N".into()))
+        Some(&TypeExpr::Class("__torch__.<x>.N".into()))
     );
     assert_eq!(
         module.constant("k").unwrap().value.kind,
@@ -253,19 +253,19 @@ fn members_of_classes() {
     let [list, module, plain] = file.classes.as_slice() else {
         panic!("{file:?}");
     };
-    assert_eq!(list.attribute("0"), Some(&Type::Tensor));
+    assert_eq!(list.attribute("0"), Some(&TypeExpr::Tensor));
     assert_eq!(
         list.attribute("1.5 x"),
-        Some(&Type::Other("RRef[Tensor]".into()))
+        Some(&TypeExpr::Other("RRef[Tensor]".into()))
     );
     assert_eq!((list.hooks.before.len(), list.hooks.after.len()), (2, 1));
     assert_eq!(
         (module.base, plain.base),
-        (Base::Interface, Base::Interface)
+        (BaseClass::Interface, BaseClass::Interface)
     );
     assert_eq!(
         module.method("forward").unwrap().parameters[2].ty,
-        Type::Int
+        TypeExpr::Int
     );
 }
 

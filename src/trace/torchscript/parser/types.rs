@@ -3,16 +3,16 @@
 use super::*;
 
 impl Parser<'_> {
-    pub(super) fn ty(&mut self) -> Result<Type> {
+    pub(super) fn ty(&mut self) -> Result<TypeExpr> {
         self.nested(Self::unnested_type)
     }
 
-    fn unnested_type(&mut self) -> Result<Type> {
+    fn unnested_type(&mut self) -> Result<TypeExpr> {
         let name = match *self.peek() {
             TokenKind::Name(name) => name,
             TokenKind::Qualified(name) => {
                 self.position += 1;
-                return Ok(Type::Class(name.to_owned()));
+                return Ok(TypeExpr::Class(name.to_owned()));
             }
             _ => return self.expected("a type"),
         };
@@ -21,37 +21,37 @@ impl Parser<'_> {
             return self.generic(name);
         }
         Ok(match name {
-            "Tensor" => Type::Tensor,
-            "int" | "SymInt" => Type::Int,
-            "float" | "SymFloat" => Type::Float,
-            "bool" | "SymBool" => Type::Bool,
-            "str" => Type::Str,
-            "number" | "Scalar" => Type::Number,
-            "NoneType" | "None" => Type::None,
-            "Device" => Type::Device,
-            "Any" => Type::Any,
-            _ => Type::Other(name.to_owned()),
+            "Tensor" => TypeExpr::Tensor,
+            "int" | "SymInt" => TypeExpr::Int,
+            "float" | "SymFloat" => TypeExpr::Float,
+            "bool" | "SymBool" => TypeExpr::Bool,
+            "str" => TypeExpr::Str,
+            "number" | "Scalar" => TypeExpr::Number,
+            "NoneType" | "None" => TypeExpr::None,
+            "Device" => TypeExpr::Device,
+            "Any" => TypeExpr::Any,
+            _ => TypeExpr::Other(name.to_owned()),
         })
     }
 
-    fn generic(&mut self, name: &str) -> Result<Type> {
+    fn generic(&mut self, name: &str) -> Result<TypeExpr> {
         let offset = self.offset();
         // The empty tuple is `Tuple[()]`.
         if name == "Tuple" && self.eat('(') {
             self.expect(')')?;
             self.expect(']')?;
-            return Ok(Type::Tuple(Vec::new()));
+            return Ok(TypeExpr::Tuple(Vec::new()));
         }
         let parts = self.list(']', Self::ty)?;
-        let boxed = |ty: &Type| Box::new(ty.clone());
+        let boxed = |ty: &TypeExpr| Box::new(ty.clone());
         Ok(match (name, parts.as_slice()) {
-            ("Tuple", _) => Type::Tuple(parts),
-            ("Union", _) => Type::Union(parts),
-            ("Optional", [inner]) => Type::Optional(boxed(inner)),
-            ("List", [inner]) => Type::List(boxed(inner)),
-            ("Future" | "Await", [inner]) => Type::Future(boxed(inner)),
-            ("Dict", [key, value]) => Type::Dict(boxed(key), boxed(value)),
-            ("RRef", [inner]) => Type::Other(format!("RRef[{inner}]")),
+            ("Tuple", _) => TypeExpr::Tuple(parts),
+            ("Union", _) => TypeExpr::Union(parts),
+            ("Optional", [inner]) => TypeExpr::Optional(boxed(inner)),
+            ("List", [inner]) => TypeExpr::List(boxed(inner)),
+            ("Future" | "Await", [inner]) => TypeExpr::Future(boxed(inner)),
+            ("Dict", [key, value]) => TypeExpr::Dict(boxed(key), boxed(value)),
+            ("RRef", [inner]) => TypeExpr::Other(format!("RRef[{inner}]")),
             _ => {
                 let message = format!("{name} does not take {} types", parts.len());
                 return self.error_at(offset, message);

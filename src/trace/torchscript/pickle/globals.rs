@@ -11,7 +11,7 @@ impl Unpickler<'_> {
         let [tag, class, key, device, numel] = *self.tuple_items(id)? else {
             return Err(malformed());
         };
-        let Node::Global(class) = &self.nodes[class] else {
+        let PickleNode::Global(class) = &self.nodes[class] else {
             return Err(malformed());
         };
         if &**self.str(tag)? != "storage" {
@@ -33,14 +33,14 @@ impl Unpickler<'_> {
             sizes: vec![storage_numel],
             strides: vec![1],
         };
-        self.push(Node::Storage(record))
+        self.push(PickleNode::Storage(record))
     }
 
     /// `REDUCE`: calls a name with a tuple of arguments.
     pub(super) fn reduce(&mut self) -> Result<()> {
         let arguments = self.pop()?;
         let function = self.pop()?;
-        let Node::Global(name) = &self.nodes[function] else {
+        let PickleNode::Global(name) = &self.nodes[function] else {
             return Err(Error::format(
                 "the callable of a REDUCE is not a global name",
             ));
@@ -52,7 +52,7 @@ impl Unpickler<'_> {
         }
         let arguments = self.tuple_items(arguments)?.to_vec();
         match (name.as_str(), arguments.as_slice()) {
-            ("collections.OrderedDict", []) => self.push(Node::Dict(Vec::new(), None)),
+            ("collections.OrderedDict", []) => self.push(PickleNode::Dict(Vec::new(), None)),
             ("torch._utils._rebuild_tensor_v2" | "torch._utils._rebuild_tensor", arguments) => {
                 self.tensor(arguments)
             }
@@ -83,11 +83,11 @@ impl Unpickler<'_> {
         let class = self.pop()?;
         self.tuple_items(arguments)?;
         match &self.nodes[class] {
-            Node::Global(name) if is_class(name) => {
+            PickleNode::Global(name) if is_class(name) => {
                 let class = name.as_str().into();
-                self.push(Node::Object(class, Vec::new()))
+                self.push(PickleNode::Object(class, Vec::new()))
             }
-            Node::Global(name) => match name.strip_prefix(CUSTOM_CLASS_PREFIX) {
+            PickleNode::Global(name) => match name.strip_prefix(CUSTOM_CLASS_PREFIX) {
                 Some(class) => {
                     let what = format!("an object of the C++ class {class}");
                     self.foreign(what)
@@ -103,18 +103,18 @@ impl Unpickler<'_> {
         let state = self.pop()?;
         let object = self.top()?;
         let state = match &self.nodes[state] {
-            Node::Dict(entries, _) => Some(entries.clone()),
+            PickleNode::Dict(entries, _) => Some(entries.clone()),
             _ => None,
         };
         match (&mut self.nodes[object], state) {
-            (Node::Object(_, attributes), Some(state)) => attributes.extend(state),
-            (Node::Object(class, _), None) => {
+            (PickleNode::Object(_, attributes), Some(state)) => attributes.extend(state),
+            (PickleNode::Object(class, _), None) => {
                 let what = format!("an object of {class}, which restores itself by __setstate__");
-                self.nodes[object] = Node::Leaf(Pickled::Foreign(what.into()));
+                self.nodes[object] = PickleNode::Leaf(Pickled::Foreign(what.into()));
             }
-            (Node::Leaf(Pickled::Foreign(_)), _) => {}
+            (PickleNode::Leaf(Pickled::Foreign(_)), _) => {}
             // A state dict carries `_metadata` as an attribute, which serves to load old versions.
-            (Node::Dict(..), Some(_)) => {}
+            (PickleNode::Dict(..), Some(_)) => {}
             _ => {
                 let message = "BUILD sets the state of something that is not an object";
                 return Err(Error::format(message));
@@ -123,35 +123,35 @@ impl Unpickler<'_> {
         Ok(())
     }
 
-    fn tuple_items(&self, id: Id) -> Result<&[Id]> {
+    fn tuple_items(&self, id: NodeId) -> Result<&[NodeId]> {
         match &self.nodes[id] {
-            Node::Tuple(items) => Ok(items),
+            PickleNode::Tuple(items) => Ok(items),
             _ => Err(Error::format("expected a tuple")),
         }
     }
 
-    fn usize(&self, id: Id) -> Result<usize> {
+    fn usize(&self, id: NodeId) -> Result<usize> {
         match &self.nodes[id] {
-            Node::Leaf(Pickled::Int(value)) => usize::try_from(*value)
+            PickleNode::Leaf(Pickled::Int(value)) => usize::try_from(*value)
                 .map_err(|_| Error::format(format!("expected a size, found {value}"))),
             _ => Err(Error::format("expected a size")),
         }
     }
 
-    fn again(&mut self, id: Id) -> Result<()> {
+    fn again(&mut self, id: NodeId) -> Result<()> {
         self.stack.push(id);
         Ok(())
     }
 
-    fn tensor(&mut self, arguments: &[Id]) -> Result<()> {
+    fn tensor(&mut self, arguments: &[NodeId]) -> Result<()> {
         let [storage, offset, sizes, strides, ..] = *arguments else {
             return Err(Error::format(
                 "a tensor needs storage, offset, sizes and strides",
             ));
         };
         let storage = match &self.nodes[storage] {
-            Node::Storage(storage) => storage.clone(),
-            Node::Leaf(Pickled::Foreign(_)) => return self.again(storage),
+            PickleNode::Storage(storage) => storage.clone(),
+            PickleNode::Leaf(Pickled::Foreign(_)) => return self.again(storage),
             _ => {
                 let message = "a tensor is built from something that is not a storage";
                 return Err(Error::format(message));
@@ -175,27 +175,27 @@ impl Unpickler<'_> {
         self.leaf(Pickled::Tensor(Arc::new(record)))
     }
 
-    fn has_entries(&self, id: Id) -> bool {
-        matches!(&self.nodes[id], Node::Dict(entries, _) if !entries.is_empty())
+    fn has_entries(&self, id: NodeId) -> bool {
+        matches!(&self.nodes[id], PickleNode::Dict(entries, _) if !entries.is_empty())
     }
 
     fn foreign(&mut self, what: impl Into<Arc<str>>) -> Result<()> {
         self.leaf(Pickled::Foreign(what.into()))
     }
 
-    fn sizes(&self, id: Id) -> Result<Vec<usize>> {
+    fn sizes(&self, id: NodeId) -> Result<Vec<usize>> {
         let items = self.tuple_items(id)?.iter();
         items.map(|item| self.usize(*item)).collect()
     }
 
-    fn tagged(&mut self, value: Id, type_tag: Arc<str>) -> Result<()> {
-        if let Node::List(_, tag) | Node::Dict(_, tag) = &mut self.nodes[value] {
+    fn tagged(&mut self, value: NodeId, type_tag: Arc<str>) -> Result<()> {
+        if let PickleNode::List(_, tag) | PickleNode::Dict(_, tag) = &mut self.nodes[value] {
             *tag = Some(type_tag);
         }
         self.again(value)
     }
 
-    fn device(&mut self, arguments: &[Id]) -> Result<()> {
+    fn device(&mut self, arguments: &[NodeId]) -> Result<()> {
         let device = match *arguments {
             [kind] => self.str(kind)?.clone(),
             [kind, index] => format!("{}:{}", self.str(kind)?, self.usize(index)?).into(),
@@ -204,10 +204,10 @@ impl Unpickler<'_> {
         self.leaf(Pickled::Device(device))
     }
 
-    fn member(&mut self, class: Arc<str>, value: Id) -> Result<()> {
+    fn member(&mut self, class: Arc<str>, value: NodeId) -> Result<()> {
         let name = self.nodes.len();
-        self.nodes.push(Node::Leaf(Pickled::Str("value".into())));
-        self.push(Node::Object(class, vec![(name, value)]))
+        self.nodes.push(PickleNode::Leaf(Pickled::Str("value".into())));
+        self.push(PickleNode::Object(class, vec![(name, value)]))
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::dim::Dim;
 use crate::kernel::winograd::OutputTile;
 use crate::pass::plan::element::vec4::VEC4_LEN;
-use crate::pass::plan::kernel::pieces;
+use crate::pass::plan::kernel::ceil_div;
 use crate::pass::plan::product::tile::{EnclosingKernel, Extent};
 
 /// Workgroups that keep a rasteriser's threads busy. With more, input tiles would be transformed more often.
@@ -37,11 +37,11 @@ impl WorkPartition {
         lanes: usize,
         [groups, tiles, channels, outputs]: [&Dim; 4],
     ) -> WorkPartition {
-        let tile_parts = pieces(tiles, extent.height());
-        let group_panels = pieces(outputs, extent.width(lanes));
+        let tile_parts = ceil_div(tiles, extent.height());
+        let group_panels = ceil_div(outputs, extent.width(lanes));
         let workgroups = (groups * &tile_parts).maximum(&Dim::ONE);
         let wanted = Dim::from(MIN_WORKGROUPS).ceil_div(&workgroups);
-        let rounds = pieces(channels, extent.round) + EXTRA_ITERATIONS_PER_PRODUCT as i64;
+        let rounds = ceil_div(channels, extent.round) + EXTRA_ITERATIONS_PER_PRODUCT as i64;
         let most =
             Dim::from(MAX_LOOP_ITERATIONS).floor_div(&(rounds * Dim::from(places.matrices())));
         let block_panels = group_panels.ceil_div(&wanted).minimum(&most);

@@ -14,8 +14,8 @@ use crate::pass::plan::conv::{ConvSizes, implicit_gemm};
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::VEC4_LEN;
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::turns::{LineEpilogue, write_lines};
-use crate::pass::plan::kernel::{below, offset_bounds_guard, pieces, repeat, repeat_to};
+use crate::pass::plan::kernel::epilogue_loop::{LineEpilogue, write_lines};
+use crate::pass::plan::kernel::{bounds_guard, offset_bounds_guard, ceil_div, repeat, repeat_to};
 use crate::pass::plan::product::TileGrid;
 use crate::pass::plan::product::dot::with_label;
 use crate::pass::plan::product::tile::{self, Extent, PackedWeight, RightFactor, TiledProduct};
@@ -88,7 +88,7 @@ impl<'s> WinogradWorkgroup<'s> {
         let [part, block] = covering.tile;
         let height = Dim::from(extent.height());
         let scratch = |name, channels| {
-            let count = pieces(channels, VEC4_LEN) * &height;
+            let count = ceil_div(channels, VEC4_LEN) * &height;
             Scratch::new(
                 sizes.result,
                 name,
@@ -132,7 +132,7 @@ impl<'s> WinogradWorkgroup<'s> {
         quads: &Dim,
         make: impl FnOnce(&mut KernelScope, &Index, (&Index, &WinogradTile)) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
-        let trips = pieces(quads, self.lanes);
+        let trips = ceil_div(quads, self.lanes);
         repeat(scope, name, &trips, |scope, trip| {
             let (_, local) = scope.counter("local", &Dim::from(self.lanes));
             let number = trip.scale(&Dim::from(self.lanes)).add(&local);
@@ -142,8 +142,8 @@ impl<'s> WinogradWorkgroup<'s> {
             let tile = with_label(scope, &tile, "tile");
             let place = self.tile_at(tile)?;
             let made = make(scope, &number.div(&height), (&number, &place))?;
-            let made = below(scope, &place.index, &self.tile_count(), made);
-            Ok(below(scope, &number, quads, made))
+            let made = bounds_guard(scope, &place.index, &self.tile_count(), made);
+            Ok(bounds_guard(scope, &number, quads, made))
         })
     }
 
@@ -165,7 +165,7 @@ impl<'s> WinogradWorkgroup<'s> {
 
     /// First stage: transforms the input. An invocation transforms four channels of a tile.
     pub(super) fn transform_input(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
-        let channels = pieces(&self.sizes.channels, VEC4_LEN);
+        let channels = ceil_div(&self.sizes.channels, VEC4_LEN);
         self.for_each_tile(
             scope,
             "seen_trip",
@@ -275,7 +275,7 @@ impl<'s> WinogradWorkgroup<'s> {
         group: &Group,
     ) -> Result<Vec<Statement>> {
         let of_block = self.partition.block_columns.floor_div(&Dim::from(VEC4_LEN));
-        let all = pieces(&self.sizes.outputs, VEC4_LEN);
+        let all = ceil_div(&self.sizes.outputs, VEC4_LEN);
         self.for_each_tile(
             scope,
             "output_trip",
@@ -292,7 +292,7 @@ impl<'s> WinogradWorkgroup<'s> {
                     TileTransform::new(&mut scope.pool, self.output_tile.output_transform(), &sums);
                 let channels = [place.image.clone(), self.group.scale(&all).add(&quad)];
                 let statements = self.write_tile(scope, group, &channels, place, made)?;
-                Ok(below(scope, &quad, &all, statements))
+                Ok(bounds_guard(scope, &quad, &all, statements))
             },
         )
     }
@@ -314,7 +314,7 @@ impl<'s> WinogradWorkgroup<'s> {
         let (first, space) = (&place.first_position, &self.sizes.space);
         statements.extend(write_lines(
             scope,
-            LineEpilogue::Short,
+            LineEpilogue::Unrolled,
             cost,
             &held,
             &mut |scope, y, held| {

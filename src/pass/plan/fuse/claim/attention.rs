@@ -1,25 +1,25 @@
 //! Nodes that one attention kernel computes: scores, their pointwise epilogue, their softmax, and its product with values.
 
-mod search;
+mod matcher;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use self::search::Search;
+use self::matcher::AttentionMatcher;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::pass::plan::attention;
 use crate::pass::plan::cost::node_cost;
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::fuse::Fuser;
-use crate::pass::plan::group::Attention;
+use crate::pass::plan::group::AttentionPattern;
 use crate::pass::plan::variant;
 
 /// Largest cost of the pointwise work on scores. The kernel's source repeats that work for many scores.
 const MAX_SCORE_COST: u32 = 24;
 
 /// A match of the attention pattern.
-pub struct Found {
+pub struct AttentionMatch {
     /// Parameters of the kernel.
-    pub attention: Attention,
+    pub attention: AttentionPattern,
     /// Left factor of the anchor.
     weights: ValueId,
     values: ValueId,
@@ -46,8 +46,8 @@ impl Fuser<'_> {
     }
 
     /// Matches attention that ends with a product and whose sizes suit an attention kernel.
-    fn attention(&self, anchor: usize) -> Option<Found> {
-        let found = Search::of(self.graph, anchor)?;
+    fn attention(&self, anchor: usize) -> Option<AttentionMatch> {
+        let found = AttentionMatcher::of(self.graph, anchor)?;
         let is_asked = |node: usize| variant::is_asked(self.graph, node, self.choices);
         let is_inside = |node: &usize| self.is_read_only_inside(*node, anchor, &found.nodes);
         let is_ours = found.nodes.iter().all(is_inside);
@@ -59,7 +59,7 @@ impl Fuser<'_> {
 
     /// Claims attention patterns. Returns them by their last node, the product with values. Nodes in front of that node
     /// are claimed and none of their values is materialised.
-    pub fn claim_attention(&mut self, claimed: &mut [bool]) -> BTreeMap<usize, Found> {
+    pub fn claim_attention(&mut self, claimed: &mut [bool]) -> BTreeMap<usize, AttentionMatch> {
         let mut all = BTreeMap::new();
         for (anchor, found) in std::mem::take(&mut self.attention) {
             let is_free = |node: &usize| !claimed[*node] && !all.contains_key(node);
@@ -75,7 +75,7 @@ impl Fuser<'_> {
     }
 
     /// True if the kernel's operands are stored and its pointwise work is short enough.
-    fn is_claimable(&self, anchor: usize, found: &Found) -> bool {
+    fn is_claimable(&self, anchor: usize, found: &AttentionMatch) -> bool {
         let is_short = self.cost(found) <= MAX_SCORE_COST;
         let fits = self.leaves_of_match(found).len() < self.max_read_buffers;
         let written = vec![false; self.graph.values.len()];
@@ -117,7 +117,7 @@ impl Fuser<'_> {
     }
 
     /// Cost of the pointwise work on each score, operands included.
-    fn cost(&self, found: &Found) -> u32 {
+    fn cost(&self, found: &AttentionMatch) -> u32 {
         let between = found
             .score_epilogue
             .iter()
@@ -132,7 +132,7 @@ impl Fuser<'_> {
     }
 
     /// The stored values that the nodes in front of the anchor read.
-    fn leaves_of_match(&self, found: &Found) -> BTreeSet<ValueId> {
+    fn leaves_of_match(&self, found: &AttentionMatch) -> BTreeSet<ValueId> {
         let nodes = found.nodes.iter().map(|node| &self.graph.nodes[*node]);
         let operands = nodes.flat_map(Node::operands);
         let outside = operands.filter(|id| !found.defines(self.graph, *id));
@@ -142,7 +142,7 @@ impl Fuser<'_> {
     }
 
     /// Marks no value in front of the anchor as materialised. The anchor reads the operands of those nodes.
-    fn unstore_inner_values(&mut self, found: &Found) {
+    fn unstore_inner_values(&mut self, found: &AttentionMatch) {
         let leaves = self.leaves_of_match(found);
         for node in &found.nodes {
             for result in &self.graph.nodes[*node].results {
@@ -154,7 +154,7 @@ impl Fuser<'_> {
     }
 }
 
-impl Found {
+impl AttentionMatch {
     /// True if one of the nodes in front of the anchor defines the value.
     fn defines(&self, graph: &Graph, value: ValueId) -> bool {
         match graph.value(value).definition {

@@ -8,28 +8,28 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::expr::WgslType;
 use crate::kernel::index::Index;
 use crate::kernel::materialization::MaterializeReason;
-use crate::pass::plan::cost::{Class, class, node_cost};
+use crate::pass::plan::cost::{NodeClass, node_class, node_cost};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{KernelScope, operand};
 use crate::pass::plan::fuse::Fuser;
-use crate::pass::plan::group::{Frame, Group, Pattern, Rows, reduction};
+use crate::pass::plan::group::{RowFrame, Group, Pattern, RowsPattern, reduction_of};
 use crate::pass::plan::reduce::{pooling, rows};
 
 impl Fuser<'_> {
     /// Claims the nodes of row kernels. Their values are stored only where other kernels read them.
     pub fn claim_rows(&mut self, capabilities: &Capabilities, claimed: &mut [bool]) -> Vec<Group> {
         let mut groups = Vec::new();
-        if !rows::suits(capabilities) {
+        if !rows::is_supported(capabilities) {
             return groups;
         }
         let mut units: Vec<Vec<usize>> = Vec::new();
         for seed in 0..self.graph.nodes.len() {
             let in_quads = capabilities.simd_lanes().is_some()
-                && pooling::suits(self.graph, &self.graph.nodes[seed]);
+                && pooling::is_supported(self.graph, &self.graph.nodes[seed]);
             if claimed[seed] || !self.is_used(seed) || in_quads {
                 continue;
             }
-            let Some(frame) = Frame::of(self.graph, &self.graph.nodes[seed]) else {
+            let Some(frame) = RowFrame::of(self.graph, &self.graph.nodes[seed]) else {
                 continue;
             };
             let region = RowRegion::grow(self, capabilities, seed, frame, claimed);
@@ -66,7 +66,7 @@ const MAX_RECOMPUTED_COST: u32 = 40;
 
 /// Nodes around a reduction that one kernel can compute.
 struct RowRegion {
-    frame: Frame,
+    frame: RowFrame,
     /// In graph order.
     nodes: Vec<usize>,
     /// Properties of their results.
@@ -101,7 +101,7 @@ impl RowRegion {
         fuser: &Fuser,
         capabilities: &Capabilities,
         seed: usize,
-        frame: Frame,
+        frame: RowFrame,
         claimed: &[bool],
     ) -> RowRegion {
         let written = vec![false; fuser.graph.values.len()];
@@ -141,10 +141,10 @@ impl RowRegion {
             let is_last = !fuser.readers[result.index()]
                 .iter()
                 .any(|reader| self.nodes.contains(reader));
-            let is_cheap = !fuser.stored[result.index()] && reduction(node).is_none();
+            let is_cheap = !fuser.stored[result.index()] && reduction_of(node).is_none();
             let mut inner = node.operands();
             inner.retain(|id| self.values.contains_key(id));
-            let is_view = class(node) == Class::View;
+            let is_view = node_class(node) == NodeClass::View;
             if is_last && is_cheap && (is_view || inner.iter().all(|id| self.escapes(fuser, *id))) {
                 self.nodes.remove(place);
                 self.values.remove(result);
@@ -168,7 +168,7 @@ impl RowRegion {
     ) -> Option<Group> {
         self.prune(fuser);
         let rows = self.rows(fuser);
-        if !rows::is_worth(fuser.graph, capabilities, &rows) {
+        if !rows::pays_off(fuser.graph, capabilities, &rows) {
             return None;
         }
         let root = *rows.written.last()?;
@@ -191,20 +191,20 @@ impl RowRegion {
         is_bound.then_some(group)
     }
 
-    fn rows(&self, fuser: &Fuser) -> Rows {
+    fn rows(&self, fuser: &Fuser) -> RowsPattern {
         let mut stages: Vec<Vec<usize>> = Vec::new();
         let mut computed = Vec::new();
         for index in &self.nodes {
             let node = &fuser.graph.nodes[*index];
             computed.extend(&node.results);
             let stage = node.results.first().and_then(|id| self.values.get(id));
-            if let (Some(_), Some(RowValueProperties { stage, .. })) = (reduction(node), stage) {
+            if let (Some(_), Some(RowValueProperties { stage, .. })) = (reduction_of(node), stage) {
                 stages.resize(stages.len().max(*stage), Vec::new());
                 stages[stage - 1].push(*index);
             }
         }
         let written = computed.iter().copied();
-        Rows {
+        RowsPattern {
             frame: self.frame.clone(),
             stages,
             written: written.filter(|id| self.escapes(fuser, *id)).collect(),
@@ -263,7 +263,7 @@ impl RowRegionGrowth<'_, '_> {
         let is_inside = operands
             .iter()
             .any(|id| self.region.values.contains_key(id));
-        let is_taken = if reduction(node).is_some() {
+        let is_taken = if reduction_of(node).is_some() {
             let fits = traits.cost <= MAX_RECOMPUTED_COST && self.try_reduce(node, *result);
             traits = RowValueProperties {
                 stage: traits.stage + 1,
@@ -305,7 +305,7 @@ impl RowRegionGrowth<'_, '_> {
         let is_shared = self.scope.capabilities.software;
         if !is_related
             || is_shared && !is_simple
-            || Frame::of(graph, node).as_ref() != Some(&self.region.frame)
+            || RowFrame::of(graph, node).as_ref() != Some(&self.region.frame)
             || !self.can_lower_element(x, &self.element.clone())
         {
             return false;
@@ -343,5 +343,5 @@ fn is_pointwise(node: &Node) -> bool {
         node.op,
         Op::Primitive(Primitive::Reshape(_) | Primitive::Expand(_))
     );
-    is_plain_view || class(node) == Class::Pointwise && !node.has_side_effect()
+    is_plain_view || node_class(node) == NodeClass::Pointwise && !node.has_side_effect()
 }

@@ -8,7 +8,7 @@ use crate::kernel::expr::Expr;
 use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple, is_multiple_of_4};
-use crate::pass::plan::kernel::limited;
+use crate::pass::plan::kernel::clamped_index;
 
 impl SubgroupTile {
     /// Returns the row that the invocation loads, of as many rows as its band has invocations.
@@ -28,7 +28,7 @@ impl SubgroupTile {
         product: &TiledProduct,
         row: &Index,
     ) -> Vec<Index> {
-        let row = limited(scope, row, &product.rows);
+        let row = clamped_index(scope, row, &product.rows);
         index::delinearize(&row, &product.row_shape)
     }
 

@@ -12,7 +12,7 @@ use crate::kernel::layout::{Panels, StridedRange};
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::panels::load_columns;
 use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple_of_4, load_vec4};
-use crate::pass::plan::kernel::limited;
+use crate::pass::plan::kernel::clamped_index;
 use crate::pass::plan::product::Product;
 
 /// Source of the right factor.
@@ -164,9 +164,9 @@ impl SubgroupTile {
         if is_multiple_of_4(&product.columns) {
             let whole = Dim::from(VEC4_LEN);
             let quads = product.columns.floor_div(&whole);
-            let quad = limited(scope, &first.div(&whole), &quads);
+            let quad = clamped_index(scope, &first.div(&whole), &quads);
             return quad.scale(&whole).add_size(&offset);
         }
-        limited(scope, &first.add_size(&offset), &product.columns)
+        clamped_index(scope, &first.add_size(&offset), &product.columns)
     }
 }

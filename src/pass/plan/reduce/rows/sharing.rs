@@ -1,7 +1,7 @@
 //! Invocations that process a row.
 
 use crate::pass::plan::element::KernelScope;
-use crate::pass::plan::group::Frame;
+use crate::pass::plan::group::RowFrame;
 
 /// Longest row that a single invocation processes.
 const MAX_SINGLE_LENGTH: i64 = 16;
@@ -10,7 +10,7 @@ const MAX_SINGLE_LENGTH: i64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowSharing {
     /// One invocation.
-    Alone,
+    Invocation,
     /// A subgroup of this size.
     Subgroup(usize),
     /// A workgroup.
@@ -19,11 +19,11 @@ pub enum RowSharing {
 
 impl RowSharing {
     /// Chooses the invocations for the rows of a frame. A short row or a column gets a single one.
-    pub fn of(scope: &KernelScope, frame: &Frame) -> RowSharing {
+    pub fn of(scope: &KernelScope, frame: &RowFrame) -> RowSharing {
         let capabilities = scope.capabilities;
         let length = frame.length.eval(&scope.graph.hints).unwrap_or_default();
         if length <= MAX_SINGLE_LENGTH || !frame.is_contiguous() {
-            RowSharing::Alone
+            RowSharing::Invocation
         } else {
             let lanes = capabilities.simd_lanes();
             lanes.map_or(RowSharing::Workgroup, RowSharing::Subgroup)
@@ -33,7 +33,7 @@ impl RowSharing {
     /// Number of invocations that share a row.
     pub fn lanes(self) -> usize {
         match self {
-            RowSharing::Alone => 1,
+            RowSharing::Invocation => 1,
             RowSharing::Subgroup(lanes) => lanes,
             RowSharing::Workgroup => 64,
         }

@@ -9,9 +9,9 @@ use crate::symbols::Symbols;
 use super::string::check_length;
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
-use crate::trace::torchscript::import::cell::Cell;
-use crate::trace::torchscript::import::datum::{Datum, Dict, Instance, List};
-use crate::trace::torchscript::import::number::{self, Number};
+use crate::trace::torchscript::import::mutable_cell::MutableCell;
+use crate::trace::torchscript::import::datum::{Datum, ScriptDict, Instance, ScriptList};
+use crate::trace::torchscript::import::number::{self, ScriptNumber};
 
 impl Importer<'_> {
     pub(in crate::trace::torchscript::import) fn container(
@@ -40,7 +40,7 @@ impl Importer<'_> {
 
     /// Makes a new dict.
     fn dict(&self, entries: Vec<(Datum, Datum)>) -> Datum {
-        Datum::Dict(Rc::new(Dict {
+        Datum::Dict(Rc::new(ScriptDict {
             entries: RefCell::new(entries),
             depth: self.scopes.depth(),
             is_archived: false,
@@ -126,7 +126,7 @@ impl Importer<'_> {
         Ok(Datum::tuple(self.slice_items(&items, bounds)?))
     }
 
-    fn missing_key(&self, dict: &Dict, key: &Datum) -> Error {
+    fn missing_key(&self, dict: &ScriptDict, key: &Datum) -> Error {
         let entries = dict.entries.borrow();
         let keys: Vec<String> = entries.iter().map(|(key, _)| self.display(key)).collect();
         let message = format!("a dict has no key {}", self.display(key));
@@ -140,9 +140,9 @@ impl Importer<'_> {
         }
     }
 
-    fn on_list(&mut self, name: &str, list: &Rc<List>, rest: &[Datum]) -> Result<Option<Datum>> {
+    fn on_list(&mut self, name: &str, list: &Rc<ScriptList>, rest: &[Datum]) -> Result<Option<Datum>> {
         if LIST_MUTATIONS.contains(&name) {
-            self.change(Cell::List(list.clone()))?;
+            self.change(MutableCell::List(list.clone()))?;
             return self.mutate_list(name, list, rest);
         }
         let items = list.items.borrow().clone();
@@ -155,7 +155,7 @@ impl Importer<'_> {
                 check_length(items.len() + more.len())?;
                 self.list([items, more].concat())
             }
-            ("mul", [Datum::Number(Number::Int(times))]) => {
+            ("mul", [Datum::Number(ScriptNumber::Int(times))]) => {
                 let times = self.builder().symbols().specialize(times)?;
                 let times = usize::try_from(times).unwrap_or(0);
                 check_length(items.len().saturating_mul(times))?;
@@ -184,7 +184,7 @@ impl Importer<'_> {
     fn mutate_list(
         &mut self,
         name: &str,
-        list: &Rc<List>,
+        list: &Rc<ScriptList>,
         rest: &[Datum],
     ) -> Result<Option<Datum>> {
         match (name, rest) {
@@ -227,7 +227,7 @@ impl Importer<'_> {
                 list.items.borrow_mut().remove(at);
             }
             ("sort", _) => {
-                let descending = matches!(rest, [Datum::Number(Number::Bool(true))]);
+                let descending = matches!(rest, [Datum::Number(ScriptNumber::Bool(true))]);
                 self.sort(list, descending)?;
             }
             _ => return Ok(None),
@@ -251,8 +251,8 @@ impl Importer<'_> {
     }
 
     /// A sorted copy of a list.
-    pub(super) fn sorted(&mut self, list: &List) -> Result<Datum> {
-        let copy = Rc::new(List {
+    pub(super) fn sorted(&mut self, list: &ScriptList) -> Result<Datum> {
+        let copy = Rc::new(ScriptList {
             items: list.items.clone(),
             depth: self.scopes.depth(),
             is_archived: false,
@@ -261,7 +261,7 @@ impl Importer<'_> {
         Ok(Datum::List(copy))
     }
 
-    fn sort(&mut self, list: &Rc<List>, descending: bool) -> Result<()> {
+    fn sort(&mut self, list: &Rc<ScriptList>, descending: bool) -> Result<()> {
         let mut keyed = Vec::new();
         for item in list.items.borrow().iter() {
             let Datum::Number(number) = item else {
@@ -336,7 +336,7 @@ impl Importer<'_> {
         }))
     }
 
-    fn lookup(&mut self, dict: &Rc<Dict>, key: &Datum) -> Result<Option<Datum>> {
+    fn lookup(&mut self, dict: &Rc<ScriptDict>, key: &Datum) -> Result<Option<Datum>> {
         let builder = self.builder();
         for (known, value) in dict.entries.borrow().iter() {
             if same(builder.symbols(), known, key)? {
@@ -346,9 +346,9 @@ impl Importer<'_> {
         Ok(None)
     }
 
-    fn on_dict(&mut self, name: &str, dict: &Rc<Dict>, rest: &[Datum]) -> Result<Option<Datum>> {
+    fn on_dict(&mut self, name: &str, dict: &Rc<ScriptDict>, rest: &[Datum]) -> Result<Option<Datum>> {
         if DICT_MUTATIONS.contains(&name) {
-            self.change(Cell::Dict(dict.clone()))?;
+            self.change(MutableCell::Dict(dict.clone()))?;
             return self.mutate_dict(name, dict, rest);
         }
         let entries = dict.entries.borrow().clone();
@@ -375,7 +375,7 @@ impl Importer<'_> {
     fn mutate_dict(
         &mut self,
         name: &str,
-        dict: &Rc<Dict>,
+        dict: &Rc<ScriptDict>,
         rest: &[Datum],
     ) -> Result<Option<Datum>> {
         let mut result = Datum::None;
@@ -413,7 +413,7 @@ impl Importer<'_> {
         Ok(Some(result))
     }
 
-    fn set_entry(&mut self, dict: &Rc<Dict>, key: &Datum, value: &Datum) -> Result<()> {
+    fn set_entry(&mut self, dict: &Rc<ScriptDict>, key: &Datum, value: &Datum) -> Result<()> {
         let builder = self.builder();
         let mut entries = dict.entries.borrow_mut();
         for (known, slot) in entries.iter_mut() {
@@ -461,7 +461,7 @@ fn python_index(index: i64, length: usize) -> Option<usize> {
 pub fn same(symbols: &Symbols, a: &Datum, b: &Datum) -> Result<bool> {
     if let (Datum::Number(a), Datum::Number(b)) = (a, b) {
         let equal = number::binary(symbols, "eq", a, b)?;
-        return Ok(equal == Some(Number::Bool(true)));
+        return Ok(equal == Some(ScriptNumber::Bool(true)));
     }
     if let (Some(a), Some(b)) = (a.items(), b.items()) {
         if a.len() != b.len() {

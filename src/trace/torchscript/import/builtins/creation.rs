@@ -7,14 +7,14 @@ use crate::shape::Shape;
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
 use crate::trace::torchscript::import::datum::Datum;
-use crate::trace::torchscript::import::number::Number;
+use crate::trace::torchscript::import::number::ScriptNumber;
 use crate::trace::torchscript::import::operator::{named_argument, python_dtype};
 use crate::trace::torchscript::import::tensor::HostNumber;
 
 impl Importer<'_> {
     pub(super) fn creation(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
         let dtype = match named_argument(arguments, "dtype") {
-            Some(Datum::Number(Number::Int(code))) => {
+            Some(Datum::Number(ScriptNumber::Int(code))) => {
                 Some(DType::from_torch_code(code.as_const().unwrap_or(-1))?)
             }
             _ => None,
@@ -35,7 +35,7 @@ impl Importer<'_> {
                 Ok(Some(self.known_scalar(number, dtype)?))
             }
             ("zeros" | "ones", [size, ..]) if is_empty(size) => {
-                let number = Number::int(i64::from(name == "ones"));
+                let number = ScriptNumber::int(i64::from(name == "ones"));
                 Ok(Some(
                     self.known_scalar(&number, dtype.unwrap_or(DType::F32))?,
                 ))
@@ -44,7 +44,7 @@ impl Importer<'_> {
         }
     }
 
-    fn known_scalar(&mut self, number: &Number, dtype: DType) -> Result<Datum> {
+    fn known_scalar(&mut self, number: &ScriptNumber, dtype: DType) -> Result<Datum> {
         let number = number.cast(dtype, self.builder().symbols())?;
         Ok(Datum::Tensor(self.host_tensor(HostNumber {
             number,
@@ -97,7 +97,7 @@ fn is_empty(size: &Datum) -> bool {
 }
 
 /// The dtype of `torch.tensor(number)`.
-fn default_dtype(number: &Number) -> DType {
+fn default_dtype(number: &ScriptNumber) -> DType {
     match python_dtype(number) {
         DType::F64 => DType::F32,
         dtype => dtype,

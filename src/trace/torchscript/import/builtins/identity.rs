@@ -9,7 +9,7 @@ use crate::ir::ValueId;
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
 use crate::trace::torchscript::import::datum::{Datum, NumberKind};
-use crate::trace::torchscript::import::number::Number;
+use crate::trace::torchscript::import::number::ScriptNumber;
 use crate::trace::torchscript::import::operator::named_argument;
 use crate::trace::torchscript::import::tensor::{GuardedGeometry, HostNumber, TensorRef};
 
@@ -36,7 +36,7 @@ impl Importer<'_> {
             }
             ("dropout" | "feature_dropout" | "alpha_dropout" | "feature_alpha_dropout", _)
             | ("dropout_" | "feature_dropout_" | "alpha_dropout_", _) => match rest {
-                [_, Datum::Number(Number::Bool(true)), ..] => Ok(None),
+                [_, Datum::Number(ScriptNumber::Bool(true)), ..] => Ok(None),
                 _ => same(),
             },
             ("expand_as", [Datum::Tensor(other)]) => self
@@ -177,7 +177,7 @@ impl Importer<'_> {
             dtype: None,
             copies: matches!(
                 named_argument(arguments, "copy"),
-                Some(Datum::Number(Number::Bool(true)))
+                Some(Datum::Number(ScriptNumber::Bool(true)))
             ),
             format: wanted_format(arguments, None),
         };
@@ -185,14 +185,14 @@ impl Importer<'_> {
         let dtype = named_argument(arguments, "dtype");
         for argument in dtype.iter().chain(arguments.positional.iter().skip(1)) {
             match argument {
-                Datum::Number(Number::Bool(flag)) => {
+                Datum::Number(ScriptNumber::Bool(flag)) => {
                     flags += 1;
                     wanted.copies |= *flag && flags == 2;
                 }
-                Datum::Number(Number::Int(_)) if flags > 0 => {
+                Datum::Number(ScriptNumber::Int(_)) if flags > 0 => {
                     wanted.format = wanted_format(arguments, Some(argument));
                 }
-                Datum::Number(Number::Int(code)) if wanted.dtype.is_none() => {
+                Datum::Number(ScriptNumber::Int(code)) if wanted.dtype.is_none() => {
                     wanted.dtype = Some(DType::from_torch_code(code.as_const().unwrap_or(-1))?);
                 }
                 Datum::Tensor(other) => wanted.dtype = Some(self.ty(&other.clone())?.dtype),
@@ -238,7 +238,7 @@ struct Conversion {
 pub(super) fn wanted_format(arguments: &Arguments, positional: Option<&Datum>) -> WantedFormat {
     let named = named_argument(arguments, "memory_format");
     WantedFormat::from_torch_code(match named.as_ref().or(positional) {
-        Some(Datum::Number(Number::Int(code))) => code.as_const(),
+        Some(Datum::Number(ScriptNumber::Int(code))) => code.as_const(),
         _ => None,
     })
 }

@@ -4,17 +4,17 @@ mod container;
 mod creation;
 mod identity;
 mod numeric;
-mod question;
+mod query;
 mod string;
 
 use crate::error::{Error, Result};
 
 use super::Importer;
 use super::call::Arguments;
-use super::control::Raised;
+use super::control::RaisedException;
 use super::datum::{Datum, NumberKind};
-use super::evaluate::Frame;
-use super::number::Number;
+use super::evaluate::CallFrame;
+use super::number::ScriptNumber;
 
 impl Importer<'_> {
     /// Evaluates an operator on the host; none if the operator belongs in the graph.
@@ -43,7 +43,7 @@ impl Importer<'_> {
     /// Calls a function that is not an operator: conversions, `print`, `fork`.
     pub(super) fn named_builtin(
         &mut self,
-        frame: &Frame,
+        frame: &CallFrame,
         name: &str,
         arguments: Arguments,
     ) -> Result<Datum> {
@@ -79,7 +79,7 @@ impl Importer<'_> {
         Ok(Some(match name {
             "RaiseException" => {
                 let message = raised_message(arguments);
-                self.raised = Some(Raised {
+                self.raised = Some(RaisedException {
                     message: message.clone(),
                     place: self.place.clone(),
                 });
@@ -129,9 +129,9 @@ impl Importer<'_> {
         let builder = self.builder();
         let symbols = builder.symbols();
         Ok(Datum::Number(match kind {
-            NumberKind::Int => Number::Int(number.to_int(symbols)?),
+            NumberKind::Int => ScriptNumber::Int(number.to_int(symbols)?),
             NumberKind::Float => number.to_float(),
-            NumberKind::Bool => Number::Bool(number.truth(symbols)?),
+            NumberKind::Bool => ScriptNumber::Bool(number.truth(symbols)?),
         }))
     }
 }
@@ -148,9 +148,9 @@ fn python_function_error(name: &str) -> Error {
 fn parse_number(kind: NumberKind, text: &str) -> Result<Datum> {
     let bad = || Error::source(format!("{text:?} is not a number"));
     Ok(Datum::Number(match kind {
-        NumberKind::Int => Number::int(text.trim().parse::<i64>().map_err(|_| bad())?),
-        NumberKind::Float => Number::Float(text.trim().parse().map_err(|_| bad())?),
-        NumberKind::Bool => Number::Bool(!text.is_empty()),
+        NumberKind::Int => ScriptNumber::int(text.trim().parse::<i64>().map_err(|_| bad())?),
+        NumberKind::Float => ScriptNumber::Float(text.trim().parse().map_err(|_| bad())?),
+        NumberKind::Bool => ScriptNumber::Bool(!text.is_empty()),
     }))
 }
 

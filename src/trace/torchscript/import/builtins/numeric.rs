@@ -7,7 +7,7 @@ use crate::symbols::Symbols;
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
 use crate::trace::torchscript::import::datum::{Datum, NumberKind};
-use crate::trace::torchscript::import::number::{self, Number};
+use crate::trace::torchscript::import::number::{self, ScriptNumber};
 use crate::trace::torchscript::import::operator::{named_argument, python_dtype};
 use crate::trace::torchscript::import::tensor::{HostNumber, TensorRef};
 
@@ -76,7 +76,7 @@ impl Importer<'_> {
     }
 
     /// The numbers of operands. Floats beside a tensor that computes in single precision are rounded to single precision.
-    fn rounded(&mut self, operands: &[Operand]) -> Result<Vec<Number>> {
+    fn rounded(&mut self, operands: &[Operand]) -> Result<Vec<ScriptNumber>> {
         let builder = self.builder();
         let dtype = operands_dtype(operands).map(DType::to_compute);
         let numbers = operands.iter().map(Operand::number);
@@ -92,12 +92,12 @@ impl Importer<'_> {
     }
 
     /// Clamps a number to bounds, either of which may be absent.
-    fn clamped(&mut self, [x, low, high]: [Option<Operand>; 3]) -> Result<(Vec<Operand>, Number)> {
+    fn clamped(&mut self, [x, low, high]: [Option<Operand>; 3]) -> Result<(Vec<Operand>, ScriptNumber)> {
         let limits = [("maximum", low.is_some()), ("minimum", high.is_some())];
         let operands: Vec<Operand> = [x, low, high].into_iter().flatten().collect();
         let numbers = self.rounded(&operands)?;
         let mut numbers = numbers.into_iter();
-        let mut result = numbers.next().unwrap_or(Number::int(0));
+        let mut result = numbers.next().unwrap_or(ScriptNumber::int(0));
         let builder = self.builder();
         let present = limits.into_iter().filter(|(_, is_present)| *is_present);
         for ((function, _), bound) in present.zip(numbers) {
@@ -110,9 +110,9 @@ impl Importer<'_> {
     fn arithmetic(
         &mut self,
         name: &str,
-        operands: &[Number],
+        operands: &[ScriptNumber],
         arguments: &Arguments,
-    ) -> Result<Option<Number>> {
+    ) -> Result<Option<ScriptNumber>> {
         let builder = self.builder();
         let symbols = builder.symbols();
         let has_tensor = |value: &Datum| matches!(value, Datum::Tensor(_));
@@ -147,7 +147,7 @@ impl Importer<'_> {
     }
 
     /// Returns a result in the form of the operands: a Python number, or a scalar tensor of the common dtype.
-    fn like_operands(&mut self, name: &str, result: Number, operands: &[Operand]) -> Result<Datum> {
+    fn like_operands(&mut self, name: &str, result: ScriptNumber, operands: &[Operand]) -> Result<Datum> {
         let tensors = operands.iter().filter_map(|operand| match operand {
             Operand::Tensor(host) => Some(host),
             Operand::Number(_) => None,
@@ -156,7 +156,7 @@ impl Importer<'_> {
         if tensors.is_empty() {
             return Ok(Datum::Number(self.python_result(name, result)?));
         }
-        let dtype = if let Number::Bool(_) = result {
+        let dtype = if let ScriptNumber::Bool(_) = result {
             DType::Bool
         } else {
             common_dtype(&result, operands)
@@ -175,21 +175,21 @@ impl Importer<'_> {
     }
 
     /// `floor` and `ceil` of Python's floats are ints.
-    fn python_result(&mut self, name: &str, result: Number) -> Result<Number> {
+    fn python_result(&mut self, name: &str, result: ScriptNumber) -> Result<ScriptNumber> {
         match name {
-            "floor" | "ceil" => Ok(Number::Int(result.to_int(self.builder().symbols())?)),
+            "floor" | "ceil" => Ok(ScriptNumber::Int(result.to_int(self.builder().symbols())?)),
             _ => Ok(result),
         }
     }
 
     fn reduced(&mut self, name: &str, items: &[Datum]) -> Result<Option<Datum>> {
         let step = if name == "sum" { "add" } else { name };
-        let numbers: Option<Vec<Number>> = items.iter().map(python_number).collect();
+        let numbers: Option<Vec<ScriptNumber>> = items.iter().map(python_number).collect();
         let Some(numbers) = numbers else {
             return Ok(None);
         };
         let builder = self.builder();
-        let mut total: Option<Number> = (name == "sum").then(|| Number::int(0));
+        let mut total: Option<ScriptNumber> = (name == "sum").then(|| ScriptNumber::int(0));
         for number in numbers {
             total = match total {
                 Some(total) => number::binary(builder.symbols(), step, &total, &number)?,
@@ -267,12 +267,12 @@ impl Importer<'_> {
 }
 
 enum Operand {
-    Number(Number),
+    Number(ScriptNumber),
     Tensor(HostNumber),
 }
 
 impl Operand {
-    fn number(&self) -> Number {
+    fn number(&self) -> ScriptNumber {
         match self {
             Operand::Number(number) => number.clone(),
             Operand::Tensor(host) => host.number.clone(),
@@ -280,7 +280,7 @@ impl Operand {
     }
 }
 
-fn python_number(value: &Datum) -> Option<Number> {
+fn python_number(value: &Datum) -> Option<ScriptNumber> {
     match value {
         Datum::Number(number) => Some(number.clone()),
         _ => None,
@@ -332,9 +332,9 @@ fn bounds(name: &str, arguments: &Arguments) -> Option<[Option<Operand>; 3]> {
 fn rounded_quotient(
     symbols: &Symbols,
     mode: &str,
-    a: &Number,
-    b: &Number,
-) -> Result<Option<Number>> {
+    a: &ScriptNumber,
+    b: &ScriptNumber,
+) -> Result<Option<ScriptNumber>> {
     if mode == "floor" {
         return number::binary(symbols, "floor_divide", a, b);
     }
@@ -379,7 +379,7 @@ fn operands_dtype(operands: &[Operand]) -> Option<DType> {
 }
 
 /// The dtype of a result of arithmetic.
-fn common_dtype(result: &Number, operands: &[Operand]) -> DType {
+fn common_dtype(result: &ScriptNumber, operands: &[Operand]) -> DType {
     let is_float = |operand: &Operand| match operand {
         Operand::Number(number) => number.is_float(),
         Operand::Tensor(host) => host.dtype.is_float(),

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
 use crate::trace::torchscript::import::datum::Datum;
-use crate::trace::torchscript::import::number::Number;
+use crate::trace::torchscript::import::number::ScriptNumber;
 
 impl Importer<'_> {
     pub(super) fn string(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
@@ -29,7 +29,7 @@ impl Importer<'_> {
                 check_length(text.len() + other.len())?;
                 Datum::str(&format!("{text}{other}"))
             }
-            ("mul", [Datum::Number(Number::Int(times))]) => {
+            ("mul", [Datum::Number(ScriptNumber::Int(times))]) => {
                 let times = times
                     .as_const()
                     .and_then(|times| usize::try_from(times).ok());
@@ -105,11 +105,11 @@ impl Importer<'_> {
     pub(in crate::trace::torchscript::import) fn display(&self, value: &Datum) -> String {
         match value {
             Datum::None => "None".to_string(),
-            Datum::Number(Number::Bool(true)) => "True".to_string(),
-            Datum::Number(Number::Bool(false)) => "False".to_string(),
-            Datum::Number(Number::Int(dim)) => dim.to_string(),
-            Datum::Number(Number::Float(value)) => format!("{value:?}"),
-            Datum::Number(Number::Ratio(size, by)) => format!("({size}) / {by}"),
+            Datum::Number(ScriptNumber::Bool(true)) => "True".to_string(),
+            Datum::Number(ScriptNumber::Bool(false)) => "False".to_string(),
+            Datum::Number(ScriptNumber::Int(dim)) => dim.to_string(),
+            Datum::Number(ScriptNumber::Float(value)) => format!("{value:?}"),
+            Datum::Number(ScriptNumber::Ratio(size, by)) => format!("({size}) / {by}"),
             Datum::Str(text) | Datum::Device(text) => text.to_string(),
             Datum::List(list) => {
                 let items = list.items.borrow();

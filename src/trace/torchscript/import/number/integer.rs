@@ -1,7 +1,7 @@
 //! Arithmetic on integers and sizes. Known integers wrap; others stay symbolic.
 
 use super::ratio::ratio;
-use super::{Number, binary, on_floats};
+use super::{ScriptNumber, binary, on_floats};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::symbols::Symbols;
@@ -12,11 +12,11 @@ pub(super) fn binary_ints(
     name: &str,
     a: &Dim,
     b: &Dim,
-) -> Result<Option<Number>> {
+) -> Result<Option<ScriptNumber>> {
     if let (Some(a), Some(b)) = (a.as_const(), b.as_const())
         && let Some(wrapped) = wrapping_ints(name, a, b)
     {
-        return Ok(Some(Number::int(wrapped)));
+        return Ok(Some(ScriptNumber::int(wrapped)));
     }
     let dim = match name {
         "add" => a + b,
@@ -34,11 +34,11 @@ pub(super) fn binary_ints(
         _ => return concrete_ints(symbols, name, a, b),
     };
     if is_size(symbols, &dim)? {
-        return Ok(Some(Number::Int(dim)));
+        return Ok(Some(ScriptNumber::Int(dim)));
     }
     // No size is this large: the number wraps at 64 bits.
     let (a, b) = (symbols.specialize(a)?, symbols.specialize(b)?);
-    binary(symbols, name, &Number::int(a), &Number::int(b))
+    binary(symbols, name, &ScriptNumber::int(a), &ScriptNumber::int(b))
 }
 
 /// True if an integer is known, or small enough to be made of sizes.
@@ -59,7 +59,7 @@ fn wrapping_ints(name: &str, a: i64, b: i64) -> Option<i64> {
 }
 
 fn divisor(symbols: &Symbols, dim: &Dim) -> Result<Dim> {
-    if Number::Int(dim.clone()).truth(symbols)? {
+    if ScriptNumber::Int(dim.clone()).truth(symbols)? {
         return Ok(dim.clone());
     }
     Err(Error::operator("integer division by zero"))
@@ -74,47 +74,47 @@ fn truncated_quotient(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Dim> {
     })
 }
 
-fn true_division(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Number> {
+fn true_division(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<ScriptNumber> {
     if let Some(by) = b.as_const() {
         return Ok(match by {
-            0 => Number::Float(symbols.specialize(a)? as f64 / 0.0),
+            0 => ScriptNumber::Float(symbols.specialize(a)? as f64 / 0.0),
             by if by < 0 => ratio(&-a, by.saturating_neg()),
             by => ratio(a, by),
         });
     }
     let quotient = a.floor_div(&divisor(symbols, b)?);
     if &quotient * b == *a {
-        return Ok(Number::Int(quotient).to_float());
+        return Ok(ScriptNumber::Int(quotient).to_float());
     }
     let (a, b) = (symbols.specialize(a)?, symbols.specialize(b)?);
-    Ok(Number::Float(a as f64 / b as f64))
+    Ok(ScriptNumber::Float(a as f64 / b as f64))
 }
 
 /// A power of tensors' integers, which wraps. A negative exponent gives a float.
-fn power(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Number> {
+fn power(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<ScriptNumber> {
     let exponent = symbols.specialize(b)?;
     if a.as_const().is_none() && (0..=4).contains(&exponent) {
         let factors = (0..exponent).map(|_| a);
-        return Ok(Number::Int(Dim::product(factors)));
+        return Ok(ScriptNumber::Int(Dim::product(factors)));
     }
     let base = symbols.specialize(a)?;
     Ok(match u32::try_from(exponent) {
-        Ok(exponent) => Number::int(base.wrapping_pow(exponent)),
-        Err(_) => Number::Float((base as f64).powf(exponent as f64)),
+        Ok(exponent) => ScriptNumber::int(base.wrapping_pow(exponent)),
+        Err(_) => ScriptNumber::Float((base as f64).powf(exponent as f64)),
     })
 }
 
-fn concrete_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<Number>> {
+fn concrete_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<ScriptNumber>> {
     let Some(function) = bit_function(name) else {
         return on_floats(
             symbols,
             name,
-            &Number::Int(a.clone()),
-            &Number::Int(b.clone()),
+            &ScriptNumber::Int(a.clone()),
+            &ScriptNumber::Int(b.clone()),
         );
     };
     let (a, b) = (symbols.specialize(a)?, symbols.specialize(b)?);
-    Ok(Some(Number::int(function(a, b))))
+    Ok(Some(ScriptNumber::int(function(a, b))))
 }
 
 /// Functions of integers that have no symbolic form.

@@ -1,26 +1,26 @@
 //! Ratios of sizes to whole numbers, as long as they equal the floats that PyTorch computes.
 
-use super::Number;
+use super::ScriptNumber;
 use super::integer::greatest_common_divisor;
 use crate::dim::Dim;
 
 /// Returns the float that equals a size over a whole number.
-pub(super) fn ratio(size: &Dim, by: i64) -> Number {
+pub(super) fn ratio(size: &Dim, by: i64) -> ScriptNumber {
     let divided = size.floor_div(&Dim::from(by));
     if &divided * &Dim::from(by) == *size {
-        return Number::Int(divided).to_float();
+        return ScriptNumber::Int(divided).to_float();
     }
     size.as_const()
-        .map_or(Number::Ratio(size.clone(), by), |value| {
-            Number::Float(value as f64 / by as f64)
+        .map_or(ScriptNumber::Ratio(size.clone(), by), |value| {
+            ScriptNumber::Float(value as f64 / by as f64)
         })
 }
 
 /// Sums, products and quotients with a symbolic operand, as long as they are ratios again.
-pub(super) fn binary_ratios(name: &str, a: &Number, b: &Number) -> Option<Number> {
-    let symbolic = |number: &Number| match number {
-        Number::Ratio(..) => true,
-        Number::Int(dim) => dim.as_const().is_none(),
+pub(super) fn binary_ratios(name: &str, a: &ScriptNumber, b: &ScriptNumber) -> Option<ScriptNumber> {
+    let symbolic = |number: &ScriptNumber| match number {
+        ScriptNumber::Ratio(..) => true,
+        ScriptNumber::Int(dim) => dim.as_const().is_none(),
         _ => false,
     };
     if !symbolic(a) && !symbolic(b) {
@@ -46,7 +46,7 @@ pub(super) fn binary_ratios(name: &str, a: &Number, b: &Number) -> Option<Number
         }
         "floordiv" | "floor_divide" => {
             let by = b.as_const().filter(|by| 0 < *by)?;
-            Some(Number::Int((a * q).floor_div(&Dim::from(p.checked_mul(by)?))).to_float())
+            Some(ScriptNumber::Int((a * q).floor_div(&Dim::from(p.checked_mul(by)?))).to_float())
         }
         _ => None,
     }

@@ -1,0 +1,231 @@
+//! A graph compiled for a device.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use super::{CompileOptions, Device};
+use crate::digest::Digest;
+use crate::dim::Bindings;
+use crate::error::{Error, Result};
+use crate::gpu::{PackedWeights, Program, ProgramOptions, RunInput, SharedWeights, WeightSource};
+use crate::interp;
+use crate::ir::{Graph, GraphModule, TreeConstant, TreeSpec, Weights};
+use crate::item::{Item, flatten_states};
+use crate::pass::{self, FoldedModule, PlanOptions};
+use crate::scalar::Scalar;
+use crate::shape::TensorType;
+use crate::tensor::Tensor;
+
+use super::packed::PackedFile;
+use super::session_stateson_states::SessionStates;
+
+/// Function that returns the tensors of a call in the order of a graph's inputs, without states.
+pub(super) type CallTensors<'a> = &'a dyn Fn(&Graph) -> Result<Vec<Tensor>>;
+
+/// A compiled graph, valid for the sizes that its guards allow.
+pub struct CompiledGraph {
+    /// The graph as imported.
+    pub graph: Graph,
+    /// The executed graph: after all passes on a GPU, only primitives on the host.
+    pub lowered: Graph,
+    weights: HostWeights,
+    /// The program on a GPU; `None` on the host.
+    pub program: Option<Program>,
+}
+
+impl fmt::Debug for CompiledGraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompiledGraph")
+            .field("graph", &self.graph)
+            .field("program", &self.program)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Cache of device weights that all compiled graphs of a session share.
+#[derive(Clone, Default)]
+pub(super) struct WeightCache {
+    /// Weights on the device.
+    pub(super) shared: SharedWeights,
+    /// Weights in a file.
+    pub(super) packed: Option<Arc<PackedFile>>,
+}
+
+/// Weights of the executed graph on the host.
+enum HostWeights {
+    All(Weights),
+    /// Derived weights exist only on the device and are recomputed on demand.
+    Folded(FoldedModule),
+}
+
+impl WeightSource for FoldedModule {
+    fn ty(&self, name: &str) -> Option<TensorType> {
+        FoldedModule::ty(self, name).cloned()
+    }
+
+    fn tensor(&self, name: &str) -> Result<Tensor> {
+        FoldedModule::tensor(self, name)
+    }
+
+    fn is_derived(&self, name: &str) -> bool {
+        FoldedModule::is_derived(self, name)
+    }
+
+    fn as_permutation(&self, name: &str) -> Option<(Tensor, Vec<usize>)> {
+        FoldedModule::permuted(self, name)
+    }
+
+    fn digest(&self, name: &str) -> Result<Digest> {
+        FoldedModule::digest(self, name)
+    }
+
+    fn unload(&self, name: &str) {
+        FoldedModule::unload(self, name);
+    }
+}
+
+impl CompiledGraph {
+    pub(super) fn new(
+        graph: Graph,
+        weights: &Weights,
+        device: &Device,
+        options: &CompileOptions,
+        depot: &WeightCache,
+    ) -> Result<CompiledGraph> {
+        let Device::Gpu(gpu) = device else {
+            let lowered = apply_check_option(pass::decompose(&graph)?, options)?;
+            return Ok(CompiledGraph {
+                graph,
+                lowered,
+                weights: HostWeights::All(weights.clone()),
+                program: None,
+            });
+        };
+        let entry = GraphModule {
+            graphs: vec![graph.clone()],
+            weights: weights.clone(),
+            states: Vec::new(),
+        };
+        let mut folded = pass::optimize_lazily(&entry)?;
+        let lowered = folded.graphs.pop();
+        let lowered = lowered.ok_or_else(|| Error::internal("the passes lost the graph"))?;
+        let lowered = apply_check_option(lowered, options)?;
+        let wanted = PlanOptions {
+            choices: options.choices.clone(),
+            precision: options.precision,
+        };
+        let plan = pass::plan_by(&lowered, gpu.capabilities(), &wanted)?;
+        let settings = ProgramOptions {
+            keep: options.keep,
+            progress: options.progress.clone(),
+            shared: depot.shared.clone(),
+            packed: depot
+                .packed
+                .clone()
+                .map(|packed| packed as Arc<dyn PackedWeights>),
+            ..ProgramOptions::default()
+        };
+        let program = Program::from_source(gpu, plan, &folded, settings)?;
+        if let Some(packed) = &depot.packed {
+            packed.write_missing(&program, &folded);
+        }
+        Ok(CompiledGraph {
+            graph,
+            lowered,
+            weights: HostWeights::Folded(folded),
+            program: Some(program),
+        })
+    }
+
+    /// The weights of the executed graph. Derived weights are recomputed.
+    ///
+    /// # Errors
+    /// Fails if a weight can no longer be computed.
+    pub fn weights(&self) -> Result<Cow<'_, Weights>> {
+        match &self.weights {
+            HostWeights::All(weights) => Ok(Cow::Borrowed(weights)),
+            HostWeights::Folded(folded) => folded.weights().map(Cow::Owned),
+        }
+    }
+
+    /// Values of the symbols, if the graph accepts the inputs: dtypes, ranks, sizes and guards.
+    ///
+    /// # Errors
+    /// Fails if the graph does not accept the inputs.
+    pub fn bind(&self, inputs: &[Tensor]) -> Result<Bindings> {
+        bind(&self.graph, inputs)
+    }
+
+    pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        match &self.program {
+            None => interp::run(&self.lowered, self.weights()?.as_ref(), inputs),
+            Some(program) => {
+                let hosted: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
+                program.launch_with(&self.bind(inputs)?, &hosted)?.read()
+            }
+        }
+    }
+
+    /// The number that a state must equal for this graph, if any.
+    pub(super) fn required_state_number(&self, state: &str) -> Option<i64> {
+        let mut reads = self.graph.reads.iter();
+        match reads.find(|read| read.name == state)?.tree {
+            TreeSpec::Constant(TreeConstant::Number(Scalar::Int(number))) => Some(number),
+            _ => None,
+        }
+    }
+
+    pub(super) fn result(&self, inputs: &[Tensor], outputs: &[Tensor]) -> Result<Item> {
+        let tensors = || outputs.iter().take(self.graph.result_count()).cloned();
+        match &self.graph.output_tree {
+            Some(tree) => Item::build(tree, outputs, &self.bind(inputs)?),
+            None => Ok(Item::Tuple(tensors().map(Item::Tensor).collect())),
+        }
+    }
+
+    /// New values of states after a run.
+    pub(super) fn new_states(
+        &self,
+        inputs: &[Tensor],
+        outputs: &[Tensor],
+    ) -> Result<Vec<(String, Item)>> {
+        let sizes = self.bind(inputs)?;
+        let states = self.graph.writes.iter();
+        states
+            .map(|state| {
+                Ok((
+                    state.name.clone(),
+                    Item::build(&state.tree, outputs, &sizes)?,
+                ))
+            })
+            .collect()
+    }
+}
+
+/// Removes the checks of a graph unless the options ask for them.
+fn apply_check_option(graph: Graph, options: &CompileOptions) -> Result<Graph> {
+    match options.checks {
+        true => Ok(graph),
+        false => pass::without_checks(&graph),
+    }
+}
+
+/// The inputs of a call, if a graph accepts them and the current states.
+pub(super) fn accept_inputs(graph: &Graph, given: CallTensors, states: &SessionStates) -> Result<Vec<Tensor>> {
+    let read = graph.reads.iter();
+    let read: Vec<Item> = read
+        .map(|state| states.get(&state.name))
+        .collect::<Result<_>>()?;
+    let mut inputs = given(graph)?;
+    inputs.extend(flatten_states(&graph.reads, &read)?);
+    bind(graph, &inputs)?;
+    Ok(inputs)
+}
+
+fn bind(graph: &Graph, inputs: &[Tensor]) -> Result<Bindings> {
+    let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
+    let bindings = graph.bind(&shapes)?;
+    graph.check_dtypes(inputs)?;
+    Ok(bindings)
+}

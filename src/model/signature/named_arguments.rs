@@ -1,0 +1,141 @@
+//! Conversion of named tensors to the arguments of a call.
+
+use std::collections::BTreeMap;
+
+use super::{ValueStructure, constant};
+use crate::ir::{TreeConstant, TreeSpec};
+use crate::item::Item;
+use crate::tensor::Tensor;
+
+/// Named tensors that were not used yet, and the errors in their names.
+#[derive(Default)]
+pub(super) struct NamedArguments<'a> {
+    pub(super) unused: BTreeMap<&'a str, &'a Tensor>,
+    pub(super) missing: Vec<String>,
+    pub(super) duplicates: Vec<String>,
+    pub(super) error: Option<String>,
+}
+
+impl NamedArguments<'_> {
+    fn take(&mut self, name: &str) -> Option<Tensor> {
+        self.unused.remove(name).cloned()
+    }
+
+    /// True if a tensor is given under a name, or under a dotted name that starts with it.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let goes_on = |rest: &str| rest.is_empty() || rest.starts_with('.');
+        self.unused
+            .keys()
+            .any(|key| key.strip_prefix(name).is_some_and(goes_on))
+    }
+
+    fn required(&mut self, name: &str) -> Item {
+        self.take(name).map_or_else(
+            || {
+                self.missing.push(name.to_string());
+                Item::None
+            },
+            Item::Tensor,
+        )
+    }
+
+    /// A number from a tensor of one element.
+    fn number(&mut self, name: &str) -> Item {
+        let Item::Tensor(tensor) = self.required(name) else {
+            return Item::None;
+        };
+        tensor.item().map_or_else(
+            |error| {
+                self.error = Some(format!("input {name}: {}", error.message()));
+                Item::None
+            },
+            Item::Number,
+        )
+    }
+
+    /// The keys after a name and a dot, sorted numerically, then as text.
+    fn keys(&self, name: &str) -> Vec<String> {
+        let key = |given: &&str| {
+            let rest = given.strip_prefix(name)?.strip_prefix('.')?;
+            Some(rest.split('.').next()?.to_string())
+        };
+        let mut keys: Vec<String> = self.unused.keys().filter_map(key).collect();
+        keys.sort_by_key(|key| (key.parse().unwrap_or(usize::MAX), key.clone()));
+        keys.dedup();
+        keys
+    }
+}
+
+impl ValueStructure {
+    pub(super) fn item(&self, name: &str, given: &mut NamedArguments) -> Item {
+        match self {
+            ValueStructure::Known(tree) => known(tree, name, given),
+            ValueStructure::Inferred { is_list } => open(name, *is_list, given),
+        }
+    }
+}
+
+fn known(tree: &TreeSpec, name: &str, given: &mut NamedArguments) -> Item {
+    let mut numbered = |items: &[TreeSpec]| -> Vec<Item> {
+        let items = items.iter().enumerate();
+        items
+            .map(|(place, item)| known(item, &format!("{name}.{place}"), given))
+            .collect()
+    };
+    match tree {
+        TreeSpec::Tuple(items) => Item::Tuple(numbered(items)),
+        TreeSpec::List(items) => Item::List(numbered(items)),
+        TreeSpec::Tensor(_) => given.required(name),
+        TreeSpec::Number(_) => given.number(name),
+        TreeSpec::Constant(value) => match (value, given.has(name)) {
+            (TreeConstant::Number(_), true) => given.number(name),
+            (TreeConstant::None, true) => open(name, false, given),
+            _ => constant(value),
+        },
+        TreeSpec::Size(_) => Item::None,
+        TreeSpec::Dict(fields) => {
+            let fields = fields.iter();
+            let field = |(key, item): &(String, TreeSpec)| {
+                (key.clone(), known(item, &format!("{name}.{key}"), given))
+            };
+            Item::Dict(fields.map(field).collect())
+        }
+        TreeSpec::NamedTuple(_, fields) => {
+            let fields = fields.iter().enumerate();
+            let field = |(place, (key, item)): (usize, &(String, TreeSpec))| {
+                let by_place = format!("{name}.{place}");
+                let name = if given.has(&by_place) {
+                    by_place
+                } else {
+                    format!("{name}.{key}")
+                };
+                known(item, &name, given)
+            };
+            Item::Tuple(fields.map(field).collect())
+        }
+    }
+}
+
+/// A value whose structure follows from the given names.
+fn open(name: &str, is_list: bool, given: &mut NamedArguments) -> Item {
+    let keys = given.keys(name);
+    if keys.is_empty() {
+        return given.required(name);
+    }
+    let is_numbered = keys
+        .iter()
+        .enumerate()
+        .all(|(place, key)| *key == place.to_string());
+    let items: Vec<(String, Item)> = keys
+        .into_iter()
+        .map(|key| {
+            let item = open(&format!("{name}.{key}"), false, given);
+            (key, item)
+        })
+        .collect();
+    match is_numbered {
+        false => Item::Dict(items),
+        true if is_list => Item::List(items.into_iter().map(|(_, item)| item).collect()),
+        true => Item::Tuple(items.into_iter().map(|(_, item)| item).collect()),
+    }
+}

@@ -1,0 +1,217 @@
+//! Checks with inputs derived from the user's.
+
+use super::canonical::each_node;
+use super::checker::{Checker, entry};
+use super::constant_diff::weights_of;
+use super::evaluate::{argument_inputs, evaluate, signature};
+use super::size_literals::{constant_batches, is_constant};
+use super::numerics::differences;
+use super::perturb::{Perturbation, SizeChange, perturb};
+use super::check_run::{RunOutcome, CheckRun};
+use super::{Finding, Id, SubjectKind, Severity};
+use crate::error::{Error, ErrorKind};
+use crate::ir::Graph;
+use crate::item::{Item, flatten_arguments};
+use crate::symbols::{self, Guard};
+use crate::tensor::Tensor;
+
+impl Checker<'_> {
+    /// Checks values and sizes derived from a set.
+    pub(super) fn check_perturbed(&mut self, set: &[Item]) {
+        match perturb(self.graph, set) {
+            Err(error) => self
+                .report
+                .fail("making other inputs", "other inputs", &error),
+            Ok(made) => made.iter().for_each(|one| self.check_perturbation(one)),
+        }
+    }
+
+    /// Imports graphs for other sizes, if the subject is not a function. Numbers that the importer fixed differ between
+    /// them.
+    pub(super) fn resized(&self, set: &[Item]) -> Vec<Graph> {
+        if self.subject.origin().is_function() || !self.options.perturb {
+            return Vec::new();
+        }
+        let made = perturb(self.graph, set).unwrap_or_default().into_iter();
+        let graph = |one: Perturbation| {
+            let traced = self.trace(&one.arguments).ok()?;
+            entry(&traced.module, self.options).ok().cloned()
+        };
+        made.filter(|one| one.size.is_some())
+            .filter_map(graph)
+            .collect()
+    }
+
+    fn check_perturbation(&mut self, made: &Perturbation) {
+        let origin = self.subject.origin();
+        // An archive cannot show which values were frozen. A function need not accept empty tensors.
+        let is_empty = made.size.as_ref().is_some_and(|change| change.to == 0);
+        if !origin.is_function() && made.size.is_none() || origin.is_function() && is_empty {
+            return;
+        }
+        let (label, set) = (made.label.as_str(), made.arguments.as_slice());
+        let expected = match self.call(set) {
+            Ok(expected) => expected,
+            Err(error) => return self.report_skipped(made, &error),
+        };
+        match evaluate(self.graph, &self.traced.module, set) {
+            Err(error) if made.size.is_none() && error.kind() != ErrorKind::Input => {
+                self.report.fail("the trace", label, &error);
+            }
+            Err(error) => self.refused(label, set, &error),
+            Ok(got) => {
+                match origin {
+                    SubjectKind::Function => {
+                        self.compare_with_new_trace(made, &got, &expected);
+                    }
+                    SubjectKind::Graph => self.report_run_alone(label),
+                    // The shape of a view of an empty tensor may follow from its other sizes or be ambiguous.
+                    SubjectKind::Trace | SubjectKind::Script if is_empty => {
+                        self.compare_empty(made, &got, &expected);
+                    }
+                    SubjectKind::Trace | SubjectKind::Script => {
+                        self.compare(label, set, &got, &expected, None);
+                    }
+                }
+                self.tail(made, &got);
+            }
+        }
+    }
+
+    /// Compares results for an empty batch. Imports may differ where PyTorch refuses the call: a view of an empty tensor
+    /// with a `-1`.
+    fn compare_empty(&mut self, made: &Perturbation, got: &Item, expected: &Item) {
+        let found = differences(got, expected, self.options.tolerances);
+        let wrong = found.iter().find(|difference| !difference.passed());
+        let outcome = match wrong {
+            Some(difference) => {
+                let finding = Finding::new(Id::EmptyRefused, difference.to_string());
+                self.report.add(finding, &made.label);
+                RunOutcome::Differs
+            }
+            None => RunOutcome::Agrees,
+        };
+        let sides = self.subject.origin().sides();
+        let run = CheckRun::compared(&made.label, sides, outcome, found);
+        self.report.runs.push(run);
+    }
+
+    fn compare_with_new_trace(&mut self, made: &Perturbation, got: &Item, expected: &Item) {
+        let (label, set) = (made.label.as_str(), made.arguments.as_slice());
+        let repeat = self.trace(set).ok();
+        let agrees = self.compare(label, set, got, expected, repeat.as_ref());
+        let repeat = repeat.as_ref().filter(|_| agrees);
+        let other = repeat.and_then(|repeat| entry(&repeat.module, self.options).ok());
+        let found = other.and_then(|graph| self.diff_with(Id::PathDependsOnInput, graph));
+        if let Some(found) = found {
+            self.report.add(found, label);
+        }
+    }
+
+    /// Handles inputs that a call refuses. A function decides which inputs are valid; an archive of a trace should accept
+    /// another batch size, and a finding says if it does not.
+    fn report_skipped(&mut self, made: &Perturbation, error: &Error) {
+        let is_function = self.subject.origin().is_function();
+        let who = if is_function {
+            "the function refuses these inputs"
+        } else {
+            "an import for this set fails"
+        };
+        let note = format!("{who}: {}", error.message());
+        self.report
+            .runs
+            .push(CheckRun::new(&made.label, RunOutcome::Skipped, note));
+        let size = made.size.as_ref();
+        let Some(change) = size.filter(|change| change.is_batch && !is_function) else {
+            return;
+        };
+        let why = error.message();
+        let (id, message) = match change.to {
+            0 => (Id::EmptyRefused, why.to_string()),
+            // Larger batches give the finding that a smaller one would.
+            to if to < change.from || self.is_network_size(change, error) => return,
+            to => (
+                Id::SizeRefused,
+                format!("a batch of {to} in place of {}: {why}", change.from),
+            ),
+        };
+        let frames = error.context().iter().map(|frame| format!("at {frame}"));
+        let mut finding = Finding::new(id, message).details(frames);
+        if change.symbol.is_none() && self.may_be_image_channels(change.from) {
+            finding.severity = Severity::Note;
+        }
+        self.report.add(finding, &made.label);
+    }
+
+    /// True if the inputs of this first size may be images without a batch axis.
+    fn may_be_image_channels(&self, size: i64) -> bool {
+        let inputs = argument_inputs(self.graph).iter();
+        let shapes = inputs.map(|id| &self.graph.ty(*id).shape);
+        let mut own = shapes.filter(|shape| shape.first().is_some_and(|first| first.is(size)));
+        (3..=4).contains(&size) && own.all(|shape| shape.len() == 3)
+    }
+
+    /// True if another size fails at a node that reads a weight of the original size. Then the size belongs to the network,
+    /// unless a view has it as a number. A size of 1 is not evidence, since many weights have it.
+    fn is_network_size(&self, change: &SizeChange, error: &Error) -> bool {
+        let read = constant_batches(self.graph);
+        let symbol = change.symbol.as_ref();
+        if change.from == 1 || symbol.is_some_and(|symbol| read.contains(symbol)) {
+            return false;
+        }
+        let mut is_own = false;
+        each_node(self.graph, &mut |graph, node, _| {
+            let weights = weights_of(graph, node).into_iter();
+            let own = weights.filter(|name| !is_constant(name));
+            let mut sizes = own.flat_map(|name| self.sizes_of(name));
+            is_own |= sizes.any(|size| size == change.from)
+                && error.context().contains(&node.place.to_string());
+        });
+        is_own
+    }
+
+    fn sizes_of(&self, weight: &str) -> Vec<i64> {
+        let weight = self.traced.module.weights.get(weight);
+        let shape = weight.map(Tensor::shape).unwrap_or_default();
+        shape.iter().map(|size| *size as i64).collect()
+    }
+
+    /// Reports inputs that the function accepts and its trace refuses.
+    pub(super) fn refused(&mut self, label: &str, set: &[Item], error: &Error) {
+        let guard = broken_guard(self.graph, set);
+        let place = guard.map(|guard| guard.place.clone()).unwrap_or_default();
+        let mut finding = Finding::new(Id::SizeRefused, error.message().to_string()).at(&place);
+        if guard.is_none() {
+            finding = finding.details(error.context().iter().map(|frame| format!("at {frame}")));
+        }
+        // A guard or a new import of the archive prevents wrong results.
+        if guard.is_some() || !self.subject.origin().is_function() {
+            finding.severity = Severity::Note;
+        }
+        self.report.add(finding, label);
+        let who = match self.subject.origin() {
+            SubjectKind::Function => "the trace refuses inputs that the function accepts",
+            _ => "the first import refuses inputs that an import for this set accepts",
+        };
+        let note = format!("{who}: {}", error.message());
+        self.report
+            .runs
+            .push(CheckRun::new(label, RunOutcome::Refused, note));
+    }
+}
+
+fn broken_guard<'a>(graph: &'a Graph, set: &[Item]) -> Option<&'a Guard> {
+    let inputs = flatten_arguments(&signature(graph), set).ok()?;
+    let dims = graph.inputs.iter().zip(&inputs).flat_map(|(id, tensor)| {
+        graph
+            .ty(*id)
+            .shape
+            .iter()
+            .zip(tensor.shape().iter().copied())
+    });
+    let bindings = symbols::solve(dims);
+    graph
+        .guards
+        .iter()
+        .find(|guard| guard.holds(&bindings).is_ok_and(|holds| !holds))
+}

@@ -1,0 +1,110 @@
+//! Identifies a value within a run, also in the bodies of regions.
+
+use std::fmt;
+
+use super::canonical::first_result;
+use crate::error::SourcePlace;
+use crate::interp::{BodyFrame, BodyKind, NodeEvent};
+use crate::ir::ValueId;
+
+/// A value that a node computed, with the region bodies around the node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ValueSite {
+    /// Name of the value, prefixed by the names of the enclosing regions: `steps/x`.
+    pub value: String,
+    /// The operation that computed it.
+    pub op: String,
+    /// Place in the user's model.
+    pub place: SourcePlace,
+    /// The enclosing region bodies, outermost first.
+    pub within: Vec<EnclosingBody>,
+}
+
+/// A region body that encloses a value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EnclosingBody {
+    /// The body within the region.
+    pub part: BodyKind,
+    /// Name of the region's first result, prefixed like that of a [`Site`].
+    pub region: String,
+    /// `if`, `loop` or `call`.
+    pub op: String,
+    /// The region's place in the user's model.
+    pub place: SourcePlace,
+}
+
+impl ValueSite {
+    /// Describes the result `id` of a node that has run.
+    pub fn of(event: &NodeEvent, id: ValueId) -> ValueSite {
+        ValueSite {
+            value: event.graph.value(id).name.clone(),
+            op: event.node.op.name().to_string(),
+            place: event.node.place.clone(),
+            within: Vec::new(),
+        }
+        .through(event.frame)
+    }
+
+    /// Describes the first result of a node that has run.
+    pub fn of_node(event: &NodeEvent) -> ValueSite {
+        let first = event.node.results.first();
+        first.map_or_else(ValueSite::default, |id| ValueSite::of(event, *id))
+    }
+
+    /// A key that distinguishes the value from those of other loop iterations and branches.
+    pub fn key(&self) -> (String, Vec<BodyKind>) {
+        let parts = self.within.iter().map(|passage| passage.part);
+        (self.value.clone(), parts.collect())
+    }
+
+    /// Adds the enclosing regions to a site within a region body, up to the graph that was called.
+    #[must_use]
+    pub fn through(mut self, within: Option<&BodyFrame>) -> ValueSite {
+        let mut next = within;
+        while let Some(within) = next {
+            let region = first_result(within.graph, within.region).unwrap_or_default();
+            self.value = format!("{region}/{}", self.value);
+            for passage in &mut self.within {
+                passage.region = format!("{region}/{}", passage.region);
+            }
+            let passage = EnclosingBody {
+                part: within.kind,
+                region,
+                op: within.region.op.name().to_string(),
+                place: within.region.place.clone(),
+            };
+            self.within.insert(0, passage);
+            next = within.outer;
+        }
+        self
+    }
+}
+
+impl fmt::Display for ValueSite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {}{}", self.value, self.op, at(&self.place))?;
+        for passage in self.within.iter().rev() {
+            write!(f, "\n  in {passage}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for EnclosingBody {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.part {
+            BodyKind::Body => write!(f, "the body")?,
+            BodyKind::Then => write!(f, "the true branch")?,
+            BodyKind::Otherwise => write!(f, "the false branch")?,
+            BodyKind::Iteration(trip) => write!(f, "iteration {}", trip + 1)?,
+        }
+        write!(f, " of {} = {}{}", self.region, self.op, at(&self.place))
+    }
+}
+
+fn at(place: &SourcePlace) -> String {
+    match place.is_unknown() {
+        true => String::new(),
+        false => format!("  @ {place}"),
+    }
+}

@@ -1,0 +1,35 @@
+//! Names shared by the graphs of one module.
+
+use std::collections::{BTreeSet, HashMap};
+
+use super::module::ModuleAddress;
+use super::tensor::TracedTensor;
+
+/// Names of weights and paths of modules, shared by the graphs of one module.
+#[derive(Clone, Default)]
+pub(super) struct TraceNames {
+    /// Name of each weight by the address of its tensor. The tensor is kept alive, so its address stays unique.
+    pub weights: HashMap<usize, (String, TracedTensor)>,
+    /// Paths of modules by address.
+    pub modules: HashMap<ModuleAddress, String>,
+    /// Names in use.
+    pub taken: BTreeSet<String>,
+}
+
+impl TraceNames {
+    /// Derives a name that is not in use.
+    pub fn unique(&self, wanted: &str) -> String {
+        let numbered = (1..).map(|number| format!("{wanted}_{number}"));
+        let mut names = std::iter::once(wanted.to_string()).chain(numbered);
+        names
+            .find(|name| !self.taken.contains(name))
+            .unwrap_or_default()
+    }
+
+    /// Names a tensor unless it has a name. A parameter that two modules share is stored once.
+    pub fn insert(&mut self, name: String, tensor: &TracedTensor) {
+        self.taken.insert(name.clone());
+        let slot = self.weights.entry(tensor.address());
+        slot.or_insert_with(|| (name, tensor.clone()));
+    }
+}

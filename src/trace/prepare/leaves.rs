@@ -1,0 +1,201 @@
+use std::collections::HashSet;
+
+use super::instances::is_leaf;
+use super::report::{PrepareReport, RewriteKind};
+use crate::error::{Error, ErrorContext, Result, SourcePlace, without_call_numbers};
+use crate::ir::rewrite::replay;
+use crate::ir::{Argument, Definition, Graph, GraphModule, Node, Op, Region, ValueId};
+use crate::trace::region_bodies::{add_size_input, keep_own_guards, missing_symbols};
+use crate::trace::check::each_graph;
+
+/// Outlines each call of the listed modules into one node.
+pub(super) fn gather(
+    module: &mut GraphModule,
+    leaves: &[String],
+    report: &mut PrepareReport,
+) -> Result<()> {
+    for leaf in leaves {
+        let mut found = false;
+        for graph in &mut module.graphs {
+            report.begin(graph);
+            found |= outline_in(graph, leaf, report).at(|| format!("leaf {leaf}"))?;
+        }
+        if !found {
+            return Err(unknown(module, leaf));
+        }
+    }
+    Ok(())
+}
+
+fn unknown(module: &GraphModule, leaf: &str) -> Error {
+    let mut paths = Vec::new();
+    for graph in &module.graphs {
+        each_graph(graph, &mut |graph| {
+            let places = graph.nodes.iter().map(|node| &node.place.module);
+            paths.extend(places.map(|path| without_call_numbers(path)));
+        });
+    }
+    paths.retain(|path| !path.is_empty());
+    paths.sort();
+    paths.dedup();
+    let error = Error::usage(format!("no operator is in a module {leaf}"));
+    error.help(format!("operators are in {}", paths.join(", ")))
+}
+
+/// Outlines the calls of a module in a graph and its nested graphs. True if there is one.
+fn outline_in(graph: &mut Graph, leaf: &str, report: &mut PrepareReport) -> Result<bool> {
+    let calls: Vec<Option<String>> = graph.nodes.iter().map(|node| call_of(node, leaf)).collect();
+    let mut distinct: Vec<&String> = calls.iter().flatten().collect();
+    distinct.dedup();
+    let mut known = HashSet::new();
+    distinct.retain(|call| known.insert(*call));
+    for call in &distinct {
+        *graph = outline_call(graph, call, leaf, report)?;
+    }
+    let mut found = !distinct.is_empty();
+    for node in graph.nodes.iter_mut().filter(|node| !is_leaf(&node.op)) {
+        for body in node.bodies_mut() {
+            found |= outline_in(body, leaf, report)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Path of the module call that a node belongs to; none if it belongs to another module.
+fn call_of(node: &Node, leaf: &str) -> Option<String> {
+    let parts: Vec<&str> = node.place.module.split('.').collect();
+    let call = parts.get(..leaf.split('.').count())?.join(".");
+    (without_call_numbers(&call) == leaf).then_some(call)
+}
+
+fn outline_call(graph: &Graph, call: &str, leaf: &str, report: &mut PrepareReport) -> Result<Graph> {
+    let is_member = |node: &Node| call_of(node, leaf).as_deref() == Some(call);
+    let members: Vec<Node> = graph
+        .nodes
+        .iter()
+        .filter(|node| is_member(node))
+        .cloned()
+        .collect();
+    let (before, after) = around(graph, &is_member)?;
+    let place = SourcePlace {
+        module: call.to_string(),
+        location: members.first().and_then(|node| node.place.location.clone()),
+    };
+    for node in &members {
+        let old = node
+            .results
+            .first()
+            .map(|id| graph.value(*id).name.as_str());
+        report.add(
+            RewriteKind::Leaf,
+            old.unwrap_or_default(),
+            leaf,
+            &node.place,
+        );
+    }
+    let node = call_node(graph, members, &after, leaf, place)?;
+    let nodes = before.into_iter().chain([node]).chain(after).collect();
+    let ordered = Graph {
+        nodes,
+        ..graph.clone()
+    };
+    replay(&ordered, |replay, node| replay.copy(node))
+}
+
+/// Splits the nodes outside of the module call: those that can run before its members, and those that must run after.
+fn around(graph: &Graph, is_member: &dyn Fn(&Node) -> bool) -> Result<(Vec<Node>, Vec<Node>)> {
+    let last = graph.nodes.iter().rposition(is_member);
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    let mut of_members: HashSet<ValueId> = HashSet::new();
+    let mut late: HashSet<ValueId> = HashSet::new();
+    for (index, node) in graph.nodes.iter().enumerate() {
+        let operands = node.operands();
+        let is_late = operands.iter().any(|id| late.contains(id));
+        if is_member(node) {
+            if is_late {
+                return Err(cyclic_leaf(node));
+            }
+            of_members.extend(&node.results);
+        } else if is_late || Some(index) > last || operands.iter().any(|id| of_members.contains(id))
+        {
+            late.extend(&node.results);
+            after.push(node.clone());
+        } else {
+            before.push(node.clone());
+        }
+    }
+    Ok((before, after))
+}
+
+fn cyclic_leaf(node: &Node) -> Error {
+    let message = "the module reads a value that is computed outside of it from its own results";
+    let error = Error::unsupported(message).at_place(&node.place);
+    error.help("choose the enclosing module as the leaf")
+}
+
+/// Makes a call node whose body has the given nodes.
+fn call_node(
+    graph: &Graph,
+    members: Vec<Node>,
+    after: &[Node],
+    name: &str,
+    place: SourcePlace,
+) -> Result<Node> {
+    let defined: Vec<ValueId> = members
+        .iter()
+        .flat_map(|node| node.results.clone())
+        .collect();
+    let own: HashSet<ValueId> = defined.iter().copied().collect();
+    let later = after.iter().flat_map(Node::operands);
+    let read: HashSet<ValueId> = later.chain(graph.outputs.iter().copied()).collect();
+    let results: Vec<ValueId> = defined.into_iter().filter(|id| read.contains(id)).collect();
+    let mut known = HashSet::new();
+    let is_input = |id: &ValueId| {
+        let is_weight = matches!(graph.value(*id).definition, Definition::Weight(_));
+        !is_weight && !own.contains(id)
+    };
+    let operands = members.iter().flat_map(Node::operands).filter(is_input);
+    let mut inputs: Vec<ValueId> = operands.filter(|id| known.insert(*id)).collect();
+    let mut body = body(graph, members, &inputs, &results)?;
+    body.name = name.to_string();
+    inputs.extend(add_size_inputs(graph, &mut body)?);
+    keep_own_guards(&mut body);
+    Ok(Node {
+        op: Op::Region(Box::new(Region::Call { body })),
+        arguments: inputs.into_iter().map(Argument::Value).collect(),
+        results,
+        place,
+    })
+}
+
+fn body(graph: &Graph, nodes: Vec<Node>, inputs: &[ValueId], outputs: &[ValueId]) -> Result<Graph> {
+    let cut = Graph {
+        inputs: inputs.to_vec(),
+        outputs: outputs.to_vec(),
+        nodes,
+        input_trees: Vec::new(),
+        output_tree: None,
+        reads: Vec::new(),
+        writes: Vec::new(),
+        ..graph.clone()
+    };
+    replay(&cut, |replay, node| replay.copy(node))
+}
+
+/// Adds inputs to the body that define the symbols that none of its inputs defines. Returns their values outside of the
+/// body.
+fn add_size_inputs(graph: &Graph, body: &mut Graph) -> Result<Vec<ValueId>> {
+    let mut told = Vec::new();
+    for symbol in missing_symbols(body) {
+        let tells = |id: &&ValueId| {
+            let mut sizes = graph.ty(**id).shape.iter();
+            sizes.any(|size| size.as_symbol() == Some(&symbol))
+        };
+        let found = graph.inputs.iter().find(tells);
+        let missing = || Error::unsupported(format!("no input has the size {symbol}"));
+        let id = *found.ok_or_else(missing)?;
+        add_size_input(body, &symbol, graph.ty(id).clone());
+        told.push(id);
+    }
+    Ok(told)
+}

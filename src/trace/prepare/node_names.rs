@@ -1,0 +1,128 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::instances::{Instances, is_leaf, join};
+use super::report::{PrepareReport, RewriteKind};
+use crate::error::without_call_numbers;
+use crate::ir::{Graph, Node, ValueId, legal_name};
+
+/// Names every node after its module and operator, and its values after the node. Nodes in leaves keep their names.
+pub(super) fn name(graph: &mut Graph, instances: &Instances, report: &mut PrepareReport) {
+    let mut namer = NodeNamer::new(graph, instances);
+    namer.graph(graph, report);
+}
+
+struct NodeNamer<'a> {
+    instances: &'a Instances,
+    /// Number of nodes directly in each module call, without nested calls.
+    direct: BTreeMap<String, usize>,
+    /// Module calls that contain other module calls.
+    containers: BTreeSet<String>,
+    taken: BTreeSet<String>,
+}
+
+impl<'a> NodeNamer<'a> {
+    fn new(graph: &Graph, instances: &'a Instances) -> NodeNamer<'a> {
+        let inputs = graph.inputs.iter().map(|id| graph.value(*id).name.clone());
+        let mut namer = NodeNamer {
+            instances,
+            direct: BTreeMap::new(),
+            containers: BTreeSet::new(),
+            taken: inputs.chain(instances.names().cloned()).collect(),
+        };
+        namer.count(graph);
+        namer
+    }
+
+    fn count(&mut self, graph: &Graph) {
+        for node in &graph.nodes {
+            let path = &node.place.module;
+            *self.direct.entry(path.clone()).or_default() += 1;
+            let around = path
+                .match_indices('.')
+                .filter_map(|(end, _)| path.get(..end));
+            self.containers.extend(around.map(str::to_string));
+            if !is_leaf(&node.op) {
+                node.bodies().into_iter().for_each(|body| self.count(body));
+            }
+        }
+    }
+
+    fn graph(&mut self, graph: &mut Graph, report: &mut PrepareReport) {
+        let mut names = Vec::new();
+        for node in &mut graph.nodes {
+            let (kind, name) = self.node(node);
+            let old = std::mem::replace(&mut node.place.module, name.clone());
+            names.push((kind, name, old));
+            if !is_leaf(&node.op) {
+                for body in node.bodies_mut() {
+                    self.graph(body, report);
+                }
+            }
+        }
+        name_values(graph, &names, report);
+    }
+
+    /// Returns the name of a node: its module's if it is the module's only node, else its operator's.
+    fn node(&mut self, node: &Node) -> (RewriteKind, String) {
+        let path = &node.place.module;
+        let module = self.instances.name(path);
+        let is_alone = self.direct.get(path) == Some(&1) && !self.containers.contains(path);
+        let is_module = is_alone && !path.is_empty();
+        let kind = match is_module {
+            _ if module != without_call_numbers(path) => RewriteKind::Reused,
+            true => RewriteKind::Module,
+            false => RewriteKind::Functional,
+        };
+        if is_module {
+            return (kind, module.to_string());
+        }
+        let first = join(module, node.op.short_name());
+        let numbered = (1..).map(|number| format!("{first}_{number}"));
+        let mut candidates = std::iter::once(first.clone()).chain(numbered);
+        let name = candidates.find(|name| !self.taken.contains(name));
+        let name = name.unwrap_or(first);
+        self.taken.insert(name.clone());
+        (kind, name)
+    }
+}
+
+/// Names results after their nodes. Several results of a node are numbered.
+fn name_values(graph: &mut Graph, names: &[(RewriteKind, String, String)], report: &mut PrepareReport) {
+    let inputs = graph.inputs.iter().map(|id| graph.value(*id).name.clone());
+    let mut taken: BTreeSet<String> = inputs.collect();
+    for (index, (kind, name, path)) in names.iter().enumerate() {
+        let node = &graph.nodes[index];
+        let mut place = node.place.clone();
+        place.module.clone_from(path);
+        let results = node.results.clone();
+        let olds: Vec<String> = results
+            .iter()
+            .map(|id| graph.value(*id).name.clone())
+            .collect();
+        let old = olds.first().cloned().unwrap_or_default();
+        let mut is_new = name != path;
+        for (number, id) in results.iter().enumerate() {
+            let wanted = match results.len() {
+                1 => name.clone(),
+                _ => format!("{name}.{number}"),
+            };
+            let found = unique(&legal_name(&wanted), &mut taken);
+            is_new |= olds.get(number) != Some(&found);
+            rename(graph, *id, found);
+        }
+        if is_new {
+            report.add(*kind, &old, name, &place);
+        }
+    }
+}
+
+fn unique(wanted: &str, taken: &mut BTreeSet<String>) -> String {
+    let numbered = (1..).map(|number| format!("{wanted}_{number}"));
+    let mut candidates = std::iter::once(wanted.to_string()).chain(numbered);
+    let name = candidates.find(|name| taken.insert(name.clone()));
+    name.unwrap_or_default()
+}
+
+fn rename(graph: &mut Graph, id: ValueId, name: String) {
+    graph.values[id.index()].name = name;
+}

@@ -1,0 +1,40 @@
+//! Errors of an import: everything that the program needs and the importer lacks, listed at once.
+
+use std::collections::BTreeMap;
+
+use crate::error::{Error, ErrorKind, Result, SourcePlace};
+
+/// Errors by message: the first of each, and how often it occurred.
+#[derive(Default)]
+pub struct ImportErrors {
+    found: BTreeMap<String, (Error, usize)>,
+}
+
+impl ImportErrors {
+    /// Adds an error, or counts it if its message is known already.
+    pub fn add(&mut self, error: Error, place: &SourcePlace) {
+        let key = error.message().to_string();
+        let entry = self.found.entry(key);
+        entry.or_insert_with(|| (error.at_place(place), 0)).1 += 1;
+    }
+
+    /// Returns the result, or all errors if there were any, the most frequent first.
+    pub fn finish<T>(&mut self, result: Result<T>) -> Result<T> {
+        let mut found: Vec<(Error, usize)> =
+            std::mem::take(&mut self.found).into_values().collect();
+        if found.is_empty() {
+            return result;
+        }
+        found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let errors = found.into_iter().map(|(error, count)| match count {
+            1 => error,
+            count => error.at(format!("{} more places", count - 1)),
+        });
+        // Other errors may follow from these.
+        let last = result
+            .err()
+            .filter(|error| error.kind() == ErrorKind::Unsupported);
+        let errors = errors.chain(last).collect();
+        Err(Error::all(errors).unwrap_or_else(|| Error::internal("there are no faults")))
+    }
+}

@@ -1,0 +1,122 @@
+//! Mutable parts of Python objects: elements of lists and dicts, attributes of objects. A change within a region counts for
+//! that region alone until the region's results are known.
+
+use std::rc::Rc;
+
+use crate::error::{Error, Result};
+
+use super::Importer;
+use super::datum::{Datum, ScriptDict, Instance, ScriptList};
+
+/// A mutable location, shared by all who refer to it.
+#[derive(Clone, Debug)]
+pub enum MutableCell {
+    /// The elements of a list.
+    List(Rc<ScriptList>),
+    /// The entries of a dict.
+    Dict(Rc<ScriptDict>),
+    /// An attribute.
+    Attribute(Rc<Instance>, String),
+}
+
+/// The variable or cell that a result of a region is assigned to.
+#[derive(Clone, Debug)]
+pub enum ResultTarget {
+    /// A variable.
+    Variable(String),
+    /// A cell.
+    Cell(MutableCell),
+}
+
+impl MutableCell {
+    /// True if both are one location.
+    pub fn is(&self, other: &MutableCell) -> bool {
+        match (self, other) {
+            (MutableCell::List(a), MutableCell::List(b)) => Rc::ptr_eq(a, b),
+            (MutableCell::Dict(a), MutableCell::Dict(b)) => Rc::ptr_eq(a, b),
+            (MutableCell::Attribute(a, x), MutableCell::Attribute(b, y)) => Rc::ptr_eq(a, b) && x == y,
+            _ => false,
+        }
+    }
+
+    /// The contents, as an immutable value.
+    pub fn content(&self) -> Datum {
+        match self {
+            MutableCell::List(list) => Datum::tuple(list.items.borrow().clone()),
+            MutableCell::Dict(dict) => {
+                let entries = dict.entries.borrow();
+                let pairs = entries.iter().cloned();
+                Datum::tuple(pairs.map(|(a, b)| Datum::tuple(vec![a, b])).collect())
+            }
+            MutableCell::Attribute(instance, name) => {
+                let known = instance.attributes.borrow().get(name).cloned();
+                known.unwrap_or(Datum::Uninitialized)
+            }
+        }
+    }
+
+    /// Replaces the contents.
+    pub fn set(&self, content: Datum) {
+        let items = || content.items().unwrap_or_default();
+        match self {
+            MutableCell::List(list) => *list.items.borrow_mut() = items(),
+            MutableCell::Dict(dict) => {
+                let pairs = items().into_iter().filter_map(|pair| pair.items());
+                let entries = pairs.filter_map(|pair| <[Datum; 2]>::try_from(pair).ok());
+                *dict.entries.borrow_mut() = entries.map(|[key, value]| (key, value)).collect();
+            }
+            MutableCell::Attribute(instance, name) => {
+                let mut attributes = instance.attributes.borrow_mut();
+                attributes.insert(name.clone(), content);
+            }
+        }
+    }
+
+    /// Number of regions that enclosed its creation.
+    fn depth(&self) -> usize {
+        match self {
+            MutableCell::List(list) => list.depth,
+            MutableCell::Dict(dict) => dict.depth,
+            MutableCell::Attribute(instance, _) => instance.depth,
+        }
+    }
+
+    /// True if it belongs to the archive.
+    fn is_archived(&self) -> bool {
+        match self {
+            MutableCell::List(list) => list.is_archived,
+            MutableCell::Dict(dict) => dict.is_archived,
+            MutableCell::Attribute(..) => false,
+        }
+    }
+
+    /// A description for messages.
+    pub fn describe(&self) -> String {
+        match self {
+            MutableCell::List(list) => format!("a list of {}", list.items.borrow().len()),
+            MutableCell::Dict(dict) => format!("a dict of {}", dict.entries.borrow().len()),
+            MutableCell::Attribute(_, name) => format!("the attribute {name}"),
+        }
+    }
+}
+
+impl Importer<'_> {
+    /// Records a cell's contents for the innermost region. Must be called before the cell changes.
+    pub(super) fn change(&mut self, cell: MutableCell) -> Result<()> {
+        if cell.is_archived() {
+            let message = format!(
+                "the program modifies in place {} that belongs to the module",
+                cell.describe()
+            );
+            let help = "the change would outlive the call: assign a new list or dict to the attribute instead";
+            return Err(Error::unsupported(message).help(help));
+        }
+        let is_outer = cell.depth() < self.scopes.depth();
+        let changed = &mut self.local().changed;
+        if is_outer && !changed.iter().any(|(known, _)| known.is(&cell)) {
+            let content = cell.content();
+            changed.push((cell, content));
+        }
+        Ok(())
+    }
+}

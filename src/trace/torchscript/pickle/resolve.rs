@@ -1,0 +1,138 @@
+//! Conversion of nodes that refer to each other by index to a tree of values.
+
+use super::*;
+use crate::trace::torchscript::value::{PickledDict, PickledList, PickledObject};
+
+/// Maximum nesting depth of values.
+const MAX_DEPTH: usize = 256;
+
+/// Maximum number of values in a tree, in which shared values count at each occurrence. It bounds the time of a traversal.
+const MAX_VALUES: usize = 1 << 26;
+
+/// Converts nodes to values. Each node is converted once, so sharing is preserved.
+pub(super) fn freeze(nodes: Vec<PickleNode>, root: NodeId) -> Result<Pickled> {
+    let mut freezer = Resolver {
+        frozen: vec![Progress::Untouched; nodes.len()],
+        extents: vec![TreeSize::default(); nodes.len()],
+        nodes,
+    };
+    freezer.freeze(root, 0)
+}
+
+#[derive(Clone)]
+enum Progress {
+    Untouched,
+    Started,
+    Done(Pickled),
+}
+
+struct Resolver {
+    nodes: Vec<PickleNode>,
+    frozen: Vec<Progress>,
+    extents: Vec<TreeSize>,
+}
+
+/// Depth and number of values of the tree below a node. The recursion visits a shared value only once, so the recursion's
+/// own depth and length do not bound those of the tree.
+#[derive(Clone, Copy, Default)]
+struct TreeSize {
+    depth: usize,
+    values: usize,
+}
+
+impl TreeSize {
+    fn above(parts: impl Iterator<Item = TreeSize>) -> Result<TreeSize> {
+        let start = TreeSize {
+            depth: 0,
+            values: 1,
+        };
+        let all = parts.fold(start, |all, part| TreeSize {
+            depth: all.depth.max(part.depth + 1),
+            values: all.values.saturating_add(part.values),
+        });
+        if all.values > MAX_VALUES {
+            return Err(Error::unsupported(format!("more than {MAX_VALUES} values")));
+        }
+        if all.depth > MAX_DEPTH {
+            Err(too_deep())
+        } else {
+            Ok(all)
+        }
+    }
+}
+
+impl Resolver {
+    fn freeze(&mut self, id: NodeId, depth: usize) -> Result<Pickled> {
+        match &self.frozen[id] {
+            Progress::Done(value) => return Ok(value.clone()),
+            Progress::Started => return Err(Error::unsupported("a value that contains itself")),
+            Progress::Untouched if depth > MAX_DEPTH => return Err(too_deep()),
+            Progress::Untouched => self.frozen[id] = Progress::Started,
+        }
+        let node = std::mem::replace(&mut self.nodes[id], PickleNode::Tuple(Vec::new()));
+        let parts = node.parts();
+        let value = self.value(node, depth + 1)?;
+        self.extents[id] = TreeSize::above(parts.iter().map(|part| self.extents[*part]))?;
+        self.frozen[id] = Progress::Done(value.clone());
+        Ok(value)
+    }
+
+    fn value(&mut self, node: PickleNode, depth: usize) -> Result<Pickled> {
+        Ok(match node {
+            PickleNode::Leaf(value) => value,
+            PickleNode::Tuple(items) => Pickled::Tuple(self.items(items, depth)?.into()),
+            PickleNode::List(items, type_tag) => {
+                let items = self.items(items, depth)?;
+                Pickled::List(Arc::new(PickledList { items, type_tag }))
+            }
+            PickleNode::Dict(entries, type_tag) => {
+                let entries = self.entries(entries, depth)?;
+                Pickled::Dict(Arc::new(PickledDict { entries, type_tag }))
+            }
+            PickleNode::Object(class, attributes) => self.object(class, attributes, depth)?,
+            PickleNode::Global(name) => return Err(globals::refuse(&name)),
+            PickleNode::Storage(record) => Pickled::Tensor(Arc::new(record)),
+        })
+    }
+
+    fn items(&mut self, items: Vec<NodeId>, depth: usize) -> Result<Vec<Pickled>> {
+        items.into_iter().map(|id| self.freeze(id, depth)).collect()
+    }
+
+    fn entries(&mut self, ids: Vec<(NodeId, NodeId)>, depth: usize) -> Result<Vec<(Pickled, Pickled)>> {
+        let mut entries = Vec::with_capacity(ids.len());
+        for (key, value) in ids {
+            entries.push((self.freeze(key, depth)?, self.freeze(value, depth)?));
+        }
+        Ok(entries)
+    }
+
+    fn object(&mut self, class: Arc<str>, ids: Vec<(NodeId, NodeId)>, depth: usize) -> Result<Pickled> {
+        let mut attributes = Vec::with_capacity(ids.len());
+        for (name, value) in ids {
+            let Pickled::Str(name) = self.freeze(name, depth)? else {
+                return Err(Error::format("an attribute's name is not a string").at(class));
+            };
+            let value = self.freeze(value, depth).at(|| format!("{class}.{name}"))?;
+            attributes.push((name, value));
+        }
+        Ok(Pickled::Object(Arc::new(PickledObject { class, attributes })))
+    }
+}
+
+impl PickleNode {
+    fn parts(&self) -> Vec<NodeId> {
+        match self {
+            PickleNode::Tuple(items) | PickleNode::List(items, _) => items.clone(),
+            PickleNode::Dict(entries, _) | PickleNode::Object(_, entries) => entries
+                .iter()
+                .flat_map(|(key, value)| [*key, *value])
+                .collect(),
+            PickleNode::Leaf(_) | PickleNode::Global(_) | PickleNode::Storage(_) => Vec::new(),
+        }
+    }
+}
+
+fn too_deep() -> Error {
+    Error::unsupported("values nested too deeply")
+}
