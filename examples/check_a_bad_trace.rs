@@ -15,7 +15,7 @@ use onionskin::kernel::materialization::Precision;
 use onionskin::model::{self, Device, DeviceReference, Model};
 use onionskin::nn::{Dropout, Linear, Sequential};
 use onionskin::trace::check::CheckOptions;
-use onionskin::trace::{Forward, Module, TracedTensor, Tree, arguments, resolve, trace_checked};
+use onionskin::trace::{Forward, Module, TracedTensor, Tree, arguments, freeze, trace_checked};
 
 fn vector(values: &[f32]) -> TracedTensor {
     TracedTensor::from_vec([values.len()], values.to_vec())

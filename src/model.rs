@@ -16,16 +16,16 @@
 mod background;
 mod bisect;
 mod check;
+mod compiled_graph;
 mod device;
-mod random_input;
 mod input_mismatch;
 mod packed;
+mod random_input;
 mod session;
+mod session_states;
 mod signature;
-mod session_stateson_states;
 mod subject;
 mod tuning;
-mod compiled_graph;
 mod verify;
 
 use std::fmt;
@@ -35,15 +35,15 @@ use std::sync::Arc;
 pub use crate::kernel::materialization::Precision;
 pub use bisect::{DivergenceSearch, SearchOptions, SearchProgress, first_divergence};
 pub use check::{DeviceReference, check, inspect, inspect_program};
+pub use compiled_graph::CompiledGraph;
 pub use device::Device;
-pub use random_input::{InputDistribution, draw, seed_of};
 pub use input_mismatch::InputMismatch;
 pub use packed::PackedReport;
+pub use random_input::{InputDistribution, input_distributions, seed_of};
 pub use session::{CompileOptions, Session};
 pub use signature::{Signature, SignatureInput};
 pub use subject::MethodSubject;
 pub use tuning::{Tuning, TuningProgress};
-pub use compiled_graph::CompiledGraph;
 pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 
 use crate::error::{Error, Result};
@@ -51,7 +51,7 @@ use crate::file_kind::FileKind;
 use crate::ir::{GraphModule, TreeConstant};
 use crate::item::Item;
 use crate::trace::torchscript::{Archive, EntryMethod, ImportOptions, InputSpec, Pickled, import};
-use session_stateson_states::SessionStates;
+use session_states::SessionStates;
 
 /// A model: an archive that PyTorch traced or scripted, or an imported graph.
 ///
@@ -157,7 +157,7 @@ impl Model {
         methods: &[String],
     ) -> Result<GraphModule> {
         let forward = EntryMethod {
-            inputs: arguments.map(|arguments| arguments.iter().map(example).collect()),
+            inputs: arguments.map(|arguments| arguments.iter().map(example_spec).collect()),
             ..EntryMethod::default()
         };
         let further = methods.iter().map(|method| EntryMethod {
@@ -209,7 +209,7 @@ impl Model {
     ) -> Result<GraphModule> {
         let entry = EntryMethod {
             method: method.to_string(),
-            inputs: arguments.map(|arguments| arguments.iter().map(example).collect()),
+            inputs: arguments.map(|arguments| arguments.iter().map(example_spec).collect()),
         };
         self.import_with(&ImportOptions {
             entries: vec![entry],
@@ -254,8 +254,8 @@ impl From<ModelSource> for Model {
 }
 
 /// Specification of an example input for an argument.
-fn example(argument: &Item) -> InputSpec {
-    let all = |items: &[Item]| items.iter().map(example).collect();
+fn example_spec(argument: &Item) -> InputSpec {
+    let all = |items: &[Item]| items.iter().map(example_spec).collect();
     match argument {
         Item::Tensor(tensor) => InputSpec::from(tensor),
         Item::Number(number) => InputSpec::Constant(TreeConstant::Number(*number)),
@@ -266,13 +266,13 @@ fn example(argument: &Item) -> InputSpec {
         Item::Dict(items) => InputSpec::Dict(
             items
                 .iter()
-                .map(|(key, item)| (key.clone(), example(item)))
+                .map(|(key, item)| (key.clone(), example_spec(item)))
                 .collect(),
         ),
     }
 }
 
 /// Error of a call that fits no graph of a model that cannot be imported again.
-fn no_fit(last: Option<Error>) -> Error {
+fn no_matching_graph(last: Option<Error>) -> Error {
     last.unwrap_or_else(|| Error::input("the model has no graph"))
 }

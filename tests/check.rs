@@ -25,7 +25,7 @@ use onionskin::model::{self, DeviceReference, first_wrong_pass};
 use onionskin::pass::{PIPELINE, Pass};
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{
-    AllowList, CheckOptions, Finding, Id, SubjectKind, CheckReport, Severity, Subject, Traced,
+    AllowList, CheckOptions, CheckReport, Finding, Id, Severity, Subject, SubjectKind, Traced,
 };
 use onionskin::trace::check::{check_trace, evaluate};
 use onionskin::{CompileOptions, Device, Model};
@@ -573,7 +573,7 @@ impl Subject for SingleSizeImporter {
         run(&self.trace(arguments)?.module, arguments)
     }
 
-    fn origin(&self) -> SubjectKind {
+    fn kind(&self) -> SubjectKind {
         SubjectKind::Trace
     }
 }

@@ -71,7 +71,7 @@ fn shared_operands() -> Graph {
 
 /// Columns written one after the other, as by in-place writes. Layers share kernels, which read the start of the written
 /// column from a size; it can be negative.
-fn columns() -> Graph {
+fn column_writes() -> Graph {
     graph(&["f32[3, 4]"], |b, x| {
         let mut y = x[0].pad(&[0.into(), 0.into()], &[0.into(), 4.into()], 0) * 0.0;
         for column in 0..4 {
@@ -125,7 +125,7 @@ fn graphs() -> Vec<(&'static str, Graph)> {
         ("caches", kv_caches(64)),
         ("caches of odd heads", kv_caches(33)),
         ("shared operands", shared_operands()),
-        ("columns", columns()),
+        ("columns", column_writes()),
         ("scattered", unaligned_operands("401")),
         ("scattered in odd numbers", unaligned_operands("2*L + 201")),
     ]

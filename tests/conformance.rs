@@ -18,7 +18,7 @@ use onionskin::ir::{Builder, Graph, Weights};
 use onionskin::pass;
 use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
-use sample_calls::{arguments, at, graph_of, inputs, parse, sizes};
+use sample_calls::{arguments, graph_of, inputs, parse, sizes, substitute_symbols};
 
 mod sample_calls;
 mod samples;
@@ -80,7 +80,7 @@ fn check(row: &Composite, case: &str) -> Result<()> {
     let body = pass::decompose(&call)?;
     compare_types("its body", &types(&call), &types(&body))?;
     for bindings in [small, large, sizes(0, 8), sizes(2, 0)] {
-        let texts = at(&texts, &bindings);
+        let texts = substitute_symbols(&texts, &bindings);
         if !accepts_operands(&call, operator, &texts)? {
             continue;
         }

@@ -33,7 +33,7 @@ fn half(graph: &Graph, capabilities: &Capabilities) -> Plan {
 }
 
 /// Returns capabilities for the families of kernels that a device can run, with and without `f16` in shaders.
-fn families(own: &Capabilities) -> Vec<(&'static str, Capabilities)> {
+fn kernel_families(own: &Capabilities) -> Vec<(&'static str, Capabilities)> {
     let gpu = Capabilities {
         software: false,
         ..own.clone()
@@ -88,7 +88,7 @@ fn images(x: &str, channels: [i64; 2]) -> Graph {
 }
 
 /// A convolution with many channels, for which a rasteriser uses Winograd tiles.
-fn wide() -> Graph {
+fn wide_convolution() -> Graph {
     samples::graph(&["f32[1, 128, 6, 6]"], |builder, x| {
         let weight = builder.weight("weight", "f32[128, 128, 3, 3]".parse().unwrap());
         let axes = vec![ConvAxis::padded(1, 1); 2];
@@ -110,7 +110,7 @@ fn embedding() -> Graph {
 }
 
 /// Graphs that map integer inputs and weights to integers that half precision represents exactly.
-fn whole() -> Vec<(&'static str, Graph)> {
+fn integer_graphs() -> Vec<(&'static str, Graph)> {
     vec![
         ("layers", layers("16", &[40, 48, 32, 24])),
         ("odd layers", layers("11", &[35, 43, 29, 21])),
@@ -121,13 +121,13 @@ fn whole() -> Vec<(&'static str, Graph)> {
         ("images", images("f32[2, 3, 12, 12]", [8, 16])),
         ("odd images", images("f32[1, 3, 13, 9]", [5, 7])),
         ("any images", images("f32[B, 3, H, 10]", [12, 6])),
-        ("wide images", wide()),
+        ("wide images", wide_convolution()),
         ("embedding", embedding()),
     ]
 }
 
 /// Graphs that need fractions.
-fn fractions() -> Vec<(&'static str, Graph)> {
+fn fraction_graphs() -> Vec<(&'static str, Graph)> {
     let attention = |rows: &'static str, width: i64| {
         let x = format!("f32[B, {rows}, {width}]");
         samples::graph(&[&x], |builder, x| {
@@ -224,8 +224,8 @@ fn whole_numbers_are_exact() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
-    for (family, capabilities) in families(device.capabilities()) {
-        for (name, graph) in whole() {
+    for (family, capabilities) in kernel_families(device.capabilities()) {
+        for (name, graph) in integer_graphs() {
             let plan = half(&graph, &capabilities);
             for (found, expected) in results(&device, &graph, &plan, true) {
                 assert_eq!(found, expected, "{name} on {family}");
@@ -252,8 +252,8 @@ fn fractions_are_near() {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
-    let graphs = [whole(), fractions(), samples::all()].concat();
-    for (family, capabilities) in families(device.capabilities()) {
+    let graphs = [integer_graphs(), fraction_graphs(), samples::all()].concat();
+    for (family, capabilities) in kernel_families(device.capabilities()) {
         for (name, graph) in &graphs {
             let plan = half(graph, &capabilities);
             for (found, expected) in results(&device, graph, &plan, false) {
@@ -280,7 +280,7 @@ fn kernels_are_valid_everywhere() {
         bare(samples::rasteriser()),
     ] {
         let mut stored = 0;
-        for (name, graph) in [whole(), fractions(), samples::all()].concat() {
+        for (name, graph) in [integer_graphs(), fraction_graphs(), samples::all()].concat() {
             let plan = half(&graph, &capabilities);
             stored += half_slots(&plan);
             let wrong = samples::untranslatable(&plan);
@@ -342,7 +342,7 @@ fn bands_read_texels_of_eight_columns_at_once() {
     }
 }
 
-fn kept(plan: &Plan) -> Vec<SingleReason> {
+fn single_reasons(plan: &Plan) -> Vec<SingleReason> {
     plan.materialized
         .iter()
         .filter_map(|stored| stored.single_reason)
@@ -361,25 +361,25 @@ fn values_that_need_single_precision_keep_f32_storage() {
         let mean = x[0].mean(&[1], true);
         vec![(x[0].exp() - mean).dot(x[1]) + mean]
     });
-    assert!(kept(&half(&norm, &bare)).contains(&SingleReason::Statistic));
+    assert!(single_reasons(&half(&norm, &bare)).contains(&SingleReason::Statistic));
     let places = samples::graph(&["f32[8, 8]", "f32[8, 8]", "f32[64, 4]"], |_, x| {
         let scaled = x[0].dot(x[1]) * 100.0;
         let rows = scaled.floor().to(DType::I64).reshape(vec![64.into()]);
         vec![x[2].index_select(0, rows), scaled.exp()]
     });
-    assert!(kept(&half(&places, &native)).contains(&SingleReason::IntegerOperand));
+    assert!(single_reasons(&half(&places, &native)).contains(&SingleReason::IntegerOperand));
     let sums = samples::graph(&["f32[4, 8, 6]"], |_, x| {
         vec![x[0].scan(ScanFunction::Sum, 1).exp().sum(&[2], false)]
     });
-    assert!(kept(&half(&sums, &native)).contains(&SingleReason::Accumulated));
+    assert!(single_reasons(&half(&sums, &native)).contains(&SingleReason::Accumulated));
     let parts = samples::graph(&["f32[64, 4096]", "f32[4096, 64]"], |_, x| {
         vec![x[0].dot(x[1]).relu()]
     });
-    assert!(kept(&half(&parts, &native)).contains(&SingleReason::PartialSums));
+    assert!(single_reasons(&half(&parts, &native)).contains(&SingleReason::PartialSums));
     // Rows of 29 elements of f16 end within a 32-bit word.
     let odd = layers("11", &[35, 29, 21]);
-    assert!(kept(&half(&odd, &bare)).contains(&SingleReason::UnpairedStore));
-    assert!(!kept(&half(&odd, &native)).contains(&SingleReason::UnpairedStore));
+    assert!(single_reasons(&half(&odd, &bare)).contains(&SingleReason::UnpairedStore));
+    assert!(!single_reasons(&half(&odd, &native)).contains(&SingleReason::UnpairedStore));
     let biased = samples::graph(&["f32[8, 16]"], |builder, x| {
         let weight = builder.weight("weight", "f32[16, 16]".parse().unwrap());
         let bias = builder.weight("bias", "f32[16]".parse().unwrap());
@@ -395,14 +395,14 @@ fn values_that_need_single_precision_keep_f32_storage() {
 }
 
 /// Stores rows of eight numbers in half precision. Returns the contents of each such slot, for each family.
-fn stored(device: &GpuDevice, numbers: &[f32]) -> Vec<(String, Vec<f64>)> {
+fn stored_values(device: &GpuDevice, numbers: &[f32]) -> Vec<(String, Vec<f64>)> {
     let rows = numbers.len() / 8;
     let x = Tensor::from_vec([rows, 8], numbers.to_vec()).unwrap();
     let y = Tensor::from_vec([8, 8], vec![0f32; 64]).unwrap();
     let shape = format!("f32[{rows}, 8]");
     let graph = samples::graph(&[&shape, "f32[8, 8]"], |_, x| vec![(x[0] + 0.0).dot(x[1])]);
     let mut found = Vec::new();
-    for (family, capabilities) in families(device.capabilities()) {
+    for (family, capabilities) in kernel_families(device.capabilities()) {
         let plan = half(&graph, &capabilities);
         assert!(half_slots(&plan) > 0, "nothing is stored on {family}");
         let options = ProgramOptions {
@@ -457,7 +457,7 @@ fn numbers_beyond_the_range_saturate() {
         f64::NEG_INFINITY,
         f64::INFINITY,
     ];
-    for (slot, found) in stored(&device, &numbers) {
+    for (slot, found) in stored_values(&device, &numbers) {
         assert_eq!(found[..10], expected, "{slot}");
         assert!(found[10].is_nan() && found[11].is_nan(), "{slot}");
     }
@@ -482,7 +482,7 @@ fn numbers_are_stored_as_the_nearest_halves_ties_to_even() {
         .iter()
         .map(|number| f16::from_f32(*number).to_f64())
         .collect();
-    for (slot, found) in stored(&device, &numbers) {
+    for (slot, found) in stored_values(&device, &numbers) {
         let pairs = found.iter().zip(&expected).zip(&numbers);
         for ((found, expected), number) in pairs {
             assert_eq!(found, expected, "{number:e} in {slot}");
@@ -578,7 +578,7 @@ graph f(c: bool[], x: f32[4, 8]) {
     let graph = pass::decompose(&module.graphs[0]).unwrap();
     let mut seed = 11;
     let x = tensor(&mut seed, DType::F32, &[4, 8], true);
-    for (family, capabilities) in families(device.capabilities()) {
+    for (family, capabilities) in kernel_families(device.capabilities()) {
         let plan = half(&graph, &capabilities);
         let of_weight = plan.slots.iter().filter(|slot| slot.name.starts_with("$w"));
         let storages: Vec<bool> = of_weight.map(|slot| slot.storage.is_half()).collect();

@@ -22,7 +22,9 @@ use onionskin::compare::compare;
 use onionskin::error::{Error, ErrorKind};
 use onionskin::item::flatten_arguments;
 use onionskin::model::{CompileOptions, Device, Model};
-use onionskin::trace::torchscript::{Archive, EntryMethod, ImportOptions, InputSpec, SymbolicSizes, import};
+use onionskin::trace::torchscript::{
+    Archive, EntryMethod, ImportOptions, InputSpec, SymbolicSizes, import,
+};
 use random::Random;
 
 /// Result of a case.
@@ -280,10 +282,16 @@ fn sizes_are_symbols_where_wanted() {
         graph.ty(graph.inputs[0]).to_string()
     };
     // The layer determines the last size.
-    assert_eq!(input(SymbolicSizes::Symbolic), "f32[x_0, 4]");
-    assert_eq!(input(SymbolicSizes::Static), "f32[2, 4]");
-    assert_eq!(input(SymbolicSizes::Only(vec![("x".into(), 0)])), "f32[x_0, 4]");
-    assert_eq!(input(SymbolicSizes::Only(vec![("x".into(), 1)])), "f32[2, 4]");
+    assert_eq!(input(SymbolicSizes::All), "f32[x_0, 4]");
+    assert_eq!(input(SymbolicSizes::None), "f32[2, 4]");
+    assert_eq!(
+        input(SymbolicSizes::Only(vec![("x".into(), 0)])),
+        "f32[x_0, 4]"
+    );
+    assert_eq!(
+        input(SymbolicSizes::Only(vec![("x".into(), 1)])),
+        "f32[2, 4]"
+    );
 }
 
 #[test]

@@ -14,7 +14,9 @@ use onionskin::item::Item;
 use onionskin::scalar::Scalar;
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{CheckOptions, Subject, check_trace, evaluate};
-use onionskin::trace::libtorch::{LibtorchFunction, LibtorchProgram, from_libtorch, to_libtorch, trace};
+use onionskin::trace::libtorch::{
+    LibtorchFunction, LibtorchProgram, from_libtorch, to_libtorch, trace,
+};
 use tch::nn::{self, Module};
 
 fn ramp(shape: &[usize]) -> Tensor {
@@ -147,7 +149,10 @@ fn failures_are_errors() {
     let good = trace(&[ramp(&[2, 3])], |inputs| vec![inputs[0].tanh()]).unwrap();
     assert_eq!(good.module.graphs[0].nodes.len(), 1);
     assert_eq!(
-        LibtorchFunction::new(bad).call(&[Item::None]).unwrap_err().kind(),
+        LibtorchFunction::new(bad)
+            .call(&[Item::None])
+            .unwrap_err()
+            .kind(),
         ErrorKind::Usage
     );
     assert!(LibtorchProgram::from_bytes(b"no archive").is_err());

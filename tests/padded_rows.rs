@@ -60,7 +60,7 @@ fn plan(capabilities: &Capabilities, precision: Precision) -> Plan {
 }
 
 /// Returns the slots with padded rows: the index of an input, or `None` for a temporary.
-fn padded(plan: &Plan) -> Vec<Option<usize>> {
+fn padded_slots(plan: &Plan) -> Vec<Option<usize>> {
     let is_padded = |layout: &Layout| matches!(layout, Layout::Padded { .. });
     let slots = plan.slots.iter().filter(|slot| is_padded(&slot.layout));
     let kinds = slots.map(|slot| match slot.kind {
@@ -74,8 +74,8 @@ fn padded(plan: &Plan) -> Vec<Option<usize>> {
 fn left_factors_are_padded_on_a_rasteriser() {
     let plan_of = |capabilities| plan(&capabilities, Precision::Single);
     let on_rasteriser = plan_of(samples::rasteriser());
-    assert_eq!(padded(&on_rasteriser), [Some(0), None]);
-    assert_eq!(padded(&plan_of(samples::capabilities())), []);
+    assert_eq!(padded_slots(&on_rasteriser), [Some(0), None]);
+    assert_eq!(padded_slots(&plan_of(samples::capabilities())), []);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn all_readers_of_padded_rows_agree() {
     for (precision, tolerance) in [(Precision::Single, 2e-5), (Precision::Half, 2e-2)] {
         for keep in [Keep::Outputs, Keep::Everything] {
             let plan = plan(device.capabilities(), precision);
-            let is_padded = !padded(&plan).is_empty();
+            let is_padded = !padded_slots(&plan).is_empty();
             assert_eq!(is_padded, device.capabilities().simd_lanes().is_some());
             let options = ProgramOptions {
                 keep,
@@ -137,7 +137,7 @@ fn concatenations_of_many_are_padded() {
     let expected = interp::run(&graph, &BTreeMap::new(), &inputs).unwrap();
     for capabilities in [own, &few] {
         let plan = pass::plan(&graph, capabilities).unwrap();
-        assert_eq!(!padded(&plan).is_empty(), own.simd_lanes().is_some());
+        assert_eq!(!padded_slots(&plan).is_empty(), own.simd_lanes().is_some());
         let is_concat = |label: &str| label.starts_with("concat");
         let steps = plan.steps.iter();
         let concats = steps.filter(|step| is_concat(&plan.kernels[step.kernel].label));

@@ -242,7 +242,7 @@ fn plans_match_goldens() {
 /// Layers that differ in sizes only share kernels that take long to compile.
 #[test]
 fn layers_share_kernels() {
-    for (name, graph, kernels) in samples::layers::all() {
+    for (name, graph, kernels) in samples::layers::all_networks() {
         let plan = plan_for(name, &graph, &rasteriser());
         let found = plan.kernels.iter().map(|kernel| kernel.wgsl.as_str());
         let found: Vec<&str> = found.collect();
@@ -290,7 +290,7 @@ fn linear() -> Graph {
 }
 
 /// Capabilities with a maximum binding size in bytes.
-fn small(limit: u64) -> Capabilities {
+fn with_binding_limit(limit: u64) -> Capabilities {
     Capabilities {
         max_binding_size: limit,
         ..capabilities()
@@ -300,7 +300,7 @@ fn small(limit: u64) -> Capabilities {
 /// A weight of 32,768 bytes is split into buffers of at most 12,000 bytes.
 #[test]
 fn weights_larger_than_a_binding_are_split() {
-    let plan = pass::plan(&linear(), &small(12_000)).unwrap();
+    let plan = pass::plan(&linear(), &with_binding_limit(12_000)).unwrap();
     let pieces = plan.slots.iter().filter_map(|slot| match slot.layout {
         Layout::Chunk { start, count } => Some((slot.name.as_str(), start, count)),
         _ => None,
@@ -318,7 +318,7 @@ fn weights_larger_than_a_binding_are_split() {
 /// The error for a kernel that needs too many buffers names the weight.
 #[test]
 fn weights_in_too_many_pieces_are_refused() {
-    let error = pass::plan(&linear(), &small(2_000)).unwrap_err();
+    let error = pass::plan(&linear(), &with_binding_limit(2_000)).unwrap_err();
     assert_eq!(
         error.to_string(),
         "dot_to_add needs 19 buffers and textures, the device binds 8 and 0; 17 are chunks of the weight \
@@ -329,7 +329,7 @@ fn weights_in_too_many_pieces_are_refused() {
 
 #[test]
 fn activations_larger_than_a_binding_are_refused() {
-    let small = small(128 << 10);
+    let small = with_binding_limit(128 << 10);
     let plan = pass::plan(&linear(), &small).unwrap();
     let error = Footprint::of(&plan, &small, &[("B".into(), 64)].into()).unwrap_err();
     let text = error.to_string();

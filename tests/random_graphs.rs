@@ -123,7 +123,7 @@ fn apply<'g>(
         21 => builder.full(x.dtype(), x.shape(), float(random)),
         22 if rank > 0 => builder.iota(DType::I64, x.shape(), any_axis(random) as usize),
         23 if rank > 0 && x.dtype() != DType::Bool => x.scan(ScanFunction::Sum, any_axis(random)),
-        24 => condition(builder, random, x),
+        24 => random_condition(builder, random, x),
         25 => random_loop(builder, random, x),
         26 => composite_body(builder, random, x),
         _ => x.abs() + x.abs(),
@@ -131,13 +131,13 @@ fn apply<'g>(
 }
 
 /// Adds a condition with two random bodies.
-fn condition<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
+fn random_condition<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
     let all: Vec<i64> = (0..x.rank() as i64).collect();
     let differs = x.ne(float(random)).to(DType::F32);
     let taken = differs.reduce(ReduceFunction::Max, &all, false).ne(0.0);
     let region = Region::If {
-        then: body(builder, random, x, false),
-        otherwise: body(builder, random, x, false),
+        then: random_body(builder, random, x, false),
+        otherwise: random_body(builder, random, x, false),
     };
     let arguments = vec![taken.into(), x.into()];
     let results = builder.region(region, arguments, vec![builder.ty(x.id())]);
@@ -146,7 +146,7 @@ fn condition<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Val
 
 /// Adds a random body as a single node.
 fn composite_body<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
-    let body = body(builder, random, x, false);
+    let body = random_body(builder, random, x, false);
     let types = vec![builder.ty(x.id())];
     builder.region(Region::Call { body }, vec![x.into()], types)[0]
 }
@@ -154,7 +154,7 @@ fn composite_body<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -
 /// Adds a loop with a random body.
 fn random_loop<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> Value<'g> {
     let region = Region::Loop {
-        body: body(builder, random, x, true),
+        body: random_body(builder, random, x, true),
         carried: 1,
     };
     let arguments = vec![
@@ -167,7 +167,7 @@ fn random_loop<'g>(builder: &'g Builder, random: &mut Random, x: Value<'g>) -> V
 }
 
 /// Builds a random function from a type to itself. The body of a loop also takes the iteration and returns whether to go on.
-fn body(outer: &Builder, random: &mut Random, x: Value, is_round: bool) -> Graph {
+fn random_body(outer: &Builder, random: &mut Random, x: Value, is_round: bool) -> Graph {
     let mut sizes = outer.symbols().hints();
     let given: Vec<_> = x.shape().iter().flat_map(Dim::symbols).collect();
     sizes.retain(|name, _| given.contains(name));

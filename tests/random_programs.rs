@@ -49,7 +49,7 @@ struct Program<'a> {
 
 impl Program<'_> {
     /// Returns the reason why the program fails, if it does. A panic is a failure, too.
-    fn fault(&self, device: &Device) -> Option<String> {
+    fn failure_reason(&self, device: &Device) -> Option<String> {
         let outcome = catch_unwind(AssertUnwindSafe(|| self.first_difference(device)));
         match outcome {
             Ok(Ok(difference)) => difference,
@@ -163,7 +163,7 @@ fn run_file(
     let failed = chosen.clone().filter_map(|program| {
         Some(Failure {
             name: format!("{}.{}", case.name, program.method()),
-            reason: program.fault(device)?,
+            reason: program.failure_reason(device)?,
             source: source(&file, program.method()),
         })
     });

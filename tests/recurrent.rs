@@ -117,7 +117,7 @@ impl RecurrentLayer {
     }
 
     /// Builds the layer step by step from pointwise primitives and products.
-    fn written_out(self) -> Graph {
+    fn unrolled(self) -> Graph {
         let types: Vec<String> = self
             .shapes()
             .iter()
@@ -207,7 +207,7 @@ fn a_layer_agrees_with_its_unrolled_steps() {
     for layer in RecurrentLayer::all(&[[1, 4, 3, 5], [2, 3, 1, 4], [2, 1, 2, 1]]) {
         let (x, none) = (layer.tensors(), TensorMap::new());
         let found = interp::run(&layer.graph(false), &none, &x).unwrap();
-        let expected = interp::run(&layer.written_out(), &none, &x).unwrap();
+        let expected = interp::run(&layer.unrolled(), &none, &x).unwrap();
         let difference = difference(&found, &expected);
         assert!(difference < 1e-6, "{layer:?}: {difference}");
     }

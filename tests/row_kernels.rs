@@ -116,7 +116,7 @@ fn column_graphs([pieces, length, columns]: [&str; 3]) -> Vec<(&'static str, Gra
 }
 
 /// Returns capabilities for each variant that a device can run: by workgroups, by subgroups, and one reduction at a time.
-fn variants(device: &GpuDevice) -> Vec<Capabilities> {
+fn row_variants(device: &GpuDevice) -> Vec<Capabilities> {
     let own = device.capabilities();
     let mut variants = vec![
         Capabilities {
@@ -144,7 +144,7 @@ fn input(shape: &[usize], seed: u64) -> Tensor {
 }
 
 fn check(name: &str, device: &GpuDevice, graph: &Graph, sizes: &[(i64, i64)]) {
-    for capabilities in variants(device) {
+    for capabilities in row_variants(device) {
         let plan =
             pass::plan(graph, &capabilities).unwrap_or_else(|error| panic!("{name}: {error}"));
         let options = ProgramOptions::default();
@@ -332,7 +332,7 @@ fn indices_of_the_largest_agree() {
             values[place] = f32::NAN;
         }
         let x = Tensor::from_vec(vec![100], values).unwrap();
-        for capabilities in variants(&device) {
+        for capabilities in row_variants(&device) {
             let plan = pass::plan(&graph, &capabilities).unwrap();
             let options = ProgramOptions::default();
             let program = Program::new(&device, plan, &Default::default(), options).unwrap();
@@ -368,7 +368,7 @@ fn rows_with_nan_agree() {
         let x = Tensor::from_vec(vec![5, 200], values).unwrap();
         for graph in [&largest, &softmax] {
             let expected = interp::run(graph, &BTreeMap::new(), std::slice::from_ref(&x)).unwrap();
-            for capabilities in variants(&device) {
+            for capabilities in row_variants(&device) {
                 let plan = pass::plan(graph, &capabilities).unwrap();
                 let options = ProgramOptions::default();
                 let program = Program::new(&device, plan, &Default::default(), options).unwrap();

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use onionskin::trace::torchscript::ast::{FunctionDef, Stmt, StmtKind};
 use onionskin::trace::torchscript::{
-    Archive, Container, PickledObject, Pickled, ArchiveSource, parser, state_dict,
+    Archive, ArchiveSource, Container, Pickled, PickledObject, parser, state_dict,
 };
 use random::Random;
 

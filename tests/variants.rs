@@ -123,7 +123,11 @@ fn agrees(device: &GpuDevice, graph: &Graph, plan: Plan) -> bool {
 }
 
 /// Forces a variant. Returns the plan, and whether the variant affects it: a step uses it, or steps split a sum.
-fn by(graph: &Graph, capabilities: &Capabilities, variant: KernelVariant) -> (Plan, bool) {
+fn plan_by_variant(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    variant: KernelVariant,
+) -> (Plan, bool) {
     let (plan, count) = forced(graph, capabilities, variant);
     let (whole, _) = forced(graph, capabilities, KernelVariant::Portable);
     let is_split = plan.steps.len() > whole.steps.len();
@@ -139,10 +143,10 @@ fn check(variant: KernelVariant, graphs: &[(&'static str, Graph)], least: usize)
     for (name, graph) in graphs {
         let name = format!("{variant}, {name}");
         let limits = samples::capabilities();
-        let (plan, is_admitted) = by(graph, &limits, variant);
+        let (plan, is_admitted) = plan_by_variant(graph, &limits, variant);
         admitted += usize::from(is_admitted);
         failures.extend(samples::untranslatable(&plan));
-        let (plan, _) = by(graph, &samples::with_subgroups(), variant);
+        let (plan, _) = plan_by_variant(graph, &samples::with_subgroups(), variant);
         failures.extend(samples::untranslatable(&plan));
         if let Some(device) = &device {
             let ours = as_gpu(device);
@@ -248,7 +252,7 @@ fn planned_variants_agree() {
     let mut failures = Vec::new();
     let products = products();
     let products = products.into_iter().map(|(name, x)| (name.to_string(), x));
-    let layers = samples::layers::all().into_iter();
+    let layers = samples::layers::all_networks().into_iter();
     let layers = layers.map(|(name, graph, _)| (name.to_string(), graph));
     let weights = with_weights().into_iter().chain(pools());
     for (name, graph) in weights.chain(products).chain(layers) {

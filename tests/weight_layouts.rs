@@ -31,7 +31,7 @@ fn axis(stride: i64, padding: i64, dilation: i64) -> ConvAxis {
 }
 
 /// The axis of a transposed convolution.
-fn spread(base_dilation: i64, padding: i64) -> ConvAxis {
+fn transposed_axis(base_dilation: i64, padding: i64) -> ConvAxis {
     ConvAxis {
         base_dilation,
         ..ConvAxis::padded(1, padding)
@@ -136,9 +136,9 @@ fn graphs() -> Vec<(&'static str, Graph)> {
         (
             "spread images",
             images(&["f32[B, 8, S, 5]"], |b, x| {
-                let far = [spread(2, 1), spread(3, 2)];
+                let far = [transposed_axis(2, 1), transposed_axis(3, 2)];
                 let y = conv(b, x, "a", "f32[12, 8, 3, 4]", &far, 1).relu();
-                let apart = [spread(2, 0), spread(1, 1)];
+                let apart = [transposed_axis(2, 0), transposed_axis(1, 1)];
                 vec![conv(b, y, "b", "f32[8, 6, 2, 3]", &apart, 2)]
             }),
         ),

@@ -11,7 +11,7 @@ use syn::{GenericParam, TypeParamBound, parse_quote};
 /// The type is an enum or a union. The error points to its keyword and gives `advice`.
 pub fn struct_data<'a>(
     input: &'a DeriveInput,
-    wanted: &str,
+    trait_name: &str,
     advice: &str,
 ) -> Result<&'a DataStruct> {
     let (keyword, kind): (&dyn ToTokens, &str) = match &input.data {
@@ -20,7 +20,7 @@ pub fn struct_data<'a>(
         Data::Union(data) => (&data.union_token, "a union"),
     };
     let message = format!(
-        "{wanted} is derived for structs, and {} is {kind}: {advice}",
+        "{trait_name} is derived for structs, and {} is {kind}: {advice}",
         input.ident
     );
     Err(Error::new_spanned(keyword, message))
@@ -43,7 +43,7 @@ pub fn label(member: &Member) -> String {
 }
 
 /// Adds a bound to each type parameter.
-pub fn bounded(generics: &Generics, bound: &TokenStream) -> Generics {
+pub fn with_bound(generics: &Generics, bound: &TokenStream) -> Generics {
     let mut generics = generics.clone();
     let bound: TypeParamBound = parse_quote!(#bound);
     for parameter in &mut generics.params {

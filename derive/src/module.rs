@@ -5,7 +5,7 @@ use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Field, Result};
 
-use crate::fields::{bounded, label, members, struct_data};
+use crate::fields::{label, members, struct_data, with_bound};
 
 const ADVICE: &str = "implement `visit` with a match that visits the fields of each variant";
 
@@ -13,7 +13,7 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
     let fields = &struct_data(input, "Module", ADVICE)?.fields;
     let mut visits = Vec::new();
     for (field, member) in fields.iter().zip(members(fields)) {
-        if skipped(field)? {
+        if is_skipped(field)? {
             continue;
         }
         let label = label(&member);
@@ -24,7 +24,7 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
     }
     let name = &input.ident;
     let bound = quote!(::onionskin::trace::Module);
-    let generics = bounded(&input.generics, &bound);
+    let generics = with_bound(&input.generics, &bound);
     let (parameters, arguments, conditions) = generics.split_for_impl();
     Ok(quote! {
         #[automatically_derived]
@@ -38,7 +38,7 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
 }
 
 /// True for a field with `#[module(skip)]`.
-fn skipped(field: &Field) -> Result<bool> {
+fn is_skipped(field: &Field) -> Result<bool> {
     let mut skipped = false;
     let attributes = field.attrs.iter();
     for attribute in attributes.filter(|attribute| attribute.path().is_ident("module")) {

@@ -5,7 +5,7 @@ use quote::{format_ident, quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::{DeriveInput, Fields, Result};
 
-use crate::fields::{bounded, label, members, struct_data};
+use crate::fields::{label, members, struct_data, with_bound};
 
 const ADVICE: &str = "a trace fixes which variant a value is; \
                       use a struct, with Option fields for values that may be absent";
@@ -14,7 +14,7 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
     let fields = &struct_data(input, "Tree", ADVICE)?.fields;
     let name = &input.ident;
     let bound = quote!(::onionskin::trace::Tree);
-    let generics = bounded(&input.generics, &bound);
+    let generics = with_bound(&input.generics, &bound);
     let (parameters, arguments, conditions) = generics.split_for_impl();
     let (flatten, rebuild) = (flatten(name, fields), rebuild(name, fields));
     Ok(quote! {
@@ -40,7 +40,7 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
 }
 
 /// The path suffix of each field.
-fn steps(fields: &Fields) -> Vec<String> {
+fn path_suffixes(fields: &Fields) -> Vec<String> {
     let labels = members(fields);
     let labels = labels.iter().map(label);
     match fields {
@@ -51,7 +51,7 @@ fn steps(fields: &Fields) -> Vec<String> {
 
 fn flatten(name: &syn::Ident, fields: &Fields) -> TokenStream {
     let labels = members(fields);
-    let calls = fields.iter().zip(&labels).zip(steps(fields)).map(|((field, member), step)| {
+    let calls = fields.iter().zip(&labels).zip(path_suffixes(fields)).map(|((field, member), step)| {
         // The span makes the error for a field that is not a tree point to its type.
         quote_spanned! {field.ty.span()=>
             ::onionskin::trace::Tree::flatten(&self.#member, &::std::format!("{path}{}", #step), leaves)?
@@ -79,7 +79,11 @@ fn rebuild(name: &syn::Ident, fields: &Fields) -> TokenStream {
     let shapes: Vec<_> = (0..fields.len())
         .map(|index| format_ident!("shape_{index}"))
         .collect();
-    let parts = fields.iter().zip(&labels).zip(&shapes).zip(steps(fields));
+    let parts = fields
+        .iter()
+        .zip(&labels)
+        .zip(&shapes)
+        .zip(path_suffixes(fields));
     let parts = parts.map(|(((field, member), shape), step)| {
         let value = quote_spanned! {field.ty.span()=>
             ::onionskin::trace::Tree::rebuild(#shape, leaves, &::std::format!("{path}{}", #step))?

@@ -13,7 +13,7 @@ pub(super) struct ArgumentErrors(Vec<Error>);
 
 impl ArgumentErrors {
     /// Returns the value of a result, or records its error and returns `None`.
-    pub(super) fn keep<T>(&mut self, result: Result<T>) -> Option<T> {
+    pub(super) fn record<T>(&mut self, result: Result<T>) -> Option<T> {
         result.map_err(|error| self.0.push(error)).ok()
     }
 
@@ -27,7 +27,7 @@ impl ArgumentErrors {
     ///
     /// # Errors
     /// All recorded errors, as one.
-    pub(super) fn end<T>(mut self, value: Option<T>) -> Result<T> {
+    pub(super) fn finish<T>(mut self, value: Option<T>) -> Result<T> {
         self.0.sort_by_key(|error| error.kind() != ErrorKind::Usage);
         match (Error::all(self.0), value) {
             (Some(error), _) => Err(error),
@@ -41,8 +41,8 @@ impl ArgumentErrors {
     /// Checks `--device`, and that the device can store values in the dtype of `--dtype`.
     pub(super) fn check_device(&mut self, name: &str, dtype: Option<&StorageDtype>) {
         let Ok(choice) = name.parse::<DeviceChoice>();
-        self.keep(gpu::check_choice(&choice));
-        let precision = dtype.and_then(|dtype| self.keep(dtype.precision()));
+        self.record(gpu::check_choice(&choice));
+        let precision = dtype.and_then(|dtype| self.record(dtype.precision()));
         if choice == DeviceChoice::Cpu && precision == Some(Precision::Half) {
             let message = "--dtype f16 works on GPUs only: the host stores f32 values in f32";
             let help = "choose an adapter (see `onionskin devices`), or omit --dtype f16";

@@ -1,7 +1,7 @@
 //! `onionskin bench`: measures first-run time, steady-state latency and memory of a model on a device.
 
-mod measurements;
 mod cold_start;
+mod measurements;
 mod peers;
 
 use std::ffi::OsString;
@@ -12,11 +12,11 @@ use clap::Args;
 
 use self::measurements::{GpuMeasurements, Measurements};
 use self::peers::PeerTimes;
-use super::progress_line::ProgressLine;
 use super::argument_errors::ArgumentErrors;
 use super::model_args::ModelArgs;
+use super::progress_line::ProgressLine;
 use super::run::{check_packed, report_packed};
-use super::show::calls;
+use super::show::count_calls;
 use super::tune::TunedOption;
 use super::{Outcome, output};
 use crate::dim::Bindings;
@@ -94,14 +94,14 @@ impl BenchCommand {
         let memory = measurements::memory(&device);
         let fresh = match self.no_cold {
             true => None,
-            false => Some(self.starts(&model, &arguments)?),
+            false => Some(self.cold_starts(&model, &arguments)?),
         };
         let figures = Measurements {
             device: device.to_string(),
             cold,
             fresh,
             steady,
-            operators: calls(&variant.graph),
+            operators: count_calls(&variant.graph),
             on_device,
             memory,
             peers,
@@ -112,7 +112,7 @@ impl BenchCommand {
             true => output::line(&figures.json().to_string()),
             false => figures.print(),
         }
-        Ok(Outcome::Yes)
+        Ok(Outcome::Success)
     }
 
     /// Opens the model and checks all other arguments. Returns the model and the times of `--against`.
@@ -120,30 +120,30 @@ impl BenchCommand {
         let mut faults = ArgumentErrors::default();
         let model = self.model.check(&mut faults);
         let peers = self.against.as_deref().map(peers::read).transpose();
-        let peers = faults.keep(peers).flatten().unwrap_or_default();
-        faults.keep(self.tuned.check());
+        let peers = faults.record(peers).flatten().unwrap_or_default();
+        faults.record(self.tuned.check());
         faults.check_positive("--runs", Some(self.runs));
         faults.record_all(self.packed.iter().map(|path| check_packed(path)));
-        Ok((faults.end(model)?, peers))
+        Ok((faults.finish(model)?, peers))
     }
 
     /// Measures cold starts in separate processes. Random inputs are passed in a file, because drawing them takes time.
-    fn starts(&self, model: &Model, arguments: &[Item]) -> Result<cold_start::ColdStarts> {
-        let mut options = self.options();
+    fn cold_starts(&self, model: &Model, arguments: &[Item]) -> Result<cold_start::ColdStarts> {
+        let mut options = self.cold_start_options();
         match self.model.inputs.is_random() {
             false => {
                 options.extend(self.model.inputs.arguments());
-                cold_start::starts(&self.model.path, &options)
+                cold_start::measure(&self.model.path, &options)
             }
             true => {
                 let named = model.signature("forward")?.named(arguments);
-                cold_start::starts_with(&self.model.path, &options, &named)
+                cold_start::measure_with_inputs(&self.model.path, &options, &named)
             }
         }
     }
 
     /// Returns the command-line options of a cold start, without its inputs.
-    fn options(&self) -> Vec<OsString> {
+    fn cold_start_options(&self) -> Vec<OsString> {
         let mut arguments: Vec<OsString> = Vec::new();
         arguments.extend(self.model.device.arguments());
         arguments.extend(self.tuned.arguments());
@@ -161,12 +161,12 @@ impl BenchCommand {
         for _ in 0..self.warm_up {
             session.call(arguments)?;
         }
-        let (watch, enough) = (
+        let (started, min_duration) = (
             Instant::now(),
             Duration::try_from_secs_f64(self.seconds).unwrap_or_default(),
         );
         let mut times = Vec::new();
-        while times.len() < self.runs.max(1) || watch.elapsed() < enough {
+        while times.len() < self.runs.max(1) || started.elapsed() < min_duration {
             let start = Instant::now();
             session.call(arguments)?;
             times.push(milliseconds(start));

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
-use super::progress_line::ProgressLine;
 use super::argument_errors::ArgumentErrors;
 use super::inputs::{InputSets, check_tensors, read_in_order};
 use super::model_args::{DeviceArgs, model_files};
 use super::overwrite::Overwrite;
-use super::precision::{ToleranceOptions, widened};
+use super::precision::{ToleranceOptions, widen_for_storage};
+use super::progress_line::ProgressLine;
 use super::{Outcome, libtorch, output};
 use crate::Model;
 use crate::cases::{self, CaseArchive};
@@ -84,7 +84,7 @@ struct CheckedModel {
 impl CheckCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let model = self.check()?;
-        let subject = self.subject(model)?;
+        let subject = self.checked_model(model)?;
         let device = self.device.open()?;
         let options = CheckOptions {
             inputs: subject.sets,
@@ -102,18 +102,18 @@ impl CheckCommand {
                 Against::Libtorch => Some(("libtorch", &*subject.expected)),
             },
             precision: self.device.precision()?,
-            tolerance: self.exactness.or(subject.tolerance),
+            tolerance: self.exactness.or_defaults(subject.tolerance),
         };
         let activity = ProgressLine::new(self.json);
         activity.step("checking");
         let mut report = check(&subject.model, &options, &reference)?;
-        report.program = self.program(options.inputs.len());
+        report.program = self.expected_source(options.inputs.len());
         drop(activity);
         self.print(&report)?;
         Ok(if report.passed() {
-            Outcome::Yes
+            Outcome::Success
         } else {
-            Outcome::No
+            Outcome::Failure
         })
     }
 
@@ -124,46 +124,46 @@ impl CheckCommand {
             true => Ok(None),
             false => Model::open(&self.model).map(Some),
         };
-        let model = faults.keep(model);
+        let model = faults.record(model);
         let opened = model.as_ref().and_then(Option::as_ref);
         self.sets.check(&mut faults);
         self.device.check(&mut faults);
-        faults.keep(self.exactness.check());
+        faults.record(self.exactness.check());
         faults.record_all(self.expected.iter().map(|path| check_tensors(path)));
         if !self.expected.is_empty() && self.against != Against::Recorded {
             let error = Error::usage("--expected is for --against recorded, which is not given");
-            faults.keep::<()>(Err(error.help("add --against recorded")));
+            faults.record::<()>(Err(error.help("add --against recorded")));
         }
         if let Some(model) = opened {
-            faults.keep(model.signature(&self.entry));
+            faults.record(model.signature(&self.entry));
         }
         let ids = self.allow.iter();
         faults.record_all(ids.map(|rule| explain(AllowList::id(rule)).map(drop)));
         if let Some(path) = &self.html {
             let files = model_files(&self.model, opened);
             let read = [files, self.sets.paths(), self.expected.clone()].concat();
-            faults.keep(self.overwrite.check(path, &["html"], &read));
+            faults.record(self.overwrite.check(path, &["html"], &read));
         }
         if self.against == Against::Libtorch {
-            faults.keep(libtorch::check());
+            faults.record(libtorch::check());
         }
-        faults.end(model)
+        faults.finish(model)
     }
 
     /// Describes the source of the program's expected results. `None` for libtorch: it runs the archive, as Onionskin does.
-    fn program(&self, sets: usize) -> Option<String> {
+    fn expected_source(&self, sets: usize) -> Option<String> {
         let plural = if sets == 1 { "" } else { "s" };
         let recorded = self.against == Against::Recorded;
         recorded.then(|| format!("recorded outputs for {sets} set{plural} of inputs"))
     }
 
-    fn subject(&self, model: Option<Model>) -> Result<CheckedModel> {
+    fn checked_model(&self, model: Option<Model>) -> Result<CheckedModel> {
         let precision = self.device.precision()?;
         let mut subject = match model {
             None => {
-                let recorded = recorded(&self.model)?;
+                let recorded = load_recorded(&self.model)?;
                 CheckedModel {
-                    tolerance: widened(recorded.tolerance, precision),
+                    tolerance: widen_for_storage(recorded.tolerance, precision),
                     ..recorded
                 }
             }
@@ -171,7 +171,7 @@ impl CheckCommand {
                 let results = self
                     .expected
                     .iter()
-                    .map(|path| Ok(result(read_in_order(path)?)));
+                    .map(|path| Ok(result_of_outputs(read_in_order(path)?)));
                 CheckedModel {
                     archive: CaseArchive::Path(self.model.clone()),
                     sets: self.sets.read(&model, std::slice::from_ref(&self.entry))?,
@@ -216,7 +216,7 @@ fn is_case(path: &Path) -> bool {
 }
 
 /// Loads the model of a case with its recorded calls of `forward`.
-fn recorded(path: &Path) -> Result<CheckedModel> {
+fn load_recorded(path: &Path) -> Result<CheckedModel> {
     let cases = cases::find(path)?;
     let first = cases
         .first()
@@ -252,7 +252,7 @@ fn recorded(path: &Path) -> Result<CheckedModel> {
 }
 
 /// Combines outputs into a result: a single output is the result itself, several are a tuple.
-fn result(mut outputs: Vec<Item>) -> Item {
+fn result_of_outputs(mut outputs: Vec<Item>) -> Item {
     match (outputs.len(), outputs.pop()) {
         (1, Some(output)) => output,
         (_, last) => {

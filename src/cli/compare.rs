@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::progress_line::ProgressLine;
 use super::argument_errors::ArgumentErrors;
 use super::inputs::{check_tensors, read_in_order};
 use super::model_args::ModelArgs;
 use super::precision::ToleranceOptions;
+use super::progress_line::ProgressLine;
 use super::{Outcome, output};
 use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, Result};
@@ -47,7 +47,7 @@ impl CompareCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let model = self.check()?;
         let arguments = self.model.inputs.read(&model)?;
-        let activity = ProgressLine::told(self.json);
+        let activity = ProgressLine::with_lines(self.json);
         let options = CompileOptions {
             precision: self.model.device.precision()?,
             ..activity.compile_options()
@@ -69,14 +69,18 @@ impl CompareCommand {
         };
         let passed = differences.iter().all(Difference::passed);
         // The search compares with the oracle, and the host device is the oracle.
-        let needs_none = passed || self.no_search || matches!(device, Device::Host);
-        let search = match needs_none {
+        let skips_search = passed || self.no_search || matches!(device, Device::Host);
+        let search = match skips_search {
             true => None,
             false => Some(self.search(&session, &arguments, tolerance, &activity)?),
         };
         drop(activity);
         self.print(&device, &differences, search.as_ref());
-        Ok(if passed { Outcome::Yes } else { Outcome::No })
+        Ok(if passed {
+            Outcome::Success
+        } else {
+            Outcome::Failure
+        })
     }
 
     /// Opens the model, and checks all other arguments.
@@ -84,8 +88,8 @@ impl CompareCommand {
         let mut faults = ArgumentErrors::default();
         let model = self.model.check(&mut faults);
         faults.record_all(self.against.iter().map(|path| check_tensors(path)));
-        faults.keep(self.exactness.check());
-        faults.end(model)
+        faults.record(self.exactness.check());
+        faults.finish(model)
     }
 
     fn search(
@@ -118,7 +122,12 @@ impl CompareCommand {
         Ok(Item::Tuple(tensors))
     }
 
-    fn print(&self, device: &Device, differences: &[Difference], search: Option<&DivergenceSearch>) {
+    fn print(
+        &self,
+        device: &Device,
+        differences: &[Difference],
+        search: Option<&DivergenceSearch>,
+    ) {
         let against = if self.against.is_some() {
             "recorded outputs"
         } else {
@@ -134,7 +143,9 @@ impl CompareCommand {
             output::line(&output::colourize(&format!("  {verdict} {difference}")));
         }
         match search {
-            Some(DivergenceSearch::Found(found)) => output::line(&format!("against the oracle, {found}")),
+            Some(DivergenceSearch::Found(found)) => {
+                output::line(&format!("against the oracle, {found}"))
+            }
             Some(DivergenceSearch::Stopped(SearchProgress { done, total })) => {
                 let limit = self.search_limit;
                 let line = format!(
@@ -161,7 +172,11 @@ fn tensors(item: &Item) -> Vec<Item> {
         .collect()
 }
 
-fn json(device: &Device, differences: &[Difference], search: Option<&DivergenceSearch>) -> serde_json::Value {
+fn json(
+    device: &Device,
+    differences: &[Difference],
+    search: Option<&DivergenceSearch>,
+) -> serde_json::Value {
     let outputs: Vec<_> = differences.iter().map(Difference::to_json).collect();
     let found = match search {
         Some(DivergenceSearch::Found(found)) => Some(found.to_json()),

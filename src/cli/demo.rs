@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::argument_errors::ArgumentErrors;
 use super::overwrite::Overwrite;
-use super::results::{probabilities, ranked};
+use super::results::{descending_order, probabilities};
 use super::{Outcome, output};
 use crate::compare::{Tolerance, compare_tensors};
 use crate::error::{Error, Result};
@@ -47,7 +47,7 @@ impl DemoCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let mut faults = ArgumentErrors::default();
         faults.check_device(&self.device, None);
-        faults.end(Some(()))?;
+        faults.finish(Some(()))?;
         let (archive, graph) = self.paths()?;
         let recorded = RecordedImages::read()?;
         let device = step("open the device", || Device::open(&self.device))?;
@@ -68,11 +68,11 @@ impl DemoCommand {
             archive.display(),
             graph.display()
         ));
-        let agrees = recorded.tell(logits);
+        let agrees = recorded.report(logits);
         Ok(if agrees && first == again {
-            Outcome::Yes
+            Outcome::Success
         } else {
-            Outcome::No
+            Outcome::Failure
         })
     }
 
@@ -134,7 +134,7 @@ impl RecordedImages {
     }
 
     /// Prints the images with the digits that the network reads, and the difference to PyTorch. Returns whether they agree.
-    fn tell(&self, logits: &Tensor) -> bool {
+    fn report(&self, logits: &Tensor) -> bool {
         let right = self.show(&answers(logits));
         let tolerance = Tolerance {
             rtol: 1.3e-6,
@@ -184,7 +184,7 @@ fn digits() -> Result<Vec<usize>> {
         label: usize,
     }
     let summary: TrainingRecord =
-        serde_json::from_str(TRAINING_RECORD).map_err(super::json_failed)?;
+        serde_json::from_str(TRAINING_RECORD).map_err(super::json_error)?;
     Ok(summary.images.iter().map(|image| image.label).collect())
 }
 
@@ -193,7 +193,7 @@ fn answers(logits: &Tensor) -> Vec<(usize, f64)> {
     let scores = logits.to_f64();
     let classes = LABELS.lines().count().max(1);
     let answer = |row: &[f64]| {
-        let class = ranked(row).first().copied()?;
+        let class = descending_order(row).first().copied()?;
         Some((class, *probabilities(row).get(class)?))
     };
     scores.chunks(classes).filter_map(answer).collect()

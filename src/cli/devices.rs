@@ -34,7 +34,11 @@ impl DevicesCommand {
                 "on Debian, `apt-get install mesa-vulkan-drivers` installs a software rasteriser",
             );
         }
-        Ok(if all_right { Outcome::Yes } else { Outcome::No })
+        Ok(if all_right {
+            Outcome::Success
+        } else {
+            Outcome::Failure
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use anstyle::AnsiColor;
 use clap::Args;
 
-use super::{Outcome, json_failed, output};
+use super::{Outcome, json_error, output};
 use crate::error::Result;
 use crate::trace::check::{CatalogEntry, Severity, entries, explain};
 
@@ -24,13 +24,13 @@ impl ExplainCommand {
             None => entries(),
         };
         if self.json {
-            output::line(&serde_json::to_string(&entries).map_err(json_failed)?);
+            output::line(&serde_json::to_string(&entries).map_err(json_error)?);
         } else if self.id.is_some() {
             entries.iter().for_each(|entry| output::line(&page(entry)));
         } else {
             list(&entries).iter().for_each(|line| output::line(line));
         }
-        Ok(Outcome::Yes)
+        Ok(Outcome::Success)
     }
 }
 

@@ -6,11 +6,11 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::HumanBytes;
 
-use super::progress_line::ProgressLine;
 use super::argument_errors::ArgumentErrors;
 use super::inputs::Inputs;
 use super::model_args::model_files;
 use super::overwrite::Overwrite;
+use super::progress_line::ProgressLine;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::{Error, Result};
@@ -73,7 +73,7 @@ impl ImportCommand {
                 path.display()
             ));
         }
-        Ok(Outcome::Yes)
+        Ok(Outcome::Success)
     }
 }
 
@@ -81,19 +81,19 @@ impl ImportCommand {
     /// Opens the model, and checks all other arguments.
     fn check(&self, path: &Path) -> Result<Model> {
         let mut faults = ArgumentErrors::default();
-        let model = faults.keep(Model::open(&self.model));
+        let model = faults.record(Model::open(&self.model));
         self.inputs.check(&mut faults);
         let read = [
             model_files(&self.model, model.as_ref()),
             self.inputs.paths(),
         ]
         .concat();
-        faults.keep(check_graph(&self.overwrite, path, &read));
+        faults.record(check_graph(&self.overwrite, path, &read));
         if let Some(model) = &model {
             let methods = self.methods.iter();
             faults.record_all(methods.map(|method| model.signature(method).map(drop)));
         }
-        faults.end(model)
+        faults.finish(model)
     }
 }
 

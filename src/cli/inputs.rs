@@ -1,10 +1,10 @@
 //! Inputs from the command line: tensor files, pictures, random numbers, or types only.
 
-mod diagnostics;
-mod command_line;
-mod picture_layout;
-mod image;
 mod assignment;
+mod command_line;
+mod diagnostics;
+mod image;
+mod picture_layout;
 mod python;
 mod random;
 
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use self::assignment::{AssignedTensor, GivenTensors, TensorOrigin, split_name};
 use self::diagnostics::InputDiagnostics;
 use self::image::PictureOptions;
-use self::assignment::{AssignedTensor, GivenTensors, TensorOrigin, named};
 use super::argument_errors::ArgumentErrors;
 use super::output;
 use crate::dim::Bindings;
@@ -114,7 +114,7 @@ pub(super) fn read_in_order(path: &Path) -> Result<Vec<Item>> {
 fn arguments_from_file(path: &Path, model: &Model, signatures: &[Signature]) -> Result<Vec<Item>> {
     let mut given = GivenTensors::default();
     given.add_file(None, path)?;
-    let signature = given.first_fit(signatures)?;
+    let signature = given.matching_signature(signatures)?;
     let advice = InputDiagnostics::new(model, signature);
     let assigned = given.assign(signature, &advice)?;
     advice.arguments(&assigned)
@@ -189,17 +189,20 @@ impl Inputs {
     /// Returns the files that this command reads.
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         let files = self.files.iter().chain(&self.pictures.images);
-        files.map(|file| named(file).1).collect()
+        files.map(|file| split_name(file).1).collect()
     }
 
     /// Checks files, sizes and types, which needs no model.
     pub(super) fn check(&self, faults: &mut ArgumentErrors) {
-        let files = self.files.iter().map(|file| check_tensors(&named(file).1));
+        let files = self
+            .files
+            .iter()
+            .map(|file| check_tensors(&split_name(file).1));
         faults.record_all(files);
         let images = self.pictures.images.iter();
-        faults.record_all(images.map(|file| check_picture(&named(file).1)));
+        faults.record_all(images.map(|file| check_picture(&split_name(file).1)));
         faults.record_all([self.pictures.wanted_size().map(drop)]);
-        faults.record_all(self.shapes.iter().map(|text| shape(text).map(drop)));
+        faults.record_all(self.shapes.iter().map(|text| parse_shape(text).map(drop)));
     }
 
     /// Returns the arguments for a run of the model's `forward`. Notes on standard error name random and zero inputs.
@@ -231,13 +234,13 @@ impl Inputs {
         signatures: &[Signature],
         tells: bool,
     ) -> Result<Vec<Item>> {
-        let mut given = self.given()?;
-        let signature = given.first_fit(signatures)?;
+        let mut given = self.given_tensors()?;
+        let signature = given.matching_signature(signatures)?;
         let advice = InputDiagnostics::new(model, signature);
         self.add_pictures(&mut given, signature, &advice, tells)?;
         let mut assigned = given.assign(signature, &advice)?;
         if self.random {
-            random::fill(&mut assigned, model, signature, self.seed)?;
+            random::draw_inputs(&mut assigned, model, signature, self.seed)?;
         }
         if self.cast {
             cast(&mut assigned, signature)?;
@@ -249,14 +252,14 @@ impl Inputs {
     }
 
     /// Returns the tensors of `-i` and `--shape`.
-    fn given(&self) -> Result<GivenTensors> {
+    fn given_tensors(&self) -> Result<GivenTensors> {
         let mut given = GivenTensors::default();
         for file in &self.files {
-            let (name, path) = named(file);
+            let (name, path) = split_name(file);
             given.add_file(name.as_deref(), &path)?;
         }
         for text in &self.shapes {
-            let (name, ty) = shape(text)?;
+            let (name, ty) = parse_shape(text)?;
             let tensor = Tensor::full(ty.dtype, ty.sizes(&Bindings::new())?, 0.0)?;
             given.add(name, tensor, TensorOrigin::Zeros);
         }
@@ -272,7 +275,7 @@ impl Inputs {
         tells: bool,
     ) -> Result<()> {
         for file in &self.pictures.images {
-            let (name, path) = named(file);
+            let (name, path) = split_name(file);
             let input = given.picture_input(name.as_deref(), signature);
             let is_known = || {
                 signature
@@ -281,7 +284,7 @@ impl Inputs {
                     .all(|input| input.example.is_some())
             };
             if name.is_none() && input.is_none() && is_known() {
-                return Err(advice.no_picture(&path));
+                return Err(advice.no_picture_input(&path));
             }
             let wanted = input.as_ref().and_then(|input| input.example.as_ref());
             let (tensor, told) = self.pictures.read(&path, wanted)?;
@@ -296,7 +299,7 @@ impl Inputs {
 }
 
 /// Parses the name and the type of `--shape`. Sizes must be numbers.
-fn shape(text: &str) -> Result<(Option<String>, TensorType)> {
+fn parse_shape(text: &str) -> Result<(Option<String>, TensorType)> {
     let (name, ty) = match text.split_once('=') {
         Some((name, ty)) => (Some(name.trim().to_string()), ty),
         None => (None, text),

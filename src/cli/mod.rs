@@ -3,14 +3,13 @@
 //! Exit codes: 0 success; 1 the command ran and its answer is no (outputs differ, cases failed, a check found errors);
 //! 2 wrong usage; 3 any other error, such as a malformed file or an unsupported operator.
 
-mod progress_line;
+mod argument_errors;
 mod bench;
 mod check;
 mod compare;
 mod demo;
 mod devices;
 mod explain;
-mod argument_errors;
 mod import;
 mod inputs;
 mod libtorch;
@@ -21,11 +20,12 @@ mod overwrite;
 mod precision;
 mod prepare;
 mod profile;
+mod progress_line;
+mod results;
 mod run;
 mod show;
 mod test;
 mod tune;
-mod results;
 mod verify;
 
 use std::process::ExitCode;
@@ -68,9 +68,9 @@ enum Command {
 /// Answer of a command that ran to its end.
 pub(crate) enum Outcome {
     /// Exit code 0.
-    Yes,
+    Success,
     /// Exit code 1.
-    No,
+    Failure,
 }
 
 /// Runs the command in the process's arguments.
@@ -100,8 +100,8 @@ pub fn main() -> ExitCode {
 
 fn exit_code(outcome: Result<Outcome>) -> ExitCode {
     match outcome {
-        Ok(Outcome::Yes) => ExitCode::SUCCESS,
-        Ok(Outcome::No) => ExitCode::from(1),
+        Ok(Outcome::Success) => ExitCode::SUCCESS,
+        Ok(Outcome::Failure) => ExitCode::from(1),
         Err(error) => {
             output::report(&error);
             ExitCode::from(if error.kind() == ErrorKind::Usage {
@@ -114,7 +114,7 @@ fn exit_code(outcome: Result<Outcome>) -> ExitCode {
 }
 
 /// Internal error for JSON that could not be serialised or parsed.
-pub(crate) fn json_failed(error: serde_json::Error) -> Error {
+pub(crate) fn json_error(error: serde_json::Error) -> Error {
     Error::internal(format!("JSON: {error}"))
 }
 

@@ -27,7 +27,7 @@ pub(super) struct ModelArgs {
 impl ModelArgs {
     /// Opens the model and checks all arguments that do not depend on the contents of the inputs.
     pub(super) fn check(&self, faults: &mut ArgumentErrors) -> Option<Model> {
-        let model = faults.keep(Model::open(&self.path));
+        let model = faults.record(Model::open(&self.path));
         self.inputs.check(faults);
         self.device.check(faults);
         model

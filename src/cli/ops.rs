@@ -30,7 +30,7 @@ impl OpsCommand {
                 .map(|operator| serde_json::json!({"name": &*operator.name, "view": operator.schema.is_view, "schema": operator.schema.to_string()}))
                 .collect();
             output::line(&serde_json::Value::from(list).to_string());
-            return Ok(Outcome::Yes);
+            return Ok(Outcome::Success);
         }
         for operator in operators() {
             output::line(&operator.schema.to_string());
@@ -40,6 +40,6 @@ impl OpsCommand {
             operators().count(),
             Primitive::NAMES.len()
         ));
-        Ok(Outcome::Yes)
+        Ok(Outcome::Success)
     }
 }

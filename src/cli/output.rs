@@ -93,11 +93,11 @@ const COLOURED_WORDS: &[(&str, AnsiColor)] = &[
 
 /// Colours the beginnings of lines: errors, warnings, ids, help, verdicts.
 pub(super) fn colourize(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(painted_line).collect();
+    let lines: Vec<String> = text.lines().map(colourize_line).collect();
     lines.join("\n")
 }
 
-fn painted_line(line: &str) -> String {
+fn colourize_line(line: &str) -> String {
     let start = line.trim_start();
     let found = COLOURED_WORDS
         .iter()

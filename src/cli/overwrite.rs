@@ -22,9 +22,9 @@ pub(super) struct Overwrite {
 }
 
 /// Generator tag of HTML pages.
-pub(super) const GENERATOR: &str = "<meta name=\"generator\" content=\"onionskin\">";
+pub(super) const PAGE_MARK: &str = "<meta name=\"generator\" content=\"onionskin\">";
 /// First line of text reports.
-pub(super) const FIRST_LINE: &str = "# written by onionskin";
+pub(super) const REPORT_MARK: &str = "# written by onionskin";
 
 /// Number of bytes at either end of a file that are searched for the mark.
 const MARK_SEARCH_BYTES: u64 = 4096;
@@ -86,10 +86,10 @@ fn is_ours(path: &Path) -> bool {
     let is_tensors = kind
         .and_then(|kind| kind.split('"').next())
         .is_some_and(|kind| kind.contains("onionskin"));
-    let is_page = text.starts_with("<!DOCTYPE html>") && text.contains(GENERATOR);
+    let is_page = text.starts_with("<!DOCTYPE html>") && text.contains(PAGE_MARK);
     let is_archive =
         head.starts_with(b"PK") && tail.ends_with(crate::tensor_file::npy::COMMENT.as_bytes());
-    is_json || is_tensors || is_page || is_archive || text.starts_with(FIRST_LINE)
+    is_json || is_tensors || is_page || is_archive || text.starts_with(REPORT_MARK)
 }
 
 /// Reads the first and the last [`HEAD`] bytes of a file.

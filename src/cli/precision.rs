@@ -44,7 +44,7 @@ impl StorageDtype {
 
 /// Adapts the tolerance of a recorded case, 1e-3 of each number and 1e-4 of a model's largest one, to the storage of values:
 /// half precision widens both to 1e-2.
-pub(super) fn widened(tolerance: Tolerance, precision: Precision) -> Tolerance {
+pub(super) fn widen_for_storage(tolerance: Tolerance, precision: Precision) -> Tolerance {
     match precision {
         Precision::Single => tolerance,
         Precision::Half => Tolerance {
@@ -61,7 +61,7 @@ impl ToleranceOptions {
             Precision::Single => (1e-3, 1e-4),
             Precision::Half => (1e-2, 1e-2),
         };
-        self.or(Tolerance { rtol, atol })
+        self.or_defaults(Tolerance { rtol, atol })
     }
 
     /// Checks that tolerances are not negative and not NaN.
@@ -82,7 +82,7 @@ impl ToleranceOptions {
     }
 
     /// Returns the requested tolerance, with defaults from `usual`.
-    pub(super) fn or(&self, usual: Tolerance) -> Tolerance {
+    pub(super) fn or_defaults(&self, usual: Tolerance) -> Tolerance {
         Tolerance {
             rtol: self.rtol.unwrap_or(usual.rtol),
             atol: self.atol.unwrap_or(usual.atol),

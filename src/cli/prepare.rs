@@ -5,20 +5,20 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use super::progress_line::ProgressLine;
 use super::argument_errors::ArgumentErrors;
 use super::import::{check_graph, import};
 use super::inputs::{Inputs, arguments, check_tensors};
 use super::model_args::model_files;
-use super::overwrite::{FIRST_LINE, Overwrite};
-use super::{Outcome, json_failed, output};
+use super::overwrite::{Overwrite, REPORT_MARK};
+use super::progress_line::ProgressLine;
+use super::{Outcome, json_error, output};
 use crate::Model;
 use crate::error::Result;
 use crate::item::Item;
 use crate::pass;
 use crate::scalar::Scalar;
 use crate::tensor_file::write_atomic;
-use crate::trace::prepare::{PrepareOptions, Prepared, PrepareReport, prepare};
+use crate::trace::prepare::{PrepareOptions, PrepareReport, Prepared, prepare};
 
 /// Prepare a graph for quantisers and other tools: unique names by module, an instance for each call of a module.
 #[derive(Args)]
@@ -94,7 +94,7 @@ impl PrepareCommand {
             write(path, &report)?;
         }
         self.print(&report, &path)?;
-        Ok(Outcome::Yes)
+        Ok(Outcome::Success)
     }
 
     /// Prints the report, or its summary if the report is written to a file.
@@ -132,15 +132,15 @@ impl PrepareCommand {
     /// Opens the model and checks all other arguments.
     fn check(&self, path: &Path) -> Result<Model> {
         let mut faults = ArgumentErrors::default();
-        let model = faults.keep(Model::open(&self.model));
+        let model = faults.record(Model::open(&self.model));
         self.example.check(&mut faults);
         faults.record_all(self.all.iter().map(|path| check_tensors(path)));
         let read = self.read(model.as_ref());
-        faults.keep(check_graph(&self.overwrite, path, &read));
+        faults.record(check_graph(&self.overwrite, path, &read));
         let reports = self.report.iter();
         let endings = ["json", "txt"];
         faults.record_all(reports.map(|report| self.overwrite.check(report, &endings, &read)));
-        faults.end(model)
+        faults.finish(model)
     }
 }
 
@@ -153,7 +153,7 @@ struct MarkedReport<'a> {
 }
 
 fn json(report: &PrepareReport) -> Result<String> {
-    serde_json::to_string(report).map_err(json_failed)
+    serde_json::to_string(report).map_err(json_error)
 }
 
 fn write(path: &Path, report: &PrepareReport) -> Result<()> {
@@ -165,9 +165,9 @@ fn write(path: &Path, report: &PrepareReport) -> Result<()> {
             format: "onionskin report",
             report,
         };
-        serde_json::to_string(&marked).map_err(json_failed)? + "\n"
+        serde_json::to_string(&marked).map_err(json_error)? + "\n"
     } else {
-        format!("{FIRST_LINE}\n{report}")
+        format!("{REPORT_MARK}\n{report}")
     };
     write_atomic(path, text.as_bytes())
 }

@@ -11,10 +11,10 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::tables::{ProfileReport, ProfileRow, table};
-use super::progress_line::ProgressLine;
 use super::argument_errors::ArgumentErrors;
 use super::model_args::ModelArgs;
 use super::overwrite::Overwrite;
+use super::progress_line::ProgressLine;
 use super::tune::TunedOption;
 use super::{Outcome, output};
 use crate::error::{Error, Result};
@@ -79,21 +79,21 @@ impl ProfileCommand {
         self.write(&measured)?;
         drop(activity);
         self.report(&measured);
-        Ok(Outcome::Yes)
+        Ok(Outcome::Success)
     }
 
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut faults = ArgumentErrors::default();
         let model = self.model.check_gpu(&mut faults);
-        faults.keep(self.tuned.check());
+        faults.record(self.tuned.check());
         let read = self.model.paths(model.as_ref());
         let trace = self.trace.iter().map(|path| (path, "json"));
         let html = self.html.iter().map(|path| (path, "html"));
         let written = trace.chain(html);
         faults
             .record_all(written.map(|(path, ending)| self.overwrite.check(path, &[ending], &read)));
-        faults.end(model)
+        faults.finish(model)
     }
 
     /// Writes the requested files: all or none.

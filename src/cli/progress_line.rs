@@ -18,9 +18,9 @@ const INTERVAL: Duration = Duration::from_secs(5);
 pub(super) struct ProgressLine {
     bar: ProgressBar,
     /// True if each step prints a line of its own because standard error is not a terminal.
-    has_lines: bool,
+    prints_lines: bool,
     /// Time at which the last such line was printed.
-    told: Mutex<Instant>,
+    last_printed: Mutex<Instant>,
 }
 
 impl ProgressLine {
@@ -36,23 +36,23 @@ impl ProgressLine {
         bar.enable_steady_tick(Duration::from_millis(100));
         ProgressLine {
             bar,
-            has_lines: false,
-            told: Mutex::new(Instant::now()),
+            prints_lines: false,
+            last_printed: Mutex::new(Instant::now()),
         }
     }
 
     /// Creates a status line for a command whose steps take minutes: without a terminal each step prints a line.
-    pub(super) fn told(quiet: bool) -> ProgressLine {
+    pub(super) fn with_lines(quiet: bool) -> ProgressLine {
         let mut activity = ProgressLine::new(quiet);
-        activity.has_lines = !quiet && !std::io::stderr().is_terminal();
+        activity.prints_lines = !quiet && !std::io::stderr().is_terminal();
         activity
     }
 
     /// Begins a step of unknown length.
     pub(super) fn step(&self, what: impl Into<String>) {
         let what = what.into();
-        if self.has_lines {
-            self.tell(&what, Duration::ZERO);
+        if self.prints_lines {
+            self.print_throttled(&what, Duration::ZERO);
         }
         self.bar.set_style(style("{spinner} {msg} {elapsed}"));
         self.bar.reset_elapsed();
@@ -68,8 +68,8 @@ impl ProgressLine {
 
     /// Shows the progress of the current step. Without a terminal it prints a line every [`INTERVAL`].
     pub(super) fn progress(&self, what: &str) {
-        if self.has_lines {
-            self.tell(what, INTERVAL);
+        if self.prints_lines {
+            self.print_throttled(what, INTERVAL);
         }
         self.bar.set_message(what.to_string());
     }
@@ -80,8 +80,11 @@ impl ProgressLine {
     }
 
     /// Prints a line, unless the last one was printed less than `interval` ago.
-    fn tell(&self, what: &str, interval: Duration) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+    fn print_throttled(&self, what: &str, interval: Duration) {
+        let mut told = self
+            .last_printed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if told.elapsed() >= interval {
             output::note(what);
             *told = Instant::now();
@@ -89,7 +92,7 @@ impl ProgressLine {
     }
 
     /// Begins a step of `length` parts, counted by [`Activity::advance`].
-    pub(super) fn count(&self, length: usize, what: &str) {
+    pub(super) fn begin_count(&self, length: usize, what: &str) {
         self.bar
             .set_style(style("{bar:40} {pos}/{len} {msg} {eta}"));
         self.bar.set_length(length as u64);

@@ -41,7 +41,7 @@ impl TopEntries {
     /// Checks the number of entries and the file of labels.
     pub(super) fn check(&self, faults: &mut ArgumentErrors) {
         faults.check_positive("--top-k", self.top_k);
-        faults.keep(self.names());
+        faults.record(self.names());
     }
 
     /// Reads the file of labels.
@@ -129,12 +129,12 @@ fn largest(entries: &[Scalar], k: usize, softmax: bool) -> Vec<(usize, String)> 
             .get(class)
             .map_or_else(String::new, |entry| number(*entry)),
     };
-    let places = ranked(&numbers).into_iter().take(k);
+    let places = descending_order(&numbers).into_iter().take(k);
     places.map(|class| (class, text(class))).collect()
 }
 
 /// Returns the indices of numbers, that of the largest first. NaN counts as the largest, as in PyTorch.
-pub(super) fn ranked(numbers: &[f64]) -> Vec<usize> {
+pub(super) fn descending_order(numbers: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..numbers.len()).collect();
     let key = |place: usize| {
         if numbers[place].is_nan() {
@@ -211,7 +211,7 @@ fn describe_tensor(tensor: &Tensor) -> String {
     } else {
         ""
     };
-    let (ty, range) = (tensor.tensor_type(), range(tensor));
+    let (ty, range) = (tensor.tensor_type(), describe_range(tensor));
     let non_finite = NonFinite::of(tensor);
     let warning = match non_finite.is_empty() {
         true => String::new(),
@@ -221,7 +221,7 @@ fn describe_tensor(tensor: &Tensor) -> String {
 }
 
 /// Formats the smallest, largest and mean finite element, or the number of true elements.
-fn range(tensor: &Tensor) -> String {
+fn describe_range(tensor: &Tensor) -> String {
     let finite = || tensor.scalars().filter(|value| value.to_f64().is_finite());
     let total: f64 = finite().map(Scalar::to_f64).sum();
     let least = finite().reduce(|a, b| if is_less(b, a) { b } else { a });

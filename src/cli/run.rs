@@ -5,12 +5,12 @@ use std::time::Instant;
 
 use clap::Args;
 
-use super::progress_line::ProgressLine;
 use super::argument_errors::{ArgumentErrors, check_folder};
 use super::model_args::ModelArgs;
 use super::overwrite::Overwrite;
-use super::tune::TunedOption;
+use super::progress_line::ProgressLine;
 use super::results::{TopEntries, describe, ends_in_softmax, item_json};
+use super::tune::TunedOption;
 use super::{Outcome, output};
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
@@ -72,7 +72,7 @@ impl RunCommand {
         }
         if self.json {
             output::line(&serde_json::json!({"device": device.to_string(), "ms": ms, "output": item_json(&result)}).to_string());
-            return Ok(Outcome::Yes);
+            return Ok(Outcome::Success);
         }
         output::note(&format!("on {device}, {ms:.0} ms from archive to numbers"));
         report_packed(&session);
@@ -87,22 +87,22 @@ impl RunCommand {
                 .any(|made| ends_in_softmax(&made.graph));
             self.top.print(tensor, ends_in_softmax)?;
         }
-        Ok(Outcome::Yes)
+        Ok(Outcome::Success)
     }
 
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut faults = ArgumentErrors::default();
         let model = self.model.check(&mut faults);
-        faults.keep(self.tuned.check());
+        faults.record(self.tuned.check());
         self.top.check(&mut faults);
         faults.record_all(self.packed.iter().map(|path| check_packed(path)));
         if let Some(path) = &self.output {
             let read = self.read(model.as_ref());
             let endings = ["npy", "npz", "safetensors"];
-            faults.keep(self.overwrite.check(path, &endings, &read));
+            faults.record(self.overwrite.check(path, &endings, &read));
         }
-        faults.end(model)
+        faults.finish(model)
     }
 
     /// Checks that the output file can hold all outputs, if their number is known before the run.

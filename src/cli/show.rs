@@ -9,13 +9,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use self::plan::{SizedPlan, PlanTarget, WEBGPU};
+use self::plan::{PlanTarget, SizedPlan, WEBGPU};
 use self::summary::Summary;
-use super::progress_line::ProgressLine;
 use super::argument_errors::ArgumentErrors;
 use super::import::import;
 use super::inputs::Inputs;
 use super::precision::StorageDtype;
+use super::progress_line::ProgressLine;
 use super::tune::TunedOption;
 use super::{Outcome, output};
 use crate::Model;
@@ -103,14 +103,14 @@ impl ShowCommand {
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut faults = ArgumentErrors::default();
-        let model = faults.keep(Model::open(&self.model));
+        let model = faults.record(Model::open(&self.model));
         self.inputs.check(&mut faults);
         if self.device != WEBGPU {
             faults.check_device(&self.device, Some(&self.dtype));
         }
-        faults.keep(self.tuned.check());
+        faults.record(self.tuned.check());
         faults.record_all(self.wgsl.iter().map(|folder| kernels::check(folder)));
-        faults.end(model)
+        faults.finish(model)
     }
 
     /// True if no option selects a part of the output.
@@ -137,7 +137,7 @@ impl ShowCommand {
                 .iter()
                 .for_each(|line| output::line(line)),
         }
-        Ok(Outcome::Yes)
+        Ok(Outcome::Success)
     }
 
     /// Applies `--lift` and `--optimized` to the module.
@@ -174,7 +174,7 @@ impl ShowCommand {
         if self.weights {
             weights(module);
         }
-        Ok(Outcome::Yes)
+        Ok(Outcome::Success)
     }
 
     /// Returns the sizes of a graph for the given inputs, or else those of its example.
@@ -213,7 +213,7 @@ impl ShowCommand {
         }
         drop(activity);
         texts.iter().for_each(|text| output::line(text));
-        Ok(Outcome::Yes)
+        Ok(Outcome::Success)
     }
 
     fn texts(
@@ -247,10 +247,10 @@ fn sizes(graph: &Graph, arguments: &[Item]) -> Result<Bindings> {
 }
 
 /// Counts the calls of PyTorch's operators in an imported graph, each body once.
-pub(super) fn calls(graph: &Graph) -> usize {
+pub(super) fn count_calls(graph: &Graph) -> usize {
     let own = |node: &&crate::ir::Node| matches!(node.op, Op::Call(_));
     let nested = graph.nodes.iter().flat_map(crate::ir::Node::bodies);
-    graph.nodes.iter().filter(own).count() + nested.map(calls).sum::<usize>()
+    graph.nodes.iter().filter(own).count() + nested.map(count_calls).sum::<usize>()
 }
 
 /// Formats the signature of a graph, `forward(x: f32[B, 3]) -> f32[B, 10]`, with a line for each guard.

@@ -14,11 +14,11 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
 
-use super::progress_line::ProgressLine;
 use super::argument_errors::ArgumentErrors;
 use super::model_args::DeviceArgs;
-use super::precision::widened;
-use super::{Outcome, json_failed, libtorch, output};
+use super::precision::widen_for_storage;
+use super::progress_line::ProgressLine;
+use super::{Outcome, json_error, libtorch, output};
 use crate::cases::{self, CaseArchive, CaseRef};
 use crate::compare::{Difference, compare};
 use crate::error::{Error, Result, panic_message};
@@ -158,7 +158,7 @@ impl TestCommand {
             );
         }
         if self.worker {
-            return self.work(&cases);
+            return self.serve_cases(&cases);
         }
         let outcomes = self.supervise(&cases)?;
         let verdicts: Vec<CaseVerdict> = outcomes
@@ -173,13 +173,13 @@ impl TestCommand {
     fn check(&self) -> Result<Vec<CaseRef>> {
         let mut faults = ArgumentErrors::default();
         let found = FileKind::of(&self.folder).and_then(|_| cases::find(&self.folder));
-        let cases = faults.keep(found);
+        let cases = faults.record(found);
         self.device.check(&mut faults);
         faults.check_positive("--jobs", self.jobs);
         if self.against == Against::Libtorch {
-            faults.keep(libtorch::check());
+            faults.record(libtorch::check());
         }
-        faults.end(cases)
+        faults.finish(cases)
     }
 
     fn open_device(&self) -> Result<Device> {
@@ -198,7 +198,7 @@ impl TestCommand {
     }
 
     /// Runs cases by number until standard input ends.
-    fn work(&self, cases: &[CaseRef]) -> Result<Outcome> {
+    fn serve_cases(&self, cases: &[CaseRef]) -> Result<Outcome> {
         let device = self.open_device()?;
         let mut known = BTreeSet::new();
         for line in std::io::stdin().lines() {
@@ -221,9 +221,9 @@ impl TestCommand {
                 verdict,
                 translated,
             };
-            output::line(&serde_json::to_string(&answer).map_err(json_failed)?);
+            output::line(&serde_json::to_string(&answer).map_err(json_error)?);
         }
-        Ok(Outcome::Yes)
+        Ok(Outcome::Success)
     }
 
     fn supervise(&self, cases: &[CaseRef]) -> Result<CaseResults> {
@@ -233,7 +233,7 @@ impl TestCommand {
         let next = Mutex::new(0..cases.len());
         let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
         let activity = ProgressLine::new(self.json);
-        activity.count(cases.len(), "cases");
+        activity.begin_count(cases.len(), "cases");
         let outcomes = Mutex::new(CaseResults::default());
         std::thread::scope(|scope| {
             for _ in 0..jobs {
@@ -327,9 +327,9 @@ impl TestCommand {
             }
         }
         Ok(if total.failed == 0 {
-            Outcome::Yes
+            Outcome::Success
         } else {
-            Outcome::No
+            Outcome::Failure
         })
     }
 }
@@ -397,7 +397,11 @@ fn summary(differences: &[(String, Difference)]) -> (bool, Option<String>, Optio
 }
 
 /// Runs the calls of every set on one session, in order, and compares every output.
-fn replay(case: &CaseRef, device: &Device, test: &TestCommand) -> Result<Vec<(String, Difference)>> {
+fn replay(
+    case: &CaseRef,
+    device: &Device,
+    test: &TestCommand,
+) -> Result<Vec<(String, Difference)>> {
     let case = case.load()?;
     let model = match &case.archive {
         CaseArchive::Path(path) => Model::open(path)?,
@@ -433,7 +437,11 @@ fn replay(case: &CaseRef, device: &Device, test: &TestCommand) -> Result<Vec<(St
                 format!("set {:?}: ", set.label)
             };
             let mut check = |label: String, got: &Item, expected: &Item| {
-                let found = compare(got, expected, widened(set.tolerance, options.precision));
+                let found = compare(
+                    got,
+                    expected,
+                    widen_for_storage(set.tolerance, options.precision),
+                );
                 differences.extend(found.into_iter().map(|found| (label.clone(), found)));
             };
             let Some(libtorch) = &libtorch else {

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::progress_line::ProgressLine;
 use super::argument_errors::ArgumentErrors;
 use super::model_args::ModelArgs;
 use super::overwrite::Overwrite;
+use super::progress_line::ProgressLine;
 use super::{Outcome, output};
 use crate::error::Result;
 use crate::file_kind::FileKind;
@@ -31,19 +31,19 @@ pub(super) struct TuneCommand {
 
 impl TuneCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let activity = ProgressLine::told(false);
+        let activity = ProgressLine::with_lines(false);
         let model = self.check()?;
         let arguments = self.model.inputs.read(&model)?;
         let device = self.model.device.open()?;
         let precision = self.model.device.precision()?;
         activity.step("compiling the model, and measuring it as it is");
-        let mut tell = |progress: TuningProgress| activity.tuned(progress);
+        let mut tell = |progress: TuningProgress| activity.tuning_progress(progress);
         let tuning = Tuning::measure(&model, &device, precision, &arguments, &mut tell)?;
         tuning.write(&self.output)?;
         drop(activity);
         let path = self.output.display();
         output::line(&format!("{path} is written; use it with --tuned {path}"));
-        Ok(Outcome::Yes)
+        Ok(Outcome::Success)
     }
 }
 
@@ -53,13 +53,13 @@ impl TuneCommand {
         let mut faults = ArgumentErrors::default();
         let model = self.model.check_gpu(&mut faults);
         let read = self.model.paths(model.as_ref());
-        faults.keep(self.overwrite.check(&self.output, &["json"], &read));
-        faults.end(model)
+        faults.record(self.overwrite.check(&self.output, &["json"], &read));
+        faults.finish(model)
     }
 }
 
 impl ProgressLine {
-    fn tuned(&self, progress: TuningProgress) {
+    fn tuning_progress(&self, progress: TuningProgress) {
         match progress {
             TuningProgress::Trying {
                 layer,
@@ -70,13 +70,13 @@ impl ProgressLine {
                 "layer {} of {layers}, {layer}: trying {variant}",
                 done + 1
             )),
-            done => self.print(&line(done)),
+            done => self.print(&progress_text(done)),
         }
     }
 }
 
 /// Formats the result of a layer or of the whole model.
-fn line(progress: TuningProgress) -> String {
+fn progress_text(progress: TuningProgress) -> String {
     let ms = |seconds: f64| format!("{:.2} ms", 1e3 * seconds);
     match progress {
         TuningProgress::Trying { layer, .. } => layer.to_string(),
@@ -166,10 +166,10 @@ mod tests {
             with: 0.003,
         };
         assert_eq!(
-            line(chosen),
+            progress_text(chosen),
             "dot f32 2x4 4x3\n  best  portable, 3.00 ms instead of 4.00 ms"
         );
-        let done = |before, after| line(TuningProgress::Done { before, after });
+        let done = |before, after| progress_text(TuningProgress::Done { before, after });
         assert_eq!(
             done(0.004, 0.003),
             "gain    25 %: a run takes 3.00 ms instead of 4.00 ms"

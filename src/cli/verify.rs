@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::progress_line::ProgressLine;
 use super::argument_errors::ArgumentErrors;
 use super::inputs::InputSets;
 use super::model_args::DeviceArgs;
 use super::precision::ToleranceOptions;
+use super::progress_line::ProgressLine;
 use super::{Outcome, output};
 use crate::compare::Difference;
 use crate::error::Result;
@@ -58,7 +58,11 @@ impl VerifyCommand {
                 .for_each(|verification| print(&device, verification));
         }
         let passed = found.iter().all(Verification::passed);
-        Ok(if passed { Outcome::Yes } else { Outcome::No })
+        Ok(if passed {
+            Outcome::Success
+        } else {
+            Outcome::Failure
+        })
     }
 }
 
@@ -66,11 +70,11 @@ impl VerifyCommand {
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut faults = ArgumentErrors::default();
-        let model = faults.keep(Model::open(&self.model));
+        let model = faults.record(Model::open(&self.model));
         self.sets.check(&mut faults);
         self.device.check(&mut faults);
-        faults.keep(self.exactness.check());
-        faults.end(model)
+        faults.record(self.exactness.check());
+        faults.finish(model)
     }
 }
 

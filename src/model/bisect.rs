@@ -114,9 +114,9 @@ pub fn first_divergence(
     let found = searcher.first(&variant.lowered, &inputs, reader, options.progress);
     match (found, searcher.stopped.take()) {
         (_, Some(progress)) => Ok(DivergenceSearch::Stopped(progress)),
-        (found, None) => {
-            Ok(found?.map_or(DivergenceSearch::Agreement, |found| DivergenceSearch::Found(Box::new(found))))
-        }
+        (found, None) => Ok(found?.map_or(DivergenceSearch::Agreement, |found| {
+            DivergenceSearch::Found(Box::new(found))
+        })),
     }
 }
 
@@ -265,7 +265,7 @@ impl DivergenceSearcher<'_> {
             };
             let reader = ValueReader::new(&program, body, body_sizes(body, inputs), inputs);
             if let Some(found) = self.first(body, inputs, reader, None)? {
-                return Ok(Some(found.through(&BodyFrame {
+                return Ok(Some(found.enclosed_by(&BodyFrame {
                     outer: None,
                     graph,
                     region,
@@ -292,8 +292,12 @@ impl DivergenceSearcher<'_> {
     fn compare(&self, event: &NodeEvent, reader: &mut ValueReader) -> Result<Option<Divergence>> {
         for (id, expected) in event.node.results.iter().zip(event.results) {
             if let Some(got) = reader.take(&event.graph.value(*id).name)? {
-                let found =
-                    Divergence::between(ValueSite::of(event, *id), &got, expected, self.tolerance);
+                let found = Divergence::compare(
+                    ValueSite::of_result(event, *id),
+                    &got,
+                    expected,
+                    self.tolerance,
+                );
                 if found.is_some() {
                     return Ok(found);
                 }

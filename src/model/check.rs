@@ -4,8 +4,8 @@ use crate::ir::{Graph, GraphModule};
 use crate::item::Item;
 use crate::kernel::materialization::Precision;
 use crate::trace::check::{
-    CheckOptions, Finding, Id, RunOutcome, CheckReport, CheckRun, Subject, Traced, check_trace, example,
-    inspect_archive, inspect_trace,
+    CheckOptions, CheckReport, CheckRun, Finding, Id, RunOutcome, Subject, Traced, check_trace,
+    example, inspect_archive, inspect_trace,
 };
 
 use super::subject::MethodSubject;
@@ -44,7 +44,7 @@ pub fn check(
     };
     let graph = module.graph(name)?.clone();
     let options = CheckOptions {
-        inputs: sets(options, &graph)?,
+        inputs: input_sets(options, &graph)?,
         entry: Some(name.to_string()),
         ..options.clone()
     };
@@ -57,7 +57,7 @@ pub fn check(
     };
     match check.run(&options.inputs, &mut report) {
         Err(error) if error.kind() == ErrorKind::Usage => return Err(error),
-        Err(error) => report.fail("the device", &reference.device.to_string(), &error),
+        Err(error) => report.add_failure("the device", &reference.device.to_string(), &error),
         Ok(()) => {}
     }
     Ok(report)
@@ -99,7 +99,7 @@ fn traced(module: GraphModule, mut warnings: Vec<Finding>) -> Traced {
 }
 
 /// The given input sets, or one with the graph's example sizes.
-fn sets(options: &CheckOptions, graph: &Graph) -> Result<Vec<Vec<Item>>> {
+fn input_sets(options: &CheckOptions, graph: &Graph) -> Result<Vec<Vec<Item>>> {
     match options.inputs.as_slice() {
         [] => Ok(vec![example(graph)?]),
         sets => Ok(sets.to_vec()),
@@ -118,11 +118,11 @@ fn without_graph(
         name: name.to_string(),
         ..Graph::default()
     };
-    let origin = MethodSubject { model, name }.origin();
+    let origin = MethodSubject { model, name }.kind();
     let mut report = CheckReport::new(graph, origin, options.strict, options.allow.clone());
     report.extend(warnings);
     for error in error.iter() {
-        report.fail("the import", "inputs 1", error);
+        report.add_failure("the import", "inputs 1", error);
     }
     report
 }
@@ -148,7 +148,7 @@ impl DeviceCheck<'_> {
                 .and_then(|got| Ok((got, self.expected(index, set)?)));
             match results {
                 Ok((got, expected)) => self.compare(&label, set, [&got, &expected], report),
-                Err(error) => report.fail(&self.compared_names(), &label, &error),
+                Err(error) => report.add_failure(&self.compared_names(), &label, &error),
             }
         }
         Ok(())
@@ -182,7 +182,13 @@ impl DeviceCheck<'_> {
         }
     }
 
-    fn compare(&self, label: &str, set: &[Item], [got, expected]: [&Item; 2], report: &mut CheckReport) {
+    fn compare(
+        &self,
+        label: &str,
+        set: &[Item],
+        [got, expected]: [&Item; 2],
+        report: &mut CheckReport,
+    ) {
         let found = compare(got, expected, self.reference.tolerance);
         let agrees = found.iter().all(Difference::passed);
         if !agrees {
@@ -218,7 +224,9 @@ impl DeviceCheck<'_> {
         });
         match found {
             Ok(Some(found)) => {
-                let finding = finding.at(&found.site.place).value(&found.site.value);
+                let finding = finding
+                    .at(&found.site.place)
+                    .with_value_name(&found.site.value);
                 finding.details([found.to_string()])
             }
             Ok(None) => finding.details(["every value of the device agrees with the oracle's"]),

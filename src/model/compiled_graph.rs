@@ -18,7 +18,7 @@ use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
 use super::packed::PackedFile;
-use super::session_stateson_states::SessionStates;
+use super::session_states::SessionStates;
 
 /// Function that returns the tensors of a call in the order of a graph's inputs, without states.
 pub(super) type CallTensors<'a> = &'a dyn Fn(&Graph) -> Result<Vec<Tensor>>;
@@ -212,7 +212,11 @@ fn apply_check_option(graph: Graph, options: &CompileOptions) -> Result<Graph> {
 }
 
 /// The inputs of a call, if a graph accepts them and the current states.
-pub(super) fn accept_inputs(graph: &Graph, given: CallTensors, states: &SessionStates) -> Result<Vec<Tensor>> {
+pub(super) fn accept_inputs(
+    graph: &Graph,
+    given: CallTensors,
+    states: &SessionStates,
+) -> Result<Vec<Tensor>> {
     let read = graph.reads.iter();
     let read: Vec<Item> = read
         .map(|state| states.get(&state.name))

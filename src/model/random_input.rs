@@ -61,7 +61,7 @@ impl InputDistribution {
 ///
 /// # Errors
 /// Fails if the size of a table is symbolic without an example.
-pub fn draw(graph: &Graph) -> Result<BTreeMap<String, InputDistribution>> {
+pub fn input_distributions(graph: &Graph) -> Result<BTreeMap<String, InputDistribution>> {
     let mut ends: BTreeMap<ValueId, i64> = BTreeMap::new();
     // Readers follow their operands, so that ranges propagate from the last node to the first.
     for node in graph.nodes.iter().rev() {
@@ -205,7 +205,7 @@ mod tests {
                     same: i64[1, 5] = aten.view ids, [1, 5]\n  \
                     e: f32[1, 5, 4] = aten.embedding w, same, -1, false, false\n  return e\n}";
         let graph: Graph = text.parse().unwrap();
-        let found = draw(&graph).unwrap();
+        let found = input_distributions(&graph).unwrap();
         assert_eq!(found["ids"], InputDistribution::Below(7));
         assert_eq!(found["mask"], InputDistribution::Ones);
         assert_eq!(found["x"], InputDistribution::Normal);

@@ -3,11 +3,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::background::in_background;
+use super::compiled_graph::{CallTensors, CompiledGraph, WeightCache, accept_inputs};
 use super::packed::{PackedFile, PackedReport};
+use super::session_states::SessionStates;
 use super::signature::{Signature, arguments_of};
-use super::session_stateson_states::SessionStates;
-use super::compiled_graph::{CompiledGraph, CallTensors, WeightCache, accept_inputs};
-use super::{Device, Model, no_fit};
+use super::{Device, Model, no_matching_graph};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::{Keep, Progress, Run, RunInput};
 use crate::ir::{Graph, GraphModule, TensorSpec};
@@ -306,7 +306,7 @@ impl Session {
         };
         let (variant, bindings) = match self.find_serving(&self.options.entry, &fits)? {
             Ok(found) => found,
-            Err(refusal) => return Err(no_fit(refusal)),
+            Err(refusal) => return Err(no_matching_graph(refusal)),
         };
         match &variant.program {
             Some(program) => program.launch_with(&bindings, inputs),
@@ -425,12 +425,12 @@ impl Session {
         let first = refusal.is_none();
         let imports = self.model.can_reimport() && (self.options.respecialize || first);
         if !imports && !first {
-            return Err(no_fit(refusal));
+            return Err(no_matching_graph(refusal));
         }
         let module = self.import(method, arguments, states)?;
         self.add(method, module, states)?;
         self.find_serving(method, &|graph| accept_inputs(graph, given, states))?
-            .map_err(no_fit)
+            .map_err(no_matching_graph)
     }
 
     /// The first graph of a method that serves a call, with the result of `fits`, or the reason why the last one does not.
@@ -468,7 +468,12 @@ impl Session {
 
     /// Imports a method for a call. Numbers in states that vary between calls become inputs, unless the graph then needs
     /// more conditions and loops than a graph for one number.
-    fn import(&self, method: &str, arguments: &[Item], states: &SessionStates) -> Result<GraphModule> {
+    fn import(
+        &self,
+        method: &str,
+        arguments: &[Item],
+        states: &SessionStates,
+    ) -> Result<GraphModule> {
         let known: Vec<Arc<CompiledGraph>> = self.compiled_graphs_of(method).collect();
         let varying = states.varying_numbers(&known);
         let regions = |graph: &Graph| {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{CompiledGraph, example};
+use super::{CompiledGraph, example_spec};
 use crate::error::{Error, Result};
 use crate::ir::GraphModule;
 use crate::item::{Item, initial_state};
@@ -49,7 +49,7 @@ impl SessionStates {
     pub(super) fn example_specs(&self, varying: &[String]) -> BTreeMap<String, InputSpec> {
         let spec = |name: &String, item: &Item| match item {
             Item::Number(number) if varying.contains(name) => InputSpec::Number(number.dtype()),
-            other => example(other),
+            other => example_spec(other),
         };
         let current = self.current.iter();
         current
@@ -63,7 +63,9 @@ impl SessionStates {
             let Item::Number(Scalar::Int(now)) = item else {
                 return None;
             };
-            let fixed = graphs.iter().filter_map(|variant| variant.required_state_number(name));
+            let fixed = graphs
+                .iter()
+                .filter_map(|variant| variant.required_state_number(name));
             let fixed: BTreeSet<i64> = fixed.collect();
             (fixed.len() >= 2 && !fixed.contains(now)).then(|| name.clone())
         };

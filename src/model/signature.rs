@@ -418,7 +418,8 @@ fn structure_of(ty: &TypeExpr) -> ValueStructure {
             ValueStructure::Known(TreeSpec::Number(UNKNOWN_TYPE))
         }
         TypeExpr::Optional(inner) => structure_of(inner),
-        TypeExpr::Tuple(types) => match types.iter().map(closed).collect::<Option<Vec<TreeSpec>>>() {
+        TypeExpr::Tuple(types) => match types.iter().map(closed).collect::<Option<Vec<TreeSpec>>>()
+        {
             Some(trees) => ValueStructure::Known(TreeSpec::Tuple(trees)),
             None => ValueStructure::Inferred { is_list: false },
         },

@@ -1,6 +1,6 @@
 use crate::error::Result;
 use crate::item::Item;
-use crate::trace::check::{SubjectKind, Subject, Traced, evaluate, has_control_flow};
+use crate::trace::check::{Subject, SubjectKind, Traced, evaluate, has_control_flow};
 
 use super::Model;
 
@@ -28,7 +28,7 @@ impl Subject for MethodSubject<'_> {
         evaluate(module.graph(self.name)?, &module, arguments)
     }
 
-    fn origin(&self) -> SubjectKind {
+    fn kind(&self) -> SubjectKind {
         match self.model.archive() {
             None => SubjectKind::Graph,
             Some(archive) if archive.traced_inputs().is_some() => SubjectKind::Trace,

@@ -204,7 +204,7 @@ pub fn first_wrong_pass<'a>(
             for (site, tensor) in results(event) {
                 let key = site.key();
                 if let Some(expected) = expected.get(&key).filter(|_| found.is_none()) {
-                    found = Divergence::between(site, &tensor, expected, tolerance);
+                    found = Divergence::compare(site, &tensor, expected, tolerance);
                 }
                 got.insert(key, tensor);
             }
@@ -233,6 +233,7 @@ fn values(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Values>
 
 fn results(event: &NodeEvent) -> Vec<(ValueSite, Tensor)> {
     let results = event.node.results.iter().zip(event.results);
-    let sited = |(id, tensor): (&ValueId, &Tensor)| (ValueSite::of(event, *id), tensor.clone());
+    let sited =
+        |(id, tensor): (&ValueId, &Tensor)| (ValueSite::of_result(event, *id), tensor.clone());
     results.map(sited).collect()
 }

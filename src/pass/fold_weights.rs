@@ -11,7 +11,7 @@ use crate::ir::{Argument, Graph, GraphModule, Node, Op, Primitive, ValueId, Weig
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-use self::formula::{Formula, Formulas, FormulaSource, missing_weight};
+use self::formula::{Formula, FormulaSource, Formulas, missing_weight};
 use super::dce;
 
 /// Largest number of elements of a result that may be larger than its operands.
@@ -103,7 +103,9 @@ impl FoldedModule {
         };
         let operand = self.formulas.all.get(formula.operands().next()?)?;
         match &operand.source {
-            FormulaSource::Weight(name) => Some((self.weights.get(name)?.clone(), permute.axes.clone())),
+            FormulaSource::Weight(name) => {
+                Some((self.weights.get(name)?.clone(), permute.axes.clone()))
+            }
             FormulaSource::Node(..) => None,
         }
     }

@@ -110,7 +110,9 @@ pub(super) fn result_range(
             .shape
             .get(iota.axis)
             .map_or(IntegerRange::default(), IntegerRange::of_axis),
-        Primitive::ArgReduce(reduce) => size(reduce.axis).map_or(IntegerRange::default(), IntegerRange::of_axis),
+        Primitive::ArgReduce(reduce) => {
+            size(reduce.axis).map_or(IntegerRange::default(), IntegerRange::of_axis)
+        }
         Primitive::Sort(sort) if result == 1 => {
             size(sort.axis).map_or(IntegerRange::default(), IntegerRange::of_axis)
         }
@@ -118,7 +120,8 @@ pub(super) fn result_range(
         Primitive::Select(_) => union(operands.get(1..).unwrap_or_default()),
         Primitive::Cast(cast) => cast_range(operands.first(), cast.dtype),
         Primitive::Check(check) => {
-            let bounds: Vec<IntegerRange> = operands.iter().skip(1).map(|it| it.1.clone()).collect();
+            let bounds: Vec<IntegerRange> =
+                operands.iter().skip(1).map(|it| it.1.clone()).collect();
             first().narrowed_by_check(check, &bounds)
         }
         Primitive::Binary(Binary { function }) => match (range(0), range(1)) {

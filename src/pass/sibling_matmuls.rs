@@ -189,7 +189,8 @@ impl SiblingProducts {
         let (mut rows, mut values) = (Vec::new(), Vec::new());
         let mut is_any = false;
         for (member, node) in self.members.iter().zip(next) {
-            let factor = node.and_then(|node| Some((constant_factor(node)?, *node.results.first()?)));
+            let factor =
+                node.and_then(|node| Some((constant_factor(node)?, *node.results.first()?)));
             is_any |= factor.is_some();
             let (number, value) = factor.unwrap_or((1.0, member.value));
             let is_float = readers.graph.ty(member.value).dtype.is_float();

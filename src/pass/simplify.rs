@@ -91,7 +91,10 @@ pub const RULES: &[Rule] = &[
 ];
 
 impl Rule {
-    const fn new(name: &'static str, apply: for<'g> fn(&RewriteSite<'g>) -> Option<Replacement>) -> Rule {
+    const fn new(
+        name: &'static str,
+        apply: for<'g> fn(&RewriteSite<'g>) -> Option<Replacement>,
+    ) -> Rule {
         Rule { name, apply }
     }
 }
@@ -137,7 +140,10 @@ impl<'g> RewriteSite<'g> {
 
 /// A primitive with one operand.
 fn node(primitive: impl Into<Primitive>, operand: ValueId) -> Option<Replacement> {
-    Some(Replacement::Node(primitive.into(), vec![Argument::Value(operand)]))
+    Some(Replacement::Node(
+        primitive.into(),
+        vec![Argument::Value(operand)],
+    ))
 }
 
 fn cast_to_own_dtype(site: &RewriteSite) -> Option<Replacement> {
@@ -264,7 +270,9 @@ fn slice_of_everything(site: &RewriteSite) -> Option<Replacement> {
         return None;
     };
     let (x, ty) = site.only_operand()?;
-    slice.is_identity(&ty.shape).then_some(Replacement::Value(x))
+    slice
+        .is_identity(&ty.shape)
+        .then_some(Replacement::Value(x))
 }
 
 fn slice_of_slice(site: &RewriteSite) -> Option<Replacement> {
@@ -296,7 +304,9 @@ fn pad_by_nothing(site: &RewriteSite) -> Option<Replacement> {
 
 fn reduce_of_nothing(site: &RewriteSite) -> Option<Replacement> {
     match &site.primitive {
-        Primitive::Reduce(reduce) if reduce.axes.is_empty() => site.operand(0).map(Replacement::Value),
+        Primitive::Reduce(reduce) if reduce.axes.is_empty() => {
+            site.operand(0).map(Replacement::Value)
+        }
         _ => None,
     }
 }
@@ -316,7 +326,9 @@ fn dot_over_nothing(site: &RewriteSite) -> Option<Replacement> {
         shape: rows.iter().chain([columns]).cloned().collect(),
     };
     let zero = Argument::Number(Scalar::Int(0));
-    inner.is(0).then(|| Replacement::Node(zeros.into(), vec![zero]))
+    inner
+        .is(0)
+        .then(|| Replacement::Node(zeros.into(), vec![zero]))
 }
 
 fn neutral_number(site: &RewriteSite) -> Option<Replacement> {
@@ -420,7 +432,10 @@ fn negated_equality(site: &RewriteSite) -> Option<Replacement> {
         },
         _ => return None,
     };
-    Some(Replacement::Node(Binary { function }.into(), inner.arguments))
+    Some(Replacement::Node(
+        Binary { function }.into(),
+        inner.arguments,
+    ))
 }
 
 fn select_by_constant(site: &RewriteSite) -> Option<Replacement> {

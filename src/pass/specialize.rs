@@ -8,7 +8,7 @@ use crate::op::Primitive;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
-use super::constant::{evaluate, known_number_in, inline_taken_branch, uniform};
+use super::constant::{evaluate, inline_taken_branch, known_number_in, uniform};
 
 /// Largest number of elements of a value that this pass computes.
 const LARGEST_FOLDED: i64 = 4096;

@@ -1,25 +1,25 @@
 //! Front ends that make graphs: an importer of TorchScript archives, and a tracer of Rust programs.
 
-mod region_bodies;
-mod module_calls;
 pub mod check;
-mod rng_counters;
 #[cfg(feature = "libtorch")]
 pub mod libtorch;
+mod module_calls;
 pub mod native;
 pub mod nn;
 pub mod prepare;
+mod region_bodies;
+mod rng_counters;
 mod scope_stack;
 mod symbolic_sizes;
-mod weight_states;
 pub mod torchscript;
+mod weight_states;
 
 pub use crate::kw;
 #[doc(hidden)]
 pub use native::derived;
 pub use native::{
-    Arg, CustomOperator, Forward, TracedFunction, Method, Module, TraceOptions, TracedTensor, Training,
-    Tree, Unmatched, Visitor, allow, arguments, call, cond, freeze, is_tracing, leaf,
+    Arg, CustomOperator, Forward, Method, Module, TraceOptions, TracedFunction, TracedTensor,
+    Training, Tree, Unmatched, Visitor, allow, arguments, call, cond, freeze, is_tracing, leaf,
     load_matching, load_state_dict, manual_seed, ops, scan, state, trace, trace_checked,
     trace_method_checked, trace_module, trace_with, while_loop,
 };

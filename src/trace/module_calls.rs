@@ -13,16 +13,16 @@ pub struct ModuleCalls {
 impl ModuleCalls {
     /// Returns the path of a call of the module at `path`, made within the call at `caller`. A module that calls one of its
     /// own methods stays in its call.
-    pub fn enter(&mut self, around: &str, path: &str) -> String {
-        let outer = without_call_numbers(around);
+    pub fn enter(&mut self, caller: &str, path: &str) -> String {
+        let outer = without_call_numbers(caller);
         if outer == path {
-            return around.to_string();
+            return caller.to_string();
         }
         let inner = path.strip_prefix(&outer);
         let inner = inner.and_then(|rest| rest.strip_prefix('.'));
         // A module that is not a submodule of its caller counts its calls over all callers.
         let first = match inner {
-            Some(inner) => format!("{around}.{inner}"),
+            Some(inner) => format!("{caller}.{inner}"),
             None => path.to_string(),
         };
         let count = self.counts.entry(first.clone()).or_default();
@@ -51,8 +51,8 @@ mod tests {
             ("block#1", "other", "other"),
             ("block", "other", "other#1"),
         ];
-        for (around, path, call) in paths {
-            assert_eq!(calls.enter(around, path), call);
+        for (caller, path, call) in paths {
+            assert_eq!(calls.enter(caller, path), call);
             assert_eq!(without_call_numbers(call), path);
         }
     }

@@ -30,7 +30,7 @@ impl<L> RegionBody<L> {
     /// Finishes the graph. Its last inputs are the captured values, in the given order.
     fn finish(self, captures: &[(ValueRef, TensorType)]) -> Result<Graph> {
         let scope = self.scope;
-        let mut inputs = scope.own_inputs;
+        let mut inputs = scope.body_inputs;
         for (outer, ty) in captures {
             let known = scope.captures.iter().find(|(known, _)| known == outer);
             inputs.push(match known {
@@ -56,11 +56,14 @@ impl<L> RegionBody<L> {
 impl<L: Default> ScopeStack<L> {
     /// Turns bodies into graphs that have the same inputs for captured values. Returns the graphs, and the captured values
     /// as arguments of the region.
-    pub fn close_bodies(&mut self, bodies: Vec<RegionBody<L>>) -> Result<(Vec<Graph>, Vec<Argument>)> {
+    pub fn close_bodies(
+        &mut self,
+        bodies: Vec<RegionBody<L>>,
+    ) -> Result<(Vec<Graph>, Vec<Argument>)> {
         let mut captures = self.all_captures(&bodies)?;
         let graphs = bodies.into_iter().map(|body| body.finish(&captures));
         let mut graphs: Vec<Graph> = graphs.collect::<Result<_>>()?;
-        let missing: BTreeSet<Symbol> = graphs.iter().flat_map(missing_symbols).collect();
+        let missing: BTreeSet<Symbol> = graphs.iter().flat_map(unbound_symbols).collect();
         for symbol in missing {
             let capture = self.size_source(&symbol)?;
             for graph in &mut graphs {
@@ -68,10 +71,10 @@ impl<L: Default> ScopeStack<L> {
             }
             captures.push(capture);
         }
-        graphs.iter_mut().for_each(keep_own_guards);
+        graphs.iter_mut().for_each(retain_local_guards);
         let arguments = captures
             .into_iter()
-            .map(|(outer, _)| self.captured(outer).map(Argument::Value));
+            .map(|(outer, _)| self.capture(outer).map(Argument::Value));
         Ok((graphs, arguments.collect::<Result<_>>()?))
     }
 
@@ -112,7 +115,7 @@ fn bound_symbols(graph: &Graph) -> BTreeSet<Symbol> {
 }
 
 /// Symbols that a body uses and that no type of its inputs contains.
-pub fn missing_symbols(graph: &Graph) -> Vec<Symbol> {
+pub fn unbound_symbols(graph: &Graph) -> Vec<Symbol> {
     let mut used = symbols_in(graph.values.iter().flat_map(|info| &info.ty.shape));
     for node in &graph.nodes {
         for argument in &node.arguments {
@@ -143,10 +146,10 @@ pub fn add_size_input(graph: &mut Graph, symbol: &Symbol, ty: TensorType) {
 }
 
 /// Keeps the guards of a body that use only symbols of its inputs. The whole graph has all guards of its bodies as well.
-pub fn keep_own_guards(graph: &mut Graph) {
-    let given = bound_symbols(graph);
+pub fn retain_local_guards(graph: &mut Graph) {
+    let bound = bound_symbols(graph);
     graph.guards.retain(|guard| {
         let used = symbols_in([&guard.left, &guard.right]);
-        used.is_subset(&given)
+        used.is_subset(&bound)
     });
 }

@@ -22,10 +22,13 @@ type FirstCounters = BTreeMap<u64, u64>;
 /// Makes regions that draw random numbers take and return counters. Graphs without such regions stay as they are.
 ///
 /// All counters restart before the nodes that define the values of the indices in `begin`.
-pub(in crate::trace) fn carry_rng_counters(graph: Graph, begin: &[usize]) -> Result<Graph> {
-    let has_regions = graph.nodes.iter().any(|node| !firsts(node).is_empty());
+pub(in crate::trace) fn carry_rng_counters(graph: Graph, restarts: &[usize]) -> Result<Graph> {
+    let has_regions = graph
+        .nodes
+        .iter()
+        .any(|node| !first_counters(node).is_empty());
     if has_regions {
-        Ok(RngCounters::default().count(&graph, begin)?.0)
+        Ok(RngCounters::default().rewrite(&graph, restarts)?.0)
     } else {
         Ok(graph)
     }
@@ -46,8 +49,8 @@ struct RngCounter {
 
 impl RngCounters {
     /// Rewrites a graph. Returns it with the counters at its end.
-    fn count(mut self, graph: &Graph, begin: &[usize]) -> Result<(Graph, RngCounters)> {
-        let mut begin = begin.iter().peekable();
+    fn rewrite(mut self, graph: &Graph, restarts: &[usize]) -> Result<(Graph, RngCounters)> {
+        let mut begin = restarts.iter().peekable();
         let counted = replay(graph, |replay, node| {
             let result = node.results.first().map(|id| id.index());
             while begin.next_if(|index| Some(**index) <= result).is_some() {
@@ -75,7 +78,7 @@ impl RngCounters {
         let Some(counter) = self.0.get_mut(&drawn.seed) else {
             return replay.copy(node);
         };
-        let now = counter.now(replay);
+        let now = counter.current(replay);
         counter.calls += 1;
         let mut arguments = replay.arguments(node);
         operator.set_counter(&mut arguments, now.into());
@@ -88,19 +91,21 @@ impl RngCounters {
         replay: &mut Replay<'_, 'g>,
         mut node: Node,
     ) -> Result<Vec<Value<'g>>> {
-        let firsts = firsts(&node);
-        if firsts.is_empty() {
+        let first_counters = first_counters(&node);
+        if first_counters.is_empty() {
             return replay.copy(&node);
         }
         let mut arguments = replay.arguments(&node);
-        let starts = firsts.iter().map(|(seed, first)| match self.0.get(seed) {
-            Some(counter) => counter.now(replay).into(),
-            None => Argument::Number(Scalar::Int(first.cast_signed())),
-        });
+        let starts = first_counters
+            .iter()
+            .map(|(seed, first)| match self.0.get(seed) {
+                Some(counter) => counter.current(replay).into(),
+                None => Argument::Number(Scalar::Int(first.cast_signed())),
+            });
         let starts: Vec<Argument> = starts.collect();
         // The counters come after the arguments of the bodies, or after the values that a loop carries. The body of a loop
         // also takes the iteration number.
-        let (place, input) = match &node.op {
+        let (position, input) = match &node.op {
             Op::Region(region) => match **region {
                 Region::Loop { carried, .. } => (2 + carried, 1 + carried),
                 Region::If { .. } => (arguments.len(), arguments.len() - 1),
@@ -108,20 +113,22 @@ impl RngCounters {
             },
             _ => return replay.copy(&node),
         };
-        arguments.splice(place..place, starts);
+        arguments.splice(position..position, starts);
         for body in node.bodies_mut() {
-            *body = body_with_counters(body.clone(), &firsts, input)?;
+            *body = body_with_counters(body.clone(), &first_counters, input)?;
         }
         if let Op::Region(region) = &mut node.op
             && let Region::Loop { carried, .. } = &mut **region
         {
-            *carried += firsts.len();
+            *carried += first_counters.len();
         }
         let known = node.results.iter().map(|id| replay.graph.ty(*id).clone());
-        let types = known.chain(firsts.iter().map(|_| scalar())).collect();
+        let types = known
+            .chain(first_counters.iter().map(|_| scalar()))
+            .collect();
         let mut results = replay.builder.add_operation(&node.op, arguments, types)?;
         let ends = results.split_off(node.results.len());
-        for (seed, end) in firsts.into_keys().zip(ends) {
+        for (seed, end) in first_counters.into_keys().zip(ends) {
             let counter = RngCounter {
                 from: end.id(),
                 calls: 0,
@@ -134,7 +141,7 @@ impl RngCounters {
 
 impl RngCounter {
     /// The counter of the next call.
-    fn now<'g>(&self, replay: &Replay<'_, 'g>) -> Value<'g> {
+    fn current<'g>(&self, replay: &Replay<'_, 'g>) -> Value<'g> {
         let from = replay.builder.value(self.from);
         if self.calls == 0 {
             from
@@ -145,9 +152,13 @@ impl RngCounter {
 }
 
 /// Returns a body that takes counters from the input of this index on, and returns the next counters after its results.
-fn body_with_counters(mut body: Graph, firsts: &FirstCounters, input: usize) -> Result<Graph> {
+fn body_with_counters(
+    mut body: Graph,
+    first_counters: &FirstCounters,
+    input: usize,
+) -> Result<Graph> {
     let mut counters = RngCounters::default();
-    for (index, seed) in (input..).zip(firsts.keys()) {
+    for (index, seed) in (input..).zip(first_counters.keys()) {
         body.insert_input(index, "counter", scalar());
         let counter = RngCounter {
             // Inputs are the first values of the new graph.
@@ -156,8 +167,8 @@ fn body_with_counters(mut body: Graph, firsts: &FirstCounters, input: usize) -> 
         };
         counters.0.insert(*seed, counter);
     }
-    let (mut graph, counters) = counters.count(&body, &[])?;
-    for seed in firsts.keys() {
+    let (mut graph, counters) = counters.rewrite(&body, &[])?;
+    for seed in first_counters.keys() {
         let Some(RngCounter { from, calls }) = counters.0.get(seed) else {
             return Err(Error::internal(
                 "a region returns no counter of random numbers",
@@ -179,23 +190,23 @@ fn scalar() -> TensorType {
 }
 
 /// The first counters that the bodies of a region draw from, by seed.
-fn firsts(node: &Node) -> FirstCounters {
-    let mut firsts = FirstCounters::new();
+fn first_counters(node: &Node) -> FirstCounters {
+    let mut first_counters = FirstCounters::new();
     for body in node.bodies() {
-        collect(body, &mut firsts);
+        collect_first_counters(body, &mut first_counters);
     }
-    firsts
+    first_counters
 }
 
-fn collect(graph: &Graph, firsts: &mut FirstCounters) {
+fn collect_first_counters(graph: &Graph, first_counters: &mut FirstCounters) {
     for node in &graph.nodes {
         if let Some(Generator { seed, counter }) = generator_of(node) {
-            let first = firsts.entry(seed).or_insert(counter);
+            let first = first_counters.entry(seed).or_insert(counter);
             *first = counter.min(*first);
         }
         node.bodies()
             .into_iter()
-            .for_each(|body| collect(body, firsts));
+            .for_each(|body| collect_first_counters(body, first_counters));
     }
 }
 

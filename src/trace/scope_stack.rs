@@ -25,11 +25,11 @@ pub struct GraphScope<L> {
     /// Values of the enclosing scope that the body uses, and the inputs that stand for them, in order.
     pub captures: Vec<(ValueRef, ValueId)>,
     /// Inputs that stand for no captured value: the iteration number of a loop and the values that it carries.
-    pub own_inputs: Vec<ValueId>,
+    pub body_inputs: Vec<ValueId>,
     /// Data of the tracer.
-    pub local: L,
+    pub data: L,
     /// The input that stands for each captured value.
-    known: BTreeMap<ValueRef, ValueId>,
+    input_of_capture: BTreeMap<ValueRef, ValueId>,
 }
 
 impl<L: Default> GraphScope<L> {
@@ -38,20 +38,20 @@ impl<L: Default> GraphScope<L> {
             number,
             builder: Rc::new(builder),
             captures: Vec::new(),
-            own_inputs: Vec::new(),
-            local: L::default(),
-            known: BTreeMap::new(),
+            body_inputs: Vec::new(),
+            data: L::default(),
+            input_of_capture: BTreeMap::new(),
         }
     }
 
     /// Returns the input that stands for a value of the enclosing scope. Adds it if there is none yet.
     fn capture(&mut self, outer: ValueRef, ty: TensorType) -> ValueId {
-        if let Some(id) = self.known.get(&outer) {
+        if let Some(id) = self.input_of_capture.get(&outer) {
             return *id;
         }
         let id = self.builder.input("captured", ty).id();
         self.captures.push((outer, id));
-        self.known.insert(outer, id);
+        self.input_of_capture.insert(outer, id);
         id
     }
 }
@@ -64,7 +64,7 @@ pub struct ScopeStack<L> {
     pub inputs: Vec<ValueId>,
     /// The open regions, outermost first.
     regions: Vec<GraphScope<L>>,
-    next: u32,
+    next_number: u32,
 }
 
 impl<L: Default> ScopeStack<L> {
@@ -74,7 +74,7 @@ impl<L: Default> ScopeStack<L> {
             root: GraphScope::new(0, Builder::new(name)),
             inputs: Vec::new(),
             regions: Vec::new(),
-            next: 1,
+            next_number: 1,
         }
     }
 
@@ -101,8 +101,9 @@ impl<L: Default> ScopeStack<L> {
     /// Opens the body of a region.
     pub fn open(&mut self) {
         let builder = self.innermost().builder.scratch();
-        self.regions.push(GraphScope::new(self.next, builder));
-        self.next += 1;
+        self.regions
+            .push(GraphScope::new(self.next_number, builder));
+        self.next_number += 1;
     }
 
     /// Closes the innermost body.
@@ -127,7 +128,7 @@ impl<L: Default> ScopeStack<L> {
     pub fn add_body_input(&mut self, name: &str, ty: TensorType) -> ValueId {
         let scope = self.innermost_mut();
         let id = scope.builder.input(name, ty).id();
-        scope.own_inputs.push(id);
+        scope.body_inputs.push(id);
         id
     }
 
@@ -151,15 +152,15 @@ impl<L: Default> ScopeStack<L> {
     /// The type of a value of any open scope.
     pub fn type_of(&self, value: ValueRef) -> Result<TensorType> {
         let scope = self.iter().find(|scope| scope.number == value.scope);
-        let scope = scope.ok_or_else(left_its_region)?;
+        let scope = scope.ok_or_else(out_of_scope)?;
         Ok(scope.builder.ty(value.id))
     }
 
     /// Returns the value in the innermost scope: the value itself, or the input of the region's body that stands for it.
-    pub fn captured(&mut self, value: ValueRef) -> Result<ValueId> {
+    pub fn capture(&mut self, value: ValueRef) -> Result<ValueId> {
         let mut scopes = std::iter::once(&mut self.root).chain(&mut self.regions);
         let owner = scopes.find(|scope| scope.number == value.scope);
-        let owner = owner.ok_or_else(left_its_region)?;
+        let owner = owner.ok_or_else(out_of_scope)?;
         let mut outer = value;
         let mut ty = owner.builder.ty(value.id);
         for scope in scopes {
@@ -172,6 +173,6 @@ impl<L: Default> ScopeStack<L> {
     }
 }
 
-fn left_its_region() -> Error {
+fn out_of_scope() -> Error {
     Error::internal("a value is used outside of its region")
 }

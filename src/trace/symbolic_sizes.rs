@@ -9,9 +9,9 @@ use crate::symbols::Symbols;
 pub enum SymbolicSizes {
     /// All of them, except those that are 0.
     #[default]
-    Symbolic,
+    All,
     /// None.
-    Static,
+    None,
     /// Only these, by the name of the input and the axis.
     Only(Vec<(String, usize)>),
 }
@@ -19,15 +19,17 @@ pub enum SymbolicSizes {
 impl SymbolicSizes {
     fn is_symbolic(&self, name: &str, axis: usize) -> bool {
         match self {
-            SymbolicSizes::Symbolic => true,
-            SymbolicSizes::Static => false,
-            SymbolicSizes::Only(list) => list.iter().any(|(input, at)| input == name && *at == axis),
+            SymbolicSizes::All => true,
+            SymbolicSizes::None => false,
+            SymbolicSizes::Only(list) => {
+                list.iter().any(|(input, at)| input == name && *at == axis)
+            }
         }
     }
 
     /// Returns the shape of an example, with a symbol (`x_0`) for each size that may vary. Sizes of 0 are fixed, since
     /// symbols stand for positive sizes.
-    pub fn symbolic(&self, symbols: &Symbols, name: &str, example: &[usize]) -> Shape {
+    pub fn symbolic_shape(&self, symbols: &Symbols, name: &str, example: &[usize]) -> Shape {
         let size = |(axis, size): (usize, &usize)| {
             let hint = i64::try_from(*size).unwrap_or(i64::MAX);
             if hint == 0 || !self.is_symbolic(name, axis) {

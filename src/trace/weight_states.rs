@@ -3,7 +3,7 @@
 use crate::ir::{Graph, ModuleState, NamedTree, TreeSpec};
 
 /// Turns the weights that are states into inputs of the graph. Returns their names.
-pub(in crate::trace) fn read_states(
+pub(in crate::trace) fn make_state_inputs(
     graph: &mut Graph,
     is_state: impl Fn(&str) -> bool,
 ) -> Vec<String> {
@@ -21,7 +21,7 @@ pub(in crate::trace) fn read_states(
 }
 
 /// Makes a state of a weight, under the weight's name.
-pub(in crate::trace) fn of_weight(name: &str) -> ModuleState {
+pub(in crate::trace) fn weight_state(name: &str) -> ModuleState {
     ModuleState {
         name: name.to_string(),
         initial: TreeSpec::Tensor(0),

@@ -23,7 +23,7 @@ pub enum Counts {
 }
 
 /// True if an output matches the written one.
-pub fn alike(written: &str, found: &str, counts: Counts) -> bool {
+pub fn output_matches(written: &str, found: &str, counts: Counts) -> bool {
     let found: Vec<&str> = found.lines().collect();
     let written: Vec<&str> = written.lines().collect();
     if counts == Counts::Labels {
@@ -41,7 +41,7 @@ pub fn alike(written: &str, found: &str, counts: Counts) -> bool {
 }
 
 /// Returns an output as it is written to a page, with the page's `…`.
-pub fn rewritten(written: &str, found: &str) -> String {
+pub fn keep_gap(written: &str, found: &str) -> String {
     let old: Vec<&str> = written.lines().collect();
     let new: Vec<&str> = found.lines().collect();
     let kept: Vec<&str> = match old.iter().position(|line| *line == "…") {
@@ -151,12 +151,12 @@ fn is_within_tenfold(written: &str, found: &str) -> bool {
 fn differences_may_be_smaller_and_not_much_larger() {
     let written = "ok   [0]: max abs 2.1e-5, max rel 2.6e-3, 23552 ulp";
     let found = "ok   [0]: max abs 1e-7, max rel 4.9e-3, 43008 ulp";
-    assert!(alike(written, found, Counts::All));
+    assert!(output_matches(written, found, Counts::All));
     for found in [
         found.replace("4.9e-3", "4.9e-2"),
         found.replace("1e-7", "nan"),
     ] {
-        assert!(!alike(written, &found, Counts::All));
+        assert!(!output_matches(written, &found, Counts::All));
     }
 }
 
@@ -164,35 +164,51 @@ fn differences_may_be_smaller_and_not_much_larger() {
 fn times_and_adapters_differ() {
     let written = "on host interpreter, 12 ms from archive to numbers";
     let found = "on llvmpipe (LLVM 15.0.6, 256 bits), 345 ms from archive to numbers";
-    assert!(alike(
+    assert!(output_matches(
         "max abs 1.1e-8, 24 ulp",
         "max abs 7.4e-9, 3 ulp",
         Counts::All
     ));
-    assert!(alike(written, found, Counts::All));
-    assert!(alike("took 12 ms", "took 7 ms", Counts::All));
-    assert!(!alike("took 12 steps", "took 7 steps", Counts::All));
-    assert!(alike("took 12\n  1 a", "took 7\n  2 b", Counts::Labels));
-    assert!(!alike("took 12", "takes 12", Counts::Labels));
+    assert!(output_matches(written, found, Counts::All));
+    assert!(output_matches("took 12 ms", "took 7 ms", Counts::All));
+    assert!(!output_matches(
+        "took 12 steps",
+        "took 7 steps",
+        Counts::All
+    ));
+    assert!(output_matches(
+        "took 12\n  1 a",
+        "took 7\n  2 b",
+        Counts::Labels
+    ));
+    assert!(!output_matches("took 12", "takes 12", Counts::Labels));
 }
 
 #[test]
 fn fractions_are_close_and_integers_equal() {
-    assert!(alike("[0.123456, 2.5]", "[0.123457, 2.5]", Counts::All));
-    assert!(!alike("[0.123456, 2.5]", "[0.133457, 2.5]", Counts::All));
-    assert!(!alike("f32[1, 10]", "f32[1, 11]", Counts::All));
-    assert!(!alike("max 1.5", "max nan", Counts::All));
+    assert!(output_matches(
+        "[0.123456, 2.5]",
+        "[0.123457, 2.5]",
+        Counts::All
+    ));
+    assert!(!output_matches(
+        "[0.123456, 2.5]",
+        "[0.133457, 2.5]",
+        Counts::All
+    ));
+    assert!(!output_matches("f32[1, 10]", "f32[1, 11]", Counts::All));
+    assert!(!output_matches("max 1.5", "max nan", Counts::All));
 }
 
 #[test]
 fn gaps_stand_for_lines_and_are_kept() {
-    assert!(alike("a\n…\nz", "a\nb\nc\nz", Counts::All));
-    assert!(alike("a\n…", "a", Counts::All));
-    assert!(!alike("a\n…\nz", "a\nb\nc", Counts::All));
-    assert!(!alike("a\n…\na", "a", Counts::All));
-    assert_eq!(rewritten("x\n…\ny\n", "a\nb\nc\nz\n"), "a\n…\nz\n");
-    assert_eq!(rewritten("x\n", "a\nb\n"), "a\nb\n");
+    assert!(output_matches("a\n…\nz", "a\nb\nc\nz", Counts::All));
+    assert!(output_matches("a\n…", "a", Counts::All));
+    assert!(!output_matches("a\n…\nz", "a\nb\nc", Counts::All));
+    assert!(!output_matches("a\n…\na", "a", Counts::All));
+    assert_eq!(keep_gap("x\n…\ny\n", "a\nb\nc\nz\n"), "a\n…\nz\n");
+    assert_eq!(keep_gap("x\n", "a\nb\n"), "a\nb\n");
     let told = "took 12 ms (7 steps, 3.5 s)";
     assert_eq!(without_times(told), "took … ms (7 steps, … s)\n");
-    assert!(alike(&without_times(told), told, Counts::All));
+    assert!(output_matches(&without_times(told), told, Counts::All));
 }

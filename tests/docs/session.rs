@@ -15,7 +15,7 @@ use std::process::Command;
 use onionskin::gpu::adapters;
 
 use crate::command::Folder;
-use crate::output_match::{Counts, alike, rewritten, without_times};
+use crate::output_match::{Counts, keep_gap, output_matches, without_times};
 use crate::page::{Block, Page};
 use crate::python;
 
@@ -36,7 +36,7 @@ pub fn differences(page: &Page) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut text = page.text.clone();
     for block in blocks.iter().filter(|block| block.language() == "console") {
-        if let Some(lack) = lack(block, has_python) {
+        if let Some(lack) = missing_requirement(block, has_python) {
             println!("{}:{} was not run: {lack}", page.path, block.line);
             continue;
         }
@@ -76,7 +76,7 @@ fn prepare(folder: &Folder, blocks: &[Block]) -> bool {
     is_needed && python::run(blocks, &folder.path(""))
 }
 
-fn lack(block: &Block, has_python: bool) -> Option<&'static str> {
+fn missing_requirement(block: &Block, has_python: bool) -> Option<&'static str> {
     let requires_gpu = std::env::var("REQUIRE_GPU").is_ok_and(|value| value == "1");
     if block.is("torch") && !has_python {
         return Some("ONIONSKIN_PYTHON names no Python with torch");
@@ -98,11 +98,11 @@ fn run(block: &Block, folder: &Folder) -> (String, Vec<String>) {
             wrong.push(format!("exit code {code} of `{}`\n{found}", step.command));
         }
         text += &format!("$ {}\n", step.command);
-        if alike(&step.output, &found, counts) {
+        if output_matches(&step.output, &found, counts) {
             text += &step.output;
         } else {
             wrong.push(format!("`{}` prints\n{found}", step.command));
-            let new = rewritten(&step.output, &found);
+            let new = keep_gap(&step.output, &found);
             text += &match counts {
                 Counts::All => without_times(&new),
                 Counts::Labels => new,

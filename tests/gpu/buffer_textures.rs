@@ -11,7 +11,7 @@ use onionskin::tensor::Tensor;
 use super::plans::*;
 
 /// `y = 2x + 1` for each of `n` vectors, which the kernel reads as texels.
-fn by_texels() -> Kernel {
+fn texel_kernel() -> Kernel {
     Kernel {
         label: "by_texels".into(),
         wgsl: "
@@ -36,7 +36,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 }
 
 /// A chain of these kernels over a number of elements that fills vectors.
-fn textures(length: usize, shape: &[Dim]) -> Plan {
+fn texel_chain(length: usize, shape: &[Dim]) -> Plan {
     let vectors = (Dim::product(shape) + 3).floor_div(&Dim::from(4i64));
     let plan = chain(length, shape);
     let mut steps = plan.steps.clone();
@@ -45,7 +45,7 @@ fn textures(length: usize, shape: &[Dim]) -> Plan {
         step.sizes = vec![vectors.clone()];
     }
     Plan {
-        kernels: vec![by_texels()],
+        kernels: vec![texel_kernel()],
         steps,
         ..plan
     }
@@ -54,7 +54,7 @@ fn textures(length: usize, shape: &[Dim]) -> Plan {
 /// `y = 2w + 1` for weights of the given sizes, which the kernels read as texels.
 fn weight_texel_plan(sizes: &[usize]) -> (Plan, TensorMap, Vec<Tensor>) {
     let mut plan = Plan {
-        kernels: vec![by_texels()],
+        kernels: vec![texel_kernel()],
         ..Plan::default()
     };
     let (mut weights, mut expected) = (TensorMap::new(), Vec::new());
@@ -87,7 +87,7 @@ fn texel_device() -> Option<GpuDevice> {
 #[test]
 fn inputs_and_temporaries_are_read_as_textures() {
     let Some(device) = texel_device() else { return };
-    let program = program(&device, textures(5, &[symbol("B")]));
+    let program = program(&device, texel_chain(5, &[symbol("B")]));
     // Less than a vector; rows of texels, one more and one less; and powers of two.
     for count in [1, 4, 4095, 4096, 4100, 8192, 12_287, 65_536, 300_000] {
         let x = floats((0..count).map(|i| i as f32));
@@ -145,7 +145,7 @@ fn memory_lives_as_long_as_buffers_and_no_longer_than_the_device() {
         }
         // This device is dropped below.
         let device = GpuDevice::open(DeviceChoice::Software).unwrap();
-        let program = program(&device, textures(3, &[Dim::from(4096i64)]));
+        let program = program(&device, texel_chain(3, &[Dim::from(4096i64)]));
         let x = floats((0..4096).map(|i| i as f32));
         let run = program.launch(&[RunInput::Host(&x)]).unwrap();
         let expected = floats((0..4096).map(|i| (0..3).fold(i as f32, |x, _| 2.0 * x + 1.0)));
@@ -161,7 +161,7 @@ fn memory_lives_as_long_as_buffers_and_no_longer_than_the_device() {
 #[test]
 fn panels_integers_and_other_devices_are_refused() {
     let refuse = |device: &GpuDevice, reason: &str, change: &dyn Fn(&mut Plan)| {
-        let mut plan = textures(3, &[Dim::from(8i64)]);
+        let mut plan = texel_chain(3, &[Dim::from(8i64)]);
         change(&mut plan);
         let weights = TensorMap::from([("w".into(), floats((0..8).map(|i| i as f32)))]);
         let made = Program::new(device, plan, &weights, ProgramOptions::default());
@@ -206,7 +206,7 @@ fn panels_integers_and_other_devices_are_refused() {
 #[test]
 fn aliasing_leaves_timestamps_intact() {
     let Some(device) = texel_device() else { return };
-    program(&device, textures(1, &[symbol("B")]));
+    program(&device, texel_chain(1, &[symbol("B")]));
     let operations = device.ceilings().unwrap().arithmetic;
     assert!(operations < 1e6, "{operations} GFLOP/s");
 }

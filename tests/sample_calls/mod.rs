@@ -110,7 +110,7 @@ fn split(text: &str) -> Vec<&str> {
 }
 
 /// Replaces symbols in texts by numbers.
-pub fn at(texts: &[Option<String>], bindings: &Bindings) -> Vec<Option<String>> {
+pub fn substitute_symbols(texts: &[Option<String>], bindings: &Bindings) -> Vec<Option<String>> {
     let known = |text: &String| {
         let mut known = text.clone();
         for (name, size) in bindings {

@@ -40,7 +40,7 @@ fn normalized_layer<'g>(b: &'g Builder, x: Value<'g>, filter: &str, stride: i64)
 }
 
 /// Returns networks whose layers differ only in sizes, each with the number of kernels that a rasteriser needs.
-pub fn all() -> Vec<(&'static str, Graph, usize)> {
+pub fn all_networks() -> Vec<(&'static str, Graph, usize)> {
     let same = || ConvAxis::padded(1, 1);
     let convolutions = graph(&["f32[1, 16, 24, 28]"], |b, x| {
         let y = layer(b, x[0].exp(), "f32[24, 16, 3, 3]", same());

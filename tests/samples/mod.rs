@@ -36,11 +36,11 @@ pub fn distance(found: &Tensor, expected: &Tensor) -> f64 {
     let pairs = found.to_f64().into_iter().zip(expected.to_f64());
     pairs
         .map(|(x, y)| (x - y).abs() / y.abs().max(1.0))
-        .fold(0.0, worse)
+        .fold(0.0, larger_or_nan)
 }
 
 /// Returns the larger of two distances; NaN is the largest.
-pub fn worse(x: f64, y: f64) -> f64 {
+pub fn larger_or_nan(x: f64, y: f64) -> f64 {
     if y > x || y.is_nan() { y } else { x }
 }
 

@@ -18,7 +18,7 @@ fn load(name: &str) -> Case {
 }
 
 fn replayed(name: &str) -> GraphModule {
-    recorded::replayed(&format!("cases/traces/{name}"))
+    recorded::replay_case(&format!("cases/traces/{name}"))
 }
 
 fn nodes<'a>(graph: &'a Graph, op: &str) -> Vec<&'a Node> {

@@ -14,8 +14,8 @@ use onionskin::ir::Graph;
 use onionskin::item::Item;
 use onionskin::kernel::materialization::Precision;
 use onionskin::model::{
-    Culprit, DeviceReference, DivergenceSearch, SearchOptions, SearchProgress, check, first_divergence,
-    first_wrong_pass, verify,
+    Culprit, DeviceReference, DivergenceSearch, SearchOptions, SearchProgress, check,
+    first_divergence, first_wrong_pass, verify,
 };
 use onionskin::pass::Pass;
 use onionskin::tensor::Tensor;
@@ -93,7 +93,7 @@ fn a_device_error_in_a_branch_of_an_iteration_is_found() {
     let session = session.unwrap();
     let found = first_divergence(&session, &one(), TOLERANCE, SearchOptions::default());
     let found = found.unwrap().found().unwrap();
-    let parts: Vec<BodyKind> = found.site.within.iter().map(|one| one.part).collect();
+    let parts: Vec<BodyKind> = found.site.enclosing.iter().map(|one| one.body).collect();
     assert_eq!(parts, [BodyKind::Iteration(2), BodyKind::Then], "{found}");
     assert_eq!(found.site.op, "custom");
     let text = found.to_string();
@@ -125,7 +125,7 @@ fn a_device_error_in_a_branch_of_an_iteration_is_found() {
     let Some(Culprit::Device(found)) = &verification.culprit else {
         panic!("{verification:?}");
     };
-    assert_eq!(found.site.within.len(), 2);
+    assert_eq!(found.site.enclosing.len(), 2);
 }
 
 /// A search without time compares nothing and reports that; one with time reports progress for every node.
@@ -236,7 +236,7 @@ fn a_pass_error_in_an_iteration_is_found() {
     let found = first_wrong_pass(&graph, &Default::default(), &inputs, [&wrong], TOLERANCE);
     let (name, found) = found.unwrap().unwrap();
     assert_eq!((name, &*found.site.value), ("wrong", "y/r"));
-    assert_eq!(found.site.within[0].part, BodyKind::Iteration(1));
+    assert_eq!(found.site.enclosing[0].body, BodyKind::Iteration(1));
     let wanted = "first value that differs: y/r = minimum  @ model.py:5\n  in iteration 2 of y = loop  @ model.py:3\n  \
                   y/r: max abs 1.000e0, max rel 2.500e-1, 2.1e6 ulp, 1 of 2 wrong, worst at [0]: 3 instead of 4";
     assert_eq!(found.to_string(), wanted);

@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-use onionskin::trace::check::{CheckOptions, Id, CheckReport};
+use onionskin::trace::check::{CheckOptions, CheckReport, Id};
 use onionskin::trace::{TracedTensor, Tree, allow, arguments, freeze, kw, trace_checked};
 
 fn vector(values: &[f32]) -> TracedTensor {

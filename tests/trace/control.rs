@@ -17,7 +17,7 @@ fn floats(tensor: &TracedTensor) -> Vec<f32> {
 }
 
 /// Adds the absolute value of the sum to every element.
-fn with_condition(x: TracedTensor) -> onionskin::error::Result<TracedTensor> {
+fn conditional_sum(x: TracedTensor) -> onionskin::error::Result<TracedTensor> {
     let sum = op("sum", vec![(&x).into()]);
     let is_negative = op("lt", vec![(&sum).into(), 0.0.into()]);
     let scale = TracedTensor::scalar(2f32);
@@ -26,13 +26,13 @@ fn with_condition(x: TracedTensor) -> onionskin::error::Result<TracedTensor> {
 
 #[test]
 fn both_branches_are_in_the_graph() {
-    let traced = trace(vector(&[1.0, 2.0]), with_condition).unwrap();
+    let traced = trace(vector(&[1.0, 2.0]), conditional_sum).unwrap();
     let graph = traced.graph("forward").unwrap();
     let is_condition =
         |op: &Op| matches!(op, Op::Region(region) if matches!(**region, Region::If { .. }));
     assert!(graph.nodes.iter().any(|node| is_condition(&node.op)));
     for values in [&[1.0, 2.0][..], &[-3.0, 1.0], &[0.5, 0.25, 1.0]] {
-        let wanted = with_condition(vector(values)).unwrap();
+        let wanted = conditional_sum(vector(values)).unwrap();
         let found: TracedTensor = traced.call(vector(values)).unwrap();
         assert_eq!(floats(&found), floats(&wanted));
     }
@@ -73,7 +73,7 @@ fn a_condition_is_one_truth_value() {
 }
 
 /// Doubles a value until its sum exceeds a limit.
-fn with_loop(
+fn doubling_loop(
     (x, limit): (TracedTensor, TracedTensor),
 ) -> onionskin::error::Result<(TracedTensor, TracedTensor)> {
     let steps = TracedTensor::scalar(0i64);
@@ -92,9 +92,9 @@ fn with_loop(
 #[test]
 fn loops_run_as_often_as_the_values_say() {
     let limit = || TracedTensor::scalar(10f32);
-    let traced = trace((vector(&[1.0, 2.0]), limit()), with_loop).unwrap();
+    let traced = trace((vector(&[1.0, 2.0]), limit()), doubling_loop).unwrap();
     for values in [&[1.0, 2.0][..], &[100.0], &[0.125, 0.125, 0.25]] {
-        let (wanted, count) = with_loop((vector(values), limit())).unwrap();
+        let (wanted, count) = doubling_loop((vector(values), limit())).unwrap();
         let found: (TracedTensor, TracedTensor) = traced.call((vector(values), limit())).unwrap();
         assert_eq!(floats(&found.0), floats(&wanted));
         assert_eq!(
@@ -119,7 +119,7 @@ fn the_state_keeps_its_type() {
 }
 
 /// Computes running means by a scan, as a recurrent network does.
-fn with_scan(
+fn running_means(
     x: TracedTensor,
 ) -> onionskin::error::Result<(TracedTensor, (TracedTensor, TracedTensor))> {
     let zeros = call("zeros", vec![vec![x.dim(1)].into()], Vec::new()).swap_remove(0);
@@ -141,9 +141,9 @@ fn scans_serve_other_lengths() {
             .collect();
         TracedTensor::from_vec([rows, columns], data)
     };
-    let traced = trace(example(3, 2), with_scan).unwrap();
+    let traced = trace(example(3, 2), running_means).unwrap();
     for (rows, columns) in [(3, 2), (1, 2), (7, 4)] {
-        let (last, (means, signs)) = with_scan(example(rows, columns)).unwrap();
+        let (last, (means, signs)) = running_means(example(rows, columns)).unwrap();
         let found: (TracedTensor, (TracedTensor, TracedTensor)) =
             traced.call(example(rows, columns)).unwrap();
         assert_eq!(floats(&found.0), floats(&last));

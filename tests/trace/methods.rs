@@ -12,7 +12,7 @@ use onionskin::kw;
 use onionskin::tensor::Tensor;
 use onionskin::trace::{Arg, TracedTensor, call, native, ops, trace};
 
-use super::sample_calls::{arguments, at, inputs, parse, sizes};
+use super::sample_calls::{arguments, inputs, parse, sizes, substitute_symbols};
 
 fn example(shape: &[usize]) -> TracedTensor {
     let count = shape.iter().product::<usize>();
@@ -66,7 +66,7 @@ fn sample_calls_compute_and_are_recorded() {
 /// Compares a call by the interpreter, by the tracer, and by the graph that the tracer recorded.
 fn check(row: &Composite, case: &str) -> Result<()> {
     let (operator, texts) = parse(row, case)?;
-    let texts = at(&texts, &sizes(2, 8));
+    let texts = substitute_symbols(&texts, &sizes(2, 8));
     let builder = Builder::new("case");
     let mut arguments = arguments(&builder, operator, &texts)?;
     operator.seed_call(&mut arguments, &mut Generator::new(1));

@@ -5,10 +5,10 @@ use onionskin::item::Item;
 use onionskin::tensor::Tensor;
 use onionskin::{CompileOptions, Device, Model};
 
-use super::recorded::{bytes, devices, load, replayed};
+use super::recorded::{bytes, devices, load, replay_case};
 
 fn replay(name: &str) {
-    replayed(&format!("cases/packed/{name}"));
+    replay_case(&format!("cases/packed/{name}"));
 }
 
 #[test]

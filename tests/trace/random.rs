@@ -306,7 +306,7 @@ fn every_round_of_a_loop_draws_numbers_of_its_own() {
 }
 
 /// Nested conditions and loops draw in every iteration that runs.
-fn nested(
+fn nested_draws(
     (x, limit): (TracedTensor, TracedTensor),
 ) -> onionskin::error::Result<(TracedTensor, TracedTensor)> {
     let below = |x: &TracedTensor| (x + ops::rand([2])).sum().lt(&limit);
@@ -331,14 +331,14 @@ fn nested(
 fn regions_return_their_counters() {
     let inputs = |limit: f32| (ops::zeros([2]), TracedTensor::scalar(limit));
     manual_seed(3);
-    let traced = trace(inputs(4.0), nested).unwrap();
+    let traced = trace(inputs(4.0), nested_draws).unwrap();
     for limit in [4.0, -1.0, 9.0] {
         manual_seed(3);
-        let (x, after) = nested(inputs(limit)).unwrap();
+        let (x, after) = nested_draws(inputs(limit)).unwrap();
         let (start, limit) = inputs(limit);
         check_all_devices(&traced, &[&start, &limit], &[&x, &after]);
     }
-    let (_, report) = trace_checked(inputs(4.0), nested, &CheckOptions::default()).unwrap();
+    let (_, report) = trace_checked(inputs(4.0), nested_draws, &CheckOptions::default()).unwrap();
     assert!(report.passed(), "{report}");
     let text = traced.module.to_string();
     let parsed: onionskin::ir::GraphModule = text.parse().unwrap();

@@ -35,7 +35,7 @@ pub fn devices() -> impl Iterator<Item = Device> {
 }
 
 /// Checks an archive's results for all inputs, on the host and on a device. Returns its graph for the first inputs.
-pub fn replayed(name: &str) -> GraphModule {
+pub fn replay_case(name: &str) -> GraphModule {
     let case = load(name);
     let model = Model::from_bytes(bytes(&case)).unwrap();
     for device in devices() {
@@ -58,7 +58,7 @@ pub fn replayed(name: &str) -> GraphModule {
 }
 
 /// Returns the error of a case that cannot be imported.
-pub fn refusal(name: &str) -> Error {
+pub fn import_error(name: &str) -> Error {
     let case = load(name);
     let inputs = &case.sets[0].calls[0].inputs;
     let model = Model::from_bytes(bytes(&case));

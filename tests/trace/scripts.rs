@@ -2,14 +2,14 @@
 
 use onionskin::error::{Error, ErrorKind};
 
-use super::recorded::{refusal, replayed};
+use super::recorded::{import_error, replay_case};
 
 macro_rules! replay {
     ($($name:ident)+) => {
         $(
             #[test]
             fn $name() {
-                replayed(concat!("cases/scripts/", stringify!($name)));
+                replay_case(concat!("cases/scripts/", stringify!($name)));
             }
         )+
     };
@@ -43,12 +43,12 @@ replay! {
 /// Buffers of unsupported layouts and dtypes are rejected only if a program reads them.
 #[test]
 fn unread_buffers_are_not_rejected() {
-    replayed("cases/scripts/unused");
+    replay_case("cases/scripts/unused");
 }
 
 /// Returns the errors of a case, each with the user's line.
 fn import_errors(name: &str) -> Vec<String> {
-    let error = refusal(&format!("refused/{name}"));
+    let error = import_error(&format!("refused/{name}"));
     let unsupported = |error: &Error| {
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         let text = error.to_string();

@@ -2,7 +2,9 @@
 
 use onionskin::error::ErrorKind;
 use onionskin::trace::check::Id;
-use onionskin::trace::{SymbolicSizes, TraceOptions, TracedTensor, freeze, kw, ops, trace, trace_with};
+use onionskin::trace::{
+    SymbolicSizes, TraceOptions, TracedTensor, freeze, kw, ops, trace, trace_with,
+};
 
 fn example(shape: &[usize]) -> TracedTensor {
     let data = (0..shape.iter().product::<usize>()).map(|i| (i as f32 * 0.7).sin());
@@ -105,7 +107,7 @@ fn iteration_over_an_axis_that_may_vary_is_warned_of() {
     let found: Vec<Id> = found.warnings.iter().map(|warning| warning.id).collect();
     assert!(found.contains(&Id::DynamicIteration), "{found:?}");
     let options = TraceOptions {
-        sizes: SymbolicSizes::Static,
+        sizes: SymbolicSizes::None,
         ..TraceOptions::default()
     };
     let fixed = trace_with(example(&[3, 2]), unrolled, &options).unwrap();

@@ -21,7 +21,7 @@ fn scores<'g>(x: Operands<'g, '_>) -> Value<'g> {
 }
 
 /// Replaces NaN in fully masked rows by zeros.
-fn safe(scores: Value) -> Value {
+fn without_nan(scores: Value) -> Value {
     let is_empty = scores.eq(f64::NEG_INFINITY).all(&[-1], true);
     is_empty.where_(0.0, scores.softmax(-1))
 }
@@ -154,13 +154,13 @@ pub fn graphs() -> Vec<(&'static str, Graph)> {
                     "f32[B, 24, 16]",
                     "f32[B, 1, 24]",
                 ],
-                |_, x| vec![safe(scores(x) * 0.25 + x[3]).matmul(x[2])],
+                |_, x| vec![without_nan(scores(x) * 0.25 + x[3]).matmul(x[2])],
             ),
         ),
         (
             "causal",
             graph(&["f32[B, H, 16]"; 3], |_, x| {
-                vec![safe(causal(scores(x))).matmul(x[2])]
+                vec![without_nan(causal(scores(x))).matmul(x[2])]
             }),
         ),
         (
@@ -174,7 +174,7 @@ pub fn graphs() -> Vec<(&'static str, Graph)> {
             "causal, of more keys than queries",
             graph(
                 &["f32[9, 35, 64]", "f32[9, 140, 64]", "f32[9, 140, 64]"],
-                |_, x| vec![safe(causal(scores(x) * 0.1)).matmul(x[2])],
+                |_, x| vec![without_nan(causal(scores(x) * 0.1)).matmul(x[2])],
             ),
         ),
         (
@@ -468,7 +468,7 @@ fn attention_of_infinities_and_nan_agrees() {
     mask[5 * 24 + 1] = -1e30;
     mask[6 * 24] = 3e38;
     inputs.push(Tensor::from_vec(vec![16, 24], mask).unwrap());
-    for graph in [with(safe), with(|x| x.softmax(-1))] {
+    for graph in [with(without_nan), with(|x| x.softmax(-1))] {
         let expected = interp::run(&graph, &BTreeMap::new(), &inputs).unwrap();
         let plan = pass::plan(&graph, device.capabilities()).unwrap();
         let program = Program::new(

@@ -13,7 +13,7 @@ fn activated(x: &str, weight: &str, bias: &str) -> Graph {
     samples::graph(&[x], |builder, x| {
         let weight = builder.weight("weight", weight.parse().unwrap());
         let bias = builder.weight("bias", bias.parse().unwrap());
-        vec![gelu(x[0].dot(turn(weight, true)) + bias)]
+        vec![gelu(x[0].dot(transpose_if(weight, true)) + bias)]
     })
 }
 

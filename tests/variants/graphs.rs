@@ -9,7 +9,7 @@ use crate::samples;
 /// A matrix product with an epilogue, given by the types of its operands; each operand may be transposed.
 pub fn product(left: &str, right: &str, turned: [bool; 2]) -> Graph {
     samples::graph(&[left, right], |_, x| {
-        let (a, b) = (turn(x[0], turned[0]), turn(x[1], turned[1]));
+        let (a, b) = (transpose_if(x[0], turned[0]), transpose_if(x[1], turned[1]));
         vec![(a.dot(b) * 0.5).relu()]
     })
 }
@@ -25,7 +25,7 @@ fn activated(left: &str, right: &str) -> Graph {
 }
 
 /// Transposes a matrix if `turned`.
-pub fn turn<'g>(value: Value<'g>, turned: bool) -> Value<'g> {
+pub fn transpose_if<'g>(value: Value<'g>, turned: bool) -> Value<'g> {
     let rank = value.ty().rank();
     let mut axes: Vec<usize> = (0..rank).collect();
     axes.swap(rank - 2, rank - 1);
@@ -105,7 +105,7 @@ pub fn products() -> Vec<(&'static str, Graph)> {
 pub fn linear(x: &str, weight: &str) -> Graph {
     samples::graph(&[x], |builder, x| {
         let weight = builder.weight("weight", weight.parse().unwrap());
-        vec![(x[0].dot(turn(weight, true)) * 0.5).relu()]
+        vec![(x[0].dot(transpose_if(weight, true)) * 0.5).relu()]
     })
 }
 

@@ -23,12 +23,12 @@ fn centred(x: Value) -> Value {
 }
 
 /// A transposition with pointwise work.
-fn turned(x: Value) -> Value {
+fn transposed(x: Value) -> Value {
     x.permute([0, 2, 1]).relu() * 0.5
 }
 
 /// Sums over the middle axis.
-fn summed(x: Value) -> Value {
+fn middle_sums(x: Value) -> Value {
     x.sum(&[1], false)
 }
 
@@ -72,17 +72,17 @@ fn layers() -> Vec<(&'static str, Graph, usize)> {
         ),
         (
             "other orders",
-            apply_to_each(&["f32[5, 24, 7]", "f32[3, 16, 21]"], turned),
+            apply_to_each(&["f32[5, 24, 7]", "f32[3, 16, 21]"], transposed),
             1,
         ),
         (
             "other orders by blocks",
-            apply_to_each(&["f32[5, 24, 8]", "f32[3, 12, 20]"], turned),
+            apply_to_each(&["f32[5, 24, 8]", "f32[3, 12, 20]"], transposed),
             1,
         ),
         (
             "other orders of odd sizes",
-            apply_to_each(&["f32[3, 5, 7]", "f32[5, 9, 11]"], turned),
+            apply_to_each(&["f32[3, 5, 7]", "f32[5, 9, 11]"], transposed),
             1,
         ),
         (
@@ -123,17 +123,17 @@ fn kernels_are_not_shared_where_that_is_slower() {
     for (name, graph, device) in [
         (
             "many elements",
-            apply_to_each(&["f32[40, 480, 700]", "f32[36, 240, 1204]"], turned),
+            apply_to_each(&["f32[40, 480, 700]", "f32[36, 240, 1204]"], transposed),
             samples::rasteriser(),
         ),
         (
             "short loops",
-            apply_to_each(&["f32[64, 6, 5]", "f32[32, 7, 5]"], summed),
+            apply_to_each(&["f32[64, 6, 5]", "f32[32, 7, 5]"], middle_sums),
             samples::rasteriser(),
         ),
         (
             "a GPU",
-            apply_to_each(&["f32[3, 5, 7]", "f32[5, 9, 11]"], turned),
+            apply_to_each(&["f32[3, 5, 7]", "f32[5, 9, 11]"], transposed),
             samples::capabilities(),
         ),
     ] {

@@ -113,7 +113,7 @@ fn all_sizes<T>(all: &[T]) -> impl Iterator<Item = (OutputTile, &T)> {
 }
 
 /// Returns the largest error of a convolution by a variant, relative to the largest number.
-fn loss(device: &GpuDevice, graph: &Graph, variant: KernelVariant, seed: u64) -> f64 {
+fn relative_error(device: &GpuDevice, graph: &Graph, variant: KernelVariant, seed: u64) -> f64 {
     let (plan, count) = forced(graph, device.capabilities(), variant);
     assert_eq!(count, 1, "{variant}");
     let sizes = |ty: &TensorType| ty.sizes(&Bindings::new()).unwrap();
@@ -166,7 +166,7 @@ fn winograd_errors_are_below_the_declared_loss() {
             winograd_variant(OutputTile::Two),
             winograd_variant(OutputTile::Four),
         ]
-        .map(|variant| loss(&device, &graph, variant, seed));
+        .map(|variant| relative_error(&device, &graph, variant, seed));
         println!("over taps {direct:.1e}, tiles of 2x2 {two:.1e}, of 4x4 {four:.1e}");
         assert!(direct <= 2e-6, "{direct}");
         assert!(two <= OutputTile::Two.max_error(), "{two}");

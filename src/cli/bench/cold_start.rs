@@ -18,18 +18,18 @@ pub(super) struct ColdStarts {
 }
 
 /// Measures two processes that run the model one after the other, with the options of `onionskin run`.
-pub(super) fn starts(model: &Path, options: &[OsString]) -> Result<ColdStarts> {
+pub(super) fn measure(model: &Path, options: &[OsString]) -> Result<ColdStarts> {
     let cache = TemporaryFolder(
         std::env::temp_dir().join(format!("onionskin-bench-{}", std::process::id())),
     );
     Ok(ColdStarts {
-        nothing_cached: start(model, options, &cache.0)?,
-        cached: start(model, options, &cache.0)?,
+        nothing_cached: time_process(model, options, &cache.0)?,
+        cached: time_process(model, options, &cache.0)?,
     })
 }
 
 /// Like [`starts`], for input tensors given by name.
-pub(super) fn starts_with(
+pub(super) fn measure_with_inputs(
     model: &Path,
     options: &[OsString],
     inputs: &[(String, Tensor)],
@@ -40,7 +40,7 @@ pub(super) fn starts_with(
     let file = folder.0.join("inputs.safetensors");
     tensor_file::write(&file, inputs)?;
     let given = ["--input".into(), file.into_os_string()];
-    starts(model, &[options, &given].concat())
+    measure(model, &[options, &given].concat())
 }
 
 /// A folder that is removed when this is dropped.
@@ -52,7 +52,7 @@ impl Drop for TemporaryFolder {
     }
 }
 
-fn start(model: &Path, options: &[OsString], cache: &Path) -> Result<f64> {
+fn time_process(model: &Path, options: &[OsString], cache: &Path) -> Result<f64> {
     let this = std::env::current_exe();
     let this = this.map_err(|error| {
         Error::internal(format!("cannot find the path of this program: {error}"))

@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 use crate::tensor_file;
 
 /// Splits `[NAME=]FILE` into the name, if there is one, and the file.
-pub(super) fn named(text: &OsStr) -> (Option<String>, PathBuf) {
+pub(super) fn split_name(text: &OsStr) -> (Option<String>, PathBuf) {
     let is_name = |name: &str| {
         name.chars()
             .all(|c| c.is_alphanumeric() || "._".contains(c))
@@ -62,18 +62,18 @@ pub(super) enum TensorOrigin {
 /// The name of a tensor, by its source.
 enum TensorName {
     /// Name of an input, given on the command line.
-    Given(String),
+    Explicit(String),
     /// Name in a file of named tensors.
     InFile(String),
     /// Stem of the name of a file without tensor names.
-    OfFile(String),
+    FileStem(String),
     None,
 }
 
 impl GivenTensors {
     /// Adds a tensor.
     pub(super) fn add(&mut self, name: Option<String>, tensor: Tensor, origin: TensorOrigin) {
-        let name = name.map_or(TensorName::None, TensorName::Given);
+        let name = name.map_or(TensorName::None, TensorName::Explicit);
         self.list.push(GivenTensor {
             name,
             tensor,
@@ -91,11 +91,11 @@ impl GivenTensors {
         for (key, tensor) in tensors {
             let origin = TensorOrigin::File(path.to_path_buf(), has_names.then(|| key.clone()));
             let name = match input {
-                Some(input) if is_one => TensorName::Given(input.to_string()),
-                Some(input) => TensorName::Given(format!("{input}.{key}")),
+                Some(input) if is_one => TensorName::Explicit(input.to_string()),
+                Some(input) => TensorName::Explicit(format!("{input}.{key}")),
                 None if is_list => TensorName::None,
                 None if has_names => TensorName::InFile(key),
-                None => TensorName::OfFile(key),
+                None => TensorName::FileStem(key),
             };
             self.list.push(GivenTensor {
                 name,
@@ -107,7 +107,10 @@ impl GivenTensors {
     }
 
     /// Returns the first signature that takes all names in files, or else the first signature.
-    pub(super) fn first_fit<'a>(&self, signatures: &'a [Signature]) -> Result<&'a Signature> {
+    pub(super) fn matching_signature<'a>(
+        &self,
+        signatures: &'a [Signature],
+    ) -> Result<&'a Signature> {
         let fits =
             |signature: &&Signature| self.names_in_files().all(|(name, _)| signature.takes(name));
         let signature = signatures.iter().find(fits).or_else(|| signatures.first());
@@ -123,7 +126,7 @@ impl GivenTensors {
         let mut inputs = signature.inputs().into_iter();
         let is_taken = |input: &SignatureInput| {
             let mut names = self.list.iter().map(|one| &one.name);
-            names.any(|name| matches!(name, TensorName::Given(name) | TensorName::InFile(name) if *name == input.name))
+            names.any(|name| matches!(name, TensorName::Explicit(name) | TensorName::InFile(name) if *name == input.name))
         };
         let is_picture = |input: &SignatureInput| {
             let example = input.example.as_ref();
@@ -147,9 +150,9 @@ impl GivenTensors {
         let by_name = self.assigns_by_name(signature, advice)?;
         let by_file_name = self.assigns_by_file_stem(signature);
         let name_of = |name: &TensorName| match name {
-            TensorName::Given(name) => Some(name.clone()),
+            TensorName::Explicit(name) => Some(name.clone()),
             TensorName::InFile(name) if by_name => Some(name.clone()),
-            TensorName::OfFile(name) if by_file_name => Some(name.clone()),
+            TensorName::FileStem(name) if by_file_name => Some(name.clone()),
             _ => None,
         };
         let names: Vec<Option<String>> = self.list.iter().map(|one| name_of(&one.name)).collect();
@@ -218,8 +221,10 @@ impl GivenTensors {
         let mut names: Vec<&str> = Vec::new();
         for one in &self.list {
             match &one.name {
-                TensorName::OfFile(name) if !signature.takes(name) => return false,
-                TensorName::OfFile(name) | TensorName::Given(name) | TensorName::InFile(name) => names.push(name),
+                TensorName::FileStem(name) if !signature.takes(name) => return false,
+                TensorName::FileStem(name)
+                | TensorName::Explicit(name)
+                | TensorName::InFile(name) => names.push(name),
                 TensorName::None => {}
             }
         }
@@ -232,7 +237,7 @@ impl GivenTensors {
     /// Prints which tensor of a file becomes which input where their order decides.
     fn note_order(&self, inputs: &[String], signature: &Signature) {
         let names = self.list.iter().map(|one| &one.name);
-        let unnamed = names.filter(|name| !matches!(name, TensorName::Given(_)));
+        let unnamed = names.filter(|name| !matches!(name, TensorName::Explicit(_)));
         let pairs = unnamed.zip(inputs).filter_map(|(name, input)| match name {
             TensorName::InFile(name) => Some(format!("{name} is {input}")),
             _ => None,

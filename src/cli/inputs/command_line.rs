@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use super::python::mended;
+use super::python::fixed_path;
 
 /// A changed copy of the user's command line, ready to be pasted into a shell.
 #[derive(Clone)]
@@ -59,8 +59,8 @@ impl CommandLine {
     }
 
     /// Replaces a file by the one that a line of Python writes; see [`mended`].
-    pub(super) fn with_mended(mut self, path: &Path) -> CommandLine {
-        let (old, new) = (path.display().to_string(), mended(path));
+    pub(super) fn with_fixed_file(mut self, path: &Path) -> CommandLine {
+        let (old, new) = (path.display().to_string(), fixed_path(path));
         let is_file = |word: &str| word == old || word.ends_with(&format!("={old}"));
         for word in self.words.iter_mut().filter(|word| is_file(word)) {
             *word = word.replace(&old, &new.display().to_string());

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use super::command_line::CommandLine;
 use super::assignment::{AssignedTensor, TensorOrigin};
-use super::python::{MismatchedInput, cures, keyed, renamed};
+use super::command_line::CommandLine;
+use super::python::{MismatchedInput, fix_commands, rename_command, single_file_names};
 use crate::error::{Error, Result};
 use crate::ir::Graph;
 use crate::item::Item;
@@ -37,7 +37,7 @@ impl<'a> InputDiagnostics<'a> {
             true => self.try_arguments(&arguments),
             false => Ok(()),
         };
-        tried.map_err(|error| self.misfit(assigned, &error))?;
+        tried.map_err(|error| self.type_mismatch(assigned, &error))?;
         Ok(arguments)
     }
 
@@ -68,7 +68,7 @@ impl<'a> InputDiagnostics<'a> {
     }
 
     /// Returns the error for a picture if no input of the model can be one.
-    pub(super) fn no_picture(&self, path: &Path) -> Error {
+    pub(super) fn no_picture_input(&self, path: &Path) -> Error {
         let entry = self.signature.entry();
         let message = format!("{}: no input of {entry} is a picture", path.display());
         let help = "pictures are inputs of 3 or 4 dimensions; give other tensors with -i";
@@ -96,7 +96,7 @@ impl<'a> InputDiagnostics<'a> {
             .collect();
         let mut command = CommandLine::given();
         surplus.iter().for_each(|file| command.remove(file));
-        let help = match (surplus.is_empty(), keyed(given)) {
+        let help = match (surplus.is_empty(), single_file_names(given)) {
             (true, Some((path, keys))) => {
                 let pairs = inputs.iter().zip(&keys);
                 let pairs: Vec<(String, String)> = pairs
@@ -104,8 +104,8 @@ impl<'a> InputDiagnostics<'a> {
                     .collect();
                 format!(
                     "keep those that the model takes, under its names:\n  {}\n  {}",
-                    renamed(&path, &pairs),
-                    command.with_mended(&path)
+                    rename_command(&path, &pairs),
+                    command.with_fixed_file(&path)
                 )
             }
             _ => format!("remove the inputs that the model does not take:\n  {command}"),
@@ -140,17 +140,17 @@ impl<'a> InputDiagnostics<'a> {
             .collect();
         let help = format!(
             "give them the names of the inputs:\n  {}\n  {}",
-            renamed(path, &pairs),
-            CommandLine::given().with_mended(path)
+            rename_command(path, &pairs),
+            CommandLine::given().with_fixed_file(path)
         );
         self.error(&message, given).help(help)
     }
 
     /// Returns the error for names that are missing, unknown or given twice.
     fn wrong_names(&self, assigned: &[AssignedTensor], error: &Error) -> Error {
-        let given: Vec<(&Tensor, &TensorOrigin)> = pairs(assigned);
+        let given: Vec<(&Tensor, &TensorOrigin)> = tensors_with_origins(assigned);
         if assigned.is_empty() {
-            return self.nothing();
+            return self.no_inputs();
         }
         let has = |name: &str| {
             let within = format!("{name}.");
@@ -201,7 +201,7 @@ impl<'a> InputDiagnostics<'a> {
     }
 
     /// Returns the error for a call without inputs.
-    fn nothing(&self) -> Error {
+    fn no_inputs(&self) -> Error {
         let inputs: Vec<SignatureInput> = self
             .signature
             .inputs()
@@ -233,7 +233,10 @@ impl<'a> InputDiagnostics<'a> {
         };
         let picture = match inputs.as_slice() {
             [input] if is_picture(input) => {
-                format!("\n  {}", CommandLine::given().with("--image").with("photo.jpg"))
+                format!(
+                    "\n  {}",
+                    CommandLine::given().with("--image").with("photo.jpg")
+                )
             }
             _ => String::new(),
         };
@@ -247,7 +250,7 @@ impl<'a> InputDiagnostics<'a> {
     }
 
     /// Returns the error for inputs whose types the model refuses. It names mistakes such as a missing batch dimension.
-    fn misfit<'b>(&self, assigned: &'b [AssignedTensor], error: &Error) -> Error {
+    fn type_mismatch<'b>(&self, assigned: &'b [AssignedTensor], error: &Error) -> Error {
         let (inputs, symbolic) = (self.signature.inputs(), self.symbolic());
         let find = |one: &'b AssignedTensor| {
             let named =
@@ -259,7 +262,7 @@ impl<'a> InputDiagnostics<'a> {
             Some((one, input, misfit))
         };
         let found: Vec<MismatchedInput> = assigned.iter().filter_map(find).collect();
-        let given = pairs(assigned);
+        let given = tensors_with_origins(assigned);
         if found.is_empty() {
             let told = self.error(error.message(), &given);
             let told = error
@@ -277,7 +280,7 @@ impl<'a> InputDiagnostics<'a> {
         });
         let message = mistakes.collect::<Vec<_>>().join("\n  ");
         let told = self.error(&message, &given);
-        let cures = cures(&found);
+        let cures = fix_commands(&found);
         let lines = match found.iter().all(|(_, _, misfit)| misfit.is_dtype) {
             true => {
                 let how = match cures.is_empty() {
@@ -287,8 +290,8 @@ impl<'a> InputDiagnostics<'a> {
                 let command = CommandLine::given().with("--cast").to_string();
                 [vec![how.to_string(), command], cures].concat()
             }
-            false if found.iter().all(is_mended) => {
-                let command = with_mended(&found).to_string();
+            false if found.iter().all(is_fixable) => {
+                let command = fixed_command(&found).to_string();
                 [vec!["fix it:".to_string()], cures, vec![command]].concat()
             }
             false => {
@@ -356,7 +359,7 @@ fn graph_inputs(graph: &Graph) -> Vec<crate::ir::NamedTree> {
     }
 }
 
-fn pairs(assigned: &[AssignedTensor]) -> Vec<(&Tensor, &TensorOrigin)> {
+fn tensors_with_origins(assigned: &[AssignedTensor]) -> Vec<(&Tensor, &TensorOrigin)> {
     let list = assigned.iter();
     list.map(|one| (&one.tensor, &one.origin)).collect()
 }
@@ -377,16 +380,16 @@ fn is_picture(input: &SignatureInput) -> bool {
 }
 
 /// True if a mismatched input can be fixed by a line of Python or by another `--shape`.
-fn is_mended((one, _, misfit): &MismatchedInput) -> bool {
+fn is_fixable((one, _, misfit): &MismatchedInput) -> bool {
     one.origin == TensorOrigin::Zeros || !misfit.fix.is_empty()
 }
 
 /// Returns the command with fixed files, and with the example's types in place of wrong ones in `--shape`.
-fn with_mended(found: &[MismatchedInput]) -> CommandLine {
+fn fixed_command(found: &[MismatchedInput]) -> CommandLine {
     let mut command = CommandLine::given();
     for (one, input, _) in found {
         match (&one.origin, &input.example) {
-            (TensorOrigin::File(path, _), _) => command = command.with_mended(path),
+            (TensorOrigin::File(path, _), _) => command = command.with_fixed_file(path),
             (TensorOrigin::Zeros, Some(example)) => {
                 command.replace(&one.tensor.tensor_type().to_string(), &example.to_string());
             }

@@ -83,10 +83,10 @@ impl PictureOptions {
         path: &Path,
         wanted: Option<&TensorType>,
     ) -> Result<(Tensor, String)> {
-        let frame = PictureLayout::of(wanted, self.wanted_size()?, self.gray)?;
+        let frame = PictureLayout::for_input(wanted, self.wanted_size()?, self.gray)?;
         let preset = self.preset.unwrap_or_else(|| default_preset(&frame));
         let picture = decode(path, frame.size, frame.channels, preset)?;
-        let number = |channel: usize, pixel: u8| preset.number(channel, pixel);
+        let number = |channel: usize, pixel: u8| preset.normalize(channel, pixel);
         let (height, width) = picture.size;
         let tensor = frame.tensor(height, width, &picture.pixels, &number)?;
         let told = format!(
@@ -116,7 +116,7 @@ impl Preset {
     }
 
     /// Converts the byte of a channel to a float.
-    fn number(self, channel: usize, pixel: u8) -> f32 {
+    fn normalize(self, channel: usize, pixel: u8) -> f32 {
         let pixel = f32::from(pixel);
         match self {
             Preset::Imagenet => normalized(pixel, channel, IMAGENET),
@@ -149,10 +149,10 @@ mod tests {
 
     #[test]
     fn pixels_become_numbers() {
-        assert_eq!(Preset::Unit.number(0, 255), 1.0);
-        assert_eq!(Preset::Signed.number(0, 0), -1.0);
-        assert_eq!(Preset::Raw.number(2, 7), 7.0);
-        assert!((Preset::Imagenet.number(0, 255) - 2.248_908_3).abs() < 1e-5);
-        assert!((Preset::Clip.number(2, 0) + 1.480_219_7).abs() < 1e-5);
+        assert_eq!(Preset::Unit.normalize(0, 255), 1.0);
+        assert_eq!(Preset::Signed.normalize(0, 0), -1.0);
+        assert_eq!(Preset::Raw.normalize(2, 7), 7.0);
+        assert!((Preset::Imagenet.normalize(0, 255) - 2.248_908_3).abs() < 1e-5);
+        assert!((Preset::Clip.normalize(2, 0) + 1.480_219_7).abs() < 1e-5);
     }
 }

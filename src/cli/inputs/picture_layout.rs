@@ -22,7 +22,7 @@ impl PictureLayout {
     ///
     /// # Errors
     /// The type cannot be a picture's.
-    pub(super) fn of(
+    pub(super) fn for_input(
         wanted: Option<&TensorType>,
         size: Option<(u32, u32)>,
         gray: bool,
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn frame(ty: &str) -> PictureLayout {
-        PictureLayout::of(Some(&ty.parse().unwrap()), None, false).unwrap()
+        PictureLayout::for_input(Some(&ty.parse().unwrap()), None, false).unwrap()
     }
 
     #[test]
@@ -119,13 +119,15 @@ mod tests {
         let found = frame("u8[20, 30, 1]");
         assert_eq!((found.size, found.channels), (Some((20, 30)), 1));
         assert!(found.has_bytes());
-        let asked = PictureLayout::of(
+        let asked = PictureLayout::for_input(
             Some(&"f32[1, 3, 20, 30]".parse().unwrap()),
             Some((5, 6)),
             false,
         );
         assert_eq!(asked.unwrap().size, Some((5, 6)));
-        assert!(PictureLayout::of(Some(&"i64[1, 16]".parse().unwrap()), None, false).is_err());
+        assert!(
+            PictureLayout::for_input(Some(&"i64[1, 16]".parse().unwrap()), None, false).is_err()
+        );
     }
 
     #[test]

@@ -10,7 +10,9 @@ use crate::tensor::Tensor;
 pub(super) type MismatchedInput<'a> = (&'a AssignedTensor, SignatureInput, InputMismatch);
 
 /// Returns the file that holds all given tensors, and their names in it.
-pub(super) fn keyed(given: &[(&Tensor, &TensorOrigin)]) -> Option<(PathBuf, Vec<String>)> {
+pub(super) fn single_file_names(
+    given: &[(&Tensor, &TensorOrigin)],
+) -> Option<(PathBuf, Vec<String>)> {
     let mut files = given.iter().map(|(_, origin)| match origin {
         TensorOrigin::File(path, Some(key)) => Some((path.clone(), key.clone())),
         _ => None,
@@ -22,8 +24,8 @@ pub(super) fn keyed(given: &[(&Tensor, &TensorOrigin)]) -> Option<(PathBuf, Vec<
 }
 
 /// Returns a Python command that writes tensors of a file under other names.
-pub(super) fn renamed(path: &Path, pairs: &[(String, String)]) -> String {
-    let (file, new) = (path.display(), mended(path));
+pub(super) fn rename_command(path: &Path, pairs: &[(String, String)]) -> String {
+    let (file, new) = (path.display(), fixed_path(path));
     let new = new.display();
     let is_safetensors = path
         .extension()
@@ -45,20 +47,20 @@ pub(super) fn renamed(path: &Path, pairs: &[(String, String)]) -> String {
 }
 
 /// Returns the path that a Python command writes instead of overwriting a file.
-pub(super) fn mended(path: &Path) -> PathBuf {
+pub(super) fn fixed_path(path: &Path) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let ending = path.extension().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{stem}_mended.{ending}"))
 }
 
 /// Returns the Python commands that fix mismatched inputs in their files.
-pub(super) fn cures(found: &[MismatchedInput]) -> Vec<String> {
+pub(super) fn fix_commands(found: &[MismatchedInput]) -> Vec<String> {
     let line = |(one, _, misfit): &MismatchedInput| {
         let cure = &misfit.fix;
         let TensorOrigin::File(path, key) = &one.origin else {
             return None;
         };
-        let (file, new) = (path.display(), mended(path));
+        let (file, new) = (path.display(), fixed_path(path));
         let new = new.display();
         let ending = path
             .extension()

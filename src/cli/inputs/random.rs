@@ -4,7 +4,7 @@ use super::assignment::{AssignedTensor, TensorOrigin};
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::ir::GraphModule;
-use crate::model::{InputDistribution, Model, Signature, draw, seed_of};
+use crate::model::{InputDistribution, Model, Signature, input_distributions, seed_of};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 ///
 /// # Errors
 /// The type of an input is unknown, or the model cannot be imported.
-pub(super) fn fill(
+pub(super) fn draw_inputs(
     assigned: &mut Vec<AssignedTensor>,
     model: &Model,
     signature: &Signature,
@@ -26,7 +26,7 @@ pub(super) fn fill(
     let ranges = match open.any(|one| matches!(usual(one), InputDistribution::Below(_))) {
         true => {
             let module = import(assigned, model, signature)?;
-            draw(module.graph(signature.entry())?)?
+            input_distributions(module.graph(signature.entry())?)?
         }
         false => Default::default(),
     };

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::tables::ProfileReport;
-use super::timeline::{frames, name};
+use super::timeline::{module_spans, span_name};
 use super::{clock, json as tables};
 use crate::gpu::SpanKind;
 
@@ -42,12 +42,12 @@ fn data(model: &str, measured: &ProfileReport) -> Value {
         };
         json!([
             step,
-            name(profile, measured, span.kind),
+            span_name(profile, measured, span.kind),
             span.start,
             span.nanoseconds
         ])
     });
-    let frames = frames(measured).into_iter();
+    let frames = module_spans(measured).into_iter();
     let frames = frames.map(|frame| {
         json!([
             frame.depth,

@@ -19,7 +19,7 @@ pub(super) struct ModuleSpan {
 }
 
 /// Returns the module spans: one for each prefix of a module's path, nested in that of the next shorter prefix.
-pub(super) fn frames(measured: &ProfileReport) -> Vec<ModuleSpan> {
+pub(super) fn module_spans(measured: &ProfileReport) -> Vec<ModuleSpan> {
     let spans = measured.fastest.spans.iter().map(|span| {
         let module = match span.kind {
             SpanKind::Step(index) => measured.steps[index].names[1].as_str(),
@@ -60,7 +60,7 @@ fn nest_spans<'a>(spans: impl Iterator<Item = (&'a str, u64, u64)>) -> Vec<Modul
 }
 
 /// Returns the name of a span: its kernel, or the value that is read back.
-pub(super) fn name(profile: &Profile, measured: &ProfileReport, spent: SpanKind) -> String {
+pub(super) fn span_name(profile: &Profile, measured: &ProfileReport, spent: SpanKind) -> String {
     match spent {
         SpanKind::Step(index) => measured.steps[index].names[0].clone(),
         SpanKind::Readback(index) => format!("read back {}", profile.readbacks[index].slot),
@@ -76,7 +76,7 @@ pub(super) fn trace(measured: &ProfileReport) -> Value {
         track(1, "modules"),
         track(2, "kernels"),
     ];
-    for frame in frames(measured) {
+    for frame in module_spans(measured) {
         events.push(
             json!({"ph": "X", "cat": "module", "name": frame.path, "pid": 1, "tid": 1,
             "ts": micro(frame.start), "dur": micro(frame.end - frame.start)}),
@@ -88,7 +88,7 @@ pub(super) fn trace(measured: &ProfileReport) -> Value {
             SpanKind::Step(index) => arguments(measured, index),
             SpanKind::Readback(_) => json!({}),
         };
-        events.push(json!({"ph": "X", "cat": "kernel", "name": name(profile, measured, span.kind), "pid": 1, "tid": 2,
+        events.push(json!({"ph": "X", "cat": "kernel", "name": span_name(profile, measured, span.kind), "pid": 1, "tid": 2,
             "ts": micro(span.start), "dur": micro(span.nanoseconds), "args": arguments}));
     }
     json!({"format": "onionskin trace", "displayTimeUnit": "ns", "traceEvents": events})

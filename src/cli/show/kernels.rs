@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::plan::{SizedPlan, stem};
+use super::plan::{SizedPlan, kernel_name};
 use crate::cli::argument_errors::check_folder;
 use crate::cli::output::wrapped;
 use crate::error::{Error, Result};
@@ -58,7 +58,7 @@ fn fill(folder: &Path, plans: &[(String, SizedPlan)]) -> std::io::Result<()> {
         };
         std::fs::create_dir_all(&folder)?;
         for (index, kernel) in planned.plan().kernels.iter().enumerate() {
-            let path = folder.join(stem(index, kernel) + ".wgsl");
+            let path = folder.join(kernel_name(index, kernel) + ".wgsl");
             std::fs::write(path, header(planned, index) + &kernel.wgsl)?;
         }
     }
@@ -71,7 +71,10 @@ fn header(planned: &SizedPlan, kernel: usize) -> String {
     let steps = plan.steps.iter().enumerate();
     let steps: Vec<(usize, &Step)> = steps.filter(|(_, step)| step.kernel == kernel).collect();
     let label = &plan.kernels[kernel].label;
-    let mut lines = vec![format!("{label}: {}.", runs(&steps)), String::new()];
+    let mut lines = vec![
+        format!("{label}: {}.", describe_steps(&steps)),
+        String::new(),
+    ];
     if let Some((_, step)) = steps.first() {
         let details = planned.details(step).into_iter();
         let mut details: Vec<(&str, String)> =
@@ -88,7 +91,7 @@ fn header(planned: &SizedPlan, kernel: usize) -> String {
 }
 
 /// Returns `step 3 of the plan`, or `steps 3, 5 and 8 of the plan; the lines below are about step 3`.
-fn runs(steps: &[(usize, &Step)]) -> String {
+fn describe_steps(steps: &[(usize, &Step)]) -> String {
     let numbers: Vec<String> = steps
         .iter()
         .map(|(index, _)| (index + 1).to_string())

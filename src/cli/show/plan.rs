@@ -6,7 +6,7 @@ mod steps;
 use std::fmt::Write;
 
 use self::steps::StepPrinter;
-use super::calls;
+use super::count_calls;
 use crate::Device;
 use crate::cli::output::{amount, wrapped};
 use crate::cli::tune::TunedOption;
@@ -36,7 +36,11 @@ pub(super) struct PlanTarget {
 impl PlanTarget {
     /// Opens a device by name, with its tuned kernel choices. `webgpu` and the host mean any device within WebGPU's default
     /// limits.
-    pub(super) fn open(name: &str, precision: Precision, tuned: &TunedOption) -> Result<PlanTarget> {
+    pub(super) fn open(
+        name: &str,
+        precision: Precision,
+        tuned: &TunedOption,
+    ) -> Result<PlanTarget> {
         let device = match name {
             WEBGPU => Device::Host,
             name => Device::open(name)?,
@@ -149,7 +153,7 @@ impl<'a> SizedPlan<'a> {
             "dispatches   {} of {} kernels, where PyTorch calls {} operators",
             steps.len(),
             kernels.len(),
-            calls(graph)
+            count_calls(graph)
         )];
         let (Some(sizes), Some(map)) = (self.sizes, &self.map) else {
             lines.push(
@@ -201,7 +205,7 @@ fn duration(nanoseconds: f64) -> String {
 }
 
 /// Returns the name of a kernel in listings, which is also the stem of its file's name: `03_dot_gelu`.
-pub(super) fn stem(index: usize, kernel: &Kernel) -> String {
+pub(super) fn kernel_name(index: usize, kernel: &Kernel) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let label: String = kernel.label.chars().map(plain).collect();
     format!("{:02}_{label}", index + 1)

@@ -20,7 +20,7 @@ use crate::item::Item;
 use crate::model::{MethodSubject, inspect, inspect_program};
 use crate::shape::TensorType;
 use crate::symbols::Guard;
-use crate::trace::check::{Finding, SubjectKind, Subject};
+use crate::trace::check::{Finding, Subject, SubjectKind};
 
 /// Devices field of the obstacle for a graph that cannot be imported without an example.
 const NO_EXAMPLE: &str = "any device without an example of its inputs";
@@ -102,7 +102,7 @@ impl Summary {
             version: model
                 .archive()
                 .map_or(VERSION, |archive| u64::from(archive.version())),
-            origin: MethodSubject { model, name }.origin(),
+            origin: MethodSubject { model, name }.kind(),
             methods: methods(model),
             parameters: ModuleTree::of(model, module.as_ref()),
             graphs,

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use super::{Against, TestCommand, WorkerAnswer};
-use crate::cli::json_failed;
+use crate::cli::json_error;
 use crate::error::{Error, Result};
 
 /// A worker process.
@@ -81,7 +81,7 @@ impl Worker {
                 }
                 RecvTimeoutError::Disconnected => crashed(),
             })?;
-        serde_json::from_str(&answer).map_err(json_failed)
+        serde_json::from_str(&answer).map_err(json_error)
     }
 }
 

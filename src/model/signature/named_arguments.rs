@@ -69,17 +69,17 @@ impl NamedArguments<'_> {
 impl ValueStructure {
     pub(super) fn item(&self, name: &str, given: &mut NamedArguments) -> Item {
         match self {
-            ValueStructure::Known(tree) => known(tree, name, given),
-            ValueStructure::Inferred { is_list } => open(name, *is_list, given),
+            ValueStructure::Known(tree) => build_known(tree, name, given),
+            ValueStructure::Inferred { is_list } => build_inferred(name, *is_list, given),
         }
     }
 }
 
-fn known(tree: &TreeSpec, name: &str, given: &mut NamedArguments) -> Item {
+fn build_known(tree: &TreeSpec, name: &str, given: &mut NamedArguments) -> Item {
     let mut numbered = |items: &[TreeSpec]| -> Vec<Item> {
         let items = items.iter().enumerate();
         items
-            .map(|(place, item)| known(item, &format!("{name}.{place}"), given))
+            .map(|(place, item)| build_known(item, &format!("{name}.{place}"), given))
             .collect()
     };
     match tree {
@@ -89,14 +89,17 @@ fn known(tree: &TreeSpec, name: &str, given: &mut NamedArguments) -> Item {
         TreeSpec::Number(_) => given.number(name),
         TreeSpec::Constant(value) => match (value, given.has(name)) {
             (TreeConstant::Number(_), true) => given.number(name),
-            (TreeConstant::None, true) => open(name, false, given),
+            (TreeConstant::None, true) => build_inferred(name, false, given),
             _ => constant(value),
         },
         TreeSpec::Size(_) => Item::None,
         TreeSpec::Dict(fields) => {
             let fields = fields.iter();
             let field = |(key, item): &(String, TreeSpec)| {
-                (key.clone(), known(item, &format!("{name}.{key}"), given))
+                (
+                    key.clone(),
+                    build_known(item, &format!("{name}.{key}"), given),
+                )
             };
             Item::Dict(fields.map(field).collect())
         }
@@ -109,7 +112,7 @@ fn known(tree: &TreeSpec, name: &str, given: &mut NamedArguments) -> Item {
                 } else {
                     format!("{name}.{key}")
                 };
-                known(item, &name, given)
+                build_known(item, &name, given)
             };
             Item::Tuple(fields.map(field).collect())
         }
@@ -117,7 +120,7 @@ fn known(tree: &TreeSpec, name: &str, given: &mut NamedArguments) -> Item {
 }
 
 /// A value whose structure follows from the given names.
-fn open(name: &str, is_list: bool, given: &mut NamedArguments) -> Item {
+fn build_inferred(name: &str, is_list: bool, given: &mut NamedArguments) -> Item {
     let keys = given.keys(name);
     if keys.is_empty() {
         return given.required(name);
@@ -129,7 +132,7 @@ fn open(name: &str, is_list: bool, given: &mut NamedArguments) -> Item {
     let items: Vec<(String, Item)> = keys
         .into_iter()
         .map(|key| {
-            let item = open(&format!("{name}.{key}"), false, given);
+            let item = build_inferred(&format!("{name}.{key}"), false, given);
             (key, item)
         })
         .collect();

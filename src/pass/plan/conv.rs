@@ -16,7 +16,8 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{KernelScope, operand};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{
-    LoweredKernel, clamped_offset, invocation, offset_bounds_guard, ceil_div, repeat, repeat_all, store,
+    LoweredKernel, ceil_div, clamped_offset, invocation, offset_bounds_guard, repeat, repeat_all,
+    store,
 };
 use crate::pass::plan::product::dot::{
     accumulators, add_outer_product, tile_size, with_label, zero,

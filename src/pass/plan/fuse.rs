@@ -5,15 +5,15 @@
 //! convolutions become a prologue. Patterns of several such primitives are claimed first. Remaining kernels that depend on
 //! each other element by element are merged.
 
+pub mod blocked;
 pub mod claim;
-pub mod split_reduction;
 pub mod epilogue;
 pub mod merge;
 pub mod order;
 pub mod prologue;
-pub mod topk_split;
 pub mod split;
-pub mod blocked;
+pub mod split_reduction;
+pub mod topk_split;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use crate::kernel::choice::VariantOverrides;
 use crate::kernel::layout::Layout;
 use crate::kernel::materialization::{MaterializeReason, SingleReason};
 use crate::op::Unfold;
-use crate::pass::plan::cost::{NodeClass, node_class, is_plain_view, primitive_cost};
+use crate::pass::plan::cost::{NodeClass, is_plain_view, node_class, primitive_cost};
 use crate::pass::plan::element::not_planned;
 use crate::pass::plan::fuse::claim::attention::AttentionMatch;
 use crate::pass::plan::group::{Group, Pattern};
@@ -112,7 +112,7 @@ pub fn fuse(
         stored: vec![false; graph.values.len()],
         reasons: vec![None; graph.values.len()],
         readers: readers(graph),
-        planned_parts: concat::planned(graph, capabilities),
+        planned_parts: concat::plan_parts(graph, capabilities),
         attention: BTreeMap::new(),
     };
     fuser.find_attention();
@@ -208,8 +208,8 @@ impl Fuser<'_> {
         let operands = node.operands();
         for (place, operand) in operands.iter().enumerate() {
             let info = &self.properties[operand.index()];
-            let is_costly =
-                info.cost > MAX_REPEATED_COST && reads_repeatedly(self.graph, node, primitive, place);
+            let is_costly = info.cost > MAX_REPEATED_COST
+                && reads_repeatedly(self.graph, node, primitive, place);
             // Each load of the left factor of a product serves many columns.
             let is_factor = place == 0 && matches!(primitive, Primitive::Dot(_));
             let is_read_often = rereads_elements(primitive, place) && !info.is_plain
@@ -243,7 +243,7 @@ impl Fuser<'_> {
     fn is_vec4_conv(&self, node: &Node, primitive: &Primitive) -> bool {
         match primitive {
             Primitive::Conv(conv) => {
-                variant::convolves(self.graph, self.capabilities, node, conv).is_some()
+                variant::vec4_conv_variant(self.graph, self.capabilities, node, conv).is_some()
             }
             _ => false,
         }
@@ -329,7 +329,8 @@ impl Fuser<'_> {
         // Later kernels claim first, so that the values that they combine with are computed before them.
         for index in (0..self.graph.nodes.len()).rev() {
             let node = &self.graph.nodes[index];
-            let is_kernel = node_class(node) == NodeClass::Kernel && !claimed[index] && self.is_used(index);
+            let is_kernel =
+                node_class(node) == NodeClass::Kernel && !claimed[index] && self.is_used(index);
             if let (true, Some(first)) = (is_kernel, node.results.first()) {
                 let mut group = self.kernel(index, *first, &mut claimed);
                 if let Some(found) = attention.remove(&index) {

@@ -1,8 +1,8 @@
 //! Kernel generation from expressions and statements, and helpers that kernels of all kinds share.
 
 mod binding;
-mod source;
 pub mod epilogue_loop;
+mod source;
 pub mod work;
 
 pub use binding::declarations;

@@ -38,7 +38,10 @@ pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group) -> Result<LoweredKer
 
 /// Lowers a value to a kernel of four neighbours per invocation, or eight for cheap elements, with vector loads and
 /// stores. `None` if the number of elements is not a multiple of four.
-pub fn lower_vec4<'a>(mut scope: KernelScope<'a>, group: &Group) -> Result<Option<LoweredKernel<'a>>> {
+pub fn lower_vec4<'a>(
+    mut scope: KernelScope<'a>,
+    group: &Group,
+) -> Result<Option<LoweredKernel<'a>>> {
     let root = group.root;
     if let Layout::Vec4 { axis } = scope.layout(root) {
         let shape = &scope.graph.ty(root).shape;
@@ -64,7 +67,10 @@ pub fn lower_vec4<'a>(mut scope: KernelScope<'a>, group: &Group) -> Result<Optio
 }
 
 /// Lowers to a kernel of neighbours, in rows or blocks, if the device allows it; otherwise of single elements.
-pub fn lower_any<'a>(scope: impl Fn() -> KernelScope<'a>, group: &Group) -> Result<LoweredKernel<'a>> {
+pub fn lower_any<'a>(
+    scope: impl Fn() -> KernelScope<'a>,
+    group: &Group,
+) -> Result<LoweredKernel<'a>> {
     match lower_vec4(scope(), group)? {
         Some(quads) if quads.fits() => Ok(lower_blocks(&scope, group, &quads)?.unwrap_or(quads)),
         _ => lower(scope(), group),
@@ -212,7 +218,11 @@ pub fn copy_to_vec4(scope: KernelScope, value: ValueId, axis: usize) -> Result<L
 }
 
 /// Copies a value to a vec4 layout along another axis than its last one, with vector loads along the last axis.
-fn copy_transposed_to_vec4(mut scope: KernelScope, value: ValueId, axis: usize) -> Result<LoweredKernel> {
+fn copy_transposed_to_vec4(
+    mut scope: KernelScope,
+    value: ValueId,
+    axis: usize,
+) -> Result<LoweredKernel> {
     let size = scope.graph.ty(value).shape[axis].clone();
     let (lines, surplus, count) = block_4x4(&mut scope, value, axis);
     let mut quads: [Vec<(Expr, Position)>; VEC4_LEN] = Default::default();
@@ -302,6 +312,10 @@ pub fn copy_concat_operand<'a>(
     Ok(finish(alone, &count, vec![surplus, store]))
 }
 
-fn finish<'a>(scope: KernelScope<'a>, count: &Dim, statements: Vec<Statement>) -> LoweredKernel<'a> {
+fn finish<'a>(
+    scope: KernelScope<'a>,
+    count: &Dim,
+    statements: Vec<Statement>,
+) -> LoweredKernel<'a> {
     LoweredKernel::new(scope, TEMPLATE, statements, count)
 }

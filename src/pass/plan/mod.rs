@@ -19,18 +19,18 @@ mod group;
 mod kernel;
 mod lanes;
 mod map;
+mod plan_builder;
 mod product;
-mod vec4_layout;
 mod recurrent;
 mod reduce;
 mod region;
 mod scan;
 mod shape_generic;
-mod plan_builder;
 mod slots;
 mod sort;
 mod storage;
 mod variant;
+mod vec4_layout;
 
 pub use self::variant::{AdmittedVariants, admitted};
 
@@ -42,8 +42,8 @@ use self::element::{KernelBinding, KernelScope};
 use self::fuse::{Fusion, fuse};
 use self::group::{Group, Pattern};
 use self::kernel::{GeneratedKernel, LoweredKernel};
-use self::shape_generic::KernelCache;
 use self::plan_builder::{GroupKernels, PlanBuilder};
+use self::shape_generic::KernelCache;
 use self::storage::panels::{self, PaneledWeights};
 use self::storage::precision::StorageRequest;
 use crate::dim::Dim;
@@ -95,10 +95,10 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions
             prefix: "",
         };
         let (mut builder, fusion) = build_kernels(graph, capabilities, wanted, earlier)?;
-        let newly_paneled = panels::chosen(&builder, capabilities);
+        let newly_paneled = panels::choose_paneled(&builder, capabilities);
         let are_same = builder.scalar_writes.is_subset(&scalar_writes);
         if are_same && newly_paneled.is_empty() {
-            builder.plan.shared_weights = panels::told(&builder, &paneled);
+            builder.plan.shared_weights = panels::shared_weights(&builder, &paneled);
             shape_generic::deduplicate_kernels(
                 &mut builder.plan,
                 &builder.sources,
@@ -133,7 +133,7 @@ fn build_kernels(
 ) -> Result<(PlanBuilder, Fusion)> {
     let (fusion, known) = match earlier.reusable {
         Some((mut fusion, known)) => {
-            panels::place(graph, &mut fusion, wanted.paneled);
+            panels::assign_layouts(graph, &mut fusion, wanted.paneled);
             (fusion, known)
         }
         None => (Fusion::of(graph, capabilities, wanted)?, Vec::new()),
@@ -193,10 +193,11 @@ impl Fusion {
         let stored = storage::precision::assign(graph, capabilities, &fusion, wanted)?;
         (fusion.storages, fusion.single_reasons) = stored.into_iter().unzip();
         let is_body = !wanted.prefix.is_empty();
-        storage::concat::place(graph, capabilities, &mut fusion, is_body);
+        storage::concat::assign_parts(graph, capabilities, &mut fusion, is_body);
         fusion.layouts = storage::padding::assign(graph, capabilities, wanted, &fusion);
-        fusion.texture_aliased = storage::texture_aliases::assign(graph, capabilities, &fusion, is_body);
-        panels::place(graph, &mut fusion, wanted.paneled);
+        fusion.texture_aliased =
+            storage::texture_aliases::assign(graph, capabilities, &fusion, is_body);
+        panels::assign_layouts(graph, &mut fusion, wanted.paneled);
         fusion.tile_extents = storage::tile_extents::assign(graph, capabilities, &fusion, wanted);
         Ok(fusion)
     }
@@ -208,7 +209,7 @@ impl<'a> Planner<'a> {
         let mut errors = Vec::new();
         for group in &self.fusion.groups {
             if let Err(error) = self.plan_group(group) {
-                errors.push(error.at_place(&self.place(group)));
+                errors.push(error.at_place(&self.source_place(group)));
             }
         }
         errors.extend(last(self).err());
@@ -248,7 +249,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn place(&self, group: &Group) -> SourcePlace {
+    fn source_place(&self, group: &Group) -> SourcePlace {
         let node = group
             .nodes
             .first()
@@ -412,7 +413,7 @@ impl<'a> Planner<'a> {
             bindings,
             sizes,
             workgroups: made.workgroups,
-            place: self.place(group),
+            place: self.source_place(group),
             nodes: names.collect(),
             choice: made.choice,
             work,

@@ -22,7 +22,7 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::vec4::{self, ElementRef, VEC4_LEN, is_multiple_of_4};
 use crate::pass::plan::element::{self, KernelScope, operand};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{bounds_guard, epilogue, invocation, clamped_index};
+use crate::pass::plan::kernel::{bounds_guard, clamped_index, epilogue, invocation};
 use crate::shape::Shape;
 
 /// A batched matrix product.

@@ -19,7 +19,9 @@ use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 use crate::pass::plan::element::{KernelScope, operand, vec8};
-use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, invocation, clamped_index, ceil_div, repeat};
+use crate::pass::plan::kernel::{
+    LoweredKernel, bounds_guard, ceil_div, clamped_index, invocation, repeat,
+};
 use crate::pass::plan::lanes;
 
 const TEMPLATE: &str = include_str!("../../../shaders/recurrent.wgsl");
@@ -46,7 +48,9 @@ pub fn lower<'a>(
     statements.extend(layer.write_cell_state(&mut scope)?);
     let count = layer.count.clone();
     let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, count);
-    lowered.template_values.push(lanes::workgroup_size(layer.invocations));
+    lowered
+        .template_values
+        .push(lanes::workgroup_size(layer.invocations));
     lowered
         .template_values
         .push(("memory", layer.states.declarations()));
@@ -191,7 +195,9 @@ impl LayerKernel {
                     .vec4_index(&Index::zero(), &Dim::from(row).into(), quad);
                 for (state, value) in self.initial.iter().enumerate() {
                     let vector = self.load_vec4(scope, *value, &units, at)?;
-                    let kept = self.states.store_vec4(&mut scope.pool, state, &place, vector);
+                    let kept = self
+                        .states
+                        .store_vec4(&mut scope.pool, state, &place, vector);
                     statements.push(kept);
                 }
             }
@@ -293,13 +299,25 @@ impl LayerKernel {
                 .map(|state| self.states.load_vec4(&mut scope.pool, state, &place))
                 .collect::<Vec<Expr>>();
             let states = cell::next_states(&mut scope.pool, self.cell, [&input, &own], &before);
-            let next = self.states.vec4_index(&step.add_size(&Dim::ONE), &in_row, quad);
+            let next = self
+                .states
+                .vec4_index(&step.add_size(&Dim::ONE), &in_row, quad);
             for (state, value) in states.iter().enumerate() {
-                statements.push(self.states.store_vec4(&mut scope.pool, state, &next, *value));
+                statements.push(
+                    self.states
+                        .store_vec4(&mut scope.pool, state, &next, *value),
+                );
             }
             let of_direction = self.direction.scale(&Dim::from(self.units));
             let place = |unit: &Index| vec![at.clone(), of_batch.clone(), of_direction.add(unit)];
-            statements.extend(self.write_vec4(scope, row, quad, self.results[0], states[0], place)?);
+            statements.extend(self.write_vec4(
+                scope,
+                row,
+                quad,
+                self.results[0],
+                states[0],
+                place,
+            )?);
         }
         Ok(statements)
     }
@@ -405,7 +423,8 @@ fn batch_rows(
     if capabilities.simd_lanes().is_none() {
         return 1;
     }
-    let room = capabilities.max_workgroup_memory as usize / RecurrentStates::bytes(cell, units).max(1);
+    let room =
+        capabilities.max_workgroup_memory as usize / RecurrentStates::bytes(cell, units).max(1);
     let shared = (example_size(scope.graph, batch) * directions).div_ceil(THREADS);
     shared.min(room).clamp(1, MAX_ROWS)
 }

@@ -1,10 +1,10 @@
 //! Reductions. An invocation computes one result or neighbouring results; a workgroup computes one result if there are
 //! many elements and few results.
 
+pub mod accumulator;
 pub mod argument;
 pub mod pooling;
 pub mod rows;
-pub mod accumulator;
 pub mod strip;
 
 use crate::dim::Dim;
@@ -19,7 +19,7 @@ use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{KernelScope, operand, scalar};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{LoweredKernel, invocation, ceil_div, repeat, store};
+use crate::pass::plan::kernel::{LoweredKernel, ceil_div, invocation, repeat, store};
 use crate::pass::plan::lanes;
 use crate::shape::Shape;
 
@@ -183,7 +183,12 @@ fn lower_workgroup<'a>(
     parts: &ReductionAxes,
 ) -> Result<LoweredKernel<'a>> {
     let (output, surplus) = parts.output(&mut scope);
-    let (total, start) = new_accumulator(&mut scope, function, parts.dtype, accumulator_name(function))?;
+    let (total, start) = new_accumulator(
+        &mut scope,
+        function,
+        parts.dtype,
+        accumulator_name(function),
+    )?;
     let all = Dim::product(&parts.reduced);
     let rounds = all.ceil_div(&Dim::from(WORKGROUP_INVOCATIONS));
     let (local, lane) = scope.counter("local", &Dim::from(WORKGROUP_INVOCATIONS));
@@ -194,7 +199,11 @@ fn lower_workgroup<'a>(
         scope.pool.set_label(number, "k");
         let place = Index::expr(number, &all);
         let reduced = index::delinearize(&place, &parts.reduced);
-        let element = scope.element(parts.operand, &parts.operand_position(&output.kept, &reduced), None)?;
+        let element = scope.element(
+            parts.operand,
+            &parts.operand_position(&output.kept, &reduced),
+            None,
+        )?;
         let sum = combine(scope, function, total, element);
         let end = scope.pool.size(&all);
         let inside = scope.pool.call("x < y", WgslType::Bool, &[number, end]);
@@ -214,7 +223,8 @@ fn lower_workgroup<'a>(
         "var<workgroup> shares: array<{}, {WORKGROUP_INVOCATIONS}>;\n",
         scope.pool.ty(total).wgsl()
     );
-    let mut lowered = LoweredKernel::of_workgroups(scope, WORKGROUP_TEMPLATE, statements, output.count);
+    let mut lowered =
+        LoweredKernel::of_workgroups(scope, WORKGROUP_TEMPLATE, statements, output.count);
     lowered.template_values.push(("memory", memory));
     Ok(lowered)
 }
@@ -262,8 +272,9 @@ pub fn by_invocations<'a>(
     count: &Dim,
 ) -> LoweredKernel<'a> {
     let number = example_size(scope.graph, count);
-    let is_few =
-        |lanes: &usize| number > 0 && lanes::subgroups_per_workgroup(*lanes, number.div_ceil(*lanes)) == 1;
+    let is_few = |lanes: &usize| {
+        number > 0 && lanes::subgroups_per_workgroup(*lanes, number.div_ceil(*lanes)) == 1
+    };
     let Some(lanes) = scope.capabilities.simd_lanes().filter(is_few) else {
         return LoweredKernel::new(scope, TEMPLATE, statements, count);
     };

@@ -14,7 +14,7 @@ use crate::op::{ReduceFunction, Scan, ScanFunction, Scatter, ScatterFunction};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{KernelScope, operand, scalar, write};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, invocation, ceil_div, repeat};
+use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, ceil_div, invocation, repeat};
 use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/scan.wgsl");
@@ -240,7 +240,8 @@ pub fn lower_scatter<'a>(
         let element = scope.element(source, &position, None)?;
         let along = scope.wrapped_index(number, size);
         let target = rows.at(&row, &along);
-        let combined = combine_with_target(scope, group.root, scatter.function, element, &target, dtype)?;
+        let combined =
+            combine_with_target(scope, group.root, scatter.function, element, &target, dtype)?;
         let written = write(scope, group.root, combined, &target)?;
         let is_whole = size
             .as_const()
@@ -269,7 +270,12 @@ pub fn lower_scatter<'a>(
         Some(inside) => statements.push(Statement::If(inside, body)),
         None => statements.extend(body),
     }
-    Ok(LoweredKernel::new(scope, SCATTER_TEMPLATE, statements, &count))
+    Ok(LoweredKernel::new(
+        scope,
+        SCATTER_TEMPLATE,
+        statements,
+        &count,
+    ))
 }
 
 /// Combines an element with the value at its target.

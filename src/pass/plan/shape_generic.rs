@@ -146,7 +146,7 @@ impl Planner<'_> {
         if let Op::Primitive(Primitive::Reduce(_)) = &node.op {
             return Ok(is_vec4_layout.then_some((GenericLowering::Pooling, None)));
         }
-        let best = variant::best(&self.scope(), node, &self.request.options.choices)?;
+        let best = variant::best_choice(&self.scope(), node, &self.request.options.choices)?;
         let Some(mut choice) = best else {
             return Ok(None);
         };

@@ -25,7 +25,7 @@ use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{KernelScope, operand, scalar, write};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{GeneratedKernel, LoweredKernel, invocation, ceil_div, repeat};
+use crate::pass::plan::kernel::{GeneratedKernel, LoweredKernel, ceil_div, invocation, repeat};
 use crate::pass::plan::scan::AxisRows;
 
 const TEMPLATE: &str = include_str!("../../../shaders/sort.wgsl");

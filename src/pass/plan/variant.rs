@@ -95,7 +95,7 @@ pub fn choices<'a>(
 }
 
 /// The best variant of a node.
-pub fn best<'a>(
+pub fn best_choice<'a>(
     scope: &KernelScope<'a>,
     node: &'a Node,
     given: &VariantOverrides,
@@ -140,10 +140,10 @@ pub fn lanes_choice(scope: &KernelScope, node: &Node, how: &str) -> Result<Optio
 }
 
 /// True for a matrix product or convolution whose variant was requested.
-pub fn is_asked(graph: &Graph, node: usize, choices: &VariantOverrides) -> bool {
+pub fn is_requested(graph: &Graph, node: usize, choices: &VariantOverrides) -> bool {
     let node = &graph.nodes[node];
     match node.operands()[..] {
-        [a, b] => choices.contains_key(&key(graph, node, [a, b])),
+        [a, b] => choices.contains_key(&variant_key(graph, node, [a, b])),
         _ => false,
     }
 }
@@ -193,7 +193,7 @@ pub enum PlanRewrite {
 }
 
 /// The rewrite of a node before planning; `None` if the node stays.
-pub fn rewriting(
+pub fn plan_rewrite(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
@@ -207,7 +207,9 @@ pub fn rewriting(
         Some(_) => None,
         None => problem.split_count(),
     };
-    let parts = parts.map(i64::from).filter(|parts| problem.splits_evenly(*parts));
+    let parts = parts
+        .map(i64::from)
+        .filter(|parts| problem.splits_evenly(*parts));
     let by_patches = match problem.requested_variant(given) {
         Some(variant) => variant == KernelVariant::ImagePatches,
         None => problem.admits(KernelVariant::ImagePatches),
@@ -379,7 +381,7 @@ impl MatmulProblem<'_> {
 
 /// Variant for a convolution in the vec4 channel layout. `None` unless its filter is a weight that fits a texture, and the
 /// channels of each group are multiples of four.
-pub fn convolves(
+pub fn vec4_conv_variant(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
@@ -463,14 +465,14 @@ impl<'a> MatmulProblem<'a> {
             &product.k_size,
         ];
         let [outer, rows, columns, depth] = extents.map(|size| example_size(graph, size));
-        let on_quads = conv.and_then(|conv| convolves(graph, capabilities, node, conv));
+        let on_quads = conv.and_then(|conv| vec4_conv_variant(graph, capabilities, node, conv));
         let cut = conv.filter(|_| on_quads.is_some());
-        let tiles = |places| tiles::count(graph, capabilities, node, cut?, places);
+        let tiles = |places| tiles::tile_count(graph, capabilities, node, cut?, places);
         let sizes = OutputTile::ALL.into_iter();
         let tiles = sizes.filter_map(|places| Some((places, tiles(places)?)));
         Ok(Some(MatmulProblem {
             capabilities,
-            key: key(graph, node, [a, b]),
+            key: variant_key(graph, node, [a, b]),
             conv,
             vec4_variant: on_quads,
             tiles: tiles.collect(),
@@ -495,11 +497,13 @@ impl<'a> MatmulProblem<'a> {
 
 /// Key of a node, such as `dot f32 128x384 384x1536`, `conv f32 1x64x56 64x64x3 in 1 groups, stride 1 dilation 1 spread 1
 /// padded by 1 and 1`
-fn key(graph: &Graph, node: &Node, operands: [ValueId; 2]) -> String {
+fn variant_key(graph: &Graph, node: &Node, operands: [ValueId; 2]) -> String {
     let mut key = format!("{} {}", node.op.name(), graph.ty(operands[0]).dtype);
     for operand in operands {
         let shape = &graph.ty(operand).shape;
-        let sizes = shape.iter().map(|size| example_size(graph, size).to_string());
+        let sizes = shape
+            .iter()
+            .map(|size| example_size(graph, size).to_string());
         key += &format!(" {}", sizes.collect::<Vec<_>>().join("x"));
     }
     if let Op::Primitive(Primitive::Conv(conv)) = &node.op {

@@ -27,7 +27,11 @@ pub fn may_be_image(ty: &TensorType) -> bool {
 
 /// Coordinates of the invocation's vec4 along an axis, a statement that ends surplus invocations, and the number of
 /// invocations.
-pub fn invocation_vec4(scope: &mut KernelScope, shape: &[Dim], axis: usize) -> (Vec<Index>, Statement, Dim) {
+pub fn invocation_vec4(
+    scope: &mut KernelScope,
+    shape: &[Dim],
+    axis: usize,
+) -> (Vec<Index>, Statement, Dim) {
     let shape = vec4_shape(shape, axis);
     let count = Dim::product(&shape);
     let (index, surplus) = invocation(scope, &count);

@@ -1,6 +1,6 @@
 //! Simplifications of concatenations.
 
-use super::{RewriteSite, Replacement};
+use super::{Replacement, RewriteSite};
 use crate::ir::{Argument, Builder, Op, Primitive, ValueId};
 use crate::op::Slice;
 

@@ -1,6 +1,6 @@
 //! Findings about an archive's program that need no run: devices, random numbers, training mode.
 
-use super::finding::grouped;
+use super::finding::merge_equal;
 use super::random::{self, draws_random_numbers};
 use super::{Finding, Id};
 use crate::error::{Result, SourcePlace};
@@ -19,7 +19,7 @@ pub fn inspect_archive(archive: &Archive) -> Result<Vec<Finding>> {
     for function in functions(archive)? {
         inspection.function(function);
     }
-    Ok(grouped(inspection.found))
+    Ok(merge_equal(inspection.found))
 }
 
 /// True if a function of the program has a condition or a loop.
@@ -63,12 +63,12 @@ impl ArchiveInspection<'_> {
     fn function(&mut self, function: &FunctionDef) {
         // Constants have no debug location. They take that of the enclosing expression, visited before.
         let mut location = None;
-        function.each_expr(&mut |expr| {
+        function.visit_exprs(&mut |expr| {
             let own = self.archive.debug_location(&function.file, expr.offset);
             location = own.or_else(|| location.take());
             if let AstExprKind::Call(call) = &expr.kind
                 && let Callee::Operator(name) = &call.callee
-                && let Some(finding) = operator(name, call)
+                && let Some(finding) = operator_finding(name, call)
             {
                 let place = SourcePlace {
                     module: String::new(),
@@ -80,20 +80,20 @@ impl ArchiveInspection<'_> {
     }
 }
 
-fn operator(name: &str, call: &CallExpr) -> Option<Finding> {
+fn operator_finding(name: &str, call: &CallExpr) -> Option<Finding> {
     let base = name.split_once("::").map_or(name, |(_, base)| base);
     if draws_random_numbers(name) {
-        return is_training(base, call).then(|| random::finding(name));
+        return draws_in_call(base, call).then(|| random::random_operator_finding(name));
     }
     match base {
-        "device" => device(call),
+        "device" => device_finding(call),
         "batch_norm" => batch_norm_finding(call),
         _ => None,
     }
 }
 
 /// True if the call draws numbers: for dropout and rrelu if the training argument is true, for other operators always.
-fn is_training(base: &str, call: &CallExpr) -> bool {
+fn draws_in_call(base: &str, call: &CallExpr) -> bool {
     let position = match base.trim_end_matches('_') {
         "rrelu" => 3,
         base if base.contains("dropout") => 2,
@@ -113,7 +113,7 @@ fn batch_norm_finding(call: &CallExpr) -> Option<Finding> {
 }
 
 /// A finding for a device other than the host, such as `torch.device("cuda:0")`.
-fn device(call: &CallExpr) -> Option<Finding> {
+fn device_finding(call: &CallExpr) -> Option<Finding> {
     let Some(AstExprKind::Str(device)) = call.arguments.first().map(|argument| &argument.kind)
     else {
         return None;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::canonical::{each_node, line};
+use super::canonical::{each_node, node_line};
 use super::constant_diff::weights_of;
 use super::evaluate::argument_inputs;
 use super::size_literals::{is_constant, weight_sizes};
@@ -21,7 +21,7 @@ const MAX_COMMON_SIZE: i64 = 3;
 pub fn baked_constants(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     let example = ExampleSizes::new(graph, module);
     let mut seen = BTreeSet::new();
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     each_node(graph, &mut |graph, node, value| {
         for name in weights_of(graph, node) {
             let Some(tensor) = module.weights.get(name).filter(|_| is_constant(name)) else {
@@ -30,18 +30,18 @@ pub fn baked_constants(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
             if seen.insert(name.to_string())
                 && let Some(finding) = example.finding(name, tensor)
             {
-                let finding = finding.at(&node.place).details([line(graph, node)]);
-                found.push(finding.about(value.clone()));
+                let finding = finding.at(&node.place).details([node_line(graph, node)]);
+                findings.push(finding.with_value(value.clone()));
             }
         }
     });
-    found
+    findings
 }
 
 /// Shapes of the example's inputs, and the sizes of the weights.
 struct ExampleSizes {
     inputs: Vec<(String, Vec<i64>)>,
-    weights: BTreeSet<i64>,
+    weight_sizes: BTreeSet<i64>,
 }
 
 impl ExampleSizes {
@@ -57,7 +57,7 @@ impl ExampleSizes {
             inputs: inputs
                 .map(|id| (graph.value(*id).name.clone(), sizes(*id)))
                 .collect(),
-            weights: weight_sizes(module),
+            weight_sizes: weight_sizes(module),
         }
     }
 
@@ -92,12 +92,12 @@ impl ExampleSizes {
 
     /// True if a constant has an input's shape. A vector counts only if no weight has its size.
     fn has_shape_of_input(&self, shape: &[i64], sizes: &[i64]) -> bool {
-        let is_telling = match shape {
+        let is_evidence = match shape {
             [] => false,
-            [size] => *size > 1 && !self.weights.contains(size),
+            [size] => *size > 1 && !self.weight_sizes.contains(size),
             shape => shape.iter().product::<i64>() > 1,
         };
-        is_telling && shape == sizes
+        is_evidence && shape == sizes
     }
 
     fn has_batch_of_input(&self, shape: &[i64], sizes: &[i64]) -> bool {
@@ -105,7 +105,7 @@ impl ExampleSizes {
         shape.len() > 1
             && rows > MAX_COMMON_SIZE
             && sizes.first() == Some(&rows)
-            && !self.weights.contains(&rows)
+            && !self.weight_sizes.contains(&rows)
     }
 }
 

@@ -34,21 +34,21 @@ impl Divergence {
     }
 
     /// Compares a value with the expected one. None if it is within the tolerance.
-    pub fn between(
+    pub fn compare(
         site: ValueSite,
         got: &Tensor,
         expected: &Tensor,
         tolerance: Tolerance,
     ) -> Option<Divergence> {
-        let allowed = scaled(tolerance, expected);
+        let allowed = scale_tolerance(tolerance, expected);
         let difference = compare_tensors(&site.value, got, expected, allowed);
         (!difference.passed()).then(|| Divergence::new(site, difference))
     }
 
     /// Adds the enclosing regions to a value within a region body.
     #[must_use]
-    pub fn through(mut self, within: &BodyFrame) -> Divergence {
-        self.site = self.site.through(Some(within));
+    pub fn enclosed_by(mut self, within: &BodyFrame) -> Divergence {
+        self.site = self.site.enclosed_by(Some(within));
         self.difference.path.clone_from(&self.site.value);
         self
     }
@@ -66,7 +66,7 @@ impl Divergence {
             value,
             op,
             place,
-            within,
+            enclosing: within,
         } = &self.site;
         json!({
             "value": value,
@@ -122,15 +122,15 @@ pub fn first_difference(
     tolerance: Tolerance,
 ) -> Result<Option<Divergence>> {
     let (ours, theirs) = (inline(got.graph)?, inline(expected.graph)?);
-    let mut wanted = Vec::new();
+    let mut expected_runs = Vec::new();
     interp::run_observed(&theirs, expected.weights, inputs, &mut |event| {
-        wanted.push(NodeRun {
-            site: ValueSite::of_node(event),
+        expected_runs.push(NodeRun {
+            site: ValueSite::of_first_result(event),
             results: event.results.to_vec(),
         });
         Ok(())
     })?;
-    let mut wanted = wanted.into_iter();
+    let mut wanted = expected_runs.into_iter();
     let mut found = None;
     interp::run_observed(&ours, got.weights, inputs, &mut |event| {
         if found.is_none() {
@@ -151,27 +151,27 @@ fn compare_node(
     wanted: Option<NodeRun>,
     tolerance: Tolerance,
 ) -> Option<Divergence> {
-    let other = |what: &str| {
-        let site = ValueSite::of_node(event);
+    let diverges_at = |what: &str| {
+        let site = ValueSite::of_first_result(event);
         let why = format!("the other trace has {what} here");
         let difference = Difference::incomparable(&site.value, why);
         Divergence::new(site, difference)
     };
     let Some(wanted) = wanted else {
-        return Some(other("no further operator"));
+        return Some(diverges_at("no further operator"));
     };
     if wanted.site.op != event.node.op.name() {
-        return Some(other(&wanted.site.op));
+        return Some(diverges_at(&wanted.site.op));
     }
     let results = event.node.results.iter().zip(event.results);
     let mut differences = results.zip(&wanted.results).map(|((id, got), expected)| {
-        Divergence::between(ValueSite::of(event, *id), got, expected, tolerance)
+        Divergence::compare(ValueSite::of_result(event, *id), got, expected, tolerance)
     });
     differences.find_map(|found| found)
 }
 
 /// Scales the relative tolerance by the largest element, since small intermediate values may be differences of large ones.
-fn scaled(tolerance: Tolerance, expected: &Tensor) -> Tolerance {
+fn scale_tolerance(tolerance: Tolerance, expected: &Tensor) -> Tolerance {
     let finite = expected
         .to_f64()
         .into_iter()

@@ -8,9 +8,9 @@ use crate::shape::Shape;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShapeMode {
     /// Shapes are compared.
-    Kept,
+    Compared,
     /// Shapes are ignored; element types are compared.
-    Erased,
+    Ignored,
 }
 
 /// A step of a graph: its signature, a node, or the result. Steps of nested graphs follow the node that holds them.
@@ -19,7 +19,7 @@ pub struct CanonicalStep {
     /// The canonical line. Steps of two graphs are equivalent if their keys and the keys of all steps before them are equal.
     pub key: String,
     /// The canonical line without value names: the operation, independent of its operands.
-    pub form: String,
+    pub nameless_key: String,
     /// The line as the graph prints it.
     pub text: String,
     /// `aten.add.Tensor`; empty for signatures and results.
@@ -39,28 +39,33 @@ pub fn steps(graph: &Graph, shapes: ShapeMode) -> Vec<CanonicalStep> {
     steps
 }
 
-fn collect_steps(graph: &Graph, shapes: ShapeMode, regions: &[String], steps: &mut Vec<CanonicalStep>) {
+fn collect_steps(
+    graph: &Graph,
+    shapes: ShapeMode,
+    regions: &[String],
+    steps: &mut Vec<CanonicalStep>,
+) {
     let depth = regions.len();
     let numbered = with_value_names(graph, shapes, |index| format!("v{index}"));
     let nameless = with_value_names(graph, shapes, |_| "_".into());
-    steps.push(signature(graph, &numbered, depth));
+    steps.push(signature_step(graph, &numbered, depth));
     for node in &graph.nodes {
-        let bare = without_place(node);
+        let unplaced = without_place(node);
         steps.push(CanonicalStep {
-            key: numbered.node_text(&bare),
-            form: nameless.node_text(&bare),
-            text: graph.node_text(&bare),
+            key: numbered.node_text(&unplaced),
+            nameless_key: nameless.node_text(&unplaced),
+            text: graph.node_text(&unplaced),
             op: node.op.name().to_string(),
             place: node.place.clone(),
-            value: path(regions, graph, node),
+            value: value_path(regions, graph, node),
             depth,
         });
-        let inner = inside(regions, graph, node);
+        let inner = enclosing_regions(regions, graph, node);
         for body in node.bodies() {
             collect_steps(body, shapes, &inner, steps);
         }
     }
-    steps.push(result(graph, &numbered, depth));
+    steps.push(result_step(graph, &numbered, depth));
 }
 
 fn without_place(node: &Node) -> Node {
@@ -71,7 +76,7 @@ fn without_place(node: &Node) -> Node {
 }
 
 /// A node's line without its place.
-pub fn line(graph: &Graph, node: &Node) -> String {
+pub fn node_line(graph: &Graph, node: &Node) -> String {
     graph.node_text(&without_place(node))
 }
 
@@ -82,13 +87,13 @@ pub fn first_result(graph: &Graph, node: &Node) -> Option<String> {
 }
 
 /// Name of a node's first result, prefixed by the names of the enclosing regions: `steps/x`.
-pub fn path(regions: &[String], graph: &Graph, node: &Node) -> Option<String> {
+pub fn value_path(regions: &[String], graph: &Graph, node: &Node) -> Option<String> {
     let name = first_result(graph, node)?;
     Some([regions, &[name]].concat().join("/"))
 }
 
 /// Names of the regions that enclose the bodies of a node.
-pub fn inside(regions: &[String], graph: &Graph, node: &Node) -> Vec<String> {
+pub fn enclosing_regions(regions: &[String], graph: &Graph, node: &Node) -> Vec<String> {
     [regions, &[first_result(graph, node).unwrap_or_default()]].concat()
 }
 
@@ -102,7 +107,7 @@ fn with_value_names(graph: &Graph, shapes: ShapeMode, name: impl Fn(usize) -> St
             info.name = name(index);
         }
     }
-    if shapes == ShapeMode::Erased {
+    if shapes == ShapeMode::Ignored {
         values
             .iter_mut()
             .for_each(|info| info.ty.shape = Shape::new());
@@ -116,7 +121,7 @@ fn with_value_names(graph: &Graph, shapes: ShapeMode, name: impl Fn(usize) -> St
     }
 }
 
-fn signature(graph: &Graph, canonical: &Graph, depth: usize) -> CanonicalStep {
+fn signature_step(graph: &Graph, canonical: &Graph, depth: usize) -> CanonicalStep {
     let list = |graph: &Graph| -> String {
         let input = |id| {
             let info = graph.value(id);
@@ -132,14 +137,14 @@ fn signature(graph: &Graph, canonical: &Graph, depth: usize) -> CanonicalStep {
     };
     let key = format!("inputs ({}){trees}", list(canonical));
     CanonicalStep {
-        form: key.clone(),
+        nameless_key: key.clone(),
         key,
         text: format!("{}({})", graph.name, list(graph)),
-        ..edge(depth)
+        ..empty_step(depth)
     }
 }
 
-fn result(graph: &Graph, canonical: &Graph, depth: usize) -> CanonicalStep {
+fn result_step(graph: &Graph, canonical: &Graph, depth: usize) -> CanonicalStep {
     let list = |graph: &Graph| -> String {
         let name = |id| match &graph.value(id).definition {
             Definition::Weight(name) => format!("${name}"),
@@ -154,16 +159,16 @@ fn result(graph: &Graph, canonical: &Graph, depth: usize) -> CanonicalStep {
     };
     CanonicalStep {
         key: list(canonical) + &tree,
-        form: format!("return {}{tree}", graph.outputs.len()),
+        nameless_key: format!("return {}{tree}", graph.outputs.len()),
         text: list(graph),
-        ..edge(depth)
+        ..empty_step(depth)
     }
 }
 
-fn edge(depth: usize) -> CanonicalStep {
+fn empty_step(depth: usize) -> CanonicalStep {
     CanonicalStep {
         key: String::new(),
-        form: String::new(),
+        nameless_key: String::new(),
         text: String::new(),
         op: String::new(),
         place: SourcePlace::default(),
@@ -191,8 +196,8 @@ fn each_node_inside<'a>(
     visit: &mut dyn FnMut(&'a Graph, &'a Node, Option<String>),
 ) {
     for node in &graph.nodes {
-        visit(graph, node, path(regions, graph, node));
-        let inner = inside(regions, graph, node);
+        visit(graph, node, value_path(regions, graph, node));
+        let inner = enclosing_regions(regions, graph, node);
         for body in node.bodies() {
             each_node_inside(&inner, body, visit);
         }

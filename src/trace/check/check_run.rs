@@ -60,7 +60,12 @@ impl CheckRun {
     }
 
     /// A run with compared results; `sides` names the two.
-    pub fn compared(label: &str, sides: &str, outcome: RunOutcome, found: Vec<Difference>) -> CheckRun {
+    pub fn compared(
+        label: &str,
+        sides: &str,
+        outcome: RunOutcome,
+        found: Vec<Difference>,
+    ) -> CheckRun {
         CheckRun {
             sides: sides.to_string(),
             differences: found,
@@ -80,7 +85,7 @@ impl CheckRun {
     }
 
     /// Summarises the comparison, or says why there is none.
-    pub(super) fn result(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         let largest = self
             .differences
             .iter()
@@ -97,6 +102,6 @@ impl CheckRun {
 impl fmt::Display for CheckRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (outcome, label) = (self.outcome.name(), &self.label);
-        write!(f, "{outcome:<8} {label}: {}", self.result())
+        write!(f, "{outcome:<8} {label}: {}", self.summary())
     }
 }

@@ -1,23 +1,23 @@
 use std::collections::BTreeSet;
 
 use super::baked_constants::baked_constants;
-use super::fixed_batch::fixed_batches;
 use super::bisect::{GraphWithWeights, first_difference};
+use super::check_run::{CheckRun, RunOutcome};
 use super::constant_diff::differing_constants;
 use super::dependence::independent_outputs;
 use super::diff::diff;
 use super::evaluate::{evaluate, inputs};
-use super::varies_with_sizes::varies_with_sizes;
-use super::size_literals::size_literals;
+use super::fixed_batch::fixed_batches;
 use super::numerics::{Tolerances, differences};
 use super::perturb::example;
 use super::random::random_nodes;
 use super::read_numbers::read_numbers;
 use super::report::CheckReport;
-use super::check_run::{RunOutcome, CheckRun};
+use super::size_literals::size_literals;
 use super::unread_inputs::unread_inputs;
 use super::unrolled_axes::unrolled_axes;
-use super::{AllowList, Finding, Id, SubjectKind, Severity, Subject, Traced};
+use super::varies_with_sizes::varies_with_sizes;
+use super::{AllowList, Finding, Id, Severity, Subject, SubjectKind, Traced};
 use crate::compare::Difference;
 use crate::dim::Symbol;
 use crate::dtype::DType;
@@ -73,7 +73,7 @@ pub fn check_trace(
 ) -> Result<CheckReport> {
     let (mut checker, sets) = start_check(subject, traced, options)?;
     for (index, set) in sets.iter().enumerate() {
-        checker.given(index, set);
+        checker.check_given(index, set);
     }
     if let Some(set) = sets.first().filter(|_| options.perturb) {
         checker.check_perturbed(set);
@@ -101,13 +101,13 @@ fn start_check<'a>(
     options: &'a CheckOptions,
 ) -> Result<(Checker<'a>, Vec<Vec<Item>>)> {
     let graph = entry(&traced.module, options)?;
-    let origin = subject.origin();
+    let origin = subject.kind();
     let mut checker = Checker {
         subject,
         traced,
         graph,
         options,
-        known_axes: BTreeSet::new(),
+        reported_axes: BTreeSet::new(),
         report: CheckReport::new(graph.clone(), origin, options.strict, options.allow.clone()),
     };
     checker.report.extend(traced.warnings.clone());
@@ -117,12 +117,12 @@ fn start_check<'a>(
     };
     let resized = sets
         .first()
-        .map(|set| checker.resized(set))
+        .map(|set| checker.graphs_for_other_sizes(set))
         .unwrap_or_default();
     let mut found = inspect(graph, &traced.module);
     found.retain(|finding| !varies_with_sizes(finding, graph, &resized));
     let unrolled = unrolled_axes(graph).into_iter().map(|axis| axis.symbol);
-    checker.known_axes.extend(unrolled);
+    checker.reported_axes.extend(unrolled);
     checker.report.extend(found);
     Ok((checker, sets))
 }
@@ -164,37 +164,37 @@ pub(super) struct Checker<'a> {
     pub(super) graph: &'a Graph,
     pub(super) options: &'a CheckOptions,
     /// Sizes already reported as fixed to the example. They are not reported again.
-    pub(super) known_axes: BTreeSet<Symbol>,
+    pub(super) reported_axes: BTreeSet<Symbol>,
     pub(super) report: CheckReport,
 }
 
 impl Checker<'_> {
     /// Checks one set of the user's arguments.
-    fn given(&mut self, index: usize, set: &[Item]) {
-        let origin = self.subject.origin();
+    fn check_given(&mut self, index: usize, set: &[Item]) {
+        let origin = self.subject.kind();
         let label = match index {
             _ if !origin.is_function() => format!("inputs {}", index + 1),
             0 => "inputs of the trace".to_string(),
             index => format!("check inputs {index}"),
         };
         if origin == SubjectKind::Graph || index == 0 && !origin.is_function() {
-            return self.alone(&label, set);
+            return self.run_alone(&label, set);
         }
         let expected = match self.call(set) {
             Ok(expected) => Some(expected),
             Err(error) => {
-                self.report.fail("the function", &label, &error);
+                self.report.add_failure("the function", &label, &error);
                 None
             }
         };
-        let repeat = self.repeat(&label, set);
+        let repeat = self.trace_again(&label, set);
         let got = match evaluate(self.graph, &self.traced.module, set) {
             Ok(got) => Some(got),
             Err(error) => {
                 // A session imports an archive again for inputs that one graph refuses.
                 match expected.is_some() && !origin.is_function() {
-                    true => self.refused(&label, set, &error),
-                    false => self.report.fail("the trace", &label, &error),
+                    true => self.report_refused(&label, set, &error),
+                    false => self.report.add_failure("the trace", &label, &error),
                 }
                 None
             }
@@ -215,10 +215,10 @@ impl Checker<'_> {
     }
 
     /// Runs the graph on a set without reference results.
-    fn alone(&mut self, label: &str, set: &[Item]) {
+    fn run_alone(&mut self, label: &str, set: &[Item]) {
         match evaluate(self.graph, &self.traced.module, set) {
             Ok(_) => self.report_run_alone(label),
-            Err(error) => self.report.fail("the graph", label, &error),
+            Err(error) => self.report.add_failure("the graph", label, &error),
         }
     }
 
@@ -230,14 +230,14 @@ impl Checker<'_> {
     }
 
     /// Returns a second trace. None for archives, whose imports for other sizes may differ legitimately.
-    fn repeat(&mut self, label: &str, set: &[Item]) -> Option<Traced> {
-        if !self.subject.origin().is_function() {
+    fn trace_again(&mut self, label: &str, set: &[Item]) -> Option<Traced> {
+        if !self.subject.kind().is_function() {
             return None;
         }
         match self.trace(set) {
             Ok(repeat) => Some(repeat),
             Err(error) => {
-                self.report.fail("the second trace", label, &error);
+                self.report.add_failure("the second trace", label, &error);
                 None
             }
         }
@@ -287,7 +287,7 @@ impl Checker<'_> {
         } else {
             RunOutcome::Differs
         };
-        let sides = self.subject.origin().sides();
+        let sides = self.subject.kind().sides();
         let run = CheckRun::compared(label, sides, outcome, found);
         self.report.runs.push(run);
         agrees
@@ -320,7 +320,9 @@ impl Checker<'_> {
         });
         match divergence {
             Ok(Some(found)) => {
-                let finding = finding.at(&found.site.place).value(&found.site.value);
+                let finding = finding
+                    .at(&found.site.place)
+                    .with_value_name(&found.site.value);
                 finding.details([found.to_string()])
             }
             Ok(None) => {
@@ -333,10 +335,10 @@ impl Checker<'_> {
     fn compare_repeat(&mut self, label: &str, set: &[Item], expected: &Item, repeat: &Traced) {
         let graph = match entry(&repeat.module, self.options) {
             Ok(graph) => graph,
-            Err(error) => return self.report.fail("the second trace", label, &error),
+            Err(error) => return self.report.add_failure("the second trace", label, &error),
         };
         match evaluate(graph, &repeat.module, set) {
-            Err(error) => self.report.fail("the second trace", label, &error),
+            Err(error) => self.report.add_failure("the second trace", label, &error),
             Ok(got) => {
                 let found = differences(&got, expected, self.options.tolerances);
                 if !found.iter().all(Difference::passed) {
@@ -367,7 +369,7 @@ impl Checker<'_> {
         let found = diff(self.graph, other)?;
         let finding = Finding::new(id, found.title()).at(&found.place());
         let value = found.left.as_ref().and_then(|step| step.value.clone());
-        Some(finding.about(value).details([found.to_string()]))
+        Some(finding.with_value(value).details([found.to_string()]))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Compares the constant tensors of two traces.
 
-use super::canonical::{each_node, line};
+use super::canonical::{each_node, node_line};
 use super::{Finding, Id};
 use crate::compare::{Difference, Tolerance, compare_tensors};
 use crate::ir::{Definition, Graph, GraphModule, Node};
@@ -13,19 +13,19 @@ pub fn differing_constants(
     second: &GraphModule,
     tolerance: Tolerance,
 ) -> Vec<Finding> {
-    let mut found = Vec::new();
-    let mut seen = Vec::new();
+    let mut findings = Vec::new();
+    let mut compared = Vec::new();
     each_node(graph, &mut |graph, node, value| {
         for name in weights_of(graph, node) {
-            if seen.contains(&name) {
+            if compared.contains(&name) {
                 continue;
             }
-            seen.push(name);
-            let finding = finding(graph, node, name, [first, second], tolerance);
-            found.extend(finding.map(|finding| finding.about(value.clone())));
+            compared.push(name);
+            let finding = constant_finding(graph, node, name, [first, second], tolerance);
+            findings.extend(finding.map(|finding| finding.with_value(value.clone())));
         }
     });
-    found
+    findings
 }
 
 /// Names of the weights that a node reads.
@@ -37,7 +37,7 @@ pub fn weights_of<'a>(graph: &'a Graph, node: &Node) -> Vec<&'a str> {
     node.operands().into_iter().filter_map(weight).collect()
 }
 
-fn finding(
+fn constant_finding(
     graph: &Graph,
     node: &Node,
     name: &str,
@@ -57,5 +57,9 @@ fn finding(
         Id::ConstantsDiffer,
         format!("constant {name}, read by {}", node.op.name()),
     );
-    Some(finding.at(&node.place).details([why, line(graph, node)]))
+    Some(
+        finding
+            .at(&node.place)
+            .details([why, node_line(graph, node)]),
+    )
 }

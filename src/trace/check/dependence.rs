@@ -13,7 +13,7 @@ pub fn independent_outputs(graph: &Graph) -> Vec<Finding> {
     let depends = dependence(
         graph,
         &vec![true; graph.inputs.len()],
-        DependenceKind::Sizes,
+        DependenceKind::ElementsAndSizes,
     );
     let outputs = graph.outputs.iter().zip(depends).enumerate();
     outputs
@@ -34,7 +34,7 @@ fn finding(graph: &Graph, index: usize, id: ValueId) -> Finding {
     let message = format!("output{path} ({name}) does not depend on any input");
     Finding::new(Id::NoDependence, message)
         .at(&place)
-        .value(name)
+        .with_value_name(name)
 }
 
 /// Path of a tensor within the result.
@@ -62,45 +62,49 @@ pub enum DependenceKind {
     /// Elements of the chosen inputs.
     Elements,
     /// Elements of the chosen inputs, and sizes of any input.
-    Sizes,
+    ElementsAndSizes,
 }
 
 /// Returns for each output whether it depends on the inputs chosen by `inputs`.
-pub fn dependence(graph: &Graph, inputs: &[bool], counted: DependenceKind) -> Vec<bool> {
-    let by_sizes = counted == DependenceKind::Sizes;
-    let own = graph
+pub fn dependence(graph: &Graph, inputs: &[bool], kind: DependenceKind) -> Vec<bool> {
+    let by_sizes = kind == DependenceKind::ElementsAndSizes;
+    let chosen = graph
         .inputs
         .iter()
         .zip(inputs)
         .filter(|(_, counts)| **counts);
-    let mut known: HashSet<ValueId> = own.map(|(id, _)| *id).collect();
+    let mut dependent: HashSet<ValueId> = chosen.map(|(id, _)| *id).collect();
     for node in &graph.nodes {
         let arguments: Vec<bool> = node
             .arguments
             .iter()
-            .map(|argument| argument_depends(argument, &known, by_sizes))
+            .map(|argument| argument_depends(argument, &dependent, by_sizes))
             .collect();
         let results = match &node.op {
-            Op::Region(region) => region_dependence(region, &arguments, counted),
+            Op::Region(region) => region_dependence(region, &arguments, kind),
             _ => vec![arguments.contains(&true); node.results.len()],
         };
         let results = node.results.iter().zip(results);
-        known.extend(
+        dependent.extend(
             results
                 .filter(|(id, depends)| *depends || by_sizes && has_symbols(graph, **id))
                 .map(|(id, _)| *id),
         );
     }
-    graph.outputs.iter().map(|id| known.contains(id)).collect()
+    graph
+        .outputs
+        .iter()
+        .map(|id| dependent.contains(id))
+        .collect()
 }
 
-fn argument_depends(argument: &Argument, known: &HashSet<ValueId>, by_sizes: bool) -> bool {
+fn argument_depends(argument: &Argument, dependent: &HashSet<ValueId>, by_sizes: bool) -> bool {
     match argument {
-        Argument::Value(id) => known.contains(id),
+        Argument::Value(id) => dependent.contains(id),
         Argument::Size(_) => by_sizes,
         Argument::List(items) => items
             .iter()
-            .any(|item| argument_depends(item, known, by_sizes)),
+            .any(|item| argument_depends(item, dependent, by_sizes)),
         _ => false,
     }
 }
@@ -114,18 +118,18 @@ fn has_symbols(graph: &Graph, id: ValueId) -> bool {
         .any(|dim| dim.as_const().is_none())
 }
 
-fn region_dependence(region: &Region, arguments: &[bool], counted: DependenceKind) -> Vec<bool> {
+fn region_dependence(region: &Region, arguments: &[bool], kind: DependenceKind) -> Vec<bool> {
     match (region, arguments) {
-        (Region::Call { body }, inputs) => dependence(body, inputs, counted),
+        (Region::Call { body }, inputs) => dependence(body, inputs, kind),
         (Region::If { then, otherwise }, [condition, inputs @ ..]) => {
-            let [then, otherwise] = [then, otherwise].map(|body| dependence(body, inputs, counted));
+            let [then, otherwise] = [then, otherwise].map(|body| dependence(body, inputs, kind));
             then.iter()
                 .zip(&otherwise)
                 .map(|(a, b)| *condition || *a || *b)
                 .collect()
         }
         (Region::Loop { body, carried }, [trips, condition, inputs @ ..]) => {
-            loop_dependence(body, *carried, *trips || *condition, inputs, counted)
+            loop_dependence(body, *carried, *trips || *condition, inputs, kind)
         }
         _ => Vec::new(),
     }
@@ -137,11 +141,11 @@ fn loop_dependence(
     carried: usize,
     count: bool,
     inputs: &[bool],
-    counted: DependenceKind,
+    kind: DependenceKind,
 ) -> Vec<bool> {
     let mut state: Vec<bool> = [&[count], inputs].concat();
     loop {
-        let results = dependence(body, &state, counted);
+        let results = dependence(body, &state, kind);
         let again = count || results.first() == Some(&true);
         let mut next = state.clone();
         for (slot, depends) in next

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::canonical::{ShapeMode, CanonicalStep, steps};
+use super::canonical::{CanonicalStep, ShapeMode, steps};
 use crate::error::SourcePlace;
 use crate::ir::Graph;
 
@@ -40,19 +40,19 @@ pub enum DiffLine {
 /// Compares two graphs, ignoring shapes. None if their steps are equal.
 pub fn diff(left: &Graph, right: &Graph) -> Option<GraphDiff> {
     let (a, b) = (
-        steps(left, ShapeMode::Erased),
-        steps(right, ShapeMode::Erased),
+        steps(left, ShapeMode::Ignored),
+        steps(right, ShapeMode::Ignored),
     );
-    let same = a.iter().zip(&b).take_while(|(a, b)| a.key == b.key).count();
-    if same == a.len() && same == b.len() {
+    let common = a.iter().zip(&b).take_while(|(a, b)| a.key == b.key).count();
+    if common == a.len() && common == b.len() {
         return None;
     }
     let nodes = |steps: &[CanonicalStep]| steps.iter().filter(|step| !step.op.is_empty()).count();
     Some(GraphDiff {
-        left: a.get(same).cloned(),
-        right: b.get(same).cloned(),
+        left: a.get(common).cloned(),
+        right: b.get(common).cloned(),
         nodes: (nodes(&a), nodes(&b)),
-        lines: lines(&a, &b),
+        lines: align_steps(&a, &b),
     })
 }
 
@@ -97,11 +97,11 @@ impl fmt::Display for GraphDiff {
         if self.nodes.0 != self.nodes.1 {
             writeln!(f, "{} nodes became {}", self.nodes.0, self.nodes.1)?;
         }
-        let shown = excerpt(&self.lines);
-        for line in shown.iter().take(MAX_SHOWN_LINES) {
+        let excerpt_lines = excerpt(&self.lines);
+        for line in excerpt_lines.iter().take(MAX_SHOWN_LINES) {
             writeln!(f, "{line}")?;
         }
-        match shown.len().saturating_sub(MAX_SHOWN_LINES) {
+        match excerpt_lines.len().saturating_sub(MAX_SHOWN_LINES) {
             0 => Ok(()),
             more => writeln!(f, "… {more} more lines"),
         }
@@ -135,12 +135,12 @@ fn excerpt(lines: &[DiffLine]) -> Vec<String> {
 }
 
 /// Aligns the steps of both graphs by their keys without names, since one additional step renumbers all steps after it.
-fn lines(a: &[CanonicalStep], b: &[CanonicalStep]) -> Vec<DiffLine> {
-    let alike = |(a, b): &(&CanonicalStep, &CanonicalStep)| a.form == b.form;
-    let head = a.iter().zip(b).take_while(alike).count();
+fn align_steps(a: &[CanonicalStep], b: &[CanonicalStep]) -> Vec<DiffLine> {
+    let equal_steps = |(a, b): &(&CanonicalStep, &CanonicalStep)| a.nameless_key == b.nameless_key;
+    let head = a.iter().zip(b).take_while(equal_steps).count();
     let (a_rest, b_rest) = (&a[head..], &b[head..]);
     let tail = a_rest.iter().rev().zip(b_rest.iter().rev());
-    let tail = tail.take_while(alike).count();
+    let tail = tail.take_while(equal_steps).count();
     let (a_middle, a_tail) = a_rest.split_at(a_rest.len() - tail);
     let (b_middle, b_tail) = b_rest.split_at(b_rest.len() - tail);
     let mut lines: Vec<DiffLine> = equal_lines(&a[..head], &b[..head]);
@@ -165,7 +165,7 @@ fn differing_lines(a: &[CanonicalStep], b: &[CanonicalStep]) -> Vec<DiffLine> {
     let (mut i, mut j) = (0, 0);
     let mut lines = Vec::new();
     while let (Some(x), Some(y)) = (a.get(i), b.get(j)) {
-        if x.form == y.form {
+        if x.nameless_key == y.nameless_key {
             lines.push(DiffLine::Both(indented(x)));
             (i, j) = (i + 1, j + 1);
         } else if common[i + 1][j] >= common[i][j + 1] {
@@ -186,7 +186,7 @@ fn common_lengths(a: &[CanonicalStep], b: &[CanonicalStep]) -> Vec<Vec<u32>> {
     let mut table = vec![vec![0u32; b.len() + 1]; a.len() + 1];
     for (i, x) in a.iter().enumerate().rev() {
         for (j, y) in b.iter().enumerate().rev() {
-            table[i][j] = if x.form == y.form {
+            table[i][j] = if x.nameless_key == y.nameless_key {
                 table[i + 1][j + 1] + 1
             } else {
                 table[i + 1][j].max(table[i][j + 1])

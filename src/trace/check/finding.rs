@@ -50,13 +50,13 @@ impl Finding {
 
     /// Sets the name of the value.
     #[must_use]
-    pub fn value(self, name: impl Into<String>) -> Finding {
-        self.about(Some(name.into()))
+    pub fn with_value_name(self, name: impl Into<String>) -> Finding {
+        self.with_value(Some(name.into()))
     }
 
     /// Sets or clears the name of the value.
     #[must_use]
-    pub fn about(mut self, value: Option<String>) -> Finding {
+    pub fn with_value(mut self, value: Option<String>) -> Finding {
         self.value = value;
         self
     }
@@ -91,9 +91,9 @@ impl fmt::Display for Finding {
 }
 
 /// Merges findings with equal id and message into one that lists their places.
-pub fn grouped(found: Vec<Finding>) -> Vec<Finding> {
+pub fn merge_equal(findings: Vec<Finding>) -> Vec<Finding> {
     let mut groups: Vec<(Finding, Vec<SourcePlace>)> = Vec::new();
-    for finding in found {
+    for finding in findings {
         let same = |(other, _): &&mut (Finding, Vec<SourcePlace>)| {
             (other.id, &other.message) == (finding.id, &finding.message)
         };
@@ -166,19 +166,19 @@ impl AllowList {
 
 /// True if a place is in the wanted file, line or module.
 fn matches_place(place: &SourcePlace, wanted: &str) -> bool {
-    let is_below = |path: &str| {
+    let is_inside = |path: &str| {
         let rest = path.strip_prefix(wanted);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     };
-    let in_module = is_below(&place.module) || is_below(&without_call_numbers(&place.module));
-    let ends = |text: &str| {
+    let in_module = is_inside(&place.module) || is_inside(&without_call_numbers(&place.module));
+    let matches_end = |text: &str| {
         let rest = text.strip_suffix(wanted);
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
     };
     let in_file = place
         .location
         .as_ref()
-        .is_some_and(|location| ends(&location.file) || ends(&location.to_string()));
+        .is_some_and(|location| matches_end(&location.file) || matches_end(&location.to_string()));
     in_module || in_file
 }
 

@@ -12,8 +12,8 @@ use crate::ir::{Graph, GraphModule, ValueId};
 pub fn fixed_batches(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     let inputs = argument_inputs(graph);
     let batched = |id: &ValueId| batch_symbol(graph, *id).is_some();
-    let counted = graph.inputs.iter();
-    let counted: Vec<bool> = counted
+    let chosen = graph.inputs.iter();
+    let counted: Vec<bool> = chosen
         .map(|id| inputs.contains(id) && batched(id))
         .collect();
     let depends = dependence(graph, &counted, DependenceKind::Elements);
@@ -51,9 +51,9 @@ fn finding(graph: &Graph, module: &GraphModule, index: usize, id: ValueId) -> Op
         return None;
     }
     let is_elsewhere = shape.iter().any(|dim: &Dim| dim.symbols().contains(symbol));
-    let is_telling =
+    let is_batch_size =
         rows > 1 && !weight_sizes(module).contains(&rows) && all_have_rows(graph, rows);
-    if !is_elsewhere && !is_telling {
+    if !is_elsewhere && !is_batch_size {
         return None;
     }
     let (info, input) = (graph.value(id), graph.value(input));
@@ -66,6 +66,6 @@ fn finding(graph: &Graph, module: &GraphModule, index: usize, id: ValueId) -> Op
     Some(
         Finding::new(Id::FixedBatch, message)
             .at(&place)
-            .value(&info.name),
+            .with_value_name(&info.name),
     )
 }

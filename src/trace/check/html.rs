@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::canonical::{inside, line, path};
-use super::{Finding, CheckReport, Severity};
+use super::canonical::{enclosing_regions, node_line, value_path};
+use super::{CheckReport, Finding, Severity};
 use crate::ir::{Graph, Node};
 
 const STYLE: &str = include_str!("report.css");
@@ -44,7 +44,7 @@ impl CheckReport {
         for run in &self.runs {
             let unequal = run.differences.iter().filter(|found| found.max_abs != 0.0);
             let outputs = unequal.map(ToString::to_string);
-            let lines: Vec<String> = std::iter::once(run.result())
+            let lines: Vec<String> = std::iter::once(run.summary())
                 .chain(outputs.filter(|_| run.differences.len() > 1))
                 .map(|line| escaped(&line))
                 .collect();
@@ -101,11 +101,11 @@ fn findings_section(findings: &[&Finding]) -> String {
 
 fn graph_section(graph: &Graph, findings: &[&Finding]) -> String {
     let mut text = String::from("<h2>Graph</h2>\n<table class=\"graph\">\n");
-    rows(graph, findings, &[], &mut text);
+    graph_rows(graph, findings, &[], &mut text);
     text + "</table>\n"
 }
 
-fn rows(graph: &Graph, findings: &[&Finding], regions: &[String], text: &mut String) {
+fn graph_rows(graph: &Graph, findings: &[&Finding], regions: &[String], text: &mut String) {
     let depth = regions.len();
     let inputs: Vec<String> = graph
         .inputs
@@ -115,7 +115,7 @@ fn rows(graph: &Graph, findings: &[&Finding], regions: &[String], text: &mut Str
             format!("{}: {}", info.name, info.ty)
         })
         .collect();
-    *text += &row(
+    *text += &graph_row(
         &format!("{}({})", graph.name, inputs.join(", ")),
         "",
         depth,
@@ -124,17 +124,24 @@ fn rows(graph: &Graph, findings: &[&Finding], regions: &[String], text: &mut Str
         "",
     );
     for node in &graph.nodes {
-        let value = path(regions, graph, node).unwrap_or_default();
-        let (class, marks) = marks(node, &value, findings);
+        let value = value_path(regions, graph, node).unwrap_or_default();
+        let (class, marks) = node_marks(node, &value, findings);
         let place = if node.place.is_unknown() {
             String::new()
         } else {
             node.place.to_string()
         };
-        *text += &row(&line(graph, node), &place, depth, class, &marks, &value);
-        let inner = inside(regions, graph, node);
+        *text += &graph_row(
+            &node_line(graph, node),
+            &place,
+            depth,
+            class,
+            &marks,
+            &value,
+        );
+        let inner = enclosing_regions(regions, graph, node);
         for body in node.bodies() {
-            rows(body, findings, &inner, text);
+            graph_rows(body, findings, &inner, text);
         }
     }
     let outputs: Vec<&str> = graph
@@ -142,7 +149,7 @@ fn rows(graph: &Graph, findings: &[&Finding], regions: &[String], text: &mut Str
         .iter()
         .map(|id| graph.value(*id).name.as_str())
         .collect();
-    *text += &row(
+    *text += &graph_row(
         &format!("return {}", outputs.join(", ")),
         "",
         depth,
@@ -152,7 +159,14 @@ fn rows(graph: &Graph, findings: &[&Finding], regions: &[String], text: &mut Str
     );
 }
 
-fn row(line: &str, place: &str, depth: usize, class: &str, marks: &str, anchor: &str) -> String {
+fn graph_row(
+    line: &str,
+    place: &str,
+    depth: usize,
+    class: &str,
+    marks: &str,
+    anchor: &str,
+) -> String {
     let id = match anchor {
         "" => String::new(),
         anchor => format!(" id=\"value-{}\"", escaped(anchor)),
@@ -167,7 +181,7 @@ fn row(line: &str, place: &str, depth: usize, class: &str, marks: &str, anchor: 
 
 /// The CSS class of a node's worst finding, and links to its findings: those that name its value, or those of its line if
 /// they name no value.
-fn marks(node: &Node, value: &str, findings: &[&Finding]) -> (&'static str, String) {
+fn node_marks(node: &Node, value: &str, findings: &[&Finding]) -> (&'static str, String) {
     let about = |finding: &Finding| match &finding.value {
         // Values of two branches may have one name. Their lines differ.
         Some(name) => name == value && is_at_node(finding, node),

@@ -4,8 +4,8 @@
 use super::checker::Checker;
 use super::evaluate::{argument_inputs, evaluate, signature};
 use super::perturb::{Perturbation, SizeChange, arguments, resize_arguments};
-use super::unrolled_axes::is_channels;
-use super::value_changes::{extreme, mixed};
+use super::unrolled_axes::may_be_channel_axis;
+use super::value_changes::{extreme_values, replace_elements};
 use super::{Finding, Id};
 use crate::dim::{Dim, Symbol};
 use crate::error::Result;
@@ -20,16 +20,16 @@ impl Checker<'_> {
     /// Changes the elements beyond the example's size of an axis that was lengthened. If the result stays equal, and
     /// changing the example's last element does change it, the trace is fixed to the example's size. An axis of twice the
     /// size must confirm this, since windowed operators may skip a few last elements.
-    pub(super) fn tail(&mut self, made: &Perturbation, got: &Item) {
+    pub(super) fn check_ignored_tail(&mut self, made: &Perturbation, got: &Item) {
         let Some(change) = &made.size else { return };
         let Some(symbol) = &change.symbol else { return };
         if !self.may_be_truncated(symbol, change) {
             return;
         }
-        self.known_axes.insert(symbol.clone());
-        let is_cut = self.ignores_elements(&made.arguments, symbol, change.from, got)
+        self.reported_axes.insert(symbol.clone());
+        let is_truncated = self.ignores_elements(&made.arguments, symbol, change.from, got)
             && !self.ignores_elements(&made.arguments, symbol, change.from - 1, got);
-        if is_cut && self.ignores_longer_tail(made, symbol, change.from) {
+        if is_truncated && self.ignores_longer_tail(made, symbol, change.from) {
             let message = format!(
                 "only the first {} elements along {symbol} change the result",
                 change.from
@@ -42,7 +42,7 @@ impl Checker<'_> {
 
     fn may_be_truncated(&self, symbol: &Symbol, change: &SizeChange) -> bool {
         change.to > change.from
-            && !self.known_axes.contains(symbol)
+            && !self.reported_axes.contains(symbol)
             && !output_has_size(self.graph, symbol)
             && is_sequence(self.graph, symbol, change.from)
     }
@@ -76,11 +76,14 @@ fn output_has_size(graph: &Graph, symbol: &Symbol) -> bool {
 }
 
 /// The input axes of this symbolic size.
-fn axes<'a>(graph: &'a Graph, symbol: &'a Symbol) -> impl Iterator<Item = (ValueId, usize)> + 'a {
+fn axes_of_symbol<'a>(
+    graph: &'a Graph,
+    symbol: &'a Symbol,
+) -> impl Iterator<Item = (ValueId, usize)> + 'a {
     argument_inputs(graph).iter().flat_map(move |id| {
         let shape = graph.ty(*id).shape.iter().enumerate();
-        let own = shape.filter(move |(_, dim)| dim.as_symbol() == Some(symbol));
-        own.map(|(axis, _)| (*id, axis))
+        let own_axes = shape.filter(move |(_, dim)| dim.as_symbol() == Some(symbol));
+        own_axes.map(|(axis, _)| (*id, axis))
     })
 }
 
@@ -89,7 +92,7 @@ fn axis_descriptions(graph: &Graph, symbol: &Symbol) -> Vec<String> {
         let info = graph.value(id);
         format!("{symbol} is size {axis} of {}: {}", info.name, info.ty)
     };
-    axes(graph, symbol).map(name).collect()
+    axes_of_symbol(graph, symbol).map(name).collect()
 }
 
 /// True if every element along the axis should affect the result: the axis has no columns, and no integer input can contain
@@ -99,13 +102,14 @@ fn is_sequence(graph: &Graph, symbol: &Symbol, size: i64) -> bool {
         let ty = graph.ty(id);
         // Two rows of integers may be the edge list of a graph.
         let are_edges = size == 2 && ty.dtype.is_integer();
-        are_edges || is_channels(ty.shape.len(), axis) && size < MIN_SEQUENCE_COLUMNS
+        are_edges || may_be_channel_axis(ty.shape.len(), axis) && size < MIN_SEQUENCE_COLUMNS
     };
     let may_be_lengths = |id: &ValueId| {
         let ty = graph.ty(*id);
         ty.dtype.is_integer() && !ty.shape.iter().any(|dim| dim.symbols().contains(symbol))
     };
-    !axes(graph, symbol).any(is_column) && !argument_inputs(graph).iter().any(may_be_lengths)
+    !axes_of_symbol(graph, symbol).any(is_column)
+        && !argument_inputs(graph).iter().any(may_be_lengths)
 }
 
 /// Returns the arguments with extreme elements from an index on, along every axis of the size.
@@ -120,10 +124,10 @@ fn with_extremes_from(
     let tensors = flatten_arguments(&signature(graph), given)?;
     let ids = argument_inputs(graph);
     let change = |(id, tensor): (&ValueId, &Tensor)| {
-        let own = axes(graph, symbol).filter(|(own, _)| own == id);
+        let own = axes_of_symbol(graph, symbol).filter(|(own, _)| own == id);
         let own: Vec<usize> = own.map(|(_, axis)| axis).collect();
-        let other = extreme(tensor, is_high)?;
-        mixed(tensor, &other, |index| {
+        let other = extreme_values(tensor, is_high)?;
+        replace_elements(tensor, &other, |index| {
             own.iter()
                 .any(|axis| index.get(*axis).is_some_and(|at| *at >= from))
         })

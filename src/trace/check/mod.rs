@@ -32,47 +32,47 @@
 
 mod archive;
 mod baked_constants;
-mod fixed_batch;
 mod bisect;
 mod canonical;
 pub mod catalog;
+mod check_run;
 mod checker;
 mod constant_diff;
 mod dependence;
 mod diff;
 mod evaluate;
 mod finding;
-mod varies_with_sizes;
-mod size_literals;
+mod fixed_batch;
 mod html;
+mod ignored_tail;
 mod numerics;
-mod subject_kind;
-mod perturbed_inputs;
 mod perturb;
+mod perturbed_inputs;
 mod random;
 mod read_numbers;
 mod report;
-mod check_run;
-mod value_site;
-mod ignored_tail;
+mod size_literals;
+mod subject_kind;
 mod unread_inputs;
 mod unrolled_axes;
 mod value_changes;
+mod value_site;
+mod varies_with_sizes;
 
 pub use archive::{has_control_flow, inspect_archive};
 pub use bisect::{Divergence, GraphWithWeights, first_difference};
-pub use canonical::{ShapeMode, CanonicalStep, each_graph, steps};
+pub use canonical::{CanonicalStep, ShapeMode, each_graph, steps};
 pub use catalog::{CatalogEntry, FrontEnd, Id, Severity, entries, explain};
+pub use check_run::{CheckRun, RunOutcome};
 pub use checker::{CheckOptions, check_trace, inspect, inspect_trace};
-pub use diff::{GraphDiff, DiffLine, diff};
+pub use diff::{DiffLine, GraphDiff, diff};
 pub use evaluate::{evaluate, inputs, signature};
 pub use finding::{AllowList, Finding};
 pub use numerics::{Tolerances, differences};
-pub use subject_kind::SubjectKind;
 pub use perturb::{Perturbation, SizeChange, example, perturb};
 pub use random::draws_random_numbers;
 pub use report::{CheckReport, Verdict};
-pub use check_run::{RunOutcome, CheckRun};
+pub use subject_kind::SubjectKind;
 pub use value_site::{EnclosingBody, ValueSite};
 
 use crate::error::Result;
@@ -100,7 +100,7 @@ pub trait Subject {
     /// Returns the kind of program that [`call`](Subject::call) runs. If it runs the function, the function decides which
     /// inputs are valid. Otherwise a refused input is reported, since its size or value may have been frozen when the trace
     /// was made.
-    fn origin(&self) -> SubjectKind {
+    fn kind(&self) -> SubjectKind {
         SubjectKind::Function
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::evaluate::{argument_inputs, signature};
-use super::value_changes::{Lcg, ValueChange, pick};
+use super::value_changes::{Lcg, ValueChange, gather_elements};
 use crate::dim::{Bindings, Dim, Symbol};
 use crate::error::Result;
 use crate::ir::{Graph, NamedTree, ValueId};
@@ -75,14 +75,14 @@ pub fn example(graph: &Graph) -> Result<Vec<Item>> {
 /// The arguments do not fit the graph's signature.
 pub fn perturb(graph: &Graph, given: &[Item]) -> Result<Vec<Perturbation>> {
     let tensors = flatten_arguments(&signature(graph), given)?;
-    let mut made = Vec::new();
+    let mut perturbations = Vec::new();
     for values in ValueChange::ALL {
         let changed: Vec<Tensor> = tensors
             .iter()
             .map(|x| values.apply(x))
             .collect::<Result<_>>()?;
         if changed != tensors {
-            made.push(Perturbation {
+            perturbations.push(Perturbation {
                 label: values.label().to_string(),
                 size: None,
                 arguments: arguments(graph, &changed)?,
@@ -95,13 +95,13 @@ pub fn perturb(graph: &Graph, given: &[Item]) -> Result<Vec<Perturbation>> {
             .zip(&resize.shapes)
             .map(|(tensor, shape)| resize_tensor(tensor, shape))
             .collect::<Result<_>>()?;
-        made.push(Perturbation {
+        perturbations.push(Perturbation {
             label: resize.label,
             size: Some(resize.change),
             arguments: arguments(graph, &changed)?,
         });
     }
-    Ok(made)
+    Ok(perturbations)
 }
 
 /// Builds arguments of the graph's signature from tensors.
@@ -151,16 +151,16 @@ struct Resize {
 
 fn resizes(graph: &Graph, tensors: &[Tensor]) -> Vec<Resize> {
     let bindings = bindings(graph, tensors);
-    let mut made: Vec<Resize> = symbols(graph)
+    let mut all_resizes: Vec<Resize> = symbols(graph)
         .iter()
         .flat_map(|symbol| resize_symbol(graph, symbol, &bindings))
         .collect();
-    made.extend(
+    all_resizes.extend(
         fixed_sizes(graph)
             .into_iter()
             .filter_map(|size| resize_fixed(graph, size, &bindings)),
     );
-    made
+    all_resizes
 }
 
 /// The symbols in the inputs' types.
@@ -290,7 +290,7 @@ fn resize_tensor(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
         position
     };
     let count = shape.iter().product();
-    pick(tensor, shape, (0..count).map(source))
+    gather_elements(tensor, shape, (0..count).map(source))
 }
 
 #[cfg(test)]
@@ -298,7 +298,7 @@ mod tests {
     use super::*;
     use crate::dtype::DType;
 
-    fn made(text: &str, inputs: &[Tensor]) -> Vec<(String, Vec<Tensor>)> {
+    fn perturbed(text: &str, inputs: &[Tensor]) -> Vec<(String, Vec<Tensor>)> {
         let graph: Graph = text.parse().unwrap();
         let inputs: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
         let made = perturb(&graph, &inputs).unwrap().into_iter();
@@ -313,7 +313,7 @@ mod tests {
     fn indices_stay_in_range() {
         let text = "graph f(x: i64[S]) -> i64[S] {\n  size S = 3\n  return x\n}";
         let x = Tensor::from_vec([3], vec![5i64, 2, 4]).unwrap();
-        for (label, tensors) in made(text, &[x]) {
+        for (label, tensors) in perturbed(text, &[x]) {
             let values = tensors[0].to_i64();
             assert!(
                 values.iter().all(|value| (2..=5).contains(value)),
@@ -328,7 +328,7 @@ mod tests {
                     guard 2*floordiv(B, 2) == B\n  return x\n}";
         let x = Tensor::full(DType::F32, [2, 4], 1.0).unwrap();
         let y = Tensor::full(DType::F32, [4], 1.0).unwrap();
-        let labels: Vec<(String, Vec<Vec<usize>>)> = made(text, &[x, y])
+        let labels: Vec<(String, Vec<Vec<usize>>)> = perturbed(text, &[x, y])
             .into_iter()
             .filter(|(label, _)| label.starts_with("size"))
             .map(|(label, tensors)| (label, tensors.iter().map(|x| x.shape().to_vec()).collect()))

@@ -1,14 +1,14 @@
 //! Checks with inputs derived from the user's.
 
 use super::canonical::each_node;
+use super::check_run::{CheckRun, RunOutcome};
 use super::checker::{Checker, entry};
 use super::constant_diff::weights_of;
 use super::evaluate::{argument_inputs, evaluate, signature};
-use super::size_literals::{constant_batches, is_constant};
 use super::numerics::differences;
 use super::perturb::{Perturbation, SizeChange, perturb};
-use super::check_run::{RunOutcome, CheckRun};
-use super::{Finding, Id, SubjectKind, Severity};
+use super::size_literals::{constant_batches, is_constant};
+use super::{Finding, Id, Severity, SubjectKind};
 use crate::error::{Error, ErrorKind};
 use crate::ir::Graph;
 use crate::item::{Item, flatten_arguments};
@@ -21,59 +21,69 @@ impl Checker<'_> {
         match perturb(self.graph, set) {
             Err(error) => self
                 .report
-                .fail("making other inputs", "other inputs", &error),
-            Ok(made) => made.iter().for_each(|one| self.check_perturbation(one)),
+                .add_failure("making other inputs", "other inputs", &error),
+            Ok(perturbations) => perturbations
+                .iter()
+                .for_each(|one| self.check_perturbation(one)),
         }
     }
 
     /// Imports graphs for other sizes, if the subject is not a function. Numbers that the importer fixed differ between
     /// them.
-    pub(super) fn resized(&self, set: &[Item]) -> Vec<Graph> {
-        if self.subject.origin().is_function() || !self.options.perturb {
+    pub(super) fn graphs_for_other_sizes(&self, set: &[Item]) -> Vec<Graph> {
+        if self.subject.kind().is_function() || !self.options.perturb {
             return Vec::new();
         }
-        let made = perturb(self.graph, set).unwrap_or_default().into_iter();
+        let perturbations = perturb(self.graph, set).unwrap_or_default().into_iter();
         let graph = |one: Perturbation| {
             let traced = self.trace(&one.arguments).ok()?;
             entry(&traced.module, self.options).ok().cloned()
         };
-        made.filter(|one| one.size.is_some())
+        perturbations
+            .filter(|one| one.size.is_some())
             .filter_map(graph)
             .collect()
     }
 
-    fn check_perturbation(&mut self, made: &Perturbation) {
-        let origin = self.subject.origin();
+    fn check_perturbation(&mut self, perturbation: &Perturbation) {
+        let origin = self.subject.kind();
         // An archive cannot show which values were frozen. A function need not accept empty tensors.
-        let is_empty = made.size.as_ref().is_some_and(|change| change.to == 0);
-        if !origin.is_function() && made.size.is_none() || origin.is_function() && is_empty {
+        let is_empty = perturbation
+            .size
+            .as_ref()
+            .is_some_and(|change| change.to == 0);
+        if !origin.is_function() && perturbation.size.is_none() || origin.is_function() && is_empty
+        {
             return;
         }
-        let (label, set) = (made.label.as_str(), made.arguments.as_slice());
+        let (label, set) = (
+            perturbation.label.as_str(),
+            perturbation.arguments.as_slice(),
+        );
         let expected = match self.call(set) {
             Ok(expected) => expected,
-            Err(error) => return self.report_skipped(made, &error),
+            Err(error) => return self.report_skipped(perturbation, &error),
         };
         match evaluate(self.graph, &self.traced.module, set) {
-            Err(error) if made.size.is_none() && error.kind() != ErrorKind::Input => {
-                self.report.fail("the trace", label, &error);
+            Err(error) if perturbation.size.is_none() && error.kind() != ErrorKind::Input => {
+                self.report.add_failure("the trace", label, &error);
             }
-            Err(error) => self.refused(label, set, &error),
+            Err(error) => self.report_refused(label, set, &error),
             Ok(got) => {
                 match origin {
                     SubjectKind::Function => {
-                        self.compare_with_new_trace(made, &got, &expected);
+                        self.compare_with_new_trace(perturbation, &got, &expected);
                     }
                     SubjectKind::Graph => self.report_run_alone(label),
                     // The shape of a view of an empty tensor may follow from its other sizes or be ambiguous.
                     SubjectKind::Trace | SubjectKind::Script if is_empty => {
-                        self.compare_empty(made, &got, &expected);
+                        self.compare_empty(perturbation, &got, &expected);
                     }
                     SubjectKind::Trace | SubjectKind::Script => {
                         self.compare(label, set, &got, &expected, None);
                     }
                 }
-                self.tail(made, &got);
+                self.check_ignored_tail(perturbation, &got);
             }
         }
     }
@@ -91,7 +101,7 @@ impl Checker<'_> {
             }
             None => RunOutcome::Agrees,
         };
-        let sides = self.subject.origin().sides();
+        let sides = self.subject.kind().sides();
         let run = CheckRun::compared(&made.label, sides, outcome, found);
         self.report.runs.push(run);
     }
@@ -111,13 +121,13 @@ impl Checker<'_> {
     /// Handles inputs that a call refuses. A function decides which inputs are valid; an archive of a trace should accept
     /// another batch size, and a finding says if it does not.
     fn report_skipped(&mut self, made: &Perturbation, error: &Error) {
-        let is_function = self.subject.origin().is_function();
-        let who = if is_function {
+        let is_function = self.subject.kind().is_function();
+        let reason = if is_function {
             "the function refuses these inputs"
         } else {
             "an import for this set fails"
         };
-        let note = format!("{who}: {}", error.message());
+        let note = format!("{reason}: {}", error.message());
         self.report
             .runs
             .push(CheckRun::new(&made.label, RunOutcome::Skipped, note));
@@ -163,21 +173,21 @@ impl Checker<'_> {
         each_node(self.graph, &mut |graph, node, _| {
             let weights = weights_of(graph, node).into_iter();
             let own = weights.filter(|name| !is_constant(name));
-            let mut sizes = own.flat_map(|name| self.sizes_of(name));
+            let mut sizes = own.flat_map(|name| self.weight_shape(name));
             is_own |= sizes.any(|size| size == change.from)
                 && error.context().contains(&node.place.to_string());
         });
         is_own
     }
 
-    fn sizes_of(&self, weight: &str) -> Vec<i64> {
+    fn weight_shape(&self, weight: &str) -> Vec<i64> {
         let weight = self.traced.module.weights.get(weight);
         let shape = weight.map(Tensor::shape).unwrap_or_default();
         shape.iter().map(|size| *size as i64).collect()
     }
 
     /// Reports inputs that the function accepts and its trace refuses.
-    pub(super) fn refused(&mut self, label: &str, set: &[Item], error: &Error) {
+    pub(super) fn report_refused(&mut self, label: &str, set: &[Item], error: &Error) {
         let guard = broken_guard(self.graph, set);
         let place = guard.map(|guard| guard.place.clone()).unwrap_or_default();
         let mut finding = Finding::new(Id::SizeRefused, error.message().to_string()).at(&place);
@@ -185,15 +195,15 @@ impl Checker<'_> {
             finding = finding.details(error.context().iter().map(|frame| format!("at {frame}")));
         }
         // A guard or a new import of the archive prevents wrong results.
-        if guard.is_some() || !self.subject.origin().is_function() {
+        if guard.is_some() || !self.subject.kind().is_function() {
             finding.severity = Severity::Note;
         }
         self.report.add(finding, label);
-        let who = match self.subject.origin() {
+        let reason = match self.subject.kind() {
             SubjectKind::Function => "the trace refuses inputs that the function accepts",
             _ => "the first import refuses inputs that an import for this set accepts",
         };
-        let note = format!("{who}: {}", error.message());
+        let note = format!("{reason}: {}", error.message());
         self.report
             .runs
             .push(CheckRun::new(label, RunOutcome::Refused, note));

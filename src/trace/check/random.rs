@@ -60,35 +60,36 @@ fn has_constant_counter(node: &Node) -> bool {
 
 /// Returns a finding for each node that draws random numbers, those of nested graphs included.
 pub fn random_nodes(graph: &Graph) -> Vec<Finding> {
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     let mut loops: Vec<String> = Vec::new();
     each_node(graph, &mut |_, node, value| {
         let name = value.as_deref().unwrap_or_default();
         if draws(node) {
             let repeats =
                 has_constant_counter(node) && loops.iter().any(|region| name.starts_with(region));
-            let finding = finding(node.op.name()).details(repeats.then_some(REPEATED_DRAWS));
-            found.push(finding.at(&node.place).about(value));
+            let finding =
+                random_operator_finding(node.op.name()).details(repeats.then_some(REPEATED_DRAWS));
+            findings.push(finding.at(&node.place).with_value(value));
         } else if matches!(&node.op, Op::Region(region) if matches!(**region, Region::Loop { .. }))
         {
             loops.push(format!("{name}/"));
         }
     });
-    limit_findings(found)
+    limit_findings(findings)
 }
 
 /// A finding about an operator that draws random numbers.
-pub fn finding(op: &str) -> Finding {
+pub fn random_operator_finding(op: &str) -> Finding {
     let in_training = op.contains("dropout") || op.contains("rrelu");
     let question = in_training.then_some("did you leave the model in training mode?");
     Finding::new(Id::RandomNode, format!("{op} draws random numbers")).details(question)
 }
 
-fn limit_findings(mut found: Vec<Finding>) -> Vec<Finding> {
-    let more = found.len().saturating_sub(MAX_LISTED_NODES);
-    found.truncate(MAX_LISTED_NODES);
-    if let Some(last) = found.last_mut().filter(|_| more > 0) {
+fn limit_findings(mut findings: Vec<Finding>) -> Vec<Finding> {
+    let more = findings.len().saturating_sub(MAX_LISTED_NODES);
+    findings.truncate(MAX_LISTED_NODES);
+    if let Some(last) = findings.last_mut().filter(|_| more > 0) {
         last.details.push(format!("and {more} more nodes"));
     }
-    found
+    findings
 }

@@ -1,7 +1,7 @@
 //! Numbers in a graph that were probably read from a tensor.
 
-use super::canonical::{each_node, line};
-use super::finding::grouped;
+use super::canonical::{each_node, node_line};
+use super::finding::merge_equal;
 use super::{Finding, Id};
 use crate::aten::{self, ArgumentType};
 use crate::ir::{Argument, Graph, GraphModule, Node, Op};
@@ -18,22 +18,26 @@ const MAX_WRITTEN_BITS: u32 = 12;
 /// element of a weight is not reported, since it does not depend on the inputs.
 pub fn read_numbers(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     let weights = module.weights.values().filter(|weight| weight.numel() == 1);
-    let known: Vec<f64> = weights.flat_map(|weight| weight.to_f64()).collect();
-    let mut found = Vec::new();
+    let weight_values: Vec<f64> = weights.flat_map(|weight| weight.to_f64()).collect();
+    let mut findings = Vec::new();
     each_node(graph, &mut |graph, node, value| {
-        for number in numbers(node) {
-            if has_f32_digits(number) && !known.contains(&number) {
+        for number in number_operands(node) {
+            if has_f32_digits(number) && !weight_values.contains(&number) {
                 let message = format!("{number:?} in {} has all digits of an f32", node.op.name());
                 let finding = Finding::new(Id::ReadNumber, message).at(&node.place);
-                found.push(finding.about(value.clone()).details([line(graph, node)]));
+                findings.push(
+                    finding
+                        .with_value(value.clone())
+                        .details([node_line(graph, node)]),
+                );
             }
         }
     });
-    grouped(found)
+    merge_equal(findings)
 }
 
 /// Numbers that are operands of a node. Parameters such as probabilities and epsilons do not count.
-fn numbers(node: &Node) -> Vec<f64> {
+fn number_operands(node: &Node) -> Vec<f64> {
     let Op::Call(name) = &node.op else {
         return Vec::new();
     };
@@ -68,11 +72,11 @@ fn has_f32_digits(number: f64) -> bool {
         && single.is_normal()
         && !is_limit
         && bits > MAX_WRITTEN_BITS
-        && digits(single) > MAX_WRITTEN_DIGITS
+        && significant_digits(single) > MAX_WRITTEN_DIGITS
 }
 
 /// Number of decimal digits that distinguish a number from its neighbours.
-fn digits(number: f32) -> usize {
+fn significant_digits(number: f32) -> usize {
     let text = format!("{number:e}");
     let digits = text.split('e').next().unwrap_or_default();
     digits.chars().filter(char::is_ascii_digit).count()

@@ -2,8 +2,8 @@ use std::fmt;
 
 use serde_json::{Value as Json, json};
 
-use super::check_run::{RunOutcome, CheckRun};
-use super::{AllowList, Finding, Id, SubjectKind, Severity};
+use super::check_run::{CheckRun, RunOutcome};
+use super::{AllowList, Finding, Id, Severity, SubjectKind};
 use crate::error::Error;
 use crate::ir::Graph;
 
@@ -20,7 +20,7 @@ pub struct CheckReport {
     pub suppressed: usize,
     /// Names the results of the program that the check compared with, if they are not calls: `recorded outputs of 2 sets`.
     pub program: Option<String>,
-    origin: SubjectKind,
+    subject_kind: SubjectKind,
     strict: bool,
     allow: AllowList,
 }
@@ -50,14 +50,19 @@ impl Verdict {
 impl CheckReport {
     /// An empty report on a graph. With `strict`, numeric differences are errors. Findings that `allow` covers are only
     /// counted.
-    pub fn new(graph: Graph, origin: SubjectKind, strict: bool, allow: AllowList) -> CheckReport {
+    pub fn new(
+        graph: Graph,
+        subject_kind: SubjectKind,
+        strict: bool,
+        allow: AllowList,
+    ) -> CheckReport {
         CheckReport {
             graph,
             runs: Vec::new(),
             findings: Vec::new(),
             suppressed: 0,
             program: None,
-            origin,
+            subject_kind,
             strict,
             allow,
         }
@@ -80,14 +85,14 @@ impl CheckReport {
             finding = finding.at_least(Severity::Error);
         }
         let is_placed = !finding.place.is_unknown() || finding.value.is_some();
-        let same = |other: &&mut Finding| {
+        let is_same_finding = |other: &&mut Finding| {
             (other.id, &other.place, &other.value) == (finding.id, &finding.place, &finding.value)
                 && (is_placed || other.message == finding.message)
         };
         match self
             .findings
             .iter_mut()
-            .find(same)
+            .find(is_same_finding)
             .filter(|_| !label.is_empty())
         {
             Some(known) => {
@@ -103,7 +108,7 @@ impl CheckReport {
     }
 
     /// Adds a failed run of the function, the trace or another step named by `what`.
-    pub fn fail(&mut self, what: &str, label: &str, error: &Error) {
+    pub fn add_failure(&mut self, what: &str, label: &str, error: &Error) {
         let id = error.kind().id();
         let finding = Finding::new(Id::RunFailed, format!("{what} failed: {}", error.message()));
         let finding = finding.details([format!("{id} {}", error.kind().title())]);
@@ -111,7 +116,8 @@ impl CheckReport {
         let help = error.advice().map(|help| format!("help: {help}"));
         self.add(finding.details(help), label);
         let note = format!("{what}: {}", error.message());
-        self.runs.push(CheckRun::new(label, RunOutcome::Failed, note));
+        self.runs
+            .push(CheckRun::new(label, RunOutcome::Failed, note));
     }
 
     /// True unless a finding is an error.
@@ -130,7 +136,7 @@ impl CheckReport {
 
     /// Lines that name the comparison that was not made, and how to make it.
     pub fn limits(&self) -> Vec<String> {
-        self.origin.limits(self.program.as_deref())
+        self.subject_kind.limits(self.program.as_deref())
     }
 
     /// Number of findings of a severity.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::canonical::{each_node, line};
-use super::finding::grouped;
-use super::unrolled_axes::number;
+use super::canonical::{each_node, node_line};
+use super::finding::merge_equal;
+use super::unrolled_axes::integer;
 use super::{Finding, Id};
 use crate::aten::{self, ArgumentType};
 use crate::dim::{Dim, Symbol};
@@ -37,7 +37,7 @@ const VIEW_OPERATORS: &[&str] = &["_unsafe_view", "reshape", "view"];
 struct InputSize {
     value: i64,
     /// `size 0 of x`
-    text: String,
+    description: String,
     /// True if the graph refuses other sizes.
     is_fixed: bool,
     /// True if a weight has this size, too.
@@ -78,21 +78,21 @@ pub fn size_literals(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     let sizes = input_sizes(graph, module);
     let mut found = Vec::new();
     each_node(graph, &mut |graph, node, value| {
-        let numbers = literals(node);
-        let is = |size: &&InputSize| {
+        let numbers = constant_sizes(node);
+        let matches = |size: &&InputSize| {
             let mut numbers = numbers.iter();
             numbers.any(|(number, is_free)| *number == size.value && (*is_free || size.is_fixed))
         };
         let batch = constant_batch(graph, node);
         let is_batch = |size: &&InputSize| batch.is_some() && size.symbol.as_ref() == batch;
-        let telling = sizes
+        let candidates = sizes
             .iter()
             .filter(|size| !size.is_of_weight && size.value > 1);
         let size = sizes.iter().find(is_batch).or_else(|| {
-            let mut telling = telling.filter(|size| may_be_slice_size(graph, node, size.value));
-            telling.find(is)
+            let mut telling = candidates.filter(|size| may_be_slice_size(graph, node, size.value));
+            telling.find(matches)
         });
-        found.extend(size.map(|size| finding(graph, node, size).about(value)));
+        found.extend(size.map(|size| finding(graph, node, size).with_value(value)));
     });
     if let Some(tree) = &graph.output_tree {
         found.extend(constant_outputs(tree).into_iter().filter_map(|number| {
@@ -100,18 +100,23 @@ pub fn size_literals(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
             let size = sizes.iter().filter(|size| !size.is_of_weight).find(is)?;
             let message = format!(
                 "the result holds the number {number}, which is {}",
-                size.text
+                size.description
             );
             Some(Finding::new(Id::SizeLiteral, message))
         }));
     }
-    grouped(found)
+    merge_equal(found)
 }
 
 fn finding(graph: &Graph, node: &Node, size: &InputSize) -> Finding {
-    let message = format!("{} in {} is {}", size.value, node.op.name(), size.text);
+    let message = format!(
+        "{} in {} is {}",
+        size.value,
+        node.op.name(),
+        size.description
+    );
     let finding = Finding::new(Id::SizeLiteral, message).at(&node.place);
-    finding.details([line(graph, node)])
+    finding.details([node_line(graph, node)])
 }
 
 /// Sizes of the inputs, and products of their leading fixed sizes.
@@ -121,7 +126,7 @@ fn input_sizes(graph: &Graph, module: &GraphModule) -> Vec<InputSize> {
     let mut add = |value: i64, is_fixed: bool, symbol: Option<&Symbol>, text: String| {
         sizes.push(InputSize {
             value,
-            text,
+            description: text,
             is_fixed,
             is_of_weight: own.contains(&value),
             symbol: symbol.cloned(),
@@ -151,7 +156,7 @@ fn input_sizes(graph: &Graph, module: &GraphModule) -> Vec<InputSize> {
 fn constant_batch<'a>(graph: &'a Graph, node: &Node) -> Option<&'a Symbol> {
     let name = node.op.name().strip_prefix("aten.").unwrap_or_default();
     let first = match node.arguments.get(1) {
-        Some(Argument::List(sizes)) if VIEW_OPERATORS.contains(&name) => number(sizes.first()?)?,
+        Some(Argument::List(sizes)) if VIEW_OPERATORS.contains(&name) => integer(sizes.first()?)?,
         _ => return None,
     };
     let operand = node.operands().first().copied()?;
@@ -179,7 +184,7 @@ fn may_be_slice_size(graph: &Graph, node: &Node, value: i64) -> bool {
         // A 2 in these operators is too common to be evidence.
         return value > 2 || !is_slice_or_repeat(node.op.name());
     };
-    let axis = number(axis).and_then(|axis| usize::try_from(axis).ok());
+    let axis = integer(axis).and_then(|axis| usize::try_from(axis).ok());
     let dim = axis.and_then(|axis| graph.ty(*operand).shape.get(axis));
     let varying = dim.filter(|dim| dim.as_const().is_none());
     varying.is_none_or(|dim| dim.eval(&graph.hints).is_ok_and(|size| size == value))
@@ -192,12 +197,12 @@ pub fn is_guarded(graph: &Graph, dim: &Dim) -> bool {
         .guards
         .iter()
         .filter(|guard| guard.relation == Relation::Equal);
-    let mut known = equations.flat_map(|guard| [guard.left.symbols(), guard.right.symbols()]);
-    known.any(|these| !these.is_disjoint(&symbols))
+    let mut guarded = equations.flat_map(|guard| [guard.left.symbols(), guard.right.symbols()]);
+    guarded.any(|these| !these.is_disjoint(&symbols))
 }
 
 /// Constant sizes among a node's arguments and attributes, each with true if the node would accept any other number.
-pub fn literals(node: &Node) -> Vec<(i64, bool)> {
+pub fn constant_sizes(node: &Node) -> Vec<(i64, bool)> {
     match &node.op {
         Op::Call(name) => constant_sizes_of_call(name, node),
         Op::Primitive(primitive) => {

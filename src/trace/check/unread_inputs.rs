@@ -25,10 +25,10 @@ pub fn unread_inputs(graph: &Graph) -> Vec<Finding> {
         return Vec::new();
     }
     let read: Vec<ValueId> = read.into_iter().map(|(_, id)| *id).collect();
-    let is_needed = |id: &ValueId| defines_read_size(graph, *id, &read);
+    let is_needed_for_size = |id: &ValueId| defines_read_size(graph, *id, &read);
     let unread = unread.into_iter().map(|(_, id)| id);
     unread
-        .filter(|id| !is_needed(id))
+        .filter(|id| !is_needed_for_size(id))
         .map(|id| finding(graph, *id))
         .collect()
 }

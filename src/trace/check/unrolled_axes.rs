@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::canonical::{each_node, line};
+use super::canonical::{each_node, node_line};
 use super::{Finding, Id};
 use crate::dim::Symbol;
 use crate::ir::{Argument, Definition, Graph, Node, Op, ValueId};
@@ -27,7 +27,7 @@ pub struct UnrolledAxis {
 pub fn unrolled_axes(graph: &Graph) -> Vec<UnrolledAxis> {
     let mut axes: Vec<AxisReads> = Vec::new();
     each_node(graph, &mut |graph, node, value| {
-        let Some((operand, axis, index)) = element(graph, node) else {
+        let Some((operand, axis, index)) = element_read(graph, node) else {
             return;
         };
         let is_known = |known: &&mut AxisReads| {
@@ -48,7 +48,7 @@ pub fn unrolled_axes(graph: &Graph) -> Vec<UnrolledAxis> {
 }
 
 /// True for axes that may hold coordinates or colours: the last one, and the third from last of images.
-pub fn is_channels(rank: usize, axis: usize) -> bool {
+pub fn may_be_channel_axis(rank: usize, axis: usize) -> bool {
     axis + 1 == rank && rank > 1 || rank >= 4 && axis + 3 == rank
 }
 
@@ -69,7 +69,7 @@ impl AxisReads<'_> {
         if size < 2 || indices != (0..size).collect() {
             return None;
         }
-        let is_channels = is_channels(shape.len(), self.axis);
+        let is_channels = may_be_channel_axis(shape.len(), self.axis);
         if is_channels && size <= MAX_CHANNELS || self.may_be_edge_list(size) {
             return None;
         }
@@ -86,8 +86,8 @@ impl AxisReads<'_> {
         );
         let finding = Finding::new(Id::UnrolledAxis, message)
             .at(&node.place)
-            .value(value)
-            .details([line(self.graph, node)]);
+            .with_value_name(value)
+            .details([node_line(self.graph, node)]);
         Some(UnrolledAxis {
             finding,
             symbol: symbol.clone(),
@@ -128,15 +128,15 @@ impl AxisReads<'_> {
 }
 
 /// The value, axis and index of a node that reads one element.
-fn element(graph: &Graph, node: &Node) -> Option<(ValueId, usize, i64)> {
-    let numbers: Vec<Option<i64>> = node.arguments.iter().map(number).collect();
+fn element_read(graph: &Graph, node: &Node) -> Option<(ValueId, usize, i64)> {
+    let numbers: Vec<Option<i64>> = node.arguments.iter().map(integer).collect();
     let index = match (node.op.name(), numbers.as_slice()) {
         ("aten.select.int", [_, _, index]) => *index,
         ("aten.slice.Tensor", [_, _, start, end, Some(1)]) if is_unit_range(*start, *end) => *start,
         ("aten.narrow", [_, _, start, Some(1)]) => *start,
         _ => None,
     };
-    let operand = whole(graph, *node.operands().first()?);
+    let operand = skip_full_slices(graph, *node.operands().first()?);
     let rank = graph.ty(operand).shape.len();
     let axis = usize::try_from(numbers.get(1).copied().flatten()?).ok()?;
     (axis < rank).then_some((operand, axis, index?))
@@ -147,7 +147,7 @@ fn is_unit_range(start: Option<i64>, end: Option<i64>) -> bool {
 }
 
 /// The value of an integer argument.
-pub fn number(argument: &Argument) -> Option<i64> {
+pub fn integer(argument: &Argument) -> Option<i64> {
     match argument {
         Argument::Number(Scalar::Int(number)) => Some(*number),
         Argument::Size(size) => size.as_const(),
@@ -156,7 +156,7 @@ pub fn number(argument: &Argument) -> Option<i64> {
 }
 
 /// Skips slices that take all elements: `x[:, t]` records one of them first.
-fn whole(graph: &Graph, id: ValueId) -> ValueId {
+fn skip_full_slices(graph: &Graph, id: ValueId) -> ValueId {
     let Definition::Node(index, _) = graph.value(id).definition else {
         return id;
     };
@@ -164,7 +164,7 @@ fn whole(graph: &Graph, id: ValueId) -> ValueId {
         Some(node) if is_full_slice(node) => node
             .operands()
             .first()
-            .map_or(id, |operand| whole(graph, *operand)),
+            .map_or(id, |operand| skip_full_slices(graph, *operand)),
         _ => id,
     }
 }
@@ -175,7 +175,7 @@ fn is_full_slice(node: &Node) -> bool {
     };
     let is_call = matches!(&node.op, Op::Call(name) if &**name == "aten.slice.Tensor");
     is_call
-        && number(start).unwrap_or(0) == 0
-        && number(end).unwrap_or(i64::MAX) == i64::MAX
-        && number(step) == Some(1)
+        && integer(start).unwrap_or(0) == 0
+        && integer(end).unwrap_or(i64::MAX) == i64::MAX
+        && integer(step) == Some(1)
 }

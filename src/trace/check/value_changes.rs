@@ -10,7 +10,7 @@ pub enum ValueChange {
     /// Negated values in reverse order.
     Negated,
     /// Other values of the same range.
-    Other,
+    Redrawn,
     /// Zero; for integers, the smallest element.
     Zero,
     /// Values a hundred times as large.
@@ -19,13 +19,18 @@ pub enum ValueChange {
 
 impl ValueChange {
     /// All changes.
-    pub const ALL: [ValueChange; 4] = [ValueChange::Negated, ValueChange::Other, ValueChange::Zero, ValueChange::Large];
+    pub const ALL: [ValueChange; 4] = [
+        ValueChange::Negated,
+        ValueChange::Redrawn,
+        ValueChange::Zero,
+        ValueChange::Large,
+    ];
 
     /// A description for labels of runs.
     pub fn label(self) -> &'static str {
         match self {
             ValueChange::Negated => "values negated, in reverse order",
-            ValueChange::Other => "other values of the same range",
+            ValueChange::Redrawn => "other values of the same range",
             ValueChange::Zero => "values of zero",
             ValueChange::Large => "values a hundred times as large",
         }
@@ -34,11 +39,11 @@ impl ValueChange {
     /// Returns the tensor with changed values.
     pub fn apply(self, tensor: &Tensor) -> Result<Tensor> {
         let count = tensor.numel();
-        let pick = |source: Vec<usize>| pick(tensor, tensor.shape(), source.into_iter());
+        let pick = |source: Vec<usize>| gather_elements(tensor, tensor.shape(), source.into_iter());
         match (self, tensor.dtype().category()) {
             (_, Category::Float) => self.apply_to_floats(tensor),
             (ValueChange::Negated, _) => pick((0..count).rev().collect()),
-            (ValueChange::Other, _) => pick(shuffled(count)),
+            (ValueChange::Redrawn, _) => pick(shuffled(count)),
             (ValueChange::Zero, Category::Integer) => {
                 let values = tensor.to_i64();
                 let least = (0..count).min_by_key(|index| values.get(*index));
@@ -52,7 +57,7 @@ impl ValueChange {
         let values = tensor.to_f64();
         let changed = match self {
             ValueChange::Negated => values.into_iter().rev().map(|value| -value).collect(),
-            ValueChange::Other => draw_in_range(&values),
+            ValueChange::Redrawn => draw_in_range(&values),
             ValueChange::Zero => vec![0.0; values.len()],
             ValueChange::Large => values.into_iter().map(|value| value * 100.0).collect(),
         };
@@ -63,9 +68,13 @@ impl ValueChange {
 /// Draws numbers between the smallest and the largest finite value, or between -1 and 1 if there are no two distinct ones.
 fn draw_in_range(values: &[f64]) -> Vec<f64> {
     let finite = || values.iter().copied().filter(|value| value.is_finite());
-    let low = finite().fold(f64::INFINITY, f64::min);
-    let high = finite().fold(f64::NEG_INFINITY, f64::max);
-    let (low, high) = if low < high { (low, high) } else { (-1.0, 1.0) };
+    let minimum = finite().fold(f64::INFINITY, f64::min);
+    let maximum = finite().fold(f64::NEG_INFINITY, f64::max);
+    let (low, high) = if minimum < maximum {
+        (minimum, maximum)
+    } else {
+        (-1.0, 1.0)
+    };
     let mut random = Lcg(2);
     let draw = |_: &f64| low + random.next() * (high - low);
     values.iter().map(draw).collect()
@@ -82,7 +91,7 @@ fn shuffled(count: usize) -> Vec<usize> {
 }
 
 /// Gathers elements of a tensor by flat position into a new shape. A position out of range gives 0.
-pub fn pick(
+pub fn gather_elements(
     tensor: &Tensor,
     shape: &[usize],
     source: impl Iterator<Item = usize>,
@@ -95,14 +104,14 @@ pub fn pick(
 }
 
 /// A tensor filled with a number far above or below all elements; for integers, with the largest or smallest element.
-pub fn extreme(tensor: &Tensor, is_high: bool) -> Result<Tensor> {
+pub fn extreme_values(tensor: &Tensor, is_high: bool) -> Result<Tensor> {
     if tensor.dtype().category() == Category::Float {
         let values = tensor
             .to_f64()
             .into_iter()
             .filter(|value| value.is_finite());
-        let far = 100.0 * (1.0 + values.map(f64::abs).fold(0.0, f64::max));
-        let number = if is_high { far } else { -far };
+        let limit = 100.0 * (1.0 + values.map(f64::abs).fold(0.0, f64::max));
+        let number = if is_high { limit } else { -limit };
         return Tensor::from_f64(tensor.dtype(), tensor.shape(), vec![number; tensor.numel()]);
     }
     let values = tensor.to_i64();
@@ -111,7 +120,7 @@ pub fn extreme(tensor: &Tensor, is_high: bool) -> Result<Tensor> {
         true => indices.max_by_key(|index| values.get(*index)),
         false => indices.min_by_key(|index| values.get(*index)),
     };
-    pick(
+    gather_elements(
         tensor,
         tensor.shape(),
         vec![found.unwrap_or(0); tensor.numel()].into_iter(),
@@ -119,7 +128,11 @@ pub fn extreme(tensor: &Tensor, is_high: bool) -> Result<Tensor> {
 }
 
 /// Replaces the elements at the wanted indices by those of `other`, which has the type of `tensor`.
-pub fn mixed(tensor: &Tensor, other: &Tensor, wanted: impl Fn(&[usize]) -> bool) -> Result<Tensor> {
+pub fn replace_elements(
+    tensor: &Tensor,
+    other: &Tensor,
+    wanted: impl Fn(&[usize]) -> bool,
+) -> Result<Tensor> {
     let size = tensor.dtype().size();
     let mut index = vec![0; tensor.shape().len()];
     let mut bytes = Vec::with_capacity(tensor.bytes().len());
@@ -173,17 +186,23 @@ mod tests {
         }
         let reversed = ValueChange::Negated.apply(&x).unwrap();
         assert_eq!(reversed.to_i64(), [i64::MIN + 1, 5, i64::MAX]);
-        assert_eq!(ValueChange::Zero.apply(&x).unwrap().to_i64(), [i64::MIN + 1; 3]);
+        assert_eq!(
+            ValueChange::Zero.apply(&x).unwrap().to_i64(),
+            [i64::MIN + 1; 3]
+        );
     }
 
     #[test]
     fn elements_are_taken_by_their_index() {
         let x = Tensor::from_vec([2, 3], (0..6).collect::<Vec<i64>>()).unwrap();
-        let other = extreme(&x, true).unwrap();
-        let last = mixed(&x, &other, |index| index[1] == 2).unwrap();
+        let other = extreme_values(&x, true).unwrap();
+        let last = replace_elements(&x, &other, |index| index[1] == 2).unwrap();
         assert_eq!(last.to_i64(), [0, 1, 5, 3, 4, 5]);
         let halves = Tensor::from_vec([2], vec![-3f32, 1.0]).unwrap();
-        assert_eq!(extreme(&halves, false).unwrap().to_f64(), [-400.0; 2]);
+        assert_eq!(
+            extreme_values(&halves, false).unwrap().to_f64(),
+            [-400.0; 2]
+        );
     }
 
     #[test]
@@ -193,6 +212,6 @@ mod tests {
             assert_ne!(values.apply(&x).unwrap(), x);
         }
         let empty = Tensor::full(DType::F16, [0, 2], 0.0).unwrap();
-        assert_eq!(ValueChange::Other.apply(&empty).unwrap(), empty);
+        assert_eq!(ValueChange::Redrawn.apply(&empty).unwrap(), empty);
     }
 }

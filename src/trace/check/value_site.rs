@@ -17,14 +17,14 @@ pub struct ValueSite {
     /// Place in the user's model.
     pub place: SourcePlace,
     /// The enclosing region bodies, outermost first.
-    pub within: Vec<EnclosingBody>,
+    pub enclosing: Vec<EnclosingBody>,
 }
 
 /// A region body that encloses a value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnclosingBody {
     /// The body within the region.
-    pub part: BodyKind,
+    pub body: BodyKind,
     /// Name of the region's first result, prefixed like that of a [`Site`].
     pub region: String,
     /// `if`, `loop` or `call`.
@@ -35,45 +35,45 @@ pub struct EnclosingBody {
 
 impl ValueSite {
     /// Describes the result `id` of a node that has run.
-    pub fn of(event: &NodeEvent, id: ValueId) -> ValueSite {
+    pub fn of_result(event: &NodeEvent, id: ValueId) -> ValueSite {
         ValueSite {
             value: event.graph.value(id).name.clone(),
             op: event.node.op.name().to_string(),
             place: event.node.place.clone(),
-            within: Vec::new(),
+            enclosing: Vec::new(),
         }
-        .through(event.frame)
+        .enclosed_by(event.frame)
     }
 
     /// Describes the first result of a node that has run.
-    pub fn of_node(event: &NodeEvent) -> ValueSite {
+    pub fn of_first_result(event: &NodeEvent) -> ValueSite {
         let first = event.node.results.first();
-        first.map_or_else(ValueSite::default, |id| ValueSite::of(event, *id))
+        first.map_or_else(ValueSite::default, |id| ValueSite::of_result(event, *id))
     }
 
     /// A key that distinguishes the value from those of other loop iterations and branches.
     pub fn key(&self) -> (String, Vec<BodyKind>) {
-        let parts = self.within.iter().map(|passage| passage.part);
-        (self.value.clone(), parts.collect())
+        let bodies = self.enclosing.iter().map(|passage| passage.body);
+        (self.value.clone(), bodies.collect())
     }
 
     /// Adds the enclosing regions to a site within a region body, up to the graph that was called.
     #[must_use]
-    pub fn through(mut self, within: Option<&BodyFrame>) -> ValueSite {
+    pub fn enclosed_by(mut self, within: Option<&BodyFrame>) -> ValueSite {
         let mut next = within;
         while let Some(within) = next {
             let region = first_result(within.graph, within.region).unwrap_or_default();
             self.value = format!("{region}/{}", self.value);
-            for passage in &mut self.within {
+            for passage in &mut self.enclosing {
                 passage.region = format!("{region}/{}", passage.region);
             }
             let passage = EnclosingBody {
-                part: within.kind,
+                body: within.kind,
                 region,
                 op: within.region.op.name().to_string(),
                 place: within.region.place.clone(),
             };
-            self.within.insert(0, passage);
+            self.enclosing.insert(0, passage);
             next = within.outer;
         }
         self
@@ -82,8 +82,14 @@ impl ValueSite {
 
 impl fmt::Display for ValueSite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = {}{}", self.value, self.op, at(&self.place))?;
-        for passage in self.within.iter().rev() {
+        write!(
+            f,
+            "{} = {}{}",
+            self.value,
+            self.op,
+            place_suffix(&self.place)
+        )?;
+        for passage in self.enclosing.iter().rev() {
             write!(f, "\n  in {passage}")?;
         }
         Ok(())
@@ -92,17 +98,23 @@ impl fmt::Display for ValueSite {
 
 impl fmt::Display for EnclosingBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.part {
+        match self.body {
             BodyKind::Body => write!(f, "the body")?,
             BodyKind::Then => write!(f, "the true branch")?,
             BodyKind::Otherwise => write!(f, "the false branch")?,
             BodyKind::Iteration(trip) => write!(f, "iteration {}", trip + 1)?,
         }
-        write!(f, " of {} = {}{}", self.region, self.op, at(&self.place))
+        write!(
+            f,
+            " of {} = {}{}",
+            self.region,
+            self.op,
+            place_suffix(&self.place)
+        )
     }
 }
 
-fn at(place: &SourcePlace) -> String {
+fn place_suffix(place: &SourcePlace) -> String {
     match place.is_unknown() {
         true => String::new(),
         false => format!("  @ {place}"),

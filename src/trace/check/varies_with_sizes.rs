@@ -1,7 +1,7 @@
 //! Findings about numbers that change when a graph is imported for other sizes.
 
 use super::canonical::each_node;
-use super::size_literals::literals;
+use super::size_literals::constant_sizes;
 use super::unrolled_axes::unrolled_axes;
 use super::{Finding, Id};
 use crate::dim::Dim;
@@ -16,7 +16,7 @@ pub fn varies_with_sizes(finding: &Finding, graph: &Graph, others: &[Graph]) -> 
     let changes = |other: &Graph| match finding.id {
         Id::SizeLiteral => match (node_of(graph, name), node_of(other, name)) {
             (Some(ours), Some(theirs)) => {
-                ours.op.name() == theirs.op.name() && literals(ours) != literals(theirs)
+                ours.op.name() == theirs.op.name() && constant_sizes(ours) != constant_sizes(theirs)
             }
             _ => false,
         },

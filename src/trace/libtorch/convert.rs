@@ -1,6 +1,6 @@
 use tch::{Device, IValue, NumberKind};
 
-use super::failed;
+use super::tch_error;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::item::Item;
@@ -28,7 +28,7 @@ pub fn to_libtorch(tensor: &Tensor) -> Result<tch::Tensor> {
     let sizes: Vec<i64> = sizes
         .collect::<Result<_, _>>()
         .map_err(|_| Error::input("a size is too large for libtorch"))?;
-    tch::Tensor::f_from_data_size(tensor.bytes(), &sizes, *kind).map_err(|error| failed(&error))
+    tch::Tensor::f_from_data_size(tensor.bytes(), &sizes, *kind).map_err(|error| tch_error(&error))
 }
 
 /// Copies a tensor of libtorch, from any device.
@@ -46,7 +46,7 @@ pub fn from_libtorch(tensor: &tch::Tensor) -> Result<Tensor> {
         plain.f_copy_data_u8(&mut bytes, numel)?;
         Ok((kind, plain.size(), bytes))
     };
-    let (kind, sizes, bytes) = elements().map_err(|error| failed(&error))?;
+    let (kind, sizes, bytes) = elements().map_err(|error| tch_error(&error))?;
     let dtype = KINDS.iter().find(|(_, known)| *known == kind);
     let unknown = || Error::unsupported(format!("libtorch tensors of dtype {kind:?}"));
     let (dtype, _) = dtype.ok_or_else(unknown)?;
@@ -65,7 +65,7 @@ pub(super) fn to_ivalue(item: &Item) -> Result<IValue> {
         Item::Str(text) => IValue::String(text.clone()),
         Item::None => IValue::None,
         Item::Tuple(items) => IValue::Tuple(all(items)?),
-        Item::List(items) => list(all(items)?),
+        Item::List(items) => to_ivalue_list(all(items)?),
         Item::Dict(items) => {
             let entry =
                 |(key, item): &(String, Item)| Ok((IValue::String(key.clone()), to_ivalue(item)?));
@@ -74,7 +74,7 @@ pub(super) fn to_ivalue(item: &Item) -> Result<IValue> {
     })
 }
 
-fn list(items: Vec<IValue>) -> IValue {
+fn to_ivalue_list(items: Vec<IValue>) -> IValue {
     macro_rules! of {
         ($($item:ident => $list:ident),*) => {
             match items.first() {
@@ -148,7 +148,7 @@ pub(super) fn from_ivalue(value: &IValue) -> Result<Item> {
             Item::List(tensors.iter().map(item).collect::<Result<_>>()?)
         }
         IValue::GenericDict(entries) => {
-            Item::Dict(entries.iter().map(entry).collect::<Result<_>>()?)
+            Item::Dict(entries.iter().map(dict_entry).collect::<Result<_>>()?)
         }
         // Objects, devices, and variants that libtorch may add.
         other => {
@@ -160,7 +160,7 @@ pub(super) fn from_ivalue(value: &IValue) -> Result<Item> {
     })
 }
 
-fn entry((key, value): &(IValue, IValue)) -> Result<(String, Item)> {
+fn dict_entry((key, value): &(IValue, IValue)) -> Result<(String, Item)> {
     let key = match key {
         IValue::String(text) => text.clone(),
         IValue::Int(number) => number.to_string(),

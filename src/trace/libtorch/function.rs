@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tch::nn::Module;
 
 use super::convert::{from_libtorch, to_libtorch};
-use super::{catch_panic, failed};
+use super::{catch_panic, tch_error};
 use crate::error::{Error, Result};
 use crate::ir::{Definition, Graph, Node, ValueId};
 use crate::item::Item;
@@ -53,7 +53,7 @@ pub fn trace(
 impl<F: Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> Subject for LibtorchFunction<F> {
     fn trace(&self, arguments: &[Item]) -> Result<Traced> {
         let inputs = tensors(arguments)?;
-        let (archive, ranks) = record(&inputs, &self.function)?;
+        let (archive, ranks) = trace_to_archive(&inputs, &self.function)?;
         let specs = arguments.iter().flat_map(Item::tensors);
         let options = ImportOptions::forward(specs.map(InputSpec::from).collect());
         let mut module = import(&archive, &options)?;
@@ -96,7 +96,7 @@ fn tensors(arguments: &[Item]) -> Result<Vec<tch::Tensor>> {
 
 /// Traces a function by libtorch. Returns the archive and the ranks of the results. A failure of the function is returned
 /// after libtorch has ended the trace.
-fn record(
+fn trace_to_archive(
     inputs: &[tch::Tensor],
     function: &impl Fn(&[tch::Tensor]) -> Vec<tch::Tensor>,
 ) -> Result<(Archive, Vec<usize>)> {
@@ -123,8 +123,8 @@ fn record(
     };
     let module = tch::CModule::create_by_tracing("Traced", "forward", inputs, &mut traced);
     let ranks = ranks?;
-    let module = module.map_err(|error| failed(&error))?;
-    Ok((Archive::from_bytes(saved(&module)?)?, ranks))
+    let module = module.map_err(|error| tch_error(&error))?;
+    Ok((Archive::from_bytes(archive_bytes(&module)?)?, ranks))
 }
 
 /// Flattens and concatenates several results, since libtorch writes functions of one result only. [`unpack`] undoes
@@ -166,12 +166,12 @@ fn unpack_results(graph: &Graph, ranks: &[usize]) -> Result<Graph> {
 }
 
 /// Returns the bytes of an archive. libtorch writes archives to files only.
-fn saved(module: &tch::CModule) -> Result<Vec<u8>> {
+fn archive_bytes(module: &tch::CModule) -> Result<Vec<u8>> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("onionskin-{}-{number}.pt", std::process::id());
     let path = std::env::temp_dir().join(name);
-    let saved = module.save(&path).map_err(|error| failed(&error));
+    let saved = module.save(&path).map_err(|error| tch_error(&error));
     let bytes = saved.and_then(|()| std::fs::read(&path).map_err(|error| Error::io(&path, error)));
     // Removal fails if the file was never written.
     let _ = std::fs::remove_file(&path);

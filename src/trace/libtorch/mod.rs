@@ -25,12 +25,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Error, Result, panic_message};
 
-fn failed(error: &tch::TchError) -> Error {
-    refused(&error.to_string())
+fn tch_error(error: &tch::TchError) -> Error {
+    libtorch_error(&error.to_string())
 }
 
 /// Makes an error from a message of libtorch. Its first lines describe the failure; the C++ stack trace follows.
-fn refused(message: &str) -> Error {
+fn libtorch_error(message: &str) -> Error {
     let lines = message.lines().map(str::trim);
     let lines = lines.take_while(|line| !line.starts_with("Exception raised from"));
     let message: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
@@ -43,7 +43,7 @@ fn refused(message: &str) -> Error {
 }
 
 /// Runs a closure without gradients. Turns a panic into an error, since `tch` panics where libtorch fails.
-fn catch_panic<T>(part: impl FnOnce() -> T) -> Result<T> {
-    let result = catch_unwind(AssertUnwindSafe(|| tch::no_grad(part)));
-    result.map_err(|panic| refused(panic_message(&*panic)))
+fn catch_panic<T>(closure: impl FnOnce() -> T) -> Result<T> {
+    let result = catch_unwind(AssertUnwindSafe(|| tch::no_grad(closure)));
+    result.map_err(|panic| libtorch_error(panic_message(&*panic)))
 }

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::convert::{from_ivalue, to_ivalue};
-use super::{catch_panic, failed};
+use super::{catch_panic, tch_error};
 use crate::error::{ErrorContext, Result};
 use crate::item::Item;
 
@@ -16,7 +16,7 @@ impl LibtorchProgram {
     /// # Errors
     /// libtorch cannot read it.
     pub fn open(path: &Path) -> Result<LibtorchProgram> {
-        let module = tch::CModule::load(path).map_err(|error| failed(&error));
+        let module = tch::CModule::load(path).map_err(|error| tch_error(&error));
         let module = module.at(|| path.display().to_string())?;
         Ok(LibtorchProgram { module })
     }
@@ -26,7 +26,7 @@ impl LibtorchProgram {
     /// # Errors
     /// libtorch cannot read them.
     pub fn from_bytes(mut bytes: &[u8]) -> Result<LibtorchProgram> {
-        let module = tch::CModule::load_data(&mut bytes).map_err(|error| failed(&error))?;
+        let module = tch::CModule::load_data(&mut bytes).map_err(|error| tch_error(&error))?;
         Ok(LibtorchProgram { module })
     }
 
@@ -39,6 +39,6 @@ impl LibtorchProgram {
         let arguments = arguments.iter().map(to_ivalue);
         let arguments: Vec<tch::IValue> = arguments.collect::<Result<_>>()?;
         let result = catch_panic(|| self.module.method_is(method, &arguments))?;
-        from_ivalue(&result.map_err(|error| failed(&error))?)
+        from_ivalue(&result.map_err(|error| tch_error(&error))?)
     }
 }

@@ -33,7 +33,10 @@ impl BufferValues {
     }
 
     /// Buffers whose values differ from those in `before`.
-    pub fn changed_since<'a>(&'a self, before: &'a BufferValues) -> impl Iterator<Item = &'a BufferValue> {
+    pub fn changed_since<'a>(
+        &'a self,
+        before: &'a BufferValues,
+    ) -> impl Iterator<Item = &'a BufferValue> {
         let stored = self.0.values();
         stored.filter(|stored| !before.current(&stored.buffer).is(&stored.value))
     }

@@ -107,7 +107,7 @@ impl ResolvedCall {
             // The error was reported when it occurred.
             return Ok(vec![TracedTensor::failed(error)]);
         }
-        random::seed(self.operator, &mut self.arguments);
+        random::seed_call(self.operator, &mut self.arguments);
         if let Some(recorder) = recorder::active() {
             let tensors = self.tensors.iter();
             self.tensors = tensors.map(|tensor| recorder.current(tensor)).collect();
@@ -120,7 +120,7 @@ impl ResolvedCall {
             return Ok(results.into_iter().map(TracedTensor::from).collect());
         };
         let ids = recorder.call(self.operator, &self.arguments, &self.tensors, place)?;
-        let arguments = recorder.resolved(&self.arguments);
+        let arguments = recorder.resolve_arguments(&self.arguments);
         let results = crate::interp::call(self.operator, &arguments, &values, &recorder.hints())?;
         let pairs = ids.into_iter().zip(results);
         Ok(pairs

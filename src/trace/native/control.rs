@@ -12,8 +12,10 @@ use crate::tensor::Tensor;
 
 use super::argument::Arg;
 use super::call::call_at;
-use super::recorded_bodies::{LoopCarried, RecordedBody, add_region, flatten, keep, lost_body, written_buffers};
 use super::random;
+use super::recorded_bodies::{
+    LoopCarried, RecordedBody, add_region, flatten, missing_body, set_buffers, written_buffers,
+};
 use super::recorder::{self, Recorder};
 use super::tensor::TracedTensor;
 use super::tree::{Tree, describe};
@@ -48,11 +50,12 @@ fn record_cond<T: Tree>(
     place: &SourcePlace,
 ) -> Result<T> {
     let condition = Argument::Value(recorder.value_of(predicate)?);
-    let before = random::position();
+    let before = random::rng_state();
     let (then, shape) = RecordedBody::record(recorder, || flatten(&then(), "the first branch"))?;
-    let after = random::position();
+    let after = random::rng_state();
     random::set_rng_state(before);
-    let (otherwise, other) = RecordedBody::record(recorder, || flatten(&otherwise(), "the second branch"))?;
+    let (otherwise, other) =
+        RecordedBody::record(recorder, || flatten(&otherwise(), "the second branch"))?;
     if taken {
         random::set_rng_state(after);
     }
@@ -63,13 +66,16 @@ fn record_cond<T: Tree>(
     let otherwise = otherwise.with_buffer_results(recorder, &stored)?;
     let chosen = if taken { &then } else { &otherwise };
     let values = chosen.leaves.clone();
-    let bodies = vec![then.body("then"), otherwise.body("otherwise")];
+    let bodies = vec![
+        then.into_region_body("then"),
+        otherwise.into_region_body("otherwise"),
+    ];
     let (graphs, captured) = recorder.scopes().borrow_mut().close_bodies(bodies)?;
-    let [then, otherwise] = graphs.try_into().map_err(lost_body)?;
+    let [then, otherwise] = graphs.try_into().map_err(missing_body)?;
     let arguments = std::iter::once(condition).chain(captured).collect();
     let region = Region::If { then, otherwise };
     let mut results = add_region(recorder, region, arguments, || Ok(values), place)?;
-    keep(
+    set_buffers(
         recorder,
         &stored,
         results.split_off(count.min(results.len())),
@@ -116,17 +122,17 @@ fn record_while<S: Tree>(
     step: &impl Fn(S) -> S,
     place: &SourcePlace,
 ) -> Result<S> {
-    let before = random::position();
+    let before = random::rng_state();
     let first = condition(&state);
     condition_value(&first)?;
     let mut carried = LoopCarried::new(recorder, &state)?;
     let (round, shape) = carried.record(recorder, |carried| {
         iteration_number(recorder)?;
-        let next = step(carried.enter(recorder)?);
+        let next = step(carried.add_body_inputs(recorder)?);
         let again = condition(&next);
         condition_value(&again)?;
         let (leaves, shape) = flatten(&next, "the state")?;
-        let kept = carried.kept(recorder);
+        let kept = carried.buffer_values(recorder);
         Ok(([vec![again], leaves, kept].concat(), shape))
     })?;
     require_same_structure(
@@ -138,7 +144,7 @@ fn record_while<S: Tree>(
     let first = Argument::Value(recorder.value_of(&first)?);
     let run = || {
         random::set_rng_state(before);
-        let last = run_while(carried.detached()?, condition, step)?;
+        let last = run_while(carried.detached_state()?, condition, step)?;
         Ok(flatten(&last, "the state")?.0)
     };
     let (results, _) = carried.add_loop(recorder, round, [trips, first], run, place)?;
@@ -207,19 +213,19 @@ impl ScanInputs {
             .and_then(|value| value.shape().first().copied())
             .unwrap_or(0);
         let mut shape = None;
-        let mut rounds: Vec<Vec<TracedTensor>> = Vec::new();
+        let mut iterations: Vec<Vec<TracedTensor>> = Vec::new();
         for round in 0..trips {
             let round = TracedTensor::scalar(i64::try_from(round).unwrap_or(i64::MAX));
             let (next, output) = step(state, self.slice(&self.leaves, &round)?);
             state = next;
             let mut leaves = Vec::new();
             shape = Some(output.flatten("the outputs", &mut leaves)?);
-            rounds.push(leaves);
+            iterations.push(leaves);
         }
         let shape = shape.ok_or_else(|| Error::operator("scan needs at least one element"))?;
-        let count = rounds.first().map_or(0, Vec::len);
+        let count = iterations.first().map_or(0, Vec::len);
         let stacked = (0..count).map(|leaf| {
-            let items: Vec<Arg> = rounds
+            let items: Vec<Arg> = iterations
                 .iter()
                 .filter_map(|round| round.get(leaf).map(Arg::from))
                 .collect();
@@ -240,7 +246,7 @@ impl ScanInputs {
         let (round, (shape, stacked, stacks)) = carried.record(recorder, |carried| {
             let round = iteration_number(recorder)?;
             let inputs = self.slice(&self.leaves, &round)?;
-            let (next, output) = step(carried.enter(recorder)?, inputs);
+            let (next, output) = step(carried.add_body_inputs(recorder)?, inputs);
             let (next, shape) = flatten(&next, "the state")?;
             let (outputs, stacked) = flatten(&output, "the outputs")?;
             let stacks = outputs.iter().map(|output| self.stack_type(output));
@@ -249,7 +255,7 @@ impl ScanInputs {
             let written = written
                 .map(|(output, ty)| write_to_stack(recorder, &self.place, output, ty, &round));
             let written = written.collect::<Result<Vec<_>>>()?;
-            let kept = carried.kept(recorder);
+            let kept = carried.buffer_values(recorder);
             Ok((
                 [vec![true_condition(&self.place)], next, kept, written].concat(),
                 (shape, stacked, stacks),
@@ -260,7 +266,7 @@ impl ScanInputs {
             &carried.shape,
             &shape,
         )?;
-        let before = carried.detached()?;
+        let before = carried.detached_state()?;
         let run = || {
             let results = self.detached().run::<S, X, Y>(before, step)?;
             Ok(flatten(&results, "the results")?.0)
@@ -287,7 +293,7 @@ impl ScanInputs {
     fn detached(&self) -> ScanInputs {
         ScanInputs {
             shape: self.shape.clone(),
-            leaves: self.leaves.iter().map(TracedTensor::unrecorded).collect(),
+            leaves: self.leaves.iter().map(TracedTensor::detached).collect(),
             length: self.length.clone(),
             place: self.place.clone(),
         }

@@ -92,10 +92,10 @@ impl CustomOperator {
             .as_ref()
             .map(|recorder| recorder.hints())
             .unwrap_or_default();
-        let promised = results.iter().map(|ty| Ok((ty.dtype, ty.sizes(&hints)?)));
+        let expected = results.iter().map(|ty| Ok((ty.dtype, ty.sizes(&hints)?)));
         let computed = self
             .host
-            .call(&values, &promised.collect::<Result<Vec<_>>>()?)?;
+            .call(&values, &expected.collect::<Result<Vec<_>>>()?)?;
         let Some(recorder) = recorder else {
             return Ok(computed.into_iter().map(TracedTensor::from).collect());
         };
@@ -108,12 +108,12 @@ impl CustomOperator {
             results,
             shader,
         };
-        record(&recorder, custom, operands, &computed, place)
+        record_custom(&recorder, custom, operands, &computed, place)
     }
 }
 
 /// Adds the node to the trace.
-fn record(
+fn record_custom(
     recorder: &Rc<Recorder>,
     custom: Custom,
     operands: &[&TracedTensor],
@@ -166,10 +166,10 @@ fn record_leaf<I: Tree, O: Tree>(
     place: &SourcePlace,
 ) -> Result<O> {
     let mut operands = Vec::new();
-    let taken = inputs.flatten("the inputs", &mut operands)?;
-    let (results, given) = recorder.probe(|| {
+    let input_structure = inputs.flatten("the inputs", &mut operands)?;
+    let (results, output_structure) = recorder.probe(|| {
         let mut results = Vec::new();
-        let inputs = I::rebuild(&taken, &operands, "the inputs")?;
+        let inputs = I::rebuild(&input_structure, &operands, "the inputs")?;
         let given = function(inputs).flatten("the results", &mut results)?;
         let types = results
             .iter()
@@ -177,28 +177,28 @@ fn record_leaf<I: Tree, O: Tree>(
         Ok((types.collect::<Result<Vec<_>>>()?, given))
     })?;
     let (types, values): (Vec<TensorType>, Vec<Tensor>) = results.into_iter().unzip();
-    register(name, host_function(name, taken, function));
+    register(name, host_function(name, input_structure, function));
     let custom = Custom {
         function: name.to_string(),
         results: types,
         shader: None,
     };
     let operands: Vec<&TracedTensor> = operands.iter().collect();
-    let results = record(recorder, custom, &operands, &values, place)?;
-    O::rebuild(&given, &results, "the results")
+    let results = record_custom(recorder, custom, &operands, &values, place)?;
+    O::rebuild(&output_structure, &results, "the results")
 }
 
 /// Converts a function of trees to a function of lists of tensors.
 fn host_function<I: Tree, O: Tree>(
     name: &str,
-    taken: Shape,
+    input_structure: Shape,
     function: impl Fn(I) -> O + Send + Sync + 'static,
 ) -> HostFunction {
     HostFunction::new(name, move |operands| {
         recorder::suspend(|| {
             let operands: Vec<TracedTensor> =
                 operands.iter().cloned().map(TracedTensor::from).collect();
-            let inputs = I::rebuild(&taken, &operands, "the inputs")?;
+            let inputs = I::rebuild(&input_structure, &operands, "the inputs")?;
             let mut results = Vec::new();
             function(inputs).flatten("the results", &mut results)?;
             results.iter().map(TracedTensor::value).collect()

@@ -24,23 +24,23 @@
 
 mod argument;
 mod arithmetic;
+mod buffer_values;
 mod call;
 mod code;
 mod control;
 mod custom;
 #[doc(hidden)]
 pub mod derived;
-mod trace_entry;
-mod buffer_values;
 mod methods;
 mod module;
 mod named_call;
-mod trace_names;
-mod recorded_bodies;
 mod random;
+mod recorded_bodies;
 mod recorder;
 mod subject;
 mod tensor;
+mod trace_entry;
+mod trace_names;
 mod tree;
 
 pub use argument::Arg;
@@ -48,7 +48,6 @@ pub use call::call;
 pub(in crate::trace) use call::failed;
 pub use control::{cond, scan, while_loop};
 pub use custom::{CustomOperator, leaf};
-pub use trace_entry::{Method, TraceOptions, trace, trace_module, trace_with};
 pub use methods::{Binding, bindings, ops};
 pub use module::{
     Forward, Module, Training, Unmatched, Visitor, load_matching, load_state_dict, state,
@@ -58,4 +57,5 @@ pub(in crate::trace) use random::next_generator;
 pub use recorder::{allow, is_tracing};
 pub use subject::{TracedFunction, arguments, trace_checked, trace_method_checked};
 pub use tensor::{TracedTensor, freeze};
+pub use trace_entry::{Method, TraceOptions, trace, trace_module, trace_with};
 pub use tree::{Tree, mismatch};

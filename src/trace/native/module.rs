@@ -10,9 +10,9 @@ use crate::error::{Error, Result};
 use crate::ir::Weights;
 use crate::tensor::Tensor;
 
-use super::trace_names::TraceNames;
 use super::recorder;
 use super::tensor::TracedTensor;
+use super::trace_names::TraceNames;
 
 /// A part of a network: parameters, buffers and other modules in named fields. `#[derive(Module)]` writes it for structs.
 ///
@@ -77,8 +77,8 @@ impl Training {
 }
 
 fn set_training<M: Module + ?Sized>(module: &M, on: bool) {
-    walk(module, "", &mut |_, seen| {
-        if let Visited::Training(training) = seen {
+    walk(module, "", &mut |_, visited| {
+        if let Visited::Training(training) = visited {
             training.0.store(on, Ordering::Relaxed);
         }
     });
@@ -86,7 +86,7 @@ fn set_training<M: Module + ?Sized>(module: &M, on: bool) {
 
 impl Module for Training {
     fn visit(&self, visitor: &mut Visitor<'_>) {
-        (visitor.see)(&visitor.path.join("."), Visited::Training(self));
+        (visitor.on_visit)(&visitor.path.join("."), Visited::Training(self));
     }
 }
 
@@ -103,8 +103,8 @@ pub(super) fn store(buffer: &TracedTensor, value: &Tensor) -> Result<()> {
         let message = format!("expected a value of type {wanted} for a buffer, got {found}");
         return Err(Error::input(message));
     }
-    BUFFER_UNDO_LOG.with_borrow_mut(|known| {
-        if let Some(known) = known {
+    BUFFER_UNDO_LOG.with_borrow_mut(|undo_log| {
+        if let Some(known) = undo_log {
             known.push((buffer.clone(), before));
         }
     });
@@ -152,7 +152,7 @@ pub(super) fn address<M: ?Sized>(module: &M) -> ModuleAddress {
 /// Walks through a module and its fields.
 pub struct Visitor<'v> {
     path: Vec<String>,
-    see: &'v mut dyn FnMut(&str, Visited<'_>),
+    on_visit: &'v mut dyn FnMut(&str, Visited<'_>),
 }
 
 impl fmt::Debug for Visitor<'_> {
@@ -180,26 +180,26 @@ impl Visitor<'_> {
 
     /// Reports the visited module, whose calls are then recorded under its path.
     pub fn module<M: ?Sized>(&mut self, module: &M) {
-        (self.see)(&self.path.join("."), Visited::Module(address(module)));
+        (self.on_visit)(&self.path.join("."), Visited::Module(address(module)));
     }
 
     /// Reports a parameter or buffer.
     pub fn tensor(&mut self, tensor: &TracedTensor) {
-        (self.see)(&self.path.join("."), Visited::Tensor(tensor));
+        (self.on_visit)(&self.path.join("."), Visited::Tensor(tensor));
     }
 }
 
-fn walk<M: Module + ?Sized>(module: &M, prefix: &str, see: &mut dyn FnMut(&str, Visited<'_>)) {
+fn walk<M: Module + ?Sized>(module: &M, prefix: &str, on_visit: &mut dyn FnMut(&str, Visited<'_>)) {
     let path = Vec::from_iter((!prefix.is_empty()).then(|| prefix.to_string()));
-    module.visit(&mut Visitor { path, see });
+    module.visit(&mut Visitor { path, on_visit });
 }
 
 /// Returns the parameters and buffers of a module with their paths, in the order of the fields. Shared ones appear under
 /// each path.
 pub fn state<M: Module + ?Sized>(module: &M) -> Vec<(String, TracedTensor)> {
     let mut found = Vec::new();
-    walk(module, "", &mut |path, seen| {
-        if let Visited::Tensor(tensor) = seen {
+    walk(module, "", &mut |path, visited| {
+        if let Visited::Tensor(tensor) = visited {
             found.push((path.to_string(), tensor.clone()));
         }
     });
@@ -252,10 +252,10 @@ fn load<M: Module + ?Sized>(
         missing: missing.cloned().collect(),
         unexpected: values.keys().filter(|name| !known(name)).cloned().collect(),
     };
-    let misfits = state
+    let mismatches = state
         .iter()
         .filter_map(|(path, tensor)| shape_mismatch(path, tensor, values.get(path)?));
-    let misfits = misfits.chain(faults(&unmatched));
+    let misfits = mismatches.chain(faults(&unmatched));
     if let Some(error) = Error::all(misfits.collect()) {
         return Err(error);
     }
@@ -280,7 +280,7 @@ fn shape_mismatch(path: &str, tensor: &TracedTensor, value: &Tensor) -> Option<E
 impl TraceNames {
     /// Names all parameters and modules within a module.
     pub fn register<M: Module + ?Sized>(&mut self, module: &M, prefix: &str) {
-        walk(module, prefix, &mut |path, seen| match seen {
+        walk(module, prefix, &mut |path, visited| match visited {
             Visited::Module(address) => {
                 self.modules
                     .entry(address)
@@ -294,7 +294,7 @@ impl TraceNames {
 
 /// While this guard lives, operators are recorded under a module's path and the line of its call.
 struct ModuleCallGuard {
-    recorded: bool,
+    is_recorded: bool,
 }
 
 #[track_caller]
@@ -304,16 +304,16 @@ fn enter_module<M: Module + ?Sized>(module: &M) -> ModuleCallGuard {
         let path = module_path(module, &mut recorder.names().borrow_mut());
         recorder.enter_module(&path);
     }
-    recorder::call_at(Caller::caller());
+    recorder::push_call(Caller::caller());
     ModuleCallGuard {
-        recorded: recorder.is_some(),
+        is_recorded: recorder.is_some(),
     }
 }
 
 impl Drop for ModuleCallGuard {
     fn drop(&mut self) {
         recorder::pop_call();
-        if let Some(recorder) = recorder::active().filter(|_| self.recorded) {
+        if let Some(recorder) = recorder::active().filter(|_| self.is_recorded) {
             recorder.leave_module();
         }
     }
@@ -326,7 +326,7 @@ fn module_path<M: Module + ?Sized>(module: &M, names: &mut TraceNames) -> String
         return path.clone();
     }
     let path = names.unique(&short_name(address.1));
-    names.taken.insert(path.clone());
+    names.used.insert(path.clone());
     names.register(module, &path);
     names.modules.insert(address, path.clone());
     path

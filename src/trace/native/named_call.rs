@@ -22,8 +22,11 @@ impl Traced {
         let mut arguments: Vec<Option<Item>> = vec![None; signature.len()];
         for (name, value) in inputs {
             let position = signature.iter().position(|input| input.name == name);
-            let position = position.ok_or_else(|| unknown(name, signature))?;
-            if arguments[position].replace(item(name, &value)?).is_some() {
+            let position = position.ok_or_else(|| unknown_input(name, signature))?;
+            if arguments[position]
+                .replace(argument_item(name, &value)?)
+                .is_some()
+            {
                 return Err(Error::input(format!("input `{name}` is given twice")));
             }
         }
@@ -31,7 +34,7 @@ impl Traced {
     }
 }
 
-fn item<I: Tree>(name: &str, value: &I) -> Result<Item> {
+fn argument_item<I: Tree>(name: &str, value: &I) -> Result<Item> {
     let mut leaves = Vec::new();
     let shape = value.flatten(name, &mut leaves)?;
     let mut found = items(std::iter::once(&shape), &leaves)?;
@@ -54,7 +57,7 @@ fn names(signature: &[NamedTree]) -> Vec<&str> {
     signature.iter().map(|input| input.name.as_str()).collect()
 }
 
-fn unknown(name: &str, signature: &[NamedTree]) -> Error {
+fn unknown_input(name: &str, signature: &[NamedTree]) -> Error {
     let known = names(signature);
     let message = format!("no input `{name}`; it takes {}", known.join(", "));
     match closest_word(name, &known) {

@@ -26,7 +26,7 @@ pub fn manual_seed(seed: u64) {
 }
 
 /// This thread's current random state.
-pub(super) fn position() -> Generator {
+pub(super) fn rng_state() -> Generator {
     GENERATOR.get()
 }
 
@@ -46,7 +46,7 @@ pub(in crate::trace) fn next_generator() -> Generator {
 }
 
 /// Sets seed and counter of a random call.
-pub(super) fn seed(operator: &'static Operator, arguments: &mut [Argument]) {
+pub(super) fn seed_call(operator: &'static Operator, arguments: &mut [Argument]) {
     let mut generator = GENERATOR.get();
     operator.seed_call(arguments, &mut generator);
     GENERATOR.set(generator);

@@ -21,7 +21,7 @@ pub(super) struct RecordedBody {
     pub leaves: Vec<TracedTensor>,
     ids: Vec<ValueId>,
     /// The buffers that it stores to.
-    stored: Vec<BufferValue>,
+    written_buffers: Vec<BufferValue>,
 }
 
 impl RecordedBody {
@@ -31,39 +31,43 @@ impl RecordedBody {
         recorder: &Recorder,
         part: impl FnOnce() -> Result<(Vec<TracedTensor>, T)>,
     ) -> Result<(RecordedBody, T)> {
-        let before = recorder.kept().borrow().clone();
+        let before = recorder.buffer_values().borrow().clone();
         recorder.scopes().borrow_mut().open();
-        let recorded = part().and_then(|(leaves, rest)| {
+        let recorded = part().and_then(|(leaves, data)| {
             let ids = leaves.iter().map(|leaf| recorder.value_of(leaf));
             let ids: Vec<ValueId> = ids.collect::<Result<_>>()?;
             let leaves = leaves.iter().map(|leaf| recorder.current(leaf));
-            Ok((leaves.collect(), ids, rest))
+            Ok((leaves.collect(), ids, data))
         });
         let scope = recorder.scopes().borrow_mut().close()?;
-        let after = recorder.kept().replace(before.clone());
+        let after = recorder.buffer_values().replace(before.clone());
         let (leaves, ids, rest) = recorded?;
         let part = RecordedBody {
             scope,
             leaves,
             ids,
-            stored: after.changed_since(&before).cloned().collect(),
+            written_buffers: after.changed_since(&before).cloned().collect(),
         };
         Ok((part, rest))
     }
 
     /// Adds the final values of buffers to the body's results.
-    pub fn with_buffer_results(self, recorder: &Recorder, buffers: &[BufferValue]) -> Result<RecordedBody> {
+    pub fn with_buffer_results(
+        self,
+        recorder: &Recorder,
+        buffers: &[BufferValue],
+    ) -> Result<RecordedBody> {
         let own = |buffer: &TracedTensor| {
-            let mut stored = self.stored.iter();
+            let mut stored = self.written_buffers.iter();
             stored.find(|stored| stored.buffer.is(buffer))
         };
-        let kept = buffers
+        let buffer_results = buffers
             .iter()
             .map(|BufferValue { buffer, .. }| match own(buffer) {
                 Some(stored) => stored.value.clone(),
                 None => recorder.current(buffer),
             });
-        let kept: Vec<TracedTensor> = kept.collect();
+        let kept: Vec<TracedTensor> = buffer_results.collect();
         recorder.scopes().borrow_mut().reopen(self.scope);
         let ids = kept.iter().map(|value| recorder.value_of(value));
         let ids: Result<Vec<ValueId>> = ids.collect();
@@ -72,11 +76,11 @@ impl RecordedBody {
             scope,
             leaves: [self.leaves, kept].concat(),
             ids: [self.ids, ids?].concat(),
-            stored: self.stored,
+            written_buffers: self.written_buffers,
         })
     }
 
-    pub fn body(self, name: &'static str) -> RegionBody<()> {
+    pub fn into_region_body(self, name: &'static str) -> RegionBody<()> {
         RegionBody::new(self.scope, name, self.ids)
     }
 }
@@ -110,7 +114,7 @@ pub(super) struct LoopCarried {
     pub shape: Shape,
     state: Vec<TracedTensor>,
     /// The buffers that an iteration stores to.
-    stored: Vec<BufferValue>,
+    buffers: Vec<BufferValue>,
     /// The stacked outputs of all iterations.
     pub stacks: Vec<TracedTensor>,
 }
@@ -122,7 +126,7 @@ impl LoopCarried {
         Ok(LoopCarried {
             shape,
             state: state.collect(),
-            stored: Vec::new(),
+            buffers: Vec::new(),
             stacks: Vec::new(),
         })
     }
@@ -134,48 +138,48 @@ impl LoopCarried {
         round: impl Fn(&LoopCarried) -> Result<(Vec<TracedTensor>, T)>,
     ) -> Result<(RecordedBody, T)> {
         loop {
-            let (before, draws) = (recorder.position(), random::position());
+            let (before, draws) = (recorder.snapshot(), random::rng_state());
             let recorded = RecordedBody::record(recorder, || round(self));
             // The loop runs once more for its results and must draw equal random numbers.
             random::set_rng_state(draws);
             let (part, rest) = recorded?;
             let new = written_buffers(&[&part]).into_iter().filter(|new| {
-                let mut known = self.stored.iter();
+                let mut known = self.buffers.iter();
                 !known.any(|known| known.buffer.is(&new.buffer))
             });
             let new: Vec<BufferValue> = new.collect();
             if new.is_empty() {
                 return Ok((part, rest));
             }
-            self.stored.extend(new);
-            recorder.return_to(before);
+            self.buffers.extend(new);
+            recorder.restore(before);
         }
     }
 
     /// Adds the state as inputs of the open body, with the values of the first iteration, and sets the carried buffers to
     /// their inputs.
-    pub fn enter<S: Tree>(&self, recorder: &Recorder) -> Result<S> {
+    pub fn add_body_inputs<S: Tree>(&self, recorder: &Recorder) -> Result<S> {
         let input = |leaf: &TracedTensor| {
             let ty = recorder.type_of(leaf)?;
             let id = recorder.scopes().borrow_mut().add_body_input("carried", ty);
             Ok(recorder.tensor(id, recorder.current(leaf).value()?))
         };
         let inputs: Vec<TracedTensor> = self.state.iter().map(input).collect::<Result<_>>()?;
-        let stored = self.stored.iter().map(|stored| input(&stored.buffer));
+        let stored = self.buffers.iter().map(|stored| input(&stored.buffer));
         let stored: Vec<TracedTensor> = stored.collect::<Result<_>>()?;
-        keep(recorder, &self.stored, stored);
+        set_buffers(recorder, &self.buffers, stored);
         S::rebuild(&self.shape, &inputs, "the state")
     }
 
     /// Current values of the carried buffers.
-    pub fn kept(&self, recorder: &Recorder) -> Vec<TracedTensor> {
-        let buffers = self.stored.iter().map(|stored| &stored.buffer);
+    pub fn buffer_values(&self, recorder: &Recorder) -> Vec<TracedTensor> {
+        let buffers = self.buffers.iter().map(|stored| &stored.buffer);
         buffers.map(|buffer| recorder.current(buffer)).collect()
     }
 
     /// The state without its connection to a trace.
-    pub fn detached<S: Tree>(&self) -> Result<S> {
-        let leaves: Vec<TracedTensor> = self.state.iter().map(TracedTensor::unrecorded).collect();
+    pub fn detached_state<S: Tree>(&self) -> Result<S> {
+        let leaves: Vec<TracedTensor> = self.state.iter().map(TracedTensor::detached).collect();
         S::rebuild(&self.shape, &leaves, "the state")
     }
 
@@ -186,25 +190,25 @@ impl LoopCarried {
         &self,
         recorder: &Rc<Recorder>,
         round: RecordedBody,
-        ends: [Argument; 2],
+        entry_arguments: [Argument; 2],
         run: impl FnOnce() -> Result<Vec<TracedTensor>>,
         place: &SourcePlace,
     ) -> Result<(Vec<TracedTensor>, Vec<TracedTensor>)> {
-        let before = [&*self.state, &self.kept(recorder), &self.stacks].concat();
+        let before = [&*self.state, &self.buffer_values(recorder), &self.stacks].concat();
         let before = before.iter();
         let before = before.map(|leaf| recorder.value_of(leaf).map(Argument::Value));
         let before: Vec<Argument> = before.collect::<Result<_>>()?;
-        let bodies = vec![round.body("body")];
+        let bodies = vec![round.into_region_body("body")];
         let (graphs, captured) = recorder.scopes().borrow_mut().close_bodies(bodies)?;
-        let [body] = graphs.try_into().map_err(lost_body)?;
+        let [body] = graphs.try_into().map_err(missing_body)?;
         let carried = before.len();
-        let arguments = [ends.to_vec(), before, captured].concat();
+        let arguments = [entry_arguments.to_vec(), before, captured].concat();
         let region = Region::Loop { body, carried };
         let run = || self.with_buffer_values(recorder, run);
         let mut state = add_region(recorder, region, arguments, run, place)?;
         let mut stored = state.split_off(self.state.len().min(state.len()));
-        let outputs = stored.split_off(self.stored.len().min(stored.len()));
-        keep(recorder, &self.stored, stored);
+        let outputs = stored.split_off(self.buffers.len().min(stored.len()));
+        set_buffers(recorder, &self.buffers, stored);
         Ok((state, outputs))
     }
 
@@ -216,9 +220,9 @@ impl LoopCarried {
         run: impl FnOnce() -> Result<Vec<TracedTensor>>,
     ) -> Result<Vec<TracedTensor>> {
         with_buffer_rollback(|| {
-            recorder.kept().borrow().write()?;
+            recorder.buffer_values().borrow().write()?;
             let mut results = run()?;
-            let stored = self.stored.iter().map(|stored| stored.buffer.unrecorded());
+            let stored = self.buffers.iter().map(|stored| stored.buffer.detached());
             let place = self.state.len().min(results.len());
             results.splice(place..place, stored.collect::<Vec<_>>());
             Ok(results)
@@ -229,7 +233,7 @@ impl LoopCarried {
 /// The buffers that any of the bodies stores to.
 pub(super) fn written_buffers(parts: &[&RecordedBody]) -> Vec<BufferValue> {
     let mut found: Vec<BufferValue> = Vec::new();
-    for stored in parts.iter().flat_map(|part| &part.stored) {
+    for stored in parts.iter().flat_map(|part| &part.written_buffers) {
         if !found.iter().any(|known| known.buffer.is(&stored.buffer)) {
             found.push(stored.clone());
         }
@@ -238,16 +242,16 @@ pub(super) fn written_buffers(parts: &[&RecordedBody]) -> Vec<BufferValue> {
 }
 
 /// Sets the current values of buffers.
-pub(super) fn keep(recorder: &Recorder, buffers: &[BufferValue], values: Vec<TracedTensor>) {
+pub(super) fn set_buffers(recorder: &Recorder, buffers: &[BufferValue], values: Vec<TracedTensor>) {
     for (stored, value) in buffers.iter().zip(values) {
         let stored = stored.clone();
         recorder
-            .kept()
+            .buffer_values()
             .borrow_mut()
             .insert(BufferValue { value, ..stored });
     }
 }
 
-pub(super) fn lost_body(_: Vec<Graph>) -> Error {
+pub(super) fn missing_body(_: Vec<Graph>) -> Error {
     Error::internal("a region lost a body")
 }

@@ -10,15 +10,15 @@ use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Location, Result, SourcePlace};
 use crate::ir::{Argument, Builder, Graph, ModuleState, NamedTree, TreeSpec, ValueId, Weights};
 use crate::shape::{TensorType, wrap_dim};
-use crate::trace::module_calls::ModuleCalls;
 use crate::trace::check::{AllowList, Finding, Id};
+use crate::trace::module_calls::ModuleCalls;
 use crate::trace::rng_counters::carry_rng_counters;
 use crate::trace::scope_stack::{ScopeStack, ValueRef};
-use crate::trace::weight_states::of_weight;
+use crate::trace::weight_states::weight_state;
 
-use super::buffer_values::{BufferValues, BufferValue};
-use super::trace_names::TraceNames;
+use super::buffer_values::{BufferValue, BufferValues};
 use super::tensor::{TracedOrigin, TracedTensor};
+use super::trace_names::TraceNames;
 
 thread_local! {
     static ACTIVE: RefCell<Option<Rc<Recorder>>> = const { RefCell::new(None) };
@@ -53,15 +53,15 @@ pub(super) struct Recorder {
     names: Rc<RefCell<TraceNames>>,
     weights: RefCell<Weights>,
     /// Paths of the module calls in progress, the innermost last.
-    path: RefCell<Vec<String>>,
+    call_paths: RefCell<Vec<String>>,
     calls: RefCell<ModuleCalls>,
     warnings: RefCell<Vec<Finding>>,
     allowed: RefCell<Vec<AllowList>>,
     error: RefCell<Option<Error>>,
     /// Current values of buffers.
-    kept: RefCell<BufferValues>,
+    buffer_values: RefCell<BufferValues>,
     /// Number of the graph's values at each call of `manual_seed`.
-    begin: RefCell<Vec<usize>>,
+    sequence_starts: RefCell<Vec<usize>>,
 }
 
 /// A traced entry graph.
@@ -105,19 +105,19 @@ pub(super) fn caller() -> SourcePlace {
 
 /// The innermost call site in the user's code. Modules of this library report the line that calls them.
 fn innermost_user_line(innermost: &'static Caller<'static>) -> &'static Caller<'static> {
-    let is_users = |line: &&Caller<'_>| {
+    let is_user_line = |line: &&Caller<'_>| {
         let file = line.file();
         let is_standard = STANDARD_LIBRARY.iter().any(|part| file.contains(part));
         !is_standard && !file.starts_with(library_folder())
     };
     CALL_SITES.with_borrow(|calls| {
         let mut outwards = iter::once(&innermost).chain(calls.iter().rev()).copied();
-        outwards.find(is_users).unwrap_or(innermost)
+        outwards.find(is_user_line).unwrap_or(innermost)
     })
 }
 
 /// Pushes the call site of a module; [`return_from`] removes it.
-pub(super) fn call_at(line: &'static Caller<'static>) {
+pub(super) fn push_call(line: &'static Caller<'static>) {
     CALL_SITES.with_borrow_mut(|calls| calls.push(line));
 }
 
@@ -183,13 +183,13 @@ impl Recorder {
             scopes: RefCell::new(ScopeStack::new(name)),
             names,
             weights: RefCell::default(),
-            path: RefCell::default(),
+            call_paths: RefCell::default(),
             calls: RefCell::default(),
             warnings: RefCell::default(),
             allowed: RefCell::default(),
             error: RefCell::default(),
-            kept: RefCell::default(),
-            begin: RefCell::default(),
+            buffer_values: RefCell::default(),
+            sequence_starts: RefCell::default(),
         })
     }
 
@@ -210,23 +210,26 @@ impl Recorder {
         inputs: Vec<NamedTree>,
         output: TreeSpec,
     ) -> Result<RecordedGraph> {
-        let busy = || Error::internal("a trace is still active");
+        let still_active = || Error::internal("a trace is still active");
         let mut outputs = outputs.to_vec();
         let mut writes = Vec::new();
-        for BufferValue { name, value, .. } in self.kept.take().into_values() {
+        for BufferValue { name, value, .. } in self.buffer_values.take().into_values() {
             outputs.push(self.value_of(&value)?);
             let tree = TreeSpec::Tensor(outputs.len() - 1);
             writes.push(NamedTree { name, tree });
         }
-        let states = writes.iter().map(|write| of_weight(&write.name)).collect();
-        let recorder = Rc::into_inner(self).ok_or_else(busy)?;
+        let states = writes
+            .iter()
+            .map(|write| weight_state(&write.name))
+            .collect();
+        let recorder = Rc::into_inner(self).ok_or_else(still_active)?;
         let builder = recorder.scopes.into_inner().root.builder;
-        let builder = Rc::into_inner(builder).ok_or_else(busy)?;
+        let builder = Rc::into_inner(builder).ok_or_else(still_active)?;
         builder.set_states(Vec::new(), writes);
         let graph = builder.finish(&outputs, inputs, Some(output))?;
-        let begin = recorder.begin.into_inner();
+        let sequence_starts = recorder.sequence_starts.into_inner();
         Ok(RecordedGraph {
-            graph: carry_rng_counters(graph, &begin)?,
+            graph: carry_rng_counters(graph, &sequence_starts)?,
             weights: recorder.weights.into_inner(),
             warnings: recorder.warnings.into_inner(),
             states,
@@ -252,22 +255,22 @@ impl Recorder {
             buffer: buffer.clone(),
             value: self.current(value),
         };
-        self.kept.borrow_mut().insert(stored);
+        self.buffer_values.borrow_mut().insert(stored);
         Ok(())
     }
 
     /// Current values of buffers.
-    pub fn kept(&self) -> &RefCell<BufferValues> {
-        &self.kept
+    pub fn buffer_values(&self) -> &RefCell<BufferValues> {
+        &self.buffer_values
     }
 
     /// The current value of a tensor, which may be a buffer that was stored to.
     pub fn current(&self, tensor: &TracedTensor) -> TracedTensor {
-        self.kept.borrow().current(tensor)
+        self.buffer_values.borrow().current(tensor)
     }
 
     /// Takes a snapshot of everything but the graph.
-    pub fn position(&self) -> RecorderSnapshot {
+    pub fn snapshot(&self) -> RecorderSnapshot {
         RecorderSnapshot {
             names: self.names.borrow().clone(),
             weights: self.weights.borrow().clone(),
@@ -277,7 +280,7 @@ impl Recorder {
     }
 
     /// Restores a snapshot; the program can then be recorded again from there.
-    pub fn return_to(&self, position: RecorderSnapshot) {
+    pub fn restore(&self, position: RecorderSnapshot) {
         self.names.replace(position.names);
         self.weights.replace(position.weights);
         self.calls.replace(position.calls);
@@ -292,7 +295,7 @@ impl Recorder {
             self.fail(error.help("call manual_seed outside of it").at_place(place));
         }
         let values = scopes.root.builder.value_count();
-        self.begin.borrow_mut().push(values);
+        self.sequence_starts.borrow_mut().push(values);
     }
 
     /// Runs a part of the program for its result only. Its nodes and warnings are dropped.
@@ -323,16 +326,16 @@ impl Recorder {
 
     /// Path of the innermost module call in progress.
     pub fn module(&self) -> String {
-        self.path.borrow().last().cloned().unwrap_or_default()
+        self.call_paths.borrow().last().cloned().unwrap_or_default()
     }
 
     pub fn enter_module(&self, path: &str) {
         let call = self.calls.borrow_mut().enter(&self.module(), path);
-        self.path.borrow_mut().push(call);
+        self.call_paths.borrow_mut().push(call);
     }
 
     pub fn leave_module(&self) {
-        self.path.borrow_mut().pop();
+        self.call_paths.borrow_mut().pop();
     }
 
     pub fn names(&self) -> &RefCell<TraceNames> {
@@ -349,7 +352,7 @@ impl Recorder {
     }
 
     /// Arguments with equal sizes unified, as in [`hints`](Recorder::hints).
-    pub fn resolved(&self, arguments: &[Argument]) -> Vec<Argument> {
+    pub fn resolve_arguments(&self, arguments: &[Argument]) -> Vec<Argument> {
         let mut size = |size: &Dim| self.resolve(size);
         let arguments = arguments.iter();
         let arguments = arguments.map(|argument| argument.map(&mut |id| id, &mut size));
@@ -379,12 +382,14 @@ impl Recorder {
 
     /// Type of a value of this trace.
     pub fn type_of(&self, tensor: &TracedTensor) -> Result<TensorType> {
-        let value = self.find(tensor)?;
+        let value = self.find_value(tensor)?;
         self.scopes.borrow().type_of(value)
     }
 
     pub fn set_name(&self, tensor: &TracedTensor, name: &str) {
-        let Ok(value) = self.find(tensor) else { return };
+        let Ok(value) = self.find_value(tensor) else {
+            return;
+        };
         let scopes = self.scopes.borrow();
         if let Some(scope) = scopes.iter().find(|scope| scope.number == value.scope) {
             scope.builder.set_name(value.id, name);
@@ -393,21 +398,23 @@ impl Recorder {
 
     /// The value of a tensor in the innermost graph, captured from outer ones if necessary.
     pub fn value_of(&self, tensor: &TracedTensor) -> Result<ValueId> {
-        let value = self.find(tensor)?;
-        self.scopes.borrow_mut().captured(value)
+        let value = self.find_value(tensor)?;
+        self.scopes.borrow_mut().capture(value)
     }
 
-    fn find(&self, tensor: &TracedTensor) -> Result<ValueRef> {
+    fn find_value(&self, tensor: &TracedTensor) -> Result<ValueRef> {
         let tensor = &self.current(tensor);
         match tensor.origin() {
-            TracedOrigin::Recorded(number, value) if *number == self.number => self.open(*value),
+            TracedOrigin::Recorded(number, value) if *number == self.number => {
+                self.require_open(*value)
+            }
             TracedOrigin::Recorded(..) => Err(Error::usage("a tensor of another trace is used")
                 .help("pass it as an input, or make a constant of its value outside of the trace")),
             origin => self.weight(tensor, origin),
         }
     }
 
-    fn open(&self, value: ValueRef) -> Result<ValueRef> {
+    fn require_open(&self, value: ValueRef) -> Result<ValueRef> {
         if self.scopes.borrow().is_open(value) {
             return Ok(value);
         }

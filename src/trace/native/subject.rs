@@ -10,12 +10,12 @@ use crate::item::{self, Item};
 use crate::tensor::Tensor;
 use crate::trace::check::{CheckOptions, CheckReport, Subject, Traced, check_trace};
 
-use super::trace_entry::{TraceOptions, record, signature};
 use super::module::{Module, with_buffer_rollback};
-use super::trace_names::TraceNames;
 use super::random::manual_seed;
 use super::recorder;
 use super::tensor::TracedTensor;
+use super::trace_entry::{TraceOptions, record_entry, signature};
+use super::trace_names::TraceNames;
 use super::tree::Tree;
 
 /// A function with the structure of its example inputs.
@@ -71,7 +71,8 @@ impl<'f, I: Tree, O: Tree> TracedFunction<'f, I, O> {
         method: impl Fn(&M, I) -> O + 'f,
         options: &TraceOptions,
     ) -> Result<Self> {
-        let mut function = TracedFunction::new(inputs, move |inputs| method(module, inputs), options)?;
+        let mut function =
+            TracedFunction::new(inputs, move |inputs| method(module, inputs), options)?;
         function.name = name.to_string();
         function.register = Box::new(|names| names.register(module, ""));
         Ok(function)
@@ -97,7 +98,7 @@ impl<I: Tree, O: Tree> Subject for TracedFunction<'_, I, O> {
         let names = Rc::new(RefCell::new(names));
         let inputs = self.inputs(arguments)?;
         let mut traced = Traced::default();
-        traced.add(record(
+        traced.add(record_entry(
             &self.name,
             inputs,
             &self.function,
@@ -155,7 +156,7 @@ pub fn trace_checked<I: Tree, O: Tree>(
     options: &CheckOptions,
 ) -> Result<(Traced, CheckReport)> {
     let function = TracedFunction::new(&inputs, function, &TraceOptions::default())?;
-    check(&function, options)
+    check_function(&function, options)
 }
 
 /// [`trace_checked`] for a method of a module.
@@ -170,10 +171,10 @@ pub fn trace_method_checked<M: Module, I: Tree, O: Tree>(
 ) -> Result<(Traced, CheckReport)> {
     let trace_options = TraceOptions::default();
     let function = TracedFunction::method(module, "forward", &inputs, method, &trace_options)?;
-    check(&function, options)
+    check_function(&function, options)
 }
 
-fn check<I: Tree, O: Tree>(
+fn check_function<I: Tree, O: Tree>(
     function: &TracedFunction<'_, I, O>,
     options: &CheckOptions,
 ) -> Result<(Traced, CheckReport)> {

@@ -43,7 +43,7 @@ impl TracedTensor {
     /// A tensor of elements in row-major order.
     #[track_caller]
     pub fn from_vec<T: Element>(shape: impl Into<Vec<usize>>, data: Vec<T>) -> TracedTensor {
-        TracedTensor::made(Tensor::from_vec(shape, data))
+        TracedTensor::from_data(Tensor::from_vec(shape, data))
     }
 
     /// A tensor without dimensions.
@@ -71,7 +71,7 @@ impl TracedTensor {
 
     /// A tensor that the program creates from data.
     #[track_caller]
-    fn made(value: Result<Tensor>) -> TracedTensor {
+    fn from_data(value: Result<Tensor>) -> TracedTensor {
         let place = recorder::caller();
         let value = value.map_err(|error| error.at_place(&place));
         let origin = match recorder::active() {
@@ -129,7 +129,7 @@ impl TracedTensor {
     }
 
     /// A tensor of equal value without a connection to a trace.
-    pub(super) fn unrecorded(&self) -> TracedTensor {
+    pub(super) fn detached(&self) -> TracedTensor {
         TracedTensor::new(self.value(), TracedOrigin::Host)
     }
 
@@ -158,7 +158,9 @@ impl TracedTensor {
     /// A step before this tensor failed.
     pub fn ty(&self) -> Result<TensorType> {
         let value = self.value()?;
-        if let (TracedOrigin::Recorded(..), Some(recorder)) = (&self.inner.origin, recorder::active()) {
+        if let (TracedOrigin::Recorded(..), Some(recorder)) =
+            (&self.inner.origin, recorder::active())
+        {
             return recorder.type_of(self);
         }
         Ok(value.tensor_type())
@@ -217,7 +219,9 @@ impl TracedTensor {
     #[track_caller]
     pub fn to_host(&self) -> Result<Tensor> {
         let value = self.value()?;
-        if let (TracedOrigin::Recorded(..), Some(recorder)) = (&self.inner.origin, recorder::active()) {
+        if let (TracedOrigin::Recorded(..), Some(recorder)) =
+            (&self.inner.origin, recorder::active())
+        {
             let message = format!(
                 "the program reads {value:?}: results computed from it on the host are constants of the graph"
             );
@@ -280,7 +284,7 @@ pub fn freeze(size: &Dim) -> Result<i64> {
 impl From<Tensor> for TracedTensor {
     #[track_caller]
     fn from(value: Tensor) -> TracedTensor {
-        TracedTensor::made(Ok(value))
+        TracedTensor::from_data(Ok(value))
     }
 }
 

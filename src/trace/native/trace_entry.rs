@@ -12,12 +12,12 @@ use crate::shape::TensorType;
 use crate::tensor::Tensor;
 use crate::trace::check::{Traced, inputs};
 use crate::trace::symbolic_sizes::SymbolicSizes;
-use crate::trace::weight_states::read_states;
+use crate::trace::weight_states::make_state_inputs;
 
 use super::module::Module;
-use super::trace_names::TraceNames;
 use super::recorder::{RecordedGraph, Recorder};
 use super::tensor::TracedTensor;
+use super::trace_names::TraceNames;
 use super::tree::Tree;
 
 /// Options of a trace.
@@ -54,7 +54,7 @@ pub fn trace_with<I: Tree, O: Tree>(
 ) -> Result<Traced> {
     let names = Rc::default();
     let mut traced = Traced::default();
-    traced.add(record("forward", inputs, function, options, &names)?);
+    traced.add(record_entry("forward", inputs, function, options, &names)?);
     Ok(traced)
 }
 
@@ -90,7 +90,7 @@ impl<'f, M> Method<'f, M> {
     ) -> Method<'f, M> {
         let record = move |module: &M, names: &Rc<RefCell<TraceNames>>| {
             let function = |inputs| method(module, inputs);
-            record(name, inputs, function, &options, names)
+            record_entry(name, inputs, function, &options, names)
         };
         Method {
             record: Box::new(record),
@@ -117,7 +117,7 @@ pub fn trace_module<'f, M: Module>(
 }
 
 /// Traces one function as an entry graph.
-pub(super) fn record<I: Tree, O: Tree>(
+pub(super) fn record_entry<I: Tree, O: Tree>(
     name: &str,
     inputs: I,
     function: impl FnOnce(I) -> O,
@@ -279,7 +279,7 @@ fn declare_inputs(
     let declared = pairs.map(|(example, name)| {
         let value = example.value()?;
         let mut scopes = recorder.scopes().borrow_mut();
-        let shape = sizes.symbolic(scopes.root.builder.symbols(), name, value.shape());
+        let shape = sizes.symbolic_shape(scopes.root.builder.symbols(), name, value.shape());
         let input = scopes.input(name, TensorType::new(value.dtype(), shape));
         drop(scopes);
         Ok(recorder.tensor_of(input, value))
@@ -323,7 +323,7 @@ impl Traced {
         }
         let is_state = |name: &str| module.states.iter().any(|state| state.name == name);
         for graph in &mut module.graphs {
-            read_states(graph, is_state);
+            make_state_inputs(graph, is_state);
         }
     }
 

@@ -13,7 +13,7 @@ pub(super) struct TraceNames {
     /// Paths of modules by address.
     pub modules: HashMap<ModuleAddress, String>,
     /// Names in use.
-    pub taken: BTreeSet<String>,
+    pub used: BTreeSet<String>,
 }
 
 impl TraceNames {
@@ -22,13 +22,13 @@ impl TraceNames {
         let numbered = (1..).map(|number| format!("{wanted}_{number}"));
         let mut names = std::iter::once(wanted.to_string()).chain(numbered);
         names
-            .find(|name| !self.taken.contains(name))
+            .find(|name| !self.used.contains(name))
             .unwrap_or_default()
     }
 
     /// Names a tensor unless it has a name. A parameter that two modules share is stored once.
     pub fn insert(&mut self, name: String, tensor: &TracedTensor) {
-        self.taken.insert(name.clone());
+        self.used.insert(name.clone());
         let slot = self.weights.entry(tensor.address());
         slot.or_insert_with(|| (name, tensor.clone()));
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 
-use super::{Dropout, Linear, exactly, init};
+use super::{Dropout, Linear, init, results_to_array};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Error;
@@ -140,11 +140,11 @@ impl MultiheadAttention {
     pub fn key_value_features(mut self, keys: usize, values: usize) -> MultiheadAttention {
         let features = usize::try_from(self.features).unwrap_or(usize::MAX);
         let is_packed = keys == features && values == features;
-        let apart = |columns| (!is_packed).then(|| projection(features, columns));
+        let separate = |columns| (!is_packed).then(|| projection(features, columns));
         self.in_proj_weight = is_packed.then(|| projection(3 * features, features));
-        self.q_proj_weight = apart(features);
-        self.k_proj_weight = apart(keys);
-        self.v_proj_weight = apart(values);
+        self.q_proj_weight = separate(features);
+        self.k_proj_weight = separate(keys);
+        self.v_proj_weight = separate(values);
         self
     }
 
@@ -197,7 +197,7 @@ impl MultiheadAttention {
         input: &Attention,
     ) -> [TracedTensor; 3] {
         let biases = self.in_proj_bias.as_ref();
-        let biases = biases.map(|bias| exactly::<3>(bias.chunk(3)));
+        let biases = biases.map(|bias| results_to_array::<3>(bias.chunk(3)));
         let biases = transpose_option(biases.as_ref());
         let inputs = [&input.query, &input.key, &input.value];
         std::array::from_fn(|index| linear_projection(inputs[index], weights[index], biases[index]))
@@ -208,19 +208,19 @@ impl MultiheadAttention {
         let bias = self.in_proj_bias.as_ref();
         let (query, key, value) = (&input.query, &input.key, &input.value);
         if query.is(key) && key.is(value) {
-            return unpacked::<3>(&linear_projection(query, weight, bias), self.features);
+            return split_packed::<3>(&linear_projection(query, weight, bias), self.features);
         }
         if key.is(value) {
             let sizes = [self.features, 2 * self.features];
-            let split = |x: &TracedTensor| exactly::<2>(x.split_with_sizes(sizes));
+            let split = |x: &TracedTensor| results_to_array::<2>(x.split_with_sizes(sizes));
             let ([of_query, of_both], biases) = (split(weight), bias.map(split));
             let [query_bias, both_bias] = transpose_option(biases.as_ref());
             let query = linear_projection(query, &of_query, query_bias);
             let both = linear_projection(key, &of_both, both_bias);
-            let [key, value] = unpacked::<2>(&both, self.features);
+            let [key, value] = split_packed::<2>(&both, self.features);
             return [query, key, value];
         }
-        let [query, key, value] = exactly::<3>(weight.chunk(3));
+        let [query, key, value] = results_to_array::<3>(weight.chunk(3));
         self.project_separately([&query, &key, &value], input)
     }
 
@@ -254,7 +254,7 @@ impl MultiheadAttention {
     }
 
     /// Returns the weighted values, `[batch · heads, queries, features of a head]`, and the weights.
-    fn weighted(
+    fn weighted_values(
         &self,
         [q, k, v]: &[TracedTensor; 3],
         mask: Option<&TracedTensor>,
@@ -292,7 +292,7 @@ impl MultiheadAttention {
         values.permute([2, 0, 1, 3])
     }
 
-    fn out(&self, x: &TracedTensor, batch: &Dim, queries: &Dim) -> TracedTensor {
+    fn output_projection(&self, x: &TracedTensor, batch: &Dim, queries: &Dim) -> TracedTensor {
         let features = Dim::from(self.features);
         let flat = x.reshape(vec![batch * queries, features.clone()]);
         let flat = linear_projection(&flat, &self.out_proj.weight, self.out_proj.bias.as_ref());
@@ -305,16 +305,20 @@ impl MultiheadAttention {
         let keys = input.key.dim(0);
         let implied = input.is_causal && input.key_padding_mask.is_none() && !input.need_weights;
         let heads = self.project(input);
-        let mask = input.attn_mask.as_ref().filter(|_| !implied).map(batched);
+        let mask = input
+            .attn_mask
+            .as_ref()
+            .filter(|_| !implied)
+            .map(with_batch_axis);
         let heads = heads.map(|x| self.heads(&x, &batch));
         let mask = self.with_padding(mask, input.key_padding_mask.as_ref(), &batch, &keys);
         if !input.need_weights {
             let sizes = [batch.clone(), queries.clone(), keys];
             let x = self.fused_attention(heads, mask, &sizes, implied);
-            return (self.out(&x, &batch, &queries), None);
+            return (self.output_projection(&x, &batch, &queries), None);
         }
-        let (x, weights) = self.weighted(&heads, mask.as_ref());
-        let x = self.out(&x.transpose(0, 1), &batch, &queries);
+        let (x, weights) = self.weighted_values(&heads, mask.as_ref());
+        let x = self.output_projection(&x.transpose(0, 1), &batch, &queries);
         let weights = weights.view(vec![batch, self.heads.into(), queries, keys]);
         let weights = match input.average_attn_weights {
             true => weights.mean_dim([1]),
@@ -330,7 +334,7 @@ fn projection(rows: usize, columns: usize) -> TracedTensor {
 }
 
 /// Adds an axis for heads and batches to a mask.
-fn batched(mask: &TracedTensor) -> TracedTensor {
+fn with_batch_axis(mask: &TracedTensor) -> TracedTensor {
     match mask.rank() {
         2 => mask.unsqueeze(0),
         _ => mask.clone(),
@@ -353,7 +357,7 @@ fn transpose_option<const N: usize>(
 }
 
 /// Splits projections that are concatenated along the last axis.
-fn unpacked<const N: usize>(packed: &TracedTensor, features: i64) -> [TracedTensor; N] {
+fn split_packed<const N: usize>(packed: &TracedTensor, features: i64) -> [TracedTensor; N] {
     let sizes = [N as i64, features];
     let packed = packed.unflatten(-1, sizes).unsqueeze(0);
     let packed = packed.transpose(0, -2).squeeze_dim(-2);
@@ -361,7 +365,7 @@ fn unpacked<const N: usize>(packed: &TracedTensor, features: i64) -> [TracedTens
 }
 
 /// Converts a mask to numbers to add to the scores: minus infinity where a flag is set, 0 elsewhere.
-pub(super) fn added(mask: Option<&TracedTensor>, dtype: DType) -> Option<TracedTensor> {
+pub(super) fn additive_mask(mask: Option<&TracedTensor>, dtype: DType) -> Option<TracedTensor> {
     let mask = mask?;
     if mask.dtype() != DType::Bool {
         return Some(mask.clone());
@@ -382,8 +386,8 @@ impl Forward<Attention> for MultiheadAttention {
             );
         }
         let dtype = input.query.dtype();
-        input.key_padding_mask = added(input.key_padding_mask.as_ref(), dtype);
-        input.attn_mask = added(input.attn_mask.as_ref(), dtype);
+        input.key_padding_mask = additive_mask(input.key_padding_mask.as_ref(), dtype);
+        input.attn_mask = additive_mask(input.attn_mask.as_ref(), dtype);
         if input.query.rank() == 2 {
             let padding = input.key_padding_mask.map(|mask| mask.unsqueeze(0));
             input.key_padding_mask = padding;

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 
-use super::{PerAxis, init, refused};
+use super::{PerAxis, init, rank_error};
 use crate::kw;
 use crate::trace::native::{Forward, Module, TracedTensor, Visitor};
 
@@ -72,7 +72,7 @@ impl<const N: usize> Filter<N> {
 
     /// Calls the operator that PyTorch records for every convolution, with the flags of its backends.
     fn apply(&self, x: &TracedTensor, padding: &[i64; N]) -> TracedTensor {
-        if let Some(refused) = refused("a convolution", x, &[N + 1, N + 2]) {
+        if let Some(refused) = rank_error("a convolution", x, &[N + 1, N + 2]) {
             return refused;
         }
         x._convolution(

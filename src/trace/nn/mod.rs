@@ -77,17 +77,17 @@ pub fn load(path: impl AsRef<Path>) -> Result<Weights> {
 }
 
 /// Calls an operator with one result by name.
-fn one(name: &str, arguments: Vec<Arg>) -> TracedTensor {
+fn call_one(name: &str, arguments: Vec<Arg>) -> TracedTensor {
     call(name, arguments, Vec::new()).swap_remove(0)
 }
 
 /// Calls an operator with several results by name. If the call fails, all results are the error.
-fn many<const N: usize>(name: &str, arguments: Vec<Arg>) -> [TracedTensor; N] {
-    exactly(call(name, arguments, Vec::new()))
+fn call_many<const N: usize>(name: &str, arguments: Vec<Arg>) -> [TracedTensor; N] {
+    results_to_array(call(name, arguments, Vec::new()))
 }
 
 /// Converts the results of a call to an array. A failed call has one result, which fills the array.
-fn exactly<const N: usize>(results: Vec<TracedTensor>) -> [TracedTensor; N] {
+fn results_to_array<const N: usize>(results: Vec<TracedTensor>) -> [TracedTensor; N] {
     std::array::from_fn(|index| results[index.min(results.len() - 1)].clone())
 }
 
@@ -116,7 +116,7 @@ impl<const N: usize> From<[i64; N]> for PerAxis<N> {
 }
 
 /// Returns a failed result if the input's rank is none of these.
-fn refused(what: &str, x: &TracedTensor, ranks: &[usize]) -> Option<TracedTensor> {
+fn rank_error(what: &str, x: &TracedTensor, ranks: &[usize]) -> Option<TracedTensor> {
     let refused = x.error().is_none() && !ranks.contains(&x.rank());
     let wanted: Vec<String> = ranks.iter().map(|rank| format!("{rank}D")).collect();
     let message = format!(

@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 
-use super::{init, many, refused};
+use super::{call_many, init, rank_error};
 use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Forward, TracedTensor, Training, Visitor, failed};
@@ -43,7 +43,7 @@ impl ChannelParameters {
     }
 
     /// Drops the parameters unless `affine`, and the statistics unless `tracked`.
-    fn keep(&mut self, affine: bool, tracked: bool) {
+    fn retain(&mut self, affine: bool, tracked: bool) {
         for parameter in [&mut self.weight, &mut self.bias] {
             *parameter = parameter.take().filter(|_| affine);
         }
@@ -100,21 +100,21 @@ impl<const N: usize> BatchNorm<N> {
     /// Whether to scale and shift the channels; true by default.
     #[must_use]
     pub fn affine(mut self, affine: bool) -> BatchNorm<N> {
-        self.channels.keep(affine, true);
+        self.channels.retain(affine, true);
         self
     }
 
     /// Whether to keep running statistics; true by default. Without them the module always uses those of the batch.
     #[must_use]
     pub fn track_running_stats(mut self, tracked: bool) -> BatchNorm<N> {
-        self.channels.keep(true, tracked);
+        self.channels.retain(true, tracked);
         self
     }
 }
 
 impl<const N: usize> BatchNorm<N> {
     /// Normalises by the statistics of the batch, and updates the running ones.
-    fn trained(
+    fn forward_training(
         &self,
         x: &TracedTensor,
         mean: &TracedTensor,
@@ -134,7 +134,7 @@ impl<const N: usize> BatchNorm<N> {
         let count = channels.num_batches_tracked.as_ref();
         let counted = count.map_or(Ok(()), |count| count.store(&(count + 1)));
         let [y, _, _, new_mean, new_variance] =
-            many("_native_batch_norm_legit_functional", arguments);
+            call_many("_native_batch_norm_legit_functional", arguments);
         let average = |old: &TracedTensor, new: TracedTensor| match (self.momentum, count) {
             // With momentum 1, the new value is the statistic of this batch.
             (None, Some(count)) => old + (new - old) / count,
@@ -161,12 +161,12 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for BatchNorm<N> {
     fn forward(&self, x: X) -> TracedTensor {
         let (x, channels) = (x.borrow(), &self.channels);
         let ranks = if N == 1 { vec![2, 3] } else { vec![N + 2] };
-        if let Some(refused) = refused(&format!("BatchNorm{N}d"), x, &ranks) {
+        if let Some(refused) = rank_error(&format!("BatchNorm{N}d"), x, &ranks) {
             return refused;
         }
         let (mean, variance) = channels.statistics();
         if let (true, Some(mean), Some(variance)) = (self.training.is_on(), mean, variance) {
-            return self.trained(x, mean, variance);
+            return self.forward_training(x, mean, variance);
         }
         let of_batch = self.training.is_on() || mean.is_none();
         x.batch_norm(
@@ -228,7 +228,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for InstanceNorm<N> {
 
     fn forward(&self, x: X) -> TracedTensor {
         let (x, channels) = (x.borrow(), &self.channels);
-        if let Some(refused) = refused(&format!("InstanceNorm{N}d"), x, &[N + 1, N + 2]) {
+        if let Some(refused) = rank_error(&format!("InstanceNorm{N}d"), x, &[N + 1, N + 2]) {
             return refused;
         }
         let batched = x.rank() == N + 2;
@@ -253,7 +253,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for InstanceNorm<N> {
     }
 }
 
-fn shape(sizes: &[i64]) -> Vec<usize> {
+fn to_usize_sizes(sizes: &[i64]) -> Vec<usize> {
     let sizes = sizes.iter();
     sizes
         .map(|size| usize::try_from(*size).unwrap_or(0))
@@ -273,7 +273,7 @@ impl LayerNorm {
     /// A normalisation over the last axes, which have these sizes.
     pub fn new(normalized_shape: impl Into<Vec<i64>>) -> LayerNorm {
         let normalized_shape = normalized_shape.into();
-        let sizes = shape(&normalized_shape);
+        let sizes = to_usize_sizes(&normalized_shape);
         LayerNorm {
             weight: Some(init::constant(&sizes, 1.0)),
             bias: Some(init::constant(&sizes, 0.0)),
@@ -374,7 +374,7 @@ impl RMSNorm {
     pub fn new(normalized_shape: impl Into<Vec<i64>>) -> RMSNorm {
         let normalized_shape = normalized_shape.into();
         RMSNorm {
-            weight: Some(init::constant(&shape(&normalized_shape), 1.0)),
+            weight: Some(init::constant(&to_usize_sizes(&normalized_shape), 1.0)),
             normalized_shape,
             eps: None,
         }

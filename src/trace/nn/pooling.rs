@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 
-use super::{PerAxis, one, refused};
+use super::{PerAxis, call_one, rank_error};
 use crate::trace::Module;
 use crate::trace::native::{Arg, Forward, TracedTensor};
 
@@ -118,10 +118,10 @@ impl<const N: usize> AvgPool<N> {
 }
 
 /// Calls the operator `{name}{N}d`.
-fn pooled<const N: usize>(name: &str, x: &TracedTensor, arguments: Vec<Arg>) -> TracedTensor {
+fn call_pooling<const N: usize>(name: &str, x: &TracedTensor, arguments: Vec<Arg>) -> TracedTensor {
     let name = format!("{name}{N}d");
-    let refused = refused(&name, x, &[N + 1, N + 2]);
-    refused.unwrap_or_else(|| one(&name, [vec![x.into()], arguments].concat()))
+    let refused = rank_error(&name, x, &[N + 1, N + 2]);
+    refused.unwrap_or_else(|| call_one(&name, [vec![x.into()], arguments].concat()))
 }
 
 impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for MaxPool<N> {
@@ -131,7 +131,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for MaxPool<N> {
         let sizes = [self.kernel_size, self.stride, self.padding, self.dilation];
         let mut arguments = Vec::from(sizes.map(Arg::from));
         arguments.push(self.ceil_mode.into());
-        pooled::<N>("max_pool", x.borrow(), arguments)
+        call_pooling::<N>("max_pool", x.borrow(), arguments)
     }
 }
 
@@ -142,7 +142,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for AvgPool<N> {
         let sizes = [self.kernel_size, self.stride, self.padding];
         let mut arguments = Vec::from(sizes.map(Arg::from));
         arguments.extend([self.ceil_mode.into(), self.count_include_pad.into()]);
-        pooled::<N>("avg_pool", x.borrow(), arguments)
+        call_pooling::<N>("avg_pool", x.borrow(), arguments)
     }
 }
 
@@ -165,7 +165,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for AdaptiveAvgPool<N> 
     type Output = TracedTensor;
 
     fn forward(&self, x: X) -> TracedTensor {
-        pooled::<N>(
+        call_pooling::<N>(
             "adaptive_avg_pool",
             x.borrow(),
             vec![self.output_size.into()],

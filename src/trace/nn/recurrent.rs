@@ -3,7 +3,7 @@
 
 use std::borrow::Borrow;
 
-use super::{init, many};
+use super::{call_many, init};
 use crate::kw;
 use crate::trace::native::{Arg, Forward, Module, TracedTensor, Training, Visitor, ops};
 
@@ -49,16 +49,16 @@ impl Cells {
     }
 
     /// Number of features of a result.
-    fn outputs(&self) -> usize {
+    fn output_features(&self) -> usize {
         self.projected.unwrap_or(self.hidden)
     }
 
     /// Names and shapes of the weights for one direction of a layer.
-    fn shapes(&self, inputs: usize) -> Vec<(&'static str, Vec<usize>)> {
+    fn weight_shapes(&self, inputs: usize) -> Vec<(&'static str, Vec<usize>)> {
         let rows = self.gates * self.hidden;
         let mut shapes = vec![
             ("weight_ih", vec![rows, inputs]),
-            ("weight_hh", vec![rows, self.outputs()]),
+            ("weight_hh", vec![rows, self.output_features()]),
         ];
         if self.bias {
             shapes.extend([("bias_ih", vec![rows]), ("bias_hh", vec![rows])]);
@@ -74,11 +74,11 @@ impl Cells {
         for layer in 0..self.layers {
             let inputs = match layer {
                 0 => self.inputs,
-                _ => self.outputs() * self.directions(),
+                _ => self.output_features() * self.directions(),
             };
             let endings = ["", "_reverse"].into_iter().take(self.directions());
             for ending in endings {
-                for (name, shape) in self.shapes(inputs) {
+                for (name, shape) in self.weight_shapes(inputs) {
                     let weight = init::by_fan_in(&shape, self.hidden);
                     self.weights
                         .push((format!("{name}_l{layer}{ending}"), weight));
@@ -88,9 +88,9 @@ impl Cells {
     }
 
     /// Initial zeros for a state. State 0 (hidden) has the features of a result, state 1 (cell) the hidden features.
-    fn zeros(&self, batch: &TracedTensor, state: usize) -> TracedTensor {
+    fn initial_state(&self, batch: &TracedTensor, state: usize) -> TracedTensor {
         let features = if state == 0 {
-            self.outputs()
+            self.output_features()
         } else {
             self.hidden
         };
@@ -119,7 +119,7 @@ impl Cells {
             x.unsqueeze(batch_axis)
         };
         let states: [TracedTensor; S] = match states {
-            None => std::array::from_fn(|state| self.zeros(&input, state)),
+            None => std::array::from_fn(|state| self.initial_state(&input, state)),
             Some(states) if batched => states.map(Clone::clone),
             Some(states) => states.map(|state| state.unsqueeze(1)),
         };
@@ -129,7 +129,7 @@ impl Cells {
             1 => states.into_iter().next().unwrap_or(Arg::None),
             _ => Arg::List(states),
         };
-        let results = many(name, self.arguments(input, states));
+        let results = call_many(name, self.arguments(input, states));
         let mut axes = std::iter::once(batch_axis).chain(std::iter::repeat(1));
         match batched {
             true => results,

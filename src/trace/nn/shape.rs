@@ -2,7 +2,7 @@
 
 use std::borrow::Borrow;
 
-use super::{Spot, one};
+use super::{Spot, call_one};
 use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Arg, Forward, TracedTensor};
@@ -218,7 +218,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Upsample {
         };
         let align = (self.mode != "nearest").then(|| Arg::from(self.align_corners));
         let arguments = [x.into(), size].into_iter().chain(align).chain([factors]);
-        one(
+        call_one(
             &format!("upsample_{}{axes}d", self.mode),
             arguments.collect(),
         )

@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 use std::fmt;
 
-use super::attention::added;
+use super::attention::additive_mask;
 use super::{Attention, Dropout, LayerNorm, Linear, MultiheadAttention};
 use crate::trace::Module;
 use crate::trace::native::{Forward, TracedTensor};
@@ -52,8 +52,8 @@ impl Masked {
     /// Converts the masks to numbers to add to the scores.
     fn with_additive_masks(mut self) -> Masked {
         let dtype = self.x.dtype();
-        self.key_padding_mask = added(self.key_padding_mask.as_ref(), dtype);
-        self.mask = added(self.mask.as_ref(), dtype);
+        self.key_padding_mask = additive_mask(self.key_padding_mask.as_ref(), dtype);
+        self.mask = additive_mask(self.mask.as_ref(), dtype);
         self
     }
 }

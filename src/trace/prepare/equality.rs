@@ -30,7 +30,7 @@ impl fmt::Display for EqualityCheck {
 }
 
 /// Runs both modules on the host and compares every bit of every output.
-pub(super) fn prove(
+pub(super) fn compare_results(
     original: &GraphModule,
     prepared: &GraphModule,
     options: &PrepareOptions,
@@ -38,12 +38,12 @@ pub(super) fn prove(
     let pairs = original.graphs.iter().zip(&prepared.graphs).enumerate();
     pairs
         .map(|(index, (before, after))| {
-            let given = if index == 0 {
+            let example_arguments = if index == 0 {
                 options.inputs.as_slice()
             } else {
                 &[]
             };
-            let inputs = inputs(original, before, given, options)?;
+            let inputs = inputs(original, before, example_arguments, options)?;
             let name = || format!("graph {}", before.name);
             compare_graphs([original, prepared], [before, after], &inputs).at(name)
         })
@@ -54,10 +54,10 @@ pub(super) fn prove(
 fn inputs(
     module: &GraphModule,
     graph: &Graph,
-    given: &[Item],
+    example_arguments: &[Item],
     options: &PrepareOptions,
 ) -> Result<Vec<Tensor>> {
-    let mut tensors = match given {
+    let mut tensors = match example_arguments {
         [] => check::inputs(graph, module, &check::example(graph)?)?,
         given => check::inputs(graph, module, given)?,
     };
@@ -77,10 +77,10 @@ fn compare_graphs(
 ) -> Result<EqualityCheck> {
     let [before, after] = graphs;
     let name = |graph: &Graph, id: &ValueId| graph.value(*id).name.clone();
-    let kept: Vec<String> = after.inputs.iter().map(|id| name(after, id)).collect();
-    let both = before.inputs.iter().zip(inputs);
-    let left = both.filter(|(id, _)| kept.contains(&name(before, id)));
-    let left: Vec<Tensor> = left.map(|(_, tensor)| tensor.clone()).collect();
+    let remaining_names: Vec<String> = after.inputs.iter().map(|id| name(after, id)).collect();
+    let before_inputs = before.inputs.iter().zip(inputs);
+    let remaining = before_inputs.filter(|(id, _)| remaining_names.contains(&name(before, id)));
+    let left: Vec<Tensor> = remaining.map(|(_, tensor)| tensor.clone()).collect();
     let expected = interp::run(before, &modules[0].weights, inputs)?;
     let found = interp::run(after, &modules[1].weights, &left)?;
     let pairs = before.outputs.iter().zip(expected.iter().zip(&found));
@@ -110,7 +110,9 @@ mod tests {
             let text = format!("graph f(x: f32[B]) {{\n  y = {op} x\n  return y\n}}");
             text.parse().unwrap()
         };
-        let prove = |other: &str| prove(&module("neg"), &module(other), &PrepareOptions::default());
+        let prove = |other: &str| {
+            compare_results(&module("neg"), &module(other), &PrepareOptions::default())
+        };
         assert_eq!(prove("neg").unwrap()[0].outputs, 1);
         let error = prove("abs").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Mismatch);

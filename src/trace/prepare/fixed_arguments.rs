@@ -11,7 +11,7 @@ use crate::scalar::Scalar;
 use crate::trace::check::{each_graph, signature};
 
 /// Fixes arguments to values, and folds the nodes that depend only on them.
-pub(super) fn fix(
+pub(super) fn fix_arguments(
     module: &mut GraphModule,
     fixed: &[(String, Scalar)],
     report: &mut PrepareReport,
@@ -19,15 +19,15 @@ pub(super) fn fix(
     for (name, value) in fixed {
         let mut found = false;
         for graph in &mut module.graphs {
-            report.begin(graph);
+            report.set_graph(graph);
             found |= fix_argument(graph, name, *value, report)?;
         }
         if !found {
-            return Err(unknown(module, name));
+            return Err(unknown_argument(module, name));
         }
     }
     for graph in module.graphs.iter_mut().filter(|_| !fixed.is_empty()) {
-        report.begin(graph);
+        report.set_graph(graph);
         let folded = dce(&specialize(graph)?)?;
         report_removed_nodes(graph, &folded, report);
         *graph = folded;
@@ -35,7 +35,7 @@ pub(super) fn fix(
     Ok(())
 }
 
-fn unknown(module: &GraphModule, name: &str) -> Error {
+fn unknown_argument(module: &GraphModule, name: &str) -> Error {
     let inputs = module.graphs.iter().flat_map(signature);
     let names: BTreeSet<String> = inputs.map(|input| input.name).collect();
     let names: Vec<String> = names.into_iter().collect();
@@ -65,7 +65,12 @@ pub(super) fn input_of(graph: &Graph, name: &str, value: Scalar) -> Result<Optio
 }
 
 /// Replaces an argument by a value. True if there is such an argument.
-fn fix_argument(graph: &mut Graph, name: &str, value: Scalar, report: &mut PrepareReport) -> Result<bool> {
+fn fix_argument(
+    graph: &mut Graph,
+    name: &str,
+    value: Scalar,
+    report: &mut PrepareReport,
+) -> Result<bool> {
     let Some(index) = input_of(graph, name, value)? else {
         return Ok(signature(graph).iter().any(|input| input.name == name));
     };
@@ -89,9 +94,9 @@ fn require_other_size_source(graph: &Graph, index: usize, name: &str) -> Result<
     };
     let inputs = graph.inputs.iter().enumerate();
     let others = inputs.filter(|(other, _)| *other != index);
-    let told: BTreeSet<_> = others.flat_map(|(_, id)| symbols(id)).collect();
-    let own = graph.inputs.get(index).map(symbols).unwrap_or_default();
-    match own.difference(&told).next() {
+    let defined_elsewhere: BTreeSet<_> = others.flat_map(|(_, id)| symbols(id)).collect();
+    let own_symbols = graph.inputs.get(index).map(symbols).unwrap_or_default();
+    match own_symbols.difference(&defined_elsewhere).next() {
         None => Ok(()),
         Some(size) => Err(Error::usage(format!(
             "the argument {name} can't be fixed: no other input defines the size {size}"
@@ -142,10 +147,10 @@ fn insert_constant(graph: &mut Graph, id: ValueId, value: Scalar) {
 
 /// Reports the removed nodes.
 fn report_removed_nodes(before: &Graph, after: &Graph, report: &mut PrepareReport) {
-    let mut left = BTreeSet::new();
+    let mut remaining = BTreeSet::new();
     each_graph(after, &mut |graph| {
         let nodes = graph.nodes.iter();
-        left.extend(nodes.map(|node| {
+        remaining.extend(nodes.map(|node| {
             (
                 first_name(graph, node).to_string(),
                 node.op.name().to_string(),
@@ -155,7 +160,7 @@ fn report_removed_nodes(before: &Graph, after: &Graph, report: &mut PrepareRepor
     each_graph(before, &mut |graph| {
         for node in &graph.nodes {
             let name = first_name(graph, node);
-            if !left.contains(&(name.to_string(), node.op.name().to_string())) {
+            if !remaining.contains(&(name.to_string(), node.op.name().to_string())) {
                 report.add(RewriteKind::Folded, name, "", &node.place);
             }
         }

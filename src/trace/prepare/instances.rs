@@ -8,29 +8,29 @@ use crate::trace::check::each_graph;
 pub(super) struct Instances {
     names: BTreeMap<String, String>,
     /// Paths of modules and weights. No numbered instance gets such a name.
-    taken: BTreeSet<String>,
-    given: BTreeSet<String>,
+    reserved: BTreeSet<String>,
+    assigned: BTreeSet<String>,
 }
 
 impl Instances {
     /// Names all module calls in a graph and its nested graphs, leaves included.
     pub fn of(graph: &Graph) -> Instances {
         let mut paths = Vec::new();
-        let mut taken = BTreeSet::new();
+        let mut reserved = BTreeSet::new();
         each_graph(graph, &mut |graph| {
             paths.extend(graph.nodes.iter().map(|node| node.place.module.clone()));
             let weights = graph.weights().map(|(name, _)| name.to_string());
-            taken.extend(weights.flat_map(|name| path_and_parents(&name)));
+            reserved.extend(weights.flat_map(|name| path_and_parents(&name)));
         });
         let modules = paths.iter().map(|path| without_call_numbers(path));
-        taken.extend(modules.flat_map(|path| path_and_parents(&path)));
+        reserved.extend(modules.flat_map(|path| path_and_parents(&path)));
         let mut instances = Instances {
             names: BTreeMap::new(),
-            taken,
-            given: BTreeSet::new(),
+            reserved,
+            assigned: BTreeSet::new(),
         };
         for path in paths {
-            instances.learn(&path);
+            instances.assign_name(&path);
         }
         instances
     }
@@ -42,33 +42,34 @@ impl Instances {
 
     /// Names of all instances.
     pub fn names(&self) -> impl Iterator<Item = &String> {
-        self.given.iter()
+        self.assigned.iter()
     }
 
-    fn learn(&mut self, path: &str) -> String {
+    fn assign_name(&mut self, path: &str) -> String {
         if path.is_empty() {
             return String::new();
         }
         if let Some(name) = self.names.get(path) {
             return name.clone();
         }
-        let (around, part) = path.rsplit_once('.').unwrap_or(("", path));
-        let first = join(&self.learn(around), &without_call_numbers(part));
-        let mut others = (1..).map(|number| format!("{first}_{number}"));
-        let name = if self.given.contains(&first) {
-            let is_free = |name: &String| !self.taken.contains(name) && !self.given.contains(name);
-            others.find(is_free).unwrap_or_default()
+        let (parent, own_name) = path.rsplit_once('.').unwrap_or(("", path));
+        let first = join_path(&self.assign_name(parent), &without_call_numbers(own_name));
+        let mut candidates = (1..).map(|number| format!("{first}_{number}"));
+        let name = if self.assigned.contains(&first) {
+            let is_free =
+                |name: &String| !self.reserved.contains(name) && !self.assigned.contains(name);
+            candidates.find(is_free).unwrap_or_default()
         } else {
             first
         };
-        self.given.insert(name.clone());
+        self.assigned.insert(name.clone());
         self.names.insert(path.to_string(), name.clone());
         name
     }
 }
 
 /// Joins a module path and a name.
-pub(super) fn join(module: &str, name: &str) -> String {
+pub(super) fn join_path(module: &str, name: &str) -> String {
     match module {
         "" => name.to_string(),
         module => format!("{module}.{name}"),

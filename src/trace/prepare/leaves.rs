@@ -5,11 +5,11 @@ use super::report::{PrepareReport, RewriteKind};
 use crate::error::{Error, ErrorContext, Result, SourcePlace, without_call_numbers};
 use crate::ir::rewrite::replay;
 use crate::ir::{Argument, Definition, Graph, GraphModule, Node, Op, Region, ValueId};
-use crate::trace::region_bodies::{add_size_input, keep_own_guards, missing_symbols};
 use crate::trace::check::each_graph;
+use crate::trace::region_bodies::{add_size_input, retain_local_guards, unbound_symbols};
 
 /// Outlines each call of the listed modules into one node.
-pub(super) fn gather(
+pub(super) fn outline_leaves(
     module: &mut GraphModule,
     leaves: &[String],
     report: &mut PrepareReport,
@@ -17,17 +17,17 @@ pub(super) fn gather(
     for leaf in leaves {
         let mut found = false;
         for graph in &mut module.graphs {
-            report.begin(graph);
+            report.set_graph(graph);
             found |= outline_in(graph, leaf, report).at(|| format!("leaf {leaf}"))?;
         }
         if !found {
-            return Err(unknown(module, leaf));
+            return Err(unknown_leaf(module, leaf));
         }
     }
     Ok(())
 }
 
-fn unknown(module: &GraphModule, leaf: &str) -> Error {
+fn unknown_leaf(module: &GraphModule, leaf: &str) -> Error {
     let mut paths = Vec::new();
     for graph in &module.graphs {
         each_graph(graph, &mut |graph| {
@@ -45,14 +45,14 @@ fn unknown(module: &GraphModule, leaf: &str) -> Error {
 /// Outlines the calls of a module in a graph and its nested graphs. True if there is one.
 fn outline_in(graph: &mut Graph, leaf: &str, report: &mut PrepareReport) -> Result<bool> {
     let calls: Vec<Option<String>> = graph.nodes.iter().map(|node| call_of(node, leaf)).collect();
-    let mut distinct: Vec<&String> = calls.iter().flatten().collect();
-    distinct.dedup();
+    let mut distinct_calls: Vec<&String> = calls.iter().flatten().collect();
+    distinct_calls.dedup();
     let mut known = HashSet::new();
-    distinct.retain(|call| known.insert(*call));
-    for call in &distinct {
+    distinct_calls.retain(|call| known.insert(*call));
+    for call in &distinct_calls {
         *graph = outline_call(graph, call, leaf, report)?;
     }
-    let mut found = !distinct.is_empty();
+    let mut found = !distinct_calls.is_empty();
     for node in graph.nodes.iter_mut().filter(|node| !is_leaf(&node.op)) {
         for body in node.bodies_mut() {
             found |= outline_in(body, leaf, report)?;
@@ -68,7 +68,12 @@ fn call_of(node: &Node, leaf: &str) -> Option<String> {
     (without_call_numbers(&call) == leaf).then_some(call)
 }
 
-fn outline_call(graph: &Graph, call: &str, leaf: &str, report: &mut PrepareReport) -> Result<Graph> {
+fn outline_call(
+    graph: &Graph,
+    call: &str,
+    leaf: &str,
+    report: &mut PrepareReport,
+) -> Result<Graph> {
     let is_member = |node: &Node| call_of(node, leaf).as_deref() == Some(call);
     let members: Vec<Node> = graph
         .nodes
@@ -76,7 +81,7 @@ fn outline_call(graph: &Graph, call: &str, leaf: &str, report: &mut PrepareRepor
         .filter(|node| is_member(node))
         .cloned()
         .collect();
-    let (before, after) = around(graph, &is_member)?;
+    let (before, after) = split_around(graph, &is_member)?;
     let place = SourcePlace {
         module: call.to_string(),
         location: members.first().and_then(|node| node.place.location.clone()),
@@ -103,22 +108,27 @@ fn outline_call(graph: &Graph, call: &str, leaf: &str, report: &mut PrepareRepor
 }
 
 /// Splits the nodes outside of the module call: those that can run before its members, and those that must run after.
-fn around(graph: &Graph, is_member: &dyn Fn(&Node) -> bool) -> Result<(Vec<Node>, Vec<Node>)> {
+fn split_around(
+    graph: &Graph,
+    is_member: &dyn Fn(&Node) -> bool,
+) -> Result<(Vec<Node>, Vec<Node>)> {
     let last = graph.nodes.iter().rposition(is_member);
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let mut of_members: HashSet<ValueId> = HashSet::new();
-    let mut late: HashSet<ValueId> = HashSet::new();
+    let mut depends_on_members: HashSet<ValueId> = HashSet::new();
     for (index, node) in graph.nodes.iter().enumerate() {
         let operands = node.operands();
-        let is_late = operands.iter().any(|id| late.contains(id));
+        let must_follow = operands.iter().any(|id| depends_on_members.contains(id));
         if is_member(node) {
-            if is_late {
+            if must_follow {
                 return Err(cyclic_leaf(node));
             }
             of_members.extend(&node.results);
-        } else if is_late || Some(index) > last || operands.iter().any(|id| of_members.contains(id))
+        } else if must_follow
+            || Some(index) > last
+            || operands.iter().any(|id| of_members.contains(id))
         {
-            late.extend(&node.results);
+            depends_on_members.extend(&node.results);
             after.push(node.clone());
         } else {
             before.push(node.clone());
@@ -156,10 +166,10 @@ fn call_node(
     };
     let operands = members.iter().flat_map(Node::operands).filter(is_input);
     let mut inputs: Vec<ValueId> = operands.filter(|id| known.insert(*id)).collect();
-    let mut body = body(graph, members, &inputs, &results)?;
+    let mut body = leaf_body(graph, members, &inputs, &results)?;
     body.name = name.to_string();
     inputs.extend(add_size_inputs(graph, &mut body)?);
-    keep_own_guards(&mut body);
+    retain_local_guards(&mut body);
     Ok(Node {
         op: Op::Region(Box::new(Region::Call { body })),
         arguments: inputs.into_iter().map(Argument::Value).collect(),
@@ -168,8 +178,13 @@ fn call_node(
     })
 }
 
-fn body(graph: &Graph, nodes: Vec<Node>, inputs: &[ValueId], outputs: &[ValueId]) -> Result<Graph> {
-    let cut = Graph {
+fn leaf_body(
+    graph: &Graph,
+    nodes: Vec<Node>,
+    inputs: &[ValueId],
+    outputs: &[ValueId],
+) -> Result<Graph> {
+    let nodes_graph = Graph {
         inputs: inputs.to_vec(),
         outputs: outputs.to_vec(),
         nodes,
@@ -179,23 +194,23 @@ fn body(graph: &Graph, nodes: Vec<Node>, inputs: &[ValueId], outputs: &[ValueId]
         writes: Vec::new(),
         ..graph.clone()
     };
-    replay(&cut, |replay, node| replay.copy(node))
+    replay(&nodes_graph, |replay, node| replay.copy(node))
 }
 
 /// Adds inputs to the body that define the symbols that none of its inputs defines. Returns their values outside of the
 /// body.
 fn add_size_inputs(graph: &Graph, body: &mut Graph) -> Result<Vec<ValueId>> {
-    let mut told = Vec::new();
-    for symbol in missing_symbols(body) {
-        let tells = |id: &&ValueId| {
+    let mut added = Vec::new();
+    for symbol in unbound_symbols(body) {
+        let has_size = |id: &&ValueId| {
             let mut sizes = graph.ty(**id).shape.iter();
             sizes.any(|size| size.as_symbol() == Some(&symbol))
         };
-        let found = graph.inputs.iter().find(tells);
+        let found = graph.inputs.iter().find(has_size);
         let missing = || Error::unsupported(format!("no input has the size {symbol}"));
         let id = *found.ok_or_else(missing)?;
         add_size_input(body, &symbol, graph.ty(id).clone());
-        told.push(id);
+        added.push(id);
     }
-    Ok(told)
+    Ok(added)
 }

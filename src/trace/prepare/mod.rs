@@ -60,21 +60,21 @@ pub struct Prepared {
 pub fn prepare(module: &GraphModule, options: &PrepareOptions) -> Result<Prepared> {
     let mut prepared = module.clone();
     let mut report = PrepareReport::default();
-    fixed_arguments::fix(&mut prepared, &options.fixed, &mut report)?;
-    leaves::gather(&mut prepared, &options.leaves, &mut report)?;
+    fixed_arguments::fix_arguments(&mut prepared, &options.fixed, &mut report)?;
+    leaves::outline_leaves(&mut prepared, &options.leaves, &mut report)?;
     let GraphModule {
         graphs, weights, ..
     } = &mut prepared;
     for graph in graphs {
-        report.begin(graph);
+        report.set_graph(graph);
         let instances = Instances::of(graph);
         if options.copy_parameters {
-            parameter_copies::copy(graph, &instances, weights, &mut report)?;
+            parameter_copies::copy_parameters(graph, &instances, weights, &mut report)?;
         }
-        node_names::name(graph, &instances, &mut report);
+        node_names::name_nodes(graph, &instances, &mut report);
     }
     prepared.verify()?;
-    report.checks = equality::prove(module, &prepared, options)?;
+    report.checks = equality::compare_results(module, &prepared, options)?;
     Ok(Prepared {
         module: prepared,
         report,

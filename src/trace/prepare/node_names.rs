@@ -1,23 +1,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::instances::{Instances, is_leaf, join};
+use super::instances::{Instances, is_leaf, join_path};
 use super::report::{PrepareReport, RewriteKind};
 use crate::error::without_call_numbers;
 use crate::ir::{Graph, Node, ValueId, legal_name};
 
 /// Names every node after its module and operator, and its values after the node. Nodes in leaves keep their names.
-pub(super) fn name(graph: &mut Graph, instances: &Instances, report: &mut PrepareReport) {
+pub(super) fn name_nodes(graph: &mut Graph, instances: &Instances, report: &mut PrepareReport) {
     let mut namer = NodeNamer::new(graph, instances);
-    namer.graph(graph, report);
+    namer.name_graph(graph, report);
 }
 
 struct NodeNamer<'a> {
     instances: &'a Instances,
     /// Number of nodes directly in each module call, without nested calls.
-    direct: BTreeMap<String, usize>,
+    direct_nodes: BTreeMap<String, usize>,
     /// Module calls that contain other module calls.
     containers: BTreeSet<String>,
-    taken: BTreeSet<String>,
+    used_names: BTreeSet<String>,
 }
 
 impl<'a> NodeNamer<'a> {
@@ -25,37 +25,39 @@ impl<'a> NodeNamer<'a> {
         let inputs = graph.inputs.iter().map(|id| graph.value(*id).name.clone());
         let mut namer = NodeNamer {
             instances,
-            direct: BTreeMap::new(),
+            direct_nodes: BTreeMap::new(),
             containers: BTreeSet::new(),
-            taken: inputs.chain(instances.names().cloned()).collect(),
+            used_names: inputs.chain(instances.names().cloned()).collect(),
         };
-        namer.count(graph);
+        namer.count_nodes(graph);
         namer
     }
 
-    fn count(&mut self, graph: &Graph) {
+    fn count_nodes(&mut self, graph: &Graph) {
         for node in &graph.nodes {
             let path = &node.place.module;
-            *self.direct.entry(path.clone()).or_default() += 1;
-            let around = path
+            *self.direct_nodes.entry(path.clone()).or_default() += 1;
+            let parents = path
                 .match_indices('.')
                 .filter_map(|(end, _)| path.get(..end));
-            self.containers.extend(around.map(str::to_string));
+            self.containers.extend(parents.map(str::to_string));
             if !is_leaf(&node.op) {
-                node.bodies().into_iter().for_each(|body| self.count(body));
+                node.bodies()
+                    .into_iter()
+                    .for_each(|body| self.count_nodes(body));
             }
         }
     }
 
-    fn graph(&mut self, graph: &mut Graph, report: &mut PrepareReport) {
+    fn name_graph(&mut self, graph: &mut Graph, report: &mut PrepareReport) {
         let mut names = Vec::new();
         for node in &mut graph.nodes {
-            let (kind, name) = self.node(node);
+            let (kind, name) = self.node_name(node);
             let old = std::mem::replace(&mut node.place.module, name.clone());
             names.push((kind, name, old));
             if !is_leaf(&node.op) {
                 for body in node.bodies_mut() {
-                    self.graph(body, report);
+                    self.name_graph(body, report);
                 }
             }
         }
@@ -63,11 +65,12 @@ impl<'a> NodeNamer<'a> {
     }
 
     /// Returns the name of a node: its module's if it is the module's only node, else its operator's.
-    fn node(&mut self, node: &Node) -> (RewriteKind, String) {
+    fn node_name(&mut self, node: &Node) -> (RewriteKind, String) {
         let path = &node.place.module;
         let module = self.instances.name(path);
-        let is_alone = self.direct.get(path) == Some(&1) && !self.containers.contains(path);
-        let is_module = is_alone && !path.is_empty();
+        let is_only_node =
+            self.direct_nodes.get(path) == Some(&1) && !self.containers.contains(path);
+        let is_module = is_only_node && !path.is_empty();
         let kind = match is_module {
             _ if module != without_call_numbers(path) => RewriteKind::Reused,
             true => RewriteKind::Module,
@@ -76,18 +79,22 @@ impl<'a> NodeNamer<'a> {
         if is_module {
             return (kind, module.to_string());
         }
-        let first = join(module, node.op.short_name());
+        let first = join_path(module, node.op.short_name());
         let numbered = (1..).map(|number| format!("{first}_{number}"));
         let mut candidates = std::iter::once(first.clone()).chain(numbered);
-        let name = candidates.find(|name| !self.taken.contains(name));
+        let name = candidates.find(|name| !self.used_names.contains(name));
         let name = name.unwrap_or(first);
-        self.taken.insert(name.clone());
+        self.used_names.insert(name.clone());
         (kind, name)
     }
 }
 
 /// Names results after their nodes. Several results of a node are numbered.
-fn name_values(graph: &mut Graph, names: &[(RewriteKind, String, String)], report: &mut PrepareReport) {
+fn name_values(
+    graph: &mut Graph,
+    names: &[(RewriteKind, String, String)],
+    report: &mut PrepareReport,
+) {
     let inputs = graph.inputs.iter().map(|id| graph.value(*id).name.clone());
     let mut taken: BTreeSet<String> = inputs.collect();
     for (index, (kind, name, path)) in names.iter().enumerate() {

@@ -4,7 +4,7 @@ use crate::error::{Error, Result, SourcePlace, without_call_numbers};
 use crate::ir::{Definition, Graph, Node, ValueId, Weights};
 
 /// Copies the weights for every instance of a module, under the instance's name.
-pub(super) fn copy(
+pub(super) fn copy_parameters(
     graph: &mut Graph,
     instances: &Instances,
     weights: &mut Weights,
@@ -16,19 +16,19 @@ pub(super) fn copy(
             let Definition::Weight(name) = graph.value(id).definition.clone() else {
                 continue;
             };
-            let own = instance_weight_name(&place, instances, &name);
-            if own != name {
-                let known = copy_weight(weights, &name, &own)?;
+            let instance_name = instance_weight_name(&place, instances, &name);
+            if instance_name != name {
+                let known = copy_weight(weights, &name, &instance_name)?;
                 let ty = graph.ty(id).clone();
-                let new = graph.weight_value(&own, &ty);
+                let new = graph.weight_value(&instance_name, &ty);
                 replace_operand(&mut graph.nodes[index], id, new);
                 if !known {
-                    report.add(RewriteKind::Copied, &name, &own, &place);
+                    report.add(RewriteKind::Copied, &name, &instance_name, &place);
                 }
             }
         }
         for body in graph.nodes[index].bodies_mut() {
-            copy(body, instances, weights, report)?;
+            copy_parameters(body, instances, weights, report)?;
         }
     }
     Ok(())

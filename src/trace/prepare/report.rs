@@ -96,7 +96,7 @@ impl RewriteKind {
 
 impl PrepareReport {
     /// Sets the graph of the rewrites that follow.
-    pub(super) fn begin(&mut self, graph: &Graph) {
+    pub(super) fn set_graph(&mut self, graph: &Graph) {
         self.graph.clone_from(&graph.name);
     }
 

@@ -34,9 +34,9 @@ pub struct ClassDef {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ForwardHooks {
     /// `__forward_pre_hooks__`: called with the module and a tuple of the arguments.
-    pub before: Vec<String>,
+    pub pre: Vec<String>,
     /// `__forward_hooks__`: called with the module, a tuple of the arguments and the result.
-    pub after: Vec<String>,
+    pub post: Vec<String>,
 }
 
 /// Base class of a class.

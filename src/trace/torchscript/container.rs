@@ -19,7 +19,7 @@ const MAX_INFLATED: u64 = 1 << 30;
 pub struct Container {
     bytes: MappedRange,
     zip: ZipArchive<Cursor<MappedRange>>,
-    top: String,
+    top_folder: String,
     names: Vec<String>,
     indices: HashMap<String, usize>,
 }
@@ -53,7 +53,7 @@ impl Container {
         Ok(Container {
             bytes,
             zip,
-            top,
+            top_folder: top,
             names,
             indices,
         })
@@ -65,8 +65,8 @@ impl Container {
     }
 
     /// The folder that contains all records, with a slash at its end; empty if there is none.
-    pub fn top(&self) -> &str {
-        &self.top
+    pub fn top_folder(&self) -> &str {
+        &self.top_folder
     }
 
     /// True if there is a record of a name.
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn record_names_omit_the_top_folder() {
         let container = fixture("scripted.pt");
-        assert_eq!(container.top(), "archive/");
+        assert_eq!(container.top_folder(), "archive/");
         assert_eq!(container.text("byteorder").unwrap(), "little");
         assert!(container.contains("data.pkl") && !container.contains("archive/data.pkl"));
         assert!(container.names().any(|name| name == "code/__torch__.py"));

@@ -91,7 +91,7 @@ impl<'a> SourceRange<'a> {
             return None;
         };
         let origin = SourceRange {
-            text: pieces(text, strings)?,
+            text: text_fragments(text, strings)?,
             file: string(file, strings).filter(|file| !file.is_empty()),
             line: number(line)?,
             start: number(start)?,
@@ -100,12 +100,12 @@ impl<'a> SourceRange<'a> {
     }
 
     fn location(&self) -> Option<Location> {
-        let frames: Vec<Location> = self.lines().map_while(frame).collect();
+        let frames: Vec<Location> = self.lines().map_while(stack_frame).collect();
         if frames.is_empty() {
             return self.line_in_text();
         }
-        let own = frames.iter().find(|frame| !is_library(&frame.file));
-        own.or(frames.first()).cloned()
+        let user_frame = frames.iter().find(|frame| !is_library(&frame.file));
+        user_frame.or(frames.first()).cloned()
     }
 
     fn lines(&self) -> impl Iterator<Item = &'a str> {
@@ -128,7 +128,7 @@ impl<'a> SourceRange<'a> {
 }
 
 /// A frame of a stack, `model.py(12): forward`.
-fn frame(line: &str) -> Option<Location> {
+fn stack_frame(line: &str) -> Option<Location> {
     let (place, _function) = line.rsplit_once("): ")?;
     let (file, line) = place.rsplit_once('(')?;
     Some(Location::new(file, line.parse().ok()?))
@@ -145,7 +145,7 @@ fn string<'a>(value: &'a Pickled, strings: &'a [Pickled]) -> Option<&'a str> {
     }
 }
 
-fn pieces<'a>(text: &'a Pickled, strings: &'a [Pickled]) -> Option<Vec<&'a str>> {
+fn text_fragments<'a>(text: &'a Pickled, strings: &'a [Pickled]) -> Option<Vec<&'a str>> {
     match text.as_items() {
         Some(indices) => indices.iter().map(|index| string(index, strings)).collect(),
         None => Some(vec![text.as_str()?]),
@@ -156,7 +156,7 @@ fn pieces<'a>(text: &'a Pickled, strings: &'a [Pickled]) -> Option<Vec<&'a str>>
 mod tests {
     use super::*;
 
-    fn origin<'a>(text: &[&'a str], start: usize) -> SourceRange<'a> {
+    fn source_range<'a>(text: &[&'a str], start: usize) -> SourceRange<'a> {
         let text = text.to_vec();
         let file = Some("model.py");
         SourceRange {
@@ -167,18 +167,27 @@ mod tests {
         }
     }
 
-    fn shown(origin: SourceRange) -> Option<String> {
+    fn location_text(origin: SourceRange) -> Option<String> {
         origin.location().map(|location| location.to_string())
     }
 
     #[test]
     fn scripts_count_lines() {
         let text = ["def f(x):\n", "    y = x\n", "    return y\n"];
-        assert_eq!(shown(origin(&text, 0)).as_deref(), Some("model.py:57"));
-        assert_eq!(shown(origin(&text, 10)).as_deref(), Some("model.py:58"));
-        assert_eq!(shown(origin(&text, 31)).as_deref(), Some("model.py:59"));
         assert_eq!(
-            shown(origin(&text, usize::MAX)).as_deref(),
+            location_text(source_range(&text, 0)).as_deref(),
+            Some("model.py:57")
+        );
+        assert_eq!(
+            location_text(source_range(&text, 10)).as_deref(),
+            Some("model.py:58")
+        );
+        assert_eq!(
+            location_text(source_range(&text, 31)).as_deref(),
+            Some("model.py:59")
+        );
+        assert_eq!(
+            location_text(source_range(&text, usize::MAX)).as_deref(),
             Some("model.py:60")
         );
     }
@@ -190,9 +199,12 @@ mod tests {
             "a (1)/net.py(7): forward\n",
             "main.py(1): <module>\n",
         ];
-        assert_eq!(shown(origin(&text, 0)).as_deref(), Some("a (1)/net.py:7"));
         assert_eq!(
-            shown(origin(&text[..1], 0)).as_deref(),
+            location_text(source_range(&text, 0)).as_deref(),
+            Some("a (1)/net.py:7")
+        );
+        assert_eq!(
+            location_text(source_range(&text[..1], 0)).as_deref(),
             Some("lib/torch/nn/modules/linear.py:134")
         );
     }
@@ -201,9 +213,9 @@ mod tests {
     fn code_without_a_file_has_no_location() {
         let none = SourceRange {
             file: None,
-            ..origin(&[""], 0)
+            ..source_range(&[""], 0)
         };
-        assert_eq!(shown(none), None);
+        assert_eq!(location_text(none), None);
     }
 
     #[test]

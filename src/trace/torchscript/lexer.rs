@@ -40,7 +40,7 @@ pub enum TokenKind<'a> {
 }
 
 /// Splits a file into tokens. `file` is its name in messages. The last token is [`TokenKind::End`].
-pub fn tokens<'a>(file: &str, text: &'a str) -> Result<Vec<Token<'a>>> {
+pub fn tokenize<'a>(file: &str, text: &'a str) -> Result<Vec<Token<'a>>> {
     let mut lexer = Lexer {
         file,
         text,
@@ -241,9 +241,9 @@ impl<'a> Lexer<'a, '_> {
         self.position += 1;
         let mut bytes = Vec::new();
         loop {
-            let run = self.position;
+            let start_of_run = self.position;
             self.skip(|byte| byte != quote && byte != b'\\' && byte != b'\n');
-            bytes.extend_from_slice(self.slice_from(run).as_bytes());
+            bytes.extend_from_slice(self.slice_from(start_of_run).as_bytes());
             match self.peek() {
                 Some(b'\\') => bytes.push(self.escape()?),
                 Some(byte) if byte == quote => break,
@@ -271,17 +271,17 @@ impl<'a> Lexer<'a, '_> {
             Some(b'v') => 11,
             Some(b'f') => 12,
             Some(byte @ (b'\\' | b'"' | b'\'')) => byte,
-            Some(b'x') => return self.code(start, 16, 2),
+            Some(b'x') => return self.numeric_escape(start, 16, 2),
             Some(b'0'..=b'7') => {
                 self.position -= 1;
-                return self.code(start, 8, 3);
+                return self.numeric_escape(start, 8, 3);
             }
             _ => return self.error(start, "unknown escape"),
         })
     }
 
     /// Parses an escaped byte of at most this many digits of the base.
-    fn code(&mut self, start: usize, base: u32, digits: usize) -> Result<u8> {
+    fn numeric_escape(&mut self, start: usize, base: u32, digits: usize) -> Result<u8> {
         let first = self.position;
         while self.position < first + digits
             && self
@@ -321,7 +321,7 @@ mod tests {
     use super::*;
 
     fn show(text: &str) -> String {
-        let kinds = tokens("t.py", text).unwrap();
+        let kinds = tokenize("t.py", text).unwrap();
         let names: Vec<_> = kinds.iter().map(|token| token.kind.to_string()).collect();
         names.join(" ").replace('`', "")
     }
@@ -336,21 +336,21 @@ mod tests {
 
     #[test]
     fn qualified_names_may_hold_odd_characters() {
-        let list = tokens("t.py", "x = __torch__.<run_path>.f").unwrap();
+        let list = tokenize("t.py", "x = __torch__.<run_path>.f").unwrap();
         assert_eq!(list[2].kind, TokenKind::Qualified("__torch__.<run_path>.f"));
-        let list = tokens("t.py", "__torch__.<eval>.a-b.C(x)").unwrap();
+        let list = tokenize("t.py", "__torch__.<eval>.a-b.C(x)").unwrap();
         assert_eq!(list[0].kind, TokenKind::Qualified("__torch__.<eval>.a-b.C"));
     }
 
     #[test]
     fn escapes() {
-        let list = tokens("t.py", r#""a\n\"\\\x41\101\0é""#).unwrap();
+        let list = tokenize("t.py", r#""a\n\"\\\x41\101\0é""#).unwrap();
         assert_eq!(list[0].kind, TokenKind::Str("a\n\"\\AA\0é".into()));
     }
 
     #[test]
     fn errors_show_the_line() {
-        let error = tokens("t.py", "ab\nx = $").unwrap_err();
+        let error = tokenize("t.py", "ab\nx = $").unwrap_err();
         assert_eq!(error.to_string(), "unexpected character '$' — at t.py:2:5");
         assert_eq!(error.advice(), Some("the line is\n2 | x = $\n  |     ^"));
         for text in [
@@ -362,7 +362,7 @@ mod tests {
             "a:\n   b\n  c",
             "\"\\xff\"",
         ] {
-            assert!(tokens("t.py", text).is_err(), "{text}");
+            assert!(tokenize("t.py", text).is_err(), "{text}");
         }
     }
 }

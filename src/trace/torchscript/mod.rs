@@ -24,4 +24,4 @@ pub use import::{EntryMethod, ImportOptions, InputSpec, SymbolicSizes, import};
 pub use source::ArchiveSource;
 pub use state_dict::read_tensors;
 pub use storage::TensorRecord;
-pub use value::{PickledDict, PickledList, PickledObject, Pickled};
+pub use value::{Pickled, PickledDict, PickledList, PickledObject};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::trace::torchscript::ast::{
-    AstExprKind, BaseClass, ClassDef, ConstantDef, AstExpr, ForwardHooks, FunctionDef, ParameterDef, Stmt,
-    StmtKind, TypeExpr,
+    AstExpr, AstExprKind, BaseClass, ClassDef, ConstantDef, ForwardHooks, FunctionDef,
+    ParameterDef, Stmt, StmtKind, TypeExpr,
 };
 use crate::trace::torchscript::lexer::{self, Token, TokenKind};
 
@@ -49,7 +49,7 @@ struct Parser<'a> {
     depth: usize,
     /// Height of the tallest subexpression of the expression that is being parsed. Depth alone does not bound the tree:
     /// chains such as `x[0][0]` grow it without recursion.
-    tallest: usize,
+    max_height: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -57,10 +57,10 @@ impl<'a> Parser<'a> {
         Ok(Parser {
             file: file.into(),
             text,
-            tokens: lexer::tokens(file, text)?,
+            tokens: lexer::tokenize(file, text)?,
             position: 0,
             depth: 0,
-            tallest: 0,
+            max_height: 0,
         })
     }
 
@@ -96,22 +96,22 @@ impl<'a> Parser<'a> {
         self.error_at(self.offset(), message)
     }
 
-    fn is(&self, sign: char) -> bool {
+    fn peek_is(&self, sign: char) -> bool {
         *self.peek() == TokenKind::Punctuation(sign)
     }
 
-    fn is_word(&self, word: &str) -> bool {
-        *self.peek() == TokenKind::Name(word)
+    fn peek_is_keyword(&self, keyword: &str) -> bool {
+        *self.peek() == TokenKind::Name(keyword)
     }
 
     fn eat(&mut self, sign: char) -> bool {
-        let found = self.is(sign);
+        let found = self.peek_is(sign);
         self.position += usize::from(found);
         found
     }
 
-    fn eat_keyword(&mut self, word: &str) -> bool {
-        let found = self.is_word(word);
+    fn eat_keyword(&mut self, keyword: &str) -> bool {
+        let found = self.peek_is_keyword(keyword);
         self.position += usize::from(found);
         found
     }
@@ -123,11 +123,11 @@ impl<'a> Parser<'a> {
         self.expected(&format!("`{sign}`"))
     }
 
-    fn expect_keyword(&mut self, word: &str) -> Result<()> {
-        if self.eat_keyword(word) {
+    fn expect_keyword(&mut self, keyword: &str) -> Result<()> {
+        if self.eat_keyword(keyword) {
             return Ok(());
         }
-        self.expected(&format!("`{word}`"))
+        self.expected(&format!("`{keyword}`"))
     }
 
     fn name(&mut self) -> Result<String> {
@@ -178,7 +178,7 @@ impl<'a> Parser<'a> {
         let mut items = Vec::new();
         while !self.eat(close) {
             items.push(item(self)?);
-            if !self.eat(',') && !self.is(close) {
+            if !self.eat(',') && !self.peek_is(close) {
                 return self.expected(&format!("`,` or `{close}`"));
             }
         }
@@ -241,7 +241,7 @@ impl<'a> Parser<'a> {
     }
 
     fn member(&mut self, class: &mut ClassDef) -> Result<()> {
-        if self.is_word("def") {
+        if self.peek_is_keyword("def") {
             let method = self.nested(Self::function)?;
             class.methods.push(method);
             return Ok(());
@@ -258,10 +258,10 @@ impl<'a> Parser<'a> {
         match name.as_str() {
             "__parameters__" => class.parameters = self.names_list()?,
             "__buffers__" => class.buffers = self.names_list()?,
-            "__forward_pre_hooks__" => class.hooks.before = self.names_list()?,
-            "__forward_hooks__" => class.hooks.after = self.names_list()?,
+            "__forward_pre_hooks__" => class.hooks.pre = self.names_list()?,
+            "__forward_hooks__" => class.hooks.post = self.names_list()?,
             // `__annotations__ = []` precedes the first attribute whose name is not an identifier.
-            "__annotations__" if self.is('=') => drop(self.names_list()?),
+            "__annotations__" if self.peek_is('=') => drop(self.names_list()?),
             "__annotations__" => {
                 self.expect('[')?;
                 let name = self.string()?;
@@ -322,7 +322,11 @@ impl<'a> Parser<'a> {
 
     fn parameter(&mut self) -> Result<ParameterDef> {
         let name = self.name()?;
-        let ty = if self.eat(':') { self.ty()? } else { TypeExpr::Any };
+        let ty = if self.eat(':') {
+            self.ty()?
+        } else {
+            TypeExpr::Any
+        };
         let default = self.eat('=').then(|| self.expression()).transpose()?;
         Ok(ParameterDef { name, ty, default })
     }

@@ -7,12 +7,12 @@ use crate::error::{Error, ErrorContext, Result};
 use crate::trace::torchscript::storage::TensorRecord;
 use crate::trace::torchscript::value::Pickled;
 
-mod resolve;
 mod globals;
+mod resolve;
 
 /// Reads a pickle of protocol 2 to 5. Storages become references to the records `folder/key`.
 pub fn unpickle(bytes: &[u8], folder: &str) -> Result<Pickled> {
-    let mut machine = Unpickler {
+    let mut unpickler = Unpickler {
         input: bytes,
         position: 0,
         folder,
@@ -21,8 +21,10 @@ pub fn unpickle(bytes: &[u8], folder: &str) -> Result<Pickled> {
         marks: Vec::new(),
         memo: HashMap::new(),
     };
-    let root = machine.run().at(|| format!("byte {}", machine.position))?;
-    resolve::freeze(machine.nodes, root)
+    let root = unpickler
+        .run()
+        .at(|| format!("byte {}", unpickler.position))?;
+    resolve::resolve(unpickler.nodes, root)
 }
 
 /// Index of a node.

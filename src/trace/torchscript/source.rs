@@ -73,7 +73,7 @@ impl ArchiveSource {
     }
 
     /// Looks up a qualified name; none if it is not declared.
-    pub fn item(&self, name: &str) -> Result<Option<Declaration<'_>>> {
+    pub fn declaration(&self, name: &str) -> Result<Option<Declaration<'_>>> {
         let Some((module, _)) = name.rsplit_once('.') else {
             return Ok(None);
         };
@@ -82,12 +82,14 @@ impl ArchiveSource {
         };
         let class = file.classes.iter().find(|class| class.name == name);
         let function = file.functions.iter().find(|function| function.name == name);
-        Ok(class.map(Declaration::Class).or(function.map(Declaration::Function)))
+        Ok(class
+            .map(Declaration::Class)
+            .or(function.map(Declaration::Function)))
     }
 
     /// A class by its qualified name.
     pub fn class(&self, name: &str) -> Result<&ClassDef> {
-        match self.item(name)? {
+        match self.declaration(name)? {
             Some(Declaration::Class(class)) => Ok(class),
             _ => Err(Error::source(format!(
                 "the archive declares no class {name}"
@@ -97,7 +99,7 @@ impl ArchiveSource {
 
     /// A free function by its qualified name.
     pub fn function(&self, name: &str) -> Result<&FunctionDef> {
-        match self.item(name)? {
+        match self.declaration(name)? {
             Some(Declaration::Function(function)) => Ok(function),
             _ => Err(Error::source(format!(
                 "the archive declares no function {name}"
@@ -146,10 +148,10 @@ mod tests {
         let source = source();
         assert_eq!(source.class("__torch__.Scripted").unwrap().methods.len(), 1);
         assert!(matches!(
-            source.item("__torch__.Point").unwrap(),
+            source.declaration("__torch__.Point").unwrap(),
             Some(Declaration::Class(_))
         ));
-        assert!(source.item("__torch__.Nothing").unwrap().is_none());
+        assert!(source.declaration("__torch__.Nothing").unwrap().is_none());
         let linear = "__torch__.torch.nn.modules.linear.___torch_mangle_6.Linear";
         assert_eq!(source.class(linear).unwrap().parameters, ["weight", "bias"]);
         let error = source.function("__torch__.Scripted").unwrap_err();

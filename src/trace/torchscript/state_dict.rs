@@ -39,7 +39,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn collect(&mut self, name: &str, value: &Pickled) -> Result<()> {
-        if let Pickled::Foreign(what) = value {
+        if let Pickled::Unsupported(what) = value {
             return Err(Error::unsupported(format!("{name} is {what}")));
         }
         if let Pickled::Tensor(record) = value {
@@ -47,22 +47,22 @@ impl Reader<'_> {
             self.tensors.push((name.to_owned(), tensor));
         }
         for (index, item) in value.as_items().unwrap_or_default().iter().enumerate() {
-            self.collect(&join(name, &index.to_string()), item)?;
+            self.collect(&join_path(name, &index.to_string()), item)?;
         }
         for (attribute, item) in value
             .as_object()
             .map_or(&[][..], |object| &object.attributes)
         {
-            self.collect(&join(name, attribute), item)?;
+            self.collect(&join_path(name, attribute), item)?;
         }
         for (key, item) in value.as_dict().map_or(&[][..], |dict| &dict.entries) {
-            self.collect(&join(name, &key_text(key)), item)?;
+            self.collect(&join_path(name, &key_text(key)), item)?;
         }
         Ok(())
     }
 }
 
-fn join(path: &str, name: &str) -> String {
+fn join_path(path: &str, name: &str) -> String {
     match path {
         "" => name.to_owned(),
         path => format!("{path}.{name}"),

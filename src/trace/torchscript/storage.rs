@@ -46,8 +46,8 @@ impl TensorRecord {
     pub fn is_contiguous(&self) -> bool {
         let dense = tensor::strides(&self.sizes);
         let dims = self.sizes.iter().zip(self.strides.iter().zip(&dense));
-        let mut wide = dims.filter(|(size, _)| **size != 1);
-        self.sizes.contains(&0) || wide.all(|(_, (stride, dense))| stride == dense)
+        let mut non_unit = dims.filter(|(size, _)| **size != 1);
+        self.sizes.contains(&0) || non_unit.all(|(_, (stride, dense))| stride == dense)
     }
 
     /// Reads the tensor. A contiguous tensor shares the bytes of the file; any other is gathered.
@@ -87,9 +87,9 @@ impl TensorRecord {
         }
         let mut last = Some(self.offset);
         for (size, stride) in self.sizes.iter().zip(&self.strides) {
-            let reach = (size - 1).checked_mul(*stride);
+            let span = (size - 1).checked_mul(*stride);
             last = last
-                .zip(reach)
+                .zip(span)
                 .and_then(|(last, reach)| last.checked_add(reach));
         }
         if last.is_some_and(|last| last < elements) {

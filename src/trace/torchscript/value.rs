@@ -32,7 +32,7 @@ pub enum Pickled {
     Object(Arc<PickledObject>),
     /// A description of a value that graphs cannot represent: `a sparse tensor`. Only programs that read the value are
     /// refused.
-    Foreign(Arc<str>),
+    Unsupported(Arc<str>),
 }
 
 /// A list with its static type.
@@ -144,7 +144,7 @@ impl Pickled {
             Pickled::Dict(_) => "a dict",
             Pickled::Tensor(_) => "a tensor",
             Pickled::Object(_) => "an object",
-            Pickled::Foreign(_) => "an unsupported value",
+            Pickled::Unsupported(_) => "an unsupported value",
         }
     }
 }

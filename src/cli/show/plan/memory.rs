@@ -54,7 +54,7 @@ impl SizedPlan<'_> {
             if !slots.is_empty() {
                 let _ = writeln!(text, "  {title}");
             }
-            for line in slots.into_iter().flat_map(|slot| self.place(slot)) {
+            for line in slots.into_iter().flat_map(|slot| self.slot_lines(slot)) {
                 let _ = writeln!(text, "{line}");
             }
         }
@@ -69,7 +69,7 @@ impl SizedPlan<'_> {
     }
 
     /// Formats bytes, placement, lifetime, name and type of a slot, in lines.
-    fn place(&self, slot: SlotId) -> Vec<String> {
+    fn slot_lines(&self, slot: SlotId) -> Vec<String> {
         let Slot {
             shape,
             storage,

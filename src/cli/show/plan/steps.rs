@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use super::{SizedPlan, labelled, stem};
+use super::{SizedPlan, kernel_name, labelled};
 use crate::cli::output::amount;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -28,7 +28,7 @@ pub(super) struct StepPrinter<'a> {
 impl<'a> StepPrinter<'a> {
     pub(super) fn new(planned: &'a SizedPlan<'a>) -> StepPrinter<'a> {
         let kernels = planned.plan.kernels.iter().enumerate();
-        let widths = kernels.map(|(index, kernel)| stem(index, kernel).chars().count());
+        let widths = kernels.map(|(index, kernel)| kernel_name(index, kernel).chars().count());
         StepPrinter {
             planned,
             width: widths.max().unwrap_or(0).min(44),
@@ -54,7 +54,7 @@ impl<'a> StepPrinter<'a> {
 
     fn flow(&self, flow: &Flow, depth: usize, text: &mut String) -> Result<()> {
         let indent = "  ".repeat(depth);
-        let heads = self.heads(&flow.kind);
+        let heads = self.block_heads(&flow.kind);
         if flow.blocks().is_empty() {
             for head in &heads {
                 let _ = writeln!(text, "{indent}{head}");
@@ -68,7 +68,7 @@ impl<'a> StepPrinter<'a> {
     }
 
     /// Returns the line in front of each block of control flow, or the only line of a call of the application.
-    fn heads(&self, kind: &FlowKind) -> Vec<String> {
+    fn block_heads(&self, kind: &FlowKind) -> Vec<String> {
         let name = |slot: &SlotId| self.planned.plan.slots[slot.0].name.as_str();
         match kind {
             FlowKind::If { condition, .. } => {
@@ -106,7 +106,7 @@ impl<'a> StepPrinter<'a> {
     fn step(&self, index: usize, depth: usize, text: &mut String) -> Result<()> {
         let step = &self.planned.plan.steps[index];
         let (indent, width) = (2 * depth, self.width);
-        let name = stem(step.kernel, &self.planned.plan.kernels[step.kernel]);
+        let name = kernel_name(step.kernel, &self.planned.plan.kernels[step.kernel]);
         let head = self.planned.work(step)?;
         let head = format!("{:indent$}{:>3}  {name:<width$}  {head}", "", index + 1);
         let _ = writeln!(text, "{}", head.trim_end());

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::Model;
 use crate::cli::output::{amount, grouped};
 use crate::ir::GraphModule;
-use crate::trace::torchscript::{Archive, PickledObject, Pickled, TensorRecord};
+use crate::trace::torchscript::{Archive, Pickled, PickledObject, TensorRecord};
 
 /// Number of elements and bytes of tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -61,7 +61,7 @@ impl ModuleTree {
     }
 
     /// True for modules of the same class and size with the same submodules.
-    fn is_like(&self, other: &ModuleTree) -> bool {
+    fn has_same_structure(&self, other: &ModuleTree) -> bool {
         let of = |branch: &ModuleTree| (branch.class.clone(), branch.parameters, branch.buffers);
         of(self) == of(other)
             && self.modules.len() == other.modules.len()
@@ -69,7 +69,7 @@ impl ModuleTree {
                 .modules
                 .iter()
                 .zip(&other.modules)
-                .all(|(a, b)| a.name == b.name && a.is_like(b))
+                .all(|(a, b)| a.name == b.name && a.has_same_structure(b))
     }
 
     /// Formats a table of the parameters, without buffers, down to a depth.
@@ -113,7 +113,7 @@ impl ModuleTree {
         while let [first, others @ ..] = rest {
             let alike = others
                 .iter()
-                .take_while(|other| first.is_like(other))
+                .take_while(|other| first.has_same_structure(other))
                 .count();
             let (same, next) = others.split_at(alike);
             let title = match same.last() {

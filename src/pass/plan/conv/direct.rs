@@ -13,7 +13,7 @@ use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple_of_4, load_vec4};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, invocation, ceil_div, repeat_all};
+use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, ceil_div, invocation, repeat_all};
 use crate::pass::plan::product::{accumulate, vec4_indices, write_vec4};
 use crate::shape::Shape;
 
@@ -40,7 +40,12 @@ pub fn lower<'a>(
     })?);
     statements.push(Statement::Freeze(sum));
     statements.extend(positions.write(&mut scope, group, sum)?);
-    Ok(LoweredKernel::new(scope, TEMPLATE, statements, &positions.count))
+    Ok(LoweredKernel::new(
+        scope,
+        TEMPLATE,
+        statements,
+        &positions.count,
+    ))
 }
 
 /// Four positions of a row, which one invocation computes.

@@ -19,7 +19,7 @@ use crate::pass::plan::element::panels::load_columns;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::epilogue_loop::{LineEpilogue, write_lines};
-use crate::pass::plan::kernel::{LoweredKernel, offset_bounds_guard, ceil_div, repeat_flattened};
+use crate::pass::plan::kernel::{LoweredKernel, ceil_div, offset_bounds_guard, repeat_flattened};
 use crate::pass::plan::product::dot::with_label;
 use crate::pass::plan::product::tile::Extent;
 use crate::pass::plan::vec4_layout::{self, CHANNEL_AXIS};
@@ -71,7 +71,12 @@ pub fn lower_panels<'a>(
     statements.extend(sums.iter().map(|sum| Statement::Declare(*sum, zero)));
     statements.extend(block.sum_all_taps(&mut scope, sizes, filter, &sums)?);
     statements.extend(block.write(&mut scope, group, sizes, &sums)?);
-    Ok(LoweredKernel::new(scope, TEMPLATE, statements, &block.count))
+    Ok(LoweredKernel::new(
+        scope,
+        TEMPLATE,
+        statements,
+        &block.count,
+    ))
 }
 
 /// The texture of a filter in panels.

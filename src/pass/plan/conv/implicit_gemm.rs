@@ -145,7 +145,12 @@ pub fn write_vec4(
     let mut statements = Vec::new();
     for ((number, at), place) in parts.iter().zip(vec4::neighbours(quad, CHANNEL_AXIS)) {
         let store = element::write(scope, group.root, *number, at)?;
-        statements.extend(bounds_guard(scope, &place[CHANNEL_AXIS], &channels, vec![store]));
+        statements.extend(bounds_guard(
+            scope,
+            &place[CHANNEL_AXIS],
+            &channels,
+            vec![store],
+        ));
     }
     Ok(statements)
 }

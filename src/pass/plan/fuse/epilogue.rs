@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::materialization::MaterializeReason;
 use crate::op::BinaryFunction;
-use crate::pass::plan::cost::{NodeClass, node_class, is_plain_view, primitive_cost};
+use crate::pass::plan::cost::{NodeClass, is_plain_view, node_class, primitive_cost};
 use crate::pass::plan::fuse::{Fuser, MAX_EXPRESSION_COST, MAX_REPEATED_COST};
 use crate::pass::plan::group::Group;
 

@@ -4,7 +4,7 @@
 use crate::ir::{Definition, Node, Op, Primitive, ValueId};
 use crate::kernel::choice::KernelVariant;
 use crate::pass::plan::conv::ConvSizes;
-use crate::pass::plan::cost::{NodeClass, node_class, example_size};
+use crate::pass::plan::cost::{NodeClass, example_size, node_class};
 use crate::pass::plan::element::vec4::is_multiple_of_4;
 use crate::pass::plan::fuse::Fuser;
 use crate::pass::plan::variant;
@@ -35,7 +35,7 @@ impl Fuser<'_> {
             && conv.groups == 1
             && sizes.reads_each_position_once()
             && is_multiple_of_4(&sizes.channels)
-            && variant::convolves(self.graph, self.capabilities, node, conv)
+            && variant::vec4_conv_variant(self.graph, self.capabilities, node, conv)
                 == Some(KernelVariant::SubgroupTile)
             && self.is_elementwise_of_images(operand)
     }

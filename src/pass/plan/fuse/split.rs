@@ -11,9 +11,9 @@ use crate::ir::{Graph, Node, Op, Primitive, Value};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::VariantOverrides;
 use crate::op::{Conv, ConvAxis};
+use crate::pass::plan::fuse::blocked::BlockedLoop;
 use crate::pass::plan::fuse::split_reduction::SplitReduction;
 use crate::pass::plan::fuse::topk_split::TopKSplit;
-use crate::pass::plan::fuse::blocked::BlockedLoop;
 use crate::pass::plan::variant::{self, PlanRewrite};
 use crate::shape::Shape;
 
@@ -38,7 +38,7 @@ impl NodeSplit {
         let walk = || BlockedLoop::of(graph, node).map(NodeSplit::Blocked);
         let selection = || TopKSplit::of(graph, node).map(NodeSplit::TopK);
         let rewriting = || {
-            let found = variant::rewriting(graph, capabilities, node, given)?;
+            let found = variant::plan_rewrite(graph, capabilities, node, given)?;
             Ok(found.map(NodeSplit::Product))
         };
         match cut().or_else(walk).or_else(selection) {

@@ -76,7 +76,9 @@ fn write_iteration(
         let line = write(scope, &number, results)?;
         lines.push(bounds_guard(scope, &number, &Dim::from(count), line));
     }
-    let shared = shared_expressions(&scope.pool, &lines).into_iter().map(Statement::Let);
+    let shared = shared_expressions(&scope.pool, &lines)
+        .into_iter()
+        .map(Statement::Let);
     Ok(shared.chain(lines.into_iter().flatten()).collect())
 }
 

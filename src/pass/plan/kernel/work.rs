@@ -23,7 +23,11 @@ pub fn group_work(scope: &KernelScope, group: &Group, part: Option<ValueId>) -> 
 }
 
 /// Number of elements that the kernel of a group, or of one operand of a concatenation, reads of each stored value.
-pub fn elements_read(scope: &KernelScope, group: &Group, part: Option<ValueId>) -> BTreeMap<ValueId, Dim> {
+pub fn elements_read(
+    scope: &KernelScope,
+    group: &Group,
+    part: Option<ValueId>,
+) -> BTreeMap<ValueId, Dim> {
     count_group(scope, group, part).read
 }
 
@@ -115,7 +119,10 @@ impl<'a> WorkCounter<'a> {
             self.operations = &self.operations + &operations(self.graph, node);
             for (place, operand) in node.operands().into_iter().enumerate() {
                 if !own(&operand) {
-                    self.value(operand, operand_elements_read(self.graph, node, place, operand));
+                    self.value(
+                        operand,
+                        operand_elements_read(self.graph, node, place, operand),
+                    );
                 }
             }
         }

@@ -11,7 +11,7 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{KernelScope, operand};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{
-    LoweredKernel, clamped_offset, invocation, offset_bounds_guard, ceil_div, repeat, store,
+    LoweredKernel, ceil_div, clamped_offset, invocation, offset_bounds_guard, repeat, store,
 };
 
 const TEMPLATE: &str = include_str!("../../../../shaders/dot.wgsl");
@@ -20,7 +20,11 @@ const TEMPLATE: &str = include_str!("../../../../shaders/dot.wgsl");
 const MAX_TILE: usize = 4;
 
 /// Lowers a matrix product with its epilogue.
-pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, node: &Node) -> Result<LoweredKernel<'a>> {
+pub fn lower<'a>(
+    mut scope: KernelScope<'a>,
+    group: &Group,
+    node: &Node,
+) -> Result<LoweredKernel<'a>> {
     let (a, b) = (operand(node, 0)?, operand(node, 1)?);
     let graph = scope.graph;
     let result = node.results.first().copied().unwrap_or(a);
@@ -42,9 +46,11 @@ pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, node: &Node) -> Resu
         with_label(&mut scope, &row.scale(&Dim::from(height)), "row"),
         with_label(&mut scope, &column.scale(&Dim::from(width)), "column"),
     );
-    let row_of = |scope: &mut KernelScope, i| clamped_offset(scope, &row, i, rows, &format!("row{i}"));
-    let column_of =
-        |scope: &mut KernelScope, j| clamped_offset(scope, &column, j, columns, &format!("column{j}"));
+    let row_of =
+        |scope: &mut KernelScope, i| clamped_offset(scope, &row, i, rows, &format!("row{i}"));
+    let column_of = |scope: &mut KernelScope, j| {
+        clamped_offset(scope, &column, j, columns, &format!("column{j}"))
+    };
     let at = |place: &[Index], tail: [Index; 2]| {
         Position::from_coordinates([place, tail.as_slice()].concat())
     };

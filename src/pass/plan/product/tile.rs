@@ -27,7 +27,7 @@ use crate::pass::plan::element::vec4::{VEC4_LEN, component, is_multiple_of_4, lo
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::epilogue_loop::{LineEpilogue, write_lines};
 use crate::pass::plan::kernel::{
-    LoweredKernel, bounds_guard, offset_bounds_guard, ceil_div, repeat, repeat_flattened,
+    LoweredKernel, bounds_guard, ceil_div, offset_bounds_guard, repeat, repeat_flattened,
 };
 use crate::pass::plan::lanes;
 use crate::pass::plan::product::dot::with_label;
@@ -164,7 +164,10 @@ fn lower_right_factor<'a>(
 }
 
 /// Lowers a product as a grid of tiles.
-pub fn lower_tiles<'a>(mut scope: KernelScope<'a>, product: &TiledProduct) -> Result<LoweredKernel<'a>> {
+pub fn lower_tiles<'a>(
+    mut scope: KernelScope<'a>,
+    product: &TiledProduct,
+) -> Result<LoweredKernel<'a>> {
     let lanes = subgroup_lanes(&scope)?;
     let shape = product.tile_shape(scope.graph, lanes);
     let sizes = [shape.width(lanes), shape.height()];

@@ -9,7 +9,7 @@ use crate::kernel::index::{self, Index};
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple_of_4};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, invocation, ceil_div, repeat};
+use crate::pass::plan::kernel::{LoweredKernel, bounds_guard, ceil_div, invocation, repeat};
 use crate::pass::plan::product::{Product, Side, accumulate, vec4_indices};
 
 const TEMPLATE: &str = include_str!("../../../../shaders/vector.wgsl");

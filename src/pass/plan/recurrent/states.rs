@@ -67,7 +67,13 @@ impl RecurrentStates {
     }
 
     /// Stores a vector for the next step.
-    pub fn store_vec4(&self, pool: &mut ExprPool, state: usize, place: &Index, value: Expr) -> Statement {
+    pub fn store_vec4(
+        &self,
+        pool: &mut ExprPool,
+        state: usize,
+        place: &Index,
+        value: Expr,
+    ) -> Statement {
         Statement::WorkgroupStore {
             array: NAMES[state],
             index: place.emit(pool),
@@ -97,7 +103,9 @@ impl RecurrentStates {
                 .collect();
         }
         let quads = (0..parts).map(|part| first.add_size(&Dim::from(part)));
-        let quads: Vec<Index> = quads.map(|quad| clamped_index(scope, &quad, &last)).collect();
+        let quads: Vec<Index> = quads
+            .map(|quad| clamped_index(scope, &quad, &last))
+            .collect();
         let rows = |quad: &Index| {
             let rows = (0..self.rows).map(|row| {
                 let place = self.vec4_index(step, &Dim::from(row).into(), quad);
@@ -115,7 +123,9 @@ impl LoadedState {
     /// A unit of a row.
     pub fn unit(&self, pool: &mut ExprPool, row: usize, part: usize) -> Expr {
         match self {
-            LoadedState::PerInvocation(rows) => vec4::component(pool, rows[row], part, WgslType::F32),
+            LoadedState::PerInvocation(rows) => {
+                vec4::component(pool, rows[row], part, WgslType::F32)
+            }
             LoadedState::AcrossLanes(vector, [first, apart]) => {
                 let number = vec4::component(pool, *vector, part, WgslType::F32);
                 let lane = pool.index((first + row * apart) as u32);

@@ -37,11 +37,17 @@ pub enum WeightBlock {
 impl RecurrentWeight {
     /// Chooses the storage: panels where subgroups are vector lanes, a texture holds them, and the value is a view of a
     /// weight.
-    pub fn new(scope: &mut KernelScope, value: ValueId, invocations: usize) -> Result<RecurrentWeight> {
+    pub fn new(
+        scope: &mut KernelScope,
+        value: ValueId,
+        invocations: usize,
+    ) -> Result<RecurrentWeight> {
         let panels = weight_panels(scope, value, invocations)?;
-        Ok(panels.map_or(RecurrentWeight::Value(value), |(base, panels)| {
-            RecurrentWeight::Panels(base, panels)
-        }))
+        Ok(
+            panels.map_or(RecurrentWeight::Value(value), |(base, panels)| {
+                RecurrentWeight::Panels(base, panels)
+            }),
+        )
     }
 
     /// State units per iteration.
@@ -112,7 +118,11 @@ impl RecurrentWeight {
 
 impl WeightBlock {
     /// Products of four state units with the block: their contributions to four units of the gate.
-    pub fn multiply(&self, pool: &mut ExprPool, state: impl Fn(&mut ExprPool, usize) -> Expr) -> Expr {
+    pub fn multiply(
+        &self,
+        pool: &mut ExprPool,
+        state: impl Fn(&mut ExprPool, usize) -> Expr,
+    ) -> Expr {
         match self {
             WeightBlock::Columns(columns) => {
                 let parts = columns.iter().enumerate();

@@ -13,7 +13,7 @@ use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{LoweredKernel, ceil_div, repeat};
 use crate::pass::plan::lanes;
 use crate::pass::plan::reduce::rows::lower_subgroups;
-use crate::pass::plan::reduce::{ReductionOutput, ReductionAxes, beats_best};
+use crate::pass::plan::reduce::{ReductionAxes, ReductionOutput, beats_best};
 
 /// Longest row that a single invocation searches.
 const MAX_SINGLE_LENGTH: i64 = 64;
@@ -90,20 +90,27 @@ impl ArgReduceSearch<'_> {
     /// Searches the invocation's elements of the row.
     fn search_row(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
         let size = &self.parts.reduced[0];
-        repeat(scope, "trip", &ceil_div(size, self.lanes), |scope, round| {
-            let place = round.scale(&Dim::from(self.lanes)).add(&self.number);
-            let k = place.emit(&mut scope.pool);
-            let position = self.parts.operand_position(&self.output.kept, &[Index::expr(k, size)]);
-            let element = scope.element(self.parts.operand, &position, None)?;
-            let better = beats_best(scope, self.function, element, self.best);
-            let take = Statement::If(better, self.update_best(element, k));
-            if place.is_less_than(size) {
-                return Ok(vec![take]);
-            }
-            let end = scope.pool.size(size);
-            let inside = scope.pool.call("x < y", WgslType::Bool, &[k, end]);
-            Ok(vec![Statement::If(inside, vec![take])])
-        })
+        repeat(
+            scope,
+            "trip",
+            &ceil_div(size, self.lanes),
+            |scope, round| {
+                let place = round.scale(&Dim::from(self.lanes)).add(&self.number);
+                let k = place.emit(&mut scope.pool);
+                let position = self
+                    .parts
+                    .operand_position(&self.output.kept, &[Index::expr(k, size)]);
+                let element = scope.element(self.parts.operand, &position, None)?;
+                let better = beats_best(scope, self.function, element, self.best);
+                let take = Statement::If(better, self.update_best(element, k));
+                if place.is_less_than(size) {
+                    return Ok(vec![take]);
+                }
+                let end = scope.pool.size(size);
+                let inside = scope.pool.call("x < y", WgslType::Bool, &[k, end]);
+                Ok(vec![Statement::If(inside, vec![take])])
+            },
+        )
     }
 
     fn update_best(&self, element: Expr, index: Expr) -> Vec<Statement> {

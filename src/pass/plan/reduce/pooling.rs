@@ -15,9 +15,11 @@ use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 use crate::pass::plan::group::Group;
-use crate::pass::plan::kernel::{LoweredKernel, epilogue, ceil_div, repeat_all};
+use crate::pass::plan::kernel::{LoweredKernel, ceil_div, epilogue, repeat_all};
+use crate::pass::plan::reduce::{
+    ReductionAxes, TEMPLATE, accumulator_name, combine, new_accumulator,
+};
 use crate::pass::plan::vec4_layout::{self, CHANNEL_AXIS};
-use crate::pass::plan::reduce::{ReductionAxes, TEMPLATE, combine, accumulator_name, new_accumulator};
 
 /// Most elements of a window. Longer sums are made of partial sums.
 const MAX_WINDOW: i64 = 128;
@@ -78,7 +80,12 @@ pub fn lower<'a>(
     statements.extend(block.combine(&mut scope, &parts, reduce, &totals)?);
     statements.extend(totals.iter().copied().map(Statement::Freeze));
     statements.extend(block.write(&mut scope, group, &parts, &totals)?);
-    Ok(LoweredKernel::new(scope, TEMPLATE, statements, &block.count))
+    Ok(LoweredKernel::new(
+        scope,
+        TEMPLATE,
+        statements,
+        &block.count,
+    ))
 }
 
 /// Results of an invocation: four channels of neighbouring positions, whose windows share elements.
@@ -122,7 +129,12 @@ impl PoolingBlock {
     }
 
     /// Condition under which a position is within the result; `None` if it always is.
-    fn bounds_condition(&self, scope: &mut KernelScope, parts: &ReductionAxes, place: &[usize]) -> Option<Expr> {
+    fn bounds_condition(
+        &self,
+        scope: &mut KernelScope,
+        parts: &ReductionAxes,
+        place: &[usize],
+    ) -> Option<Expr> {
         let at = self.position(place);
         let mut inside = None;
         for ((at, size), offset) in at.iter().zip(&parts.kept).zip(place) {

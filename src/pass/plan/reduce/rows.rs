@@ -21,11 +21,11 @@ use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::vec4::{self, VEC4_LEN};
 use crate::pass::plan::element::vec8;
 use crate::pass::plan::element::{KernelScope, operand, scalar};
-use crate::pass::plan::group::{RowFrame, Group, RowsPattern, reduction_of};
-use crate::pass::plan::kernel::{LoweredKernel, invocation, ceil_div, repeat};
+use crate::pass::plan::group::{Group, RowFrame, RowsPattern, reduction_of};
+use crate::pass::plan::kernel::{LoweredKernel, ceil_div, invocation, repeat};
+use crate::pass::plan::reduce::accumulator::{self, Accumulator};
 use crate::pass::plan::reduce::rows::granularity::Granularity;
 use crate::pass::plan::reduce::rows::sharing::RowSharing;
-use crate::pass::plan::reduce::accumulator::{self, Accumulator};
 use crate::pass::plan::{lanes, reduce};
 
 /// Template of row kernels by subgroups.
@@ -72,11 +72,19 @@ pub fn pays_off(graph: &Graph, capabilities: &Capabilities, rows: &RowsPattern) 
     let Some(Ok(length)) = length.filter(|_| rows.stages.concat().len() > 1 || is_written) else {
         return false;
     };
-    keep_busy(capabilities, example_size(graph, &frame.rows), times * length)
+    keep_busy(
+        capabilities,
+        example_size(graph, &frame.rows),
+        times * length,
+    )
 }
 
 /// Lowers a row group.
-pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group, rows: &RowsPattern) -> Result<LoweredKernel<'a>> {
+pub fn lower<'a>(
+    mut scope: KernelScope<'a>,
+    group: &Group,
+    rows: &RowsPattern,
+) -> Result<LoweredKernel<'a>> {
     let frame = &rows.frame;
     let kept = max_kept(scope.graph, &rows.computed);
     let Granularity {
@@ -143,10 +151,12 @@ impl<'a> RowKernel<'a, '_> {
         }
         let start = parts.iter().map(|part| part.running.declare());
         self.statements.extend(start);
-        let around = accumulator::piece_statements(&mut self.scope, parts.iter().map(|part| &part.running));
+        let around =
+            accumulator::piece_statements(&mut self.scope, parts.iter().map(|part| &part.running));
         let through = self.for_each_element(around, |scope, rows| {
             let each = parts.iter();
-            each.map(|part| part.accumulate(scope, &rows[part.row])).collect()
+            each.map(|part| part.accumulate(scope, &rows[part.row]))
+                .collect()
         })?;
         self.statements.extend(through);
         for part in &parts {
@@ -321,7 +331,8 @@ impl<'a> RowKernel<'a, '_> {
             }
             RowSharing::Workgroup => {
                 let shares = exchange_array(ty);
-                let (tree, whole) = reduce::combine_workgroup(scope, running.function, total, &shares);
+                let (tree, whole) =
+                    reduce::combine_workgroup(scope, running.function, total, &shares);
                 self.statements.extend(tree);
                 self.statements.push(Statement::Assign(total, whole));
                 let barrier = Statement::Line("workgroupBarrier();".to_string());
@@ -381,12 +392,19 @@ impl<'a> RowKernel<'a, '_> {
             RowSharing::Workgroup => {
                 let memory = self.exchanged_types.iter().map(|ty| {
                     let (name, ty) = (exchange_array(*ty), ty.wgsl());
-                    format!("var<workgroup> {name}: array<{ty}, {}>;\n", reduce::WORKGROUP_INVOCATIONS)
+                    format!(
+                        "var<workgroup> {name}: array<{ty}, {}>;\n",
+                        reduce::WORKGROUP_INVOCATIONS
+                    )
                 });
                 let memory = memory.collect();
                 let (scope, statements) = (self.scope, self.statements);
-                let mut lowered =
-                    LoweredKernel::of_workgroups(scope, reduce::WORKGROUP_TEMPLATE, statements, count);
+                let mut lowered = LoweredKernel::of_workgroups(
+                    scope,
+                    reduce::WORKGROUP_TEMPLATE,
+                    statements,
+                    count,
+                );
                 lowered.template_values.push(("memory", memory));
                 lowered
             }
@@ -424,7 +442,8 @@ pub fn lower_subgroups<'a>(
 ) -> LoweredKernel<'a> {
     let subgroups = lanes::subgroups_per_workgroup(lanes, example_size(scope.graph, rows));
     let workgroups = ceil_div(rows, subgroups);
-    let mut lowered = LoweredKernel::of_workgroups(scope, SUBGROUP_TEMPLATE, statements, workgroups);
+    let mut lowered =
+        LoweredKernel::of_workgroups(scope, SUBGROUP_TEMPLATE, statements, workgroups);
     let size = lanes::workgroup_size(lanes * subgroups);
     lowered
         .template_values

@@ -11,7 +11,9 @@ use crate::pass::plan::element::{KernelScope, vec8};
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::{LoweredKernel, epilogue, invocation, repeat_all};
 use crate::pass::plan::reduce::accumulator::{self, Accumulator};
-use crate::pass::plan::reduce::{PARTIAL_SUM_LENGTH, ReductionAxes, by_invocations, repeat_in_pieces, accumulator_name};
+use crate::pass::plan::reduce::{
+    PARTIAL_SUM_LENGTH, ReductionAxes, accumulator_name, by_invocations, repeat_in_pieces,
+};
 
 /// Lowers a reduction with its epilogue.
 pub fn lower<'a>(
@@ -38,7 +40,10 @@ pub fn lower<'a>(
             1 => name.to_string(),
             _ => format!("{name}{number}"),
         };
-        let (total, part) = (named(accumulator_name(function)), in_parts.then(|| named("part")));
+        let (total, part) = (
+            named(accumulator_name(function)),
+            in_parts.then(|| named("part")),
+        );
         let one = Accumulator::new(&mut scope, function, parts.dtype, &total, part.as_deref())?;
         running.push(one);
     }

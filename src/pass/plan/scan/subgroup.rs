@@ -13,9 +13,9 @@ use crate::op::Scan;
 use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::vec4::VEC4_LEN;
 use crate::pass::plan::element::{KernelScope, vec8};
-use crate::pass::plan::kernel::{LoweredKernel, invocation, ceil_div, repeat};
+use crate::pass::plan::kernel::{LoweredKernel, ceil_div, invocation, repeat};
 use crate::pass::plan::lanes;
-use crate::pass::plan::reduce::rows::{lower_subgroups, invocation_vector};
+use crate::pass::plan::reduce::rows::{invocation_vector, lower_subgroups};
 
 /// Number of invocations that share a row; `None` if each invocation scans its own row.
 pub fn invocations_per_row(scope: &KernelScope, x: ValueId, scan: &Scan) -> Option<usize> {

@@ -124,7 +124,9 @@ impl<'a> KernelCost<'a> {
 
 /// Returns the vectors of lanes in a workgroup of a kernel.
 pub(super) fn vectors_per_workgroup(source: &KernelSource, lanes: usize) -> u64 {
-    let is_one = source.template_values.contains(&lanes::workgroup_size(lanes));
+    let is_one = source
+        .template_values
+        .contains(&lanes::workgroup_size(lanes));
     match is_one {
         true => 1,
         false => INVOCATIONS as u64 / lanes as u64,

@@ -119,7 +119,12 @@ impl SortParameters {
     }
 
     /// Loads the invocation's element and its index from runs.
-    fn load_own(&self, scope: &mut KernelScope, run: usize, own: &SortElement) -> Result<[Expr; 2]> {
+    fn load_own(
+        &self,
+        scope: &mut KernelScope,
+        run: usize,
+        own: &SortElement,
+    ) -> Result<[Expr; 2]> {
         let [values, indices] = self.results;
         let key = element(scope, values, run, &own.index)?;
         scope.pool.set_label(key, "key");

@@ -162,7 +162,11 @@ impl MergePair<'_> {
     }
 
     /// Emits a step of the binary search over the front run.
-    fn search_step(&self, scope: &mut KernelScope, [low, high]: [Expr; 2]) -> Result<Vec<Statement>> {
+    fn search_step(
+        &self,
+        scope: &mut KernelScope,
+        [low, high]: [Expr; 2],
+    ) -> Result<Vec<Statement>> {
         let pool = &mut scope.pool;
         let (one, two) = (pool.index(1), pool.index(2));
         let is_open = pool.call("x < y", WgslType::Bool, &[low, high]);
@@ -173,7 +177,10 @@ impl MergePair<'_> {
         // Once the search has ended, this index may precede the back run.
         let of_back = added(pool, self.back.start, self.before);
         let of_back = pool.call("x - min(x, y)", WgslType::U32, &[of_back, next]);
-        let (front, back) = (self.load_key(scope, of_front)?, self.load_key(scope, of_back)?);
+        let (front, back) = (
+            self.load_key(scope, of_front)?,
+            self.load_key(scope, of_back)?,
+        );
         // Equal elements of the front run come first.
         let is_behind = self.sorting.is_before(scope, back, front);
         let pool = &mut scope.pool;

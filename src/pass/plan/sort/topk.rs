@@ -32,7 +32,11 @@ struct Candidate {
 
 impl SortParameters {
     /// The top k elements of each row, in order.
-    pub(super) fn lower_topk<'a>(&self, mut scope: KernelScope<'a>, k: usize) -> Result<LoweredKernel<'a>> {
+    pub(super) fn lower_topk<'a>(
+        &self,
+        mut scope: KernelScope<'a>,
+        k: usize,
+    ) -> Result<LoweredKernel<'a>> {
         let (number, surplus) = invocation(&mut scope, &self.rows.count);
         let row = index::delinearize(&number, &self.rows.others);
         let start = Index::zero();
@@ -40,7 +44,13 @@ impl SortParameters {
         let mut statements = vec![surplus];
         statements.extend(kept);
         for (rank, place) in places.iter().enumerate() {
-            statements.extend(self.store_ranked(&mut scope, &row, &Index::from(rank), place, None)?);
+            statements.extend(self.store_ranked(
+                &mut scope,
+                &row,
+                &Index::from(rank),
+                place,
+                None,
+            )?);
         }
         let mut lowered = LoweredKernel::new(scope, TEMPLATE, statements, &self.rows.count);
         lowered.title = Some("topk");
@@ -48,7 +58,10 @@ impl SortParameters {
     }
 
     /// Sorts the initial runs, one per invocation.
-    pub(super) fn lower_initial_runs<'a>(&self, mut scope: KernelScope<'a>) -> Result<LoweredKernel<'a>> {
+    pub(super) fn lower_initial_runs<'a>(
+        &self,
+        mut scope: KernelScope<'a>,
+    ) -> Result<LoweredKernel<'a>> {
         let stretch = self.invocation_segment(&mut scope);
         let (row, first, length) = (&stretch.row, &stretch.first, Dim::from(INITIAL_RUN));
         let (kept, places) = self.keep_best(&mut scope, row, first, &length, INITIAL_RUN)?;

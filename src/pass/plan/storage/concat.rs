@@ -15,9 +15,9 @@ use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple, is_multiple_of_4};
 use crate::pass::plan::element::vec8::VEC8_LEN;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
-use crate::pass::plan::vec4_layout::{CHANNEL_AXIS, IMAGE_LAYOUT};
 use crate::pass::plan::plan_builder::GroupKernels;
-use crate::pass::plan::storage::layout::{foreign, handed};
+use crate::pass::plan::storage::layout::{external_values, foreign_values};
+use crate::pass::plan::vec4_layout::{CHANNEL_AXIS, IMAGE_LAYOUT};
 use crate::pass::plan::{Planner, map};
 
 /// Values stored within others, with the containing value and the offset in elements.
@@ -60,8 +60,8 @@ fn is_convolved(graph: &Graph, whole: ValueId) -> bool {
 
 /// Operands to materialise so that concatenations of many operands need no kernels, including operands of nested
 /// concatenations.
-pub fn planned(graph: &Graph, capabilities: &Capabilities) -> PlannedParts {
-    let handed = handed(graph);
+pub fn plan_parts(graph: &Graph, capabilities: &Capabilities) -> PlannedParts {
+    let handed = external_values(graph);
     let aligned = capabilities.offset_alignment / MIN_ELEMENT_BYTES;
     let mut planned = PlannedParts::new();
     // Outer concatenations come last in graph order.
@@ -93,7 +93,7 @@ fn operands_to_store(
     is_free: &dyn Fn(ValueId) -> bool,
 ) -> Option<PlannedParts> {
     let mut found = PlannedParts::new();
-    for (operand, _) in starts(graph, whole, aligned)? {
+    for (operand, _) in contiguous_offsets(graph, whole, aligned)? {
         let base = look_through_reshapes(graph, operand, |_| false);
         let mut within = operands_to_store(graph, base, aligned, is_free).unwrap_or_default();
         within.insert(base, whole);
@@ -108,8 +108,13 @@ fn operands_to_store(
 
 /// Removes the kernels of concatenations whose operands can be stored within the result. Planned concatenations come
 /// first. Outputs of a region's body have a slot already and are excluded.
-pub fn place(graph: &Graph, capabilities: &Capabilities, fusion: &mut Fusion, is_body: bool) {
-    let mut taken = foreign(graph);
+pub fn assign_parts(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    fusion: &mut Fusion,
+    is_body: bool,
+) {
+    let mut taken = foreign_values(graph);
     if is_body {
         taken.extend(&graph.outputs);
     }
@@ -124,7 +129,7 @@ pub fn place(graph: &Graph, capabilities: &Capabilities, fusion: &mut Fusion, is
     let mut placed = BTreeSet::new();
     for root in roots.into_iter().filter(|root| !taken.contains(root)) {
         let alignment = capabilities.offset_alignment;
-        if let Some(parts) = parts(graph, fusion, root, alignment, &taken) {
+        if let Some(parts) = operand_offsets(graph, fusion, root, alignment, &taken) {
             fusion.concat_parts.extend(parts);
             placed.insert(root);
         }
@@ -134,7 +139,7 @@ pub fn place(graph: &Graph, capabilities: &Capabilities, fusion: &mut Fusion, is
 
 /// Offsets of a concatenation's operands in the result, if all have its layout and storage type. `None` if a kernel has to
 /// copy them.
-fn parts(
+fn operand_offsets(
     graph: &Graph,
     fusion: &Fusion,
     root: ValueId,
@@ -156,7 +161,7 @@ fn parts(
         return None;
     }
     let (mut parts, mut begins_quad) = (ConcatParts::new(), true);
-    for (operand, start) in starts(graph, whole, alignment / storage.size())? {
+    for (operand, start) in contiguous_offsets(graph, whole, alignment / storage.size())? {
         let base = behind(operand);
         let is_free = !taken.contains(&base)
             && !graph.outputs.contains(&base)
@@ -194,7 +199,8 @@ impl<'a> Planner<'a> {
         let (mut start, mut parts) = (Dim::ZERO, Vec::new());
         for operand in node.operands() {
             let (named, sizes) = self.symbolic_offset(&start);
-            let part = map::copy_concat_operand(|| self.scope(), group, operand, concat.axis, &named)?;
+            let part =
+                map::copy_concat_operand(|| self.scope(), group, operand, concat.axis, &named)?;
             let made = part.finish(label.to_string())?.substitute_sizes(&sizes);
             parts.push((made, Some(operand)));
             start = &start + &self.graph.ty(operand).shape[concat.axis];
@@ -219,7 +225,7 @@ impl<'a> Planner<'a> {
 
 /// Operands of a concatenation and their offsets, if the operands are contiguous and the offsets are multiples of
 /// `aligned`. `None` otherwise.
-fn starts(graph: &Graph, whole: ValueId, aligned: u64) -> Option<Vec<(ValueId, Dim)>> {
+fn contiguous_offsets(graph: &Graph, whole: ValueId, aligned: u64) -> Option<Vec<(ValueId, Dim)>> {
     let (node, concat) = concatenation(graph, whole)?;
     let before = graph.ty(whole).shape.get(..concat.axis)?;
     let (mut starts, mut start) = (Vec::new(), Dim::ZERO);

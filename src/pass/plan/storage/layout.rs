@@ -9,9 +9,9 @@ use crate::kernel::layout::Layout;
 use crate::pass::plan::element::vec4::is_multiple_of_4;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::{Group, Pattern};
-use crate::pass::plan::vec4_layout::{CHANNEL_AXIS, IMAGE_LAYOUT, may_be_image};
 use crate::pass::plan::reduce::pooling;
 use crate::pass::plan::variant;
+use crate::pass::plan::vec4_layout::{CHANNEL_AXIS, IMAGE_LAYOUT, may_be_image};
 
 /// Chooses the layout of each value.
 pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Vec<Layout> {
@@ -20,7 +20,7 @@ pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Ve
         capabilities,
         fusion,
         layouts: vec![Layout::Linear; graph.values.len()],
-        external: handed(graph),
+        external: external_values(graph),
     };
     if capabilities.simd_lanes().is_some() {
         fusion.groups.iter().for_each(|group| assigner.visit(group));
@@ -29,14 +29,14 @@ pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Ve
 }
 
 /// Values that something other than our kernels reads or writes, and outputs of the graph.
-pub fn handed(graph: &Graph) -> BTreeSet<ValueId> {
-    let mut handed = foreign(graph);
+pub fn external_values(graph: &Graph) -> BTreeSet<ValueId> {
+    let mut handed = foreign_values(graph);
     handed.extend(&graph.outputs);
     handed
 }
 
 /// Values that something other than our kernels reads or writes.
-pub fn foreign(graph: &Graph) -> BTreeSet<ValueId> {
+pub fn foreign_values(graph: &Graph) -> BTreeSet<ValueId> {
     let ours = |node: &&Node| match &node.op {
         Op::Primitive(primitive) => !matches!(primitive, Primitive::Custom(_)),
         _ => false,
@@ -124,7 +124,8 @@ impl LayoutAssigner<'_> {
         match &node.op {
             Op::Primitive(Primitive::Conv(conv)) => {
                 keeps_shape
-                    && variant::convolves(self.graph, self.capabilities, node, conv).is_some()
+                    && variant::vec4_conv_variant(self.graph, self.capabilities, node, conv)
+                        .is_some()
             }
             Op::Primitive(Primitive::Reduce(_)) => {
                 keeps_shape && reads_quads() && pooling::is_supported(self.graph, node)
@@ -161,7 +162,8 @@ impl LayoutAssigner<'_> {
         self.graph.nodes.iter().any(|node| match &node.op {
             Op::Primitive(Primitive::Conv(conv)) => {
                 node.operands().first().is_some_and(|x| is_read(*x))
-                    && variant::convolves(self.graph, self.capabilities, node, conv).is_some()
+                    && variant::vec4_conv_variant(self.graph, self.capabilities, node, conv)
+                        .is_some()
             }
             _ => false,
         })

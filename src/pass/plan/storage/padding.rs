@@ -13,7 +13,7 @@ use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::is_multiple;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::{Group, Pattern};
-use crate::pass::plan::storage::layout::handed;
+use crate::pass::plan::storage::layout::external_values;
 use crate::pass::plan::storage::precision::StorageRequest;
 use crate::pass::plan::variant;
 
@@ -41,9 +41,12 @@ pub fn assign(
         capabilities,
         request: wanted,
         fusion,
-        external: handed(graph),
+        external: external_values(graph),
     };
-    let read = fusion.groups.iter().flat_map(|group| padder.row_reads(group));
+    let read = fusion
+        .groups
+        .iter()
+        .flat_map(|group| padder.row_reads(group));
     for value in read.filter(|value| padder.benefits_from_padding(*value)) {
         layouts[value.index()] = Layout::Padded {
             padding: CACHE_LINE_ELEMENTS,
@@ -82,7 +85,7 @@ impl Padder<'_> {
         let written = vec![false; self.graph.values.len()];
         let scope = KernelScope::new(self.graph, self.capabilities, &self.fusion.stored, &written);
         let scope = scope.with_layouts(&self.fusion.layouts, &self.fusion.storages);
-        let choice = variant::best(&scope, product, &self.request.options.choices);
+        let choice = variant::best_choice(&scope, product, &self.request.options.choices);
         matches!(choice, Ok(Some(choice)) if choice.variant == KernelVariant::SubgroupTile)
     }
 
@@ -96,7 +99,10 @@ impl Padder<'_> {
             ty.dtype == DType::F32 && self.fusion.layouts[value.index()] == Layout::Linear;
         let is_even =
             row.as_const().is_some() && is_multiple(row, CONFLICT_LINES * CACHE_LINE_ELEMENTS);
-        let rows: usize = outer.iter().map(|size| example_size(self.graph, size)).product();
+        let rows: usize = outer
+            .iter()
+            .map(|size| example_size(self.graph, size))
+            .product();
         is_plain && is_even && rows > CACHE_WAYS && self.has_room(value) && self.is_unshared(value)
     }
 

@@ -44,10 +44,10 @@ struct WeightLayouts<'a> {
 }
 
 /// Weights that a plan stores in rows and in panels, and that can be read from the panels.
-pub fn chosen(sheet: &PlanBuilder, capabilities: &Capabilities) -> PaneledWeights {
+pub fn choose_paneled(sheet: &PlanBuilder, capabilities: &Capabilities) -> PaneledWeights {
     let (plan, limit) = (&sheet.plan, capabilities.textures.bindings as usize);
     let mut chosen = PaneledWeights::new();
-    for (name, ways) in ways(&plan.slots) {
+    for (name, ways) in weight_layouts(&plan.slots) {
         let Some(panels) = ways.panels.first().filter(|_| ways.in_rows) else {
             continue;
         };
@@ -58,7 +58,7 @@ pub fn chosen(sheet: &PlanBuilder, capabilities: &Capabilities) -> PaneledWeight
         let panels = Panels::clone(panels);
         chosen.insert(name.to_string(), PaneledWeight { panels, read });
         let mut steps = plan.steps.iter();
-        if steps.any(|step| textures(plan, step, &chosen) > limit) {
+        if steps.any(|step| texture_count(plan, step, &chosen) > limit) {
             chosen.remove(name);
         }
     }
@@ -66,8 +66,8 @@ pub fn chosen(sheet: &PlanBuilder, capabilities: &Capabilities) -> PaneledWeight
 }
 
 /// Report of weights that several kinds of kernels read.
-pub fn told(sheet: &PlanBuilder, chosen: &PaneledWeights) -> Vec<SharedWeight> {
-    let ways = ways(&sheet.plan.slots).into_iter();
+pub fn shared_weights(sheet: &PlanBuilder, chosen: &PaneledWeights) -> Vec<SharedWeight> {
+    let ways = weight_layouts(&sheet.plan.slots).into_iter();
     let told = ways.filter_map(|(name, ways)| {
         let read = match chosen.get(name) {
             Some(picked) => picked.read,
@@ -88,7 +88,7 @@ pub fn told(sheet: &PlanBuilder, chosen: &PaneledWeights) -> Vec<SharedWeight> {
 }
 
 /// Sets the layout of weights that are stored only as panels.
-pub fn place(graph: &Graph, fusion: &mut Fusion, chosen: &PaneledWeights) {
+pub fn assign_layouts(graph: &Graph, fusion: &mut Fusion, chosen: &PaneledWeights) {
     for (layout, info) in fusion.layouts.iter_mut().zip(&graph.values) {
         if let Definition::Weight(name) = &info.definition
             && let Some(picked) = chosen.get(name)
@@ -108,7 +108,7 @@ fn reason_for_rows(ways: &WeightLayouts, read: usize) -> Option<RowCopyReason> {
     }
 }
 
-fn ways(slots: &[Slot]) -> BTreeMap<&str, WeightLayouts<'_>> {
+fn weight_layouts(slots: &[Slot]) -> BTreeMap<&str, WeightLayouts<'_>> {
     let mut found: BTreeMap<&str, WeightLayouts> = BTreeMap::new();
     for slot in slots {
         let SlotKind::Weight(name) = &slot.kind else {
@@ -129,7 +129,7 @@ fn ways(slots: &[Slot]) -> BTreeMap<&str, WeightLayouts<'_>> {
 }
 
 /// Number of textures that a step binds, given the weights stored only as panels.
-fn textures(plan: &Plan, step: &Step, chosen: &PaneledWeights) -> usize {
+fn texture_count(plan: &Plan, step: &Step, chosen: &PaneledWeights) -> usize {
     let texture = |slot: &Slot| match (&slot.kind, &slot.layout) {
         (SlotKind::Weight(name), Layout::Panels(panels)) => Some((name.clone(), panels.clone())),
         (SlotKind::Weight(name), _) => Some((name.clone(), chosen.get(name)?.panels.clone())),
@@ -170,7 +170,10 @@ impl Planner<'_> {
 
     /// Counts all elements of a weight that something other than a kernel reads in rows.
     pub(in crate::pass::plan) fn count_whole_row_reads(&mut self, value: ValueId) {
-        self.add_row_reads(value, example_size(self.graph, &self.graph.ty(value).numel()));
+        self.add_row_reads(
+            value,
+            example_size(self.graph, &self.graph.ty(value).numel()),
+        );
     }
 
     fn add_row_reads(&mut self, value: ValueId, read: usize) {

@@ -17,7 +17,7 @@ use crate::pass::plan::PlanOptions;
 use crate::pass::plan::cost::{NodeClass, node_class};
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::{Group, reduction_of};
-use crate::pass::plan::storage::layout::handed;
+use crate::pass::plan::storage::layout::external_values;
 use crate::pass::plan::storage::panels::PaneledWeights;
 
 /// Storage type of a value, and the reason if it keeps `f32`.
@@ -60,9 +60,9 @@ pub fn assign(
         fusion,
         wanted: request,
         storage: StorageType::half(capabilities),
-        external: handed(graph),
-        integer_sources: counted(graph),
-        writers: written(graph, fusion),
+        external: external_values(graph),
+        integer_sources: integer_sources(graph),
+        writers: writing_groups(graph, fusion),
     };
     all.map(|(id, info)| match info.ty.dtype {
         DType::F32 => Ok(match chooser.single_reason(id) {
@@ -161,7 +161,7 @@ impl PrecisionChooser<'_> {
 }
 
 /// The group that writes each value.
-fn written(graph: &Graph, fusion: &Fusion) -> Vec<Option<usize>> {
+fn writing_groups(graph: &Graph, fusion: &Fusion) -> Vec<Option<usize>> {
     let mut written = vec![None; graph.values.len()];
     for (index, group) in fusion.groups.iter().enumerate() {
         for value in group.written(graph, &fusion.stored) {
@@ -172,7 +172,7 @@ fn written(graph: &Graph, fusion: &Fusion) -> Vec<Option<usize>> {
 }
 
 /// Values that integers are computed from, element by element.
-fn counted(graph: &Graph) -> BTreeSet<ValueId> {
+fn integer_sources(graph: &Graph) -> BTreeSet<ValueId> {
     let mut counted = BTreeSet::new();
     for node in graph.nodes.iter().rev() {
         let operands = node.operands();

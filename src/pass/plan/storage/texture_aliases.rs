@@ -25,16 +25,16 @@ pub fn assign(
     let has_texels = |value: ValueId| {
         capabilities.buffer_aliasing
             && fusion.storages[value.index()].texel().is_some()
-            && is_of_its_own(whole(fusion, value))
+            && is_of_its_own(outermost(fusion, value))
     };
     let values = (0..graph.values.len()).map(ValueId::from);
     values.map(has_texels).collect()
 }
 
 /// The outermost value that a value is stored within; the value itself if there is none.
-fn whole(fusion: &Fusion, value: ValueId) -> ValueId {
+fn outermost(fusion: &Fusion, value: ValueId) -> ValueId {
     match fusion.concat_parts.get(&value) {
-        Some((of, _)) => whole(fusion, *of),
+        Some((of, _)) => outermost(fusion, *of),
         None => value,
     }
 }

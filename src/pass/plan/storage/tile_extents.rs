@@ -8,7 +8,7 @@ use crate::ir::{Graph, Op, Primitive};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::KernelVariant;
 use crate::pass::plan::conv::{implicit_gemm, winograd};
-use crate::pass::plan::cost::{NodeClass, node_class, example_size};
+use crate::pass::plan::cost::{NodeClass, example_size, node_class};
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::fuse::Fusion;
 use crate::pass::plan::group::Group;
@@ -45,7 +45,7 @@ pub fn assign(
     };
     let found = fusion.groups.iter().filter_map(|group| {
         let anchor = group.anchor.filter(|_| group.pattern.is_none())?;
-        Some((anchor, sums(scope(), group, anchor, wanted)?))
+        Some((anchor, tiled_sums(scope(), group, anchor, wanted)?))
     });
     let (anchors, sums): (Vec<usize>, Vec<WeightProduct>) = found.unzip();
     let extents = tile::choose_shapes(lanes, capabilities.textures, &sums);
@@ -54,7 +54,7 @@ pub fn assign(
 
 /// Description of a group's tiled product with a weight in panels; `None` for other groups. Errors are reported when the
 /// kernel is generated.
-fn sums(
+fn tiled_sums(
     mut scope: KernelScope,
     group: &Group,
     anchor: usize,
@@ -62,7 +62,7 @@ fn sums(
 ) -> Option<WeightProduct> {
     let (graph, capabilities) = (scope.graph, scope.capabilities);
     let node = graph.nodes.get(anchor)?;
-    let choice = variant::best(&scope, node, &wanted.options.choices).ok()??;
+    let choice = variant::best_choice(&scope, node, &wanted.options.choices).ok()??;
     let nodes = group.computed(graph, scope.stored).into_iter();
     let nodes = nodes.map(|node| &graph.nodes[node]);
     let nodes = nodes.filter(|node| node_class(node) != NodeClass::View);

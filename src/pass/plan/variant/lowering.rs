@@ -29,7 +29,12 @@ impl<'a> Planner<'a> {
     }
 
     /// Lowers a matrix product or convolution to one of its variants.
-    fn lower_variant(&self, variant: KernelVariant, group: &Group, node: &Node) -> Result<LoweredKernel<'a>> {
+    fn lower_variant(
+        &self,
+        variant: KernelVariant,
+        group: &Group,
+        node: &Node,
+    ) -> Result<LoweredKernel<'a>> {
         let (scope, extent) = (self.scope(), self.fusion.extent(group.anchor));
         match (&node.op, variant) {
             (Op::Primitive(Primitive::Dot(_)), KernelVariant::Portable) => {

@@ -27,7 +27,7 @@ impl MatmulProblem<'_> {
             sizes.filter(|(places, tiles)| self.affords_filters(**places, **tiles, channels));
         let costs = sizes.map(|(places, tiles)| {
             let tiles = self.batch * tiles;
-            let cost = cost(*places, tiles, [channels, self.rows]);
+            let cost = winograd_cost(*places, tiles, [channels, self.rows]);
             (cost, *places, tiles)
         });
         let (cost, places, tiles) = costs.min()?;
@@ -58,7 +58,7 @@ impl MatmulProblem<'_> {
 }
 
 /// Cost of a Winograd convolution.
-fn cost(places: OutputTile, tiles: usize, [channels, outputs]: [usize; 2]) -> usize {
+fn winograd_cost(places: OutputTile, tiles: usize, [channels, outputs]: [usize; 2]) -> usize {
     let products = places.matrices() * tiles.max(MIN_COSTED_TILES) * channels * outputs;
     let (transform, transformed) = match places {
         OutputTile::Two => (TRANSFORM_TWO_COST, channels + outputs),
@@ -69,7 +69,7 @@ fn cost(places: OutputTile, tiles: usize, [channels, outputs]: [usize; 2]) -> us
 
 /// Number of tiles that a convolution in the vec4 channel layout has; `None` if it cannot be tiled or the device cannot
 /// bind the scratch memory.
-pub(super) fn count(
+pub(super) fn tile_count(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,

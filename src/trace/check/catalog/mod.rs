@@ -58,9 +58,10 @@ impl FrontEnd {
         FrontEnd::Json,
     ];
     /// Front ends whose function can be called and traced again.
-    const FUNCTIONS: &'static [FrontEnd] = &[FrontEnd::Rust, FrontEnd::Libtorch];
+    const WITH_FUNCTIONS: &'static [FrontEnd] = &[FrontEnd::Rust, FrontEnd::Libtorch];
     /// Front ends whose results are compared with those of another trace or import.
-    const PROGRAMS: &'static [FrontEnd] = &[FrontEnd::Archive, FrontEnd::Rust, FrontEnd::Libtorch];
+    const WITH_OTHER_IMPORTS: &'static [FrontEnd] =
+        &[FrontEnd::Archive, FrontEnd::Rust, FrontEnd::Libtorch];
     /// Front ends whose graphs distinguish constants from weights.
     const WITH_CONSTANTS: &'static [FrontEnd] =
         &[FrontEnd::Archive, FrontEnd::Libtorch, FrontEnd::Json];
@@ -247,13 +248,13 @@ pub fn explain(code: &str) -> Result<&'static CatalogEntry> {
     if let Some((code, why)) = RETIRED.iter().find(|(code, _)| *code == wanted) {
         return Err(Error::usage(format!("{code} is retired: {why}")));
     }
-    let alike = |entry: &&&CatalogEntry| wanted.get(..3) == entry.code.get(..3);
-    let near: Vec<&str> = entries
+    let is_of_layer = |entry: &&&CatalogEntry| wanted.get(..3) == entry.code.get(..3);
+    let same_layer: Vec<&str> = entries
         .iter()
-        .filter(alike)
+        .filter(is_of_layer)
         .map(|entry| entry.code)
         .collect();
-    let help = match near.as_slice() {
+    let help = match same_layer.as_slice() {
         [] => "onionskin explain lists all ids".to_string(),
         near => format!("the ids of this layer are {}", near.join(", ")),
     };

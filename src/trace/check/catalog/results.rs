@@ -6,7 +6,7 @@ pub const OUTPUTS_DIFFER: CatalogEntry = CatalogEntry {
     code: "W0711",
     title: "outputs of the trace differ",
     severity: Severity::Warning,
-    front_ends: FrontEnd::PROGRAMS,
+    front_ends: FrontEnd::WITH_OTHER_IMPORTS,
     cause: "The traced graph gives other numbers than the function itself. If it does so for the inputs of the trace, an \
             operator is at fault or random; if only for other inputs, a value, size or branch of the example is baked in. \
             A different structure, shape or element type is an error, different numbers are an error under `strict`.",
@@ -20,7 +20,7 @@ pub const REPEAT_DIFFERS: CatalogEntry = CatalogEntry {
     code: "W0712",
     title: "outputs of a second trace differ",
     severity: Severity::Warning,
-    front_ends: FrontEnd::FUNCTIONS,
+    front_ends: FrontEnd::WITH_FUNCTIONS,
     cause: "The function was traced again with the same inputs, and the second graph gives other numbers than the function. \
             The function depends on something that changes between calls.",
     example: "self.calls += 1\nreturn x * self.calls",
@@ -31,7 +31,7 @@ pub const UNSTABLE_FUNCTION: CatalogEntry = CatalogEntry {
     code: "W0713",
     title: "function gives different results for the same inputs",
     severity: Severity::Warning,
-    front_ends: FrontEnd::FUNCTIONS,
+    front_ends: FrontEnd::WITH_FUNCTIONS,
     cause: "Two calls with the same inputs and the same random state gave different results. A comparison with such a \
             function says nothing about the trace.",
     example: "return x * time.time()",
@@ -42,7 +42,7 @@ pub const PATH_DEPENDS_ON_INPUT: CatalogEntry = CatalogEntry {
     code: "W0714",
     title: "other inputs give a different graph",
     severity: Severity::Warning,
-    front_ends: FrontEnd::FUNCTIONS,
+    front_ends: FrontEnd::WITH_FUNCTIONS,
     cause: "Traced with other inputs that the first graph accepts, the function gives a different graph: a branch \
             or a loop of the program follows values or sizes of the inputs and is frozen to the example.",
     example: "for i in range(x.size(0)): # unrolled\n    y = y + x[i]",
@@ -115,7 +115,7 @@ pub const GRAPHS_DIFFER: CatalogEntry = CatalogEntry {
     code: "E0711",
     title: "graphs differ between two traces",
     severity: Severity::Error,
-    front_ends: FrontEnd::FUNCTIONS,
+    front_ends: FrontEnd::WITH_FUNCTIONS,
     cause: "The function was traced twice with the same inputs and did different things. It has state that changes between \
             calls (a memo, a counter), or takes a branch at random.",
     example: "if self.cache is None:\n    self.cache = expensive(x) # is in the first trace only\nreturn self.cache + x",
@@ -126,7 +126,7 @@ pub const CONSTANTS_DIFFER: CatalogEntry = CatalogEntry {
     code: "E0712",
     title: "constants differ between two traces",
     severity: Severity::Error,
-    front_ends: FrontEnd::FUNCTIONS,
+    front_ends: FrontEnd::WITH_FUNCTIONS,
     cause: "Two traces have the same operators, but a constant tensor holds other values. A value that was computed during \
             the trace escaped from it and came back as a constant.",
     example: "return x + x.data.sum() # .data is not traced",

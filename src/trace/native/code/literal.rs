@@ -8,14 +8,14 @@ use crate::ir::{Argument, ValueId};
 use crate::scalar::Scalar;
 
 /// An argument of a call as source for a parameter of type `ty`. `value` returns the source of a reference to a tensor.
-pub(super) fn argument(
+pub(super) fn argument_source(
     ty: &ArgumentType,
     argument: &Argument,
     value: &dyn Fn(ValueId) -> Result<String>,
 ) -> Result<String> {
     Ok(match (ty, argument) {
         (ArgumentType::Optional(inner), given) if *given != Argument::None => {
-            return self::argument(inner, given, value);
+            return self::argument_source(inner, given, value);
         }
         (_, Argument::None) | (ArgumentType::Ignored, _) => "Arg::None".to_string(),
         (_, Argument::Value(id)) => value(*id)?,
@@ -24,9 +24,11 @@ pub(super) fn argument(
         }
         (ArgumentType::Float, Argument::Number(number)) => float(number.to_f64()),
         (ArgumentType::List(inner, _), Argument::List(items)) => {
-            let items = items.iter().map(|item| self::argument(inner, item, value));
+            let items = items
+                .iter()
+                .map(|item| self::argument_source(inner, item, value));
             let texts = items.collect::<Result<Vec<_>>>()?;
-            list(
+            list_source(
                 &texts,
                 is_homogeneous(argument),
                 **inner == ArgumentType::Tensor,
@@ -53,8 +55,8 @@ fn is_homogeneous(list: &Argument) -> bool {
         || items.iter().all(is_symbol)
 }
 
-fn list(items: &[String], alike: bool, tensors: bool) -> String {
-    let array = match alike {
+fn list_source(items: &[String], homogeneous: bool, tensors: bool) -> String {
+    let array = match homogeneous {
         true => items.join(", "),
         false => {
             let items = items.iter().map(|item| match item.as_str() {
@@ -73,7 +75,7 @@ fn list(items: &[String], alike: bool, tensors: bool) -> String {
 }
 
 /// A number or size as an operand.
-pub(super) fn number(argument: &Argument) -> String {
+pub(super) fn operand_source(argument: &Argument) -> String {
     match argument {
         Argument::Number(number) => scalar(*number),
         Argument::Size(size) => size.rust_expression(),
@@ -82,10 +84,10 @@ pub(super) fn number(argument: &Argument) -> String {
 }
 
 /// A list of sizes.
-pub(super) fn sizes(shape: &[Dim]) -> String {
+pub(super) fn sizes_source(shape: &[Dim]) -> String {
     let items: Vec<String> = shape.iter().map(Dim::rust_expression).collect();
     let sizes = shape.iter().cloned().map(Argument::from);
-    list(
+    list_source(
         &items,
         is_homogeneous(&Argument::List(sizes.collect())),
         false,

@@ -2,10 +2,10 @@
 //! be traced.
 
 mod literal;
-mod variables;
 mod operator;
 mod primitive;
 mod region;
+mod variables;
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Argument, Definition, Graph, GraphModule, Node, Op, ValueId};
 use crate::scalar::Scalar;
 
-use variables::{VariableNames, TensorExpr, plain};
+use variables::{TensorExpr, VariableNames, identifier};
 
 impl GraphModule {
     /// The graphs as Rust functions of `onionskin::trace`; see [`Graph::code`].
@@ -49,17 +49,17 @@ impl Graph {
         let weights = has_weights(self).then(|| "w: impl Fn(&str) -> TracedTensor".to_string());
         let mut parameters = Vec::from_iter(weights);
         for id in &self.inputs {
-            let name = writer.define(*id);
-            writer.places.insert(*id, TensorExpr::reference(&name));
-            writer.own.remove(id);
+            let name = writer.define_variable(*id);
+            writer.exprs.insert(*id, TensorExpr::reference(&name));
+            writer.owned_locals.remove(id);
             parameters.push(format!("{name}: &TracedTensor"));
         }
         for symbol in symbols {
-            writer.size(&symbol)?;
+            writer.define_size(&symbol)?;
         }
-        writer.nodes()?;
+        writer.write_nodes()?;
         let result = writer.tuple(&self.outputs)?;
-        let (name, parameters) = (plain(&self.name), parameters.join(", "));
+        let (name, parameters) = (identifier(&self.name), parameters.join(", "));
         let (ty, lines) = (tuple_type(self.outputs.len()), writer.lines);
         Ok(format!(
             "pub fn {name}({parameters}) -> Result<{ty}> {{\n{lines}    Ok({result})\n}}\n"
@@ -86,10 +86,10 @@ fn tuple_type(count: usize) -> String {
 struct SourceWriter<'a> {
     graph: &'a Graph,
     names: Rc<RefCell<VariableNames>>,
-    places: HashMap<ValueId, TensorExpr>,
+    exprs: HashMap<ValueId, TensorExpr>,
     used: HashSet<ValueId>,
     /// Values with an owned variable in this scope.
-    own: HashSet<ValueId>,
+    owned_locals: HashSet<ValueId>,
     depth: usize,
     lines: String,
 }
@@ -100,8 +100,8 @@ impl<'a> SourceWriter<'a> {
         SourceWriter {
             graph,
             names,
-            places: HashMap::new(),
-            own: HashSet::new(),
+            exprs: HashMap::new(),
+            owned_locals: HashSet::new(),
             used: used.chain(graph.outputs.iter().copied()).collect(),
             depth,
             lines: String::new(),
@@ -113,14 +113,14 @@ impl<'a> SourceWriter<'a> {
     }
 
     /// Defines a variable for a value. An unused one begins with `_`.
-    fn define(&mut self, id: ValueId) -> String {
+    fn define_variable(&mut self, id: ValueId) -> String {
         let wanted = &self.graph.value(id).name;
         let name = match self.used.contains(&id) {
             true => self.unique(wanted),
             false => self.unique(&format!("_{wanted}")),
         };
-        self.places.insert(id, TensorExpr::owned(&name));
-        self.own.insert(id);
+        self.exprs.insert(id, TensorExpr::owned(&name));
+        self.owned_locals.insert(id);
         name
     }
 
@@ -128,12 +128,12 @@ impl<'a> SourceWriter<'a> {
         "    ".repeat(self.depth)
     }
 
-    fn line(&mut self, line: &str) {
+    fn write_line(&mut self, line: &str) {
         self.lines += &format!("{}{line}\n", self.indent());
     }
 
     /// Defines a variable for a symbolic size.
-    fn size(&mut self, symbol: &Symbol) -> Result<()> {
+    fn define_size(&mut self, symbol: &Symbol) -> Result<()> {
         let axes = self.graph.inputs.iter().flat_map(|id| {
             let shape = self.graph.ty(*id).shape.iter().enumerate();
             shape.map(move |(axis, size)| (*id, axis, size))
@@ -141,29 +141,29 @@ impl<'a> SourceWriter<'a> {
         let mut of_symbol = axes.filter(|(_, _, size)| size.as_symbol() == Some(symbol));
         let missing = || Error::unsupported(format!("no input has the size {symbol}"));
         let (id, axis, _) = of_symbol.next().ok_or_else(missing)?;
-        let line = format!("let {symbol} = {}.dim({axis});", self.place(id)?.text);
-        self.line(&line);
+        let line = format!("let {symbol} = {}.dim({axis});", self.tensor_expr(id)?.text);
+        self.write_line(&line);
         Ok(())
     }
 
-    fn place(&self, id: ValueId) -> Result<TensorExpr> {
+    fn tensor_expr(&self, id: ValueId) -> Result<TensorExpr> {
         if let Definition::Weight(name) = &self.graph.value(id).definition {
             return Ok(TensorExpr::owned(format!("w({name:?})")));
         }
-        let found = self.places.get(&id).cloned();
+        let found = self.exprs.get(&id).cloned();
         found.ok_or_else(|| Error::internal("a value without a name"))
     }
 
     fn borrowed(&self, id: ValueId) -> Result<String> {
-        Ok(self.place(id)?.borrowed())
+        Ok(self.tensor_expr(id)?.borrowed())
     }
 
     /// An owned tensor for an argument, which may be a number.
     fn owned(&self, argument: &Argument) -> Result<String> {
         Ok(match argument {
             Argument::Value(id) => match &self.graph.value(*id).definition {
-                Definition::Weight(_) => self.place(*id)?.text,
-                _ => format!("{}.clone()", self.place(*id)?.text),
+                Definition::Weight(_) => self.tensor_expr(*id)?.text,
+                _ => format!("{}.clone()", self.tensor_expr(*id)?.text),
             },
             Argument::Number(number @ Scalar::Float(_)) => {
                 let number = literal::scalar(*number);
@@ -182,8 +182,8 @@ impl<'a> SourceWriter<'a> {
     fn results(&self, ids: &[ValueId]) -> Result<Vec<String>> {
         let result = |(index, id): (usize, &ValueId)| {
             let is_last = !ids.iter().skip(index + 1).any(|other| other == id);
-            match self.own.contains(id) && is_last {
-                true => Ok(self.place(*id)?.text),
+            match self.owned_locals.contains(id) && is_last {
+                true => Ok(self.tensor_expr(*id)?.text),
                 false => self.owned(&Argument::Value(*id)),
             }
         };
@@ -197,17 +197,21 @@ impl<'a> SourceWriter<'a> {
         })
     }
 
-    fn nodes(&mut self) -> Result<()> {
+    fn write_nodes(&mut self) -> Result<()> {
         for node in &self.graph.nodes {
             let written = match &node.op {
                 Op::Call(name) => {
                     let operator = aten::operator(name)?;
-                    let call = self.call(operator, &node.arguments);
-                    call.map(|call| self.bind(&node.results, operator.schema.returns, &call))
+                    let call = self.operator_call(operator, &node.arguments);
+                    call.map(|call| {
+                        self.bind_results(&node.results, operator.schema.returns, &call)
+                    })
                 }
                 Op::Primitive(primitive) => {
                     let formula = self.primitive(primitive, node);
-                    formula.map(|formula| self.bind(&node.results, ResultStructure::One, &formula))
+                    formula.map(|formula| {
+                        self.bind_results(&node.results, ResultStructure::One, &formula)
+                    })
                 }
                 Op::Region(region) => self.region(node, region),
             };
@@ -217,29 +221,29 @@ impl<'a> SourceWriter<'a> {
     }
 
     /// Binds results: each to a variable, or to an item of a list.
-    fn bind(&mut self, results: &[ValueId], returns: ResultStructure, call: &str) {
+    fn bind_results(&mut self, results: &[ValueId], returns: ResultStructure, call: &str) {
         let single = match returns {
             ResultStructure::One | ResultStructure::Tuple => results.len(),
             ResultStructure::List => 0,
             ResultStructure::OneAndList => results.len().min(1),
         };
         let (single, items) = results.split_at(single);
-        let mut names: Vec<String> = single.iter().map(|id| self.define(*id)).collect();
+        let mut names: Vec<String> = single.iter().map(|id| self.define_variable(*id)).collect();
         if matches!(returns, ResultStructure::List | ResultStructure::OneAndList) {
-            names.push(self.list(items));
+            names.push(self.define_list(items));
         }
         let pattern = match (names.as_slice(), returns) {
             ([name], ResultStructure::One | ResultStructure::List) => name.clone(),
             (names, _) => format!("({})", names.join(", ")),
         };
-        self.line(&format!("let {pattern} = {call};"));
+        self.write_line(&format!("let {pattern} = {call};"));
     }
 
-    fn list(&mut self, items: &[ValueId]) -> String {
+    fn define_list(&mut self, items: &[ValueId]) -> String {
         let first = items.first().map(|id| self.graph.value(*id).name.as_str());
         let list = self.unique(&format!("{}s", first.unwrap_or("item")));
         for (index, id) in items.iter().enumerate() {
-            self.places
+            self.exprs
                 .insert(*id, TensorExpr::owned(format!("{list}[{index}]")));
         }
         list
@@ -257,7 +261,7 @@ fn collect_symbols(graph: &Graph, symbols: &mut BTreeSet<Symbol>) {
             argument.map(&mut |id| id, &mut note);
         }
         if let Op::Primitive(primitive) = &node.op {
-            primitive::shape(primitive)
+            primitive::source_sizes(primitive)
                 .iter()
                 .for_each(|size| drop(note(size)));
         }

@@ -6,23 +6,27 @@ use crate::ir::Argument;
 use crate::trace::native::methods::{Binding, bindings};
 
 use super::SourceWriter;
-use super::literal::argument;
+use super::literal::argument_source;
 
 impl SourceWriter<'_> {
     /// A call of an operator's method or function.
-    pub(super) fn call(&self, operator: &'static Operator, given: &[Argument]) -> Result<String> {
+    pub(super) fn operator_call(
+        &self,
+        operator: &'static Operator,
+        given: &[Argument],
+    ) -> Result<String> {
         let binding = binding(&operator.name)?;
         let mut pairs = operator.schema.parameters.iter().zip(given);
         let start = match binding.on_tensor {
             false => "ops::".to_string(),
             true => match pairs.next() {
-                Some((_, Argument::Value(id))) => format!("{}.", self.place(*id)?.text),
+                Some((_, Argument::Value(id))) => format!("{}.", self.tensor_expr(*id)?.text),
                 _ => return Err(Error::unsupported("a method of a number")),
             },
         };
         let (mut arguments, mut named) = (Vec::new(), Vec::new());
         for (parameter, given) in pairs {
-            let text = argument(&parameter.ty, given, &|id| self.borrowed(id))?;
+            let text = argument_source(&parameter.ty, given, &|id| self.borrowed(id))?;
             if parameter.is_required() {
                 arguments.push(text);
             } else if differs_from_default(parameter, given) {

@@ -8,10 +8,10 @@ use crate::op::{BinaryFunction, Iota, Primitive, Slice};
 use crate::trace::native::methods::{Binding, bindings};
 
 use super::SourceWriter;
-use super::literal::{dtype, number, sizes};
+use super::literal::{dtype, operand_source, sizes_source};
 
 /// The sizes in the source of a primitive: its shape, or start and length.
-pub(super) fn shape(primitive: &Primitive) -> Vec<Dim> {
+pub(super) fn source_sizes(primitive: &Primitive) -> Vec<Dim> {
     match primitive {
         Primitive::Full(full) => full.shape.clone(),
         Primitive::Iota(iota) => iota.shape.clone(),
@@ -27,30 +27,30 @@ impl SourceWriter<'_> {
     pub(super) fn primitive(&self, primitive: &Primitive, node: &Node) -> Result<String> {
         let operand = |index: usize| node.arguments.get(index).unwrap_or(&Argument::None);
         let x = operand(0);
-        let shape = sizes(&shape(primitive));
+        let shape = sizes_source(&source_sizes(primitive));
         Ok(match primitive {
             Primitive::Full(full) => {
-                let (value, dtype) = (number(x), dtype(full.dtype));
+                let (value, dtype) = (operand_source(x), dtype(full.dtype));
                 format!("ops::full_with({shape}, {value}, kw!(dtype = {dtype}))")
             }
             Primitive::Iota(iota) => iota_source(iota)?,
-            Primitive::Slice(slice) => format!("{}.{}", self.text(x)?, slice_call(slice)?),
-            Primitive::Reshape(_) => format!("{}.reshape({shape})", self.text(x)?),
-            Primitive::Expand(_) => format!("{}.expand({shape})", self.text(x)?),
+            Primitive::Slice(slice) => format!("{}.{}", self.receiver(x)?, slice_call(slice)?),
+            Primitive::Reshape(_) => format!("{}.reshape({shape})", self.receiver(x)?),
+            Primitive::Expand(_) => format!("{}.expand({shape})", self.receiver(x)?),
             Primitive::Permute(permute) => {
-                format!("{}.permute({:?})", self.text(x)?, permute.axes)
+                format!("{}.permute({:?})", self.receiver(x)?, permute.axes)
             }
-            Primitive::Cast(cast) => format!("{}.to({})", self.text(x)?, dtype(cast.dtype)),
+            Primitive::Cast(cast) => format!("{}.to({})", self.receiver(x)?, dtype(cast.dtype)),
             Primitive::Select(_) => {
                 let (a, b) = (self.operand(operand(1))?, self.operand(operand(2))?);
-                format!("{}.where_({a}, {b})", self.text(x)?)
+                format!("{}.where_({a}, {b})", self.receiver(x)?)
             }
             Primitive::Unary(unary) => {
                 let method = method(unary.function.name(), 0)?;
-                format!("{}.{}()", self.text(x)?, method.name)
+                format!("{}.{}()", self.receiver(x)?, method.name)
             }
             Primitive::Binary(binary) => self.binary(binary.function, x, operand(1))?,
-            _ => return Err(nameless()),
+            _ => return Err(no_operator()),
         })
     }
 
@@ -59,36 +59,36 @@ impl SourceWriter<'_> {
         let right = match y {
             Argument::Value(_) => self.operand(y)?,
             number if takes_number(method) => self.operand(number)?,
-            number => format!("&{}", self.filled(number, x)?),
+            number => format!("&{}", self.scalar_tensor(number, x)?),
         };
         let left = match x {
-            Argument::Value(_) => self.text(x)?,
-            number => self.filled(number, y)?,
+            Argument::Value(_) => self.receiver(x)?,
+            number => self.scalar_tensor(number, y)?,
         };
         Ok(format!("{left}.{}({right})", method.name))
     }
 
     /// The receiver of a method call.
-    fn text(&self, argument: &Argument) -> Result<String> {
+    fn receiver(&self, argument: &Argument) -> Result<String> {
         match argument {
-            Argument::Value(id) => Ok(self.place(*id)?.text),
-            _ => Err(nameless()),
+            Argument::Value(id) => Ok(self.tensor_expr(*id)?.text),
+            _ => Err(no_operator()),
         }
     }
 
     fn operand(&self, argument: &Argument) -> Result<String> {
         match argument {
             Argument::Value(id) => self.borrowed(*id),
-            other => Ok(number(other)),
+            other => Ok(operand_source(other)),
         }
     }
 
     /// A number as a tensor with the element type of another operand.
-    fn filled(&self, value: &Argument, like: &Argument) -> Result<String> {
+    fn scalar_tensor(&self, value: &Argument, like: &Argument) -> Result<String> {
         let Argument::Value(id) = like else {
-            return Err(nameless());
+            return Err(no_operator());
         };
-        let (value, dtype) = (number(value), dtype(self.graph.ty(*id).dtype));
+        let (value, dtype) = (operand_source(value), dtype(self.graph.ty(*id).dtype));
         Ok(format!(
             "ops::scalar_tensor_with({value}, kw!(dtype = {dtype}))"
         ))
@@ -97,7 +97,7 @@ impl SourceWriter<'_> {
 
 /// Source for consecutive numbers along one axis, broadcast along the others.
 fn iota_source(iota: &Iota) -> Result<String> {
-    let size = iota.shape.get(iota.axis).ok_or_else(nameless)?;
+    let size = iota.shape.get(iota.axis).ok_or_else(no_operator)?;
     let mut alone = vec![Dim::ONE; iota.shape.len()];
     if let Some(own) = alone.get_mut(iota.axis) {
         *own = size.clone();
@@ -111,8 +111,8 @@ fn iota_source(iota: &Iota) -> Result<String> {
         1 => numbers,
         _ => format!(
             "{numbers}.reshape({}).expand({})",
-            sizes(&alone),
-            sizes(&iota.shape)
+            sizes_source(&alone),
+            sizes_source(&iota.shape)
         ),
     })
 }
@@ -131,21 +131,21 @@ fn slice_call(slice: &Slice) -> Result<String> {
             let named = format!("dim = {axis}, start = {start}, end = {end}, step = {step}");
             Ok(format!("slice_with(kw!({named}))"))
         }
-        _ => Err(nameless()),
+        _ => Err(no_operator()),
     }
 }
 
-fn nameless() -> Error {
+fn no_operator() -> Error {
     let error = Error::unsupported("this step has no PyTorch operator");
     error.help("call `code` on the graph before it goes through passes")
 }
 
 fn method(name: &str, required: usize) -> Result<&'static Binding> {
     let fits = |binding: &&Binding| binding.on_tensor && binding.name == name;
-    let found = bindings().iter().find(fits).ok_or_else(nameless)?;
+    let found = bindings().iter().find(fits).ok_or_else(no_operator)?;
     match required == found.required {
         true => Ok(found),
-        false => Err(nameless()),
+        false => Err(no_operator()),
     }
 }
 

@@ -5,7 +5,7 @@ use crate::ir::{Argument, Graph, Node, Region, ValueId};
 use crate::scalar::Scalar;
 
 use super::SourceWriter;
-use super::literal::number;
+use super::literal::operand_source;
 use super::variables::TensorExpr;
 
 impl<'a> SourceWriter<'a> {
@@ -21,10 +21,11 @@ impl<'a> SourceWriter<'a> {
             Region::If { then, otherwise } => self.cond(node, then, otherwise),
             Region::Loop { body, carried } => self.while_loop(node, body, *carried),
             Region::Call { body } => {
-                let block = self.block(body, self.argument_exprs(&node.arguments)?, self.depth)?;
+                let block =
+                    self.body_block(body, self.argument_exprs(&node.arguments)?, self.depth)?;
                 let names = self.pattern(&node.results);
-                self.line(&format!("// {}", body.name));
-                self.line(&format!("let {names} = {block};"));
+                self.write_line(&format!("// {}", body.name));
+                self.write_line(&format!("let {names} = {block};"));
                 Ok(())
             }
         }
@@ -33,7 +34,7 @@ impl<'a> SourceWriter<'a> {
     /// Expressions for the arguments of a region, as its body uses them.
     fn argument_exprs(&self, arguments: &[Argument]) -> Result<Vec<TensorExpr>> {
         let place = |argument: &Argument| match argument {
-            Argument::Value(id) => self.place(*id),
+            Argument::Value(id) => self.tensor_expr(*id),
             number => self.owned(number).map(TensorExpr::owned),
         };
         arguments.iter().map(place).collect()
@@ -48,20 +49,25 @@ impl<'a> SourceWriter<'a> {
     ) -> Result<SourceWriter<'a>> {
         let mut writer = SourceWriter::new(graph, self.names.clone(), depth + 1);
         let places = graph.inputs.iter().copied().zip(inputs);
-        writer.places.extend(places);
-        writer.nodes()?;
+        writer.exprs.extend(places);
+        writer.write_nodes()?;
         Ok(writer)
     }
 
     /// The body of a region as a block expression.
-    fn block(&self, graph: &'a Graph, inputs: Vec<TensorExpr>, depth: usize) -> Result<String> {
+    fn body_block(
+        &self,
+        graph: &'a Graph,
+        inputs: Vec<TensorExpr>,
+        depth: usize,
+    ) -> Result<String> {
         let body = self.body(graph, inputs, depth)?;
         let result = body.tuple(&graph.outputs)?;
         Ok(block_source(&body.lines, &result, depth))
     }
 
     fn pattern(&mut self, results: &[ValueId]) -> String {
-        let names: Vec<String> = results.iter().map(|id| self.define(*id)).collect();
+        let names: Vec<String> = results.iter().map(|id| self.define_variable(*id)).collect();
         match names.as_slice() {
             [single] => single.clone(),
             several => format!("({})", several.join(", ")),
@@ -70,11 +76,11 @@ impl<'a> SourceWriter<'a> {
 
     /// Writes a call with one line for each argument.
     fn call_lines(&mut self, head: &str, arguments: &[String]) {
-        self.line(&format!("{head}("));
+        self.write_line(&format!("{head}("));
         for argument in arguments {
-            self.line(&format!("    {argument},"));
+            self.write_line(&format!("    {argument},"));
         }
-        self.line(")?;");
+        self.write_line(")?;");
     }
 
     fn cond(&mut self, node: &Node, then: &'a Graph, otherwise: &'a Graph) -> Result<()> {
@@ -82,8 +88,8 @@ impl<'a> SourceWriter<'a> {
             return Err(Error::internal("a branch without a condition"));
         };
         let inputs = self.argument_exprs(captured)?;
-        let then = self.block(then, inputs.clone(), self.depth + 1)?;
-        let otherwise = self.block(otherwise, inputs, self.depth + 1)?;
+        let then = self.body_block(then, inputs.clone(), self.depth + 1)?;
+        let otherwise = self.body_block(otherwise, inputs, self.depth + 1)?;
         let condition = match condition {
             Argument::Value(id) => self.borrowed(*id)?,
             number => format!("&{}", self.owned(number)?),
@@ -106,36 +112,42 @@ impl<'a> SourceWriter<'a> {
         let inputs = std::iter::once(&round).chain(&state).map(TensorExpr::owned);
         let inputs = inputs.chain(self.argument_exprs(constants)?).collect();
         let mut inner = self.body(body, inputs, self.depth + 1)?;
-        inner.own.extend(body.inputs.iter().skip(1).take(carried));
+        inner
+            .owned_locals
+            .extend(body.inputs.iter().skip(1).take(carried));
         let results = inner.results(&body.outputs)?;
         let [next, after @ ..] = results.as_slice() else {
             return Err(Error::internal("a loop without a condition"));
         };
-        let result = format!("({round}.add(1), {next}, {})", tuple(after));
+        let result = format!("({round}.add(1), {next}, {})", tuple_source(after));
         let step = block_source(&inner.lines, &result, self.depth + 1);
         let before = before.iter().map(|argument| self.owned(argument));
-        let before = tuple(&before.collect::<Result<Vec<_>>>()?);
+        let before = tuple_source(&before.collect::<Result<Vec<_>>>()?);
         let arguments = [
             format!("(ops::tensor(0), {}, {before})", self.owned(condition)?),
-            self.holds(trips, &round, &again)?,
-            format!("|({round}, _, {})| {step}", tuple(&state)),
+            self.loop_condition(trips, &round, &again)?,
+            format!("|({round}, _, {})| {step}", tuple_source(&state)),
         ];
-        let results: Vec<String> = node.results.iter().map(|id| self.define(*id)).collect();
+        let results: Vec<String> = node
+            .results
+            .iter()
+            .map(|id| self.define_variable(*id))
+            .collect();
         self.call_lines(
-            &format!("let (_, _, {}) = while_loop", tuple(&results)),
+            &format!("let (_, _, {}) = while_loop", tuple_source(&results)),
             &arguments,
         );
         Ok(())
     }
 
     /// The closure for the loop condition.
-    fn holds(&self, trips: &Argument, round: &str, again: &str) -> Result<String> {
+    fn loop_condition(&self, trips: &Argument, round: &str, again: &str) -> Result<String> {
         let trips = match trips {
             Argument::Number(Scalar::Int(i64::MAX)) => {
                 return Ok(format!("|(_, {again}, _)| {again}.clone()"));
             }
             Argument::Value(id) => self.borrowed(*id)?,
-            other => number(other),
+            other => operand_source(other),
         };
         Ok(format!(
             "|({round}, {again}, _)| {again}.logical_and(&{round}.lt({trips}))"
@@ -150,7 +162,7 @@ fn block_source(lines: &str, result: &str, depth: usize) -> String {
 }
 
 /// A tuple, with a trailing comma for a single item.
-fn tuple(items: &[String]) -> String {
+fn tuple_source(items: &[String]) -> String {
     match items {
         [single] => format!("({single},)"),
         items => format!("({})", items.join(", ")),

@@ -14,7 +14,7 @@ pub(super) struct VariableNames(BTreeSet<String>);
 impl VariableNames {
     /// Reserves an unused name.
     pub fn unique(&mut self, wanted: &str) -> String {
-        let wanted = plain(wanted);
+        let wanted = identifier(wanted);
         let numbered = (1..).map(|number| format!("{wanted}_{number}"));
         let mut names = std::iter::once(wanted.clone()).chain(numbered);
         let is_taken =
@@ -26,7 +26,7 @@ impl VariableNames {
 }
 
 /// Converts a name to a Rust identifier.
-pub(super) fn plain(name: &str) -> String {
+pub(super) fn identifier(name: &str) -> String {
     let letter = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let name: String = name.chars().map(letter).collect();
     match name.chars().next() {

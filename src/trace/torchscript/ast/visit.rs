@@ -1,36 +1,36 @@
-use super::{AstExprKind, CallExpr, Callee, AstExpr, FunctionDef, Stmt, StmtKind};
+use super::{AstExpr, AstExprKind, CallExpr, Callee, FunctionDef, Stmt, StmtKind};
 
 impl FunctionDef {
     /// Visits every expression of the body in source order, including nested expressions and those of nested functions.
-    pub fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a AstExpr)) {
+    pub fn visit_exprs<'a>(&'a self, visit: &mut dyn FnMut(&'a AstExpr)) {
         visit_statements(&self.body, visit);
     }
 }
 
 fn visit_statements<'a>(statements: &'a [Stmt], visit: &mut dyn FnMut(&'a AstExpr)) {
     for statement in statements {
-        statement.each_expr(visit);
+        statement.visit_exprs(visit);
     }
 }
 
 impl Stmt {
-    fn each_expr<'a>(&'a self, visit: &mut dyn FnMut(&'a AstExpr)) {
+    fn visit_exprs<'a>(&'a self, visit: &mut dyn FnMut(&'a AstExpr)) {
         match &self.kind {
             StmtKind::Assign { value, .. }
             | StmtKind::Unpack { value, .. }
             | StmtKind::Return(value)
-            | StmtKind::Evaluate(value) => value.each(visit),
-            StmtKind::AssignAll { values, .. } => values.iter().for_each(|v| v.each(visit)),
+            | StmtKind::Evaluate(value) => value.visit(visit),
+            StmtKind::AssignAll { values, .. } => values.iter().for_each(|v| v.visit(visit)),
             StmtKind::SetAttribute { object, value, .. } => {
-                object.each(visit);
-                value.each(visit);
+                object.visit(visit);
+                value.visit(visit);
             }
             StmtKind::If {
                 condition,
                 then,
                 otherwise,
             } => {
-                condition.each(visit);
+                condition.visit(visit);
                 visit_statements(then, visit);
                 visit_statements(otherwise, visit);
             }
@@ -46,35 +46,35 @@ impl Stmt {
                 body,
                 ..
             } => {
-                head.each(visit);
+                head.visit(visit);
                 visit_statements(body, visit);
             }
-            StmtKind::Define(function) => function.each_expr(visit),
+            StmtKind::Define(function) => function.visit_exprs(visit),
             StmtKind::Pass => {}
         }
     }
 }
 
 impl AstExpr {
-    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a AstExpr)) {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a AstExpr)) {
         visit(self);
         match &self.kind {
             AstExprKind::Attribute(inner, _)
             | AstExprKind::Annotate(_, inner)
             | AstExprKind::UncheckedCast(_, inner)
             | AstExprKind::TupleSlice(inner, ..)
-            | AstExprKind::IsInstance(inner, _) => inner.each(visit),
+            | AstExprKind::IsInstance(inner, _) => inner.visit(visit),
             AstExprKind::Subscript(value, index) => {
-                value.each(visit);
-                index.each(visit);
+                value.visit(visit);
+                index.visit(visit);
             }
-            AstExprKind::Call(call) => call.each(visit),
+            AstExprKind::Call(call) => call.visit(visit),
             AstExprKind::List(items) | AstExprKind::Tuple(items) => {
-                items.iter().for_each(|item| item.each(visit));
+                items.iter().for_each(|item| item.visit(visit));
             }
             AstExprKind::Dict(entries) => entries.iter().for_each(|(key, value)| {
-                key.each(visit);
-                value.each(visit);
+                key.visit(visit);
+                value.visit(visit);
             }),
             AstExprKind::Name(_)
             | AstExprKind::Qualified(_)
@@ -91,14 +91,14 @@ impl AstExpr {
 }
 
 impl CallExpr {
-    fn each<'a>(&'a self, visit: &mut dyn FnMut(&'a AstExpr)) {
+    fn visit<'a>(&'a self, visit: &mut dyn FnMut(&'a AstExpr)) {
         if let Callee::Method(object, _) = &self.callee {
-            object.each(visit);
+            object.visit(visit);
         }
         let keywords = self.keywords.iter().map(|(_, value)| value);
         self.arguments
             .iter()
             .chain(keywords)
-            .for_each(|value| value.each(visit));
+            .for_each(|value| value.visit(visit));
     }
 }

@@ -14,7 +14,7 @@ use super::datum::{Datum, Instance};
 use super::evaluate::CallFrame;
 
 /// Maximum depth of nested calls. It prevents an archive from exhausting the stack.
-const DEEPEST: usize = 100;
+const MAX_CALL_DEPTH: usize = 100;
 
 /// The arguments of a call.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,12 @@ impl From<Vec<Datum>> for Arguments {
 }
 
 impl Importer<'_> {
-    pub(super) fn eval_call(&mut self, frame: &CallFrame, call: &CallExpr, offset: usize) -> Result<Datum> {
+    pub(super) fn eval_call(
+        &mut self,
+        frame: &CallFrame,
+        call: &CallExpr,
+        offset: usize,
+    ) -> Result<Datum> {
         let object = match &call.callee {
             Callee::Method(object, _) => Some(self.eval(frame, object)?),
             _ => None,
@@ -45,7 +50,7 @@ impl Importer<'_> {
             let value = self.eval(frame, value)?;
             arguments.named.push((name.clone(), value));
         }
-        self.return_to(frame, offset);
+        self.restore_location(frame, offset);
         let result = match (&call.callee, object) {
             (Callee::Operator(name), _) => self.operator(name, arguments),
             (Callee::Qualified(name), _) => self.call_qualified(name, arguments),
@@ -56,7 +61,7 @@ impl Importer<'_> {
             },
             (Callee::Method(..), None) => Err(Error::internal("a method has no object")),
         }?;
-        self.return_to(frame, offset);
+        self.restore_location(frame, offset);
         Ok(result)
     }
 
@@ -83,7 +88,7 @@ impl Importer<'_> {
         if let Some(class) = name.strip_suffix(".__new__") {
             return Ok(self.new_instance(class));
         }
-        match archive.source().item(name)? {
+        match archive.source().declaration(name)? {
             Some(Declaration::Function(function)) => {
                 let module = self.place.module.clone();
                 self.run_function(function, &module, BTreeMap::new(), arguments)
@@ -151,9 +156,7 @@ impl Importer<'_> {
     /// The path of a call of a method. An object that is not a module of the archive belongs to the call that made it.
     fn path_of_call(&mut self, instance: &Instance) -> String {
         match instance.pickled {
-            Some(_) => self
-                .modules_called
-                .enter(&self.place.module, &instance.path),
+            Some(_) => self.module_calls.enter(&self.place.module, &instance.path),
             None => instance.path.clone(),
         }
     }
@@ -175,9 +178,9 @@ impl Importer<'_> {
         locals: BTreeMap<String, Datum>,
         arguments: Arguments,
     ) -> Result<Datum> {
-        if DEEPEST < self.calls {
+        if MAX_CALL_DEPTH < self.call_depth {
             return Err(Error::unsupported(format!(
-                "more than {DEEPEST} calls within each other"
+                "more than {MAX_CALL_DEPTH} calls within each other"
             )));
         }
         let mut frame = CallFrame {
@@ -185,21 +188,26 @@ impl Importer<'_> {
             file: function.file.clone(),
             module: module.to_string(),
         };
-        self.bind(&mut frame, function, arguments)?;
+        self.bind_arguments(&mut frame, function, arguments)?;
         if self.place.location.is_none() {
             // Statements that only read an attribute have no line of their own.
             let source = self.archive.source();
             let first = source.first_location(&function.file, function.offset);
             self.place.location = first.filter(|location| !is_library(&location.file));
         }
-        self.calls += 1;
-        let result = self.block(&mut frame, &function.body)?;
-        self.calls -= 1;
+        self.call_depth += 1;
+        let result = self.run_block(&mut frame, &function.body)?;
+        self.call_depth -= 1;
         Ok(result.unwrap_or(Datum::None))
     }
 
     /// Binds the arguments, and defaults where there are none, to the function's variables.
-    fn bind(&mut self, frame: &mut CallFrame, function: &FunctionDef, arguments: Arguments) -> Result<()> {
+    fn bind_arguments(
+        &mut self,
+        frame: &mut CallFrame,
+        function: &FunctionDef,
+        arguments: Arguments,
+    ) -> Result<()> {
         let (given, wanted) = (arguments.positional.len(), function.parameters.len());
         if wanted < given {
             let message = format!("{} takes {wanted} arguments, not {given}", function.name);

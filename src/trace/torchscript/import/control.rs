@@ -10,10 +10,10 @@ use crate::trace::torchscript::ast::Stmt;
 
 use super::Importer;
 use super::assigned::{assigned, assigned_in_either};
-use super::mutable_cell::{MutableCell, ResultTarget};
 use super::datum::{Datum, NumberKind};
 use super::evaluate::CallFrame;
 use super::merge::{ResultSlot, Template};
+use super::mutable_cell::{MutableCell, ResultTarget};
 use super::scope::ImportScope;
 use super::tensor::{Storage, TensorRef};
 use crate::trace::region_bodies::RegionBody;
@@ -44,8 +44,8 @@ impl Importer<'_> {
     ) -> Result<Option<Datum>> {
         match &condition {
             Datum::Number(number) => {
-                let taken = number.truth(self.builder().symbols())?;
-                self.block(frame, if taken { then } else { otherwise })
+                let taken = number.is_truthy(self.builder().symbols())?;
+                self.run_block(frame, if taken { then } else { otherwise })
             }
             Datum::Unknown => {
                 self.scan_for_unsupported(frame, then);
@@ -72,14 +72,14 @@ impl Importer<'_> {
     /// Runs statements only to list further unsupported operations, since it is not known whether they run.
     pub(super) fn scan_for_unsupported(&mut self, frame: &mut CallFrame, body: &[Stmt]) {
         let mut inner = frame.clone();
-        let calls = self.calls;
+        let calls = self.call_depth;
         // A failure here may well follow from the error that is listed already.
-        if let Err(error) = self.block(&mut inner, body)
+        if let Err(error) = self.run_block(&mut inner, body)
             && error.kind() == Fault::Unsupported
         {
             self.unsupported(error);
         }
-        self.calls = calls;
+        self.call_depth = calls;
         self.raised = None;
         for name in assigned(body) {
             frame.locals.insert(name, Datum::Unknown);
@@ -100,8 +100,8 @@ impl Importer<'_> {
         let taken = match taken {
             Ok(taken) => taken,
             Err(raised) => {
-                self.refuse(condition, true, raised)?;
-                self.block(frame, otherwise)?;
+                self.assert_not_taken(condition, true, raised)?;
+                self.run_block(frame, otherwise)?;
                 return Ok(());
             }
         };
@@ -109,13 +109,13 @@ impl Importer<'_> {
             Ok(other) => other,
             Err(raised) => {
                 self.generator = before;
-                self.refuse(condition, false, raised)?;
-                self.block(frame, then)?;
+                self.assert_not_taken(condition, false, raised)?;
+                self.run_block(frame, then)?;
                 return Ok(());
             }
         };
         self.generator.counter = self.generator.counter.max(after.counter);
-        self.join(
+        self.merge_branches(
             frame,
             condition,
             taken,
@@ -125,26 +125,35 @@ impl Importer<'_> {
     }
 
     /// Adds a check that the branch that raises an exception is not taken.
-    fn refuse(&mut self, condition: &TensorRef, branch: bool, raised: RaisedException) -> Result<()> {
+    fn assert_not_taken(
+        &mut self,
+        condition: &TensorRef,
+        branch: bool,
+        raised: RaisedException,
+    ) -> Result<()> {
         let condition = self.read(condition)?;
         let builder = self.builder();
         builder.set_place(&raised.place);
         let condition = builder.value(condition).to_bool();
-        let kept = match branch {
+        let expected = match branch {
             true => condition.logical_not(),
             false => condition,
         };
-        kept.check_true(raised.message);
+        expected.check_true(raised.message);
         builder.check()
     }
 
     /// Runs statements in a new region body. Returns the exception if they raise one.
-    fn branch(&mut self, frame: &CallFrame, body: &[Stmt]) -> Result<Result<Branch, RaisedException>> {
+    fn branch(
+        &mut self,
+        frame: &CallFrame,
+        body: &[Stmt],
+    ) -> Result<Result<Branch, RaisedException>> {
         let mut frame = frame.clone();
         self.open_scope();
-        let calls = self.calls;
-        let result = self.block(&mut frame, body);
-        self.calls = calls;
+        let calls = self.call_depth;
+        let result = self.run_block(&mut frame, body);
+        self.call_depth = calls;
         let scope = self.close_scope()?;
         match (result, self.raised.take()) {
             (Err(_), Some(raised)) => Ok(Err(raised)),
@@ -158,7 +167,7 @@ impl Importer<'_> {
     }
 
     /// Makes a region of two branches, and binds the variables that they assign to its results.
-    fn join(
+    fn merge_branches(
         &mut self,
         frame: &mut CallFrame,
         condition: &TensorRef,
@@ -195,12 +204,12 @@ impl Importer<'_> {
         if slots.is_empty() {
             return self.bind_templates(frame, bound, &[]);
         }
-        let (then, ours) = self.outputs(then.scope, &slots, true, &[])?;
+        let (then, ours) = self.branch_outputs(then.scope, &slots, true, &[])?;
         let wanted: Vec<TensorType> = ours.iter().map(|id| then.builder.ty(*id)).collect();
-        let (otherwise, theirs) = self.outputs(otherwise.scope, &slots, false, &wanted)?;
+        let (otherwise, theirs) = self.branch_outputs(otherwise.scope, &slots, false, &wanted)?;
         let wanted: Vec<TensorType> = theirs.iter().map(|id| otherwise.builder.ty(*id)).collect();
         let (then, ours) = match slots.iter().any(ResultSlot::takes_type_of_second) {
-            true => self.outputs(then, &slots, true, &wanted)?,
+            true => self.branch_outputs(then, &slots, true, &wanted)?,
             false => (then, ours),
         };
         let types: Vec<TensorType> = ours.iter().map(|id| then.builder.ty(*id)).collect();
@@ -233,7 +242,7 @@ impl Importer<'_> {
         for cell in changed_by(&[then, otherwise]) {
             let [a, b] = [then, otherwise].map(|scope| content_after(scope, &cell));
             let template = self.merge(&a, &b, slots);
-            if !template.is_whole() {
+            if !template.is_usable() {
                 let what = cell.describe();
                 let message = format!("{what} has a different length or type after each branch");
                 let help = "a condition that depends on tensors must leave lists of one length, and values of one type";
@@ -245,7 +254,7 @@ impl Importer<'_> {
     }
 
     /// Returns the values of a closed scope for the slots. A slot that is never set there gets zeros of the wanted type.
-    fn outputs(
+    fn branch_outputs(
         &mut self,
         scope: ImportScope,
         slots: &[ResultSlot],
@@ -270,7 +279,7 @@ impl Importer<'_> {
             ids.push(match slot {
                 ResultSlot::Storage(storage) => {
                     let value = self.storage_value(storage)?;
-                    self.scopes.captured(value)?
+                    self.scopes.capture(value)?
                 }
                 ResultSlot::Value(kind, a, b) => {
                     let id = self.slot_value(if first { a } else { b }, wanted)?;
@@ -348,7 +357,7 @@ impl Importer<'_> {
         let results = builder.region(region, arguments, types);
         let ids: Vec<ValueId> = results.into_iter().map(|value| value.id()).collect();
         drop(builder);
-        self.local().unnamed.extend(ids.iter().copied());
+        self.scope_data().unnamed.extend(ids.iter().copied());
         ids
     }
 
@@ -387,7 +396,7 @@ impl Importer<'_> {
             match target {
                 ResultTarget::Variable(name) => self.assign(frame, &name, value),
                 ResultTarget::Cell(cell) => {
-                    self.change(cell.clone())?;
+                    self.record_change(cell.clone())?;
                     cell.set(value);
                 }
             }
@@ -399,8 +408,8 @@ impl Importer<'_> {
 /// Cells of enclosing scopes that any of the scopes changes.
 pub fn changed_by(scopes: &[&ImportScope]) -> Vec<MutableCell> {
     let mut found: Vec<MutableCell> = Vec::new();
-    for (cell, _) in scopes.iter().flat_map(|scope| &scope.local.changed) {
-        if !found.iter().any(|known| known.is(cell)) {
+    for (cell, _) in scopes.iter().flat_map(|scope| &scope.data.changed) {
+        if !found.iter().any(|known| known.is_same(cell)) {
             found.push(cell.clone());
         }
     }
@@ -409,15 +418,15 @@ pub fn changed_by(scopes: &[&ImportScope]) -> Vec<MutableCell> {
 
 /// Contents of a cell at the end of a closed scope.
 fn content_after(scope: &ImportScope, cell: &MutableCell) -> Datum {
-    let mut changed = scope.local.changed.iter();
-    let known = changed.find(|(known, _)| known.is(cell));
+    let mut changed = scope.data.changed.iter();
+    let known = changed.find(|(known, _)| known.is_same(cell));
     known.map_or_else(|| cell.content(), |(_, content)| content.clone())
 }
 
 /// Storages of enclosing scopes that any of the scopes writes.
 fn written_by(scopes: &[&ImportScope]) -> Vec<Rc<Storage>> {
     let mut found: Vec<Rc<Storage>> = Vec::new();
-    for (storage, _) in scopes.iter().flat_map(|scope| &scope.local.written) {
+    for (storage, _) in scopes.iter().flat_map(|scope| &scope.data.written) {
         if !found.iter().any(|known| Rc::ptr_eq(known, storage)) {
             found.push(storage.clone());
         }

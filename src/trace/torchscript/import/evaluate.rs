@@ -6,16 +6,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::trace::torchscript::ast::{AstExprKind, AstExpr, Stmt, StmtKind, TypeExpr};
+use crate::trace::torchscript::ast::{AstExpr, AstExprKind, Stmt, StmtKind, TypeExpr};
 use crate::trace::torchscript::debug::is_library;
 
 use super::Importer;
 use super::call::Arguments;
-use super::datum::{Closure, Datum, ScriptDict, ScriptList, NumberKind};
+use super::datum::{Closure, Datum, NumberKind, ScriptDict, ScriptList};
 use super::number::ScriptNumber;
 
 /// Maximum number of statements that a program may run. Those of unrolled loops and inlined functions count each time.
-const MOST_STATEMENTS: usize = 2_000_000;
+const MAX_STATEMENTS: usize = 2_000_000;
 
 /// The frame of a function call.
 #[derive(Clone)]
@@ -30,11 +30,15 @@ pub struct CallFrame {
 
 impl Importer<'_> {
     /// Runs statements. Returns the value of a `return` among them.
-    pub(super) fn block(&mut self, frame: &mut CallFrame, body: &[Stmt]) -> Result<Option<Datum>> {
+    pub(super) fn run_block(
+        &mut self,
+        frame: &mut CallFrame,
+        body: &[Stmt],
+    ) -> Result<Option<Datum>> {
         for statement in body {
             self.count_statement()?;
-            self.visit(frame, statement.offset);
-            if let Some(result) = self.statement(frame, &statement.kind)? {
+            self.set_location(frame, statement.offset);
+            if let Some(result) = self.run_statement(frame, &statement.kind)? {
                 return Ok(Some(result));
             }
         }
@@ -44,9 +48,9 @@ impl Importer<'_> {
     /// Limits the statements that are run: functions that call each other more than once grow without bounds when they are
     /// inlined.
     fn count_statement(&mut self) -> Result<()> {
-        self.statements += 1;
-        if MOST_STATEMENTS < self.statements {
-            let message = format!("a program that runs more than {MOST_STATEMENTS} statements");
+        self.statement_count += 1;
+        if MAX_STATEMENTS < self.statement_count {
+            let message = format!("a program that runs more than {MAX_STATEMENTS} statements");
             return Err(Error::unsupported(message));
         }
         Ok(())
@@ -54,18 +58,22 @@ impl Importer<'_> {
 
     /// Sets the source location of the nodes that follow. For a line in PyTorch's own files, it is the user's line that led
     /// there.
-    fn visit(&mut self, frame: &CallFrame, offset: usize) {
+    fn set_location(&mut self, frame: &CallFrame, offset: usize) {
         let location = self.archive.debug_location(&frame.file, offset);
-        let own = location.filter(|location| !is_library(&location.file));
-        if own.is_none() && self.place.module == frame.module {
+        let user_location = location.filter(|location| !is_library(&location.file));
+        if user_location.is_none() && self.place.module == frame.module {
             return;
         }
         self.place.module.clone_from(&frame.module);
-        self.place.location = own.or(self.place.location.take());
+        self.place.location = user_location.or(self.place.location.take());
         self.builder().set_place(&self.place);
     }
 
-    fn statement(&mut self, frame: &mut CallFrame, statement: &StmtKind) -> Result<Option<Datum>> {
+    fn run_statement(
+        &mut self,
+        frame: &mut CallFrame,
+        statement: &StmtKind,
+    ) -> Result<Option<Datum>> {
         match statement {
             StmtKind::Assign { name, value, .. } => {
                 let value = self.eval(frame, value)?;
@@ -110,7 +118,7 @@ impl Importer<'_> {
                 body,
             } => {
                 let context = self.eval(frame, context)?;
-                return self.with(frame, &context, name.as_deref(), body);
+                return self.with_statement(frame, &context, name.as_deref(), body);
             }
             StmtKind::Return(value) => return self.eval(frame, value).map(Some),
             StmtKind::Evaluate(value) => {
@@ -131,7 +139,7 @@ impl Importer<'_> {
     }
 
     /// Runs a body between the `__enter__` and the `__exit__` of a context manager.
-    fn with(
+    fn with_statement(
         &mut self,
         frame: &mut CallFrame,
         context: &Datum,
@@ -142,7 +150,7 @@ impl Importer<'_> {
         if let Some(name) = name {
             self.assign(frame, name, entered);
         }
-        let result = self.block(frame, body)?;
+        let result = self.run_block(frame, body)?;
         let nothing_raised = vec![Datum::None; 3];
         self.method(context, "__exit__", nothing_raised.into())?;
         Ok(result)
@@ -203,7 +211,7 @@ impl Importer<'_> {
                 self.tuple_slice(&value, &bounds)?
             }
             AstExprKind::Call(call) => {
-                self.visit(frame, expr.offset);
+                self.set_location(frame, expr.offset);
                 self.eval_call(frame, call, expr.offset)?
             }
             AstExprKind::None => Datum::None,
@@ -234,8 +242,8 @@ impl Importer<'_> {
     }
 
     /// Restores the source location of a call after its arguments or its body were run.
-    pub(super) fn return_to(&mut self, frame: &CallFrame, offset: usize) {
-        self.visit(frame, offset);
+    pub(super) fn restore_location(&mut self, frame: &CallFrame, offset: usize) {
+        self.set_location(frame, offset);
     }
 
     fn variable(&mut self, frame: &CallFrame, name: &str) -> Result<Datum> {
@@ -308,7 +316,9 @@ impl Importer<'_> {
             (TypeExpr::None, Datum::None) => true,
             (TypeExpr::Tensor, Datum::Tensor(_)) => true,
             (TypeExpr::Number, Datum::Number(_) | Datum::Dynamic(..)) => true,
-            (TypeExpr::Int | TypeExpr::Float | TypeExpr::Bool, value) => value.describe() == ty.to_string(),
+            (TypeExpr::Int | TypeExpr::Float | TypeExpr::Bool, value) => {
+                value.describe() == ty.to_string()
+            }
             (TypeExpr::Str, Datum::Str(_)) | (TypeExpr::Device, Datum::Device(_)) => true,
             (TypeExpr::List(inner), Datum::List(list)) => {
                 let items = list.items.borrow();

@@ -23,7 +23,7 @@ impl Importer<'_> {
         }
         let module = Datum::Object(root.clone());
         let mut inputs: Vec<Datum> = arguments.into_iter().skip(1).collect();
-        for name in &class.hooks.before {
+        for name in &class.hooks.pre {
             let given = vec![module.clone(), Datum::tuple(inputs.clone())];
             match self.call_function(hook(class, name)?, &root.path, given)? {
                 Datum::None => {}
@@ -33,7 +33,7 @@ impl Importer<'_> {
         }
         let given = std::iter::once(module.clone()).chain(inputs.clone());
         let mut result = self.call_function(function, &root.path, given.collect())?;
-        for name in &class.hooks.after {
+        for name in &class.hooks.post {
             let given = vec![module.clone(), Datum::tuple(inputs.clone()), result.clone()];
             match self.call_function(hook(class, name)?, &root.path, given)? {
                 Datum::None => {}

@@ -7,21 +7,21 @@ use crate::error::{Error, ErrorKind, Result, SourcePlace};
 /// Errors by message: the first of each, and how often it occurred.
 #[derive(Default)]
 pub struct ImportErrors {
-    found: BTreeMap<String, (Error, usize)>,
+    errors: BTreeMap<String, (Error, usize)>,
 }
 
 impl ImportErrors {
     /// Adds an error, or counts it if its message is known already.
     pub fn add(&mut self, error: Error, place: &SourcePlace) {
         let key = error.message().to_string();
-        let entry = self.found.entry(key);
+        let entry = self.errors.entry(key);
         entry.or_insert_with(|| (error.at_place(place), 0)).1 += 1;
     }
 
     /// Returns the result, or all errors if there were any, the most frequent first.
     pub fn finish<T>(&mut self, result: Result<T>) -> Result<T> {
         let mut found: Vec<(Error, usize)> =
-            std::mem::take(&mut self.found).into_values().collect();
+            std::mem::take(&mut self.errors).into_values().collect();
         if found.is_empty() {
             return result;
         }

@@ -9,17 +9,17 @@ use crate::trace::torchscript::ast::{AstExpr, Stmt};
 
 use super::Importer;
 use super::assigned::assigned;
-use super::mutable_cell::ResultTarget;
 use super::control::changed_by;
 use super::datum::{Datum, NumberKind};
 use super::evaluate::CallFrame;
 use super::merge::{ResultSlot, Template};
+use super::mutable_cell::ResultTarget;
 use super::scope::ImportScope;
 use super::tensor::TensorRef;
 use crate::trace::region_bodies::RegionBody;
 
 /// Maximum number of unrolled iterations, over all loops.
-const MOST_ITERATIONS: usize = 100_000;
+const MAX_ITERATIONS: usize = 100_000;
 
 /// Name of the value that a loop carries if its body does nothing but check. No variable of the user's has this name.
 const CHECK_RESULT: &str = "<checked>";
@@ -48,7 +48,7 @@ impl Importer<'_> {
                 for trip in 0..trips {
                     self.count_iteration()?;
                     frame.locals.insert(variable.to_string(), Datum::int(trip));
-                    self.block(frame, body)?;
+                    self.run_block(frame, body)?;
                 }
                 Ok(())
             }
@@ -58,11 +58,11 @@ impl Importer<'_> {
                 Ok(())
             }
             Datum::Dynamic(_, tensor) | Datum::Tensor(tensor) => {
-                let ends = LoopControl {
+                let control = LoopControl {
                     count: Some((variable, tensor.clone())),
                     condition: None,
                 };
-                self.loop_region(frame, &ends, body)
+                self.loop_region(frame, &control, body)
             }
             other => {
                 let message = format!("a loop over a {}", other.describe());
@@ -81,31 +81,31 @@ impl Importer<'_> {
         loop {
             match self.eval(frame, condition)? {
                 Datum::Number(number) => {
-                    if !number.truth(self.builder().symbols())? {
+                    if !number.is_truthy(self.builder().symbols())? {
                         return Ok(());
                     }
                     self.count_iteration()?;
-                    self.block(frame, body)?;
+                    self.run_block(frame, body)?;
                 }
                 Datum::Unknown => {
                     self.scan_for_unsupported(frame, body);
                     return Ok(());
                 }
                 first => {
-                    let ends = LoopControl {
+                    let control = LoopControl {
                         count: None,
                         condition: Some((condition, first)),
                     };
-                    return self.loop_region(frame, &ends, body);
+                    return self.loop_region(frame, &control, body);
                 }
             }
         }
     }
 
     fn count_iteration(&mut self) -> Result<()> {
-        self.unrolled += 1;
-        if MOST_ITERATIONS < self.unrolled {
-            let message = format!("loops of more than {MOST_ITERATIONS} iterations");
+        self.unrolled_iterations += 1;
+        if MAX_ITERATIONS < self.unrolled_iterations {
+            let message = format!("loops of more than {MAX_ITERATIONS} iterations");
             return Err(Error::unsupported(message));
         }
         Ok(())
@@ -116,14 +116,14 @@ impl Importer<'_> {
     fn loop_region(
         &mut self,
         frame: &mut CallFrame,
-        ends: &LoopControl,
+        control: &LoopControl,
         body: &[Stmt],
     ) -> Result<()> {
         let mut bound = Vec::new();
         let mut slots = Vec::new();
         for name in assigned(body) {
             if let Some(value) = frame.locals.get(&name) {
-                let template = carried(value, &mut slots);
+                let template = carried_template(value, &mut slots);
                 bound.push((ResultTarget::Variable(name), template));
             }
         }
@@ -131,9 +131,9 @@ impl Importer<'_> {
         loop {
             let known = (slots.len(), bound.len());
             self.generator = before;
-            let round = self.round(frame, ends, body, &mut bound, &mut slots)?;
-            if let Some((scope, outputs)) = round {
-                return self.finish_loop(frame, ends, bound, &slots, scope, &outputs);
+            let iteration = self.trace_iteration(frame, control, body, &mut bound, &mut slots)?;
+            if let Some((scope, outputs)) = iteration {
+                return self.finish_loop(frame, control, bound, &slots, scope, &outputs);
             }
             if (slots.len(), bound.len()) == known {
                 return Err(Error::internal(
@@ -145,29 +145,28 @@ impl Importer<'_> {
 
     /// Runs one iteration in a new region body. Returns none if it wrote storages or changed cells that were not carried.
     /// These are then added to the carried ones, for another run.
-    fn round(
+    fn trace_iteration(
         &mut self,
         frame: &CallFrame,
-        ends: &LoopControl,
+        control: &LoopControl,
         body: &[Stmt],
         bound: &mut Vec<(ResultTarget, Template)>,
         slots: &mut Vec<ResultSlot>,
     ) -> Result<Option<(ImportScope, Vec<ValueId>)>> {
         let types = self.carried_types(slots)?;
         self.open_scope();
-        let result = self.run_iteration(frame, ends, body, bound, slots, &types);
+        let result = self.run_iteration(frame, control, body, bound, slots, &types);
         let scope = self.close_scope()?;
         let outputs = result?;
         let before = (slots.len(), bound.len());
         for cell in changed_by(&[&scope]) {
-            let is_carried =
-                |target: &ResultTarget| matches!(target, ResultTarget::Cell(known) if known.is(&cell));
+            let is_carried = |target: &ResultTarget| matches!(target, ResultTarget::Cell(known) if known.is_same(&cell));
             if !bound.iter().any(|(target, _)| is_carried(target)) {
-                let template = carried(&cell.content(), slots);
+                let template = carried_template(&cell.content(), slots);
                 bound.push((ResultTarget::Cell(cell), template));
             }
         }
-        for (storage, _) in &scope.local.written {
+        for (storage, _) in &scope.data.written {
             let is_carried = slots.iter().any(
                 |slot| matches!(slot, ResultSlot::Storage(known) if std::rc::Rc::ptr_eq(known, storage)),
             );
@@ -179,7 +178,7 @@ impl Importer<'_> {
             // A region has at least one result.
             bound.push((
                 ResultTarget::Variable(CHECK_RESULT.into()),
-                carried(&Datum::bool(true), slots),
+                carried_template(&Datum::bool(true), slots),
             ));
         }
         Ok(((slots.len(), bound.len()) == before).then_some((scope, outputs)))
@@ -206,7 +205,7 @@ impl Importer<'_> {
     fn run_iteration(
         &mut self,
         frame: &CallFrame,
-        ends: &LoopControl,
+        control: &LoopControl,
         body: &[Stmt],
         bound: &[(ResultTarget, Template)],
         slots: &[ResultSlot],
@@ -228,22 +227,22 @@ impl Importer<'_> {
             results.push(self.scopes.add_body_input(name, ty.clone()));
         }
         self.bind_results(&mut frame, bound.to_vec(), slots, &results)?;
-        if let Some((variable, _)) = &ends.count {
+        if let Some((variable, _)) = &control.count {
             let trip = Datum::Dynamic(NumberKind::Int, self.new_tensor(trip));
             frame.locals.insert((*variable).to_string(), trip);
         }
-        self.block(&mut frame, body)?;
-        let again = match &ends.condition {
+        self.run_block(&mut frame, body)?;
+        let continues = match &control.condition {
             Some((condition, _)) => self.eval(&frame, condition)?,
             None => Datum::bool(true),
         };
-        let mut outputs = vec![self.slot_value(&again, None)?];
+        let mut outputs = vec![self.slot_value(&continues, None)?];
         let values = self.carried_values(&frame, bound, slots)?;
         for ((slot, value), ty) in slots.iter().zip(&values).zip(types) {
             outputs.push(match (slot, value) {
                 (ResultSlot::Storage(storage), _) => {
                     let value = self.storage_value(storage)?;
-                    self.scopes.captured(value)?
+                    self.scopes.capture(value)?
                 }
                 (ResultSlot::Value(..), Some(value)) => {
                     let id = self.slot_value(value, Some(ty))?;
@@ -283,17 +282,17 @@ impl Importer<'_> {
     fn finish_loop(
         &mut self,
         frame: &mut CallFrame,
-        ends: &LoopControl,
+        control: &LoopControl,
         bound: Vec<(ResultTarget, Template)>,
         slots: &[ResultSlot],
         scope: ImportScope,
         outputs: &[ValueId],
     ) -> Result<()> {
-        let trips = match &ends.count {
+        let trips = match &control.count {
             Some((_, tensor)) => Argument::Value(self.read(tensor)?),
             None => Argument::Number(Scalar::Int(i64::MAX)),
         };
-        let first = match &ends.condition {
+        let first = match &control.condition {
             Some((_, first)) => self.converted(NumberKind::Bool, first)?,
             None => Datum::bool(true),
         };
@@ -308,7 +307,7 @@ impl Importer<'_> {
                 }
                 ResultSlot::Storage(storage) => {
                     let value = self.storage_value(storage)?;
-                    self.scopes.captured(value)?
+                    self.scopes.capture(value)?
                 }
             };
             types.push(self.builder().ty(id));
@@ -327,7 +326,7 @@ impl Importer<'_> {
 }
 
 /// Makes a template of a variable's value before the loop. The tensors and numbers in it are carried.
-fn carried(value: &Datum, slots: &mut Vec<ResultSlot>) -> Template {
+fn carried_template(value: &Datum, slots: &mut Vec<ResultSlot>) -> Template {
     let mut slot = |kind: Option<NumberKind>| {
         slots.push(ResultSlot::Value(kind, value.clone(), value.clone()));
         Template::Result(slots.len() - 1)
@@ -336,9 +335,12 @@ fn carried(value: &Datum, slots: &mut Vec<ResultSlot>) -> Template {
         Datum::Tensor(_) => slot(None),
         Datum::Dynamic(kind, _) => slot(Some(*kind)),
         Datum::Number(number) => slot(Some(super::merge::number_kind(number))),
-        Datum::Tuple(items) => {
-            Template::Tuple(items.iter().map(|item| carried(item, slots)).collect())
-        }
+        Datum::Tuple(items) => Template::Tuple(
+            items
+                .iter()
+                .map(|item| carried_template(item, slots))
+                .collect(),
+        ),
         other => Template::Same(other.clone()),
     }
 }

@@ -27,12 +27,12 @@ pub enum Template {
 
 impl Template {
     /// True if every part of it may be used: none is uninitialised.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_usable(&self) -> bool {
         match self {
             Template::Same(value) => !matches!(value, Datum::Uninitialized),
             Template::Result(_) => true,
-            Template::Tuple(items) | Template::List(items) => items.iter().all(Template::is_whole),
-            Template::NamedTuple(_, fields) => fields.iter().all(|(_, field)| field.is_whole()),
+            Template::Tuple(items) | Template::List(items) => items.iter().all(Template::is_usable),
+            Template::NamedTuple(_, fields) => fields.iter().all(|(_, field)| field.is_usable()),
         }
     }
 }

@@ -9,15 +9,14 @@
 mod assigned;
 mod builtins;
 mod call;
-mod mutable_cell;
 mod control;
 mod datum;
 mod evaluate;
-mod import_errors;
-mod symbolic_eval;
 mod hooks;
+mod import_errors;
 mod loops;
 mod merge;
+mod mutable_cell;
 mod number;
 mod object;
 mod operator;
@@ -25,14 +24,15 @@ mod options;
 mod overload;
 mod packed;
 mod parameters;
-mod view_write;
 mod scope;
 mod signature;
 mod state;
+mod symbolic_eval;
 mod tensor;
 mod tree;
 mod upgrade;
 mod view;
+mod view_write;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -76,12 +76,12 @@ pub fn import(archive: &Archive, options: &ImportOptions) -> Result<GraphModule>
         module.graphs.push(importer.run(entry)?);
     }
     for graph in &mut module.graphs {
-        shared.read_states(graph, &options.states);
+        shared.make_state_inputs(graph, &options.states);
     }
     let used = module.graphs.iter().flat_map(Graph::weights);
     let used = used.map(|(name, _)| name);
-    let kept = shared.states.iter().flat_map(|state| &state.weights);
-    for name in used.chain(kept.map(String::as_str)) {
+    let declared = shared.states.iter().flat_map(|state| &state.weights);
+    for name in used.chain(declared.map(String::as_str)) {
         if let Some(record) = shared.records.get(name) {
             let tensor = archive.tensor(record)?;
             module.weights.insert(name.to_string(), tensor);
@@ -120,15 +120,15 @@ struct Importer<'a> {
     objects: HashMap<usize, Rc<Instance>>,
     place: SourcePlace,
     /// Calls of the archive's modules so far.
-    modules_called: ModuleCalls,
-    faults: ImportErrors,
-    calls: usize,
+    module_calls: ModuleCalls,
+    errors: ImportErrors,
+    call_depth: usize,
     /// The exception that the program raised.
     raised: Option<RaisedException>,
     /// Number of statements run so far.
-    statements: usize,
+    statement_count: usize,
     /// Number of unrolled iterations so far.
-    unrolled: usize,
+    unrolled_iterations: usize,
     /// Seed and counter for the calls that draw random numbers.
     generator: Generator,
 }
@@ -151,12 +151,12 @@ impl<'a> Importer<'a> {
             tensors: HashMap::new(),
             objects: HashMap::new(),
             place: SourcePlace::default(),
-            modules_called: ModuleCalls::default(),
-            faults: ImportErrors::default(),
-            calls: 0,
+            module_calls: ModuleCalls::default(),
+            errors: ImportErrors::default(),
+            call_depth: 0,
             raised: None,
-            statements: 0,
-            unrolled: 0,
+            statement_count: 0,
+            unrolled_iterations: 0,
             generator: Generator::default(),
         }
     }
@@ -165,7 +165,7 @@ impl<'a> Importer<'a> {
         let result = self.entry(entry);
         let place = self.place.clone();
         let result = result.map_err(|error| error.at_place(&place));
-        let (outputs, input_trees, output_tree) = self.faults.finish(result)?;
+        let (outputs, input_trees, output_tree) = self.errors.finish(result)?;
         let builder = Rc::try_unwrap(self.scopes.root.builder)
             .map_err(|_| Error::internal("a graph is still under construction"))?;
         let graph = builder.finish(&outputs, input_trees, Some(output_tree))?;
@@ -193,7 +193,7 @@ impl<'a> Importer<'a> {
     /// Records an error about something unsupported. Returns the placeholder of its result.
     fn unsupported(&mut self, error: Error) -> Datum {
         let place = self.place.clone();
-        self.faults.add(error, &place);
+        self.errors.add(error, &place);
         Datum::Unknown
     }
 }

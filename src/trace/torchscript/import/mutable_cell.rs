@@ -6,7 +6,7 @@ use std::rc::Rc;
 use crate::error::{Error, Result};
 
 use super::Importer;
-use super::datum::{Datum, ScriptDict, Instance, ScriptList};
+use super::datum::{Datum, Instance, ScriptDict, ScriptList};
 
 /// A mutable location, shared by all who refer to it.
 #[derive(Clone, Debug)]
@@ -30,11 +30,13 @@ pub enum ResultTarget {
 
 impl MutableCell {
     /// True if both are one location.
-    pub fn is(&self, other: &MutableCell) -> bool {
+    pub fn is_same(&self, other: &MutableCell) -> bool {
         match (self, other) {
             (MutableCell::List(a), MutableCell::List(b)) => Rc::ptr_eq(a, b),
             (MutableCell::Dict(a), MutableCell::Dict(b)) => Rc::ptr_eq(a, b),
-            (MutableCell::Attribute(a, x), MutableCell::Attribute(b, y)) => Rc::ptr_eq(a, b) && x == y,
+            (MutableCell::Attribute(a, x), MutableCell::Attribute(b, y)) => {
+                Rc::ptr_eq(a, b) && x == y
+            }
             _ => false,
         }
     }
@@ -102,7 +104,7 @@ impl MutableCell {
 
 impl Importer<'_> {
     /// Records a cell's contents for the innermost region. Must be called before the cell changes.
-    pub(super) fn change(&mut self, cell: MutableCell) -> Result<()> {
+    pub(super) fn record_change(&mut self, cell: MutableCell) -> Result<()> {
         if cell.is_archived() {
             let message = format!(
                 "the program modifies in place {} that belongs to the module",
@@ -112,8 +114,8 @@ impl Importer<'_> {
             return Err(Error::unsupported(message).help(help));
         }
         let is_outer = cell.depth() < self.scopes.depth();
-        let changed = &mut self.local().changed;
-        if is_outer && !changed.iter().any(|(known, _)| known.is(&cell)) {
+        let changed = &mut self.scope_data().changed;
+        if is_outer && !changed.iter().any(|(known, _)| known.is_same(&cell)) {
             let content = cell.content();
             changed.push((cell, content));
         }

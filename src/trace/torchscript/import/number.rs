@@ -46,7 +46,7 @@ impl ScriptNumber {
         Ok(match self {
             ScriptNumber::Bool(value) => Dim::from(i64::from(*value)),
             ScriptNumber::Int(dim) => dim.clone(),
-            ScriptNumber::Float(value) => Dim::from(whole(*value)),
+            ScriptNumber::Float(value) => Dim::from(truncate_to_i64(*value)),
             ScriptNumber::Ratio(size, by) => match symbols.less_equal(&Dim::ZERO, size)? {
                 true => size.floor_div(&Dim::from(*by)),
                 false => size.ceil_div(&Dim::from(*by)),
@@ -73,25 +73,35 @@ impl ScriptNumber {
             ScriptNumber::Bool(value) => Scalar::Bool(*value),
             ScriptNumber::Int(dim) => Scalar::Int(symbols.specialize(dim)?),
             ScriptNumber::Float(value) => Scalar::Float(*value),
-            ScriptNumber::Ratio(size, by) => Scalar::Float(symbols.specialize(size)? as f64 / *by as f64),
+            ScriptNumber::Ratio(size, by) => {
+                Scalar::Float(symbols.specialize(size)? as f64 / *by as f64)
+            }
         })
     }
 
     /// Python's truth value: not zero.
-    pub fn truth(&self, symbols: &Symbols) -> Result<bool> {
+    pub fn is_truthy(&self, symbols: &Symbols) -> Result<bool> {
         match self {
             ScriptNumber::Bool(value) => Ok(*value),
             ScriptNumber::Float(value) => Ok(*value != 0.0),
-            ScriptNumber::Int(dim) | ScriptNumber::Ratio(dim, _) => Ok(!symbols.equal(dim, &Dim::ZERO)?),
+            ScriptNumber::Int(dim) | ScriptNumber::Ratio(dim, _) => {
+                Ok(!symbols.equal(dim, &Dim::ZERO)?)
+            }
         }
     }
 
     /// Converts the number to the value that an element of a dtype holds.
     pub fn cast(&self, dtype: DType, symbols: &Symbols) -> Result<ScriptNumber> {
         Ok(match self {
-            ScriptNumber::Int(dim) if dtype.is_integer() && dim.as_const().is_none() => self.clone(),
-            ScriptNumber::Ratio(..) if dtype.is_integer() => ScriptNumber::Int(self.to_int(symbols)?),
-            ScriptNumber::Int(dim) if dtype.is_float() && dim.as_const().is_none() => self.to_float(),
+            ScriptNumber::Int(dim) if dtype.is_integer() && dim.as_const().is_none() => {
+                self.clone()
+            }
+            ScriptNumber::Ratio(..) if dtype.is_integer() => {
+                ScriptNumber::Int(self.to_int(symbols)?)
+            }
+            ScriptNumber::Int(dim) if dtype.is_float() && dim.as_const().is_none() => {
+                self.to_float()
+            }
             ScriptNumber::Ratio(..) if dtype.is_float() => self.clone(),
             other => other.concrete(symbols)?.cast(dtype).into(),
         })
@@ -134,13 +144,18 @@ impl From<Scalar> for ScriptNumber {
 
 /// The integer part. A value that no `i64` holds becomes the least `i64`, as on processors of the x86 family and so in
 /// PyTorch's scripts.
-fn whole(value: f64) -> i64 {
+fn truncate_to_i64(value: f64) -> i64 {
     let holds = (-(2f64.powi(63))..2f64.powi(63)).contains(&value);
     if holds { value as i64 } else { i64::MIN }
 }
 
 /// Applies a function of two numbers by its ATen name; `None` if there is no such function.
-pub fn binary(symbols: &Symbols, name: &str, a: &ScriptNumber, b: &ScriptNumber) -> Result<Option<ScriptNumber>> {
+pub fn binary(
+    symbols: &Symbols,
+    name: &str,
+    a: &ScriptNumber,
+    b: &ScriptNumber,
+) -> Result<Option<ScriptNumber>> {
     if let Some(answer) = compare(symbols, name, a, b)? {
         return Ok(Some(ScriptNumber::Bool(answer)));
     }
@@ -151,7 +166,7 @@ pub fn binary(symbols: &Symbols, name: &str, a: &ScriptNumber, b: &ScriptNumber)
     }
     match (a.as_dim(), b.as_dim()) {
         (Some(a), Some(b)) => binary_ints(symbols, name, &a, &b),
-        _ => on_floats(symbols, name, a, b),
+        _ => binary_floats(symbols, name, a, b),
     }
 }
 
@@ -164,7 +179,12 @@ fn logic(name: &str, a: bool, b: bool) -> Option<bool> {
     }
 }
 
-fn compare(symbols: &Symbols, name: &str, a: &ScriptNumber, b: &ScriptNumber) -> Result<Option<bool>> {
+fn compare(
+    symbols: &Symbols,
+    name: &str,
+    a: &ScriptNumber,
+    b: &ScriptNumber,
+) -> Result<Option<bool>> {
     Ok(Some(match name {
         "eq" => equal(symbols, a, b)?,
         "ne" => !equal(symbols, a, b)?,
@@ -197,7 +217,12 @@ fn less(symbols: &Symbols, a: &ScriptNumber, b: &ScriptNumber) -> Result<bool> {
     }
 }
 
-fn on_floats(symbols: &Symbols, name: &str, a: &ScriptNumber, b: &ScriptNumber) -> Result<Option<ScriptNumber>> {
+fn binary_floats(
+    symbols: &Symbols,
+    name: &str,
+    a: &ScriptNumber,
+    b: &ScriptNumber,
+) -> Result<Option<ScriptNumber>> {
     if let Some(exact) = binary_ratios(name, a, b) {
         return Ok(Some(exact));
     }
@@ -235,7 +260,7 @@ fn float_function_of_two(name: &str) -> Option<fn(f64, f64) -> f64> {
 /// Applies a function of one number by its ATen name; `None` if there is no such function.
 pub fn unary(symbols: &Symbols, name: &str, a: &ScriptNumber) -> Result<Option<ScriptNumber>> {
     if name == "__not__" || name == "logical_not" {
-        return Ok(Some(ScriptNumber::Bool(!a.truth(symbols)?)));
+        return Ok(Some(ScriptNumber::Bool(!a.is_truthy(symbols)?)));
     }
     if let Some(size) = a.as_dim() {
         match name {
@@ -263,12 +288,18 @@ pub fn unary(symbols: &Symbols, name: &str, a: &ScriptNumber) -> Result<Option<S
     let Some(function) = float_function(name) else {
         return Ok(None);
     };
-    Ok(Some(ScriptNumber::Float(function(a.concrete(symbols)?.to_f64()))))
+    Ok(Some(ScriptNumber::Float(function(
+        a.concrete(symbols)?.to_f64(),
+    ))))
 }
 
 fn absolute(symbols: &Symbols, size: &Dim) -> Result<ScriptNumber> {
     let positive = symbols.less_equal(&Dim::ZERO, size)?;
-    Ok(ScriptNumber::Int(if positive { size.clone() } else { -size }))
+    Ok(ScriptNumber::Int(if positive {
+        size.clone()
+    } else {
+        -size
+    }))
 }
 
 fn float_function(name: &str) -> Option<fn(f64) -> f64> {

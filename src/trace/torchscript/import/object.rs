@@ -12,11 +12,11 @@ use crate::geometry::Geometry;
 use crate::scalar::Scalar;
 use crate::trace::torchscript::ast::{AstExprKind, BaseClass};
 use crate::trace::torchscript::storage::TensorRecord;
-use crate::trace::torchscript::value::{PickledObject, Pickled};
+use crate::trace::torchscript::value::{Pickled, PickledObject};
 
 use super::Importer;
+use super::datum::{Datum, Instance, ScriptDict, ScriptList};
 use super::mutable_cell::MutableCell;
-use super::datum::{Datum, ScriptDict, Instance, ScriptList};
 use super::number::ScriptNumber;
 use super::tensor::{GuardedGeometry, HostNumber, StorageOrigin, TensorRef};
 
@@ -25,7 +25,7 @@ impl Importer<'_> {
     pub(super) fn root_module(&mut self) -> Result<Rc<Instance>> {
         match self.archive.root() {
             Pickled::Object(root) => Ok(self.instance(root, "")),
-            Pickled::Foreign(what) => Err(Error::unsupported(format!("the module is {what}"))),
+            Pickled::Unsupported(what) => Err(Error::unsupported(format!("the module is {what}"))),
             _ => Err(Error::format("data.pkl does not hold a module")),
         }
     }
@@ -78,7 +78,7 @@ impl Importer<'_> {
         let value = match pickled {
             Some(value) => match self.read_state(instance, name, value)? {
                 Some(state) => state,
-                None => self.datum_of(value, &join(&instance.path, name))?,
+                None => self.datum_of(value, &join_path(&instance.path, name))?,
             },
             None => match self.member_name(instance, name)? {
                 Some(member) => member,
@@ -97,7 +97,8 @@ impl Importer<'_> {
             .pickled
             .as_ref()
             .and_then(|object| object.get("value"));
-        let Some(value) = value.filter(|_| class.base == BaseClass::Enum && attribute == "name") else {
+        let Some(value) = value.filter(|_| class.base == BaseClass::Enum && attribute == "name")
+        else {
             return Ok(None);
         };
         let mut members = class.constants.iter();
@@ -129,7 +130,7 @@ impl Importer<'_> {
             Pickled::Dict(dict) => self.datum_of_dict(&dict.entries, path)?,
             Pickled::Tensor(record) => Datum::Tensor(self.weight(record, path)?),
             Pickled::Object(object) => Datum::Object(self.instance(object, path)),
-            Pickled::Foreign(what) => {
+            Pickled::Unsupported(what) => {
                 self.unsupported(Error::unsupported(format!("{path} is {what}")))
             }
         })
@@ -138,7 +139,7 @@ impl Importer<'_> {
     fn datums_of(&mut self, items: &[Pickled], path: &str) -> Result<Vec<Datum>> {
         let numbered = items.iter().enumerate();
         numbered
-            .map(|(index, item)| self.datum_of(item, &join(path, &index.to_string())))
+            .map(|(index, item)| self.datum_of(item, &join_path(path, &index.to_string())))
             .collect()
     }
 
@@ -150,7 +151,7 @@ impl Importer<'_> {
                 Pickled::Int(number) => number.to_string(),
                 other => other.describe().to_string(),
             };
-            let value = self.datum_of(value, &join(path, &name))?;
+            let value = self.datum_of(value, &join_path(path, &name))?;
             items.push((self.datum_of(key, "")?, value));
         }
         Ok(Datum::Dict(Rc::new(ScriptDict {
@@ -185,11 +186,11 @@ impl Importer<'_> {
             Some(_) => None,
             None => Some(self.scopes.weight(&name, record.tensor_type())),
         };
-        let placed = GuardedGeometry {
+        let guarded = GuardedGeometry {
             geometry: geometry_of(record),
             assumed: Vec::new(),
         };
-        let tensor = self.outermost_tensor(value, number, StorageOrigin::Weight(name), placed);
+        let tensor = self.outermost_tensor(value, number, StorageOrigin::Weight(name), guarded);
         self.tensors.insert(record.as_ref().clone(), tensor.clone());
         Ok(tensor)
     }
@@ -233,7 +234,7 @@ impl Importer<'_> {
         match object {
             Datum::Unknown => Ok(()),
             Datum::Object(instance) if instance.pickled.is_none() => {
-                self.change(MutableCell::Attribute(instance.clone(), name.to_string()))?;
+                self.record_change(MutableCell::Attribute(instance.clone(), name.to_string()))?;
                 let mut attributes = instance.attributes.borrow_mut();
                 attributes.insert(name.to_string(), value);
                 Ok(())
@@ -319,7 +320,7 @@ fn is_literal(value: &Pickled, literal: &AstExprKind) -> bool {
 }
 
 /// Appends a name to the path of a module.
-pub fn join(path: &str, name: &str) -> String {
+pub fn join_path(path: &str, name: &str) -> String {
     if path.is_empty() {
         name.to_string()
     } else {

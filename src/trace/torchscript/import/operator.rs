@@ -28,7 +28,7 @@ impl Importer<'_> {
             return Ok(result);
         }
         let arguments = self.upgraded(name, arguments)?;
-        let outs = outs(name, &arguments);
+        let outs = out_arguments(name, &arguments);
         if !outs.is_empty() {
             return self.write_out(name, arguments, &outs);
         }
@@ -54,8 +54,8 @@ impl Importer<'_> {
             .unwrap_or(name);
         let result = match self.try_operator(name, &arguments) {
             Err(error) if error.kind() == Fault::Unsupported => {
-                let settled = self.with_known_numbers(&arguments)?;
-                match settled.map(|arguments| self.try_operator(name, &arguments)) {
+                let known = self.with_known_numbers(&arguments)?;
+                match known.map(|arguments| self.try_operator(name, &arguments)) {
                     Some(result) => result.unwrap_or_else(|_| self.unsupported(error)),
                     None => self.unsupported(error),
                 }
@@ -69,7 +69,7 @@ impl Importer<'_> {
     }
 
     fn try_operator(&mut self, name: &str, arguments: &Arguments) -> Result<Datum> {
-        match self.resolve(name, arguments)? {
+        match self.resolve_overload(name, arguments)? {
             Some((operator, converted)) => self.call_operator(operator, converted, arguments),
             None => Err(no_overload(name, arguments)),
         }
@@ -78,9 +78,9 @@ impl Importer<'_> {
     /// Replaces arguments that follow from sizes and weights by known numbers; none if there are no such arguments.
     fn with_known_numbers(&mut self, arguments: &Arguments) -> Result<Option<Arguments>> {
         let mut changed = false;
-        let mut settled = arguments.clone();
-        let named = settled.named.iter_mut().map(|(_, value)| value);
-        for value in settled.positional.iter_mut().chain(named) {
+        let mut known = arguments.clone();
+        let named = known.named.iter_mut().map(|(_, value)| value);
+        for value in known.positional.iter_mut().chain(named) {
             *value = match (&*value, value.items()) {
                 (Datum::List(_), Some(items)) => {
                     let items = items
@@ -92,7 +92,7 @@ impl Importer<'_> {
                 _ => self.known_if_dynamic(value, &mut changed)?,
             };
         }
-        Ok(changed.then_some(settled))
+        Ok(changed.then_some(known))
     }
 
     /// Evaluates a number that the graph computes, if possible.
@@ -100,9 +100,9 @@ impl Importer<'_> {
         if !matches!(value, Datum::Dynamic(..)) {
             return Ok(value.clone());
         }
-        let settled = self.settled(value)?;
-        *changed |= matches!(settled, Datum::Number(_));
-        Ok(settled)
+        let known = self.known_number(value)?;
+        *changed |= matches!(known, Datum::Number(_));
+        Ok(known)
     }
 
     fn call_operator(
@@ -116,7 +116,7 @@ impl Importer<'_> {
         let results = operator.call(&builder, converted.clone())?;
         let ids: Vec<ValueId> = results.into_iter().map(|value| value.id()).collect();
         drop(builder);
-        self.local().unnamed.extend(ids.iter().copied());
+        self.scope_data().unnamed.extend(ids.iter().copied());
         let tensors = match self.view_bases(operator, arguments) {
             Some(bases) => {
                 let call = ViewResults {
@@ -152,12 +152,12 @@ impl Importer<'_> {
         };
         let tensor = tensor.clone();
         let memory = self.memory_of(&tensor)?;
-        let start = self.placed(&memory).geometry.offset;
+        let start = self.geometry_of(&memory).geometry.offset;
         let offset = named_argument(&arguments, "storage_offset");
         let offset = offset.or_else(|| arguments.positional.get(3).cloned());
         let offset = match offset {
             Some(Datum::Number(ScriptNumber::Int(offset))) => offset,
-            Some(Datum::None) | None => self.placed(&tensor).geometry.offset,
+            Some(Datum::None) | None => self.geometry_of(&tensor).geometry.offset,
             Some(_) => return Ok(arguments),
         };
         arguments.named.retain(|(name, _)| name != "storage_offset");
@@ -195,11 +195,11 @@ impl Importer<'_> {
         ids: &[ValueId],
     ) -> Result<Vec<TensorRef>> {
         let builder = self.builder();
-        let asked = Assumptions::new(builder.symbols(), &[]);
+        let assumptions = Assumptions::new(builder.symbols(), &[]);
         // Contiguous results do not depend on the assumptions about the operands.
         let operands = match operator.row.strides {
             StrideRule::Standard => Vec::new(),
-            _ => self.operand_geometries(operator, arguments, &asked),
+            _ => self.operand_geometries(operator, arguments, &assumptions),
         };
         let placement = ResultPlacement {
             operator,
@@ -207,17 +207,17 @@ impl Importer<'_> {
             operands: &operands,
             builder: &builder,
             format: memory_format(operator, arguments),
-            assumptions: &asked,
+            assumptions: &assumptions,
         };
         let shapes = ids.iter().map(|id| builder.ty(*id).shape);
         let geometries = shapes.map(|shape| placement.new_result(&shape));
         let geometries = geometries.collect::<Result<Vec<_>>>()?;
-        let assumed = asked.into_guards();
-        let placed = geometries.into_iter().map(|geometry| GuardedGeometry {
+        let assumed = assumptions.into_guards();
+        let guarded = geometries.into_iter().map(|geometry| GuardedGeometry {
             geometry,
             assumed: assumed.clone(),
         });
-        let pairs = ids.iter().zip(placed);
+        let pairs = ids.iter().zip(guarded);
         Ok(pairs
             .map(|(id, placed)| self.new_tensor_of_geometry(*id, placed))
             .collect())
@@ -228,15 +228,15 @@ impl Importer<'_> {
         &self,
         operator: &Operator,
         arguments: &Arguments,
-        asked: &Assumptions,
+        assumptions: &Assumptions,
     ) -> Vec<Vec<Geometry>> {
         let geometry = |tensor: &TensorRef| {
-            let placed = self.placed(tensor);
-            placed
+            let guarded = self.geometry_of(tensor);
+            guarded
                 .assumed
                 .into_iter()
-                .for_each(|guard| asked.assume(guard));
-            placed.geometry
+                .for_each(|guard| assumptions.assume(guard));
+            guarded.geometry
         };
         let parameters = operator.schema.parameters.iter().enumerate();
         let mut operands = Vec::with_capacity(operator.schema.parameters.len());
@@ -288,7 +288,7 @@ impl Importer<'_> {
             return;
         };
         let scope = self.scopes.innermost_mut();
-        if scope.number == value.scope && scope.local.unnamed.remove(&value.id) {
+        if scope.number == value.scope && scope.data.unnamed.remove(&value.id) {
             scope.builder.set_name(value.id, name);
         }
     }
@@ -324,7 +324,7 @@ fn functional_name(name: &str) -> Option<String> {
 }
 
 /// Names of the arguments that a call writes its results to: `out`, or names that no overload without such arguments has.
-fn outs(name: &str, arguments: &Arguments) -> Vec<String> {
+fn out_arguments(name: &str, arguments: &Arguments) -> Vec<String> {
     let is_parameter = |argument: &str| {
         aten::overloads(name).any(|operator| operator.schema.position(argument).is_some())
     };
@@ -396,28 +396,28 @@ fn no_overload(name: &str, arguments: &Arguments) -> Error {
             _ => error,
         };
     }
-    let given = arguments.positional.iter().map(described);
+    let given = arguments.positional.iter().map(describe_argument);
     let named = arguments.named.iter();
-    let named = named.map(|(name, value)| format!("{name}={}", described(value)));
+    let named = named.map(|(name, value)| format!("{name}={}", describe_argument(value)));
     let given: Vec<String> = given.chain(named).collect();
     let message = format!("{name} of ({})", given.join(", "));
-    let help = match message.contains(DEPENDS) {
+    let help = match message.contains(DEPENDS_ON_TENSORS) {
         true => STATIC_ARGUMENT_HELP.to_string(),
         false => format!("known overloads: {}", candidates.join("; ")),
     };
     Error::unsupported(message).help(help)
 }
 
-const DEPENDS: &str = "that depends on tensors";
+const DEPENDS_ON_TENSORS: &str = "that depends on tensors";
 const STATIC_ARGUMENT_HELP: &str = "sizes and settings must be known before the graph runs: derive them from tensor shapes, \
     or make them constants when the model is traced";
 
-fn described(value: &Datum) -> String {
+fn describe_argument(value: &Datum) -> String {
     match value {
-        Datum::Dynamic(..) => format!("{} {DEPENDS}", value.describe()),
+        Datum::Dynamic(..) => format!("{} {DEPENDS_ON_TENSORS}", value.describe()),
         Datum::List(list) => {
             let items = list.items.borrow();
-            let items: Vec<String> = items.iter().map(described).collect();
+            let items: Vec<String> = items.iter().map(describe_argument).collect();
             format!("[{}]", items.join(", "))
         }
         other => other.describe().to_string(),

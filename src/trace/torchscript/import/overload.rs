@@ -26,7 +26,7 @@ enum MatchMode {
 impl Importer<'_> {
     /// Returns the overload of an operator that takes these arguments, and one argument for each of its parameters; none if
     /// there is no such overload.
-    pub(super) fn resolve(
+    pub(super) fn resolve_overload(
         &mut self,
         base_name: &str,
         arguments: &Arguments,

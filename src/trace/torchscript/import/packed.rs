@@ -158,7 +158,9 @@ impl Importer<'_> {
         let tensor = tensor.clone();
         Ok(match (packed.part, name, rest) {
             (PackedPart::BatchSizes, "size", [_])
-            | (PackedPart::BatchSizes, "len" | "numel", []) => Some(self.longest(&tensor)?),
+            | (PackedPart::BatchSizes, "len" | "numel", []) => {
+                Some(self.longest_sequence(&tensor)?)
+            }
             // Every sequence has a first step.
             (PackedPart::BatchSizes, "select", [axis, index])
                 if is_zero(axis) && is_zero(index) =>
@@ -189,7 +191,7 @@ impl Importer<'_> {
     }
 
     /// The number of steps of the longest sequence, which the graph counts.
-    fn longest(&mut self, batch_sizes: &TensorRef) -> Result<Datum> {
+    fn longest_sequence(&mut self, batch_sizes: &TensorRef) -> Result<Datum> {
         self.packed.readers += 1;
         let read = self.read(batch_sizes);
         self.packed.readers -= 1;
@@ -208,7 +210,7 @@ impl Importer<'_> {
             && wanted.number().is_none()
         {
             let (sizes, wanted) = (sizes.clone(), wanted.clone());
-            let steps = self.room(&sizes)?;
+            let steps = self.padded_steps(&sizes)?;
             let wanted = self.read(&wanted)?;
             let builder = self.builder();
             builder
@@ -222,7 +224,7 @@ impl Importer<'_> {
     }
 
     /// Number of steps that there is room for.
-    fn room(&mut self, batch_sizes: &TensorRef) -> Result<Dim> {
+    fn padded_steps(&mut self, batch_sizes: &TensorRef) -> Result<Dim> {
         self.packed.readers += 1;
         let ty = self.ty(batch_sizes);
         self.packed.readers -= 1;
@@ -238,24 +240,26 @@ impl Importer<'_> {
         arguments: &Arguments,
     ) -> Result<Option<PackedPart>> {
         let part = |index: usize| {
-            let argument = self.packed.of(arguments.positional.get(index)?)?;
+            let argument = self.packed.find_datum(arguments.positional.get(index)?)?;
             (argument.number == packed.number).then_some(argument.part)
         };
         let (first, second) = (part(0), part(1));
         let others = arguments.positional.get(1..).unwrap_or_default();
-        let alone = others.iter().all(|other| self.packed.of(other).is_none());
+        let alone = others
+            .iter()
+            .all(|other| self.packed.find_datum(other).is_none());
         let is_data = first == Some(PackedPart::Data);
-        let recurs = is_data
+        let is_recurrent = is_data
             && second == Some(PackedPart::BatchSizes)
             && RECURRENT_OPERATORS.contains(&name);
-        let embeds = name == "embedding" && second == Some(PackedPart::Data);
-        let keeps = is_data && alone && ROWWISE_OPERATORS.contains(&name);
+        let is_embedding = name == "embedding" && second == Some(PackedPart::Data);
+        let is_rowwise = is_data && alone && ROWWISE_OPERATORS.contains(&name);
         if COPY_OPERATORS.contains(&name) {
             return Ok(first);
         }
         let of_data = packed.part == PackedPart::Data;
-        let keeps = keeps || of_data && self.is_by_element(name, packed, arguments)?;
-        Ok((recurs || embeds || keeps).then_some(PackedPart::Data))
+        let keeps = is_rowwise || of_data && self.is_by_element(name, packed, arguments)?;
+        Ok((is_recurrent || is_embedding || keeps).then_some(PackedPart::Data))
     }
 
     /// True for elementwise operators on packed data whose other tensors are data of that packed sequence, or equal for
@@ -308,7 +312,7 @@ impl PackedTensors {
         known.find(|packed| Rc::ptr_eq(&packed.tensor.storage(), &tensor.storage()))
     }
 
-    fn of(&self, datum: &Datum) -> Option<&PackedTensor> {
+    fn find_datum(&self, datum: &Datum) -> Option<&PackedTensor> {
         match datum {
             Datum::Tensor(tensor) => self.find(tensor),
             _ => None,
@@ -323,8 +327,8 @@ impl PackedTensors {
         let named = arguments.named.iter().map(|(_, value)| value);
         let mut all = arguments.positional.iter().chain(named);
         all.find_map(|argument| match argument.items() {
-            Some(items) => items.iter().find_map(|item| self.of(item).cloned()),
-            None => self.of(argument).cloned(),
+            Some(items) => items.iter().find_map(|item| self.find_datum(item).cloned()),
+            None => self.find_datum(argument).cloned(),
         })
     }
 

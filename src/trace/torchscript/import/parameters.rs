@@ -3,11 +3,11 @@
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 use crate::trace::torchscript::archive::Archive;
-use crate::trace::torchscript::ast::{AstExprKind, AstExpr, FunctionDef, TypeExpr};
+use crate::trace::torchscript::ast::{AstExpr, AstExprKind, FunctionDef, TypeExpr};
 use crate::trace::torchscript::value::Pickled;
 
 use super::options::InputSpec;
-use super::signature::spec_of;
+use super::signature::input_spec_of;
 use crate::ir::TreeConstant;
 
 /// A parameter of a method.
@@ -32,21 +32,23 @@ pub struct MethodParameter {
 pub fn parameters(archive: &Archive, method: &str) -> Result<Vec<MethodParameter>> {
     let root = archive.root().as_object();
     let root = root.ok_or_else(|| Error::format("data.pkl does not hold a module"))?;
-    let function = function(archive, &root.class, method)?;
-    let mut examples = traced(archive, method)?.unwrap_or_default().into_iter();
+    let function = find_method(archive, &root.class, method)?;
+    let mut examples = traced_inputs(archive, method)?
+        .unwrap_or_default()
+        .into_iter();
     let parameters = function.parameters.iter().skip(1);
     let parameters = parameters.map(|parameter| MethodParameter {
         name: parameter.name.clone(),
         ty: parameter.ty.clone(),
         example: examples.next(),
         has_default: parameter.default.is_some(),
-        default: parameter.default.as_ref().and_then(literal),
+        default: parameter.default.as_ref().and_then(constant_of_literal),
     });
     Ok(parameters.collect())
 }
 
 /// Finds a method of a class of the archive.
-pub(super) fn function<'a>(
+pub(super) fn find_method<'a>(
     archive: &'a Archive,
     class: &str,
     method: &str,
@@ -60,15 +62,15 @@ pub(super) fn function<'a>(
 }
 
 /// The arguments that a method was traced with; none if the archive holds none.
-pub(super) fn traced(archive: &Archive, method: &str) -> Result<Option<Vec<InputSpec>>> {
+pub(super) fn traced_inputs(archive: &Archive, method: &str) -> Result<Option<Vec<InputSpec>>> {
     let traced = archive.traced_inputs().and_then(Pickled::as_dict);
     let items = traced.and_then(|dict| dict.get(method)?.as_items());
     items
-        .map(|items| items.iter().map(spec_of).collect())
+        .map(|items| items.iter().map(input_spec_of).collect())
         .transpose()
 }
 
-fn literal(expr: &AstExpr) -> Option<TreeConstant> {
+fn constant_of_literal(expr: &AstExpr) -> Option<TreeConstant> {
     Some(match &expr.kind {
         AstExprKind::None => TreeConstant::None,
         AstExprKind::Bool(value) => TreeConstant::Number(Scalar::Bool(*value)),

@@ -8,8 +8,8 @@ use crate::ir::{Builder, ValueId};
 use crate::trace::scope_stack;
 
 use super::Importer;
-use super::mutable_cell::MutableCell;
 use super::datum::Datum;
+use super::mutable_cell::MutableCell;
 use super::tensor::{Storage, StorageState};
 
 /// A graph, or the body of a region.
@@ -33,8 +33,8 @@ impl Importer<'_> {
     }
 
     /// Data of the innermost scope.
-    pub(super) fn local(&mut self) -> &mut ScopeData {
-        &mut self.scopes.innermost_mut().local
+    pub(super) fn scope_data(&mut self) -> &mut ScopeData {
+        &mut self.scopes.innermost_mut().data
     }
 
     /// Opens the body of a region.
@@ -46,13 +46,13 @@ impl Importer<'_> {
     /// Closes the body of a region. Restores the contents of storages and cells of enclosing scopes.
     pub(super) fn close_scope(&mut self) -> Result<ImportScope> {
         let mut scope = self.scopes.close()?;
-        swap_contents(&mut scope.local);
+        swap_contents(&mut scope.data);
         Ok(scope)
     }
 
     /// Reopens the body of a region that was closed.
     pub(super) fn reopen_scope(&mut self, mut scope: ImportScope) {
-        swap_contents(&mut scope.local);
+        swap_contents(&mut scope.data);
         self.scopes.reopen(scope);
     }
 }
@@ -60,8 +60,8 @@ impl Importer<'_> {
 /// Exchanges the contents of storages and cells with the contents recorded for them.
 fn swap_contents(local: &mut ScopeData) {
     for (cell, content) in local.changed.iter_mut().rev() {
-        let held = cell.content();
-        cell.set(std::mem::replace(content, held));
+        let contents = cell.content();
+        cell.set(std::mem::replace(content, contents));
     }
     for (storage, state) in local.written.iter_mut().rev() {
         let mut held = storage.state.borrow_mut();

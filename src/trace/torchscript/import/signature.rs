@@ -14,7 +14,7 @@ use crate::trace::torchscript::ast::{BaseClass, FunctionDef, TypeExpr};
 use crate::trace::torchscript::value::Pickled;
 
 use super::Importer;
-use super::datum::{Datum, ScriptDict, Instance, NumberKind};
+use super::datum::{Datum, Instance, NumberKind, ScriptDict};
 use super::number::ScriptNumber;
 use super::options::{EntryMethod, InputSpec};
 use super::parameters;
@@ -29,7 +29,7 @@ impl<'a> Importer<'a> {
         root: &Rc<Instance>,
         entry: &EntryMethod,
     ) -> Result<Signature<'a>> {
-        let function = parameters::function(self.archive, &root.class, &entry.method)?;
+        let function = parameters::find_method(self.archive, &root.class, &entry.method)?;
         let examples = self.examples(function, entry)?;
         let sizes = self.sizes.clone();
         let parameters = function.parameters.iter().skip(1);
@@ -66,7 +66,7 @@ impl<'a> Importer<'a> {
             }
             return Ok(given.clone());
         }
-        if let Some(traced) = parameters::traced(self.archive, &entry.method)? {
+        if let Some(traced) = parameters::traced_inputs(self.archive, &entry.method)? {
             return Ok(traced);
         }
         if parameters.all(|parameter| parameter.default.is_some()) {
@@ -89,9 +89,10 @@ impl<'a> Importer<'a> {
             InputSpec::Tensor(example) => {
                 let index = self.scopes.inputs.len();
                 let ty = self.input_type(name, example, sizes)?;
-                let placed = GuardedGeometry::contiguous(ty.shape.clone());
+                let guarded = GuardedGeometry::contiguous(ty.shape.clone());
                 let value = self.scopes.input(name, ty);
-                let tensor = self.outermost_tensor(Some(value), None, StorageOrigin::Local, placed);
+                let tensor =
+                    self.outermost_tensor(Some(value), None, StorageOrigin::Local, guarded);
                 (Datum::Tensor(tensor), TreeSpec::Tensor(index))
             }
             InputSpec::Constant(constant) => (
@@ -139,8 +140,9 @@ impl<'a> Importer<'a> {
         sizes: &SymbolicSizes,
     ) -> Result<(Vec<Datum>, Vec<TreeSpec>)> {
         let numbered = items.iter().enumerate();
-        let pairs = numbered
-            .map(|(index, item)| self.input(&format!("{name}_{index}"), &TypeExpr::Any, item, sizes));
+        let pairs = numbered.map(|(index, item)| {
+            self.input(&format!("{name}_{index}"), &TypeExpr::Any, item, sizes)
+        });
         let pairs: Vec<(Datum, TreeSpec)> = pairs.collect::<Result<_>>()?;
         Ok(pairs.into_iter().unzip())
     }
@@ -169,13 +171,18 @@ impl<'a> Importer<'a> {
     }
 
     /// The type of an input, with symbols for the sizes that may vary.
-    fn input_type(&mut self, name: &str, ty: &TensorType, sizes: &SymbolicSizes) -> Result<TensorType> {
+    fn input_type(
+        &mut self,
+        name: &str,
+        ty: &TensorType,
+        sizes: &SymbolicSizes,
+    ) -> Result<TensorType> {
         let example = ty.sizes(&Bindings::new()).map_err(|_| {
             let message = format!("the example of {name} is {ty}: sizes must be numbers");
             Error::usage(message)
         })?;
         let symbols = self.scopes.root.builder.symbols();
-        let shape = sizes.symbolic(symbols, name, &example);
+        let shape = sizes.symbolic_shape(symbols, name, &example);
         Ok(TensorType::new(ty.dtype, shape))
     }
 }
@@ -198,9 +205,9 @@ fn constant_datum(constant: &TreeConstant, ty: &TypeExpr) -> Datum {
 }
 
 /// Makes an example of a value of the archive: of an input that it was traced with, or of a state.
-pub fn spec_of(value: &Pickled) -> Result<InputSpec> {
+pub fn input_spec_of(value: &Pickled) -> Result<InputSpec> {
     let number = |scalar: Scalar| InputSpec::Constant(TreeConstant::Number(scalar));
-    let all = |items: &[Pickled]| items.iter().map(spec_of).collect::<Result<Vec<_>>>();
+    let all = |items: &[Pickled]| items.iter().map(input_spec_of).collect::<Result<Vec<_>>>();
     Ok(match value {
         Pickled::None => InputSpec::Constant(TreeConstant::None),
         Pickled::Bool(value) => number(Scalar::Bool(*value)),
@@ -215,11 +222,11 @@ pub fn spec_of(value: &Pickled) -> Result<InputSpec> {
         Pickled::Dict(dict) => {
             let entries = dict.entries.iter().map(|(key, value)| {
                 let key = key.as_str().unwrap_or_default().to_string();
-                Ok((key, spec_of(value)?))
+                Ok((key, input_spec_of(value)?))
             });
             InputSpec::Dict(entries.collect::<Result<_>>()?)
         }
-        Pickled::Foreign(what) => {
+        Pickled::Unsupported(what) => {
             let message = format!("an input or state that is {what}");
             return Err(Error::unsupported(message));
         }

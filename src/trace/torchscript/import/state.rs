@@ -7,26 +7,26 @@ use std::rc::Rc;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, ModuleState, NamedTree, TreeConstant, TreeSpec, ValueId};
 use crate::scalar::Scalar;
-use crate::trace::weight_states::{of_weight, read_states};
 use crate::trace::torchscript::ast::TypeExpr;
 use crate::trace::torchscript::value::Pickled;
+use crate::trace::weight_states::{make_state_inputs, weight_state};
 
 use super::assigned::attributes_set;
-use super::mutable_cell::MutableCell;
 use super::datum::{Datum, Instance};
-use super::object::join;
+use super::mutable_cell::MutableCell;
+use super::object::join_path;
 use super::options::InputSpec;
-use super::signature::spec_of;
-use super::tensor::{StorageOrigin, Storage};
+use super::signature::input_spec_of;
+use super::tensor::{Storage, StorageOrigin};
 use super::{Importer, Shared};
 
 /// States that one graph reads and writes.
 #[derive(Default)]
 pub struct GraphStates {
     /// States that were read, and their values.
-    pub read: Vec<(NamedTree, Datum)>,
+    pub reads: Vec<(NamedTree, Datum)>,
     /// Attributes that were set: path, object and name, in order.
-    set: Vec<(String, Rc<Instance>, String)>,
+    writes: Vec<(String, Rc<Instance>, String)>,
 }
 
 impl Importer<'_> {
@@ -56,19 +56,19 @@ impl Importer<'_> {
         if !self.is_state(instance, name)? {
             return Ok(None);
         }
-        let path = join(&instance.path, name);
+        let path = join_path(&instance.path, name);
         if !self.declare_state(&path, value) {
             return Ok(None);
         }
         let example = match self.examples.get(&path) {
             Some(example) => example.clone(),
-            None => spec_of(value)?,
+            None => input_spec_of(value)?,
         };
         let sizes = self.sizes.clone();
         let input = path.replace('.', "_");
         let (datum, tree) = self.input(&input, &TypeExpr::Any, &example, &sizes)?;
         let read = NamedTree { name: path, tree };
-        self.states.read.push((read, datum.clone()));
+        self.states.reads.push((read, datum.clone()));
         Ok(Some(datum))
     }
 
@@ -79,7 +79,7 @@ impl Importer<'_> {
         name: &str,
         value: Datum,
     ) -> Result<()> {
-        let path = join(&instance.path, name);
+        let path = join_path(&instance.path, name);
         let before = instance
             .pickled
             .as_ref()
@@ -91,16 +91,16 @@ impl Importer<'_> {
                 "states are attributes that hold tensors, numbers, strings, tuples and lists";
             let message = format!("the module changes its attribute {path}");
             self.unsupported(Error::unsupported(message).help(help));
-        } else if !self.states.set.iter().any(|(known, ..)| *known == path) {
+        } else if !self.states.writes.iter().any(|(known, ..)| *known == path) {
             let set = (path, instance.clone(), name.to_string());
-            self.states.set.push(set);
+            self.states.writes.push(set);
         }
         if self.scopes.depth() > 0 {
             // On a path that does not set the attribute, it keeps the value from before.
             self.instance_attribute(instance, name)?;
         }
         let cell = MutableCell::Attribute(instance.clone(), name.to_string());
-        self.change(cell.clone())?;
+        self.record_change(cell.clone())?;
         cell.set(value);
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Importer<'_> {
             return true;
         }
         let mut tensors = Vec::new();
-        let Some(initial) = initial(value, path, &mut tensors) else {
+        let Some(initial) = initial_tree(value, path, &mut tensors) else {
             return false;
         };
         let weights = tensors.iter().map(|(name, _)| name.clone()).collect();
@@ -135,14 +135,14 @@ impl Importer<'_> {
     ) -> Result<(Vec<NamedTree>, Vec<NamedTree>)> {
         let states = std::mem::take(&mut self.states);
         let mut writes = Vec::new();
-        for (path, instance, name) in &states.set {
+        for (path, instance, name) in &states.writes {
             let value = instance.attributes.borrow().get(name).cloned();
             let missing = || Error::internal("an attribute that was set has no value");
             let value = value.ok_or_else(missing)?;
             let tree = self.output_tree(&value, outputs)?;
             writes.push((path.clone(), tree));
         }
-        for (read, value) in &states.read {
+        for (read, value) in &states.reads {
             let is_set = writes.iter().any(|(path, _)| *path == read.name);
             if !is_set && was_written(value) {
                 writes.push((read.name.clone(), self.output_tree(value, outputs)?));
@@ -150,11 +150,11 @@ impl Importer<'_> {
         }
         for (name, storage) in self.written_weights() {
             let value = self.storage_value(&storage)?;
-            outputs.push(self.scopes.captured(value)?);
+            outputs.push(self.scopes.capture(value)?);
             writes.push((name.clone(), TreeSpec::Tensor(outputs.len() - 1)));
             self.shared.declare_weight(&name);
         }
-        let reads = states.read.into_iter().map(|(read, _)| read).collect();
+        let reads = states.reads.into_iter().map(|(read, _)| read).collect();
         let writes = writes.into_iter();
         let writes = writes.map(|(name, tree)| NamedTree { name, tree });
         Ok((reads, writes.collect()))
@@ -178,17 +178,21 @@ impl Shared {
     /// Declares a written weight as a state under the weight's name.
     pub(super) fn declare_weight(&mut self, name: &str) {
         if !self.states.iter().any(|state| state.name == name) {
-            self.states.push(of_weight(name));
+            self.states.push(weight_state(name));
         }
     }
 
     /// Turns weights of the graph into inputs if some method writes them: a state of one method is a state of all.
-    pub(super) fn read_states(&mut self, graph: &mut Graph, known: &BTreeMap<String, InputSpec>) {
+    pub(super) fn make_state_inputs(
+        &mut self,
+        graph: &mut Graph,
+        known: &BTreeMap<String, InputSpec>,
+    ) {
         let is_state = |name: &str| {
             let mut states = self.states.iter();
             known.contains_key(name) || states.any(|state| state.name == name)
         };
-        for name in read_states(graph, is_state) {
+        for name in make_state_inputs(graph, is_state) {
             self.declare_weight(&name);
         }
     }
@@ -208,11 +212,11 @@ type NamedRecords = Vec<(
 )>;
 
 /// The value of a state before the first call; none if a state cannot hold it.
-fn initial(value: &Pickled, path: &str, tensors: &mut NamedRecords) -> Option<TreeSpec> {
+fn initial_tree(value: &Pickled, path: &str, tensors: &mut NamedRecords) -> Option<TreeSpec> {
     let mut all = |items: &[Pickled]| {
         let numbered = items.iter().enumerate();
         numbered
-            .map(|(index, item)| initial(item, &join(path, &index.to_string()), tensors))
+            .map(|(index, item)| initial_tree(item, &join_path(path, &index.to_string()), tensors))
             .collect::<Option<Vec<TreeSpec>>>()
     };
     let number = |scalar: Scalar| Some(TreeSpec::Constant(TreeConstant::Number(scalar)));
@@ -228,6 +232,8 @@ fn initial(value: &Pickled, path: &str, tensors: &mut NamedRecords) -> Option<Tr
             tensors.push((path.to_string(), record.clone()));
             Some(TreeSpec::Tensor(tensors.len() - 1))
         }
-        Pickled::Device(_) | Pickled::Dict(_) | Pickled::Object(_) | Pickled::Foreign(_) => None,
+        Pickled::Device(_) | Pickled::Dict(_) | Pickled::Object(_) | Pickled::Unsupported(_) => {
+            None
+        }
     }
 }

@@ -32,39 +32,43 @@ impl Importer<'_> {
         kind: NumberKind,
         id: ValueId,
     ) -> Result<Option<ScriptNumber>> {
-        let Some(part) = self.builder().constant_subgraph(id) else {
+        let Some(subgraph) = self.builder().constant_subgraph(id) else {
             return Ok(None);
         };
-        if symbols_in(&part).is_empty() {
-            return self.computed(kind, &part);
+        if symbols_in(&subgraph).is_empty() {
+            return self.interpret(kind, &subgraph);
         }
         // A value that can't be evaluated is left to be computed when the graph runs.
-        let Some(body) = decompose(&part)
+        let Some(body) = decompose(&subgraph)
             .ok()
-            .filter(|body| body.hints.len() == part.hints.len())
+            .filter(|body| body.hints.len() == subgraph.hints.len())
         else {
             return Ok(None);
         };
-        let trial = Symbols::new(part.hints.clone(), part.guards.clone());
+        let trial = Symbols::new(subgraph.hints.clone(), subgraph.guards.clone());
         let found = eval_graph(&trial, &body);
-        if found.is_none() || trial.hints().len() != part.hints.len() {
+        if found.is_none() || trial.hints().len() != subgraph.hints.len() {
             return Ok(None);
         }
         Ok(eval_graph(self.builder().symbols(), &body))
     }
 
     /// Evaluates a value of one element, if it follows from sizes and weights. Fixes these sizes to their examples.
-    pub(super) fn fixed(&mut self, kind: NumberKind, id: ValueId) -> Result<Option<ScriptNumber>> {
+    pub(super) fn eval_fixing_sizes(
+        &mut self,
+        kind: NumberKind,
+        id: ValueId,
+    ) -> Result<Option<ScriptNumber>> {
         if let Some(number) = self.eval_symbolic(kind, id)? {
             return Ok(Some(number));
         }
-        let Some(part) = self.builder().constant_subgraph(id) else {
+        let Some(subgraph) = self.builder().constant_subgraph(id) else {
             return Ok(None);
         };
-        let found = self.computed(kind, &part.with_sizes(&part.hints))?;
+        let found = self.interpret(kind, &subgraph.with_sizes(&subgraph.hints))?;
         if found.is_some() {
             let builder = self.builder();
-            for symbol in symbols_in(&part) {
+            for symbol in symbols_in(&subgraph) {
                 builder.symbols().specialize(&Dim::symbol(symbol))?;
             }
         }
@@ -73,7 +77,7 @@ impl Importer<'_> {
 
     /// Evaluates a number where a known one is wanted. A tensor that the graph computes from sizes and weights is evaluated,
     /// which fixes the sizes to their examples. Any other value is returned as it is.
-    pub(super) fn settled(&mut self, value: &Datum) -> Result<Datum> {
+    pub(super) fn known_number(&mut self, value: &Datum) -> Result<Datum> {
         let (kind, tensor) = match value {
             Datum::Dynamic(kind, tensor) => (*kind, tensor),
             Datum::Tensor(tensor) => match tensor.number() {
@@ -84,7 +88,7 @@ impl Importer<'_> {
             other => return Ok(other.clone()),
         };
         let id = self.read(tensor)?;
-        let number = self.fixed(kind, id)?;
+        let number = self.eval_fixing_sizes(kind, id)?;
         Ok(number.map_or_else(|| value.clone(), Datum::Number))
     }
 
@@ -98,15 +102,15 @@ impl Importer<'_> {
     }
 
     /// Runs the interpreter on a subgraph without symbols. Returns the only element.
-    fn computed(&self, kind: NumberKind, part: &Graph) -> Result<Option<ScriptNumber>> {
+    fn interpret(&self, kind: NumberKind, subgraph: &Graph) -> Result<Option<ScriptNumber>> {
         let mut weights = Weights::new();
-        for (name, _) in part.weights() {
+        for (name, _) in subgraph.weights() {
             if let Some(record) = self.shared.records.get(name) {
                 weights.insert(name.to_string(), self.archive.tensor(record)?);
             }
         }
         // A subgraph that can't be computed here is left to fail when the graph runs.
-        let result = interp::run(part, &weights, &[]).ok();
+        let result = interp::run(subgraph, &weights, &[]).ok();
         let result = result.and_then(|tensors| tensors.into_iter().next());
         Ok(result.and_then(|tensor| match kind {
             NumberKind::Bool => Some(ScriptNumber::Bool(*tensor.to_i64().first()? != 0)),
@@ -137,7 +141,7 @@ fn eval_graph(symbols: &Symbols, graph: &Graph) -> Option<ScriptNumber> {
             _ => None,
         });
         let operands: Vec<SymbolicTensor> = operands.collect::<Option<_>>()?;
-        let result = step(symbols, node, &operands)?;
+        let result = eval_node(symbols, node, &operands)?;
         let fits = result.items.len() <= MAX_ELEMENTS;
         values.insert(*node.results.first().filter(|_| fits)?, result);
     }
@@ -145,7 +149,11 @@ fn eval_graph(symbols: &Symbols, graph: &Graph) -> Option<ScriptNumber> {
 }
 
 /// Evaluates a primitive on numbers and symbolic sizes.
-fn step(symbols: &Symbols, node: &Node, operands: &[SymbolicTensor]) -> Option<SymbolicTensor> {
+fn eval_node(
+    symbols: &Symbols,
+    node: &Node,
+    operands: &[SymbolicTensor],
+) -> Option<SymbolicTensor> {
     let Op::Primitive(primitive) = &node.op else {
         return None;
     };
@@ -158,14 +166,16 @@ fn step(symbols: &Symbols, node: &Node, operands: &[SymbolicTensor]) -> Option<S
         (Primitive::Unary(unary), [x]) => {
             let name = unary.function.name();
             let items = x.items.iter();
-            x.with(items.map(|item| number::unary(symbols, name, item).ok()?))?
+            x.with_items(items.map(|item| number::unary(symbols, name, item).ok()?))?
         }
         (Primitive::Binary(binary), [x, y]) => eval_binary(symbols, binary.function, x, y)?,
         (Primitive::Select(_), [condition, x, y]) => eval_select(symbols, condition, x, y)?,
         (Primitive::Reduce(reduce), [x]) => eval_reduce(symbols, reduce, x)?,
-        (Primitive::Gather(_), [x, index]) => {
-            eval_movement(primitive, std::slice::from_ref(x), &[index.integers()?])?
-        }
+        (Primitive::Gather(_), [x, index]) => eval_movement(
+            primitive,
+            std::slice::from_ref(x),
+            &[index.to_known_integers()?],
+        )?,
         (
             Primitive::Reshape(_)
             | Primitive::Permute(_)
@@ -178,7 +188,7 @@ fn step(symbols: &Symbols, node: &Node, operands: &[SymbolicTensor]) -> Option<S
         ) => eval_movement(primitive, operands, &[])?,
         _ => return None,
     };
-    result.rounded(symbols)
+    result.cast_items(symbols)
 }
 
 fn eval_full(full: &Full, number: &SymbolicTensor) -> Option<SymbolicTensor> {
@@ -188,7 +198,7 @@ fn eval_full(full: &Full, number: &SymbolicTensor) -> Option<SymbolicTensor> {
         dtype: full.dtype,
         shape,
         items: vec![number.items.first()?.clone(); numel],
-        is_number: false,
+        is_literal: false,
     })
 }
 
@@ -201,7 +211,7 @@ fn eval_binary(
     let (x, y) = unify_types(symbols, x, y)?;
     let pairs = x.items.iter().zip(&y.items);
     let items = pairs.map(|(x, y)| number::binary(symbols, function.name(), x, y).ok()?);
-    let mut result = x.with(items)?;
+    let mut result = x.with_items(items)?;
     if function.is_comparison() {
         result.dtype = DType::Bool;
     }
@@ -217,10 +227,14 @@ fn eval_select(
     let (x, y) = unify_types(symbols, x, y)?;
     let cases = condition.items.iter().zip(x.items.iter().zip(&y.items));
     let items = cases.map(|(condition, (x, y))| {
-        let chosen = if condition.truth(symbols).ok()? { x } else { y };
+        let chosen = if condition.is_truthy(symbols).ok()? {
+            x
+        } else {
+            y
+        };
         Some(chosen.clone())
     });
-    x.with(items)
+    x.with_items(items)
 }
 
 /// Reduces all elements along some axes, from the first to the last.
@@ -238,14 +252,14 @@ fn eval_reduce(symbols: &Symbols, reduce: &Reduce, x: &SymbolicTensor) -> Option
         .filter_map(|axis| x.shape.get(*axis).copied())
         .collect();
     let axes = [kept.as_slice(), &reduce.axes].concat();
-    let lined = eval_movement(&Permute { axes }.into(), std::slice::from_ref(x), &[])?;
+    let transposed = eval_movement(&Permute { axes }.into(), std::slice::from_ref(x), &[])?;
     let results = shape.iter().product::<usize>().max(1);
-    let length = lined
+    let length = transposed
         .items
         .len()
         .checked_div(results)
         .filter(|length| *length > 0)?;
-    let lines = lined.items.chunks(length).map(|line| {
+    let lines = transposed.items.chunks(length).map(|line| {
         let (first, rest) = line.split_first()?;
         rest.iter().try_fold(first.clone(), |total, item| {
             let total = number::binary(symbols, name, &total, item).ok()??;
@@ -256,7 +270,7 @@ fn eval_reduce(symbols: &Symbols, reduce: &Reduce, x: &SymbolicTensor) -> Option
         dtype: x.dtype,
         shape,
         items: lines.collect::<Option<_>>()?,
-        is_number: false,
+        is_literal: false,
     })
 }
 
@@ -268,15 +282,15 @@ fn eval_movement(
     others: &[Tensor],
 ) -> Option<SymbolicTensor> {
     let mut first = 0;
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     for operand in operands {
         let count = i64::try_from(operand.items.len()).ok()?;
         let numbers = (first..first + count).collect();
-        places.push(Tensor::from_i64(DType::I64, operand.shape.clone(), numbers).ok()?);
+        positions.push(Tensor::from_i64(DType::I64, operand.shape.clone(), numbers).ok()?);
         first += count;
     }
-    places.extend_from_slice(others);
-    let result = primitive.eval(&places, &Bindings::new()).ok()?;
+    positions.extend_from_slice(others);
+    let result = primitive.eval(&positions, &Bindings::new()).ok()?;
     let result = result.first()?;
     let items: Vec<&ScriptNumber> = operands.iter().flat_map(|operand| &operand.items).collect();
     let places = result.to_i64().into_iter();
@@ -285,21 +299,25 @@ fn eval_movement(
         dtype: operands.first()?.dtype,
         shape: result.shape().to_vec(),
         items: items.collect::<Option<_>>()?,
-        is_number: false,
+        is_literal: false,
     })
 }
 
 /// Gives operands one dtype and shape. A literal number beside a tensor takes the tensor's.
-fn unify_types(symbols: &Symbols, x: &SymbolicTensor, y: &SymbolicTensor) -> Option<(SymbolicTensor, SymbolicTensor)> {
+fn unify_types(
+    symbols: &Symbols,
+    x: &SymbolicTensor,
+    y: &SymbolicTensor,
+) -> Option<(SymbolicTensor, SymbolicTensor)> {
     let like = |number: &SymbolicTensor, tensor: &SymbolicTensor| {
         let items = vec![number.items.first()?.clone(); tensor.items.len()];
         SymbolicTensor {
             items,
             ..tensor.clone()
         }
-        .rounded(symbols)
+        .cast_items(symbols)
     };
-    match (x.is_number, y.is_number) {
+    match (x.is_literal, y.is_literal) {
         (true, false) => Some((like(x, y)?, y.clone())),
         (false, true) => Some((x.clone(), like(y, x)?)),
         _ => Some((x.clone(), y.clone())),
@@ -313,7 +331,7 @@ struct SymbolicTensor {
     shape: Vec<usize>,
     items: Vec<ScriptNumber>,
     /// True for a number that is written as an argument of the node.
-    is_number: bool,
+    is_literal: bool,
 }
 
 impl SymbolicTensor {
@@ -323,12 +341,15 @@ impl SymbolicTensor {
             dtype: DType::F64,
             shape: Vec::new(),
             items: vec![number],
-            is_number: true,
+            is_literal: true,
         }
     }
 
     /// Replaces the elements. Keeps the dtype and shape.
-    fn with(&self, items: impl Iterator<Item = Option<ScriptNumber>>) -> Option<SymbolicTensor> {
+    fn with_items(
+        &self,
+        items: impl Iterator<Item = Option<ScriptNumber>>,
+    ) -> Option<SymbolicTensor> {
         Some(SymbolicTensor {
             items: items.collect::<Option<_>>()?,
             ..self.clone()
@@ -336,8 +357,8 @@ impl SymbolicTensor {
     }
 
     /// Rounds the elements to the dtype.
-    fn rounded(&self, symbols: &Symbols) -> Option<SymbolicTensor> {
-        self.with(
+    fn cast_items(&self, symbols: &Symbols) -> Option<SymbolicTensor> {
+        self.with_items(
             self.items
                 .iter()
                 .map(|item| item.cast(self.dtype, symbols).ok()),
@@ -345,7 +366,7 @@ impl SymbolicTensor {
     }
 
     /// Converts elements to a tensor if they are known integers.
-    fn integers(&self) -> Option<Tensor> {
+    fn to_known_integers(&self) -> Option<Tensor> {
         let items = self.items.iter().map(|item| match item {
             ScriptNumber::Int(dim) => dim.as_const(),
             _ => None,

@@ -26,7 +26,7 @@ pub type TensorRef = Rc<TensorData>;
 /// A tensor: a view of a storage. Operators such as `t_` change the view, not the storage.
 #[derive(Debug)]
 pub struct TensorData {
-    seen: RefCell<StorageView>,
+    view: RefCell<StorageView>,
     /// Number of regions that enclosed its creation.
     pub depth: usize,
     /// The value at a version of the storage.
@@ -41,7 +41,7 @@ pub struct StorageView {
     /// Steps from the storage's value to the tensor's.
     pub steps: Vec<ViewStep>,
     /// Geometry of the elements in the storage.
-    pub placed: GuardedGeometry,
+    pub guarded: GuardedGeometry,
 }
 
 /// A geometry, and the conditions on sizes under which it holds.
@@ -59,9 +59,9 @@ pub struct Storage {
     /// Its current contents.
     pub state: RefCell<StorageState>,
     /// Geometry of the elements of its value.
-    pub placed: GuardedGeometry,
+    pub guarded: GuardedGeometry,
     /// Conditions under which other tensors share this memory or do not. They become guards when it is written.
-    sharing: RefCell<Vec<Guard>>,
+    sharing_conditions: RefCell<Vec<Guard>>,
     /// Where it comes from.
     pub origin: StorageOrigin,
     /// Number of regions that enclosed its creation.
@@ -114,16 +114,16 @@ impl GuardedGeometry {
         builder: &Builder,
         find: impl FnOnce(&Geometry, &Assumptions) -> Result<Option<Geometry>>,
     ) -> Result<(Option<Geometry>, Vec<Guard>)> {
-        let asked = Assumptions::new(builder.symbols(), &self.assumed);
-        let found = find(&self.geometry, &asked)?;
-        Ok((found, asked.into_guards()))
+        let assumptions = Assumptions::new(builder.symbols(), &self.assumed);
+        let found = find(&self.geometry, &assumptions)?;
+        Ok((found, assumptions.into_guards()))
     }
 }
 
 impl TensorData {
-    fn new(seen: StorageView, depth: usize, cached: Option<(u32, ValueRef)>) -> TensorRef {
+    fn new(view: StorageView, depth: usize, cached: Option<(u32, ValueRef)>) -> TensorRef {
         Rc::new(TensorData {
-            seen: RefCell::new(seen),
+            view: RefCell::new(view),
             depth,
             cached: Cell::new(cached),
         })
@@ -131,42 +131,42 @@ impl TensorData {
 
     /// The memory.
     pub fn storage(&self) -> Rc<Storage> {
-        self.seen.borrow().storage.clone()
+        self.view.borrow().storage.clone()
     }
 
     /// The tensor's current view of its storage.
-    pub fn seen(&self) -> StorageView {
-        self.seen.borrow().clone()
+    pub fn view(&self) -> StorageView {
+        self.view.borrow().clone()
     }
 
     /// Geometry of its elements.
-    pub fn placed(&self) -> GuardedGeometry {
-        self.seen.borrow().placed.clone()
+    pub fn guarded_geometry(&self) -> GuardedGeometry {
+        self.view.borrow().guarded.clone()
     }
 
     /// True if the tensor is the whole storage in the storage's own geometry.
     pub fn is_whole(&self) -> bool {
-        self.seen.borrow().steps.is_empty()
+        self.view.borrow().steps.is_empty()
     }
 
     /// Replaces the view by another one, of this storage or another.
-    pub fn set_view(&self, seen: StorageView) {
-        *self.seen.borrow_mut() = seen;
+    pub fn set_view(&self, view: StorageView) {
+        *self.view.borrow_mut() = view;
         self.cached.set(None);
     }
 
     /// The number, if the tensor is a known scalar.
     pub fn number(&self) -> Option<HostNumber> {
-        let seen = self.seen.borrow();
-        let number = seen.storage.state.borrow().number.clone();
-        number.filter(|_| seen.steps.is_empty())
+        let view = self.view.borrow();
+        let number = view.storage.state.borrow().number.clone();
+        number.filter(|_| view.steps.is_empty())
     }
 }
 
 impl Storage {
     /// Adds conditions that become guards when the storage is written.
     pub fn add_conditions(&self, conditions: &[Guard]) {
-        let mut sharing = self.sharing.borrow_mut();
+        let mut sharing = self.sharing_conditions.borrow_mut();
         for condition in conditions {
             if !sharing.contains(condition) {
                 sharing.push(condition.clone());
@@ -176,13 +176,13 @@ impl Storage {
 
     /// Adds the conditions of another storage. Whether the two share memory is one of these.
     pub fn add_conditions_of(&self, other: &Storage) {
-        let conditions = other.sharing.borrow().clone();
+        let conditions = other.sharing_conditions.borrow().clone();
         self.add_conditions(&conditions);
     }
 
     /// Takes the conditions so far, to make guards of them.
     pub fn take_conditions(&self) -> Vec<Guard> {
-        std::mem::take(&mut self.sharing.borrow_mut())
+        std::mem::take(&mut self.sharing_conditions.borrow_mut())
     }
 }
 
@@ -194,26 +194,30 @@ impl Importer<'_> {
     }
 
     /// Makes a tensor of a value of the innermost graph.
-    pub(super) fn new_tensor_of_geometry(&self, id: ValueId, placed: GuardedGeometry) -> TensorRef {
+    pub(super) fn new_tensor_of_geometry(
+        &self,
+        id: ValueId,
+        guarded: GuardedGeometry,
+    ) -> TensorRef {
         let value = self.innermost_value(id);
         new_tensor_at_depth(
             self.scopes.depth(),
             Some(value),
             None,
             StorageOrigin::Local,
-            placed,
+            guarded,
         )
     }
 
     /// Makes a scalar tensor of a known number.
     pub(super) fn host_tensor(&self, number: HostNumber) -> TensorRef {
-        let placed = GuardedGeometry::contiguous(Shape::new());
+        let guarded = GuardedGeometry::contiguous(Shape::new());
         new_tensor_at_depth(
             self.scopes.depth(),
             None,
             Some(number),
             StorageOrigin::Local,
-            placed,
+            guarded,
         )
     }
 
@@ -223,9 +227,9 @@ impl Importer<'_> {
         value: Option<ValueRef>,
         number: Option<HostNumber>,
         origin: StorageOrigin,
-        placed: GuardedGeometry,
+        guarded: GuardedGeometry,
     ) -> TensorRef {
-        new_tensor_at_depth(0, value, number, origin, placed)
+        new_tensor_at_depth(0, value, number, origin, guarded)
     }
 
     fn innermost_value(&self, id: ValueId) -> ValueRef {
@@ -234,30 +238,30 @@ impl Importer<'_> {
     }
 
     /// Makes a tensor of a view, with its value if that was computed already.
-    pub(super) fn view_of(&self, seen: StorageView, id: Option<ValueId>) -> TensorRef {
-        let version = seen.storage.state.borrow().version;
+    pub(super) fn view_of(&self, view: StorageView, id: Option<ValueId>) -> TensorRef {
+        let version = view.storage.state.borrow().version;
         let cached = id.map(|id| (version, self.innermost_value(id)));
-        TensorData::new(seen, self.scopes.depth(), cached)
+        TensorData::new(view, self.scopes.depth(), cached)
     }
 
     /// Makes another tensor that has the current view of this one.
     pub(super) fn alias(&self, tensor: &TensorRef) -> TensorRef {
-        self.view_of(tensor.seen(), None)
+        self.view_of(tensor.view(), None)
     }
 
     /// The tensor's value in the innermost graph.
     pub(super) fn read(&mut self, tensor: &TensorRef) -> Result<ValueId> {
-        let value = self.current(tensor)?;
-        self.scopes.captured(value)
+        let value = self.current_value(tensor)?;
+        self.scopes.capture(value)
     }
 
     /// The tensor's value, in the open graph in which it was made.
-    fn current(&mut self, tensor: &TensorRef) -> Result<ValueRef> {
+    fn current_value(&mut self, tensor: &TensorRef) -> Result<ValueRef> {
         self.check_packed(tensor)?;
-        let seen = tensor.seen();
-        let version = seen.storage.state.borrow().version;
-        if seen.steps.is_empty() {
-            return self.storage_value(&seen.storage);
+        let view = tensor.view();
+        let version = view.storage.state.borrow().version;
+        if view.steps.is_empty() {
+            return self.storage_value(&view.storage);
         }
         if let Some((known, value)) = tensor.cached.get()
             && known == version
@@ -265,9 +269,9 @@ impl Importer<'_> {
         {
             return Ok(value);
         }
-        let base = self.storage_value(&seen.storage)?;
-        let mut id = self.scopes.captured(base)?;
-        for step in &seen.steps {
+        let base = self.storage_value(&view.storage)?;
+        let mut id = self.scopes.capture(base)?;
+        for step in &view.steps {
             id = self.replay(step, id)?;
         }
         let value = self.innermost_value(id);
@@ -300,7 +304,9 @@ impl Importer<'_> {
         let builder = self.builder();
         let value = match &host.number {
             ScriptNumber::Int(dim) => builder.full(dtype, Shape::new(), dim.clone()),
-            ScriptNumber::Ratio(size, by) => builder.full(dtype, Shape::new(), size.clone()) / *by as f64,
+            ScriptNumber::Ratio(size, by) => {
+                builder.full(dtype, Shape::new(), size.clone()) / *by as f64
+            }
             other => {
                 let scalar = other.concrete(builder.symbols())?;
                 builder.full(dtype, Shape::new(), scalar)
@@ -318,20 +324,20 @@ impl Importer<'_> {
                 shape: Shape::new(),
             });
         }
-        let value = self.current(tensor)?;
+        let value = self.current_value(tensor)?;
         self.scopes.type_of(value)
     }
 
     /// Geometry of a tensor, with all symbols resolved that are known so far.
-    pub(super) fn placed(&self, tensor: &TensorRef) -> GuardedGeometry {
-        let mut placed = tensor.placed();
+    pub(super) fn geometry_of(&self, tensor: &TensorRef) -> GuardedGeometry {
+        let mut guarded = tensor.guarded_geometry();
         let builder = self.builder();
-        let geometry = &mut placed.geometry;
+        let geometry = &mut guarded.geometry;
         let dims = geometry.sizes.iter_mut().chain(&mut geometry.strides);
         for dim in dims.chain([&mut geometry.offset]) {
             *dim = builder.symbols().resolve(dim);
         }
-        placed
+        guarded
     }
 }
 
@@ -340,7 +346,7 @@ fn new_tensor_at_depth(
     value: Option<ValueRef>,
     number: Option<HostNumber>,
     origin: StorageOrigin,
-    placed: GuardedGeometry,
+    guarded: GuardedGeometry,
 ) -> TensorRef {
     let state = StorageState {
         value,
@@ -349,15 +355,15 @@ fn new_tensor_at_depth(
     };
     let storage = Rc::new(Storage {
         state: RefCell::new(state),
-        placed: placed.clone(),
-        sharing: RefCell::default(),
+        guarded: guarded.clone(),
+        sharing_conditions: RefCell::default(),
         origin,
         depth,
     });
-    let seen = StorageView {
+    let view = StorageView {
         storage,
         steps: Vec::new(),
-        placed,
+        guarded,
     };
-    TensorData::new(seen, depth, None)
+    TensorData::new(view, depth, None)
 }

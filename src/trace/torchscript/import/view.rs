@@ -52,7 +52,7 @@ impl std::fmt::Debug for ViewStep {
 
 impl ViewStep {
     /// Makes a step of these primitives.
-    fn of(primitives: ViewSteps) -> ViewStep {
+    fn from_primitives(primitives: ViewSteps) -> ViewStep {
         ViewStep {
             call: None,
             primitives: Some(primitives),
@@ -94,14 +94,14 @@ impl Importer<'_> {
         }
         let builder = self.builder();
         let sizes = builder.ty(id).shape;
-        let before = self.placed(base);
-        let (geometry, assumed) = before.derive(&builder, |geometry, asked| {
+        let before = self.geometry_of(base);
+        let (geometry, assumed) = before.derive(&builder, |geometry, assumptions| {
             let placement = ViewPlacement {
                 builder: &builder,
                 call,
                 path: path.as_ref(),
             };
-            placement.geometry(geometry, asked, &sizes)
+            placement.geometry(geometry, assumptions, &sizes)
         })?;
         if strides.may_copy() {
             base.storage().add_conditions(&assumed);
@@ -113,17 +113,17 @@ impl Importer<'_> {
         }
         let geometry = geometry.unwrap_or_else(|| Geometry::contiguous(sizes));
         let step = self.view_step(call, result, path);
-        let mut seen = base.seen();
-        seen.steps.push(step);
-        seen.placed = GuardedGeometry { geometry, assumed };
-        Ok(self.view_of(seen, Some(id)))
+        let mut view = base.view();
+        view.steps.push(step);
+        view.guarded = GuardedGeometry { geometry, assumed };
+        Ok(self.view_of(view, Some(id)))
     }
 
     fn view_step(&self, call: &ViewResults, result: usize, path: Option<ViewSteps>) -> ViewStep {
         let values = call.arguments.iter().flat_map(Argument::values);
         let reads_values = values.count() > 1;
         if reads_values && let Some(path) = path {
-            return ViewStep::of(path);
+            return ViewStep::from_primitives(path);
         }
         ViewStep {
             call: Some(ViewCall {
@@ -140,23 +140,23 @@ impl Importer<'_> {
     pub(super) fn memory_of(&mut self, tensor: &TensorRef) -> Result<TensorRef> {
         let storage = tensor.storage();
         let builder = self.builder();
-        let placed = &storage.placed;
-        let asked = Assumptions::new(builder.symbols(), &placed.assumed);
-        let order = placed.geometry.dense_order(&asked)?;
-        builder.symbols().assume(&asked.into_guards())?;
+        let guarded = &storage.guarded;
+        let assumptions = Assumptions::new(builder.symbols(), &guarded.assumed);
+        let order = guarded.geometry.dense_order(&assumptions)?;
+        builder.symbols().assume(&assumptions.into_guards())?;
         let Some(mut axes) = order else {
             let message =
                 "an operator on the storage of a tensor whose memory has gaps or overlaps";
             return Err(Error::unsupported(message));
         };
         axes.reverse();
-        let laid_out = placed.geometry.permute(&axes);
+        let laid_out = guarded.geometry.permute(&axes);
         let numel = laid_out.numel();
         let mut path: ViewSteps = Vec::new();
         if !axes.iter().copied().eq(0..axes.len()) {
             path.push((Permute { axes }.into(), laid_out.sizes));
         }
-        if placed.geometry.rank() != 1 {
+        if guarded.geometry.rank() != 1 {
             let shape = vec![numel.clone()];
             path.push((
                 Reshape {
@@ -167,19 +167,19 @@ impl Importer<'_> {
             ));
         }
         let mut geometry = Geometry::contiguous(vec![numel]);
-        geometry.offset = placed.geometry.offset.clone();
-        let seen = StorageView {
+        geometry.offset = guarded.geometry.offset.clone();
+        let view = StorageView {
             steps: match path.is_empty() {
                 true => Vec::new(),
-                false => vec![ViewStep::of(path)],
+                false => vec![ViewStep::from_primitives(path)],
             },
-            placed: GuardedGeometry {
+            guarded: GuardedGeometry {
                 geometry,
                 assumed: Vec::new(),
             },
             storage,
         };
-        Ok(self.view_of(seen, None))
+        Ok(self.view_of(view, None))
     }
 
     /// Applies a step to a value of the innermost graph.
@@ -198,7 +198,7 @@ impl Importer<'_> {
                         scope: call.scope,
                         id: *id,
                     };
-                    Argument::Value(self.scopes.captured(value)?)
+                    Argument::Value(self.scopes.capture(value)?)
                 }
                 (_, other) => other.clone(),
             });
@@ -234,13 +234,13 @@ impl ViewPlacement<'_> {
     fn geometry(
         &self,
         operand: &Geometry,
-        asked: &Assumptions,
+        assumptions: &Assumptions,
         sizes: &Shape,
     ) -> Result<Option<Geometry>> {
         match self.call.operator.row.strides {
-            StrideRule::Reshape => operand.reshape(asked, sizes),
-            StrideRule::Contiguous if !operand.is_contiguous(asked)? => Ok(None),
-            StrideRule::Contiguous => operand.reshape(asked, sizes),
+            StrideRule::Reshape => operand.reshape(assumptions, sizes),
+            StrideRule::Contiguous if !operand.is_contiguous(assumptions)? => Ok(None),
+            StrideRule::Contiguous => operand.reshape(assumptions, sizes),
             StrideRule::Unsqueeze => {
                 let (operator, arguments) = (self.call.operator, self.call.arguments);
                 let axis = operator.unsqueezed_axis(self.builder, arguments, operand.rank())?;
@@ -255,7 +255,7 @@ impl ViewPlacement<'_> {
             }
             StrideRule::AsStrided => self.as_strided_geometry(operand, sizes).map(Some),
             _ => match self.path {
-                Some(path) => geometry_along(operand, asked, path),
+                Some(path) => geometry_along(operand, assumptions, path),
                 None => Ok(None),
             },
         }

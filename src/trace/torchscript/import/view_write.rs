@@ -19,17 +19,17 @@ impl Importer<'_> {
         target: &TensorRef,
         value: ValueId,
     ) -> Result<ValueId> {
-        let seen = target.seen();
-        let base = self.storage_value(&seen.storage)?;
-        let base = self.scopes.captured(base)?;
-        let steps = seen.steps.iter().map(|step| step.primitives.clone());
+        let view = target.view();
+        let base = self.storage_value(&view.storage)?;
+        let base = self.scopes.capture(base)?;
+        let steps = view.steps.iter().map(|step| step.primitives.clone());
         let steps: Option<Vec<_>> = steps.collect();
         let steps: Option<Vec<_>> = steps.map(|steps| steps.into_iter().flatten().collect());
         match steps {
             Some(steps) if steps.iter().all(|(primitive, _)| is_one_to_one(primitive)) => {
                 write_through_steps(&self.builder(), &steps, base, value)
             }
-            _ => self.write_at_positions(&seen, base, value),
+            _ => self.write_at_positions(&view, base, value),
         }
     }
 
@@ -37,21 +37,21 @@ impl Importer<'_> {
     /// positions of the new elements.
     fn write_at_positions(
         &mut self,
-        seen: &StorageView,
+        view: &StorageView,
         base: ValueId,
         value: ValueId,
     ) -> Result<ValueId> {
         let builder = self.builder();
         let mut positions = positions_of(builder.value(base)).id();
         builder.check()?;
-        for step in &seen.steps {
+        for step in &view.steps {
             positions = self.replay(step, positions)?;
         }
         let (old, new) = (builder.value(base), builder.value(value));
         let positions = builder.value(positions);
-        let asked = Assumptions::new(builder.symbols(), &seen.placed.assumed);
-        let overlaps = seen.placed.geometry.may_overlap(&asked)?;
-        builder.symbols().assume(&asked.into_guards())?;
+        let assumptions = Assumptions::new(builder.symbols(), &view.guarded.assumed);
+        let overlaps = view.guarded.geometry.may_overlap(&assumptions)?;
+        builder.symbols().assume(&assumptions.into_guards())?;
         let changed = match overlaps {
             true => replace_changed_elements(old, positions, new),
             false => replace_elements(old, positions, new),
@@ -75,13 +75,13 @@ fn write_through_steps(
     base: ValueId,
     value: ValueId,
 ) -> Result<ValueId> {
-    let mut below = vec![base];
+    let mut operands = vec![base];
     for step in steps {
-        let last = below.last().copied().unwrap_or(base);
-        below.push(apply_primitives(builder, std::slice::from_ref(step), last)?);
+        let last = operands.last().copied().unwrap_or(base);
+        operands.push(apply_primitives(builder, std::slice::from_ref(step), last)?);
     }
     let mut new = builder.value(value);
-    for (step, old) in steps.iter().zip(below).rev() {
+    for (step, old) in steps.iter().zip(operands).rev() {
         new = invert_step(step, builder.value(old), new)?;
         builder.check()?;
     }

@@ -61,11 +61,11 @@ impl Importer<'_> {
     ) -> Result<Option<Datum>> {
         let source = match (functional, arguments.positional.get(1)) {
             ("aten::set", Some(Datum::Tensor(source))) => source.clone(),
-            ("aten::resize", Some(sizes)) => self.resized(target, &sizes.clone())?,
+            ("aten::resize", Some(sizes)) => self.resized_view(target, &sizes.clone())?,
             ("aten::resize_as", Some(Datum::Tensor(other))) => {
                 let sizes = self.ty(&other.clone())?.shape;
                 let sizes = self.list(sizes.into_iter().map(Datum::int).collect());
-                self.resized(target, &sizes)?
+                self.resized_view(target, &sizes)?
             }
             _ if aten::overloads(functional).any(|operator| operator.schema.is_view) => {
                 match self.operator(functional, arguments.clone())? {
@@ -82,13 +82,13 @@ impl Importer<'_> {
             let error = Error::unsupported(message).help(help);
             return Ok(Some(self.unsupported(error)));
         }
-        target.set_view(source.seen());
+        target.set_view(source.view());
         Ok(Some(Datum::Tensor(target.clone())))
     }
 
     /// Returns a tensor of this tensor's memory with other sizes (`Tensor.resize_`). Elements beyond the end of the memory
     /// are zeros.
-    fn resized(&mut self, target: &TensorRef, sizes: &Datum) -> Result<TensorRef> {
+    fn resized_view(&mut self, target: &TensorRef, sizes: &Datum) -> Result<TensorRef> {
         let memory = self.memory_of(target)?;
         let items = sizes.items().unwrap_or_else(|| vec![sizes.clone()]);
         let mut count = ScriptNumber::int(1);
@@ -104,7 +104,7 @@ impl Importer<'_> {
         let fits = self.builder().symbols().less_equal(&wanted, &present)?;
         let memory = match fits {
             true => memory,
-            false => self.padded(&memory, &(&wanted - &present))?,
+            false => self.zero_padded(&memory, &(&wanted - &present))?,
         };
         let part = vec![
             Datum::Tensor(memory),
@@ -118,7 +118,7 @@ impl Importer<'_> {
     }
 
     /// Returns a new vector: this one with zeros appended.
-    fn padded(&mut self, vector: &TensorRef, zeros: &Dim) -> Result<TensorRef> {
+    fn zero_padded(&mut self, vector: &TensorRef, zeros: &Dim) -> Result<TensorRef> {
         let id = self.read(vector)?;
         let builder = self.builder();
         let longer = builder
@@ -178,7 +178,7 @@ impl Importer<'_> {
         let value = builder.value(source).to(old.dtype).id();
         builder.check()?;
         let resized = self.new_tensor(value);
-        target.set_view(resized.seen());
+        target.set_view(resized.view());
         Ok(())
     }
 
@@ -271,12 +271,12 @@ impl Importer<'_> {
         let scope = self.scopes.innermost_mut();
         let before = storage.state.borrow().clone();
         let is_new = !scope
-            .local
+            .data
             .written
             .iter()
             .any(|(known, _)| Rc::ptr_eq(known, storage));
         if storage.depth < depth && is_new {
-            scope.local.written.push((storage.clone(), before));
+            scope.data.written.push((storage.clone(), before));
         }
         let mut state = storage.state.borrow_mut();
         state.value = value;

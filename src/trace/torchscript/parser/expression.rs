@@ -7,35 +7,35 @@ type ParsedArguments = (Vec<AstExpr>, Vec<(String, AstExpr)>);
 
 impl<'a> Parser<'a> {
     pub(super) fn expression(&mut self) -> Result<AstExpr> {
-        let siblings = std::mem::take(&mut self.tallest);
+        let max_sibling_height = std::mem::take(&mut self.max_height);
         let value = self.nested(Self::postfix)?;
-        self.tallest = siblings.max(self.tallest + 1);
+        self.max_height = max_sibling_height.max(self.max_height + 1);
         Ok(value)
     }
 
     /// Parses an atom and its suffixes: attributes, calls, indices. Each suffix adds a level to the tree.
     fn postfix(&mut self) -> Result<AstExpr> {
         let mut value = self.atom()?;
-        while self.tallest < MAX_DEPTH {
+        while self.max_height < MAX_DEPTH {
             let offset = value.offset;
             let kind = if self.eat('.') {
                 self.member_of(value)?
             } else if self.eat('[') {
                 self.subscript_of(value)?
-            } else if self.is('(') {
+            } else if self.peek_is('(') {
                 self.call_of(value)?
             } else {
                 return Ok(value);
             };
             value = AstExpr { offset, kind };
-            self.tallest += 1;
+            self.max_height += 1;
         }
         self.error_at(value.offset, "nested too deeply")
     }
 
     fn member_of(&mut self, object: AstExpr) -> Result<AstExprKind> {
         let name = self.name()?;
-        if self.is('(') {
+        if self.peek_is('(') {
             return self.call(Callee::Method(object, name));
         }
         Ok(AstExprKind::Attribute(Box::new(object), name))
@@ -105,7 +105,7 @@ impl<'a> Parser<'a> {
         let kind = match *self.peek() {
             TokenKind::Name(name) => {
                 self.position += 1;
-                self.named(name)?
+                self.keyword_or_name(name)?
             }
             TokenKind::Qualified(name) => {
                 self.position += 1;
@@ -190,7 +190,7 @@ impl<'a> Parser<'a> {
             items.push(self.expression()?);
             if self.eat(',') {
                 commas += 1;
-            } else if !self.is(')') {
+            } else if !self.peek_is(')') {
                 return self.expected("`,` or `)`");
             }
         }
@@ -237,7 +237,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses an expression that starts with a name. The serialiser never uses the names listed here for variables.
-    fn named(&mut self, name: &str) -> Result<AstExprKind> {
+    fn keyword_or_name(&mut self, name: &str) -> Result<AstExprKind> {
         match name {
             "None" => Ok(AstExprKind::None),
             "True" => Ok(AstExprKind::Bool(true)),
@@ -251,9 +251,11 @@ impl<'a> Parser<'a> {
                 self.operator(&namespace)
             }
             "CONSTANTS" => self.constant(),
-            "annotate" | "unchecked_cast" | "uninitialized" if self.is('(') => self.typed(name),
-            "isinstance" if self.is('(') => self.is_instance(),
-            "getattr" if self.is('(') => self.get_attribute(),
+            "annotate" | "unchecked_cast" | "uninitialized" if self.peek_is('(') => {
+                self.typed_expression(name)
+            }
+            "isinstance" if self.peek_is('(') => self.is_instance(),
+            "getattr" if self.peek_is('(') => self.get_attribute(),
             _ => Ok(AstExprKind::Name(name.to_owned())),
         }
     }
@@ -279,17 +281,17 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn typed(&mut self, form: &str) -> Result<AstExprKind> {
+    fn typed_expression(&mut self, keyword: &str) -> Result<AstExprKind> {
         self.expect('(')?;
         let ty = self.ty()?;
-        if form == "uninitialized" {
+        if keyword == "uninitialized" {
             self.expect(')')?;
             return Ok(AstExprKind::Uninitialized(ty));
         }
         self.expect(',')?;
         let value = Box::new(self.expression()?);
         self.expect(')')?;
-        Ok(match form {
+        Ok(match keyword {
             "annotate" => AstExprKind::Annotate(ty, value),
             _ => AstExprKind::UncheckedCast(ty, value),
         })

@@ -100,7 +100,7 @@ impl Parser<'_> {
     /// Parses one expression, or several without parentheses as a tuple.
     fn expressions(&mut self) -> Result<AstExpr> {
         let first = self.expression()?;
-        if !self.is(',') {
+        if !self.peek_is(',') {
             return Ok(first);
         }
         let offset = first.offset;
@@ -141,12 +141,12 @@ impl Parser<'_> {
     fn assign_names(&mut self) -> Result<StmtKind> {
         let offset = self.offset();
         let mut names = vec![self.name()?];
-        while self.eat(',') && !self.is('=') {
+        while self.eat(',') && !self.peek_is('=') {
             names.push(self.name()?);
         }
         self.expect('=')?;
         let value = self.expression()?;
-        if !self.is(',') {
+        if !self.peek_is(',') {
             return Ok(StmtKind::Unpack { names, value });
         }
         let mut values = vec![value];

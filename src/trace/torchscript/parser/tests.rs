@@ -140,7 +140,12 @@ fn classes() {
     let bases: Vec<_> = file.classes.iter().map(|class| class.base).collect();
     assert_eq!(
         bases,
-        [BaseClass::Module, BaseClass::NamedTuple, BaseClass::Enum, BaseClass::None]
+        [
+            BaseClass::Module,
+            BaseClass::NamedTuple,
+            BaseClass::Enum,
+            BaseClass::None
+        ]
     );
     let module = &file.classes[0];
     assert_eq!(
@@ -258,7 +263,7 @@ fn members_of_classes() {
         list.attribute("1.5 x"),
         Some(&TypeExpr::Other("RRef[Tensor]".into()))
     );
-    assert_eq!((list.hooks.before.len(), list.hooks.after.len()), (2, 1));
+    assert_eq!((list.hooks.pre.len(), list.hooks.post.len()), (2, 1));
     assert_eq!(
         (module.base, plain.base),
         (BaseClass::Interface, BaseClass::Interface)

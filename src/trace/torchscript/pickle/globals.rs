@@ -20,10 +20,10 @@ impl Unpickler<'_> {
         let storage_numel = self.usize(numel)?;
         let Some(dtype) = storage_dtype(class) else {
             let what = format!("a tensor of {class}");
-            return self.foreign(what);
+            return self.unsupported_value(what);
         };
         if self.str(device).is_ok_and(|device| &**device == "meta") {
-            return self.foreign("a tensor without elements (device \"meta\")");
+            return self.unsupported_value("a tensor without elements (device \"meta\")");
         }
         let record = TensorRecord {
             storage: format!("{}/{}", self.folder, self.str(key)?),
@@ -48,7 +48,7 @@ impl Unpickler<'_> {
         let name = name.clone();
         // A member of an enumeration is written as a call of its class with the bare value.
         if is_class(&name) {
-            return self.member(name.into(), arguments);
+            return self.enum_member(name.into(), arguments);
         }
         let arguments = self.tuple_items(arguments)?.to_vec();
         match (name.as_str(), arguments.as_slice()) {
@@ -56,23 +56,27 @@ impl Unpickler<'_> {
             ("torch._utils._rebuild_tensor_v2" | "torch._utils._rebuild_tensor", arguments) => {
                 self.tensor(arguments)
             }
-            ("torch._utils._rebuild_parameter" | "torch.Size", [value, ..]) => self.again(*value),
+            ("torch._utils._rebuild_parameter" | "torch.Size", [value, ..]) => self.push_id(*value),
             ("torch.jit._pickle.restore_type_tag", [value, tag]) => {
                 let tag = self.str(*tag)?.clone();
-                self.tagged(*value, tag)
+                self.set_type_tag(*value, tag)
             }
-            ("torch.jit._pickle.build_intlist", [list]) => self.tagged(*list, "List[int]".into()),
+            ("torch.jit._pickle.build_intlist", [list]) => {
+                self.set_type_tag(*list, "List[int]".into())
+            }
             ("torch.jit._pickle.build_doublelist", [list]) => {
-                self.tagged(*list, "List[float]".into())
+                self.set_type_tag(*list, "List[float]".into())
             }
-            ("torch.jit._pickle.build_boollist", [list]) => self.tagged(*list, "List[bool]".into()),
+            ("torch.jit._pickle.build_boollist", [list]) => {
+                self.set_type_tag(*list, "List[bool]".into())
+            }
             ("torch.jit._pickle.build_tensorlist", [list]) => {
-                self.tagged(*list, "List[Tensor]".into())
+                self.set_type_tag(*list, "List[Tensor]".into())
             }
             ("torch.device", arguments) => self.device(arguments),
-            (name, _) => match foreign(name) {
-                Some(what) => self.foreign(what),
-                None => Err(refuse(name)),
+            (name, _) => match push_unsupported(name) {
+                Some(what) => self.unsupported_value(what),
+                None => Err(unsupported_global(name)),
             },
         }
     }
@@ -90,9 +94,9 @@ impl Unpickler<'_> {
             PickleNode::Global(name) => match name.strip_prefix(CUSTOM_CLASS_PREFIX) {
                 Some(class) => {
                     let what = format!("an object of the C++ class {class}");
-                    self.foreign(what)
+                    self.unsupported_value(what)
                 }
-                None => Err(refuse(name)),
+                None => Err(unsupported_global(name)),
             },
             _ => Err(Error::format("the class of a NEWOBJ is not a global name")),
         }
@@ -110,9 +114,9 @@ impl Unpickler<'_> {
             (PickleNode::Object(_, attributes), Some(state)) => attributes.extend(state),
             (PickleNode::Object(class, _), None) => {
                 let what = format!("an object of {class}, which restores itself by __setstate__");
-                self.nodes[object] = PickleNode::Leaf(Pickled::Foreign(what.into()));
+                self.nodes[object] = PickleNode::Leaf(Pickled::Unsupported(what.into()));
             }
-            (PickleNode::Leaf(Pickled::Foreign(_)), _) => {}
+            (PickleNode::Leaf(Pickled::Unsupported(_)), _) => {}
             // A state dict carries `_metadata` as an attribute, which serves to load old versions.
             (PickleNode::Dict(..), Some(_)) => {}
             _ => {
@@ -138,7 +142,7 @@ impl Unpickler<'_> {
         }
     }
 
-    fn again(&mut self, id: NodeId) -> Result<()> {
+    fn push_id(&mut self, id: NodeId) -> Result<()> {
         self.stack.push(id);
         Ok(())
     }
@@ -151,14 +155,14 @@ impl Unpickler<'_> {
         };
         let storage = match &self.nodes[storage] {
             PickleNode::Storage(storage) => storage.clone(),
-            PickleNode::Leaf(Pickled::Foreign(_)) => return self.again(storage),
+            PickleNode::Leaf(Pickled::Unsupported(_)) => return self.push_id(storage),
             _ => {
                 let message = "a tensor is built from something that is not a storage";
                 return Err(Error::format(message));
             }
         };
         if arguments.get(6).is_some_and(|bits| self.has_entries(*bits)) {
-            return self.foreign("a lazily negated tensor");
+            return self.unsupported_value("a lazily negated tensor");
         }
         let record = TensorRecord {
             offset: self.usize(offset)?,
@@ -179,8 +183,8 @@ impl Unpickler<'_> {
         matches!(&self.nodes[id], PickleNode::Dict(entries, _) if !entries.is_empty())
     }
 
-    fn foreign(&mut self, what: impl Into<Arc<str>>) -> Result<()> {
-        self.leaf(Pickled::Foreign(what.into()))
+    fn unsupported_value(&mut self, what: impl Into<Arc<str>>) -> Result<()> {
+        self.leaf(Pickled::Unsupported(what.into()))
     }
 
     fn sizes(&self, id: NodeId) -> Result<Vec<usize>> {
@@ -188,11 +192,11 @@ impl Unpickler<'_> {
         items.map(|item| self.usize(*item)).collect()
     }
 
-    fn tagged(&mut self, value: NodeId, type_tag: Arc<str>) -> Result<()> {
+    fn set_type_tag(&mut self, value: NodeId, type_tag: Arc<str>) -> Result<()> {
         if let PickleNode::List(_, tag) | PickleNode::Dict(_, tag) = &mut self.nodes[value] {
             *tag = Some(type_tag);
         }
-        self.again(value)
+        self.push_id(value)
     }
 
     fn device(&mut self, arguments: &[NodeId]) -> Result<()> {
@@ -204,15 +208,16 @@ impl Unpickler<'_> {
         self.leaf(Pickled::Device(device))
     }
 
-    fn member(&mut self, class: Arc<str>, value: NodeId) -> Result<()> {
+    fn enum_member(&mut self, class: Arc<str>, value: NodeId) -> Result<()> {
         let name = self.nodes.len();
-        self.nodes.push(PickleNode::Leaf(Pickled::Str("value".into())));
+        self.nodes
+            .push(PickleNode::Leaf(Pickled::Str("value".into())));
         self.push(PickleNode::Object(class, vec![(name, value)]))
     }
 }
 
 /// The error for a name that is not supported.
-pub(super) fn refuse(name: &str) -> Error {
+pub(super) fn unsupported_global(name: &str) -> Error {
     Error::unsupported(format!(
         "the pickle needs {name}, which only Python can construct"
     ))
@@ -227,7 +232,7 @@ fn is_class(name: &str) -> bool {
 const CUSTOM_CLASS_PREFIX: &str = "__torch__.torch.classes.";
 
 /// Describes an unsupported value, by the function that Python builds it with.
-fn foreign(function: &str) -> Option<&'static str> {
+fn push_unsupported(function: &str) -> Option<&'static str> {
     Some(match function {
         "torch._utils._rebuild_sparse_tensor" | "torch._utils._rebuild_sparse_csr_tensor" => {
             "a sparse tensor"

@@ -10,13 +10,13 @@ const MAX_DEPTH: usize = 256;
 const MAX_VALUES: usize = 1 << 26;
 
 /// Converts nodes to values. Each node is converted once, so sharing is preserved.
-pub(super) fn freeze(nodes: Vec<PickleNode>, root: NodeId) -> Result<Pickled> {
-    let mut freezer = Resolver {
-        frozen: vec![Progress::Untouched; nodes.len()],
-        extents: vec![TreeSize::default(); nodes.len()],
+pub(super) fn resolve(nodes: Vec<PickleNode>, root: NodeId) -> Result<Pickled> {
+    let mut resolver = Resolver {
+        progress: vec![Progress::Untouched; nodes.len()],
+        tree_sizes: vec![TreeSize::default(); nodes.len()],
         nodes,
     };
-    freezer.freeze(root, 0)
+    resolver.resolve(root, 0)
 }
 
 #[derive(Clone)]
@@ -28,8 +28,8 @@ enum Progress {
 
 struct Resolver {
     nodes: Vec<PickleNode>,
-    frozen: Vec<Progress>,
-    extents: Vec<TreeSize>,
+    progress: Vec<Progress>,
+    tree_sizes: Vec<TreeSize>,
 }
 
 /// Depth and number of values of the tree below a node. The recursion visits a shared value only once, so the recursion's
@@ -41,7 +41,7 @@ struct TreeSize {
 }
 
 impl TreeSize {
-    fn above(parts: impl Iterator<Item = TreeSize>) -> Result<TreeSize> {
+    fn of_parent(parts: impl Iterator<Item = TreeSize>) -> Result<TreeSize> {
         let start = TreeSize {
             depth: 0,
             values: 1,
@@ -62,18 +62,18 @@ impl TreeSize {
 }
 
 impl Resolver {
-    fn freeze(&mut self, id: NodeId, depth: usize) -> Result<Pickled> {
-        match &self.frozen[id] {
+    fn resolve(&mut self, id: NodeId, depth: usize) -> Result<Pickled> {
+        match &self.progress[id] {
             Progress::Done(value) => return Ok(value.clone()),
             Progress::Started => return Err(Error::unsupported("a value that contains itself")),
             Progress::Untouched if depth > MAX_DEPTH => return Err(too_deep()),
-            Progress::Untouched => self.frozen[id] = Progress::Started,
+            Progress::Untouched => self.progress[id] = Progress::Started,
         }
         let node = std::mem::replace(&mut self.nodes[id], PickleNode::Tuple(Vec::new()));
-        let parts = node.parts();
+        let parts = node.children();
         let value = self.value(node, depth + 1)?;
-        self.extents[id] = TreeSize::above(parts.iter().map(|part| self.extents[*part]))?;
-        self.frozen[id] = Progress::Done(value.clone());
+        self.tree_sizes[id] = TreeSize::of_parent(parts.iter().map(|part| self.tree_sizes[*part]))?;
+        self.progress[id] = Progress::Done(value.clone());
         Ok(value)
     }
 
@@ -90,38 +90,55 @@ impl Resolver {
                 Pickled::Dict(Arc::new(PickledDict { entries, type_tag }))
             }
             PickleNode::Object(class, attributes) => self.object(class, attributes, depth)?,
-            PickleNode::Global(name) => return Err(globals::refuse(&name)),
+            PickleNode::Global(name) => return Err(globals::unsupported_global(&name)),
             PickleNode::Storage(record) => Pickled::Tensor(Arc::new(record)),
         })
     }
 
     fn items(&mut self, items: Vec<NodeId>, depth: usize) -> Result<Vec<Pickled>> {
-        items.into_iter().map(|id| self.freeze(id, depth)).collect()
+        items
+            .into_iter()
+            .map(|id| self.resolve(id, depth))
+            .collect()
     }
 
-    fn entries(&mut self, ids: Vec<(NodeId, NodeId)>, depth: usize) -> Result<Vec<(Pickled, Pickled)>> {
+    fn entries(
+        &mut self,
+        ids: Vec<(NodeId, NodeId)>,
+        depth: usize,
+    ) -> Result<Vec<(Pickled, Pickled)>> {
         let mut entries = Vec::with_capacity(ids.len());
         for (key, value) in ids {
-            entries.push((self.freeze(key, depth)?, self.freeze(value, depth)?));
+            entries.push((self.resolve(key, depth)?, self.resolve(value, depth)?));
         }
         Ok(entries)
     }
 
-    fn object(&mut self, class: Arc<str>, ids: Vec<(NodeId, NodeId)>, depth: usize) -> Result<Pickled> {
+    fn object(
+        &mut self,
+        class: Arc<str>,
+        ids: Vec<(NodeId, NodeId)>,
+        depth: usize,
+    ) -> Result<Pickled> {
         let mut attributes = Vec::with_capacity(ids.len());
         for (name, value) in ids {
-            let Pickled::Str(name) = self.freeze(name, depth)? else {
+            let Pickled::Str(name) = self.resolve(name, depth)? else {
                 return Err(Error::format("an attribute's name is not a string").at(class));
             };
-            let value = self.freeze(value, depth).at(|| format!("{class}.{name}"))?;
+            let value = self
+                .resolve(value, depth)
+                .at(|| format!("{class}.{name}"))?;
             attributes.push((name, value));
         }
-        Ok(Pickled::Object(Arc::new(PickledObject { class, attributes })))
+        Ok(Pickled::Object(Arc::new(PickledObject {
+            class,
+            attributes,
+        })))
     }
 }
 
 impl PickleNode {
-    fn parts(&self) -> Vec<NodeId> {
+    fn children(&self) -> Vec<NodeId> {
         match self {
             PickleNode::Tuple(items) | PickleNode::List(items, _) => items.clone(),
             PickleNode::Dict(entries, _) | PickleNode::Object(_, entries) => entries

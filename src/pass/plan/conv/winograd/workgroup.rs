@@ -15,7 +15,7 @@ use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::VEC4_LEN;
 use crate::pass::plan::group::Group;
 use crate::pass::plan::kernel::epilogue_loop::{LineEpilogue, write_lines};
-use crate::pass::plan::kernel::{bounds_guard, offset_bounds_guard, ceil_div, repeat, repeat_to};
+use crate::pass::plan::kernel::{bounds_guard, ceil_div, offset_bounds_guard, repeat, repeat_to};
 use crate::pass::plan::product::TileGrid;
 use crate::pass::plan::product::dot::with_label;
 use crate::pass::plan::product::tile::{self, Extent, PackedWeight, RightFactor, TiledProduct};

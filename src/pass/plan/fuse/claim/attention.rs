@@ -48,7 +48,7 @@ impl Fuser<'_> {
     /// Matches attention that ends with a product and whose sizes suit an attention kernel.
     fn attention(&self, anchor: usize) -> Option<AttentionMatch> {
         let found = AttentionMatcher::of(self.graph, anchor)?;
-        let is_asked = |node: usize| variant::is_asked(self.graph, node, self.choices);
+        let is_asked = |node: usize| variant::is_requested(self.graph, node, self.choices);
         let is_inside = |node: &usize| self.is_read_only_inside(*node, anchor, &found.nodes);
         let is_ours = found.nodes.iter().all(is_inside);
         let is_free = !is_asked(anchor) && !is_asked(found.attention.scores);

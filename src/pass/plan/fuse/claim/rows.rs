@@ -12,7 +12,7 @@ use crate::pass::plan::cost::{NodeClass, node_class, node_cost};
 use crate::pass::plan::element::position::Position;
 use crate::pass::plan::element::{KernelScope, operand};
 use crate::pass::plan::fuse::Fuser;
-use crate::pass::plan::group::{RowFrame, Group, Pattern, RowsPattern, reduction_of};
+use crate::pass::plan::group::{Group, Pattern, RowFrame, RowsPattern, reduction_of};
 use crate::pass::plan::reduce::{pooling, rows};
 
 impl Fuser<'_> {

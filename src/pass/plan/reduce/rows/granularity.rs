@@ -6,7 +6,7 @@ use crate::pass::plan::cost::example_size;
 use crate::pass::plan::element::KernelScope;
 use crate::pass::plan::element::vec4::{VEC4_LEN, is_multiple_of_4};
 use crate::pass::plan::element::vec8::{self, VEC8_LEN};
-use crate::pass::plan::group::{RowFrame, Group, RowsPattern};
+use crate::pass::plan::group::{Group, RowFrame, RowsPattern};
 use crate::pass::plan::kernel::work;
 use crate::pass::plan::reduce::rows::MIN_COLUMN_VECTORS;
 

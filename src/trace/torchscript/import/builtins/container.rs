@@ -9,8 +9,8 @@ use crate::symbols::Symbols;
 use super::string::check_length;
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
+use crate::trace::torchscript::import::datum::{Datum, Instance, ScriptDict, ScriptList};
 use crate::trace::torchscript::import::mutable_cell::MutableCell;
-use crate::trace::torchscript::import::datum::{Datum, ScriptDict, Instance, ScriptList};
 use crate::trace::torchscript::import::number::{self, ScriptNumber};
 
 impl Importer<'_> {
@@ -30,7 +30,7 @@ impl Importer<'_> {
                 for member in [a, b] {
                     self.attribute(member, "value")?;
                 }
-                let equal = same(self.builder().symbols(), a, b)?;
+                let equal = python_equal(self.builder().symbols(), a, b)?;
                 Ok(Some(Datum::bool(equal == (name == "eq"))))
             }
             [] if name == "dict" => Ok(Some(self.dict(Vec::new()))),
@@ -134,15 +134,20 @@ impl Importer<'_> {
     }
 
     pub(super) fn known_index(&mut self, index: &Datum) -> Result<i64> {
-        match self.settled(index)? {
+        match self.known_number(index)? {
             Datum::Number(number) => Ok(number.concrete(self.builder().symbols())?.to_i64()),
             _ => Err(Error::unsupported("a list index that depends on tensors")),
         }
     }
 
-    fn on_list(&mut self, name: &str, list: &Rc<ScriptList>, rest: &[Datum]) -> Result<Option<Datum>> {
+    fn on_list(
+        &mut self,
+        name: &str,
+        list: &Rc<ScriptList>,
+        rest: &[Datum],
+    ) -> Result<Option<Datum>> {
         if LIST_MUTATIONS.contains(&name) {
-            self.change(MutableCell::List(list.clone()))?;
+            self.record_change(MutableCell::List(list.clone()))?;
             return self.mutate_list(name, list, rest);
         }
         let items = list.items.borrow().clone();
@@ -163,7 +168,8 @@ impl Importer<'_> {
                 self.list(copies.flatten().collect())
             }
             ("eq" | "ne", [other]) => {
-                let equal = same(self.builder().symbols(), &Datum::List(list.clone()), other)?;
+                let equal =
+                    python_equal(self.builder().symbols(), &Datum::List(list.clone()), other)?;
                 Datum::bool(equal == (name == "eq"))
             }
             ("__contains__", [wanted]) => Datum::bool(self.find(&items, wanted)?.is_some()),
@@ -242,7 +248,7 @@ impl Importer<'_> {
             let Datum::Number(number) = item else {
                 return Ok(None);
             };
-            truths.push(number.truth(self.builder().symbols())?);
+            truths.push(number.is_truthy(self.builder().symbols())?);
         }
         Ok(Some(Datum::bool(match name {
             "all" => truths.iter().all(|truth| *truth),
@@ -285,7 +291,7 @@ impl Importer<'_> {
     fn find(&mut self, items: &[Datum], wanted: &Datum) -> Result<Option<usize>> {
         let builder = self.builder();
         for (index, item) in items.iter().enumerate() {
-            if same(builder.symbols(), item, wanted)? {
+            if python_equal(builder.symbols(), item, wanted)? {
                 return Ok(Some(index));
             }
         }
@@ -328,7 +334,7 @@ impl Importer<'_> {
             ("slice", bounds) => Datum::tuple(self.slice_items(&items, bounds)?),
             ("list", _) => self.list(items),
             ("eq" | "ne", [other]) => {
-                let equal = same(self.builder().symbols(), tuple, other)?;
+                let equal = python_equal(self.builder().symbols(), tuple, other)?;
                 Datum::bool(equal == (name == "eq"))
             }
             ("__contains__", [wanted]) => Datum::bool(self.find(&items, wanted)?.is_some()),
@@ -339,16 +345,21 @@ impl Importer<'_> {
     fn lookup(&mut self, dict: &Rc<ScriptDict>, key: &Datum) -> Result<Option<Datum>> {
         let builder = self.builder();
         for (known, value) in dict.entries.borrow().iter() {
-            if same(builder.symbols(), known, key)? {
+            if python_equal(builder.symbols(), known, key)? {
                 return Ok(Some(value.clone()));
             }
         }
         Ok(None)
     }
 
-    fn on_dict(&mut self, name: &str, dict: &Rc<ScriptDict>, rest: &[Datum]) -> Result<Option<Datum>> {
+    fn on_dict(
+        &mut self,
+        name: &str,
+        dict: &Rc<ScriptDict>,
+        rest: &[Datum],
+    ) -> Result<Option<Datum>> {
         if DICT_MUTATIONS.contains(&name) {
-            self.change(MutableCell::Dict(dict.clone()))?;
+            self.record_change(MutableCell::Dict(dict.clone()))?;
             return self.mutate_dict(name, dict, rest);
         }
         let entries = dict.entries.borrow().clone();
@@ -400,13 +411,13 @@ impl Importer<'_> {
                 let missing = || Error::source(format!("KeyError: {}", self.display(key)));
                 result = found.ok_or_else(missing)?;
                 let builder = self.builder();
-                let mut kept = Vec::new();
+                let mut remaining = Vec::new();
                 for (known, value) in dict.entries.borrow().iter() {
-                    if !same(builder.symbols(), known, key)? {
-                        kept.push((known.clone(), value.clone()));
+                    if !python_equal(builder.symbols(), known, key)? {
+                        remaining.push((known.clone(), value.clone()));
                     }
                 }
-                *dict.entries.borrow_mut() = kept;
+                *dict.entries.borrow_mut() = remaining;
             }
             _ => return Ok(None),
         }
@@ -417,7 +428,7 @@ impl Importer<'_> {
         let builder = self.builder();
         let mut entries = dict.entries.borrow_mut();
         for (known, slot) in entries.iter_mut() {
-            if same(builder.symbols(), known, key)? {
+            if python_equal(builder.symbols(), known, key)? {
                 *slot = value.clone();
                 return Ok(());
             }
@@ -458,7 +469,7 @@ fn python_index(index: i64, length: usize) -> Option<usize> {
 }
 
 /// Tests equality by Python's `==`. Tensors are equal only to themselves.
-pub fn same(symbols: &Symbols, a: &Datum, b: &Datum) -> Result<bool> {
+pub fn python_equal(symbols: &Symbols, a: &Datum, b: &Datum) -> Result<bool> {
     if let (Datum::Number(a), Datum::Number(b)) = (a, b) {
         let equal = number::binary(symbols, "eq", a, b)?;
         return Ok(equal == Some(ScriptNumber::Bool(true)));
@@ -468,7 +479,7 @@ pub fn same(symbols: &Symbols, a: &Datum, b: &Datum) -> Result<bool> {
             return Ok(false);
         }
         for (a, b) in a.iter().zip(&b) {
-            if !same(symbols, a, b)? {
+            if !python_equal(symbols, a, b)? {
                 return Ok(false);
             }
         }
@@ -485,7 +496,7 @@ pub fn same(symbols: &Symbols, a: &Datum, b: &Datum) -> Result<bool> {
             Rc::ptr_eq(a, b)
                 || a.class == b.class
                     && match (value(a), value(b)) {
-                        (Some(a), Some(b)) => same(symbols, &a, &b)?,
+                        (Some(a), Some(b)) => python_equal(symbols, &a, &b)?,
                         _ => false,
                     }
         }

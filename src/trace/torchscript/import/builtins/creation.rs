@@ -82,11 +82,11 @@ impl Importer<'_> {
             .into_iter()
             .map(|id| builder.value(id).to(dtype).reshape(vec![1.into()]))
             .collect();
-        let joined = match parts.is_empty() {
+        let vector = match parts.is_empty() {
             true => builder.full(dtype, shape, 0),
             false => builder.concat(&parts, 0).reshape(shape),
         };
-        let id = joined.id();
+        let id = vector.id();
         builder.check()?;
         Ok(Datum::Tensor(self.new_tensor(id)))
     }

@@ -96,19 +96,24 @@ impl Importer<'_> {
             return Ok(Datum::Tensor(self.host_tensor(host)));
         }
         let id = self.read(tensor)?;
-        self.copied(tensor, id, format)
+        self.copy_of_value(tensor, id, format)
     }
 
     /// Makes a copy of a tensor from its value. The copy has the tensor's strides if no other format is wanted.
-    fn copied(&mut self, tensor: &TensorRef, id: ValueId, format: WantedFormat) -> Result<Datum> {
+    fn copy_of_value(
+        &mut self,
+        tensor: &TensorRef,
+        id: ValueId,
+        format: WantedFormat,
+    ) -> Result<Datum> {
         let builder = self.builder();
-        let before = self.placed(tensor);
-        let asked = Assumptions::new(builder.symbols(), &before.assumed);
+        let before = self.geometry_of(tensor);
+        let assumptions = Assumptions::new(builder.symbols(), &before.assumed);
         let geometry = match format {
             WantedFormat::Format(format) => Geometry::of_format(before.geometry.sizes, format),
-            _ => before.geometry.preserved(&asked)?,
+            _ => before.geometry.preserved(&assumptions)?,
         };
-        let assumed = asked.into_guards();
+        let assumed = assumptions.into_guards();
         let copy = self.new_tensor_of_geometry(id, GuardedGeometry { geometry, assumed });
         copy.storage().add_conditions_of(&tensor.storage());
         Ok(Datum::Tensor(copy))
@@ -120,8 +125,8 @@ impl Importer<'_> {
             WantedFormat::Format(format) => format,
             _ => MemoryFormat::Contiguous,
         };
-        let is_there = self.has_format(tensor, format)?;
-        if is_there {
+        let has_format = self.has_format(tensor, format)?;
+        if has_format {
             return Ok(Datum::Tensor(tensor.clone()));
         }
         self.copy(tensor, WantedFormat::Format(format))
@@ -129,26 +134,28 @@ impl Importer<'_> {
 
     /// Tests whether a tensor has a memory format. Later writes to the tensor depend on the answer.
     fn has_format(&mut self, tensor: &TensorRef, format: MemoryFormat) -> Result<bool> {
-        self.sharing(tensor, |geometry, asked| geometry.has_format(asked, format))
+        self.layout_query(tensor, |geometry, assumptions| {
+            geometry.has_format(assumptions, format)
+        })
     }
 
     /// Tests whether a format is the one that a tensor's strides suggest, by which `Tensor.to` decides.
     fn has_suggested_format(&mut self, tensor: &TensorRef, format: MemoryFormat) -> Result<bool> {
-        self.sharing(tensor, |geometry, asked| {
+        self.layout_query(tensor, |geometry, asked| {
             Ok(geometry.suggested_format(asked)? == format)
         })
     }
 
     /// Answers a query that decides whether a tensor is copied. Later writes to the tensor depend on the answer.
-    fn sharing(
+    fn layout_query(
         &mut self,
         tensor: &TensorRef,
         ask: impl FnOnce(&Geometry, &Assumptions) -> Result<bool>,
     ) -> Result<bool> {
         let builder = self.builder();
-        let placed = self.placed(tensor);
-        let asked = Assumptions::new(builder.symbols(), &placed.assumed);
-        let answer = ask(&placed.geometry, &asked)?;
+        let guarded = self.geometry_of(tensor);
+        let asked = Assumptions::new(builder.symbols(), &guarded.assumed);
+        let answer = ask(&guarded.geometry, &asked)?;
         tensor.storage().add_conditions(&asked.into_guards());
         Ok(answer)
     }
@@ -156,15 +163,15 @@ impl Importer<'_> {
     /// `Tensor.to` in all its forms. Devices make no difference. A tensor that already is as wanted is returned.
     fn to(&mut self, tensor: &TensorRef, copies: bool, arguments: &Arguments) -> Result<Datum> {
         let wanted = self.wanted_conversion(arguments)?;
-        let own = self.ty(tensor)?.dtype;
-        let dtype = wanted.dtype.unwrap_or(own);
+        let own_dtype = self.ty(tensor)?.dtype;
+        let dtype = wanted.dtype.unwrap_or(own_dtype);
         let has_format = match wanted.format {
             WantedFormat::Format(format) => self.has_suggested_format(tensor, format)?,
             _ => true,
         };
-        let is_there = has_format && !copies && !wanted.copies;
-        match dtype == own {
-            true if is_there => Ok(Datum::Tensor(tensor.clone())),
+        let returns_self = has_format && !copies && !wanted.copies;
+        match dtype == own_dtype {
+            true if returns_self => Ok(Datum::Tensor(tensor.clone())),
             true => self.copy(tensor, wanted.format),
             false => self.cast_to(tensor, dtype, wanted.format),
         }
@@ -222,8 +229,8 @@ impl Importer<'_> {
         let builder = self.builder();
         let id = builder.value(id).to(dtype).id();
         builder.check()?;
-        self.local().unnamed.insert(id);
-        self.copied(tensor, id, format)
+        self.scope_data().unnamed.insert(id);
+        self.copy_of_value(tensor, id, format)
     }
 }
 

@@ -22,7 +22,7 @@ impl Importer<'_> {
         if let Some(result) = self.effect(name, arguments)? {
             return Ok(Some(result));
         }
-        if let Some(result) = self.question(name, arguments)? {
+        if let Some(result) = self.query(name, arguments)? {
             return Ok(Some(result));
         }
         if let Some(result) = self.container(name, arguments)? {
@@ -117,7 +117,7 @@ impl Importer<'_> {
                 None => return Ok(Datum::Unknown),
             },
             Datum::Tensor(tensor) | Datum::Dynamic(_, tensor) => {
-                return self.dynamic(kind, &tensor.clone());
+                return self.dynamic_number(kind, &tensor.clone());
             }
             Datum::Str(text) => return parse_number(kind, text),
             Datum::Unknown => return Ok(Datum::Unknown),
@@ -131,7 +131,7 @@ impl Importer<'_> {
         Ok(Datum::Number(match kind {
             NumberKind::Int => ScriptNumber::Int(number.to_int(symbols)?),
             NumberKind::Float => number.to_float(),
-            NumberKind::Bool => ScriptNumber::Bool(number.truth(symbols)?),
+            NumberKind::Bool => ScriptNumber::Bool(number.is_truthy(symbols)?),
         }))
     }
 }

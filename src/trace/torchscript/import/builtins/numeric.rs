@@ -30,7 +30,7 @@ impl Importer<'_> {
             }
             ("min" | "max" | "sum", Some(Datum::List(list))) if arguments.positional.len() == 1 => {
                 let items = list.items.borrow().clone();
-                return self.reduced(name, &items);
+                return self.list_reduction(name, &items);
             }
             ("__range_length", _) => return self.range_length(arguments).map(Some),
             ("__derive_index", _) => return self.derive_index(arguments).map(Some),
@@ -54,7 +54,7 @@ impl Importer<'_> {
                 let Some(operands) = known_operands(arguments) else {
                     return Ok(None);
                 };
-                let numbers = self.rounded(&operands)?;
+                let numbers = self.rounded_numbers(&operands)?;
                 let Some(result) = self.arithmetic(name, &numbers, arguments)? else {
                     return Ok(None);
                 };
@@ -76,7 +76,7 @@ impl Importer<'_> {
     }
 
     /// The numbers of operands. Floats beside a tensor that computes in single precision are rounded to single precision.
-    fn rounded(&mut self, operands: &[Operand]) -> Result<Vec<ScriptNumber>> {
+    fn rounded_numbers(&mut self, operands: &[Operand]) -> Result<Vec<ScriptNumber>> {
         let builder = self.builder();
         let dtype = operands_dtype(operands).map(DType::to_compute);
         let numbers = operands.iter().map(Operand::number);
@@ -92,10 +92,13 @@ impl Importer<'_> {
     }
 
     /// Clamps a number to bounds, either of which may be absent.
-    fn clamped(&mut self, [x, low, high]: [Option<Operand>; 3]) -> Result<(Vec<Operand>, ScriptNumber)> {
+    fn clamped(
+        &mut self,
+        [x, low, high]: [Option<Operand>; 3],
+    ) -> Result<(Vec<Operand>, ScriptNumber)> {
         let limits = [("maximum", low.is_some()), ("minimum", high.is_some())];
         let operands: Vec<Operand> = [x, low, high].into_iter().flatten().collect();
-        let numbers = self.rounded(&operands)?;
+        let numbers = self.rounded_numbers(&operands)?;
         let mut numbers = numbers.into_iter();
         let mut result = numbers.next().unwrap_or(ScriptNumber::int(0));
         let builder = self.builder();
@@ -147,7 +150,12 @@ impl Importer<'_> {
     }
 
     /// Returns a result in the form of the operands: a Python number, or a scalar tensor of the common dtype.
-    fn like_operands(&mut self, name: &str, result: ScriptNumber, operands: &[Operand]) -> Result<Datum> {
+    fn like_operands(
+        &mut self,
+        name: &str,
+        result: ScriptNumber,
+        operands: &[Operand],
+    ) -> Result<Datum> {
         let tensors = operands.iter().filter_map(|operand| match operand {
             Operand::Tensor(host) => Some(host),
             Operand::Number(_) => None,
@@ -182,7 +190,7 @@ impl Importer<'_> {
         }
     }
 
-    fn reduced(&mut self, name: &str, items: &[Datum]) -> Result<Option<Datum>> {
+    fn list_reduction(&mut self, name: &str, items: &[Datum]) -> Result<Option<Datum>> {
         let step = if name == "sum" { "add" } else { name };
         let numbers: Option<Vec<ScriptNumber>> = items.iter().map(python_number).collect();
         let Some(numbers) = numbers else {
@@ -207,7 +215,7 @@ impl Importer<'_> {
     }
 
     /// Converts a tensor to a number that is known when the graph runs, or here if it follows from sizes and weights.
-    pub(super) fn dynamic(&mut self, kind: NumberKind, tensor: &TensorRef) -> Result<Datum> {
+    pub(super) fn dynamic_number(&mut self, kind: NumberKind, tensor: &TensorRef) -> Result<Datum> {
         let id = self.read(tensor)?;
         let builder = self.builder();
         let value = builder.value(id);
@@ -235,8 +243,8 @@ impl Importer<'_> {
             step => (&stop - &start).ceil_div(&step.into()),
         };
         let builder = self.builder();
-        let some = builder.symbols().less_equal(&0.into(), &span)?;
-        Ok(if some {
+        let is_ascending = builder.symbols().less_equal(&0.into(), &span)?;
+        Ok(if is_ascending {
             Datum::int(span)
         } else {
             Datum::int(0)
@@ -253,7 +261,7 @@ impl Importer<'_> {
         let sizes = arguments
             .positional
             .iter()
-            .map(|value| match self.settled(value)? {
+            .map(|value| match self.known_number(value)? {
                 Datum::Number(number) => number.to_int(self.builder().symbols()),
                 other => {
                     let message = format!("a range over a {}", other.describe());

@@ -16,7 +16,7 @@ use crate::trace::torchscript::import::tensor::TensorRef;
 use super::identity::wanted_format;
 
 impl Importer<'_> {
-    pub(super) fn question(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
+    pub(super) fn query(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
         let answer = match (name, arguments.positional.as_slice()) {
             ("__is__", [a, b]) => is_same(a, b),
             ("__isnot__", [a, b]) => !is_same(a, b),
@@ -85,20 +85,20 @@ impl Importer<'_> {
         format: WantedFormat,
     ) -> Result<Datum> {
         let builder = self.builder();
-        let placed = self.placed(tensor);
-        let asked = Assumptions::new(builder.symbols(), &placed.assumed);
-        let geometry = &placed.geometry;
+        let guarded = self.geometry_of(tensor);
+        let assumptions = Assumptions::new(builder.symbols(), &guarded.assumed);
+        let geometry = &guarded.geometry;
         let answer = match (name, axis, format) {
             ("stride", Some(axis), _) => self.at_axis(&geometry.strides, &axis)?,
             ("stride", ..) => self.list(geometry.strides.iter().map(Datum::int).collect()),
             ("storage_offset", ..) => Datum::int(&geometry.offset),
             ("is_contiguous", _, WantedFormat::Format(format)) => {
-                Datum::bool(geometry.has_format(&asked, format)?)
+                Datum::bool(geometry.has_format(&assumptions, format)?)
             }
-            ("is_contiguous", ..) => Datum::bool(geometry.is_contiguous(&asked)?),
-            _ => Datum::bool(geometry.dense_order(&asked)?.is_some()),
+            ("is_contiguous", ..) => Datum::bool(geometry.is_contiguous(&assumptions)?),
+            _ => Datum::bool(geometry.dense_order(&assumptions)?.is_some()),
         };
-        self.assume(&asked.into_guards())?;
+        self.assume(&assumptions.into_guards())?;
         Ok(answer)
     }
 
@@ -119,7 +119,7 @@ impl Importer<'_> {
     }
 
     fn at_axis(&mut self, sizes: &[Dim], axis: &Datum) -> Result<Datum> {
-        let Datum::Number(axis) = self.settled(axis)? else {
+        let Datum::Number(axis) = self.known_number(axis)? else {
             return Err(Error::unsupported("an axis that depends on tensors"));
         };
         let axis = axis.concrete(self.builder().symbols())?.to_i64();

@@ -1,7 +1,7 @@
 //! Arithmetic on integers and sizes. Known integers wrap; others stay symbolic.
 
 use super::ratio::ratio;
-use super::{ScriptNumber, binary, on_floats};
+use super::{ScriptNumber, binary, binary_floats};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::symbols::Symbols;
@@ -59,7 +59,7 @@ fn wrapping_ints(name: &str, a: i64, b: i64) -> Option<i64> {
 }
 
 fn divisor(symbols: &Symbols, dim: &Dim) -> Result<Dim> {
-    if ScriptNumber::Int(dim.clone()).truth(symbols)? {
+    if ScriptNumber::Int(dim.clone()).is_truthy(symbols)? {
         return Ok(dim.clone());
     }
     Err(Error::operator("integer division by zero"))
@@ -106,7 +106,7 @@ fn power(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<ScriptNumber> {
 
 fn concrete_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<ScriptNumber>> {
     let Some(function) = bit_function(name) else {
-        return on_floats(
+        return binary_floats(
             symbols,
             name,
             &ScriptNumber::Int(a.clone()),

@@ -17,7 +17,11 @@ pub(super) fn ratio(size: &Dim, by: i64) -> ScriptNumber {
 }
 
 /// Sums, products and quotients with a symbolic operand, as long as they are ratios again.
-pub(super) fn binary_ratios(name: &str, a: &ScriptNumber, b: &ScriptNumber) -> Option<ScriptNumber> {
+pub(super) fn binary_ratios(
+    name: &str,
+    a: &ScriptNumber,
+    b: &ScriptNumber,
+) -> Option<ScriptNumber> {
     let symbolic = |number: &ScriptNumber| match number {
         ScriptNumber::Ratio(..) => true,
         ScriptNumber::Int(dim) => dim.as_const().is_none(),

@@ -12,9 +12,14 @@ fn size(text: &str) -> ScriptNumber {
 #[test]
 fn halving_a_size_stays_symbolic() {
     let symbols = symbols();
-    let half = binary(&symbols, "mul", &size("H").to_float(), &ScriptNumber::Float(0.5))
-        .unwrap()
-        .unwrap();
+    let half = binary(
+        &symbols,
+        "mul",
+        &size("H").to_float(),
+        &ScriptNumber::Float(0.5),
+    )
+    .unwrap()
+    .unwrap();
     let floor = unary(&symbols, "floor", &half).unwrap().unwrap();
     assert_eq!(floor, size("floordiv(H, 2)"));
     assert!(symbols.guards().is_empty());
@@ -47,7 +52,10 @@ fn known_integers_wrap() {
     };
     assert_eq!(of("add", i64::MAX, 1), Some(ScriptNumber::int(i64::MIN)));
     assert_eq!(of("mul", 1 << 62, 4), Some(ScriptNumber::int(0)));
-    assert_eq!(of("pow", 3, 41), Some(ScriptNumber::int(3i64.wrapping_pow(41))));
+    assert_eq!(
+        of("pow", 3, 41),
+        Some(ScriptNumber::int(3i64.wrapping_pow(41)))
+    );
     assert_eq!(of("script_lshift", 1, 64), Some(ScriptNumber::int(1)));
     assert_eq!(of("__lshift__", 1, 64), Some(ScriptNumber::int(0)));
     assert_eq!(of("trunc_divide", -7, 2), Some(ScriptNumber::int(-3)));
@@ -68,7 +76,10 @@ fn rounded_quotients_do_not_become_whole() {
     let third = quotient(3.0);
     assert_eq!(third, ScriptNumber::Ratio("H".parse().unwrap(), 3));
     let doubled = binary(&symbols, "mul", &third, &ScriptNumber::int(2)).unwrap();
-    assert_eq!(doubled, Some(ScriptNumber::Ratio("2*H".parse().unwrap(), 3)));
+    assert_eq!(
+        doubled,
+        Some(ScriptNumber::Ratio("2*H".parse().unwrap(), 3))
+    );
     let rounded = unary(&symbols, "round", &third).unwrap();
     assert_eq!(rounded, Some(size("floordiv(2*H + 3, 6)")));
     let product = binary(&symbols, "mul", &quotient(49.0), &ScriptNumber::int(49)).unwrap();
