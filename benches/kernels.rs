@@ -18,6 +18,7 @@ use onionskin::gpu::{self, DeviceChoice, GpuDevice, Program, ProgramOptions};
 use onionskin::ir::{Builder, Value};
 use onionskin::op::ConvAxis;
 use onionskin::pass;
+use onionskin::plan;
 use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
 
@@ -76,7 +77,7 @@ impl KernelBench<'_> {
         };
         let graph = builder.finish(&[result], Vec::new(), None).unwrap();
         let plan = pass::optimize(&graph)
-            .and_then(|graph| pass::plan(&graph, self.device.capabilities()))
+            .and_then(|graph| plan::plan(&graph, self.device.capabilities()))
             .unwrap();
         let options = ProgramOptions::default();
         let program = Program::new(&self.device, plan, &Default::default(), options).unwrap();

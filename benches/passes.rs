@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use onionskin::plan;
 use onionskin::{Model, gpu, pass};
 
 /// Returns archives with their names in the report.
@@ -53,7 +54,7 @@ fn all(criterion: &mut Criterion) {
         });
         let optimized = pass::optimize_module(&module).unwrap();
         measure("plan", &|| {
-            drop(pass::plan(&optimized.graphs[0], &capabilities).unwrap())
+            drop(plan::plan(&optimized.graphs[0], &capabilities).unwrap())
         });
     }
 }

@@ -42,18 +42,18 @@
 //!
 //! Control flow that depends on tensors is an [`ir::Region`] with closed graphs as bodies. The planner turns the regions that
 //! passes leave into blocks of steps ([`kernel::plan::Flow`]); the host walks through them and reads back the numbers that
-//! decide. An [`ir::State`] outlives a call: it is a further input and output of the graph, which a [`Session`] keeps.
+//! decide. An [`ir::ModuleState`] outlives a call: it is a further input and output of the graph, which a [`Session`] keeps.
 //!
 //! A model may refuse values: assertions, indices out of range, integer division by zero. Each is an [`op::Check`] in the
 //! graph, which returns its operand unchanged. The host raises PyTorch's message at once. A kernel notes a failed check in a
 //! word of [`kernel::plan::Faults`], which the run reads with its outputs.
 //!
-//! The planner (`pass::plan`) decides which values one kernel computes (fusion), which kernel computes a product, a
+//! The planner (`plan::plan`) decides which values one kernel computes (fusion), which kernel computes a product, a
 //! convolution or a row (a table, which a [`model::Tuning`] overrides), how values lie in memory
 //! ([`kernel::layout::Layout`]), and which layers share a kernel. Kernels are printed expressions ([`kernel::expr`],
 //! [`kernel::emit`]) in templates of `shaders/`.
 //!
-//! Values that depend on weights alone become weights: formulas ([`pass::Folded`]) that are computed when a device takes them.
+//! Values that depend on weights alone become weights: formulas ([`pass::FoldedModule`]) that are computed when a device takes them.
 //! The host keeps the model's file mapped. A [`digest`] of elements and formula tells which weights are equal, so that programs
 //! share them.
 //!
@@ -144,6 +144,9 @@ pub mod mapping;
 #[doc(hidden)]
 #[allow(missing_debug_implementations)]
 pub mod pass;
+#[doc(hidden)]
+#[allow(missing_debug_implementations)]
+pub mod plan;
 
 pub use error::{Error, Result};
 pub use model::{CompileOptions, Device, Model, Session};

@@ -18,7 +18,8 @@ use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::materialization::Precision;
 use onionskin::kernel::plan::{Access, Plan, SlotId, SlotKind};
 use onionskin::op::ConvAxis;
-use onionskin::pass::{self, PlanOptions};
+use onionskin::pass::{self};
+use onionskin::plan::{self, PlanOptions};
 use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
 
@@ -136,7 +137,7 @@ fn planned(graph: &Graph, capabilities: &Capabilities, precision: Precision) -> 
         precision,
         ..PlanOptions::default()
     };
-    pass::plan_by(graph, capabilities, &options).unwrap()
+    plan::plan_by(graph, capabilities, &options).unwrap()
 }
 
 fn check(device: &GpuDevice, keep: Keep, precision: Precision) {

@@ -16,6 +16,7 @@ use onionskin::error::{Error, Result};
 use onionskin::interp;
 use onionskin::ir::{Builder, Graph, Weights};
 use onionskin::pass;
+use onionskin::plan;
 use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
 use sample_calls::{arguments, graph_of, inputs, parse, sizes, substitute_symbols};
@@ -69,7 +70,7 @@ fn kernels_of_sample_calls_translate() {
 fn untranslatable(row: &Composite, case: &str) -> Result<Vec<String>> {
     let (operator, texts) = parse(row, case)?;
     let graph = graph_of(operator, &texts, Some(&sizes(2, 8)))?;
-    let plan = pass::plan(&pass::optimize(&graph)?, &samples::capabilities())?;
+    let plan = plan::plan(&pass::optimize(&graph)?, &samples::capabilities())?;
     Ok(samples::untranslatable(&plan))
 }
 

@@ -17,7 +17,7 @@ use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions};
 use onionskin::interp;
 use onionskin::ir::{Graph, Value};
 use onionskin::op::*;
-use onionskin::pass;
+use onionskin::plan;
 use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
 
@@ -93,7 +93,7 @@ fn difference(found: &Tensor, expected: &Tensor) -> Option<String> {
 }
 
 fn program(device: &GpuDevice, graph: &Graph) -> Result<Program> {
-    let plan = pass::plan(graph, device.capabilities())?;
+    let plan = plan::plan(graph, device.capabilities())?;
     Program::new(device, plan, &Default::default(), ProgramOptions::default())
 }
 

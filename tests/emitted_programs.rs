@@ -17,7 +17,8 @@ use onionskin::error::Result;
 use onionskin::ir::{Graph, GraphModule};
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::materialization::Precision;
-use onionskin::pass::{self, PlanOptions};
+use onionskin::pass::{self};
+use onionskin::plan::{self, PlanOptions};
 
 #[path = "emitted_programs/normalize.rs"]
 mod normalize;
@@ -135,7 +136,7 @@ fn program(
         precision,
         ..PlanOptions::default()
     };
-    let plan = pass::plan_by(&lowered.graphs[0], device, &options)?;
+    let plan = plan::plan_by(&lowered.graphs[0], device, &options)?;
     let kernels = plan.kernels.iter();
     Ok(kernels
         .map(|kernel| normalize::normalize(&kernel.wgsl))

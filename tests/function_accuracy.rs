@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions};
 use onionskin::interp;
 use onionskin::op::{Unary, UnaryFunction};
-use onionskin::pass;
+use onionskin::plan;
 use onionskin::tensor::Tensor;
 
 mod samples;
@@ -96,7 +96,7 @@ fn difference(
         vec![b.apply(Unary { function }, vec![x[0].into()])]
     });
     let inputs = [Tensor::from_vec([count], numbers.to_vec()).unwrap()];
-    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let plan = plan::plan(&graph, device.capabilities()).unwrap();
     let options = ProgramOptions::default();
     let program = Program::new(device, plan, &Default::default(), options).unwrap();
     let found = program.run(&inputs).unwrap()[0].to_f64();

@@ -8,13 +8,14 @@ use onionskin::kernel::materialization::{MaterializeReason, MaterializedValue};
 use onionskin::kernel::plan::Plan;
 use onionskin::op::ConvAxis;
 use onionskin::pass;
+use onionskin::plan;
 
 mod samples;
 
 use samples::{capabilities, rasteriser};
 
 fn plan_for(name: &str, graph: &Graph, device: &Capabilities) -> Plan {
-    pass::plan(graph, device).unwrap_or_else(|error| panic!("{name}: {error}"))
+    plan::plan(graph, device).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 /// Returns the kernel labels of a plan, in the order of steps.

@@ -18,7 +18,8 @@ use onionskin::kernel::layout::Texel;
 use onionskin::kernel::materialization::{Precision, SingleReason};
 use onionskin::kernel::plan::{Access, Plan, SlotKind};
 use onionskin::op::*;
-use onionskin::pass::{self, PlanOptions};
+use onionskin::pass::{self};
+use onionskin::plan::{self, PlanOptions};
 use onionskin::tensor::Tensor;
 use onionskin::{CompileOptions, Model};
 
@@ -29,7 +30,7 @@ fn half(graph: &Graph, capabilities: &Capabilities) -> Plan {
         precision: Precision::Half,
         ..PlanOptions::default()
     };
-    pass::plan_by(graph, capabilities, &options).unwrap()
+    plan::plan_by(graph, capabilities, &options).unwrap()
 }
 
 /// Returns capabilities for the families of kernels that a device can run, with and without `f16` in shaders.
@@ -495,7 +496,7 @@ fn weights_take_half_the_bytes() {
     let graph = layers("1024", &[256, 512, 256]);
     let options = Bindings::new();
     for capabilities in [samples::capabilities(), samples::rasteriser()] {
-        let whole = pass::plan(&graph, &capabilities).unwrap();
+        let whole = plan::plan(&graph, &capabilities).unwrap();
         let bytes = |plan| Footprint::of(plan, &capabilities, &options).unwrap();
         let (whole, half) = (bytes(&whole), bytes(&half(&graph, &capabilities)));
         assert_eq!(whole.weights, 2 * half.weights);

@@ -11,7 +11,7 @@ use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions, TensorMap
 use onionskin::interp;
 use onionskin::ir::Graph;
 use onionskin::op::{ScanFunction, ScatterFunction};
-use onionskin::pass;
+use onionskin::plan;
 use onionskin::tensor::Tensor;
 
 mod samples;
@@ -31,7 +31,7 @@ fn indices(shape: &[usize], below: usize) -> Tensor {
 
 /// Compares a graph on the device with the oracle; the tolerance is relative to the largest number.
 fn agrees(device: &GpuDevice, graph: &Graph, inputs: &[Tensor], tolerance: f64) {
-    let plan = pass::plan(graph, device.capabilities()).unwrap();
+    let plan = plan::plan(graph, device.capabilities()).unwrap();
     let program = Program::new(device, plan, &TensorMap::new(), ProgramOptions::default()).unwrap();
     let found = program.run(inputs).unwrap();
     let expected = interp::run(graph, &TensorMap::new(), inputs).unwrap();

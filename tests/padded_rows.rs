@@ -15,7 +15,7 @@ use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::Layout;
 use onionskin::kernel::materialization::Precision;
 use onionskin::kernel::plan::{Plan, SlotKind};
-use onionskin::pass::{self, PlanOptions};
+use onionskin::plan::{self, PlanOptions};
 use onionskin::tensor::Tensor;
 
 mod samples;
@@ -56,7 +56,7 @@ fn plan(capabilities: &Capabilities, precision: Precision) -> Plan {
         precision,
         ..PlanOptions::default()
     };
-    pass::plan_by(&graph(), capabilities, &options).unwrap()
+    plan::plan_by(&graph(), capabilities, &options).unwrap()
 }
 
 /// Returns the slots with padded rows: the index of an input, or `None` for a temporary.
@@ -136,7 +136,7 @@ fn concatenations_of_many_are_padded() {
     ];
     let expected = interp::run(&graph, &BTreeMap::new(), &inputs).unwrap();
     for capabilities in [own, &few] {
-        let plan = pass::plan(&graph, capabilities).unwrap();
+        let plan = plan::plan(&graph, capabilities).unwrap();
         assert_eq!(!padded_slots(&plan).is_empty(), own.simd_lanes().is_some());
         let is_concat = |label: &str| label.starts_with("concat");
         let steps = plan.steps.iter();
@@ -166,7 +166,7 @@ fn inputs_on_the_device_are_copied_row_by_row() {
     let expected = interp::run(&graph(), &BTreeMap::new(), &given).unwrap();
     let program =
         |plan| Program::new(&device, plan, &BTreeMap::new(), ProgramOptions::default()).unwrap();
-    let first = program(pass::plan(&double, device.capabilities()).unwrap());
+    let first = program(plan::plan(&double, device.capabilities()).unwrap());
     let made = first.launch(&[RunInput::Host(&inputs[0])]).unwrap();
     let made = made.outputs().remove(0);
     let second = program(plan(device.capabilities(), Precision::Single));

@@ -13,7 +13,7 @@ use onionskin::kernel::series;
 use onionskin::kernel::shader;
 use onionskin::kernel::translate::translate;
 use onionskin::op::{BinaryFunction, ConvAxis, UnaryFunction};
-use onionskin::pass;
+use onionskin::plan;
 
 mod samples;
 
@@ -109,7 +109,7 @@ fn plan(name: &str, graph: &Graph) -> Plan {
 }
 
 fn plan_for(name: &str, graph: &Graph, device: &Capabilities) -> Plan {
-    pass::plan(graph, device).unwrap_or_else(|error| panic!("{name}: {error}"))
+    plan::plan(graph, device).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn limits_are_errors() {
         float64: false,
         ..capabilities()
     };
-    let error = pass::plan(&graph, &small).err().unwrap();
+    let error = plan::plan(&graph, &small).err().unwrap();
     assert!(error.to_string().contains("no double precision"), "{error}");
     assert!(error.advice().is_some());
 }
@@ -300,7 +300,7 @@ fn with_binding_limit(limit: u64) -> Capabilities {
 /// A weight of 32,768 bytes is split into buffers of at most 12,000 bytes.
 #[test]
 fn weights_larger_than_a_binding_are_split() {
-    let plan = pass::plan(&linear(), &with_binding_limit(12_000)).unwrap();
+    let plan = plan::plan(&linear(), &with_binding_limit(12_000)).unwrap();
     let pieces = plan.slots.iter().filter_map(|slot| match slot.layout {
         Layout::Chunk { start, count } => Some((slot.name.as_str(), start, count)),
         _ => None,
@@ -318,7 +318,7 @@ fn weights_larger_than_a_binding_are_split() {
 /// The error for a kernel that needs too many buffers names the weight.
 #[test]
 fn weights_in_too_many_pieces_are_refused() {
-    let error = pass::plan(&linear(), &with_binding_limit(2_000)).unwrap_err();
+    let error = plan::plan(&linear(), &with_binding_limit(2_000)).unwrap_err();
     assert_eq!(
         error.to_string(),
         "dot_to_add needs 19 buffers and textures, the device binds 8 and 0; 17 are chunks of the weight \
@@ -330,7 +330,7 @@ fn weights_in_too_many_pieces_are_refused() {
 #[test]
 fn activations_larger_than_a_binding_are_refused() {
     let small = with_binding_limit(128 << 10);
-    let plan = pass::plan(&linear(), &small).unwrap();
+    let plan = plan::plan(&linear(), &small).unwrap();
     let error = Footprint::of(&plan, &small, &[("B".into(), 64)].into()).unwrap_err();
     let text = error.to_string();
     assert!(

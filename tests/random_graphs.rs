@@ -16,6 +16,7 @@ use onionskin::interp;
 use onionskin::ir::{Builder, Graph, GraphModule, Region, Value, Weights};
 use onionskin::op::{ReduceFunction, ScanFunction};
 use onionskin::pass;
+use onionskin::plan;
 use onionskin::scalar::Scalar;
 use onionskin::tensor::Tensor;
 use random::Random;
@@ -276,7 +277,7 @@ fn passes_keep_results() {
             let both = [&weights, &folded.weights];
             check(&graph, &folded.graphs[0], both, sample, "fold_weights");
         }
-        let plan = pass::plan(&folded.graphs[0], &samples::capabilities())
+        let plan = plan::plan(&folded.graphs[0], &samples::capabilities())
             .unwrap_or_else(|error| panic!("{error}\n{}", folded.graphs[0]));
         let failures = samples::untranslatable(&plan);
         assert!(failures.is_empty(), "{}", failures.join("\n"));

@@ -17,6 +17,7 @@ use onionskin::interp;
 use onionskin::ir::{Builder, Graph, Value};
 use onionskin::op::{ConvAxis, ReduceFunction, ScanFunction};
 use onionskin::pass;
+use onionskin::plan;
 use onionskin::tensor::Tensor;
 use random::Random;
 
@@ -126,7 +127,7 @@ fn shape(ty: &str) -> Vec<usize> {
 fn difference(device: &GpuDevice, graph: &Graph, inputs: &[Tensor]) -> Option<String> {
     let expected = interp::run(graph, &Default::default(), inputs).unwrap();
     let optimized = pass::optimize(graph).unwrap();
-    let found = pass::plan(&optimized, device.capabilities())
+    let found = plan::plan(&optimized, device.capabilities())
         .and_then(|plan| Program::new(device, plan, &Default::default(), ProgramOptions::default()))
         .and_then(|program| program.run(inputs));
     let found = match found {

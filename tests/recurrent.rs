@@ -12,7 +12,7 @@ use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::Layout;
 use onionskin::op::{Recurrent, RecurrentCell};
-use onionskin::pass;
+use onionskin::plan;
 use onionskin::tensor::Tensor;
 
 mod samples;
@@ -245,7 +245,7 @@ fn devices_agree() {
         let expected = interp::run(&layer.graph(false), &TensorMap::new(), &x).unwrap();
         for (number, capabilities) in device_families(&device).iter().enumerate() {
             for has_weights in [true, false] {
-                let plan = pass::plan(&layer.graph(has_weights), capabilities).unwrap();
+                let plan = plan::plan(&layer.graph(has_weights), capabilities).unwrap();
                 let wrong = samples::untranslatable(&plan);
                 assert!(wrong.is_empty(), "{}", wrong.join("\n"));
                 let is_in_panels = |layout: &Layout| matches!(layout, Layout::Panels(_));
@@ -288,7 +288,7 @@ fn sizes_may_differ_from_those_of_the_example() {
         return;
     };
     let graph = layer.graph(true);
-    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let plan = plan::plan(&graph, device.capabilities()).unwrap();
     let (_, weights) = operands(&layer.tensors(), true);
     let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
     for (steps, batch) in [(1, 1), (2, 9), (300, 2)] {
@@ -319,7 +319,7 @@ fn the_longest_sequence_of_a_kernel_is_complete() {
     };
     let (graph, (inputs, weights)) = (layer.graph(true), operands(&layer.tensors(), true));
     let expected = interp::run(&graph, &weights, &inputs).unwrap();
-    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let plan = plan::plan(&graph, device.capabilities()).unwrap();
     let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
     let difference = difference(&program.run(&inputs).unwrap(), &expected);
     assert!(difference < 2e-6, "{difference}");

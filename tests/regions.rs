@@ -12,6 +12,7 @@ use onionskin::gpu::{FeatureLevel, GpuDevice, Program, ProgramOptions};
 use onionskin::interp;
 use onionskin::ir::{Graph, GraphModule, Weights};
 use onionskin::pass;
+use onionskin::plan;
 use onionskin::tensor::Tensor;
 
 mod samples;
@@ -36,7 +37,7 @@ impl RegionCase {
         graph.verify().unwrap();
         let explicit = pass::explicit_regions(&graph).unwrap();
         explicit.verify().unwrap();
-        let plan = pass::plan(&graph, device.capabilities()).unwrap();
+        let plan = plan::plan(&graph, device.capabilities()).unwrap();
         let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
         Some(RegionCase {
             graph,
@@ -417,7 +418,7 @@ graph f(c: bool[], x: f32[B]) {
     };
     let device = case.program.device();
     let graph = pass::optimize(&case.graph).unwrap();
-    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let plan = plan::plan(&graph, device.capabilities()).unwrap();
     assert!(plan.flows.is_empty());
     let program = Program::new(device, plan, &Weights::new(), ProgramOptions::default()).unwrap();
     for condition in [true, false] {

@@ -10,7 +10,7 @@ use onionskin::interp;
 use onionskin::ir::{Graph, Value};
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::op::{ConvAxis, Reduce, ReduceFunction};
-use onionskin::pass;
+use onionskin::plan;
 use onionskin::tensor::Tensor;
 
 mod samples;
@@ -146,7 +146,7 @@ fn input(shape: &[usize], seed: u64) -> Tensor {
 fn check(name: &str, device: &GpuDevice, graph: &Graph, sizes: &[(i64, i64)]) {
     for capabilities in row_variants(device) {
         let plan =
-            pass::plan(graph, &capabilities).unwrap_or_else(|error| panic!("{name}: {error}"));
+            plan::plan(graph, &capabilities).unwrap_or_else(|error| panic!("{name}: {error}"));
         let options = ProgramOptions::default();
         let program = Program::new(device, plan, &Default::default(), options)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
@@ -333,7 +333,7 @@ fn indices_of_the_largest_agree() {
         }
         let x = Tensor::from_vec(vec![100], values).unwrap();
         for capabilities in row_variants(&device) {
-            let plan = pass::plan(&graph, &capabilities).unwrap();
+            let plan = plan::plan(&graph, &capabilities).unwrap();
             let options = ProgramOptions::default();
             let program = Program::new(&device, plan, &Default::default(), options).unwrap();
             let found = program.run(std::slice::from_ref(&x)).unwrap();
@@ -347,7 +347,7 @@ fn indices_of_the_largest_agree() {
 #[test]
 fn split_reductions_take_one_more_kernel() {
     for (name, graph, count) in reductions() {
-        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        let plan = plan::plan(&graph, &samples::rasteriser()).unwrap();
         assert_eq!(plan.steps.len(), count, "{name}");
     }
 }
@@ -369,7 +369,7 @@ fn rows_with_nan_agree() {
         for graph in [&largest, &softmax] {
             let expected = interp::run(graph, &BTreeMap::new(), std::slice::from_ref(&x)).unwrap();
             for capabilities in row_variants(&device) {
-                let plan = pass::plan(graph, &capabilities).unwrap();
+                let plan = plan::plan(graph, &capabilities).unwrap();
                 let options = ProgramOptions::default();
                 let program = Program::new(&device, plan, &Default::default(), options).unwrap();
                 let found = program.run(std::slice::from_ref(&x)).unwrap();
@@ -391,7 +391,7 @@ fn rows_with_nan_agree() {
 fn rows_are_one_kernel() {
     for device in [samples::capabilities(), samples::rasteriser()] {
         for (name, graph) in row_graphs("S") {
-            let plan = pass::plan(&graph, &device).unwrap();
+            let plan = plan::plan(&graph, &device).unwrap();
             assert_eq!(plan.steps.len(), 1, "{name}");
         }
     }
@@ -401,9 +401,9 @@ fn rows_are_one_kernel() {
 #[test]
 fn columns_are_one_kernel() {
     for (name, graph) in column_graphs(["4", "300", "64"]) {
-        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        let plan = plan::plan(&graph, &samples::rasteriser()).unwrap();
         assert_eq!(plan.steps.len(), 1, "{name}");
     }
-    let plan = pass::plan(&normalised_images("32"), &samples::rasteriser()).unwrap();
+    let plan = plan::plan(&normalised_images("32"), &samples::rasteriser()).unwrap();
     assert_eq!(plan.steps.len(), 5);
 }

@@ -17,7 +17,8 @@ use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::{Layout, TextureLimits};
 use onionskin::kernel::materialization::{Precision, RowCopyReason};
 use onionskin::kernel::plan::{Plan, SlotKind};
-use onionskin::pass::{self, PlanOptions};
+use onionskin::pass::{self};
+use onionskin::plan::{self, PlanOptions};
 use onionskin::tensor::Tensor;
 
 mod samples;
@@ -115,7 +116,7 @@ fn plan(graph: &Graph, capabilities: &Capabilities, precision: Precision) -> Pla
         precision,
         ..PlanOptions::default()
     };
-    pass::plan_by(graph, capabilities, &options).unwrap()
+    plan::plan_by(graph, capabilities, &options).unwrap()
 }
 
 /// A rasteriser whose kernels bind at most this many textures.
@@ -286,7 +287,7 @@ graph f(c: bool[], x: f32[1, 24], ids: i64[1, 24]) {
 }";
     let module: GraphModule = text.parse().unwrap();
     let graph = pass::decompose(&module.graphs[0]).unwrap();
-    let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+    let plan = plan::plan(&graph, &samples::rasteriser()).unwrap();
     assert_eq!(
         layouts(&plan, "table").len(),
         1,
@@ -296,7 +297,7 @@ graph f(c: bool[], x: f32[1, 24], ids: i64[1, 24]) {
     let Some(device) = samples::device(FeatureLevel::Full) else {
         return;
     };
-    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let plan = plan::plan(&graph, device.capabilities()).unwrap();
     let weights = TensorMap::from([("table".to_string(), tensor(&[301, 24], 3))]);
     let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
     for condition in [true, false] {
@@ -333,7 +334,7 @@ graph f(c: bool[], x: f32[1, 24], ids: i64[1, 24]) {
 }";
     let module: GraphModule = text.parse().unwrap();
     let graph = pass::decompose(&module.graphs[0]).unwrap();
-    let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+    let plan = plan::plan(&graph, &samples::rasteriser()).unwrap();
     let layouts = layouts(&plan, "table");
     assert!(layouts.contains(&&Layout::Linear) && layouts.len() == 2);
     let told = plan

@@ -17,7 +17,7 @@ use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::Layout;
 use onionskin::kernel::materialization::Precision;
 use onionskin::kernel::plan::Plan;
-use onionskin::pass::{self, PlanOptions};
+use onionskin::plan::{self, PlanOptions};
 use onionskin::tensor::Tensor;
 
 mod samples;
@@ -105,7 +105,7 @@ fn every_row_is_sorted_as_the_oracle_does() {
             let graph = sorts(&format!("{dtype}{shape:?}"), axis as i64);
             for (number, capabilities) in device_families(device.capabilities()).iter().enumerate()
             {
-                let plan = pass::plan(&graph, capabilities).unwrap();
+                let plan = plan::plan(&graph, capabilities).unwrap();
                 let what = format!("{dtype} {shape:?} along {axis}, {number}");
                 agrees(&device, &graph, plan, &x, &what);
             }
@@ -148,7 +148,7 @@ fn topk_agrees_with_the_oracle() {
             let x = numbers(dtype, shape);
             for (number, capabilities) in device_families(device.capabilities()).iter().enumerate()
             {
-                let plan = pass::plan(&graph, capabilities).unwrap();
+                let plan = plan::plan(&graph, capabilities).unwrap();
                 let what = format!("{k} of {dtype} {shape:?} along {axis}, {number}");
                 agrees(&device, &graph, plan, &x, &what);
             }
@@ -172,7 +172,7 @@ fn topk_of_symbolic_length() {
     };
     for (example, first) in [(20, "topk"), (5000, "sort_runs")] {
         let graph = graph(example);
-        let plan = pass::plan(&graph, device.capabilities()).unwrap();
+        let plan = plan::plan(&graph, device.capabilities()).unwrap();
         assert_eq!(steps(&plan).0[0], first, "{example}");
         for length in [4, 5, 63, 5000] {
             let x = numbers(DType::F32, &[3, length]);
@@ -192,7 +192,7 @@ fn zeros_keep_their_order_and_sign() {
         let (values, indices) = x[0].topk(5, 0, true);
         vec![values, indices]
     });
-    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let plan = plan::plan(&graph, device.capabilities()).unwrap();
     let x = Tensor::from_vec([7], vec![-0.0f32, 0.0, -1.0, -0.0, 1.0, 0.0, -1e-30]).unwrap();
     agrees(&device, &graph, plan, &x, "zeros");
 }
@@ -213,7 +213,7 @@ fn rows_of_symbolic_length_are_merged_at_once() {
     let mut graph = sorts("f32[4, S]", 1);
     graph.hints.insert("S".into(), 1000);
     for capabilities in device_families(device.capabilities()) {
-        let plan = pass::plan(&graph, &capabilities).unwrap();
+        let plan = plan::plan(&graph, &capabilities).unwrap();
         let (labels, texts) = steps(&plan);
         let row = ["sort_runs", "merge_runs", "merge_runs", "merge_all_runs"];
         assert_eq!((labels, texts), ([row, row].concat(), 6));
@@ -234,7 +234,7 @@ fn short_rows_of_symbolic_length_take_few_runs() {
     };
     let mut graph = sorts("f32[90, S]", 1);
     graph.hints.insert("S".into(), 65);
-    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let plan = plan::plan(&graph, device.capabilities()).unwrap();
     let row = ["sort_runs", "merge_all_runs"];
     assert_eq!(steps(&plan).0, [row, row].concat());
     for length in [1, 65, 300] {
@@ -248,7 +248,7 @@ fn short_rows_of_symbolic_length_take_few_runs() {
 #[test]
 fn long_rows_are_sorted_in_runs() {
     let graph = |ty: &str| samples::graph(&[ty], |_, x| vec![x[0].sort(-1, false).0]);
-    let plan = |ty: &str| pass::plan(&graph(ty), &samples::capabilities()).unwrap();
+    let plan = |ty: &str| plan::plan(&graph(ty), &samples::capabilities()).unwrap();
     let long = plan("f32[8, 1025]");
     let (labels, texts) = steps(&long);
     let merges = ["merge_runs"; 6];
@@ -296,7 +296,7 @@ fn sorting_between_other_kernels() {
             precision,
             ..PlanOptions::default()
         };
-        let plan = pass::plan_by(&graph, device.capabilities(), &options).unwrap();
+        let plan = plan::plan_by(&graph, device.capabilities(), &options).unwrap();
         let runs = plan.slots.iter();
         let runs = runs.filter(|slot| matches!(slot.layout, Layout::SortedRuns(_)));
         assert!(runs.clone().count() >= 10 && runs.clone().all(|slot| !slot.storage.is_half()));

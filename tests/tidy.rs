@@ -34,6 +34,7 @@ const ORDER: &[&[&str]] = &[
     &["interp"],
     &["item", "compare"],
     &["pass"],
+    &["plan"],
     &["trace"],
     &["cases"],
     &["gpu"],
@@ -236,4 +237,119 @@ fn comments_begin_with_their_subject() {
         }
     }
     assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+/// Invented terms that the field has a word for, each with that word: no file, module, type or function has one in its name.
+const INVENTED: &[(&str, &str)] = &[
+    ("alike", "kernel deduplication"),
+    ("depot", "weight cache"),
+    ("eights", "vec8"),
+    ("enough", "what the threshold is of"),
+    ("former", "shape-generic kernel"),
+    ("fours", "vec4"),
+    ("held", "register tile"),
+    ("kept", "what it is stored or materialised for"),
+    ("pieces", "ceil_div or chunks"),
+    ("quads", "vec4"),
+    ("reach", "feature level"),
+    ("rehearsal", "warm-up"),
+    ("sheet", "plan builder"),
+    ("shelf", "suballocator"),
+    ("singles", "scalars"),
+    ("turns", "epilogue loop"),
+];
+
+/// Everyday words that say too little as the whole name of a module or a type.
+const TOO_SHORT: &[&str] = &[
+    "Cut",
+    "Form",
+    "Join",
+    "Lane",
+    "Places",
+    "Selection",
+    "Text",
+    "Walk",
+    "Way",
+    "Words",
+];
+
+const KEYWORDS_OF_ITEMS: &[&str] = &["mod", "struct", "enum", "trait", "type", "fn"];
+
+/// Returns the keyword and the name of the item that a line of code defines.
+fn defined(line: &str) -> Option<(&str, &str)> {
+    let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let keyword = words.find(|word| KEYWORDS_OF_ITEMS.contains(word))?;
+    let is_code = line.trim_start().starts_with(|c: char| c.is_alphabetic());
+    let name = words.next().filter(|name| !name.is_empty())?;
+    is_code.then_some((keyword, name))
+}
+
+/// Splits a name in snake case or camel case into lower-case words.
+fn words(name: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    for c in name.chars() {
+        if c == '_' || c.is_uppercase() {
+            words.push(String::new());
+        }
+        if let Some(word) = words.last_mut().filter(|_| c != '_') {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words
+}
+
+/// Returns the fault of a name, if it has one.
+fn fault_of(keyword: &str, name: &str) -> Option<String> {
+    let invented = INVENTED
+        .iter()
+        .find(|(word, _)| words(name).iter().any(|own| own == word));
+    if let Some((word, usual)) = invented {
+        return Some(format!("{keyword} {name}: for {word} write {usual}"));
+    }
+    let is_short = TOO_SHORT.iter().any(|word| word.eq_ignore_ascii_case(name));
+    (is_short && keyword != "fn").then(|| format!("{keyword} {name}: say of what"))
+}
+
+#[test]
+fn names_are_terms_of_the_field() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        let path = source.path.display();
+        let stem = source.path.file_stem().expect("a name").to_string_lossy();
+        let file = fault_of("file", &stem).map(|fault| format!("{path}: {fault}"));
+        faults.extend(file);
+        for (line, text) in code(&source) {
+            let fault = defined(text).and_then(|(keyword, name)| fault_of(keyword, name));
+            faults.extend(fault.map(|fault| format!("{path}:{line}: {fault}")));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Files that stand in for another one on some platforms or with some features: they define its types again.
+const STAND_INS: &[&str] = &["src/gpu/trusted/unaliased.rs", "src/cli/libtorch.rs"];
+
+#[test]
+fn names_of_public_types_are_unique() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for source in sources() {
+        if STAND_INS.iter().any(|file| source.path.ends_with(file)) {
+            continue;
+        }
+        for (line, text) in code(&source).filter(|(_, text)| text.starts_with("pub")) {
+            let Some((keyword, name)) = defined(text) else {
+                continue;
+            };
+            if ["struct", "enum", "trait", "type"].contains(&keyword) {
+                let place = format!("{}:{line}", source.path.display());
+                places.entry(name.to_string()).or_default().push(place);
+            }
+        }
+    }
+    let faults: Vec<String> = places
+        .iter()
+        .filter(|(_, places)| places.len() > 1)
+        .map(|(name, places)| format!("{name}: {}", places.join(", ")))
+        .collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
 }

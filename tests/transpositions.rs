@@ -14,7 +14,7 @@ use onionskin::ir::Graph;
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::materialization::Precision;
 use onionskin::kernel::plan::Plan;
-use onionskin::pass::{self, PlanOptions};
+use onionskin::plan::{self, PlanOptions};
 use onionskin::tensor::Tensor;
 
 mod samples;
@@ -31,7 +31,7 @@ fn plan(graph: &Graph, capabilities: &Capabilities, precision: Precision) -> Pla
         precision,
         ..PlanOptions::default()
     };
-    pass::plan_by(graph, capabilities, &options).unwrap()
+    plan::plan_by(graph, capabilities, &options).unwrap()
 }
 
 #[test]

@@ -17,12 +17,12 @@ use onionskin::kernel::choice::KernelVariant;
 use onionskin::kernel::materialization::Precision;
 use onionskin::kernel::plan::Plan;
 use onionskin::op::*;
-use onionskin::pass;
+use onionskin::plan;
 use onionskin::tensor::Tensor;
 
 mod samples;
 
-use samples::worse;
+use samples::larger_or_nan;
 
 mod variants {
     pub mod attention;
@@ -74,7 +74,7 @@ fn distance(found: &Tensor, expected: &Tensor) -> f64 {
     let pairs = found.to_f64().into_iter().zip(expected.to_f64());
     pairs
         .map(|(x, y)| (x - y).abs() / (absolute + relative * y.abs()))
-        .fold(0.0, worse)
+        .fold(0.0, larger_or_nan)
 }
 
 /// Runs a plan on a device at two sizes of its symbols. Returns the largest distance from the oracle.
@@ -105,7 +105,7 @@ fn worst_error(device: &GpuDevice, graph: &Graph, plan: Plan) -> f64 {
         let expected = interp::run(graph, &weights, &inputs).unwrap();
         let found = program.run(&inputs).unwrap();
         for (found, expected) in found.iter().zip(&expected) {
-            worst = worse(worst, distance(found, expected));
+            worst = larger_or_nan(worst, distance(found, expected));
         }
     }
     worst
@@ -220,7 +220,7 @@ fn split_sums_agree() {
 fn the_table_chooses_by_sizes() {
     let limits = samples::capabilities();
     let taken = |left: &str, right: &str| {
-        let plan = onionskin::pass::plan(&product(left, right, [false, false]), &limits).unwrap();
+        let plan = onionskin::plan::plan(&product(left, right, [false, false]), &limits).unwrap();
         let choices = plan.steps.iter().filter_map(|step| step.choice.clone());
         let names: Vec<String> = choices.map(|choice| choice.variant.to_string()).collect();
         (names.join(", "), plan.steps.len())
@@ -256,7 +256,7 @@ fn planned_variants_agree() {
     let layers = layers.map(|(name, graph, _)| (name.to_string(), graph));
     let weights = with_weights().into_iter().chain(pools());
     for (name, graph) in weights.chain(products).chain(layers) {
-        let plan = pass::plan(&graph, device.capabilities()).unwrap();
+        let plan = plan::plan(&graph, device.capabilities()).unwrap();
         if !agrees(&device, &graph, plan) {
             failures.push(format!("{name} differs from the oracle"));
         }

@@ -16,7 +16,7 @@ use onionskin::ir::{Builder, Graph, Value};
 use onionskin::kernel::capabilities::Capabilities;
 use onionskin::kernel::layout::Layout;
 use onionskin::op::ConvAxis;
-use onionskin::pass;
+use onionskin::plan;
 use onionskin::tensor::Tensor;
 
 mod samples;
@@ -184,7 +184,7 @@ fn difference(found: &Tensor, expected: &Tensor) -> f64 {
 fn check(device: &GpuDevice, keep: Keep) {
     for (name, graph) in graphs() {
         let weights = weights(&graph);
-        let plan = pass::plan(&graph, device.capabilities()).unwrap();
+        let plan = plan::plan(&graph, device.capabilities()).unwrap();
         let options = ProgramOptions {
             keep,
             ..ProgramOptions::default()
@@ -278,7 +278,7 @@ fn weights_in_pieces_agree() {
                 max_binding_size: limit,
                 ..device.capabilities().clone()
             };
-            let plan = pass::plan(&graph, &capabilities).unwrap();
+            let plan = plan::plan(&graph, &capabilities).unwrap();
             let is_piece = |layout: &Layout| matches!(layout, Layout::Chunk { .. });
             let pieces = plan.slots.iter().filter(|slot| is_piece(&slot.layout));
             assert_eq!(pieces.count() as u64, 28_896_u64.div_ceil(limit));
@@ -314,7 +314,7 @@ fn equal_weights_are_uploaded_once_and_others_kept_apart() {
     let x = tensor(&[3, 24], 1);
     let run = |weight: &Tensor| {
         let weights = TensorMap::from([("w".to_owned(), weight.clone())]);
-        let plan = pass::plan(&graph, device.capabilities()).unwrap();
+        let plan = plan::plan(&graph, device.capabilities()).unwrap();
         let program = Program::new(&device, plan, &weights, options.clone()).unwrap();
         let uploaded = program.statistics().bytes_uploaded;
         let found = program.run(std::slice::from_ref(&x)).unwrap();
@@ -339,13 +339,13 @@ fn equal_weights_are_uploaded_once_and_others_kept_apart() {
 #[test]
 fn images_keep_the_vec4_layout_on_a_rasteriser() {
     for (name, graph) in graphs() {
-        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        let plan = plan::plan(&graph, &samples::rasteriser()).unwrap();
         let copies = plan
             .slots
             .iter()
             .filter(|slot| slot.name.ends_with(" as vec4"));
         assert!(copies.count() <= 1, "{name} copies values between kernels");
-        let portable = pass::plan(&graph, &samples::capabilities()).unwrap();
+        let portable = plan::plan(&graph, &samples::capabilities()).unwrap();
         let is_linear = |layout: &Layout| *layout == Layout::Linear;
         assert!(portable.slots.iter().all(|slot| is_linear(&slot.layout)));
     }
@@ -356,7 +356,7 @@ fn images_keep_the_vec4_layout_on_a_rasteriser() {
 #[test]
 fn concatenations_are_written_in_place() {
     let labels = |graph: &Graph| -> Vec<String> {
-        let plan = pass::plan(graph, &samples::rasteriser()).unwrap();
+        let plan = plan::plan(graph, &samples::rasteriser()).unwrap();
         let labels = plan.kernels.iter().map(|kernel| kernel.label.clone());
         labels.collect()
     };

@@ -14,7 +14,7 @@ use onionskin::error::Result;
 use onionskin::interp;
 use onionskin::ir::Weights;
 use onionskin::pass;
-use sample_calls::{at, graph_of, inputs, parse, sizes};
+use sample_calls::{graph_of, inputs, parse, sizes, substitute_symbols};
 
 /// Texts of a call's arguments.
 type ArgumentTexts = Vec<Option<String>>;
@@ -58,7 +58,7 @@ fn panics(row: &Composite) -> Vec<String> {
     let mut found = Vec::new();
     for case in row.cases {
         let (operator, texts) = parse(row, case).unwrap();
-        let texts = at(&texts, &sizes(2, 8));
+        let texts = substitute_symbols(&texts, &sizes(2, 8));
         for wrong in wrong_calls(&texts) {
             let called = catch_unwind(AssertUnwindSafe(|| call(operator, &wrong)));
             if called.is_err() {

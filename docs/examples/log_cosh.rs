@@ -17,6 +17,7 @@ mod tests {
     use crate::interp;
     use crate::ir::{Graph, GraphModule, Weights};
     use crate::kernel::shader::validate;
+    use crate::plan;
     use crate::tensor::Tensor;
     use crate::{gpu, pass};
 
@@ -51,7 +52,7 @@ graph forward(x: f32[4]) {
     #[test]
     fn it_is_one_valid_kernel() {
         let capabilities = gpu::portable();
-        let plan = pass::plan(&pass::optimize(&graph()).unwrap(), &capabilities).unwrap();
+        let plan = plan::plan(&pass::optimize(&graph()).unwrap(), &capabilities).unwrap();
         assert_eq!(plan.kernels.len(), 1);
         validate(&plan.kernels[0].wgsl, &capabilities).unwrap();
     }

@@ -77,12 +77,12 @@ impl GraphModule {
         json::save(self, path.as_ref(), &AtenDictionary)
     }
 
-    /// Reads a module that [`Module::save`] wrote; see [`crate::ir::json`].
+    /// Reads a module that [`GraphModule::save`] wrote; see [`crate::ir::json`].
     pub fn load(path: impl AsRef<Path>) -> Result<GraphModule> {
         Ok(GraphModule::load_with_file(path)?.0)
     }
 
-    /// Reads a module that [`Module::save`] wrote. Also returns the file that its weights are mapped from.
+    /// Reads a module that [`GraphModule::save`] wrote. Also returns the file that its weights are mapped from.
     pub fn load_with_file(path: impl AsRef<Path>) -> Result<(GraphModule, Option<PathBuf>)> {
         json::load(path.as_ref(), &AtenDictionary)
     }

@@ -22,7 +22,7 @@ impl ArgumentErrors {
         self.0.extend(results.into_iter().filter_map(Result::err));
     }
 
-    /// Returns the value that [`Faults::record`] returned, unless an error is recorded. Usage errors come first: the
+    /// Returns the value that [`ArgumentErrors::record`] returned, unless an error is recorded. Usage errors come first: the
     /// first error decides the exit code.
     ///
     /// # Errors

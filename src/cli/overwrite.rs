@@ -92,7 +92,7 @@ fn is_ours(path: &Path) -> bool {
     is_json || is_tensors || is_page || is_archive || text.starts_with(REPORT_MARK)
 }
 
-/// Reads the first and the last [`HEAD`] bytes of a file.
+/// Reads the first and the last [`MARK_SEARCH_BYTES`] bytes of a file.
 fn ends(path: &Path) -> std::io::Result<(Vec<u8>, Vec<u8>)> {
     let mut file = File::open(path)?;
     let (mut head, mut tail) = (Vec::new(), Vec::new());

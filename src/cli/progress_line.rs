@@ -91,7 +91,7 @@ impl ProgressLine {
         }
     }
 
-    /// Begins a step of `length` parts, counted by [`Activity::advance`].
+    /// Begins a step of `length` parts, counted by [`ProgressLine::advance`].
     pub(super) fn begin_count(&self, length: usize, what: &str) {
         self.bar
             .set_style(style("{bar:40} {pos}/{len} {msg} {eta}"));

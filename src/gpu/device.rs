@@ -43,7 +43,7 @@ pub struct DeviceOptions {
     /// The driver reads the folder's contents, so nobody else may be able to write there.
     pub cache: Option<PathBuf>,
     /// Translates every kernel to the shading languages of all platforms and fails if one cannot be translated; see
-    /// [`Device::translated`]. This checks kernels, not devices.
+    /// [`GpuDevice::translated`]. This checks kernels, not devices.
     #[cfg(feature = "translate")]
     pub translate: bool,
 }

@@ -1,7 +1,7 @@
 //! Executes a [`Plan`](crate::kernel::plan::Plan) with wgpu. This module does not depend on graphs, and no other module
 //! depends on wgpu.
 //!
-//! A [`Device`] is opened once. A [`Program`] is a plan on a device: its pipelines are compiled and its weights uploaded.
+//! A [`GpuDevice`] is opened once. A [`Program`] is a plan on a device: its pipelines are compiled and its weights uploaded.
 //! A [`Run`] is one execution of a program. Its results are read back or stay on the device.
 //!
 //! ```no_run

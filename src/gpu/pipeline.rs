@@ -29,7 +29,7 @@ use super::trusted;
 pub(super) struct Pipeline {
     pub(super) raw: wgpu::ComputePipeline,
     pub(super) layout: BindGroupLayout,
-    /// True if the kernel was dispatched with zero workgroups; see [`super::rehearsal`].
+    /// True if the kernel was dispatched with zero workgroups; see [`super::warm_up`].
     pub(super) is_warmed_up: AtomicBool,
 }
 

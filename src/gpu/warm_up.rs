@@ -145,7 +145,7 @@ fn pending_kernels<'a>(plan: &'a Plan, pipelines: &'a [Arc<Pipeline>]) -> Vec<Pe
     parts
 }
 
-/// A small texture for which the driver compiles the same code as for a slot's texture, see [`uneven`]; none for a
+/// A small texture for which the driver compiles the same code as for a slot's texture, see [`non_power_of_two`]; none for a
 /// buffer.
 fn dummy_texture(plan: &Plan, access: Access, slot: SlotId) -> Option<([u32; 3], Texel)> {
     let ([width, height, layers], texel) = match (access, &plan.slots[slot.0].layout) {

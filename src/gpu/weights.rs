@@ -84,7 +84,7 @@ impl WeightSource for TensorMap {
 
 /// Cache of weights in the form that devices store.
 pub trait PackedWeights: Send + Sync {
-    /// The tensor stored under a key; its bytes are those of the device. See [`Packed::key`].
+    /// The tensor stored under a key; its bytes are those of the device. See [`CacheableWeight::key`].
     fn find(&self, key: Digest) -> Option<Tensor>;
 }
 

@@ -3,7 +3,7 @@
 //! A [`Graph`] is functional, statically typed, in static single assignment form. A node is a [`Primitive`], a call of an
 //! ATen operator (a row of [`crate::aten`], kept by name until the `decompose` pass), or a [`Region`] of structured control
 //! flow. An argument is a value, a number written in place, a symbolic size, or, for calls, a list, text or `none`. A
-//! [`GraphModule`] is one or more graphs over one set of weights and of [`State`]s. In a graph, a state is an input,
+//! [`GraphModule`] is one or more graphs over one set of weights and of [`ModuleState`]s. In a graph, a state is an input,
 //! an output or both, after those of the user. The caller keeps its value from call to call.
 
 mod assembly;

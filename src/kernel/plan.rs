@@ -137,7 +137,7 @@ pub enum FlowKind {
 /// Checks of a plan, and the memory that records their failures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Faults {
-    /// Slot with one word for each site, zero before a run: see [`FaultSite::fault`].
+    /// Slot with one word for each site, zero before a run: see [`FaultSite::error`].
     pub slot: SlotId,
     /// The checks, in the order of their words.
     pub sites: Vec<FaultSite>,

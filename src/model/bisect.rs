@@ -13,7 +13,7 @@ use crate::interp::{self, BodyFrame, BodyKind, NodeEvent, body_sizes};
 use crate::ir::{Graph, Node, Weights};
 use crate::item::Item;
 use crate::kernel::materialization::Precision;
-use crate::pass::{self, PlanOptions};
+use crate::plan::{self, PlanOptions};
 use crate::tensor::Tensor;
 use crate::trace::check::{Divergence, ValueSite};
 
@@ -284,7 +284,7 @@ impl DivergenceSearcher<'_> {
             precision: self.precision,
             ..PlanOptions::default()
         };
-        let plan = pass::plan_by(body, self.device.capabilities(), &wanted)?;
+        let plan = plan::plan_by(body, self.device.capabilities(), &wanted)?;
         Program::new(self.device, plan, self.weights, ProgramOptions::default())
     }
 

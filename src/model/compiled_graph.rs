@@ -12,7 +12,8 @@ use crate::gpu::{PackedWeights, Program, ProgramOptions, RunInput, SharedWeights
 use crate::interp;
 use crate::ir::{Graph, GraphModule, TreeConstant, TreeSpec, Weights};
 use crate::item::{Item, flatten_states};
-use crate::pass::{self, FoldedModule, PlanOptions};
+use crate::pass::{self, FoldedModule};
+use crate::plan::{self, PlanOptions};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -115,7 +116,7 @@ impl CompiledGraph {
             choices: options.choices.clone(),
             precision: options.precision,
         };
-        let plan = pass::plan_by(&lowered, gpu.capabilities(), &wanted)?;
+        let plan = plan::plan_by(&lowered, gpu.capabilities(), &wanted)?;
         let settings = ProgramOptions {
             keep: options.keep,
             progress: options.progress.clone(),

@@ -25,7 +25,7 @@ pub enum InputDistribution {
 impl InputDistribution {
     /// The distribution for an input, from its name and type.
     ///
-    /// Integers are 0 or 1, which most programs accept; [`draw`] finds the ranges of ids in a graph.
+    /// Integers are 0 or 1, which most programs accept; [`input_distributions`] finds the ranges of ids in a graph.
     pub fn of(name: &str, ty: &TensorType) -> InputDistribution {
         match ty.dtype.category() {
             _ if name.to_lowercase().contains("mask") => InputDistribution::Ones,

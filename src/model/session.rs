@@ -157,7 +157,7 @@ impl Session {
     /// Runs on tensors in the order of the graph's inputs and returns its output tensors, without states.
     ///
     /// # Errors
-    /// Fails if the inputs fit no graph of the model, the model raised an error ([`Kind::Raised`]), or the device
+    /// Fails if the inputs fit no graph of the model, the model raised an error ([`ErrorKind::Raised`]), or the device
     /// failed.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();

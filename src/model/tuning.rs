@@ -16,7 +16,7 @@ use crate::ir::Weights;
 use crate::item::Item;
 use crate::kernel::choice::{KernelVariant, VariantOverrides};
 use crate::kernel::materialization::Precision;
-use crate::pass::{self, AdmittedVariants, PlanOptions};
+use crate::plan::{self, AdmittedVariants, PlanOptions};
 use crate::tensor::Tensor;
 use crate::tensor_file::write_all_atomic;
 
@@ -86,7 +86,7 @@ impl Tuning {
             bindings: variant.bind(&inputs)?,
             inputs: &inputs,
         };
-        let layers = pass::admitted(&variant.lowered, gpu.capabilities(), precision)?;
+        let layers = plan::admitted(&variant.lowered, gpu.capabilities(), precision)?;
         let found = course.best(&layers, tell)?;
         let choices = found.into_iter();
         let choices = choices.map(|(key, variant)| (key, variant.to_string()));
@@ -268,7 +268,7 @@ impl TuningMeasurement<'_> {
             choices: choices.clone(),
             precision: self.precision,
         };
-        let plan = pass::plan_by(graph, self.gpu.capabilities(), &wanted)?;
+        let plan = plan::plan_by(graph, self.gpu.capabilities(), &wanted)?;
         let options = ProgramOptions::default();
         let program = Program::new(self.gpu, plan, &self.weights, options)?;
         let inputs: Vec<RunInput> = self.inputs.iter().map(RunInput::Host).collect();

@@ -218,7 +218,7 @@ pub fn first_wrong_pass<'a>(
     Ok(None)
 }
 
-/// Results of nodes by [`Site::key`].
+/// Results of nodes by [`ValueSite::key`].
 type Values = HashMap<(String, Vec<BodyKind>), Tensor>;
 
 fn values(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Values> {

@@ -46,7 +46,7 @@ pub(super) fn inline_taken_branch<'g>(
 }
 
 /// The argument's number, or the number that fills its value.
-pub(super) fn known_number(graph: &Graph, argument: &Argument) -> Option<Scalar> {
+pub(crate) fn known_number(graph: &Graph, argument: &Argument) -> Option<Scalar> {
     let argument = match argument {
         Argument::Value(id) => match graph.value(*id).definition {
             Definition::Node(node, _) => &fill_value(graph.nodes.get(node)?)?,

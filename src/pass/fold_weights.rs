@@ -16,7 +16,7 @@ use super::dce;
 
 /// Largest number of elements of a result that may be larger than its operands.
 const LARGEST_GROWN: i64 = 4096;
-/// Like [`SMALL`], for gathers such as biases by relative position. Unfolded, each read of an element needs two
+/// Like [`LARGEST_GROWN`], for gathers such as biases by relative position. Unfolded, each read of an element needs two
 /// lookups.
 const LARGEST_GATHER: i64 = 1 << 20;
 /// Largest number of elements of a folded weight. Larger results are recomputed on the device in each run.

@@ -4,7 +4,7 @@
 
 mod arithmetic;
 mod checks;
-mod constant;
+pub(crate) mod constant;
 mod cse;
 mod dce;
 mod decompose;
@@ -14,7 +14,6 @@ mod fold_weights;
 mod if_conversion;
 mod inline;
 mod lift;
-pub mod plan;
 mod polyphase;
 mod range;
 mod sibling_matmuls;
@@ -33,7 +32,6 @@ pub use fold_weights::{FoldedModule, fold_weights};
 pub use if_conversion::if_conversion;
 pub use inline::inline;
 pub use lift::{lift, unlift};
-pub use plan::{AdmittedVariants, PlanOptions, admitted, plan, plan_by};
 pub use polyphase::polyphase;
 pub use sibling_matmuls::fuse_sibling_matmuls;
 pub use simplify::{RULES, Rule, simplify};

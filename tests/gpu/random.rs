@@ -7,6 +7,7 @@ use onionskin::gpu::{FeatureLevel, Program, ProgramOptions};
 use onionskin::interp;
 use onionskin::ir::{Argument, Builder, Graph, Weights};
 use onionskin::pass;
+use onionskin::plan;
 use onionskin::scalar::Scalar;
 
 use crate::samples;
@@ -47,7 +48,7 @@ fn uniform_numbers_integers_and_orders_have_the_same_bits_as_on_the_host() {
     ];
     for graph in &graphs {
         let wanted = interp::run(graph, &Weights::new(), &[]).unwrap();
-        let plan = pass::plan(graph, device.capabilities()).unwrap();
+        let plan = plan::plan(graph, device.capabilities()).unwrap();
         let program = Program::new(&device, plan, &Weights::new(), ProgramOptions::default());
         assert_eq!(program.unwrap().run(&[]).unwrap(), wanted, "{graph}");
     }
@@ -60,7 +61,7 @@ fn normal_numbers_are_those_of_the_host_up_to_rounding() {
     };
     let graph = drawn("aten.randn", vec![Argument::List(vec![int(5000)])]);
     let wanted = interp::run(&graph, &Weights::new(), &[]).unwrap();
-    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let plan = plan::plan(&graph, device.capabilities()).unwrap();
     let program = Program::new(&device, plan, &Weights::new(), ProgramOptions::default());
     let found = program.unwrap().run(&[]).unwrap();
     let pairs = found[0].to_f64().into_iter().zip(wanted[0].to_f64());

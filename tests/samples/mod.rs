@@ -20,7 +20,7 @@ use onionskin::kernel::materialization::Precision;
 use onionskin::kernel::plan::Plan;
 use onionskin::kernel::translate::translate;
 use onionskin::op::*;
-use onionskin::pass::{self, PlanOptions};
+use onionskin::plan::{self, PlanOptions};
 use onionskin::tensor::Tensor;
 
 /// Returns numbers without a pattern that a wrong kernel could match by chance; half precision represents them exactly.
@@ -120,12 +120,12 @@ pub fn forced_in(
     capabilities: &Capabilities,
     variant: KernelVariant,
 ) -> (Plan, usize) {
-    let admitted = pass::admitted(graph, capabilities, precision).unwrap();
+    let admitted = plan::admitted(graph, capabilities, precision).unwrap();
     let options = PlanOptions {
         choices: admitted.into_keys().map(|key| (key, variant)).collect(),
         precision,
     };
-    let plan = pass::plan_by(graph, capabilities, &options).unwrap();
+    let plan = plan::plan_by(graph, capabilities, &options).unwrap();
     let taken = plan.steps.iter().filter_map(|step| step.choice.as_ref());
     let count = taken.filter(|choice| choice.variant == variant).count();
     (plan, count)

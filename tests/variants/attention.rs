@@ -374,7 +374,7 @@ fn attention_is_one_kernel() {
     for lanes in [8, 16] {
         let device = samples::rasteriser_of(lanes);
         for (name, graph) in graphs() {
-            let plan = pass::plan(&graph, &device).unwrap();
+            let plan = plan::plan(&graph, &device).unwrap();
             let found = (plan.steps.len(), kernels_of_attention(&plan));
             // Thirteen rows are too few for sixteen lanes.
             let is_short = lanes == 16 && format!("{graph}").contains('H');
@@ -390,11 +390,11 @@ fn attention_is_one_kernel() {
 fn producers_write_the_layout_of_attention() {
     let device = samples::device(FeatureLevel::Full);
     for (name, steps, graph) in graphs_after_producers() {
-        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        let plan = plan::plan(&graph, &samples::rasteriser()).unwrap();
         let found = (plan.steps.len(), kernels_of_attention(&plan));
         assert_eq!(found, (steps, 1), "{name}");
         if let Some(device) = &device {
-            let plan = pass::plan(&graph, device.capabilities()).unwrap();
+            let plan = plan::plan(&graph, device.capabilities()).unwrap();
             assert!(agrees(device, &graph, plan), "{name} differs");
         }
     }
@@ -403,18 +403,18 @@ fn producers_write_the_layout_of_attention() {
 #[test]
 fn attention_with_other_readers_is_not_fused() {
     for (name, graph) in unfused_graphs() {
-        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        let plan = plan::plan(&graph, &samples::rasteriser()).unwrap();
         assert_eq!(kernels_of_attention(&plan), 0, "{name}");
     }
     let (name, graph) = &graphs()[0];
-    let plan = pass::plan(graph, &samples::rasteriser()).unwrap();
+    let plan = plan::plan(graph, &samples::rasteriser()).unwrap();
     let reason = plan.steps[0].choice.as_ref().unwrap().to_string();
     assert!(
         reason.ends_with("tiles of 8 queries, blocks of 8 keys"),
         "{reason}"
     );
     let causal = graphs().into_iter().find(|(name, _)| *name == "causal");
-    let plan = pass::plan(&causal.unwrap().1, &samples::rasteriser()).unwrap();
+    let plan = plan::plan(&causal.unwrap().1, &samples::rasteriser()).unwrap();
     let text = &plan.kernels[0].wgsl;
     assert!(text.contains("block < min("), "{text}");
     let (plan, count) = samples::forced(graph, &samples::rasteriser(), KernelVariant::Portable);
@@ -425,7 +425,7 @@ fn attention_with_other_readers_is_not_fused() {
 #[test]
 fn only_long_epilogues_of_attention_are_loops() {
     for (name, graph) in graphs() {
-        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        let plan = plan::plan(&graph, &samples::rasteriser()).unwrap();
         let is_in_turns = plan.kernels[0].wgsl.contains("for (var turn = 0u;");
         assert_eq!(is_in_turns, name == "with a long epilogue", "{name}");
     }
@@ -437,7 +437,7 @@ fn unfused_attention_agrees() {
         return;
     };
     for (name, graph) in unfused_graphs() {
-        let plan = pass::plan(&graph, device.capabilities()).unwrap();
+        let plan = plan::plan(&graph, device.capabilities()).unwrap();
         assert!(
             agrees(&device, &graph, plan),
             "{name} differs from the oracle"
@@ -470,7 +470,7 @@ fn attention_of_infinities_and_nan_agrees() {
     inputs.push(Tensor::from_vec(vec![16, 24], mask).unwrap());
     for graph in [with(without_nan), with(|x| x.softmax(-1))] {
         let expected = interp::run(&graph, &BTreeMap::new(), &inputs).unwrap();
-        let plan = pass::plan(&graph, device.capabilities()).unwrap();
+        let plan = plan::plan(&graph, device.capabilities()).unwrap();
         let program = Program::new(
             &device,
             plan,
@@ -498,10 +498,10 @@ fn attention_of_attention_agrees() {
         ],
         |_, x| vec![scores(x).softmax(-1).matmul(x[2]).softmax(-1).matmul(x[3])],
     );
-    let plan = pass::plan(&of_two, &samples::rasteriser()).unwrap();
+    let plan = plan::plan(&of_two, &samples::rasteriser()).unwrap();
     assert_eq!(kernels_of_attention(&plan), 1);
     if let Some(device) = samples::device(FeatureLevel::Full) {
-        let plan = pass::plan(&of_two, device.capabilities()).unwrap();
+        let plan = plan::plan(&of_two, device.capabilities()).unwrap();
         assert!(agrees(&device, &of_two, plan));
     }
 }
@@ -513,7 +513,7 @@ fn attention_of_no_keys_agrees() {
         return;
     };
     let graph = &plain(&[("of no keys", ["f32[16, 8]", "f32[H, 8]", "f32[H, 8]"])])[0].1;
-    let plan = pass::plan(graph, device.capabilities()).unwrap();
+    let plan = plan::plan(graph, device.capabilities()).unwrap();
     let program = Program::new(
         &device,
         plan,

@@ -63,7 +63,7 @@ pub fn graphs() -> Vec<(&'static str, Graph)> {
 #[test]
 fn long_epilogues_are_fused() {
     for (name, graph) in graphs() {
-        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        let plan = plan::plan(&graph, &samples::rasteriser()).unwrap();
         let has = |text: &str| {
             let texts = plan.kernels.iter().map(|kernel| kernel.wgsl.as_str());
             texts.filter(|wgsl| wgsl.contains(text)).count()
@@ -72,7 +72,7 @@ fn long_epilogues_are_fused() {
         assert_eq!(found, [1; 3], "{name}");
     }
     let short = linear("f32[50, 64]", "f32[72, 64]");
-    let plan = pass::plan(&short, &samples::rasteriser()).unwrap();
+    let plan = plan::plan(&short, &samples::rasteriser()).unwrap();
     assert!(!plan.kernels[0].wgsl.contains("var turn"));
 }
 

@@ -103,13 +103,13 @@ fn layers_that_differ_in_numbers_share_a_kernel() {
     let device = samples::device(FeatureLevel::Full);
     let device = device.filter(|device| device.capabilities().software);
     for (name, graph, kernels) in layers() {
-        let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+        let plan = plan::plan(&graph, &samples::rasteriser()).unwrap();
         assert_eq!(plan.kernels.len(), kernels, "{name}");
         assert_eq!(plan.steps.len(), graph.outputs.len(), "{name}");
         let failures = samples::untranslatable(&plan);
         assert!(failures.is_empty(), "{name}: {}", failures.join("\n"));
         if let Some(device) = &device {
-            let plan = pass::plan(&graph, device.capabilities()).unwrap();
+            let plan = plan::plan(&graph, device.capabilities()).unwrap();
             let distance = worst_error(device, &graph, plan);
             assert!(distance <= 1.0, "{name}: {distance}");
         }
@@ -137,7 +137,7 @@ fn kernels_are_not_shared_where_that_is_slower() {
             samples::capabilities(),
         ),
     ] {
-        let plan = pass::plan(&graph, &device).unwrap();
+        let plan = plan::plan(&graph, &device).unwrap();
         assert_eq!(plan.kernels.len(), 2, "{name}");
     }
 }

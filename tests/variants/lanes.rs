@@ -51,7 +51,7 @@ fn lanes_agree() {
     let epilogues = crate::variants::epilogue_loops::graphs();
     let graphs = [products(), convolutions(), rows(), attention, epilogues].concat();
     let differs = |(name, graph): &&(&str, Graph)| {
-        let plan = pass::plan(graph, device.capabilities()).unwrap();
+        let plan = plan::plan(graph, device.capabilities()).unwrap();
         let agrees = agrees(&device, graph, plan);
         (!agrees).then(|| println!("{name} differs from the oracle"));
         !agrees
@@ -77,7 +77,7 @@ fn tiles_for_much_work_agree() {
         let graph = convolution_by_weights(x, filter, axes, 1);
         let mut many = graph.clone();
         many.hints.insert("B".into(), 100_000);
-        let plan = pass::plan(&many, device.capabilities()).unwrap();
+        let plan = plan::plan(&many, device.capabilities()).unwrap();
         let choices = plan.steps.iter().filter_map(|step| step.choice.as_ref());
         reasons.extend(choices.map(|choice| format!("{x}: {choice}\n")));
         assert!(agrees(&device, &graph, plan), "{x} differs from the oracle");

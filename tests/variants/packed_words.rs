@@ -18,7 +18,7 @@ fn bounds_on_packed_words_keep_nan() {
         let z = y.conv(all, vec![axis(1, 0, 1, 1), axis(1, 0, 1, 1)], 1);
         vec![z.relu().sum(&[2], false), y.sum(&[2], false)]
     });
-    let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+    let plan = plan::plan(&graph, &samples::rasteriser()).unwrap();
     let in_words = |text: &str| text.contains("= words_of_four(") && text.contains("min(");
     let mut kernels = plan.kernels.iter();
     assert!(kernels.any(|kernel| in_words(&kernel.wgsl)));
@@ -44,7 +44,7 @@ fn bounds_on_packed_words_keep_nan() {
     }
     let x = Tensor::from_f64(DType::F32, [1, 8, 9, 7], numbers).unwrap();
     let expected = interp::run(&graph, &weights, std::slice::from_ref(&x)).unwrap();
-    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let plan = plan::plan(&graph, device.capabilities()).unwrap();
     let program = Program::new(&device, plan, &weights, ProgramOptions::default()).unwrap();
     let found = program.run(&[x]).unwrap();
     for (found, expected) in found.iter().zip(&expected) {
@@ -79,7 +79,7 @@ fn copies_write_packed_words() {
             ]
         },
     );
-    let plan = pass::plan(&graph, &samples::rasteriser()).unwrap();
+    let plan = plan::plan(&graph, &samples::rasteriser()).unwrap();
     let in_words = |kernel: &&onionskin::kernel::plan::Kernel| kernel.wgsl.contains("= words_of(");
     let others = plan.kernels.iter().filter(|kernel| !in_words(kernel));
     // Sizes that are multiples of four but not of eight use a block of four vectors, each read once from each operand.
@@ -102,7 +102,7 @@ fn copies_write_packed_words() {
     });
     let inputs: Vec<Tensor> = inputs.collect();
     let expected = interp::run(&graph, &BTreeMap::new(), &inputs).unwrap();
-    let plan = pass::plan(&graph, device.capabilities()).unwrap();
+    let plan = plan::plan(&graph, device.capabilities()).unwrap();
     let program = Program::new(&device, plan, &BTreeMap::new(), ProgramOptions::default()).unwrap();
     let found = program.run(&inputs).unwrap();
     for (found, expected) in found.iter().zip(&expected) {

@@ -28,7 +28,7 @@ pub(super) fn measure(model: &Path, options: &[OsString]) -> Result<ColdStarts> 
     })
 }
 
-/// Like [`starts`], for input tensors given by name.
+/// Like [`measure`], for input tensors given by name.
 pub(super) fn measure_with_inputs(
     model: &Path,
     options: &[OsString],

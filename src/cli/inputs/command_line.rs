@@ -58,7 +58,7 @@ impl CommandLine {
         }
     }
 
-    /// Replaces a file by the one that a line of Python writes; see [`mended`].
+    /// Replaces a file by the one that a line of Python writes; see [`fixed_path`].
     pub(super) fn with_fixed_file(mut self, path: &Path) -> CommandLine {
         let (old, new) = (path.display().to_string(), fixed_path(path));
         let is_file = |word: &str| word == old || word.ends_with(&format!("={old}"));

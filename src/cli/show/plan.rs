@@ -17,7 +17,8 @@ use crate::ir::{Graph, GraphModule};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::materialization::Precision;
 use crate::kernel::plan::{Kernel, Plan};
-use crate::pass::{self, PlanOptions};
+use crate::pass::{self};
+use crate::plan::{self, PlanOptions};
 
 /// Name for `--device` that means any device within WebGPU's default limits.
 pub(super) const WEBGPU: &str = "webgpu";
@@ -83,7 +84,7 @@ impl PlanTarget {
         })?;
         let graph = lowered.graphs.first();
         let graph = graph.ok_or_else(|| Error::internal("the passes lost the graph"))?;
-        pass::plan_by(graph, &self.capabilities, &self.options)
+        plan::plan_by(graph, &self.capabilities, &self.options)
     }
 
     /// Measures the device's peak rates; `None` if no device was opened.

@@ -27,7 +27,7 @@ const fn row_bytes(texel: Texel) -> u64 {
 /// Bytes of a row of the largest texels.
 const ROW_BYTES: u64 = row_bytes(Texel::F32);
 
-/// Bytes that a texture may extend beyond the end of its data: see [`uneven`]; and the driver allocates rows in
+/// Bytes that a texture may extend beyond the end of its data: see [`non_power_of_two`]; and the driver allocates rows in
 /// groups of four.
 const MARGIN_BYTES: u64 = 5 * ROW_BYTES;
 

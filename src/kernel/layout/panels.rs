@@ -22,7 +22,7 @@ pub struct Panels {
     /// Contiguous columns of a panel: an invocation loads them at once. All K indices of a block come before the next strip.
     pub strip: usize,
     /// If set, the weight's elements are convolution filters, and the panels hold [transformed
-    /// filters](OutputTile::number) for tiles of this size, one matrix after the other.
+    /// filters](OutputTile::filter_element) for tiles of this size, one matrix after the other.
     pub winograd_tile: Option<OutputTile>,
 }
 

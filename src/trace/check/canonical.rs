@@ -185,7 +185,7 @@ pub fn each_graph<'a>(graph: &'a Graph, visit: &mut dyn FnMut(&'a Graph)) {
     }
 }
 
-/// Visits every node with its graph and its [`path`]. Nodes of nested graphs follow the node that holds them.
+/// Visits every node with its graph and its [`value_path`]. Nodes of nested graphs follow the node that holds them.
 pub fn each_node<'a>(graph: &'a Graph, visit: &mut dyn FnMut(&'a Graph, &'a Node, Option<String>)) {
     each_node_inside(&[], graph, visit);
 }

@@ -1,7 +1,7 @@
 //! The trace checker: compares a traced graph with its function, for the inputs of the trace and for others.
 //!
 //! The function is the reference for its trace. An archive has no function to call: the checker compares imports for other
-//! sizes, and the report names the limits of such a comparison ([`Origin`]).
+//! sizes, and the report names the limits of such a comparison ([`SubjectKind`]).
 //!
 //! The checker does what PyTorch's `_check_trace` does: it calls the function, runs its graph, traces the function again,
 //! and compares results, graphs in [canonical form](steps) and constants. In addition:

@@ -8,7 +8,7 @@ use crate::dim::Symbol;
 use crate::ir::{Argument, Definition, Graph, Node, Op, ValueId};
 use crate::scalar::Scalar;
 
-/// An axis of at most this size may hold coordinates or colours if [`is_channels`]. Programs read those one by one
+/// An axis of at most this size may hold coordinates or colours if [`may_be_channel_axis`]. Programs read those one by one
 /// on purpose.
 const MAX_CHANNELS: i64 = 4;
 

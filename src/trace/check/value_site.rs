@@ -25,7 +25,7 @@ pub struct ValueSite {
 pub struct EnclosingBody {
     /// The body within the region.
     pub body: BodyKind,
-    /// Name of the region's first result, prefixed like that of a [`Site`].
+    /// Name of the region's first result, prefixed like that of a [`ValueSite`].
     pub region: String,
     /// `if`, `loop` or `call`.
     pub op: String,

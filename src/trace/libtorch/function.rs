@@ -127,7 +127,7 @@ fn trace_to_archive(
     Ok((Archive::from_bytes(archive_bytes(&module)?)?, ranks))
 }
 
-/// Flattens and concatenates several results, since libtorch writes functions of one result only. [`unpack`] undoes
+/// Flattens and concatenates several results, since libtorch writes functions of one result only. [`unpack_results`] undoes
 /// it.
 fn pack_results(outputs: Vec<tch::Tensor>) -> Vec<tch::Tensor> {
     if outputs.len() < 2 {

@@ -91,7 +91,7 @@ impl Module for Training {
 }
 
 thread_local! {
-    /// Values of buffers before each store, in order, while [`without_effects`] runs.
+    /// Values of buffers before each store, in order, while [`with_buffer_rollback`] runs.
     static BUFFER_UNDO_LOG: RefCell<Option<Vec<(TracedTensor, Tensor)>>> = const { RefCell::new(None) };
 }
 

@@ -116,7 +116,7 @@ fn innermost_user_line(innermost: &'static Caller<'static>) -> &'static Caller<'
     })
 }
 
-/// Pushes the call site of a module; [`return_from`] removes it.
+/// Pushes the call site of a module; [`pop_call`] removes it.
 pub(super) fn push_call(line: &'static Caller<'static>) {
     CALL_SITES.with_borrow_mut(|calls| calls.push(line));
 }

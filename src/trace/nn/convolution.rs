@@ -7,11 +7,11 @@ use crate::kw;
 use crate::trace::native::{Forward, Module, TracedTensor, Visitor};
 
 /// `torch.nn.Conv1d`
-pub type Conv1d = Conv<1>;
+pub type Conv1d = ConvNd<1>;
 /// `torch.nn.Conv2d`
-pub type Conv2d = Conv<2>;
+pub type Conv2d = ConvNd<2>;
 /// `torch.nn.Conv3d`
-pub type Conv3d = Conv<3>;
+pub type Conv3d = ConvNd<3>;
 /// `torch.nn.ConvTranspose1d`
 pub type ConvTranspose1d = ConvTranspose<1>;
 /// `torch.nn.ConvTranspose2d`
@@ -107,7 +107,7 @@ pub enum PaddingMode {
 
 /// A convolution over `N` axes, such as `torch.nn.Conv2d`.
 #[derive(Debug)]
-pub struct Conv<const N: usize> {
+pub struct ConvNd<const N: usize> {
     filter: Filter<N>,
     same: bool,
     mode: PaddingMode,
@@ -175,13 +175,13 @@ macro_rules! options {
     };
 }
 
-options!(Conv);
+options!(ConvNd);
 options!(ConvTranspose);
 
-impl<const N: usize> Conv<N> {
+impl<const N: usize> ConvNd<N> {
     /// A convolution from `inputs` to `outputs` channels.
-    pub fn new(inputs: usize, outputs: usize, kernel_size: impl Into<PerAxis<N>>) -> Conv<N> {
-        Conv {
+    pub fn new(inputs: usize, outputs: usize, kernel_size: impl Into<PerAxis<N>>) -> ConvNd<N> {
+        ConvNd {
             filter: Filter::new(inputs, outputs, kernel_size.into().0, false),
             same: false,
             mode: PaddingMode::Zeros,
@@ -190,14 +190,14 @@ impl<const N: usize> Conv<N> {
 
     /// Pads to keep the input's size, as `padding="same"` does.
     #[must_use]
-    pub fn same(mut self) -> Conv<N> {
+    pub fn same(mut self) -> ConvNd<N> {
         self.same = true;
         self
     }
 
     /// Padding values; zeros by default.
     #[must_use]
-    pub fn padding_mode(mut self, mode: PaddingMode) -> Conv<N> {
+    pub fn padding_mode(mut self, mode: PaddingMode) -> ConvNd<N> {
         self.mode = mode;
         self
     }
@@ -216,7 +216,7 @@ impl<const N: usize> Conv<N> {
     }
 }
 
-impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for Conv<N> {
+impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for ConvNd<N> {
     type Output = TracedTensor;
 
     fn forward(&self, x: X) -> TracedTensor {

@@ -48,8 +48,8 @@ pub use activation::{
 pub use attention::{Attention, MultiheadAttention};
 pub use container::{Layer, ModuleDict, Sequential};
 pub use convolution::{
-    Conv, Conv1d, Conv2d, Conv3d, ConvTranspose, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d,
-    PaddingMode,
+    Conv1d, Conv2d, Conv3d, ConvNd, ConvTranspose, ConvTranspose1d, ConvTranspose2d,
+    ConvTranspose3d, PaddingMode,
 };
 pub use embedding::Embedding;
 pub use linear::{Bilinear, Linear};

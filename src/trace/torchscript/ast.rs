@@ -14,7 +14,7 @@ pub struct ClassDef {
     pub base: BaseClass,
     /// Attributes with their types in order: those of an instance, or the fields of a named tuple.
     pub attributes: Vec<(String, TypeExpr)>,
-    /// Constants of the class (`Final`) and members of an enumeration. The type of a member is [`Type::Any`].
+    /// Constants of the class (`Final`) and members of an enumeration. The type of a member is [`TypeExpr::Any`].
     pub constants: Vec<ConstantDef>,
     /// Names of the attributes that are parameters.
     pub parameters: Vec<String>,
@@ -72,7 +72,7 @@ pub struct FunctionDef {
     pub name: String,
     /// Parameters; for methods the first one is the receiver.
     pub parameters: Vec<ParameterDef>,
-    /// Type of the result; [`Type::Any`] if none is written.
+    /// Type of the result; [`TypeExpr::Any`] if none is written.
     pub returns: TypeExpr,
     /// The statements.
     pub body: Vec<Stmt>,
@@ -87,7 +87,7 @@ pub struct FunctionDef {
 pub struct ParameterDef {
     /// Name.
     pub name: String,
-    /// Static type; [`Type::Any`] if none is written.
+    /// Static type; [`TypeExpr::Any`] if none is written.
     pub ty: TypeExpr,
     /// Default, a literal.
     pub default: Option<AstExpr>,

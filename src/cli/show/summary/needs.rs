@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 use crate::gpu::{self, Footprint, MemoryMap};
 use crate::ir::{Graph, GraphModule, Node, Weights};
 use crate::kernel::capabilities::Capabilities;
-use crate::pass::{self, MultiplyAdds, PlanOptions};
+use crate::pass::{self, MultiplyAdds};
+use crate::plan::{self, PlanOptions};
 
 /// Binding size of a plan that is made only to compute its memory.
 const UNLIMITED: u64 = 1 << 40;
@@ -109,7 +110,7 @@ impl Needs {
 }
 
 fn footprint(graph: &Graph, capabilities: &Capabilities, sizes: &Bindings) -> Result<Footprint> {
-    let plan = pass::plan_by(graph, capabilities, &PlanOptions::default())?;
+    let plan = plan::plan_by(graph, capabilities, &PlanOptions::default())?;
     Ok(MemoryMap::of(&plan, capabilities, None, sizes)?.footprint)
 }
 

@@ -1,7 +1,7 @@
 //! The catalog of findings: for each stable id its cause, an example and the cure. `onionskin explain` prints it.
 //!
 //! Ids never change and are never reused. `W…` is a warning or a note, `E…` an error. The first two digits are the layer, as
-//! in the ids of [`Kind`]: `02` the traced program, `07` results.
+//! in the ids of [`ErrorKind`]: `02` the traced program, `07` results.
 
 mod errors;
 mod results;
@@ -196,7 +196,7 @@ ids! {
     RunFailed => results::RUN_FAILED,
     /// An output does not depend on any input.
     NoDependence => results::NO_DEPENDENCE,
-    /// A device's results differ from the reference; the id of [`Kind::Mismatch`].
+    /// A device's results differ from the reference; the id of [`ErrorKind::Mismatch`].
     DeviceDiffers => errors::MISMATCH,
 }
 
@@ -219,7 +219,7 @@ impl Serialize for Id {
     }
 }
 
-/// Returns all explanations, including those of [`Kind`], sorted by layer and code.
+/// Returns all explanations, including those of [`ErrorKind`], sorted by layer and code.
 pub fn entries() -> Vec<&'static CatalogEntry> {
     let findings = Id::ALL.iter().map(|id| id.entry());
     let kinds = ErrorKind::ALL.iter().map(|kind| errors::entry(*kind));

@@ -31,7 +31,7 @@ pub struct EntryMethod {
 /// An example of an argument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InputSpec {
-    /// A tensor. Its sizes are examples; [`Sizes`] says which of them become symbols.
+    /// A tensor. Its sizes are examples; [`SymbolicSizes`] says which of them become symbols.
     Tensor(TensorType),
     /// A value that the graph is made for.
     Constant(TreeConstant),

@@ -2,7 +2,7 @@
 //!
 //! A graph has no writes. A storage therefore has a *current value*, and a tensor is a storage with a chain of view steps.
 //! Reading a view whose storage was written since replays its chain. A write propagates the new value through the chain
-//! backwards ([`super::put`]) and makes the result the storage's current value. The [`Geometry`] of each tensor says
+//! backwards ([`super::view_write`]) and makes the result the storage's current value. The [`Geometry`] of each tensor says
 //! which tensors share memory, as in PyTorch.
 
 use std::cell::{Cell, RefCell};

@@ -1,0 +1,199 @@
+//! Winograd convolutions of 3×3 taps, for devices whose subgroups are the lanes of a CPU vector: see
+//! [`winograd`](crate::kernel::winograd).
+//!
+//! One kernel with three stages: input transform, matrix products, output transform. A workgroup takes its own tiles
+//! through all stages, so that it waits for no other workgroup; only it reads the intermediate results that it keeps in
+//! memory.
+
+mod partition;
+mod scratch;
+mod transform;
+mod workgroup;
+
+use self::workgroup::WinogradWorkgroup;
+use crate::dim::Dim;
+use crate::error::{Error, Result};
+use crate::ir::{Graph, Node};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::emit::Statement;
+use crate::kernel::layout::StridedRange;
+use crate::kernel::winograd::{OutputTile, TAPS};
+use crate::kernel::work::Work;
+use crate::op::Conv;
+use crate::plan::conv::ConvSizes;
+use crate::plan::cost::example_size;
+use crate::plan::element::KernelScope;
+use crate::plan::element::vec4::is_multiple_of_4;
+use crate::plan::group::Group;
+use crate::plan::kernel::LoweredKernel;
+use crate::plan::kernel::work::epilogue_work;
+use crate::plan::product::tile::{self, Extent, LeftLayout, PackedWeight, WeightProduct};
+
+const TEMPLATE: &str = include_str!("../../../shaders/winograd.wgsl");
+
+/// Bytes of an `f32`.
+const F32_BYTES: i64 = size_of::<f32>() as i64;
+
+/// Returns the panels of a transformed filter for tiles of a shape. `None` where Winograd does not apply: other taps,
+/// strides or dilation, channel counts that are not multiples of 4, or more channels than a workgroup can sum over.
+pub fn filter_panels(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    conv: &Conv,
+    output_tile: OutputTile,
+    extent: Extent,
+) -> Option<PackedWeight> {
+    let lanes = capabilities
+        .simd_lanes()
+        .filter(|_| capabilities.subgroup_barriers)?;
+    let sizes = ConvSizes::new(graph, node, conv).ok()?;
+    let is_plain = conv.axes.len() == 2
+        && conv
+            .axes
+            .iter()
+            .all(|axis| [axis.stride, axis.dilation, axis.base_dilation] == [1; 3]);
+    let has_taps = sizes.taps.iter().all(|size| size.is(TAPS as i64));
+    let are_quads = [&sizes.channels, &sizes.outputs]
+        .into_iter()
+        .all(is_multiple_of_4);
+    if !is_plain || !has_taps || !are_quads {
+        return None;
+    }
+    let known = |size: &Dim| usize::try_from(size.as_const()?).ok();
+    let (groups, channels) = (known(&sizes.groups)?, known(&sizes.channels)?);
+    let outputs = known(&sizes.outputs)?;
+    if !partition::is_within_iterations(output_tile, channels) {
+        return None;
+    }
+    let run = |count, stride| StridedRange { count, stride };
+    let matrices = run(output_tile.matrices() * groups, outputs * channels);
+    let (depth, columns) = (vec![run(channels, 1)], run(outputs, channels));
+    let mut packed = extent.pack(lanes, matrices, depth, columns);
+    packed.panels.winograd_tile = Some(output_tile);
+    Some(packed)
+}
+
+/// Describes the products of the second stage, for the choice of tile shapes. `text` is the part of the kernel's key that
+/// the caller knows.
+pub fn weight_product(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    conv: &Conv,
+    output_tile: OutputTile,
+    text: &str,
+) -> Option<WeightProduct> {
+    let lanes = capabilities.simd_lanes()?;
+    let packed = filter_panels(
+        graph,
+        capabilities,
+        node,
+        conv,
+        output_tile,
+        Extent::DEFAULT,
+    )?;
+    let sizes = ConvSizes::new(graph, node, conv).ok()?;
+    let tiles = Dim::product(&tile_grid(
+        &graph.ty(*node.results.first()?).shape,
+        output_tile,
+    )?);
+    let of_all = [&sizes.groups, &tiles, &sizes.channels, &sizes.outputs];
+    let of_all = of_all.map(|size| example_size(graph, size));
+    Some(WeightProduct {
+        kernel_key: format!("{text} by tiles of {}", output_tile.size()),
+        left_layout: LeftLayout::Contiguous,
+        sizes: [packed.panels.batch.count, of_all[1]],
+        panels: packed.panels,
+        enclosing: Some(partition::enclosing_kernel(
+            output_tile,
+            lanes,
+            of_all,
+            capabilities.max_binding_size,
+        )),
+    })
+}
+
+/// Returns the number of images, and of tiles along both axes, for a convolution with a result of this shape. `None` if
+/// the result is not two-dimensional.
+pub fn tile_grid(result: &[Dim], output_tile: OutputTile) -> Option<[Dim; 3]> {
+    let [batch, _, height, width] = result else {
+        return None;
+    };
+    let along = |size: &Dim| size.ceil_div(&Dim::from(output_tile.size()));
+    Some([batch.clone(), along(height), along(width)])
+}
+
+/// Lowers a convolution with its epilogue.
+pub fn lower<'a>(
+    scope: KernelScope<'a>,
+    group: &Group,
+    node: &Node,
+    conv: &Conv,
+    output_tile: OutputTile,
+    extent: Extent,
+) -> Result<LoweredKernel<'a>> {
+    let packed = filter_panels(
+        scope.graph,
+        scope.capabilities,
+        node,
+        conv,
+        output_tile,
+        extent,
+    );
+    let missing = || Error::internal("the filter of a Winograd convolution has no panels");
+    let packed = packed.ok_or_else(missing)?;
+    lower_panels(scope, group, node, conv, output_tile, packed)
+}
+
+/// Lowers a convolution whose filter lies in given panels.
+pub fn lower_panels<'a>(
+    mut scope: KernelScope<'a>,
+    group: &Group,
+    node: &Node,
+    conv: &Conv,
+    output_tile: OutputTile,
+    packed: PackedWeight,
+) -> Result<LoweredKernel<'a>> {
+    let sizes = ConvSizes::new(scope.graph, node, conv)?;
+    let bands = packed.bands;
+    let workgroup = WinogradWorkgroup::new(&mut scope, &sizes, output_tile, packed)?;
+    // The workgroup is a subgroup, whose lanes run in lockstep: a subgroup barrier makes their writes visible.
+    let barrier = || Statement::Line(String::from("subgroupBarrier();"));
+    let mut statements = vec![workgroup.surplus.clone()];
+    // The input of tiles is read as 64-bit words where that is faster. The factors of products are not.
+    scope.reads_u64 = true;
+    statements.extend(workgroup.transform_input(&mut scope)?);
+    scope.reads_u64 = false;
+    statements.push(barrier());
+    statements.extend(workgroup.multiply(&mut scope)?);
+    statements.push(barrier());
+    statements.extend(workgroup.transform_output(&mut scope, group)?);
+    let work = work(&scope, group, &sizes, output_tile, &workgroup)?;
+    let (count, holes) = (workgroup.count.clone(), tile::holes(workgroup.lanes, bands));
+    let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, count);
+    lowered.template_values = holes;
+    Ok(LoweredKernel {
+        title: Some("winograd"),
+        work: Some(work),
+        ..lowered
+    })
+}
+
+/// Counts the operations and bytes of the kernel: transforms, products, and the memory that it shares with other kernels.
+fn work(
+    scope: &KernelScope,
+    group: &Group,
+    sizes: &ConvSizes,
+    output_tile: OutputTile,
+    workgroup: &WinogradWorkgroup,
+) -> Result<Work> {
+    let epilogue = epilogue_work(scope, group)?;
+    let filters = &sizes.groups * &sizes.channels * &sizes.outputs * output_tile.matrices() as i64;
+    let products = &filters * workgroup.tile_count() * 2;
+    Ok(Work {
+        operations: workgroup.transform_operations() + products + epilogue.operations,
+        bytes: (scope.graph.ty(sizes.x).numel() + filters) * F32_BYTES + epilogue.bytes,
+        ..Work::default()
+    })
+}

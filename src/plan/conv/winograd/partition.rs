@@ -1,0 +1,200 @@
+//! How workgroups divide a Winograd convolution: each computes some output channels of some tiles. It transforms the
+//! input of its tiles itself, so that it waits for no other workgroup.
+
+use crate::dim::Dim;
+use crate::kernel::winograd::OutputTile;
+use crate::plan::element::vec4::VEC4_LEN;
+use crate::plan::kernel::ceil_div;
+use crate::plan::product::tile::{EnclosingKernel, Extent};
+
+/// Workgroups that keep a rasteriser's threads busy. With more, input tiles would be transformed more often.
+const MIN_WORKGROUPS: usize = 2;
+/// Most iterations of all loops of an invocation around a product. Mesa's rasteriser silently ends loops once an
+/// invocation has gone through 65,535 iterations; the rest is left for other loops.
+const MAX_LOOP_ITERATIONS: usize = 50_000;
+/// Iterations of one product besides those of its loop over K.
+const EXTRA_ITERATIONS_PER_PRODUCT: usize = 8;
+
+/// The share of the work that each workgroup gets.
+pub(super) struct WorkPartition {
+    /// Parts of the tiles.
+    pub(super) tile_parts: Dim,
+    /// Blocks of the output channels.
+    pub(super) channel_blocks: Dim,
+    /// Filter panels of a block.
+    pub(super) block_panels: Dim,
+    /// Output channels of a block, including padding.
+    pub(super) block_columns: Dim,
+    /// Filter panels of all output channels of a group.
+    pub(super) group_panels: Dim,
+}
+
+impl WorkPartition {
+    /// Divides the work by tiles of a shape. The sizes are groups, tiles, channels and output channels.
+    pub(super) fn new(
+        places: OutputTile,
+        extent: Extent,
+        lanes: usize,
+        [groups, tiles, channels, outputs]: [&Dim; 4],
+    ) -> WorkPartition {
+        let tile_parts = ceil_div(tiles, extent.height());
+        let group_panels = ceil_div(outputs, extent.width(lanes));
+        let workgroups = (groups * &tile_parts).maximum(&Dim::ONE);
+        let wanted = Dim::from(MIN_WORKGROUPS).ceil_div(&workgroups);
+        let rounds = ceil_div(channels, extent.round) + EXTRA_ITERATIONS_PER_PRODUCT as i64;
+        let most =
+            Dim::from(MAX_LOOP_ITERATIONS).floor_div(&(rounds * Dim::from(places.matrices())));
+        let block_panels = group_panels.ceil_div(&wanted).minimum(&most);
+        WorkPartition {
+            channel_blocks: group_panels.ceil_div(&block_panels),
+            block_columns: &block_panels * extent.width(lanes) as i64,
+            tile_parts,
+            block_panels,
+            group_panels,
+        }
+    }
+}
+
+/// Returns whether a workgroup stays within the iteration limit with `channels` channels.
+pub(super) fn is_within_iterations(output_tile: OutputTile, channels: usize) -> bool {
+    output_tile.matrices() * (channels.div_ceil(VEC4_LEN) + EXTRA_ITERATIONS_PER_PRODUCT)
+        <= MAX_LOOP_ITERATIONS
+}
+
+/// Costs of the transform stages.
+struct TransformCost {
+    /// Cycles to transform four input channels of as many tiles as there are invocations, in vectors of sixteen numbers.
+    input_cycles: usize,
+    /// Cycles to transform their output, in the same unit.
+    output_cycles: usize,
+    /// Compile time of both transforms in the driver, in milliseconds.
+    compile_ms: u64,
+}
+
+/// Cycles to store four channels of a sum, in vectors of sixteen numbers.
+const STORE_SUM_CYCLES: usize = 300;
+
+impl TransformCost {
+    fn of(places: OutputTile) -> TransformCost {
+        match places {
+            OutputTile::Two => TransformCost {
+                input_cycles: 4_500,
+                output_cycles: 3_500,
+                compile_ms: 250,
+            },
+            OutputTile::Four => TransformCost {
+                input_cycles: 10_500,
+                output_cycles: 7_500,
+                compile_ms: 600,
+            },
+        }
+    }
+}
+
+/// Describes the kernel around the products, for a number of lanes. The sizes are groups, tiles, channels and output
+/// channels. `bound` is the largest binding of the device in bytes.
+pub(super) fn enclosing_kernel(
+    output_tile: OutputTile,
+    lanes: usize,
+    sizes: [usize; 4],
+    bound: u64,
+) -> EnclosingKernel {
+    EnclosingKernel {
+        run_cycles: Box::new(move |extent, round| {
+            let fits = scratch_bytes(output_tile, extent, lanes, sizes) <= bound;
+            fits.then(|| run_cycles(output_tile, extent, lanes, sizes, round))
+        }),
+        compile_ms: TransformCost::of(output_tile).compile_ms,
+    }
+}
+
+/// Returns the bytes of the larger one of the two intermediate results of all workgroups, for tiles of a shape.
+fn scratch_bytes(output_tile: OutputTile, extent: Extent, lanes: usize, sizes: [usize; 4]) -> u64 {
+    let dims = sizes.map(Dim::from);
+    let share = WorkPartition::new(output_tile, extent, lanes, dims.each_ref());
+    let [groups, _, channels, _] = sizes;
+    let [parts, blocks, columns] = [
+        &share.tile_parts,
+        &share.channel_blocks,
+        &share.block_columns,
+    ]
+    .map(constant_or_one);
+    let channels = channels.next_multiple_of(VEC4_LEN).max(columns);
+    let numbers = groups * parts * blocks * output_tile.matrices() * extent.height() * channels;
+    (numbers * size_of::<f32>()) as u64
+}
+
+/// Returns the cycles of a run with tiles of a shape. `round` is the cycles of one iteration over K of a product.
+fn run_cycles(
+    output_tile: OutputTile,
+    extent: Extent,
+    lanes: usize,
+    sizes: [usize; 4],
+    round: usize,
+) -> u64 {
+    let dims = sizes.map(Dim::from);
+    let share = WorkPartition::new(output_tile, extent, lanes, dims.each_ref());
+    let [parts, blocks, panels] = [
+        &share.tile_parts,
+        &share.channel_blocks,
+        &share.block_panels,
+    ]
+    .map(constant_or_one);
+    let [groups, _, channels, _] = sizes;
+    let trips = |channels: usize| (extent.height() * channels.div_ceil(VEC4_LEN)).div_ceil(lanes);
+    let product = channels.div_ceil(extent.round) * round
+        + extent.rows * extent.column_vec4s * STORE_SUM_CYCLES;
+    let TransformCost {
+        input_cycles: seen,
+        output_cycles: output,
+        ..
+    } = TransformCost::of(output_tile);
+    let transforms = trips(channels) * seen + trips(panels * extent.width(lanes)) * output;
+    let cycles = (output_tile.matrices() * panels * product + transforms) * lanes / 16;
+    // Each thread runs as many of the workgroups as the others, as far as they can be divided.
+    ((groups * parts * blocks).next_multiple_of(MIN_WORKGROUPS) * cycles) as u64
+}
+
+/// Returns a constant size as a number; 1 if it is symbolic.
+fn constant_or_one(size: &Dim) -> usize {
+    let number = size.as_const().and_then(|size| usize::try_from(size).ok());
+    number.unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loops_stay_within_the_iteration_limit_of_the_driver() {
+        let extent = Extent {
+            bands: 4,
+            rows: 13,
+            ..Extent::DEFAULT
+        };
+        for channels in [4, 64, 1024, 1280, 2560, 5000] {
+            for (places, tiles) in [(OutputTile::Four, 16), (OutputTile::Two, 4096)] {
+                let sizes = [1, tiles, channels, channels].map(Dim::from);
+                let share = WorkPartition::new(places, extent, 16, sizes.each_ref());
+                let [parts, blocks, panels, all] = [
+                    &share.tile_parts,
+                    &share.channel_blocks,
+                    &share.block_panels,
+                    &share.group_panels,
+                ]
+                .map(constant_or_one);
+                let rounds = channels / extent.round;
+                assert!(is_within_iterations(places, channels));
+                assert!(
+                    places.matrices() * panels * (rounds + EXTRA_ITERATIONS_PER_PRODUCT)
+                        <= MAX_LOOP_ITERATIONS
+                );
+                assert!(blocks * panels >= all && (blocks - 1) * panels < all);
+                assert!(
+                    parts * blocks >= MIN_WORKGROUPS.min(all),
+                    "{channels} {parts} {blocks}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Memory in which a workgroup keeps vectors of four channels between its stages. No other workgroup reads it.
+
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::ir::ValueId;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, WgslType};
+use crate::kernel::index::Index;
+use crate::kernel::layout::Layout;
+use crate::kernel::winograd::OutputTile;
+use crate::plan::element::KernelScope;
+
+/// Vectors indexed by workgroup, matrix, vec4 of channels and tile. Each is written once and read after a barrier. Where
+/// buffers are read as textures, the driver does not know that texture and buffer are the same memory; Mesa's rasteriser
+/// keeps its loads in order, and most of them are in loops after the barrier.
+pub(super) struct Scratch {
+    /// Result of the convolution, which identifies this memory.
+    value: ValueId,
+    name: &'static str,
+    workgroups: Dim,
+    output_tile: OutputTile,
+    /// Vectors of a matrix.
+    pub(super) vectors_per_matrix: Dim,
+    /// Index of the workgroup.
+    workgroup: Index,
+}
+
+impl Scratch {
+    pub(super) fn new(
+        value: ValueId,
+        name: &'static str,
+        output_tile: OutputTile,
+        workgroup: &Index,
+        workgroups: &Dim,
+        vectors_per_matrix: Dim,
+    ) -> Scratch {
+        Scratch {
+            value,
+            name,
+            workgroups: workgroups.clone(),
+            output_tile,
+            vectors_per_matrix,
+            workgroup: workgroup.clone(),
+        }
+    }
+
+    fn layout(&self) -> Layout {
+        Layout::Scratch {
+            name: self.name,
+            sizes: vec![
+                self.workgroups.clone(),
+                self.output_tile.matrices().into(),
+                self.vectors_per_matrix.clone(),
+            ],
+        }
+    }
+
+    /// Returns the index of a matrix by its row and column. Where sizes are symbolic the index is an expression of its
+    /// own: folded into them it would give one size for each matrix.
+    pub(super) fn matrix_index(&self, scope: &mut KernelScope, [y, x]: [usize; 2]) -> Index {
+        let matrix = y * self.output_tile.input_size() + x;
+        if matrix < 2 || self.vectors_per_matrix.as_const().is_some() {
+            return matrix.into();
+        }
+        let number = scope.pool.index(u32::try_from(matrix).unwrap_or_default());
+        Index::expr(number, &self.output_tile.matrices().into())
+    }
+
+    /// Returns the index of a vector by its matrix and its number in that matrix.
+    fn vector_index(&self, scope: &mut KernelScope, matrix: &Index, number: &Index) -> Expr {
+        let of_workgroup = Dim::from(self.output_tile.matrices()) * &self.vectors_per_matrix;
+        let first = self.workgroup.scale(&of_workgroup);
+        let at = first
+            .add(&matrix.scale(&self.vectors_per_matrix))
+            .add(number);
+        at.emit(&mut scope.pool)
+    }
+
+    /// Loads a vector; zeros where a guard is false.
+    pub(super) fn load(
+        &self,
+        scope: &mut KernelScope,
+        matrix: &Index,
+        number: &Index,
+        guard: Option<Expr>,
+    ) -> Result<Expr> {
+        let (buffer, _) = scope.bind_vec4(self.value, &self.layout())?;
+        let index = self.vector_index(scope, matrix, number);
+        let pool = &mut scope.pool;
+        let Some(guard) = guard else {
+            return Ok(pool.load(buffer, WgslType::F32x4, index));
+        };
+        let (none, zero) = (
+            pool.index(0),
+            pool.call("vec4<f32>()", WgslType::F32x4, &[]),
+        );
+        let index = pool.select(guard, index, none);
+        let vector = pool.load(buffer, WgslType::F32x4, index);
+        Ok(pool.select(guard, vector, zero))
+    }
+
+    /// Stores a vector, as 64-bit words where a device writes these faster.
+    pub(super) fn store(
+        &self,
+        scope: &mut KernelScope,
+        matrix: &Index,
+        number: &Index,
+        vector: Expr,
+    ) -> Result<Statement> {
+        let layout = self.layout();
+        let (buffer, value) = match scope.bind_u64(self.value, &layout)? {
+            Some((buffer, words)) => {
+                let value = scope.pool.call("words_of_four(x)", words, &[vector]);
+                (buffer, value)
+            }
+            None => (scope.bind_vec4(self.value, &layout)?.0, vector),
+        };
+        let index = self.vector_index(scope, matrix, number);
+        Ok(Statement::Store {
+            buffer,
+            index,
+            value,
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! Eight neighbours at once, as a vector of four 64-bit words. A software rasteriser executes memory accesses lane by
+//! lane, so that each access should be as wide as possible.
+
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::ir::ValueId;
+use crate::kernel::capabilities::{Capabilities, StorageType};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
+use crate::kernel::index::Index;
+use crate::plan::element::position::Position;
+use crate::plan::element::vec4::{self, VEC4_LEN, is_multiple, is_multiple_of_4, vector_index};
+use crate::plan::element::{self, KernelScope};
+
+/// Elements of the widest load.
+pub const VEC8_LEN: usize = 8;
+
+/// Returns how many neighbouring elements a device loads at once from rows of `size` elements.
+pub fn vector_width(capabilities: &Capabilities, size: &Dim) -> usize {
+    if capabilities.software && capabilities.int64 && is_multiple(size, VEC8_LEN) {
+        VEC8_LEN
+    } else if is_multiple_of_4(size) {
+        VEC4_LEN
+    } else {
+        1
+    }
+}
+
+/// Returns the indices of the elements of a vector.
+pub fn element_indices(vector: &Index, width: usize) -> Vec<Index> {
+    let first = vector.scale(&Dim::from(width));
+    let numbers = (0..width).map(|part| first.add_size(&Dim::from(part)));
+    numbers.collect()
+}
+
+/// Returns the positions of the elements of a vector.
+pub fn element_positions(vector: &Index, width: usize) -> Vec<Position> {
+    let places = element_indices(vector, width).into_iter();
+    places.map(Position::from_index).collect()
+}
+
+/// Returns a component of a loaded vector, in the type in which it is stored. The name becomes a label.
+pub fn stored_component(
+    pool: &mut ExprPool,
+    vector: Expr,
+    part: usize,
+    stored: WgslType,
+    name: &str,
+) -> Expr {
+    if pool.ty(vector) != WgslType::U64x4 {
+        pool.set_label(vector, &format!("{name}_quad"));
+        return vec4::component(pool, vector, part, stored);
+    }
+    pool.set_label(vector, &format!("{name}_words"));
+    let (numbers, half) = match part % 2 {
+        0 => ("low_numbers(x)", "low"),
+        _ => ("high_numbers(x)", "high"),
+    };
+    let numbers = pool.call(numbers, WgslType::F32x4, &[vector]);
+    pool.set_label(numbers, &format!("{name}_{half}"));
+    vec4::component(pool, numbers, part / 2, stored)
+}
+
+/// Writes neighbouring elements with as few vector stores as possible. `None` if they do not form whole vectors.
+pub fn store_vectors(
+    scope: &mut KernelScope,
+    value: ValueId,
+    parts: &[(Expr, Position)],
+) -> Result<Option<Vec<Statement>>> {
+    if parts.len() == VEC8_LEN
+        && let Some(store) = store_u64(scope, value, parts)?
+    {
+        return Ok(Some(vec![store]));
+    }
+    if !parts.len().is_multiple_of(VEC4_LEN) {
+        return Ok(None);
+    }
+    let quads = parts.chunks(VEC4_LEN);
+    quads
+        .map(|four| vec4::store_vec4(scope, value, four))
+        .collect()
+}
+
+/// Writes neighbouring elements, one by one if they do not form whole vectors.
+pub fn store_all(
+    scope: &mut KernelScope,
+    value: ValueId,
+    parts: &[(Expr, Position)],
+) -> Result<Vec<Statement>> {
+    if let Some(stores) = store_vectors(scope, value, parts)? {
+        return Ok(stores);
+    }
+    let each = parts.iter();
+    each.map(|(number, place)| element::write(scope, value, *number, place))
+        .collect()
+}
+
+fn store_u64(
+    scope: &mut KernelScope,
+    value: ValueId,
+    parts: &[(Expr, Position)],
+) -> Result<Option<Statement>> {
+    let places = parts.iter().map(|(_, at)| scope.element_index(value, at));
+    let (true, Some(start)) = (scope.can_access_u64(value)?, vector_index(places, VEC8_LEN)) else {
+        return Ok(None);
+    };
+    let settled = parts
+        .iter()
+        .map(|part| storable_as_u64(&mut scope.pool, part.0));
+    let Some(numbers) = settled.collect::<Option<Vec<Expr>>>() else {
+        return Ok(None);
+    };
+    let every_other = |first: usize| numbers.iter().skip(first).step_by(2).copied();
+    let (low, high): (Vec<Expr>, Vec<Expr>) = (every_other(0).collect(), every_other(1).collect());
+    let pool = &mut scope.pool;
+    let halves = [low, high].map(|half| vec4::build_vec4(pool, &half, WgslType::F32x4));
+    let words = pool.call("words_of(x, y)", WgslType::U64x4, &halves);
+    Ok(Some(Statement::Store {
+        buffer: scope.bind_rows(value, false, WgslType::U64x4)?,
+        index: start.emit(&mut scope.pool),
+        value: words,
+    }))
+}
+
+/// Rewrites an expression so that it can be stored as 64-bit words. `None` if such a store is not worthwhile. LLVM
+/// scalarises the store of a select with a constant, and of arithmetic on such a select and a constant. Hence a bound is
+/// computed on both sides of its select.
+pub fn storable_as_u64(pool: &mut ExprPool, expr: Expr) -> Option<Expr> {
+    let ExprNode::Call { template, operands } = pool.node(expr) else {
+        return Some(expr);
+    };
+    let (template, operands) = (template.clone(), operands.clone());
+    let is_constant = |pool: &ExprPool, expr: &Expr| pool.as_literal(*expr).is_some();
+    let has_constant = operands.iter().any(|expr| is_constant(pool, expr));
+    let is_settled =
+        |expr: &Expr| is_constant(pool, expr) || storable_as_u64(pool, *expr) == Some(*expr);
+    match template.as_ref() {
+        "select(x, y, x < y)" => {
+            Some(pool.call("select(x, max(x, y), x < y)", WgslType::F32, &operands))
+        }
+        "select(x, y, x > y)" => {
+            Some(pool.call("select(x, min(x, y), x > y)", WgslType::F32, &operands))
+        }
+        template if template.starts_with("select(") => (!has_constant).then_some(expr),
+        template if template.contains('(') => None,
+        _ => (!has_constant || operands.iter().all(is_settled)).then_some(expr),
+    }
+}
+
+impl KernelScope<'_> {
+    /// Returns whether a buffer can be accessed as 64-bit words of two numbers.
+    pub fn can_access_u64(&self, value: ValueId) -> Result<bool> {
+        let is_f32 = self.storage(value)? == StorageType::F32;
+        let is_in_rows = self.layout(value).is_row_major();
+        Ok(is_f32 && is_in_rows && is_multiple(&self.allocated_elements(value), VEC8_LEN))
+    }
+
+    /// Returns whether a buffer is better read as 64-bit words of two numbers: if it cannot be read as a texture.
+    fn prefers_u64(&self, value: ValueId) -> Result<bool> {
+        Ok(self.can_access_u64(value)? && !self.is_texture_aliased(value))
+    }
+
+    /// Returns the vector that contains an element when `neighbours` elements are requested together: its type, its
+    /// index, and the component. `None` if the component is unknown.
+    pub fn vector_component(
+        &self,
+        value: ValueId,
+        place: &Index,
+        neighbours: usize,
+    ) -> Result<Option<(WgslType, Index, usize)>> {
+        let whole = Dim::from(VEC8_LEN);
+        let part = place.rem(&whole).as_const();
+        let part = part.and_then(|part| usize::try_from(part).ok());
+        match part {
+            Some(part) if neighbours == VEC8_LEN && self.prefers_u64(value)? => {
+                Ok(Some((WgslType::U64x4, place.div(&whole), part)))
+            }
+            _ if neighbours >= VEC4_LEN => self.vec4_component(value, place),
+            _ => Ok(None),
+        }
+    }
+}

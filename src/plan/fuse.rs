@@ -1,0 +1,402 @@
+//! Fusion: decides which values are materialised and which nodes one kernel computes.
+//!
+//! Pointwise primitives and views are inlined into their readers, unless that would repeat work. Primitives with loops get
+//! kernels. The pointwise primitives that follow one and have no other readers become its epilogue; some in front of
+//! convolutions become a prologue. Patterns of several such primitives are claimed first. Remaining kernels that depend on
+//! each other element by element are merged.
+
+pub mod blocked;
+pub mod claim;
+pub mod epilogue;
+pub mod merge;
+pub mod order;
+pub mod prologue;
+pub mod split;
+pub mod split_reduction;
+pub mod topk_split;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::{Error, Result};
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::capabilities::{Capabilities, StorageType};
+use crate::kernel::choice::VariantOverrides;
+use crate::kernel::layout::Layout;
+use crate::kernel::materialization::{MaterializeReason, SingleReason};
+use crate::op::Unfold;
+use crate::plan::cost::{NodeClass, is_plain_view, node_class, primitive_cost};
+use crate::plan::element::not_planned;
+use crate::plan::fuse::claim::attention::AttentionMatch;
+use crate::plan::group::{Group, Pattern};
+use crate::plan::storage::concat::{self, ConcatParts, PlannedParts};
+use crate::plan::storage::tile_extents::TileExtents;
+use crate::plan::variant;
+
+/// A value that costs more is not computed twice.
+const MAX_DUPLICATED_COST: u32 = 12;
+/// A value that costs more is not recomputed by a broadcast or overlapping windows.
+pub const MAX_REPEATED_COST: u32 = 8;
+/// Upper bound of the cost of an expression.
+pub const MAX_EXPRESSION_COST: u32 = 160;
+
+/// The fusion decisions of a graph.
+pub struct Fusion {
+    /// Whether a value is materialised, by index.
+    pub stored: Vec<bool>,
+    /// Why a value is materialised, by index; `None` for inputs and weights.
+    pub reasons: Vec<Option<MaterializeReason>>,
+    /// Layout of a value, by index.
+    pub layouts: Vec<Layout>,
+    /// Storage type of a value, by index.
+    pub storages: Vec<StorageType>,
+    /// Whether kernels may read a value as a texture, by index.
+    pub texture_aliased: Vec<bool>,
+    /// Why a value keeps `f32` storage though half precision was requested, by index.
+    pub single_reasons: Vec<Option<SingleReason>>,
+    /// Values that are materialised to be stored within concatenations.
+    pub planned_parts: PlannedParts,
+    /// Values that are stored within concatenations.
+    pub concat_parts: ConcatParts,
+    /// Kernel groups in execution order.
+    pub groups: Vec<Group>,
+    /// Tile extents of products with weights, by node.
+    pub tile_extents: TileExtents,
+}
+
+impl Fusion {
+    /// Materialised values that these values are or are computed from.
+    pub fn leaves(&self, graph: &Graph, values: &[ValueId]) -> BTreeSet<ValueId> {
+        let (mut leaves, mut open) = (BTreeSet::new(), values.to_vec());
+        while let Some(value) = open.pop() {
+            if self.stored[value.index()] {
+                leaves.insert(value);
+            } else if let Definition::Node(node, _) = graph.value(value).definition {
+                open.extend(graph.nodes[node].operands());
+            }
+        }
+        leaves
+    }
+}
+
+/// Properties of a value, found while nodes are visited in order.
+#[derive(Clone, Default)]
+pub struct ValueProperties {
+    /// Cost of computing one element, in simple operations.
+    pub cost: u32,
+    /// The stored values that it is computed from.
+    pub leaves: BTreeSet<ValueId>,
+    /// True for views and casts of a buffer, which are as cheap to read as the buffer.
+    is_plain: bool,
+}
+
+/// Decides the fusion of a graph of primitives and regions. The error lists every node that a device cannot run.
+pub fn fuse(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    choices: &VariantOverrides,
+) -> Result<Fusion> {
+    let calls = graph
+        .nodes
+        .iter()
+        .filter(|node| matches!(node.op, Op::Call(_)));
+    if let Some(error) = Error::all(calls.map(not_planned).collect()) {
+        return Err(error);
+    }
+    let mut fuser = Fuser {
+        graph,
+        capabilities,
+        choices,
+        // One binding is reserved for the result.
+        max_read_buffers: (capabilities.max_storage_buffers as usize).saturating_sub(1),
+        properties: vec![ValueProperties::default(); graph.values.len()],
+        stored: vec![false; graph.values.len()],
+        reasons: vec![None; graph.values.len()],
+        readers: readers(graph),
+        planned_parts: concat::plan_parts(graph, capabilities),
+        attention: BTreeMap::new(),
+    };
+    fuser.find_attention();
+    for (index, info) in graph.values.iter().enumerate() {
+        if !matches!(info.definition, Definition::Node(..)) {
+            fuser.store(index, None);
+        }
+    }
+    for node in &graph.nodes {
+        match &node.op {
+            Op::Primitive(Primitive::Custom(_)) => fuser.store_operands_and_results(node),
+            Op::Primitive(primitive) => fuser.visit(node, primitive),
+            _ => fuser.store_operands_and_results(node),
+        }
+    }
+    let groups = fuser.groups(capabilities);
+    Ok(Fusion {
+        stored: fuser.stored,
+        reasons: fuser.reasons,
+        layouts: vec![Layout::Linear; graph.values.len()],
+        storages: Vec::new(),
+        texture_aliased: Vec::new(),
+        single_reasons: Vec::new(),
+        planned_parts: fuser.planned_parts,
+        concat_parts: ConcatParts::new(),
+        groups,
+        tile_extents: TileExtents::new(),
+    })
+}
+
+/// The nodes that read each value.
+fn readers(graph: &Graph) -> Vec<Vec<usize>> {
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
+    for (index, node) in graph.nodes.iter().enumerate() {
+        for operand in node.operands() {
+            let known = &mut readers[operand.index()];
+            if known.last() != Some(&index) {
+                known.push(index);
+            }
+        }
+    }
+    readers
+}
+
+/// Makes the fusion decisions.
+pub struct Fuser<'a> {
+    /// The graph.
+    pub graph: &'a Graph,
+    /// Capabilities of the device.
+    pub capabilities: &'a Capabilities,
+    /// Requested kernel variants.
+    pub choices: &'a VariantOverrides,
+    /// Maximal number of buffers that a kernel can read.
+    pub max_read_buffers: usize,
+    /// Properties of each value.
+    pub properties: Vec<ValueProperties>,
+    /// Whether each value is materialised.
+    pub stored: Vec<bool>,
+    /// Why each value is materialised.
+    pub reasons: Vec<Option<MaterializeReason>>,
+    /// The nodes that read each value.
+    pub readers: Vec<Vec<usize>>,
+    /// Values that are materialised to be stored within concatenations.
+    planned_parts: PlannedParts,
+    /// Candidates for attention kernels, by their last node.
+    attention: BTreeMap<usize, AttentionMatch>,
+}
+
+impl Fuser<'_> {
+    /// Marks a value as materialised. The first reason is kept.
+    pub fn store(&mut self, value: usize, reason: impl Into<Option<MaterializeReason>>) {
+        let id = ValueId(u32::try_from(value).unwrap_or(u32::MAX));
+        let is_new = !std::mem::replace(&mut self.stored[value], true);
+        if is_new {
+            self.reasons[value] = reason.into();
+        }
+        self.properties[value] = ValueProperties {
+            cost: 1,
+            leaves: BTreeSet::from([id]),
+            is_plain: true,
+        };
+    }
+
+    /// Materialises operands and results of a node that is not fused.
+    fn store_operands_and_results(&mut self, node: &Node) {
+        let given = node.results.iter().copied();
+        for value in node.operands().into_iter().chain(given) {
+            self.store(value.index(), MaterializeReason::External);
+        }
+    }
+
+    fn visit(&mut self, node: &Node, primitive: &Primitive) {
+        let operands = node.operands();
+        for (place, operand) in operands.iter().enumerate() {
+            let info = &self.properties[operand.index()];
+            let is_costly = info.cost > MAX_REPEATED_COST
+                && reads_repeatedly(self.graph, node, primitive, place);
+            // Each load of the left factor of a product serves many columns.
+            let is_factor = place == 0 && matches!(primitive, Primitive::Dot(_));
+            let is_read_often = rereads_elements(primitive, place) && !info.is_plain
+                || place == 0
+                    && !self.stored[operand.index()]
+                    && self.is_vec4_conv(node, primitive);
+            if is_read_often && !(place == 0 && self.is_prologue(node, primitive, *operand)) {
+                self.store_behind_views(*operand, is_factor);
+            } else if is_costly {
+                self.store_repeated(*operand);
+            }
+        }
+        let in_parts = matches!(primitive, Primitive::Concat(_));
+        self.fit_bindings(&operands, if in_parts { operands.len().max(1) } else { 1 });
+        if node_class(node) == NodeClass::Kernel {
+            for result in &node.results {
+                self.store(result.index(), MaterializeReason::NoEpilogue);
+            }
+            return;
+        }
+        let Some(result) = node.results.first() else {
+            return;
+        };
+        self.properties[result.index()] = self.combine(&operands, primitive);
+        if let Some(reason) = self.reason_to_store(*result) {
+            self.store(result.index(), reason);
+        }
+    }
+
+    /// True for a convolution that reads channels as vec4, a layout that views of a value do not have.
+    fn is_vec4_conv(&self, node: &Node, primitive: &Primitive) -> bool {
+        match primitive {
+            Primitive::Conv(conv) => {
+                variant::vec4_conv_variant(self.graph, self.capabilities, node, conv).is_some()
+            }
+            _ => false,
+        }
+    }
+
+    /// Reason why no reader may inline a value, whichever primitive reads it.
+    fn reason_to_store(&self, value: ValueId) -> Option<MaterializeReason> {
+        let ValueProperties { cost, leaves, .. } = &self.properties[value.index()];
+        let (cost, readers) = (*cost, self.readers[value.index()].len());
+        if self.graph.outputs.contains(&value) {
+            Some(MaterializeReason::Output)
+        } else if self.is_assertion(value) {
+            Some(MaterializeReason::Assertion)
+        } else if self.planned_parts.contains_key(&value) || self.has_planned_parts(value) {
+            Some(MaterializeReason::Concatenated)
+        } else if readers > 1 && cost > MAX_DUPLICATED_COST {
+            Some(MaterializeReason::Shared { readers, cost })
+        } else if cost > MAX_EXPRESSION_COST {
+            Some(MaterializeReason::TooLong { cost })
+        } else if leaves.len() > self.max_read_buffers {
+            Some(MaterializeReason::TooManyBuffers)
+        } else {
+            None
+        }
+    }
+
+    /// True for a check that takes effect even if nothing reads its result.
+    fn is_assertion(&self, value: ValueId) -> bool {
+        match self.graph.value(value).definition {
+            Definition::Node(node, _) => self.graph.nodes[node].has_side_effect(),
+            _ => false,
+        }
+    }
+
+    /// True for a concatenation with operands that are stored within it.
+    fn has_planned_parts(&self, value: ValueId) -> bool {
+        self.planned_parts.values().any(|whole| *whole == value)
+    }
+
+    /// Materialises operands until a kernel can bind the remaining reads. `kernels` kernels split the operands among them.
+    fn fit_bindings(&mut self, operands: &[ValueId], kernels: usize) {
+        loop {
+            let mut leaves = BTreeSet::new();
+            for operand in operands {
+                leaves.extend(self.properties[operand.index()].leaves.iter().copied());
+            }
+            let widest = operands
+                .iter()
+                .max_by_key(|operand| self.properties[operand.index()].leaves.len());
+            match widest {
+                Some(widest)
+                    if leaves.len() > self.max_read_buffers
+                        && self.properties[widest.index()].leaves.len() > 1
+                        && kernels == 1 =>
+                {
+                    self.store(widest.index(), MaterializeReason::TooManyBuffers);
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Properties of a result, from those of its operands.
+    pub fn combine(&self, operands: &[ValueId], primitive: &Primitive) -> ValueProperties {
+        let mut info = ValueProperties {
+            cost: primitive_cost(primitive),
+            leaves: BTreeSet::new(),
+            is_plain: keeps_plain(primitive),
+        };
+        for operand in operands {
+            let other = &self.properties[operand.index()];
+            info.cost = info.cost.saturating_add(other.cost);
+            info.leaves.extend(other.leaves.iter().copied());
+            info.is_plain &= other.is_plain;
+        }
+        info
+    }
+
+    fn groups(&mut self, capabilities: &Capabilities) -> Vec<Group> {
+        let mut claimed = vec![false; self.graph.nodes.len()];
+        let mut attention = self.claim_attention(&mut claimed);
+        let mut groups = self.claim_rows(capabilities, &mut claimed);
+        // Later kernels claim first, so that the values that they combine with are computed before them.
+        for index in (0..self.graph.nodes.len()).rev() {
+            let node = &self.graph.nodes[index];
+            let is_kernel =
+                node_class(node) == NodeClass::Kernel && !claimed[index] && self.is_used(index);
+            if let (true, Some(first)) = (is_kernel, node.results.first()) {
+                let mut group = self.kernel(index, *first, &mut claimed);
+                if let Some(found) = attention.remove(&index) {
+                    group.nodes.splice(0..0, found.nodes);
+                    group.pattern = Some(Pattern::Attention(found.attention));
+                }
+                groups.push(group);
+            }
+        }
+        for (index, node) in self.graph.nodes.iter().enumerate() {
+            let is_free = node_class(node) != NodeClass::Kernel && !claimed[index];
+            if let (true, Some(first)) = (is_free, node.results.first())
+                && self.stored[first.index()]
+            {
+                groups.push(Group::of_value(*first, index));
+            }
+        }
+        let groups = self.merge_pointwise(groups);
+        order::topological_order(self, groups)
+    }
+
+    /// True if a result of a node is read, or if the node has an effect.
+    pub fn is_used(&self, index: usize) -> bool {
+        let node = &self.graph.nodes[index];
+        let mut results = node.results.iter();
+        let is_read = |result: &ValueId| {
+            !self.readers[result.index()].is_empty() || self.graph.outputs.contains(result)
+        };
+        node.has_side_effect() || results.any(is_read)
+    }
+
+    /// Index of the node that defines a value.
+    pub fn definition_index(&self, value: ValueId) -> usize {
+        match self.graph.value(value).definition {
+            Definition::Node(node, _) => node,
+            _ => 0,
+        }
+    }
+}
+
+/// True if the kernel reads each element of an operand many times.
+fn rereads_elements(primitive: &Primitive, place: usize) -> bool {
+    match primitive {
+        Primitive::Dot(_) | Primitive::Conv(_) => true,
+        Primitive::Sort(sort) => sort.k.is_none(),
+        // The weight and its biases are read in each step.
+        Primitive::Recurrent(_) => place == 1 || place == 2,
+        _ => false,
+    }
+}
+
+/// True if elements of an operand are read more than once.
+fn reads_repeatedly(graph: &Graph, node: &Node, primitive: &Primitive, place: usize) -> bool {
+    let grows = || {
+        let operand = node.operands().get(place).map(|id| graph.ty(*id).numel());
+        let result = node.results.first().map(|id| graph.ty(*id).numel());
+        operand != result
+    };
+    match primitive {
+        Primitive::Expand(_) => grows(),
+        Primitive::Gather(_) => place == 0 && grows(),
+        Primitive::Unfold(Unfold { size, stride, .. }) => size > stride,
+        _ => false,
+    }
+}
+
+fn keeps_plain(primitive: &Primitive) -> bool {
+    is_plain_view(primitive) || matches!(primitive, Primitive::Unfold(_) | Primitive::Cast(_))
+}

@@ -1,0 +1,204 @@
+//! Merges dependent pointwise groups into one kernel. The reader computes the values of the other group, and writes those
+//! that other kernels read as well. A step of an LSTM becomes a product and one kernel for both of its states.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::ir::{Node, Op, Primitive, ValueId};
+use crate::plan::cost::{NodeClass, node_class, node_cost};
+use crate::plan::fuse::{Fuser, MAX_EXPRESSION_COST, order};
+use crate::plan::group::Group;
+use crate::plan::vec4_layout::may_be_image;
+
+impl Fuser<'_> {
+    /// Merges groups of pointwise values with their readers where one kernel can compute both.
+    pub fn merge_pointwise(&mut self, groups: Vec<Group>) -> Vec<Group> {
+        let mut merger = Merger::new(self, groups);
+        for target in 0..merger.groups.len() {
+            while let Some(source) = merger.find_source(target) {
+                merger.merge(source, target);
+            }
+        }
+        let Merger { groups, unread, .. } = merger;
+        for value in unread {
+            self.stored[value.index()] = false;
+            self.reasons[value.index()] = None;
+        }
+        groups.into_iter().flatten().collect()
+    }
+}
+
+/// Groups while they are merged.
+struct Merger<'a, 'g> {
+    fuser: &'a Fuser<'g>,
+    /// `None` for groups that were merged into others.
+    groups: Vec<Option<Group>>,
+    /// The stored values that each group reads.
+    read: Vec<BTreeSet<ValueId>>,
+    /// The values that each group writes.
+    written: Vec<BTreeSet<ValueId>>,
+    /// The group that writes a value.
+    writers: HashMap<ValueId, usize>,
+    /// The groups that read a value.
+    readers: HashMap<ValueId, BTreeSet<usize>>,
+    /// Values that no kernel reads from memory any more.
+    unread: Vec<ValueId>,
+}
+
+impl<'a, 'g> Merger<'a, 'g> {
+    fn new(fuser: &'a Fuser<'g>, groups: Vec<Group>) -> Merger<'a, 'g> {
+        let read = groups.iter().map(|group| order::stored_reads(fuser, group));
+        let written = groups
+            .iter()
+            .map(|group| group.written(fuser.graph, &fuser.stored));
+        let mut merger = Merger {
+            fuser,
+            read: read.collect(),
+            written: written.map(BTreeSet::from_iter).collect(),
+            writers: HashMap::new(),
+            readers: HashMap::new(),
+            groups: groups.into_iter().map(Some).collect(),
+            unread: Vec::new(),
+        };
+        for (at, values) in (0..).zip(&merger.read) {
+            for value in values {
+                merger.readers.entry(*value).or_default().insert(at);
+            }
+        }
+        for (at, values) in (0..).zip(&merger.written) {
+            merger
+                .writers
+                .extend(values.iter().map(|value| (*value, at)));
+        }
+        merger
+    }
+
+    /// A group that can be merged into `target`.
+    fn find_source(&self, target: usize) -> Option<usize> {
+        let into = self.pointwise_group(target)?;
+        let writers = self.read[target]
+            .iter()
+            .filter_map(|id| self.writers.get(id));
+        let mut sources = writers.copied().filter(|source| *source != target);
+        sources.find(|source| {
+            self.pointwise_group(*source).is_some_and(|from| {
+                self.fits_bindings(*source, target)
+                    && self.is_elementwise_of(*source, into)
+                    && self.cost(from) + self.cost(into) <= MAX_EXPRESSION_COST
+                    && !self.depends_indirectly(*source, target)
+            })
+        })
+    }
+
+    /// A group without loops that writes values in row-major order. On devices with a channel layout for images, image
+    /// groups are excluded.
+    fn pointwise_group(&self, at: usize) -> Option<&Group> {
+        let group = self.groups[at].as_ref()?;
+        let graph = self.fuser.graph;
+        let has_images = self.fuser.capabilities.simd_lanes().is_some();
+        let is_linear = !has_images || !may_be_image(graph.ty(group.root));
+        let is_pointwise = |node: &usize| node_class(&graph.nodes[*node]) == NodeClass::Pointwise;
+        let is_alone = group.anchor.is_none() && group.pattern.is_none();
+        (is_alone && is_linear && group.nodes.iter().all(is_pointwise)).then_some(group)
+    }
+
+    /// True if a kernel can bind all buffers of both groups, and the source's values are not stored within concatenations.
+    fn fits_bindings(&self, source: usize, target: usize) -> bool {
+        let of_both = |sets: &[BTreeSet<ValueId>]| sets[source].union(&sets[target]).count();
+        let is_within = |value: &ValueId| self.fuser.planned_parts.contains_key(value);
+        of_both(&self.read) + of_both(&self.written) <= self.fuser.max_read_buffers
+            && !self.written[source].iter().any(is_within)
+    }
+
+    /// True if each element of `into` depends only on the elements at its index of the values that `source` writes.
+    fn is_elementwise_of(&self, source: usize, into: &Group) -> bool {
+        let mut behind = self.written[source].clone();
+        for node in into.computed(self.fuser.graph, &self.fuser.stored) {
+            let node = &self.fuser.graph.nodes[node];
+            if !behind.is_disjoint(&node.operands().into_iter().collect()) {
+                behind.extend(&node.results);
+                if !is_elementwise(node) {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn cost(&self, group: &Group) -> u32 {
+        let nodes = group.computed(self.fuser.graph, &self.fuser.stored);
+        let costs = nodes
+            .iter()
+            .map(|node| node_cost(&self.fuser.graph.nodes[*node]));
+        costs.sum()
+    }
+
+    /// Other groups that read values of a group.
+    fn readers(&self, of: usize) -> BTreeSet<usize> {
+        let values = self.written[of].iter();
+        let readers = values.filter_map(|value| self.readers.get(value));
+        readers
+            .flatten()
+            .copied()
+            .filter(|reader| *reader != of)
+            .collect()
+    }
+
+    /// True if `target` depends on `source` through further groups.
+    fn depends_indirectly(&self, source: usize, target: usize) -> bool {
+        let mut seen = self.readers(source);
+        seen.remove(&target);
+        let mut open: Vec<usize> = seen.iter().copied().collect();
+        while let Some(group) = open.pop() {
+            if !self.is_defined_after(group, target) {
+                let readers = self.readers(group).into_iter();
+                open.extend(readers.filter(|reader| seen.insert(*reader)));
+            }
+        }
+        seen.contains(&target)
+    }
+
+    /// True if every value of a group is defined after all values of another one, so that the other cannot depend on it.
+    fn is_defined_after(&self, group: usize, other: usize) -> bool {
+        let places = |of: usize| {
+            let values = self.written[of].iter();
+            values.map(|value| self.fuser.definition_index(*value))
+        };
+        places(group).min() > places(other).max()
+    }
+
+    /// Merges the source group into the target group. Source values that other groups read are still written.
+    fn merge(&mut self, source: usize, target: usize) {
+        let written = std::mem::take(&mut self.written[source]);
+        let is_read = |value: &ValueId| {
+            let mut readers = self.readers.get(value).into_iter().flatten();
+            let is_output = self.fuser.graph.outputs.contains(value);
+            is_output || readers.any(|reader| ![source, target].contains(reader))
+        };
+        let (also, unread): (Vec<ValueId>, Vec<ValueId>) =
+            written.iter().copied().partition(is_read);
+        for value in std::mem::take(&mut self.read[source]) {
+            let readers = self.readers.entry(value).or_default();
+            readers.remove(&source);
+            readers.insert(target);
+            self.read[target].insert(value);
+        }
+        self.read[target].retain(|value| !written.contains(value));
+        for value in &written {
+            self.readers.entry(*value).or_default().remove(&target);
+        }
+        self.writers
+            .extend(also.iter().map(|value| (*value, target)));
+        self.written[target].extend(&also);
+        self.unread.extend(unread);
+        if let (Some(from), Some(into)) = (self.groups[source].take(), &mut self.groups[target]) {
+            into.other_outputs.splice(0..0, also);
+            into.nodes.splice(0..0, from.nodes);
+        }
+    }
+}
+
+/// True for a node that computes each element from the elements of its operands at the same linear index.
+fn is_elementwise(node: &Node) -> bool {
+    let is_reshape = matches!(node.op, Op::Primitive(Primitive::Reshape(_)));
+    node_class(node) == NodeClass::Pointwise || is_reshape
+}

@@ -1,0 +1,163 @@
+//! Splits nodes with too little parallelism. Products with few elements, each the sum of many terms, occupy too few cores
+//! of a GPU: each sum is split into parts that are computed as separate products and added up by a second kernel, in a
+//! fixed order. Reductions, scans, scatters and top-k selections are split likewise. Inputs of some convolutions are
+//! padded with zeros first, so that kernels need no bounds tests per step.
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::rewrite::{Replay, apply_to_all_graphs, replay};
+use crate::ir::{Graph, Node, Op, Primitive, Value};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::choice::VariantOverrides;
+use crate::op::{Conv, ConvAxis};
+use crate::plan::fuse::blocked::BlockedLoop;
+use crate::plan::fuse::split_reduction::SplitReduction;
+use crate::plan::fuse::topk_split::TopKSplit;
+use crate::plan::variant::{self, PlanRewrite};
+use crate::shape::Shape;
+
+/// A rewrite of a node.
+enum NodeSplit {
+    Reduction(SplitReduction),
+    Blocked(BlockedLoop),
+    TopK(TopKSplit),
+    /// A product or a convolution.
+    Product(PlanRewrite),
+}
+
+impl NodeSplit {
+    /// The rewrite of a node; `None` if the node stays.
+    fn of(
+        graph: &Graph,
+        capabilities: &Capabilities,
+        node: &Node,
+        given: &VariantOverrides,
+    ) -> Result<Option<NodeSplit>> {
+        let cut = || SplitReduction::of(graph, capabilities, node).map(NodeSplit::Reduction);
+        let walk = || BlockedLoop::of(graph, node).map(NodeSplit::Blocked);
+        let selection = || TopKSplit::of(graph, node).map(NodeSplit::TopK);
+        let rewriting = || {
+            let found = variant::plan_rewrite(graph, capabilities, node, given)?;
+            Ok(found.map(NodeSplit::Product))
+        };
+        match cut().or_else(walk).or_else(selection) {
+            None => rewriting(),
+            split => Ok(split),
+        }
+    }
+
+    fn build<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Result<Vec<Value<'g>>> {
+        Ok(match (self, &node.op) {
+            (NodeSplit::Reduction(cut), _) => cut.reduce(replay, node),
+            (NodeSplit::Blocked(walk), _) => walk.split(replay, node),
+            (NodeSplit::TopK(selection), _) => selection.select(replay, node),
+            (NodeSplit::Product(PlanRewrite::Parts(parts)), Op::Primitive(Primitive::Dot(_))) => {
+                split_product(replay, node, parts)
+            }
+            (
+                NodeSplit::Product(PlanRewrite::Parts(parts)),
+                Op::Primitive(Primitive::Conv(conv)),
+            ) => split_convolution(replay, node, conv, parts),
+            (NodeSplit::Product(PlanRewrite::Padding), Op::Primitive(Primitive::Conv(conv))) => {
+                pad_convolution(replay, node, conv)
+            }
+            (NodeSplit::Product(_), _) => return replay.copy(node),
+        })
+    }
+}
+
+/// Replaces products by sums of several products, and loops over long rows by several loops over parts.
+pub fn split(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    given: &VariantOverrides,
+) -> Result<Graph> {
+    apply_to_all_graphs(graph, &mut |graph| {
+        let split = |node: &Node| NodeSplit::of(graph, capabilities, node, given);
+        let splits: Vec<Option<NodeSplit>> =
+            graph.nodes.iter().map(split).collect::<Result<_>>()?;
+        if splits.iter().all(Option::is_none) {
+            return Ok(graph.clone());
+        }
+        let mut splits = splits.into_iter();
+        replay(graph, |replay, node| match splits.next().flatten() {
+            Some(split) => split.build(replay, node),
+            None => replay.copy(node),
+        })
+    })
+}
+
+fn operands<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
+    let operands = node.operands().into_iter();
+    operands.map(|id| replay.value(id)).collect()
+}
+
+/// Operands in single precision, the precision of partial sums, and their original dtype.
+fn in_single_precision<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> (Vec<Value<'g>>, DType) {
+    let values = operands(replay, node);
+    let dtype = values.first().map_or(DType::F32, |value| value.dtype());
+    let single = values.into_iter().map(|value| value.to(DType::F32));
+    (single.collect(), dtype)
+}
+
+/// A matrix product with an additional batch axis of parts.
+fn split_product<'g>(replay: &mut Replay<'_, 'g>, node: &Node, parts: i64) -> Vec<Value<'g>> {
+    let (operands, dtype) = in_single_precision(replay, node);
+    let [a, b] = operands.as_slice() else {
+        return Vec::new();
+    };
+    let outer = a.rank() - 2;
+    let a = split_axis(*a, outer + 1, parts).move_axis(outer as i64 + 1, outer as i64);
+    let b = split_axis(*b, outer, parts);
+    vec![a.dot(b).sum(&[outer as i64], false).to(dtype)]
+}
+
+/// A convolution whose channels are split into additional groups, each of which computes all output channels.
+fn split_convolution<'g>(
+    replay: &mut Replay<'_, 'g>,
+    node: &Node,
+    conv: &Conv,
+    parts: i64,
+) -> Vec<Value<'g>> {
+    let (operands, dtype) = in_single_precision(replay, node);
+    let [x, filter] = operands.as_slice() else {
+        return Vec::new();
+    };
+    let groups = conv.groups;
+    // Axes: group, output channel, part, channel and taps. Parts move in front of output channels.
+    let filter = split_axis(split_axis(*filter, 0, groups), 2, parts).move_axis(2, 1);
+    let filter = filter.flatten(0, 2);
+    let y = x.conv(filter, conv.axes.clone(), groups * parts);
+    let y = split_axis(split_axis(y, 1, groups * parts), 1, groups);
+    vec![y.sum(&[2], false).flatten(1, 2).to(dtype)]
+}
+
+/// A convolution whose input is padded with zeros explicitly.
+fn pad_convolution<'g>(replay: &mut Replay<'_, 'g>, node: &Node, conv: &Conv) -> Vec<Value<'g>> {
+    let operands = operands(replay, node);
+    let [x, filter] = operands.as_slice() else {
+        return Vec::new();
+    };
+    let zeros = |side: fn(&ConvAxis) -> i64| {
+        let along = conv.axes.iter().map(side).map(Dim::from);
+        [Dim::ZERO, Dim::ZERO].into_iter().chain(along)
+    };
+    let [low, high]: [Shape; 2] =
+        [zeros(|axis| axis.low), zeros(|axis| axis.high)].map(Iterator::collect);
+    let bare = |axis: &ConvAxis| ConvAxis {
+        low: 0,
+        high: 0,
+        ..axis.clone()
+    };
+    let axes = conv.axes.iter().map(bare).collect();
+    vec![x.pad(&low, &high, 0).conv(*filter, axes, conv.groups)]
+}
+
+/// Splits an axis into an axis of parts and one within them.
+fn split_axis(value: Value<'_>, axis: usize, parts: i64) -> Value<'_> {
+    let mut shape: Shape = value.shape();
+    let within = shape[axis].floor_div(&Dim::from(parts));
+    shape.splice(axis..=axis, [Dim::from(parts), within]);
+    value.reshape(shape)
+}

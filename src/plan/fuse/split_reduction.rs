@@ -1,0 +1,164 @@
+//! Split reductions: a reduction with few results of many elements each is computed in two steps. Parts are reduced first,
+//! then the partial results, in an order that depends only on the sizes. Otherwise few invocations would do all the work.
+
+use std::cmp::Reverse;
+
+use crate::dim::Dim;
+use crate::ir::rewrite::Replay;
+use crate::ir::{Graph, Node, Value};
+use crate::kernel::capabilities::Capabilities;
+use crate::op::{Reduce, ReduceFunction};
+use crate::plan::group::{RowFrame, reduction_of};
+use crate::plan::reduce::rows;
+
+/// Minimal number of elements for which a second dispatch pays off.
+const MIN_ELEMENTS: i64 = 1 << 16;
+/// Number of rows that keeps a GPU busy without a split.
+const BUSY_ROWS: i64 = 16;
+/// Longest row that one core reduces sooner than several cores in several dispatches.
+const MAX_ROW_OF_ONE_CORE: i64 = 1 << 18;
+/// Columns are split so that about as many partial columns are reduced.
+const PARTIAL_COLUMNS: i64 = 1 << 11;
+/// Minimal length of a row that a row kernel should reduce.
+const MIN_ROW_LENGTH: i64 = 32;
+/// Rows of two workgroups, one for each of two cores.
+const ROWS_OF_TWO_WORKGROUPS: i64 = 16;
+/// The length of a part is a multiple of this where possible.
+const PART_MULTIPLE: i64 = 8;
+
+/// Split of a reduction. Its first reduced axis, together with all axes after it if they are reduced too, is divided into
+/// an axis of parts and one within them. A remainder is a separate part.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SplitReduction {
+    axis: usize,
+    /// True if all axes after `axis` are reduced too and are merged with it.
+    joins_inner_axes: bool,
+    parts: i64,
+    length: i64,
+    rest: i64,
+}
+
+impl SplitReduction {
+    /// The split of a node; `None` if the node is not split.
+    pub fn of(graph: &Graph, capabilities: &Capabilities, node: &Node) -> Option<SplitReduction> {
+        let (reduce, x) = (reduction_of(node)?, *node.operands().first()?);
+        let shape = &graph.ty(x).shape;
+        let sizes: Vec<i64> = shape.iter().map(Dim::as_const).collect::<Option<_>>()?;
+        let elements = sizes
+            .iter()
+            .try_fold(1i64, |all, size| all.checked_mul(*size))?;
+        let is_reduced = |axis: &usize| reduce.axes.contains(axis) && sizes[*axis] > 1;
+        let axis = (0..sizes.len()).find(is_reduced)?;
+        let results = graph.ty(*node.results.first()?).numel().as_const()?;
+        if !rows::is_supported(capabilities) || elements < MIN_ELEMENTS || results == 0 {
+            return None;
+        }
+        let size = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
+        let are_many = rows::keep_busy(capabilities, size(results), size(sizes[axis]));
+        let last = sizes.len() - 1;
+        let behind = (axis + 1..=last).rev().take_while(|axis| is_reduced(axis));
+        let inner: i64 = behind.map(|axis| sizes[axis]).product();
+        if RowFrame::of(graph, node).is_some_and(|frame| frame.is_contiguous()) {
+            let is_whole = match capabilities.software {
+                true => results > 1 || elements <= MAX_ROW_OF_ONE_CORE,
+                false => results >= BUSY_ROWS,
+            };
+            (!is_whole).then(|| SplitReduction::split_row(axis, true, elements / results, results))
+        } else if inner >= MIN_ROW_LENGTH {
+            capabilities
+                .software
+                .then(|| SplitReduction::single_elements(axis, sizes[axis]))
+        } else if inner == 1 && !are_many && sizes[axis] >= MIN_ROW_LENGTH {
+            let fewest = (sizes[axis] / (rows::MAX_LOOP_LENGTH as i64 / 2)).max(2);
+            let wanted = (PARTIAL_COLUMNS / results).clamp(fewest, sizes[axis] / PART_MULTIPLE);
+            let parts = (1..=wanted).rev().find(|parts| sizes[axis] % parts == 0);
+            let parts = parts.filter(|parts| 2 * parts >= wanted).unwrap_or(wanted);
+            Some(SplitReduction::equal_parts(axis, false, sizes[axis], parts))
+                .filter(|cut| cut.parts > 1)
+        } else {
+            None
+        }
+    }
+
+    /// Makes every element of the axis a part, so that the inner axes become rows.
+    fn single_elements(axis: usize, size: i64) -> SplitReduction {
+        SplitReduction::equal_parts(axis, false, size, size)
+    }
+
+    /// Divides a row into equal parts whose length is a multiple of [`PART_MULTIPLE`], if such a number of parts exists.
+    /// Of these numbers it takes the one that keeps both cores busy longest.
+    fn split_row(axis: usize, is_row: bool, size: i64, results: i64) -> SplitReduction {
+        let busy = |parts: i64| {
+            let rows = parts * results;
+            rows * 1000
+                / ((rows + ROWS_OF_TWO_WORKGROUPS - 1) / ROWS_OF_TWO_WORKGROUPS
+                    * ROWS_OF_TWO_WORKGROUPS)
+        };
+        let candidates = (64 / results).max(2)..=256 / results;
+        let equal = candidates.filter(|parts| size % (parts * PART_MULTIPLE) == 0);
+        match equal.max_by_key(|parts| (busy(*parts), Reverse(*parts))) {
+            Some(parts) => SplitReduction::equal_parts(axis, is_row, size, parts),
+            None => {
+                let parts = (64 / results).max(2);
+                let length = size / parts / PART_MULTIPLE * PART_MULTIPLE;
+                SplitReduction {
+                    rest: size - parts * length,
+                    length,
+                    ..SplitReduction::equal_parts(axis, is_row, size, parts)
+                }
+            }
+        }
+    }
+
+    fn equal_parts(axis: usize, joins_inner_axes: bool, size: i64, parts: i64) -> SplitReduction {
+        SplitReduction {
+            axis,
+            joins_inner_axes,
+            parts,
+            length: size / parts,
+            rest: size % parts,
+        }
+    }
+
+    /// Builds the reduction in two steps.
+    pub fn reduce<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
+        let (Some(reduce), [x], [result]) = (reduction_of(node), &*node.operands(), &*node.results)
+        else {
+            return Vec::new();
+        };
+        // Partial results keep the precision of the accumulation.
+        let x = replay.value(*x).to_compute();
+        let (x, axes) = if self.joins_inner_axes {
+            (x.flatten(self.axis as i64, -1), vec![self.axis])
+        } else {
+            (x, reduce.axes.clone())
+        };
+        let whole = self.parts * self.length;
+        let parts = self.split_axis(x.narrow(self.axis as i64, 0, whole));
+        let within = axes
+            .iter()
+            .map(|axis| axis + usize::from(*axis >= self.axis));
+        let mut found = reduce_axes(parts, reduce.function, within.collect());
+        let at = self.axis - axes.iter().filter(|axis| **axis < self.axis).count();
+        if self.rest > 0 {
+            let rest = x.narrow(self.axis as i64, whole, self.rest);
+            let rest = reduce_axes(rest, reduce.function, axes).unsqueeze(at as i64);
+            found = x.builder().concat(&[found, rest], at as i64);
+        }
+        let ty = replay.graph.ty(*result);
+        let whole = reduce_axes(found, reduce.function, vec![at]);
+        vec![whole.to(ty.dtype).reshape(ty.shape.clone())]
+    }
+
+    /// Splits the axis into an axis of parts and one within them.
+    fn split_axis(self, x: Value<'_>) -> Value<'_> {
+        let mut shape = x.shape();
+        let sizes = [self.parts, self.length].map(Dim::from);
+        shape.splice(self.axis..=self.axis, sizes);
+        x.reshape(shape)
+    }
+}
+
+fn reduce_axes(x: Value<'_>, function: ReduceFunction, axes: Vec<usize>) -> Value<'_> {
+    x.builder().apply(Reduce { function, axes }, vec![x.into()])
+}

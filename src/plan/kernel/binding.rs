@@ -1,0 +1,137 @@
+//! Bindings of a kernel: limits of a device, the choice of textures, and declarations.
+
+use std::collections::BTreeSet;
+
+use crate::error::{Error, Result};
+use crate::kernel::capabilities::SizesSpace;
+use crate::kernel::emit::{BindingDecl, Statement};
+use crate::kernel::layout::{Layout, Texel};
+use crate::kernel::plan::Access;
+use crate::plan::element::KernelBinding;
+use crate::plan::kernel::LoweredKernel;
+
+impl LoweredKernel<'_> {
+    /// True if the device can bind all buffers and textures.
+    pub fn fits(&self) -> bool {
+        let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
+        let textures = self.texture_count();
+        bindings.len() - textures <= capabilities.max_storage_buffers as usize
+            && textures <= capabilities.textures.bindings as usize
+    }
+
+    /// Error for more buffers and textures than the device can bind.
+    pub(super) fn too_many_bindings(&self, label: &str) -> Error {
+        let (bindings, capabilities) = (&self.scope.buffers, self.scope.capabilities);
+        let (textures, limit) = (
+            capabilities.textures.bindings,
+            capabilities.max_storage_buffers,
+        );
+        let mut message = format!(
+            "{label} needs {} buffers and textures, the device binds {limit} and {textures}",
+            bindings.len()
+        );
+        let is_piece = |binding: &&KernelBinding| matches!(binding.layout, Layout::Chunk { .. });
+        let Some(piece) = bindings.iter().find(is_piece) else {
+            return Error::plan(message);
+        };
+        let weight = self
+            .scope
+            .graph
+            .value(piece.value)
+            .name
+            .trim_start_matches('$');
+        let (count, most) = (
+            bindings.iter().filter(is_piece).count(),
+            capabilities.max_binding_size,
+        );
+        message +=
+            &format!("; {count} are chunks of the weight {weight}, each of at most {most} bytes");
+        Error::plan(message).help(
+            "run on a device with larger bindings or on the host, or split the weight in the model",
+        )
+    }
+
+    /// Turns buffers of vectors in single or half precision into textures where the value allows it, up to the number of
+    /// textures that the device can bind.
+    pub(super) fn bind_textures(&mut self) -> Result<()> {
+        let stored = stored_buffers(&self.statements);
+        let most = self.scope.capabilities.textures.bindings as usize;
+        for index in 0..self.scope.buffers.len() {
+            let has_room = self.texture_count() < most;
+            if has_room
+                && !stored.contains(&index)
+                && let Some(texel) = self.texture_texel(index)?
+            {
+                self.scope.buffers[index].buffer.access = Access::AliasedTexture(texel);
+            }
+        }
+        Ok(())
+    }
+
+    /// Texel format in which a buffer of vectors can be read as a texture; `None` for others.
+    fn texture_texel(&self, index: usize) -> Result<Option<Texel>> {
+        let binding = &self.scope.buffers[index];
+        let BindingDecl {
+            element, access, ..
+        } = binding.buffer;
+        let is_buffer = !access.is_texture() && !binding.is_copy;
+        let is_read_so = is_buffer
+            && self
+                .scope
+                .reads_as_texture(binding.value, &binding.layout)?;
+        Ok(element.texel().filter(|_| is_read_so))
+    }
+
+    /// Number of textures that the kernel binds.
+    fn texture_count(&self) -> usize {
+        let buffers = self.scope.buffers.iter();
+        let textures = buffers.filter(|binding| binding.buffer.access.is_texture());
+        textures.count()
+    }
+}
+
+/// The buffers that statements write.
+fn stored_buffers(statements: &[Statement]) -> BTreeSet<usize> {
+    let mut stored = BTreeSet::new();
+    for statement in statements {
+        if let Statement::Store { buffer, .. } = statement {
+            stored.insert(*buffer);
+        }
+        stored.extend(statement.blocks().flat_map(stored_buffers));
+    }
+    stored
+}
+
+/// Declarations of the buffers and textures, and of the sizes if there are any.
+pub fn declarations(buffers: &[BindingDecl], sizes: usize, sizes_in: SizesSpace) -> String {
+    let mut text = String::new();
+    for (place, buffer) in buffers.iter().enumerate() {
+        let (name, element) = (&buffer.name, buffer.element.wgsl());
+        let declaration = match buffer.access {
+            Access::Read => format!("var<storage, read> {name}: array<{element}>"),
+            Access::Faults => format!("var<storage, read_write> {name}: array<atomic<{element}>>"),
+            Access::ReadWrite => format!("var<storage, read_write> {name}: array<{element}>"),
+            Access::TextureArray(texel) => {
+                let format = texel.wgsl();
+                format!("var {name}: texture_storage_2d_array<{format}, read>")
+            }
+            Access::AliasedTexture(texel) => {
+                let format = texel.wgsl();
+                format!("var {name}: texture_storage_2d<{format}, read>")
+            }
+        };
+        text += &format!("@group(0) @binding({place}) {declaration};\n");
+    }
+    if sizes > 0 {
+        let space = match sizes_in {
+            SizesSpace::Uniform => "uniform",
+            SizesSpace::Storage => "storage, read",
+        };
+        text += &format!(
+            "@group(0) @binding({}) var<{space}> sizes: array<vec4<u32>, {}>;\n",
+            buffers.len(),
+            sizes.div_ceil(4)
+        );
+    }
+    text
+}

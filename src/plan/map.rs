@@ -1,0 +1,321 @@
+//! Kernels without loops: an invocation computes one element, or four or eight neighbours.
+
+use crate::dim::Dim;
+use crate::error::Result;
+use crate::ir::ValueId;
+use crate::kernel::capabilities::StorageType;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::Expr;
+use crate::kernel::index::{self, Index};
+use crate::kernel::layout::Layout;
+use crate::plan::cost::node_cost;
+use crate::plan::element::position::Position;
+use crate::plan::element::vec4::{self, VEC4_LEN};
+use crate::plan::element::{KernelScope, scalar, vec8, write};
+use crate::plan::group::Group;
+use crate::plan::kernel::{LoweredKernel, invocation};
+use crate::plan::vec4_layout;
+use crate::shape::Shape;
+
+const TEMPLATE: &str = include_str!("../../shaders/map.wgsl");
+
+/// Largest cost, in simple operations, for which the store width matters.
+const MAX_WIDE_STORE_COST: u32 = 12;
+
+/// Lowers a pointwise value or view to a kernel with one invocation per element.
+pub fn lower<'a>(mut scope: KernelScope<'a>, group: &Group) -> Result<LoweredKernel<'a>> {
+    let count = scope.graph.ty(group.root).numel();
+    let (index, surplus) = invocation(&mut scope, &count);
+    let position = Position::from_index(index);
+    scope.inline_values(&group.other_outputs);
+    let mut statements = vec![surplus];
+    for value in group.outputs() {
+        let element = scope.produce(value, &position)?;
+        statements.push(write(&mut scope, value, element, &position)?);
+    }
+    Ok(finish(scope, &count, statements))
+}
+
+/// Lowers a value to a kernel of four neighbours per invocation, or eight for cheap elements, with vector loads and
+/// stores. `None` if the number of elements is not a multiple of four.
+pub fn lower_vec4<'a>(
+    mut scope: KernelScope<'a>,
+    group: &Group,
+) -> Result<Option<LoweredKernel<'a>>> {
+    let root = group.root;
+    if let Layout::Vec4 { axis } = scope.layout(root) {
+        let shape = &scope.graph.ty(root).shape;
+        return lower_vec4_along(scope, shape, root, *axis, |scope, at| {
+            let position = Position::from_coordinates(at);
+            Ok((scope.produce(root, &position)?, position))
+        })
+        .map(Some);
+    }
+    let numel = scope.graph.ty(group.root).numel();
+    let width = width(&scope, group, &numel)?;
+    scope.inline_values(&group.other_outputs);
+    lower_contiguous(
+        scope,
+        &group.outputs(),
+        &numel,
+        width,
+        |scope, value, place| {
+            let position = Position::from_index(place);
+            Ok((scope.produce(value, &position)?, position))
+        },
+    )
+}
+
+/// Lowers to a kernel of neighbours, in rows or blocks, if the device allows it; otherwise of single elements.
+pub fn lower_any<'a>(
+    scope: impl Fn() -> KernelScope<'a>,
+    group: &Group,
+) -> Result<LoweredKernel<'a>> {
+    match lower_vec4(scope(), group)? {
+        Some(quads) if quads.fits() => Ok(lower_blocks(&scope, group, &quads)?.unwrap_or(quads)),
+        _ => lower(scope(), group),
+    }
+}
+
+/// Lowers to a kernel of 4x4 blocks with four vector stores each, for a transposition whose operand has vec4 along another
+/// axis. `None` if vectors along rows load as well already.
+fn lower_blocks<'a>(
+    scope: &impl Fn() -> KernelScope<'a>,
+    group: &Group,
+    in_row: &LoweredKernel,
+) -> Result<Option<LoweredKernel<'a>>> {
+    let shape = &scope().graph.ty(group.root).shape;
+    let is_in_rows = scope().layout(group.root).is_row_major();
+    let (Some((last, outer)), [_]) = (shape.split_last(), group.outputs().as_slice()) else {
+        return Ok(None);
+    };
+    if !is_in_rows || !vec4::is_multiple_of_4(last) {
+        return Ok(None);
+    }
+    let width = width(&scope(), group, &Dim::product(shape))?;
+    let loads = in_row.scope.pool.loads();
+    if loads < VEC4_LEN {
+        return Ok(None);
+    }
+    for axis in (0..outer.len())
+        .rev()
+        .filter(|axis| vec4::is_multiple_of_4(&outer[*axis]))
+    {
+        if let Some(block) = lower_block_4x4(scope(), group, axis)?
+            && block.fits()
+            && access_time(block.scope.pool.loads(), VEC4_LEN) * width
+                < access_time(loads, 1) * VEC4_LEN * VEC4_LEN
+        {
+            return Ok(Some(block));
+        }
+    }
+    Ok(None)
+}
+
+/// Relative time that a rasteriser needs for vector loads and stores.
+fn access_time(loads: usize, stores: usize) -> usize {
+    2 * loads + 3 * stores
+}
+
+/// Kernel of 4x4 blocks along `axis` and the last axis; `None` if the rows of a block are not vectors in memory.
+fn lower_block_4x4<'a>(
+    mut scope: KernelScope<'a>,
+    group: &Group,
+    axis: usize,
+) -> Result<Option<LoweredKernel<'a>>> {
+    scope.inline_values(&group.other_outputs);
+    let (lines, surplus, count) = block_4x4(&mut scope, group.root, axis);
+    let mut statements = vec![surplus];
+    for line in lines {
+        let parts = vec4::for_each_neighbour(&mut scope, line, |scope, _, at| {
+            let position = Position::from_coordinates(at);
+            Ok((scope.produce(group.root, &position)?, position))
+        })?;
+        match vec4::store_vec4(&mut scope, group.root, &parts)? {
+            Some(store) => statements.push(store),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(finish(scope, &count, statements)))
+}
+
+/// Coordinates of a 4x4 block along `axis` and the last axis, a statement that ends surplus invocations, and the number of
+/// invocations.
+fn block_4x4(
+    scope: &mut KernelScope,
+    value: ValueId,
+    axis: usize,
+) -> ([[Vec<Index>; VEC4_LEN]; VEC4_LEN], Statement, Dim) {
+    let mut shape = scope.graph.ty(value).shape.clone();
+    let last = shape.len() - 1;
+    shape[last] = shape[last].floor_div(&Dim::from(VEC4_LEN));
+    let (quad, surplus, count) = vec4_layout::invocation_vec4(scope, &shape, axis);
+    let lines = vec4::neighbours(&quad, axis);
+    (
+        lines.map(|line| vec4::neighbours(&line, last)),
+        surplus,
+        count,
+    )
+}
+
+/// Number of neighbours that an invocation computes: eight for cheap elements that are faster to write as words, else
+/// four.
+fn width(scope: &KernelScope, group: &Group, numel: &Dim) -> Result<usize> {
+    let graph = scope.graph;
+    let nodes = group.computed(graph, scope.stored).into_iter();
+    let cost: u32 = nodes.map(|node| node_cost(&graph.nodes[node])).sum();
+    Ok(
+        match cost <= MAX_WIDE_STORE_COST && scope.can_access_u64(group.root)? {
+            true => vec8::vector_width(scope.capabilities, numel),
+            false => VEC4_LEN,
+        },
+    )
+}
+
+/// Kernel that computes `width` contiguous elements of each target per invocation. `None` if the number of elements is no
+/// multiple of four.
+fn lower_contiguous<'a>(
+    mut scope: KernelScope<'a>,
+    targets: &[ValueId],
+    numel: &Dim,
+    width: usize,
+    element: impl Fn(&mut KernelScope, ValueId, Index) -> Result<(Expr, Position)>,
+) -> Result<Option<LoweredKernel<'a>>> {
+    if !vec4::is_multiple_of_4(numel) {
+        return Ok(None);
+    }
+    let count = numel.floor_div(&Dim::from(width));
+    let (index, surplus) = invocation(&mut scope, &count);
+    let first = index.scale(&Dim::from(width));
+    let mut statements = vec![surplus];
+    for target in targets {
+        let parts = scope.with_vector_width(width, |scope| {
+            let places = (0..width).map(|part| first.add_size(&Dim::from(part)));
+            places
+                .map(|place| element(scope, *target, place))
+                .collect::<Result<Vec<_>>>()
+        })?;
+        let Some(stores) = vec8::store_vectors(&mut scope, *target, &parts)? else {
+            return Ok(None);
+        };
+        statements.extend(stores);
+    }
+    Ok(Some(finish(scope, &count, statements)))
+}
+
+/// Copies a value to a vec4 layout.
+pub fn copy_to_vec4(scope: KernelScope, value: ValueId, axis: usize) -> Result<LoweredKernel> {
+    let shape = &scope.graph.ty(value).shape;
+    match shape.split_last() {
+        Some((size, outer)) if vec4::is_multiple_of_4(size) && outer.len() > axis => {
+            copy_transposed_to_vec4(scope, value, axis)
+        }
+        _ => lower_vec4_along(scope, shape, value, axis, |scope, at| {
+            let position = Position::from_coordinates(at);
+            Ok((scope.element(value, &position, None)?, position))
+        }),
+    }
+}
+
+/// Copies a value to a vec4 layout along another axis than its last one, with vector loads along the last axis.
+fn copy_transposed_to_vec4(
+    mut scope: KernelScope,
+    value: ValueId,
+    axis: usize,
+) -> Result<LoweredKernel> {
+    let size = scope.graph.ty(value).shape[axis].clone();
+    let (lines, surplus, count) = block_4x4(&mut scope, value, axis);
+    let mut quads: [Vec<(Expr, Position)>; VEC4_LEN] = Default::default();
+    for (part, line) in lines.into_iter().enumerate() {
+        let may_miss = part > 0 && !vec4::is_multiple_of_4(&size);
+        let inside = may_miss.then(|| scope.is_below(&line[0][axis], &size));
+        for (parts, at) in quads.iter_mut().zip(line) {
+            let position = Position::from_coordinates(at);
+            let number = scope.with_vec4(|scope| scope.element(value, &position, inside))?;
+            parts.push((number, position));
+        }
+    }
+    let mut statements = vec![surplus];
+    for parts in &quads {
+        statements.push(scope.store_vec4(value, axis, parts)?);
+    }
+    Ok(finish(scope, &count, statements))
+}
+
+/// Kernel that writes four neighbours along `axis` of a shape to a vec4 of `root`. `element` computes an element and its
+/// position in `root` from its coordinates in the shape.
+fn lower_vec4_along<'a>(
+    mut scope: KernelScope<'a>,
+    shape: &Shape,
+    root: ValueId,
+    axis: usize,
+    element: impl Fn(&mut KernelScope, Vec<Index>) -> Result<(Expr, Position)>,
+) -> Result<LoweredKernel<'a>> {
+    let (quad, surplus, count) = vec4_layout::invocation_vec4(&mut scope, shape, axis);
+    let neighbours = vec4::neighbours(&quad, axis);
+    let parts =
+        vec4::for_each_neighbour(&mut scope, neighbours, |scope, _, at| element(scope, at))?;
+    let store = scope.store_vec4(root, axis, &parts)?;
+    Ok(finish(scope, &count, vec![surplus, store]))
+}
+
+/// Copies an input or weight, which cannot be an output itself.
+pub fn copy_value<'a>(mut scope: KernelScope<'a>, value: ValueId) -> Result<LoweredKernel<'a>> {
+    let ty = scope.graph.ty(value);
+    let count = ty.numel();
+    let (index, surplus) = invocation(&mut scope, &count);
+    let element = scope.element(value, &Position::from_index(index.clone()), None)?;
+    let storage = StorageType::of(ty.dtype, scope.capabilities)?;
+    let store = Statement::Store {
+        buffer: scope.bind_copy(value, storage)?,
+        index: index.emit(&mut scope.pool),
+        value: scalar::to_storage(&mut scope.pool, element, ty.dtype, storage),
+    };
+    Ok(finish(scope, &count, vec![surplus, store]))
+}
+
+/// Copies one operand of a concatenation to its part of the result: for concatenations that read more buffers than a
+/// kernel can bind, or that run faster as separate kernels.
+pub fn copy_concat_operand<'a>(
+    scope: impl Fn() -> KernelScope<'a>,
+    joined: &Group,
+    part: ValueId,
+    axis: usize,
+    start: &Dim,
+) -> Result<LoweredKernel<'a>> {
+    let mut alone = scope();
+    let graph = alone.graph;
+    let shape: &Shape = &graph.ty(part).shape;
+    let count = Dim::product(shape);
+    let put = |scope: &mut KernelScope, from: Position| {
+        let value = scope.element(part, &from, None)?;
+        let mut coordinates = from.coordinates(shape);
+        coordinates[axis] = coordinates[axis].add_size(start);
+        Ok((value, Position::from_coordinates(coordinates)))
+    };
+    if let Layout::Vec4 { axis: of_quads } = alone.layout(joined.root) {
+        return lower_vec4_along(alone, shape, joined.root, *of_quads, |scope, at| {
+            put(scope, Position::from_coordinates(at))
+        });
+    }
+    let element = |scope: &mut KernelScope, _, place: Index| {
+        let coordinates = index::delinearize(&place, shape);
+        put(scope, Position::from_both(place, coordinates))
+    };
+    let width = width(&alone, joined, &count)?;
+    if let Some(quads) = lower_contiguous(scope(), &[joined.root], &count, width, element)? {
+        return Ok(quads);
+    }
+    let (index, surplus) = invocation(&mut alone, &count);
+    let (value, position) = element(&mut alone, part, index)?;
+    let store = write(&mut alone, joined.root, value, &position)?;
+    Ok(finish(alone, &count, vec![surplus, store]))
+}
+
+fn finish<'a>(
+    scope: KernelScope<'a>,
+    count: &Dim,
+    statements: Vec<Statement>,
+) -> LoweredKernel<'a> {
+    LoweredKernel::new(scope, TEMPLATE, statements, count)
+}

@@ -1,0 +1,489 @@
+//! Lowers a graph of primitives and regions to a plan: decides which values are materialised (`fuse`), builds an
+//! expression for each element (`element`), a kernel for each group and blocks of steps for regions (`region`), and
+//! assigns slots and lifetimes.
+//!
+//! In reading order: node costs (`cost`) and kernel groups (`group`); expressions (`element`) and the kernel source around
+//! them (`kernel`, `vec4_layout`, `lanes`); kernels by operation (`product`, `conv`, `attention`, `recurrent`, `reduce`,
+//! `scan`, `sort`, `map`, `custom`); the choice of a kernel for a device (`variant`), the layout and storage type of
+//! values (`storage`), and fusion (`fuse`); shape-generic kernels that layers share (`shape_generic`) and the slots that
+//! kernels bind (`slots`). A module of several files has a folder.
+
+mod attention;
+mod check;
+mod conv;
+mod cost;
+mod custom;
+mod element;
+mod fuse;
+mod group;
+mod kernel;
+mod lanes;
+mod map;
+mod plan_builder;
+mod product;
+mod recurrent;
+mod reduce;
+mod region;
+mod scan;
+mod shape_generic;
+mod slots;
+mod sort;
+mod storage;
+mod variant;
+mod vec4_layout;
+
+pub use self::variant::{AdmittedVariants, admitted};
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use self::check::check_types;
+use self::element::check::first_site;
+use self::element::{KernelBinding, KernelScope};
+use self::fuse::{Fusion, fuse};
+use self::group::{Group, Pattern};
+use self::kernel::{GeneratedKernel, LoweredKernel};
+use self::plan_builder::{GroupKernels, PlanBuilder};
+use self::shape_generic::KernelCache;
+use self::storage::panels::{self, PaneledWeights};
+use self::storage::precision::StorageRequest;
+use crate::dim::Dim;
+use crate::error::{Error, Result, SourcePlace};
+use crate::ir::{Argument, Definition, Graph, Op, Primitive, ValueId};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::choice::VariantOverrides;
+use crate::kernel::layout::Layout;
+use crate::kernel::materialization::{MaterializedValue, Precision};
+use crate::kernel::plan::{Access, FaultSite, Flow, Plan, SlotId, Step, Workgroups};
+use crate::kernel::work::Work;
+use crate::pass::explicit_regions;
+
+/// Options of a plan.
+#[derive(Clone, Debug, Default)]
+pub struct PlanOptions {
+    /// Requested kernel variants of some nodes. A node that does not admit its variant uses the default table.
+    pub choices: VariantOverrides,
+    /// Storage precision of `f32` values.
+    pub precision: Precision,
+}
+
+impl From<VariantOverrides> for PlanOptions {
+    fn from(choices: VariantOverrides) -> PlanOptions {
+        PlanOptions {
+            choices,
+            ..PlanOptions::default()
+        }
+    }
+}
+
+/// Plans a graph of primitives and regions for a device. The error lists everything that the device cannot do.
+pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
+    plan_by(graph, capabilities, &PlanOptions::default())
+}
+
+/// Plans a graph like [`plan`], with options.
+pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions) -> Result<Plan> {
+    let graph = &fuse::split::split(&explicit_regions(graph)?, capabilities, &options.choices)?;
+    let (mut scalar_writes, mut paneled) = (BTreeSet::new(), PaneledWeights::new());
+    let mut earlier = PreviousAttempt::default();
+    // A value that cannot be stored in half-precision pairs, or a weight that would be stored twice, gets another storage
+    // in the next attempt.
+    loop {
+        let wanted = StorageRequest {
+            options,
+            scalar_writes: &scalar_writes,
+            paneled: &paneled,
+            prefix: "",
+        };
+        let (mut builder, fusion) = build_kernels(graph, capabilities, wanted, earlier)?;
+        let newly_paneled = panels::choose_paneled(&builder, capabilities);
+        let are_same = builder.scalar_writes.is_subset(&scalar_writes);
+        if are_same && newly_paneled.is_empty() {
+            builder.plan.shared_weights = panels::shared_weights(&builder, &paneled);
+            shape_generic::deduplicate_kernels(
+                &mut builder.plan,
+                &builder.sources,
+                capabilities,
+                &graph.hints,
+            );
+            return Ok(builder.finish());
+        }
+        earlier = PreviousAttempt {
+            kernel_cache: builder.kernel_cache,
+            reusable: are_same.then_some((fusion, builder.group_kernels)),
+        };
+        scalar_writes.extend(builder.scalar_writes);
+        paneled.extend(newly_paneled);
+    }
+}
+
+/// Results of the previous planning attempt.
+#[derive(Default)]
+struct PreviousAttempt {
+    kernel_cache: KernelCache,
+    /// Fusion and kernels, if the attempts differ only in weights stored as panels.
+    reusable: Option<(Fusion, Vec<GroupKernels>)>,
+}
+
+/// Builds the kernels and slots of a plan. Returns them with the fusion decisions.
+fn build_kernels(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    wanted: StorageRequest,
+    earlier: PreviousAttempt,
+) -> Result<(PlanBuilder, Fusion)> {
+    let (fusion, known) = match earlier.reusable {
+        Some((mut fusion, known)) => {
+            panels::assign_layouts(graph, &mut fusion, wanted.paneled);
+            (fusion, known)
+        }
+        None => (Fusion::of(graph, capabilities, wanted)?, Vec::new()),
+    };
+    let mut sheet = PlanBuilder::with_earlier(earlier.kernel_cache, known);
+    sheet.plan.inputs = vec![None; graph.inputs.len()];
+    sheet.plan.guards.clone_from(&graph.guards);
+    let written = vec![false; graph.values.len()];
+    let mut planner = Planner {
+        graph,
+        capabilities,
+        request: wanted,
+        fusion: &fusion,
+        builder: &mut sheet,
+        slots: BTreeMap::new(),
+        converted: BTreeMap::new(),
+        written: &written,
+        prefix: String::new(),
+        order: Vec::new(),
+        makes_checks: true,
+        host_values: custom::host_values(graph),
+        flows: Vec::new(),
+    };
+    planner.run(Planner::outputs)?;
+    sheet.plan.flows = planner.flows;
+    Ok((sheet, fusion))
+}
+
+/// Plans one graph: the whole graph or the body of a region.
+struct Planner<'a> {
+    graph: &'a Graph,
+    capabilities: &'a Capabilities,
+    request: StorageRequest<'a>,
+    fusion: &'a Fusion,
+    builder: &'a mut PlanBuilder,
+    slots: BTreeMap<(ValueId, bool), SlotId>,
+    /// Copies of values in another layout, and weights in panels or chunks.
+    converted: BTreeMap<(ValueId, Layout), SlotId>,
+    /// Inputs of a body whose slots are written by steps.
+    written: &'a [bool],
+    /// Prefix of a body's slot names, such as `y/`, which distinguishes them from those of the enclosing graph.
+    prefix: String,
+    /// Position of the body's region: indices of nodes, outermost first.
+    order: Vec<usize>,
+    /// True if kernels evaluate the checks among their nodes.
+    makes_checks: bool,
+    /// Operands and results of host functions. Their memory is not reused.
+    host_values: HashSet<ValueId>,
+    flows: Vec<Flow>,
+}
+
+impl Fusion {
+    fn of(graph: &Graph, capabilities: &Capabilities, wanted: StorageRequest) -> Result<Fusion> {
+        check_types(graph, capabilities)?;
+        let mut fusion = fuse(graph, capabilities, &wanted.options.choices)?;
+        fusion.layouts = storage::layout::assign(graph, capabilities, &fusion);
+        let stored = storage::precision::assign(graph, capabilities, &fusion, wanted)?;
+        (fusion.storages, fusion.single_reasons) = stored.into_iter().unzip();
+        let is_body = !wanted.prefix.is_empty();
+        storage::concat::assign_parts(graph, capabilities, &mut fusion, is_body);
+        fusion.layouts = storage::padding::assign(graph, capabilities, wanted, &fusion);
+        fusion.texture_aliased =
+            storage::texture_aliases::assign(graph, capabilities, &fusion, is_body);
+        panels::assign_layouts(graph, &mut fusion, wanted.paneled);
+        fusion.tile_extents = storage::tile_extents::assign(graph, capabilities, &fusion, wanted);
+        Ok(fusion)
+    }
+}
+
+impl<'a> Planner<'a> {
+    /// Plans every group, then calls `last`. The error lists all failures.
+    fn run(&mut self, last: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        let mut errors = Vec::new();
+        for group in &self.fusion.groups {
+            if let Err(error) = self.plan_group(group) {
+                errors.push(error.at_place(&self.source_place(group)));
+            }
+        }
+        errors.extend(last(self).err());
+        self.record_stored();
+        Error::all(errors).map_or(Ok(()), Err)
+    }
+
+    /// Records why each value with a slot is materialised.
+    fn record_stored(&mut self) {
+        for ((value, is_copy), slot) in &self.slots {
+            let reason = self.fusion.reasons[value.index()].filter(|_| !is_copy);
+            let plan = &mut self.builder.plan;
+            plan.materialized
+                .extend(reason.map(|reason| MaterializedValue {
+                    value: plan.slots[slot.0].name.clone(),
+                    reason,
+                    single_reason: self.fusion.single_reasons[value.index()],
+                }));
+        }
+    }
+
+    fn scope(&self) -> KernelScope<'a> {
+        let Fusion {
+            stored,
+            layouts,
+            storages,
+            texture_aliased: texels,
+            ..
+        } = self.fusion;
+        let scope = KernelScope::new(self.graph, self.capabilities, stored, self.written);
+        let scope = scope
+            .with_layouts(layouts, storages)
+            .with_texture_aliases(texels);
+        match self.makes_checks {
+            true => scope,
+            false => scope.without_checks(),
+        }
+    }
+
+    fn source_place(&self, group: &Group) -> SourcePlace {
+        let node = group
+            .nodes
+            .first()
+            .and_then(|node| self.graph.nodes.get(*node));
+        node.map(|node| node.place.clone()).unwrap_or_default()
+    }
+
+    fn plan_group(&mut self, group: &Group) -> Result<()> {
+        let anchor = group.anchor.and_then(|node| self.graph.nodes.get(node));
+        if let Some(node) = anchor
+            && let Op::Region(region) = &node.op
+        {
+            return self.plan_region(node, region);
+        }
+        if let Some(node) = anchor
+            && let Op::Primitive(Primitive::Custom(custom)) = &node.op
+        {
+            return self.custom(node, custom, group);
+        }
+        let kernels = match self.builder.reuse_kernels() {
+            Some(kernels) if self.are_still_valid(&kernels) => kernels,
+            _ => self.generate_kernels(group)?,
+        };
+        self.builder.group_kernels.push(kernels.clone());
+        let mut kernels = kernels.into_iter();
+        kernels.try_for_each(|(made, part)| self.add_step(made, group, part))
+    }
+
+    /// True if the kernels read no weight in rows that is now stored only in panels.
+    fn are_still_valid(&self, kernels: &GroupKernels) -> bool {
+        let mut bindings = kernels.iter().flat_map(|(made, _)| &made.bindings);
+        let is_in_panels = |layout: &Layout| matches!(layout, Layout::Panels(_));
+        bindings.all(|binding| {
+            let lies = &self.fusion.layouts[binding.value.index()];
+            is_in_panels(&binding.layout) || !is_in_panels(lies)
+        })
+    }
+
+    /// Generates the kernels of a group.
+    fn generate_kernels(&mut self, group: &Group) -> Result<GroupKernels> {
+        let whole = match self.sort_kernel(group)? {
+            None => self.shape_generic_kernel(group)?,
+            sorted => sorted,
+        };
+        if let Some(made) = whole {
+            return Ok(vec![(made, None)]);
+        }
+        let label = self.label(group);
+        let lowered = self.lower_to_fit(group)?;
+        let parts = match lowered.fits() && !self.has_many_operands(group) {
+            true => None,
+            false => self.kernels_by_operand(group, &label)?,
+        };
+        match parts {
+            Some(parts) => Ok(parts),
+            None => Ok(vec![(lowered.finish(label)?, None)]),
+        }
+    }
+
+    /// Lowers a group. Leaves out its checks if the device cannot bind the fault buffer in addition.
+    fn lower_to_fit(&mut self, group: &Group) -> Result<LoweredKernel<'a>> {
+        let lowered = self.lower(group)?;
+        if lowered.fits() || !lowered.scope.makes_checks() {
+            return Ok(lowered);
+        }
+        self.makes_checks = false;
+        let unchecked = self.lower(group);
+        self.makes_checks = true;
+        unchecked
+    }
+
+    fn lower(&self, group: &Group) -> Result<LoweredKernel<'a>> {
+        match &group.pattern {
+            Some(Pattern::Rows(rows)) => return reduce::rows::lower(self.scope(), group, rows),
+            Some(Pattern::Attention(attention)) => {
+                return attention::lower(self.scope(), group, attention);
+            }
+            None => {}
+        }
+        if let Some(chosen) = self.lower_best_variant(group)? {
+            return Ok(chosen);
+        }
+        let scope = self.scope();
+        let Some(anchor) = group.anchor else {
+            return map::lower_any(|| self.scope(), group);
+        };
+        let node = &self.graph.nodes[anchor];
+        match &node.op {
+            Op::Primitive(Primitive::Reduce(reduce)) => reduce::lower(scope, group, node, reduce),
+            Op::Primitive(Primitive::ArgReduce(reduce)) => {
+                reduce::lower_argument(scope, group, node, reduce)
+            }
+            Op::Primitive(Primitive::Scan(scan)) => scan::lower(scope, group, node, scan),
+            Op::Primitive(Primitive::Scatter(scatter)) => {
+                scan::lower_scatter(scope, group, node, scatter)
+            }
+            Op::Primitive(Primitive::Recurrent(layer)) => recurrent::lower(scope, node, layer),
+            _ => Err(element::not_planned(node)),
+        }
+    }
+
+    /// Adds the dispatch of a kernel for a group, or for one operand of a concatenation. The plan may hold the kernel
+    /// already.
+    fn add_step(
+        &mut self,
+        mut made: GeneratedKernel,
+        group: &Group,
+        part: Option<ValueId>,
+    ) -> Result<()> {
+        if matches!(&made.workgroups, Workgroups::Linear(count) if count.is(0)) {
+            return Ok(());
+        }
+        let singles = made.scalar_writes.iter();
+        let singles =
+            singles.map(|value| format!("{}{}", self.prefix, self.graph.value(*value).name));
+        self.builder.scalar_writes.extend(singles);
+        self.count_kernel_row_reads(&made, group, part);
+        let work = match made.work.take() {
+            Some(work) => work,
+            None => kernel::work::group_work(&self.scope(), group, part)?,
+        };
+        self.add_dispatch(made, group, work)
+    }
+
+    /// Adds the dispatch of a kernel.
+    fn add_dispatch(&mut self, made: GeneratedKernel, group: &Group, mut work: Work) -> Result<()> {
+        let kernel = self.builder.kernel(made.kernel, made.source);
+        let sizes = self.with_check_sites(&made.checks, made.sizes);
+        let mut bindings = Vec::new();
+        let written = group.written(self.graph, &self.fusion.stored);
+        for binding in &made.bindings {
+            if binding.buffer.access == Access::Faults {
+                bindings.push(self.builder.fault_buffer().slot);
+                continue;
+            }
+            let slot = self.bind_slot(binding, group)?;
+            bindings.push(slot);
+            let layout = &self.fusion.layouts[binding.value.index()];
+            if written.contains(&binding.value) && binding.layout == *layout {
+                work.writes.push(slot);
+            }
+        }
+        if work.writes.is_empty() {
+            // A result in another slot or layout is bound last.
+            let goes_to = |binding: &KernelBinding| (binding.is_copy, binding.layout.clone());
+            let last = made.bindings.last().map(goes_to);
+            let is_other = |binding: &KernelBinding| Some(goes_to(binding)) != last;
+            let others = made.bindings.iter().rposition(is_other);
+            work.writes
+                .extend(bindings.iter().skip(others.map_or(0, |other| other + 1)));
+        }
+        let names = group.nodes.iter().filter_map(|node| {
+            let result = self.graph.nodes.get(*node)?.results.first()?;
+            Some(format!("{}{}", self.prefix, self.graph.value(*result).name))
+        });
+        for name in &mut work.fused_producers {
+            name.insert_str(0, &self.prefix);
+        }
+        let step = Step {
+            kernel,
+            bindings,
+            sizes,
+            workgroups: made.workgroups,
+            place: self.source_place(group),
+            nodes: names.collect(),
+            choice: made.choice,
+            work,
+        };
+        self.builder.plan.steps.push(step);
+        Ok(())
+    }
+
+    /// Replaces the placeholder for the number of the step's first check site by that number.
+    fn with_check_sites(&mut self, checks: &[ValueId], sizes: Vec<Dim>) -> Vec<Dim> {
+        if checks.is_empty() {
+            return sizes;
+        }
+        let sites = checks.iter().filter_map(|value| self.check_site(*value));
+        let sites: Vec<FaultSite> = sites.collect();
+        let first = Dim::from(self.builder.add_check_sites(sites));
+        let number = |size: Dim| match size == first_site() {
+            true => first.clone(),
+            false => size,
+        };
+        sizes.into_iter().map(number).collect()
+    }
+
+    /// Describes a check of the graph as a check site.
+    fn check_site(&self, value: ValueId) -> Option<FaultSite> {
+        let info = self.graph.value(value);
+        let Definition::Node(index, _) = info.definition else {
+            return None;
+        };
+        let node = &self.graph.nodes[index];
+        let Op::Primitive(Primitive::Check(check)) = &node.op else {
+            return None;
+        };
+        Some(FaultSite {
+            message: match check.is_assertion() {
+                true => check.fault(0, None).message().to_string(),
+                false => check.message.clone(),
+            },
+            mentions_value: !check.is_assertion(),
+            end: match node.arguments.get(2) {
+                Some(Argument::Number(end)) => Some(Dim::from(end.to_i64())),
+                Some(Argument::Size(end)) => Some(end.clone()),
+                _ => None,
+            },
+            order: [self.order.as_slice(), &[index]].concat(),
+            node: format!("{}{}", self.prefix, info.name),
+            place: node.place.clone(),
+        })
+    }
+
+    /// Label of a group: its primitives, shortened if there are many.
+    fn label(&self, group: &Group) -> String {
+        let names: Vec<&str> = group
+            .nodes
+            .iter()
+            .filter_map(|node| self.graph.nodes.get(*node))
+            .map(|node| node.op.name())
+            .collect();
+        match names.as_slice() {
+            [] => String::from("copy"),
+            [only] => only.to_string(),
+            [first, last] => format!("{first}_{last}"),
+            [first, .., last] => format!("{first}_to_{last}"),
+        }
+    }
+
+    /// Adds a step that copies a value to its copy's slot.
+    fn copy_to_slot(&mut self, value: ValueId) -> Result<()> {
+        let group = Group::copy_of(value);
+        let made = map::copy_value(self.scope(), value)?.finish(self.label(&group))?;
+        self.add_step(made, &group, None)
+    }
+}

@@ -1,0 +1,179 @@
+//! Builder of a plan: kernels, slots and steps of all its graphs.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
+use std::rc::Rc;
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::ir::ValueId;
+use crate::kernel::capabilities::StorageType;
+use crate::kernel::layout::Layout;
+use crate::kernel::plan::{
+    FaultSite, Faults, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, all_flows,
+};
+use crate::plan::kernel::{GeneratedKernel, KernelSource};
+use crate::plan::shape_generic::KernelCache;
+use crate::shape::TensorType;
+
+/// The kernels of a group, each for the whole group or for one operand of a concatenation.
+pub(super) type GroupKernels = Vec<(GeneratedKernel, Option<ValueId>)>;
+
+/// The plan under construction.
+#[derive(Default)]
+pub(super) struct PlanBuilder {
+    pub(super) plan: Plan,
+    kernels: HashMap<Kernel, usize>,
+    /// The sources of the kernels, by index.
+    pub(super) sources: Vec<Option<Rc<KernelSource>>>,
+    weights: HashMap<(String, Layout, StorageType), SlotId>,
+    pub(super) kernel_cache: KernelCache,
+    /// Kernels of the previous attempt, by group.
+    earlier_kernels: Vec<GroupKernels>,
+    /// Kernels of this attempt, by group.
+    pub(super) group_kernels: Vec<GroupKernels>,
+    /// Elements that kernels read of weights in rows, for the example's sizes, by the weights' names.
+    pub(super) row_reads: BTreeMap<String, usize>,
+    /// Values in half-precision pairs of which some kernel writes single elements.
+    pub(super) scalar_writes: BTreeSet<String>,
+}
+
+impl PlanBuilder {
+    /// An empty builder with shape-generic kernels and kernels of groups from the previous attempt.
+    pub(super) fn with_earlier(
+        kernel_cache: KernelCache,
+        earlier_kernels: Vec<GroupKernels>,
+    ) -> PlanBuilder {
+        PlanBuilder {
+            kernel_cache,
+            earlier_kernels,
+            ..PlanBuilder::default()
+        }
+    }
+
+    /// Kernels of the next group from the previous attempt.
+    pub(super) fn reuse_kernels(&self) -> Option<GroupKernels> {
+        self.earlier_kernels.get(self.group_kernels.len()).cloned()
+    }
+
+    /// Index of a kernel. Adds the kernel if it is new.
+    pub(super) fn kernel(&mut self, kernel: Kernel, source: Option<Rc<KernelSource>>) -> usize {
+        let next = self.plan.kernels.len();
+        let index = *self.kernels.entry(kernel.clone()).or_insert(next);
+        if index == next {
+            self.plan.kernels.push(kernel);
+            self.sources.push(source);
+        }
+        index
+    }
+
+    pub(super) fn slot(
+        &mut self,
+        name: &str,
+        ty: &TensorType,
+        storage: StorageType,
+        layout: &Layout,
+        kind: SlotKind,
+    ) -> SlotId {
+        let id = SlotId(self.plan.slots.len());
+        if let SlotKind::Input(index) = kind
+            && let Some(input) = self.plan.inputs.get_mut(index)
+        {
+            *input = Some(id);
+        }
+        self.plan.slots.push(Slot {
+            name: name.to_string(),
+            dtype: ty.dtype,
+            storage,
+            shape: ty.shape.clone(),
+            layout: layout.clone(),
+            kind,
+        });
+        id
+    }
+
+    /// Slot of a weight. All bodies share it.
+    pub(super) fn weight(
+        &mut self,
+        name: &str,
+        ty: &TensorType,
+        storage: StorageType,
+        layout: &Layout,
+    ) -> SlotId {
+        let key = (name.to_string(), layout.clone(), storage);
+        if let Some(slot) = self.weights.get(&key) {
+            return *slot;
+        }
+        let kind = SlotKind::Weight(name.into());
+        let lies = match layout {
+            Layout::Panels(_) => " in panels".to_string(),
+            layout => layout.to_string(),
+        };
+        let slot = self.slot(&format!("${name}{lies}"), ty, storage, layout, kind);
+        self.weights.insert(key, slot);
+        slot
+    }
+
+    /// The fault buffer, in which checks record failures.
+    pub(super) fn fault_buffer(&mut self) -> &mut Faults {
+        let plan = &mut self.plan;
+        let next = SlotId(plan.slots.len());
+        plan.faults.get_or_insert_with(|| {
+            plan.slots.push(Slot {
+                name: "faults".to_string(),
+                dtype: DType::I32,
+                storage: StorageType::U32,
+                shape: vec![Dim::ONE],
+                layout: Layout::Linear,
+                kind: SlotKind::Output,
+            });
+            Faults {
+                slot: next,
+                sites: Vec::new(),
+            }
+        })
+    }
+
+    /// Adds the check sites of a step. Returns the number of the first.
+    pub(super) fn add_check_sites(&mut self, sites: Vec<FaultSite>) -> usize {
+        let faults = self.fault_buffer();
+        let first = faults.sites.len();
+        faults.sites.extend(sites);
+        let (slot, count) = (faults.slot, faults.sites.len());
+        self.plan.slots[slot.0].shape = vec![Dim::from(count)];
+        first
+    }
+
+    /// Sets slot lifetimes: from the first to the last use, or to the end of a loop for slots defined before the loop.
+    pub(super) fn finish(mut self) -> Plan {
+        let mut spans: Vec<Option<(usize, usize)>> = vec![None; self.plan.slots.len()];
+        let flows = all_flows(&self.plan.flows);
+        let loops: Vec<Range<usize>> = flows
+            .iter()
+            .filter(|flow| matches!(flow.kind, FlowKind::Loop { .. }))
+            .map(|flow| flow.steps())
+            .collect();
+        let end_of_use = |first: usize, step: usize| {
+            let around = loops
+                .iter()
+                .filter(|steps| steps.contains(&step) && first < steps.start);
+            around.map(|steps| steps.end - 1).fold(step, usize::max)
+        };
+        let bound = self.plan.steps.iter().enumerate().flat_map(|(step, used)| {
+            let slots = used.bindings.iter();
+            slots.map(move |slot| (*slot, step))
+        });
+        let read = flows.iter().flat_map(|flow| flow.readbacks());
+        for (slot, step) in bound.chain(read) {
+            let slot = self.plan.root_slot(slot);
+            let (first, last) = spans[slot.0].unwrap_or((step, step));
+            spans[slot.0] = Some((first, last.max(end_of_use(first, step))));
+        }
+        for (slot, span) in self.plan.slots.iter_mut().zip(spans) {
+            if let (SlotKind::Temporary { .. }, Some((first, last))) = (&slot.kind, span) {
+                slot.kind = SlotKind::Temporary { first, last };
+            }
+        }
+        self.plan
+    }
+}

@@ -1,0 +1,392 @@
+//! Reductions. An invocation computes one result or neighbouring results; a workgroup computes one result if there are
+//! many elements and few results.
+
+pub mod accumulator;
+pub mod argument;
+pub mod pooling;
+pub mod rows;
+pub mod strip;
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::{Graph, Node, ValueId};
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::{Expr, Literal, WgslType};
+use crate::kernel::index::{self, Index};
+use crate::op::{ArgReduce, ArgReduceFunction, BinaryFunction, Reduce, ReduceFunction};
+use crate::plan::cost::example_size;
+use crate::plan::element::position::Position;
+use crate::plan::element::{KernelScope, operand, scalar};
+use crate::plan::group::Group;
+use crate::plan::kernel::{LoweredKernel, ceil_div, invocation, repeat, store};
+use crate::plan::lanes;
+use crate::shape::Shape;
+
+/// Template of reductions.
+pub const TEMPLATE: &str = include_str!("../../shaders/reduce.wgsl");
+/// Template of reductions by workgroups.
+pub const WORKGROUP_TEMPLATE: &str = include_str!("../../shaders/reduce_workgroup.wgsl");
+const ARGUMENT_TEMPLATE: &str = include_str!("../../shaders/arg_reduce.wgsl");
+
+/// Invocations that share a reduction.
+pub const WORKGROUP_INVOCATIONS: i64 = 64;
+/// Fewest elements per result, and most results, of a reduction by workgroups.
+const MIN_WORKGROUP_ELEMENTS: usize = 1024;
+const MAX_WORKGROUP_RESULTS: usize = 256;
+/// Largest number of elements that a sum adds directly. Longer sums add partial sums of this many elements, for precision.
+pub const PARTIAL_SUM_LENGTH: i64 = 128;
+
+/// Lowers a reduction to the variant that fits its sizes.
+pub fn lower<'a>(
+    scope: KernelScope<'a>,
+    group: &Group,
+    node: &Node,
+    reduce: &Reduce,
+) -> Result<LoweredKernel<'a>> {
+    if !scope.layout(group.root).is_row_major() {
+        return pooling::lower(scope, group, node, reduce);
+    }
+    let parts = ReductionAxes::new(scope.graph, node, &reduce.axes)?;
+    let size = |shape: &[Dim]| example_size(scope.graph, &Dim::product(shape));
+    let (reduced, kept) = (size(&parts.reduced), size(&parts.kept));
+    let are_few =
+        kept <= MAX_WORKGROUP_RESULTS && !rows::keep_busy(scope.capabilities, kept, reduced);
+    if reduced >= MIN_WORKGROUP_ELEMENTS && are_few {
+        lower_workgroup(scope, group, reduce.function, &parts)
+    } else {
+        strip::lower(scope, group, reduce.function, &parts)
+    }
+}
+
+/// Operand of a reduction, with its axes divided into reduced and kept ones.
+pub struct ReductionAxes {
+    /// The operand.
+    pub operand: ValueId,
+    /// The result of the reduction, before the epilogue.
+    pub result: ValueId,
+    /// Dtype of operand and result.
+    pub dtype: DType,
+    /// The reduced axes.
+    pub axes: Vec<usize>,
+    rank: usize,
+    /// Sizes of the kept axes.
+    pub kept: Shape,
+    /// Sizes of the reduced axes.
+    pub reduced: Shape,
+}
+
+impl ReductionAxes {
+    /// Divides the axes of a node's operand.
+    pub fn new(graph: &Graph, node: &Node, axes: &[usize]) -> Result<ReductionAxes> {
+        let operand = operand(node, 0)?;
+        let ty = graph.ty(operand);
+        let result = node.results.first().copied().unwrap_or(operand);
+        let is_reduced = |axis: &usize| axes.contains(axis);
+        let pick = |wanted: bool| {
+            let axes = (0..ty.rank()).filter(|axis| is_reduced(axis) == wanted);
+            axes.map(|axis| ty.shape[axis].clone()).collect::<Shape>()
+        };
+        Ok(ReductionAxes {
+            operand,
+            result,
+            dtype: ty.dtype,
+            axes: axes.to_vec(),
+            rank: ty.rank(),
+            kept: pick(false),
+            reduced: pick(true),
+        })
+    }
+
+    /// Coordinates in the operand from those of the kept and of the reduced axes.
+    pub fn operand_position(&self, kept: &[Index], reduced: &[Index]) -> Position {
+        let (mut kept, mut reduced) = (kept.iter(), reduced.iter());
+        let axes = (0..self.rank).map(|axis| {
+            let source = if self.axes.contains(&axis) {
+                reduced.next()
+            } else {
+                kept.next()
+            };
+            source.cloned().unwrap_or_else(Index::zero)
+        });
+        Position::from_coordinates(axes.collect())
+    }
+
+    /// The result that an invocation or workgroup computes, and a statement that ends surplus ones.
+    pub fn output(&self, scope: &mut KernelScope) -> (ReductionOutput, Statement) {
+        let count = Dim::product(&self.kept);
+        let (index, surplus) = invocation(scope, &count);
+        let kept = index::delinearize(&index, &self.kept);
+        (ReductionOutput { count, index, kept }, surplus)
+    }
+}
+
+/// One of `count` results: its index, and its coordinates along the kept axes.
+pub struct ReductionOutput {
+    /// Number of results.
+    pub count: Dim,
+    index: Index,
+    /// Coordinates along the kept axes.
+    pub kept: Vec<Index>,
+}
+
+impl ReductionOutput {
+    /// Applies the epilogue to the result and stores it.
+    pub fn store(
+        &self,
+        scope: &mut KernelScope,
+        group: &Group,
+        parts: &ReductionAxes,
+        value: Expr,
+    ) -> Result<Statement> {
+        let position = Position::from_both(self.index.clone(), self.kept.clone());
+        store(scope, group, parts.result, value, &position)
+    }
+}
+
+/// Emits a loop over `0..size` as two nested loops, the inner one over a chunk. `around` adds statements around the inner
+/// loop.
+pub fn repeat_in_chunks(
+    scope: &mut KernelScope,
+    size: &Dim,
+    piece: i64,
+    variable: Expr,
+    around: impl FnOnce(&dyn Fn(Vec<Statement>) -> Statement) -> Vec<Statement>,
+) -> Vec<Statement> {
+    let hint = size.eval(&scope.graph.hints).unwrap_or(piece);
+    // The chunks grow with the size so that neither loop exceeds the drivers' limits on iterations.
+    let step = u32::try_from(piece.max(hint / 16_384).max(1)).unwrap_or(u32::MAX);
+    let pool = &mut scope.pool;
+    let from = pool.variable("j_from", WgslType::U32);
+    let (zero, piece, end) = (pool.index(0), pool.index(step), pool.size(size));
+    let to = pool.call("min(x + y, z)", WgslType::U32, &[from, piece, end]);
+    let inner = move |body: Vec<Statement>| Statement::Loop {
+        variable,
+        from,
+        to,
+        step: 1,
+        body,
+    };
+    vec![Statement::Loop {
+        variable: from,
+        from: zero,
+        to: end,
+        step,
+        body: around(&inner),
+    }]
+}
+
+fn lower_workgroup<'a>(
+    mut scope: KernelScope<'a>,
+    group: &Group,
+    function: ReduceFunction,
+    parts: &ReductionAxes,
+) -> Result<LoweredKernel<'a>> {
+    let (output, surplus) = parts.output(&mut scope);
+    let (total, start) = new_accumulator(
+        &mut scope,
+        function,
+        parts.dtype,
+        accumulator_name(function),
+    )?;
+    let all = Dim::product(&parts.reduced);
+    let rounds = all.ceil_div(&Dim::from(WORKGROUP_INVOCATIONS));
+    let (local, lane) = scope.counter("local", &Dim::from(WORKGROUP_INVOCATIONS));
+    let mut statements = vec![surplus, Statement::Declare(total, start)];
+    statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
+        let number = round.scale(&Dim::from(WORKGROUP_INVOCATIONS)).add(&lane);
+        let number = number.emit(&mut scope.pool);
+        scope.pool.set_label(number, "k");
+        let place = Index::expr(number, &all);
+        let reduced = index::delinearize(&place, &parts.reduced);
+        let element = scope.element(
+            parts.operand,
+            &parts.operand_position(&output.kept, &reduced),
+            None,
+        )?;
+        let sum = combine(scope, function, total, element);
+        let end = scope.pool.size(&all);
+        let inside = scope.pool.call("x < y", WgslType::Bool, &[number, end]);
+        Ok(vec![Statement::If(
+            inside,
+            vec![Statement::Assign(total, sum)],
+        )])
+    })?);
+    let (tree, whole) = combine_workgroup(&mut scope, function, total, "shares");
+    statements.extend(tree);
+    statements.push(Statement::Freeze(whole));
+    let write = output.store(&mut scope, group, parts, whole)?;
+    let zero = scope.pool.index(0);
+    let is_first = scope.pool.call("x == y", WgslType::Bool, &[local, zero]);
+    statements.push(Statement::If(is_first, vec![write]));
+    let memory = format!(
+        "var<workgroup> shares: array<{}, {WORKGROUP_INVOCATIONS}>;\n",
+        scope.pool.ty(total).wgsl()
+    );
+    let mut lowered =
+        LoweredKernel::of_workgroups(scope, WORKGROUP_TEMPLATE, statements, output.count);
+    lowered.template_values.push(("memory", memory));
+    Ok(lowered)
+}
+
+/// Combines the partial results of a workgroup in a binary tree.
+pub fn combine_workgroup(
+    scope: &mut KernelScope,
+    function: ReduceFunction,
+    total: Expr,
+    shares: &str,
+) -> (Vec<Statement>, Expr) {
+    let ty = scope.pool.ty(total);
+    let line = |text: &str| Statement::Line(text.to_string());
+    let mine = scope.pool.variable(&format!("{shares}[local]"), ty);
+    let other = scope.pool.variable(&format!("{shares}[local + width]"), ty);
+    let both = combine(scope, function, mine, other);
+    let whole = scope.pool.variable(&format!("{shares}[0]"), ty);
+    let (local, width) = (
+        scope.pool.variable("local", WgslType::U32),
+        scope.pool.variable("width", WgslType::U32),
+    );
+    let is_active = scope.pool.call("x < y", WgslType::Bool, &[local, width]);
+    let statements = vec![
+        Statement::Assign(mine, total),
+        line("workgroupBarrier();"),
+        Statement::Block(
+            format!(
+                "for (var width = {}u; width > 0u; width /= 2u)",
+                WORKGROUP_INVOCATIONS / 2
+            ),
+            vec![
+                Statement::If(is_active, vec![Statement::Assign(mine, both)]),
+                line("workgroupBarrier();"),
+            ],
+        ),
+    ];
+    (statements, whole)
+}
+
+/// A kernel of `count` invocations. If that is too few default workgroups for a rasteriser's cores, each workgroup is one
+/// subgroup.
+pub fn by_invocations<'a>(
+    scope: KernelScope<'a>,
+    statements: Vec<Statement>,
+    count: &Dim,
+) -> LoweredKernel<'a> {
+    let number = example_size(scope.graph, count);
+    let is_few = |lanes: &usize| {
+        number > 0 && lanes::subgroups_per_workgroup(*lanes, number.div_ceil(*lanes)) == 1
+    };
+    let Some(lanes) = scope.capabilities.simd_lanes().filter(is_few) else {
+        return LoweredKernel::new(scope, TEMPLATE, statements, count);
+    };
+    let workgroups = ceil_div(count, lanes);
+    let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, workgroups);
+    lowered
+        .template_values
+        .extend([lanes::workgroup_size(lanes), lanes::invocation_index(lanes)]);
+    lowered
+}
+
+/// Variable name of an accumulator.
+pub fn accumulator_name(function: ReduceFunction) -> &'static str {
+    match function {
+        ReduceFunction::Sum => "sum",
+        ReduceFunction::Prod => "product",
+        ReduceFunction::Max => "largest",
+        ReduceFunction::Min => "smallest",
+    }
+}
+
+/// An accumulator and its initial value.
+pub fn new_accumulator(
+    scope: &mut KernelScope,
+    function: ReduceFunction,
+    dtype: DType,
+    name: &str,
+) -> Result<(Expr, Expr)> {
+    let ty = scope.register(dtype);
+    let start = scalar::identity(&mut scope.pool, function, dtype, scope.capabilities)?;
+    Ok((scope.pool.variable(name, ty), start))
+}
+
+/// Combines two partial results.
+pub fn combine(scope: &mut KernelScope, function: ReduceFunction, x: Expr, y: Expr) -> Expr {
+    // Narrow types are wrapped or rounded once, at the end.
+    scalar::reduce_pair(&mut scope.pool, function, x, y, DType::F32)
+}
+
+/// Lowers an argmax or argmin.
+pub fn lower_argument<'a>(
+    mut scope: KernelScope<'a>,
+    group: &Group,
+    node: &Node,
+    reduce: &ArgReduce,
+) -> Result<LoweredKernel<'a>> {
+    let parts = ReductionAxes::new(scope.graph, node, &[reduce.axis])?;
+    if argument::is_supported(&scope, &parts) {
+        return argument::lower(scope, group, &parts, reduce.function);
+    }
+    let (output, surplus) = parts.output(&mut scope);
+    let first = scope.element(
+        parts.operand,
+        &parts.operand_position(&output.kept, &[Index::zero()]),
+        None,
+    )?;
+    let best = scope.pool.variable("best", scope.pool.ty(first));
+    let found = scope.pool.variable("best_index", WgslType::U32);
+    let zero = scope.pool.literal(WgslType::U32, Literal::Integer(0));
+    let mut statements = vec![
+        surplus,
+        Statement::Declare(best, first),
+        Statement::Declare(found, zero),
+    ];
+    let size = parts.reduced[0].clone();
+    statements.extend(repeat(&mut scope, "k", &size, |scope, k| {
+        let element = scope.element(
+            parts.operand,
+            &parts.operand_position(&output.kept, std::slice::from_ref(&k)),
+            None,
+        )?;
+        let better = beats_best(scope, reduce.function, element, best);
+        let k = k.emit(&mut scope.pool);
+        Ok(vec![Statement::If(
+            better,
+            vec![
+                Statement::Assign(best, element),
+                Statement::Assign(found, k),
+            ],
+        )])
+    })?);
+    statements.push(Statement::Freeze(found));
+    let number = scalar::size_as(&mut scope.pool, found, DType::I64, scope.capabilities);
+    statements.push(output.store(&mut scope, group, &parts, number)?);
+    Ok(LoweredKernel::new(
+        scope,
+        ARGUMENT_TEMPLATE,
+        statements,
+        &output.count,
+    ))
+}
+
+/// True if an element beats the best so far: NaN beats everything except NaN.
+pub fn beats_best(
+    scope: &mut KernelScope,
+    function: ArgReduceFunction,
+    x: Expr,
+    best: Expr,
+) -> Expr {
+    let comparison = match function {
+        ArgReduceFunction::Max => BinaryFunction::Gt,
+        ArgReduceFunction::Min => BinaryFunction::Lt,
+    };
+    let pool = &mut scope.pool;
+    let beats = scalar::binary(pool, comparison, x, best, DType::F32);
+    if !matches!(pool.ty(x), WgslType::F32 | WgslType::F64) {
+        return beats;
+    }
+    let is_nan = scalar::typed("is_nan(x)", pool.ty(x));
+    let (new, old) = (
+        pool.call(is_nan.clone(), WgslType::Bool, &[x]),
+        pool.call(is_nan, WgslType::Bool, &[best]),
+    );
+    pool.call("!z && (y || x)", WgslType::Bool, &[beats, new, old])
+}

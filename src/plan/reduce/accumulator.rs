@@ -1,0 +1,86 @@
+//! Accumulators of reductions.
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::kernel::emit::Statement;
+use crate::kernel::expr::Expr;
+use crate::op::ReduceFunction;
+use crate::plan::element::KernelScope;
+use crate::plan::reduce::{combine, new_accumulator};
+
+/// The accumulator of a result.
+pub struct Accumulator {
+    /// Function that combines elements.
+    pub function: ReduceFunction,
+    /// Variable that holds the result so far.
+    pub total: Expr,
+    start: Expr,
+    /// Variable for a partial sum, where a single sum of all elements would lose precision.
+    part: Option<Expr>,
+}
+
+impl Accumulator {
+    /// Creates an accumulator for elements of a dtype in a variable named `name`, and one for partial sums named `part`,
+    /// if any.
+    pub fn new(
+        scope: &mut KernelScope,
+        function: ReduceFunction,
+        dtype: DType,
+        name: &str,
+        part: Option<&str>,
+    ) -> Result<Accumulator> {
+        let (total, start) = new_accumulator(scope, function, dtype, name)?;
+        let ty = scope.pool.ty(total);
+        let part = part.map(|name| scope.pool.variable(name, ty));
+        Ok(Accumulator {
+            function,
+            total,
+            start,
+            part,
+        })
+    }
+
+    /// Declares the accumulator with its initial value.
+    pub fn declare(&self) -> Statement {
+        Statement::Declare(self.total, self.start)
+    }
+
+    /// Accumulates elements. They are combined as a tree first, then added to the partial sum, if there is one.
+    pub fn accumulate(&self, scope: &mut KernelScope, mut elements: Vec<Expr>) -> Statement {
+        while elements.len() > 1 {
+            elements = elements
+                .chunks(2)
+                .map(|pair| match pair {
+                    [x, y] => combine(scope, self.function, *x, *y),
+                    [x, ..] => *x,
+                    [] => self.start,
+                })
+                .collect();
+        }
+        let target = self.part.unwrap_or(self.total);
+        let sum = elements.into_iter().fold(target, |sum, element| {
+            combine(scope, self.function, sum, element)
+        });
+        Statement::Assign(target, sum)
+    }
+
+    /// The accumulator combined with another partial result.
+    pub fn combine_with(&self, scope: &mut KernelScope, other: Expr) -> Expr {
+        combine(scope, self.function, self.total, other)
+    }
+}
+
+/// Statements before and after each chunk that has a partial sum.
+pub fn piece_statements<'r>(
+    scope: &mut KernelScope,
+    running: impl Iterator<Item = &'r Accumulator>,
+) -> [Vec<Statement>; 2] {
+    let [mut before, mut after] = [Vec::new(), Vec::new()];
+    for one in running {
+        let Some(part) = one.part else { continue };
+        before.push(Statement::Declare(part, one.start));
+        let whole = one.combine_with(scope, part);
+        after.push(Statement::Assign(one.total, whole));
+    }
+    [before, after]
+}

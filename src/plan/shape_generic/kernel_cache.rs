@@ -1,0 +1,175 @@
+//! Cache of shape-generic kernels. Layers that differ in sizes only have equal keys; the first of them is lowered.
+
+use super::{GenericGroup, GenericLowering};
+use crate::error::Result;
+use crate::ir::{Argument, Definition, Op, ValueId};
+use crate::kernel::capabilities::StorageType;
+use crate::kernel::layout::{Layout, Panels, StridedRange};
+use crate::plan::conv::AxisGeometry;
+use crate::plan::element::example_decision::ExampleDecision;
+use crate::plan::element::role;
+use crate::plan::kernel::GeneratedKernel;
+use crate::plan::product::tile::PackedWeight;
+use crate::shape::TensorType;
+
+/// Kernels by their keys.
+#[derive(Default)]
+pub(in crate::plan) struct KernelCache(Vec<CachedKernel>);
+
+struct CachedKernel {
+    key: KernelKey,
+    decisions: Vec<ExampleDecision>,
+    /// `None` if a device cannot bind all that the kernel needs.
+    made: Option<GeneratedKernel>,
+}
+
+/// Everything on which the kernel of a shape-generic group depends.
+#[derive(PartialEq)]
+struct KernelKey {
+    /// Label of the kernel.
+    label: String,
+    lowering: GenericLowering,
+    group: (Option<usize>, Vec<ValueId>, Vec<usize>),
+    axes: Option<Vec<AxisGeometry>>,
+    values: Vec<ValueKey>,
+    nodes: Vec<(Op, Vec<Argument>, Vec<ValueId>)>,
+}
+
+/// Properties of a value on which its kernel depends.
+#[derive(PartialEq)]
+struct ValueKey {
+    role: String,
+    ty: TensorType,
+    definition: Definition,
+    layout: Layout,
+    storage: StorageType,
+    is_stored: bool,
+    is_written: bool,
+    is_texture_aliased: bool,
+}
+
+impl KernelCache {
+    /// Returns the kernel of a shape-generic group, in the group's symbolic sizes.
+    pub(super) fn kernel(
+        &mut self,
+        form: &GenericGroup,
+        lowering: &GenericLowering,
+        label: String,
+    ) -> Result<Option<GeneratedKernel>> {
+        let key = KernelKey::of(form, lowering, label);
+        let matches = |known: &&CachedKernel| {
+            let mut decisions = known.decisions.iter();
+            known.key == key && decisions.all(|decision| decision.holds_in(&form.graph))
+        };
+        if let Some(known) = self.0.iter().find(matches) {
+            return Ok(known.made.clone());
+        }
+        let lowered = form.lower(lowering)?;
+        let decisions = lowered.scope.decisions.clone();
+        let made = match lowered.fits() {
+            true => Some(lowered.finish(key.label.clone())?),
+            false => None,
+        };
+        self.0.push(CachedKernel {
+            key,
+            decisions,
+            made: made.clone(),
+        });
+        Ok(made)
+    }
+}
+
+impl KernelKey {
+    fn of(form: &GenericGroup, way: &GenericLowering, label: String) -> KernelKey {
+        let group = &form.group;
+        let nodes = form.graph.nodes.iter();
+        let nodes = nodes.map(|node| {
+            let (arguments, results) = (node.arguments.clone(), node.results.clone());
+            (node.op.clone(), arguments, results)
+        });
+        KernelKey {
+            label,
+            lowering: without_sizes(form, way),
+            group: (group.anchor, group.outputs(), group.nodes.clone()),
+            axes: form.symbolic_axes.clone(),
+            values: (0..form.planned_values.len())
+                .map(|at| ValueKey::of(form, at))
+                .collect(),
+            nodes: nodes.collect(),
+        }
+    }
+}
+
+impl ValueKey {
+    fn of(form: &GenericGroup, at: usize) -> ValueKey {
+        let info = &form.graph.values[at];
+        ValueKey {
+            role: role(&info.name).to_string(),
+            ty: info.ty.clone(),
+            definition: match &info.definition {
+                // The name of the weight makes no difference.
+                Definition::Weight(_) => Definition::Weight(String::new()),
+                other => other.clone(),
+            },
+            layout: form.layouts[at].clone(),
+            storage: form.storages[at],
+            is_stored: form.stored[at],
+            is_written: form.written[at],
+            is_texture_aliased: form.texture_aliased[at],
+        }
+    }
+}
+
+/// Returns a lowering without the sizes of its panels.
+fn without_sizes(form: &GenericGroup, lowering: &GenericLowering) -> GenericLowering {
+    match lowering {
+        GenericLowering::SymbolicWindowConv(packed) => {
+            GenericLowering::SymbolicWindowConv(packed_without_sizes(packed))
+        }
+        GenericLowering::FixedWindowConv(packed) => {
+            GenericLowering::FixedWindowConv(packed_without_sizes(packed))
+        }
+        GenericLowering::Grouped(panels) => GenericLowering::Grouped(panels_without_sizes(panels)),
+        GenericLowering::Product(weight, packed) => {
+            let index = form.planned_values.iter().position(|value| value == weight);
+            GenericLowering::Product(
+                index.map_or(*weight, ValueId::from),
+                packed_without_sizes(packed),
+            )
+        }
+        GenericLowering::Winograd(places, packed) => {
+            GenericLowering::Winograd(*places, packed_without_sizes(packed))
+        }
+        GenericLowering::Pooling
+        | GenericLowering::PointwiseVec4
+        | GenericLowering::PointwiseSlices
+        | GenericLowering::CopyToVec4(_) => lowering.clone(),
+    }
+}
+
+/// Returns a packed weight without sizes on which no kernel depends.
+fn packed_without_sizes(packed: &PackedWeight) -> PackedWeight {
+    PackedWeight {
+        panels: panels_without_sizes(&packed.panels),
+        ..*packed
+    }
+}
+
+/// Returns panels without sizes on which no kernel depends. The kernel depends on whether there are several matrices, and
+/// on K up to one iteration of its loop.
+fn panels_without_sizes(panels: &Panels) -> Panels {
+    let at_most = |run: &StridedRange, most: usize| StridedRange {
+        count: run.count.min(most),
+        stride: 0,
+    };
+    Panels {
+        batch: at_most(&panels.batch, 2),
+        k_ranges: panels
+            .k_ranges
+            .iter()
+            .map(|run| at_most(run, panels.k_block))
+            .collect(),
+        columns: at_most(&panels.columns, 0),
+        ..panels.clone()
+    }
+}

@@ -1,0 +1,171 @@
+//! Layout of values: on devices whose subgroups are vector lanes, images between convolutions use vec4 of channels.
+
+use std::collections::BTreeSet;
+
+use crate::dim::Dim;
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::layout::Layout;
+use crate::plan::element::vec4::is_multiple_of_4;
+use crate::plan::fuse::Fusion;
+use crate::plan::group::{Group, Pattern};
+use crate::plan::reduce::pooling;
+use crate::plan::variant;
+use crate::plan::vec4_layout::{CHANNEL_AXIS, IMAGE_LAYOUT, may_be_image};
+
+/// Chooses the layout of each value.
+pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Vec<Layout> {
+    let mut assigner = LayoutAssigner {
+        graph,
+        capabilities,
+        fusion,
+        layouts: vec![Layout::Linear; graph.values.len()],
+        external: external_values(graph),
+    };
+    if capabilities.simd_lanes().is_some() {
+        fusion.groups.iter().for_each(|group| assigner.visit(group));
+    }
+    assigner.layouts
+}
+
+/// Values that something other than our kernels reads or writes, and outputs of the graph.
+pub fn external_values(graph: &Graph) -> BTreeSet<ValueId> {
+    let mut handed = foreign_values(graph);
+    handed.extend(&graph.outputs);
+    handed
+}
+
+/// Values that something other than our kernels reads or writes.
+pub fn foreign_values(graph: &Graph) -> BTreeSet<ValueId> {
+    let ours = |node: &&Node| match &node.op {
+        Op::Primitive(primitive) => !matches!(primitive, Primitive::Custom(_)),
+        _ => false,
+    };
+    let others = graph.nodes.iter().filter(|node| !ours(node));
+    let foreign = others.flat_map(|node| [node.operands(), node.results.clone()].concat());
+    foreign.collect()
+}
+
+struct LayoutAssigner<'a> {
+    graph: &'a Graph,
+    capabilities: &'a Capabilities,
+    fusion: &'a Fusion,
+    layouts: Vec<Layout>,
+    external: BTreeSet<ValueId>,
+}
+
+impl LayoutAssigner<'_> {
+    fn visit(&mut self, group: &Group) {
+        let leaves = self.leaves(group.root);
+        // A kernel may bind a buffer twice, for elements and for vectors.
+        let fits = 2 * leaves.len() < self.capabilities.max_storage_buffers as usize
+            || self.is_channel_concat(group.root);
+        if fits && self.may_use_vec4(group.root) && self.benefits_from_vec4(group, &leaves) {
+            self.layouts[group.root.index()] = IMAGE_LAYOUT;
+        }
+    }
+
+    /// True for images joined along channels each of which starts at a vec4. No kernel has to read all of them.
+    fn is_channel_concat(&self, value: ValueId) -> bool {
+        let Definition::Node(node, _) = self.graph.value(value).definition else {
+            return false;
+        };
+        let node = &self.graph.nodes[node];
+        let operands = node.operands();
+        let begins = operands.split_last().map_or(&[][..], |(_, before)| before);
+        let is_whole = |id: &ValueId| is_multiple_of_4(&self.graph.ty(*id).shape[CHANNEL_AXIS]);
+        matches!(&node.op, Op::Primitive(Primitive::Concat(concat)) if concat.axis == CHANNEL_AXIS)
+            && begins.iter().all(is_whole)
+    }
+
+    /// Stored values that a kernel reads to compute `root`.
+    fn leaves(&self, root: ValueId) -> BTreeSet<ValueId> {
+        let Definition::Node(node, _) = self.graph.value(root).definition else {
+            return BTreeSet::new();
+        };
+        let operands = self.graph.nodes[node].operands();
+        self.fusion.leaves(self.graph, &operands)
+    }
+
+    /// True for images in single precision that only our kernels access.
+    fn may_use_vec4(&self, value: ValueId) -> bool {
+        may_be_image(self.graph.ty(value)) && !self.external.contains(&value)
+    }
+
+    /// True if the group's kernel can write four channels at a time and a reader benefits.
+    fn benefits_from_vec4(&self, group: &Group, leaves: &BTreeSet<ValueId>) -> bool {
+        let reads_quads = || {
+            let rank = self.graph.ty(group.root).rank();
+            let mut leaves = leaves.iter();
+            leaves.any(|leaf| {
+                self.layouts[leaf.index()] == IMAGE_LAYOUT && self.graph.ty(*leaf).rank() == rank
+            })
+        };
+        match &group.pattern {
+            Some(Pattern::Rows(rows)) => {
+                let (frame, shape) = (&rows.frame, &self.graph.ty(group.root).shape);
+                let is_of_channels =
+                    !frame.is_contiguous() && frame.has_rows_along(shape, CHANNEL_AXIS);
+                let in_quads = is_of_channels && is_multiple_of_4(&frame.length);
+                return in_quads && (reads_quads() || self.is_convolved(group.root));
+            }
+            Some(Pattern::Attention(attention)) => {
+                return attention.is_transposed && self.has_channel_rows(group);
+            }
+            None => {}
+        }
+        let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
+            return reads_quads() || self.is_convolved(group.root);
+        };
+        let keeps_shape = node
+            .results
+            .first()
+            .is_some_and(|result| self.graph.ty(*result).shape == self.graph.ty(group.root).shape);
+        match &node.op {
+            Op::Primitive(Primitive::Conv(conv)) => {
+                keeps_shape
+                    && variant::vec4_conv_variant(self.graph, self.capabilities, node, conv)
+                        .is_some()
+            }
+            Op::Primitive(Primitive::Reduce(_)) => {
+                keeps_shape && reads_quads() && pooling::is_supported(self.graph, node)
+            }
+            _ => false,
+        }
+    }
+
+    /// True if four neighbouring rows of the anchor's result are channels of the image that the group writes.
+    fn has_channel_rows(&self, group: &Group) -> bool {
+        let results = group.anchor.map(|anchor| &self.graph.nodes[anchor].results);
+        let result = results.and_then(|results| results.first());
+        let Some([.., rows, columns]) = result.map(|id| self.graph.ty(*id).shape.as_slice()) else {
+            return false;
+        };
+        let shape = &self.graph.ty(group.root).shape;
+        let is_place = Dim::product(&shape[CHANNEL_AXIS + 1..]) == *columns;
+        is_place && is_multiple_of_4(rows) && is_multiple_of_4(&shape[CHANNEL_AXIS])
+    }
+
+    /// True if a convolution that wants the vec4 layout reads the value, directly, through inlined nodes or as part of a
+    /// concatenation.
+    fn is_convolved(&self, value: ValueId) -> bool {
+        if let Some(whole) = self.fusion.planned_parts.get(&value) {
+            return self.is_convolved(*whole);
+        }
+        let shape = &self.graph.ty(value).shape;
+        let is_read = |x: ValueId| {
+            x == value
+                || !self.fusion.stored[x.index()]
+                    && self.graph.ty(x).shape == *shape
+                    && self.leaves(x).contains(&value)
+        };
+        self.graph.nodes.iter().any(|node| match &node.op {
+            Op::Primitive(Primitive::Conv(conv)) => {
+                node.operands().first().is_some_and(|x| is_read(*x))
+                    && variant::vec4_conv_variant(self.graph, self.capabilities, node, conv)
+                        .is_some()
+            }
+            _ => false,
+        })
+    }
+}

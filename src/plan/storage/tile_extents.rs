@@ -1,0 +1,94 @@
+//! Tile extents of products with weights, chosen for a whole graph: they determine the panels and which kernels are
+//! shared.
+
+use std::collections::BTreeMap;
+
+use crate::dim::Dim;
+use crate::ir::{Graph, Op, Primitive};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::choice::KernelVariant;
+use crate::plan::conv::{implicit_gemm, winograd};
+use crate::plan::cost::{NodeClass, example_size, node_class};
+use crate::plan::element::KernelScope;
+use crate::plan::fuse::Fusion;
+use crate::plan::group::Group;
+use crate::plan::product::Product;
+use crate::plan::product::tile::{self, Extent, LeftLayout, WeightProduct};
+use crate::plan::storage::precision::StorageRequest;
+use crate::plan::variant;
+
+/// Tile extents by the node of a product.
+pub type TileExtents = BTreeMap<usize, Extent>;
+
+impl Fusion {
+    /// The tile extent of a group's product.
+    pub fn extent(&self, anchor: Option<usize>) -> Extent {
+        let known = anchor.and_then(|anchor| self.tile_extents.get(&anchor));
+        known.copied().unwrap_or(Extent::DEFAULT)
+    }
+}
+
+/// Chooses the extents for all groups of a graph.
+pub fn assign(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    fusion: &Fusion,
+    wanted: StorageRequest,
+) -> TileExtents {
+    let Some(lanes) = capabilities.simd_lanes() else {
+        return TileExtents::new();
+    };
+    let written = vec![false; graph.values.len()];
+    let scope = || {
+        let scope = KernelScope::new(graph, capabilities, &fusion.stored, &written);
+        scope.with_layouts(&fusion.layouts, &fusion.storages)
+    };
+    let found = fusion.groups.iter().filter_map(|group| {
+        let anchor = group.anchor.filter(|_| group.pattern.is_none())?;
+        Some((anchor, tiled_sums(scope(), group, anchor, wanted)?))
+    });
+    let (anchors, sums): (Vec<usize>, Vec<WeightProduct>) = found.unzip();
+    let extents = tile::choose_shapes(lanes, capabilities.textures, &sums);
+    anchors.into_iter().zip(extents).collect()
+}
+
+/// Description of a group's tiled product with a weight in panels; `None` for other groups. Errors are reported when the
+/// kernel is generated.
+fn tiled_sums(
+    mut scope: KernelScope,
+    group: &Group,
+    anchor: usize,
+    wanted: StorageRequest,
+) -> Option<WeightProduct> {
+    let (graph, capabilities) = (scope.graph, scope.capabilities);
+    let node = graph.nodes.get(anchor)?;
+    let choice = variant::best_choice(&scope, node, &wanted.options.choices).ok()??;
+    let nodes = group.computed(graph, scope.stored).into_iter();
+    let nodes = nodes.map(|node| &graph.nodes[node]);
+    let nodes = nodes.filter(|node| node_class(node) != NodeClass::View);
+    let names: Vec<&str> = nodes.map(|node| node.op.name()).collect();
+    match (&node.op, choice.variant) {
+        (Op::Primitive(Primitive::Conv(conv)), KernelVariant::SubgroupTile) => {
+            // Grouped convolutions have separate kernels.
+            let of = if conv.groups == 1 { "" } else { &choice.key };
+            let text = format!("{} {of}", names.join(" "));
+            implicit_gemm::weight_product(&scope, node, conv, text)
+        }
+        (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Winograd { tile: places }) => {
+            winograd::weight_product(graph, capabilities, node, conv, places, &names.join(" "))
+        }
+        (Op::Primitive(Primitive::Dot(_)), KernelVariant::SubgroupTile) => {
+            let product = Product::of(graph, node).ok()?;
+            let (_, packed) = tile::packed_weight(&mut scope, &product, Extent::DEFAULT).ok()??;
+            let sizes = [&Dim::product(&product.batch), &product.rows];
+            Some(WeightProduct {
+                kernel_key: names.join(" "),
+                left_layout: LeftLayout::Scattered,
+                sizes: sizes.map(|size| example_size(graph, size)),
+                panels: packed.panels,
+                enclosing: None,
+            })
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,519 @@
+//! Table of kernel variants: the algorithm of a matrix product or convolution, by adapter, sizes and dtype.
+
+pub mod lowering;
+mod tiles;
+
+use std::collections::BTreeMap;
+
+use crate::dim::Dim;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
+use crate::kernel::capabilities::Capabilities;
+use crate::kernel::choice::{KernelVariant, VariantChoice, VariantOverrides};
+use crate::kernel::materialization::Precision;
+use crate::kernel::winograd::OutputTile;
+use crate::op::Conv;
+use crate::plan::conv::{direct, implicit_gemm};
+use crate::plan::cost::{example_size, is_plain_view};
+use crate::plan::element::vec4::is_multiple_of_4;
+use crate::plan::element::{KernelScope, operand};
+use crate::plan::product::tile::{self, Extent, fits_texture};
+use crate::plan::product::{Product, matrix, vector, workgroup};
+use crate::plan::vec4_layout::may_be_image;
+use crate::shape::Shape;
+
+/// A matrix product in the example's sizes. A convolution is a product of filters and patches.
+struct MatmulProblem<'a> {
+    capabilities: &'a Capabilities,
+    /// Key in a table of measured variants.
+    key: String,
+    /// The convolution, if the node is one.
+    conv: Option<&'a Conv>,
+    /// Variant for a convolution in the vec4 channel layout, if it can be computed so.
+    vec4_variant: Option<KernelVariant>,
+    /// Number of Winograd tiles of all images by tile size, for convolutions that can be computed by tiles.
+    tiles: BTreeMap<OutputTile, usize>,
+    dtype: DType,
+    /// True if the right factor is stored in half precision.
+    is_right_half: bool,
+    /// True if both factors are `f32` values stored in half precision.
+    are_halves: bool,
+    /// Batch size: products of equal sizes.
+    batch: usize,
+    rows: usize,
+    columns: usize,
+    k_size: usize,
+    /// Number of rows, if known and small.
+    few_rows: Option<i64>,
+    /// Axes of the sum. For a convolution: channels of a group, and taps.
+    summed: Shape,
+}
+
+/// Fewest output channels of a group for a tile.
+const MIN_TILE_ROWS: usize = 4;
+/// Largest K, in a loop that takes four steps at a time: see [`super::fuse::blocked`] on loops that end silently.
+const MAX_K: usize = 1 << 17;
+
+/// Number of workgroup tiles that keeps a GPU busy.
+const BUSY_TILES: usize = 96;
+
+/// Candidate variants of a node, the best first. The last one runs on any device. Empty for a node without variants.
+pub fn choices<'a>(
+    scope: &KernelScope<'a>,
+    node: &'a Node,
+    given: &VariantOverrides,
+) -> Result<Vec<VariantChoice>> {
+    let Some(problem) = MatmulProblem::of(scope.graph, scope.capabilities, node)? else {
+        return Ok(Vec::new());
+    };
+    let problem = MatmulProblem {
+        is_right_half: scope.storage(operand(node, 1)?)?.is_half(),
+        are_halves: are_halves(scope, node)?,
+        ..problem
+    };
+    let given = problem.requested_variant(given);
+    let given = given.map(|variant| {
+        (
+            variant,
+            String::from("requested by the tuning or the options"),
+        )
+    });
+    let table = problem.table().into_iter();
+    let any = (
+        KernelVariant::Portable,
+        String::from("no faster variant applies"),
+    );
+    let choices = given.into_iter().chain(table).chain([any]);
+    Ok(choices
+        .map(|(variant, reason)| VariantChoice {
+            key: problem.key.clone(),
+            variant,
+            reason,
+        })
+        .collect())
+}
+
+/// The best variant of a node.
+pub fn best_choice<'a>(
+    scope: &KernelScope<'a>,
+    node: &'a Node,
+    given: &VariantOverrides,
+) -> Result<Option<VariantChoice>> {
+    Ok(choices(scope, node, given)?.into_iter().next())
+}
+
+/// Variants that each matrix product and convolution of a graph may use on a device with this storage precision, by key.
+/// Bodies of regions are included.
+pub fn admitted(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    precision: Precision,
+) -> Result<AdmittedVariants> {
+    let mut found = AdmittedVariants::new();
+    for node in &graph.nodes {
+        for body in node.bodies() {
+            found.extend(admitted(body, capabilities, precision)?);
+        }
+        let Some(mut problem) = MatmulProblem::of(graph, capabilities, node)? else {
+            continue;
+        };
+        problem.are_halves = precision == Precision::Half;
+        let admits = |variant: &KernelVariant| match variant {
+            KernelVariant::SplitK { parts } => problem.splits_evenly(i64::from(*parts)),
+            variant => problem.offers(*variant),
+        };
+        let variants = KernelVariant::ALL.iter().copied().filter(admits).collect();
+        found.insert(problem.key.clone(), variants);
+    }
+    Ok(found)
+}
+
+/// Choice of a fused kernel around a matrix product, on devices whose subgroups are vector lanes, with its reason.
+pub fn lanes_choice(scope: &KernelScope, node: &Node, how: &str) -> Result<Option<VariantChoice>> {
+    let problem = MatmulProblem::of(scope.graph, scope.capabilities, node)?;
+    Ok(problem.map(|problem| VariantChoice {
+        reason: format!("{}; {how}", problem.lanes_reason()),
+        key: problem.key,
+        variant: KernelVariant::SubgroupTile,
+    }))
+}
+
+/// True for a matrix product or convolution whose variant was requested.
+pub fn is_requested(graph: &Graph, node: usize, choices: &VariantOverrides) -> bool {
+    let node = &graph.nodes[node];
+    match node.operands()[..] {
+        [a, b] => choices.contains_key(&variant_key(graph, node, [a, b])),
+        _ => false,
+    }
+}
+
+/// Dtype that cooperative matrices multiply to compute a node: `f16` if its factors are stored in half precision, so that
+/// no factor is rounded.
+pub fn matrix_dtype(scope: &KernelScope, node: &Node) -> Result<DType> {
+    let dtype = scope.graph.ty(operand(node, 0)?).dtype;
+    Ok(if are_halves(scope, node)? {
+        DType::F16
+    } else {
+        dtype
+    })
+}
+
+/// True if both factors of a node are `f32` and stored in half precision.
+fn are_halves(scope: &KernelScope, node: &Node) -> Result<bool> {
+    let mut all = true;
+    for factor in [operand(node, 0)?, operand(node, 1)?] {
+        let is_single = scope.graph.ty(factor).dtype == DType::F32;
+        all &= is_single && is_half(scope, factor)?;
+    }
+    Ok(all)
+}
+
+/// True for a value stored in half precision, and for a view of one.
+fn is_half(scope: &KernelScope, value: ValueId) -> Result<bool> {
+    let node = match scope.graph.value(value).definition {
+        Definition::Node(node, _) if !scope.stored[value.index()] => &scope.graph.nodes[node],
+        _ => return Ok(scope.storage(value)?.is_half()),
+    };
+    match &node.op {
+        Op::Primitive(view) if is_plain_view(view) => is_half(scope, operand(node, 0)?),
+        _ => Ok(false),
+    }
+}
+
+/// Admitted variants by key.
+pub type AdmittedVariants = BTreeMap<String, Vec<KernelVariant>>;
+
+/// Rewrite of a matrix product or convolution before planning.
+pub enum PlanRewrite {
+    /// As the sum of this many products.
+    Parts(i64),
+    /// With an explicitly padded input.
+    Padding,
+}
+
+/// The rewrite of a node before planning; `None` if the node stays.
+pub fn plan_rewrite(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    given: &VariantOverrides,
+) -> Result<Option<PlanRewrite>> {
+    let Some(problem) = MatmulProblem::of(graph, capabilities, node)? else {
+        return Ok(None);
+    };
+    let parts = match given.get(&problem.key) {
+        Some(KernelVariant::SplitK { parts }) => Some(*parts),
+        Some(_) => None,
+        None => problem.split_count(),
+    };
+    let parts = parts
+        .map(i64::from)
+        .filter(|parts| problem.splits_evenly(*parts));
+    let by_patches = match problem.requested_variant(given) {
+        Some(variant) => variant == KernelVariant::ImagePatches,
+        None => problem.admits(KernelVariant::ImagePatches),
+    };
+    let is_padded = by_patches && problem.conv.is_some_and(Conv::is_padded);
+    let padding = is_padded.then_some(PlanRewrite::Padding);
+    Ok(parts.map(PlanRewrite::Parts).or(padding))
+}
+
+impl MatmulProblem<'_> {
+    /// The table: the best variants for a device, sizes and dtype, with reasons.
+    fn table(&self) -> Vec<(KernelVariant, String)> {
+        let mut found = Vec::new();
+        if self.conv.is_none() && self.admits(KernelVariant::SubgroupTile) {
+            found.push((KernelVariant::SubgroupTile, self.lanes_reason()));
+        }
+        if self.admits(KernelVariant::ImagePatches) {
+            let reason = "filter or channel count does not fit the vec4 channel layout";
+            found.push((
+                KernelVariant::ImagePatches,
+                format!("{}; {reason}", self.lanes_reason()),
+            ));
+        }
+        found.extend(self.winograd_variant());
+        if let Some(variant) = self.vec4_variant {
+            found.push((
+                variant,
+                self.lanes_reason() + ", and the filter fits a texture",
+            ));
+        }
+        if self.capabilities.software {
+            return found;
+        }
+        if self.admits(KernelVariant::DepthwiseDirect) {
+            let reason = "the adapter is a GPU, and each output channel reads one input channel";
+            found.push((KernelVariant::DepthwiseDirect, String::from(reason)));
+        }
+        if let (true, Some(rows)) = (self.admits(KernelVariant::Gemv), self.few_rows) {
+            let by = if self.capabilities.subgroups {
+                "subgroups"
+            } else {
+                "workgroup memory"
+            };
+            let reason = format!(
+                "the adapter is a GPU, and {rows} rows are too few for tiles; sums by {by}"
+            );
+            found.push((KernelVariant::Gemv, reason));
+        }
+        found.extend(self.matrices());
+        found.extend(self.tile());
+        found
+    }
+
+    /// Reason for a variant that uses subgroups.
+    fn lanes_reason(&self) -> String {
+        let lanes = self.capabilities.subgroup_size;
+        format!("the adapter is a software rasteriser with subgroups of {lanes}")
+    }
+
+    /// The largest cooperative matrices, if the product is large enough.
+    fn matrices(&self) -> Option<(KernelVariant, String)> {
+        let is_large = self.rows >= 32 && self.columns >= 32 && self.k_size >= 16;
+        let found = [16, 8].map(|size| KernelVariant::CooperativeMatrix { size });
+        let found = found.into_iter().find(|variant| self.admits(*variant));
+        let reason = match self.are_halves {
+            true => "the adapter has cooperative matrices of f16, the storage type of the factors",
+            false => "the adapter has cooperative matrices of this type",
+        };
+        found
+            .filter(|_| is_large)
+            .map(|variant| (variant, String::from(reason)))
+    }
+
+    /// True for a convolution whose output channels read one input channel each, along rows of known lengths.
+    fn is_depthwise(&self) -> bool {
+        let [channels, .., row] = self.summed.as_slice() else {
+            return false;
+        };
+        let is_short = row
+            .as_const()
+            .is_some_and(|row| row <= direct::MAX_ROW_TAPS);
+        self.conv.is_some() && channels.is(1) && is_short
+    }
+
+    /// The requested variant, if it is offered.
+    fn requested_variant(&self, given: &VariantOverrides) -> Option<KernelVariant> {
+        let variant = given.get(&self.key).copied();
+        variant.filter(|variant| self.offers(*variant))
+    }
+
+    /// True if a caller can request a variant. A rasteriser has layouts that only its own kernels write.
+    fn offers(&self, variant: KernelVariant) -> bool {
+        let is_own = matches!(
+            variant,
+            KernelVariant::Portable
+                | KernelVariant::SubgroupTile
+                | KernelVariant::ImagePatches
+                | KernelVariant::Grouped
+                | KernelVariant::Winograd { .. }
+        );
+        let is_tiled = matches!(variant, KernelVariant::Winograd { .. });
+        let writes_quads = |taken| taken == variant || is_tiled;
+        let is_free = self.vec4_variant.is_none_or(writes_quads);
+        (is_own || !self.capabilities.software) && is_free && self.admits(variant)
+    }
+
+    /// True if a variant can compute the node, and the device can run it.
+    fn admits(&self, variant: KernelVariant) -> bool {
+        let product = [self.rows, self.columns, self.k_size];
+        match variant {
+            KernelVariant::Portable => true,
+            // Nodes of this variant are rewritten before kernels are chosen.
+            KernelVariant::SplitK { .. } => false,
+            KernelVariant::SubgroupTile | KernelVariant::Grouped if self.conv.is_some() => {
+                self.vec4_variant == Some(variant)
+            }
+            KernelVariant::SubgroupTile => {
+                tile::is_preferred(self.capabilities, self.dtype, product)
+            }
+            KernelVariant::ImagePatches => {
+                let is_free = self.conv.is_some() && self.vec4_variant.is_none();
+                let is_loop = self.rows >= MIN_TILE_ROWS && self.k_size <= MAX_K;
+                is_free && is_loop && tile::is_preferred(self.capabilities, self.dtype, product)
+            }
+            KernelVariant::Grouped => false,
+            KernelVariant::Winograd { tile: places } => self.tiles.contains_key(&places),
+            KernelVariant::DepthwiseDirect => self.is_depthwise() && is_single(self.dtype),
+            KernelVariant::Gemv => {
+                self.conv.is_none() && is_single(self.dtype) && self.few_rows.is_some()
+            }
+            KernelVariant::CooperativeMatrix { size } => {
+                let dtype = if self.are_halves {
+                    DType::F16
+                } else {
+                    self.dtype
+                };
+                matrix::matrix_unit(self.capabilities, size, dtype).is_some()
+            }
+            KernelVariant::WorkgroupTile { side } => {
+                let extent = workgroup::WorkgroupTileShape::of(side);
+                is_single(self.dtype) && extent.is_some_and(|extent| extent.fits(self.capabilities))
+            }
+        }
+    }
+
+    /// The largest tile of which there are enough to keep a GPU busy; the smallest one if there are never enough.
+    fn tile(&self) -> Option<(KernelVariant, String)> {
+        if self.rows < 4 || self.columns < 4 || self.k_size < 4 {
+            return None;
+        }
+        let count =
+            |side: usize| self.batch * self.rows.div_ceil(side) * self.columns.div_ceil(side);
+        let sides = [128, 64, 32].into_iter().filter(|side| {
+            let side = u32::try_from(*side).unwrap_or_default();
+            self.admits(KernelVariant::WorkgroupTile { side })
+        });
+        let sides: Vec<usize> = sides.collect();
+        let largest = sides.iter().find(|side| count(**side) >= BUSY_TILES);
+        let side = *largest.or(sides.last())?;
+        let [rows, columns] = [self.rows, self.columns];
+        let reason = format!(
+            "the adapter is a GPU, and {rows}x{columns} elements are {} tiles",
+            count(side)
+        );
+        let side = u32::try_from(side).unwrap_or_default();
+        Some((KernelVariant::WorkgroupTile { side }, reason))
+    }
+}
+
+/// Variant for a convolution in the vec4 channel layout. `None` unless its filter is a weight that fits a texture, and the
+/// channels of each group are multiples of four.
+pub fn vec4_conv_variant(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    node: &Node,
+    conv: &Conv,
+) -> Option<KernelVariant> {
+    let [x, filter] = node.operands()[..] else {
+        return None;
+    };
+    let [outputs, channels, ..] = graph.ty(filter).shape.as_slice() else {
+        return None;
+    };
+    if !may_be_image(graph.ty(x)) {
+        return None;
+    }
+    let packed = implicit_gemm::filter_panels(graph, capabilities, node, conv, Extent::DEFAULT)?;
+    if !fits_texture(capabilities.textures, &packed.panels) {
+        return None;
+    }
+    if implicit_gemm::has_grouped_kernel(graph, node, conv) {
+        return Some(KernelVariant::Grouped);
+    }
+    let outputs = outputs.floor_div(&Dim::from(conv.groups));
+    let are_whole = conv.groups == 1 || [&outputs, channels].into_iter().all(is_multiple_of_4);
+    are_whole.then_some(KernelVariant::SubgroupTile)
+}
+
+impl MatmulProblem<'_> {
+    /// Number of parts that gives a GPU enough tiles without short sums.
+    fn split_count(&self) -> Option<u32> {
+        let is_whole = self.capabilities.software || self.few_rows.is_some() || self.is_depthwise();
+        let tiles = self.batch * self.rows.div_ceil(32) * self.columns.div_ceil(32);
+        if is_whole || self.table().is_empty() || 2 * tiles > BUSY_TILES {
+            return None;
+        }
+        SPLIT_COUNTS.into_iter().find(|parts| {
+            let each = *parts as usize;
+            tiles * each <= 2 * BUSY_TILES
+                && self.k_size / each >= MIN_SPLIT_K
+                && self.splits_evenly(each as i64)
+        })
+    }
+
+    /// True if all parts are equal. A matrix product is split in multiples of four steps, a convolution in whole channels.
+    fn splits_evenly(&self, parts: i64) -> bool {
+        let unit = if self.conv.is_some() {
+            parts
+        } else {
+            4 * parts
+        };
+        let first = self.summed.first().and_then(Dim::as_const);
+        parts > 1 && is_single(self.dtype) && first.is_some_and(|size| size % unit == 0)
+    }
+}
+
+/// Numbers of parts into which sums are split, and fewest steps of a part.
+const SPLIT_COUNTS: [u32; 4] = [16, 8, 4, 2];
+const MIN_SPLIT_K: usize = 128;
+
+/// True for dtypes whose products accumulate in single precision.
+fn is_single(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16 | DType::F32)
+}
+
+impl<'a> MatmulProblem<'a> {
+    fn of(
+        graph: &Graph,
+        capabilities: &'a Capabilities,
+        node: &'a Node,
+    ) -> Result<Option<MatmulProblem<'a>>> {
+        let conv = match &node.op {
+            Op::Primitive(Primitive::Dot(_)) => None,
+            Op::Primitive(Primitive::Conv(conv)) => Some(conv),
+            _ => return Ok(None),
+        };
+        let (a, b) = (operand(node, 0)?, operand(node, 1)?);
+        let product = Product::of(graph, node)?;
+        let extents = [
+            &Dim::product(&product.batch),
+            &product.rows,
+            &product.columns,
+            &product.k_size,
+        ];
+        let [outer, rows, columns, depth] = extents.map(|size| example_size(graph, size));
+        let on_quads = conv.and_then(|conv| vec4_conv_variant(graph, capabilities, node, conv));
+        let cut = conv.filter(|_| on_quads.is_some());
+        let tiles = |places| tiles::tile_count(graph, capabilities, node, cut?, places);
+        let sizes = OutputTile::ALL.into_iter();
+        let tiles = sizes.filter_map(|places| Some((places, tiles(places)?)));
+        Ok(Some(MatmulProblem {
+            capabilities,
+            key: variant_key(graph, node, [a, b]),
+            conv,
+            vec4_variant: on_quads,
+            tiles: tiles.collect(),
+            dtype: graph.ty(a).dtype,
+            is_right_half: false,
+            are_halves: false,
+            batch: outer,
+            rows,
+            columns,
+            k_size: depth,
+            few_rows: product
+                .rows
+                .as_const()
+                .filter(|rows| *rows <= vector::MAX_ROWS),
+            summed: match conv {
+                Some(_) => graph.ty(b).shape.get(1..).unwrap_or_default().to_vec(),
+                None => vec![product.k_size.clone()],
+            },
+        }))
+    }
+}
+
+/// Key of a node, such as `dot f32 128x384 384x1536`, `conv f32 1x64x56 64x64x3 in 1 groups, stride 1 dilation 1 spread 1
+/// padded by 1 and 1`
+fn variant_key(graph: &Graph, node: &Node, operands: [ValueId; 2]) -> String {
+    let mut key = format!("{} {}", node.op.name(), graph.ty(operands[0]).dtype);
+    for operand in operands {
+        let shape = &graph.ty(operand).shape;
+        let sizes = shape
+            .iter()
+            .map(|size| example_size(graph, size).to_string());
+        key += &format!(" {}", sizes.collect::<Vec<_>>().join("x"));
+    }
+    if let Op::Primitive(Primitive::Conv(conv)) = &node.op {
+        key += &format!(" in {} groups", conv.groups);
+        for axis in &conv.axes {
+            key += &format!(
+                ", stride {} dilation {} spread {} padded by {} and {}",
+                axis.stride, axis.dilation, axis.base_dilation, axis.low, axis.high
+            );
+        }
+    }
+    key
+}
