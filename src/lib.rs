@@ -1,8 +1,9 @@
 //! Runs PyTorch models on any GPU, without Python and without libtorch.
 //!
-//! A graph traced by PyTorch becomes a typed intermediate representation ([`ir`]). Passes lower it to a plan of WGSL kernels
-//! ([`pass`], [`kernel`]). [`gpu`] executes the plan through wgpu on Vulkan, Metal or DX12. [`interp`] runs a graph on the host
-//! and is the reference for devices. The feature `libtorch` adds PyTorch as a front end and as a reference.
+//! A graph traced by PyTorch becomes a typed intermediate representation ([`ir`]). Passes rewrite it ([`pass`]), and the
+//! planner lowers it to a plan of WGSL kernels ([`plan`], [`kernel`]). [`gpu`] executes the plan through wgpu on Vulkan,
+//! Metal or DX12. [`interp`] runs a graph on the host and is the reference for devices. The feature `libtorch` adds PyTorch
+//! as a front end and as a reference.
 //!
 //! ```no_run
 //! # fn main() -> onionskin::Result<()> {
@@ -24,7 +25,7 @@
 //!
 //! ```text
 //!  .pt archive ── trace ──> ir::Graph ──┬── interp: host oracle, and the device of machines without an adapter
-//!                          JSON + text  └── pass ──> kernel::plan::Plan ──> gpu (wgpu)
+//!                          JSON + text  └── pass ──> plan ──> kernel::plan::Plan ──> gpu (wgpu)
 //! ```
 //!
 //! Two vocabularies. [`op`] is a closed language of some twenty primitives, a file each: shape rule, host evaluation,
@@ -68,7 +69,7 @@
 //! | modules to write networks with | [`nn`] |
 //! | checks of a graph against its program | [`trace::check`], `model::verify` |
 //! | graphs for other tools | [`trace::prepare`] |
-//! | graphs to kernels | [`pass`] [`kernel`], and `shaders/` |
+//! | graphs to kernels | [`pass`] [`plan`] [`kernel`], and `shaders/` |
 //! | kernels on a device | [`gpu`] |
 //! | the API and the command line | [`model`], `cli` |
 //! | files of tensors, recorded cases, comparison | [`file_kind`] [`tensor_file`] [`cases`] [`compare`] [`item`] [`digest`] |

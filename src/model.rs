@@ -16,6 +16,7 @@
 mod background;
 mod bisect;
 mod check;
+mod compile_options;
 mod compiled_graph;
 mod device;
 mod input_mismatch;
@@ -35,12 +36,13 @@ use std::sync::Arc;
 pub use crate::kernel::materialization::Precision;
 pub use bisect::{DivergenceSearch, SearchOptions, SearchProgress, first_divergence};
 pub use check::{DeviceReference, check, inspect, inspect_program};
+pub use compile_options::CompileOptions;
 pub use compiled_graph::CompiledGraph;
 pub use device::Device;
 pub use input_mismatch::InputMismatch;
 pub use packed::PackedReport;
 pub use random_input::{InputDistribution, input_distributions, seed_of};
-pub use session::{CompileOptions, Session};
+pub use session::Session;
 pub use signature::{Signature, SignatureInput};
 pub use subject::MethodSubject;
 pub use tuning::{Tuning, TuningProgress};
@@ -88,8 +90,8 @@ impl Model {
     /// Opens a `.pt` archive or a `.json` graph, distinguished by content. Weights are memory-mapped, not read.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, violates its format, or is not a model. The message names the file's format and
-    /// says how to make a model in Python.
+    /// Fails if the file cannot be read, violates its format, or is not a model. The message names the file's format
+    /// and says how to make a model in Python.
     pub fn open(path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
         let (source, weights) = match FileKind::of(path)? {
@@ -107,8 +109,8 @@ impl Model {
         })
     }
 
-    /// The files that the model was opened from and maps. They must not change during the model's lifetime. Empty if the
-    /// model was made from bytes or graphs.
+    /// The files that the model was opened from and maps. They must not change during the model's lifetime. Empty if
+    /// the model was made from bytes or graphs.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
@@ -133,8 +135,8 @@ impl Model {
     /// Imports graphs and weights for the example inputs in the archive.
     ///
     /// # Errors
-    /// Lists everything that is not supported. Fails as well if the archive holds no example inputs (see
-    /// [`Model::import_for`]).
+    /// Fails if something is not supported; the message lists everything. Fails as well if the archive holds no example
+    /// inputs (see [`Model::import_for`]).
     pub fn import(&self) -> Result<GraphModule> {
         self.import_with(&ImportOptions::default())
     }
@@ -149,8 +151,8 @@ impl Model {
         self.import_entry(method, arguments, &SessionStates::default(), &[])
     }
 
-    /// Imports the graph of `forward` for example arguments, and those of further methods without arguments, which share
-    /// weights and states.
+    /// Imports the graph of `forward` for example arguments, and those of further methods without arguments, which
+    /// share weights and states.
     pub fn import_with_methods(
         &self,
         arguments: Option<&[Item]>,
@@ -198,8 +200,9 @@ impl Model {
         }
     }
 
-    /// Imports one method for example arguments or those that the archive holds, and for the current states or varying
-    /// ones. A model of imported graphs returns all of them.
+    /// Imports one method for example arguments or those that the archive holds. Numbers in states are constants of the
+    /// graph, except in the states that `varying` names: these numbers become inputs. A model of imported graphs
+    /// returns all graphs.
     fn import_entry(
         &self,
         method: &str,
@@ -255,14 +258,14 @@ impl From<ModelSource> for Model {
 
 /// Specification of an example input for an argument.
 fn example_spec(argument: &Item) -> InputSpec {
-    let all = |items: &[Item]| items.iter().map(example_spec).collect();
+    let specs = |items: &[Item]| items.iter().map(example_spec).collect();
     match argument {
         Item::Tensor(tensor) => InputSpec::from(tensor),
         Item::Number(number) => InputSpec::Constant(TreeConstant::Number(*number)),
         Item::Str(text) => InputSpec::Constant(TreeConstant::Str(text.clone())),
         Item::None => InputSpec::Constant(TreeConstant::None),
-        Item::Tuple(items) => InputSpec::Tuple(all(items)),
-        Item::List(items) => InputSpec::List(all(items)),
+        Item::Tuple(items) => InputSpec::Tuple(specs(items)),
+        Item::List(items) => InputSpec::List(specs(items)),
         Item::Dict(items) => InputSpec::Dict(
             items
                 .iter()
@@ -272,7 +275,7 @@ fn example_spec(argument: &Item) -> InputSpec {
     }
 }
 
-/// Error of a call that fits no graph of a model that cannot be imported again.
+/// Error of a call that no graph serves: the reason why the last graph does not, if there is a graph.
 fn no_matching_graph(last: Option<Error>) -> Error {
     last.unwrap_or_else(|| Error::input("the model has no graph"))
 }

@@ -385,7 +385,7 @@ fn lists_whose_length_depends_on_tensors_are_refused() {
     assert!(
         error
             .message()
-            .contains("a dict of 1 holds different things"),
+            .contains("a dict of 1 has a different length or type"),
         "{error}"
     );
 }

@@ -98,19 +98,25 @@ struct SourceFile {
 }
 
 fn sources() -> Vec<SourceFile> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    files("src", &["rs"])
+}
+
+/// Returns the files in a folder of the project that have one of the extensions.
+fn files(folder: &str, extensions: &[&str]) -> Vec<SourceFile> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let mut folders = vec![root.clone()];
-    let mut sources = Vec::new();
+    let mut files = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("a folder") {
             let path = entry.expect("an entry").path();
+            let extension = path.extension().unwrap_or_default();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                let inside = path.strip_prefix(&root).expect("a path in src");
+            } else if extensions.iter().any(|wanted| extension == *wanted) {
+                let inside = path.strip_prefix(&root).expect("a path in the folder");
                 let first = inside.components().next().expect("a name");
                 let module = Path::new(first.as_os_str()).with_extension("");
-                sources.push(SourceFile {
+                files.push(SourceFile {
                     module: module.to_string_lossy().into_owned(),
                     text: std::fs::read_to_string(&path).expect("a text"),
                     path,
@@ -118,8 +124,8 @@ fn sources() -> Vec<SourceFile> {
             }
         }
     }
-    sources.sort_by(|a, b| a.path.cmp(&b.path));
-    sources
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
 }
 
 /// Returns the lines of code before the unit tests, which may use any module, without comments.
@@ -227,7 +233,16 @@ const VAGUE: &[&str] = &["What ", "The same ", "Which ", "Those "];
 #[test]
 fn comments_begin_with_their_subject() {
     let mut found = Vec::new();
-    for source in sources() {
+    let folders = [
+        "src",
+        "derive/src",
+        "shaders",
+        "tests",
+        "benches",
+        "examples",
+    ];
+    let commented = folders.map(|folder| files(folder, &["rs", "wgsl"]));
+    for source in commented.iter().flatten() {
         for (index, line) in source.text.lines().enumerate() {
             let comment = line.trim_start().strip_prefix("//");
             let text = comment.map(|text| text.trim_start_matches(['/', '!', ' ']));
@@ -267,7 +282,8 @@ const TOO_SHORT: &[&str] = &[
     "Lane",
     "Places",
     "Selection",
-    "Text",
+    "Texels",
+    "Tied",
     "Walk",
     "Way",
     "Words",

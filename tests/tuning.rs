@@ -133,7 +133,12 @@ fn other_devices_versions_and_precisions_ignore_it() {
     others[0].adapter = "another".into();
     others[1].driver = "another".into();
     others[2].version = "another".into();
-    let said = ["adapter", "driver", "version", "dtype f16, here it is f32"];
+    let said = [
+        "adapter",
+        "driver",
+        "version",
+        "dtype f16, but the current dtype is f32",
+    ];
     for (what, tuning) in said.into_iter().zip(others) {
         let error = tuning.choices_for(&device, single).unwrap_err().to_string();
         assert!(error.contains("ignored") && error.contains(what), "{error}");

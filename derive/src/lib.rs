@@ -28,6 +28,7 @@ pub fn derive_module(input: TokenStream) -> TokenStream {
     implement(&parse_macro_input!(input as DeriveInput), module::implement)
 }
 
+/// Returns the tokens of an implementation, or those of a compile error.
 fn implement(
     input: &DeriveInput,
     implement: fn(&DeriveInput) -> Result<proc_macro2::TokenStream>,

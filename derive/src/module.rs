@@ -7,8 +7,10 @@ use syn::{DeriveInput, Field, Result};
 
 use crate::fields::{label, members, struct_data, with_bound};
 
+/// Help in the error for an enum or union.
 const ADVICE: &str = "implement `visit` with a match that visits the fields of each variant";
 
+/// Returns the implementation of `Module` for a struct.
 pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
     let fields = &struct_data(input, "Module", ADVICE)?.fields;
     let mut visits = Vec::new();
@@ -44,8 +46,8 @@ fn is_skipped(field: &Field) -> Result<bool> {
     for attribute in attributes.filter(|attribute| attribute.path().is_ident("module")) {
         attribute.parse_nested_meta(|meta| {
             skipped = true;
-            let known = meta.path.is_ident("skip");
-            known
+            let is_skip = meta.path.is_ident("skip");
+            is_skip
                 .then_some(())
                 .ok_or_else(|| meta.error("there is only `#[module(skip)]`"))
         })?;

@@ -7,9 +7,11 @@ use syn::{DeriveInput, Fields, Result};
 
 use crate::fields::{label, members, struct_data, with_bound};
 
+/// Help in the error for an enum or union.
 const ADVICE: &str = "a trace fixes which variant a value is; \
                       use a struct, with Option fields for values that may be absent";
 
+/// Returns the implementation of `Tree` for a struct.
 pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
     let fields = &struct_data(input, "Tree", ADVICE)?.fields;
     let name = &input.ident;
@@ -29,7 +31,7 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
             }
 
             fn rebuild(
-                shape: &::onionskin::ir::TreeSpec,
+                spec: &::onionskin::ir::TreeSpec,
                 leaves: &[::onionskin::trace::TracedTensor],
                 path: &str,
             ) -> ::onionskin::error::Result<Self> {
@@ -41,26 +43,27 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
 
 /// The path suffix of each field.
 fn path_suffixes(fields: &Fields) -> Vec<String> {
-    let labels = members(fields);
-    let labels = labels.iter().map(label);
+    let members = members(fields);
+    let labels = members.iter().map(label);
     match fields {
         Fields::Named(_) => labels.map(|label| format!(".{label}")).collect(),
         _ => labels.map(|label| format!("[{label}]")).collect(),
     }
 }
 
+/// The body of `Tree::flatten`.
 fn flatten(name: &syn::Ident, fields: &Fields) -> TokenStream {
-    let labels = members(fields);
-    let calls = fields.iter().zip(&labels).zip(path_suffixes(fields)).map(|((field, member), step)| {
+    let members = members(fields);
+    let calls = fields.iter().zip(&members).zip(path_suffixes(fields)).map(|((field, member), suffix)| {
         // The span makes the error for a field that is not a tree point to its type.
         quote_spanned! {field.ty.span()=>
-            ::onionskin::trace::Tree::flatten(&self.#member, &::std::format!("{path}{}", #step), leaves)?
+            ::onionskin::trace::Tree::flatten(&self.#member, &::std::format!("{path}{}", #suffix), leaves)?
         }
     });
     let name = name.to_string();
     match fields {
         Fields::Named(_) => {
-            let labels = labels.iter().map(label);
+            let labels = members.iter().map(label);
             quote! {
                 ::std::result::Result::Ok(::onionskin::ir::TreeSpec::NamedTuple(
                     ::std::string::String::from(#name),
@@ -74,30 +77,31 @@ fn flatten(name: &syn::Ident, fields: &Fields) -> TokenStream {
     }
 }
 
+/// The body of `Tree::rebuild`.
 fn rebuild(name: &syn::Ident, fields: &Fields) -> TokenStream {
-    let labels = members(fields);
-    let shapes: Vec<_> = (0..fields.len())
-        .map(|index| format_ident!("shape_{index}"))
+    let members = members(fields);
+    let specs: Vec<_> = (0..fields.len())
+        .map(|index| format_ident!("spec_{index}"))
         .collect();
-    let parts = fields
+    let initializers = fields
         .iter()
-        .zip(&labels)
-        .zip(&shapes)
+        .zip(&members)
+        .zip(&specs)
         .zip(path_suffixes(fields));
-    let parts = parts.map(|(((field, member), shape), step)| {
+    let initializers = initializers.map(|(((field, member), spec), suffix)| {
         let value = quote_spanned! {field.ty.span()=>
-            ::onionskin::trace::Tree::rebuild(#shape, leaves, &::std::format!("{path}{}", #step))?
+            ::onionskin::trace::Tree::rebuild(#spec, leaves, &::std::format!("{path}{}", #suffix))?
         };
         quote!(#member: #value)
     });
-    let (name, texts) = (name.to_string(), labels.iter().map(label));
+    let (name, texts) = (name.to_string(), members.iter().map(label));
     let items = match fields {
-        Fields::Named(_) => quote!(named_items(shape, #name, [#(#texts),*], path)),
-        _ => quote!(items(shape, #name, path)),
+        Fields::Named(_) => quote!(named_items(spec, #name, [#(#texts),*], path)),
+        _ => quote!(items(spec, #name, path)),
     };
     quote! {
-        let [#(#shapes),*] = ::onionskin::trace::derived::#items?;
-        ::std::result::Result::Ok(Self { #(#parts),* })
+        let [#(#specs),*] = ::onionskin::trace::derived::#items?;
+        ::std::result::Result::Ok(Self { #(#initializers),* })
     }
 }
 

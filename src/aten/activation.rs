@@ -11,8 +11,11 @@ use crate::ir::{Number, Value};
 use crate::op::BinaryFunction;
 use crate::scalar::Scalar;
 
-/// Klambauer et al., "Self-Normalizing Neural Networks" (2017).
+// The constants of SELU: Klambauer et al., "Self-Normalizing Neural Networks" (2017).
+
+/// SELU without its scale approaches `-SELU_ALPHA` for negative inputs.
 const SELU_ALPHA: f64 = 1.673_263_242_354_377_2;
+/// Slope of SELU for positive inputs.
 const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 
 pub(super) const ROWS: &[Composite] = &[
@@ -179,7 +182,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// Bounds are converted to the tensor's dtype.
+/// Clamps to bounds, which are converted to the tensor's dtype.
 fn bounded(x: Value, low: Scalar, high: Scalar) -> Value {
     x.clamp(
         Some(low.cast(x.dtype()).into()),
@@ -187,11 +190,12 @@ fn bounded(x: Value, low: Scalar, high: Scalar) -> Value {
     )
 }
 
-/// `x + 3` between 0 and 6.
+/// `x + 3`, clamped to 0 ..= 6.
 fn shifted_bounded(x: Value) -> Value {
     bounded(x + 3.0, Scalar::Int(0), Scalar::Int(6))
 }
 
+/// Computes `torch.nn.functional.gelu` with the error function, or with its `tanh` approximation.
 fn gelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     match a.str("approximate").as_str() {
@@ -211,7 +215,7 @@ fn gelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     }
 }
 
-/// `scale · x` above 0, `factor · (exp(input_scale · x) - 1)` elsewhere.
+/// `scale · x` for `x` of 0 or more, else `factor · (exp(input_scale · x) - 1)`.
 fn elu<'g>(
     x: Value<'g>,
     factor: Number<'g>,
@@ -225,6 +229,7 @@ fn elu<'g>(
     })
 }
 
+/// `x · factor`, without a product if the factor is known to be 1.
 fn times<'g>(x: Value<'g>, factor: Number<'g>) -> Value<'g> {
     match factor {
         Number::Scalar(factor) if factor.to_f64() == 1.0 => x,
@@ -232,26 +237,29 @@ fn times<'g>(x: Value<'g>, factor: Number<'g>) -> Value<'g> {
     }
 }
 
+/// 0 for elements from `-lambd` to `lambd`; others are unchanged.
 fn hardshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, bound) = (a.tensor("self"), a.float("lambd"));
     Ok(x.ge(-bound).logical_and(x.le(bound)).where_(0.0, x))
 }
 
+/// Moves elements towards 0 by `lambd`; those from `-lambd` to `lambd` become 0.
 fn softshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let bound = a.float("lambd");
     Ok(in_compute_dtype(a.tensor("self"), |x| {
         // A product with 0 would also propagate not-a-number, but shader compilers fold it to 0.
         let zero = x.isnan().where_(x, 0.0);
-        let inner = x.lt(-bound).where_(x + bound, zero);
-        x.gt(bound).where_(x - bound, inner)
+        let not_above = x.lt(-bound).where_(x + bound, zero);
+        x.gt(bound).where_(x - bound, not_above)
     }))
 }
 
+/// `x` above 0, else `slope · x`.
 pub(super) fn leaky<'g>(x: Value<'g>, slope: impl Into<Number<'g>>) -> Value<'g> {
     in_compute_dtype(x, |x| x.gt(0.0).where_(x, x * slope))
 }
 
-/// Uses one slope for all elements, or one for each channel (the second axis).
+/// Leaky ReLU with one slope for all elements, or one for each channel (the second axis).
 fn prelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, mut weight) = (a.tensor("self"), a.tensor("weight"));
     if weight.rank() == 1 && x.rank() != 1 {
@@ -264,33 +272,36 @@ fn prelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(leaky(x, weight.to_compute()))
 }
 
+/// The logarithm of the sigmoid, without overflow for large magnitudes.
 pub(super) fn log_sigmoid(x: Value) -> Value {
     x.minimum(0.0) - (-x.abs()).exp().log1p()
 }
 
+/// `log(1 + exp(beta · x)) / beta`; `x` itself where `beta · x` exceeds the threshold.
 fn softplus<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     let number = |name: &str| a.number_as(name, x.dtype().to_float().to_compute());
     let (beta, threshold) = (number("beta"), number("threshold"));
     Ok(in_compute_dtype(x, |x| {
         let scaled = times(x, beta.clone());
-        let soft = scaled.exp().log1p();
-        let soft = if a.is_number("beta", 1.0) {
-            soft
+        let smooth = scaled.exp().log1p();
+        let smooth = if a.is_number("beta", 1.0) {
+            smooth
         } else {
-            soft / beta
+            smooth / beta
         };
-        scaled.gt(threshold).where_(x, soft)
+        scaled.gt(threshold).where_(x, smooth)
     }))
 }
 
+/// `value` where `x` is at most `threshold`, else `x`.
 fn threshold<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     let value = a.number_as("value", x.dtype());
     Ok(x.le(a.number("threshold")).where_(value, x))
 }
 
-/// One half of an axis times the sigmoid of the other half.
+/// The first half of an axis times the sigmoid of the second half.
 fn glu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, dim) = (a.tensor("self"), a.int("dim"));
     let half = x.size(dim).floor_div(&Dim::from(2));

@@ -9,7 +9,8 @@ use crate::ir::Value;
 use crate::op::ScatterFunction;
 use crate::shape::Shape;
 
-/// A value rearranged so that all indexed axes form one axis, and the linear indices along that axis.
+/// How to index a value: an order of its axes in which all indexed axes are adjacent, so that they can be merged into
+/// one axis; and the linear indices along the merged axis.
 struct IndexPlan<'g> {
     /// Axes of the value: leading axes, then indexed axes, then the rest.
     order: Vec<usize>,
@@ -22,17 +23,18 @@ struct IndexPlan<'g> {
 }
 
 impl<'g> IndexPlan<'g> {
-    /// Adjacent indexed axes keep their place; otherwise the shape of the indices comes first, as in PyTorch.
+    /// Plans indexing by tensors that are not masks; `None` leaves an axis unindexed. In the result, adjacent indexed
+    /// axes keep their position; otherwise the axes of the indices come first, as in PyTorch.
     fn new(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Result<IndexPlan<'g>> {
         if indices.len() > x.rank() {
-            return Err(too_many(x, indices.len()));
+            return Err(too_many_indices(x, indices.len()));
         }
-        let given: Vec<(usize, Value<'g>)> = indices
+        let indices_by_axis: Vec<(usize, Value<'g>)> = indices
             .iter()
             .enumerate()
             .filter_map(|(axis, index)| Some((axis, (*index)?)))
             .collect();
-        for (_, index) in &given {
+        for (_, index) in &indices_by_axis {
             if !index.dtype().is_integer() || index.dtype() == DType::U8 {
                 return Err(Error::operator(format!(
                     "an index must be an integer or bool tensor, not {}",
@@ -40,63 +42,78 @@ impl<'g> IndexPlan<'g> {
                 )));
             }
         }
-        let axes: Vec<usize> = given.iter().map(|(axis, _)| *axis).collect();
+        let axes: Vec<usize> = indices_by_axis.iter().map(|(axis, _)| *axis).collect();
         let first = axes
             .first()
             .copied()
             .ok_or_else(|| Error::operator("no indices"))?;
         let adjacent = axes.iter().copied().eq(first..first + axes.len());
-        let before = if adjacent { first } else { 0 };
+        let leading = if adjacent { first } else { 0 };
         let others: Vec<usize> = (0..x.rank()).filter(|axis| !axes.contains(axis)).collect();
         let order = [
-            others.get(..before).unwrap_or_default(),
+            others.get(..leading).unwrap_or_default(),
             &axes,
-            others.get(before..).unwrap_or_default(),
+            others.get(leading..).unwrap_or_default(),
         ]
         .concat();
         Ok(IndexPlan {
-            index: linear_index(x, &given)?,
+            index: linear_index(x, &indices_by_axis)?,
             order,
-            leading: before,
+            leading,
             indexed: axes.len(),
         })
     }
 
     /// The value with the indexed axes merged into one.
     fn merged(&self, x: Value<'g>) -> Value<'g> {
-        let moved = x.permute(self.order.clone());
-        let shape = moved.shape();
-        let (lead, rest) = shape.split_at(self.leading.min(shape.len()));
-        let (indexed, rest) = rest.split_at(self.indexed.min(rest.len()));
-        moved.reshape([lead, &[Dim::product(indexed)], rest].concat())
+        let permuted = x.permute(self.order.clone());
+        let shape = permuted.shape();
+        let (leading_sizes, trailing_sizes) = shape.split_at(self.leading.min(shape.len()));
+        let (indexed_sizes, trailing_sizes) =
+            trailing_sizes.split_at(self.indexed.min(trailing_sizes.len()));
+        permuted.reshape(
+            [
+                leading_sizes,
+                &[Dim::product(indexed_sizes)],
+                trailing_sizes,
+            ]
+            .concat(),
+        )
     }
 
-    /// The shape of the elements that the indices select.
-    fn result_shape(&self, joined: &Shape) -> Shape {
-        let lead = joined.iter().take(self.leading).cloned();
-        let rest = joined.iter().skip(self.leading + 1).cloned();
-        lead.chain(self.index.shape()).chain(rest).collect()
+    /// The shape of the elements that the indices select from a value with the merged shape.
+    fn result_shape(&self, merged_shape: &Shape) -> Shape {
+        let leading_sizes = merged_shape.iter().take(self.leading).cloned();
+        let trailing_sizes = merged_shape.iter().skip(self.leading + 1).cloned();
+        leading_sizes
+            .chain(self.index.shape())
+            .chain(trailing_sizes)
+            .collect()
     }
 }
 
-/// Row-major linear indices over the indexed axes; a single index stays as it is.
-fn linear_index<'g>(x: Value<'g>, given: &[(usize, Value<'g>)]) -> Result<Value<'g>> {
-    if let [(_, single)] = given {
+/// Row-major linear indices over the indexed axes, with negative indices wrapped; a single index is returned as it is.
+/// `indices_by_axis` has the indexed axes and their indices.
+fn linear_index<'g>(x: Value<'g>, indices_by_axis: &[(usize, Value<'g>)]) -> Result<Value<'g>> {
+    if let [(_, single)] = indices_by_axis {
         return Ok(*single);
     }
-    let shapes: Vec<Shape> = given.iter().map(|(_, index)| index.shape()).collect();
+    let shapes: Vec<Shape> = indices_by_axis
+        .iter()
+        .map(|(_, index)| index.shape())
+        .collect();
     let shape = x.builder().symbols().broadcast_shapes(&shapes)?;
-    let mut total = x.builder().full(DType::I64, shape.clone(), 0);
-    for (axis, index) in given {
+    let mut linear = x.builder().full(DType::I64, shape.clone(), 0);
+    for (axis, index) in indices_by_axis {
         let size = x.size(i64::try_from(*axis).unwrap_or(i64::MAX));
         let index = index.to(DType::I64).expand(shape.clone());
         let wrapped = index.lt(0).where_(index + &size, index);
-        total = total * &size + wrapped;
+        linear = linear * &size + wrapped;
     }
-    Ok(total)
+    Ok(linear)
 }
 
-/// Adds bounds checks to integer indices; masks stay as they are.
+/// Adds bounds checks to integer indices. Masks stay as they are; each covers as many axes as it has.
 pub(super) fn with_checked_indices<'g>(
     x: Value<'g>,
     indices: &[Option<Value<'g>>],
@@ -104,14 +121,14 @@ pub(super) fn with_checked_indices<'g>(
     let mut axis = 0;
     let mut checked = Vec::new();
     for index in indices {
-        let covered = match index {
+        let covered_axes = match index {
             Some(mask) if is_mask(*mask) => mask.rank(),
             _ => 1,
         };
         checked.push(match index {
             Some(index) if index.dtype().is_integer() && !is_mask(*index) => {
                 if axis >= x.rank() {
-                    return Err(too_many(x, indices.len()));
+                    return Err(too_many_indices(x, indices.len()));
                 }
                 let dim = i64::try_from(axis).unwrap_or(i64::MAX);
                 Some(check::checked_index(
@@ -123,16 +140,16 @@ pub(super) fn with_checked_indices<'g>(
             }
             other => *other,
         });
-        axis += covered;
+        axis += covered_axes;
     }
     Ok(checked)
 }
 
-fn too_many(x: Value, indices: usize) -> Error {
+fn too_many_indices(x: Value, indices: usize) -> Error {
     Error::operator(format!("{indices} indices for {}", x.ty()))
 }
 
-/// `x[indices]`; an absent index takes a whole axis.
+/// `x[indices]`; an absent index takes a whole axis. Fails for masks.
 pub(super) fn indexed<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Result<Value<'g>> {
     if indices.iter().all(Option::is_none) {
         return Ok(x);
@@ -144,10 +161,10 @@ pub(super) fn indexed<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Result
         .help("use torch.where on whole tensors, or multiply by the mask"));
     }
     let plan = IndexPlan::new(x, indices)?;
-    let joined = plan.merged(x);
-    let shape = plan.result_shape(&joined.shape());
+    let merged_x = plan.merged(x);
+    let shape = plan.result_shape(&merged_x.shape());
     let dim = i64::try_from(plan.leading).unwrap_or(i64::MAX);
-    Ok(joined
+    Ok(merged_x
         .index_select(dim, plan.index.flatten(0, -1))
         .reshape(shape))
 }
@@ -159,79 +176,84 @@ pub(super) fn index_put<'g>(
     values: Value<'g>,
     accumulate: bool,
 ) -> Result<Value<'g>> {
-    let given: Vec<Value<'g>> = indices.iter().flatten().copied().collect();
-    if given.is_empty() {
+    let present_indices: Vec<Value<'g>> = indices.iter().flatten().copied().collect();
+    if present_indices.is_empty() {
         let values = values.to(x.dtype()).expand(x.shape());
         return Ok(if accumulate { x + values } else { values });
     }
-    if given.iter().any(|index| is_mask(*index)) {
-        let [mask] = given.as_slice() else {
+    if present_indices.iter().any(|index| is_mask(*index)) {
+        let [mask] = present_indices.as_slice() else {
             return Err(Error::unsupported("a bool mask beside other indices"));
         };
-        let lead = indices.iter().take_while(|index| index.is_none()).count();
-        return masked_put(x, *mask, lead, values, accumulate);
+        let leading = indices.iter().take_while(|index| index.is_none()).count();
+        return masked_put(x, *mask, leading, values, accumulate);
     }
     let plan = IndexPlan::new(x, indices)?;
-    let joined = plan.merged(x);
+    let merged_x = plan.merged(x);
     let values = values
         .to(x.dtype())
-        .expand(plan.result_shape(&joined.shape()));
-    // One axis of indices in place of the common shape.
-    let mut flat = joined.shape();
-    flat.splice(plan.leading..plan.leading + 1, [plan.index.numel()]);
-    let values = values.reshape(flat.clone());
-    let mut lined_up = vec![Dim::ONE; joined.rank()];
-    if let Some(place) = lined_up.get_mut(plan.leading) {
-        *place = plan.index.numel();
+        .expand(plan.result_shape(&merged_x.shape()));
+    // In the values, one axis replaces the axes of the indices.
+    let mut values_shape = merged_x.shape();
+    values_shape.splice(plan.leading..plan.leading + 1, [plan.index.numel()]);
+    let values = values.reshape(values_shape.clone());
+    let mut index_shape = vec![Dim::ONE; merged_x.rank()];
+    if let Some(size) = index_shape.get_mut(plan.leading) {
+        *size = plan.index.numel();
     }
-    let index = plan.index.reshape(lined_up).expand(flat);
+    let index = plan.index.reshape(index_shape).expand(values_shape);
     let function = if accumulate {
         ScatterFunction::Add
     } else {
         ScatterFunction::Set
     };
     let dim = i64::try_from(plan.leading).unwrap_or(i64::MAX);
-    let written = joined.scatter(dim, index, values, function);
+    let updated = merged_x.scatter(dim, index, values, function);
     let ordered: Shape = plan
         .order
         .iter()
         .filter_map(|axis| x.shape().get(*axis).cloned())
         .collect();
-    let back = (0..x.rank()).filter_map(|axis| plan.order.iter().position(|place| *place == axis));
-    Ok(written.reshape(ordered).permute(back.collect::<Vec<_>>()))
+    let inverse_order = (0..x.rank())
+        .filter_map(|axis| plan.order.iter().position(|moved_axis| *moved_axis == axis));
+    Ok(updated
+        .reshape(ordered)
+        .permute(inverse_order.collect::<Vec<_>>()))
 }
 
+/// Whether an index is a mask: a `bool` tensor, or one of `u8`, which PyTorch treats as a mask.
 fn is_mask(index: Value) -> bool {
     matches!(index.dtype(), DType::Bool | DType::U8)
 }
 
-/// Sets the elements under a mask, which covers axes from `lead` on, to `values`.
+/// Sets the elements under a mask, which covers axes from `leading` on, to `values`, or adds them.
 fn masked_put<'g>(
     x: Value<'g>,
     mask: Value<'g>,
-    lead: usize,
+    leading: usize,
     values: Value<'g>,
     accumulate: bool,
 ) -> Result<Value<'g>> {
-    let covered = mask.rank();
-    let rest = x.rank().checked_sub(lead + covered).ok_or_else(|| {
+    let mask_rank = mask.rank();
+    let trailing_rank = x.rank().checked_sub(leading + mask_rank).ok_or_else(|| {
         Error::operator(format!("the mask {} does not cover {}", mask.ty(), x.ty()))
     })?;
     let mut shape = mask.shape();
-    shape.extend(std::iter::repeat_n(Dim::ONE, rest));
-    let wide_mask = mask.to_bool().reshape(shape);
+    shape.extend(std::iter::repeat_n(Dim::ONE, trailing_rank));
+    let expanded_mask = mask.to_bool().reshape(shape);
     let values = values.to(x.dtype());
-    let has_count = values.rank() > rest && !values.size(-1 - rest as i64).is(1);
-    let values = if has_count {
-        if lead != 0 || values.rank() != rest + 1 {
+    let is_per_element =
+        values.rank() > trailing_rank && !values.size(-1 - trailing_rank as i64).is(1);
+    let values = if is_per_element {
+        if leading != 0 || values.rank() != trailing_rank + 1 {
             return Err(Error::unsupported(
                 "values by number under a mask that does not cover the first axes",
             ));
         }
         // The n-th true element takes row n of the values.
-        let order = cumulative_true_count(mask.to_bool().flatten(0, -1)) - 1;
-        let last = &values.size(0) - 1;
-        let rows = values.index_select(0, order.clamp(Some(0.into()), Some(last.into())));
+        let row_index = cumulative_true_count(mask.to_bool().flatten(0, -1)) - 1;
+        let last_row = &values.size(0) - 1;
+        let rows = values.index_select(0, row_index.clamp(Some(0.into()), Some(last_row.into())));
         let shape = [
             &mask.shape()[..],
             values.shape().get(1..).unwrap_or_default(),
@@ -241,16 +263,19 @@ fn masked_put<'g>(
     } else {
         // If the values have a count axis of size 1, the axes of the mask replace it.
         let mut shape = values.shape();
-        if values.rank() > rest {
-            let at = values.rank() - rest - 1;
-            shape.splice(at..at + 1, std::iter::repeat_n(Dim::ONE, covered));
+        if values.rank() > trailing_rank {
+            let count_axis = values.rank() - trailing_rank - 1;
+            shape.splice(
+                count_axis..count_axis + 1,
+                std::iter::repeat_n(Dim::ONE, mask_rank),
+            );
         }
         values.reshape(shape)
     };
-    let written = if accumulate {
+    let updated = if accumulate {
         (x + values).to(x.dtype())
     } else {
         values
     };
-    Ok(wide_mask.where_(written.expand(x.shape()), x))
+    Ok(expanded_mask.where_(updated.expand(x.shape()), x))
 }

@@ -1,3 +1,5 @@
+//! Typed access to the arguments of an operator's call.
+
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -9,8 +11,8 @@ use super::Operator;
 
 /// The arguments of a call, read by the parameter names of the schema. An absent argument has its default.
 ///
-/// Reading an argument as a type that the schema does not declare is a bug in the operator's row. The builder remembers the
-/// error like any other, so bodies need not handle it.
+/// Reading an argument as a type that the schema does not declare is a bug in the operator's row. The builder remembers
+/// the error like any other, so bodies need not handle it.
 pub struct Args<'g> {
     builder: &'g Builder,
     operator: &'static Operator,
@@ -41,7 +43,7 @@ impl<'g> Args<'g> {
         &self.operator.schema.overload
     }
 
-    /// True if the called overload has the parameter at all.
+    /// Whether the called overload has the parameter.
     pub fn has(&self, name: &str) -> bool {
         self.operator.schema.position(name).is_some()
     }
@@ -51,18 +53,18 @@ impl<'g> Args<'g> {
         !self.has(name) || matches!(self.get(name), Argument::None)
     }
 
-    /// The error for a value that the operator does not support.
+    /// Fails with an error for a value that the operator does not support.
     pub fn reject<T>(&self, message: impl Into<String>) -> Result<T> {
         Err(Error::unsupported(message))
     }
 
-    /// The argument as it is; `None` if the overload lacks it.
+    /// The argument without conversion; `None` if the overload lacks it.
     pub fn get(&self, name: &str) -> Argument {
         let Some(position) = self.operator.schema.position(name) else {
             return Argument::None;
         };
-        let given = self.arguments.get(position).cloned();
-        given
+        let argument = self.arguments.get(position).cloned();
+        argument
             .or_else(|| {
                 self.operator
                     .schema
@@ -74,6 +76,8 @@ impl<'g> Args<'g> {
             .unwrap_or(Argument::None)
     }
 
+    /// Reports an argument that is not of the `wanted` type to the builder, and returns `fallback` for the body to go
+    /// on with.
     fn type_error<T>(&self, name: &str, wanted: &str, fallback: T) -> T {
         self.builder.fail(Error::operator(format!(
             "argument {name} is {:?}, not {wanted}",
@@ -278,6 +282,7 @@ impl<'g> Args<'g> {
             .ok()
     }
 
+    /// The example's value of a size, whose symbols are fixed to their example values.
     fn specialize(&self, dim: &Dim) -> i64 {
         self.builder
             .symbols()

@@ -349,7 +349,7 @@ fn sum<'g>(
     Ok(a.builder().combine(function, x, y).to(dtype))
 }
 
-/// The product of two `bool`s is "and".
+/// The product of two operands; for two `bool`s it is "and".
 fn product<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, y]) = promote([a.number("self"), a.number("other")]);
     if dtype == DType::Bool {
@@ -358,7 +358,8 @@ fn product<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(a.builder().combine(BinaryFunction::Mul, x, y).to(dtype))
 }
 
-/// Rounds truncated float quotients to the dtype first, as PyTorch does.
+/// The quotient in the rounding mode of the call. A float quotient is rounded to the compute dtype before it is
+/// truncated, as in PyTorch.
 fn quotient<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, y]) = promote([a.number("self"), a.number("other")]);
     match a.str("rounding_mode").as_str() {
@@ -374,7 +375,8 @@ fn quotient<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     }
 }
 
-/// A division for which PyTorch raises an error if the divisor is an integer zero.
+/// Applies a function of division. The result has a check that fails for integer divisors of zero, as PyTorch's
+/// operators do.
 fn division<'g>(a: &Args<'g>, function: BinaryFunction) -> Value<'g> {
     let (x, y) = (a.number("self"), a.number("other"));
     let dtype = result_type(&[x.clone(), y.clone()]);
@@ -394,7 +396,7 @@ fn power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(result.to(dtype))
 }
 
-/// Always computes in double precision.
+/// `self` to the power `exponent`, in double precision for all dtypes.
 fn float_power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let double = |number| match number {
         Number::Value(value) => value.to(DType::F64).into(),
@@ -404,6 +406,7 @@ fn float_power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(a.builder().combine(BinaryFunction::Pow, base, exponent))
 }
 
+/// The sign of each element; a `bool` is its own sign.
 fn sign(x: Value) -> Value {
     if x.dtype() == DType::Bool {
         x
@@ -412,7 +415,7 @@ fn sign(x: Value) -> Value {
     }
 }
 
-/// `self + value · f(tensor1, tensor2)`, multiplied from left to right.
+/// `self + value · f(tensor1, tensor2)`. `tensor1` is multiplied by `value` before `f` is applied.
 fn add_combined<'g>(
     a: &Args<'g>,
     function: fn(Value<'g>, Value<'g>) -> Value<'g>,
@@ -425,20 +428,22 @@ fn add_combined<'g>(
     Ok((x + function(y, z)).to(dtype))
 }
 
-/// Interpolates from the nearer end, as `aten/src/ATen/native/Lerp.h` does.
+/// Linear interpolation from `self` to `end`, computed from the nearer end as `aten/src/ATen/native/Lerp.h` does.
 fn lerp<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [start, end]) = operands(a, ["self", "end"]);
-    let step = end - start;
+    let difference = end - start;
     let result = match a.number("weight") {
-        Number::Scalar(weight) if weight.to_f64().abs() < 0.5 => start + step * weight,
-        Number::Scalar(weight) => end - step * (1.0 - weight.to_f64()),
+        Number::Scalar(weight) if weight.to_f64().abs() < 0.5 => start + difference * weight,
+        Number::Scalar(weight) => end - difference * (1.0 - weight.to_f64()),
         weight => {
             let (_, [weight]) = promote([weight]);
-            let weight = step.builder().combine(BinaryFunction::Mul, weight, 1.0);
-            weight
-                .abs()
-                .lt(0.5)
-                .where_(start + step * weight, end - step * weight.rsub(1.0))
+            let weight = difference
+                .builder()
+                .combine(BinaryFunction::Mul, weight, 1.0);
+            weight.abs().lt(0.5).where_(
+                start + difference * weight,
+                end - difference * weight.rsub(1.0),
+            )
         }
     };
     Ok(result.to(dtype))
@@ -452,6 +457,7 @@ fn frexp<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     Ok(vec![mantissa, exponent.to(DType::I32)])
 }
 
+/// The next `f32` number after `self` in the direction of `other`.
 fn nextafter<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, y]) = promote([a.number("self"), a.number("other")]);
     if dtype != DType::F32 {
@@ -462,35 +468,39 @@ fn nextafter<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(a.builder().combine(BinaryFunction::NextAfter, x, y))
 }
 
-/// Not-a-number gives 0.
+/// 0 below 0, `values` at 0, 1 above. Not-a-number gives 0.
 fn heaviside<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, values]) = operands(a, ["self", "values"]);
     let step = x.gt(0).to(values.dtype());
     Ok(x.eq(0).where_(values, step).to(dtype))
 }
 
+/// The least common multiple, which is 0 for two zeros.
 fn lcm<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, y]) = operands(a, ["self", "other"]);
     let divisor = x.combine(BinaryFunction::Gcd, y);
     Ok((x.trunc_divide(divisor.maximum(1)) * y).abs().to(dtype))
 }
 
-/// `x · log y`; 0 where `x` is 0, unless `y` is not-a-number.
+/// `x · log y`; 0 where `x` is 0; not-a-number where `y` is. `log` is the logarithm to apply.
 fn times_log<'g>(a: &Args<'g>, log: fn(Value<'g>) -> Value<'g>) -> Value<'g> {
     let [x, y] = stepwise_operands(a, ["self", "other"]);
     let product = x.eq(0.0).where_(0.0, x * log(y));
     y.isnan().where_(f64::NAN, product)
 }
 
-/// `log(b^x + b^y)` to the base `b`, shifted by the larger operand so that nothing overflows.
+/// `log(b^x + b^y)` to the base `b`, shifted by the larger operand so that nothing overflows. `power` computes `b^x`,
+/// and `scale` is `1 / ln b`.
 fn log_sum<'g>(a: &Args<'g>, power: fn(Value<'g>) -> Value<'g>, scale: f64) -> Value<'g> {
     let (dtype, [x, y]) = operands(a, ["self", "other"]);
-    let shifted = power(-(x - y).abs()).log1p();
-    let scaled = if scale == 1.0 {
-        shifted
+    let log_term = power(-(x - y).abs()).log1p();
+    let scaled_term = if scale == 1.0 {
+        log_term
     } else {
-        shifted * scale
+        log_term * scale
     };
     let same_infinity = x.eq(y).logical_and(x.abs().eq(f64::INFINITY));
-    same_infinity.where_(x, x.maximum(y) + scaled).to(dtype)
+    same_infinity
+        .where_(x, x.maximum(y) + scaled_term)
+        .to(dtype)
 }

@@ -15,7 +15,7 @@ pub(super) const ROWS: &[Composite] = &[
         &[
             "aten::scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
         ],
-        |a| Ok(ComposedAttention::of(a, "attn_mask")?.output),
+        |a| Ok(ComposedAttention::from_args(a, "attn_mask")?.output),
         &[
             "f32[B, 2, T, 4], f32[B, 2, S, 4], f32[B, 2, S, 3]",
             "f32[B, 2, T, 4], f32[B, 2, T, 4], f32[B, 2, T, 4], is_causal=True, scale=0.3",
@@ -34,7 +34,7 @@ pub(super) const ROWS: &[Composite] = &[
             if !a.is_none("dropout_mask") {
                 return a.reject("the argument dropout_mask is not supported");
             }
-            let attention = ComposedAttention::of(a, "attn_mask")?;
+            let attention = ComposedAttention::from_args(a, "attn_mask")?;
             Ok(vec![attention.output, attention.weights])
         },
         &["f32[2, 2, 3, 4], f32[2, 2, 5, 4], f32[2, 2, 5, 4]"],
@@ -48,7 +48,7 @@ pub(super) const ROWS: &[Composite] = &[
             if has_dropout(a) {
                 return a.reject("dropout is not supported in flash attention for CPU");
             }
-            let attention = ComposedAttention::of(a, "attn_mask")?;
+            let attention = ComposedAttention::from_args(a, "attn_mask")?;
             Ok(vec![attention.output, attention.log_sum_exp()])
         },
         &["f32[2, 2, 3, 4], f32[2, 2, 5, 4], f32[2, 2, 5, 4]"],
@@ -58,8 +58,8 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::_native_multi_head_attention(Tensor query, Tensor key, Tensor value, int embed_dim, int num_head, Tensor qkv_weight, Tensor qkv_bias, Tensor proj_weight, Tensor proj_bias, Tensor? mask=None, bool need_weights=True, bool average_attn_weights=True, int? mask_type=None) -> (Tensor, Tensor)",
         ],
         |a| {
-            let mask = EncoderMask::of(a)?;
-            let heads = MultiHeadProjections::of(a, a.int("num_head"))?;
+            let mask = EncoderMask::from_args(a)?;
+            let heads = MultiHeadProjections::from_args(a, a.int("num_head"))?;
             let (output, weights) =
                 heads.attend(["query", "key", "value"].map(|name| a.tensor(name)), mask)?;
             Ok(vec![
@@ -84,26 +84,31 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
+/// Whether a call applies dropout, and so draws random numbers.
 fn has_dropout(a: &Args) -> bool {
     0.0 < a.float("dropout_p")
 }
 
 /// `softmax(scale · query · keyᵀ + mask) · value`.
 struct ComposedAttention<'g> {
+    /// The weighted sum of the values.
     output: Value<'g>,
+    /// The softmax of the scores, after dropout, `[.., query, key]`.
     weights: Value<'g>,
+    /// The scaled and masked products of queries and keys, in the compute dtype.
     scores: Value<'g>,
 }
 
 impl<'g> ComposedAttention<'g> {
-    fn of(a: &Args<'g>, mask: &str) -> Result<ComposedAttention<'g>> {
+    /// The attention of a call; `mask` is the name of its mask argument.
+    fn from_args(a: &Args<'g>, mask: &str) -> Result<ComposedAttention<'g>> {
         let [query, key, value] = ["query", "key", "value"].map(|name| a.tensor(name));
         a.builder().check()?;
         if query.rank() < 2 || key.rank() < 2 || value.rank() < 2 {
             return a.reject("attention requires operands of at least two dimensions");
         }
-        let shared = a.bool("enable_gqa");
-        let (key, value) = if shared {
+        let enable_gqa = a.bool("enable_gqa");
+        let (key, value) = if enable_gqa {
             (repeated_heads(key, query)?, repeated_heads(value, query)?)
         } else {
             (key, value)
@@ -162,6 +167,7 @@ impl<'g> ComposedAttention<'g> {
         }
     }
 
+    /// Logarithm of the sum of the exponentials of each query's scores.
     fn log_sum_exp(&self) -> Value<'g> {
         let largest = self.scores.amax(&[-1], true);
         let sum = (self.scores - largest).exp().sum(&[-1], true);
@@ -169,20 +175,23 @@ impl<'g> ComposedAttention<'g> {
     }
 }
 
-/// Scaled products of queries and keys, minus infinity where a mask hides a key from a query.
+/// Scaled products of queries and keys. A `bool` mask keeps the scores where it is true and replaces the others by
+/// minus infinity; a mask of numbers is added. The default scale is `1 / √width`, where `width` is the size of a query.
 fn masked_scores<'g>(
     query: Value<'g>,
     key: Value<'g>,
     scale: Option<f64>,
     masks: [Option<Value<'g>>; 2],
 ) -> Value<'g> {
-    let (wide, keys) = (query.to_compute(), key.to_compute().transpose(-2, -1));
+    let (queries, keys) = (query.to_compute(), key.to_compute().transpose(-2, -1));
     let scaled = match (scale, query.size(-1).as_const()) {
-        (Some(scale), _) => wide * scale,
-        (None, Some(width)) => wide * (1.0 / (width as f64).sqrt()),
+        (Some(scale), _) => queries * scale,
+        (None, Some(width)) => queries * (1.0 / (width as f64).sqrt()),
         (None, None) => {
-            let width = query.builder().full(wide.dtype(), vec![], query.size(-1));
-            wide * width.rsqrt()
+            let width = query
+                .builder()
+                .full(queries.dtype(), vec![], query.size(-1));
+            queries * width.rsqrt()
         }
     };
     let mut scores = scaled.matmul(keys);
@@ -196,7 +205,7 @@ fn masked_scores<'g>(
     scores
 }
 
-/// Causal mask: query `i` attends to keys `0..=i`.
+/// Causal mask `[queries, keys]`: query `i` attends to keys `0..=i`.
 fn causal<'g>(query: Value<'g>, key: Value<'g>) -> Value<'g> {
     let builder = query.builder();
     let rows = builder.iota(DType::I64, vec![query.size(-2), Dim::ONE], 0);
@@ -204,7 +213,8 @@ fn causal<'g>(query: Value<'g>, key: Value<'g>) -> Value<'g> {
     columns.le(rows)
 }
 
-/// Repeats each head of keys or values for the query heads that share it (grouped-query attention).
+/// Repeats each head of keys or values for the query heads that share it (grouped-query attention). The heads are the
+/// third to last axis.
 fn repeated_heads<'g>(x: Value<'g>, query: Value<'g>) -> Result<Value<'g>> {
     if x.rank() < 3 || query.rank() < 3 {
         return Err(Error::operator(
@@ -212,25 +222,28 @@ fn repeated_heads<'g>(x: Value<'g>, query: Value<'g>) -> Result<Value<'g>> {
         ));
     }
     let heads = x.size(-3);
-    let times = query.size(-3).floor_div(&heads);
-    if times.is(1) {
+    let group_size = query.size(-3).floor_div(&heads);
+    if group_size.is(1) {
         return Ok(x);
     }
-    let (mut spread, mut joined) = (x.unsqueeze(-3).shape(), x.shape());
+    let (mut expanded_shape, mut merged_shape) = (x.unsqueeze(-3).shape(), x.shape());
     let axis = x.rank() - 3;
-    if let (Some(repeat), Some(size)) = (spread.get_mut(axis + 1), joined.get_mut(axis)) {
-        *size = &heads * &times;
-        *repeat = times;
+    if let (Some(repeat), Some(size)) =
+        (expanded_shape.get_mut(axis + 1), merged_shape.get_mut(axis))
+    {
+        *size = &heads * &group_size;
+        *repeat = group_size;
     }
-    Ok(x.unsqueeze(-3).expand(spread).reshape(joined))
+    Ok(x.unsqueeze(-3).expand(expanded_shape).reshape(merged_shape))
 }
 
 /// A mask of PyTorch's fused encoder layers, inverted: true means "attend".
 struct EncoderMask<'g>(Option<Value<'g>>);
 
 impl<'g> EncoderMask<'g> {
-    /// Mask type 0 is `[query, key]`, type 1 masks the keys of each batch item, type 2 has all axes.
-    fn of(a: &Args<'g>) -> Result<EncoderMask<'g>> {
+    /// Reads the arguments `mask` and `mask_type`. A mask of type 0 is `[query, key]`, one of type 1 masks the keys of
+    /// each batch item, and one of type 2 has all axes.
+    fn from_args(a: &Args<'g>) -> Result<EncoderMask<'g>> {
         let Some(mask) = a.optional_tensor("mask") else {
             return Ok(EncoderMask(None));
         };
@@ -244,7 +257,8 @@ impl<'g> EncoderMask<'g> {
 
 /// The projections of a multi-head attention over `[batch, time, channel]`.
 struct MultiHeadProjections<'g> {
-    count: i64,
+    head_count: i64,
+    /// The weights of queries, keys and values, stacked along the first axis; `input_bias` likewise.
     input_weight: Value<'g>,
     input_bias: Value<'g>,
     output_weight: Value<'g>,
@@ -252,12 +266,13 @@ struct MultiHeadProjections<'g> {
 }
 
 impl<'g> MultiHeadProjections<'g> {
-    fn of(a: &Args<'g>, count: i64) -> Result<MultiHeadProjections<'g>> {
-        if count < 1 {
-            return a.reject(format!("{count} heads"));
+    /// Reads the weights and biases of a call with this number of heads.
+    fn from_args(a: &Args<'g>, head_count: i64) -> Result<MultiHeadProjections<'g>> {
+        if head_count < 1 {
+            return a.reject(format!("{head_count} heads"));
         }
         Ok(MultiHeadProjections {
-            count,
+            head_count,
             input_weight: a.tensor("qkv_weight"),
             input_bias: a.tensor("qkv_bias"),
             output_weight: a.tensor("proj_weight"),
@@ -265,19 +280,27 @@ impl<'g> MultiHeadProjections<'g> {
         })
     }
 
-    /// Returns the result and the weights of each head. A query whose keys are all masked gives not-a-number.
+    /// Returns the projected output and the attention weights of each head. A query whose keys are all masked gives
+    /// not-a-number. `inputs` are query, key and value.
     fn attend(
         &self,
         inputs: [Value<'g>; 3],
         mask: EncoderMask<'g>,
     ) -> Result<(Value<'g>, Value<'g>)> {
-        let width = self.input_weight.size(0).floor_div(&Dim::from(3));
-        let count = Dim::from(self.count);
-        let project = |part: i64, x: Value<'g>| -> Result<Value<'g>> {
-            let start = &width * part;
-            let weight = self.input_weight.narrow(0, start.clone(), width.clone());
-            let bias = self.input_bias.narrow(0, start, width.clone());
-            let shape = [x.size(0), x.size(1), count.clone(), width.floor_div(&count)];
+        let embed_dim = self.input_weight.size(0).floor_div(&Dim::from(3));
+        let head_count = Dim::from(self.head_count);
+        let project = |index: i64, x: Value<'g>| -> Result<Value<'g>> {
+            let start = &embed_dim * index;
+            let weight = self
+                .input_weight
+                .narrow(0, start.clone(), embed_dim.clone());
+            let bias = self.input_bias.narrow(0, start, embed_dim.clone());
+            let shape = [
+                x.size(0),
+                x.size(1),
+                head_count.clone(),
+                embed_dim.floor_div(&head_count),
+            ];
             Ok(linear(x, weight, Some(bias))?
                 .reshape(shape)
                 .transpose(1, 2))
@@ -286,28 +309,29 @@ impl<'g> MultiHeadProjections<'g> {
         let (query, key, value) = (project(0, query)?, project(1, key)?, project(2, value)?);
         let scores = masked_scores(query, key, None, [mask.0, None]);
         let attention = ComposedAttention::from_weights(value, scores, scores.softmax(-1));
-        let joined = attention.output.transpose(1, 2).flatten(2, 3);
-        let output = linear(joined, self.output_weight, Some(self.output_bias))?;
+        let merged_heads = attention.output.transpose(1, 2).flatten(2, 3);
+        let output = linear(merged_heads, self.output_weight, Some(self.output_bias))?;
         Ok((output, attention.weights))
     }
 }
 
+/// A transformer encoder layer: attention and a feed-forward network, each with a residual connection and a layer norm.
 /// Follows `aten/src/ATen/native/transformers/transformer.cpp`.
 fn encoder_layer<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, eps) = (a.tensor("src"), a.float("eps"));
     let norm_first = a.bool("norm_first");
     let norm = |x: Value<'g>, weight: &str, bias: &str| {
-        let wide = x.to_compute();
-        let centred = wide - wide.mean(&[-1], true);
+        let compute_x = x.to_compute();
+        let centred = compute_x - compute_x.mean(&[-1], true);
         let factor = ((centred * centred).mean(&[-1], true) + eps).rsqrt();
         let scaled = centred * factor * a.tensor(weight).to_compute();
         (scaled + a.tensor(bias).to_compute()).to(x.dtype())
     };
-    let first = |x| norm(x, "norm_weight_1", "norm_bias_1");
-    let second = |x| norm(x, "norm_weight_2", "norm_bias_2");
+    let norm_1 = |x| norm(x, "norm_weight_1", "norm_bias_1");
+    let norm_2 = |x| norm(x, "norm_weight_2", "norm_bias_2");
     let attend = |x: Value<'g>| -> Result<Value<'g>> {
-        let heads = MultiHeadProjections::of(a, a.int("num_heads"))?;
-        Ok(heads.attend([x; 3], EncoderMask::of(a)?)?.0)
+        let heads = MultiHeadProjections::from_args(a, a.int("num_heads"))?;
+        Ok(heads.attend([x; 3], EncoderMask::from_args(a)?)?.0)
     };
     let feed_forward = |x: Value<'g>| -> Result<Value<'g>> {
         let hidden = linear(x, a.tensor("ffn_weight_1"), a.optional_tensor("ffn_bias_1"))?;
@@ -323,10 +347,10 @@ fn encoder_layer<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         )
     };
     if norm_first {
-        let x = x + attend(first(x))?;
-        Ok(x + feed_forward(second(x))?)
+        let x = x + attend(norm_1(x))?;
+        Ok(x + feed_forward(norm_2(x))?)
     } else {
-        let x = first(x + attend(x)?);
-        Ok(second(x + feed_forward(x)?))
+        let x = norm_1(x + attend(x)?);
+        Ok(norm_2(x + feed_forward(x)?))
     }
 }

@@ -57,7 +57,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// Returns the other operand where one is not-a-number.
+/// The maximum or minimum of two operands. Where one is not-a-number, the result is the other.
 fn ignoring_nan<'g>(a: &Args<'g>, function: BinaryFunction) -> Value<'g> {
     let (dtype, [x, y]) = operands(a, ["self", "other"]);
     let result = x.combine(function, y).to(dtype.to_compute());
@@ -69,12 +69,14 @@ fn ignoring_nan<'g>(a: &Args<'g>, function: BinaryFunction) -> Value<'g> {
     round_to(dtype, result)
 }
 
+/// Clamps `self` to the bounds `min` and `max`, of which either may be absent.
 fn clamp<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, low, high) = (
         a.number("self"),
         a.optional_number("min"),
         a.optional_number("max"),
     );
+    // `x` stands in for an absent bound, so that it does not change the promoted dtype.
     let (dtype, [x, low, high]) = promote([x.clone(), low.unwrap_or(x.clone()), high.unwrap_or(x)]);
     let Number::Value(x) = x else {
         return a.reject("a number cannot be clamped");

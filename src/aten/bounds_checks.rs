@@ -1,19 +1,20 @@
-//! Checks of indices and divisors that PyTorch rejects, with PyTorch's messages.
+//! Checks of indices and divisors that PyTorch rejects, with PyTorch's messages. Each function returns its operand with
+//! a check ([`crate::op::Check`]) added to the graph.
 
 use crate::dtype::DType;
 use crate::ir::{Builder, Number, Value};
 use crate::shape::Shape;
 
-/// The negative indices that are rejected.
+/// How an operator treats negative indices.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum NegativeIndices {
-    /// All negative indices.
+    /// All negative indices are errors.
     Rejected,
-    /// Negative indices below `-size`; the others count from the end.
+    /// Negative indices count from the end; those below `-size` are errors.
     FromEnd,
 }
 
-/// Checks indices of an axis of a value.
+/// Checks indices along the axis `dim` of `x`. Returns them as `i64`.
 pub(super) fn checked_index<'g>(
     x: Value<'g>,
     dim: i64,
@@ -29,7 +30,7 @@ pub(super) fn checked_index<'g>(
     checked_index_with_message(x, dim, index, negative, &message)
 }
 
-/// Checks indices of an axis of a value; the operator has its own message.
+/// [`checked_index`] for an operator with a message of its own, in which `{value}` is the index and `{size}` the size.
 pub(super) fn checked_index_with_message<'g>(
     x: Value<'g>,
     dim: i64,
@@ -49,7 +50,8 @@ pub(super) fn checked_index_with_message<'g>(
     index.to(DType::I64).check_in_range(low, &size, message)
 }
 
-/// Checks that the divisor of an integer division is not zero.
+/// Checks that the divisor of an integer division is not zero. Returns it converted to `dtype`, or unchanged if it is a
+/// known number other than zero.
 pub(super) fn checked_divisor<'g>(
     builder: &'g Builder,
     dtype: DType,

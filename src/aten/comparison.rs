@@ -170,20 +170,22 @@ pub(super) const ROWS: &[Composite] = &[
     .with_strides(StrideRule::Standard),
 ];
 
-fn constant(x: Value, answer: bool) -> Value {
-    x.builder().full(DType::Bool, x.shape(), answer)
+/// A `bool` tensor of the shape of `x` that has one value everywhere.
+fn constant(x: Value, value: bool) -> Value {
+    x.builder().full(DType::Bool, x.shape(), value)
 }
 
-/// A test that is false for all integers.
-fn float_test<'g>(a: &Args<'g>, passes: fn(Value<'g>) -> Value<'g>) -> Value<'g> {
+/// Applies a test to floats; it is false for all integers and `bool`s.
+fn float_test<'g>(a: &Args<'g>, test: fn(Value<'g>) -> Value<'g>) -> Value<'g> {
     let x = a.tensor("self");
     if x.dtype().is_float() {
-        passes(x)
+        test(x)
     } else {
         constant(x, false)
     }
 }
 
+/// Whether the sign bit of a float is set, which it is for -0.0; for integers, whether they are negative.
 fn signbit<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     Ok(match x.dtype().category() {
@@ -193,7 +195,8 @@ fn signbit<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     })
 }
 
-/// Equal, or finite and apart by at most `atol + rtol · |other|` (`aten/src/ATen/native/TensorCompare.cpp`).
+/// Whether elements are equal, or finite and apart by at most `atol + rtol · |other|`
+/// (`aten/src/ATen/native/TensorCompare.cpp`).
 fn isclose<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, y) = (a.tensor("self"), a.tensor("other"));
     let (rtol, atol) = (a.float("rtol"), a.float("atol"));
@@ -212,7 +215,7 @@ fn isclose<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok(equal.logical_or(distance.isfinite().logical_and(distance.le(allowed))))
 }
 
-/// Compares every element with every test element.
+/// Whether each element equals any of the test elements.
 fn isin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (elements, tests) = match a.overload() {
         "Scalar_Tensor" => (
@@ -228,18 +231,18 @@ fn isin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
             Number::Value(a.tensor("test_elements").flatten(0, -1)),
         ),
     };
-    let found = a
+    let is_in = a
         .builder()
         .combine(BinaryFunction::Eq, elements, tests)
         .any(&[-1], false);
     Ok(if a.bool("invert") {
-        found.logical_not()
+        is_in.logical_not()
     } else {
-        found
+        is_in
     })
 }
 
-/// The result has the tensor's dtype, whatever the dtype of the value.
+/// Replaces the elements under a mask by a value. The result has the tensor's dtype, whatever the dtype of the value.
 fn masked_fill<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, mask) = (a.tensor("self"), a.tensor("mask"));
     let value = match a.number("value") {

@@ -96,12 +96,12 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor"],
         |a| {
             let (dim, chunks) = (a.int("dim"), Dim::from(a.int("num_chunks").max(1)));
-            let parts: Vec<Value> = a
+            let chunk_rows: Vec<Value> = a
                 .tensors("tensors")
                 .into_iter()
                 .map(|x| chunked(x, dim, &chunks))
                 .collect();
-            Ok(cat(a.builder(), &parts, -1))
+            Ok(cat(a.builder(), &chunk_rows, -1))
         },
         &[
             "[f32[5, 2], f32[3]], 0, 2",
@@ -168,10 +168,10 @@ pub(super) const ROWS: &[Composite] = &[
                 Some(dim) => (x, dim),
                 None => (x.flatten(0, -1), 0),
             };
-            let times = repeats.flatten(0, -1).expand(vec![x.size(dim)]);
+            let counts = repeats.flatten(0, -1).expand(vec![x.size(dim)]);
             Ok(x.index_select(
                 dim,
-                repetition_sources(times, a.optional_size("output_size"))?,
+                repetition_sources(counts, a.optional_size("output_size"))?,
             ))
         },
         &[],
@@ -202,49 +202,54 @@ pub(super) fn promoted<'g>(values: &[Value<'g>]) -> Vec<Value<'g>> {
 
 /// The promoted dtype of several tensors. Tensors with dimensions win over scalars of the same category.
 pub(super) fn common_dtype(values: &[Value]) -> DType {
-    let of = |scalar: bool| {
-        let some = values.iter().filter(|value| (value.rank() == 0) == scalar);
-        some.map(|value| value.dtype()).reduce(DType::promote)
+    let promoted_dtype = |are_scalars: bool| {
+        let selected = values
+            .iter()
+            .filter(|value| (value.rank() == 0) == are_scalars);
+        selected.map(|value| value.dtype()).reduce(DType::promote)
     };
-    match (of(false), of(true)) {
-        (Some(high), Some(low)) if high.category() < low.category() => high.promote(low),
-        (Some(high), _) => high,
-        (None, low) => low.unwrap_or(DType::F32),
+    match (promoted_dtype(false), promoted_dtype(true)) {
+        (Some(with_dims), Some(scalars)) if with_dims.category() < scalars.category() => {
+            with_dims.promote(scalars)
+        }
+        (Some(with_dims), _) => with_dims,
+        (None, scalars) => scalars.unwrap_or(DType::F32),
     }
 }
 
-/// Computes `torch.cat`: promotes, and skips empty vectors whatever the rank of the others.
+/// Computes `torch.cat`: promotes, and skips vectors of size 0 whatever the rank of the others.
 pub(super) fn cat<'g>(builder: &'g Builder, values: &[Value<'g>], dim: i64) -> Value<'g> {
     let promoted = promoted(values);
-    let is_void = |value: &Value| value.rank() == 1 && value.size(0).is(0);
-    let full: Vec<Value> = promoted
+    let is_empty_vector = |value: &Value| value.rank() == 1 && value.size(0).is(0);
+    let nonempty: Vec<Value> = promoted
         .iter()
         .copied()
-        .filter(|value| !is_void(value))
+        .filter(|value| !is_empty_vector(value))
         .collect();
     builder.concat(
-        if full.is_empty() {
+        if nonempty.is_empty() {
             promoted.get(..1).unwrap_or_default()
         } else {
-            &full
+            &nonempty
         },
         dim,
     )
 }
 
+/// Concatenates along the second axis, or along the only one of vectors.
 fn hstack<'g>(builder: &'g Builder, values: &[Value<'g>]) -> Value<'g> {
-    let parts: Vec<Value> = values.iter().map(|value| at_least(*value, 1)).collect();
-    let dim = i64::from(parts.first().is_some_and(|first| first.rank() > 1));
-    cat(builder, &parts, dim)
+    let at_least_1d: Vec<Value> = values.iter().map(|value| at_least(*value, 1)).collect();
+    let dim = i64::from(at_least_1d.first().is_some_and(|first| first.rank() > 1));
+    cat(builder, &at_least_1d, dim)
 }
 
-/// Splits the axis into chunks, zero-pads the last one, and puts each chunk into one row.
+/// Splits an axis into `chunks` chunks of equal size, padding the end with zeros, and flattens each chunk into a row.
 fn chunked<'g>(x: Value<'g>, dim: i64, chunks: &Dim) -> Value<'g> {
     let Some(axis) = x.axis(dim) else { return x };
     let size = x.size(dim);
     let mut high = vec![Dim::ZERO; x.rank()];
-    if let Some(place) = high.get_mut(axis) {
-        *place = &(&size.ceil_div(chunks) * chunks) - &size;
+    if let Some(padding) = high.get_mut(axis) {
+        *padding = &(&size.ceil_div(chunks) * chunks) - &size;
     }
     let padded = x.pad(&vec![Dim::ZERO; x.rank()], &high, 0);
     let mut shape: Shape = x.shape().into_iter().take(axis).collect();
@@ -257,15 +262,15 @@ fn chunked<'g>(x: Value<'g>, dim: i64, chunks: &Dim) -> Value<'g> {
 /// Places matrices along the diagonal of a matrix of zeros.
 fn block_diag<'g>(builder: &'g Builder, blocks: &[Value<'g>]) -> Result<Value<'g>> {
     let mut width = Dim::ZERO;
-    let mut places = Vec::new();
+    let mut offsets = Vec::new();
     for block in blocks {
         let [_, columns] = block.sizes()?;
-        places.push(width.clone());
+        offsets.push(width.clone());
         width = &width + &columns;
     }
     let rows: Vec<Value> = blocks
         .iter()
-        .zip(places)
+        .zip(offsets)
         .map(|(block, left)| {
             let right = &width - &(&left + &block.size(1));
             block.pad(&[Dim::ZERO, left], &[Dim::ZERO, right], 0)
@@ -277,28 +282,34 @@ fn block_diag<'g>(builder: &'g Builder, blocks: &[Value<'g>]) -> Result<Value<'g
     Ok(builder.concat(&rows, 0))
 }
 
-/// Repeats each element of an axis several times in a row (`torch.repeat_interleave`).
+/// Repeats each element of an axis `times` times in a row (`torch.repeat_interleave`).
 fn interleave(x: Value<'_>, dim: i64, times: Dim) -> Value<'_> {
     let Some(axis) = x.axis(dim) else { return x };
     let x = if x.rank() == 0 { x.unsqueeze(0) } else { x };
-    let (mut wide, mut shape) = (x.shape(), x.shape());
+    let (mut expanded_shape, mut shape) = (x.shape(), x.shape());
     if let Some(size) = shape.get_mut(axis) {
         *size = &*size * &times;
     }
-    wide.insert((axis + 1).min(wide.len()), times);
-    x.unsqueeze(axis as i64 + 1).expand(wide).reshape(shape)
+    expanded_shape.insert((axis + 1).min(expanded_shape.len()), times);
+    x.unsqueeze(axis as i64 + 1)
+        .expand(expanded_shape)
+        .reshape(shape)
 }
 
-/// For each position of the repetition, the index of the element in a vector of counts.
-fn repetition_sources<'g>(times: Value<'g>, output_size: Option<Dim>) -> Result<Value<'g>> {
+/// The index of the source element for each of the `output_size` positions of a repetition, in which element `i` occurs
+/// `counts[i]` times in a row.
+fn repetition_sources<'g>(counts: Value<'g>, output_size: Option<Dim>) -> Result<Value<'g>> {
     let Some(length) = output_size else {
         return Err(Error::unsupported(
             "the result's size depends on the elements of repeats; pass output_size",
         ));
     };
-    let ends = times.to(DType::I64).scan(ScanFunction::Sum, 0).unsqueeze(0);
-    let places = times.builder().iota(DType::I64, vec![length, Dim::ONE], 0);
-    Ok(ends.le(places).sum(&[1], false))
+    let ends = counts
+        .to(DType::I64)
+        .scan(ScanFunction::Sum, 0)
+        .unsqueeze(0);
+    let positions = counts.builder().iota(DType::I64, vec![length, Dim::ONE], 0);
+    Ok(ends.le(positions).sum(&[1], false))
 }
 
 /// Values expanded to their common shape.
@@ -314,22 +325,22 @@ pub(super) fn broadcast<'g>(builder: &'g Builder, values: &[Value<'g>]) -> Resul
 /// Concatenates values along an axis and skips empty ones.
 pub(super) fn concat_nonempty<'g>(
     builder: &'g Builder,
-    pieces: &[Value<'g>],
+    values: &[Value<'g>],
     dim: i64,
 ) -> Result<Value<'g>> {
-    for piece in pieces {
-        check_axis(*piece, dim)?;
+    for value in values {
+        check_axis(*value, dim)?;
     }
-    let full: Vec<Value> = pieces
+    let nonempty: Vec<Value> = values
         .iter()
         .copied()
-        .filter(|piece| !piece.size(dim).is(0))
+        .filter(|value| !value.size(dim).is(0))
         .collect();
     Ok(builder.concat(
-        if full.is_empty() {
-            pieces.get(..1).unwrap_or_default()
+        if nonempty.is_empty() {
+            values.get(..1).unwrap_or_default()
         } else {
-            &full
+            &nonempty
         },
         dim,
     ))

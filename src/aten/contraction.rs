@@ -1,4 +1,7 @@
 //! Sums over shared axes: `tensordot` and `einsum`, as matrix products.
+//!
+//! Each axis of an operand has a label ([`AxisLabel`]). Axes of one label run over the same index; labels that the
+//! result lacks are summed over.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +10,8 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
-/// Sums over pairs of axes of two values. The remaining axes stay, those of the first value in front.
+/// Sums over pairs of axes of two values: each of `dims_x` with the one at the same position in `dims_y`. The result
+/// has the remaining axes of `x`, then those of `y`.
 pub(super) fn contract<'g>(
     x: Value<'g>,
     y: Value<'g>,
@@ -24,6 +28,7 @@ pub(super) fn contract<'g>(
             y.ty()
         )));
     }
+    // The axes of pair `n` have label `n`; each other axis has a label of its own, from `offset` on.
     let labels = |value: Value<'g>, dims: &[i64], offset: usize| -> Result<Vec<AxisLabel>> {
         let mut labels: Vec<AxisLabel> = (0..value.rank()).map(|axis| offset + axis).collect();
         for (pair, dim) in dims.iter().enumerate() {
@@ -45,11 +50,11 @@ pub(super) fn contract<'g>(
         value: y,
     };
     let [left, right] = equate_sizes([left, right])?;
-    let kept = |term: &EinsumTerm| -> Vec<AxisLabel> {
+    let free_labels = |term: &EinsumTerm| -> Vec<AxisLabel> {
         let labels = term.labels.iter().copied();
         labels.filter(|label| pairs <= *label).collect()
     };
-    let result = [kept(&left), kept(&right)].concat();
+    let result = [free_labels(&left), free_labels(&right)].concat();
     Ok(multiply(left, right, &result)?.permuted(&result))
 }
 
@@ -76,18 +81,23 @@ pub(super) fn einsum<'g>(equation: &str, operands: &[Value<'g>]) -> Result<Value
         .pop()
         .ok_or_else(|| Error::operator("einsum of no tensors"))?;
     while let Some(next) = terms.pop() {
-        let later = terms.iter().flat_map(|term| &term.labels);
-        let wanted: Vec<AxisLabel> = later.chain(&equation.output).copied().collect();
+        let later_labels = terms.iter().flat_map(|term| &term.labels);
+        let wanted: Vec<AxisLabel> = later_labels.chain(&equation.output).copied().collect();
         product = multiply(product, next, &wanted)?;
     }
     let result = product.summed(&equation.output).permuted(&equation.output);
     // PyTorch computes a sum over a single operand by `torch.sum`, which returns integers as `i64`.
-    let keeps = 1 < operands.len() || dtype.is_float();
-    Ok(if keeps { result.to(dtype) } else { result })
+    let keeps_dtype = 1 < operands.len() || dtype.is_float();
+    Ok(if keeps_dtype {
+        result.to(dtype)
+    } else {
+        result
+    })
 }
 
-/// The axes of the result of `torch.einsum` of two operands, from the smallest stride to the largest. PyTorch multiplies
-/// batches of matrices and permutes the axes by a view. `None` for equations that PyTorch computes otherwise.
+/// The axes of the result of `torch.einsum` of two operands, from the smallest stride to the largest. PyTorch
+/// multiplies batches of matrices and permutes the axes by a view. `None` for equations that PyTorch computes
+/// otherwise.
 pub(super) fn memory_order(equation: &str) -> Option<Vec<usize>> {
     let equation: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
     let (inputs, output) = equation.split_once("->")?;
@@ -117,7 +127,7 @@ pub(super) fn memory_order(equation: &str) -> Option<Vec<usize>> {
     Some(axes.into_iter().rev().map(|(axis, _)| axis).collect())
 }
 
-/// An index of the equation.
+/// The label of an axis: the number of its index in the equation.
 type AxisLabel = usize;
 
 /// An operand: a value and the label of each of its axes.
@@ -126,11 +136,11 @@ struct EinsumTerm<'g> {
     labels: Vec<AxisLabel>,
 }
 
-/// A list without the item at an index.
-fn without<T>(list: Vec<T>, place: usize) -> Vec<T> {
+/// A list without the item at `index`.
+fn without<T>(list: Vec<T>, index: usize) -> Vec<T> {
     let items = list.into_iter().enumerate();
     items
-        .filter(|(index, _)| *index != place)
+        .filter(|(position, _)| *position != index)
         .map(|(_, item)| item)
         .collect()
 }
@@ -147,16 +157,17 @@ impl<'g> EinsumTerm<'g> {
             if let Some(size) = shape.get_mut(second) {
                 *size = Dim::ONE;
             }
-            let place = self.value.builder().iota(DType::I64, shape.clone(), first);
+            let positions = self.value.builder().iota(DType::I64, shape.clone(), first);
             self.value = self
                 .value
-                .gather(second as i64, place)
+                .gather(second as i64, positions)
                 .reshape(without(shape, second));
             self.labels = without(self.labels, second);
         }
         Ok(self)
     }
 
+    /// Two axes that have the same label, if there are any.
     fn repeated(&self) -> Option<(usize, usize)> {
         self.labels.iter().enumerate().find_map(|(second, label)| {
             let first = self.labels.iter().position(|other| other == label)?;
@@ -164,16 +175,16 @@ impl<'g> EinsumTerm<'g> {
         })
     }
 
-    /// Sums over the axes whose labels are not wanted.
+    /// Sums over the axes whose labels are not in `wanted`.
     fn summed(self, wanted: &[AxisLabel]) -> EinsumTerm<'g> {
-        let (kept, gone): (Vec<usize>, Vec<usize>) = (0..self.labels.len()).partition(|axis| {
+        let (kept, dropped): (Vec<usize>, Vec<usize>) = (0..self.labels.len()).partition(|axis| {
             let label = self.labels.get(*axis);
             label.is_some_and(|label| wanted.contains(label))
         });
-        if gone.is_empty() {
+        if dropped.is_empty() {
             return self;
         }
-        let dims: Vec<i64> = gone.into_iter().map(|axis| axis as i64).collect();
+        let dims: Vec<i64> = dropped.into_iter().map(|axis| axis as i64).collect();
         EinsumTerm {
             value: self.value.sum(&dims, false),
             labels: kept
@@ -197,6 +208,7 @@ impl<'g> EinsumTerm<'g> {
         self.value.permute(axes).reshape(sizes)
     }
 
+    /// Sizes of the axes of these labels; labels that the term lacks are skipped.
     fn sizes(&self, labels: &[AxisLabel]) -> Vec<Dim> {
         labels
             .iter()
@@ -206,20 +218,21 @@ impl<'g> EinsumTerm<'g> {
     }
 }
 
-/// Product of two terms, summed over the labels that are not wanted, as one matrix product. Shared labels that are wanted
-/// are the batch; shared labels that are not are the K axis.
+/// Product of two terms, summed over the labels that are not in `wanted`, as one batched matrix product. Shared labels
+/// that are wanted become the batch axis; shared labels that are not become the K axis; the other labels of `x` become
+/// the rows, those of `y` the columns.
 fn multiply<'g>(
     x: EinsumTerm<'g>,
     y: EinsumTerm<'g>,
     wanted: &[AxisLabel],
 ) -> Result<EinsumTerm<'g>> {
-    let in_one = |one: &EinsumTerm, other: &EinsumTerm| -> Vec<AxisLabel> {
-        let is_kept = |label: &AxisLabel| wanted.contains(label) || other.labels.contains(label);
-        one.labels.iter().copied().filter(is_kept).collect()
+    let needed_labels = |term: &EinsumTerm, other: &EinsumTerm| -> Vec<AxisLabel> {
+        let is_needed = |label: &AxisLabel| wanted.contains(label) || other.labels.contains(label);
+        term.labels.iter().copied().filter(is_needed).collect()
     };
-    let (kept_x, kept_y) = (in_one(&x, &y), in_one(&y, &x));
+    let (needed_x, needed_y) = (needed_labels(&x, &y), needed_labels(&y, &x));
     let dtype = x.value.dtype();
-    let (mut x, mut y) = (x.summed(&kept_x), y.summed(&kept_y));
+    let (mut x, mut y) = (x.summed(&needed_x), y.summed(&needed_y));
     (x.value, y.value) = (x.value.to(dtype), y.value.to(dtype));
     let shared: Vec<AxisLabel> = x
         .labels
@@ -227,28 +240,28 @@ fn multiply<'g>(
         .copied()
         .filter(|l| y.labels.contains(l))
         .collect();
-    let (batch, inner): (Vec<AxisLabel>, Vec<AxisLabel>) =
+    let (batch, k_labels): (Vec<AxisLabel>, Vec<AxisLabel>) =
         shared.iter().partition(|label| wanted.contains(label));
-    let own = |term: &EinsumTerm| -> Vec<AxisLabel> {
+    let unshared = |term: &EinsumTerm| -> Vec<AxisLabel> {
         let labels = term.labels.iter().copied();
         labels.filter(|label| !shared.contains(label)).collect()
     };
-    let (rows, columns) = (own(&x), own(&y));
-    let (batch_sizes, inner_sizes) = (x.sizes(&batch), x.sizes(&inner));
+    let (rows, columns) = (unshared(&x), unshared(&y));
+    let (batch_sizes, k_sizes) = (x.sizes(&batch), x.sizes(&k_labels));
     require_same(&x, &y, &shared)?;
     let (row_sizes, column_sizes) = (x.sizes(&rows), y.sizes(&columns));
-    let merged = |sizes: [&[Dim]; 2]| {
+    let matrix_shape = |sizes: [&[Dim]; 2]| {
         let [first, second] = sizes.map(Dim::product);
         vec![Dim::product(&batch_sizes), first, second]
     };
     let left = x
-        .permuted(&[batch.as_slice(), &rows, &inner].concat())
-        .reshape(merged([&row_sizes, &inner_sizes]));
+        .permuted(&[batch.as_slice(), &rows, &k_labels].concat())
+        .reshape(matrix_shape([&row_sizes, &k_sizes]));
     let right = y
-        .permuted(&[batch.as_slice(), &inner, &columns].concat())
-        .reshape(merged([&inner_sizes, &column_sizes]));
+        .permuted(&[batch.as_slice(), &k_labels, &columns].concat())
+        .reshape(matrix_shape([&k_sizes, &column_sizes]));
     let product = match left.dtype() {
-        DType::Bool if inner.is_empty() => left * right,
+        DType::Bool if k_labels.is_empty() => left * right,
         _ => left.dot(right),
     };
     Ok(EinsumTerm {
@@ -257,6 +270,7 @@ fn multiply<'g>(
     })
 }
 
+/// Requires both terms to have equal sizes for each of the labels.
 fn require_same(x: &EinsumTerm, y: &EinsumTerm, labels: &[AxisLabel]) -> Result<()> {
     for (left, right) in x.sizes(labels).iter().zip(&y.sizes(labels)) {
         let complain = || {
@@ -274,25 +288,25 @@ fn require_same(x: &EinsumTerm, y: &EinsumTerm, labels: &[AxisLabel]) -> Result<
     Ok(())
 }
 
-/// Drops axes of size 1 whose label has another size elsewhere, since they broadcast.
-fn equate_sizes<'g, T: AsMut<[EinsumTerm<'g>]>>(mut given: T) -> Result<T> {
-    let terms = given.as_mut();
+/// Drops axes of size 1 whose label has another size in some term, since they broadcast.
+fn equate_sizes<'g, T: AsMut<[EinsumTerm<'g>]>>(mut operands: T) -> Result<T> {
+    let terms = operands.as_mut();
     let Some(first) = terms.first() else {
-        return Ok(given);
+        return Ok(operands);
     };
     let symbols = first.value.builder().symbols();
-    let mut larger: BTreeSet<AxisLabel> = BTreeSet::new();
+    let mut non_unit_labels: BTreeSet<AxisLabel> = BTreeSet::new();
     for term in terms.iter() {
         for (label, size) in term.labels.iter().zip(term.value.shape()) {
             if symbols.hint(&size)? != 1 {
-                larger.insert(*label);
+                non_unit_labels.insert(*label);
             }
         }
     }
     for term in terms {
         let (mut labels, mut shape) = (Vec::new(), Vec::new());
         for (label, size) in term.labels.iter().zip(term.value.shape()) {
-            if symbols.hint(&size)? == 1 && larger.contains(label) {
+            if symbols.hint(&size)? == 1 && non_unit_labels.contains(label) {
                 symbols.require_equal(&size, &Dim::ONE, String::new)?;
             } else {
                 labels.push(*label);
@@ -302,53 +316,63 @@ fn equate_sizes<'g, T: AsMut<[EinsumTerm<'g>]>>(mut given: T) -> Result<T> {
         term.value = term.value.reshape(shape);
         term.labels = labels;
     }
-    Ok(given)
+    Ok(operands)
 }
 
-/// The labels of an equation. The axes of `...` get labels from [`ELLIPSIS`] on, counted from the last axis.
+/// The labels of an einsum equation. Labels of letters are code points; those of `...` start at [`ELLIPSIS`], counted
+/// from the last axis.
 struct Equation {
+    /// Labels of each operand's axes.
     inputs: Vec<Vec<AxisLabel>>,
+    /// Labels of the result's axes.
     output: Vec<AxisLabel>,
 }
 
-/// First label of `...` axes. Labels of letters are their code points, which are smaller.
+/// Label of the last `...` axis; axes before it count up. It exceeds every code point.
 const ELLIPSIS: AxisLabel = 0x11_0000;
 
 impl Equation {
+    /// Parses an equation; the ranks of the operands tell how many axes each `...` stands for.
     fn parse(text: &str, operands: &[Value]) -> Result<Equation> {
         let text: String = text.chars().filter(|c| !c.is_whitespace()).collect();
         let (left, right) = match text.split_once("->") {
             Some((left, right)) => (left, Some(right)),
             None => (text.as_str(), None),
         };
-        let parts: Vec<&str> = left.split(',').collect();
-        if parts.len() != operands.len() {
+        let subscripts: Vec<&str> = left.split(',').collect();
+        if subscripts.len() != operands.len() {
             return Err(Error::operator(format!(
                 "{text:?} has {} operands, not {}",
-                parts.len(),
+                subscripts.len(),
                 operands.len()
             )));
         }
         let mut inputs = Vec::new();
-        let mut hidden = 0;
-        for (part, operand) in parts.iter().zip(operands) {
-            let letters = part.replacen("...", "", 1).chars().count();
-            let free = operand.rank().checked_sub(letters);
-            let free = match free {
+        let mut ellipsis_rank = 0;
+        for (subscript, operand) in subscripts.iter().zip(operands) {
+            let letter_count = subscript.replacen("...", "", 1).chars().count();
+            let ellipsis_axes = operand.rank().checked_sub(letter_count);
+            let ellipsis_axes = match ellipsis_axes {
                 Some(0) => 0,
-                Some(free) if part.contains("...") => free,
-                _ => return Err(Error::operator(format!("{part:?} for {}", operand.ty()))),
+                Some(ellipsis_axes) if subscript.contains("...") => ellipsis_axes,
+                _ => {
+                    return Err(Error::operator(format!(
+                        "{subscript:?} for {}",
+                        operand.ty()
+                    )));
+                }
             };
-            hidden = hidden.max(free);
-            inputs.push(labels(part, free)?);
+            ellipsis_rank = ellipsis_rank.max(ellipsis_axes);
+            inputs.push(subscript_labels(subscript, ellipsis_axes)?);
         }
         let output = match right {
-            Some(right) => labels(right, hidden)?,
-            None => implicit_output(&inputs, hidden),
+            Some(right) => subscript_labels(right, ellipsis_rank)?,
+            None => implicit_output(&inputs, ellipsis_rank),
         };
-        let known = |label: &AxisLabel| inputs.iter().flatten().any(|other| other == label);
+        let is_input_label =
+            |label: &AxisLabel| inputs.iter().flatten().any(|other| other == label);
         let unique: BTreeSet<AxisLabel> = output.iter().copied().collect();
-        if unique.len() != output.len() || !output.iter().all(known) {
+        if unique.len() != output.len() || !output.iter().all(is_input_label) {
             return Err(Error::operator(format!(
                 "the output of {text:?} is not one of its inputs'"
             )));
@@ -357,8 +381,8 @@ impl Equation {
     }
 }
 
-/// The labels of one operand, where `...` stands for `free` axes.
-fn labels(part: &str, free: usize) -> Result<Vec<AxisLabel>> {
+/// The labels of one operand or of the result, where `...` stands for `ellipsis_axes` axes.
+fn subscript_labels(subscript: &str, ellipsis_axes: usize) -> Result<Vec<AxisLabel>> {
     let letters = |text: &str| -> Result<Vec<AxisLabel>> {
         let letter = |c: char| {
             if c.is_ascii_alphabetic() {
@@ -371,20 +395,21 @@ fn labels(part: &str, free: usize) -> Result<Vec<AxisLabel>> {
         };
         text.chars().map(letter).collect()
     };
-    match part.split_once("...") {
-        None => letters(part),
+    match subscript.split_once("...") {
+        None => letters(subscript),
         Some((before, after)) => {
-            let hidden = (0..free).rev().map(|place| ELLIPSIS + place);
-            let mut found = letters(before)?;
-            found.extend(hidden);
-            found.extend(letters(after)?);
-            Ok(found)
+            let ellipsis_labels = (0..ellipsis_axes).rev().map(|axis| ELLIPSIS + axis);
+            let mut all_labels = letters(before)?;
+            all_labels.extend(ellipsis_labels);
+            all_labels.extend(letters(after)?);
+            Ok(all_labels)
         }
     }
 }
 
-/// Without `->`, the result has the axes of `...`, then the labels that occur once, upper case first.
-fn implicit_output(inputs: &[Vec<AxisLabel>], hidden: usize) -> Vec<AxisLabel> {
+/// The labels of the result of an equation without `->`: the axes of `...`, then the letters that occur once, in the
+/// order of their code points (upper case first).
+fn implicit_output(inputs: &[Vec<AxisLabel>], ellipsis_rank: usize) -> Vec<AxisLabel> {
     let all: Vec<AxisLabel> = inputs.iter().flatten().copied().collect();
     let once = |label: &AxisLabel| all.iter().filter(|other| *other == label).count() == 1;
     let letters: BTreeSet<AxisLabel> = all
@@ -392,9 +417,9 @@ fn implicit_output(inputs: &[Vec<AxisLabel>], hidden: usize) -> Vec<AxisLabel> {
         .copied()
         .filter(|label| *label < ELLIPSIS && once(label))
         .collect();
-    (0..hidden)
+    (0..ellipsis_rank)
         .rev()
-        .map(|place| ELLIPSIS + place)
+        .map(|axis| ELLIPSIS + axis)
         .chain(letters)
         .collect()
 }

@@ -105,7 +105,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// Parameters of a convolution along each spatial axis.
+/// Parameters of a convolution; each list has one number for each spatial axis.
 struct ConvParameters {
     stride: Vec<i64>,
     dilation: Vec<i64>,
@@ -114,18 +114,21 @@ struct ConvParameters {
     groups: i64,
 }
 
+/// Zero padding of the input.
 enum Padding {
+    /// Zeros at each end of each spatial axis.
     Sizes(Vec<i64>),
-    /// Zeros that keep the size; an odd zero is added behind.
+    /// As many zeros as keep the size of the input; if the number is odd, the extra zero is at the end.
     Same,
 }
 
+/// Reads the parameters of a convolution from a call and applies it.
 fn convolution<'g>(a: &Args<'g>, transposed: bool) -> Result<Value<'g>> {
     let (x, filter) = (a.tensor("input"), a.tensor("weight"));
-    let axes = filter.rank().saturating_sub(2);
-    let per_axis = |name| one_per_axis(a.ints(name), axes);
+    let spatial_axes = filter.rank().saturating_sub(2);
+    let per_axis = |name| one_per_axis(a.ints(name), spatial_axes);
     let padding = match a.get("padding") {
-        Argument::Str(text) if text == "valid" => Padding::Sizes(vec![0; axes]),
+        Argument::Str(text) if text == "valid" => Padding::Sizes(vec![0; spatial_axes]),
         Argument::Str(text) if text == "same" => Padding::Same,
         Argument::Str(text) => return a.reject(format!("padding = {text:?}")),
         _ => Padding::Sizes(per_axis("padding")?),
@@ -133,20 +136,21 @@ fn convolution<'g>(a: &Args<'g>, transposed: bool) -> Result<Value<'g>> {
     let output_padding = if a.has("output_padding") {
         per_axis("output_padding")?
     } else {
-        vec![0; axes]
+        vec![0; spatial_axes]
     };
-    let movement = ConvParameters {
+    let parameters = ConvParameters {
         stride: per_axis("stride")?,
         dilation: per_axis("dilation")?,
         padding,
         output_padding,
         groups: a.int("groups"),
     };
-    movement.apply(x, filter, a.optional_tensor("bias"), transposed)
+    parameters.apply(x, filter, a.optional_tensor("bias"), transposed)
 }
 
 impl ConvParameters {
-    /// Convolves, adds the bias and rounds once. An input without a batch axis gets one of size 1 meanwhile.
+    /// Convolves, adds the bias and rounds once to the dtype of `x`. An input without a batch axis temporarily gets one
+    /// of size 1.
     fn apply<'g>(
         &self,
         x: Value<'g>,
@@ -163,8 +167,8 @@ impl ConvParameters {
             (filter, bias)
         };
         let dtype = x.dtype();
-        let is_single = x.rank() + 1 == filter.rank();
-        let batch = if is_single { x.unsqueeze(0) } else { x };
+        let is_unbatched = x.rank() + 1 == filter.rank();
+        let batched = if is_unbatched { x.unsqueeze(0) } else { x };
         let axes = self.axes(filter, transposed)?;
         let filter = if transposed {
             transposed_filter(filter, self.groups)?
@@ -172,11 +176,11 @@ impl ConvParameters {
             filter
         };
         let mut y = if dtype.is_float() {
-            batch
+            batched
                 .to_compute()
                 .conv(filter.to_compute(), axes, self.groups)
         } else {
-            integer_convolution(batch, filter, &axes, self.groups)?
+            integer_convolution(batched, filter, &axes, self.groups)?
         };
         if let Some(bias) = bias {
             let mut shape = vec![Dim::ONE; y.rank()];
@@ -186,18 +190,20 @@ impl ConvParameters {
             y = y + bias.to_compute().reshape(shape);
         }
         let y = y.to(dtype);
-        Ok(if is_single { y.select(0, 0) } else { y })
+        Ok(if is_unbatched { y.select(0, 0) } else { y })
     }
 
+    /// The geometry of each spatial axis. A transposed convolution becomes an ordinary one over a dilated input.
     fn axes(&self, filter: Value, transposed: bool) -> Result<Vec<ConvAxis>> {
         let symbols = filter.builder().symbols();
         let mut axes = Vec::new();
         for (axis, taps) in filter.shape().iter().skip(2).enumerate() {
-            let at = |list: &[i64]| list.get(axis).copied().unwrap_or(1);
-            let (stride, dilation) = (at(&self.stride), at(&self.dilation));
+            let of_axis = |list: &[i64]| list.get(axis).copied().unwrap_or(1);
+            let (stride, dilation) = (of_axis(&self.stride), of_axis(&self.dilation));
+            // Distance between the first and the last tap.
             let extent = dilation.saturating_mul(symbols.specialize(taps)? - 1);
             let (low, high) = match &self.padding {
-                Padding::Sizes(sizes) => (at(sizes), at(sizes)),
+                Padding::Sizes(sizes) => (of_axis(sizes), of_axis(sizes)),
                 Padding::Same if stride != 1 => {
                     return Err(Error::operator("padding = \"same\" requires stride 1"));
                 }
@@ -209,7 +215,7 @@ impl ConvParameters {
                     low: extent.saturating_sub(low),
                     high: extent
                         .saturating_sub(high)
-                        .saturating_add(at(&self.output_padding)),
+                        .saturating_add(of_axis(&self.output_padding)),
                     dilation,
                     base_dilation: stride,
                 }
@@ -238,26 +244,27 @@ fn one_per_axis(numbers: Vec<i64>, axes: usize) -> Result<Vec<i64>> {
     }
 }
 
-/// Converts the filter `[inputs, outputs / groups, taps..]` of a transposed convolution to that of the ordinary convolution
-/// over the dilated input: `[outputs, inputs / groups, taps..]`, with taps reversed.
+/// Converts the filter `[inputs, outputs / groups, taps..]` of a transposed convolution to the filter
+/// `[outputs, inputs / groups, taps..]` of the ordinary convolution over the dilated input, with taps reversed.
+/// `inputs` and `outputs` are numbers of channels.
 fn transposed_filter(filter: Value, groups: i64) -> Result<Value> {
     let shape = filter.shape();
     let [inputs, outputs, taps @ ..] = shape.as_slice() else {
         return Err(Error::operator("the filter has too few dimensions"));
     };
     let groups = Dim::from(groups.max(1));
-    let spatial: Vec<i64> = (2..).zip(taps).map(|(axis, _)| axis).collect();
-    let split = [
+    let spatial_axes: Vec<i64> = (2..).zip(taps).map(|(axis, _)| axis).collect();
+    let split_shape = [
         &[groups.clone(), inputs.floor_div(&groups), outputs.clone()],
         taps,
     ]
     .concat();
-    let joined = [&[outputs * &groups, inputs.floor_div(&groups)], taps].concat();
+    let merged_shape = [&[outputs * &groups, inputs.floor_div(&groups)], taps].concat();
     Ok(filter
-        .flip(&spatial)
-        .reshape(split)
+        .flip(&spatial_axes)
+        .reshape(split_shape)
         .transpose(1, 2)
-        .reshape(joined))
+        .reshape(merged_shape))
 }
 
 /// Convolves integers by a matrix product over windows; the primitive supports floats only.
@@ -269,22 +276,23 @@ fn integer_convolution<'g>(
 ) -> Result<Value<'g>> {
     let groups = Dim::from(groups.max(1));
     let mut windows = x;
-    for (axis, geometry) in (2i64..).zip(axes) {
+    for (axis, conv_axis) in (2i64..).zip(axes) {
         let taps = x.builder().symbols().specialize(&filter.size(axis))?;
         windows = pad_axis(
-            dilate(windows, axis, geometry.base_dilation),
+            dilate(windows, axis, conv_axis.base_dilation),
             axis,
-            geometry,
+            conv_axis,
         )
-        .unfold(axis, taps, geometry.stride, geometry.dilation);
+        .unfold(axis, taps, conv_axis.stride, conv_axis.dilation);
     }
     let shape = windows.shape();
-    let (Some([batch, channels]), Some(space)) = (shape.get(..2), shape.get(2..2 + axes.len()))
+    let (Some([batch, channels]), Some(output_sizes)) =
+        (shape.get(..2), shape.get(2..2 + axes.len()))
     else {
         return Err(Error::operator("the input has too few dimensions"));
     };
     let (positions, taps) = (
-        Dim::product(space),
+        Dim::product(output_sizes),
         Dim::product(filter.shape().iter().skip(2)),
     );
     let k = &channels.floor_div(&groups) * &taps;
@@ -302,12 +310,12 @@ fn integer_convolution<'g>(
         .reshape(vec![batch.clone(), groups.clone(), positions, k.clone()]);
     let filters = filter.reshape(vec![groups.clone(), outputs.floor_div(&groups), k]);
     let product = patches.matmul(filters.transpose(1, 2)).transpose(2, 3);
-    Ok(product.reshape([&[batch.clone(), outputs], space].concat()))
+    Ok(product.reshape([&[batch.clone(), outputs], output_sizes].concat()))
 }
 
-/// Inserts zeros between the elements of an axis.
-fn dilate(x: Value, axis: i64, distance: i64) -> Value {
-    if distance == 1 {
+/// Inserts `factor - 1` zeros between the elements of an axis.
+fn dilate(x: Value, axis: i64, factor: i64) -> Value {
+    if factor == 1 {
         return x;
     }
     let mut shape = x.shape();
@@ -315,37 +323,38 @@ fn dilate(x: Value, axis: i64, distance: i64) -> Value {
         vec![Dim::ZERO; shape.len() + 1],
         vec![Dim::ZERO; shape.len() + 1],
     );
-    let place = usize::try_from(axis).unwrap_or(0);
-    if let (Some(size), Some(high)) = (shape.get_mut(place), high.get_mut(place + 1)) {
-        *size = &*size * distance;
-        *high = Dim::from(distance.saturating_sub(1));
+    let axis_index = usize::try_from(axis).unwrap_or(0);
+    if let (Some(size), Some(high)) = (shape.get_mut(axis_index), high.get_mut(axis_index + 1)) {
+        *size = &*size * factor;
+        *high = Dim::from(factor.saturating_sub(1));
     }
     low.truncate(high.len());
-    let length = (x.size(axis) - 1) * distance + 1;
+    let length = (x.size(axis) - 1) * factor + 1;
     x.unsqueeze(axis + 1)
         .pad(&low, &high, 0)
         .reshape(shape)
         .narrow(axis, 0, length)
 }
 
-fn pad_axis<'g>(x: Value<'g>, axis: i64, geometry: &ConvAxis) -> Value<'g> {
-    let on_axis = |number: i64| -> Vec<Dim> {
+/// Pads or crops one axis by the amounts `low` and `high` of its geometry.
+fn pad_axis<'g>(x: Value<'g>, axis: i64, conv_axis: &ConvAxis) -> Value<'g> {
+    let amounts = |amount: i64| -> Vec<Dim> {
         (0..x.rank() as i64)
-            .map(|other| {
-                if other == axis {
-                    Dim::from(number)
+            .map(|other_axis| {
+                if other_axis == axis {
+                    Dim::from(amount)
                 } else {
                     Dim::ZERO
                 }
             })
             .collect()
     };
-    x.pad(&on_axis(geometry.low), &on_axis(geometry.high), 0)
+    x.pad(&amounts(conv_axis.low), &amounts(conv_axis.high), 0)
 }
 
-/// Computes `torch.conv_tbc`: input `[time, batch, channel]`, filter `[taps, inputs, outputs]`.
+/// Computes `torch.conv_tbc`: input `[time, batch, channel]`, filter `[taps, input channels, output channels]`.
 fn time_batch_channel<'g>(a: &Args<'g>) -> Result<Value<'g>> {
-    let movement = ConvParameters {
+    let parameters = ConvParameters {
         stride: vec![1],
         dilation: vec![1],
         padding: Padding::Sizes(vec![a.int("pad")]),
@@ -354,6 +363,6 @@ fn time_batch_channel<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     };
     let x = a.tensor("self").permute([1, 2, 0]);
     let filter = a.tensor("weight").permute([2, 1, 0]);
-    let y = movement.apply(x, filter, a.optional_tensor("bias"), false)?;
+    let y = parameters.apply(x, filter, a.optional_tensor("bias"), false)?;
     Ok(y.permute([2, 0, 1]))
 }

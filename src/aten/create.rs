@@ -137,8 +137,8 @@ pub(super) const ROWS: &[Composite] = &[
             } else {
                 rows.clone()
             };
-            let on = above_diagonal(a.builder(), &rows, &columns).eq(0);
-            Ok(on.to(a.dtype("dtype").unwrap_or(DType::F32)))
+            let is_diagonal = above_diagonal(a.builder(), &rows, &columns).eq(0);
+            Ok(is_diagonal.to(a.dtype("dtype").unwrap_or(DType::F32)))
         },
         &["3", "m: 2, 3, dtype=i64", "0"],
     ),
@@ -166,8 +166,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let dtype = a.dtype("dtype").unwrap_or(DType::F32);
-            let wide = if dtype.is_float() { dtype } else { DType::I64 };
-            Ok(linspace(a, dtype, wide)?.to(dtype))
+            let compute_dtype = if dtype.is_float() { dtype } else { DType::I64 };
+            Ok(linspace(a, dtype, compute_dtype)?.to(dtype))
         },
         &["0.0, 1.0, 5", "-2, 2, 4, dtype=i64", "1, 2, 1", "1, 2, 0"],
     ),
@@ -218,7 +218,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The dtype of a number on its own, or of a tensor.
+/// The dtype that PyTorch infers for a number, or that of a tensor.
 fn number_dtype(number: &Number) -> DType {
     match number {
         Number::Value(value) => value.dtype(),
@@ -227,13 +227,13 @@ fn number_dtype(number: &Number) -> DType {
     }
 }
 
-/// A filled value whose dtype is the argument `dtype`, or that of `self`.
+/// A tensor filled with `number`. Its dtype is the argument `dtype`, or that of `self`.
 fn filled_like<'g>(a: &Args<'g>, shape: Shape, number: impl Into<Number<'g>>) -> Value<'g> {
     let dtype = a.dtype("dtype").unwrap_or(a.tensor("self").dtype());
     a.builder().full(dtype, shape, number)
 }
 
-/// Computes `torch.arange`; sizes may be symbolic if every number is an integer.
+/// Computes `torch.arange`; bounds may be symbolic sizes if no argument is a float.
 fn arange<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let is_float = |name: &str| matches!(a.get(name), Argument::Number(Scalar::Float(_)));
     if ["start", "end", "step"].into_iter().any(is_float) {
@@ -255,22 +255,24 @@ fn arange<'g>(a: &Args<'g>) -> Result<Value<'g>> {
             "a range over {distance} by steps of {step}"
         )));
     }
-    let count = a.builder().iota(DType::I64, vec![length], 0);
-    let scaled = if step == 1 { count } else { count * step };
+    let index = a.builder().iota(DType::I64, vec![length], 0);
+    let scaled = if step == 1 { index } else { index * step };
     let range = if start.is(0) { scaled } else { scaled + &start };
     Ok(range.to(a.dtype("dtype").unwrap_or(DType::I64)))
 }
 
+/// An integer argument as a size. Fails for tensors.
 fn integer(a: &Args, name: &str) -> Result<Dim> {
     match a.get(name) {
         Argument::Size(dim) => Ok(dim),
         Argument::Number(scalar) => Ok(Dim::from(scalar.to_i64())),
         _ => a.reject(format!(
-            "{name} is an element of a tensor; the size of the result would depend on data"
+            "{name} is an element of a tensor; the size of the result depends on data"
         )),
     }
 }
 
+/// [`arange`] for calls with a float among the bounds and the step. All three must be known.
 fn arange_float<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let start = if a.has("start") {
         a.float("start")
@@ -291,16 +293,18 @@ fn arange_float<'g>(a: &Args<'g>) -> Result<Value<'g>> {
             "a range from {start} to {end} by steps of {step}"
         )));
     }
-    let wide = if dtype.is_float() {
+    let compute_dtype = if dtype.is_float() {
         compute_float(dtype)
     } else {
         DType::I64
     };
-    let count = a.builder().iota(wide, vec![Dim::from(length as i64)], 0);
+    let index = a
+        .builder()
+        .iota(compute_dtype, vec![Dim::from(length as i64)], 0);
     if dtype.is_float() {
-        Ok((count * step + start).to(dtype))
+        Ok((index * step + start).to(dtype))
     } else {
-        Ok((count * (step as i64) + start as i64).to(dtype))
+        Ok((index * (step as i64) + start as i64).to(dtype))
     }
 }
 
@@ -313,31 +317,32 @@ fn compute_float(dtype: DType) -> DType {
     }
 }
 
-/// Evenly spaced numbers for a result of `dtype`, computed in `wide`. Floats are counted from both ends, as in PyTorch. In
-/// `i64` the numbers are exact fractions rounded towards zero. Bounds of an integer result are truncated first.
-fn linspace<'g>(a: &Args<'g>, dtype: DType, wide: DType) -> Result<Value<'g>> {
+/// Evenly spaced numbers for a result of `dtype`, computed in and returned as `compute_dtype`. Floats are counted from
+/// both ends, as in PyTorch. In `i64` the numbers are exact fractions rounded towards zero. Bounds of an integer result
+/// are truncated first.
+fn linspace<'g>(a: &Args<'g>, dtype: DType, compute_dtype: DType) -> Result<Value<'g>> {
     let builder = a.builder();
     let bound = |name: &str| {
         let number = a.number(name);
-        let whole = if dtype.is_float() {
+        let converted = if dtype.is_float() {
             number
         } else {
             builder.full(DType::I64, Shape::new(), number).into()
         };
-        builder.full(wide, Shape::new(), whole)
+        builder.full(compute_dtype, Shape::new(), converted)
     };
     let steps = a.int("steps");
     if steps < 0 {
         return Err(Error::operator(format!("{steps} steps")));
     }
     let (start, end) = (bound("start"), bound("end"));
-    if wide.is_float() {
+    if compute_dtype.is_float() {
         return spaced(start, end, steps);
     }
     let shape = vec![Dim::from(steps)];
     if steps < 2 {
         return Ok(start.expand(shape));
     }
-    let index = builder.iota(wide, shape, 0);
+    let index = builder.iota(compute_dtype, shape, 0);
     Ok((start * (steps - 1) + (end - start) * index).trunc_divide(steps - 1))
 }

@@ -82,18 +82,18 @@ pub(super) const ROWS: &[Composite] = &[
             if a.int("n") == 0 {
                 return Ok(x);
             }
-            let parts = [
+            let operands = [
                 a.optional_tensor("prepend"),
                 Some(x),
                 a.optional_tensor("append"),
             ];
-            let parts: Vec<Value> = parts.into_iter().flatten().collect();
-            let joined = if parts.len() > 1 {
-                cat(a.builder(), &parts, dim)
+            let operands: Vec<Value> = operands.into_iter().flatten().collect();
+            let concatenated = if operands.len() > 1 {
+                cat(a.builder(), &operands, dim)
             } else {
                 x
             };
-            difference(joined, a.int("n"), dim)
+            difference(concatenated, a.int("n"), dim)
         },
         &[
             "f32[B, 4]",
@@ -165,19 +165,19 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let (x, dims) = (a.tensor("self"), gradient_dims(a));
-            let given = a.optional_floats("spacing").unwrap_or_default();
+            let spacings = a.optional_floats("spacing").unwrap_or_default();
             let spacing = |index: usize| {
-                if given.len() == 1 {
-                    given.first()
+                if spacings.len() == 1 {
+                    spacings.first()
                 } else {
-                    given.get(index)
+                    spacings.get(index)
                 }
             };
-            let along = |(index, dim): (usize, &i64)| {
+            let gradient_along = |(index, dim): (usize, &i64)| {
                 let step = spacing(index).copied().unwrap_or(1.0);
                 gradient_evenly_spaced(x, *dim, step, a.int("edge_order"))
             };
-            dims.iter().enumerate().map(along).collect()
+            dims.iter().enumerate().map(gradient_along).collect()
         },
         &[
             "scalarint: f32[4, 5]",
@@ -194,7 +194,9 @@ pub(super) const ROWS: &[Composite] = &[
             let (x, dims, coordinates) = (a.tensor("self"), gradient_dims(a), a.tensors("spacing"));
             let pairs = dims.iter().zip(coordinates);
             pairs
-                .map(|(dim, at)| gradient_at_coordinates(x, *dim, at, a.int("edge_order")))
+                .map(|(dim, axis_coordinates)| {
+                    gradient_at_coordinates(x, *dim, axis_coordinates, a.int("edge_order"))
+                })
                 .collect()
         },
         &[
@@ -204,40 +206,40 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// A cumulative sum or product in the dtype that the call asks for; `i64` by default for integers.
+/// A cumulative sum or product in `dtype`; by default in the dtype of `x`, but `i64` for integers and `bool`.
 fn cumulative(x: Value<'_>, function: ScanFunction, dim: i64, dtype: Option<DType>) -> Value<'_> {
     let dtype = dtype.unwrap_or(x.dtype().to_sum());
-    let wide = if dtype == DType::Bool {
+    let scan_dtype = if dtype == DType::Bool {
         DType::I64
     } else {
         dtype
     };
-    x.to(dtype).to(wide).scan(function, dim).to(dtype)
+    x.to(dtype).to(scan_dtype).scan(function, dim).to(dtype)
 }
 
-/// Cumulative extremes and their indices: the last index at which the extreme occurs.
+/// Cumulative maxima or minima, and the last index at which each occurs.
 fn cumulative_extreme(x: Value<'_>, function: ScanFunction, dim: i64) -> Vec<Value<'_>> {
     let builder = x.builder();
     if x.rank() == 0 {
         return vec![x, builder.full(DType::I64, vec![], 0)];
     }
-    let wide = if x.dtype() == DType::Bool {
+    let operand = if x.dtype() == DType::Bool {
         x.to(DType::I32)
     } else {
         x
     };
-    let best = wide.scan(function, dim);
-    let reached = if x.dtype().is_float() {
-        wide.eq(best).logical_or(wide.isnan())
+    let extremes = operand.scan(function, dim);
+    let is_extreme = if x.dtype().is_float() {
+        operand.eq(extremes).logical_or(operand.isnan())
     } else {
-        wide.eq(best)
+        operand.eq(extremes)
     };
-    let place = x.positions(dim).expand(x.shape());
-    let index = reached.where_(place, 0).scan(ScanFunction::Max, dim);
-    vec![best.to(x.dtype()), index]
+    let position = x.positions(dim).expand(x.shape());
+    let index = is_extreme.where_(position, 0).scan(ScanFunction::Max, dim);
+    vec![extremes.to(x.dtype()), index]
 }
 
-/// Each element of an axis but the last, and each but the first.
+/// The elements of an axis without the last one, and the elements without the first one.
 fn neighbours<'g>(x: Value<'g>, dim: i64) -> Result<[Value<'g>; 2]> {
     check_axis(x, dim)?;
     let size = x.size(dim);
@@ -253,6 +255,7 @@ fn neighbours<'g>(x: Value<'g>, dim: i64) -> Result<[Value<'g>; 2]> {
     ])
 }
 
+/// Differences of adjacent elements along an axis, taken `order` times; "exclusive or" for `bool`.
 fn difference(x: Value<'_>, order: i64, dim: i64) -> Result<Value<'_>> {
     if order < 0 {
         return Err(Error::operator(format!("the difference of order {order}")));
@@ -272,7 +275,7 @@ fn difference(x: Value<'_>, order: i64, dim: i64) -> Result<Value<'_>> {
     Ok(result)
 }
 
-/// Twice the areas under the line through the points (`x`, `y`).
+/// Twice the area under the line between each two adjacent points (`x`, `y`) along an axis.
 fn doubled_areas<'g>(y: Value<'g>, x: Value<'g>, dim: i64) -> Result<Value<'g>> {
     let axis = check_axis(y, dim)?;
     let x = if x.rank() == 1 {
@@ -282,26 +285,28 @@ fn doubled_areas<'g>(y: Value<'g>, x: Value<'g>, dim: i64) -> Result<Value<'g>> 
         }
         x.reshape(shape)
     } else {
-        let lead = y.rank().saturating_sub(x.rank());
-        x.reshape([vec![Dim::ONE; lead], x.shape()].concat())
+        let missing_axes = y.rank().saturating_sub(x.rank());
+        x.reshape([vec![Dim::ONE; missing_axes], x.shape()].concat())
     };
     let dim = i64::try_from((axis + x.rank()).saturating_sub(y.rank())).unwrap_or(0);
     let [left, right] = neighbours(y, i64::try_from(axis).unwrap_or(0))?;
     Ok(difference(x, 1, dim)? * (left + right))
 }
 
+/// The dimensions along which a call takes gradients: those given, else all.
 fn gradient_dims(a: &super::Args) -> Vec<i64> {
     let rank = a.tensor("self").rank();
     a.optional_ints("dim")
         .unwrap_or_else(|| (0i64..).take(rank).collect())
 }
 
-/// Central differences of evenly spaced elements; one-sided differences of first or second order at the ends.
+/// Central differences of elements whose distance is `step`. The ends have one-sided differences of order `edge_order`,
+/// 1 or 2.
 fn gradient_evenly_spaced(x: Value<'_>, dim: i64, step: f64, edge_order: i64) -> Result<Value<'_>> {
     check_axis(x, dim)?;
     let x = x.to_float();
     let size = x.size(dim);
-    let at = |index: i64| {
+    let element = |index: i64| {
         x.narrow(
             dim,
             if index < 0 {
@@ -314,17 +319,21 @@ fn gradient_evenly_spaced(x: Value<'_>, dim: i64, step: f64, edge_order: i64) ->
     };
     let inner = (x.narrow(dim, 2, &size - 2) - x.narrow(dim, 0, &size - 2)) / (2.0 * step);
     let (first, last) = match edge_order {
-        1 => ((at(1) - at(0)) / step, (at(-1) - at(-2)) / step),
+        1 => (
+            (element(1) - element(0)) / step,
+            (element(-1) - element(-2)) / step,
+        ),
         2 => (
-            (at(0) * -1.5 + at(1) * 2.0 - at(2) * 0.5) / step,
-            (at(-1) * 1.5 - at(-2) * 2.0 + at(-3) * 0.5) / step,
+            (element(0) * -1.5 + element(1) * 2.0 - element(2) * 0.5) / step,
+            (element(-1) * 1.5 - element(-2) * 2.0 + element(-3) * 0.5) / step,
         ),
         other => return Err(Error::operator(format!("edge_order = {other}"))),
     };
     super::concatenate::concat_nonempty(x.builder(), &[first, inner, last], dim)
 }
 
-/// Differences of elements at given coordinates, weighted so that the result is exact for parabolas.
+/// Differences of elements at given coordinates, weighted so that the result is exact for parabolas. The ends have
+/// one-sided differences of order `edge_order`, 1 or 2.
 fn gradient_at_coordinates<'g>(
     x: Value<'g>,
     dim: i64,
@@ -335,46 +344,49 @@ fn gradient_at_coordinates<'g>(
     let x = x.to_float();
     let size = x.size(dim);
     let mut shape = vec![Dim::ONE; x.rank()];
-    if let Some(place) = shape.get_mut(axis) {
-        *place = &size - 1;
+    if let Some(step_count) = shape.get_mut(axis) {
+        *step_count = &size - 1;
     }
     let steps = difference(coordinates.to(x.dtype()), 1, 0)?.reshape(shape);
-    let count = &size - 2;
-    let value = |start: i64| x.narrow(dim, start, count.clone());
-    let (before, after) = (
-        steps.narrow(dim, 0, count.clone()),
-        steps.narrow(dim, 1, count.clone()),
+    let inner_count = &size - 2;
+    let shifted = |start: i64| x.narrow(dim, start, inner_count.clone());
+    let (step_before, step_after) = (
+        steps.narrow(dim, 0, inner_count.clone()),
+        steps.narrow(dim, 1, inner_count.clone()),
     );
-    let inner = value(0) * (after * -1.0 / (before * (before + after)))
-        + value(1) * ((after - before) / (before * after))
-        + value(2) * (before / (after * (before + after)));
-    let end = |index: i64, size: &Dim| {
+    let inner = shifted(0) * (step_after * -1.0 / (step_before * (step_before + step_after)))
+        + shifted(1) * ((step_after - step_before) / (step_before * step_after))
+        + shifted(2) * (step_before / (step_after * (step_before + step_after)));
+    let wrapped = |index: i64, size: &Dim| {
         if index < 0 {
             size + index
         } else {
             Dim::from(index)
         }
     };
-    let at = |index: i64| x.narrow(dim, end(index, &size), 1);
-    let step = |index: i64| steps.narrow(dim, end(index, &(&size - 1)), 1);
-    let edge = |places: [i64; 3], near: Value<'g>, far: Value<'g>, sign: f64| {
-        let slope = at(places[0]) * ((near * -2.0 - far) / (near * (near + far)))
-            + at(places[1]) * ((near + far) / (near * far))
-            - at(places[2]) * (near / (far * (near + far)));
+    let element = |index: i64| x.narrow(dim, wrapped(index, &size), 1);
+    let step = |index: i64| steps.narrow(dim, wrapped(index, &(&size - 1)), 1);
+    let parabola_slope = |indices: [i64; 3], near: Value<'g>, far: Value<'g>, sign: f64| {
+        let slope = element(indices[0]) * ((near * -2.0 - far) / (near * (near + far)))
+            + element(indices[1]) * ((near + far) / (near * far))
+            - element(indices[2]) * (near / (far * (near + far)));
         slope * sign
     };
     let (first, last) = match edge_order {
-        1 => ((at(1) - at(0)) / step(0), (at(-1) - at(-2)) / step(-1)),
+        1 => (
+            (element(1) - element(0)) / step(0),
+            (element(-1) - element(-2)) / step(-1),
+        ),
         2 => (
-            edge([0, 1, 2], step(0), step(1), 1.0),
-            edge([-1, -2, -3], step(-1), step(-2), -1.0),
+            parabola_slope([0, 1, 2], step(0), step(1), 1.0),
+            parabola_slope([-1, -2, -3], step(-1), step(-2), -1.0),
         ),
         other => return Err(Error::operator(format!("edge_order = {other}"))),
     };
     super::concatenate::concat_nonempty(x.builder(), &[first, inner, last], dim)
 }
 
-/// Cumulative count of true elements of a vector, each element included.
+/// For each element of a vector, the number of true elements up to it, itself included.
 pub(super) fn cumulative_true_count(mask: Value<'_>) -> Value<'_> {
     mask.to(DType::I64).scan(ScanFunction::Sum, 0)
 }

@@ -15,8 +15,8 @@ pub(super) const ROWS: &[Composite] = &[
         |a| {
             let x = a.tensor("self");
             let [rows, columns] = matrix_sizes(x)?;
-            let kept = above_diagonal(a.builder(), &rows, &columns).le(a.size("diagonal"));
-            Ok(kept.where_(x, false))
+            let is_kept = above_diagonal(a.builder(), &rows, &columns).le(a.size("diagonal"));
+            Ok(is_kept.where_(x, false))
         },
         &["f32[B, 3]", "i64[2, 3, 4], 1", "bool[3, 3], -1"],
     ),
@@ -25,15 +25,15 @@ pub(super) const ROWS: &[Composite] = &[
         |a| {
             let x = a.tensor("self");
             let [rows, columns] = matrix_sizes(x)?;
-            let kept = above_diagonal(a.builder(), &rows, &columns).ge(a.size("diagonal"));
-            Ok(kept.where_(x, false))
+            let is_kept = above_diagonal(a.builder(), &rows, &columns).ge(a.size("diagonal"));
+            Ok(is_kept.where_(x, false))
         },
         &["f32[B, 3]", "i64[2, 3, 4], 1", "bool[3, 3], -1"],
     ),
     Composite::one(
         &["aten::diag(Tensor self, int diagonal=0) -> Tensor"],
         |a| match a.tensor("self") {
-            x if x.rank() == 1 => embed(x, a.int("diagonal"), -2, -1),
+            x if x.rank() == 1 => embed_diagonal(x, a.int("diagonal"), -2, -1),
             x if x.rank() == 2 => diagonal(x, a.int("diagonal"), 0, 1),
             x => Err(Error::operator(format!(
                 "expected a vector or a matrix, found {}",
@@ -45,7 +45,7 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &["aten::diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor"],
         |a| {
-            embed(
+            embed_diagonal(
                 a.tensor("self"),
                 a.int("offset"),
                 a.int("dim1"),
@@ -56,7 +56,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::one(
         &["aten::diagflat(Tensor self, int offset=0) -> Tensor"],
-        |a| embed(a.tensor("self").flatten(0, -1), a.int("offset"), -2, -1),
+        |a| embed_diagonal(a.tensor("self").flatten(0, -1), a.int("offset"), -2, -1),
         &["f32[2, 2]", "f32[], 1"],
     ),
     Composite::one(
@@ -98,7 +98,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let shape = [a.int("row"), a.int("col"), a.int("offset")];
-            triangle(
+            triangle_indices(
                 a.builder(),
                 shape,
                 false,
@@ -113,7 +113,7 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let shape = [a.int("row"), a.int("col"), a.int("offset")];
-            triangle(
+            triangle_indices(
                 a.builder(),
                 shape,
                 true,
@@ -124,18 +124,18 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// Mask of the elements whose indices are all equal. With `wrap`, the diagonal of a tall matrix restarts one row below its
-/// end.
+/// Mask of the elements whose indices are all equal. With `wrap`, the diagonal of a tall matrix restarts one row below
+/// its end.
 fn main_diagonal(x: Value<'_>, wrap: bool) -> Result<Value<'_>> {
     let (builder, shape) = (x.builder(), x.shape());
     if let [rows, columns] = shape.as_slice() {
-        let above = above_diagonal(builder, rows, columns);
-        let above = if wrap {
-            above.remainder(columns + 1)
+        let column_minus_row = above_diagonal(builder, rows, columns);
+        let column_minus_row = if wrap {
+            column_minus_row.remainder(columns + 1)
         } else {
-            above
+            column_minus_row
         };
-        return Ok(above.eq(0));
+        return Ok(column_minus_row.eq(0));
     }
     let [first, second, others @ ..] = shape.as_slice() else {
         return Err(Error::operator(format!(
@@ -152,6 +152,7 @@ fn main_diagonal(x: Value<'_>, wrap: bool) -> Result<Value<'_>> {
     Ok(equal.reduce(Value::logical_and).unwrap_or(x))
 }
 
+/// Sizes of the last two dimensions.
 fn matrix_sizes(x: Value) -> Result<[Dim; 2]> {
     if x.rank() < 2 {
         return Err(Error::operator(format!(
@@ -162,23 +163,23 @@ fn matrix_sizes(x: Value) -> Result<[Dim; 2]> {
     Ok([x.size(-2), x.size(-1)])
 }
 
-/// Places the last axis on the diagonal of matrices of zeros.
-fn embed(x: Value, offset: i64, dim1: i64, dim2: i64) -> Result<Value> {
+/// Places the last axis on the diagonal `offset` of matrices of zeros, whose axes in the result are `dim1` and `dim2`.
+fn embed_diagonal(x: Value, offset: i64, dim1: i64, dim2: i64) -> Result<Value> {
     check_axis(x, -1)?;
     let size = &x.size(-1) + offset.saturating_abs();
     let rank = x.rank() + 1;
-    let places = [wrap_dim(dim1, rank)?, wrap_dim(dim2, rank)?];
+    let matrix_axes = [wrap_dim(dim1, rank)?, wrap_dim(dim2, rank)?];
     let mut shape: Vec<Dim> = x.shape().into_iter().take(x.rank() - 1).collect();
-    let mut sorted = places;
-    sorted.sort_unstable();
-    for place in sorted {
-        shape.insert(place.min(shape.len()), size.clone());
+    let mut sorted_axes = matrix_axes;
+    sorted_axes.sort_unstable();
+    for axis in sorted_axes {
+        shape.insert(axis.min(shape.len()), size.clone());
     }
     let zeros = x.builder().full(x.dtype(), shape, false);
     set_diagonal(zeros, x, offset, dim1, dim2)
 }
 
-/// Replaces the diagonal of the matrices by `diagonal`, whose last axis runs along it.
+/// Replaces the diagonal `offset` of the matrices along `dim1` and `dim2` by `diagonal`, whose last axis runs along it.
 pub(super) fn set_diagonal<'g>(
     x: Value<'g>,
     diagonal: Value<'g>,
@@ -199,35 +200,36 @@ pub(super) fn set_diagonal<'g>(
     let matrices = x.permute(order.clone());
     let (rows, columns) = (x.size(dim1), x.size(dim2));
     let length = diagonal_length(x.builder(), &rows, &columns, offset)?;
-    let mut expected: Vec<Dim> = matrices.shape().into_iter().take(x.rank() - 2).collect();
-    expected.push(length.clone());
-    // Row `down + i` holds element `i`, whatever the start of the diagonal.
-    let down = Dim::from((-offset).max(0));
+    let mut diagonal_shape: Vec<Dim> = matrices.shape().into_iter().take(x.rank() - 2).collect();
+    diagonal_shape.push(length.clone());
+    // Element `i` of the diagonal is in row `first_row + i`.
+    let first_row = Dim::from((-offset).max(0));
     let (mut low, mut high) = (
-        vec![Dim::ZERO; expected.len()],
-        vec![Dim::ZERO; expected.len()],
+        vec![Dim::ZERO; diagonal_shape.len()],
+        vec![Dim::ZERO; diagonal_shape.len()],
     );
     if let (Some(low), Some(high)) = (low.last_mut(), high.last_mut()) {
-        *high = &(&rows - &down) - &length;
-        *low = down;
+        *high = &(&rows - &first_row) - &length;
+        *low = first_row;
     }
     if length.is(0) {
         return Ok(x);
     }
-    let by_row = diagonal
+    let row_values = diagonal
         .to(x.dtype())
-        .expand(expected)
+        .expand(diagonal_shape)
         .pad(&low, &high, 0)
         .unsqueeze(-1);
-    let on = above_diagonal(x.builder(), &rows, &columns).eq(offset);
+    let is_diagonal = above_diagonal(x.builder(), &rows, &columns).eq(offset);
     let inverse: Vec<usize> = (0..x.rank())
-        .filter_map(|axis| order.iter().position(|place| *place == axis))
+        .filter_map(|axis| order.iter().position(|moved_axis| *moved_axis == axis))
         .collect();
-    Ok(on.where_(by_row, matrices).permute(inverse))
+    Ok(is_diagonal.where_(row_values, matrices).permute(inverse))
 }
 
-/// Row and column indices of the lower or upper triangle of a matrix, as a matrix of two rows.
-fn triangle(
+/// Row and column indices of the lower or upper triangle of a matrix, `[2, elements]`. `offset` moves the diagonal to
+/// the right.
+fn triangle_indices(
     builder: &Builder,
     [rows, columns, offset]: [i64; 3],
     upper: bool,
@@ -238,36 +240,39 @@ fn triangle(
             "a triangle of {rows} rows and {columns} columns"
         )));
     }
-    let left_of = |row: i64| {
+    let boundary_column = |row: i64| {
         row.saturating_add(offset)
             .saturating_add(i64::from(!upper))
             .clamp(0, columns)
     };
-    let in_row = |row: i64| {
+    let count_in_row = |row: i64| {
         if upper {
-            columns - left_of(row)
+            columns - boundary_column(row)
         } else {
-            left_of(row)
+            boundary_column(row)
         }
     };
     let total: i64 = if columns == 0 {
         0
     } else {
-        (0..rows).map(in_row).sum()
+        (0..rows).map(count_in_row).sum()
     };
     if total == 0 {
         return Ok(builder.full(dtype, vec![Dim::from(2), Dim::ZERO], 0));
     }
-    let above = above_diagonal(builder, &Dim::from(rows), &Dim::from(columns));
-    let kept = if upper {
-        above.ge(offset)
+    let column_minus_row = above_diagonal(builder, &Dim::from(rows), &Dim::from(columns));
+    let is_kept = if upper {
+        column_minus_row.ge(offset)
     } else {
-        above.le(offset)
+        column_minus_row.le(offset)
     };
-    let places = where_true(kept.flatten(0, -1), Dim::from(total));
+    let positions = where_true(is_kept.flatten(0, -1), Dim::from(total));
     Ok(builder
         .stack(
-            &[places.floor_divide(columns), places.remainder(columns)],
+            &[
+                positions.floor_divide(columns),
+                positions.remainder(columns),
+            ],
             0,
         )
         .to(dtype))

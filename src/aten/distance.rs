@@ -66,20 +66,20 @@ pub(super) const ROWS: &[Composite] = &[
 /// The norm of order `p` of the vectors along an axis, in the compute type.
 fn norm<'g>(x: Value<'g>, p: f64, dim: i64, keepdim: bool) -> Value<'g> {
     let x = x.to_compute();
-    let size = x.abs();
+    let magnitude = x.abs();
     let sum = |x: Value<'g>| x.sum(&[dim], keepdim);
     if p == 0.0 {
-        sum(size.ne(0.0).to(x.dtype()))
+        sum(magnitude.ne(0.0).to(x.dtype()))
     } else if p == 1.0 {
-        sum(size)
+        sum(magnitude)
     } else if p == 2.0 {
         sum(x * x).sqrt()
     } else if p == f64::INFINITY {
-        size.amax(&[dim], keepdim)
+        magnitude.amax(&[dim], keepdim)
     } else if p == f64::NEG_INFINITY {
-        size.amin(&[dim], keepdim)
+        magnitude.amin(&[dim], keepdim)
     } else {
-        sum(size.pow(p)).pow(1.0 / p)
+        sum(magnitude.pow(p)).pow(1.0 / p)
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn pairwise_distance<'g>(
     norm(difference, p, -1, keepdim).to(difference.dtype())
 }
 
-/// Distances between the rows of one matrix and the rows of another.
+/// Distances between the rows of one matrix and the rows of another (`torch.cdist`).
 fn all_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x, y]) = float_operands(a, ["x1", "x2"]);
     let p = if a.has("p") { a.float("p") } else { 2.0 };
@@ -111,8 +111,8 @@ fn all_pairs<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 const PRODUCT_MIN_ROWS: i64 = 25;
 
 /// Whether distances are computed by products, by the rule of PyTorch's `Distance.cpp` for `compute_mode`: 1 always, 2
-/// never, otherwise by the number of rows. The example answers for a symbolic number of rows; no guard records the answer,
-/// since both methods work for any number.
+/// never, otherwise by the number of rows. The example answers for a symbolic number of rows; no guard records the
+/// answer, since both methods work for any number.
 fn uses_products<'g>(a: &Args<'g>, operands: [Value<'g>; 2]) -> bool {
     let mode = match a.has("p") {
         true => a.optional_scalar("compute_mode").map_or(0, Scalar::to_i64),
@@ -125,30 +125,30 @@ fn uses_products<'g>(a: &Args<'g>, operands: [Value<'g>; 2]) -> bool {
     }
 }
 
-/// `√max(‖x‖² + ‖y‖² - 2 x yᵀ, 0)`. Loses most digits for vectors that nearly agree.
+/// `√max(‖x‖² + ‖y‖² - 2 x yᵀ, 0)`. Loses most significant digits for vectors that nearly agree.
 fn distances_by_products<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
-    let square = |x: Value<'g>| (x * x).sum(&[-1], true);
+    let squared_norm = |x: Value<'g>| (x * x).sum(&[-1], true);
     let products = (x * -2.0).matmul(y.transpose(-2, -1));
-    let squares = products + square(x) + square(y).transpose(-2, -1);
-    squares.maximum(0.0).sqrt()
+    let squared_distances = products + squared_norm(x) + squared_norm(y).transpose(-2, -1);
+    squared_distances.maximum(0.0).sqrt()
 }
 
-/// Distances between the rows of a matrix, each pair once.
+/// Distances between the rows of a matrix, each pair once (`torch.pdist`).
 fn pairwise_within<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [x]) = float_operands(a, ["self"]);
     let [rows, _] = x.sizes()?;
     let distances = norm(x.unsqueeze(1) - x.unsqueeze(0), a.float("p"), -1, false);
-    let above = above_diagonal(a.builder(), &rows, &rows)
+    let is_above = above_diagonal(a.builder(), &rows, &rows)
         .gt(0)
         .flatten(0, -1);
-    let pairs = (&rows * &(&rows - 1)).floor_div(&Dim::from(2));
-    let chosen = distances
+    let pair_count = (&rows * &(&rows - 1)).floor_div(&Dim::from(2));
+    let pair_distances = distances
         .flatten(0, -1)
-        .index_select(0, where_true(above, pairs));
-    Ok(round_to(dtype, chosen))
+        .index_select(0, where_true(is_above, pair_count));
+    Ok(round_to(dtype, pair_distances))
 }
 
-/// Norms are clamped to at least `eps`.
+/// Computes `torch.cosine_similarity`. Norms are clamped to at least `eps`.
 fn cosine_similarity<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     // Tensors without dimensions take part in promotion like others here.
     let [x, y] = [a.tensor("x1"), a.tensor("x2")];

@@ -73,37 +73,39 @@ pub(super) const ROWS: &[Composite] = &[
     .with_random(|a| a.bool("training")),
 ];
 
+/// Whether a call with the argument `train` draws random numbers.
 fn has_dropout(a: &Args) -> bool {
     a.bool("train") && a.float("p") != 0.0
 }
 
-/// `train` defaults to true.
+/// [`has_dropout`] for `native_dropout`, whose argument `train` defaults to true.
 fn has_native_dropout(a: &Args) -> bool {
     (a.is_none("train") || a.bool("train")) && a.float("p") != 0.0
 }
 
+/// `p`, if it is a probability; else an error.
 fn probability(p: f64) -> Result<f64> {
     let complaint = || Error::operator(format!("a probability of {p}"));
     (0.0..=1.0).contains(&p).then_some(p).ok_or_else(complaint)
 }
 
-/// The factor for elements that are kept. It preserves the mean.
+/// The factor for elements that are kept with probability `1 - p`. It preserves the mean.
 fn keep_scale(p: f64) -> f64 {
     if p == 1.0 { 0.0 } else { 1.0 / (1.0 - p) }
 }
 
-/// Mask of the elements that are kept.
+/// Random mask of the elements that are kept; each is dropped with probability `p`.
 fn keep_mask<'g>(a: &Args<'g>, p: f64, shape: Shape) -> Value<'g> {
     Philox::of(a).uniform(DType::F32, shape).lt(1.0 - p)
 }
 
-/// Zeroes random elements and scales the others so that the mean is preserved.
+/// Zeroes elements at random with probability `p`, and scales the others so that the mean is preserved.
 pub(super) fn apply_dropout<'g>(a: &Args<'g>, x: Value<'g>, p: f64) -> Result<Value<'g>> {
     let p = probability(p)?;
     Ok(x * (keep_mask(a, p, x.shape()).to(x.dtype()) * keep_scale(p)))
 }
 
-/// The shape of one element for each channel of each sample.
+/// The shape of a mask with one element for each channel of each sample.
 fn feature_shape(x: Value) -> Result<Shape> {
     if x.rank() < 2 {
         return Err(Error::operator(
@@ -116,23 +118,25 @@ fn feature_shape(x: Value) -> Result<Shape> {
         .collect())
 }
 
-/// Sets random elements to the value at which SELU saturates, then restores mean and variance.
+/// Sets random elements to the value at which SELU saturates, then restores mean and variance. `shape` returns the
+/// shape of the mask for an input.
 fn alpha_dropout<'g>(a: &Args<'g>, shape: fn(Value<'g>) -> Result<Shape>) -> Result<Value<'g>> {
+    /// SELU saturates at `-ALPHA`: the product of its constants alpha and scale.
     const ALPHA: f64 = 1.7580993408473766;
     let (x, p) = (a.tensor("input"), probability(a.float("p"))?);
     if !has_dropout(a) {
         return Ok(x);
     }
-    let noise = keep_mask(a, p, shape(x)?).to(x.dtype());
+    let keep = keep_mask(a, p, shape(x)?).to(x.dtype());
     if p == 1.0 {
-        return Ok(x * noise);
+        return Ok(x * keep);
     }
-    let slope = 1.0 / ((ALPHA * ALPHA * p + 1.0) * (1.0 - p)).sqrt();
-    let shift = (noise - 1.0) * (ALPHA * slope) + ALPHA * slope * p;
-    Ok(x * (noise * slope) + shift)
+    let scale = 1.0 / ((ALPHA * ALPHA * p + 1.0) * (1.0 - p)).sqrt();
+    let shift = (keep - 1.0) * (ALPHA * scale) + ALPHA * scale * p;
+    Ok(x * (keep * scale) + shift)
 }
 
-/// Draws slopes in training; otherwise uses the mean of the bounds.
+/// Leaky ReLU with random slopes for each element in training; otherwise with the mean of the bounds.
 fn rrelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, low, high) = (a.tensor("self"), a.float("lower"), a.float("upper"));
     if !a.bool("training") {

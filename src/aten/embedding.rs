@@ -20,13 +20,13 @@ pub(super) const ROWS: &[Composite] = &[
             let (x, indices) = (a.tensor("self"), a.tensor("indices").flatten(0, -1));
             let indices = check::checked_index(x, 0, indices, NegativeIndices::Rejected);
             let norm = vector_norm(x.to_compute(), a.float("norm_type"), &[1], true)?;
-            let used = a.builder().full(DType::Bool, vec![x.size(0)], false);
-            let yes = a.builder().full(DType::Bool, indices.shape(), true);
-            let used = index_put(used, &[Some(indices)], yes, false)?.unsqueeze(1);
+            let unused = a.builder().full(DType::Bool, vec![x.size(0)], false);
+            let all_true = a.builder().full(DType::Bool, indices.shape(), true);
+            let is_used = index_put(unused, &[Some(indices)], all_true, false)?.unsqueeze(1);
             let limit = a.float("max_norm");
             // The small number keeps rounding from leaving a scaled row above the limit.
             let scaled = (x * (norm + 1e-7).rdiv(limit)).to(x.dtype());
-            Ok(used.logical_and(norm.gt(limit)).where_(scaled, x))
+            Ok(is_used.logical_and(norm.gt(limit)).where_(scaled, x))
         },
         &["f32[10, 4], i64[3], 1.0, 2.0"],
     ),
@@ -46,8 +46,8 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The embeddings of the bags, then the results that PyTorch keeps for the backward pass: the bag of each index and the
-/// sizes of the bags.
+/// The reduced embedding of each bag, then the results that PyTorch keeps for the backward pass: the bag of each index
+/// and, twice, the sizes of the bags. PyTorch's fourth result, the indices of the maxima, is not computed.
 fn embedding_bag<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     let (weight, indices, offsets) = (a.tensor("weight"), a.tensor("indices"), a.tensor("offsets"));
     let [_, width] = weight.sizes()?;
@@ -55,50 +55,50 @@ fn embedding_bag<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     let indices = indices.flatten(0, -1);
     let indices =
         check::checked_index_with_message(weight, 0, indices, NegativeIndices::Rejected, message);
-    let bags = if a.bool("include_last_offset") {
+    let bag_count = if a.bool("include_last_offset") {
         &offsets.numel() - 1
     } else {
         offsets.numel()
     };
-    let starts = offsets.narrow(0, 0, bags.clone());
-    let place = a
+    let starts = offsets.narrow(0, 0, bag_count.clone());
+    let position = a
         .builder()
         .iota(DType::I64, vec![indices.numel(), Dim::ONE], 0);
-    let bag = starts.unsqueeze(0).le(place).sum(&[1], false) - 1;
-    let counted = match a.optional_int("padding_idx") {
-        Some(padding) if padding >= 0 || a.overload() == "padding_idx" => {
+    let bag_of_index = starts.unsqueeze(0).le(position).sum(&[1], false) - 1;
+    let is_counted = match a.optional_int("padding_idx") {
+        Some(padding_index) if padding_index >= 0 || a.overload() == "padding_idx" => {
             let rows = weight.size(0);
-            let padding = if padding < 0 {
-                &rows + padding
+            let padding_index = if padding_index < 0 {
+                &rows + padding_index
             } else {
-                Dim::from(padding)
+                Dim::from(padding_index)
             };
-            indices.ne(&padding)
+            indices.ne(&padding_index)
         }
         _ => a.builder().full(DType::Bool, indices.shape(), true),
     };
     // Padding goes into an extra bag, which is dropped.
-    let slot = counted.where_(bag, &bags);
+    let slot = is_counted.where_(bag_of_index, &bag_count);
     let rows = rows_of(weight, indices).to_compute();
     let rows = match a.optional_tensor("per_sample_weights") {
         Some(weights) => rows * weights.flatten(0, -1).to(rows.dtype()).unsqueeze(1),
         None => rows,
     };
-    let all_bags = &bags + 1;
+    let slot_count = &bag_count + 1;
     let reduce = match a.int("mode") {
         0 => "sum",
         1 => "mean",
         2 => "amax",
         mode => return a.reject(format!("mode = {mode}")),
     };
-    let empty = a
+    let zeros = a
         .builder()
-        .full(rows.dtype(), vec![all_bags.clone(), width], 0);
-    let wide = slot.unsqueeze(1).expand(rows.shape());
-    let reduced = scatter_reduce(empty, 0, wide, rows, reduce, false)?;
-    let sizes = a.builder().full(DType::I64, vec![all_bags], 0);
+        .full(rows.dtype(), vec![slot_count.clone(), width], 0);
+    let slot_of_element = slot.unsqueeze(1).expand(rows.shape());
+    let reduced = scatter_reduce(zeros, 0, slot_of_element, rows, reduce, false)?;
+    let sizes = a.builder().full(DType::I64, vec![slot_count], 0);
     let ones = a.builder().full(DType::I64, slot.shape(), 1);
-    let sizes = scatter_reduce(sizes, 0, slot, ones, "sum", true)?.narrow(0, 0, bags.clone());
-    let result = reduced.narrow(0, 0, bags).to(weight.dtype());
-    Ok(vec![result, bag, sizes, sizes])
+    let sizes = scatter_reduce(sizes, 0, slot, ones, "sum", true)?.narrow(0, 0, bag_count.clone());
+    let result = reduced.narrow(0, 0, bag_count).to(weight.dtype());
+    Ok(vec![result, bag_of_index, sizes, sizes])
 }

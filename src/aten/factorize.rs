@@ -1,24 +1,30 @@
 //! Factorizations of matrices in the last two dimensions, `[.., rows, columns]`, unrolled over their columns.
 //!
-//! Each step works on the whole matrix and masks the elements that it must not change. Batches need no extra code.
+//! Each elimination step works on the whole matrix and masks the elements that it must not change. Batches need no
+//! extra code. Step `k` works on row `k` and column `k`. Pivots and the scalar factors of reflections follow LAPACK's
+//! conventions.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::Value;
 
-/// Largest size of a matrix: the unrolled graph of a larger one would have too many nodes.
+/// Largest number of rows or columns: the unrolled graph of a larger matrix would have too many nodes.
 const MAX_SIZE: i64 = 128;
 
-/// A value with at least two dimensions, of which the last two are known.
+/// A batch of matrices: a float tensor `[.., rows, columns]` whose last two sizes are known numbers.
 #[derive(Clone, Copy)]
 pub(super) struct Matrix<'g> {
+    /// The tensor, of rank 2 or more.
     pub value: Value<'g>,
+    /// Size of the second to last dimension.
     pub rows: i64,
+    /// Size of the last dimension.
     pub columns: i64,
 }
 
 impl<'g> Matrix<'g> {
+    /// Specialises the last two sizes of a float tensor. Fails for other tensors, and above [`MAX_SIZE`].
     pub fn new(value: Value<'g>) -> Result<Matrix<'g>> {
         let builder = value.builder();
         builder.check()?;
@@ -46,7 +52,7 @@ impl<'g> Matrix<'g> {
         })
     }
 
-    /// A matrix that must be square.
+    /// [`Matrix::new`] for a matrix that must be square.
     pub fn square(value: Value<'g>) -> Result<Matrix<'g>> {
         let matrix = Matrix::new(value)?;
         if matrix.rows == matrix.columns {
@@ -56,11 +62,12 @@ impl<'g> Matrix<'g> {
         }
     }
 
+    /// Number of elimination steps: the smaller of rows and columns.
     fn steps(&self) -> i64 {
         self.rows.min(self.columns)
     }
 
-    /// Sizes of the dimensions in front of the matrix.
+    /// Sizes of the dimensions before the last two.
     pub fn batch(&self) -> Vec<Dim> {
         let mut shape = self.value.shape();
         shape.truncate(shape.len().saturating_sub(2));
@@ -68,51 +75,54 @@ impl<'g> Matrix<'g> {
     }
 
     /// Row indices, `[rows, 1]`.
-    fn row(&self) -> Value<'g> {
+    fn row_indices(&self) -> Value<'g> {
         let shape = vec![Dim::from(self.rows), Dim::ONE];
         self.value.builder().iota(DType::I64, shape, 0)
     }
 
     /// Column indices, `[1, columns]`.
-    fn column(&self) -> Value<'g> {
+    fn column_indices(&self) -> Value<'g> {
         let shape = vec![Dim::ONE, Dim::from(self.columns)];
         self.value.builder().iota(DType::I64, shape, 1)
     }
 
-    fn at(&self, row: i64, column: i64) -> Value<'g> {
+    /// The element at a row and a column, `[.., 1, 1]`.
+    fn element(&self, row: i64, column: i64) -> Value<'g> {
         self.value.narrow(-2, row, 1).narrow(-1, column, 1)
     }
 
-    fn with(&self, value: Value<'g>) -> Matrix<'g> {
+    /// Replaces the tensor by another one of the same shape.
+    fn with_value(&self, value: Value<'g>) -> Matrix<'g> {
         Matrix { value, ..*self }
     }
 
-    /// The elements on the diagonal.
+    /// The elements on the diagonal, `[.., steps]`.
     pub fn diagonal(&self) -> Value<'g> {
         let shape = [self.batch(), vec![Dim::ONE, Dim::from(self.steps())]].concat();
         let index =
             self.value
                 .builder()
                 .iota(DType::I64, shape, self.value.rank().saturating_sub(1));
-        let part = self.value.narrow(-1, 0, self.steps());
-        part.gather(-2, index).squeeze(&[-2])
+        let leading_columns = self.value.narrow(-1, 0, self.steps());
+        leading_columns.gather(-2, index).squeeze(&[-2])
     }
 
-    /// Mask that is true on and below the diagonal, or on and above it.
+    /// Mask `[rows, columns]` that is true on and below the diagonal; with `upper`, on and above it.
     pub fn in_triangle(&self, upper: bool) -> Value<'g> {
-        let (row, column) = (self.row(), self.column());
+        let (row_index, column_index) = (self.row_indices(), self.column_indices());
         if upper {
-            row.le(column)
+            row_index.le(column_index)
         } else {
-            column.le(row)
+            column_index.le(row_index)
         }
     }
 
-    /// The part on and below the diagonal, or on and above it.
+    /// The matrix with zeros above the diagonal; with `upper`, below it.
     pub fn triangle(&self, upper: bool) -> Value<'g> {
         self.in_triangle(upper).where_(self.value, 0.0)
     }
 
+    /// Exchanges rows and columns.
     pub fn transposed(&self) -> Matrix<'g> {
         Matrix {
             value: self.value.transpose(-1, -2),
@@ -121,9 +131,9 @@ impl<'g> Matrix<'g> {
         }
     }
 
-    /// An identity matrix of this batch shape and dtype.
+    /// An identity matrix `[.., rows, columns]` with the batch sizes and the dtype of this matrix.
     pub fn identity(&self, rows: i64, columns: i64) -> Matrix<'g> {
-        let shape = Matrix {
+        let template = Matrix {
             rows,
             columns,
             ..*self
@@ -131,67 +141,80 @@ impl<'g> Matrix<'g> {
         let builder = self.value.builder();
         let sizes = [self.batch(), vec![Dim::from(rows), Dim::from(columns)]].concat();
         let zeros = builder.full(self.value.dtype(), sizes, 0.0);
-        shape.with(shape.row().eq(shape.column()).where_(1.0, zeros))
+        template.with_value(
+            template
+                .row_indices()
+                .eq(template.column_indices())
+                .where_(1.0, zeros),
+        )
     }
 }
 
-/// `P·L·U` in LAPACK's layout: both factors in one matrix, and for each row the row that it was exchanged with.
+/// The factorization `P·L·U` of a matrix in LAPACK's layout (`getrf`).
 pub(super) struct Lu<'g> {
+    /// `L` below the diagonal, whose ones are not stored, and `U` on and above the diagonal.
     pub factors: Matrix<'g>,
-    /// `[.., steps]`, counting from 0.
+    /// For each step, the row that was exchanged with the row of the step, counted from 0: an `i64` tensor of the batch
+    /// sizes.
     pub pivots: Vec<Value<'g>>,
 }
 
 impl<'g> Lu<'g> {
-    /// Gaussian elimination. With pivoting, the largest element of a column is moved to the diagonal.
+    /// Gaussian elimination. With `pivot`, each step moves the element of the largest magnitude on or below the
+    /// diagonal of its column to the diagonal.
     pub fn new(matrix: Matrix<'g>, pivot: bool) -> Lu<'g> {
-        let (row, column) = (matrix.row(), matrix.column());
+        let (row_index, column_index) = (matrix.row_indices(), matrix.column_indices());
         let mut a = matrix;
         let mut pivots = Vec::new();
         for step in 0..a.steps() {
-            let own = a.value.narrow(-1, step, 1);
-            let chosen = if pivot {
-                row.lt(step).where_(-1.0, own.abs()).argmax(-2, false)
+            let current_column = a.value.narrow(-1, step, 1);
+            let pivot_row = if pivot {
+                row_index
+                    .lt(step)
+                    .where_(-1.0, current_column.abs())
+                    .argmax(-2, false)
             } else {
                 let shape = a.batch();
                 a.value.builder().full(DType::I64, shape, step)
             };
-            let chosen = chosen.reshape(a.batch());
-            a = a.with(with_rows_exchanged(a.value, step, chosen));
-            pivots.push(chosen);
-            let diagonal = a.at(step, step);
+            let pivot_row = pivot_row.reshape(a.batch());
+            a = a.with_value(with_rows_exchanged(a.value, step, pivot_row));
+            pivots.push(pivot_row);
+            let diagonal = a.element(step, step);
             let divisor = diagonal.eq(0.0).where_(1.0, diagonal);
-            let below = row.gt(step);
-            let factor = below.where_(a.value.narrow(-1, step, 1) / divisor, 0.0);
-            let line = column.gt(step).where_(a.value.narrow(-2, step, 1), 0.0);
-            let kept = below.logical_and(column.eq(step));
-            a = a.with(kept.where_(factor, a.value - factor * line));
+            let is_below = row_index.gt(step);
+            let multipliers = is_below.where_(a.value.narrow(-1, step, 1) / divisor, 0.0);
+            let row_tail = column_index
+                .gt(step)
+                .where_(a.value.narrow(-2, step, 1), 0.0);
+            let is_multiplier = is_below.logical_and(column_index.eq(step));
+            a = a.with_value(is_multiplier.where_(multipliers, a.value - multipliers * row_tail));
         }
         Lu { factors: a, pivots }
     }
 
-    /// Reads LAPACK's results, whose pivots count from 1.
+    /// Takes LAPACK's results: both factors in one matrix, and pivots that count from 1.
     pub fn read(factors: Value<'g>, pivots: Value<'g>) -> Result<Lu<'g>> {
         let factors = Matrix::new(factors)?;
-        let at = |step| pivots.select(-1, step).to(DType::I64) - 1;
+        let pivot_of_step = |step| pivots.select(-1, step).to(DType::I64) - 1;
         Ok(Lu {
             factors,
-            pivots: (0..factors.steps()).map(at).collect(),
+            pivots: (0..factors.steps()).map(pivot_of_step).collect(),
         })
     }
 
-    /// The pivots, counted from 1 as in LAPACK.
+    /// The pivots as LAPACK counts them, from 1: `i32`, `[.., steps]`.
     pub fn numbered_pivots(&self) -> Value<'g> {
         let builder = self.factors.value.builder();
-        let counted: Vec<Value<'g>> = self.pivots.iter().map(|pivot| *pivot + 1).collect();
-        if counted.is_empty() {
+        let one_based: Vec<Value<'g>> = self.pivots.iter().map(|pivot| *pivot + 1).collect();
+        if one_based.is_empty() {
             let shape = [self.factors.batch(), vec![Dim::ZERO]].concat();
             return builder.full(DType::I32, shape, 0);
         }
-        builder.stack(&counted, -1).to(DType::I32)
+        builder.stack(&one_based, -1).to(DType::I32)
     }
 
-    /// The number of the first column without a pivot (from 1), or 0.
+    /// LAPACK's `info`: the number of the first zero on the diagonal of `U`, counted from 1, or 0 if there is none.
     pub fn info(&self) -> Value<'g> {
         let diagonal = self.factors.diagonal();
         let builder = diagonal.builder();
@@ -199,18 +222,23 @@ impl<'g> Lu<'g> {
             return builder.full(DType::I32, self.factors.batch(), 0);
         }
         let is_zero = diagonal.eq(0.0);
-        let first = is_zero.to(DType::I64).argmax(-1, false) + 1;
-        is_zero.any(&[-1], false).where_(first, 0).to(DType::I32)
+        let first_zero = is_zero.to(DType::I64).argmax(-1, false) + 1;
+        is_zero
+            .any(&[-1], false)
+            .where_(first_zero, 0)
+            .to(DType::I32)
     }
 
+    /// `L`, with ones on the diagonal: `[.., rows, steps]`.
     pub fn lower(&self) -> Value<'g> {
         let a = self.factors;
-        let (row, column) = (a.row(), a.column());
-        let below = column.lt(row).where_(a.value, 0.0);
-        let unit = row.eq(column).where_(1.0, below);
-        unit.narrow(-1, 0, a.steps())
+        let (row_index, column_index) = (a.row_indices(), a.column_indices());
+        let strictly_lower = column_index.lt(row_index).where_(a.value, 0.0);
+        let unit_lower = row_index.eq(column_index).where_(1.0, strictly_lower);
+        unit_lower.narrow(-1, 0, a.steps())
     }
 
+    /// `U`: `[.., steps, columns]`.
     pub fn upper(&self) -> Value<'g> {
         self.factors
             .triangle(true)
@@ -245,36 +273,36 @@ impl<'g> Lu<'g> {
             })
     }
 
-    /// Solves `A·X = B`, or `Aᵀ·X = B`.
+    /// Solves `A·X = B`; with `transposed`, `Aᵀ·X = B`. The batch sizes of `A` and `B` broadcast.
     pub fn solve(&self, b: Value<'g>, transposed: bool) -> Result<Value<'g>> {
         let lu = self.factors;
-        let b = with_batch(b, &lu.batch())?;
-        let exchange = |value: Value<'g>, (step, pivot): (usize, &Value<'g>)| {
+        let b = expand_batch(b, &lu.batch())?;
+        let exchange_rows = |value: Value<'g>, (step, pivot): (usize, &Value<'g>)| {
             with_rows_exchanged(value, step as i64, *pivot)
         };
-        let numbered = self.pivots.iter().enumerate();
+        let pivots_by_step = self.pivots.iter().enumerate();
         if transposed {
-            let swapped = lu.with(lu.value.transpose(-1, -2));
-            let half = solve_triangular(
-                swapped,
+            let transposed_factors = lu.with_value(lu.value.transpose(-1, -2));
+            let intermediate = solve_triangular(
+                transposed_factors,
                 b,
                 TriangleKind {
                     upper: false,
                     unit: false,
                 },
             )?;
-            let whole = solve_triangular(
-                swapped,
-                half,
+            let unpermuted = solve_triangular(
+                transposed_factors,
+                intermediate,
                 TriangleKind {
                     upper: true,
                     unit: true,
                 },
             )?;
-            return Ok(numbered.rev().fold(whole, exchange));
+            return Ok(pivots_by_step.rev().fold(unpermuted, exchange_rows));
         }
-        let b = numbered.fold(b, exchange);
-        let half = solve_triangular(
+        let b = pivots_by_step.fold(b, exchange_rows);
+        let intermediate = solve_triangular(
             lu,
             b,
             TriangleKind {
@@ -284,7 +312,7 @@ impl<'g> Lu<'g> {
         )?;
         solve_triangular(
             lu,
-            half,
+            intermediate,
             TriangleKind {
                 upper: true,
                 unit: false,
@@ -293,26 +321,26 @@ impl<'g> Lu<'g> {
     }
 }
 
-/// Exchanges a row with another one, which each matrix of the batch chooses.
+/// Exchanges `row` with the row `other`, which each matrix of the batch chooses: `other` has the batch sizes.
 fn with_rows_exchanged<'g>(value: Value<'g>, row: i64, other: Value<'g>) -> Value<'g> {
-    let index = value.positions(-2);
+    let row_index = value.positions(-2);
     let other = other.unsqueeze(-1).unsqueeze(-1);
-    let source = index.eq(other).where_(row, index);
-    let source = index.eq(row).where_(other, source);
-    value.gather(-2, source.expand(value.shape()))
+    let source_row = row_index.eq(other).where_(row, row_index);
+    let source_row = row_index.eq(row).where_(other, source_row);
+    value.gather(-2, source_row.expand(value.shape()))
 }
 
-/// Broadcasts the dimensions in front of the last two.
-fn with_batch<'g>(value: Value<'g>, batch: &[Dim]) -> Result<Value<'g>> {
+/// Broadcasts the dimensions before the last two with `batch`.
+fn expand_batch<'g>(value: Value<'g>, batch: &[Dim]) -> Result<Value<'g>> {
     let shape = value.shape();
-    let (own, matrix) = shape.split_at(shape.len().saturating_sub(2));
+    let (own_batch, matrix_sizes) = shape.split_at(shape.len().saturating_sub(2));
     let symbols = value.builder().symbols();
-    let common = symbols.broadcast_shapes(&[own.to_vec(), batch.to_vec()])?;
-    Ok(value.expand([common.as_slice(), matrix].concat()))
+    let common_batch = symbols.broadcast_shapes(&[own_batch.to_vec(), batch.to_vec()])?;
+    Ok(value.expand([common_batch.as_slice(), matrix_sizes].concat()))
 }
 
-/// Whether the right-hand side of a system of equations is a vector or a batch of vectors. It is if its sizes are those of
-/// the matrix without the last one.
+/// Whether the right-hand side `b` of a system of equations is a vector or a batch of vectors. It is if it has one
+/// dimension, or if its sizes are those of the matrix without the last one.
 pub(super) fn is_vector_side(matrix: Matrix, b: Value) -> Result<bool> {
     if b.rank() == 1 {
         return Ok(true);
@@ -325,14 +353,16 @@ pub(super) fn is_vector_side(matrix: Matrix, b: Value) -> Result<bool> {
     Ok(is_vector)
 }
 
-/// The triangle of a matrix that is read, and whether its diagonal counts as ones.
+/// How a triangular solver reads its matrix.
 #[derive(Clone, Copy)]
 pub(super) struct TriangleKind {
+    /// Reads the triangle on and above the diagonal, else the one on and below it.
     pub upper: bool,
+    /// Takes the diagonal as ones, whatever the matrix has there.
     pub unit: bool,
 }
 
-/// Solves `T·X = B` for a triangular matrix, row by row. Batches broadcast.
+/// Solves `T·X = B` for a triangular matrix `T`, by substitution row by row. Batches broadcast.
 pub(super) fn solve_triangular<'g>(
     matrix: Matrix<'g>,
     b: Value<'g>,
@@ -340,55 +370,57 @@ pub(super) fn solve_triangular<'g>(
 ) -> Result<Value<'g>> {
     let builder = b.builder();
     if matrix.rows == 0 {
-        return with_batch(b, &matrix.batch());
+        return expand_batch(b, &matrix.batch());
     }
-    let row = matrix.row();
-    let mut rest = b;
-    let mut found = Vec::new();
-    for count in 0..matrix.rows {
+    let row_index = matrix.row_indices();
+    let mut residual = b;
+    let mut solved_rows = Vec::new();
+    for iteration in 0..matrix.rows {
         let step = if triangle.upper {
-            matrix.rows - 1 - count
+            matrix.rows - 1 - iteration
         } else {
-            count
+            iteration
         };
-        let line = rest.narrow(-2, step, 1);
+        let rhs_row = residual.narrow(-2, step, 1);
         let x = if triangle.unit {
-            line
+            rhs_row
         } else {
-            line / matrix.at(step, step)
+            rhs_row / matrix.element(step, step)
         };
-        let still = if triangle.upper {
-            row.lt(step)
+        let is_unsolved = if triangle.upper {
+            row_index.lt(step)
         } else {
-            row.gt(step)
+            row_index.gt(step)
         };
-        let factor = still.where_(matrix.value.narrow(-1, step, 1), 0.0);
-        rest = rest - factor * x;
-        found.push(x);
+        let coefficients = is_unsolved.where_(matrix.value.narrow(-1, step, 1), 0.0);
+        residual = residual - coefficients * x;
+        solved_rows.push(x);
         builder.check()?;
     }
     if triangle.upper {
-        found.reverse();
+        solved_rows.reverse();
     }
-    // The first row was read before its batch was broadcast.
-    let shapes: Vec<_> = found.iter().map(|line| line.shape()).collect();
-    let common = builder.symbols().broadcast_shapes(&shapes)?;
-    let lines: Vec<Value<'g>> = found
+    // With a unit diagonal, the first solved row has the batch sizes of `b` alone; later rows have the broadcast ones.
+    let shapes: Vec<_> = solved_rows.iter().map(|row| row.shape()).collect();
+    let common_shape = builder.symbols().broadcast_shapes(&shapes)?;
+    let rows_of_x: Vec<Value<'g>> = solved_rows
         .iter()
-        .map(|line| line.expand(common.clone()))
+        .map(|row| row.expand(common_shape.clone()))
         .collect();
-    Ok(builder.concat(&lines, -2))
+    Ok(builder.concat(&rows_of_x, -2))
 }
 
 /// The lower factor `L` of `A = L·Lᵀ`. Reads the lower triangle of the matrix.
 pub(super) fn cholesky<'g>(matrix: Matrix<'g>) -> Value<'g> {
-    let row = matrix.row();
+    let row_index = matrix.row_indices();
     let mut a = matrix;
     let mut columns = Vec::new();
     for step in 0..a.rows {
-        let root = a.at(step, step).sqrt();
-        let column = row.ge(step).where_(a.value.narrow(-1, step, 1) / root, 0.0);
-        a = a.with(a.value - column * column.transpose(-1, -2));
+        let root = a.element(step, step).sqrt();
+        let column = row_index
+            .ge(step)
+            .where_(a.value.narrow(-1, step, 1) / root, 0.0);
+        a = a.with_value(a.value - column * column.transpose(-1, -2));
         columns.push(column);
     }
     if columns.is_empty() {
@@ -397,49 +429,54 @@ pub(super) fn cholesky<'g>(matrix: Matrix<'g>) -> Value<'g> {
     matrix.value.builder().concat(&columns, -1)
 }
 
-/// Householder reflections in LAPACK's layout (`geqrf`): `R` on and above the diagonal, the vectors below it, and their
-/// factors.
+/// Householder reflections `I - tau·v·vᵀ` in LAPACK's layout (`geqrf`). Returns a matrix with `R` on and above the
+/// diagonal and the vectors `v` below it, whose ones on the diagonal are not stored; and the factors `tau`,
+/// `[.., steps]`.
 pub(super) fn householder_reflections<'g>(matrix: Matrix<'g>) -> (Matrix<'g>, Value<'g>) {
-    let (row, column) = (matrix.row(), matrix.column());
+    let (row_index, column_index) = (matrix.row_indices(), matrix.column_indices());
     let builder = matrix.value.builder();
     let mut a = matrix;
-    let mut factors = Vec::new();
+    let mut taus = Vec::new();
     for step in 0..a.steps() {
-        let own = a.value.narrow(-1, step, 1);
-        let head = a.at(step, step);
-        let below = row.gt(step).where_(own, 0.0);
-        let tail = (below * below).sum(&[-2], true);
-        let length = (head * head + tail).sqrt();
-        let beta = head.ge(0.0).where_(-length, length);
-        let is_done = tail.eq(0.0);
-        let factor = is_done.where_(0.0, (beta - head) / is_done.where_(1.0, beta));
-        let vector = below / is_done.where_(1.0, head - beta);
-        let unit = row.eq(step).where_(1.0, vector);
-        let line = unit.transpose(-1, -2).matmul(a.value);
-        let rest = a.value - factor * unit * line;
-        let end = is_done.where_(head, beta);
-        let new = row.eq(step).where_(end, row.gt(step).where_(vector, own));
-        let rest = column.gt(step).where_(rest, a.value);
-        a = a.with(column.eq(step).where_(new, rest));
-        factors.push(factor.squeeze(&[-1]));
+        let current_column = a.value.narrow(-1, step, 1);
+        let diagonal = a.element(step, step);
+        let column_tail = row_index.gt(step).where_(current_column, 0.0);
+        let tail_square = (column_tail * column_tail).sum(&[-2], true);
+        let norm = (diagonal * diagonal + tail_square).sqrt();
+        let beta = diagonal.ge(0.0).where_(-norm, norm);
+        let is_reduced = tail_square.eq(0.0);
+        let tau = is_reduced.where_(0.0, (beta - diagonal) / is_reduced.where_(1.0, beta));
+        let vector_tail = column_tail / is_reduced.where_(1.0, diagonal - beta);
+        let reflector = row_index.eq(step).where_(1.0, vector_tail);
+        let projection = reflector.transpose(-1, -2).matmul(a.value);
+        let reflected = a.value - tau * reflector * projection;
+        let new_diagonal = is_reduced.where_(diagonal, beta);
+        let new_column = row_index.eq(step).where_(
+            new_diagonal,
+            row_index.gt(step).where_(vector_tail, current_column),
+        );
+        let updated = column_index.gt(step).where_(reflected, a.value);
+        a = a.with_value(column_index.eq(step).where_(new_column, updated));
+        taus.push(tau.squeeze(&[-1]));
     }
-    let factors = if factors.is_empty() {
+    let taus = if taus.is_empty() {
         let shape = [matrix.batch(), vec![Dim::ZERO]].concat();
         builder.full(matrix.value.dtype(), shape, 0.0)
     } else {
-        builder.concat(&factors, -1)
+        builder.concat(&taus, -1)
     };
-    (a, factors)
+    (a, taus)
 }
 
-/// Applies the product of the reflections, or its transpose, to `b` from the left.
+/// Multiplies `b` from the left by the product of the reflections, or by its transpose. `vectors` has the layout of
+/// [`householder_reflections`]; `factors` are its `tau`.
 pub(super) fn apply_reflections<'g>(
     vectors: Matrix<'g>,
     factors: Value<'g>,
     b: Value<'g>,
     transposed: bool,
 ) -> Result<Value<'g>> {
-    let row = vectors.row();
+    let row_index = vectors.row_indices();
     let count = b.builder().symbols().specialize(&factors.size(-1))?;
     let mut steps: Vec<i64> = (0..count.min(vectors.columns)).collect();
     if !transposed {
@@ -447,10 +484,12 @@ pub(super) fn apply_reflections<'g>(
     }
     let mut result = b;
     for step in steps {
-        let below = row.gt(step).where_(vectors.value.narrow(-1, step, 1), 0.0);
-        let unit = row.eq(step).where_(1.0, below);
-        let factor = factors.narrow(-1, step, 1).unsqueeze(-1);
-        result = result - factor * unit * unit.transpose(-1, -2).matmul(result);
+        let vector_tail = row_index
+            .gt(step)
+            .where_(vectors.value.narrow(-1, step, 1), 0.0);
+        let reflector = row_index.eq(step).where_(1.0, vector_tail);
+        let tau = factors.narrow(-1, step, 1).unsqueeze(-1);
+        result = result - tau * reflector * reflector.transpose(-1, -2).matmul(result);
     }
     Ok(result)
 }

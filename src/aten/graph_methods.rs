@@ -37,17 +37,18 @@ impl Dictionary for AtenDictionary {
     }
 }
 
+/// How the text form writes an argument of this parameter. Keyword-only tensors are written with their name.
 fn argument_style(parameter: &super::SchemaParameter) -> ArgumentStyle {
-    fn is(ty: &ArgumentType, wanted: &ArgumentType) -> bool {
+    fn is_or_contains(ty: &ArgumentType, wanted: &ArgumentType) -> bool {
         match ty {
-            ArgumentType::Optional(inner) => is(inner, wanted),
-            ArgumentType::List(inner, _) => is(inner, wanted),
+            ArgumentType::Optional(inner) => is_or_contains(inner, wanted),
+            ArgumentType::List(inner, _) => is_or_contains(inner, wanted),
             ty => ty == wanted,
         }
     }
-    if is(&parameter.ty, &ArgumentType::DType) {
+    if is_or_contains(&parameter.ty, &ArgumentType::DType) {
         ArgumentStyle::DType
-    } else if is(&parameter.ty, &ArgumentType::Tensor) && !parameter.keyword_only {
+    } else if is_or_contains(&parameter.ty, &ArgumentType::Tensor) && !parameter.keyword_only {
         ArgumentStyle::Positional
     } else {
         ArgumentStyle::Named
@@ -67,7 +68,8 @@ impl Graph {
 }
 
 impl GraphModule {
-    /// Checks the rules of the IR ([`crate::ir::verify`]) for every graph and the weights; the error lists all findings.
+    /// Checks the rules of the IR ([`crate::ir::verify`]) for every graph and the weights; the error lists all
+    /// findings.
     pub fn verify(&self) -> Result<()> {
         verify::verify_module(self, &AtenDictionary)
     }

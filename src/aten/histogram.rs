@@ -70,20 +70,20 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The range of the bins as scalars: as given, or that of the data if both ends are equal. A single point is widened on both
-/// sides.
-fn bin_range(x: Value<'_>, low: f64, high: f64, room: f64) -> [Value<'_>; 2] {
+/// Both ends of the bins as scalars: `low` and `high`, or the range of the data if these are equal. If the ends are
+/// still equal, each moves outwards by `margin`.
+fn bin_range(x: Value<'_>, low: f64, high: f64, margin: f64) -> [Value<'_>; 2] {
     let builder = x.builder();
     let scalar = |number: f64| builder.full(x.dtype(), Shape::new(), number);
-    let (low, high) = if low == high && x.has_elements(&[]).is_ok_and(|some| some) {
+    let (low, high) = if low == high && x.has_elements(&[]).is_ok_and(|is_nonempty| is_nonempty) {
         (x.amin(&[], false), x.amax(&[], false))
     } else {
         (scalar(low), scalar(high))
     };
-    let single = low.eq(high);
+    let is_empty_range = low.eq(high);
     [
-        single.where_(low - room, low),
-        single.where_(high + room, high),
+        is_empty_range.where_(low - margin, low),
+        is_empty_range.where_(high + margin, high),
     ]
 }
 
@@ -97,66 +97,70 @@ fn histogram_even<'g>(
     if bins < 1 {
         return Err(Error::operator(format!("{bins} bins")));
     }
-    let place = ((x - low) * bins / (high - low)).floor();
-    let inside = x.ge(low).logical_and(x.le(high));
-    let place = inside
-        .where_(place.minimum((bins - 1) as f64), -1.0)
+    let bin = ((x - low) * bins / (high - low)).floor();
+    let is_inside = x.ge(low).logical_and(x.le(high));
+    let bin = is_inside
+        .where_(bin.minimum((bins - 1) as f64), -1.0)
         .to(DType::I64);
-    Ok(count_into(
-        place,
+    Ok(sum_by_bin(
+        bin,
         Dim::from(bins),
         x.builder().full(x.dtype(), x.shape(), 1.0),
     ))
 }
 
-/// The histogram of points (rows of a matrix), then the bin edges of each coordinate.
+/// The histogram of points, then the bin edges of each coordinate. Each row of the matrix `points` is a point.
 fn histogram<'g>(a: &Args<'g>, points: Value<'g>) -> Result<Vec<Value<'g>>> {
     let [count, coordinates] = points.sizes()?;
     let builder = a.builder();
-    let number = super::split::specialized_count(builder, &coordinates)?;
+    let dimensions = super::split::specialized_count(builder, &coordinates)?;
     let mut edges = Vec::new();
-    let mut place = builder.full(DType::I64, vec![count.clone()], 0);
-    let mut outside = builder.full(DType::Bool, vec![count.clone()], false);
-    for index in 0..number {
+    let mut flat_bin = builder.full(DType::I64, vec![count.clone()], 0);
+    let mut is_outside = builder.full(DType::Bool, vec![count.clone()], false);
+    for index in 0..dimensions {
         let x = points.select(1, index);
-        let own = edges_of(a, x, usize::try_from(index).unwrap_or(0))?;
-        let bins = &own.numel() - 1;
-        let bin = bin_of(x, own, &bins);
-        outside = outside.logical_or(bin.lt(0)).logical_or(bin.ge(&bins));
-        place = place * &bins + bin;
-        edges.push(own);
+        let axis_edges = bin_edges(a, x, usize::try_from(index).unwrap_or(0))?;
+        let bins = &axis_edges.numel() - 1;
+        let bin = bin_indices(x, axis_edges, &bins);
+        is_outside = is_outside.logical_or(bin.lt(0)).logical_or(bin.ge(&bins));
+        flat_bin = flat_bin * &bins + bin;
+        edges.push(axis_edges);
     }
-    let sizes: Shape = edges.iter().map(|own| &own.numel() - 1).collect();
+    let sizes: Shape = edges
+        .iter()
+        .map(|axis_edges| &axis_edges.numel() - 1)
+        .collect();
     let weight = match a.optional_tensor("weight") {
         Some(weight) => weight.to(points.dtype()).flatten(0, -1),
         None => builder.full(points.dtype(), vec![count], 1.0),
     };
-    let place = outside.where_(-1, place);
-    let mut histogram = count_into(place, Dim::product(&sizes), weight).reshape(sizes.clone());
+    let flat_bin = is_outside.where_(-1, flat_bin);
+    let mut histogram = sum_by_bin(flat_bin, Dim::product(&sizes), weight).reshape(sizes.clone());
     if a.bool("density") {
-        let total = histogram.sum(&[], false);
-        for (axis, own) in edges.iter().enumerate() {
+        let total_weight = histogram.sum(&[], false);
+        for (axis, axis_edges) in edges.iter().enumerate() {
             let size = sizes.get(axis).cloned().unwrap_or(Dim::ONE);
             let mut shape = vec![Dim::ONE; sizes.len()];
-            if let Some(place) = shape.get_mut(axis) {
-                *place = size.clone();
+            if let Some(axis_size) = shape.get_mut(axis) {
+                *axis_size = size.clone();
             }
-            let widths = own.narrow(0, 1, size.clone()) - own.narrow(0, 0, size);
+            let widths = axis_edges.narrow(0, 1, size.clone()) - axis_edges.narrow(0, 0, size);
             histogram = histogram / widths.reshape(shape);
         }
-        histogram = histogram / total;
+        histogram = histogram / total_weight;
     }
     Ok(std::iter::once(histogram).chain(edges).collect())
 }
 
-/// The bin edges of a coordinate: as given, or evenly spaced over the range or the data.
-fn edges_of<'g>(a: &Args<'g>, x: Value<'g>, index: usize) -> Result<Value<'g>> {
-    let given = match a.get("bins") {
+/// The bin edges of coordinate `index`: those given, or evenly spaced ones over the given range or the range of the
+/// data `x`.
+fn bin_edges<'g>(a: &Args<'g>, x: Value<'g>, index: usize) -> Result<Value<'g>> {
+    let axis_bins = match a.get("bins") {
         Argument::Value(_) => return Ok(a.tensor("bins")),
         Argument::List(items) => items,
         _ => Vec::new(),
     };
-    if let Some(Argument::Value(edges)) = given.get(index) {
+    if let Some(Argument::Value(edges)) = axis_bins.get(index) {
         return Ok(a.builder().value(*edges));
     }
     let bins = a.ints("bins");
@@ -170,24 +174,25 @@ fn edges_of<'g>(a: &Args<'g>, x: Value<'g>, index: usize) -> Result<Value<'g>> {
     spaced(low, high, bins.saturating_add(1))
 }
 
-/// The bin of each element: the number of edges up to it, minus one. The last edge belongs to the last bin.
-fn bin_of<'g>(x: Value<'g>, edges: Value<'g>, bins: &Dim) -> Value<'g> {
-    let passed = edges.unsqueeze(0).le(x.unsqueeze(1)).sum(&[1], false);
-    let top = gather(edges, 0, x.builder().full(DType::I64, vec![Dim::ONE], bins));
-    x.eq(top).where_(passed - 1, passed) - 1
+/// The bin of each element: the number of edges up to the element, minus one. The last edge belongs to the last bin.
+/// Elements outside all bins get -1 or `bins`.
+fn bin_indices<'g>(x: Value<'g>, edges: Value<'g>, bins: &Dim) -> Value<'g> {
+    let edges_passed = edges.unsqueeze(0).le(x.unsqueeze(1)).sum(&[1], false);
+    let last_edge = gather(edges, 0, x.builder().full(DType::I64, vec![Dim::ONE], bins));
+    x.eq(last_edge).where_(edges_passed - 1, edges_passed) - 1
 }
 
-/// Sums weights by index; indices out of range are dropped.
-fn count_into<'g>(place: Value<'g>, bins: Dim, weights: Value<'g>) -> Value<'g> {
-    let builder = place.builder();
-    let inside = place.ge(0).logical_and(place.lt(&bins));
+/// Sums the weights of each bin, `[bins]`. Elements whose bin index is out of range are dropped.
+fn sum_by_bin<'g>(bin: Value<'g>, bins: Dim, weights: Value<'g>) -> Value<'g> {
+    let builder = bin.builder();
+    let is_inside = bin.ge(0).logical_and(bin.lt(&bins));
     // An extra bin takes the dropped weights.
-    let slot = inside.where_(place, &bins);
-    let empty = builder.full(weights.dtype(), vec![&bins + 1], 0);
-    if place.numel().is(0) {
-        return empty.narrow(0, 0, bins);
+    let slot = is_inside.where_(bin, &bins);
+    let zeros = builder.full(weights.dtype(), vec![&bins + 1], 0);
+    if bin.numel().is(0) {
+        return zeros.narrow(0, 0, bins);
     }
-    empty
+    zeros
         .scatter(0, slot, weights, ScatterFunction::Add)
         .narrow(0, 0, bins)
 }

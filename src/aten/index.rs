@@ -63,9 +63,9 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let x = a.tensor("self");
-            let kept = indexed(x, &clamped_indices(x, &a.optional_tensors("indices")))?;
+            let elements = indexed(x, &clamped_indices(x, &a.optional_tensors("indices")))?;
             let fill = a.builder().full(x.dtype(), Shape::new(), a.number("fill"));
-            Ok(a.tensor("mask").where_(kept, fill))
+            Ok(a.tensor("mask").where_(elements, fill))
         },
         &["f32[4], bool[3], [i64[3]], 0"],
     ),
@@ -221,7 +221,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// Computes `torch.gather`, scalars included.
+/// Computes `torch.gather`, also for operands of rank 0 and for empty indices.
 pub(super) fn gather<'g>(x: Value<'g>, dim: i64, index: Value<'g>) -> Value<'g> {
     let shape = index.shape();
     match (x.rank(), shape.len()) {
@@ -233,20 +233,21 @@ pub(super) fn gather<'g>(x: Value<'g>, dim: i64, index: Value<'g>) -> Value<'g> 
     }
 }
 
-/// Elements of a vector, in the shape of the indices.
+/// Selects elements of a vector; the result has the shape of the indices.
 fn take<'g>(x: Value<'g>, index: Value<'g>) -> Value<'g> {
     x.index_select(0, index.flatten(0, -1))
         .reshape(index.shape())
 }
 
-/// Rows of a matrix, in the shape of the indices.
+/// Selects slices along the first axis: rows, if `x` is a matrix. The result has the shape of the indices, followed by
+/// that of a slice.
 pub(super) fn rows_of<'g>(x: Value<'g>, index: Value<'g>) -> Value<'g> {
     let mut shape = index.shape();
     shape.extend(x.shape().into_iter().skip(1));
     x.index_select(0, index.flatten(0, -1)).reshape(shape)
 }
 
-/// Indices of any size, taken modulo the size of the axis.
+/// Computes `torch.take_along_dim`. Indices out of range wrap around: they are taken modulo the size of the axis.
 fn take_along<'g>(x: Value<'g>, index: Value<'g>, dim: i64) -> Result<Value<'g>> {
     let axis = check_axis(x, dim)?;
     if x.rank() != index.rank() {
@@ -256,18 +257,18 @@ fn take_along<'g>(x: Value<'g>, index: Value<'g>, dim: i64) -> Result<Value<'g>>
             x.ty()
         )));
     }
-    // The two broadcast in all other axes; along this axis each keeps its size.
-    let without = |value: Value<'g>| {
+    // `x` and `index` broadcast in all other axes; along this axis each keeps its size.
+    let without_axis = |value: Value<'g>| {
         let mut shape = value.shape();
         shape.splice(axis..axis + 1, [Dim::ONE]);
         shape
     };
-    let common = x
+    let common_shape = x
         .builder()
         .symbols()
-        .broadcast_shapes(&[without(x), without(index)])?;
+        .broadcast_shapes(&[without_axis(x), without_axis(index)])?;
     let expanded = |value: Value<'g>| {
-        let mut shape = common.clone();
+        let mut shape = common_shape.clone();
         shape.splice(axis..axis + 1, [value.size(dim)]);
         value.expand(shape)
     };
@@ -275,7 +276,7 @@ fn take_along<'g>(x: Value<'g>, index: Value<'g>, dim: i64) -> Result<Value<'g>>
     Ok(gather(expanded(x), dim, expanded(index)))
 }
 
-/// Clamps indices into their axes, for indices under a mask.
+/// Clamps indices to the bounds of their axes. A mask later replaces the elements that indices out of bounds select.
 fn clamped_indices<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Vec<Option<Value<'g>>> {
     let clamped = |(axis, index): (i64, &Option<Value<'g>>)| {
         let index = (*index)?;
@@ -285,29 +286,31 @@ fn clamped_indices<'g>(x: Value<'g>, indices: &[Option<Value<'g>>]) -> Vec<Optio
     (0i64..).zip(indices).map(clamped).collect()
 }
 
-/// The number of elements of each sorted row before each value: less, or with `right` not greater. Not-a-number sorts last.
+/// Counts, for each value, the elements of its sorted row that come before it: those less than the value, or with
+/// `right` those not greater. All elements come before a not-a-number. The result is `i32` if the call has `out_int32`,
+/// else `i64`.
 fn search_sorted<'g>(
     a: &Args<'g>,
     sorted: Value<'g>,
     values: Value<'g>,
     right: bool,
 ) -> Result<Value<'g>> {
-    let rows = if sorted.rank() <= 1 {
+    let sorted_rows = if sorted.rank() <= 1 {
         sorted
     } else {
         sorted.unsqueeze(-2)
     };
-    let wanted = values.unsqueeze(-1);
-    let (rows, wanted) = match broadcast(a.builder(), &[rows, wanted])?.as_slice() {
-        [rows, wanted] => (*rows, *wanted),
+    let needles = values.unsqueeze(-1);
+    let (sorted_rows, needles) = match broadcast(a.builder(), &[sorted_rows, needles])?.as_slice() {
+        [sorted_rows, needles] => (*sorted_rows, *needles),
         _ => return Err(Error::internal("two values broadcast to two")),
     };
-    let behind = if right {
-        rows.gt(wanted)
+    let is_after = if right {
+        sorted_rows.gt(needles)
     } else {
-        rows.ge(wanted)
+        sorted_rows.ge(needles)
     };
-    let count = behind.logical_not().sum(&[-1], false);
+    let count = is_after.logical_not().sum(&[-1], false);
     Ok(if a.bool("out_int32") {
         count.to(DType::I32)
     } else {
@@ -315,26 +318,32 @@ fn search_sorted<'g>(
     })
 }
 
-/// Coordinates of the first `size` non-zero elements; the remaining rows hold `fill`.
+/// Coordinates of the first `size` non-zero elements, `[size, rank]`; the remaining rows contain `fill`.
 fn nonzero_static(x: Value, size: Dim, fill: i64) -> Result<Value> {
     let builder = x.builder();
     if x.rank() == 0 {
         return Ok(builder.full(DType::I64, vec![size, Dim::ZERO], 0));
     }
     let mask = x.flatten(0, -1).to_bool();
-    let room = builder.symbols().less_equal(&size, &mask.numel())?;
-    let taken = if room { size.clone() } else { mask.numel() };
-    let missing = &size - &taken;
-    let places = where_true(mask, taken.clone()).pad(&[Dim::ZERO], &[missing], 0);
-    let found = builder
+    let size_fits = builder.symbols().less_equal(&size, &mask.numel())?;
+    // `where_true` needs a count up to the number of elements. Its positions after the true ones are replaced by
+    // `fill`.
+    let count = if size_fits {
+        size.clone()
+    } else {
+        mask.numel()
+    };
+    let padding = &size - &count;
+    let positions = where_true(mask, count.clone()).pad(&[Dim::ZERO], &[padding], 0);
+    let is_nonzero = builder
         .iota(DType::I64, vec![size], 0)
         .lt(mask.sum(&[0], false));
     let mut stride = Dim::ONE;
     let mut columns = Vec::new();
-    for extent in x.shape().iter().rev() {
-        let coordinate = places.floor_divide(&stride).remainder(extent);
-        columns.push(found.where_(coordinate, fill));
-        stride = &stride * extent;
+    for axis_size in x.shape().iter().rev() {
+        let coordinate = positions.floor_divide(&stride).remainder(axis_size);
+        columns.push(is_nonzero.where_(coordinate, fill));
+        stride = &stride * axis_size;
     }
     columns.reverse();
     Ok(builder.stack(&columns, 1))

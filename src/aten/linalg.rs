@@ -149,9 +149,9 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &["aten::cholesky_inverse(Tensor self, bool upper=False) -> Tensor"],
         |a| {
-            let half = Matrix::square(a.tensor("self"))?;
-            let identity = half.identity(half.rows, half.rows).value;
-            solve_by_cholesky(half.value, a.bool("upper"), identity)
+            let factor = Matrix::square(a.tensor("self"))?;
+            let identity = factor.identity(factor.rows, factor.rows).value;
+            solve_by_cholesky(factor.value, a.bool("upper"), identity)
         },
         &["f32[3, 3]"],
     ),
@@ -196,16 +196,16 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let lu = Lu::read(a.tensor("LU_data"), a.tensor("LU_pivots"))?;
-            let nothing = a
+            let empty = a
                 .builder()
                 .full(lu.factors.value.dtype(), vec![Dim::ZERO], 0.0);
             let (pivots, data) = (a.bool("unpack_pivots"), a.bool("unpack_data"));
-            let only =
-                |wanted: bool, value: Value<'_>| if wanted { value.id() } else { nothing.id() };
+            let id_or_empty =
+                |wanted: bool, value: Value<'_>| if wanted { value.id() } else { empty.id() };
             let ids = [
-                only(pivots, lu.permutation()),
-                only(data, lu.lower()),
-                only(data, lu.upper()),
+                id_or_empty(pivots, lu.permutation()),
+                id_or_empty(data, lu.lower()),
+                id_or_empty(data, lu.upper()),
             ];
             Ok(ids.into_iter().map(|id| a.builder().value(id)).collect())
         },
@@ -279,8 +279,8 @@ pub(super) const ROWS: &[Composite] = &[
             if a.bool("left") {
                 return apply_reflections(vectors, factors, b, a.bool("transpose"));
             }
-            let turned = apply_reflections(vectors, factors, b.transpose(-1, -2), !a.bool("transpose"))?;
-            Ok(turned.transpose(-1, -2))
+            let transposed = apply_reflections(vectors, factors, b.transpose(-1, -2), !a.bool("transpose"))?;
+            Ok(transposed.transpose(-1, -2))
         },
         &[
             "f32[3, 3], f32[3], f32[3, 2]",
@@ -292,7 +292,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::linalg_matrix_power(Tensor self, int n) -> Tensor",
             "aten::matrix_power(Tensor self, int n) -> Tensor",
         ],
-        power,
+        matrix_power,
         &["f32[3, 3], 3", "f32[B, 2, 2], -2", "f32[3, 3], 0"],
     ),
     Composite::one(
@@ -307,32 +307,35 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The matrix argument, `A` or `self`.
+/// The matrix argument, which the overload calls `A` or `self`.
 fn matrix_argument<'g>(a: &Args<'g>) -> Value<'g> {
     a.tensor(if a.has("A") { "A" } else { "self" })
 }
 
+/// LU factors, with pivoting, of the matrix argument, which must be square.
 fn elimination<'g>(a: &Args<'g>) -> Result<Lu<'g>> {
     Ok(Lu::new(Matrix::square(matrix_argument(a))?, true))
 }
 
+/// The product of the diagonal of `U`, with the sign of the permutation.
 fn determinant<'g>(lu: &Lu<'g>) -> Value<'g> {
     lu.factors.diagonal().prod(&[-1], false) * lu.sign()
 }
 
-/// Sign and logarithm of the absolute value.
+/// Sign of the determinant, and the logarithm of its absolute value.
 fn log_determinant<'g>(lu: &Lu<'g>) -> (Value<'g>, Value<'g>) {
     let diagonal = lu.factors.diagonal();
     let sign = diagonal.sign().prod(&[-1], false) * lu.sign();
     (sign, diagonal.abs().log().sum(&[-1], false))
 }
 
+/// The inverse of a factorized square matrix.
 pub(super) fn inverse<'g>(lu: &Lu<'g>) -> Result<Value<'g>> {
     let size = lu.factors.rows;
     lu.solve(lu.factors.identity(size, size).value, false)
 }
 
-/// `A·X = B` or `X·A = B`.
+/// Solves `A·X = B`, or `X·A = B` if `left` is false. Also returns the factors of `A`.
 fn solve<'g>(a: &Args<'g>) -> Result<(Value<'g>, Lu<'g>)> {
     let (matrix, b) = (Matrix::square(a.tensor("A"))?, a.tensor("B"));
     let lu = Lu::new(matrix, true);
@@ -346,6 +349,7 @@ fn solve<'g>(a: &Args<'g>) -> Result<(Value<'g>, Lu<'g>)> {
     Ok((x.transpose(-1, -2), lu))
 }
 
+/// Solves `T·X = B` for a triangular matrix `T`, or `X·T = B` if `left` is false.
 fn triangular<'g>(
     matrix: Value<'g>,
     b: Value<'g>,
@@ -355,27 +359,36 @@ fn triangular<'g>(
     if left {
         return solve_triangular(Matrix::square(matrix)?, b, triangle);
     }
-    let turned = TriangleKind {
+    let transposed = TriangleKind {
         upper: !triangle.upper,
         ..triangle
     };
     let matrix = Matrix::square(matrix.transpose(-1, -2))?;
-    Ok(solve_triangular(matrix, b.transpose(-1, -2), turned)?.transpose(-1, -2))
+    Ok(solve_triangular(matrix, b.transpose(-1, -2), transposed)?.transpose(-1, -2))
 }
 
-/// The Cholesky factor, computed from the triangle that `upper` names.
+/// The Cholesky factor of the argument `self`, which is read in the triangle that `upper` names: `L` of `A = L·Lᵀ`, or
+/// `U` of `A = Uᵀ·U`.
 fn cholesky_factor<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, upper) = (a.tensor("self"), a.bool("upper"));
     let lower = if upper { x.transpose(-1, -2) } else { x };
-    let half = cholesky(Matrix::square(lower)?);
-    Ok(if upper { half.transpose(-1, -2) } else { half })
+    let factor = cholesky(Matrix::square(lower)?);
+    Ok(if upper {
+        factor.transpose(-1, -2)
+    } else {
+        factor
+    })
 }
 
-/// Solves `A·X = B` given the Cholesky factor of `A`.
-fn solve_by_cholesky<'g>(half: Value<'g>, upper: bool, b: Value<'g>) -> Result<Value<'g>> {
-    let lower = if upper { half.transpose(-1, -2) } else { half };
+/// Solves `A·X = B` given the Cholesky factor of `A`: an upper triangle if `upper`, else a lower one.
+fn solve_by_cholesky<'g>(factor: Value<'g>, upper: bool, b: Value<'g>) -> Result<Value<'g>> {
+    let lower = if upper {
+        factor.transpose(-1, -2)
+    } else {
+        factor
+    };
     let lower = Matrix::square(lower)?;
-    let first = solve_triangular(
+    let intermediate = solve_triangular(
         lower,
         b,
         TriangleKind {
@@ -383,10 +396,10 @@ fn solve_by_cholesky<'g>(half: Value<'g>, upper: bool, b: Value<'g>) -> Result<V
             unit: false,
         },
     )?;
-    let turned = Matrix::square(lower.value.transpose(-1, -2))?;
+    let transposed = Matrix::square(lower.value.transpose(-1, -2))?;
     solve_triangular(
-        turned,
-        first,
+        transposed,
+        intermediate,
         TriangleKind {
             upper: true,
             unit: false,
@@ -394,6 +407,8 @@ fn solve_by_cholesky<'g>(half: Value<'g>, upper: bool, b: Value<'g>) -> Result<V
     )
 }
 
+/// `Q` and `R` of `x`. The mode `complete` gives a square `Q`, `reduced` as many columns as the smaller side has, and
+/// `r` an empty `Q`.
 fn qr_factorization<'g>(x: Value<'g>, mode: &str) -> Result<Vec<Value<'g>>> {
     let matrix = Matrix::new(x)?;
     let (vectors, factors) = householder_reflections(matrix);
@@ -410,72 +425,73 @@ fn qr_factorization<'g>(x: Value<'g>, mode: &str) -> Result<Vec<Value<'g>>> {
             upper,
         ]);
     }
-    let start = matrix.identity(matrix.rows, width).value;
+    let identity = matrix.identity(matrix.rows, width).value;
     Ok(vec![
-        apply_reflections(vectors, factors, start, false)?,
+        apply_reflections(vectors, factors, identity, false)?,
         upper,
     ])
 }
 
+/// The product of Householder reflections, cut to the shape of `vectors`. `factors` are LAPACK's `tau`.
 fn product_of_reflections<'g>(vectors: Value<'g>, factors: Value<'g>) -> Result<Value<'g>> {
     let vectors = Matrix::new(vectors)?;
-    let start = vectors.identity(vectors.rows, vectors.columns).value;
-    apply_reflections(vectors, factors, start, false)
+    let identity = vectors.identity(vectors.rows, vectors.columns).value;
+    apply_reflections(vectors, factors, identity, false)
 }
 
-/// Matrix power by repeated squaring.
-fn power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
+/// Raises a matrix to an integer power by repeated squaring; a negative power inverts it first.
+fn matrix_power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, exponent) = (a.tensor("self"), a.int("n"));
     let base = if exponent < 0 {
         inverse(&elimination(a)?)?
     } else {
         x
     };
-    let mut rest = exponent.unsigned_abs();
-    if rest == 0 {
+    let mut remaining = exponent.unsigned_abs();
+    if remaining == 0 {
         let matrix = Matrix::square(x)?;
         return Ok(matrix.identity(matrix.rows, matrix.columns).value);
     }
     let (mut square, mut product) = (base, None);
     loop {
-        if rest % 2 == 1 {
+        if remaining % 2 == 1 {
             product = Some(product.map_or(square, |product: Value<'g>| product.matmul(square)));
         }
-        rest /= 2;
-        if rest == 0 {
+        remaining /= 2;
+        if remaining == 0 {
             return Ok(product.unwrap_or(base));
         }
         square = square.matmul(square);
     }
 }
 
-/// The inverse of a value reshaped to a matrix: its first `ind` dimensions by the others.
+/// The inverse of a value as a matrix whose rows are the first `ind` dimensions and whose columns are the others.
 fn tensor_inverse<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     let shape = x.shape();
     let split = usize::try_from(a.int("ind")).unwrap_or(0);
-    let (Some(first), Some(second)) = (shape.get(..split), shape.get(split..)) else {
+    let (Some(row_sizes), Some(column_sizes)) = (shape.get(..split), shape.get(split..)) else {
         return a.reject(format!("ind = {split} of {}", x.ty()));
     };
-    let flat = x.reshape(vec![Dim::product(first), Dim::product(second)]);
-    let inverted = inverse(&Lu::new(Matrix::square(flat)?, true))?;
-    Ok(inverted.reshape([second, first].concat()))
+    let matrix = x.reshape(vec![Dim::product(row_sizes), Dim::product(column_sizes)]);
+    let inverted = inverse(&Lu::new(Matrix::square(matrix)?, true))?;
+    Ok(inverted.reshape([column_sizes, row_sizes].concat()))
 }
 
 /// Solves `tensordot(A, X, X.ndim) = B` after moving `dims` of `A` to its end.
 fn tensor_solve<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, b) = (a.tensor("self"), a.tensor("other"));
-    let last: Vec<usize> = a
+    let moved: Vec<usize> = a
         .ints("dims")
         .into_iter()
         .filter_map(|dim| x.axis(dim))
         .collect();
-    let first = (0..x.rank()).filter(|axis| !last.contains(axis));
-    let x = x.permute(first.chain(last.iter().copied()).collect::<Vec<_>>());
+    let others = (0..x.rank()).filter(|axis| !moved.contains(axis));
+    let x = x.permute(others.chain(moved.iter().copied()).collect::<Vec<_>>());
     let shape = x.shape();
-    let unknown = shape.get(b.rank()..).unwrap_or_default().to_vec();
-    let size = Dim::product(&unknown);
+    let solution_shape = shape.get(b.rank()..).unwrap_or_default().to_vec();
+    let size = Dim::product(&solution_shape);
     let matrix = Matrix::square(x.reshape(vec![b.numel(), size]))?;
     let solution = Lu::new(matrix, true).solve(b.reshape(vec![b.numel(), Dim::ONE]), false)?;
-    Ok(solution.reshape(unknown))
+    Ok(solution.reshape(solution_shape))
 }

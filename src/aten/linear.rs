@@ -135,8 +135,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let sum = contract(
-                in_compute_dtype(a, "batch1"),
-                in_compute_dtype(a, "batch2"),
+                compute_operand(a, "batch1"),
+                compute_operand(a, "batch2"),
                 &[0, 2],
                 &[0, 1],
             )?;
@@ -201,7 +201,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::one(
         &["aten::linalg_multi_dot(Tensor[] tensors) -> Tensor"],
-        |a| chain(&a.tensors("tensors")),
+        |a| matmul_chain(&a.tensors("tensors")),
         &[
             "[f32[3], f32[3, 4], f32[4, 2], f32[2]]",
             "[f32[2, 3], f32[3, 4]]",
@@ -209,7 +209,7 @@ pub(super) const ROWS: &[Composite] = &[
     ),
     Composite::one(
         &["aten::chain_matmul(Tensor[] matrices) -> Tensor"],
-        |a| chain(&a.tensors("matrices")),
+        |a| matmul_chain(&a.tensors("matrices")),
         &["[f32[2, 3], f32[3, 4], f32[4, 5]]"],
     ),
     Composite::one(
@@ -233,7 +233,7 @@ pub(super) const ROWS: &[Composite] = &[
             let (x, y) = (a.tensor("self"), a.tensor("other"));
             let dim = a
                 .optional_int("dim")
-                .map_or_else(|| first_of_three(x), Ok)?;
+                .map_or_else(|| first_dim_of_size_3(x), Ok)?;
             Ok(cross(x, y, dim))
         },
         &["f32[2, 3, 4], f32[2, 3, 4]"],
@@ -276,11 +276,13 @@ pub(super) fn linear<'g>(
     Ok((product + bias.to_compute()).to(x.dtype()))
 }
 
-fn in_compute_dtype<'g>(a: &Args<'g>, name: &str) -> Value<'g> {
+/// A tensor argument in its compute dtype.
+fn compute_operand<'g>(a: &Args<'g>, name: &str) -> Value<'g> {
     a.tensor(name).to_compute()
 }
 
-/// A product of operands that must have these ranks.
+/// The matrix product of the arguments `left` and `right`, which must have these ranks. The result has the argument
+/// `out_dtype`, or the dtype of the left operand.
 fn product<'g>(a: &Args<'g>, left: &str, right: &str, ranks: [usize; 2]) -> Result<Value<'g>> {
     let (x, y) = (a.tensor(left), a.tensor(right));
     a.builder().check()?;
@@ -293,22 +295,22 @@ fn product<'g>(a: &Args<'g>, left: &str, right: &str, ranks: [usize; 2]) -> Resu
             ranks[1]
         )));
     }
-    let out = a.dtype("out_dtype").unwrap_or(x.dtype());
-    Ok(in_compute_dtype(a, left)
-        .matmul(in_compute_dtype(a, right))
-        .to(out))
+    let out_dtype = a.dtype("out_dtype").unwrap_or(x.dtype());
+    Ok(compute_operand(a, left)
+        .matmul(compute_operand(a, right))
+        .to(out_dtype))
 }
 
-/// `beta · self + alpha · (left · right)`, rounded once.
+/// `beta · self + alpha · (left · right)`, rounded once. `left` and `right` are names of arguments.
 fn matmul_add<'g>(a: &Args<'g>, left: &str, right: &str) -> Result<Value<'g>> {
     beta_alpha_sum(
         a,
-        in_compute_dtype(a, left).matmul(in_compute_dtype(a, right)),
+        compute_operand(a, left).matmul(compute_operand(a, right)),
     )
 }
 
-/// `beta · self + alpha · product`. With `beta = 0`, `self` is ignored even if infinite. For integers the factors are
-/// integers, too.
+/// `beta · self + alpha · product`, in the argument `out_dtype` or the dtype of `self`. With `beta = 0`, `self` is
+/// ignored even if infinite. For integers the factors are integers, too.
 fn beta_alpha_sum<'g>(a: &Args<'g>, product: Value<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     let dtype = a.dtype("out_dtype").unwrap_or(x.dtype());
@@ -322,16 +324,16 @@ fn beta_alpha_sum_as<'g>(
     product: Value<'g>,
     dtype: DType,
 ) -> Result<Value<'g>> {
-    let times = |value: Value<'g>, factor: &str| match a.is_number(factor, 1.0) {
+    let scaled = |value: Value<'g>, factor: &str| match a.is_number(factor, 1.0) {
         true => value,
         false => value * a.number_as(factor, value.dtype()),
     };
-    let product = times(product, "alpha");
+    let product = scaled(product, "alpha");
     let shape = product.shape();
     if a.is_number("beta", 0.0) {
         return Ok(product.to(dtype));
     }
-    let sum = times(x, "beta").expand(shape) + product;
+    let sum = scaled(x, "beta").expand(shape) + product;
     let sum = match a.number("beta") {
         Number::Value(beta) => beta.reshape(Shape::new()).eq(0).where_(product, sum),
         _ => sum,
@@ -342,42 +344,42 @@ fn beta_alpha_sum_as<'g>(
 /// `output[.., o] = Σ input1[.., i] · weight[o, i, j] · input2[.., j] + bias[o]`
 fn bilinear<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, y, weight) = (
-        in_compute_dtype(a, "input1"),
-        in_compute_dtype(a, "input2"),
-        in_compute_dtype(a, "weight"),
+        compute_operand(a, "input1"),
+        compute_operand(a, "input2"),
+        compute_operand(a, "weight"),
     );
     let [outputs, first, second] = weight.sizes()?;
-    let lead: Vec<Dim> = x.shape().into_iter().rev().skip(1).rev().collect();
-    let rows = Dim::product(&lead);
+    let batch: Vec<Dim> = x.shape().into_iter().rev().skip(1).rev().collect();
+    let rows = Dim::product(&batch);
     // [rows, i] · [i, o j] -> [rows, o, j] · [rows, j, 1]
     let left = x.reshape(vec![rows.clone(), first.clone()]);
-    let by_first = weight
+    let weight_by_first = weight
         .permute([1, 0, 2])
         .reshape(vec![first, &outputs * &second]);
-    let half = left
-        .dot(by_first)
-        .reshape(vec![rows.clone(), outputs.clone(), second.clone()]);
-    let sum = half.dot(y.reshape(vec![rows, second, Dim::ONE]));
-    let mut result = sum.reshape([lead, vec![outputs]].concat());
+    let partial =
+        left.dot(weight_by_first)
+            .reshape(vec![rows.clone(), outputs.clone(), second.clone()]);
+    let sum = partial.dot(y.reshape(vec![rows, second, Dim::ONE]));
+    let mut result = sum.reshape([batch, vec![outputs]].concat());
     if a.optional_tensor("bias").is_some() {
-        result = result + in_compute_dtype(a, "bias");
+        result = result + compute_operand(a, "bias");
     }
     Ok(result.to(a.tensor("input1").dtype()))
 }
 
-/// Kronecker product: pairs of axes of both values are merged.
+/// Kronecker product: axis `n` of the result merges axis `n` of both values.
 fn kronecker<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
     let rank = x.rank().max(y.rank());
-    let padded = |value: Value<'g>| -> Vec<Dim> {
+    let padded_shape = |value: Value<'g>| -> Vec<Dim> {
         let missing = rank - value.rank();
         std::iter::repeat_n(Dim::ONE, missing)
             .chain(value.shape())
             .collect()
     };
-    let (left, right) = (padded(x), padded(y));
-    let spread = |shape: &[Dim], first: bool| -> Vec<Dim> {
+    let (left, right) = (padded_shape(x), padded_shape(y));
+    let interleaved_shape = |shape: &[Dim], is_left: bool| -> Vec<Dim> {
         let pair = |size: &Dim| {
-            if first {
+            if is_left {
                 [size.clone(), Dim::ONE]
             } else {
                 [Dim::ONE, size.clone()]
@@ -385,7 +387,8 @@ fn kronecker<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
         };
         shape.iter().flat_map(pair).collect()
     };
-    let product = x.reshape(spread(&left, true)) * y.reshape(spread(&right, false));
+    let product =
+        x.reshape(interleaved_shape(&left, true)) * y.reshape(interleaved_shape(&right, false));
     product.reshape(
         left.iter()
             .zip(&right)
@@ -395,7 +398,7 @@ fn kronecker<'g>(x: Value<'g>, y: Value<'g>) -> Value<'g> {
 }
 
 /// Multiplies matrices from left to right; the first and the last may be vectors.
-fn chain<'g>(factors: &[Value<'g>]) -> Result<Value<'g>> {
+fn matmul_chain<'g>(factors: &[Value<'g>]) -> Result<Value<'g>> {
     let mut factors = factors.iter().copied();
     let first = factors
         .next()
@@ -407,7 +410,7 @@ fn chain<'g>(factors: &[Value<'g>]) -> Result<Value<'g>> {
 }
 
 /// The first dimension of size 3.
-fn first_of_three(x: Value) -> Result<i64> {
+fn first_dim_of_size_3(x: Value) -> Result<i64> {
     let symbols = x.builder().symbols();
     for (dim, size) in (0..).zip(x.shape()) {
         if symbols.hint(&size)? == 3 && symbols.equal(&size, &Dim::from(3))? {
@@ -422,24 +425,25 @@ fn first_of_three(x: Value) -> Result<i64> {
 
 /// The cross product along a dimension of size 3.
 fn cross<'g>(x: Value<'g>, y: Value<'g>, dim: i64) -> Value<'g> {
-    let rotated = |value: Value<'g>, by: i64| {
-        let head = value.narrow(dim, by, 3 - by);
+    let rotated = |value: Value<'g>, shift: i64| {
+        let tail = value.narrow(dim, shift, 3 - shift);
         value
             .builder()
-            .concat(&[head, value.narrow(dim, 0, by)], dim)
+            .concat(&[tail, value.narrow(dim, 0, shift)], dim)
     };
     rotated(x, 1) * rotated(y, 2) - rotated(x, 2) * rotated(y, 1)
 }
 
-/// Powers `0..count` of every element along a new last axis.
+/// Powers `0..count` of every element along a new last axis. By default there are as many powers as the last axis has
+/// elements.
 fn powers<'g>(x: Value<'g>, count: Option<Dim>) -> Value<'g> {
     let x = if x.rank() == 0 { x.unsqueeze(0) } else { x };
     let count = count.unwrap_or(x.size(-1));
     let x = x.to(x.dtype().to_sum()).unsqueeze(-1);
     let (mut ones, mut repeated) = (x.shape(), x.shape());
-    if let (Some(one), Some(rest)) = (ones.last_mut(), repeated.last_mut()) {
+    if let (Some(one), Some(axis_size)) = (ones.last_mut(), repeated.last_mut()) {
         *one = Dim::ONE;
-        *rest = &count - 1;
+        *axis_size = &count - 1;
     }
     let one = x.builder().full(x.dtype(), ones, Number::from(1));
     let factors = x.builder().concat(&[one, x.expand(repeated)], -1);

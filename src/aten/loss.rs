@@ -135,7 +135,7 @@ fn elementwise<'g>(
     reduce(a, loss(a, a.tensor("self"), a.tensor("target"))?)
 }
 
-/// Quadratic below `beta`, linear above.
+/// Smooth L1 loss of a distance: quadratic below `beta`, linear above.
 fn smooth_l1(distance: Value, beta: f64) -> Value {
     if beta == 0.0 {
         return distance;
@@ -144,7 +144,7 @@ fn smooth_l1(distance: Value, beta: f64) -> Value {
     distance.lt(beta).where_(quadratic, distance - 0.5 * beta)
 }
 
-/// Rounds half precision once.
+/// Huber loss: quadratic up to the distance `delta`, linear above. Rounds half precision once.
 fn huber<'g>(x: Value<'g>, target: Value<'g>, delta: f64) -> Value<'g> {
     let difference = x.to_compute() - target.to_compute();
     let distance = difference.abs();
@@ -153,6 +153,7 @@ fn huber<'g>(x: Value<'g>, target: Value<'g>, delta: f64) -> Value<'g> {
     loss.to(x.dtype().promote(target.dtype()))
 }
 
+/// Multiplies a loss by the argument `weight`, if given, and reduces it.
 fn weighted<'g>(a: &Args<'g>, loss: Value<'g>) -> Result<Value<'g>> {
     // PyTorch multiplies in place, so the weight's dtype does not take part in promotion.
     let loss = match a.optional_tensor("weight") {
@@ -162,11 +163,12 @@ fn weighted<'g>(a: &Args<'g>, loss: Value<'g>) -> Result<Value<'g>> {
     reduce(a, loss)
 }
 
-/// Clamps logarithms to at least -100, so that the loss stays finite (`aten/src/ATen/native/Loss.cpp`).
+/// Binary cross entropy of probabilities. Clamps logarithms to at least -100, so that the loss stays finite
+/// (`aten/src/ATen/native/Loss.cpp`).
 fn binary_cross_entropy<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, target) = (a.tensor("self"), a.tensor("target"));
-    let (yes, no) = (x.log().maximum(-100.0), (-x).log1p().maximum(-100.0));
-    weighted(a, (target - 1.0) * no - target * yes)
+    let (log_x, log_not_x) = (x.log().maximum(-100.0), (-x).log1p().maximum(-100.0));
+    weighted(a, (target - 1.0) * log_not_x - target * log_x)
 }
 
 fn binary_cross_entropy_with_logits<'g>(a: &Args<'g>) -> Result<Value<'g>> {
@@ -179,16 +181,18 @@ fn binary_cross_entropy_with_logits<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     weighted(a, ((1.0 - target) * x - log).to(target.dtype()))
 }
 
-/// Kullback-Leibler divergence of a target from log-probabilities.
+/// Kullback-Leibler divergence of a target from log-probabilities `x`. With `log_target`, the target has
+/// log-probabilities, too.
 fn divergence<'g>(a: &Args<'g>, x: Value<'g>, target: Value<'g>) -> Result<Value<'g>> {
     if a.bool("log_target") {
         return Ok(target.exp() * (target - x));
     }
-    let entropy = target.eq(0.0).where_(0.0, target * target.log());
-    Ok(entropy - target * x)
+    let target_term = target.eq(0.0).where_(0.0, target * target.log());
+    Ok(target_term - target * x)
 }
 
-/// With `full`, adds those terms of Stirling's formula that depend only on the target.
+/// Negative log-likelihood of a Poisson distribution, without the logarithm of the target's factorial. With `full`,
+/// adds the terms of Stirling's formula for that logarithm, for targets above 1.
 fn poisson_nll<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, target) = (a.tensor("input"), a.tensor("target"));
     let mut loss = if a.bool("log_input") {
@@ -203,40 +207,46 @@ fn poisson_nll<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     reduce(a, loss)
 }
 
+/// Penalises pairs that differ by less than a margin in the direction that the target, 1 or -1, gives.
 fn margin_ranking<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let [x, y, target] = ["input1", "input2", "target"].map(|name| a.tensor(name));
     let loss = (-target * (x - y) + a.float("margin")).maximum(0);
     reduce(a, loss)
 }
 
-/// Elements of target 1 count as they are; for target -1, the amount by which the margin exceeds them counts.
+/// Elements of target 1 are their own loss; those of target -1 lose the amount by which the margin exceeds them.
 fn hinge_embedding<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, target) = (a.tensor("self"), a.tensor("target"));
-    let beyond = (a.float("margin") - x).maximum(0);
-    let loss = target.eq(1).where_(0, beyond) + target.eq(-1).where_(0, x);
+    let shortfall = (a.float("margin") - x).maximum(0);
+    let loss = target.eq(1).where_(0, shortfall) + target.eq(-1).where_(0, x);
     reduce(a, loss)
 }
 
-/// Pulls vectors of target 1 into one direction and pushes those of target -1 apart.
+/// Penalises vectors of target 1 that differ in direction, and vectors of target -1 whose cosine exceeds a margin.
 fn cosine_embedding<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     const EPSILON: f64 = 1e-12;
     let [x, y, target] = ["input1", "input2", "target"].map(|name| a.tensor(name));
     let dim = &[target.rank() as i64];
-    let square = |x: Value<'g>| (x * x).sum(dim, false) + EPSILON;
-    let cosine = (x * y).sum(dim, false) / (square(x) * square(y)).sqrt();
-    let apart = (cosine - a.float("margin")).maximum(0);
-    let loss = target.eq(1).where_(1.0 - cosine, 0) + target.eq(-1).where_(apart, 0);
+    let squared_norm = |x: Value<'g>| (x * x).sum(dim, false) + EPSILON;
+    let cosine = (x * y).sum(dim, false) / (squared_norm(x) * squared_norm(y)).sqrt();
+    let excess = (cosine - a.float("margin")).maximum(0);
+    let loss = target.eq(1).where_(1.0 - cosine, 0) + target.eq(-1).where_(excess, 0);
     reduce(a, loss)
 }
 
-/// The anchor should be nearer to the positive than to the negative by a margin.
+/// Penalises anchors that are not nearer to the positive than to the negative by a margin. With `swap`, the negative's
+/// distance is the smaller of those to the anchor and to the positive.
 fn triplet_margin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let [anchor, positive, negative] =
         ["anchor", "positive", "negative"].map(|name| a.tensor(name));
     let distance = |x, y| pairwise_distance(x, y, a.float("p"), a.float("eps"), false);
-    let (near, mut far) = (distance(anchor, positive), distance(anchor, negative));
+    let (positive_distance, mut negative_distance) =
+        (distance(anchor, positive), distance(anchor, negative));
     if a.bool("swap") {
-        far = far.minimum(distance(positive, negative));
+        negative_distance = negative_distance.minimum(distance(positive, negative));
     }
-    reduce(a, (near - far + a.float("margin")).maximum(0))
+    reduce(
+        a,
+        (positive_distance - negative_distance + a.float("margin")).maximum(0),
+    )
 }

@@ -1,11 +1,16 @@
 //! The operator dictionary: PyTorch's operators, one row ([`Composite`]) each.
 //!
-//! A row has one or more schemas as PyTorch writes them (`torch/…/native_functions.yaml`), a body in terms of the builder's
-//! methods, and sample cases. Shape rule, oracle, device code, text and JSON form, import and the operator list follow from
-//! these. A schema's alias annotations say which operators are views (`Tensor(a) self … -> Tensor(a)`). In-place and `out=`
-//! variants have no rows: importers rewrite them. Rows that draw random numbers have two more parameters than in PyTorch,
-//! `seed` and `counter`; the numbers are a function of both. A counter may be a tensor, so that each iteration of a loop has
-//! its own.
+//! A row has one or more schemas as PyTorch writes them (`torch/…/native_functions.yaml`), a body in terms of the
+//! builder's methods, and sample cases. Shape rule, oracle, device code, text and JSON form, import and the operator
+//! list follow from these. A schema's alias annotations say which operators are views
+//! (`Tensor(a) self … -> Tensor(a)`). In-place and `out=` variants have no rows: importers rewrite them. Rows that draw
+//! random numbers have two more parameters than in PyTorch, `seed` and `counter`; the numbers are a function of both. A
+//! counter may be a tensor, so that each iteration of a loop has its own.
+//!
+//! A body is a function or closure of the call's arguments `a` ([`Args`]). Methods of the builder and of values do not
+//! return errors: the builder remembers the first one, and [`Builder::check`] takes it. The *compute dtype* of a dtype
+//! is the one in which PyTorch's CPU kernels compute: `f32` for half precision, else the dtype itself
+//! ([`DType::to_compute`](crate::dtype::DType::to_compute)).
 
 #![deny(
     clippy::indexing_slicing,
@@ -151,8 +156,8 @@ pub struct Composite {
     pub is_random: Option<RandomPredicate>,
     /// Memory layout of the results.
     pub strides: StrideRule,
-    /// Arguments of sample calls: `f32[4, 8], dim=1`. A case belongs to the first schema, unless it begins with the name of
-    /// an overload, an operator, or both, and a colon (`Scalar: f32[3], 2`).
+    /// Arguments of sample calls: `f32[4, 8], dim=1`. A case belongs to the first schema, unless it begins with the
+    /// name of an overload, an operator, or both, and a colon (`Scalar: f32[3], 2`).
     pub cases: &'static [&'static str],
 }
 
@@ -231,21 +236,24 @@ pub struct Operator {
     pub row: &'static Composite,
 }
 
+/// The overloads of all rows.
 struct OperatorTable {
+    /// Overloads by name in the text form.
     operators: BTreeMap<Arc<str>, Operator>,
     /// Overloads by base name (`aten::add`), in the order in which they are tried.
     overloads: BTreeMap<String, Vec<Arc<str>>>,
 }
 
+/// The table of operators, which the first call builds.
 fn operator_table() -> &'static OperatorTable {
-    static DICTIONARY: OnceLock<OperatorTable> = OnceLock::new();
-    DICTIONARY.get_or_init(|| {
-        let mut dictionary = OperatorTable {
+    static TABLE: OnceLock<OperatorTable> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let mut table = OperatorTable {
             operators: BTreeMap::new(),
             overloads: BTreeMap::new(),
         };
         for row in ROWS_BY_MODULE.iter().copied().flatten() {
-            // A schema that does not parse is missing here; a test of the table finds it.
+            // A schema that does not parse is skipped; the test `every_schema_parses_and_is_unique` finds it.
             for mut schema in row
                 .schemas
                 .iter()
@@ -258,17 +266,17 @@ fn operator_table() -> &'static OperatorTable {
                     ]);
                 }
                 let name: Arc<str> = schema.text_name().into();
-                dictionary
+                table
                     .overloads
                     .entry(schema.base_name())
                     .or_default()
                     .push(name.clone());
-                dictionary
+                table
                     .operators
                     .insert(name.clone(), Operator { name, schema, row });
             }
         }
-        dictionary
+        table
     })
 }
 
@@ -277,15 +285,15 @@ pub fn operators() -> impl Iterator<Item = &'static Operator> {
     operator_table().operators.values()
 }
 
-/// The rows of all families, in table order.
+/// The rows of all modules, in table order.
 pub fn rows() -> impl Iterator<Item = &'static Composite> {
     ROWS_BY_MODULE.iter().copied().flatten()
 }
 
-/// The operator of a name in the text form, `aten.add.Tensor`.
+/// The overload of a name in the text form, `aten.add.Tensor`. Fails if there is none.
 pub fn operator(name: &str) -> Result<&'static Operator> {
-    let found = operator_table().operators.get(name);
-    found.ok_or_else(|| Error::unsupported(format!("there is no operator {name}")))
+    let overload = operator_table().operators.get(name);
+    overload.ok_or_else(|| Error::unsupported(format!("there is no operator {name}")))
 }
 
 /// The overloads of a base name, `aten::add`, in the order in which they are tried; empty if there is no such operator.
@@ -301,7 +309,7 @@ pub fn overloads(base_name: &str) -> impl Iterator<Item = &'static Operator> {
 }
 
 impl Operator {
-    /// Adds the primitives of the body to the graph.
+    /// Adds the operations of the body to the graph, and returns the results.
     pub fn expand<'g>(
         &'static self,
         builder: &'g Builder,
@@ -332,7 +340,8 @@ impl Operator {
         Ok(results.into_iter().map(Value::ty).collect())
     }
 
-    /// Adds a call to the graph: one node that keeps the operator's name. Arguments missing at the end have their defaults.
+    /// Adds a call to the graph: one node that keeps the operator's name. Arguments missing at the end have their
+    /// defaults.
     pub fn call<'g>(
         &'static self,
         builder: &'g Builder,

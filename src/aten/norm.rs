@@ -122,10 +122,10 @@ pub(super) const ROWS: &[Composite] = &[
         &["aten::renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor"],
         |a| {
             let x = require_float(a.tensor("self"))?;
-            let (kept, wide) = (x.axis(a.int("dim")), x.to_compute());
+            let (axis, wide) = (x.axis(a.int("dim")), x.to_compute());
             let others: Vec<i64> = (0i64..)
                 .take(x.rank())
-                .filter(|dim| usize::try_from(*dim).ok() != kept)
+                .filter(|dim| usize::try_from(*dim).ok() != axis)
                 .collect();
             let norm = if others.is_empty() {
                 wide.abs()
@@ -154,14 +154,14 @@ pub(super) fn vector_norm<'g>(
     dims: &[i64],
     keepdim: bool,
 ) -> Result<Value<'g>> {
-    let size = x.to_compute().abs();
+    let magnitude = x.to_compute().abs();
     let norm = match order {
-        f64::INFINITY => size.amax(dims, keepdim),
-        f64::NEG_INFINITY => size.amin(dims, keepdim),
-        0.0 => size.ne(0).to(size.dtype()).sum(dims, keepdim),
-        1.0 => size.sum(dims, keepdim),
-        2.0 => (size * size).sum(dims, keepdim).sqrt(),
-        order => size.pow(order).sum(dims, keepdim).pow(1.0 / order),
+        f64::INFINITY => magnitude.amax(dims, keepdim),
+        f64::NEG_INFINITY => magnitude.amin(dims, keepdim),
+        0.0 => magnitude.ne(0).to(magnitude.dtype()).sum(dims, keepdim),
+        1.0 => magnitude.sum(dims, keepdim),
+        2.0 => (magnitude * magnitude).sum(dims, keepdim).sqrt(),
+        order => magnitude.pow(order).sum(dims, keepdim).pow(1.0 / order),
     };
     Ok(norm.to(x.dtype()))
 }
@@ -169,12 +169,16 @@ pub(super) fn vector_norm<'g>(
 /// The kind of a matrix norm.
 #[derive(Clone, Copy)]
 enum MatrixNorm {
+    /// Root of the sum of squares.
     Frobenius,
+    /// Sum of the singular values.
     Nuclear,
+    /// The argument `ord` as a number: 1, 2, infinity or the negative of one.
     Number(f64),
 }
 
 impl MatrixNorm {
+    /// The norm that the argument `name` selects.
     fn of(a: &Args, name: &str) -> Result<MatrixNorm> {
         match a.get(name) {
             Argument::Str(order) if order == "fro" => Ok(MatrixNorm::Frobenius),
@@ -197,24 +201,25 @@ impl MatrixNorm {
     }
 }
 
-/// The largest or smallest sum of absolute values over columns (orders 1 and -1) or rows (orders ∞ and -∞).
+/// The largest (positive order) or smallest (negative order) sum of absolute values of a column (orders ±1) or a row
+/// (orders ±∞).
 fn row_or_column_norm(
     x: Value<'_>,
     order: f64,
     [rows, columns]: [i64; 2],
     keepdim: bool,
 ) -> Result<Value<'_>> {
-    let (summed, chosen) = match order.abs() {
+    let (summed_axis, compared_axis) = match order.abs() {
         1.0 => (rows, columns),
         f64::INFINITY => (columns, rows),
         _ => return Err(Error::unsupported(format!("the matrix norm {order}"))),
     };
-    let sums = x.to_compute().abs().sum(&[summed], true);
+    let sums = x.to_compute().abs().sum(&[summed_axis], true);
     let extreme = if order > 0.0 {
         // The largest sum of an empty matrix is 0.
-        sums.amax(&[chosen], true).maximum(0.0)
+        sums.amax(&[compared_axis], true).maximum(0.0)
     } else {
-        sums.amin(&[chosen], true)
+        sums.amin(&[compared_axis], true)
     };
     let extreme = extreme.to(x.dtype());
     Ok(if keepdim {
@@ -241,10 +246,10 @@ fn condition<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     }
     let lu = Lu::new(Matrix::square(x)?, true);
     let is_singular = lu.info().gt(0);
-    let own = norm(order, x)?;
-    let product = own * norm(order, inverse(&lu)?)?;
+    let matrix_norm = norm(order, x)?;
+    let product = matrix_norm * norm(order, inverse(&lu)?)?;
     Ok(match order {
-        MatrixNorm::Nuclear => is_singular.where_(own * f64::INFINITY, product),
+        MatrixNorm::Nuclear => is_singular.where_(matrix_norm * f64::INFINITY, product),
         _ => is_singular
             .logical_or(product.isnan())
             .where_(f64::INFINITY, product),

@@ -111,7 +111,7 @@ pub(super) const ROWS: &[Composite] = &[
         &[
             "aten::_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> (Tensor, Tensor)",
         ],
-        |a| rms_norm(a).map(|(output, factor)| vec![output, factor]),
+        |a| rms_norm(a).map(|(output, rstd)| vec![output, rstd]),
         &["f32[B, T, 8], [8], f32[8], 1e-6"],
     ),
     Composite::one(
@@ -143,42 +143,46 @@ pub(super) const ROWS: &[Composite] = &[
 /// The results of a normalization, in their final dtypes.
 struct NormalizationResults<'g> {
     output: Value<'g>,
-    /// Mean and reciprocal standard deviation as PyTorch returns them.
+    /// Mean as PyTorch returns it.
     mean: Value<'g>,
-    factor: Value<'g>,
+    /// Reciprocal standard deviation, `1 / √(variance + eps)`, as PyTorch returns it.
+    rstd: Value<'g>,
     /// Mean and variance of the batch in the compute dtype, if they were computed.
-    batch: Option<(Value<'g>, Value<'g>)>,
+    batch_statistics: Option<(Value<'g>, Value<'g>)>,
 }
 
 impl<'g> NormalizationResults<'g> {
+    /// The results of PyTorch's `native_` operators: output, mean and reciprocal standard deviation.
     fn with_statistics(self) -> Vec<Value<'g>> {
-        vec![self.output, self.mean, self.factor]
+        vec![self.output, self.mean, self.rstd]
     }
 
-    /// PyTorch's fourth result is memory for the backward pass on some devices.
+    /// [`NormalizationResults::with_statistics`] and an empty fourth result. In PyTorch that is memory for the backward
+    /// pass on some devices.
     fn with_reserve(self, a: &Args<'g>) -> Vec<Value<'g>> {
         let reserve = a.builder().full(DType::U8, vec![Dim::ZERO], 0);
-        vec![self.output, self.mean, self.factor, reserve]
+        vec![self.output, self.mean, self.rstd, reserve]
     }
 
-    /// The running statistics, updated towards the batch's. The running variance is unbiased.
+    /// [`NormalizationResults::with_statistics`] and the running statistics, moved towards those of the batch by the
+    /// argument `momentum`. The running variance is unbiased.
     fn with_update(self, a: &Args<'g>) -> Result<Vec<Value<'g>>> {
         let (old_mean, old_var) = (a.tensor("running_mean"), a.tensor("running_var"));
         let momentum = a.float("momentum");
-        let (mean, var) = match self.batch {
+        let (mean, var) = match self.batch_statistics {
             None => (old_mean, old_var),
             Some((mean, var)) => {
                 let x = a.tensor("input");
                 let count = x.numel().floor_div(&x.size(channel_dim(x)));
                 let count = a.builder().full(mean.dtype(), vec![], count);
                 let unbiased = var * (count / (count - 1));
-                let moved = |old: Value<'g>, new: Value<'g>| {
+                let updated = |old: Value<'g>, new: Value<'g>| {
                     (new * momentum + old.to_compute() * (1.0 - momentum)).to(old.dtype())
                 };
-                (moved(old_mean, mean), moved(old_var, unbiased))
+                (updated(old_mean, mean), updated(old_var, unbiased))
             }
         };
-        Ok(vec![self.output, self.mean, self.factor, mean, var])
+        Ok(vec![self.output, self.mean, self.rstd, mean, var])
     }
 }
 
@@ -193,45 +197,43 @@ fn batch_norm<'g>(a: &Args<'g>, training: bool) -> Result<NormalizationResults<'
     let input = a.tensor("input");
     a.builder().check()?;
     let (x, eps) = (input.to_compute(), a.float("eps"));
-    let channels = channel_dim(x);
-    let dims: Vec<i64> = (0..x.rank() as i64)
-        .filter(|dim| *dim != channels)
-        .collect();
-    let running = a
+    let channel = channel_dim(x);
+    let dims: Vec<i64> = (0..x.rank() as i64).filter(|dim| *dim != channel).collect();
+    let running_statistics = a
         .optional_tensor("running_mean")
         .zip(a.optional_tensor("running_var"));
     let dtype = ["weight", "bias", "running_mean"]
         .into_iter()
         .find_map(|name| a.optional_tensor(name))
         .map_or(input.dtype(), Value::dtype);
-    let batch = (training || running.is_none()).then(|| {
+    let batch_statistics = (training || running_statistics.is_none()).then(|| {
         if dims.is_empty() {
             (x, x * 0.0)
         } else {
             (x.mean(&dims, false), x.var(&dims, 0.0, false))
         }
     });
-    let (mean, var) = match (batch, running) {
-        (Some(batch), _) => batch,
+    let (mean, var) = match (batch_statistics, running_statistics) {
+        (Some(statistics), _) => statistics,
         (None, Some((mean, var))) => (mean.to_compute(), var.to_compute()),
         (None, None) => return Err(Error::operator("has no running statistics")),
     };
-    let factor = (var + eps).rsqrt();
-    let scale = scaled(factor, a.optional_tensor("weight"));
-    let output = (x - broadcast_along(mean, x, channels)) * broadcast_along(scale, x, channels);
-    let output = shifted(output, a, |bias| broadcast_along(bias, x, channels));
-    let statistics = match batch {
-        Some((mean, _)) => (mean.to(dtype), factor.to(dtype)),
+    let rstd = (var + eps).rsqrt();
+    let scale = scaled(rstd, a.optional_tensor("weight"));
+    let output = (x - broadcast_along(mean, x, channel)) * broadcast_along(scale, x, channel);
+    let output = shifted(output, a, |bias| broadcast_along(bias, x, channel));
+    let statistics = match batch_statistics {
+        Some((mean, _)) => (mean.to(dtype), rstd.to(dtype)),
         None => {
-            let none = a.builder().full(dtype, vec![Dim::ZERO], 0);
-            (none, none)
+            let empty = a.builder().full(dtype, vec![Dim::ZERO], 0);
+            (empty, empty)
         }
     };
     Ok(NormalizationResults {
         output: output.to(input.dtype()),
         mean: statistics.0,
-        factor: statistics.1,
-        batch,
+        rstd: statistics.1,
+        batch_statistics,
     })
 }
 
@@ -247,33 +249,35 @@ fn instance_norm<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         return a.reject(format!("{} has no spatial dimensions", input.ty()));
     }
     let (x, eps) = (input.to_compute(), a.float("eps"));
-    let factor = (x.var(&dims, 0.0, true) + eps).rsqrt();
-    let mut y = (x - x.mean(&dims, true)) * factor;
+    let rstd = (x.var(&dims, 0.0, true) + eps).rsqrt();
+    let mut y = (x - x.mean(&dims, true)) * rstd;
     if let Some(weight) = a.optional_tensor("weight") {
         y = y * broadcast_along(weight.to_compute(), x, 1);
     }
     Ok(shifted(y, a, |bias| broadcast_along(bias, x, 1)).to(input.dtype()))
 }
 
+/// Normalizes over the last dimensions, as many as `normalized_shape` has.
 fn layer_norm<'g>(a: &Args<'g>) -> Result<NormalizationResults<'g>> {
     let input = a.tensor("input");
     let dims = last_dims(a, input)?;
     let (x, eps) = (input.to_compute(), a.float("eps"));
     let mean = x.mean(&dims, true);
     let centred = x - mean;
-    let factor = ((centred * centred).mean(&dims, true) + eps).rsqrt();
-    let mut y = centred * factor;
+    let rstd = ((centred * centred).mean(&dims, true) + eps).rsqrt();
+    let mut y = centred * rstd;
     if let Some(weight) = a.optional_tensor("weight") {
         y = y * weight.to_compute();
     }
     Ok(NormalizationResults {
         output: shifted(y, a, |bias| bias).to(input.dtype()),
         mean: mean.to(statistics_dtype(a)),
-        factor: factor.to(statistics_dtype(a)),
-        batch: None,
+        rstd: rstd.to(statistics_dtype(a)),
+        batch_statistics: None,
     })
 }
 
+/// Normalizes each group of channels of each image by its own statistics.
 fn group_norm<'g>(a: &Args<'g>, groups: i64) -> Result<NormalizationResults<'g>> {
     let input = a.tensor("input");
     a.builder().check()?;
@@ -285,29 +289,29 @@ fn group_norm<'g>(a: &Args<'g>, groups: i64) -> Result<NormalizationResults<'g>>
         return a.reject(format!("{groups} groups"));
     }
     let (x, eps) = (input.to_compute(), a.float("eps"));
-    let of_group = &channels.floor_div(&Dim::from(groups)) * &Dim::product(space);
-    let grouped = x.reshape(vec![batch.clone(), Dim::from(groups), of_group]);
+    let group_numel = &channels.floor_div(&Dim::from(groups)) * &Dim::product(space);
+    let grouped = x.reshape(vec![batch.clone(), Dim::from(groups), group_numel]);
     let mean = grouped.mean(&[-1], true);
-    let factor = (grouped.var(&[-1], 0.0, true) + eps).rsqrt();
-    let mut y = ((grouped - mean) * factor).reshape(shape.clone());
+    let rstd = (grouped.var(&[-1], 0.0, true) + eps).rsqrt();
+    let mut y = ((grouped - mean) * rstd).reshape(shape.clone());
     if let Some(weight) = a.optional_tensor("weight") {
         y = y * broadcast_along(weight.to_compute(), x, 1);
     }
     let dtype = statistics_dtype(a);
-    let statistic = |value: Value<'g>| {
+    let per_group = |value: Value<'g>| {
         value
             .reshape(vec![batch.clone(), Dim::from(groups)])
             .to(dtype)
     };
     Ok(NormalizationResults {
         output: shifted(y, a, |bias| broadcast_along(bias, x, 1)).to(input.dtype()),
-        mean: statistic(mean),
-        factor: statistic(factor),
-        batch: None,
+        mean: per_group(mean),
+        rstd: per_group(rstd),
+        batch_statistics: None,
     })
 }
 
-/// Output and reciprocal root of the mean square. The default `eps` is that of the compute dtype.
+/// Output and reciprocal root mean square, `1 / √(mean(x²) + eps)`. The default `eps` is that of the compute dtype.
 fn rms_norm<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
     let input = a.tensor("input");
     let dims = last_dims(a, input)?;
@@ -316,12 +320,12 @@ fn rms_norm<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
         .optional_float("eps")
         .or(x.dtype().epsilon())
         .unwrap_or(0.0);
-    let factor = ((x * x).mean(&dims, true) + eps).rsqrt();
-    let mut y = x * factor;
+    let rstd = ((x * x).mean(&dims, true) + eps).rsqrt();
+    let mut y = x * rstd;
     if let Some(weight) = a.optional_tensor("weight") {
         y = y * weight.to_compute();
     }
-    Ok((y.to(input.dtype()), factor))
+    Ok((y.to(input.dtype()), rstd))
 }
 
 /// The last dimensions, as many as `normalized_shape` has; their sizes must match.
@@ -336,21 +340,22 @@ fn last_dims(a: &Args, x: Value) -> Result<Vec<i64>> {
     let Some(end) = end.filter(|end| !end.is_empty()) else {
         return Err(Error::operator(complain()));
     };
-    for (size, wanted) in end.iter().zip(&wanted) {
+    for (size, wanted_size) in end.iter().zip(&wanted) {
         a.builder()
             .symbols()
-            .require_equal(size, wanted, complain)?;
+            .require_equal(size, wanted_size, complain)?;
     }
     Ok((1..=wanted.len() as i64).map(|dim| -dim).collect())
 }
 
-/// Statistics of half-precision inputs are kept in the dtype of the parameters, if there are any.
+/// The dtype of the returned statistics: that of the parameters or, if there are none, of the input.
 fn statistics_dtype(a: &Args) -> DType {
     let parameter = a.optional_tensor("weight").or(a.optional_tensor("bias"));
     parameter.unwrap_or(a.tensor("input")).dtype()
 }
 
-/// `‖v‖` over all dimensions except `dim`, with size 1 each; `dim = -1` reduces all.
+/// The norm of order `power` of `v` over all dimensions except `dim`; the reduced dimensions have size 1. `dim = -1`
+/// reduces all dimensions to a scalar.
 fn norm_except(v: Value, power: f64, dim: i64) -> Value {
     // Of the negative dimensions, only -1 means all.
     let dim = if dim < -1 { dim + v.rank() as i64 } else { dim };
@@ -374,13 +379,19 @@ fn norm_except(v: Value, power: f64, dim: i64) -> Value {
         .to(v.dtype())
 }
 
-fn scaled<'g>(factor: Value<'g>, weight: Option<Value<'g>>) -> Value<'g> {
-    weight.map_or(factor, |weight| factor * weight.to_compute())
+/// The reciprocal standard deviation times the weight, if there is one.
+fn scaled<'g>(rstd: Value<'g>, weight: Option<Value<'g>>) -> Value<'g> {
+    weight.map_or(rstd, |weight| rstd * weight.to_compute())
 }
 
-fn shifted<'g>(y: Value<'g>, a: &Args<'g>, shape: impl Fn(Value<'g>) -> Value<'g>) -> Value<'g> {
+/// Adds the argument `bias`, if there is one. `broadcast` reshapes it so that it broadcasts against `y`.
+fn shifted<'g>(
+    y: Value<'g>,
+    a: &Args<'g>,
+    broadcast: impl Fn(Value<'g>) -> Value<'g>,
+) -> Value<'g> {
     match a.optional_tensor("bias") {
-        Some(bias) => y + shape(bias.to_compute()),
+        Some(bias) => y + broadcast(bias.to_compute()),
         None => y,
     }
 }

@@ -67,10 +67,10 @@ pub(super) const ROWS: &[Composite] = &[
             }
             let k = a.size("k");
             let (values, indices) = first_sorted(x, dim, false, &k);
-            let place = &k - 1;
+            let last = &k - 1;
             Ok(vec![
-                select_index(a, values, dim, &place),
-                select_index(a, indices, dim, &place),
+                select_index(a, values, dim, &last),
+                select_index(a, indices, dim, &last),
             ])
         },
         &["f32[B, 5], 2", "i64[4, 3], 1, 0, True"],
@@ -139,21 +139,22 @@ fn first_sorted<'g>(x: Value<'g>, dim: i64, descending: bool, k: &Dim) -> (Value
         _ if x.rank() == 0 => x.sort(dim, descending),
         _ => {
             let (values, indices) = x.sort(dim, descending);
-            let of = |value: Value<'g>| value.narrow(dim, 0, k.clone());
-            (of(values), of(indices))
+            let leading = |value: Value<'g>| value.narrow(dim, 0, k.clone());
+            (leading(values), leading(indices))
         }
     }
 }
 
 /// One index of an axis, which stays with size 1 if the call says `keepdim`.
-fn select_index<'g>(a: &Args, x: Value<'g>, dim: i64, place: &Dim) -> Value<'g> {
+fn select_index<'g>(a: &Args, x: Value<'g>, dim: i64, index: &Dim) -> Value<'g> {
     if a.bool("keepdim") {
-        x.narrow(dim, place.clone(), 1)
+        x.narrow(dim, index.clone(), 1)
     } else {
-        x.select(dim, place.clone())
+        x.select(dim, index.clone())
     }
 }
 
+/// The medians along the argument `dim`, and their indices.
 fn median_of<'g>(a: &Args<'g>, ignore_nan: bool) -> Result<Vec<Value<'g>>> {
     let (x, dim) = (a.tensor("self"), a.int("dim"));
     if x.rank() == 0 {
@@ -168,12 +169,11 @@ fn median_of<'g>(a: &Args<'g>, ignore_nan: bool) -> Result<Vec<Value<'g>>> {
             value.select(dim, 0)
         }
     };
-    // The overload for the median of all elements returns no indices.
     Ok(vec![finish(values), finish(indices)])
 }
 
 /// The lower median along an axis, which stays with size 1, and its index. Both are scalars for a vector if the overload has
-/// no `dim`. Not-a-number wins, or is ignored.
+/// no `dim`. If there is a not-a-number, it is the median, unless `ignore_nan` is true.
 fn median<'g>(
     a: &Args<'g>,
     x: Value<'g>,
@@ -209,9 +209,12 @@ fn median<'g>(
             indices.narrow(dim, middle, 1),
         );
         let first_nan = nan.to(DType::I32).argmax(dim, true);
-        let any = nan.any(&[dim], true);
+        let has_nan = nan.any(&[dim], true);
         if x.dtype().is_float() {
-            (any.where_(f64::NAN, value), any.where_(first_nan, index))
+            (
+                has_nan.where_(f64::NAN, value),
+                has_nan.where_(first_nan, index),
+            )
         } else {
             (value, index)
         }
@@ -237,26 +240,29 @@ fn mode<'g>(a: &Args<'g>, x: Value<'g>, dim: i64) -> Result<Vec<Value<'g>>> {
         )));
     }
     let (values, indices) = x.sort(dim, false);
-    // Equal elements are adjacent in sorted order; an element's number within its run is its count so far.
-    let place = values.positions(dim).expand(values.shape());
+    // Equal elements form a run in sorted order. The last element of the longest run is the one farthest from the start
+    // of its run.
+    let position = values.positions(dim).expand(values.shape());
     let last = &values.size(dim) - 1;
-    let begins = if last.is(0) {
-        place.eq(0)
+    let is_run_start = if last.is(0) {
+        position.eq(0)
     } else {
         let changes = values
             .narrow(dim, 1, last.clone())
             .ne(values.narrow(dim, 0, last));
-        let first = place.narrow(dim, 0, 1).eq(0);
+        let first = position.narrow(dim, 0, 1).eq(0);
         a.builder().concat(&[first, changes], dim)
     };
-    let run = begins.where_(place, 0).scan(ScanFunction::Max, dim);
-    let best = (place - run).argmax(dim, true);
+    let run_start = is_run_start
+        .where_(position, 0)
+        .scan(ScanFunction::Max, dim);
+    let mode_position = (position - run_start).argmax(dim, true);
     let finish = |value: Value<'g>| {
-        let taken = value.gather(dim, best);
+        let element = value.gather(dim, mode_position);
         if a.bool("keepdim") {
-            taken
+            element
         } else {
-            taken.select(dim, 0)
+            element.select(dim, 0)
         }
     };
     Ok(vec![finish(values), finish(indices)])
@@ -279,8 +285,8 @@ fn quantile<'g>(a: &Args<'g>, ignore_nan: bool) -> Result<Value<'g>> {
         _ => (x.reshape(vec![x.numel()]), 0),
     };
     let sorted = rows.sort(-1, false).0;
-    let places = ranks(sorted, q.reshape(vec![q.numel()]), ignore_nan);
-    let result = at_ranks(a, sorted, places)?;
+    let fractional_ranks = ranks(sorted, q.reshape(vec![q.numel()]), ignore_nan);
+    let result = at_ranks(a, sorted, fractional_ranks)?;
     // The axis of `q` moves to the front. With `keepdim`, the reduced axis comes back with size 1.
     let result = result.move_axis(-1, 0);
     let result = match (keepdim, a.optional_int("dim")) {
@@ -303,31 +309,34 @@ fn quantile<'g>(a: &Args<'g>, ignore_nan: bool) -> Result<Value<'g>> {
     })
 }
 
-/// Fractional positions in sorted rows, `[.., q]`. In rows with not-a-number, which sorts last, they point at it.
+/// Fractional positions of the quantiles `q` in sorted rows, `[.., q]`. Not-a-number sorts last. In rows that have one,
+/// all positions are that of the last element, unless `ignore_nan` is true.
 fn ranks<'g>(sorted: Value<'g>, q: Value<'g>, ignore_nan: bool) -> Value<'g> {
     let last = &sorted.size(-1) - 1;
     let nan = sorted.isnan();
     if ignore_nan {
-        let counted = nan.logical_not().sum(&[-1], true) - 1;
-        return (q * counted.maximum(0).to(sorted.dtype())).maximum(0);
+        let last_number = nan.logical_not().sum(&[-1], true) - 1;
+        return (q * last_number.maximum(0).to(sorted.dtype())).maximum(0);
     }
-    let top = sorted.builder().full(sorted.dtype(), Shape::new(), &last);
-    nan.any(&[-1], true).where_(top, q * top)
+    let last_rank = sorted.builder().full(sorted.dtype(), Shape::new(), &last);
+    nan.any(&[-1], true).where_(last_rank, q * last_rank)
 }
 
+/// Elements of sorted rows at fractional positions, by the argument `interpolation`.
 fn at_ranks<'g>(a: &Args<'g>, sorted: Value<'g>, ranks: Value<'g>) -> Result<Value<'g>> {
     let mut shape = sorted.shape();
-    if let (Some(place), Some(count)) = (shape.last_mut(), ranks.shape().last()) {
-        *place = count.clone();
+    if let (Some(size), Some(count)) = (shape.last_mut(), ranks.shape().last()) {
+        *size = count.clone();
     }
-    let at = |ranks: Value<'g>| sorted.gather(-1, ranks.to(DType::I64).expand(shape.clone()));
+    let element_at =
+        |ranks: Value<'g>| sorted.gather(-1, ranks.to(DType::I64).expand(shape.clone()));
     let (low, high) = (ranks.floor(), ranks.ceil());
     Ok(match a.str("interpolation").as_str() {
-        "lower" => at(low),
-        "higher" => at(high),
-        "nearest" => at(ranks.round()),
-        "midpoint" => lerp(at(low), at(high), None),
-        "linear" => lerp(at(low), at(high), Some(ranks - low)),
+        "lower" => element_at(low),
+        "higher" => element_at(high),
+        "nearest" => element_at(ranks.round()),
+        "midpoint" => lerp(element_at(low), element_at(high), None),
+        "linear" => lerp(element_at(low), element_at(high), Some(ranks - low)),
         other => return a.reject(format!("interpolation = {other:?}")),
     })
 }

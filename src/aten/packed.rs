@@ -1,10 +1,10 @@
 //! Packed sequences: sequences of different lengths without padding, in the layout of
 //! `torch.nn.utils.rnn.pack_padded_sequence`.
 //!
-//! Packed data hold step 0 of every sequence, then step 1 of those that have one, and so on. `batch_sizes` has the number of
-//! sequences for each step; sequences are sorted by length. The number of rows and steps depends on lengths, which are
-//! values. Packed data therefore have room for every sequence at full length: nothing reads rows after the last one, and
-//! `batch_sizes` is 0 for steps that no sequence has.
+//! Packed data hold step 0 of every sequence, then step 1 of those that have one, and so on. `batch_sizes` has the
+//! number of sequences for each step; sequences are sorted by length. The number of rows and steps depends on the
+//! lengths, which are known only when the graph runs. Packed data are therefore allocated for every sequence at full
+//! length: nothing reads rows after the last used one, and `batch_sizes` is 0 for steps that no sequence has.
 
 use super::index::rows_of;
 use super::{Args, Composite};
@@ -46,6 +46,7 @@ pub(super) struct PackedLayout<'g> {
 }
 
 impl<'g> PackedLayout<'g> {
+    /// The layout for `batch_sizes`, a number for each step, and `batch` sequences.
     pub(super) fn new(batch_sizes: Value<'g>, batch: Dim) -> PackedLayout<'g> {
         PackedLayout {
             batch_sizes: batch_sizes.to(DType::I64),
@@ -80,17 +81,17 @@ impl<'g> PackedLayout<'g> {
         self.ends() - self.batch_sizes
     }
 
-    /// Checks that no sequence is longer than the padded form.
+    /// Checks that no sequence has more than `total` steps.
     fn check_length(&self, total: &Dim) -> Result<()> {
         let symbols = self.batch_sizes.builder().symbols();
         if symbols.less_equal(&self.steps, total)? {
             return Ok(());
         }
-        let beyond = self
+        let later_batch_sizes = self
             .batch_sizes
             .narrow(0, total.clone(), &self.steps - total);
-        let none = beyond.eq(0).all(&[0], false);
-        none.check_true("total_length is less than the length of the longest sequence");
+        let are_unused = later_batch_sizes.eq(0).all(&[0], false);
+        are_unused.check_true("total_length is less than the length of the longest sequence");
         Ok(())
     }
 
@@ -132,7 +133,7 @@ impl<'g> PackedLayout<'g> {
         self.pick(padded, step, self.indices(&self.batch))
     }
 
-    /// Elements of `[steps, batch, …]` at pairs of step and sequence.
+    /// Rows of `[steps, batch, …]` at pairs of step and sequence, whose indices broadcast against each other.
     fn pick(&self, padded: Value<'g>, step: Value<'g>, sequence: Value<'g>) -> Value<'g> {
         rows_of(padded.flatten(0, 1), step * self.batch.clone() + sequence)
     }
@@ -143,6 +144,7 @@ fn clamp_index<'g>(index: Value<'g>, size: &Dim) -> Value<'g> {
     index.clamp(Some(0.into()), Some((size - 1).into()))
 }
 
+/// Computes `aten::_pack_padded_sequence`.
 fn pack<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     let (input, lengths) = (a.tensor("input"), a.tensor("lengths").to(DType::I64));
     let padded = match a.bool("batch_first") {
@@ -163,8 +165,8 @@ fn pack<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
 
 /// Checks PyTorch's conditions on lengths, with its messages.
 fn check_lengths(lengths: Value, steps: &Dim) {
-    let place = lengths.positions(0) - 1;
-    let before = lengths.index_select(0, clamp_index(place, &lengths.size(0)));
+    let previous_index = lengths.positions(0) - 1;
+    let previous_length = lengths.index_select(0, clamp_index(previous_index, &lengths.size(0)));
     for (holds, message) in [
         (
             lengths.gt(0),
@@ -175,7 +177,7 @@ fn check_lengths(lengths: Value, steps: &Dim) {
             "an element in 'lengths' is longer than the input",
         ),
         (
-            before.ge(lengths),
+            previous_length.ge(lengths),
             "`lengths` array must be sorted in decreasing order when `enforce_sorted` is True",
         ),
     ] {
@@ -183,6 +185,7 @@ fn check_lengths(lengths: Value, steps: &Dim) {
     }
 }
 
+/// Computes `aten::_pad_packed_sequence`.
 fn pad<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
     let (data, batch_sizes) = (a.tensor("data"), a.tensor("batch_sizes"));
     let batch = data.size(0).floor_div(&batch_sizes.size(0));
@@ -203,8 +206,9 @@ fn pad<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
         packing.check_length(&total)?;
         padded = with_length(padded, &total, a.scalar("padding_value"))?;
     } else {
-        let all = packing.batch_sizes.gt(0).all(&[0], false);
-        all.check_true("the longest sequence is shorter than the padded input: pass total_length");
+        let uses_all_steps = packing.batch_sizes.gt(0).all(&[0], false);
+        uses_all_steps
+            .check_true("the longest sequence is shorter than the padded input: pass total_length");
     }
     Ok(vec![
         match a.bool("batch_first") {
@@ -219,12 +223,12 @@ fn pad<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
 fn with_length<'g>(padded: Value<'g>, length: &Dim, padding: Scalar) -> Result<Value<'g>> {
     let steps = padded.size(0);
     if padded.builder().symbols().less_equal(&steps, length)? {
-        let mut behind = vec![Dim::ZERO; padded.rank()];
-        let none = behind.clone();
-        if let Some(first) = behind.first_mut() {
+        let mut high = vec![Dim::ZERO; padded.rank()];
+        let low = high.clone();
+        if let Some(first) = high.first_mut() {
             *first = length - &steps;
         }
-        return Ok(padded.pad(&none, &behind, padding));
+        return Ok(padded.pad(&low, &high, padding));
     }
     Ok(padded.narrow(0, 0, length.clone()))
 }

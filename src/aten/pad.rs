@@ -104,7 +104,8 @@ pub(super) const ROWS: &[Composite] = &[
     .with_strides(StrideRule::Suggested),
 ];
 
-/// Elements added at both ends of each axis, from PyTorch's list of pairs, which begins with the last axis.
+/// Numbers of elements to add in front of and behind each axis. PyTorch's list `pad` has a pair for each padded axis
+/// and begins with the last axis.
 fn by_axis(pad: &[Dim], rank: usize) -> Result<(Vec<Dim>, Vec<Dim>)> {
     let pairs: Vec<(&Dim, &Dim)> = pad
         .chunks_exact(2)
@@ -124,6 +125,7 @@ fn by_axis(pad: &[Dim], rank: usize) -> Result<(Vec<Dim>, Vec<Dim>)> {
     Ok(untouched.chain(padded).unzip())
 }
 
+/// Pads with a number. `pad` is PyTorch's list; negative padding crops.
 pub(super) fn constant<'g>(x: Value<'g>, pad: &[Dim], value: Scalar) -> Result<Value<'g>> {
     let (low, high) = by_axis(pad, x.rank())?;
     Ok(x.pad(&low, &high, value))
@@ -144,7 +146,7 @@ enum PadMode {
 fn pad_by_mode<'g>(x: Value<'g>, pad: &[Dim], mode: PadMode) -> Result<Value<'g>> {
     let (low, high) = by_axis(pad, x.rank())?;
     // Circular padding repeats only the elements that negative padding leaves.
-    let cut = |pad: &[Dim]| -> Vec<Dim> {
+    let cropping = |pad: &[Dim]| -> Vec<Dim> {
         let negative = |dim: &Dim| dim.as_const().is_some_and(|number| number < 0);
         pad.iter()
             .map(|dim| {
@@ -157,13 +159,17 @@ fn pad_by_mode<'g>(x: Value<'g>, pad: &[Dim], mode: PadMode) -> Result<Value<'g>
             .collect()
     };
     let (x, low, high) = if mode == PadMode::Circular {
-        let (cut_low, cut_high) = (cut(&low), cut(&high));
-        let rest =
-            |pad: Vec<Dim>, cut: &[Dim]| pad.iter().zip(cut).map(|(all, cut)| all - cut).collect();
+        let (crop_low, crop_high) = (cropping(&low), cropping(&high));
+        let without_cropping = |pad: Vec<Dim>, crop: &[Dim]| {
+            pad.iter()
+                .zip(crop)
+                .map(|(padding, crop)| padding - crop)
+                .collect()
+        };
         (
-            x.pad(&cut_low, &cut_high, 0),
-            rest(low, &cut_low),
-            rest(high, &cut_high),
+            x.pad(&crop_low, &crop_high, 0),
+            without_cropping(low, &crop_low),
+            without_cropping(high, &crop_high),
         )
     } else {
         (x, low, high)
@@ -178,18 +184,19 @@ fn pad_by_mode<'g>(x: Value<'g>, pad: &[Dim], mode: PadMode) -> Result<Value<'g>
         check_width(x, dim, low, mode)?;
         check_width(x, dim, high, mode)?;
         let length = &(&size + low) + high;
-        let place = x.builder().iota(INDEX_DTYPE, vec![length], 0) - low;
+        let position = x.builder().iota(INDEX_DTYPE, vec![length], 0) - low;
         let last = &size - 1;
         let source = match mode {
             // Symmetric about 0 and about the last element: `|p|`, then `last - |last - p|`.
-            PadMode::Reflect => (place.abs().rsub(&last)).abs().rsub(&last),
-            PadMode::Replicate => place.clamp(Some(0.into()), Some(last.into())),
-            PadMode::Circular => place.remainder(&size),
+            PadMode::Reflect => (position.abs().rsub(&last)).abs().rsub(&last),
+            PadMode::Replicate => position.clamp(Some(0.into()), Some(last.into())),
+            PadMode::Circular => position.remainder(&size),
         };
         Ok(x.index_select(dim, source))
     })
 }
 
+/// Requires that padding of `width` elements on one side of an axis is no wider than the mode allows.
 fn check_width(x: Value, dim: i64, width: &Dim, mode: PadMode) -> Result<()> {
     let symbols = x.builder().symbols();
     let limit = match mode {

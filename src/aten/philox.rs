@@ -2,9 +2,9 @@
 //! Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011). It uses integer primitives only, which give identical bits on
 //! every device.
 //!
-//! For tensors of up to one element for each thread, the layout is that of PyTorch's generator on CUDA devices. The seed is
-//! the key, the call's counter the low words of the Philox counter, the element's index its high words. An element uses the
-//! first word of the output.
+//! For tensors of up to one element for each thread, the layout is that of PyTorch's generator on CUDA devices. The
+//! seed is the key, the call's counter the low words of the Philox counter, the element's index its high words. A word
+//! has 32 bits. A block has four output words; each element has a block of its own and mostly uses the first word.
 
 use std::f64::consts::PI;
 
@@ -58,32 +58,32 @@ impl Operator {
 
     /// True if a call takes its counter from a tensor.
     pub fn has_tensor_counter(&'static self, arguments: &[Argument]) -> bool {
-        let place = self.schema.position(COUNTER);
-        let counter = place.and_then(|place| arguments.get(place));
+        let position = self.schema.position(COUNTER);
+        let counter = position.and_then(|position| arguments.get(position));
         matches!(counter, Some(Argument::Value(_)))
     }
 
     /// Makes a call that draws take its counter from an `i64` scalar, which may count up to 2^31.
     pub fn set_counter(&'static self, arguments: &mut [Argument], counter: Argument) {
-        let place = self.schema.position(COUNTER);
-        if let Some(slot) = place.and_then(|place| arguments.get_mut(place)) {
+        let position = self.schema.position(COUNTER);
+        if let Some(slot) = position.and_then(|position| arguments.get_mut(position)) {
             *slot = counter;
         }
     }
 
     /// Gives a call that draws the generator's seed and next counter, unless it already has a seed.
     pub fn seed_call(&'static self, arguments: &mut [Argument], generator: &mut Generator) {
-        let places = [SEED, COUNTER].map(|name| self.schema.position(name));
-        let [Some(seed), Some(counter)] = places else {
+        let positions = [SEED, COUNTER].map(|name| self.schema.position(name));
+        let [Some(seed), Some(counter)] = positions else {
             return;
         };
-        let is_open = matches!(arguments.get(seed), Some(Argument::None));
-        if !is_open || !self.is_random(arguments) {
+        let is_unseeded = matches!(arguments.get(seed), Some(Argument::None));
+        if !is_unseeded || !self.is_random(arguments) {
             return;
         }
         let numbers = [(seed, generator.seed), (counter, generator.counter)];
-        for (place, number) in numbers {
-            if let Some(slot) = arguments.get_mut(place) {
+        for (position, number) in numbers {
+            if let Some(slot) = arguments.get_mut(position) {
                 *slot = Argument::Number(Scalar::Int(number.cast_signed()));
             }
         }
@@ -91,8 +91,9 @@ impl Operator {
     }
 }
 
-/// Parameters of rows that draw random numbers, after those of PyTorch.
+/// Name of the parameter for the seed. Rows that draw random numbers have it after PyTorch's parameters.
 pub(super) const SEED: &str = "seed";
+/// Name of the parameter for the counter, which follows the seed.
 pub(super) const COUNTER: &str = "counter";
 
 /// The random bits of one call.
@@ -104,6 +105,7 @@ pub(super) struct Philox<'g> {
 
 /// A call's counter.
 enum CallCounter<'g> {
+    /// A number.
     Known(u64),
     /// An `i64` scalar.
     Value(Value<'g>),
@@ -124,7 +126,7 @@ impl<'g> Philox<'g> {
         }
     }
 
-    /// Four words for each element.
+    /// The four words of each element's block.
     fn words(&self, shape: Shape) -> [Value<'g>; 4] {
         let word = |word: u64| {
             self.builder
@@ -173,7 +175,7 @@ impl<'g> Philox<'g> {
     }
 }
 
-/// The middle of the interval of the word's leading bits, between 0 and 1; never 0.
+/// The middle of the interval that a word's 24 leading bits select between 0 and 1; never 0.
 fn interval_centre(word: Value, dtype: DType) -> Value {
     leading_bits(word, 24, dtype) * 2f64.powi(-24) + 2f64.powi(-25)
 }

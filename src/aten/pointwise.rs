@@ -81,6 +81,7 @@ pub(super) fn stepwise_operands<'g, const N: usize>(
     numbers.map(|number| tensor_of(a, number, dtype))
 }
 
+/// A number as a tensor of a dtype. Numbers that are no tensors become tensors without axes.
 fn tensor_of<'g>(a: &Args<'g>, number: Number<'g>, dtype: DType) -> Value<'g> {
     match number {
         Number::Value(value) => value.to(dtype),

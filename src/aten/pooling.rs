@@ -160,7 +160,8 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The windows of an ordinary pool; an empty stride means the window's size.
+/// The windows along each of the last `count` axes, from the arguments of a pool that is not adaptive. An empty stride
+/// means the window's size.
 fn axes(a: &Args, count: usize) -> Result<Vec<PoolAxis>> {
     let per_axis = |name: &str, default: &[i64]| -> Result<Vec<i64>> {
         let numbers = if a.has(name) {
@@ -188,9 +189,9 @@ fn axes(a: &Args, count: usize) -> Result<Vec<PoolAxis>> {
     let numbers = size.into_iter().zip(stride).zip(padding).zip(dilation);
     numbers
         .map(|(((size, stride), padding), dilation)| {
-            let reach = dilation.saturating_mul(size.saturating_sub(1)).saturating_add(1);
+            let extent = dilation.saturating_mul(size.saturating_sub(1)).saturating_add(1);
             let largest = size.max(stride).max(padding).max(dilation);
-            if largest > i64::from(i32::MAX) || size < 1 || stride < 1 || dilation < 1 || padding < 0 || padding > reach / 2 {
+            if largest > i64::from(i32::MAX) || size < 1 || stride < 1 || dilation < 1 || padding < 0 || padding > extent / 2 {
                 return Err(Error::operator(format!(
                     "a window of {size} with stride {stride}, padding {padding}, dilation {dilation}"
                 )));
@@ -206,18 +207,21 @@ fn axes(a: &Args, count: usize) -> Result<Vec<PoolAxis>> {
         .collect()
 }
 
+/// Max pooling over the last `count` axes.
 fn max_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
     let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
     let windows = Windows::sliding(x, &axes(a, count)?, max_pool_padding(x.dtype()))?;
     Ok(windows.reduce(ReduceFunction::Max))
 }
 
+/// Max pooling over the last `count` axes, and the index of each maximum in the flattened spatial axes.
 fn max_pool_with_indices<'g>(a: &Args<'g>, count: usize) -> Result<Vec<Value<'g>>> {
     let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
     let windows = Windows::sliding(x, &axes(a, count)?, max_pool_padding(x.dtype()))?;
     Ok(vec![windows.reduce(ReduceFunction::Max), windows.argmax()])
 }
 
+/// [`max_pool_with_indices`] with the argument `output_size` instead of window parameters.
 fn adaptive_max_pool<'g>(a: &Args<'g>, count: usize) -> Result<Vec<Value<'g>>> {
     let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
     let windows = Windows::adaptive(x, &outputs(a, x, count)?, max_pool_padding(x.dtype()))?;
@@ -230,29 +234,30 @@ fn average_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
     let x = require_elements_in_last_axes(a.tensor("self"), count + 1)?;
     let axes = axes(a, count)?;
     let sums = Windows::sliding(x.to_compute(), &axes, 0.0)?.reduce(ReduceFunction::Sum);
-    let divide = |sums: Value<'g>, by: Value<'g>| {
+    let divide = |sums: Value<'g>, denominator: Value<'g>| {
         if x.dtype().is_float() {
-            (sums / by.to(sums.dtype())).to(x.dtype())
+            (sums / denominator.to(sums.dtype())).to(x.dtype())
         } else {
-            sums.trunc_divide(by.to(x.dtype()))
+            sums.trunc_divide(denominator.to(x.dtype()))
         }
     };
-    let number = |number: i64| a.builder().full(DType::I64, vec![], number);
+    let constant = |number: i64| a.builder().full(DType::I64, vec![], number);
     if let Some(divisor) = a.optional_int("divisor_override") {
         if divisor == 0 {
             return a.reject("divisor_override = 0");
         }
-        return Ok(divide(sums, number(divisor)));
+        return Ok(divide(sums, constant(divisor)));
     }
     let with_padding = a.bool("count_include_pad");
     let first = x.rank().saturating_sub(count) as i64;
-    let mut divisor = number(1);
+    let mut divisor = constant(1);
     for (axis, geometry) in (first..).zip(&axes) {
         divisor = divisor * geometry.counted_elements(x, sums, axis, with_padding);
     }
     Ok(divide(sums, divisor))
 }
 
+/// Average pooling with the argument `output_size` instead of window parameters.
 fn adaptive_average_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
     let x = require_elements_in_last_axes(a.tensor("self"), count)?;
     let windows = Windows::adaptive(x.to_compute(), &outputs(a, x, count)?, 0.0)?;
@@ -260,6 +265,7 @@ fn adaptive_average_pool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
     Ok((sums / windows.counts()).to(x.dtype()))
 }
 
+/// The output sizes of the last `count` axes, from the argument `output_size`.
 fn outputs(a: &Args, x: Value, count: usize) -> Result<Vec<Dim>> {
     let sizes = a.sizes("output_size");
     let sizes = match sizes.as_slice() {
@@ -276,7 +282,7 @@ fn outputs(a: &Args, x: Value, count: usize) -> Result<Vec<Dim>> {
     Ok(sizes)
 }
 
-/// Writes each element to the position that its index names, in an output of zeros.
+/// Writes each element to the position that its index selects, in an output of zeros.
 fn max_unpool<'g>(a: &Args<'g>, count: usize) -> Result<Value<'g>> {
     let (x, indices) = (a.tensor("self"), a.tensor("indices"));
     let sizes = outputs(a, x, count)?;

@@ -1,4 +1,4 @@
-//! Positions of elements: of true elements, relative to a diagonal, and evenly spaced.
+//! Values computed from positions: indices of true elements, distances from a diagonal, evenly spaced numbers.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -17,7 +17,8 @@ pub(super) fn above_diagonal<'g>(builder: &'g Builder, rows: &Dim, columns: &Dim
     builder.iota(DType::I64, shape.clone(), 1) - builder.iota(DType::I64, shape, 0)
 }
 
-/// `steps` numbers between two scalars of one float dtype, counted from both ends as in PyTorch.
+/// `steps` evenly spaced numbers from `start` to `end`, two scalars of one float dtype. As in PyTorch, the first half
+/// is computed from `start`, the second from `end`.
 pub(super) fn spaced<'g>(start: Value<'g>, end: Value<'g>, steps: i64) -> Result<Value<'g>> {
     if steps < 0 {
         return Err(Error::operator(format!("{steps} steps")));

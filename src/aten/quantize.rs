@@ -80,9 +80,13 @@ pub(super) const ROWS: &[Composite] = &[
 
 /// The operands of a quantisation.
 struct Quantisation<'g> {
+    /// The values to quantise.
     x: Value<'g>,
+    /// Difference between neighbouring quantised values.
     scale: Value<'g>,
+    /// The integer that represents zero.
     zero_point: Value<'g>,
+    /// The smallest and the largest integer.
     bounds: [i64; 2],
 }
 
@@ -112,6 +116,7 @@ impl<'g> Quantisation<'g> {
     }
 }
 
+/// The arguments `quant_min` and `quant_max`.
 fn bounds(a: &Args) -> Result<[i64; 2]> {
     let [low, high] = [a.int("quant_min"), a.int("quant_max")];
     if high < low {
@@ -122,17 +127,19 @@ fn bounds(a: &Args) -> Result<[i64; 2]> {
     Ok([low, high])
 }
 
+/// The quantisation with one scale and zero point.
 fn per_tensor<'g>(a: &Args<'g>) -> Result<Quantisation<'g>> {
     let x = a.tensor("self");
-    let single = |name: &str| a.tensor(name).to(DType::F32).reshape(Shape::new());
+    let scalar = |name: &str| a.tensor(name).to(DType::F32).reshape(Shape::new());
     Ok(Quantisation {
         x,
-        scale: single("scale"),
-        zero_point: single("zero_point"),
+        scale: scalar("scale"),
+        zero_point: scalar("zero_point"),
         bounds: bounds(a)?,
     })
 }
 
+/// The quantisation with a scale and a zero point for each index of the argument `axis`.
 fn per_channel<'g>(a: &Args<'g>) -> Result<Quantisation<'g>> {
     let x = a.tensor("self");
     let axis = wrap_dim(a.int("axis"), x.rank())?;
@@ -140,11 +147,11 @@ fn per_channel<'g>(a: &Args<'g>) -> Result<Quantisation<'g>> {
     if let (Some(slot), Some(size)) = (shape.get_mut(axis), x.shape().get(axis)) {
         *slot = size.clone();
     }
-    let along = |name: &str| a.tensor(name).to(DType::F32).reshape(shape.clone());
+    let along_axis = |name: &str| a.tensor(name).to(DType::F32).reshape(shape.clone());
     Ok(Quantisation {
         x,
-        scale: along("scale"),
-        zero_point: along("zero_point"),
+        scale: along_axis("scale"),
+        zero_point: along_axis("zero_point"),
         bounds: bounds(a)?,
     })
 }

@@ -203,14 +203,15 @@ pub(super) const ROWS: &[Composite] = &[
     .with_random(always),
 ];
 
+/// The predicate of rows whose calls all draw random numbers.
 fn always(_: &Args) -> bool {
     true
 }
 
 /// The dtype of the result, which must be a float.
 fn dtype(a: &Args) -> Result<DType> {
-    let own = a.has("self").then(|| a.tensor("self").dtype());
-    let dtype = a.dtype("dtype").or(own).unwrap_or(DType::F32);
+    let self_dtype = a.has("self").then(|| a.tensor("self").dtype());
+    let dtype = a.dtype("dtype").or(self_dtype).unwrap_or(DType::F32);
     if dtype.is_float() {
         return Ok(dtype);
     }
@@ -228,6 +229,7 @@ fn compute_float(dtype: DType) -> DType {
     }
 }
 
+/// Numbers of the standard normal distribution.
 fn normal<'g>(a: &Args<'g>, dtype: DType, shape: Shape) -> Value<'g> {
     Philox::of(a).normal(compute_float(dtype), shape).to(dtype)
 }
@@ -266,7 +268,8 @@ fn remainder(word: Value, divisor: i64) -> Value {
     rest.ge(divisor).where_(rest - divisor, rest)
 }
 
-/// Samples indices by weight: those with the shortest exponentially distributed waiting times, as in PyTorch.
+/// Samples indices by weight: those with the shortest exponentially distributed waiting times, as in PyTorch. `speeds`
+/// are the reciprocals of the waiting times.
 fn multinomial<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (weights, count) = (a.tensor("self"), a.size("num_samples"));
     if !(1..=2).contains(&weights.rank()) || !weights.dtype().is_float() {

@@ -180,15 +180,15 @@ pub(super) fn roll<'g>(x: Value<'g>, shift: &Dim, dim: i64) -> Result<Value<'g>>
     }
     check_axis(x, dim)?;
     let (size, symbols) = (x.size(dim), x.builder().symbols());
-    let (left, right) = (-shift, &size - shift);
-    // For a shift of less than the size, the start is a sum; otherwise it is a remainder.
+    // The result starts at `-shift` modulo the size. For a shift of less than the size that is one of these two sums.
+    let (negated, complement) = (-shift, &size - shift);
     let within = |start: &Dim| -> Result<bool> {
         Ok(symbols.hint(start)? >= 0 && symbols.hint(start)? < symbols.hint(&size)?)
     };
-    let start = match (within(&right)?, within(&left)?) {
-        (true, _) => right,
-        (_, true) => left,
-        _ => left.modulo(&size),
+    let start = match (within(&complement)?, within(&negated)?) {
+        (true, _) => complement,
+        (_, true) => negated,
+        _ => negated.modulo(&size),
     };
     let length = &size - &start;
     concat_nonempty(
@@ -216,14 +216,20 @@ fn meshgrid<'g>(
     values: &[Value<'g>],
     transposed: bool,
 ) -> Result<Vec<Value<'g>>> {
-    let swaps = transposed && values.len() > 1;
-    let place = |index: usize| if swaps && index < 2 { 1 - index } else { index };
-    let lined_up: Vec<Value> = values
+    let swaps_first_two = transposed && values.len() > 1;
+    let axis_of = |index: usize| {
+        if swaps_first_two && index < 2 {
+            1 - index
+        } else {
+            index
+        }
+    };
+    let reshaped: Vec<Value> = values
         .iter()
         .enumerate()
         .map(|(index, value)| {
             let mut shape = vec![Dim::ONE; values.len()];
-            if let Some(size) = shape.get_mut(place(index)) {
+            if let Some(size) = shape.get_mut(axis_of(index)) {
                 *size = value.numel();
             }
             value.reshape(shape)
@@ -235,10 +241,11 @@ fn meshgrid<'g>(
     {
         return Err(Error::operator("grids are made of vectors of one dtype"));
     }
-    broadcast(builder, &lined_up)
+    broadcast(builder, &reshaped)
 }
 
-/// All combinations of `r` elements in order, as rows; their number must be known.
+/// All combinations of `r` elements of a vector, as rows. Elements of a row are in the order of the vector. Specialises
+/// the length of the vector.
 fn combinations(x: Value, r: i64, with_replacement: bool) -> Result<Value> {
     let builder = x.builder();
     let n = builder.symbols().specialize(&x.numel())?;
@@ -262,21 +269,21 @@ fn combinations(x: Value, r: i64, with_replacement: bool) -> Result<Value> {
     }
     let grid = vec![Dim::from(n); width];
     let index = |axis: usize| builder.iota(DType::I64, grid.clone(), axis);
-    let rising = (1..width).map(|axis| {
-        let (before, here) = (index(axis - 1), index(axis));
+    let is_ordered = (1..width).map(|axis| {
+        let (previous, current) = (index(axis - 1), index(axis));
         if with_replacement {
-            before.le(here)
+            previous.le(current)
         } else {
-            before.lt(here)
+            previous.lt(current)
         }
     });
-    let all = builder.full(DType::Bool, grid.clone(), true);
-    let chosen = rising.fold(all, Value::logical_and);
-    let places = where_true(chosen.flatten(0, -1), Dim::from(total));
+    let all_true = builder.full(DType::Bool, grid.clone(), true);
+    let chosen = is_ordered.fold(all_true, Value::logical_and);
+    let positions = where_true(chosen.flatten(0, -1), Dim::from(total));
     let columns = (0..width).map(|axis| {
         let stride = n.saturating_pow(u32::try_from(width - 1 - axis).unwrap_or(0));
-        let at = places.floor_divide(stride).remainder(n);
-        x.index_select(0, at).unsqueeze(1)
+        let element_index = positions.floor_divide(stride).remainder(n);
+        x.index_select(0, element_index).unsqueeze(1)
     });
     Ok(cat(builder, &columns.collect::<Vec<_>>(), 1))
 }

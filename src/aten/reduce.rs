@@ -182,7 +182,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
             "aten::any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
         ],
-        |a| Ok(test(a, Value::any)),
+        |a| Ok(any_or_all(a, Value::any)),
         &[
             "f32[B, 3]",
             "dim: bool[2, 3], 1, True",
@@ -197,7 +197,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
             "aten::all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
         ],
-        |a| Ok(test(a, Value::all)),
+        |a| Ok(any_or_all(a, Value::all)),
         &[
             "f32[B, 3]",
             "dim: bool[2, 3], 1, True",
@@ -275,11 +275,12 @@ fn in_dtype<'g>(a: &Args<'g>, reduce: fn(Value<'g>, &[i64], bool) -> Value<'g>) 
     .to(dtype.unwrap_or(x.dtype().to_sum()))
 }
 
+/// A sum in the given dtype, by default PyTorch's dtype for sums.
 fn sum_as<'g>(x: Value<'g>, dtype: Option<DType>, dims: &[i64], keepdim: bool) -> Value<'g> {
-    let result = dtype.unwrap_or(x.dtype().to_sum());
+    let result_dtype = dtype.unwrap_or(x.dtype().to_sum());
     x.to(dtype.unwrap_or(x.dtype()))
         .sum(dims, keepdim)
-        .to(result)
+        .to(result_dtype)
 }
 
 /// Requires a float dtype: PyTorch has no means of integers.
@@ -314,6 +315,7 @@ pub(super) fn require_elements_in_last_axes(x: Value, axes: usize) -> Result<Val
     require_elements(x, &dims)
 }
 
+/// `argmax` or `argmin` along the argument `dim`, or of all elements without one.
 fn arg_extreme<'g>(a: &Args<'g>, function: fn(Value<'g>, i64, bool) -> Value<'g>) -> Value<'g> {
     let (x, keepdim) = (a.tensor("self"), a.bool("keepdim"));
     if let Some(dim) = a.optional_int("dim") {
@@ -328,13 +330,13 @@ fn arg_extreme<'g>(a: &Args<'g>, function: fn(Value<'g>, i64, bool) -> Value<'g>
 }
 
 /// `any` and `all`, which return `bool`, except for `uint8`.
-fn test<'g>(a: &Args<'g>, reduce: fn(Value<'g>, &[i64], bool) -> Value<'g>) -> Value<'g> {
+fn any_or_all<'g>(a: &Args<'g>, reduce: fn(Value<'g>, &[i64], bool) -> Value<'g>) -> Value<'g> {
     let x = a.tensor("self");
-    let answer = reduce(x, &dims(a), a.bool("keepdim"));
+    let result = reduce(x, &dims(a), a.bool("keepdim"));
     if x.dtype() == DType::U8 {
-        answer.to(DType::U8)
+        result.to(DType::U8)
     } else {
-        answer
+        result
     }
 }
 
@@ -352,26 +354,26 @@ fn sum_to<'g>(x: Value<'g>, size: Shape) -> Result<Value<'g>> {
     if size.is_empty() {
         return Ok(x.sum(&[], false));
     }
-    let lead = x.rank().checked_sub(size.len()).ok_or_else(|| {
+    let leading = x.rank().checked_sub(size.len()).ok_or_else(|| {
         Error::operator(format!(
             "{} does not sum to {} dimensions",
             x.ty(),
             size.len()
         ))
     })?;
-    let summed = (0i64..)
+    let summed_axes = (0i64..)
         .zip(x.shape())
         .enumerate()
-        .filter_map(|(axis, (dim, own))| {
-            let wanted = axis.checked_sub(lead).and_then(|axis| size.get(axis));
+        .filter_map(|(axis, (dim, x_size))| {
+            let wanted = axis.checked_sub(leading).and_then(|axis| size.get(axis));
             let is_one = |size: &Dim| x.builder().symbols().equal(size, &Dim::ONE);
-            match wanted.map(|wanted| Ok(is_one(wanted)? && !is_one(&own)?)) {
+            match wanted.map(|wanted| Ok(is_one(wanted)? && !is_one(&x_size)?)) {
                 None | Some(Ok(true)) => Some(Ok(dim)),
                 Some(Ok(false)) => None,
                 Some(Err(error)) => Some(Err(error)),
             }
         });
-    let dims = summed.collect::<Result<Vec<i64>>>()?;
+    let dims = summed_axes.collect::<Result<Vec<i64>>>()?;
     Ok(if dims.is_empty() {
         x
     } else {

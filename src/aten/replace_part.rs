@@ -112,9 +112,9 @@ pub(super) fn set_slice<'g>(
     }
     let start = clamped(x, dim, first)?;
     if step == 1 {
-        let after = &start + &length;
-        let behind = x.narrow(dim, after.clone(), &size - &after);
-        return concat_nonempty(x.builder(), &[x.narrow(dim, 0, start), source, behind], dim);
+        let rest_start = &start + &length;
+        let rest = x.narrow(dim, rest_start.clone(), &size - &rest_start);
+        return concat_nonempty(x.builder(), &[x.narrow(dim, 0, start), source, rest], dim);
     }
     let index = x.builder().iota(DType::I64, replaced.shape(), axis) * step + &start;
     Ok(x.scatter(dim, index, source, ScatterFunction::Set))
@@ -127,7 +127,7 @@ fn clamped(x: Value, dim: i64, start: Dim) -> Result<Dim> {
     Ok(if inside { start } else { Dim::ZERO })
 }
 
-/// Two-dimensional windows, as in `torch.nn.Unfold`.
+/// Two-dimensional windows, as in `torch.nn.Unfold`; each pair is for height and width.
 struct FoldWindows {
     kernel: [i64; 2],
     dilation: [i64; 2],
@@ -136,6 +136,7 @@ struct FoldWindows {
 }
 
 impl FoldWindows {
+    /// The windows that the arguments of a call describe.
     fn of(a: &super::Args) -> Result<FoldWindows> {
         let pair = |name: &str| -> Result<[i64; 2]> {
             a.int_array(name)
@@ -154,11 +155,13 @@ impl FoldWindows {
         let [kernel, dilation, padding, stride] =
             [self.kernel, self.dilation, self.padding, self.stride]
                 .map(|pair| if axis == 0 { pair[0] } else { pair[1] });
-        let reach = dilation.saturating_mul(kernel - 1).saturating_add(1);
-        (size + (padding.saturating_mul(2) - reach)).floor_div(&Dim::from(stride)) + 1
+        let extent = dilation.saturating_mul(kernel - 1).saturating_add(1);
+        (size + (padding.saturating_mul(2) - extent)).floor_div(&Dim::from(stride)) + 1
     }
 }
 
+/// A value of the given rank; a batch axis of size 1 is added if it lacks one axis. Also returns whether it had all
+/// axes.
 fn batched(x: Value<'_>, rank: usize) -> Result<(Value<'_>, bool)> {
     match x {
         x if x.rank() == rank => Ok((x, true)),
@@ -170,29 +173,33 @@ fn batched(x: Value<'_>, rank: usize) -> Result<(Value<'_>, bool)> {
     }
 }
 
-fn unbatched(x: Value<'_>, batched: bool) -> Value<'_> {
-    if batched {
+/// Inverse of [`batched`]: removes the batch axis unless the value had one.
+fn unbatched(x: Value<'_>, has_batch: bool) -> Value<'_> {
+    if has_batch {
         x
     } else {
         x.reshape(x.shape().into_iter().skip(1).collect::<Vec<Dim>>())
     }
 }
 
+/// Computes `aten::im2col`: `[batch, channels, height, width]` becomes `[batch, channels · window elements, windows]`.
 fn im2col<'g>(x: Value<'g>, windows: &FoldWindows) -> Result<Value<'g>> {
     let (x, has_batch) = batched(x, 4)?;
     let border = [0, 0, windows.padding[0], windows.padding[1]].map(Dim::from);
     let (kernel, stride, dilation) = (windows.kernel, windows.stride, windows.dilation);
-    let rows = x
+    let windows_of_rows = x
         .pad(&border, &border, 0)
         .unfold(2, kernel[0], stride[0], dilation[0]);
-    let both = rows.unfold(3, kernel[1], stride[1], dilation[1]);
-    let columns = both
+    let windows_of_axes = windows_of_rows.unfold(3, kernel[1], stride[1], dilation[1]);
+    let columns = windows_of_axes
         .permute(vec![0, 1, 4, 5, 2, 3])
         .flatten(1, 3)
         .flatten(2, 3);
     Ok(unbatched(columns, has_batch))
 }
 
+/// Computes `aten::col2im`, the transpose of [`im2col`]: sums the elements of overlapping windows. `size` is height and
+/// width of the result.
 fn col2im<'g>(x: Value<'g>, size: [Dim; 2], windows: &FoldWindows) -> Result<Value<'g>> {
     let (x, has_batch) = batched(x, 3)?;
     let [batch, rows, columns] = x.sizes()?;
@@ -207,22 +214,22 @@ fn col2im<'g>(x: Value<'g>, size: [Dim; 2], windows: &FoldWindows) -> Result<Val
     })?;
     let channels = rows.floor_div(&area);
     let shape = [&kernel[..], &counts[..]].concat();
-    let along = |axis: usize| builder.iota(DType::I64, shape.clone(), axis);
+    let index_along = |axis: usize| builder.iota(DType::I64, shape.clone(), axis);
     let (dilation, stride) = (windows.dilation, windows.stride);
-    let row = along(0) * dilation[0] + along(2) * stride[0];
-    let column = along(1) * dilation[1] + along(3) * stride[1];
+    let row = index_along(0) * dilation[0] + index_along(2) * stride[0];
+    let column = index_along(1) * dilation[1] + index_along(3) * stride[1];
     let padded = [
         height + 2 * windows.padding[0],
         width + 2 * windows.padding[1],
     ];
     let index = (row * &padded[1] + column).flatten(0, -1);
     let elements = x.reshape(vec![batch.clone(), channels.clone(), index.numel()]);
-    let canvas = builder.full(
+    let zeros = builder.full(
         x.dtype(),
         vec![batch.clone(), channels.clone(), &padded[0] * &padded[1]],
         0,
     );
-    let summed = canvas.scatter(
+    let summed = zeros.scatter(
         2,
         index.expand(elements.shape()),
         elements,

@@ -14,17 +14,17 @@ use crate::scalar::round;
 /// Interpolation of input elements around a source position.
 #[derive(Clone, Copy)]
 pub(super) enum Interpolation {
-    /// The element at or before it.
+    /// The element at or before the position.
     Nearest,
     /// The element whose centre is nearest.
     NearestExact,
-    /// Two neighbours.
+    /// Linear interpolation of two neighbours.
     Linear,
-    /// Four neighbours; Keys' cubic convolution with -0.75.
+    /// Keys' cubic convolution of four neighbours, with `a = -0.75`.
     Cubic,
     /// Antialiased: a triangle as wide as two output elements.
     AntialiasLinear,
-    /// Antialiased: Keys' cubic convolution with -0.5, as wide as four output elements.
+    /// Antialiased: Keys' cubic convolution with `a = -0.5`, as wide as four output elements.
     AntialiasCubic,
     /// Antialiased: a windowed sinc, as wide as six output elements.
     AntialiasLanczos,
@@ -32,30 +32,35 @@ pub(super) enum Interpolation {
 
 /// An axis to be resampled.
 pub(super) struct ResampledAxis<'g> {
+    /// The value to be resampled.
     x: Value<'g>,
     dim: i64,
+    /// Size of the axis in the input.
     input: Dim,
+    /// Size of the axis in the output.
     output: Dim,
     /// Input elements per output element.
     ratio: Number<'g>,
     /// Scale that the caller gave instead of the quotient of the sizes.
     scale: Option<f64>,
+    /// True if the centres of the first and last elements coincide in input and output, instead of the outer edges.
     align_corners: bool,
 }
 
 impl Interpolation {
-    pub fn apply<'g>(self, x: Value<'g>, line: &ResampledAxis<'g>) -> Value<'g> {
+    /// Resamples a value along an axis.
+    pub fn apply<'g>(self, x: Value<'g>, axis: &ResampledAxis<'g>) -> Value<'g> {
         match self {
-            Interpolation::Nearest => x.index_select(line.dim, line.nearest()),
+            Interpolation::Nearest => x.index_select(axis.dim, axis.nearest()),
             Interpolation::NearestExact => {
-                let place = ((line.outputs() + 0.5) * line.ratio.clone()).floor();
-                x.index_select(line.dim, line.clamped_index(place))
+                let position = ((axis.outputs() + 0.5) * axis.ratio.clone()).floor();
+                x.index_select(axis.dim, axis.clamped_index(position))
             }
-            Interpolation::Linear => line.linear(x),
-            Interpolation::Cubic => line.cubic(x),
-            Interpolation::AntialiasLinear => line.antialiased(x, 2, triangle),
-            Interpolation::AntialiasCubic => line.antialiased(x, 4, keys),
-            Interpolation::AntialiasLanczos => line.antialiased(x, 6, lanczos),
+            Interpolation::Linear => axis.linear(x),
+            Interpolation::Cubic => axis.cubic(x),
+            Interpolation::AntialiasLinear => axis.antialiased(x, 2, triangle),
+            Interpolation::AntialiasCubic => axis.antialiased(x, 4, keys),
+            Interpolation::AntialiasLanczos => axis.antialiased(x, 6, lanczos),
         }
     }
 }
@@ -86,16 +91,18 @@ impl<'g> ResampledAxis<'g> {
         }
     }
 
+    /// Indices of the output elements in the compute dtype.
     fn outputs(&self) -> Value<'g> {
         let shape = vec![self.output.clone()];
         self.x.builder().iota(compute_dtype(self.x), shape, 0)
     }
 
     /// A position as an index, clamped to the last element.
-    fn clamped_index(&self, place: Value<'g>) -> Value<'g> {
-        place.to(INDEX_DTYPE).minimum(&self.input - 1)
+    fn clamped_index(&self, position: Value<'g>) -> Value<'g> {
+        position.to(INDEX_DTYPE).minimum(&self.input - 1)
     }
 
+    /// Source index of each output element for [`Interpolation::Nearest`].
     fn nearest(&self) -> Value<'g> {
         let builder = self.x.builder();
         let index = builder.iota(INDEX_DTYPE, vec![self.output.clone()], 0);
@@ -119,34 +126,36 @@ impl<'g> ResampledAxis<'g> {
     }
 
     /// The element at or before each position, and the fraction from it to the position.
-    fn split(&self, places: Value<'g>) -> (Value<'g>, Value<'g>) {
-        let index = self.clamped_index(places.floor());
-        let rest = places - index.to(places.dtype());
-        (index, rest.clamp(Some(0.0.into()), Some(1.0.into())))
+    fn split(&self, positions: Value<'g>) -> (Value<'g>, Value<'g>) {
+        let index = self.clamped_index(positions.floor());
+        let fraction = positions - index.to(positions.dtype());
+        (index, fraction.clamp(Some(0.0.into()), Some(1.0.into())))
     }
 
+    /// Resamples by [`Interpolation::Linear`].
     fn linear(&self, x: Value<'g>) -> Value<'g> {
         if self.output == self.input && (self.scale.is_some() || !self.align_corners) {
             return x;
         }
-        let places = if self.align_corners {
+        let positions = if self.align_corners {
             self.source_positions()
         } else {
             self.source_positions().maximum(0.0)
         };
-        let (index, rest) = self.split(places);
+        let (index, fraction) = self.split(positions);
         let next = (index + 1).minimum(&self.input - 1);
-        let rest = self.along(rest);
-        let (before, behind) = (
+        let fraction = self.along(fraction);
+        let (lower, upper) = (
             x.index_select(self.dim, index),
             x.index_select(self.dim, next),
         );
-        before * rest.rsub(1.0) + behind * rest
+        lower * fraction.rsub(1.0) + upper * fraction
     }
 
+    /// Resamples by [`Interpolation::Cubic`].
     fn cubic(&self, x: Value<'g>) -> Value<'g> {
-        let (index, rest) = self.split(self.source_positions());
-        let weights = cubic_weights(rest);
+        let (index, fraction) = self.split(self.source_positions());
+        let weights = cubic_weights(fraction);
         let taps = (-1i64..).zip(weights).map(|(offset, weight)| {
             let index = (index + offset).maximum(0).minimum(&self.input - 1);
             x.index_select(self.dim, index) * self.along(weight)
@@ -154,8 +163,9 @@ impl<'g> ResampledAxis<'g> {
         taps.reduce(|sum, tap| sum + tap).unwrap_or(x)
     }
 
-    /// Weights every input element within the filter by its distance, measured in output elements (or in input elements
-    /// where the output is finer). `width` is the width of the filter.
+    /// Resamples by a filter. It weights every input element within its width by the distance from the source position,
+    /// measured in output elements, or in input elements where the output is finer. `width` is the width of the filter
+    /// in that unit.
     fn antialiased(
         &self,
         x: Value<'g>,
@@ -165,52 +175,54 @@ impl<'g> ResampledAxis<'g> {
         let builder = x.builder();
         let dtype = compute_dtype(x);
         let ratio = builder.full(dtype, vec![], self.ratio.clone());
-        let coarse = ratio.maximum(1.0);
-        let reach = coarse * (width as f64 / 2.0);
+        let unit = ratio.maximum(1.0);
+        let radius = unit * (width as f64 / 2.0);
         let centre = (self.outputs() + 0.5) * ratio;
-        let low = (centre - reach + 0.5).trunc().maximum(0.0);
-        let high = (centre + reach + 0.5).trunc().minimum(&self.input);
+        let low = (centre - radius + 0.5).trunc().maximum(0.0);
+        let high = (centre + radius + 0.5).trunc().minimum(&self.input);
         let taps = self.taps(width);
-        let place = low.unsqueeze(1) + builder.iota(dtype, vec![taps.clone()], 0);
-        let distance = (place - centre.unsqueeze(1) + 0.5) / coarse;
-        let weights = place.lt(high.unsqueeze(1)).where_(filter(distance), 0.0);
+        let position = low.unsqueeze(1) + builder.iota(dtype, vec![taps.clone()], 0);
+        let distance = (position - centre.unsqueeze(1) + 0.5) / unit;
+        let weights = position.lt(high.unsqueeze(1)).where_(filter(distance), 0.0);
         let total = weights.sum(&[1], true);
         let weights = weights / total.eq(0.0).where_(1.0, total);
 
         let mut shape = x.shape();
         let axis = x.axis(self.dim).unwrap_or(0);
-        let behind = shape.split_off(shape.len().min(axis + 1));
+        let trailing = shape.split_off(shape.len().min(axis + 1));
         shape.truncate(axis);
         shape.extend([self.output.clone(), taps]);
-        shape.extend(behind);
+        shape.extend(trailing);
         let picked = x
-            .index_select(self.dim, self.clamped_index(place).flatten(0, 1))
+            .index_select(self.dim, self.clamped_index(position).flatten(0, 1))
             .reshape(shape);
-        let mut beside = weights.shape();
-        beside.resize(x.rank().saturating_sub(axis) + 1, Dim::ONE);
-        (picked * weights.reshape(beside)).sum(&[axis as i64 + 1], false)
+        let mut weights_shape = weights.shape();
+        weights_shape.resize(x.rank().saturating_sub(axis) + 1, Dim::ONE);
+        (picked * weights.reshape(weights_shape)).sum(&[axis as i64 + 1], false)
     }
 
-    /// Number of input elements that a filter of `width` can touch: `2·ceil(reach) + 1`.
+    /// Number of input elements that a filter of `width` can touch: `2·ceil(radius) + 1`.
     fn taps(&self, width: i64) -> Dim {
         let half = width / 2;
-        let reach = match &self.ratio {
+        let radius = match &self.ratio {
             Number::Scalar(ratio) => {
                 Dim::from((ratio.to_f64().max(1.0) * half as f64).ceil() as i64)
             }
             _ => {
-                let (above, beneath) = if self.align_corners {
+                let (numerator, denominator) = if self.align_corners {
                     (&self.input - 1, (&self.output - 1).maximum(&Dim::ONE))
                 } else {
                     (self.input.clone(), self.output.clone())
                 };
-                (above * half).ceil_div(&beneath).maximum(&Dim::from(half))
+                (numerator * half)
+                    .ceil_div(&denominator)
+                    .maximum(&Dim::from(half))
             }
         };
-        reach * 2 + 1
+        radius * 2 + 1
     }
 
-    /// Reshapes a number for each output element so that it broadcasts along the axis.
+    /// Reshapes a vector with a number for each output element so that it broadcasts along the axis.
     fn along(&self, numbers: Value<'g>) -> Value<'g> {
         let mut shape = vec![Dim::ONE; self.x.rank()];
         if let Some(size) = self.x.axis(self.dim).and_then(|axis| shape.get_mut(axis)) {
@@ -220,6 +232,7 @@ impl<'g> ResampledAxis<'g> {
     }
 }
 
+/// The dtype in which source positions and weights are computed.
 fn compute_dtype(x: Value) -> DType {
     if x.dtype() == DType::F64 {
         DType::F64
@@ -256,14 +269,14 @@ fn quotient<'g>(x: Value<'g>, dtype: DType, numerator: &Dim, denominator: &Dim) 
     Number::Value(divisor.gt(0.0).where_(exact, 0.0))
 }
 
-/// Weights of the elements at -1, 0, 1 and 2 for a position between 0 and 1: Keys' cubic convolution with -0.75.
-pub(super) fn cubic_weights(place: Value) -> [Value; 4] {
+/// Weights of the elements at -1, 0, 1 and 2 for a position between 0 and 1: Keys' cubic convolution with `a = -0.75`.
+pub(super) fn cubic_weights(position: Value) -> [Value; 4] {
     const A: f64 = -0.75;
     [
-        keys_far(place + 1.0, A),
-        keys_near(place, A),
-        keys_near(place.rsub(1.0), A),
-        keys_far(place.rsub(2.0), A),
+        keys_far(position + 1.0, A),
+        keys_near(position, A),
+        keys_near(position.rsub(1.0), A),
+        keys_far(position.rsub(2.0), A),
     ]
 }
 
@@ -277,10 +290,12 @@ fn keys_far(x: Value, a: f64) -> Value {
     ((x * a - 5.0 * a) * x + 8.0 * a) * x - 4.0 * a
 }
 
+/// The filter of [`Interpolation::AntialiasLinear`].
 fn triangle(x: Value) -> Value {
     x.abs().rsub(1.0).maximum(0.0)
 }
 
+/// The filter of [`Interpolation::AntialiasCubic`].
 fn keys(x: Value) -> Value {
     const A: f64 = -0.5;
     let x = x.abs();
@@ -288,6 +303,7 @@ fn keys(x: Value) -> Value {
     x.lt(1.0).where_(keys_near(x, A), far)
 }
 
+/// The filter of [`Interpolation::AntialiasLanczos`].
 fn lanczos(x: Value) -> Value {
     let inside = x.ge(-3.0).logical_and(x.lt(3.0));
     inside.where_(sinc(x) * sinc(x / 3.0), 0.0)

@@ -172,10 +172,10 @@ fn resize<'g>(a: &Args<'g>, count: usize, kernel: Interpolation) -> Result<Value
     if sizes.len() != count {
         return a.reject(format!("{} sizes for {count} axes", sizes.len()));
     }
-    let is_blend = !matches!(kernel, Interpolation::Nearest | Interpolation::NearestExact);
-    let mut y = if is_blend && x.dtype() == DType::U8 {
+    let interpolates = !matches!(kernel, Interpolation::Nearest | Interpolation::NearestExact);
+    let mut y = if interpolates && x.dtype() == DType::U8 {
         x.to(DType::F32)
-    } else if is_blend {
+    } else if interpolates {
         x.to_compute()
     } else {
         x
@@ -188,9 +188,9 @@ fn resize<'g>(a: &Args<'g>, count: usize, kernel: Interpolation) -> Result<Value
             }
             _ => *scale,
         };
-        let line = ResampledAxis::new(y, dim, size, scale, a.bool("align_corners"));
-        y = kernel.apply(y, &line);
-        if is_blend && x.dtype() == DType::U8 {
+        let resampled_axis = ResampledAxis::new(y, dim, size, scale, a.bool("align_corners"));
+        y = kernel.apply(y, &resampled_axis);
+        if interpolates && x.dtype() == DType::U8 {
             // PyTorch rounds to bytes after each axis.
             y = (y + 0.5)
                 .floor()
@@ -200,7 +200,7 @@ fn resize<'g>(a: &Args<'g>, count: usize, kernel: Interpolation) -> Result<Value
     Ok(y.to(x.dtype()))
 }
 
-/// The scale of each axis, if the caller gave any.
+/// The scale of each axis; `None` if the caller gave no positive one.
 fn scales(a: &Args, count: usize) -> Vec<Option<f64>> {
     let usable = |scale: Option<f64>| scale.filter(|scale| 0.0 < *scale);
     if a.has("scale_factors") {
@@ -232,17 +232,17 @@ fn unless_equal_or_double(
         return Ok(scale);
     };
     let symbols = x.builder().symbols();
-    let is_whole = symbols.equal(to, from)? || symbols.equal(to, &(from * 2))?;
-    Ok((!is_whole).then_some(factor))
+    let is_ignored = symbols.equal(to, from)? || symbols.equal(to, &(from * 2))?;
+    Ok((!is_ignored).then_some(factor))
 }
 
 /// `floor(size · scale)`; symbolic if the scale is a fraction whose denominator is a small power of two.
 fn scaled_size(x: Value, size: &Dim, scale: f64) -> Result<Dim> {
     if size.as_const().is_none() {
-        for beneath in (0..16).map(|power| 1i64 << power) {
-            let above = scale * beneath as f64;
-            if above.fract() == 0.0 && above.abs() < f64::from(1 << 24) {
-                return Ok((size * (above as i64)).floor_div(&Dim::from(beneath)));
+        for denominator in (0..16).map(|power| 1i64 << power) {
+            let numerator = scale * denominator as f64;
+            if numerator.fract() == 0.0 && numerator.abs() < f64::from(1 << 24) {
+                return Ok((size * (numerator as i64)).floor_div(&Dim::from(denominator)));
             }
         }
     }

@@ -182,11 +182,11 @@ pub(super) const ROWS: &[Composite] = &[
                 mask.to_bool().expand(shape.clone()),
             );
             let last = &source.numel() - 1;
-            let order = cumulative_true_count(mask.flatten(0, -1)) - 1;
-            let taken = source
+            let source_index = cumulative_true_count(mask.flatten(0, -1)) - 1;
+            let selected = source
                 .flatten(0, -1)
-                .index_select(0, order.clamp(Some(0.into()), Some(last.into())));
-            Ok(mask.where_(taken.reshape(shape), x))
+                .index_select(0, source_index.clamp(Some(0.into()), Some(last.into())));
+            Ok(mask.where_(selected.reshape(shape), x))
         },
         &[
             "f32[B, 3], bool[B, 3], f32[B, 3]",
@@ -214,11 +214,11 @@ fn reduction_by_name(reduce: &str) -> Result<ScatterFunction> {
 /// Expands a vector of indices along an axis to the shape of a source.
 fn along<'g>(source: Value<'g>, dim: i64, index: Value<'g>) -> Result<Value<'g>> {
     let axis = wrap_dim(dim, source.rank())?;
-    let mut lined_up = vec![Dim::ONE; source.rank()];
-    if let Some(place) = lined_up.get_mut(axis) {
-        *place = index.numel();
+    let mut shape = vec![Dim::ONE; source.rank()];
+    if let Some(size) = shape.get_mut(axis) {
+        *size = index.numel();
     }
-    Ok(index.reshape(lined_up).expand(source.shape()))
+    Ok(index.reshape(shape).expand(source.shape()))
 }
 
 /// Computes `torch.scatter`, scalars included. A source may be larger than its index.
@@ -260,10 +260,10 @@ fn scatter_dimensioned<'g>(
             index.ty()
         )));
     }
-    let cut = (0i64..)
+    let cropped = (0i64..)
         .zip(index.shape())
         .fold(source, |source, (dim, size)| source.narrow(dim, 0, size));
-    Ok(x.scatter(dim, index, cut, function))
+    Ok(x.scatter(dim, index, cropped, function))
 }
 
 /// Computes `torch.scatter_reduce`. Without `include_self`, the old values of elements that are written do not count.
@@ -275,7 +275,7 @@ pub(super) fn scatter_reduce<'g>(
     reduce: &str,
     include_self: bool,
 ) -> Result<Value<'g>> {
-    let (function, identity) = match reduce {
+    let (function, reduction) = match reduce {
         "sum" | "mean" => (ScatterFunction::Add, ReduceFunction::Sum),
         "prod" => (ScatterFunction::Mul, ReduceFunction::Prod),
         "amax" => (ScatterFunction::Max, ReduceFunction::Max),
@@ -283,11 +283,12 @@ pub(super) fn scatter_reduce<'g>(
         other => return Err(Error::unsupported(format!("reduce = {other:?}"))),
     };
     let builder = x.builder();
-    let constant = |dtype: DType, value: Value<'g>, number: f64, integer: i64| {
+    // A constant in the shape of `like`: `number` for a float dtype, `integer` otherwise.
+    let constant = |dtype: DType, like: Value<'g>, number: f64, integer: i64| {
         if dtype.is_float() {
-            builder.full(dtype, value.shape(), number)
+            builder.full(dtype, like.shape(), number)
         } else {
-            builder.full(dtype, value.shape(), integer)
+            builder.full(dtype, like.shape(), integer)
         }
     };
     let dtype = x.dtype();
@@ -297,8 +298,8 @@ pub(super) fn scatter_reduce<'g>(
         let neutral = constant(
             dtype,
             index,
-            identity.identity(dtype),
-            identity.identity_integer(dtype),
+            reduction.identity(dtype),
+            reduction.identity_integer(dtype),
         );
         scatter(x, dim, index, neutral, ScatterFunction::Set)?
     };
@@ -306,14 +307,14 @@ pub(super) fn scatter_reduce<'g>(
     if reduce != "mean" {
         return Ok(combined);
     }
-    let own = constant(
+    let initial_count = constant(
         dtype,
         x,
         f64::from(u8::from(include_self)),
         i64::from(include_self),
     );
     let ones = constant(dtype, index, 1.0, 1);
-    let count = scatter(own, dim, index, ones, ScatterFunction::Add)?.maximum(1);
+    let count = scatter(initial_count, dim, index, ones, ScatterFunction::Add)?.maximum(1);
     Ok(if dtype.is_float() {
         combined / count
     } else {

@@ -1,3 +1,5 @@
+//! Schemas: the signatures of operators as PyTorch writes them.
+
 use std::fmt;
 
 use crate::dtype::DType;
@@ -11,11 +13,11 @@ use crate::shape::split_top_level;
 pub struct Schema {
     /// The text as PyTorch writes it.
     pub text: String,
-    /// `aten`
+    /// Namespace: `aten`.
     pub namespace: String,
-    /// `add`
+    /// Name of the operator: `add`.
     pub name: String,
-    /// `Tensor`; empty for the only or default overload.
+    /// Name of the overload: `Tensor`; empty for the only or default overload.
     pub overload: String,
     /// Parameters in order; keyword-only ones last.
     pub parameters: Vec<SchemaParameter>,
@@ -39,6 +41,7 @@ pub enum ResultStructure {
 }
 
 impl ResultStructure {
+    /// The structure of results as a schema writes them: `(Tensor, Tensor)`.
     fn parse(text: &str) -> ResultStructure {
         match (text.starts_with('('), text.contains("[]")) {
             (false, false) => ResultStructure::One,
@@ -86,7 +89,7 @@ pub enum ArgumentType {
     Ignored,
     /// An `int`, or a tensor that holds one. PyTorch's schemas do not use it.
     IntOrTensor,
-    /// `T[]` or `T[n]`; with a size, a single element stands for the list
+    /// `T[]` or `T[n]`. The flag is true if there is a size `n`; then a single element may stand for the list
     List(Box<ArgumentType>, bool),
     /// `T?`
     Optional(Box<ArgumentType>),
@@ -95,22 +98,32 @@ pub enum ArgumentType {
 impl Schema {
     /// Parses `aten::name.overload(Type name=default, *, …) -> …`.
     pub fn parse(text: &str) -> Result<Schema> {
-        let bad = |what: &str| Error::format(format!("{what} in the schema {text:?}"));
-        let (head, rest) = text.split_once('(').ok_or_else(|| bad("no parameters"))?;
-        let (namespace, full) = head.split_once("::").ok_or_else(|| bad("no namespace"))?;
-        let (name, overload) = full.split_once('.').unwrap_or((full, ""));
-        let (inside, results) = rest.rsplit_once(" -> ").ok_or_else(|| bad("no results"))?;
-        let inside = inside
+        let malformed = |what: &str| Error::format(format!("{what} in the schema {text:?}"));
+        let (head, rest) = text
+            .split_once('(')
+            .ok_or_else(|| malformed("no parameters"))?;
+        let (namespace, qualified_name) = head
+            .split_once("::")
+            .ok_or_else(|| malformed("no namespace"))?;
+        let (name, overload) = qualified_name
+            .split_once('.')
+            .unwrap_or((qualified_name, ""));
+        let (parameter_list, results) = rest
+            .rsplit_once(" -> ")
+            .ok_or_else(|| malformed("no results"))?;
+        let parameter_list = parameter_list
             .trim()
             .strip_suffix(')')
-            .ok_or_else(|| bad("unclosed parameters"))?;
+            .ok_or_else(|| malformed("unclosed parameters"))?;
         let mut keyword_only = false;
         let mut parameters = Vec::new();
-        for part in split_top_level(inside).into_iter().map(str::trim) {
-            match part {
+        for declaration in split_top_level(parameter_list).into_iter().map(str::trim) {
+            match declaration {
                 "*" => keyword_only = true,
-                part => parameters
-                    .push(SchemaParameter::parse(part, keyword_only).ok_or_else(|| bad(part))?),
+                declaration => parameters.push(
+                    SchemaParameter::parse(declaration, keyword_only)
+                        .ok_or_else(|| malformed(declaration))?,
+                ),
             }
         }
         Ok(Schema {
@@ -124,13 +137,13 @@ impl Schema {
         })
     }
 
-    /// `aten.add.Tensor`, `aten.relu`
+    /// Name in the text form: `aten.add.Tensor`, or `aten.relu` without an overload name.
     pub fn text_name(&self) -> String {
         let dot = if self.overload.is_empty() { "" } else { "." };
         format!("{}.{}{dot}{}", self.namespace, self.name, self.overload)
     }
 
-    /// `aten::add`
+    /// Name that all overloads share: `aten::add`.
     pub fn base_name(&self) -> String {
         format!("{}::{}", self.namespace, self.name)
     }
@@ -144,6 +157,7 @@ impl Schema {
 }
 
 impl SchemaParameter {
+    /// Parses `Type name=default`; `None` if it is malformed.
     fn parse(text: &str, keyword_only: bool) -> Option<SchemaParameter> {
         let (declaration, default) = match text.split_once('=') {
             Some((declaration, default)) => (declaration, Some(default)),
@@ -188,6 +202,7 @@ impl SchemaParameter {
 }
 
 impl ArgumentType {
+    /// Parses a type without alias annotations; `None` if it is unknown.
     fn parse(text: &str) -> Option<ArgumentType> {
         if let Some(inner) = text.strip_suffix('?') {
             return Some(ArgumentType::Optional(Box::new(ArgumentType::parse(
@@ -258,6 +273,7 @@ fn without_alias(text: &str) -> String {
     }
 }
 
+/// The default of a parameter of type `ty`; `None` if it is malformed. `Mean` and `Sum` are `at::Reduction`.
 fn parse_default(text: &str, ty: &ArgumentType) -> Option<DefaultValue> {
     if let Some(inner) = text.strip_prefix('[') {
         let items = split_top_level(inner.strip_suffix(']')?)

@@ -14,7 +14,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::hann_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
             "aten::hann_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         ],
-        |a| window(a, |turn, _| cosines(turn, &[0.5, 0.5])),
+        |a| window(a, |angle, _| cosines(angle, &[0.5, 0.5])),
         &["8", "periodic: 8, False", "1", "0"],
     ),
     Composite::one(
@@ -25,9 +25,10 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::hamming_window.periodic_alpha_beta(int window_length, bool periodic, float alpha, float beta, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         ],
         |a| {
-            let or = |name: &str, default: f64| if a.has(name) { a.float(name) } else { default };
-            let weights = [or("alpha", 0.54), or("beta", 0.46)];
-            window(a, |turn, _| cosines(turn, &weights))
+            let or_default =
+                |name: &str, default: f64| if a.has(name) { a.float(name) } else { default };
+            let weights = [or_default("alpha", 0.54), or_default("beta", 0.46)];
+            window(a, |angle, _| cosines(angle, &weights))
         },
         &["8", "periodic_alpha_beta: 8, False, 0.6, 0.4"],
     ),
@@ -36,7 +37,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::blackman_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
             "aten::blackman_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         ],
-        |a| window(a, |turn, _| cosines(turn, &[0.42, 0.5, 0.08])),
+        |a| window(a, |angle, _| cosines(angle, &[0.42, 0.5, 0.08])),
         &["8", "periodic: 8, False"],
     ),
     Composite::one(
@@ -44,7 +45,7 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::bartlett_window(int window_length, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
             "aten::bartlett_window.periodic(int window_length, bool periodic, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
         ],
-        |a| window(a, |_, place| (place * 2.0 - 1.0).abs().rsub(1.0)),
+        |a| window(a, |_, fraction| (fraction * 2.0 - 1.0).abs().rsub(1.0)),
         &["8", "periodic: 8, False"],
     ),
     Composite::one(
@@ -55,8 +56,8 @@ pub(super) const ROWS: &[Composite] = &[
         ],
         |a| {
             let beta = if a.has("beta") { a.float("beta") } else { 12.0 };
-            window(a, |_, place| {
-                let offset = place * 2.0 - 1.0;
+            window(a, |_, fraction| {
+                let offset = fraction * 2.0 - 1.0;
                 let inside = (offset * offset).rsub(1.0).maximum(0.0);
                 bessel_i0(inside * (beta * beta / 4.0), beta)
             })
@@ -65,13 +66,14 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// A window function from a formula of the angles `2π·i/n` and the fractions `i/n`.
+/// The window of a call. `formula` computes it from the angles `2π·i/n` and the fractions `i/n`, where `n` is the
+/// period.
 fn window<'g>(
     a: &Args<'g>,
     formula: impl Fn(Value<'g>, Value<'g>) -> Value<'g>,
 ) -> Result<Value<'g>> {
     let dtype = a.dtype("dtype").unwrap_or(DType::F32);
-    let wide = if dtype == DType::F64 {
+    let compute_dtype = if dtype == DType::F64 {
         dtype
     } else {
         DType::F32
@@ -88,20 +90,20 @@ fn window<'g>(
     }
     let periodic = !a.has("periodic") || a.bool("periodic");
     let period = if periodic { length } else { length - 1 };
-    let index = a.builder().iota(wide, shape, 0);
-    let turn = index * (2.0 * PI / period as f64);
-    Ok(formula(turn, index / period).to(dtype))
+    let index = a.builder().iota(compute_dtype, shape, 0);
+    let angle = index * (2.0 * PI / period as f64);
+    Ok(formula(angle, index / period).to(dtype))
 }
 
-/// `w₀ - w₁·cos x + w₂·cos 2x`
-fn cosines<'g>(turn: Value<'g>, weights: &[f64]) -> Value<'g> {
-    let zero = turn * 0.0;
+/// `w₀ - w₁·cos x + w₂·cos 2x` for the angle `x` and the weights `w`.
+fn cosines<'g>(angle: Value<'g>, weights: &[f64]) -> Value<'g> {
+    let zero = angle * 0.0;
     weights
         .iter()
         .enumerate()
         .fold(zero, |sum, (order, weight)| {
             let sign = if order % 2 == 0 { 1.0 } else { -1.0 };
-            sum + (turn * order as f64).cos() * (sign * weight)
+            sum + (angle * order as f64).cos() * (sign * weight)
         })
 }
 

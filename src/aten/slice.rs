@@ -239,7 +239,7 @@ pub(super) const ROWS: &[Composite] = &[
     .with_strides(StrideRule::AsStrided),
 ];
 
-/// Resolves a start that may count from the end.
+/// Converts a start that counts from the end if it is negative to one that counts from the beginning of the axis.
 pub(super) fn resolve_start(x: Value, dim: i64, start: Dim) -> Result<Dim> {
     let symbols = x.builder().symbols();
     let negative = !symbols.less_equal(&Dim::ZERO, &start)?;
@@ -250,6 +250,7 @@ pub(super) fn resolve_start(x: Value, dim: i64, start: Dim) -> Result<Dim> {
     })
 }
 
+/// Requires a rank of at least `rank`.
 fn at_least_rank(x: Value, rank: usize) -> Result<Value> {
     if x.rank() < rank {
         return Err(Error::operator(format!(
@@ -284,10 +285,11 @@ fn sections<'g>(x: Value<'g>, dim: i64, count: i64, equal: bool) -> Result<Vec<V
     split(x, dim, &lengths.collect::<Vec<_>>())
 }
 
+/// Computes `Tensor.unfold`: the axis becomes one of windows, whose elements are a new last axis.
 fn unfold(x: Value, dim: i64, size: i64, step: i64) -> Result<Value> {
     let axis = wrap_dim(dim, x.rank())?;
     if x.rank() == 0 {
-        // A scalar has one window and no axis for the number of windows.
+        // A scalar has one element, hence one window, and no axis for the number of windows.
         return Ok(x.unsqueeze(0).narrow(0, 0, size));
     }
     if size != 0 {
@@ -295,8 +297,8 @@ fn unfold(x: Value, dim: i64, size: i64, step: i64) -> Result<Value> {
     }
     // Windows without elements: only their number matters.
     let mut shape = x.shape();
-    if let Some(place) = shape.get_mut(axis) {
-        *place = place.floor_div(&Dim::from(step.max(1))) + 1;
+    if let Some(axis_size) = shape.get_mut(axis) {
+        *axis_size = axis_size.floor_div(&Dim::from(step.max(1))) + 1;
     }
     shape.push(Dim::ZERO);
     Ok(x.builder().full(x.dtype(), shape, 0))

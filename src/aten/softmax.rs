@@ -55,11 +55,14 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
+/// The argument `self` in the dtype of the result: the argument `dtype` or, by default, its own float dtype (`f32` for
+/// integers).
 fn operand<'g>(a: &Args<'g>) -> Value<'g> {
     let x = a.tensor("self");
     x.to(a.dtype("dtype").unwrap_or(x.dtype().to_float()))
 }
 
+/// The argument `self`, in the compute dtype if the call says `half_to_float`.
 fn half_to_float<'g>(a: &Args<'g>) -> Value<'g> {
     let x = a.tensor("self");
     if a.bool("half_to_float") {
@@ -90,8 +93,8 @@ pub(super) fn log_softmax(x: Value, dim: i64) -> Value {
 
 /// Softmax that gives zeros instead of not-a-number where every element is minus infinity.
 pub(super) fn safe_softmax(x: Value, dim: i64) -> Value {
-    let nothing_left = x.eq(f64::NEG_INFINITY).all(&[dim], true);
-    nothing_left.where_(0.0, x.softmax(dim))
+    let is_all_masked = x.eq(f64::NEG_INFINITY).all(&[dim], true);
+    is_all_masked.where_(0.0, x.softmax(dim))
 }
 
 /// Softmax with a mask, as `aten/src/ATen/native/SoftMax.cpp` computes it: true excludes an element. Mask type 0 is `[L, L]`

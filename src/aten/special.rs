@@ -309,7 +309,8 @@ fn log_normal_distribution(x: Value) -> Value {
     x.lt(-1.0).where_(tail, body)
 }
 
-/// A polynomial whose degree is a tensor; degrees are truncated to integers.
+/// A polynomial in the argument `x` whose degree is the tensor `n`, truncated to integers. `shift` maps `x` to the
+/// operand of the unshifted polynomial.
 fn polynomial<'g>(
     a: &Args<'g>,
     function: BinaryFunction,

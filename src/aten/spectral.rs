@@ -101,8 +101,8 @@ pub(super) const ROWS: &[Composite] = &[
             } else {
                 Matrix::new(x)?
             };
-            let parts = Svd::new(matrix);
-            Ok(parts.pseudo_inverse(rank_threshold(a, x, parts.values)?))
+            let svd = Svd::new(matrix);
+            Ok(svd.pseudo_inverse(rank_threshold(a, x, svd.values)?))
         },
         &[
             "f32[4, 3], 1e-15",
@@ -165,10 +165,10 @@ pub(super) fn spectral_norm<'g>(
     Ok(result.unsqueeze(low).unsqueeze(high))
 }
 
-/// `U`, `S` and `V`; with `full`, `U` and `V` are completed to square matrices.
+/// `U`, `S` and `V` of the singular value decomposition; with `full`, `U` and `V` are completed to square matrices.
 fn svd_factors(x: Value, full: bool) -> Result<[Value; 3]> {
     let matrix = Matrix::new(x)?;
-    let parts = Svd::new(matrix);
+    let svd = Svd::new(matrix);
     let completed = |vectors| {
         if full {
             complete_basis(vectors)
@@ -176,11 +176,7 @@ fn svd_factors(x: Value, full: bool) -> Result<[Value; 3]> {
             Ok(vectors)
         }
     };
-    Ok([
-        completed(parts.left)?,
-        parts.values,
-        completed(parts.right)?,
-    ])
+    Ok([completed(svd.left)?, svd.values, completed(svd.right)?])
 }
 
 /// Completes orthonormal columns to a square matrix.
@@ -196,6 +192,7 @@ fn complete_basis(vectors: Value) -> Result<Value> {
     Ok(vectors.builder().concat(&[vectors, rest], -1))
 }
 
+/// Eigenvalues and eigenvectors of the argument `self`, of which the call reads one triangle.
 fn eigen<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
     let upper = a.str("UPLO").eq_ignore_ascii_case("U");
     Ok(symmetric_eigen(symmetric_from_triangle(
@@ -207,9 +204,9 @@ fn eigen<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
 /// The symmetric matrix that one triangle represents.
 fn symmetric_from_triangle(x: Value, upper: bool) -> Result<Matrix> {
     let matrix = Matrix::square(x)?;
-    let turned = x.transpose(-1, -2);
+    let transposed = x.transpose(-1, -2);
     Ok(Matrix {
-        value: matrix.in_triangle(upper).where_(x, turned),
+        value: matrix.in_triangle(upper).where_(x, transposed),
         ..matrix
     })
 }
@@ -257,14 +254,14 @@ fn least_squares<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
         text if text.is_empty() => "gelsy".to_string(),
         text => text,
     };
-    let parts = Svd::new(matrix);
-    let cutoff = singular_value_threshold(matrix, parts.values, a.optional_float("rcond"))?;
+    let svd = Svd::new(matrix);
+    let cutoff = singular_value_threshold(matrix, svd.values, a.optional_float("rcond"))?;
     let is_vector = is_vector_side(matrix, b)?;
     let right = if is_vector { b.unsqueeze(-1) } else { b };
-    let solution = parts.pseudo_inverse(cutoff).matmul(right);
-    let error = matrix.value.matmul(solution) - right;
+    let solution = svd.pseudo_inverse(cutoff).matmul(right);
+    let residual = matrix.value.matmul(solution) - right;
     let has_residuals = matrix.columns < matrix.rows && driver != "gelsy" && !right.size(-1).is(0);
-    let nothing = |dtype| a.builder().full(dtype, vec![Dim::ZERO], 0);
+    let empty = |dtype| a.builder().full(dtype, vec![Dim::ZERO], 0);
     Ok(vec![
         if is_vector {
             solution.squeeze(&[-1])
@@ -272,20 +269,20 @@ fn least_squares<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
             solution
         },
         if has_residuals {
-            (error * error).sum(&[-2], false)
+            (residual * residual).sum(&[-2], false)
         } else {
-            nothing(b.dtype())
+            empty(b.dtype())
         },
         match driver.as_str() {
-            "gels" => nothing(DType::I64),
+            "gels" => empty(DType::I64),
             // LAPACK does not read the matrix if there are no right-hand sides.
             "gelsy" if right.size(-1).is(0) => a.builder().full(DType::I64, matrix.batch(), 0),
-            _ => rank(parts.values, cutoff),
+            _ => rank(svd.values, cutoff),
         },
         if driver == "gelsd" || driver == "gelss" {
-            parts.values
+            svd.values
         } else {
-            nothing(b.dtype())
+            empty(b.dtype())
         },
     ])
 }
@@ -294,15 +291,15 @@ fn least_squares<'g>(a: &Args<'g>) -> Result<Vec<Value<'g>>> {
 fn singular_value_threshold<'g>(
     matrix: Matrix<'g>,
     values: Value<'g>,
-    share: Option<f64>,
+    relative: Option<f64>,
 ) -> Result<Value<'g>> {
     let dtype = matrix.value.dtype();
     if matrix.rows.min(matrix.columns) == 0 {
         return Ok(values.builder().full(dtype, matrix.batch(), 0.0));
     }
     let largest = matrix.rows.max(matrix.columns) as f64;
-    let share = share.unwrap_or(dtype.epsilon().unwrap_or(0.0) * largest);
-    Ok(values.amax(&[-1], false) * share)
+    let relative = relative.unwrap_or(dtype.epsilon().unwrap_or(0.0) * largest);
+    Ok(values.amax(&[-1], false) * relative)
 }
 
 /// The number of singular values above a cutoff.
@@ -325,10 +322,10 @@ fn exponential(matrix: Matrix) -> Result<Value> {
     let squarings = (norm / BOUND).log2().ceil();
     let squarings = squarings.clamp(Some(0.0.into()), Some((MAX_SQUARINGS as f64).into()));
     let scaled = x / squarings.exp2();
-    let one = matrix.identity(matrix.rows, matrix.rows).value;
-    let mut sum = one;
+    let identity = matrix.identity(matrix.rows, matrix.rows).value;
+    let mut sum = identity;
     for power in (1..=DEGREE).rev() {
-        sum = one + scaled.matmul(sum) / power;
+        sum = identity + scaled.matmul(sum) / power;
     }
     for count in 0..MAX_SQUARINGS {
         sum = squarings.gt(count as f64).where_(sum.matmul(sum), sum);

@@ -9,7 +9,7 @@ use crate::shape::{Shape, wrap_dim};
 /// The dtype of index tables along an axis. Kernels load four of these at once, but 64-bit elements one by one.
 pub(super) const INDEX_DTYPE: DType = DType::I32;
 
-/// Specialises a size that decides the number of results. The example answers, and a guard records the answer; symbols that
+/// Specialises a size that decides the number of results to its value in the example, and records a guard. Symbols that
 /// the number does not determine stay free.
 pub(super) fn specialized_count(builder: &Builder, size: &Dim) -> Result<i64> {
     let number = builder.symbols().hint(size)?;
@@ -34,9 +34,9 @@ pub(super) fn split<'g>(x: Value<'g>, dim: i64, sizes: &[Dim]) -> Result<Vec<Val
     Ok(sizes
         .iter()
         .map(|size| {
-            let piece = x.narrow(dim, start.clone(), size.clone());
+            let slice = x.narrow(dim, start.clone(), size.clone());
             start = &start + size;
-            piece
+            slice
         })
         .collect())
 }
@@ -45,12 +45,12 @@ pub(super) fn split<'g>(x: Value<'g>, dim: i64, sizes: &[Dim]) -> Result<Vec<Val
 pub(super) fn split_even<'g>(x: Value<'g>, dim: i64, size: &Dim) -> Result<Vec<Value<'g>>> {
     check_axis(x, dim)?;
     let total = x.size(dim);
-    let pieces = specialized_count(x.builder(), &total.ceil_div(size))?;
-    if pieces <= 1 {
+    let count = specialized_count(x.builder(), &total.ceil_div(size))?;
+    if count <= 1 {
         return Ok(vec![x]);
     }
-    let mut sizes = vec![size.clone(); usize::try_from(pieces - 1).unwrap_or(0)];
-    sizes.push(&total - &(size * &Dim::from(pieces - 1)));
+    let mut sizes = vec![size.clone(); usize::try_from(count - 1).unwrap_or(0)];
+    sizes.push(&total - &(size * &Dim::from(count - 1)));
     split(x, dim, &sizes)
 }
 
@@ -121,12 +121,12 @@ pub(super) fn diagonal(x: Value, offset: i64, dim1: i64, dim2: i64) -> Result<Va
     if let Some(last) = index_shape.last_mut() {
         *last = Dim::ONE;
     }
-    let rows = square.rank().saturating_sub(2);
-    let index = x.builder().iota(DType::I64, index_shape, rows);
+    let row_axis = square.rank().saturating_sub(2);
+    let index = x.builder().iota(DType::I64, index_shape, row_axis);
     Ok(square.gather(-1, index).flatten(-2, -1))
 }
 
-/// Number of elements on a diagonal of a matrix.
+/// Number of elements on a diagonal of a matrix. A positive offset is above the main diagonal.
 pub(super) fn diagonal_length(
     builder: &Builder,
     rows: &Dim,

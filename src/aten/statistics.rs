@@ -93,7 +93,8 @@ pub(super) const ROWS: &[Composite] = &[
     ),
 ];
 
-/// The correction of the divisor, from `unbiased` or `correction`.
+/// The number that is subtracted from the number of elements in the divisor, from the argument `unbiased` or
+/// `correction`.
 fn correction(a: &Args) -> f64 {
     if a.has("unbiased") {
         f64::from(u8::from(a.bool("unbiased")))
@@ -115,7 +116,8 @@ fn deviation<'g>(a: &Args<'g>) -> Result<(Value<'g>, Value<'g>)> {
     Ok((variance.sqrt().to(x.dtype()), x.mean(&dims, keepdim)))
 }
 
-/// Covariance of the rows of a matrix; a scalar for a vector.
+/// Covariance of the rows of a matrix; a scalar for a vector. `frequencies` and `importances` weight the columns, as
+/// `fweights` and `aweights` of `torch.cov` do.
 fn covariance<'g>(
     x: Value<'g>,
     correction: f64,

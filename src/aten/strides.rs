@@ -10,8 +10,9 @@ use crate::shape::{Shape, wrap_dim};
 use super::contraction::memory_order;
 use super::{Args, Operator};
 
-/// The rule for the strides of a row's results. If the rule is one of views, schemas of the row that are not views return
-/// new, contiguous results.
+/// The rule for the strides of a row's results. Rules whose description begins with "New" apply to results in memory of
+/// their own, the others to views. If the rule is one of views, schemas of the row that are not views (`view_copy`)
+/// return new, contiguous results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StrideRule {
     /// New and contiguous; for a view, the strides follow from the primitives of its body ([`Operator::view_steps`]).
@@ -20,11 +21,11 @@ pub enum StrideRule {
     Elementwise,
     /// New: in the memory format of the first operand (`torch.preserve_format`).
     Preserve,
-    /// New: in the memory format that the first operand suggests.
+    /// New: in the memory format that the first operand suggests (`at::Tensor::suggest_memory_format`).
     Suggested,
     /// New: in the memory format that the first operand suggests, or contiguous for circular padding.
     Padded,
-    /// New: with the strides of the first operand, gaps included.
+    /// New: with the strides of the first operand, gaps included, unless elements of the operand may overlap.
     SameStrides,
     /// New: unshared axes of both operands, the first's before the second's (`torch.einsum`).
     Einsum,
@@ -97,11 +98,11 @@ pub struct ResultPlacement<'a> {
     pub operator: &'static Operator,
     /// Arguments of the call.
     pub arguments: &'a [Argument],
-    /// Geometry of its tensors, by parameter; empty for parameters that are not tensors.
+    /// Geometry of the tensors among the arguments, one list for each parameter; empty if the parameter is no tensor.
     pub operands: &'a [Vec<Geometry>],
     /// The graph that the call is in.
     pub builder: &'a Builder,
-    /// `memory_format=`
+    /// The argument `memory_format=` of the call.
     pub format: WantedFormat,
     /// Answers questions about symbolic sizes.
     pub assumptions: &'a Assumptions<'a>,
@@ -119,7 +120,7 @@ impl ResultPlacement<'_> {
                 let operands: Vec<&Geometry> = self.operands.iter().flatten().collect();
                 Geometry::elementwise(self.assumptions, &sizes, &operands)
             }
-            StrideRule::Preserve => match self.first() {
+            StrideRule::Preserve => match self.first_operand() {
                 Some(operand) if operand.sizes == sizes => operand.preserved(self.assumptions),
                 _ => Ok(Geometry::contiguous(sizes)),
             },
@@ -146,25 +147,28 @@ impl ResultPlacement<'_> {
             StrideRule::Attention => self.attention(sizes),
             StrideRule::Indexed => self.indexed(sizes),
             StrideRule::ColumnMajor => Ok(column_major(sizes)),
-            StrideRule::StrideArgument => self.from_stride_argument(sizes),
+            StrideRule::StrideArgument => self.by_stride_argument(sizes),
             _ => Ok(Geometry::contiguous(sizes)),
         }
     }
 
-    fn first(&self) -> Option<&Geometry> {
+    /// Geometry of the first tensor among the arguments.
+    fn first_operand(&self) -> Option<&Geometry> {
         self.operands.iter().flatten().next()
     }
 
+    /// Geometry for [`StrideRule::Suggested`].
     fn suggested(&self, sizes: Shape) -> Result<Geometry> {
-        let format = match self.first() {
+        let format = match self.first_operand() {
             Some(operand) => operand.suggested_format(self.assumptions)?,
             None => MemoryFormat::Contiguous,
         };
         Ok(Geometry::of_format(sizes, format))
     }
 
+    /// Geometry for [`StrideRule::SameStrides`].
     fn same_strides(&self, sizes: Shape) -> Result<Geometry> {
-        match self.first() {
+        match self.first_operand() {
             Some(operand) if operand.may_overlap(self.assumptions)? => {
                 operand.preserved(self.assumptions)
             }
@@ -173,11 +177,11 @@ impl ResultPlacement<'_> {
         }
     }
 
-    /// Channels last if one of the first operands is. 1-D inputs count as images of height 1, and an unbatched image as a
-    /// batch of one.
-    fn images(&self, sizes: Shape, spatial: usize, operands: usize) -> Result<Geometry> {
+    /// Geometry for images with `spatial` spatial axes: channels last if one of the first `operand_count` operands is.
+    /// 1-D inputs count as images of height 1, and an unbatched image as a batch of one.
+    fn images(&self, sizes: Shape, spatial: usize, operand_count: usize) -> Result<Geometry> {
         let mut format = MemoryFormat::Contiguous;
-        for operand in self.operands.iter().flatten().take(operands) {
+        for operand in self.operands.iter().flatten().take(operand_count) {
             if as_images(operand, spatial).suggested_format(self.assumptions)?
                 == MemoryFormat::ChannelsLast
             {
@@ -186,15 +190,16 @@ impl ResultPlacement<'_> {
         }
         let result = Geometry::contiguous(sizes);
         let batch = as_images(&result, spatial);
-        let placed = Geometry::of_format(batch.sizes.clone(), format);
-        Ok(from_images(&placed, result.sizes, spatial))
+        let formatted = Geometry::of_format(batch.sizes.clone(), format);
+        Ok(from_images(&formatted, result.sizes, spatial))
     }
 
+    /// Geometry for [`StrideRule::Concat`].
     fn concat(&self, sizes: Shape) -> Result<Geometry> {
         let mut format = None;
         for operand in self.operands.iter().flatten() {
-            let own = operand.suggested_format(self.assumptions)?;
-            if *format.get_or_insert(own) != own {
+            let operand_format = operand.suggested_format(self.assumptions)?;
+            if *format.get_or_insert(operand_format) != operand_format {
                 format = Some(MemoryFormat::Contiguous);
                 break;
             }
@@ -205,30 +210,32 @@ impl ResultPlacement<'_> {
         ))
     }
 
+    /// Geometry for [`StrideRule::Stack`].
     fn stack(&self, sizes: Shape) -> Result<Geometry> {
-        let (Some(operand), 0) = (self.first(), self.args().int("dim")) else {
+        let (Some(operand), 0) = (self.first_operand(), self.args().int("dim")) else {
             return Ok(Geometry::contiguous(sizes));
         };
-        let mut joined = operand.sizes.clone();
-        let (Some(length), Some(count)) = (joined.first_mut(), sizes.first()) else {
+        let mut concatenated = operand.sizes.clone();
+        let (Some(length), Some(count)) = (concatenated.first_mut(), sizes.first()) else {
             return Ok(Geometry::contiguous(sizes));
         };
-        let own = length.clone();
-        *length = &own * count;
-        let mut stacked = self.concat(joined)?;
-        let row = stacked
+        let operand_length = length.clone();
+        *length = &operand_length * count;
+        let mut stacked = self.concat(concatenated)?;
+        let item_stride = stacked
             .strides
             .first()
-            .map_or(Dim::ONE, |stride| stride * &own);
-        stacked.strides.insert(0, row);
+            .map_or(Dim::ONE, |stride| stride * &operand_length);
+        stacked.strides.insert(0, item_stride);
         stacked.sizes = sizes;
         Ok(stacked)
     }
 
+    /// Geometry for [`StrideRule::Rot90`].
     fn rot90(&self, mut sizes: Shape) -> Result<Geometry> {
         let args = self.args();
-        let (turns, dims) = (args.int("k"), args.ints("dims"));
-        let (1 | 3, &[first, second]) = (turns.rem_euclid(4), dims.as_slice()) else {
+        let (quarter_turns, dims) = (args.int("k"), args.ints("dims"));
+        let (1 | 3, &[first, second]) = (quarter_turns.rem_euclid(4), dims.as_slice()) else {
             let operands: Vec<&Geometry> = self.operands.iter().flatten().collect();
             return Geometry::elementwise(self.assumptions, &sizes, &operands);
         };
@@ -243,14 +250,16 @@ impl ResultPlacement<'_> {
         Ok(Geometry::elementwise(self.assumptions, &sizes, &operands)?.permute(&order))
     }
 
-    /// PyTorch's fast kernels give the result the query's strides; they require adjacent elements of a head.
+    /// Geometry for [`StrideRule::Attention`]. PyTorch's fused kernels give the result the query's strides; they
+    /// require that the elements of a head are adjacent in query, key and value. Other results are contiguous.
     fn attention(&self, sizes: Shape) -> Result<Geometry> {
-        let mut heads = self.operands.iter().take(3).flatten();
-        let are_fast = sizes.len() == 4
-            && heads.all(|operand| operand.strides.last().is_some_and(|stride| stride.is(1)));
+        let mut query_key_value = self.operands.iter().take(3).flatten();
+        let is_fused = sizes.len() == 4
+            && query_key_value
+                .all(|operand| operand.strides.last().is_some_and(|stride| stride.is(1)));
         match self
-            .first()
-            .filter(|query| are_fast && query.sizes == sizes)
+            .first_operand()
+            .filter(|query| is_fused && query.sizes == sizes)
         {
             Some(query) => query.preserved(self.assumptions),
             None => Ok(Geometry::contiguous(sizes)),
@@ -261,40 +270,49 @@ impl ResultPlacement<'_> {
         Args::new(self.builder, self.operator, self.arguments)
     }
 
-    /// Follows `at::TensorIterator` for advanced indexing: the operand has stride 0 along the axes of the indices.
+    /// Geometry for [`StrideRule::Indexed`]. Follows `at::TensorIterator` for advanced indexing: the operand has stride
+    /// 0 along the axes of the indices.
     fn indexed(&self, sizes: Shape) -> Result<Geometry> {
-        let (Some(operand), Some(indices)) = (self.first(), self.operands.get(1)) else {
+        let (Some(operand), Some(indices)) = (self.first_operand(), self.operands.get(1)) else {
             return Ok(Geometry::contiguous(sizes));
         };
-        let Some(Argument::List(slots)) = self.arguments.get(1) else {
+        let Some(Argument::List(index_arguments)) = self.arguments.get(1) else {
             return Ok(Geometry::contiguous(sizes));
         };
-        let is_index = |axis: usize| slots.get(axis).is_some_and(|slot| *slot != Argument::None);
+        let is_index = |axis: usize| {
+            index_arguments
+                .get(axis)
+                .is_some_and(|index_argument| *index_argument != Argument::None)
+        };
         let axes: Vec<usize> = (0..operand.rank()).filter(|axis| is_index(*axis)).collect();
         let first = axes.first().copied().unwrap_or(0);
         let are_neighbours = axes
             .iter()
             .enumerate()
-            .all(|(place, axis)| *axis == first + place);
-        let front = if are_neighbours { first } else { 0 };
-        let kept: Vec<usize> = (0..operand.rank())
+            .all(|(position, axis)| *axis == first + position);
+        let insertion = if are_neighbours { first } else { 0 };
+        let unindexed_axes: Vec<usize> = (0..operand.rank())
             .filter(|axis| !is_index(*axis))
             .collect();
-        let Some(added) = sizes.len().checked_sub(kept.len()) else {
+        let Some(index_rank) = sizes.len().checked_sub(unindexed_axes.len()) else {
             return Ok(Geometry::contiguous(sizes));
         };
-        let mut source = operand.permute(&kept);
-        let zeros = std::iter::repeat_n(Dim::ZERO, added);
-        source.strides.splice(front..front, zeros);
-        source.sizes = sizes.clone();
-        let behind = kept.len().saturating_sub(front);
+        let mut restrided = operand.permute(&unindexed_axes);
+        let zeros = std::iter::repeat_n(Dim::ZERO, index_rank);
+        restrided.strides.splice(insertion..insertion, zeros);
+        restrided.sizes = sizes.clone();
+        let trailing_rank = unindexed_axes.len().saturating_sub(insertion);
         let indices = indices.iter().map(|index| {
             let mut index = index.clone();
-            index.sizes.extend(std::iter::repeat_n(Dim::ONE, behind));
-            index.strides.extend(std::iter::repeat_n(Dim::ZERO, behind));
+            index
+                .sizes
+                .extend(std::iter::repeat_n(Dim::ONE, trailing_rank));
+            index
+                .strides
+                .extend(std::iter::repeat_n(Dim::ZERO, trailing_rank));
             index
         });
-        let operands: Vec<Geometry> = std::iter::once(source).chain(indices).collect();
+        let operands: Vec<Geometry> = std::iter::once(restrided).chain(indices).collect();
         Geometry::elementwise(
             self.assumptions,
             &sizes,
@@ -302,7 +320,8 @@ impl ResultPlacement<'_> {
         )
     }
 
-    fn from_stride_argument(&self, sizes: Shape) -> Result<Geometry> {
+    /// Geometry for [`StrideRule::StrideArgument`].
+    fn by_stride_argument(&self, sizes: Shape) -> Result<Geometry> {
         let args = self.args();
         let mut geometry = Geometry::contiguous(sizes);
         if args.has("stride") {
@@ -349,6 +368,7 @@ fn from_images(images: &Geometry, sizes: Shape, spatial: usize) -> Geometry {
     }
 }
 
+/// Geometry for [`StrideRule::ColumnMajor`].
 fn column_major(sizes: Shape) -> Geometry {
     let mut fastest_first: Vec<usize> = (0..sizes.len()).rev().collect();
     if let [last, next, ..] = fastest_first.as_mut_slice() {
@@ -357,7 +377,7 @@ fn column_major(sizes: Shape) -> Geometry {
     Geometry::dense(sizes, &fastest_first)
 }
 
-/// The primitives that make a result of a view from its operand, in order, each with the shape of its result.
+/// The primitives that compute a result of a view from its operand, in order, each with the shape of its result.
 pub type ViewSteps = Vec<(Primitive, Shape)>;
 
 impl Operator {
@@ -366,8 +386,8 @@ impl Operator {
         self.schema.is_view || self.row.strides == StrideRule::ItselfOrView
     }
 
-    /// For each result of a view, the primitives that make it from its operand: the first argument, or the item of it for
-    /// that result. `None` for results that are made otherwise.
+    /// For each result of a view, the primitives that compute it from its operand. The operand is the first argument
+    /// or, if that is a list, its item for the result. `None` for results that other primitives compute.
     pub fn view_steps(
         &'static self,
         builder: &Builder,
@@ -410,17 +430,18 @@ impl Operator {
     }
 }
 
+/// The view primitives that lead from an operand to a result; `None` if other primitives are among them.
 fn steps_between(builder: &Builder, operand: ValueId, result: ValueId) -> Option<ViewSteps> {
     let mut steps = Vec::new();
     let mut value = result;
     while value != operand {
         let node = builder.node_of(value)?;
-        let (Op::Primitive(primitive), [Argument::Value(next)]) =
+        let (Op::Primitive(primitive), [Argument::Value(inner)]) =
             (&node.op, node.arguments.as_slice())
         else {
             return None;
         };
-        let moves = matches!(
+        let is_view = matches!(
             primitive,
             Primitive::Reshape(_)
                 | Primitive::Permute(_)
@@ -428,11 +449,11 @@ fn steps_between(builder: &Builder, operand: ValueId, result: ValueId) -> Option
                 | Primitive::Slice(_)
                 | Primitive::Unfold(_)
         );
-        if !moves {
+        if !is_view {
             return None;
         }
         steps.push((primitive.clone(), builder.ty(value).shape));
-        value = *next;
+        value = *inner;
     }
     steps.reverse();
     Some(steps)

@@ -303,6 +303,7 @@ fn sinc<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     }))
 }
 
+/// `log(x / (1 - x))`, for `x` clamped to `eps..=1 - eps` if the call has `eps`.
 fn logit<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let eps = a.optional_float("eps").filter(|eps| *eps >= 0.0);
     let x = a.tensor("self").to_float();
@@ -313,7 +314,7 @@ fn logit<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     Ok((x / (1.0 - x)).log())
 }
 
-/// The angle of a real number is 0 or π.
+/// The angle of real numbers in the complex plane: 0, π or not-a-number.
 fn angle<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     let zero_or_pi = x.lt(0).where_(PI, 0.0).to(x.dtype().to_float());
@@ -324,17 +325,18 @@ fn angle<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     })
 }
 
+/// Replaces not-a-number and infinities by finite numbers.
 fn nan_to_num<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let x = a.tensor("self");
     let Some(largest) = x.dtype().largest_finite() else {
         return Ok(x);
     };
-    let or = |name, default| a.optional_float(name).unwrap_or(default);
-    let finite = x.eq(f64::INFINITY).where_(or("posinf", largest), x);
+    let or_default = |name, default| a.optional_float(name).unwrap_or(default);
+    let finite = x.eq(f64::INFINITY).where_(or_default("posinf", largest), x);
     let finite = x
         .eq(f64::NEG_INFINITY)
-        .where_(or("neginf", -largest), finite);
-    Ok(x.isnan().where_(or("nan", 0.0), finite))
+        .where_(or_default("neginf", -largest), finite);
+    Ok(x.isnan().where_(or_default("nan", 0.0), finite))
 }
 
 /// Derivatives of digamma: `(-1)ⁿ⁺¹ n! ζ(n + 1, x)` (Abramowitz and Stegun 6.4.10). The first derivative uses reflection for

@@ -286,15 +286,17 @@ fn move_axes<'g>(x: Value<'g>, from: &[i64], to: &[i64]) -> Result<Value<'g>> {
     }
     let mut rest = (0..x.rank()).filter(|axis| !from.contains(axis));
     let order: Vec<usize> = (0..x.rank())
-        .filter_map(|place| match to.iter().position(|taken| *taken == place) {
-            Some(index) => from.get(index).copied(),
-            None => rest.next(),
-        })
+        .filter_map(
+            |position| match to.iter().position(|target| *target == position) {
+                Some(index) => from.get(index).copied(),
+                None => rest.next(),
+            },
+        )
         .collect();
     Ok(x.permute(order))
 }
 
-/// An axis split into several; one of the sizes may be `-1`.
+/// Splits an axis into several axes of the given sizes, one of which may be `-1`.
 pub(super) fn unflatten<'g>(x: Value<'g>, dim: i64, sizes: &[Dim]) -> Result<Value<'g>> {
     let axis = wrap_dim(dim, x.rank())?;
     let split = x.split_size(&x.size(dim), sizes)?;
@@ -309,12 +311,13 @@ pub(super) fn unflatten<'g>(x: Value<'g>, dim: i64, sizes: &[Dim]) -> Result<Val
 pub(super) fn at_least(x: Value, rank: usize) -> Value {
     let mut shape: Shape = x.shape();
     while shape.len() < rank {
-        let place = if shape.len() == 2 { 2 } else { 0 };
-        shape.insert(place, Dim::ONE);
+        let new_axis = if shape.len() == 2 { 2 } else { 0 };
+        shape.insert(new_axis, Dim::ONE);
     }
     x.reshape(shape)
 }
 
+/// [`at_least`] for each item of the argument `tensors`.
 fn at_least_all<'g>(a: &Args<'g>, rank: usize) -> Vec<Value<'g>> {
     a.tensors("tensors")
         .into_iter()

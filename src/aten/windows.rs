@@ -9,8 +9,11 @@ use crate::scalar::Scalar;
 
 /// Parameters of the windows along one axis.
 pub(super) struct PoolAxis {
+    /// Number of elements of a window.
     pub size: i64,
+    /// Distance between the starts of neighbouring windows.
     pub stride: i64,
+    /// Number of padding elements at each end.
     pub padding: i64,
     pub dilation: i64,
     /// True if the last window may extend beyond the end.
@@ -22,20 +25,21 @@ impl PoolAxis {
     /// leading padding.
     fn outputs(&self, size: &Dim) -> Dim {
         let stride = Dim::from(self.stride);
-        let free = size + (2 * self.padding - self.extent());
+        let last_start = size + (2 * self.padding - self.extent());
         if self.ceil_mode {
-            let starts = (size + (self.padding - 1)).floor_div(&stride) + 1;
-            let reaching = free.ceil_div(&stride) + 1;
+            let max_count = (size + (self.padding - 1)).floor_div(&stride) + 1;
+            let count = last_start.ceil_div(&stride) + 1;
             if self.stride + self.padding <= self.extent() {
-                reaching
+                count
             } else {
-                reaching.minimum(&starts)
+                count.minimum(&max_count)
             }
         } else {
-            free.floor_div(&stride) + 1
+            last_start.floor_div(&stride) + 1
         }
     }
 
+    /// Number of elements from the first to the last of a window.
     fn extent(&self) -> i64 {
         self.dilation * (self.size - 1) + 1
     }
@@ -79,6 +83,7 @@ struct WindowedAxis {
     taps: Dim,
 }
 
+/// The positions of windows and their elements along an axis.
 enum WindowPlacement {
     /// Window `i` begins at `i·stride - padding`; its elements are `dilation` apart.
     Sliding {
@@ -100,30 +105,33 @@ impl<'g> Windows<'g> {
         let first = first_axis(x, axes.len())?;
         let (mut low, mut high) = (vec![Dim::ZERO; first], vec![Dim::ZERO; first]);
         for axis in axes {
-            let over = if axis.ceil_mode { axis.stride - 1 } else { 0 };
+            let overhang = if axis.ceil_mode { axis.stride - 1 } else { 0 };
             low.push(Dim::from(axis.padding));
-            high.push(Dim::from(axis.padding + over));
+            high.push(Dim::from(axis.padding + overhang));
         }
         let mut value = x.pad(&low, &high, fill);
-        let mut lines = Vec::new();
+        let mut windowed_axes = Vec::new();
         for (dim, axis) in (first as i64..).zip(axes) {
             let windows = axis.outputs(&x.size(dim));
             value = value
                 .unfold(dim, axis.size, axis.stride, axis.dilation)
                 .narrow(dim, 0, windows.clone());
-            let place = WindowPlacement::Sliding {
+            let placement = WindowPlacement::Sliding {
                 stride: axis.stride,
                 padding: axis.padding,
                 dilation: axis.dilation,
             };
-            lines.push(WindowedAxis {
-                placement: place,
+            windowed_axes.push(WindowedAxis {
+                placement,
                 size: x.size(dim),
                 windows,
                 taps: Dim::from(axis.size),
             });
         }
-        Ok(Windows { value, axes: lines })
+        Ok(Windows {
+            value,
+            axes: windowed_axes,
+        })
     }
 
     /// The given number of windows over the last axes, which share the elements as evenly as possible. Shorter windows are
@@ -131,18 +139,22 @@ impl<'g> Windows<'g> {
     pub fn adaptive(x: Value<'g>, outputs: &[Dim], fill: impl Into<Scalar>) -> Result<Windows<'g>> {
         let first = first_axis(x, outputs.len())?;
         let (mut value, fill) = (x, fill.into());
-        let mut lines = Vec::new();
+        let mut windowed_axes = Vec::new();
         for (index, windows) in outputs.iter().enumerate() {
-            let line = WindowedAxis::adaptive(x.size((first + index) as i64), windows.clone());
-            value = line.split(value, first + 2 * index, fill);
-            lines.push(line);
+            let windowed_axis =
+                WindowedAxis::adaptive(x.size((first + index) as i64), windows.clone());
+            value = windowed_axis.split(value, first + 2 * index, fill);
+            windowed_axes.push(windowed_axis);
         }
         let count = outputs.len();
         let axes = (0..first)
             .chain((0..count).map(|index| first + 2 * index))
             .chain((0..count).map(|index| first + 2 * index + 1));
         let value = value.permute(axes.collect::<Vec<_>>());
-        Ok(Windows { value, axes: lines })
+        Ok(Windows {
+            value,
+            axes: windowed_axes,
+        })
     }
 
     /// Reduces every window.
@@ -155,37 +167,38 @@ impl<'g> Windows<'g> {
     pub fn counts(&self) -> Value<'g> {
         let builder = self.value.builder();
         let mut counts = builder.full(DType::I64, vec![], 1);
-        for (index, line) in self.axes.iter().enumerate() {
-            if line.is_even() {
-                counts = counts * &line.taps;
+        for (index, axis) in self.axes.iter().enumerate() {
+            if axis.is_even() {
+                counts = counts * &axis.taps;
             } else {
-                let count = line.ends(self.value) - line.starts(self.value);
+                let count = axis.ends(self.value) - axis.starts(self.value);
                 counts = counts * along(count, self.axes.len() - index);
             }
         }
         counts
     }
 
-    /// Index of each window's largest element (the first of equals) in the flattened axes of the input.
+    /// Index of each window's largest element (the first of equals) in the flattened pooled axes of the input.
     pub fn argmax(&self) -> Value<'g> {
         let count = self.axes.len() as i64;
-        let mut rest = self.value.flatten(-count, -1).argmax(-1, false);
-        let mut places = Vec::new();
-        for (index, line) in self.axes.iter().enumerate().rev() {
-            let tap = rest.remainder(&line.taps);
-            rest = rest.floor_divide(&line.taps);
-            let start = along(line.starts(self.value), self.axes.len() - index);
-            places.push((line, line.placement.element(start, tap)));
+        let mut remaining = self.value.flatten(-count, -1).argmax(-1, false);
+        let mut positions = Vec::new();
+        for (index, axis) in self.axes.iter().enumerate().rev() {
+            let tap = remaining.remainder(&axis.taps);
+            remaining = remaining.floor_divide(&axis.taps);
+            let start = along(axis.starts(self.value), self.axes.len() - index);
+            positions.push((axis, axis.placement.element(start, tap)));
         }
         let mut flat = self.value.builder().full(DType::I64, vec![], 0);
-        for (line, place) in places.into_iter().rev() {
-            flat = flat * &line.size + place;
+        for (axis, position) in positions.into_iter().rev() {
+            flat = flat * &axis.size + position;
         }
         flat
     }
 }
 
 impl WindowedAxis {
+    /// An axis of this size with the given number of adaptive windows.
     fn adaptive(size: Dim, windows: Dim) -> WindowedAxis {
         let taps = if size == windows {
             Dim::ONE
@@ -265,6 +278,7 @@ impl WindowPlacement {
     }
 }
 
+/// The first of the last `count` axes. There must be another axis in front of it.
 fn first_axis(x: Value, count: usize) -> Result<usize> {
     x.builder().check()?;
     match x.rank().checked_sub(count) {
@@ -276,9 +290,10 @@ fn first_axis(x: Value, count: usize) -> Result<usize> {
     }
 }
 
-/// Reshapes a value so that its last axis becomes the axis `place` from the end.
-fn along(value: Value, place: usize) -> Value {
+/// Adds `position - 1` axes of size 1 at the end, so that the last axis becomes the axis at `position` from the end,
+/// where the last axis has position 1.
+fn along(value: Value, position: usize) -> Value {
     let mut shape = value.shape();
-    shape.resize(shape.len() + place.saturating_sub(1), Dim::ONE);
+    shape.resize(shape.len() + position.saturating_sub(1), Dim::ONE);
     value.reshape(shape)
 }

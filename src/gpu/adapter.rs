@@ -32,7 +32,7 @@ pub enum DeviceChoice {
     Name(String),
 }
 
-/// Kind of device behind an adapter.
+/// Kind of an adapter's device, from the most to the least preferred one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum AdapterKind {
@@ -131,9 +131,9 @@ pub(super) fn capabilities(
     info: &AdapterInfo,
 ) -> Capabilities {
     let software = info.device_type == DeviceType::Cpu;
-    // Metal counts two more kernel arguments as buffers: the uniform sizes and the lengths of runtime arrays. Kernels for a
-    // software rasteriser read their sizes from a storage buffer.
-    let hidden = match info.backend {
+    // Metal counts two more kernel arguments as buffers: the uniform sizes and the lengths of runtime arrays. Kernels
+    // for a software rasteriser read their sizes from a storage buffer.
+    let extra_buffers = match info.backend {
         wgpu::Backend::Metal => 2,
         _ => u32::from(software),
     };
@@ -150,7 +150,7 @@ pub(super) fn capabilities(
         offset_alignment: alignment.max(if has_aliasing { aliased::ALIGNMENT } else { 32 }),
         max_storage_buffers: limits
             .max_storage_buffers_per_shader_stage
-            .saturating_sub(hidden),
+            .saturating_sub(extra_buffers),
         max_workgroups: limits.max_compute_workgroups_per_dimension,
         max_invocations: limits.max_compute_invocations_per_workgroup,
         max_workgroup_memory: limits.max_compute_workgroup_storage_size,
@@ -182,23 +182,24 @@ fn texture_limits(features: Features, limits: &Limits) -> TextureLimits {
 /// Cooperative matrices of an adapter that kernels can use: square ones with accumulators in single precision.
 pub(super) fn matrix_units(adapter: &Adapter) -> Vec<CooperativeMatrix> {
     let properties = adapter.cooperative_matrix_properties().into_iter();
-    let units = properties.filter_map(|found| {
-        let is_square = found.m_size == found.n_size && found.n_size == found.k_size;
-        let half = match (found.ab_type, found.cr_type) {
+    let units = properties.filter_map(|matrix| {
+        let is_square = matrix.m_size == matrix.n_size && matrix.n_size == matrix.k_size;
+        let half = match (matrix.ab_type, matrix.cr_type) {
             (CooperativeScalarType::F16, CooperativeScalarType::F32) => true,
             (CooperativeScalarType::F32, CooperativeScalarType::F32) => false,
             _ => return None,
         };
         let unit = CooperativeMatrix {
-            size: found.m_size,
+            size: matrix.m_size,
             half,
         };
-        (is_square && !found.saturating_accumulation).then_some(unit)
+        (is_square && !matrix.saturating_accumulation).then_some(unit)
     });
     units.collect()
 }
 
 impl AdapterKind {
+    /// Kind of the adapter that wgpu describes.
     pub(super) fn of(info: &AdapterInfo) -> AdapterKind {
         match info.device_type {
             DeviceType::DiscreteGpu => AdapterKind::Discrete,
@@ -222,6 +223,7 @@ pub(super) fn driver(info: &AdapterInfo) -> String {
         .to_owned()
 }
 
+/// All adapters of the backends that Onionskin supports.
 fn enumerate_adapters() -> Vec<Adapter> {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle_from_env();
     // Validation layers are enabled by environment variables only, not by every debug build of an application.
@@ -231,6 +233,7 @@ fn enumerate_adapters() -> Vec<Adapter> {
     pollster::block_on(instance.enumerate_adapters(backends))
 }
 
+/// Report on the adapter at an index.
 fn report(index: usize, adapter: &Adapter) -> AdapterReport {
     let info = adapter.get_info();
     let enabled = adapter.features() & optional_features();
@@ -248,6 +251,7 @@ fn report(index: usize, adapter: &Adapter) -> AdapterReport {
     }
 }
 
+/// Index of the adapter for a choice; `None` if no adapter fits.
 fn select_index(choice: &DeviceChoice, adapters: &[Adapter]) -> Option<usize> {
     let infos: Vec<AdapterInfo> = adapters.iter().map(Adapter::get_info).collect();
     let best = |fits: &dyn Fn(AdapterKind) -> bool| {
@@ -262,29 +266,30 @@ fn select_index(choice: &DeviceChoice, adapters: &[Adapter]) -> Option<usize> {
         DeviceChoice::Cpu => None,
         DeviceChoice::Index(index) => (*index < infos.len()).then_some(*index),
         DeviceChoice::Name(substring) => {
-            let part = substring.to_lowercase();
+            let lowercase = substring.to_lowercase();
             infos
                 .iter()
-                .position(|info| info.name.to_lowercase().contains(&part))
+                .position(|info| info.name.to_lowercase().contains(&lowercase))
         }
     }
 }
 
+/// The error of a choice that no adapter fits; its message lists the adapters.
 fn no_match_error(choice: &DeviceChoice, adapters: &[Adapter]) -> Error {
     if *choice == DeviceChoice::Cpu {
         return Error::usage("the host has no adapter to open");
     }
-    let found: Vec<String> = adapters
+    let reports: Vec<String> = adapters
         .iter()
         .enumerate()
         .map(|(index, adapter)| report(index, adapter).to_string())
         .collect();
-    let message = if found.is_empty() {
+    let message = if reports.is_empty() {
         "no GPU adapter and no software rasteriser was found".to_owned()
     } else {
         format!(
             "no adapter fits the choice {choice}; there is {}",
-            found.join("; ")
+            reports.join("; ")
         )
     };
     // A wrong name or number is a usage error; a missing kind of device is a property of the machine.
@@ -292,7 +297,7 @@ fn no_match_error(choice: &DeviceChoice, adapters: &[Adapter]) -> Error {
         DeviceChoice::Index(_) | DeviceChoice::Name(_) => ErrorKind::Usage,
         _ => ErrorKind::Device,
     };
-    Error::new(kind, message).help(if found.is_empty() {
+    Error::new(kind, message).help(if reports.is_empty() {
         "install the GPU's Vulkan driver, or the software rasteriser lavapipe (Debian, Ubuntu, Fedora: \
          mesa-vulkan-drivers; Arch: vulkan-swrast); the device cpu runs on the host without any adapter"
     } else {

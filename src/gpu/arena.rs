@@ -1,4 +1,4 @@
-//! Assigns memory to temporaries: those with disjoint lifetimes share it.
+//! The arena: memory of temporaries. Temporaries with disjoint lifetimes share it.
 
 use std::cmp::Reverse;
 use std::ops::RangeInclusive;
@@ -46,6 +46,7 @@ impl ArenaLayout {
 /// A buffer during assignment.
 #[derive(Default)]
 struct ArenaBuffer {
+    /// Offset and index of each item, sorted by offset.
     items: Vec<(u64, usize)>,
     bytes: u64,
 }
@@ -55,10 +56,10 @@ const MAX_REORDERINGS: usize = 16;
 /// With more items only the first order is tried, because the time is quadratic in their number.
 const MAX_REORDERED_ITEMS: usize = 256;
 
-/// Assigns locations so that items with overlapping lifetimes share no memory. Greedy: takes the largest item first and puts
-/// each at the lowest free offset. While the total exceeds the bytes that are live at once, moves the item that ends the
-/// last buffer to the front of the order and tries again. Offsets are multiples of `alignment`. No buffer exceeds `limit`
-/// unless a single item does.
+/// Assigns locations so that items with overlapping lifetimes share no memory. Greedy: takes the largest item first and
+/// puts each at the lowest free offset. While the total exceeds the bytes that are live at once, moves the item that
+/// ends the last buffer to the front of the order and tries again. Offsets are multiples of `alignment`. No buffer
+/// exceeds `limit` unless a single item does.
 pub(super) fn assign_locations(items: &[ArenaItem], alignment: u64, limit: u64) -> ArenaLayout {
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by_key(|index| (Reverse(items[*index].bytes), *items[*index].live.start()));
@@ -67,18 +68,18 @@ pub(super) fn assign_locations(items: &[ArenaItem], alignment: u64, limit: u64) 
         return best;
     }
     let lower_bound = peak_live_bytes(items);
-    let mut last = best.clone();
+    let mut latest = best.clone();
     for _ in 0..MAX_REORDERINGS {
         if best.bytes() <= lower_bound {
             break;
         }
         let last_item = order
             .iter()
-            .rposition(|index| last.ends_last_buffer(items, *index));
+            .rposition(|index| latest.ends_last_buffer(items, *index));
         order[..=last_item.unwrap_or_default()].rotate_right(1);
-        last = first_fit(items, &order, alignment, limit);
-        if last.bytes() < best.bytes() {
-            best = last.clone();
+        latest = first_fit(items, &order, alignment, limit);
+        if latest.bytes() < best.bytes() {
+            best = latest.clone();
         }
     }
     best
@@ -86,25 +87,28 @@ pub(super) fn assign_locations(items: &[ArenaItem], alignment: u64, limit: u64) 
 
 /// Assigns locations in the given order, each at the lowest free offset.
 fn first_fit(items: &[ArenaItem], order: &[usize], alignment: u64, limit: u64) -> ArenaLayout {
-    let mut spots = vec![BufferLocation::default(); items.len()];
+    let mut locations = vec![BufferLocation::default(); items.len()];
     let mut buffers: Vec<ArenaBuffer> = Vec::new();
     for index in order.iter().copied() {
-        let fit = buffers.iter().enumerate().find_map(|(number, buffer)| {
-            let offset = buffer.lowest_free_offset(items, index, alignment);
-            (offset + items[index].bytes <= limit).then_some((number, offset))
-        });
-        let (number, offset) = fit.unwrap_or_else(|| {
+        let fit = buffers
+            .iter()
+            .enumerate()
+            .find_map(|(buffer_index, buffer)| {
+                let offset = buffer.lowest_free_offset(items, index, alignment);
+                (offset + items[index].bytes <= limit).then_some((buffer_index, offset))
+            });
+        let (buffer_index, offset) = fit.unwrap_or_else(|| {
             buffers.push(ArenaBuffer::default());
             (buffers.len() - 1, 0)
         });
-        buffers[number].insert(offset, index, items[index].bytes);
-        spots[index] = BufferLocation {
-            buffer: number,
+        buffers[buffer_index].insert(offset, index, items[index].bytes);
+        locations[index] = BufferLocation {
+            buffer: buffer_index,
             offset,
         };
     }
     ArenaLayout {
-        locations: spots,
+        locations,
         buffers: buffers.iter().map(|buffer| buffer.bytes).collect(),
     }
 }
@@ -121,9 +125,9 @@ pub(super) fn peak_live_bytes(items: &[ArenaItem]) -> u64 {
 
 /// Gives every item its own buffer.
 pub(super) fn one_buffer_each(items: &[u64]) -> ArenaLayout {
-    let spot = |buffer| BufferLocation { buffer, offset: 0 };
+    let location = |buffer| BufferLocation { buffer, offset: 0 };
     ArenaLayout {
-        locations: (0..items.len()).map(spot).collect(),
+        locations: (0..items.len()).map(location).collect(),
         buffers: items.to_vec(),
     }
 }
@@ -154,6 +158,7 @@ impl ArenaBuffer {
     }
 }
 
+/// True if two lifetimes have a step in common.
 fn overlap(a: &RangeInclusive<usize>, b: &RangeInclusive<usize>) -> bool {
     a.start() <= b.end() && b.start() <= a.end()
 }

@@ -14,7 +14,8 @@ use super::run_context::RunBinding;
 use super::schedule::{CommandRecorder, HostCall, StepRunner, execute_plan};
 
 impl Program {
-    /// Bytes of a value on the host, by its name; none if it was fused into a kernel and has no memory.
+    /// Bytes of the host tensor of a value, by the value's name; `None` if the value was fused into a kernel and has no
+    /// memory.
     pub fn value_bytes(&self, sizes: &Bindings, name: &str) -> Option<usize> {
         let slot = self.plan().slots.iter().find(|slot| slot.name == name)?;
         let shape = crate::shape::sizes(&slot.shape, sizes).ok()?;
@@ -24,39 +25,40 @@ impl Program {
         numel.checked_mul(slot.dtype.size())
     }
 
-    /// Runs the program and reads the named values without additional device memory: each value is read before its memory is
-    /// used for another. Leaves out values that have no memory and those of branches that are not taken.
+    /// Runs the program and reads the named values without additional device memory: each value is read before its
+    /// memory is used for another. Leaves out values that have no memory and those of branches that are not taken.
     ///
     /// # Errors
-    /// The inputs do not match, or the device fails.
+    /// Fails if the inputs do not match, or the device fails.
     pub fn capture(
         &self,
         sizes: &Bindings,
         inputs: &[RunInput],
         names: &HashSet<&str>,
     ) -> Result<HashMap<String, Tensor>> {
-        let nothing = |_: &mut CommandRecorder, _: &RunBinding| Ok(());
-        let run = Run::submit(self, sizes, inputs, false, nothing)?;
+        let record_nothing = |_: &mut CommandRecorder, _: &RunBinding| Ok(());
+        let run = Run::submit(self, sizes, inputs, false, record_nothing)?;
         let inner = &self.inner;
         let mut capture = Capture {
             recorder: CommandRecorder::new(inner, &run.binding),
             run: &run,
             pending: read_schedule(self.plan(), names),
-            is_straight: self.plan().flows.is_empty(),
-            found: HashMap::new(),
+            has_no_flow: self.plan().flows.is_empty(),
+            values: HashMap::new(),
         };
         execute_plan(inner, &run.binding, &mut capture)?;
         capture.read_remaining()?;
-        Ok(capture.found)
+        Ok(capture.values)
     }
 }
 
-/// Schedule of reads: after which step each value is read while its memory is valid, or at the end.
+/// Schedule of reads: for each step, the slots to read after it, while their memory is valid. Slots whose memory stays
+/// valid are under the number of steps.
 fn read_schedule(plan: &Plan, names: &HashSet<&str>) -> BTreeMap<usize, Vec<SlotId>> {
     let mut due = BTreeMap::<usize, Vec<SlotId>>::new();
-    let mut known = HashSet::new();
+    let mut seen = HashSet::new();
     for (index, slot) in plan.slots.iter().enumerate() {
-        if names.contains(slot.name.as_str()) && known.insert(&slot.name) {
+        if names.contains(slot.name.as_str()) && seen.insert(&slot.name) {
             let step = last_step(plan, SlotId(index));
             due.entry(step).or_default().push(SlotId(index));
         }
@@ -64,8 +66,8 @@ fn read_schedule(plan: &Plan, names: &HashSet<&str>) -> BTreeMap<usize, Vec<Slot
     due
 }
 
-/// The last step during which a slot's memory is valid, or the number of steps if it always is. If the last reader is in a
-/// branch that may not run, this is the step that writes the value.
+/// The last step during which a slot's memory is valid, or the number of steps if it always is. If the last reader is
+/// in a branch that may not run, this is the step that writes the value.
 fn last_step(plan: &Plan, slot: SlotId) -> usize {
     let in_flow = |step: usize| plan.flows.iter().any(|flow| flow.steps().contains(&step));
     match plan.slots[slot.0].kind {
@@ -80,22 +82,26 @@ fn last_step(plan: &Plan, slot: SlotId) -> usize {
 struct Capture<'a> {
     recorder: CommandRecorder<'a>,
     run: &'a Run,
+    /// See [`read_schedule`].
     pending: BTreeMap<usize, Vec<SlotId>>,
-    is_straight: bool,
-    found: HashMap<String, Tensor>,
+    /// True if the plan has no control flow.
+    has_no_flow: bool,
+    /// Values read so far, by name.
+    values: HashMap<String, Tensor>,
 }
 
 impl Capture<'_> {
+    /// Submits the steps so far and reads slots.
     fn read_slots(&mut self, slots: &[SlotId]) -> Result<()> {
         self.recorder.submit()?;
         for slot in slots {
             let name = self.recorder.program.plan.slots[slot.0].name.clone();
-            self.found.insert(name, self.run.read_slot(*slot)?);
+            self.values.insert(name, self.run.read_slot(*slot)?);
         }
         Ok(())
     }
 
-    /// Reads the values that are valid until the end.
+    /// Reads the values whose memory stays valid after the last step.
     fn read_remaining(&mut self) -> Result<()> {
         let end = self.recorder.program.plan.steps.len();
         let slots = self.pending.remove(&end).unwrap_or_default();
@@ -114,8 +120,8 @@ impl StepRunner for Capture<'_> {
             self.read_slots(&slots)?;
             next = step + 1;
         }
-        // Without control flow no remaining read depends on the steps after the last value.
-        if self.is_straight && self.pending.range(next..).next().is_none() {
+        // Without control flow, nothing depends on the steps after the last read.
+        if self.has_no_flow && self.pending.range(next..).next().is_none() {
             return Ok(());
         }
         self.recorder.steps(next..steps.end)

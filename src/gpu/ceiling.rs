@@ -19,8 +19,8 @@ use super::error_scope::in_error_scope;
 use super::program::{Program, ProgramOptions};
 use super::statistics::Counters;
 
-/// Sizes in bytes of the copied buffers, largest first: one that exceeds every cache and fits the binding limit of every
-/// device, then one for each cache level.
+/// Sizes in bytes of the copied buffers, largest first: one that exceeds every cache and fits the binding limit of
+/// every device, then one for each cache level.
 const COPY_BYTES: [u64; 4] = [64 << 20, 8 << 20, 1 << 20, 128 << 10];
 /// Total invocations of the arithmetic kernel.
 const INVOCATIONS: i64 = 64 * 1024;
@@ -58,7 +58,8 @@ pub struct CopyRate {
 }
 
 impl Ceilings {
-    /// Ceilings from measured rates. Smaller copies never get a lower rate than larger ones, to hide the cost of a dispatch.
+    /// Ceilings from measured rates. Smaller copies never get a lower rate than larger ones, to hide the cost of a
+    /// dispatch.
     pub fn new(arithmetic: f64, copies: impl IntoIterator<Item = CopyRate>) -> Ceilings {
         let mut copies: Vec<CopyRate> = copies.into_iter().collect();
         // Of two rates for equal sizes the higher one comes first.
@@ -85,18 +86,19 @@ impl Ceilings {
     /// Bytes per nanosecond (GB/s) if this many bytes are read and written.
     pub fn bandwidth(&self, bytes: f64) -> f64 {
         let mut smallest_first = self.copies.iter().rev();
-        let enough = smallest_first.find(|copy| bytes <= copy.bytes);
-        enough.map_or(self.memory(), |copy| copy.rate)
+        let smallest_covering = smallest_first.find(|copy| bytes <= copy.bytes);
+        smallest_covering.map_or(self.memory(), |copy| copy.rate)
     }
 
-    /// Lower bound of nanoseconds for this work, if arithmetic and memory traffic overlap perfectly.
+    /// Lower bound of nanoseconds for a number of operations and of bytes read or written, if arithmetic and memory
+    /// traffic overlap perfectly.
     pub fn min_nanoseconds(&self, operations: f64, bytes: f64) -> f64 {
         (operations / self.arithmetic).max(bytes / self.bandwidth(bytes))
     }
 
-    /// Raises the ceilings to the rates of a measured kernel, so that no kernel exceeds them. Returns true if the kernel was
-    /// faster. Cooperative matrices and half precision exceed the arithmetic rate; data that the previous kernel leaves in
-    /// caches exceeds the copy rate.
+    /// Raises the ceilings to the rates of a measured kernel, so that no kernel exceeds them. Returns true if the
+    /// kernel was faster than a ceiling. Kernels with cooperative matrices or in half precision may exceed the
+    /// arithmetic rate; kernels that read data which the previous kernel left in caches may exceed the copy rate.
     pub fn raise(&mut self, operations: f64, bytes: f64, nanoseconds: f64) -> bool {
         if nanoseconds <= 0.0 {
             return false;
@@ -128,8 +130,9 @@ impl GpuDevice {
     /// Measures the ceilings; takes a fraction of a second.
     pub fn ceilings(&self) -> Result<Ceilings> {
         let times = fastest_times(self, copy_plan())?;
-        let kernels = COPY_BYTES.iter().zip(times.iter().skip(1).step_by(2));
-        let mut copies: Vec<CopyRate> = kernels
+        // Each size has two steps: fill, then copy.
+        let copy_times = COPY_BYTES.iter().zip(times.iter().skip(1).step_by(2));
+        let mut copies: Vec<CopyRate> = copy_times
             .map(|(bytes, time)| copy_rate(*bytes, *time))
             .collect();
         copies.push(copy_rate(COPY_BYTES[0], measure_copy_command(self)?));
@@ -146,7 +149,7 @@ fn copy_rate(bytes: u64, nanoseconds: f64) -> CopyRate {
     }
 }
 
-/// Measures operations per nanosecond.
+/// Measures multiplications and additions per nanosecond.
 fn measure_arithmetic(device: &GpuDevice) -> Result<f64> {
     let lanes = device.capabilities().simd_lanes();
     let invocations = lanes.map_or(WORKGROUP_INVOCATIONS, |lanes| VECTORS_PER_WORKGROUP * lanes);
@@ -167,8 +170,8 @@ fn fastest_times(device: &GpuDevice, plan: Plan) -> Result<Vec<f64>> {
     let program = Program::new(device, plan, &Default::default(), ProgramOptions::default())?;
     for _ in 0..RUNS {
         let (_, profile) = program.profile(&[])?;
-        for (least, step) in fastest.iter_mut().zip(&profile.steps) {
-            *least = least.min(step.nanoseconds.max(1) as f64);
+        for (fastest_time, step) in fastest.iter_mut().zip(&profile.steps) {
+            *fastest_time = fastest_time.min(step.nanoseconds.max(1) as f64);
         }
     }
     Ok(fastest)
@@ -229,22 +232,24 @@ fn copy_plan() -> Plan {
     plan
 }
 
-/// A plan with this many loop iterations of multiply-adds. The workgroup size depends on the rasteriser's vector width: with equal
-/// source, Mesa's cache would return code compiled for another width.
+/// A plan of one kernel with `rounds` loop iterations of multiply-adds and workgroups of `invocations`. The workgroup
+/// size depends on the software rasteriser's vector width: with equal source, Mesa's cache would return code compiled
+/// for another width.
 fn arithmetic_plan(rounds: i64, invocations: usize) -> Plan {
     let size = format!("@workgroup_size({invocations})");
-    let text = include_str!("../../shaders/ceiling_arithmetic.wgsl");
-    let text = text.replace("@workgroup_size(64)", &size);
+    let wgsl = include_str!("../../shaders/ceiling_arithmetic.wgsl");
+    let wgsl = wgsl.replace("@workgroup_size(64)", &size);
     let workgroups = Workgroups::Linear(Dim::from(INVOCATIONS).ceil_div(&Dim::from(invocations)));
     let sizes = vec![Dim::from(rounds), Dim::from(2i64)];
     Plan {
-        kernels: vec![kernel("ceiling_arithmetic", &text, 1, 2)],
+        kernels: vec![kernel("ceiling_arithmetic", &wgsl, 1, 2)],
         slots: vec![slot("y", &Dim::from(INVOCATIONS * 4), 0, 0)],
         steps: vec![step(0, &[0], sizes, workgroups)],
         ..Plan::default()
     }
 }
 
+/// A kernel with a number of read-write bindings and a number of sizes.
 fn kernel(label: &str, wgsl: &str, bindings: usize, sizes: usize) -> Kernel {
     Kernel {
         label: label.into(),
@@ -255,6 +260,7 @@ fn kernel(label: &str, wgsl: &str, bindings: usize, sizes: usize) -> Kernel {
     }
 }
 
+/// A temporary of `f32` elements that is live from step `first` to step `last`.
 fn slot(name: &str, elements: &Dim, first: usize, last: usize) -> Slot {
     Slot {
         name: name.into(),
@@ -266,6 +272,7 @@ fn slot(name: &str, elements: &Dim, first: usize, last: usize) -> Slot {
     }
 }
 
+/// A step that runs the kernel of an index on slots of these indices.
 fn step(kernel: usize, bindings: &[usize], sizes: Vec<Dim>, workgroups: Workgroups) -> Step {
     Step {
         kernel,

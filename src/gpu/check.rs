@@ -11,7 +11,8 @@ use crate::shape::TensorType;
 use super::sizing::{at_flow, at_step};
 use super::weights::{self, WeightSource};
 
-/// Checks a plan against a device and the weights that it names.
+/// Checks a plan against a device and the weights that it names. `uniform_limit` is the device's maximum size of a
+/// uniform buffer binding in bytes.
 pub(super) fn validate(
     plan: &Plan,
     capabilities: &Capabilities,
@@ -37,13 +38,14 @@ pub(super) fn validate(
     Error::all(errors).map_or(Ok(()), Err)
 }
 
+/// The error of a plan that names a kernel, slot or step that it does not have.
 fn unknown_slots(plan: &Plan) -> Option<Error> {
     let known = |slot: &SlotId| slot.0 < plan.slots.len();
     let steps = plan.steps.iter();
     let is_valid = steps
         .clone()
         .all(|step| step.kernel < plan.kernels.len() && step.bindings.iter().all(known))
-        && read_back(plan).all(|slot| known(&slot))
+        && host_access_slots(plan).all(|slot| known(&slot))
         && flows_are_ordered(&plan.flows, 0..plan.steps.len())
         && plan.inputs.iter().flatten().all(known)
         && plan.faults.iter().all(|faults| known(&faults.slot))
@@ -52,23 +54,27 @@ fn unknown_slots(plan: &Plan) -> Option<Error> {
         .then(|| Error::internal("the plan names a kernel, slot or step that it does not have"))
 }
 
-fn read_back(plan: &Plan) -> impl Iterator<Item = SlotId> {
+/// Slots that the host reads or writes during a run, for control flow.
+fn host_access_slots(plan: &Plan) -> impl Iterator<Item = SlotId> {
     let flows = all_flows(&plan.flows).into_iter();
     flows.flat_map(|flow| {
-        let numbers = flow.readbacks().into_iter().map(|(slot, _)| slot);
-        numbers.chain(flow.host_call_slots())
+        let scalars = flow.readbacks().into_iter().map(|(slot, _)| slot);
+        scalars.chain(flow.host_call_slots())
     })
 }
 
 /// True if flows and their blocks are in order, without overlap, within a range of steps.
 fn flows_are_ordered(flows: &[Flow], steps: Range<usize>) -> bool {
-    let inside = |range: &Range<usize>, last: usize| last <= range.start && range.end <= steps.end;
-    let mut last = steps.start;
+    let inside = |range: &Range<usize>, previous_end: usize| {
+        previous_end <= range.start && range.end <= steps.end
+    };
+    let mut previous_end = steps.start;
     flows.iter().all(|flow| {
         flow.blocks().into_iter().all(|block: &StepBlock| {
-            let fine = inside(&block.steps, last) && block.steps.start <= block.steps.end;
-            last = block.steps.end;
-            fine && flows_are_ordered(&block.flows, block.steps.clone())
+            let is_ordered =
+                inside(&block.steps, previous_end) && block.steps.start <= block.steps.end;
+            previous_end = block.steps.end;
+            is_ordered && flows_are_ordered(&block.flows, block.steps.clone())
         })
     })
 }
@@ -85,19 +91,20 @@ fn check_flow(plan: &Plan, flow: &Flow) -> Option<Error> {
     })
 }
 
+/// The error of a slot whose storage type, layout or weight is invalid.
 fn check_slot(
     slot: &Slot,
     capabilities: &Capabilities,
     source: &dyn WeightSource,
 ) -> Option<Error> {
     let is_texture = matches!(slot.layout, Layout::Panels(_));
-    let missing = match slot.storage {
+    let is_unsupported = match slot.storage {
         StorageType::F16 => !capabilities.float16 && !is_texture,
         StorageType::I64 => !capabilities.int64,
         StorageType::F64 => !capabilities.float64,
         StorageType::U32 | StorageType::I32 | StorageType::F16x2 | StorageType::F32 => false,
     };
-    if missing {
+    if is_unsupported {
         let (name, storage) = (&slot.name, slot.storage);
         return Some(Error::plan(format!(
             "{name} is planned as {storage}, which the device does not support"
@@ -123,8 +130,8 @@ fn check_slot(
     }
 }
 
-/// True if a slot of this kind may have its layout. Temporaries may be padded, in vec4, in sorted runs, or scratch in single
-/// precision; inputs may be padded; weights may be in panels, in vec4 and in chunks.
+/// True if a slot of this kind may have its layout. Temporaries may be padded, in vec4, in sorted runs, or scratch in
+/// single precision; inputs may be padded; weights may be in panels, in vec4 and in chunks.
 fn layout_is_valid(slot: &Slot) -> bool {
     let is_weight = matches!(slot.kind, SlotKind::Weight(_));
     let is_external = matches!(slot.kind, SlotKind::Input(_) | SlotKind::Output);
@@ -145,15 +152,18 @@ fn layout_is_valid(slot: &Slot) -> bool {
     }
 }
 
+/// True if a weight has the element type and shape that its slot expects.
 fn has_type(slot: &Slot, weight: &TensorType) -> bool {
     slot.dtype == weight.dtype && slot.shape == weight.shape
 }
 
+/// Sizes separated by commas.
 fn format_sizes(shape: &[crate::dim::Dim]) -> String {
     let sizes: Vec<String> = shape.iter().map(ToString::to_string).collect();
     sizes.join(", ")
 }
 
+/// The first error of a step: in the number of its bindings or sizes, a limit of the device, an access, or a lifetime.
 fn check_step(
     plan: &Plan,
     index: usize,
@@ -225,6 +235,7 @@ fn access_is_valid(slot: &Slot, access: Access, capabilities: &Capabilities) -> 
     }
 }
 
+/// True if a slot is live at a step.
 fn is_live(plan: &Plan, slot: SlotId, step: usize) -> bool {
     match &plan.slots[slot.0].kind {
         SlotKind::Temporary { first, last } => (*first..=*last).contains(&step),

@@ -1,4 +1,4 @@
-//! Converts elements between the host's types and those of the device.
+//! Converts elements between the host's element types and the storage types of the device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ pub(super) fn is_bitwise_equal(dtype: DType, storage: StorageType) -> bool {
     )
 }
 
-/// Passes the elements of a tensor, converted to the storage type, to `sink` in chunks: byte offset and bytes.
+/// Passes the elements of a tensor, converted to the storage type, to `sink` in chunks. The arguments of `sink` are the
+/// offset of a chunk in the converted bytes, and the chunk.
 ///
 /// Fails if a value does not fit the storage type.
 pub(super) fn encode(
@@ -40,13 +41,13 @@ pub(super) fn encode(
 /// Like [`encode`], for a range of the elements in row-major order.
 pub(super) fn encode_range(
     tensor: &Tensor,
-    part: Range<usize>,
+    range: Range<usize>,
     storage: StorageType,
     mut sink: impl FnMut(u64, &[u8]) -> Result<()>,
 ) -> Result<()> {
     let dtype = tensor.dtype();
-    let part = part.start * dtype.size()..part.end * dtype.size();
-    let bytes = tensor.bytes().get(part).unwrap_or_default();
+    let byte_range = range.start * dtype.size()..range.end * dtype.size();
+    let bytes = tensor.bytes().get(byte_range).unwrap_or_default();
     if is_bitwise_equal(dtype, storage) {
         return if bytes.is_empty() {
             Ok(())
@@ -55,14 +56,15 @@ pub(super) fn encode_range(
         };
     }
     let mut offset = 0;
-    for piece in bytes.chunks(CHUNK_ELEMENTS * dtype.size()) {
-        let converted = convert_elements(dtype, storage, piece)?;
+    for chunk in bytes.chunks(CHUNK_ELEMENTS * dtype.size()) {
+        let converted = convert_elements(dtype, storage, chunk)?;
         sink(offset, &converted)?;
         offset += converted.len() as u64;
     }
     Ok(())
 }
 
+/// Converts elements to the storage type.
 fn convert_elements(dtype: DType, storage: StorageType, bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(match (dtype, storage) {
         (DType::Bool, StorageType::U32) => map_elements(bytes, |value: u8| u32::from(value != 0)),
@@ -86,6 +88,7 @@ fn to_half(value: f32) -> f16 {
     }
 }
 
+/// Converts 64-bit integers to 32-bit ones. Fails if one does not fit.
 fn narrow_i64(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut converted = Vec::with_capacity(bytes.len() / 2);
     for value in read_elements::<i64>(bytes) {
@@ -98,7 +101,7 @@ fn narrow_i64(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(converted)
 }
 
-/// Makes a tensor from elements in the storage type. Fails if a value is outside of the tensor's type.
+/// Makes a tensor of `dtype` from elements in the storage type. Fails if a value is outside of the range of `dtype`.
 pub(super) fn decode(
     dtype: DType,
     storage: StorageType,
@@ -143,6 +146,7 @@ pub(super) fn decode(
     }
 }
 
+/// Converts 32-bit integers to a narrower type. Fails if one does not fit.
 fn narrow_checked<T: TryFrom<i32>>(dtype: DType, bytes: &[u8]) -> Result<Vec<T>> {
     read_elements::<i32>(bytes)
         .map(|value| {
@@ -152,12 +156,14 @@ fn narrow_checked<T: TryFrom<i32>>(dtype: DType, bytes: &[u8]) -> Result<Vec<T>>
         .collect()
 }
 
+/// The elements that these bytes represent.
 fn read_elements<T: bytemuck::AnyBitPattern>(bytes: &[u8]) -> impl Iterator<Item = T> {
     bytes
         .chunks_exact(size_of::<T>())
         .map(bytemuck::pod_read_unaligned)
 }
 
+/// Applies a function to each element, from bytes to bytes.
 fn map_elements<T, U>(bytes: &[u8], function: impl Fn(T) -> U) -> Vec<u8>
 where
     T: bytemuck::AnyBitPattern,
@@ -167,6 +173,7 @@ where
     bytemuck::cast_slice(&converted).to_vec()
 }
 
+/// The error of a pair of types without a conversion.
 fn no_conversion(dtype: DType, storage: StorageType) -> Error {
     Error::internal(format!("{dtype} cannot be stored as {}", storage))
 }

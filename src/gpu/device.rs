@@ -36,11 +36,11 @@ pub struct DeviceOptions {
     pub choice: DeviceChoice,
     /// Features and limits to enable.
     pub feature_level: FeatureLevel,
-    /// Enables wgpu's experimental features where the adapter has them: cooperative matrices. Results computed with them
-    /// have been tested on no device. By default enabled if `ONIONSKIN_EXPERIMENTS` is 1.
+    /// Enables wgpu's experimental features where the adapter has them: cooperative matrices. Results computed with
+    /// them have been tested on no device. By default enabled if `ONIONSKIN_EXPERIMENTS` is 1.
     pub experiments: bool,
-    /// Folder for compiled pipelines, if the driver exports them; by default the folder in `ONIONSKIN_CACHE`, else none.
-    /// The driver reads the folder's contents, so nobody else may be able to write there.
+    /// Folder for compiled pipelines, if the driver exports them; by default the folder in `ONIONSKIN_CACHE`, else
+    /// none. The driver reads the folder's contents, so nobody else may be able to write there.
     pub cache: Option<PathBuf>,
     /// Translates every kernel to the shading languages of all platforms and fails if one cannot be translated; see
     /// [`GpuDevice::translated`]. This checks kernels, not devices.
@@ -81,14 +81,16 @@ pub struct GpuDevice {
 struct DeviceInner {
     raw: wgpu::Device,
     queue: wgpu::Queue,
-    /// None if the device belongs to an application.
+    /// `None` if the device belongs to an application, or is a second device on an adapter.
     adapter: Option<wgpu::Adapter>,
     info: AdapterInfo,
     limits: Limits,
     features: Features,
     capabilities: Capabilities,
+    /// The reason of the device's loss, once it is lost.
     lost: Arc<OnceLock<String>>,
     pipelines: Pipelines,
+    /// Bytes of memory that buffers share with textures.
     aliased_bytes: aliased::Allocated,
 }
 
@@ -214,7 +216,8 @@ impl GpuDevice {
         &self.inner.queue
     }
 
-    /// Bytes allocated on the device for buffers and textures of all programs; none if the backend does not report them.
+    /// Bytes allocated on the device for buffers and textures of all programs; none if the backend does not report
+    /// them.
     pub fn allocated_bytes(&self) -> Option<u64> {
         let report = self.inner.raw.generate_allocator_report()?;
         Some(report.total_allocated_bytes + self.inner.aliased_bytes.load(Relaxed))
@@ -244,11 +247,13 @@ impl GpuDevice {
         &self.inner.limits
     }
 
+    /// True if the feature is enabled on the device.
     pub(super) fn has(&self, feature: Features) -> bool {
         self.inner.features.contains(feature)
     }
 
-    /// True if the host can map the buffers that kernels use and kernels stay as fast, because device memory is host memory.
+    /// True if the host can map the buffers that kernels use and kernels stay as fast, because device memory is host
+    /// memory.
     pub(super) fn maps_directly(&self) -> bool {
         self.has(Features::MAPPABLE_PRIMARY_BUFFERS) && self.inner.capabilities.software
     }
@@ -289,6 +294,7 @@ impl GpuDevice {
     }
 }
 
+/// Default options without a folder for compiled pipelines.
 fn options_without_cache() -> DeviceOptions {
     DeviceOptions {
         cache: None,
@@ -299,6 +305,7 @@ fn options_without_cache() -> DeviceOptions {
 /// A device, its queue, and the reason of its loss, which wgpu's callback sets.
 type OpenedDevice = (wgpu::Device, wgpu::Queue, Arc<OnceLock<String>>);
 
+/// Opens a device on an adapter.
 fn request_device(
     adapter: &wgpu::Adapter,
     required_features: Features,
@@ -310,7 +317,8 @@ fn request_device(
         required_features,
         required_limits,
         experimental_features,
-        // `MemoryHints::Performance` reserves large blocks even for small models. In the steady state nothing is allocated.
+        // `MemoryHints::Performance` reserves large blocks even for small models. In the steady state nothing is
+        // allocated.
         memory_hints: wgpu::MemoryHints::MemoryUsage,
         trace: wgpu::Trace::Off,
     };
@@ -325,9 +333,10 @@ fn request_device(
     Ok((raw, queue, lost))
 }
 
+/// Installs callbacks for errors outside of error scopes, which are dropped, and for the loss of the device.
 fn install_callbacks(device: &wgpu::Device, lost: &Arc<OnceLock<String>>) {
-    // Every call that can fail is made in an error scope. An error outside of one is dropped, because wgpu's default is a
-    // panic; the calls that depend on the failed one then fail within a scope.
+    // Every call that can fail is made in an error scope. An error outside of one is dropped, because wgpu's default is
+    // a panic; the calls that depend on the failed one then fail within a scope.
     device.on_uncaptured_error(Arc::new(|_| {}));
     let lost = lost.clone();
     device.set_device_lost_callback(move |reason, message| {
@@ -335,6 +344,7 @@ fn install_callbacks(device: &wgpu::Device, lost: &Arc<OnceLock<String>>) {
     });
 }
 
+/// The error of a lost device.
 fn device_lost(reason: &str) -> Error {
     Error::device(format!("the device was lost: {reason}"))
         .help("open the device again; if it happens again, the driver resets it because a kernel runs too long or faults")

@@ -8,7 +8,8 @@ use crate::error::{Error, Result};
 
 /// Runs an action and returns the first device error that it raises on this thread.
 ///
-/// wgpu reports an error to the innermost scope of the thread, so concurrent users of a device see only their own errors.
+/// wgpu reports an error to the innermost scope of the thread, so concurrent users of a device see only their own
+/// errors.
 pub(super) fn in_error_scope<T>(
     device: &wgpu::Device,
     action: impl FnOnce() -> Result<T>,

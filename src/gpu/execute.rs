@@ -1,4 +1,4 @@
-//! One run of a program.
+//! Execution of a program: a [`Run`] uploads inputs, submits the plan's commands, and reads outputs back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -48,12 +48,14 @@ pub enum RunInput<'a> {
     Device(&'a DeviceTensor),
 }
 
-/// A submitted run. Its outputs stay valid until it is dropped; then another run uses their memory.
+/// A submitted run. The outputs stay valid until the `Run` is dropped; then other runs may use their memory.
 pub struct Run {
     program: Program,
+    /// Memory locations and bind groups for the sizes of the run.
     pub(super) binding: Arc<RunBinding>,
-    /// None only while the run is dropped.
+    /// The run's memory; `None` only while the run is dropped.
     context: Option<RunContext>,
+    /// The last submission of the run's commands.
     pub(super) submission: SubmissionIndex,
     /// True if the outputs were copied to the memory that the host reads.
     staged: bool,
@@ -99,6 +101,7 @@ impl<'a> From<&'a DeviceTensor> for RunInput<'a> {
 }
 
 impl Run {
+    /// Submits a run of the whole plan. If `staged`, the run also copies the outputs to memory that the host reads.
     pub(super) fn start(
         program: &Program,
         sizes: &Bindings,
@@ -115,7 +118,9 @@ impl Run {
         Run::submit(program, sizes, inputs, staged, record)
     }
 
-    /// Uploads inputs, records commands with `record`, and submits them. Waits for numbers that control flow depends on.
+    /// Uploads inputs, records commands with `record`, and submits them. `record` may submit commands and wait for
+    /// numbers that control flow depends on. `staged` states whether `record` copies the outputs to memory that the
+    /// host reads.
     pub(super) fn submit(
         program: &Program,
         sizes: &Bindings,
@@ -166,11 +171,11 @@ impl Run {
             .collect()
     }
 
-    /// Waits until the device is done and returns the first failed check of the model as an error: an assertion, an index
-    /// out of range, an integer division by zero. [`Run::read`] does this too.
+    /// Waits until the device is done and returns the first failed check of the model as an error: an assertion, an
+    /// index out of range, an integer division by zero. [`Run::read`] does this too.
     ///
     /// # Errors
-    /// A check or the device failed.
+    /// Fails if a check of the model failed, or the device did.
     pub fn check(&self) -> Result<()> {
         let Some(faults) = &self.program.inner.plan.faults else {
             return self.wait();
@@ -211,8 +216,8 @@ impl Run {
         slots.any(|slot| slot.name == name)
     }
 
-    /// Reads the slot of a name, of any kind. A value between kernels can only be read if the program was made with
-    /// [`Keep::Everything`].
+    /// Reads the slot with a name, whatever its kind. A value between kernels can only be read if the program was made
+    /// with [`Keep::Everything`].
     pub fn slot(&self, name: &str) -> Result<Tensor> {
         let inner = &self.program.inner;
         let slots = &inner.plan.slots;
@@ -257,10 +262,16 @@ impl Run {
         })
     }
 
-    /// Begins to map the memory of the outputs. First copies the outputs there if that was not done.
+    /// Begins to map the memory from which the host reads the outputs. First copies the outputs to that memory if the
+    /// run did not. Also returns the submission to wait for.
     fn begin_read(&self) -> Result<(PendingMapping, SubmissionIndex)> {
         let device = &self.program.inner.device;
-        let copied = self.staged || self.binding.downloads.iter().all(|(_, side)| !side.staged);
+        let copied = self.staged
+            || self
+                .binding
+                .downloads
+                .iter()
+                .all(|(_, access)| !access.staged);
         let submission = if copied {
             self.submission.clone()
         } else {
@@ -270,7 +281,7 @@ impl Run {
                 Ok(device.queue().submit([encoder.finish()]))
             })?
         };
-        let accesses = self.binding.downloads.iter().map(|(_, side)| side);
+        let accesses = self.binding.downloads.iter().map(|(_, access)| access);
         let mapped = PendingMapping::begin(device, distinct_buffers(accesses), MapMode::Read)?;
         Ok((mapped, submission))
     }
@@ -293,28 +304,30 @@ impl Run {
             })
     }
 
+    /// Makes the output tensors from mapped memory. Fails if a check of the model failed.
     fn decode_outputs(&self) -> Result<Vec<Tensor>> {
-        let mut sides = self.binding.downloads.iter();
+        let mut accesses = self.binding.downloads.iter();
         if let Some(faults) = &self.program.inner.plan.faults
-            && let Some((_, side)) = sides.find(|(slot, _)| *slot == faults.slot)
+            && let Some((_, access)) = accesses.find(|(slot, _)| *slot == faults.slot)
         {
-            self.check_faults(faults, side)?;
+            self.check_faults(faults, access)?;
         }
         let downloads = self.binding.downloads.iter();
         let outputs = &self.program.inner.plan.outputs;
         let downloads = downloads.filter(|(slot, _)| outputs.contains(slot));
-        let read: Vec<(SlotId, Tensor)> = downloads
-            .map(|(slot, side)| Ok((*slot, self.decode(*slot, side)?)))
+        let decoded: Vec<(SlotId, Tensor)> = downloads
+            .map(|(slot, access)| Ok((*slot, self.decode(*slot, access)?)))
             .collect::<Result<_>>()?;
         let find = |slot: &SlotId| {
-            let found = read.iter().find(|(other, _)| other == slot);
-            found
+            let entry = decoded.iter().find(|(other, _)| other == slot);
+            entry
                 .map(|(_, tensor)| tensor.clone())
                 .ok_or_else(|| Error::internal("an output was not read"))
         };
         outputs.iter().map(find).collect()
     }
 
+    /// Makes a tensor from the contents of a slot, which the host must be able to access.
     fn decode(&self, slot: SlotId, access: &HostAccess) -> Result<Tensor> {
         let inner = &self.program.inner;
         let info = &inner.plan.slots[slot.0];
@@ -339,23 +352,24 @@ impl Run {
         result.at(|| info.name.clone())
     }
 
-    /// Copies a slot to a new buffer that the host can read.
+    /// Copies a slot, given by its index, to a new buffer that the host can map. Also returns the submission of the
+    /// copy.
     fn copy_slot(&self, slot: usize) -> Result<(HostAccess, SubmissionIndex)> {
         let inner = &self.program.inner;
         let (device, queue) = (inner.device.wgpu(), inner.device.queue());
-        let place = &self.binding.sizing.placements[slot];
+        let placement = &self.binding.sizing.placements[slot];
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         let buffer = inner
             .counters
-            .buffer(device, "slot", place.binding_bytes, usage);
+            .buffer(device, "slot", placement.binding_bytes, usage);
         let mut encoder = device.create_command_encoder(&Default::default());
         let source = self.binding.memory[slot].buffer()?;
         encoder.copy_buffer_to_buffer(
             source,
-            place.location.offset,
+            placement.location.offset,
             &buffer,
             0,
-            place.binding_bytes,
+            placement.binding_bytes,
         );
         let access = HostAccess {
             memory: SlotMemory::Buffer(buffer),
@@ -381,13 +395,15 @@ fn clear_faults(
     binding: &RunBinding,
 ) -> Result<()> {
     if let Some(faults) = &program.plan.faults {
-        let place = &binding.sizing.placements[faults.slot.0];
+        let placement = &binding.sizing.placements[faults.slot.0];
         let buffer = binding.memory[faults.slot.0].buffer()?;
-        encoder.clear_buffer(buffer, place.location.offset, Some(place.bytes));
+        encoder.clear_buffer(buffer, placement.location.offset, Some(placement.bytes));
     }
     Ok(())
 }
 
+/// Checks inputs against the plan's input slots: their number, element types, sizes and storage types. The error lists
+/// every mismatch.
 fn check_inputs(program: &ProgramInner, binding: &RunBinding, inputs: &[RunInput]) -> Result<()> {
     if inputs.len() != program.plan.inputs.len() {
         return Err(Error::input(format!(
@@ -437,6 +453,7 @@ pub(super) fn input_mismatch(input: &RunInput, slot: &Slot) -> Error {
     ))
 }
 
+/// Records the dispatch of the step at an index; nothing if the step has no workgroups.
 pub(super) fn record_step(
     program: &ProgramInner,
     pass: &mut ComputePass,
@@ -453,23 +470,24 @@ pub(super) fn record_step(
     add(&program.counters.dispatches, 1);
 }
 
+/// Records copies of the outputs and the fault words to the staging memory that the host reads.
 pub(super) fn record_downloads(encoder: &mut CommandEncoder, binding: &RunBinding) {
-    for (slot, side) in &binding.downloads {
-        let place = &binding.sizing.placements[slot.0];
-        let bytes = place.bytes.next_multiple_of(4);
-        let (source, target) = (binding.memory[slot.0].buffer(), side.memory.buffer());
-        if let (true, Ok(source), Ok(target)) = (side.staged && bytes > 0, source, target) {
-            let from = place.location.offset;
-            encoder.copy_buffer_to_buffer(source, from, target, side.offset, bytes);
+    for (slot, access) in &binding.downloads {
+        let placement = &binding.sizing.placements[slot.0];
+        let bytes = placement.bytes.next_multiple_of(4);
+        let (source, target) = (binding.memory[slot.0].buffer(), access.memory.buffer());
+        if let (true, Ok(source), Ok(target)) = (access.staged && bytes > 0, source, target) {
+            let offset = placement.location.offset;
+            encoder.copy_buffer_to_buffer(source, offset, target, access.offset, bytes);
         }
     }
 }
 
-/// The distinct buffers that must be mapped.
-pub(super) fn distinct_buffers<'a>(sides: impl Iterator<Item = &'a HostAccess>) -> Vec<Buffer> {
+/// The distinct buffers that must be mapped before the host accesses this memory.
+pub(super) fn distinct_buffers<'a>(accesses: impl Iterator<Item = &'a HostAccess>) -> Vec<Buffer> {
     let mut buffers: Vec<Buffer> = Vec::new();
-    for side in sides {
-        if let SlotMemory::Buffer(buffer) = &side.memory
+    for access in accesses {
+        if let SlotMemory::Buffer(buffer) = &access.memory
             && !buffers.contains(buffer)
         {
             buffers.push(buffer.clone());

@@ -28,9 +28,11 @@ pub(super) fn texture_format(texel: Texel) -> TextureFormat {
 /// Memory of a slot.
 #[derive(Clone, Debug)]
 pub(super) enum SlotMemory {
+    /// A buffer that the host accesses only while it is mapped.
     Buffer(Buffer),
     /// A buffer that kernels can also read as a texture and that the host accesses without mapping.
     Aliased(AliasedBuffer),
+    /// A texture of a weight.
     Texture(Texture),
 }
 
@@ -45,22 +47,22 @@ impl SlotMemory {
         }
     }
 
-    /// Applies `make` to a range of bytes. The range must be mapped, or no pending submission may write it.
+    /// Applies `function` to a range of bytes. The range must be mapped, or no pending submission may write it.
     pub(super) fn read<T>(
         &self,
         range: Range<u64>,
-        make: impl FnOnce(&[u8]) -> Result<T>,
+        function: impl FnOnce(&[u8]) -> Result<T>,
     ) -> Result<T> {
         if let SlotMemory::Aliased(aliased) = self {
-            return aliased.read(range, make)?;
+            return aliased.read(range, function)?;
         }
         let view = self.buffer()?.get_mapped_range(range);
         let view = view.map_err(|error| Error::device(error.to_string()))?;
-        make(&view)
+        function(&view)
     }
 
-    /// Writes bytes at an offset. The range must be mapped, or no pending submission may use it. Rounds the length up to a
-    /// multiple of four, so up to three more bytes may be overwritten.
+    /// Writes bytes at an offset. The range must be mapped, or no pending submission may use it. Rounds the length up
+    /// to a multiple of four, so up to three more bytes may be overwritten.
     pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         if let SlotMemory::Aliased(aliased) = self {
             return aliased.write(offset, bytes);
@@ -73,16 +75,17 @@ impl SlotMemory {
     }
 }
 
-/// Creates a buffer that kernels can also read as a texture, and counts it. Places it behind `other` if the allocation of
-/// that buffer has room left, else in a new allocation of `room` bytes.
+/// Creates a buffer that kernels can also read as a texture, and counts it. Suballocates the buffer from the allocation
+/// of
+/// `previous` if enough bytes of that are free, else from a new allocation of `capacity` bytes.
 pub(super) fn aliased_buffer(
     counters: &Counters,
     device: &GpuDevice,
     label: &str,
     bytes: u64,
     usage: BufferUsages,
-    other: Option<&AliasedBuffer>,
-    room: u64,
+    previous: Option<&AliasedBuffer>,
+    capacity: u64,
 ) -> Result<AliasedBuffer> {
     add(&counters.buffers, 1);
     add(&counters.buffer_bytes, bytes);
@@ -92,10 +95,10 @@ pub(super) fn aliased_buffer(
         usage,
         mapped_at_creation: false,
     };
-    let neighbour = other.map(|other| other.suballocate(device.wgpu(), &descriptor));
-    match neighbour.transpose()?.flatten() {
-        Some(beside) => Ok(beside),
-        None => AliasedBuffer::new(device.wgpu(), &descriptor, room, device.aliased_bytes()),
+    let suballocated = previous.map(|previous| previous.suballocate(device.wgpu(), &descriptor));
+    match suballocated.transpose()?.flatten() {
+        Some(buffer) => Ok(buffer),
+        None => AliasedBuffer::new(device.wgpu(), &descriptor, capacity, device.aliased_bytes()),
     }
 }
 
@@ -125,6 +128,7 @@ pub(super) fn mapped_texture(
     MappedTexture::new(device.wgpu(), label, extent, texel, device.aliased_bytes())
 }
 
+/// Counts a texture that is created.
 fn count_texture(counters: &Counters, extent: [u32; 3], texel: Texel) {
     add(&counters.buffers, 1);
     add(&counters.buffer_bytes, texture_bytes(extent, texel));
@@ -166,7 +170,7 @@ pub(super) fn extent3d([width, height, layers]: [u32; 3]) -> Extent3d {
     }
 }
 
-/// Converts the bytes of a slot's buffer to row-major order.
+/// Converts the contents of a slot's buffer to row-major order, without padding.
 pub(super) fn to_row_major(
     layout: &Layout,
     storage: StorageType,
@@ -175,11 +179,13 @@ pub(super) fn to_row_major(
 ) -> Vec<u8> {
     let (numel, size) = (shape.iter().product::<usize>(), storage.size() as usize);
     let mut elements = vec![0; numel * size];
-    for (place, number) in bytes.chunks_exact(size).enumerate() {
-        let start = layout.element_at(shape, place).map(|place| place * size);
+    for (index, element) in bytes.chunks_exact(size).enumerate() {
+        let start = layout
+            .element_at(shape, index)
+            .map(|row_major| row_major * size);
         let target = start.and_then(|start| elements.get_mut(start..start + size));
         if let Some(target) = target {
-            target.copy_from_slice(number);
+            target.copy_from_slice(element);
         }
     }
     elements

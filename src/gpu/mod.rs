@@ -1,14 +1,14 @@
 //! Executes a [`Plan`](crate::kernel::plan::Plan) with wgpu. This module does not depend on graphs, and no other module
 //! depends on wgpu.
 //!
-//! A [`GpuDevice`] is opened once. A [`Program`] is a plan on a device: its pipelines are compiled and its weights uploaded.
-//! A [`Run`] is one execution of a program. Its results are read back or stay on the device.
+//! A [`GpuDevice`] is opened once. A [`Program`] is a plan on a device: its pipelines are compiled and its weights
+//! uploaded. A [`Run`] is one execution of a program. Its results are read back or stay on the device.
 //!
 //! ```no_run
 //! # fn example(plan: onionskin::kernel::plan::Plan, x: onionskin::tensor::Tensor) -> onionskin::Result<()> {
-//! use onionskin::gpu::{Device, DeviceChoice, Program, ProgramOptions};
+//! use onionskin::gpu::{DeviceChoice, GpuDevice, Program, ProgramOptions};
 //!
-//! let device = Device::open(DeviceChoice::Auto)?;
+//! let device = GpuDevice::open(DeviceChoice::Auto)?;
 //! let program = Program::new(&device, plan, &Default::default(), ProgramOptions::default())?;
 //! let outputs = program.run(&[x])?;
 //! # Ok(())
@@ -19,11 +19,11 @@
 //!
 //! - All dispatches are recorded in one pass and submitted once. The host reads a number back during the run only where
 //!   conditions and loops depend on tensors. [`Statistics`] counts these reads and [`Profile`] says where they occur.
-//! - Everything that depends on the symbolic sizes (memory offsets, bind groups, sizes passed to kernels) is cached for the
-//!   most recent sizes. A run with cached sizes creates no buffer, no bind group and no pipeline.
+//! - Everything that depends on the symbolic sizes (memory offsets, bind groups, sizes passed to kernels) is cached
+//!   for the most recent sizes. A run with cached sizes creates no buffer, no bind group and no pipeline.
 //! - Concurrent runs of one program each have their own memory and take no lock while they execute.
-//! - Kernels are compiled while the program is made, on several processors and while weights are uploaded. This holds also
-//!   for drivers that compile a kernel at its first dispatch; see `warm_up`.
+//! - Kernels are compiled while the program is made, on several processors and while weights are uploaded. This
+//!   holds also for drivers that compile a kernel at its first dispatch; see `warm_up`.
 //! - A device error is an [`Error`](crate::error::Error) of kind `Device`, never a panic.
 
 mod adapter;

@@ -3,35 +3,36 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Applies a function to all items on as many threads as there are processors, including the calling one. Returns the
-/// results in the order of the items; none if the function panics.
+/// results in the order of the items; `None` if the function panics.
 pub(super) fn map<T: Sync, R: Send>(
     items: &[T],
     function: impl Fn(&T) -> R + Sync,
 ) -> Option<Vec<R>> {
     let next = AtomicUsize::new(0);
     let worker = || {
-        let mut done = Vec::new();
+        let mut results = Vec::new();
         while let Some((index, item)) = claim(&next, items) {
-            done.push((index, function(item)));
+            results.push((index, function(item)));
         }
-        done
+        results
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut done = std::thread::scope(|scope| {
+    let mut results = std::thread::scope(|scope| {
         let helpers: Vec<_> = (1..threads.min(items.len()))
             .map(|_| scope.spawn(worker))
             .collect();
-        let mut done = worker();
+        let mut results = worker();
         for helper in helpers {
-            done.extend(helper.join().unwrap_or_default());
+            results.extend(helper.join().unwrap_or_default());
         }
-        done
+        results
     });
-    done.sort_by_key(|(index, _)| *index);
-    let complete = done.len() == items.len();
-    complete.then(|| done.into_iter().map(|(_, result)| result).collect())
+    results.sort_by_key(|(index, _)| *index);
+    let complete = results.len() == items.len();
+    complete.then(|| results.into_iter().map(|(_, result)| result).collect())
 }
 
+/// The next item that no thread has taken, with its index; `None` if all items are taken.
 fn claim<'a, T>(next: &AtomicUsize, items: &'a [T]) -> Option<(usize, &'a T)> {
     let index = next.fetch_add(1, Ordering::Relaxed);
     items.get(index).map(|item| (index, item))

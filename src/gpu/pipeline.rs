@@ -1,4 +1,4 @@
-//! Pipelines. They are compiled in parallel, and once per kernel and device.
+//! Compute pipelines: compiled in parallel, and once per kernel and device.
 
 #[cfg(feature = "translate")]
 use std::collections::BTreeSet;
@@ -36,14 +36,17 @@ pub(super) struct Pipeline {
 /// All pipelines of a device.
 pub(super) struct Pipelines {
     entries: Mutex<HashMap<PipelineKey, PipelineEntry>>,
+    /// Bind group layouts of kernels.
     layouts: Mutex<HashMap<Signature, BindGroupLayout>>,
+    /// Cache of compiled pipelines on disk.
     disk: Option<DiskCache>,
     /// Translates every kernel to the shading languages of other platforms, if the device was opened with that option.
     #[cfg(feature = "translate")]
     translator: Option<Translator>,
 }
 
-/// Locked while the pipeline is compiled: other threads that need the same kernel wait instead of compiling it again.
+/// A pipeline; `None` until it is compiled. Locked while the pipeline is compiled: other threads that need the same
+/// kernel wait instead of compiling it again.
 type PipelineEntry = Arc<Mutex<Option<Arc<Pipeline>>>>;
 
 /// Identity of a kernel; the label is not part of it.
@@ -53,7 +56,7 @@ struct PipelineKey {
     signature: Signature,
 }
 
-/// Access of each binding, and where the sizes are, if there are any.
+/// Bindings of a kernel: the access of each slot, and the address space of the sizes if the kernel takes any.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Signature {
     bindings: Vec<Access>,
@@ -90,9 +93,9 @@ impl Pipelines {
 
     /// Number of compiled pipelines.
     pub(super) fn count(&self) -> usize {
-        let made = |entry: &PipelineEntry| lock(entry).is_some();
+        let is_compiled = |entry: &PipelineEntry| lock(entry).is_some();
         let entries: Vec<PipelineEntry> = lock(&self.entries).values().cloned().collect();
-        entries.iter().filter(|entry| made(entry)).count()
+        entries.iter().filter(|entry| is_compiled(entry)).count()
     }
 
     /// Returns the pipelines of kernels and how many of them had to be compiled. Calls `made` after each one. Collects
@@ -101,21 +104,21 @@ impl Pipelines {
         &self,
         device: &wgpu::Device,
         kernels: &[Kernel],
-        made: &(dyn Fn() + Sync),
+        on_kernel: &(dyn Fn() + Sync),
     ) -> Result<(Vec<Arc<Pipeline>>, usize)> {
         let get = |kernel: &Kernel| {
             let pipeline = self.get_or_create(device, kernel);
-            made();
+            on_kernel();
             pipeline
         };
-        let done = parallel::map(kernels, get);
-        let done =
-            done.ok_or_else(|| Error::device("the driver failed while compiling kernels"))?;
+        let results = parallel::map(kernels, get);
+        let results =
+            results.ok_or_else(|| Error::device("the driver failed while compiling kernels"))?;
         let (mut pipelines, mut created, mut errors) = (Vec::new(), 0, Vec::new());
-        for result in done {
+        for result in results {
             match result {
-                Ok((pipeline, new)) => {
-                    created += usize::from(new);
+                Ok((pipeline, is_new)) => {
+                    created += usize::from(is_new);
                     pipelines.push(pipeline);
                 }
                 Err(error) => errors.push(error),
@@ -156,6 +159,7 @@ impl Pipelines {
         Ok((pipeline, true))
     }
 
+    /// Compiles a kernel.
     fn create(
         &self,
         device: &wgpu::Device,
@@ -198,6 +202,7 @@ impl Pipelines {
         .map_err(failed)
     }
 
+    /// The bind group layout of a signature; creates it if needed.
     fn layout(&self, device: &wgpu::Device, signature: &Signature) -> BindGroupLayout {
         lock(&self.layouts)
             .entry(signature.clone())
@@ -227,6 +232,7 @@ fn create_layout(device: &wgpu::Device, signature: &Signature) -> BindGroupLayou
     })
 }
 
+/// Type of the binding of a slot.
 fn binding_type(access: Access) -> BindingType {
     match access {
         Access::Read | Access::ReadWrite | Access::Faults => buffer(BufferBindingType::Storage {
@@ -245,13 +251,15 @@ fn binding_type(access: Access) -> BindingType {
     }
 }
 
-fn sizes_type(sizes_in: SizesSpace) -> BindingType {
-    match sizes_in {
+/// Type of the binding of a kernel's sizes.
+fn sizes_type(space: SizesSpace) -> BindingType {
+    match space {
         SizesSpace::Uniform => buffer(BufferBindingType::Uniform),
         SizesSpace::Storage => binding_type(Access::Read),
     }
 }
 
+/// Type of a buffer binding.
 fn buffer(ty: BufferBindingType) -> BindingType {
     BindingType::Buffer {
         ty,

@@ -17,8 +17,9 @@ const MAGIC: &[u8; 16] = b"onionskin/30/1\r\n";
 pub(super) struct DiskCache {
     raw: wgpu::PipelineCache,
     path: PathBuf,
+    /// Hash of adapter and driver; see [`cache_key`].
     key: u64,
-    /// Checksum of the file's contents.
+    /// Checksum of the data that the file holds; 0 if there is none.
     saved: Mutex<u64>,
 }
 
@@ -76,6 +77,7 @@ fn checksum(data: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// Contents of the file for the data of a pipeline cache.
 fn encode(data: &[u8], key: u64) -> Vec<u8> {
     let mut file = MAGIC.to_vec();
     file.extend(key.to_le_bytes());
@@ -84,6 +86,7 @@ fn encode(data: &[u8], key: u64) -> Vec<u8> {
     file
 }
 
+/// The data of the pipeline cache in the contents of a file; `None` if these are damaged or have another key.
 fn decode(file: &[u8], key: u64) -> Option<&[u8]> {
     let rest = file.strip_prefix(MAGIC)?;
     let rest = rest.strip_prefix(&key.to_le_bytes())?;

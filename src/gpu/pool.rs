@@ -29,12 +29,12 @@ impl BufferPool {
         self.buffers.get(index)
     }
 
-    /// Makes every buffer at least as large as needed. Returns true if an existing buffer was replaced. A buffer grows by at
-    /// least half its size, so that slowly rising sizes seldom replace it.
+    /// Makes the buffer at each index at least as large as the bytes in `needed`. Returns true if an existing buffer
+    /// was replaced. A buffer grows by at least half its size, so that slowly rising sizes seldom replace it.
     ///
     /// # Errors
-    /// Fails if the driver refuses memory that is shared with textures. Errors of other buffers go to the surrounding error
-    /// scope.
+    /// Fails if the driver refuses memory that is shared with textures. Errors of other buffers go to the surrounding
+    /// error scope.
     pub(super) fn grow(
         &mut self,
         program: &ProgramInner,
@@ -45,22 +45,23 @@ impl BufferPool {
         let limit = program.rules.capabilities.max_buffer_size;
         let mut replaced = false;
         for (index, bytes) in needed.iter().enumerate() {
-            let old = self.get(index).and_then(|old| old.buffer().ok());
-            let old = old.map_or(0, Buffer::size);
-            if old >= *bytes {
+            let old = self.get(index).and_then(|memory| memory.buffer().ok());
+            let old_bytes = old.map_or(0, Buffer::size);
+            if old_bytes >= *bytes {
                 continue;
             }
-            let grown_bytes = (old + old / 2).min(limit) / 4 * 4;
+            let grown_bytes = (old_bytes + old_bytes / 2).min(limit) / 4 * 4;
             let buffer = self.create(program, label, grown_bytes.max(*bytes), usage)?;
             match self.buffers.get_mut(index) {
                 Some(smaller) => *smaller = buffer,
                 None => self.buffers.push(buffer),
             }
-            replaced |= old > 0;
+            replaced |= old_bytes > 0;
         }
         Ok(replaced)
     }
 
+    /// Creates a buffer of the pool.
     fn create(
         &self,
         program: &ProgramInner,
@@ -73,7 +74,7 @@ impl BufferPool {
             let buffer = counters.buffer(device.wgpu(), label, bytes, usage);
             return Ok(SlotMemory::Buffer(buffer));
         }
-        let made = memory::aliased_buffer(counters, device, label, bytes, usage, None, bytes);
-        made.map(SlotMemory::Aliased)
+        let buffer = memory::aliased_buffer(counters, device, label, bytes, usage, None, bytes);
+        buffer.map(SlotMemory::Aliased)
     }
 }

@@ -22,7 +22,7 @@ use super::transfer::PendingMapping;
 /// Steps whose start and end fit one query set.
 const STEPS_PER_SET: usize = wgpu::QUERY_SET_MAX_QUERIES as usize / 2;
 
-/// Bytes of a step's start and end.
+/// Bytes of a step's two timestamps, one at its start and one at its end.
 const STEP_BYTES: u64 = 16;
 
 /// The clock that measured the times.
@@ -53,19 +53,19 @@ pub struct StepTime {
     pub nanoseconds: u64,
 }
 
-/// Cost of control flow: a number that the host read during the run.
+/// Cost of control flow: reads of one slot by the host during the run, or calls of one host function.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Readback {
-    /// The slot that was read.
+    /// Name of the slot that was read; for calls of a host function, the first graph node of the call.
     pub slot: String,
-    /// Graph nodes of the condition or loop.
+    /// Graph nodes of the condition, loop or host call.
     pub nodes: Vec<String>,
     /// Source position in the user's model.
     pub place: SourcePlace,
-    /// Number of reads.
+    /// Number of reads or calls.
     pub count: u64,
-    /// Nanoseconds of all reads, by the host's clock.
+    /// Nanoseconds of all reads or calls, by the host's clock.
     pub nanoseconds: u64,
 }
 
@@ -99,7 +99,7 @@ pub struct Profile {
     pub clock: Clock,
     /// In the order of the plan.
     pub steps: Vec<StepTime>,
-    /// In the order in which they were first read.
+    /// In the order of the first read or call.
     pub readbacks: Vec<Readback>,
     /// All spans, ordered by their start.
     pub spans: Vec<Span>,
@@ -113,16 +113,16 @@ impl Profile {
 }
 
 impl Program {
-    /// Runs the program and measures every step: with the device's timestamps if it has them and the plan has no control
-    /// flow, else with the host's clock.
+    /// Runs the program and measures every step: with the device's timestamps if it has them and the plan has no
+    /// control flow, else with the host's clock.
     ///
-    /// Steps are separated for the measurement, so the run takes longer than the sum of its steps and than a run without
-    /// measurement. A warm-up run comes first, in which drivers finish compiling.
+    /// Steps are separated for the measurement, so the run takes longer than the sum of its steps and than a run
+    /// without measurement. A warm-up run comes first, in which drivers finish compiling.
     pub fn profile(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
         let inputs: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
         self.launch(&inputs)?.wait()?;
-        let is_straight = self.plan().flows.is_empty();
-        let (run, clock, times) = if is_straight && self.device().has(Features::TIMESTAMP_QUERY) {
+        let has_no_flow = self.plan().flows.is_empty();
+        let (run, clock, times) = if has_no_flow && self.device().has(Features::TIMESTAMP_QUERY) {
             let (run, times) = profile_by_device(self, &inputs)?;
             (run, Clock::Device, times)
         } else {
@@ -155,45 +155,52 @@ impl Program {
 /// Measurements of a run.
 #[derive(Default)]
 struct RunTimes {
+    /// One entry for each step of the plan.
     steps: Vec<StepTotal>,
     readbacks: Vec<Readback>,
     spans: Vec<Span>,
 }
 
+/// Total of all executions of a step.
 #[derive(Clone, Copy, Default)]
 struct StepTotal {
     runs: u64,
     nanoseconds: u64,
 }
 
+/// Nanoseconds between two instants; the largest number on overflow.
 fn nanoseconds(from: Instant, to: Instant) -> u64 {
     u64::try_from(to.duration_since(from).as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Query sets for the device's timestamps, and the buffers to read them.
 struct TimestampQueries {
+    /// Query sets of [`STEPS_PER_SET`] steps each.
     sets: Vec<QuerySet>,
+    /// Receives the timestamps from the query sets.
     resolved: Buffer,
+    /// A copy of `resolved` that the host maps.
     readable: Buffer,
 }
 
+/// Runs the program with timestamps before and after each step.
 fn profile_by_device(program: &Program, inputs: &[RunInput]) -> Result<(Run, RunTimes)> {
     let inner = &program.inner;
     let device = &inner.device;
-    let stamps = in_error_scope(device.wgpu(), || Ok(TimestampQueries::new(inner)))?;
+    let queries = in_error_scope(device.wgpu(), || Ok(TimestampQueries::new(inner)))?;
     let run = Run::submit(
         program,
         &program.bind(inputs)?,
         inputs,
         true,
         |recorder, binding| {
-            stamps.record(inner, &mut recorder.encoder, binding);
+            queries.record(inner, &mut recorder.encoder, binding);
             Ok(())
         },
     )?;
-    let mapped = PendingMapping::begin(device, vec![stamps.readable.clone()], MapMode::Read)?;
+    let mapped = PendingMapping::begin(device, vec![queries.readable.clone()], MapMode::Read)?;
     mapped.wait(Some(&run.submission))?;
-    let view = stamps.readable.get_mapped_range(..);
+    let view = queries.readable.get_mapped_range(..);
     let view = view.map_err(|error| Error::device(error.to_string()))?;
     let period = f64::from(device.queue().get_timestamp_period());
     let (pairs, _) = view.as_chunks::<{ STEP_BYTES as usize }>();
@@ -272,8 +279,8 @@ impl TimestampQueries {
         }
         for (number, set) in self.sets.iter().enumerate() {
             let start = (number * STEPS_PER_SET) as u64 * STEP_BYTES;
-            let used = program.plan.steps.len() - number * STEPS_PER_SET;
-            let queries = used.min(STEPS_PER_SET) as u32 * 2;
+            let remaining = program.plan.steps.len() - number * STEPS_PER_SET;
+            let queries = remaining.min(STEPS_PER_SET) as u32 * 2;
             if queries > 0 {
                 encoder.resolve_query_set(set, 0..queries, &self.resolved, start);
             }
@@ -284,12 +291,19 @@ impl TimestampQueries {
     }
 }
 
+/// Runs the program step by step and measures each step by the host's clock.
 fn profile_by_host(program: &Program, inputs: &[RunInput]) -> Result<(Run, RunTimes)> {
     let inner = &program.inner;
-    let nothing = |_: &mut CommandRecorder, _: &RunBinding| Ok(());
-    let run = Run::submit(program, &program.bind(inputs)?, inputs, false, nothing)?;
+    let record_nothing = |_: &mut CommandRecorder, _: &RunBinding| Ok(());
+    let run = Run::submit(
+        program,
+        &program.bind(inputs)?,
+        inputs,
+        false,
+        record_nothing,
+    )?;
     run.wait()?;
-    let mut stopwatch = HostProfiler {
+    let mut profiler = HostProfiler {
         recorder: CommandRecorder::new(inner, &run.binding),
         begin: Instant::now(),
         times: RunTimes {
@@ -297,14 +311,15 @@ fn profile_by_host(program: &Program, inputs: &[RunInput]) -> Result<(Run, RunTi
             ..RunTimes::default()
         },
     };
-    execute_plan(inner, &run.binding, &mut stopwatch)?;
-    let times = stopwatch.times;
+    execute_plan(inner, &run.binding, &mut profiler)?;
+    let times = profiler.times;
     Ok((run, times))
 }
 
 /// Runs steps one at a time and waits for each.
 struct HostProfiler<'a> {
     recorder: CommandRecorder<'a>,
+    /// Start of the first span.
     begin: Instant,
     times: RunTimes,
 }
@@ -341,15 +356,15 @@ impl StepRunner for HostProfiler<'_> {
 }
 
 impl HostProfiler<'_> {
-    /// Adds the time since `start`.
-    fn record_span(&mut self, spent: SpanKind, start: Instant) {
+    /// Adds a span from `start` until now, also to the total of its step or read-back.
+    fn record_span(&mut self, kind: SpanKind, start: Instant) {
         let elapsed = nanoseconds(start, Instant::now());
         self.times.spans.push(Span {
-            kind: spent,
+            kind,
             start: nanoseconds(self.begin, start),
             nanoseconds: elapsed,
         });
-        let (count, sum) = match spent {
+        let (count, sum) = match kind {
             SpanKind::Step(index) => {
                 let time = &mut self.times.steps[index];
                 (&mut time.runs, &mut time.nanoseconds)
@@ -364,7 +379,8 @@ impl HostProfiler<'_> {
 }
 
 impl RunTimes {
-    /// The entry for a read-back or host call; creates it with a count of zero if needed.
+    /// Index, as a span's kind, of the entry for a read-back or host call; creates the entry with a count of zero if
+    /// needed.
     fn readback(&mut self, name: &str, flow: &Flow) -> SpanKind {
         let readbacks = &mut self.readbacks;
         let known = readbacks

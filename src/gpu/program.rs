@@ -27,7 +27,7 @@ use super::weights::{
     upload,
 };
 
-/// Idle run contexts that are kept for later runs.
+/// Maximum number of idle run contexts that are kept for later runs.
 const MAX_IDLE_CONTEXTS: usize = 8;
 
 /// Values that can be read after a run.
@@ -112,14 +112,15 @@ pub(super) struct ProgramInner {
     pub(super) pipelines: Vec<Arc<Pipeline>>,
     pub(super) weights: HashMap<SlotId, Arc<SlotMemory>>,
     pub(super) counters: Counters,
+    /// Memory of finished runs, for later ones.
     idle_contexts: Mutex<Vec<RunContext>>,
 }
 
 impl Program {
     /// Compiles a plan's kernels and uploads the weights that it names.
     ///
-    /// The error lists everything that the device does not support, every weight that is missing or has another type, and
-    /// every kernel that does not compile.
+    /// The error lists everything that the device does not support, every weight that is missing or has another type,
+    /// and every kernel that does not compile.
     pub fn new(
         device: &GpuDevice,
         plan: Plan,
@@ -157,15 +158,15 @@ impl Program {
 
     /// Runs the program and reads the outputs back. An input that the plan does not use is ignored.
     ///
-    /// The error names the input that does not match its type, the condition on sizes that does not hold, or the check of
-    /// the model that failed.
+    /// The error names the input that does not match its type, the condition on sizes that does not hold, or the check
+    /// of the model that failed.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let inputs: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
         Run::start(self, &self.bind(&inputs)?, &inputs, true)?.read()
     }
 
-    /// Like [`Program::run`], without blocking the thread while the device works. Submits the work at once; the future waits
-    /// for the outputs. Numbers that control flow depends on are waited for before the submission.
+    /// Like [`Program::run`], without blocking the thread while the device works. Submits the work at once; the future
+    /// waits for the outputs. Numbers that control flow depends on are waited for before the submission.
     pub fn run_async(
         &self,
         inputs: &[Tensor],
@@ -177,9 +178,10 @@ impl Program {
         async move { run?.read_async().await }
     }
 
-    /// Submits a run whose outputs stay on the device, with inputs from the host or from the device. Blocks while control
-    /// flow reads numbers back; a plan without control flow never blocks. [`Run::check`] and [`Run::read`] report failed
-    /// checks of the model. Before one of these passes, outputs may depend on indices that were clamped to their range.
+    /// Submits a run whose outputs stay on the device, with inputs from the host or from the device. Blocks while
+    /// control flow reads numbers back; a plan without control flow never blocks. [`Run::check`] and [`Run::read`]
+    /// report failed checks of the model. Before one of these passes, outputs may depend on indices that were clamped
+    /// to their range.
     pub fn launch(&self, inputs: &[RunInput]) -> Result<Run> {
         Run::start(self, &self.bind(inputs)?, inputs, false)
     }
@@ -227,7 +229,7 @@ impl Program {
         self.inner.counters.statistics()
     }
 
-    /// The weights in the form of the device that are worth storing for later.
+    /// The weights whose device form is more than a copy of the model's data, so that caching it saves work.
     pub fn packed_weights<'a>(
         &'a self,
         source: &'a dyn WeightSource,
@@ -247,13 +249,13 @@ impl Program {
 }
 
 impl ProgramInner {
-    /// Takes a context that no run uses, or creates one.
+    /// Returns a context that no run uses; creates one if there is none.
     pub(super) fn acquire_context(&self) -> RunContext {
         let idle = lock(&self.idle_contexts).pop();
         idle.unwrap_or_else(|| RunContext::new(&self.rules.capabilities))
     }
 
-    /// Returns a context for the next run.
+    /// Keeps a context for a later run.
     pub(super) fn release_context(&self, context: RunContext) {
         let mut idle = lock(&self.idle_contexts);
         if idle.len() < MAX_IDLE_CONTEXTS {
@@ -262,9 +264,10 @@ impl ProgramInner {
     }
 }
 
+/// The pipeline of each kernel, and the memory of each weight.
 type Prepared = (Vec<Arc<Pipeline>>, HashMap<SlotId, Arc<SlotMemory>>);
 
-/// Compiles kernels on other threads while this one uploads weights.
+/// Compiles kernels on other threads while this thread uploads weights.
 fn prepare(
     device: &GpuDevice,
     plan: &Plan,
@@ -300,7 +303,7 @@ fn prepare(
         let failed = |_| Err(Error::device("the driver failed while compiling kernels"));
         (compile.join().unwrap_or_else(failed), weights)
     });
-    // Compilers and staged weights have used much memory.
+    // The driver's compiler and the staged weights have freed much heap memory.
     trusted::trim_heap();
     device.check_alive()?;
     let (pipelines, created) = pipelines?;

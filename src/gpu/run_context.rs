@@ -1,4 +1,4 @@
-//! Memory that one run uses at a time, and the cached bind groups for it.
+//! Run contexts: memory that one run uses at a time, and the bind groups that are cached for it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -28,11 +28,17 @@ const MAX_SCALAR_BYTES: u64 = 8;
 /// Memory that one run uses at a time. Its buffers only grow.
 #[derive(Default)]
 pub(super) struct RunContext {
+    /// One buffer for each input slot.
     inputs: BufferPool,
+    /// The arena.
     temporaries: BufferPool,
+    /// One buffer for each output slot.
     outputs: BufferPool,
+    /// Staging memory that the host writes; not used if the host writes input slots directly.
     upload: BufferPool,
+    /// Staging memory that the host reads.
     download: BufferPool,
+    /// The buffer for numbers that control flow depends on, and for operands of host functions.
     readback: BufferPool,
     /// Bindings for recent sizes, most recently used first.
     cached: VecDeque<Arc<RunBinding>>,
@@ -42,17 +48,20 @@ pub(super) struct RunContext {
 
 /// Everything that a run with certain sizes needs besides its inputs.
 pub(super) struct RunBinding {
+    /// Values of the symbolic sizes.
     pub(super) sizes: Bindings,
+    /// The plan evaluated for these sizes.
     pub(super) sizing: Sizing,
     /// Memory of each slot.
     pub(super) memory: Vec<SlotMemory>,
     /// The bind group of each step; `None` if it dispatches nothing.
     pub(super) bind_groups: Vec<Option<BindGroup>>,
-    /// Memory into which the host writes each input.
+    /// Memory into which the host writes each input; `None` for inputs that the plan does not use.
     pub(super) uploads: Vec<Option<HostAccess>>,
-    /// Memory from which the host reads each output slot and the slot of the faults.
+    /// Memory from which the host reads each output slot and the slot of the fault words.
     pub(super) downloads: Vec<(SlotId, HostAccess)>,
-    /// Buffer for numbers that control flow depends on; none if the plan has no control flow.
+    /// Buffer for numbers that control flow depends on, and for operands of host functions; `None` if the plan has no
+    /// control flow.
     pub(super) readback: Option<Buffer>,
 }
 
@@ -60,6 +69,7 @@ pub(super) struct RunBinding {
 #[derive(Clone)]
 pub(super) struct HostAccess {
     pub(super) memory: SlotMemory,
+    /// Bytes from the start of the memory.
     pub(super) offset: u64,
     /// True if this is a staging copy, false if it is the slot's own memory.
     pub(super) staged: bool,
@@ -83,7 +93,7 @@ impl RunContext {
         program: &ProgramInner,
         sizes: &Bindings,
     ) -> Result<Arc<RunBinding>> {
-        let cached_index = self.cached.iter().position(|kept| kept.sizes == *sizes);
+        let cached_index = self.cached.iter().position(|cached| cached.sizes == *sizes);
         let binding = match cached_index.and_then(|index| self.cached.remove(index)) {
             Some(binding) => binding,
             None => {
@@ -99,6 +109,7 @@ impl RunContext {
         Ok(binding)
     }
 
+    /// Creates the bindings for given sizes: grows the buffers where needed, then creates the bind groups.
     fn create(
         &mut self,
         program: &ProgramInner,
@@ -107,6 +118,7 @@ impl RunContext {
     ) -> Result<Arc<RunBinding>> {
         let storage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
         let has_aliasing = program.rules.capabilities.buffer_aliasing;
+        // True if the host accesses inputs and outputs in the slots' own memory.
         let is_direct = has_aliasing || program.device.maps_directly();
         let [write, read] = if is_direct && !has_aliasing {
             [
@@ -151,13 +163,14 @@ impl RunContext {
         }))
     }
 
+    /// The buffer for numbers that control flow depends on; `None` if the plan has no control flow.
     fn readback(&mut self, program: &ProgramInner, sizing: &Sizing) -> Result<Option<Buffer>> {
         if program.plan.flows.is_empty() {
             return Ok(None);
         }
         let flows = all_flows(&program.plan.flows).into_iter();
-        let exchanged = flows.flat_map(Flow::host_call_slots);
-        let largest = exchanged
+        let call_slots = flows.flat_map(Flow::host_call_slots);
+        let largest = call_slots
             .map(|slot| sizing.placements[slot.0].binding_bytes)
             .fold(MAX_SCALAR_BYTES, u64::max);
         let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
@@ -169,8 +182,9 @@ impl RunContext {
             .map(Option::<&Buffer>::cloned)
     }
 
+    /// Memory of each slot.
     fn slot_memory(&self, program: &ProgramInner, sizing: &Sizing) -> Result<Vec<SlotMemory>> {
-        let find = |(index, place): (usize, &SlotPlacement)| {
+        let find = |(index, placement): (usize, &SlotPlacement)| {
             let region = sizing.placements[program.plan.root_slot(SlotId(index)).0].region;
             let pool = match region {
                 SlotRegion::Weights => {
@@ -182,7 +196,7 @@ impl RunContext {
                 SlotRegion::Parts => return None,
                 SlotRegion::Outputs => &self.outputs,
             };
-            pool.get(place.location.buffer).cloned()
+            pool.get(placement.location.buffer).cloned()
         };
         let memory = sizing.placements.iter().enumerate().map(find);
         memory
@@ -190,6 +204,7 @@ impl RunContext {
             .collect()
     }
 
+    /// Memory into which the host writes each input. `memory` is that of each slot.
     fn uploads(
         &mut self,
         program: &ProgramInner,
@@ -202,11 +217,14 @@ impl RunContext {
         let usage = BufferUsages::MAP_WRITE | BufferUsages::COPY_SRC;
         let pool = &mut self.upload;
         let accesses = host_accesses(program, sizing, memory, &slots, &staged, pool, usage)?;
-        let mut sides = accesses.into_iter();
+        let mut remaining = accesses.into_iter();
         let inputs = program.plan.inputs.iter();
-        Ok(inputs.map(|slot| slot.and_then(|_| sides.next())).collect())
+        Ok(inputs
+            .map(|slot| slot.and_then(|_| remaining.next()))
+            .collect())
     }
 
+    /// Memory from which the host reads the output slots and the slot of the fault words.
     fn downloads(
         &mut self,
         program: &ProgramInner,
@@ -230,6 +248,7 @@ impl RunContext {
     }
 }
 
+/// Fails if sizes violate a guard of the plan.
 fn check_guards(plan: &Plan, sizes: &Bindings) -> Result<()> {
     for guard in &plan.guards {
         if !guard.holds(sizes)? {
@@ -241,7 +260,8 @@ fn check_guards(plan: &Plan, sizes: &Bindings) -> Result<()> {
     Ok(())
 }
 
-/// Memory through which the host accesses slots: a staging buffer, or the slots' own memory.
+/// Memory through which the host accesses each of `slots`: a staging buffer from `pool` with `usage` if its element of
+/// `staged` is true, else the slot's own memory. `memory` is that of all slots of the plan.
 fn host_accesses(
     program: &ProgramInner,
     sizing: &Sizing,
@@ -263,16 +283,21 @@ fn host_accesses(
     let limit = program.rules.capabilities.max_buffer_size;
     let alignment = program.rules.capabilities.offset_alignment;
     let layout = assign_locations(&items, alignment, limit);
-    // Cached bindings for other sizes keep the smaller buffers that they use.
+    // Cached bindings for other sizes keep using the smaller buffers that are replaced here.
     pool.grow(program, "staging", &layout.buffers, usage)?;
-    let mut spots = layout.locations.into_iter();
+    let mut staging_locations = layout.locations.into_iter();
     let host_access = |(slot, staged): (&SlotId, &bool)| {
-        let spot = if *staged { spots.next() } else { None };
-        let staging = |spot: BufferLocation| pool.get(spot.buffer).map(|memory| (memory, spot));
-        match spot.and_then(staging) {
-            Some((memory, spot)) => HostAccess {
+        let location = if *staged {
+            staging_locations.next()
+        } else {
+            None
+        };
+        let staging =
+            |location: BufferLocation| pool.get(location.buffer).map(|memory| (memory, location));
+        match location.and_then(staging) {
+            Some((memory, location)) => HostAccess {
                 memory: memory.clone(),
-                offset: spot.offset,
+                offset: location.offset,
                 staged: true,
             },
             None => HostAccess {
@@ -291,26 +316,26 @@ fn aliasing_views(
     sizing: &Sizing,
     memory: &[SlotMemory],
 ) -> Result<HashMap<SlotId, TextureView>> {
-    let mut texels = HashMap::new();
+    let mut views = HashMap::new();
     for step in &program.plan.steps {
         let accesses = &program.plan.kernels[step.kernel].bindings;
         for (slot, access) in step.bindings.iter().zip(accesses) {
             if let Access::AliasedTexture(texel) = access
-                && !texels.contains_key(slot)
+                && !views.contains_key(slot)
             {
-                let (memory, place) = (&memory[slot.0], &sizing.placements[slot.0]);
-                texels.insert(*slot, aliasing_view(program, memory, place, *texel)?);
+                let (memory, placement) = (&memory[slot.0], &sizing.placements[slot.0]);
+                views.insert(*slot, aliasing_view(program, memory, placement, *texel)?);
             }
         }
     }
-    Ok(texels)
+    Ok(views)
 }
 
 /// A texture view of a slot's buffer.
 fn aliasing_view(
     program: &ProgramInner,
     memory: &SlotMemory,
-    place: &SlotPlacement,
+    placement: &SlotPlacement,
     texel: Texel,
 ) -> Result<TextureView> {
     let SlotMemory::Aliased(buffer) = memory else {
@@ -318,7 +343,7 @@ fn aliasing_view(
             "the slot's buffer cannot be read as a texture",
         ));
     };
-    let (offset, bytes) = (place.location.offset, place.binding_bytes);
+    let (offset, bytes) = (placement.location.offset, placement.binding_bytes);
     let texture = buffer.texture(program.device.wgpu(), offset, bytes, texel)?;
     Ok(texture.create_view(&TextureViewDescriptor::default()))
 }
@@ -328,7 +353,9 @@ struct BindGroupBuilder<'a> {
     program: &'a ProgramInner,
     sizing: &'a Sizing,
     memory: &'a [SlotMemory],
+    /// Texture views of slots that are buffers.
     aliasing_views: HashMap<SlotId, TextureView>,
+    /// Sizes of all steps; `None` if no kernel takes sizes.
     size_buffer: Option<Buffer>,
 }
 
@@ -336,12 +363,13 @@ impl BindGroupBuilder<'_> {
     /// The bind group of each step; `None` if the step dispatches nothing.
     fn bind_groups(&self) -> Vec<Option<BindGroup>> {
         let steps = self.program.plan.steps.iter().enumerate();
-        let runs = |index: usize| !self.sizing.workgroups[index].contains(&0);
+        let is_dispatched = |index: usize| !self.sizing.workgroups[index].contains(&0);
         steps
-            .map(|(index, step)| runs(index).then(|| self.bind_group(index, step)))
+            .map(|(index, step)| is_dispatched(index).then(|| self.bind_group(index, step)))
             .collect()
     }
 
+    /// Creates the bind group of the step at an index: its slots in order, then its sizes if it has any.
     fn bind_group(&self, index: usize, step: &Step) -> BindGroup {
         let program = self.program;
         let kernel = &program.plan.kernels[step.kernel];
@@ -349,27 +377,27 @@ impl BindGroupBuilder<'_> {
         let views: Vec<Option<TextureView>> = bindings()
             .map(|(slot, access)| self.view(*slot, *access))
             .collect();
-        let storage = step.bindings.iter().zip(&views).filter_map(|(slot, view)| {
-            let place = &self.sizing.placements[slot.0];
+        let slots = step.bindings.iter().zip(&views).filter_map(|(slot, view)| {
+            let placement = &self.sizing.placements[slot.0];
             match view {
                 Some(view) => Some(BindingResource::TextureView(view)),
                 None => {
                     let buffer = self.memory[slot.0].buffer().ok()?;
                     Some(buffer_binding(
                         buffer,
-                        place.location.offset,
-                        place.binding_bytes,
+                        placement.location.offset,
+                        placement.binding_bytes,
                     ))
                 }
             }
         });
         let bytes = (step.sizes.len() as u64 * 4).next_multiple_of(16);
-        let numbers = self.size_buffer.as_ref();
-        let sizes = numbers
+        let size_buffer = self.size_buffer.as_ref();
+        let sizes = size_buffer
             .filter(|_| !step.sizes.is_empty())
             .map(|buffer| buffer_binding(buffer, self.sizing.size_offsets[index], bytes));
         let entries: Vec<BindGroupEntry> = (0..)
-            .zip(storage.chain(sizes))
+            .zip(slots.chain(sizes))
             .map(|(binding, resource)| BindGroupEntry { binding, resource })
             .collect();
         add(&program.counters.bind_groups, 1);
@@ -383,7 +411,7 @@ impl BindGroupBuilder<'_> {
             })
     }
 
-    /// The texture view through which a kernel accesses a slot; none for a buffer.
+    /// The texture view through which a kernel accesses a slot; `None` if it accesses a buffer.
     fn view(&self, slot: SlotId, access: Access) -> Option<TextureView> {
         match &self.memory[slot.0] {
             SlotMemory::Texture(texture) => Some(array_view(texture)),
@@ -395,6 +423,7 @@ impl BindGroupBuilder<'_> {
     }
 }
 
+/// Creates a buffer with the sizes of all steps; `None` if there are no sizes.
 fn size_buffer(program: &ProgramInner, bytes: &[u8]) -> Option<Buffer> {
     if bytes.is_empty() {
         return None;

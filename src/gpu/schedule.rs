@@ -1,4 +1,5 @@
-//! Control flow of a run: the host walks through the plan and reads back the numbers that decide on branches and loops.
+//! Control flow of a run: the host goes through the plan in order and reads back the numbers that decide on branches
+//! and loops.
 
 use std::ops::Range;
 
@@ -34,8 +35,11 @@ pub(super) trait StepRunner {
 /// A call of a host function of the application.
 pub(super) struct HostCall<'a> {
     function: &'a HostFunction,
+    /// Slots to read.
     operands: &'a [SlotId],
+    /// Slots to write.
     results: &'a [SlotId],
+    /// The call in the plan, for messages.
     pub(super) flow: &'a Flow,
 }
 
@@ -49,6 +53,7 @@ pub(super) fn execute_plan(
     execute_steps(0..plan.steps.len(), &plan.flows, binding, runner)
 }
 
+/// Executes a range of steps. `flows` is the control flow in that range, in order.
 fn execute_steps(
     steps: Range<usize>,
     flows: &[Flow],
@@ -57,14 +62,15 @@ fn execute_steps(
 ) -> Result<()> {
     let mut next = steps.start;
     for flow in flows {
-        let inner = flow.steps();
-        runner.steps(next..inner.start)?;
+        let flow_steps = flow.steps();
+        runner.steps(next..flow_steps.start)?;
         execute_flow(flow, binding, runner)?;
-        next = inner.end;
+        next = flow_steps.end;
     }
     runner.steps(next..steps.end)
 }
 
+/// Executes one condition, loop or host call.
 fn execute_flow(flow: &Flow, binding: &RunBinding, runner: &mut dyn StepRunner) -> Result<()> {
     match &flow.kind {
         FlowKind::If {
@@ -78,8 +84,8 @@ fn execute_flow(flow: &Flow, binding: &RunBinding, runner: &mut dyn StepRunner) 
         }
         FlowKind::Loop {
             trips,
-            initial_condition: first,
-            next_condition: again,
+            initial_condition,
+            next_condition,
             body,
         } => {
             let holds = |slot: &Option<SlotId>, runner: &mut dyn StepRunner| {
@@ -89,13 +95,13 @@ fn execute_flow(flow: &Flow, binding: &RunBinding, runner: &mut dyn StepRunner) 
                 TripCount::Size(size) => size.eval(&binding.sizes)?,
                 TripCount::Slot(slot) => runner.read_scalar(*slot, flow)?,
             };
-            let mut continues = trips > 0 && holds(first, runner)?;
+            let mut continues = trips > 0 && holds(initial_condition, runner)?;
             let mut trip = 0;
             while continues {
                 execute_steps(body.steps.clone(), &body.flows, binding, runner)?;
                 trip += 1;
                 // The condition is read only if the trip count allows another iteration.
-                continues = trip < trips && holds(again, runner)?;
+                continues = trip < trips && holds(next_condition, runner)?;
             }
             Ok(())
         }
@@ -119,6 +125,7 @@ pub(super) struct CommandRecorder<'a> {
     binding: &'a RunBinding,
     /// Commands that are recorded but not submitted.
     pub(super) encoder: CommandEncoder,
+    /// Number of steps recorded since the last submission.
     recorded: usize,
 }
 
@@ -178,11 +185,14 @@ impl StepRunner for CommandRecorder<'_> {
         let operands = call.operands.iter().map(|slot| self.read(*slot));
         let operands: Vec<Tensor> = operands.collect::<Result<_>>()?;
         let shapes = &self.binding.sizing.shapes;
-        let expected_types = call.results.iter();
-        let promised = expected_types.map(|slot| (slots[slot.0].dtype, shapes[slot.0].clone()));
-        let results = call.function.call(&operands, &promised.collect::<Vec<_>>());
+        let result_slots = call.results.iter();
+        let expected_types = result_slots.map(|slot| (slots[slot.0].dtype, shapes[slot.0].clone()));
+        let results = call
+            .function
+            .call(&operands, &expected_types.collect::<Vec<_>>());
         let results = results.map_err(|error| at_flow(error, call.flow))?;
-        // `write_buffer` takes effect before the next submission, so the commands recorded so far must be submitted first.
+        // `write_buffer` takes effect before the next submission, so the commands recorded so far must be submitted
+        // first.
         self.submit()?;
         let mut pairs = call.results.iter().zip(&results);
         pairs.try_for_each(|(slot, tensor)| self.write(*slot, tensor))
@@ -199,9 +209,9 @@ impl CommandRecorder<'_> {
             self.binding.memory[slot.0].buffer()?,
         );
         convert::encode(tensor, info.storage, |offset, bytes| {
-            let mut whole = bytes.to_vec();
-            whole.resize(bytes.len().next_multiple_of(4), 0);
-            queue.write_buffer(buffer, start + offset, &whole);
+            let mut padded = bytes.to_vec();
+            padded.resize(bytes.len().next_multiple_of(4), 0);
+            queue.write_buffer(buffer, start + offset, &padded);
             Ok(())
         })
         .at(|| info.name.clone())
@@ -214,16 +224,16 @@ impl CommandRecorder<'_> {
             &self.program.plan.slots[slot.0],
             &binding.sizing.shapes[slot.0],
         );
-        let place = &binding.sizing.placements[slot.0];
+        let placement = &binding.sizing.placements[slot.0];
         let buffer = binding.readback.as_ref();
         let buffer = buffer.ok_or_else(|| Error::internal("the plan has no readback buffer"))?;
-        if place.bytes == 0 {
+        if placement.bytes == 0 {
             return convert::decode(info.dtype, info.storage, shape, &[]);
         }
-        let bytes = place.bytes.next_multiple_of(4);
-        let (source, from) = (binding.memory[slot.0].buffer()?, place.location.offset);
+        let bytes = placement.bytes.next_multiple_of(4);
+        let (source, offset) = (binding.memory[slot.0].buffer()?, placement.location.offset);
         self.encoder
-            .copy_buffer_to_buffer(source, from, buffer, 0, bytes);
+            .copy_buffer_to_buffer(source, offset, buffer, 0, bytes);
         let submission = self.submit()?;
         add(&self.program.counters.readbacks, 1);
         let device = &self.program.device;
@@ -231,7 +241,7 @@ impl CommandRecorder<'_> {
         mapped.wait(Some(&submission))?;
         let view = buffer.get_mapped_range(0..bytes);
         let view = view.map_err(|error| Error::device(error.to_string()))?;
-        let bytes = &view[..place.bytes as usize];
+        let bytes = &view[..placement.bytes as usize];
         convert::decode(info.dtype, info.storage, shape, bytes).at(|| info.name.clone())
     }
 }

@@ -26,6 +26,7 @@ pub struct SelfTest {
     pub run: Duration,
 }
 
+/// Source of the kernel.
 const WGSL: &str = "
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
@@ -40,6 +41,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 }
 ";
 
+/// Number of elements.
 const COUNT: usize = 1000;
 
 impl GpuDevice {
@@ -56,8 +58,8 @@ impl GpuDevice {
             timed(|| Program::new(self, plan(), &Default::default(), ProgramOptions::default()))?;
         let (first, first_run) = timed(|| program.run(std::slice::from_ref(&x)))?;
         let (second, run) = timed(|| program.run(std::slice::from_ref(&x)))?;
-        for found in [first, second].iter().flatten() {
-            compare(found.as_slice()?, &expected)?;
+        for output in [first, second].iter().flatten() {
+            compare(output.as_slice()?, &expected)?;
         }
         Ok(SelfTest {
             compile,
@@ -67,11 +69,13 @@ impl GpuDevice {
     }
 }
 
+/// Runs an action and returns its result and duration.
 fn timed<T>(action: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
     let start = Instant::now();
     Ok((action()?, start.elapsed()))
 }
 
+/// Fails if a number differs from the expected one.
 fn compare(found: &[f32], expected: &[f32]) -> Result<()> {
     let wrong = (0..COUNT).find(|index| found.get(*index) != expected.get(*index));
     match wrong {
@@ -85,6 +89,7 @@ fn compare(found: &[f32], expected: &[f32]) -> Result<()> {
     }
 }
 
+/// A plan of one step that runs the kernel.
 fn plan() -> Plan {
     let slot = |name: &str, kind| Slot {
         name: name.into(),

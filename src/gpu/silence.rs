@@ -1,5 +1,5 @@
-//! Silences messages of Mesa that are not about the program: its device-selection layer complains if there is no desktop,
-//! and its drivers report that they are not conformant.
+//! Silences messages of Mesa that are not about the program: its device-selection layer complains if there is no
+//! desktop, and its drivers report that they are not conformant.
 
 use std::env;
 
@@ -15,7 +15,8 @@ const DEVICE_SELECT_VARIABLES: &[&str] = &[
     "XDG_RUNTIME_DIR",
 ];
 
-/// Keeps Mesa from printing messages about the machine on standard error. Variables that are already set keep their values.
+/// Keeps Mesa from printing messages about the machine on standard error. Variables that are already set keep their
+/// values.
 ///
 /// The settings are environment variables, which child processes inherit. Call this at the beginning of `main`, as
 /// [`widen_vectors`](super::widen_vectors); if other threads run, nothing changes.

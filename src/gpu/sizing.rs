@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::dim::{Bindings, Dim};
-use crate::error::{Error, ErrorContext, Result, SourcePlace as Origin};
+use crate::error::{Error, ErrorContext, Result, SourcePlace};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::layout::{Layout, Panels, Texel};
 use crate::kernel::plan::{Flow, Plan, Slot, SlotId, SlotKind, Step};
@@ -19,9 +19,11 @@ const BINDING_GRANULARITY: u64 = 32;
 /// Constraints on memory placement.
 #[derive(Clone, Debug)]
 pub(super) struct PlacementRules {
+    /// Limits of the device.
     pub(super) capabilities: Capabilities,
     /// Alignment in bytes of each step's sizes in their buffer.
     pub(super) size_alignment: u64,
+    /// Determines whether temporaries with disjoint lifetimes share memory.
     pub(super) keep: Keep,
 }
 
@@ -67,12 +69,13 @@ pub(super) enum SlotRegion {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotPlacement {
     pub(super) region: SlotRegion,
+    /// Location among the buffers of the region.
     pub(super) location: BufferLocation,
     /// Bytes of the elements.
     pub(super) bytes: u64,
     /// Bytes of a binding to the slot.
     pub(super) binding_bytes: u64,
-    /// Width, height, layers and texel type of a weight's texture.
+    /// Width, height, layers and texel type of a weight's texture; `None` for a buffer.
     pub(super) texture: Option<([u32; 3], Texel)>,
 }
 
@@ -83,10 +86,13 @@ pub(super) struct Sizing {
     pub(super) shapes: Vec<Vec<usize>>,
     /// Placement of each slot.
     pub(super) placements: Vec<SlotPlacement>,
+    /// Bytes of each input buffer.
     pub(super) inputs: Vec<u64>,
+    /// Bytes of each buffer of the arena.
     pub(super) temporaries: Vec<u64>,
     /// Largest sum of bytes of temporaries that are live at the same step.
     pub(super) peak_live_bytes: u64,
+    /// Bytes of each output buffer.
     pub(super) outputs: Vec<u64>,
     /// Sizes for the kernels of all steps, as bytes of one buffer.
     pub(super) size_data: Vec<u8>,
@@ -106,7 +112,7 @@ pub struct Footprint {
     pub inputs: u64,
     /// Values between kernels; those with disjoint lifetimes share memory.
     pub temporaries: u64,
-    /// Bytes of temporaries that are live at the same time: a lower bound for any memory sharing.
+    /// Largest sum of bytes of temporaries that are live at the same step: a lower bound for any memory sharing.
     pub temporaries_live: u64,
     /// Bytes of temporaries if they shared no memory.
     pub temporaries_unshared: u64,
@@ -115,7 +121,7 @@ pub struct Footprint {
 }
 
 impl Footprint {
-    /// Computes the footprint of a plan without a device. Fails if something is too large.
+    /// Computes the footprint of a plan without a device. Fails if a slot or a workgroup count exceeds the limits.
     pub fn of(plan: &Plan, capabilities: &Capabilities, bindings: &Bindings) -> Result<Footprint> {
         Ok(evaluate(
             plan,
@@ -133,20 +139,20 @@ impl Footprint {
 
 impl Sizing {
     pub(super) fn footprint(&self) -> Footprint {
-        let bound = |region| {
-            let of_region = self
+        let region_bytes = |region| {
+            let placements = self
                 .placements
                 .iter()
-                .filter(move |place| place.region == region);
-            of_region.map(|place| place.binding_bytes).sum()
+                .filter(move |placement| placement.region == region);
+            placements.map(|placement| placement.binding_bytes).sum()
         };
         Footprint {
-            weights: bound(SlotRegion::Weights),
-            inputs: bound(SlotRegion::Inputs),
+            weights: region_bytes(SlotRegion::Weights),
+            inputs: region_bytes(SlotRegion::Inputs),
             temporaries: self.temporaries.iter().sum(),
             temporaries_live: self.peak_live_bytes,
-            temporaries_unshared: bound(SlotRegion::Temporaries),
-            outputs: bound(SlotRegion::Outputs),
+            temporaries_unshared: region_bytes(SlotRegion::Temporaries),
+            outputs: region_bytes(SlotRegion::Outputs),
         }
     }
 }
@@ -176,24 +182,25 @@ pub struct MemoryMap {
 }
 
 impl MemoryMap {
-    /// Computes the map for a device, or for any device with these capabilities. Fails if something is too large.
+    /// Computes the map for `device`; without one, for any device with these capabilities. Fails if a slot or a
+    /// workgroup count exceeds the limits.
     pub fn of(
         plan: &Plan,
         capabilities: &Capabilities,
         device: Option<&GpuDevice>,
         bindings: &Bindings,
     ) -> Result<MemoryMap> {
-        let within = || PlacementRules::for_capabilities(capabilities);
-        let rules = device.map_or_else(within, |device| {
+        let for_any_device = || PlacementRules::for_capabilities(capabilities);
+        let rules = device.map_or_else(for_any_device, |device| {
             PlacementRules::for_device(device, Keep::Outputs)
         });
         let sizing = evaluate(plan, bindings, &rules)?;
-        let places = sizing.shapes.iter().zip(&sizing.placements);
-        let slots = places.map(|(shape, place)| SlotAllocation {
+        let slots = sizing.shapes.iter().zip(&sizing.placements);
+        let slots = slots.map(|(shape, placement)| SlotAllocation {
             shape: shape.clone(),
-            bytes: place.bytes,
-            buffer: place.location.buffer,
-            offset: place.location.offset,
+            bytes: placement.bytes,
+            buffer: placement.location.buffer,
+            offset: placement.location.offset,
         });
         Ok(MemoryMap {
             slots: slots.collect(),
@@ -208,9 +215,9 @@ pub(super) fn evaluate(plan: &Plan, bindings: &Bindings, rules: &PlacementRules)
     let mut errors = Vec::new();
     for (index, slot) in plan.slots.iter().enumerate() {
         match place_slot(slot, bindings, rules) {
-            Ok((shape, place)) => {
+            Ok((shape, placement)) => {
                 sizing.shapes.push(shape);
-                sizing.placements.push(place);
+                sizing.placements.push(placement);
             }
             Err(error) => errors.push(at_first_use(error, plan, SlotId(index))),
         }
@@ -231,6 +238,7 @@ pub(super) fn evaluate(plan: &Plan, bindings: &Bindings, rules: &PlacementRules)
     Ok(sizing)
 }
 
+/// Shape and placement of a slot; its location is assigned later.
 fn place_slot(
     slot: &Slot,
     bindings: &Bindings,
@@ -244,31 +252,32 @@ fn place_slot(
     let elements = slot
         .layout
         .allocated_elements(&shape)
-        .map(|room| room as u64);
-    let bytes = elements.and_then(|room| room.checked_mul(slot.storage.size()));
+        .map(|count| count as u64);
+    let bytes = elements.and_then(|count| count.checked_mul(slot.storage.size()));
     let bytes = bytes.unwrap_or(u64::MAX);
-    let bound = bytes
+    let binding_bytes = bytes
         .max(1)
         .checked_next_multiple_of(BINDING_GRANULARITY)
         .unwrap_or(u64::MAX)
         .min(limit - limit % 4);
-    if bytes > bound {
+    if bytes > binding_bytes {
         return Err(Error::plan(format!(
             "{} takes {bytes} bytes as {}{shape:?}; the device binds at most {limit} bytes",
             slot.name, slot.storage,
         ))
         .help("use smaller inputs, a device with larger buffers, or run on the host"));
     }
-    let place = SlotPlacement {
+    let placement = SlotPlacement {
         region: slot_region(&slot.kind),
         location: BufferLocation::default(),
         bytes,
-        binding_bytes: bound,
+        binding_bytes,
         texture: None,
     };
-    Ok((shape, place))
+    Ok((shape, placement))
 }
 
+/// Shape and placement of a weight in a texture.
 fn place_texture(
     slot: &Slot,
     shape: Vec<usize>,
@@ -286,14 +295,14 @@ fn place_texture(
     }
     let extent = extent.map(|size| u32::try_from(size).unwrap_or(u32::MAX));
     let bytes = texture_bytes(extent, texel);
-    let place = SlotPlacement {
+    let placement = SlotPlacement {
         region: slot_region(&slot.kind),
         location: BufferLocation::default(),
         bytes,
         binding_bytes: bytes,
         texture: Some((extent, texel)),
     };
-    Ok((shape, place))
+    Ok((shape, placement))
 }
 
 /// Bytes of a texture of a width, a height and a number of layers.
@@ -306,6 +315,7 @@ pub(super) fn weight_placement(slot: &Slot, rules: &PlacementRules) -> Result<Sl
     place_slot(slot, &Bindings::new(), rules).map(|(_, place)| place)
 }
 
+/// Region of a slot of a kind.
 fn slot_region(kind: &SlotKind) -> SlotRegion {
     match kind {
         SlotKind::Input(_) => SlotRegion::Inputs,
@@ -316,22 +326,24 @@ fn slot_region(kind: &SlotKind) -> SlotRegion {
     }
 }
 
+/// Assigns locations to inputs, temporaries and outputs. Temporaries share the buffers of the arena; each other slot
+/// has a buffer to itself.
 fn assign_memory(plan: &Plan, rules: &PlacementRules, sizing: &mut Sizing) {
-    let places = &sizing.placements;
-    let of_region = |region| -> Vec<usize> {
-        (0..places.len())
-            .filter(|slot| places[*slot].region == region)
+    let placements = &sizing.placements;
+    let slots_of = |region| -> Vec<usize> {
+        (0..placements.len())
+            .filter(|slot| placements[*slot].region == region)
             .collect()
     };
     let separate_buffers = |slots: &[usize]| {
         let bytes: Vec<u64> = slots
             .iter()
-            .map(|slot| places[*slot].binding_bytes)
+            .map(|slot| placements[*slot].binding_bytes)
             .collect();
         one_buffer_each(&bytes)
     };
     let item = |slot: &usize| ArenaItem {
-        bytes: places[*slot].binding_bytes,
+        bytes: placements[*slot].binding_bytes,
         live: lifetime(&plan.slots[*slot].kind, rules.keep),
     };
     let regions = [
@@ -339,7 +351,7 @@ fn assign_memory(plan: &Plan, rules: &PlacementRules, sizing: &mut Sizing) {
         SlotRegion::Temporaries,
         SlotRegion::Outputs,
     ];
-    let [inputs, temporaries, outputs] = regions.map(of_region);
+    let [inputs, temporaries, outputs] = regions.map(slots_of);
     let items: Vec<ArenaItem> = temporaries.iter().map(item).collect();
     let arena = assign_locations(
         &items,
@@ -348,15 +360,16 @@ fn assign_memory(plan: &Plan, rules: &PlacementRules, sizing: &mut Sizing) {
     );
     let layouts = [separate_buffers(&inputs), arena, separate_buffers(&outputs)];
     for (slots, layout) in [inputs, temporaries, outputs].iter().zip(&layouts) {
-        for (slot, spot) in slots.iter().zip(&layout.locations) {
-            sizing.placements[*slot].location = *spot;
+        for (slot, location) in slots.iter().zip(&layout.locations) {
+            sizing.placements[*slot].location = *location;
         }
     }
     [sizing.inputs, sizing.temporaries, sizing.outputs] = layouts.map(|layout| layout.buffers);
     sizing.peak_live_bytes = peak_live_bytes(&items);
 }
 
-/// Places slots that are parts of others. The slot of the whole comes before its parts.
+/// Assigns locations to slots that are parts of other slots. A slot comes before its parts, so that its location is
+/// known.
 fn assign_parts(plan: &Plan, bindings: &Bindings, sizing: &mut Sizing) -> Result<()> {
     for (index, slot) in plan.slots.iter().enumerate() {
         if let SlotKind::Part { whole, start } = &slot.kind {
@@ -374,6 +387,7 @@ fn assign_parts(plan: &Plan, bindings: &Bindings, sizing: &mut Sizing) -> Result
     Ok(())
 }
 
+/// First and last step between which no other slot may use a slot's memory.
 fn lifetime(kind: &SlotKind, keep: Keep) -> RangeInclusive<usize> {
     match kind {
         SlotKind::Temporary { first, last } if keep == Keep::Outputs => *first..=*last.max(first),
@@ -381,24 +395,25 @@ fn lifetime(kind: &SlotKind, keep: Keep) -> RangeInclusive<usize> {
     }
 }
 
+/// Appends the values of a step's sizes to the size data, and records their offset.
 fn push_sizes(
     sizing: &mut Sizing,
     step: &Step,
     bindings: &Bindings,
     rules: &PlacementRules,
 ) -> Result<()> {
-    let aligned = |bytes: &mut Vec<u8>, to: u64| {
-        let length = (bytes.len() as u64).next_multiple_of(to);
+    let pad = |bytes: &mut Vec<u8>, alignment: u64| {
+        let length = (bytes.len() as u64).next_multiple_of(alignment);
         bytes.resize(length as usize, 0);
         length
     };
-    let offset = aligned(&mut sizing.size_data, rules.size_alignment);
+    let offset = pad(&mut sizing.size_data, rules.size_alignment);
     sizing.size_offsets.push(offset);
     for dim in &step.sizes {
         let number = size_value(dim, bindings)?;
         sizing.size_data.extend(number.to_le_bytes());
     }
-    aligned(&mut sizing.size_data, 16);
+    pad(&mut sizing.size_data, 16);
     Ok(())
 }
 
@@ -428,7 +443,8 @@ pub(super) fn at_flow(error: Error, flow: &Flow) -> Error {
     at_nodes(error, &flow.nodes, &flow.place)
 }
 
-fn at_nodes(error: Error, nodes: &[String], place: &Origin) -> Error {
+/// Adds graph nodes and a source position to an error's trail.
+fn at_nodes(error: Error, nodes: &[String], place: &SourcePlace) -> Error {
     let error = if nodes.is_empty() {
         error
     } else {

@@ -1,4 +1,5 @@
-//! Staging buffers from which textures are filled; they are reused while weights are uploaded.
+//! Staging buffers for textures of weights: the host writes them, and the device copies them to the textures. They are
+//! reused while weights are uploaded.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -16,19 +17,21 @@ use super::error_scope::lock;
 use super::memory::{extent3d, texture};
 use super::statistics::Counters;
 
-/// Bytes of a staging buffer.
+/// Bytes of a staging buffer that is reused. A layer that is larger gets a buffer of its own.
 const STAGING_BYTES: u64 = 1 << 20;
 
 /// The staging buffers: two for each thread, so that it can write one while the device reads the other.
 pub(super) struct Staging<'a> {
     device: &'a GpuDevice,
     counters: &'a Counters,
+    /// Number of existing buffers from which on `acquire` reuses the oldest one, unless all are being written.
     max_buffers: usize,
     state: Mutex<StagingState>,
 }
 
 #[derive(Default)]
 struct StagingState {
+    /// Number of buffers of [`STAGING_BYTES`] that exist.
     created: usize,
     /// Buffers that the device reads, oldest first. They are mapped when the device is done.
     in_use: VecDeque<(Buffer, SubmissionIndex)>,
@@ -49,8 +52,8 @@ impl<'a> Staging<'a> {
     fn acquire(&self, bytes: u64) -> Result<Buffer> {
         let oldest = {
             let mut state = lock(&self.state);
-            let is_enough = state.created >= self.max_buffers && bytes <= STAGING_BYTES;
-            let oldest = is_enough.then(|| state.in_use.pop_front()).flatten();
+            let reuses_oldest = state.created >= self.max_buffers && bytes <= STAGING_BYTES;
+            let oldest = reuses_oldest.then(|| state.in_use.pop_front()).flatten();
             state.created += usize::from(oldest.is_none() && bytes <= STAGING_BYTES);
             oldest
         };
@@ -63,13 +66,14 @@ impl<'a> Staging<'a> {
         Ok(buffer)
     }
 
-    /// Submits a copy out of a buffer. Waits for it if the buffer is larger than usual, because such a buffer is not kept.
+    /// Submits a copy out of a buffer. Waits for the copy if the buffer is larger than [`STAGING_BYTES`], because such
+    /// a buffer is not reused.
     fn submit_copy(&self, copy: CommandBuffer, buffer: Buffer) -> Result<()> {
         let submission = self.device.queue().submit([copy]);
         if buffer.size() > STAGING_BYTES {
             return self.device.poll(Some(&submission));
         }
-        // An error in mapping shows when the buffer is written.
+        // If mapping fails, a later write to the buffer reports the error.
         buffer.map_async(MapMode::Write, .., |_| {});
         lock(&self.state).in_use.push_back((buffer, submission));
         Ok(())
@@ -87,6 +91,7 @@ pub(super) struct TextureWriter<'a> {
     pitch: u32,
     /// The next layer to copy.
     next_layer: u32,
+    /// The buffer that is being written, if it is not full.
     open: Option<OpenBuffer>,
 }
 
@@ -94,12 +99,14 @@ pub(super) struct TextureWriter<'a> {
 struct OpenBuffer {
     buffer: Buffer,
     view: BufferViewMut,
+    /// Layers of the texture that the buffer holds.
     layers: u32,
+    /// Bytes of the rows written so far, padding included.
     filled: usize,
 }
 
 impl<'a> TextureWriter<'a> {
-    /// Creates the texture.
+    /// Creates a texture of a width, a height and a number of layers.
     pub(super) fn new(
         staging: &'a Staging,
         label: &str,
@@ -126,8 +133,8 @@ impl<'a> TextureWriter<'a> {
                 Some(open) => open,
                 None => self.open_buffer()?,
             };
-            let place = open.filled..open.filled + row.len();
-            open.view.slice(place).copy_from_slice(row);
+            let range = open.filled..open.filled + row.len();
+            open.view.slice(range).copy_from_slice(row);
             open.filled += self.pitch as usize;
             if open.filled < open.view.len() {
                 self.open = Some(open);
@@ -165,6 +172,7 @@ impl<'a> TextureWriter<'a> {
         })
     }
 
+    /// Submits the copy of a full buffer to the next layers.
     fn copy_to_texture(&mut self, open: OpenBuffer) -> Result<()> {
         let OpenBuffer {
             buffer,

@@ -16,8 +16,8 @@ pub struct Statistics {
     pub readbacks: u64,
     /// Pipelines compiled for this program, without those that the device already had.
     pub pipelines_created: u64,
-    /// Kernels that warm-up made the driver compile, by a dispatch with zero workgroups; 0 for drivers that compile a kernel
-    /// with its pipeline.
+    /// Kernels that warm-up made the driver compile, by a dispatch with zero workgroups; 0 for drivers that compile a
+    /// kernel with its pipeline.
     pub kernels_warmed_up: u64,
     /// Buffers created: weights, memory of runs, sizes, staging.
     pub buffers_created: u64,
@@ -42,7 +42,7 @@ impl Statistics {
     }
 }
 
-/// The counters behind [`Statistics`].
+/// The counters that [`Statistics`] is a copy of.
 #[derive(Default)]
 pub(super) struct Counters {
     pub(super) runs: AtomicU64,

@@ -1,5 +1,5 @@
-//! Suballocates small buffers that kernels can also read as textures. Each separate allocation needs a margin, because a
-//! texture ends with a whole row; buffers in one allocation share the margin.
+//! Suballocates small buffers that kernels can also read as textures. Each separate allocation needs a margin, because
+//! a texture ends with a whole row; buffers in one allocation share the margin.
 
 use std::sync::Mutex;
 
@@ -19,7 +19,7 @@ const BLOCK_BYTES: u64 = 1 << 18;
 /// Larger buffers, in bytes, get an allocation of their own.
 const MAX_SUBALLOCATED_BYTES: u64 = 1 << 16;
 
-/// Suballocator. Holds the last buffer of the current allocation; the next buffer is placed behind it.
+/// Suballocator. Holds the last buffer that it created; the next buffer follows it in the same allocation if it fits.
 #[derive(Default)]
 pub(super) struct Suballocator(Mutex<Option<AliasedBuffer>>);
 

@@ -1,4 +1,4 @@
-//! Waits for mapped memory, with or without blocking.
+//! Maps buffers for the host and waits until they are mapped, with or without blocking the thread.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,8 +12,8 @@ use crate::error::{Error, Result};
 use super::device::GpuDevice;
 use super::error_scope::{in_error_scope, lock, with_causes};
 
-/// Buffers being mapped. After a wait, the host may access them: the device is done with them and they are mapped. They are
-/// unmapped when this is dropped, even before they were mapped.
+/// Buffers being mapped. After a wait, the host may access them: the device is done with them and they are mapped.
+/// Dropping the value unmaps the buffers, also those that are not mapped yet.
 pub(super) struct PendingMapping {
     device: GpuDevice,
     buffers: Vec<Buffer>,
@@ -29,8 +29,11 @@ struct Completion {
 
 #[derive(Default)]
 struct CompletionState {
+    /// Number of buffers that are not mapped yet, and one more until the device is done.
     pending: usize,
+    /// The first error.
     error: Option<Error>,
+    /// Wakes the task that waits without blocking.
     waker: Option<Waker>,
 }
 
@@ -51,9 +54,9 @@ impl PendingMapping {
         };
         in_error_scope(device.wgpu(), || {
             for buffer in &mapped.buffers {
-                let gate = mapped.completion.clone();
+                let shared = mapped.completion.clone();
                 buffer.map_async(mode, .., move |result| {
-                    gate.complete_one(result.map_err(|error| Error::device(with_causes(&error))));
+                    shared.complete_one(result.map_err(|error| Error::device(with_causes(&error))));
                 });
             }
             Ok(())
@@ -87,7 +90,7 @@ impl PendingMapping {
                 // All may have completed before the waker was set.
                 match self.completion.poll() {
                     Ok(false) => Poll::Pending,
-                    opened => Poll::Ready(opened.map(|_| ())),
+                    completed => Poll::Ready(completed.map(|_| ())),
                 }
             }
             Err(error) => Poll::Ready(Err(error)),
@@ -108,6 +111,7 @@ impl Drop for PendingMapping {
 }
 
 impl Completion {
+    /// Counts one buffer as mapped, or the device as done; records an error.
     fn complete_one(&self, result: Result<()>) {
         let mut state = lock(&self.state);
         state.pending = state.pending.saturating_sub(1);
@@ -122,7 +126,7 @@ impl Completion {
         }
     }
 
-    /// True if all is done.
+    /// True if the device is done and all buffers are mapped. Fails with the first error.
     fn poll(&self) -> Result<bool> {
         let mut state = lock(&self.state);
         match state.error.take() {
@@ -131,7 +135,7 @@ impl Completion {
         }
     }
 
-    /// Waits for at most this duration; true if all is done.
+    /// Waits for a completion for at most this duration. Returns as [`Completion::poll`] does.
     fn wait(&self, duration: Duration) -> Result<bool> {
         let state = lock(&self.state);
         if state.pending > 0 && state.error.is_none() {
@@ -146,7 +150,7 @@ impl Completion {
         self.poll()
     }
 
-    /// Polls the device until all is done.
+    /// Polls the device until it is done and all buffers are mapped. Records an error of the device.
     fn poll_until_done(&self, device: &GpuDevice, submission: &SubmissionIndex) {
         let mut result = device.poll(Some(submission));
         if result.is_ok() {
@@ -161,6 +165,7 @@ impl Completion {
         }
     }
 
+    /// Waits for a completion for at most this duration.
     fn wait_for_change(&self, duration: Duration) {
         let state = lock(&self.state);
         if state.pending > 0 {

@@ -25,7 +25,7 @@ pub struct TranslatedKernel {
 /// Translates kernels and records which it has translated.
 pub(super) struct Translator {
     capabilities: Capabilities,
-    /// True for each source hash that was translated to MSL too.
+    /// Source hashes of the translated kernels; true for those that were also translated to MSL.
     done: Mutex<BTreeMap<u64, bool>>,
 }
 

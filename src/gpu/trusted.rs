@@ -1,4 +1,4 @@
-//! All unsafe calls of the crate: to wgpu functions that trust their caller, to Vulkan, and to the system.
+//! All unsafe calls of [`gpu`](crate::gpu): to wgpu functions that trust their caller, to Vulkan, and to the system.
 #![expect(
     unsafe_code,
     reason = "the calls are marked unsafe; each says below why it is sound"
@@ -17,10 +17,11 @@ use wgpu::{
 };
 use wgpu::{ShaderRuntimeChecks, ShaderSource};
 
-/// Compiles WGSL without loop bounding, that is without a counter in every loop, which costs far more than the loop itself.
+/// Compiles WGSL without loop bounding, that is without a counter in every loop, which costs far more than the loop
+/// itself.
 ///
-/// Bounds checks stay on. Kernels are made from templates and from the user's sizes, so no kernel is proved to stay within
-/// its buffers. The checks cost next to nothing on storage buffers.
+/// Bounds checks stay on. Kernels are made from templates and from the user's sizes, so no kernel is proved to stay
+/// within its buffers. The checks cost next to nothing on storage buffers.
 pub(super) fn shader(device: &wgpu::Device, label: &str, wgsl: &str) -> ShaderModule {
     let checks = ShaderRuntimeChecks {
         force_loop_bounding: false,
@@ -44,19 +45,22 @@ pub(super) fn trim_heap() {
     }
 }
 
-/// Returns the pages of a compiler that is no longer needed in this process to the system.
+/// Returns pages of executables and libraries to the system, above all those of the driver's compiler after it has
+/// compiled.
 pub(super) fn release_executable_pages() {
     #[cfg(target_os = "linux")]
     executable_pages::release();
 }
 
-/// Sets an environment variable and returns true; does nothing if there are other threads or the system does not list them.
+/// Sets an environment variable and returns true; does nothing if there are other threads or the system does not list
+/// them.
 pub(super) fn set_env_if_single_threaded(name: &str, value: &str) -> bool {
     // Linux lists the threads of a process in this folder.
     let is_single_threaded =
         std::fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1);
     if is_single_threaded {
-        // SAFETY: no other thread may read the environment at the same time. This is the only thread, and it starts none.
+        // SAFETY: no other thread may read the environment at the same time. This is the only thread, and it starts
+        // none.
         unsafe { std::env::set_var(name, value) }
     }
     is_single_threaded
@@ -64,8 +68,8 @@ pub(super) fn set_env_if_single_threaded(name: &str, value: &str) -> bool {
 
 /// Consent to wgpu's experimental features.
 pub(super) fn experimental_features() -> ExperimentalFeatures {
-    // SAFETY: experimental features may have bugs that are undefined behaviour. They are enabled only if the user asks for
-    // them when opening a device, and `DeviceOptions::experimental_features` warns of this.
+    // SAFETY: experimental features may have bugs that are undefined behaviour. They are enabled only if the user asks
+    // for them when opening a device, and `DeviceOptions::experiments` warns of this.
     unsafe { ExperimentalFeatures::enabled() }
 }
 
@@ -76,7 +80,7 @@ pub(super) fn pipeline_cache(device: &wgpu::Device, data: Option<&[u8]>) -> Pipe
         data,
         fallback: true,
     };
-    // SAFETY: the data must come from `PipelineCache::get_data`. It is read from a file that `pipeline_cache` has written, and
-    // whose checksum, adapter, driver and wgpu version agree.
+    // SAFETY: the data must come from `PipelineCache::get_data`. It is read from a file that `pipeline_cache` has
+    // written, and whose checksum, adapter, driver and wgpu version agree.
     unsafe { device.create_pipeline_cache(&descriptor) }
 }

@@ -1,4 +1,4 @@
-//! Uploads the inputs of a run: the host writes them, or they are copied on the device.
+//! Uploads the inputs of a run: the host writes host tensors, and the device copies device tensors.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ use super::transfer::PendingMapping;
 /// Writes the inputs that are on the host to memory that the device reads.
 pub(super) fn write_inputs(
     program: &ProgramInner,
-    lane: &RunContext,
+    context: &RunContext,
     binding: &RunBinding,
     inputs: &[RunInput],
 ) -> Result<()> {
@@ -27,17 +27,17 @@ pub(super) fn write_inputs(
     if uploads.is_empty() {
         return Ok(());
     }
-    let buffers = distinct_buffers(uploads.iter().map(|(_, _, side)| *side));
+    let buffers = distinct_buffers(uploads.iter().map(|(_, _, access)| *access));
     let mapped = PendingMapping::begin(&program.device, buffers, MapMode::Write)?;
-    mapped.wait(lane.submission.as_ref())?;
-    for (slot, tensor, side) in uploads {
+    mapped.wait(context.submission.as_ref())?;
+    for (slot, tensor, access) in uploads {
         let info = &program.plan.slots[slot.0];
         let rows = RowPlacement::in_slot(info, tensor.shape());
         convert::encode(tensor, info.storage, |start, bytes| {
             let sent = bytes.len() as u64;
-            for (piece, to) in rows.contiguous_parts(start..start + sent) {
-                let piece = (piece.start - start) as usize..(piece.end - start) as usize;
-                side.memory.write(side.offset + to, &bytes[piece])?;
+            for (part, offset) in rows.contiguous_parts(start..start + sent) {
+                let part = (part.start - start) as usize..(part.end - start) as usize;
+                access.memory.write(access.offset + offset, &bytes[part])?;
             }
             add(&program.counters.uploaded, sent);
             Ok(())
@@ -47,49 +47,49 @@ pub(super) fn write_inputs(
     Ok(())
 }
 
-/// The inputs that are on the host, are used and are not empty.
+/// The inputs that are on the host, that the plan uses and that are not empty: slot, tensor, and memory to write.
 fn host_inputs<'a>(
     program: &ProgramInner,
     binding: &'a RunBinding,
     inputs: &[RunInput<'a>],
 ) -> Vec<(SlotId, &'a Tensor, &'a HostAccess)> {
     let mut uploads = Vec::new();
-    for ((input, slot), side) in inputs
+    for ((input, slot), access) in inputs
         .iter()
         .zip(&program.plan.inputs)
         .zip(&binding.uploads)
     {
-        if let (RunInput::Host(tensor), Some(slot), Some(side)) = (input, slot, side)
+        if let (RunInput::Host(tensor), Some(slot), Some(access)) = (input, slot, access)
             && binding.sizing.placements[slot.0].bytes > 0
         {
-            uploads.push((*slot, *tensor, side));
+            uploads.push((*slot, *tensor, access));
         }
     }
     uploads
 }
 
-/// Records copies of inputs that are not yet in the memory that kernels read.
+/// Records copies of inputs to the memory that kernels read: from staging memory, and from device tensors.
 pub(super) fn record_uploads(
     program: &ProgramInner,
     encoder: &mut CommandEncoder,
     binding: &RunBinding,
     inputs: &[RunInput],
 ) {
-    for ((input, slot), side) in inputs
+    for ((input, slot), access) in inputs
         .iter()
         .zip(&program.plan.inputs)
         .zip(&binding.uploads)
     {
-        let (Some(slot), Some(side)) = (slot, side) else {
+        let (Some(slot), Some(access)) = (slot, access) else {
             continue;
         };
-        let place = &binding.sizing.placements[slot.0];
-        let (source, from, rows) = match input {
-            RunInput::Host(_) if !side.staged => continue,
+        let placement = &binding.sizing.placements[slot.0];
+        let (source, source_offset, rows) = match input {
+            RunInput::Host(_) if !access.staged => continue,
             RunInput::Host(_) => (
-                side.memory.buffer(),
-                side.offset,
-                RowPlacement::contiguous(place.bytes),
+                access.memory.buffer(),
+                access.offset,
+                RowPlacement::contiguous(placement.bytes),
             ),
             RunInput::Device(tensor) => {
                 let rows = RowPlacement::in_slot(&program.plan.slots[slot.0], &tensor.shape);
@@ -99,9 +99,12 @@ pub(super) fn record_uploads(
         let (Ok(source), Ok(target)) = (source, binding.memory[slot.0].buffer()) else {
             continue;
         };
-        for (piece, to) in rows.contiguous_parts(0..rows.bytes) {
-            let (from, to) = (from + piece.start, place.location.offset + to);
-            let bytes = (piece.end - piece.start).next_multiple_of(4);
+        for (part, offset) in rows.contiguous_parts(0..rows.bytes) {
+            let (from, to) = (
+                source_offset + part.start,
+                placement.location.offset + offset,
+            );
+            let bytes = (part.end - part.start).next_multiple_of(4);
             encoder.copy_buffer_to_buffer(source, from, target, to, bytes);
         }
     }
@@ -110,9 +113,9 @@ pub(super) fn record_uploads(
 /// Placement of a tensor's rows in its slot, which may have padding after each row.
 #[derive(Clone, Copy, Debug)]
 struct RowPlacement {
-    /// Bytes of all rows.
+    /// Bytes of all rows, without padding.
     bytes: u64,
-    /// Bytes of a row.
+    /// Bytes of a row, without padding.
     row_bytes: u64,
     /// Bytes from the start of one row to the start of the next in the slot.
     pitch: u64,
@@ -133,26 +136,27 @@ impl RowPlacement {
         let size = |elements: usize| elements as u64 * slot.storage.size();
         let bytes = size(shape.iter().product());
         match (&slot.layout, shape.last()) {
-            (Layout::Padded { padding: spare }, Some(row)) => RowPlacement {
+            (Layout::Padded { padding }, Some(row)) => RowPlacement {
                 bytes,
                 row_bytes: size(*row),
-                pitch: size(row + spare),
+                pitch: size(row + padding),
             },
             _ => RowPlacement::contiguous(bytes),
         }
     }
 
-    /// Splits a range of bytes into parts that are contiguous in the slot; returns each with its offset there.
+    /// Splits a range of the tensor's bytes into parts that are contiguous in the slot; returns each part with its
+    /// offset in the slot.
     fn contiguous_parts(self, bytes: Range<u64>) -> impl Iterator<Item = (Range<u64>, u64)> {
         let mut start = bytes.start;
         std::iter::from_fn(move || {
             if start >= bytes.end {
                 return None;
             }
-            let (row, within) = (start / self.row_bytes, start % self.row_bytes);
-            let piece = start..bytes.end.min((row + 1) * self.row_bytes);
-            start = piece.end;
-            Some((piece, row * self.pitch + within))
+            let (row, row_offset) = (start / self.row_bytes, start % self.row_bytes);
+            let part = start..bytes.end.min((row + 1) * self.row_bytes);
+            start = part.end;
+            Some((part, row * self.pitch + row_offset))
         })
     }
 }

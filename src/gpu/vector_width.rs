@@ -1,5 +1,5 @@
-//! Vector width of lavapipe, Mesa's software rasteriser. The default is 256 bits on every processor, unless the environment
-//! says otherwise before the driver is loaded (Mesa's `lp_bld_init.c`).
+//! Vector width of lavapipe, Mesa's software rasteriser. The default is 256 bits on every processor, unless the
+//! environment says otherwise before the driver is loaded (Mesa's `lp_bld_init.c`).
 
 use std::env;
 use std::fmt;
@@ -25,15 +25,16 @@ pub enum VectorWidth {
     MultiThreaded,
 }
 
-/// Makes lavapipe use 512-bit vectors, that is subgroups of sixteen invocations, if the processor has them. Large products
-/// then take two thirds of their time with the default of 256 bits (on a Zen 5). GPUs are not affected.
+/// Makes lavapipe use 512-bit vectors, that is subgroups of sixteen invocations, if the processor has them. Large
+/// matrix products are then faster than with the default of 256 bits. GPUs are not affected.
 ///
 /// The setting is an environment variable, which child processes inherit. Call this at the beginning of `main`: before
 /// anything looks for adapters and before other threads start. If there are other threads, or the system does not list
 /// them, nothing changes. A value that the environment already has is kept. The device's name shows the result
 /// (`llvmpipe (LLVM 15.0.6, 512 bits)`).
 ///
-/// Wider vectors change the order in which sums are added, so results differ from those of narrower vectors in rounding.
+/// Wider vectors change the order in which sums are added, so results differ from those of narrower vectors in
+/// rounding.
 pub fn widen_vectors() -> VectorWidth {
     if let Some(given) = env::var_os(VARIABLE) {
         return VectorWidth::Environment(given.to_string_lossy().into_owned());

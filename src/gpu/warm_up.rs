@@ -31,15 +31,16 @@ use super::statistics::Counters;
 /// A kernel that takes longer than this is not in Mesa's cache: a cache hit is faster and a compilation slower.
 const CACHE_HIT_TIME: Duration = Duration::from_millis(6);
 
-/// Number of additional devices. More hardly shorten the warm-up: the longest kernel of a network takes an eighth of the
-/// time or more.
+/// Maximum number of additional devices. A larger number would hardly shorten the warm-up: the longest kernel of a
+/// network takes at least an eighth of the total time.
 const MAX_OTHER_DEVICES: usize = 7;
 
 /// Bytes of a dummy buffer; no array of fixed length in a kernel is longer.
 const DUMMY_BYTES: u64 = 1 << 14;
 
-/// Makes the driver compile the kernels of a plan that it has not compiled yet, and returns their number. Calls `done` after
-/// each kernel of the plan. A kernel that fails here fails again in the first run, where the error is reported.
+/// Makes the driver compile the kernels of a plan that it has not compiled yet, and returns how many it compiled. Calls
+/// `done` once for each kernel of the plan. A kernel that fails here fails again in the first run, where the error is
+/// reported.
 pub(super) fn warm_up(
     device: &GpuDevice,
     plan: &Plan,
@@ -51,18 +52,20 @@ pub(super) fn warm_up(
     if pending.is_empty() {
         return 0;
     }
-    let Ok(stage) = DummyDevice::new(device) else {
+    let Ok(dummies) = DummyDevice::new(device) else {
         pending.iter().for_each(|_| done());
         return 0;
     };
-    let compiled_elsewhere = distribute(&stage, &pending, done);
-    let again = compiled_elsewhere.into_iter();
-    again.for_each(|part| stage.dispatch_empty(part, part.pipeline));
-    let compiled = |part: &&PendingKernel| part.pipeline.is_warmed_up.load(Relaxed);
-    pending.iter().filter(compiled).count()
+    let compiled_elsewhere = distribute(&dummies, &pending, done);
+    // This device finds them in Mesa's cache.
+    let cached = compiled_elsewhere.into_iter();
+    cached.for_each(|job| dummies.dispatch_empty(job, job.pipeline));
+    let is_compiled = |job: &&PendingKernel| job.pipeline.is_warmed_up.load(Relaxed);
+    pending.iter().filter(is_compiled).count()
 }
 
-/// Compiles kernels on a device and shares the remaining ones with other devices. Returns those that other devices compiled.
+/// Compiles kernels on a device. As soon as one takes longer than [`CACHE_HIT_TIME`], other devices compile some of the
+/// remaining ones. Returns the kernels that other devices compiled.
 fn distribute<'a>(
     device: &DummyDevice,
     pending: &'a [PendingKernel],
@@ -73,8 +76,8 @@ fn distribute<'a>(
     let (sender, receiver) = channel();
     scope(|scope| {
         scope.spawn(move || {
-            for part in from_fn(claim) {
-                device.dispatch_empty(part, part.pipeline);
+            for job in from_fn(claim) {
+                device.dispatch_empty(job, job.pipeline);
                 done();
                 // The receiver is no longer read once other devices work.
                 let _ = sender.send(());
@@ -94,7 +97,7 @@ fn distribute<'a>(
     })
 }
 
-/// Compiles kernels on another device of the same adapter and returns them.
+/// Compiles kernels on another device of the same adapter and returns those kernels.
 fn compile_on_other_device<'a>(
     device: &GpuDevice,
     pending: impl Iterator<Item = &'a PendingKernel<'a>>,
@@ -103,12 +106,12 @@ fn compile_on_other_device<'a>(
     let Ok(device) = device.reopen() else {
         return Vec::new();
     };
-    let Ok(stage) = DummyDevice::new(&device) else {
+    let Ok(dummies) = DummyDevice::new(&device) else {
         return Vec::new();
     };
-    let compile = |part: &&PendingKernel| {
-        if let Ok((pipeline, _)) = device.pipelines().get_or_create(device.wgpu(), part.kernel) {
-            stage.dispatch_empty(part, &pipeline);
+    let compile = |job: &&PendingKernel| {
+        if let Ok((pipeline, _)) = device.pipelines().get_or_create(device.wgpu(), job.kernel) {
+            dummies.dispatch_empty(job, &pipeline);
         }
         done();
     };
@@ -123,16 +126,16 @@ struct PendingKernel<'a> {
     textures: Vec<Option<([u32; 3], Texel)>>,
 }
 
-/// The kernels that have not been dispatched on a device. Those with the longest source come first, so that all processors
-/// finish at about the same time.
+/// The kernels that have not been dispatched on the pipelines' device. Those with the longest source come first, so
+/// that all processors finish at about the same time.
 fn pending_kernels<'a>(plan: &'a Plan, pipelines: &'a [Arc<Pipeline>]) -> Vec<PendingKernel<'a>> {
-    let mut parts: Vec<PendingKernel> = Vec::new();
+    let mut pending: Vec<PendingKernel> = Vec::new();
     let kernels = plan.kernels.iter().zip(pipelines).enumerate();
     for (index, (kernel, pipeline)) in kernels {
         let step = plan.steps.iter().find(|step| step.kernel == index);
         if let Some(step) = step.filter(|_| !pipeline.is_warmed_up.load(Relaxed)) {
             let bindings = kernel.bindings.iter().zip(&step.bindings);
-            parts.push(PendingKernel {
+            pending.push(PendingKernel {
                 kernel,
                 pipeline,
                 textures: bindings
@@ -141,8 +144,8 @@ fn pending_kernels<'a>(plan: &'a Plan, pipelines: &'a [Arc<Pipeline>]) -> Vec<Pe
             });
         }
     }
-    parts.sort_by_key(|part| Reverse(part.kernel.wgsl.len()));
-    parts
+    pending.sort_by_key(|job| Reverse(job.kernel.wgsl.len()));
+    pending
 }
 
 /// A small texture for which the driver compiles the same code as for a slot's texture, see [`non_power_of_two`]; none for a
@@ -184,10 +187,10 @@ impl DummyDevice<'_> {
     }
 
     /// Dispatches a kernel with zero workgroups and waits until that is done.
-    fn dispatch_empty(&self, part: &PendingKernel, pipeline: &Pipeline) {
+    fn dispatch_empty(&self, job: &PendingKernel, pipeline: &Pipeline) {
         let device = self.device;
         let submitted = in_error_scope(device.wgpu(), || {
-            let group = self.bind_group(part, pipeline);
+            let group = self.bind_group(job, pipeline);
             let mut encoder = device.wgpu().create_command_encoder(&Default::default());
             let mut pass = encoder.begin_compute_pass(&ComputePassDescriptor::default());
             pass.set_pipeline(&pipeline.raw);
@@ -200,8 +203,9 @@ impl DummyDevice<'_> {
         pipeline.is_warmed_up.store(is_done.is_ok(), Relaxed);
     }
 
-    /// A view of a writable texture. wgpu clears such a texture with a copy. It clears other textures by drawing, and after
-    /// a draw Mesa takes compute timestamps too late.
+    /// Creates a dummy texture and returns a view of it. Its usages include `COPY_DST`, so that wgpu clears it with a
+    /// copy. wgpu clears textures without that usage by drawing, and after a draw Mesa takes compute timestamps too
+    /// late.
     fn view(&self, access: Access, extent: [u32; 3], texel: Texel) -> TextureView {
         let texture = memory::texture(&self.counters, self.device, "warm-up", extent, texel);
         match access {
@@ -210,18 +214,18 @@ impl DummyDevice<'_> {
         }
     }
 
-    fn bind_group(&self, part: &PendingKernel, pipeline: &Pipeline) -> BindGroup {
-        let bindings = || part.kernel.bindings.iter().copied();
+    fn bind_group(&self, job: &PendingKernel, pipeline: &Pipeline) -> BindGroup {
+        let bindings = || job.kernel.bindings.iter().copied();
         let view = |(access, texture): (Access, &Option<_>)| {
             texture.map(|(extent, texel)| self.view(access, extent, texel))
         };
-        let views: Vec<Option<TextureView>> = bindings().zip(&part.textures).map(view).collect();
+        let views: Vec<Option<TextureView>> = bindings().zip(&job.textures).map(view).collect();
         let storage = bindings().zip(&views).map(|bound| match bound {
             (_, Some(view)) => BindingResource::TextureView(view),
             (Access::ReadWrite | Access::Faults, None) => self.read_write.as_entire_binding(),
             (_, None) => self.read_only.as_entire_binding(),
         });
-        let sizes = (part.kernel.sizes > 0).then(|| self.read_only.as_entire_binding());
+        let sizes = (job.kernel.sizes > 0).then(|| self.read_only.as_entire_binding());
         let entries: Vec<BindGroupEntry> = (0..)
             .zip(storage.chain(sizes))
             .map(|(binding, resource)| BindGroupEntry { binding, resource })

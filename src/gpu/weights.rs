@@ -1,4 +1,7 @@
 //! Weights of a program: each is uploaded once, and programs can share it.
+//!
+//! The device form of a weight is its elements in the storage type and the layout of its slot. Packing converts a
+//! weight to its device form.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -30,15 +33,15 @@ use super::suballocator::Suballocator;
 /// Weights by state-dict name.
 pub type TensorMap = BTreeMap<String, Tensor>;
 
-/// Source of a program's weights. It is called from several threads.
+/// Source of a program's weights. Several threads call it at the same time.
 pub trait WeightSource: Sync {
-    /// The type of a weight; none if the weight does not exist.
+    /// The type of a weight; `None` if the weight does not exist.
     fn ty(&self, name: &str) -> Option<TensorType>;
 
     /// The elements of a weight.
     ///
     /// # Errors
-    /// The weight does not exist or cannot be computed.
+    /// Fails if the weight does not exist or cannot be computed.
     fn tensor(&self, name: &str) -> Result<Tensor>;
 
     /// The tensor that the weight is a permutation of, if that tensor is available: axis `i` of the weight is axis
@@ -52,10 +55,10 @@ pub trait WeightSource: Sync {
         false
     }
 
-    /// Digest of the weight's type and elements, if possible without computing them.
+    /// Digest that identifies the weight's type and elements. Avoids computing the elements where possible.
     ///
     /// # Errors
-    /// The weight does not exist.
+    /// Fails if the weight does not exist.
     fn digest(&self, name: &str) -> Result<Digest>;
 
     /// Announces that the weight is not needed soon.
@@ -82,21 +85,21 @@ impl WeightSource for TensorMap {
     }
 }
 
-/// Cache of weights in the form that devices store.
+/// Cache of weights in their device form: elements in the storage type and the layout that kernels read.
 pub trait PackedWeights: Send + Sync {
-    /// The tensor stored under a key; its bytes are those of the device. See [`CacheableWeight::key`].
+    /// The tensor stored under a key; its bytes are a weight in its device form. See [`CacheableWeight::key`].
     fn find(&self, key: Digest) -> Option<Tensor>;
 }
 
-/// A weight of a program in the form that the device stores, to be kept for later.
+/// A weight of a program that is worth caching in its device form.
 pub struct CacheableWeight<'a> {
     /// The weight's name.
     pub name: &'a str,
-    /// Identifies the weight by its type, its elements and the form on the device.
+    /// Identifies the weight by its type, its elements and its device form.
     pub key: Digest,
     /// Element type on the device.
     pub dtype: DType,
-    /// For a texture: layers, rows and numbers in a row. Else the number of elements.
+    /// For a texture: layers, rows and elements in a row. Else the number of elements.
     pub shape: Vec<usize>,
     slot: &'a Slot,
     source: &'a dyn WeightSource,
@@ -114,14 +117,14 @@ impl fmt::Debug for CacheableWeight<'_> {
 }
 
 impl CacheableWeight<'_> {
-    /// The bytes as the device stores them.
+    /// The bytes of the device form.
     ///
     /// # Errors
-    /// The weight cannot be computed.
+    /// Fails if the weight cannot be computed.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        pack(self.name, self.slot, self.source, &mut |piece| {
-            bytes.extend(piece);
+        pack(self.name, self.slot, self.source, &mut |chunk| {
+            bytes.extend(chunk);
             Ok(())
         })?;
         Ok(bytes)
@@ -134,18 +137,18 @@ pub(super) fn packable_weights<'a>(
     source: &'a dyn WeightSource,
     rules: &PlacementRules,
 ) -> Result<Vec<CacheableWeight<'a>>> {
-    let wanted = planned_weights(plan, rules)?.into_iter();
-    let packable = wanted.filter(|weight| weight.is_worth_keeping(source));
+    let planned = planned_weights(plan, rules)?.into_iter();
+    let packable = planned.filter(|weight| weight.is_worth_keeping(source));
     packable
         .map(|weight| {
             let dtype = weight.slot.storage.dtype();
-            let numbers = weight.placement.bytes as usize / dtype.size();
+            let elements = weight.placement.bytes as usize / dtype.size();
             let shape = match weight.placement.texture {
                 Some(([_, height, layers], _)) => {
                     let [height, layers] = [height, layers].map(|size| size as usize);
-                    vec![layers, height, numbers / (layers * height).max(1)]
+                    vec![layers, height, elements / (layers * height).max(1)]
                 }
-                None => vec![numbers],
+                None => vec![elements],
             };
             Ok(CacheableWeight {
                 name: weight.name,
@@ -164,19 +167,21 @@ pub(super) fn missing_weight(name: &str) -> Error {
     Error::input(format!("the weight {name} is missing"))
 }
 
+/// Usage of weight buffers.
 const WEIGHT_USAGE: BufferUsages = BufferUsages::STORAGE
     .union(BufferUsages::COPY_DST)
     .union(BufferUsages::COPY_SRC);
 
-/// Bytes of one write to the device's queue.
+/// Maximum bytes of one write to the device's queue.
 const CHUNK_BYTES: usize = 16 << 20;
 
-/// Limit of bytes in flight, which uploading takes in addition to the weights themselves.
+/// Maximum bytes of writes in the queue, which take memory in addition to the weights themselves.
 const MAX_BYTES_IN_FLIGHT: u64 = 4 * CHUNK_BYTES as u64;
 
-/// Identity of a weight on the device: type, elements and the form they are stored in.
+/// Identity of a weight on the device: type, elements and device form.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct WeightKey {
+    /// Digest of the weight's type and elements.
     digest: Digest,
     storage: StorageType,
     layout: Layout,
@@ -184,7 +189,7 @@ struct WeightKey {
 }
 
 impl WeightKey {
-    /// Digest of the key, which is equal in other processes.
+    /// Digest of the key; equal keys have equal digests in all processes.
     fn digest(&self) -> Digest {
         let WeightKey {
             digest,
@@ -196,17 +201,19 @@ impl WeightKey {
     }
 }
 
-/// Locked while the weight is uploaded: other threads that need it wait instead of uploading it again.
+/// Memory of a weight, while a program uses it. Locked while the weight is uploaded: other threads that need the weight
+/// wait instead of uploading it again.
 type WeightEntry = Arc<Mutex<Weak<SlotMemory>>>;
 
-/// Weights on a device that several programs use. Weights with equal elements and form are uploaded once, whatever their
-/// names, and stay as long as one of the programs lives.
+/// Weights on a device that several programs use. Weights with equal elements and device forms are uploaded once,
+/// whatever their names, and stay as long as one of the programs lives.
 #[derive(Clone, Default)]
 pub struct SharedWeights {
     entries: Arc<Mutex<HashMap<WeightKey, WeightEntry>>>,
 }
 
 impl SharedWeights {
+    /// The entry of a key; creates it if needed.
     fn entry(&self, key: WeightKey) -> WeightEntry {
         let mut entries = lock(&self.entries);
         // Removes entries that no program uses any more.
@@ -231,8 +238,8 @@ pub(super) fn upload(
     counters: &Counters,
     progress: &(dyn Fn(u64, u64) + Sync),
 ) -> Result<HashMap<SlotId, Arc<SlotMemory>>> {
-    let wanted = planned_weights(plan, rules)?;
-    let total = wanted.iter().map(|weight| weight.placement.bytes).sum();
+    let planned = planned_weights(plan, rules)?;
+    let total = planned.iter().map(|weight| weight.placement.bytes).sum();
     let uploader = Uploader {
         device,
         source,
@@ -243,7 +250,7 @@ pub(super) fn upload(
         in_flight: AtomicU64::new(0),
     };
     let done = AtomicU64::new(0);
-    let found = parallel::map(&wanted, |weight| {
+    let uploaded = parallel::map(&planned, |weight| {
         let memory = uploader.get_or_upload(weight);
         source.unload(weight.name);
         let bytes = weight.placement.bytes;
@@ -251,18 +258,19 @@ pub(super) fn upload(
         memory.at(|| format!("weight {}", weight.name))
     });
     let failed = || Error::device("the driver failed while weights were uploaded");
-    let found = found.ok_or_else(failed)?;
+    let uploaded = uploaded.ok_or_else(failed)?;
     uploader.flush()?;
     let (mut memory, mut errors) = (HashMap::new(), Vec::new());
-    for (weight, found) in wanted.iter().zip(found) {
-        match found {
-            Ok(found) => drop(memory.insert(weight.id, found)),
+    for (weight, result) in planned.iter().zip(uploaded) {
+        match result {
+            Ok(slot_memory) => drop(memory.insert(weight.id, slot_memory)),
             Err(error) => errors.push(error),
         }
     }
     Error::all(errors).map_or(Ok(memory), Err)
 }
 
+/// A weight of a plan, its slot and its placement on the device.
 struct PlannedWeight<'a> {
     id: SlotId,
     name: &'a str,
@@ -280,13 +288,15 @@ impl PlannedWeight<'_> {
         })
     }
 
+    /// True if the device form takes work to compute, so that a cache should keep it.
     fn is_worth_keeping(&self, source: &dyn WeightSource) -> bool {
         self.placement.texture.is_some() || source.is_derived(self.name)
     }
 }
 
+/// The weights of a plan. The error lists every weight that is too large for the device.
 fn planned_weights<'a>(plan: &'a Plan, rules: &PlacementRules) -> Result<Vec<PlannedWeight<'a>>> {
-    let mut wanted = Vec::new();
+    let mut weights = Vec::new();
     let mut errors = Vec::new();
     for (index, slot) in plan.slots.iter().enumerate() {
         let SlotKind::Weight(name) = &slot.kind else {
@@ -294,18 +304,18 @@ fn planned_weights<'a>(plan: &'a Plan, rules: &PlacementRules) -> Result<Vec<Pla
         };
         let id = SlotId(index);
         match weight_placement(slot, rules) {
-            Ok(place) => wanted.push(PlannedWeight {
+            Ok(placement) => weights.push(PlannedWeight {
                 id,
                 name,
                 slot,
-                placement: place,
+                placement,
             }),
             Err(error) => errors.push(at_first_use(error, plan, id)),
         }
     }
     match Error::all(errors) {
         Some(error) => Err(error),
-        None => Ok(wanted),
+        None => Ok(weights),
     }
 }
 
@@ -317,41 +327,45 @@ struct Uploader<'a> {
     counters: &'a Counters,
     staging: Staging<'a>,
     suballocator: Suballocator,
+    /// Bytes written to the queue since the last wait for the device.
     in_flight: AtomicU64,
 }
 
-/// Passes the bytes of a weight to a sink.
+/// Function that passes a weight in its device form to a sink.
 type WriteWeight<'a> = dyn Fn(&mut Sink) -> Result<()> + 'a;
 
 impl Uploader<'_> {
     /// The memory of a weight; uploads the weight unless it is shared with another program.
     fn get_or_upload(&self, weight: &PlannedWeight) -> Result<Arc<SlotMemory>> {
         let key = weight.key(self.source)?;
-        let kept = key.digest();
+        let digest = key.digest();
         let entry = self.options.shared.entry(key);
         let mut entry = lock(&entry);
-        if let Some(known) = entry.upgrade() {
-            return Ok(known);
+        if let Some(shared) = entry.upgrade() {
+            return Ok(shared);
         }
         let memory =
-            in_error_scope(self.device.wgpu(), || self.create(weight, kept)).map(Arc::new)?;
+            in_error_scope(self.device.wgpu(), || self.create(weight, digest)).map(Arc::new)?;
         *entry = Arc::downgrade(&memory);
         Ok(memory)
     }
 
+    /// Uploads a weight: from the cache under `key` if it is there, else packs it.
     fn create(&self, weight: &PlannedWeight, key: Digest) -> Result<SlotMemory> {
         let packed = self.find_packed(weight, key);
-        let put = |sink: &mut Sink| match &packed {
-            Some(kept) => sink(kept.bytes()),
+        let write_bytes = |sink: &mut Sink| match &packed {
+            Some(cached) => sink(cached.bytes()),
             None => pack(weight.name, weight.slot, self.source, sink),
         };
         let memory = match (weight.placement.texture, self.device.maps_directly()) {
-            (Some((extent, texel)), _) => self.write_texture(weight, extent, texel, &put)?,
-            (None, _) if self.device.capabilities().buffer_aliasing => {
-                self.write_aliased(weight, &put)?
+            (Some((extent, texel)), _) => {
+                self.write_texture(weight, extent, texel, &write_bytes)?
             }
-            (None, true) => SlotMemory::Buffer(self.write_mapped(weight, &put)?),
-            (None, false) => SlotMemory::Buffer(self.write_queued(weight, &put)?),
+            (None, _) if self.device.capabilities().buffer_aliasing => {
+                self.write_aliased(weight, &write_bytes)?
+            }
+            (None, true) => SlotMemory::Buffer(self.write_mapped(weight, &write_bytes)?),
+            (None, false) => SlotMemory::Buffer(self.write_queued(weight, &write_bytes)?),
         };
         add(&self.counters.uploaded, weight.placement.bytes);
         packed.iter().for_each(Tensor::unload);
@@ -362,8 +376,8 @@ impl Uploader<'_> {
     fn find_packed(&self, weight: &PlannedWeight, key: Digest) -> Option<Tensor> {
         let packed = self.options.packed.as_ref();
         let packed = packed.filter(|_| weight.is_worth_keeping(self.source))?;
-        let found = packed.find(key)?;
-        (found.bytes().len() as u64 == weight.placement.bytes).then_some(found)
+        let cached = packed.find(key)?;
+        (cached.bytes().len() as u64 == weight.placement.bytes).then_some(cached)
     }
 
     /// Writes a weight in its panel layout to a texture.
@@ -372,14 +386,14 @@ impl Uploader<'_> {
         weight: &PlannedWeight,
         extent: [u32; 3],
         texel: Texel,
-        put: &WriteWeight,
+        write_bytes: &WriteWeight,
     ) -> Result<SlotMemory> {
         if self.device.capabilities().buffer_aliasing {
-            return self.write_mapped_texture(weight, extent, texel, put);
+            return self.write_mapped_texture(weight, extent, texel, write_bytes);
         }
-        let mut filler = TextureWriter::new(&self.staging, weight.name, extent, texel);
-        put(&mut |rows| filler.write(rows))?;
-        Ok(SlotMemory::Texture(filler.finish()?))
+        let mut writer = TextureWriter::new(&self.staging, weight.name, extent, texel);
+        write_bytes(&mut |rows| writer.write(rows))?;
+        Ok(SlotMemory::Texture(writer.finish()?))
     }
 
     /// Writes a weight directly into a texture in host memory.
@@ -388,27 +402,31 @@ impl Uploader<'_> {
         weight: &PlannedWeight,
         extent: [u32; 3],
         texel: Texel,
-        put: &WriteWeight,
+        write_bytes: &WriteWeight,
     ) -> Result<SlotMemory> {
         let device = self.device;
         let target = memory::mapped_texture(self.counters, device, weight.name, extent, texel)?;
         let mut rows = 0;
-        put(&mut |bytes| {
+        write_bytes(&mut |bytes| {
             for row in bytes.chunks(target.row_bytes.max(1) as usize) {
                 target.write(rows, row)?;
                 rows += 1;
             }
             Ok(())
         })?;
-        let wrong = || Error::internal("a texture received too few rows");
+        let incomplete = || Error::internal("a texture received too few rows");
         let is_full = rows == u64::from(extent[1]) * u64::from(extent[2]);
         is_full
             .then_some(SlotMemory::Texture(target.texture))
-            .ok_or_else(wrong)
+            .ok_or_else(incomplete)
     }
 
     /// Writes a weight directly into a buffer that kernels can also read as a texture.
-    fn write_aliased(&self, weight: &PlannedWeight, put: &WriteWeight) -> Result<SlotMemory> {
+    fn write_aliased(
+        &self,
+        weight: &PlannedWeight,
+        write_bytes: &WriteWeight,
+    ) -> Result<SlotMemory> {
         let bytes = weight.placement.binding_bytes;
         let buffer = self.suballocator.buffer(
             self.counters,
@@ -418,7 +436,7 @@ impl Uploader<'_> {
             WEIGHT_USAGE,
         )?;
         let mut start = 0;
-        put(&mut |bytes| {
+        write_bytes(&mut |bytes| {
             buffer.write(start, bytes)?;
             start += bytes.len() as u64;
             Ok(())
@@ -427,7 +445,7 @@ impl Uploader<'_> {
     }
 
     /// Writes a weight directly into a mapped buffer.
-    fn write_mapped(&self, weight: &PlannedWeight, put: &WriteWeight) -> Result<Buffer> {
+    fn write_mapped(&self, weight: &PlannedWeight, write_bytes: &WriteWeight) -> Result<Buffer> {
         let (device, bytes) = (self.device.wgpu(), weight.placement.binding_bytes);
         let usage = WEIGHT_USAGE | BufferUsages::MAP_WRITE;
         let buffer = self
@@ -436,7 +454,7 @@ impl Uploader<'_> {
         let view = buffer.get_mapped_range_mut(..);
         let mut view = view.map_err(|error| Error::device(error.to_string()))?;
         let mut start = 0;
-        put(&mut |bytes| {
+        write_bytes(&mut |bytes| {
             view.slice(start..start + bytes.len())
                 .copy_from_slice(bytes);
             start += bytes.len();
@@ -448,29 +466,30 @@ impl Uploader<'_> {
     }
 
     /// Sends a weight to its buffer in chunks.
-    fn write_queued(&self, weight: &PlannedWeight, put: &WriteWeight) -> Result<Buffer> {
+    fn write_queued(&self, weight: &PlannedWeight, write_bytes: &WriteWeight) -> Result<Buffer> {
         let (device, bytes) = (self.device.wgpu(), weight.placement.binding_bytes);
         let buffer = self
             .counters
             .buffer(device, weight.name, bytes, WEIGHT_USAGE);
         let mut start = 0;
-        put(&mut |bytes| {
-            for piece in bytes.chunks(CHUNK_BYTES) {
-                self.queue_write(&buffer, start, piece)?;
-                start += piece.len() as u64;
+        write_bytes(&mut |bytes| {
+            for chunk in bytes.chunks(CHUNK_BYTES) {
+                self.queue_write(&buffer, start, chunk)?;
+                start += chunk.len() as u64;
             }
             Ok(())
         })?;
         Ok(buffer)
     }
 
+    /// Writes bytes to a buffer by way of the queue, padded with zeros to a multiple of four bytes.
     fn queue_write(&self, buffer: &Buffer, offset: u64, bytes: &[u8]) -> Result<()> {
         let length = bytes.len().next_multiple_of(4);
         let Some(size) = wgpu::BufferSize::new(length as u64) else {
             return Ok(());
         };
         let queue = self.device.queue();
-        // Without a view there is an error in the surrounding error scope.
+        // If wgpu returns no view, the surrounding error scope receives the error.
         if let Some(mut view) = queue.write_buffer_with(buffer, offset, size) {
             view.slice(..bytes.len()).copy_from_slice(bytes);
             view.slice(bytes.len()..).fill(0);
@@ -478,7 +497,7 @@ impl Uploader<'_> {
         self.limit_in_flight(length as u64)
     }
 
-    /// Waits for the device if the bytes in flight reach the limit.
+    /// Counts bytes written to the queue, and waits for the device if the bytes in flight reach the limit.
     fn limit_in_flight(&self, bytes: u64) -> Result<()> {
         if self.in_flight.fetch_add(bytes, Relaxed) + bytes < MAX_BYTES_IN_FLIGHT {
             return Ok(());
@@ -487,6 +506,7 @@ impl Uploader<'_> {
         self.flush()
     }
 
+    /// Submits the writes in the queue and waits until the device has done them.
     fn flush(&self) -> Result<()> {
         let submission = self.device.queue().submit([]);
         self.device.poll(Some(&submission))

@@ -13,7 +13,7 @@
 //! loses least: about three times as much as 2×2 tiles, and less than half of the textbooks' 0, ±1, ±2. For random numbers
 //! of 256 channels, the measured errors relative to the largest output are 1.5e-6 with 4×4, 4.0e-7 with 2×2, and 9.1e-7 with
 //! direct sums over taps. [`OutputTile::max_error`] bounds them
-//! (`cargo test --test variants lose_what_is_said -- --nocapture`). The points are sums of two powers of two: no factor of
+//! (`cargo test --test variants declared_loss -- --nocapture`). The points are sums of two powers of two: no factor of
 //! `A` or `B` is rounded, and those of `G` are rounded only together with the filter's elements.
 
 /// Taps of a filter along an axis.

@@ -13,7 +13,8 @@ struct Pending<T> {
     waker: Option<Waker>,
 }
 
-/// Runs `work` on a new thread. The thread starts at the first poll of the future, and continues if the future is dropped.
+/// Runs `work` on a new thread. The thread starts at the first poll of the future, and continues if the future is
+/// dropped.
 ///
 /// # Errors
 /// Fails if `work` fails or panics, or if no thread can be started.
@@ -26,8 +27,10 @@ pub(super) async fn in_background<T: Send + 'static>(
         waker: None,
     }));
     let shared = pending.clone();
-    let body = move || finish(&shared, run(work));
-    let spawned = std::thread::Builder::new().name(name.into()).spawn(body);
+    let thread_body = move || finish(&shared, run(work));
+    let spawned = std::thread::Builder::new()
+        .name(name.into())
+        .spawn(thread_body);
     spawned.map_err(|error| Error::device(format!("no thread can be started: {error}")))?;
     poll_fn(|context| {
         let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,6 +51,7 @@ fn run<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
         .unwrap_or_else(|panic| Err(Error::internal(panic_message(&*panic))))
 }
 
+/// Stores the result of a thread and wakes the task that awaits it.
 fn finish<T>(pending: &Mutex<Pending<T>>, result: Result<T>) {
     let mut pending = pending.lock().unwrap_or_else(PoisonError::into_inner);
     pending.result = Some(result);

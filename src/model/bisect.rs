@@ -1,4 +1,5 @@
-//! Search for the first value that a device computes differently from the oracle.
+//! Search for the first value that a device computes differently from the oracle, which interprets the graph: see
+//! [`interp`](crate::interp).
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -19,7 +20,7 @@ use crate::trace::check::{Divergence, ValueSite};
 
 use super::Session;
 
-/// Note on a region whose bodies agree on their own.
+/// Note on a region whose results differ although each body agrees if it is run alone.
 const BODIES_AGREE: &str = "every body of the region that ran agrees with the oracle when run alone: either allowed \
                             differences add up over iterations, or the control flow is wrong";
 
@@ -27,8 +28,8 @@ const BODIES_AGREE: &str = "every body of the region that ran agrees with the or
 const BODIES_UNKNOWN: &str =
     "the time limit of the search passed before the region's bodies were compared";
 
-/// Most bytes of device values that the host holds at once.
-const CHUNK: usize = 256 << 20;
+/// Maximum bytes of device values that the host holds at once, unless one value is larger.
+const MAX_CHUNK_BYTES: usize = 256 << 20;
 
 /// Time limit and progress callback of a search.
 #[derive(Clone, Copy, Default)]
@@ -79,9 +80,9 @@ impl DivergenceSearch {
     }
 }
 
-/// Runs a call on a session's device and on the oracle, and finds the first value that differs. If a region defines that
-/// value, its bodies are run separately, on the oracle's inputs of each iteration, and the first value in them that
-/// differs is reported.
+/// Runs a call on a session's device and on the oracle, and finds the first value that differs. If a region defines
+/// that value, its bodies are run separately, on the oracle's inputs of each iteration, and the first value in them
+/// that differs is reported.
 ///
 /// The oracle drops each value after its last use. The device's values are read in chunks, each by a run of the program
 /// within its usual memory, so that the host holds one chunk at a time.
@@ -129,6 +130,7 @@ struct ValueReader<'a> {
     order: Vec<(&'a str, usize)>,
     /// Number of values read so far.
     read: usize,
+    /// Values of the last chunk that were not taken yet, by name.
     chunk: HashMap<String, Tensor>,
 }
 
@@ -154,7 +156,8 @@ impl<'a> ValueReader<'a> {
         }
     }
 
-    /// Removes and returns a value; `None` if it has no separate memory or was not computed.
+    /// Removes and returns a value, by name; reads chunks until the value is there. `None` if the value has no memory
+    /// or was not computed.
     fn take(&mut self, name: &str) -> Result<Option<Tensor>> {
         let is_next = |(next, _): &(&str, usize)| *next == name;
         while !self.chunk.contains_key(name) && self.order.iter().skip(self.read).any(is_next) {
@@ -166,24 +169,26 @@ impl<'a> ValueReader<'a> {
     /// Replaces the chunk in memory by the next values that fit a chunk, at least one.
     fn read_chunk(&mut self) -> Result<()> {
         let mut bytes = 0usize;
-        let left = self.order.iter().skip(self.read);
-        let fits = left.take_while(|(_, size)| {
+        let remaining = self.order.iter().skip(self.read);
+        let next_chunk = remaining.take_while(|(_, size)| {
             bytes = bytes.saturating_add(*size);
-            bytes <= CHUNK || bytes == *size
+            bytes <= MAX_CHUNK_BYTES || bytes == *size
         });
-        let names: HashSet<&str> = fits.map(|(name, _)| *name).collect();
+        let names: HashSet<&str> = next_chunk.map(|(name, _)| *name).collect();
         self.read += names.len().max(1);
-        let hosted: Vec<RunInput> = self.inputs.iter().map(RunInput::Host).collect();
-        self.chunk = self.program.capture(&self.sizes, &hosted, &names)?;
+        let host_inputs: Vec<RunInput> = self.inputs.iter().map(RunInput::Host).collect();
+        self.chunk = self.program.capture(&self.sizes, &host_inputs, &names)?;
         Ok(())
     }
 }
 
+/// Compares runs of a device with the oracle's.
 struct DivergenceSearcher<'a> {
     device: &'a gpu::GpuDevice,
     precision: Precision,
     weights: &'a Weights,
     tolerance: Tolerance,
+    /// End of the time limit; `None` for no limit.
     end: Option<Instant>,
     /// Progress when the limit passed.
     stopped: RefCell<Option<SearchProgress>>,
@@ -193,7 +198,7 @@ struct DivergenceSearcher<'a> {
 type BodyRun = (BodyKind, Vec<Tensor>);
 
 impl DivergenceSearcher<'_> {
-    /// The first value of a graph that differs between the device's run and the oracle.
+    /// The first value of a graph that differs between the device, whose values `reader` reads, and the oracle.
     fn first(
         &self,
         graph: &Graph,
@@ -201,14 +206,15 @@ impl DivergenceSearcher<'_> {
         mut reader: ValueReader,
         progress: Option<&dyn Fn(SearchProgress)>,
     ) -> Result<Option<Divergence>> {
+        // `entered` holds the bodies that ran since the last node of the graph itself.
         let (mut found, mut entered) = (None, Vec::new());
         let mut count = SearchProgress {
             done: 0,
             total: graph.nodes.len(),
         };
-        let ran = interp::run_observed(graph, self.weights, inputs, &mut |event| {
+        let outcome = interp::run_observed(graph, self.weights, inputs, &mut |event| {
             self.check_limit(count)?;
-            let Some(within) = event.frame else {
+            let Some(frame) = event.frame else {
                 found = self
                     .compare(event, &mut reader)?
                     .map(|found| (found, event.node.clone()));
@@ -222,11 +228,11 @@ impl DivergenceSearcher<'_> {
                     }
                 };
             };
-            record_body(&mut entered, within);
+            record_body(&mut entered, frame);
             Ok(())
         });
         let Some((found, node)) = found else {
-            return ran.map(|_| None);
+            return outcome.map(|_| None);
         };
         if entered.is_empty() {
             return Ok(Some(found));
@@ -255,8 +261,8 @@ impl DivergenceSearcher<'_> {
         entered: &[BodyRun],
     ) -> Result<Option<Divergence>> {
         let mut compiled = None;
-        for (part, inputs) in entered {
-            let Some(body) = part.body_of(region) else {
+        for (kind, inputs) in entered {
+            let Some(body) = kind.body_of(region) else {
                 continue;
             };
             let program = match compiled.take() {
@@ -269,22 +275,23 @@ impl DivergenceSearcher<'_> {
                     outer: None,
                     graph,
                     region,
-                    kind: *part,
+                    kind: *kind,
                     inputs,
                 })));
             }
-            // Everything that ran of one region is a single body: one branch, or iterations.
+            // All runs of one region are of a single body: one branch, or iterations.
             compiled = Some(program);
         }
         Ok(None)
     }
 
+    /// Compiles the body of a region as a separate program.
     fn compile(&self, body: &Graph) -> Result<Program> {
-        let wanted = PlanOptions {
+        let options = PlanOptions {
             precision: self.precision,
             ..PlanOptions::default()
         };
-        let plan = plan::plan_by(body, self.device.capabilities(), &wanted)?;
+        let plan = plan::plan_by(body, self.device.capabilities(), &options)?;
         Program::new(self.device, plan, self.weights, ProgramOptions::default())
     }
 
@@ -312,10 +319,10 @@ fn search_ended() -> Error {
     Error::internal("the search has ended")
 }
 
-/// Records the inputs of bodies of an outermost region, once per body and iteration.
-fn record_body(entered: &mut Vec<BodyRun>, within: &BodyFrame) {
-    let is_known = entered.last().is_some_and(|(part, _)| *part == within.kind);
-    if within.outer.is_none() && !is_known {
-        entered.push((within.kind, within.inputs.to_vec()));
+/// Records the inputs of a body of an outermost region, unless that run of the body is recorded already.
+fn record_body(entered: &mut Vec<BodyRun>, frame: &BodyFrame) {
+    let is_recorded = entered.last().is_some_and(|(kind, _)| *kind == frame.kind);
+    if frame.outer.is_none() && !is_recorded {
+        entered.push((frame.kind, frame.inputs.to_vec()));
     }
 }

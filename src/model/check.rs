@@ -1,3 +1,5 @@
+//! Checks of a model: whether its graph is valid for other sizes, and whether a device computes it correctly.
+
 use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Graph, GraphModule};
@@ -18,7 +20,8 @@ pub struct DeviceReference<'a> {
     pub device: &'a Device,
     /// Storage precision of `f32` values on the device.
     pub precision: Precision,
-    /// Name of the source and expected outputs of every input set; `None` for the oracle's outputs.
+    /// Name of the source and expected outputs of every input set; `None` for the outputs of the imported graph on the
+    /// host.
     pub expected: Option<(&'a str, &'a [Item])>,
     /// Tolerance of the comparison.
     pub tolerance: Tolerance,
@@ -28,7 +31,8 @@ pub struct DeviceReference<'a> {
 /// reference. Failures on the way become findings.
 ///
 /// # Errors
-/// Fails if the model has no such entry graph, no inputs can be made for it, or the device does not support the precision.
+/// Fails if the model has no such entry graph, no inputs can be made for it, or the device does not support the
+/// precision.
 pub fn check(
     model: &Model,
     options: &CheckOptions,
@@ -63,8 +67,8 @@ pub fn check(
     Ok(report)
 }
 
-/// The findings of [`check`] that need no run, from the program and an entry's graph. `arguments` are those that the graph
-/// was imported for; without them, arguments with example sizes are generated.
+/// The findings of [`check`] that need no run, from the program and an entry's graph. `arguments` are those that the
+/// graph was imported for; without them, arguments with example sizes are generated.
 ///
 /// # Errors
 /// Fails if the module has no such graph, a source file of the archive does not parse, or no inputs can be made.
@@ -91,8 +95,8 @@ pub fn inspect_program(model: &Model) -> Result<Vec<Finding>> {
     model.archive().map_or(Ok(Vec::new()), inspect_archive)
 }
 
-/// A graph with the findings about its program. Findings about random nodes are left out: the graph reports its own, with
-/// their modules and without those that are never called.
+/// A module with the findings about its program. Findings about random nodes are left out: the graph reports its own,
+/// with their modules and without those that are never called.
 fn traced(module: GraphModule, mut warnings: Vec<Finding>) -> Traced {
     warnings.retain(|finding| finding.id != Id::RandomNode);
     Traced { module, warnings }
@@ -127,6 +131,7 @@ fn without_graph(
     report
 }
 
+/// Comparison of an entry graph on a device with a reference.
 struct DeviceCheck<'a> {
     model: &'a Model,
     graph: &'a Graph,
@@ -134,6 +139,7 @@ struct DeviceCheck<'a> {
 }
 
 impl DeviceCheck<'_> {
+    /// Compares the outputs for every input set, and adds findings and runs to a report.
     fn run(&self, sets: &[Vec<Item>], report: &mut CheckReport) -> Result<()> {
         let options = CompileOptions {
             entry: self.graph.name.clone(),
@@ -166,6 +172,7 @@ impl DeviceCheck<'_> {
         }
     }
 
+    /// The reference's output for the input set at an index.
     fn expected(&self, index: usize, set: &[Item]) -> Result<Item> {
         match self.reference.expected {
             None => MethodSubject {
@@ -182,6 +189,7 @@ impl DeviceCheck<'_> {
         }
     }
 
+    /// Compares two outputs and adds the finding, if they differ, and the run to a report.
     fn compare(
         &self,
         label: &str,
@@ -189,10 +197,10 @@ impl DeviceCheck<'_> {
         [got, expected]: [&Item; 2],
         report: &mut CheckReport,
     ) {
-        let found = compare(got, expected, self.reference.tolerance);
-        let agrees = found.iter().all(Difference::passed);
+        let differences = compare(got, expected, self.reference.tolerance);
+        let agrees = differences.iter().all(Difference::passed);
         if !agrees {
-            let wrong = || found.iter().filter(|difference| !difference.passed());
+            let wrong = || differences.iter().filter(|difference| !difference.passed());
             let message = wrong().next().map(ToString::to_string).unwrap_or_default();
             let others = wrong().skip(1).map(ToString::to_string);
             let finding = Finding::new(Id::DeviceDiffers, message).details(others);
@@ -203,11 +211,11 @@ impl DeviceCheck<'_> {
         } else {
             RunOutcome::Differs
         };
-        let run = CheckRun::compared(label, &self.compared_names(), outcome, found);
+        let run = CheckRun::compared(label, &self.compared_names(), outcome, differences);
         report.runs.push(run);
     }
 
-    /// Adds the first value that the device computes differently from the oracle.
+    /// Adds to a finding the first value that the device computes differently from the oracle.
     fn with_divergence(&self, finding: Finding, set: &[Item]) -> Finding {
         let DeviceReference {
             device, tolerance, ..
@@ -218,16 +226,16 @@ impl DeviceCheck<'_> {
             ..CompileOptions::default()
         };
         let session = self.model.compile(device, &options);
-        let found = session.and_then(|session| {
+        let divergence = session.and_then(|session| {
             let search = first_divergence(&session, set, *tolerance, SearchOptions::default())?;
             Ok(search.found())
         });
-        match found {
-            Ok(Some(found)) => {
+        match divergence {
+            Ok(Some(divergence)) => {
                 let finding = finding
-                    .at(&found.site.place)
-                    .with_value_name(&found.site.value);
-                finding.details([found.to_string()])
+                    .at(&divergence.site.place)
+                    .with_value_name(&divergence.site.value);
+                finding.details([divergence.to_string()])
             }
             Ok(None) => finding.details(["every value of the device agrees with the oracle's"]),
             Err(error) => finding.details([format!("could not be bisected: {error}")]),

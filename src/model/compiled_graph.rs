@@ -30,6 +30,7 @@ pub struct CompiledGraph {
     pub graph: Graph,
     /// The executed graph: after all passes on a GPU, only primitives on the host.
     pub lowered: Graph,
+    /// Weights of the executed graph.
     weights: HostWeights,
     /// The program on a GPU; `None` on the host.
     pub program: Option<Program>,
@@ -55,6 +56,7 @@ pub(super) struct WeightCache {
 
 /// Weights of the executed graph on the host.
 enum HostWeights {
+    /// All weights, for a run on the host.
     All(Weights),
     /// Derived weights exist only on the device and are recomputed on demand.
     Folded(FoldedModule),
@@ -87,12 +89,13 @@ impl WeightSource for FoldedModule {
 }
 
 impl CompiledGraph {
+    /// Compiles a graph for a device; `weight_cache` provides weights that are on the device or in a file already.
     pub(super) fn new(
         graph: Graph,
         weights: &Weights,
         device: &Device,
         options: &CompileOptions,
-        depot: &WeightCache,
+        weight_cache: &WeightCache,
     ) -> Result<CompiledGraph> {
         let Device::Gpu(gpu) = device else {
             let lowered = apply_check_option(pass::decompose(&graph)?, options)?;
@@ -112,23 +115,23 @@ impl CompiledGraph {
         let lowered = folded.graphs.pop();
         let lowered = lowered.ok_or_else(|| Error::internal("the passes lost the graph"))?;
         let lowered = apply_check_option(lowered, options)?;
-        let wanted = PlanOptions {
+        let plan_options = PlanOptions {
             choices: options.choices.clone(),
             precision: options.precision,
         };
-        let plan = plan::plan_by(&lowered, gpu.capabilities(), &wanted)?;
-        let settings = ProgramOptions {
+        let plan = plan::plan_by(&lowered, gpu.capabilities(), &plan_options)?;
+        let program_options = ProgramOptions {
             keep: options.keep,
             progress: options.progress.clone(),
-            shared: depot.shared.clone(),
-            packed: depot
+            shared: weight_cache.shared.clone(),
+            packed: weight_cache
                 .packed
                 .clone()
                 .map(|packed| packed as Arc<dyn PackedWeights>),
             ..ProgramOptions::default()
         };
-        let program = Program::from_source(gpu, plan, &folded, settings)?;
-        if let Some(packed) = &depot.packed {
+        let program = Program::from_source(gpu, plan, &folded, program_options)?;
+        if let Some(packed) = &weight_cache.packed {
             packed.write_missing(&program, &folded);
         }
         Ok(CompiledGraph {
@@ -158,17 +161,20 @@ impl CompiledGraph {
         bind(&self.graph, inputs)
     }
 
+    /// Runs the graph and returns all outputs, states included.
     pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         match &self.program {
             None => interp::run(&self.lowered, self.weights()?.as_ref(), inputs),
             Some(program) => {
-                let hosted: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
-                program.launch_with(&self.bind(inputs)?, &hosted)?.read()
+                let host_inputs: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
+                program
+                    .launch_with(&self.bind(inputs)?, &host_inputs)?
+                    .read()
             }
         }
     }
 
-    /// The number that a state must equal for this graph, if any.
+    /// The number that a state must equal, if the graph was imported for a constant number in that state.
     pub(super) fn required_state_number(&self, state: &str) -> Option<i64> {
         let mut reads = self.graph.reads.iter();
         match reads.find(|read| read.name == state)?.tree {
@@ -177,6 +183,7 @@ impl CompiledGraph {
         }
     }
 
+    /// The result of a call, with the structure that the Python method returns; a tuple if that is unknown.
     pub(super) fn result(&self, inputs: &[Tensor], outputs: &[Tensor]) -> Result<Item> {
         let tensors = || outputs.iter().take(self.graph.result_count()).cloned();
         match &self.graph.output_tree {
@@ -185,7 +192,7 @@ impl CompiledGraph {
         }
     }
 
-    /// New values of states after a run.
+    /// New values of states after a run, by name.
     pub(super) fn new_states(
         &self,
         inputs: &[Tensor],
@@ -212,22 +219,24 @@ fn apply_check_option(graph: Graph, options: &CompileOptions) -> Result<Graph> {
     }
 }
 
-/// The inputs of a call, if a graph accepts them and the current states.
+/// The inputs of a graph for a call: the call's tensors, then the current states. Fails if the graph does not accept
+/// them.
 pub(super) fn accept_inputs(
     graph: &Graph,
-    given: CallTensors,
+    call_tensors: CallTensors,
     states: &SessionStates,
 ) -> Result<Vec<Tensor>> {
-    let read = graph.reads.iter();
-    let read: Vec<Item> = read
+    let values = graph.reads.iter();
+    let values: Vec<Item> = values
         .map(|state| states.get(&state.name))
         .collect::<Result<_>>()?;
-    let mut inputs = given(graph)?;
-    inputs.extend(flatten_states(&graph.reads, &read)?);
+    let mut inputs = call_tensors(graph)?;
+    inputs.extend(flatten_states(&graph.reads, &values)?);
     bind(graph, &inputs)?;
     Ok(inputs)
 }
 
+/// Values of the symbols, if the graph accepts the inputs: dtypes, ranks, sizes and guards.
 fn bind(graph: &Graph, inputs: &[Tensor]) -> Result<Bindings> {
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
     let bindings = graph.bind(&shapes)?;

@@ -1,3 +1,5 @@
+//! The device that runs a model.
+
 use std::fmt;
 
 use crate::error::Result;
@@ -21,8 +23,8 @@ impl Device {
         Device::with_options(DeviceOptions::from(DeviceChoice::Auto))
     }
 
-    /// Opens a device by name: `auto`, `cpu` (the host), `gpu` and `software` (kinds of adapters), an adapter's index, or
-    /// a part of its name.
+    /// Opens a device by name: `auto`, `cpu` (the host), `gpu` and `software` (kinds of adapters), an adapter's index,
+    /// or a part of its name.
     ///
     /// # Errors
     /// Fails if no adapter matches; the message lists all adapters.

@@ -22,11 +22,11 @@ impl InputMismatch {
         let dtype = dtype(wanted.dtype, given.dtype);
         // Bytes are pixels, which need a division as well.
         let is_dtype = layout.is_none() && given.dtype != DType::U8;
-        let found: Vec<(String, String)> = layout.into_iter().chain(dtype).collect();
-        let (mistakes, cures): (Vec<String>, Vec<String>) = found.into_iter().unzip();
+        let pairs: Vec<(String, String)> = layout.into_iter().chain(dtype).collect();
+        let (mistakes, fixes): (Vec<String>, Vec<String>) = pairs.into_iter().unzip();
         (!mistakes.is_empty()).then(|| InputMismatch {
             mistakes,
-            fix: cures.concat(),
+            fix: fixes.concat(),
             is_dtype,
         })
     }
@@ -87,45 +87,47 @@ fn dtype(wanted: DType, given: DType) -> Option<(String, String)> {
 
 /// The mistake in a layout, and its fix.
 fn layout(wanted: &[i64], given: &[i64]) -> Option<(String, String)> {
-    let is_channels = |size: i64| (1..=4).contains(&size);
-    let told = |mistake: &str, cure: &str| Some((mistake.to_string(), cure.to_string()));
+    let is_channel_count = |size: i64| (1..=4).contains(&size);
+    let mistake_with_fix = |mistake: &str, fix: &str| Some((mistake.to_string(), fix.to_string()));
     match (wanted, given) {
         ([_, c, ..], [h, _, last])
-            if wanted.len() == 4 && is_channels(*c) && c == last && c != h =>
+            if wanted.len() == 4 && is_channel_count(*c) && c == last && c != h =>
         {
-            told(
+            mistake_with_fix(
                 "it is an image with channels last (HWC); the model takes a batch of images with channels first (NCHW)",
                 ".transpose(2, 0, 1)[None]",
             )
         }
         ([_, c, ..], [_, second, _, last])
-            if wanted.len() == 4 && is_channels(*c) && c == last && c != second =>
+            if wanted.len() == 4 && is_channel_count(*c) && c == last && c != second =>
         {
-            told(
+            mistake_with_fix(
                 "its images have channels last (NHWC); the model takes channels first (NCHW)",
                 ".transpose(0, 3, 1, 2)",
             )
         }
-        ([c, ..], [h, _, last]) if wanted.len() == 3 && is_channels(*c) && c == last && c != h => {
-            told(
+        ([c, ..], [h, _, last])
+            if wanted.len() == 3 && is_channel_count(*c) && c == last && c != h =>
+        {
+            mistake_with_fix(
                 "it is an image with channels last (HWC); the model takes channels first (CHW)",
                 ".transpose(2, 0, 1)",
             )
         }
-        ([_, 1, _, _], [_, _]) => told(
+        ([_, 1, _, _], [_, _]) => mistake_with_fix(
             "it is an image without dimensions for batch and channel; the model takes NCHW",
             "[None, None]",
         ),
-        (wanted, given) if wanted.len() == given.len() + 1 => told(
+        (wanted, given) if wanted.len() == given.len() + 1 => mistake_with_fix(
             "it lacks a dimension, such as that of the batch in front",
             "[None]",
         ),
         (wanted, [1, rest @ ..]) if wanted.len() == rest.len() && !rest.is_empty() => {
-            told("it has a dimension of size 1 too many in front", "[0]")
+            mistake_with_fix("it has a dimension of size 1 too many in front", "[0]")
         }
         (wanted, given) if wanted.len() != given.len() => {
             let (given, wanted) = (given.len(), wanted.len());
-            told(
+            mistake_with_fix(
                 &format!("it has {given} dimensions; the model takes {wanted}"),
                 "",
             )
@@ -133,7 +135,7 @@ fn layout(wanted: &[i64], given: &[i64]) -> Option<(String, String)> {
         (wanted, given) => {
             let mut pairs = wanted.iter().zip(given).enumerate();
             let (axis, (wanted, given)) = pairs.find(|(_, (a, b))| **a != SYMBOL && a != b)?;
-            told(
+            mistake_with_fix(
                 &format!("its dimension {axis} has size {given}; the model takes {wanted}"),
                 "",
             )

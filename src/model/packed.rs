@@ -1,4 +1,5 @@
-//! File of packed weights in the device's layout, which later starts upload without repacking.
+//! File of packed weights, that is, weights in their [device form](crate::gpu::PackedWeights). Later starts upload them
+//! without packing them again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +12,7 @@ use crate::gpu::{CacheableWeight, PackedWeights, Program, WeightSource};
 use crate::tensor::Tensor;
 use crate::tensor_file::checksummed::{self, ChecksummedTensor, LazyTensor};
 
-/// File type with version. Another version may use other layouts.
+/// File type with this crate's version. Another version may use other layouts.
 const KIND: &str = concat!("packed weights of onionskin ", env!("CARGO_PKG_VERSION"));
 /// Prefix of the file type in any version.
 const ANY_KIND: &str = "packed weights of onionskin";
@@ -45,18 +46,23 @@ pub(super) struct PackedFile {
 
 #[derive(Default)]
 struct PackedState {
+    /// Entries of the file by key.
     entries: BTreeMap<Digest, PackedEntry>,
     /// Keys that were requested, whether the file has them or not.
-    asked: BTreeSet<Digest>,
+    requested: BTreeSet<Digest>,
+    /// Keys that were requested and that the file lacks, or whose entries are damaged.
     missed: BTreeSet<Digest>,
     /// True if the file is of another type and must not be overwritten.
     is_foreign: bool,
     report: PackedReport,
 }
 
+/// A weight in the file.
 #[derive(Clone)]
 struct PackedEntry {
+    /// Name of the weight.
     weight: String,
+    /// Its bytes in the device form.
     checked: ChecksummedTensor,
 }
 
@@ -83,7 +89,8 @@ impl PackedFile {
         self.lock(|state| state.report.clone())
     }
 
-    /// Writes the weights of a program that the file lacks. A failure is only reported: the program has the weights.
+    /// Adds the weights of a program that the file lacks. The report mentions a failure; the program has its weights
+    /// anyway.
     pub(super) fn write_missing(&self, program: &Program, source: &dyn WeightSource) {
         self.lock(|state| {
             if !state.missed.is_empty()
@@ -106,26 +113,26 @@ impl PackedFile {
 impl PackedWeights for PackedFile {
     fn find(&self, key: Digest) -> Option<Tensor> {
         let entry = self.lock(|state| {
-            state.asked.insert(key);
+            state.requested.insert(key);
             state.entries.get(&key).cloned()
         });
-        let sound = entry.as_ref().and_then(|entry| entry.checked.tensor());
-        self.lock(|state| match (&sound, entry) {
+        let tensor = entry.as_ref().and_then(|entry| entry.checked.tensor());
+        self.lock(|state| match (&tensor, entry) {
             (Some(_), _) => state.report.taken += 1,
             (None, damaged) => {
                 state.missed.insert(key);
                 state.entries.remove(&key);
-                let told = damaged.map(|entry| format!("{} is damaged", entry.weight));
-                state.report.ignored.extend(told);
+                let message = damaged.map(|entry| format!("{} is damaged", entry.weight));
+                state.report.ignored.extend(message);
             }
         });
-        sound
+        tensor
     }
 }
 
 impl PackedState {
-    /// Rewrites the file with the old entries and the missing ones. An old entry that was not requested is replaced by a
-    /// new one with equal weight name, dtype and shape, since that weight has changed. Entries for other devices and
+    /// Rewrites the file with the old entries and the missing ones. An old entry that was not requested is replaced by
+    /// a new one with equal weight name, dtype and shape, since that weight has changed. Entries for other devices and
     /// element types stay.
     fn write(&mut self, program: &Program, source: &dyn WeightSource) -> Result<()> {
         if self.is_foreign {
@@ -140,11 +147,11 @@ impl PackedState {
             .collect();
         let replaces = |new: &&CacheableWeight, entry: &PackedEntry| {
             let old = entry.checked.unchecked();
-            let is_alike = (new.dtype, new.shape.as_slice()) == (old.dtype(), old.shape());
-            new.name == entry.weight && is_alike
+            let has_equal_type = (new.dtype, new.shape.as_slice()) == (old.dtype(), old.shape());
+            new.name == entry.weight && has_equal_type
         };
         let stays = |(key, entry): &(&Digest, &PackedEntry)| {
-            self.asked.contains(key) || !new.iter().any(|new| replaces(new, entry))
+            self.requested.contains(key) || !new.iter().any(|new| replaces(new, entry))
         };
         let old = self.entries.iter().filter(stays).map(|(key, entry)| {
             let tensor = entry.checked.unchecked();
@@ -155,16 +162,16 @@ impl PackedState {
                 bytes: Box::new(|| Ok(tensor.bytes().to_vec())),
             }
         });
-        let made = new.iter().map(|packed| LazyTensor {
+        let added = new.iter().map(|packed| LazyTensor {
             name: format!("{} {}", packed.key, packed.name),
             dtype: packed.dtype,
             shape: packed.shape.clone(),
             bytes: Box::new(|| packed.bytes()),
         });
-        let all: Vec<LazyTensor> = old.chain(made).collect();
-        checksummed::write(&self.report.path, KIND, &all)?;
+        let tensors: Vec<LazyTensor> = old.chain(added).collect();
+        checksummed::write(&self.report.path, KIND, &tensors)?;
         let written = new.len();
-        drop(all);
+        drop(tensors);
         self.entries = entries(&self.report.path)?;
         self.report.written += written;
         Ok(())
@@ -173,11 +180,11 @@ impl PackedState {
 
 /// The entries of a file by key.
 fn entries(path: &Path) -> Result<BTreeMap<Digest, PackedEntry>> {
-    let found = checksummed::read(path, KIND)?.into_iter();
+    let tensors = checksummed::read(path, KIND)?.into_iter();
     let entry = |(name, checked): (String, ChecksummedTensor)| {
         let (key, weight) = name.split_once(' ')?;
         let weight = weight.to_string();
         Some((key.parse().ok()?, PackedEntry { weight, checked }))
     };
-    Ok(found.filter_map(entry).collect())
+    Ok(tensors.filter_map(entry).collect())
 }

@@ -62,6 +62,7 @@ impl InputDistribution {
 /// # Errors
 /// Fails if the size of a table is symbolic without an example.
 pub fn input_distributions(graph: &Graph) -> Result<BTreeMap<String, InputDistribution>> {
+    // Exclusive upper bounds of integers.
     let mut ends: BTreeMap<ValueId, i64> = BTreeMap::new();
     // Readers follow their operands, so that ranges propagate from the last node to the first.
     for node in graph.nodes.iter().rev() {
@@ -79,18 +80,19 @@ pub fn input_distributions(graph: &Graph) -> Result<BTreeMap<String, InputDistri
         }
     }
     let inputs = Signature::of_graph(graph).numbered(true).into_iter();
-    let drawn = inputs.filter_map(|(name, index)| {
+    let distributions = inputs.filter_map(|(name, index)| {
         let id = graph.inputs.get(index)?;
         let usual = InputDistribution::of(&name, graph.ty(*id));
-        let drawn = match (usual, ends.get(id)) {
+        let distribution = match (usual, ends.get(id)) {
             (InputDistribution::Below(_), Some(end)) => InputDistribution::Below(*end),
             _ => usual,
         };
-        Some((name, drawn))
+        Some((name, distribution))
     });
-    Ok(drawn.collect())
+    Ok(distributions.collect())
 }
 
+/// Lowers the exclusive upper bound of a value to `end`, if it is not lower already.
 fn narrow(ends: &mut BTreeMap<ValueId, i64>, id: ValueId, end: i64) {
     let known = ends.entry(id).or_insert(end);
     *known = end.min(*known);
@@ -98,8 +100,8 @@ fn narrow(ends: &mut BTreeMap<ValueId, i64>, id: ValueId, end: i64) {
 
 /// Size of the table that a node indexes, and the index values.
 fn indexed_table(graph: &Graph, node: &Node) -> Option<(Dim, Vec<ValueId>)> {
-    let argument = |at: usize| node.arguments.get(at);
-    let values = |at: usize| argument(at).map(Argument::values).unwrap_or_default();
+    let argument = |number: usize| node.arguments.get(number);
+    let values = |number: usize| argument(number).map(Argument::values).unwrap_or_default();
     let table = *values(0).first()?;
     let size = |dim: i64| {
         let rank = graph.ty(table).rank();
@@ -162,6 +164,7 @@ fn keeps_elements(node: &Node) -> bool {
 struct Random(u64);
 
 impl Random {
+    /// The next 64 pseudo-random bits.
     fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -180,17 +183,18 @@ impl Random {
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
+    /// An integer from 0 to `end`, exclusive; 0 if `end` is not positive.
     fn below(&mut self, end: i64) -> i64 {
         let end = u64::try_from(end).unwrap_or(1).max(1);
         i64::try_from(self.bits() % end).unwrap_or(0)
     }
 }
 
-/// Derives a seed for a named input from the seed of a call. Inputs of one type get different numbers.
+/// Derives a seed for a named input from the seed of a call, so that inputs of one type get different numbers.
 pub fn seed_of(seed: u64, name: &str) -> u64 {
-    let letters = name.bytes();
-    letters.fold(seed ^ 0x6f6e_696f_6e73_6b69, |hash, letter| {
-        Random(hash ^ u64::from(letter)).bits()
+    let bytes = name.bytes();
+    bytes.fold(seed ^ 0x6f6e_696f_6e73_6b69, |hash, byte| {
+        Random(hash ^ u64::from(byte)).bits()
     })
 }
 

@@ -1,79 +1,21 @@
+//! Sessions: a model compiled for a device, with graphs that are imported and compiled when a call needs them.
+
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::background::in_background;
+use super::compile_options::CompileOptions;
 use super::compiled_graph::{CallTensors, CompiledGraph, WeightCache, accept_inputs};
 use super::packed::{PackedFile, PackedReport};
 use super::session_states::SessionStates;
 use super::signature::{Signature, arguments_of};
 use super::{Device, Model, no_matching_graph};
 use crate::error::{Error, ErrorKind, Result};
-use crate::gpu::{Keep, Progress, Run, RunInput};
+use crate::gpu::{Run, RunInput};
 use crate::ir::{Graph, GraphModule, TensorSpec};
 use crate::item::{Item, flatten_arguments};
-use crate::kernel::choice::VariantOverrides;
 use crate::kernel::materialization::Precision;
 use crate::tensor::Tensor;
-
-/// Options of a compilation.
-#[derive(Clone)]
-pub struct CompileOptions {
-    /// Name of the entry graph: `forward`, or another method.
-    pub entry: String,
-    /// Imports an archive again when a call's sizes violate the guards of all graphs so far, so that one session serves
-    /// all sizes that PyTorch's trace serves. Without it such a call is an error.
-    pub respecialize: bool,
-    /// On a GPU, compiles a graph with symbolic sizes for the example's sizes first: constant sizes make faster kernels.
-    /// The first call with other sizes compiles it for all sizes.
-    pub static_shapes: bool,
-    /// Kernel variants that replace those of the planner's table; see [`crate::model::Tuning`].
-    pub choices: VariantOverrides,
-    /// Storage precision of `f32` values on the device, weights included. Half precision takes half the bytes and is less
-    /// exact. Inputs and outputs are unchanged, and kernels compute in `f32`. The host stores `f32` only.
-    pub precision: Precision,
-    /// Whether a run fails where the model asserts, indexes out of range or divides integers by zero, as in PyTorch.
-    /// Without checks assertions are left out, a GPU clamps indices to their range, and such quotients are arbitrary
-    /// numbers.
-    pub checks: bool,
-    /// The values that [`Run::slot`] can read after a run.
-    pub keep: Keep,
-    /// A file of weights in a GPU's layout. Weights in the file are uploaded without being computed or packed; missing and
-    /// damaged ones are added to it. The file need not exist, and may contain weights of other models. Other processes
-    /// must not change it meanwhile. See [`Session::packed`].
-    pub packed: Option<PathBuf>,
-    /// Progress callback, called from several threads while kernels compile and weights are uploaded.
-    pub progress: Option<Arc<dyn Fn(Progress) + Send + Sync>>,
-}
-
-impl Default for CompileOptions {
-    fn default() -> CompileOptions {
-        CompileOptions {
-            entry: "forward".to_string(),
-            respecialize: true,
-            static_shapes: true,
-            choices: VariantOverrides::new(),
-            precision: Precision::Single,
-            checks: true,
-            keep: Keep::Outputs,
-            packed: None,
-            progress: None,
-        }
-    }
-}
-
-impl fmt::Debug for CompileOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompileOptions")
-            .field("entry", &self.entry)
-            .field("respecialize", &self.respecialize)
-            .field("static_shapes", &self.static_shapes)
-            .field("precision", &self.precision)
-            .field("checks", &self.checks)
-            .field("packed", &self.packed)
-            .finish_non_exhaustive()
-    }
-}
 
 /// A model compiled for a device. `Send` and `Sync`: threads may share it. Clones share the compiled graphs and the
 /// states.
@@ -82,8 +24,10 @@ pub struct Session {
     model: Model,
     device: Device,
     options: CompileOptions,
+    /// The compiled graphs of all methods, oldest first.
     compiled_graphs: Arc<Mutex<Vec<Arc<CompiledGraph>>>>,
-    /// Graphs compiled only for the example's sizes so far: the method, and the module with the graph as imported.
+    /// Graphs that are compiled only for the example's sizes so far: the method, and the module with the graph as
+    /// imported.
     example_sized: Arc<Mutex<Vec<(String, GraphModule)>>>,
     states: Arc<Mutex<SessionStates>>,
     weight_cache: WeightCache,
@@ -100,12 +44,12 @@ impl fmt::Debug for Session {
     }
 }
 
-/// The graph that serves a call and the result of the query about it, or the reason why the last graph does not serve it;
-/// `None` if there is no graph.
+/// The graph that serves a call and the result of the query about it. Else the reason why the last graph does not serve
+/// the call; `Err(None)` if there is no graph.
 type ServingGraph<T> = Result<(Arc<CompiledGraph>, T), Option<Error>>;
 
-/// Most compiled graphs that a session keeps. Without the limit, states whose numbers change in each run would compile
-/// one graph per run.
+/// Maximum number of compiled graphs that a session keeps. Without the limit, states whose numbers change in each run
+/// would compile one graph per run.
 const MAX_COMPILED_GRAPHS: usize = 64;
 
 impl Session {
@@ -117,7 +61,7 @@ impl Session {
         }
         let packed = options.packed.as_deref();
         let packed = packed.filter(|_| matches!(device, Device::Gpu(_)));
-        let depot = WeightCache {
+        let weight_cache = WeightCache {
             packed: packed.map(|path| Arc::new(PackedFile::open(path))),
             ..WeightCache::default()
         };
@@ -128,7 +72,7 @@ impl Session {
             compiled_graphs: Arc::default(),
             example_sized: Arc::default(),
             states: Arc::default(),
-            weight_cache: depot,
+            weight_cache,
         };
         let mut states = SessionStates::default();
         let method = session.options.entry.as_str();
@@ -200,8 +144,8 @@ impl Session {
         self.model.signature(&self.options.entry)
     }
 
-    /// The inputs of the entry graph: names as [`Session::run_named`] takes them, element types, and shapes with symbolic
-    /// sizes.
+    /// The inputs of the entry graph: names as [`Session::run_named`] takes them, element types, and shapes with
+    /// symbolic sizes.
     ///
     /// ```no_run
     /// # fn main() -> onionskin::Result<()> {
@@ -220,8 +164,8 @@ impl Session {
         self.with_entry(Graph::input_specs)
     }
 
-    /// The outputs of the entry graph in the order of [`Session::run`]: `output`, `output.0` within a tuple or a list, and
-    /// the key of a dictionary or the field of a named tuple; element types, and shapes with symbolic sizes.
+    /// The outputs of the entry graph in the order of [`Session::run`]: `output`, `output.0` within a tuple or a list,
+    /// and the key of a dictionary or the field of a named tuple; element types, and shapes with symbolic sizes.
     ///
     /// # Errors
     /// As [`Session::inputs`].
@@ -230,26 +174,29 @@ impl Session {
     }
 
     /// Queries the entry graph, as imported if that is available.
-    fn with_entry<T>(&self, ask: impl Fn(&Graph) -> T) -> Result<T> {
+    fn with_entry<T>(&self, query: impl Fn(&Graph) -> T) -> Result<T> {
         let entry = &self.options.entry;
-        let general = lock(&self.example_sized);
-        if let Some((_, module)) = general.iter().find(|(method, _)| method == entry) {
-            return module.graph(entry).map(ask);
+        let example_sized = lock(&self.example_sized);
+        if let Some((_, module)) = example_sized.iter().find(|(method, _)| method == entry) {
+            return module.graph(entry).map(query);
         }
-        drop(general);
+        drop(example_sized);
         // The last compiled graph serves the most sizes.
         let compiled = self.compiled_graphs_of(entry).last();
-        compiled.map(|variant| ask(&variant.graph)).ok_or_else(|| {
-            Error::input(format!("the types of {entry}'s inputs are not known yet"))
-                .help("the archive holds no example inputs: run the session once first")
-        })
+        compiled
+            .map(|compiled_graph| query(&compiled_graph.graph))
+            .ok_or_else(|| {
+                Error::input(format!("the types of {entry}'s inputs are not known yet"))
+                    .help("the archive holds no example inputs: run the session once first")
+            })
     }
 
-    fn run_tensors(&self, arguments: &[Item], given: CallTensors) -> Result<Vec<Tensor>> {
+    /// Runs the entry graph and returns its output tensors, without states.
+    fn run_tensors(&self, arguments: &[Item], call_tensors: CallTensors) -> Result<Vec<Tensor>> {
         let entry = &self.options.entry;
-        self.run_with_states(entry, arguments, given, |variant, inputs| {
-            let outputs = variant.run(inputs)?;
-            let count = variant.graph.result_count();
+        self.run_with_states(entry, arguments, call_tensors, |compiled_graph, inputs| {
+            let outputs = compiled_graph.run(inputs)?;
+            let count = compiled_graph.graph.result_count();
             Ok((outputs.iter().take(count).cloned().collect(), outputs))
         })
     }
@@ -273,20 +220,20 @@ impl Session {
     /// Submits a run if a graph without states is compiled for a GPU and serves the inputs.
     fn launch_ready(&self, inputs: &[Tensor]) -> Result<Option<Run>> {
         let ready = self.find_stateless(&self.options.entry, &|_| Ok(inputs.to_vec()));
-        let Some((variant, inputs)) = ready else {
+        let Some((compiled_graph, inputs)) = ready else {
             return Ok(None);
         };
-        let Some(program) = &variant.program else {
+        let Some(program) = &compiled_graph.program else {
             return Ok(None);
         };
-        let hosted: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
+        let host_inputs: Vec<RunInput> = inputs.iter().map(RunInput::Host).collect();
         program
-            .launch_with(&variant.bind(&inputs)?, &hosted)
+            .launch_with(&compiled_graph.bind(&inputs)?, &host_inputs)
             .map(Some)
     }
 
-    /// Submits a run on a GPU whose outputs stay in its buffers, for further use by the application. Inputs come from the
-    /// host or from buffers of the same device. [`Run::check`] reports whether a check of the model failed.
+    /// Submits a run on a GPU whose outputs stay in its buffers, for further use by the application. Inputs come from
+    /// the host or from buffers of the same device. [`Run::check`] reports whether a check of the model failed.
     ///
     /// # Errors
     /// Fails if the session runs on the host, if the model has states, or as [`Session::run`]. A graph is not imported
@@ -304,11 +251,11 @@ impl Session {
             }
             graph.bind(&shapes)
         };
-        let (variant, bindings) = match self.find_serving(&self.options.entry, &fits)? {
+        let (compiled_graph, bindings) = match self.find_serving(&self.options.entry, &fits)? {
             Ok(found) => found,
             Err(refusal) => return Err(no_matching_graph(refusal)),
         };
-        match &variant.program {
+        match &compiled_graph.program {
             Some(program) => program.launch_with(&bindings, inputs),
             None => Err(Error::internal("a graph on a GPU has no program")),
         }
@@ -327,11 +274,16 @@ impl Session {
     /// # Errors
     /// As [`Session::call`]. Fails as well if the model has no such method.
     pub fn call_method(&self, method: &str, arguments: &[Item]) -> Result<Item> {
-        let given = |graph: &Graph| flatten_arguments(&graph.input_trees, arguments);
-        self.run_with_states(method, arguments, &given, |variant, inputs| {
-            let outputs = variant.run(inputs)?;
-            Ok((variant.result(inputs, &outputs)?, outputs))
-        })
+        let call_tensors = |graph: &Graph| flatten_arguments(&graph.input_trees, arguments);
+        self.run_with_states(
+            method,
+            arguments,
+            &call_tensors,
+            |compiled_graph, inputs| {
+                let outputs = compiled_graph.run(inputs)?;
+                Ok((compiled_graph.result(inputs, &outputs)?, outputs))
+            },
+        )
     }
 
     /// Current value of a state; `None` if there is no such state.
@@ -350,9 +302,9 @@ impl Session {
     /// # Errors
     /// As [`Session::call`].
     pub fn prepare(&self, arguments: &[Item]) -> Result<(Arc<CompiledGraph>, Vec<Tensor>)> {
-        let given = |graph: &Graph| flatten_arguments(&graph.input_trees, arguments);
+        let call_tensors = |graph: &Graph| flatten_arguments(&graph.input_trees, arguments);
         let mut states = lock(&self.states);
-        self.compiled_graph_for(&self.options.entry, arguments, &given, &mut states)
+        self.compiled_graph_for(&self.options.entry, arguments, &call_tensors, &mut states)
     }
 
     /// Report on the file of packed weights so far; `None` if the options name no file, or the host runs the model.
@@ -368,97 +320,107 @@ impl Session {
         lock(&self.compiled_graphs).clone()
     }
 
+    /// The compiled graphs of a method, oldest first.
     fn compiled_graphs_of(&self, method: &str) -> impl Iterator<Item = Arc<CompiledGraph>> {
-        let variants = self.compiled_graphs().into_iter();
-        variants.filter(move |variant| variant.graph.name == method)
+        let compiled_graphs = self.compiled_graphs().into_iter();
+        compiled_graphs.filter(move |compiled_graph| compiled_graph.graph.name == method)
     }
 
-    /// Runs a call and stores the new values of states. Calls with states run one after the other.
+    /// Runs a call with `run` and stores the new values of states. `run` returns the result and all outputs of the
+    /// graph. Calls with states run one after the other.
     fn run_with_states<T>(
         &self,
         method: &str,
         arguments: &[Item],
-        given: CallTensors,
+        call_tensors: CallTensors,
         run: impl Fn(&CompiledGraph, &[Tensor]) -> Result<(T, Vec<Tensor>)>,
     ) -> Result<T> {
-        if let Some((variant, inputs)) = self.find_stateless(method, given) {
-            return Ok(run(&variant, &inputs)?.0);
+        if let Some((compiled_graph, inputs)) = self.find_stateless(method, call_tensors) {
+            return Ok(run(&compiled_graph, &inputs)?.0);
         }
         let mut states = lock(&self.states);
-        let (variant, inputs) = self.compiled_graph_for(method, arguments, given, &mut states)?;
-        if !variant.graph.has_states() {
+        let (compiled_graph, inputs) =
+            self.compiled_graph_for(method, arguments, call_tensors, &mut states)?;
+        if !compiled_graph.graph.has_states() {
             drop(states);
-            return Ok(run(&variant, &inputs)?.0);
+            return Ok(run(&compiled_graph, &inputs)?.0);
         }
-        let (value, outputs) = run(&variant, &inputs)?;
-        states.set(variant.new_states(&inputs, &outputs)?);
+        let (value, outputs) = run(&compiled_graph, &inputs)?;
+        states.set(compiled_graph.new_states(&inputs, &outputs)?);
         Ok(value)
     }
 
-    /// A graph without states that serves a call. Such calls do not wait for each other.
+    /// A compiled graph without states that serves a call, and its inputs. Calls of such graphs do not wait for each
+    /// other.
     fn find_stateless(
         &self,
         method: &str,
-        given: CallTensors,
+        call_tensors: CallTensors,
     ) -> Option<(Arc<CompiledGraph>, Vec<Tensor>)> {
-        let mut variants = self
+        let mut stateless = self
             .compiled_graphs_of(method)
-            .filter(|variant| !variant.graph.has_states());
-        variants.find_map(|variant| {
-            let inputs = accept_inputs(&variant.graph, given, &SessionStates::default()).ok()?;
-            Some((variant, inputs))
+            .filter(|compiled_graph| !compiled_graph.graph.has_states());
+        stateless.find_map(|compiled_graph| {
+            let inputs = accept_inputs(
+                &compiled_graph.graph,
+                call_tensors,
+                &SessionStates::default(),
+            )
+            .ok()?;
+            Some((compiled_graph, inputs))
         })
     }
 
+    /// The compiled graph that serves a call, and its inputs. If no graph does, imports and compiles one.
     fn compiled_graph_for(
         &self,
         method: &str,
         arguments: &[Item],
-        given: CallTensors,
+        call_tensors: CallTensors,
         states: &mut SessionStates,
     ) -> Result<(Arc<CompiledGraph>, Vec<Tensor>)> {
-        let fits = |graph: &Graph| accept_inputs(graph, given, states);
+        let fits = |graph: &Graph| accept_inputs(graph, call_tensors, states);
         let refusal = match self.find_serving(method, &fits)? {
             Ok(found) => return Ok(found),
             Err(refusal) => refusal,
         };
-        let first = refusal.is_none();
-        let imports = self.model.can_reimport() && (self.options.respecialize || first);
-        if !imports && !first {
+        let is_first_graph = refusal.is_none();
+        let may_import = self.model.can_reimport() && (self.options.respecialize || is_first_graph);
+        if !may_import && !is_first_graph {
             return Err(no_matching_graph(refusal));
         }
         let module = self.import(method, arguments, states)?;
         self.add(method, module, states)?;
-        self.find_serving(method, &|graph| accept_inputs(graph, given, states))?
+        self.find_serving(method, &|graph| accept_inputs(graph, call_tensors, states))?
             .map_err(no_matching_graph)
     }
 
-    /// The first graph of a method that serves a call, with the result of `fits`, or the reason why the last one does not.
-    /// A graph compiled only for the example's sizes is compiled for all sizes if the call has others.
+    /// The first graph of a method that serves a call, with the result of `fits`, or the reason why the last one does
+    /// not. A graph compiled only for the example's sizes is compiled for all sizes if the call has others.
     fn find_serving<T>(
         &self,
         method: &str,
         fits: &dyn Fn(&Graph) -> Result<T>,
     ) -> Result<ServingGraph<T>> {
         let mut refusal = None;
-        for variant in self.compiled_graphs_of(method) {
-            match fits(&variant.graph) {
-                Ok(found) => return Ok(Ok((variant, found))),
+        for compiled_graph in self.compiled_graphs_of(method) {
+            match fits(&compiled_graph.graph) {
+                Ok(found) => return Ok(Ok((compiled_graph, found))),
                 Err(error) => refusal = Some(error),
             }
         }
-        let mut general = lock(&self.example_sized);
-        for place in 0..general.len() {
-            let (name, module) = &general[place];
+        let mut example_sized = lock(&self.example_sized);
+        for index in 0..example_sized.len() {
+            let (name, module) = &example_sized[index];
             if name != method {
                 continue;
             }
             let graph = module.graph(name)?;
             match fits(graph) {
                 Ok(found) => {
-                    let variant = self.compile(graph.clone(), module)?;
-                    general.remove(place);
-                    return Ok(Ok((variant, found)));
+                    let compiled_graph = self.compile(graph.clone(), module)?;
+                    example_sized.remove(index);
+                    return Ok(Ok((compiled_graph, found)));
                 }
                 Err(error) => refusal = Some(error),
             }
@@ -466,26 +428,29 @@ impl Session {
         Ok(Err(refusal))
     }
 
-    /// Imports a method for a call. Numbers in states that vary between calls become inputs, unless the graph then needs
-    /// more conditions and loops than a graph for one number.
+    /// Imports a method for a call. Numbers in states that vary between calls become inputs, unless the graph then
+    /// needs more conditions and loops than a graph for one number.
     fn import(
         &self,
         method: &str,
         arguments: &[Item],
         states: &SessionStates,
     ) -> Result<GraphModule> {
-        let known: Vec<Arc<CompiledGraph>> = self.compiled_graphs_of(method).collect();
-        let varying = states.varying_numbers(&known);
-        let regions = |graph: &Graph| {
+        let compiled_graphs: Vec<Arc<CompiledGraph>> = self.compiled_graphs_of(method).collect();
+        let varying = states.varying_numbers(&compiled_graphs);
+        let count_regions = |graph: &Graph| {
             let nodes = graph.nodes.iter();
             nodes.filter(|node| !node.bodies().is_empty()).count()
         };
-        let usual = known.iter().map(|variant| regions(&variant.graph)).max();
+        let max_regions = compiled_graphs
+            .iter()
+            .map(|compiled_graph| count_regions(&compiled_graph.graph))
+            .max();
         if !varying.is_empty()
             && let Ok(module) = self
                 .model
                 .import_entry(method, Some(arguments), states, &varying)
-            && Some(regions(module.graph(method)?)) <= usual
+            && Some(count_regions(module.graph(method)?)) <= max_regions
         {
             return Ok(module);
         }
@@ -495,12 +460,12 @@ impl Session {
 
     /// Compiles an imported graph, for the example's sizes first if the options ask for it.
     fn add(&self, method: &str, module: GraphModule, states: &mut SessionStates) -> Result<()> {
-        let new = states.add_states(&module)?;
+        let new_states = states.add_states(&module)?;
         let graph = module.graph(method)?;
-        let exact = self.options.static_shapes
+        let for_example_sizes = self.options.static_shapes
             && matches!(self.device, Device::Gpu(_))
             && !graph.hints.is_empty();
-        let graph = if exact {
+        let graph = if for_example_sizes {
             graph.with_sizes(&graph.hints)
         } else {
             graph.clone()
@@ -508,33 +473,34 @@ impl Session {
         // A weight of earlier graphs may be a state that this method writes.
         let outdated = |graph: &Graph| {
             let mut weights = graph.weights();
-            weights.any(|(name, _)| new.iter().any(|state| state == name))
+            weights.any(|(name, _)| new_states.iter().any(|state| state == name))
         };
         lock(&self.compiled_graphs).retain(|known| !outdated(&known.graph));
         lock(&self.example_sized)
             .retain(|(method, known)| !known.graph(method).is_ok_and(outdated));
         self.compile(graph, &module)?;
-        if exact {
+        if for_example_sizes {
             lock(&self.example_sized).push((method.to_string(), module));
         }
         Ok(())
     }
 
+    /// Compiles a graph and keeps it. Drops the oldest compiled graph if there are too many.
     fn compile(&self, graph: Graph, module: &GraphModule) -> Result<Arc<CompiledGraph>> {
         let Session {
             device,
             options,
-            weight_cache: depot,
+            weight_cache,
             ..
         } = self;
-        let made = CompiledGraph::new(graph, &module.weights, device, options, depot)?;
-        let variant = Arc::new(made);
-        let mut variants = lock(&self.compiled_graphs);
-        if variants.len() >= MAX_COMPILED_GRAPHS {
-            variants.remove(0);
+        let compiled = CompiledGraph::new(graph, &module.weights, device, options, weight_cache)?;
+        let compiled_graph = Arc::new(compiled);
+        let mut compiled_graphs = lock(&self.compiled_graphs);
+        if compiled_graphs.len() >= MAX_COMPILED_GRAPHS {
+            compiled_graphs.remove(0);
         }
-        variants.push(variant.clone());
-        Ok(variant)
+        compiled_graphs.push(compiled_graph.clone());
+        Ok(compiled_graph)
     }
 }
 

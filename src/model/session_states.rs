@@ -1,4 +1,4 @@
-//! States of a session.
+//! States of a session: variables of a model that keep their values between calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,20 +32,24 @@ impl SessionStates {
         Ok(new)
     }
 
+    /// The current value of a state. Fails if there is no such state.
     pub(super) fn get(&self, name: &str) -> Result<Item> {
         let found = self.current.get(name).cloned();
         found.ok_or_else(|| Error::input(format!("there is no state {name}")))
     }
 
+    /// Replaces the current values of states.
     pub(super) fn set(&mut self, values: Vec<(String, Item)>) {
         self.current.extend(values);
     }
 
+    /// Resets every state to its initial value.
     pub(super) fn reset(&mut self) {
         self.current.clone_from(&self.initial);
     }
 
-    /// Import specifications for the current states. Varying states are numbers that the graph takes as inputs.
+    /// Import specifications for the current states. Numbers are constants, except in the states that `varying` names:
+    /// these numbers become inputs of the graph.
     pub(super) fn example_specs(&self, varying: &[String]) -> BTreeMap<String, InputSpec> {
         let spec = |name: &String, item: &Item| match item {
             Item::Number(number) if varying.contains(name) => InputSpec::Number(number.dtype()),
@@ -60,14 +64,14 @@ impl SessionStates {
     /// States that hold integers for which several graphs were compiled, none of them for the current number.
     pub(super) fn varying_numbers(&self, graphs: &[Arc<CompiledGraph>]) -> Vec<String> {
         let varies = |(name, item): (&String, &Item)| {
-            let Item::Number(Scalar::Int(now)) = item else {
+            let Item::Number(Scalar::Int(number)) = item else {
                 return None;
             };
-            let fixed = graphs
+            let required = graphs
                 .iter()
-                .filter_map(|variant| variant.required_state_number(name));
-            let fixed: BTreeSet<i64> = fixed.collect();
-            (fixed.len() >= 2 && !fixed.contains(now)).then(|| name.clone())
+                .filter_map(|compiled_graph| compiled_graph.required_state_number(name));
+            let required: BTreeSet<i64> = required.collect();
+            (required.len() >= 2 && !required.contains(number)).then(|| name.clone())
         };
         self.current.iter().filter_map(varies).collect()
     }

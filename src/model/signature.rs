@@ -17,8 +17,9 @@ use crate::trace::torchscript::ast::TypeExpr;
 use crate::trace::torchscript::import::{MethodParameter, parameters};
 use crate::trace::torchscript::{Archive, InputSpec};
 
-/// The inputs of an entry graph by name: a parameter's name, and for elements of dictionaries, tuples and lists, the key
-/// or index after a dot, as in `batch.input_ids` and `pair.0`. `Display` gives `forward(input_ids, attention_mask)`.
+/// The inputs of an entry graph by name: a parameter's name, and for elements of dictionaries, tuples and lists, the
+/// key or index after a dot, as in `batch.input_ids` and `pair.0`. `Display` gives `forward(input_ids,
+/// attention_mask)`.
 #[derive(Clone, Debug)]
 pub struct Signature {
     entry: String,
@@ -100,6 +101,7 @@ impl Signature {
         }
     }
 
+    /// The signature of a method in an archive, from its parameters and its example inputs.
     fn of_archive(archive: &Archive, entry: &str) -> Result<Signature> {
         let mut types = Vec::new();
         let parameters = parameters(archive, entry)?.into_iter();
@@ -167,11 +169,11 @@ impl Signature {
 
     /// The tensors in the arguments of a call, with the names that [`Signature::arguments`] takes.
     pub fn named(&self, arguments: &[Item]) -> Vec<(String, Tensor)> {
-        let mut found = Vec::new();
+        let mut tensors = Vec::new();
         for (argument, item) in self.parameters.iter().zip(arguments) {
-            collect(&argument.name, item, &mut found);
+            collect(&argument.name, item, &mut tensors);
         }
-        found
+        tensors
     }
 
     /// Names for unnamed tensors given together with named ones: the remaining inputs in order.
@@ -179,13 +181,13 @@ impl Signature {
     /// # Errors
     /// Fails if there are more tensors than inputs.
     pub fn names_for(&self, count: usize, named: &[String]) -> Result<Vec<String>> {
-        let left = |with_optional| -> Vec<String> {
+        let remaining = |with_optional| -> Vec<String> {
             let leaves = self.leaves(with_optional).into_iter();
             leaves.filter(|name| !named.contains(name)).collect()
         };
-        let required = left(false);
+        let required = remaining(false);
         let mut names = if required.len() < count {
-            left(true)
+            remaining(true)
         } else {
             required
         };
@@ -244,6 +246,7 @@ impl Signature {
         names.into_iter().map(|(name, _)| name).collect()
     }
 
+    /// Fails if names are missing, unknown or given twice, or if a value is invalid.
     fn check_names(&self, given: &NamedArguments) -> Result<()> {
         let unknown: Vec<String> = given.unused.keys().map(ToString::to_string).collect();
         let lists = [
@@ -251,15 +254,15 @@ impl Signature {
             ("unknown", &unknown),
             ("given twice", &given.duplicates),
         ];
-        let told = lists.iter().filter(|(_, names)| !names.is_empty());
-        let told: Vec<String> = told
+        let problems = lists.iter().filter(|(_, names)| !names.is_empty());
+        let problems: Vec<String> = problems
             .map(|(what, names)| format!("{what}: {}", names.join(", ")))
             .collect();
-        if !told.is_empty() {
+        if !problems.is_empty() {
             let message = format!(
                 "the input names do not match {}: {}",
                 self.entry,
-                told.join("; ")
+                problems.join("; ")
             );
             return Err(Error::input(message).help(format!("expected inputs: {self}")));
         }
@@ -283,6 +286,7 @@ impl fmt::Display for Signature {
 }
 
 impl SignatureArgument {
+    /// A parameter of a method. Appends the types of its tensors to `types`.
     fn of(parameter: MethodParameter, types: &mut Vec<TensorType>) -> SignatureArgument {
         let default = parameter.default.map(ArgumentDefault::Value);
         let default = default.or(parameter.has_default.then_some(ArgumentDefault::Program));
@@ -297,7 +301,7 @@ impl SignatureArgument {
         }
     }
 
-    /// The value, and whether a call must include it.
+    /// The argument from the given tensors, or its default; true if a call must include the argument.
     fn item(&self, given: &mut NamedArguments) -> (Item, bool) {
         match &self.default {
             Some(ArgumentDefault::Value(value)) if !given.has(&self.name) => {
@@ -325,18 +329,18 @@ fn collect(name: &str, item: &Item, found: &mut Vec<(String, Tensor)>) {
     }
 }
 
-/// Collects the names of a value's tensors. `with_constants` includes constants that a tensor may replace; `with_places`
-/// adds the indices of a named tuple's fields as names.
+/// Collects the names of a value's tensors, with the indices of their types. `with_constants` includes constants that a
+/// tensor may replace; `with_indices` adds the indices of a named tuple's fields as names.
 fn leaves(
     tree: &TreeSpec,
     name: &str,
     with_constants: bool,
-    with_places: bool,
+    with_indices: bool,
     found: &mut Vec<(String, usize)>,
 ) {
     let mut child = |item: &TreeSpec, key: &dyn std::fmt::Display| {
         let name = format!("{name}.{key}");
-        leaves(item, &name, with_constants, with_places, found);
+        leaves(item, &name, with_constants, with_indices, found);
     };
     match tree {
         TreeSpec::Tensor(index) | TreeSpec::Number(index) => found.push((name.to_string(), *index)),
@@ -352,7 +356,7 @@ fn leaves(
         TreeSpec::NamedTuple(_, fields) => {
             for (place, (key, item)) in fields.iter().enumerate() {
                 child(item, key);
-                if with_places {
+                if with_indices {
                     child(item, &place);
                 }
             }
@@ -372,6 +376,7 @@ pub(super) fn arguments_of(graph: &Graph) -> Vec<NamedTree> {
     }
 }
 
+/// A constant as an argument.
 fn constant(value: &TreeConstant) -> Item {
     match value {
         TreeConstant::None => Item::None,
@@ -383,8 +388,9 @@ fn constant(value: &TreeConstant) -> Item {
 /// Placeholder index of an unknown type.
 const UNKNOWN_TYPE: usize = usize::MAX;
 
+/// The structure of an example argument. Appends the types of its tensors and numbers to `types`.
 fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> TreeSpec {
-    let mut all = |items: &[InputSpec]| items.iter().map(|item| tree_of(item, types)).collect();
+    let mut trees = |items: &[InputSpec]| items.iter().map(|item| tree_of(item, types)).collect();
     match example {
         InputSpec::Tensor(ty) => {
             types.push(ty.clone());
@@ -395,8 +401,8 @@ fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> TreeSpec {
             TreeSpec::Number(types.len() - 1)
         }
         InputSpec::Constant(value) => TreeSpec::Constant(value.clone()),
-        InputSpec::Tuple(items) => TreeSpec::Tuple(all(items)),
-        InputSpec::List(items) => TreeSpec::List(all(items)),
+        InputSpec::Tuple(items) => TreeSpec::Tuple(trees(items)),
+        InputSpec::List(items) => TreeSpec::List(trees(items)),
         InputSpec::Dict(fields) => {
             let fields = fields
                 .iter()
@@ -408,7 +414,7 @@ fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> TreeSpec {
 
 /// The structure that a type determines.
 fn structure_of(ty: &TypeExpr) -> ValueStructure {
-    let closed = |ty: &TypeExpr| match structure_of(ty) {
+    let known_tree = |ty: &TypeExpr| match structure_of(ty) {
         ValueStructure::Known(tree) => Some(tree),
         ValueStructure::Inferred { .. } => None,
     };
@@ -418,7 +424,10 @@ fn structure_of(ty: &TypeExpr) -> ValueStructure {
             ValueStructure::Known(TreeSpec::Number(UNKNOWN_TYPE))
         }
         TypeExpr::Optional(inner) => structure_of(inner),
-        TypeExpr::Tuple(types) => match types.iter().map(closed).collect::<Option<Vec<TreeSpec>>>()
+        TypeExpr::Tuple(types) => match types
+            .iter()
+            .map(known_tree)
+            .collect::<Option<Vec<TreeSpec>>>()
         {
             Some(trees) => ValueStructure::Known(TreeSpec::Tuple(trees)),
             None => ValueStructure::Inferred { is_list: false },

@@ -1,3 +1,5 @@
+//! A model's method as the subject of [`trace::check`](crate::trace::check).
+
 use crate::error::Result;
 use crate::item::Item;
 use crate::trace::check::{Subject, SubjectKind, Traced, evaluate, has_control_flow};

@@ -22,10 +22,11 @@ use crate::tensor_file::write_all_atomic;
 
 /// Number of runs, of which the fastest counts.
 const RUNS: usize = 7;
-/// Largest ratio of times for which a variant replaces the table's: smaller gains may be noise.
+/// Maximum ratio of times for which a variant replaces that of the planner's table: smaller gains may be noise.
 const MAX_TIME_RATIO: f64 = 0.97;
 
-/// Measured choices for one device. They do not apply to other devices, driver or crate versions, or storage precisions.
+/// Measured choices for one device. They do not apply to other devices, driver or crate versions, or storage
+/// precisions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tuning {
     /// Name of the adapter.
@@ -37,7 +38,7 @@ pub struct Tuning {
     /// Storage type of `f32` values: `f32` or `f16`.
     #[serde(default = "single")]
     pub dtype: DType,
-    /// Variants that beat the table, by key.
+    /// Variants that are faster than those of the planner's table, by key of the matrix product or convolution.
     pub choices: BTreeMap<String, String>,
 }
 
@@ -55,8 +56,8 @@ fn single() -> DType {
 }
 
 impl Tuning {
-    /// Measures the variants of each matrix product and convolution of a model on a device, for the sizes of a call and a
-    /// storage precision. `tell` receives the progress.
+    /// Measures the variants of each matrix product and convolution of a model on a device, for the sizes of a call and
+    /// a storage precision. Calls `report` with the progress.
     ///
     /// # Errors
     /// Fails if the device is the host, or the model does not run on the device.
@@ -65,7 +66,7 @@ impl Tuning {
         device: &Device,
         precision: Precision,
         arguments: &[Item],
-        tell: &mut dyn FnMut(TuningProgress),
+        report: &mut dyn FnMut(TuningProgress),
     ) -> Result<Tuning> {
         let Device::Gpu(gpu) = device else {
             return Err(Error::usage(
@@ -77,18 +78,18 @@ impl Tuning {
             ..CompileOptions::default()
         };
         let session = model.compile(device, &options)?;
-        let (variant, inputs) = session.prepare(arguments)?;
-        let course = TuningMeasurement {
+        let (compiled, inputs) = session.prepare(arguments)?;
+        let measurement = TuningMeasurement {
             gpu,
             precision,
-            compiled: &variant,
-            weights: variant.weights()?,
-            bindings: variant.bind(&inputs)?,
+            compiled: &compiled,
+            weights: compiled.weights()?,
+            bindings: compiled.bind(&inputs)?,
             inputs: &inputs,
         };
-        let layers = plan::admitted(&variant.lowered, gpu.capabilities(), precision)?;
-        let found = course.best(&layers, tell)?;
-        let choices = found.into_iter();
+        let layers = plan::admitted(&compiled.lowered, gpu.capabilities(), precision)?;
+        let fastest = measurement.best(&layers, report)?;
+        let choices = fastest.into_iter();
         let choices = choices.map(|(key, variant)| (key, variant.to_string()));
         Ok(Tuning {
             choices: choices.collect(),
@@ -110,8 +111,8 @@ impl Tuning {
     /// The choices for a device with a storage precision.
     ///
     /// # Errors
-    /// Fails if they were measured on another adapter, driver, version or precision, or name unknown variants. The message
-    /// is meant as a warning: the model runs without the tuning.
+    /// Fails if they were measured on another adapter, driver, version or precision, or name unknown variants. The
+    /// message is meant as a warning: the model runs without the tuning.
     pub fn choices_for(&self, device: &Device, precision: Precision) -> Result<VariantOverrides> {
         let Device::Gpu(gpu) = device else {
             return Err(Error::usage(
@@ -211,64 +212,65 @@ struct TuningMeasurement<'a> {
     precision: Precision,
     compiled: &'a CompiledGraph,
     weights: Cow<'a, Weights>,
+    /// Values of the symbolic sizes.
     bindings: Bindings,
     inputs: &'a [Tensor],
 }
 
 impl TuningMeasurement<'_> {
-    /// Finds the variants that make the model fastest, layer by layer.
+    /// Finds the variants that make the model fastest, one matrix product or convolution after the other.
     fn best(
         &self,
         layers: &AdmittedVariants,
-        tell: &mut dyn FnMut(TuningProgress),
+        report: &mut dyn FnMut(TuningProgress),
     ) -> Result<VariantOverrides> {
-        let mut found = VariantOverrides::new();
-        let before = self.time(&found)?;
+        let mut chosen = VariantOverrides::new();
+        let before = self.time(&chosen)?;
         for (index, (layer, variants)) in layers.iter().enumerate() {
-            let without = self.time(&found)?;
+            let without = self.time(&chosen)?;
             let mut best = without * MAX_TIME_RATIO;
             for candidate in variants {
-                tell(TuningProgress::Trying {
+                report(TuningProgress::Trying {
                     layer,
                     variant: *candidate,
                     done: index,
                     layers: layers.len(),
                 });
-                let mut choices = found.clone();
+                let mut choices = chosen.clone();
                 choices.insert(layer.clone(), *candidate);
                 // A variant that the device cannot run is skipped.
                 let Ok(time) = self.time(&choices) else {
                     continue;
                 };
                 if time < best {
-                    (best, found) = (time, choices);
+                    (best, chosen) = (time, choices);
                 }
             }
-            let variant = found.get(layer).copied();
+            let variant = chosen.get(layer).copied();
             let with = variant.map_or(without, |_| best);
-            tell(TuningProgress::Chosen {
+            report(TuningProgress::Chosen {
                 layer,
                 variant,
                 without,
                 with,
             });
         }
-        let after = match found.is_empty() {
+        let after = match chosen.is_empty() {
             true => before,
-            false => self.time(&found)?,
+            false => self.time(&chosen)?,
         };
-        tell(TuningProgress::Done { before, after });
-        Ok(found)
+        report(TuningProgress::Done { before, after });
+        Ok(chosen)
     }
 
-    /// Fastest time of a run with these choices, in seconds.
+    /// Time of the fastest run with these choices, in seconds.
     fn time(&self, choices: &VariantOverrides) -> Result<f64> {
         let graph = &self.compiled.lowered;
-        let wanted = PlanOptions {
+        let plan_options = PlanOptions {
             choices: choices.clone(),
             precision: self.precision,
         };
-        let plan = plan::plan_by(graph, self.gpu.capabilities(), &wanted)?;
+        let plan = plan::plan_by(graph, self.gpu.capabilities(), &plan_options)?;
         let options = ProgramOptions::default();
         let program = Program::new(self.gpu, plan, &self.weights, options)?;
         let inputs: Vec<RunInput> = self.inputs.iter().map(RunInput::Host).collect();

@@ -1,3 +1,5 @@
+//! Verification of a compiled model against its uncompiled graphs, and search for the pass that changes a value.
+
 use std::collections::HashMap;
 use std::fmt;
 
@@ -68,9 +70,9 @@ impl fmt::Display for Culprit {
     }
 }
 
-/// Verifies that a compiled model computes its graphs: compares every entry graph on a device, for all input sets that it
-/// accepts, with the imported graph and with the oracle. An entry that accepts none of the sets is verified with generated
-/// inputs of its example sizes. See [`Model::entries`]; the options' entry is ignored.
+/// Verifies that a compiled model computes its graphs: compares every entry graph on a device, for all input sets that
+/// it accepts, with the imported graph and with the oracle. An entry that accepts none of the sets is verified with
+/// generated inputs of its example sizes. See [`Model::entries`]; the options' entry is ignored.
 ///
 /// # Errors
 /// Fails if no entry accepts one of the sets, a graph cannot be imported or compiled, or a run fails.
@@ -81,7 +83,7 @@ pub fn verify(
     sets: &[Vec<Item>],
     tolerance: Tolerance,
 ) -> Result<Vec<Verification>> {
-    let mut found = Vec::new();
+    let mut verifications = Vec::new();
     let mut refusals: Vec<Option<Error>> = sets.iter().map(|_| Some(no_entry())).collect();
     for entry in &model.entries() {
         let options = CompileOptions {
@@ -94,36 +96,38 @@ pub fn verify(
             options,
             tolerance,
         };
-        let before = found.len();
+        let before = verifications.len();
         for ((index, set), refusal) in sets.iter().enumerate().zip(&mut refusals) {
             match verifier.takes(set) {
                 Ok(()) => {
                     *refusal = None;
-                    found.push(verifier.verify(Some(index), set)?);
+                    verifications.push(verifier.verify(Some(index), set)?);
                 }
                 Err(error) => *refusal = refusal.take().map(|_| error),
             }
         }
-        if found.len() == before {
+        if verifications.len() == before {
             let module = model.import_method(entry, None)?;
-            found.push(verifier.verify(None, &example(module.graph(entry)?)?)?);
+            verifications.push(verifier.verify(None, &example(module.graph(entry)?)?)?);
         }
     }
     let refused = refusals
         .into_iter()
         .enumerate()
         .find_map(|(index, refusal)| Some(refusal?.at(format!("inputs {}", index + 1))));
-    refused.map_or(Ok(found), Err)
+    refused.map_or(Ok(verifications), Err)
 }
 
+/// The error of an input set before any entry was tried.
 fn no_entry() -> Error {
     Error::input("the model has no entry graph")
 }
 
+/// Verifies one entry graph.
 struct Verifier<'a> {
     model: &'a Model,
     device: &'a Device,
-    /// Options of the compilation.
+    /// Options of the compilation, which name the entry.
     options: CompileOptions,
     tolerance: Tolerance,
 }
@@ -140,6 +144,7 @@ impl Verifier<'_> {
         graph.check_dtypes(&inputs)
     }
 
+    /// Verifies the entry on one set of inputs; `index` is that of the set, `None` for generated inputs.
     fn verify(&self, index: Option<usize>, set: &[Item]) -> Result<Verification> {
         let entry = &self.options.entry;
         let compiled = self.model.compile(self.device, &self.options)?.call(set)?;
@@ -160,6 +165,7 @@ impl Verifier<'_> {
         Ok(verification)
     }
 
+    /// The first pass that changes a value; else the first value that the device computes differently.
     fn culprit(
         &self,
         graph: &Graph,
@@ -221,6 +227,7 @@ pub fn first_wrong_pass<'a>(
 /// Results of nodes by [`ValueSite::key`].
 type Values = HashMap<(String, Vec<BodyKind>), Tensor>;
 
+/// Results of all nodes that run.
 fn values(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Values> {
     let mut values = Values::new();
     interp::run_observed(graph, weights, inputs, &mut |event| {
@@ -231,9 +238,10 @@ fn values(graph: &Graph, weights: &Weights, inputs: &[Tensor]) -> Result<Values>
     Ok(values)
 }
 
+/// Results of a node, each with its site in the graph.
 fn results(event: &NodeEvent) -> Vec<(ValueSite, Tensor)> {
     let results = event.node.results.iter().zip(event.results);
-    let sited =
+    let with_site =
         |(id, tensor): (&ValueId, &Tensor)| (ValueSite::of_result(event, *id), tensor.clone());
-    results.map(sited).collect()
+    results.map(with_site).collect()
 }

@@ -21,13 +21,14 @@ pub fn multiply_adds(graph: &Graph) -> MultiplyAdds {
         has_unknown_loops: false,
     };
     for node in &graph.nodes {
-        let own = multiply_adds_of_node(graph, node);
-        total.count = &total.count + &own.count;
-        total.has_unknown_loops |= own.has_unknown_loops;
+        let of_node = multiply_adds_of_node(graph, node);
+        total.count = &total.count + &of_node.count;
+        total.has_unknown_loops |= of_node.has_unknown_loops;
     }
     total
 }
 
+/// Multiply-adds of a node, those of its nested bodies included.
 fn multiply_adds_of_node(graph: &Graph, node: &Node) -> MultiplyAdds {
     let Op::Region(region) = &node.op else {
         return MultiplyAdds {
@@ -45,10 +46,10 @@ fn multiply_adds_of_node(graph: &Graph, node: &Node) -> MultiplyAdds {
             }
         }
         Region::Loop { body, .. } => {
-            let (round, rounds) = (multiply_adds(body), max_trip_count(node));
+            let (iteration, trip_count) = (multiply_adds(body), max_trip_count(node));
             MultiplyAdds {
-                has_unknown_loops: round.has_unknown_loops || rounds.is_none(),
-                count: &round.count * &rounds.unwrap_or(Dim::ONE),
+                has_unknown_loops: iteration.has_unknown_loops || trip_count.is_none(),
+                count: &iteration.count * &trip_count.unwrap_or(Dim::ONE),
             }
         }
     }
@@ -57,8 +58,8 @@ fn multiply_adds_of_node(graph: &Graph, node: &Node) -> MultiplyAdds {
 /// Upper bound of a loop's trip count, if that is a number or a size.
 fn max_trip_count(node: &Node) -> Option<Dim> {
     match node.arguments.first()? {
-        Argument::Number(Scalar::Int(rounds)) => Some(Dim::from(*rounds)),
-        Argument::Size(rounds) => Some(rounds.clone()),
+        Argument::Number(Scalar::Int(trip_count)) => Some(Dim::from(*trip_count)),
+        Argument::Size(trip_count) => Some(trip_count.clone()),
         _ => None,
     }
 }
@@ -66,16 +67,16 @@ fn max_trip_count(node: &Node) -> Option<Dim> {
 /// Multiply-adds of a primitive. For a convolution they include those with zeros of the padding.
 pub fn multiply_adds_of(graph: &Graph, node: &Node) -> Dim {
     let operands = node.operands();
-    let shape = |place: usize| {
-        let operand = operands.get(place);
+    let shape = |index: usize| {
+        let operand = operands.get(index);
         operand.map_or(&[][..], |id| graph.ty(*id).shape.as_slice())
     };
     let result = node.results.first();
-    let result = result.map_or(Dim::ZERO, |id| graph.ty(*id).numel());
-    let last = |place: usize| shape(place).last().cloned().unwrap_or(Dim::ZERO);
+    let result_numel = result.map_or(Dim::ZERO, |id| graph.ty(*id).numel());
+    let last = |index: usize| shape(index).last().cloned().unwrap_or(Dim::ZERO);
     match &node.op {
-        Op::Primitive(Primitive::Dot(_)) => &result * &last(0),
-        Op::Primitive(Primitive::Conv(_)) => &result * &Dim::product(shape(1).iter().skip(1)),
+        Op::Primitive(Primitive::Dot(_)) => &result_numel * &last(0),
+        Op::Primitive(Primitive::Conv(_)) => &result_numel * &Dim::product(shape(1).iter().skip(1)),
         Op::Primitive(Primitive::Recurrent(_)) => &Dim::product(shape(0)) * &last(1),
         _ => Dim::ZERO,
     }

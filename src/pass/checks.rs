@@ -36,6 +36,7 @@ fn checked_value(node: &Node) -> Option<ValueId> {
     }
 }
 
+/// Adds a primitive to the new graph, unless it is a check that holds. Records the ranges of its results in `ranges`.
 fn prove<'g>(
     replay: &mut Replay<'_, 'g>,
     node: &Node,
@@ -62,9 +63,9 @@ fn prove<'g>(
         }
     }
     let results = replay.copy(node)?;
-    for (place, result) in results.iter().enumerate() {
+    for (index, result) in results.iter().enumerate() {
         if result.dtype().is_integer() {
-            ranges.insert(result.id(), result_range(primitive, place, &operands));
+            ranges.insert(result.id(), result_range(primitive, index, &operands));
         }
     }
     Ok(results)

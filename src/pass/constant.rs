@@ -10,7 +10,7 @@ use crate::op::Full;
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
-/// Number or size that fills a value, if a `full` defines the value.
+/// Number or size that a value consists of, if a `full` defines the value in a graph under construction.
 pub(super) fn splat(builder: &Builder, id: ValueId) -> Option<Argument> {
     fill_value(&builder.node_of(id)?)
 }

@@ -49,18 +49,19 @@ impl KnownConcats {
     /// `None` if no known concatenation matches.
     fn with_known_prefix(&self, op: &Op, arguments: &[Argument]) -> Option<Vec<Argument>> {
         let known = self.0.get(&prefix(op, arguments)?)?;
-        let begun = known
+        let matching = known
             .iter()
-            .filter(|(joined, _)| arguments.starts_with(joined));
-        let (joined, whole) = begun.max_by_key(|(joined, _)| joined.len())?;
-        let rest = &arguments[joined.len()..];
-        Some([&[Argument::Value(*whole)], rest].concat())
+            .filter(|(operands, _)| arguments.starts_with(operands));
+        let (operands, result) = matching.max_by_key(|(operands, _)| operands.len())?;
+        let rest = &arguments[operands.len()..];
+        Some([&[Argument::Value(*result)], rest].concat())
     }
 
+    /// Records a node with its results, if it is a concatenation.
     fn add(&mut self, op: &Op, arguments: Vec<Argument>, results: &[Value]) {
-        if let (Some(beginning), [whole]) = (prefix(op, &arguments), results) {
-            let known = self.0.entry(beginning).or_default();
-            known.push((arguments, whole.id()));
+        if let (Some(key), [result]) = (prefix(op, &arguments), results) {
+            let known = self.0.entry(key).or_default();
+            known.push((arguments, result.id()));
         }
     }
 }

@@ -15,6 +15,7 @@ pub fn dce(graph: &Graph) -> Result<Graph> {
     replay(&live, |replay, node| replay.copy(node))
 }
 
+/// The nodes that [`dce`] keeps, without unused parts of regions.
 fn live_nodes(graph: &Graph) -> Result<Vec<Node>> {
     let mut is_read = outputs_of(graph);
     let mut live = Vec::new();
@@ -29,6 +30,7 @@ fn live_nodes(graph: &Graph) -> Result<Vec<Node>> {
     Ok(live)
 }
 
+/// For each value of a graph, whether it is an output.
 fn outputs_of(graph: &Graph) -> Vec<bool> {
     let mut is_read = vec![false; graph.values.len()];
     for output in &graph.outputs {
@@ -37,10 +39,12 @@ fn outputs_of(graph: &Graph) -> Vec<bool> {
     is_read
 }
 
+/// True for a node with an effect or a result that is read. `is_read` has an element for each value.
 fn is_live(node: &Node, is_read: &[bool]) -> bool {
     node.has_side_effect() || node.results.iter().any(|result| is_read[result.index()])
 }
 
+/// Marks the operands of a node as read.
 fn mark_read(node: &Node, is_read: &mut [bool]) {
     for operand in node.operands() {
         is_read[operand.index()] = true;
@@ -54,30 +58,30 @@ fn trim(node: &Node, is_read: &[bool]) -> Result<Node> {
     };
     let results = node.results.iter();
     let mut kept: Vec<bool> = results.map(|result| is_read[result.index()]).collect();
-    // A node that stays for its effect alone keeps one result.
+    // A node that has only an effect keeps one result.
     if let (false, Some(first)) = (kept.contains(&true), kept.first_mut()) {
         *first = true;
     }
     let (region, kept_arguments) = match &**region {
         Region::If { then, otherwise } => {
             let (then, otherwise) = (with_outputs(then, &kept)?, with_outputs(otherwise, &kept)?);
-            let given = union(&needed(&then), &needed(&otherwise));
+            let kept_inputs = union(&needed_inputs(&then), &needed_inputs(&otherwise));
             let region = Region::If {
-                then: with_inputs(then, &given)?,
-                otherwise: with_inputs(otherwise, &given)?,
+                then: with_inputs(then, &kept_inputs)?,
+                otherwise: with_inputs(otherwise, &kept_inputs)?,
             };
-            (region, [&[true], given.as_slice()].concat())
+            (region, [&[true], kept_inputs.as_slice()].concat())
         }
         Region::Loop { body, carried } => {
             keep_carried(body, *carried, &mut kept);
             let body = with_outputs(body, &[&[true], kept.as_slice()].concat())?;
-            let constants = needed(&body).split_off(1 + carried);
-            let inner = [&[true], kept.as_slice(), &constants].concat();
+            let constants = needed_inputs(&body).split_off(1 + carried);
+            let kept_inputs = [&[true], kept.as_slice(), &constants].concat();
             let region = Region::Loop {
-                body: with_inputs(body, &inner)?,
+                body: with_inputs(body, &kept_inputs)?,
                 carried: kept.iter().filter(|kept| **kept).count(),
             };
-            (region, [&[true], inner.as_slice()].concat())
+            (region, [&[true], kept_inputs.as_slice()].concat())
         }
         Region::Call { body } => {
             let body = dce(body)?;
@@ -95,37 +99,39 @@ fn trim(node: &Node, is_read: &[bool]) -> Result<Node> {
 /// Extends `kept` by the carried values of a loop that the next value of a kept one depends on.
 fn keep_carried(body: &Graph, carried: usize, kept: &mut Vec<bool>) {
     loop {
-        let mut round = body.clone();
-        retain(&mut round.outputs, &[&[true], kept.as_slice()].concat());
-        let mut is_read = outputs_of(&round);
-        for node in round.nodes.iter().rev() {
+        let mut trimmed = body.clone();
+        retain(&mut trimmed.outputs, &[&[true], kept.as_slice()].concat());
+        let mut is_read = outputs_of(&trimmed);
+        for node in trimmed.nodes.iter().rev() {
             if is_live(node, &is_read) {
                 mark_read(node, &mut is_read);
             }
         }
-        let inputs = round.inputs.iter().skip(1).take(carried);
-        let wanted: Vec<bool> = inputs.map(|id| is_read[id.index()]).collect();
-        let grown = union(kept, &wanted);
-        if grown == *kept {
+        let inputs = trimmed.inputs.iter().skip(1).take(carried);
+        let is_needed: Vec<bool> = inputs.map(|id| is_read[id.index()]).collect();
+        let extended = union(kept, &is_needed);
+        if extended == *kept {
             return;
         }
-        *kept = grown;
+        *kept = extended;
     }
 }
 
+/// A body with only the outputs marked in `kept`, and without the nodes that only the others need.
 fn with_outputs(body: &Graph, kept: &[bool]) -> Result<Graph> {
     let mut body = body.clone();
     retain(&mut body.outputs, kept);
     dce(&body)
 }
 
+/// A body with only the inputs marked in `kept`.
 fn with_inputs(mut body: Graph, kept: &[bool]) -> Result<Graph> {
     retain(&mut body.inputs, kept);
     replay(&body, |replay, node| replay.copy(node))
 }
 
-/// Inputs of a body that it reads, or that alone determine a symbolic size.
-fn needed(body: &Graph) -> Vec<bool> {
+/// For each input of a body, whether the body reads it, or no other kept input determines one of its symbolic sizes.
+fn needed_inputs(body: &Graph) -> Vec<bool> {
     let uses = body.uses();
     let is_read = |id: &ValueId| uses[id.index()] > 0;
     let plain_symbols = |id: &ValueId| {
@@ -152,10 +158,12 @@ fn needed(body: &Graph) -> Vec<bool> {
     inputs.map(|id| is_read(id) || adds_symbol(id)).collect()
 }
 
+/// Elementwise `or`.
 fn union(a: &[bool], b: &[bool]) -> Vec<bool> {
     a.iter().zip(b).map(|(a, b)| *a || *b).collect()
 }
 
+/// Removes the items that are not marked in `kept`.
 fn retain<T>(items: &mut Vec<T>, kept: &[bool]) {
     let mut kept = kept.iter();
     items.retain(|_| kept.next().is_none_or(|kept| *kept));

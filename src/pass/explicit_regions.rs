@@ -24,6 +24,7 @@ pub fn explicit_regions(graph: &Graph) -> Result<Graph> {
     })
 }
 
+/// Adds a node with a region to the new graph, its implicit work made explicit.
 fn explicit<'g>(
     replay: &mut Replay<'_, 'g>,
     node: &Node,
@@ -32,16 +33,19 @@ fn explicit<'g>(
     let mut arguments = replay.arguments(node);
     let results = node.results.iter();
     let mut types: Vec<TensorType> = results.map(|id| replay.graph.ty(*id).clone()).collect();
-    let mut added = 0;
+    let mut added_results = 0;
     if let Region::Loop { body, carried } = &mut region
-        && let Some(round) = body.inputs.first().copied()
-        && body.uses().get(round.index()).is_some_and(|uses| *uses > 0)
+        && let Some(iteration) = body.inputs.first().copied()
+        && body
+            .uses()
+            .get(iteration.index())
+            .is_some_and(|uses| *uses > 0)
     {
-        carry_iteration(body, round);
+        carry_iteration(body, iteration);
         *carried += 1;
         arguments.insert(2, Argument::Number(Scalar::Int(0)));
-        types.insert(0, body.ty(round).clone());
-        added = 1;
+        types.insert(0, body.ty(iteration).clone());
+        added_results = 1;
     }
     match &mut region {
         Region::If { then, otherwise } => {
@@ -56,32 +60,34 @@ fn explicit<'g>(
     }
     // A branch of an `if` takes the arguments after the condition, a loop body those after trip count and condition, a
     // call all of them.
-    let (given, body, inputs) = match &region {
+    let (leading, body, inputs) = match &region {
         Region::If { then, .. } => (1, then, then.inputs.as_slice()),
         Region::Call { body } => (0, body, body.inputs.as_slice()),
         Region::Loop { body, .. } => (2, body, body.inputs.get(1..).unwrap_or_default()),
     };
-    for (argument, input) in arguments.iter_mut().skip(given).zip(inputs) {
+    for (argument, input) in arguments.iter_mut().skip(leading).zip(inputs) {
         *argument = replay.as_value(argument, body.ty(*input).dtype).into();
     }
     if let (Region::If { .. }, Some(condition)) = (&region, arguments.first_mut()) {
         *condition = replay.as_value(condition, DType::Bool).into();
     }
     let results = replay.builder.region(region, arguments, types);
-    Ok(results.into_iter().skip(added).collect())
+    Ok(results.into_iter().skip(added_results).collect())
 }
 
-/// Carries the iteration number as a loop's first value. The body increments the input that held the iteration number.
-fn carry_iteration(body: &mut Graph, round: ValueId) {
-    let ty = body.ty(round).clone();
+/// Makes the iteration number, the input `iteration` of a loop body, the loop's first carried value, which the body
+/// increments. A new input that nothing reads takes its place as the iteration number.
+fn carry_iteration(body: &mut Graph, iteration: ValueId) {
+    let ty = body.ty(iteration).clone();
     body.insert_input(0, "unread", ty.clone());
     let function = BinaryFunction::Add;
-    let arguments = vec![Argument::Value(round), Argument::Number(Scalar::Int(1))];
+    let arguments = vec![Argument::Value(iteration), Argument::Number(Scalar::Int(1))];
     let next = body.push_node("next_round", Binary { function }, arguments, ty);
     body.outputs.insert(1, next);
 }
 
-/// Gives each result its own node, unless the result is the input that the loop carries in its place.
+/// Gives each output of a body its own node, unless it is the loop input that the output is carried to. `carried` has
+/// the inputs of a loop body after the iteration number; the outputs carried to them follow the condition.
 fn give_results_nodes(body: &mut Graph, carried: &[ValueId]) {
     let mut known = HashSet::new();
     for index in 0..body.outputs.len() {

@@ -28,6 +28,7 @@ pub fn fold(graph: &Graph) -> Result<Graph> {
     })
 }
 
+/// Adds a primitive to the new graph, folded if possible. `constants` has the tensors of the values computed so far.
 fn fold_node<'g>(
     replay: &mut Replay<'_, 'g>,
     node: &Node,
@@ -58,7 +59,7 @@ fn fold_node<'g>(
             .collect(),
         _ => builder.try_apply(
             primitive.clone(),
-            with_numbers(builder, primitive, arguments),
+            with_uniform_as_numbers(builder, primitive, arguments),
         )?,
     };
     constants.extend(results.iter().copied().map(Value::id).zip(computed));
@@ -93,6 +94,7 @@ fn fold_uniform<'g>(
     Some(builder.apply(full, vec![number]))
 }
 
+/// The only argument, if it is a value.
 fn one_value(arguments: &[Argument]) -> Option<ValueId> {
     match arguments {
         [Argument::Value(id)] => Some(*id),
@@ -100,6 +102,7 @@ fn one_value(arguments: &[Argument]) -> Option<ValueId> {
     }
 }
 
+/// The number to which a pointwise primitive folds; `None` if an argument is neither a number nor a `full` of one.
 fn pointwise(builder: &Builder, primitive: &Primitive, arguments: &[Argument]) -> Option<Scalar> {
     let element = |id: ValueId| match splat(builder, id)? {
         Argument::Number(number) => scalar_tensor(builder.ty(id).dtype, number),
@@ -147,7 +150,7 @@ fn compute(
 }
 
 /// Replaces uniform operands of pointwise arithmetic by numbers, as long as one operand stays a value.
-fn with_numbers(
+fn with_uniform_as_numbers(
     builder: &Builder,
     primitive: &Primitive,
     arguments: Vec<Argument>,

@@ -14,9 +14,9 @@ use crate::tensor::Tensor;
 use self::formula::{Formula, FormulaSource, Formulas, missing_weight};
 use super::dce;
 
-/// Largest number of elements of a result that may be larger than its operands.
+/// Largest number of elements of a folded weight that is larger than its operands together.
 const LARGEST_GROWN: i64 = 4096;
-/// Like [`LARGEST_GROWN`], for gathers such as biases by relative position. Unfolded, each read of an element needs two
+/// [`LARGEST_GROWN`] for gathers, such as biases by relative position. Unfolded, each read of an element needs two
 /// lookups.
 const LARGEST_GATHER: i64 = 1 << 20;
 /// Largest number of elements of a folded weight. Larger results are recomputed on the device in each run.
@@ -43,13 +43,14 @@ pub struct FoldedModule {
     pub graphs: Vec<Graph>,
     /// Weights of the module that formulas and graphs read.
     weights: Weights,
+    /// Formulas of all weights that graphs read or may derive.
     formulas: Formulas,
-    /// Weights that graphs and states name, each with the number of its formula.
+    /// Names of the weights that graphs read or states hold, each with the number of its formula.
     named: BTreeMap<String, usize>,
 }
 
 impl FoldedModule {
-    /// Rewrites the graphs of a module.
+    /// Folds the graphs of a module. Computes only weights whose computation may fail.
     pub fn of(module: &GraphModule) -> Result<FoldedModule> {
         let mut derived = DerivedWeights {
             weights: &module.weights,
@@ -95,7 +96,8 @@ impl FoldedModule {
         formula.is_some_and(|formula| matches!(formula.source, FormulaSource::Node(..)))
     }
 
-    /// Weight of the module that a weight permutes, and the axes; `None` if the weight is not a permutation.
+    /// Weight of the module that a weight permutes, and the axes of the permutation; `None` if the weight is not a
+    /// permutation of a weight of the module.
     pub fn permuted(&self, name: &str) -> Option<(Tensor, Vec<usize>)> {
         let formula = self.formulas.all.get(*self.named.get(name)?)?;
         let FormulaSource::Node(Primitive::Permute(permute), _) = &formula.source else {
@@ -110,6 +112,7 @@ impl FoldedModule {
         }
     }
 
+    /// Number of a weight's formula.
     fn number(&self, name: &str) -> Result<usize> {
         let number = self.named.get(name).copied();
         number.ok_or_else(|| Error::input(format!("the module has no weight {name}")))
@@ -122,26 +125,32 @@ impl FoldedModule {
     /// Fails if there is no such weight.
     pub fn digest(&self, name: &str) -> Result<Digest> {
         let number = self.number(name)?;
-        let parts = self.formulas.dependencies(number);
-        let custom = |part: &usize| self.formulas.all.get(*part).is_some_and(Formula::is_custom);
-        if parts.iter().any(custom) {
+        let dependencies = self.formulas.dependencies(number);
+        let is_custom = |dependency: &usize| {
+            self.formulas
+                .all
+                .get(*dependency)
+                .is_some_and(Formula::is_custom)
+        };
+        if dependencies.iter().any(is_custom) {
             return Ok(Digest::of_tensor(&self.tensor(name)?));
         }
         let mut known: HashMap<usize, Digest> = HashMap::new();
-        for part in parts {
-            let formula = self.formulas.all.get(part);
+        for dependency in dependencies {
+            let formula = self.formulas.all.get(dependency);
             let digest = formula.and_then(|formula| formula.digest(&self.weights, &known));
-            known.extend(digest.map(|digest| (part, digest)));
+            known.extend(digest.map(|digest| (dependency, digest)));
         }
         known.remove(&number).ok_or_else(missing_weight)
     }
 
-    /// Releases the pages of a weight that will not be needed soon.
+    /// Releases the memory pages of the module's weights from which a weight is computed. Call it for a weight that is
+    /// not needed soon.
     pub fn unload(&self, name: &str) {
         let number = self.named.get(name);
-        let parts = number.map(|number| self.formulas.dependencies(*number));
-        for part in parts.unwrap_or_default() {
-            let formula = self.formulas.all.get(part);
+        let dependencies = number.map(|number| self.formulas.dependencies(*number));
+        for dependency in dependencies.unwrap_or_default() {
+            let formula = self.formulas.all.get(dependency);
             if let Some(FormulaSource::Weight(name)) = formula.map(|formula| &formula.source) {
                 self.weights.get(name).into_iter().for_each(Tensor::unload);
             }
@@ -155,6 +164,7 @@ impl FoldedModule {
     }
 }
 
+/// Adds the names of the weights that a graph and its nested bodies read.
 fn collect_names(graph: &Graph, names: &mut BTreeSet<String>) {
     names.extend(graph.weights().map(|(name, _)| name.to_string()));
     for body in graph.nodes.iter().flat_map(Node::bodies) {
@@ -164,9 +174,10 @@ fn collect_names(graph: &Graph, names: &mut BTreeSet<String>) {
 
 /// Weights of the module and the weights derived from them so far.
 struct DerivedWeights<'m> {
+    /// Weights of the module.
     weights: &'m Weights,
     formulas: Formulas,
-    /// The new weights with the numbers of their formulas.
+    /// Names of the derived weights with the numbers of their formulas.
     derived: BTreeMap<String, usize>,
 }
 
@@ -174,19 +185,21 @@ impl DerivedWeights<'_> {
     /// True if the value of a formula can be computed here. Failures, such as an index out of range, are left for the run
     /// of the graph to report.
     fn can_compute(&self, constant: &ConstantValue) -> bool {
-        let parts = self.formulas.dependencies(constant.formula);
-        let mut parts = parts.iter().filter_map(|part| self.formulas.all.get(*part));
-        parts.all(Formula::is_total)
+        let formulas = self.formulas.dependencies(constant.formula);
+        let mut formulas = formulas
+            .iter()
+            .filter_map(|number| self.formulas.all.get(*number));
+        formulas.all(Formula::is_total)
             || self
                 .formulas
                 .compute(constant.formula, self.weights)
                 .is_ok()
     }
 
-    /// Makes the value of a formula a weight, unless another graph has done so already. Returns the name.
+    /// Makes the value of a formula a derived weight, unless it is one already. Returns the name.
     fn store(&mut self, constant: &ConstantValue) -> String {
-        let mut made = self.derived.iter();
-        if let Some((name, _)) = made.find(|(_, number)| **number == constant.formula) {
+        let mut stored = self.derived.iter();
+        if let Some((name, _)) = stored.find(|(_, number)| **number == constant.formula) {
             return name.clone();
         }
         let base = format!("{}.folded", constant.weight.unwrap_or("constant"));
@@ -199,7 +212,7 @@ impl DerivedWeights<'_> {
         name
     }
 
-    /// Removes the weights that nothing reads.
+    /// The folded module, without weights that nothing reads. `used` has the names of the others.
     fn finish(mut self, graphs: Vec<Graph>, used: &BTreeSet<String>) -> FoldedModule {
         let mut named = self.derived;
         for name in used {
@@ -210,13 +223,16 @@ impl DerivedWeights<'_> {
             }
         }
         named.retain(|name, _| used.contains(name));
-        let parts = named
+        let dependencies = named
             .values()
             .flat_map(|number| self.formulas.dependencies(*number));
-        let sources = parts.filter_map(|part| match &self.formulas.all.get(part)?.source {
-            FormulaSource::Weight(name) => Some((name.clone(), self.weights.get(name)?.clone())),
-            FormulaSource::Node(..) => None,
-        });
+        let sources =
+            dependencies.filter_map(|number| match &self.formulas.all.get(number)?.source {
+                FormulaSource::Weight(name) => {
+                    Some((name.clone(), self.weights.get(name)?.clone()))
+                }
+                FormulaSource::Node(..) => None,
+            });
         FoldedModule {
             graphs,
             weights: sources.collect(),
@@ -226,7 +242,8 @@ impl DerivedWeights<'_> {
     }
 }
 
-/// True for a view, which costs nothing on a device, and for a check: checks of weights are made here, once.
+/// True for a view, which costs nothing on a device, and for a check, which returns its first operand: this pass
+/// evaluates checks of weights once.
 fn is_view(primitive: &Primitive) -> bool {
     matches!(
         primitive,
@@ -236,8 +253,9 @@ fn is_view(primitive: &Primitive) -> bool {
 
 /// A value that depends only on weights and numbers.
 struct ConstantValue<'a> {
-    /// Absent for a weight.
+    /// The node that defines the value; `None` for a weight.
     node: Option<&'a Node>,
+    /// Number of the formula.
     formula: usize,
     /// The first weight that the value depends on.
     weight: Option<&'a str>,
@@ -251,6 +269,7 @@ struct ConstantValues<'a> {
     filters: HashSet<ValueId>,
 }
 
+/// Replaces the values to store by weights, and the checks of constants that can be computed by their operands.
 fn fold_graph(graph: &Graph, derived: &mut DerivedWeights<'_>) -> Result<Graph> {
     let constants = ConstantValues::of(graph, derived);
     let mut names: HashMap<ValueId, String> = HashMap::new();
@@ -280,6 +299,7 @@ fn fold_graph(graph: &Graph, derived: &mut DerivedWeights<'_>) -> Result<Graph> 
 }
 
 impl<'a> ConstantValues<'a> {
+    /// Collects the constant values of a graph and adds their formulas to `derived`.
     fn of(graph: &'a Graph, derived: &mut DerivedWeights<'_>) -> ConstantValues<'a> {
         let mut constants = ConstantValues {
             graph,
@@ -303,22 +323,25 @@ impl<'a> ConstantValues<'a> {
         constants
     }
 
+    /// Adds the result of a node, if it is constant and small enough to fold; otherwise returns `None`.
     fn add_node(&mut self, node: &'a Node, derived: &mut DerivedWeights<'_>) -> Option<()> {
         let (Op::Primitive(primitive), [result]) = (&node.op, node.results.as_slice()) else {
             return None;
         };
         let numel = |id: ValueId| self.graph.ty(id).numel().as_const();
         let operands = node.operands().into_iter();
-        let read = operands.map(|id| Some(numel(id)?.min(numel(self.look_through_views(id))?)));
-        let read: i64 = read.sum::<Option<i64>>()?;
-        let derived_numel = numel(*result)?;
-        let most = match primitive {
+        let operand_numel =
+            operands.map(|id| Some(numel(id)?.min(numel(self.look_through_views(id))?)));
+        let operand_numel: i64 = operand_numel.sum::<Option<i64>>()?;
+        let result_numel = numel(*result)?;
+        let max_grown_numel = match primitive {
             _ if is_view(primitive) => LARGEST_FOLDED,
             Primitive::Gather(_) => LARGEST_GATHER,
             _ => LARGEST_GROWN,
         };
-        let is_small = derived_numel <= read.max(most) || self.filters.contains(result);
-        (derived_numel <= LARGEST_FOLDED && is_small).then_some(())?;
+        let is_small =
+            result_numel <= operand_numel.max(max_grown_numel) || self.filters.contains(result);
+        (result_numel <= LARGEST_FOLDED && is_small).then_some(())?;
         let operand = |argument: &Argument| match argument {
             Argument::Value(id) => Some(Argument::Value(self.known.get(id)?.formula.into())),
             other => Some(other.clone()),
@@ -335,7 +358,7 @@ impl<'a> ConstantValues<'a> {
         Some(())
     }
 
-    /// Follows views to the constant that a device has to store.
+    /// The value that a device has to store for a constant: the constant without the views around it.
     fn look_through_views(&self, mut id: ValueId) -> ValueId {
         let node = |id: ValueId| self.known.get(&id)?.node;
         while let Some(Op::Primitive(primitive)) = node(id).map(|node| &node.op)
@@ -347,36 +370,37 @@ impl<'a> ConstantValues<'a> {
         id
     }
 
-    /// Values to store: constants that a non-constant node reads, without the views and generators in between.
+    /// Constants to store as weights: those that other nodes or graph outputs read. Behind a view it is the view's
+    /// operand; `full` and `iota` are not stored.
     fn stored_values(&self) -> Vec<ValueId> {
         let is_known = |id: &ValueId| self.known.contains_key(id);
-        let others = self
+        let non_constant = self
             .graph
             .nodes
             .iter()
             .filter(|node| !node.results.iter().any(is_known));
-        let mut frontier: Vec<ValueId> = others
+        let mut frontier: Vec<ValueId> = non_constant
             .flat_map(Node::operands)
             .chain(self.graph.outputs.iter().copied())
             .filter(is_known)
             .collect();
-        let mut seen = HashSet::new();
-        let mut wanted = Vec::new();
+        let mut read_values = HashSet::new();
+        let mut stored = Vec::new();
         while let Some(id) = frontier.pop() {
             let node = self.known.get(&id).and_then(|constant| constant.node);
-            let (Some(node), true) = (node, seen.insert(id)) else {
+            let (Some(node), true) = (node, read_values.insert(id)) else {
                 continue;
             };
             match &node.op {
-                _ if self.filters.contains(&id) => wanted.push(id),
+                _ if self.filters.contains(&id) => stored.push(id),
                 Op::Primitive(primitive) if is_view(primitive) => frontier.extend(node.operands()),
                 Op::Primitive(Primitive::Full(_) | Primitive::Iota(_)) => {}
-                _ => wanted.push(id),
+                _ => stored.push(id),
             }
         }
-        wanted.retain(|id| !self.permutes_read_weight(*id, &seen));
-        wanted.sort_unstable();
-        wanted
+        stored.retain(|id| !self.permutes_read_weight(*id, &read_values));
+        stored.sort_unstable();
+        stored
     }
 
     /// True for a permutation of a weight that is itself in `read`.

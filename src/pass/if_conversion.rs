@@ -24,6 +24,7 @@ pub fn if_conversion(graph: &Graph) -> Result<Graph> {
     })
 }
 
+/// Adds an `if` to the new graph: its taken branch, selects between the results of both branches, or the `if` itself.
 fn convert<'g>(
     replay: &mut Replay<'_, 'g>,
     node: &Node,
@@ -48,6 +49,7 @@ fn convert<'g>(
     }
 }
 
+/// True if a branch has few elements and consists of primitives that cannot fail.
 fn is_cheap(branch: &Graph) -> bool {
     let results = branch.nodes.iter().flat_map(|node| &node.results);
     let elements = results

@@ -38,6 +38,7 @@ pub fn unlift(module: &GraphModule) -> Result<GraphModule> {
     Ok(unlifted)
 }
 
+/// Lifts the weights and states of one graph.
 fn lift_graph(graph: &mut Graph) {
     pass_weights(graph);
     let mut arguments = match graph.has_default_inputs() {
@@ -68,6 +69,7 @@ fn with_prefix(mark: char, input: NamedTree) -> NamedTree {
     NamedTree { name, ..input }
 }
 
+/// Names and types of the weights that a graph reads, without those of nested graphs.
 fn weight_types(graph: &Graph) -> BTreeMap<String, TensorType> {
     let weights = graph.weights();
     weights
@@ -75,7 +77,7 @@ fn weight_types(graph: &Graph) -> BTreeMap<String, TensorType> {
         .collect()
 }
 
-/// Passes the weights that nested graphs read to them as arguments.
+/// Turns the weights that nested graphs read into their inputs, and passes them as arguments.
 fn pass_weights(graph: &mut Graph) {
     for index in 0..graph.nodes.len() {
         let mut read = BTreeMap::new();
@@ -107,6 +109,7 @@ fn weight_to_input(graph: &mut Graph, name: &str, ty: &TensorType) {
     graph.inputs.push(id);
 }
 
+/// Turns the lifted inputs and results of one graph back into weights and states.
 fn unlift_graph(graph: &mut Graph, weights: &Weights) -> Result<()> {
     let mut lifted = Vec::new();
     for input in std::mem::take(&mut graph.input_trees) {
@@ -149,6 +152,7 @@ fn take_last_input(graph: &mut Graph, tree: &TreeSpec) -> Option<ValueId> {
     (*tree == TreeSpec::Tensor(last)).then(|| graph.inputs.pop())?
 }
 
+/// True for a result that includes states.
 fn is_lifted(tree: &mut TreeSpec) -> bool {
     matches!(tree, TreeSpec::NamedTuple(name, _) if name == RESULT)
 }

@@ -87,6 +87,7 @@ pub fn optimize_lazily(module: &GraphModule) -> Result<FoldedModule> {
     FoldedModule::of(&optimize_graphs(module)?)
 }
 
+/// Runs the pipeline on every graph of a module.
 fn optimize_graphs(module: &GraphModule) -> Result<GraphModule> {
     let graphs = module.graphs.iter().map(optimize).collect::<Result<_>>()?;
     let (weights, states) = (module.weights.clone(), module.states.clone());

@@ -29,10 +29,12 @@ pub fn polyphase(graph: &Graph) -> Result<Graph> {
 
 /// A transposed convolution.
 struct TransposedConv<'a> {
+    /// Input and filter.
     operands: [ValueId; 2],
     groups: i64,
     /// Spatial sizes of the result.
     space: &'a [Dim],
+    /// The phases along each spatial axis.
     axes: Vec<AxisPhases>,
 }
 
@@ -65,7 +67,9 @@ impl<'a> TransposedConv<'a> {
         })
     }
 
-    /// Maps `[N, C, H..]` and `[O, C / G, K..]` to `[N, O, Y..]`.
+    /// The result `[N, O, Y..]` as an ordinary convolution of input `[N, C, H..]` and filter `[O, C / G, K..]`. `N` is
+    /// the batch, `C` and `O` are input and output channels, `G` is the number of groups; `H`, `K` and `Y` are spatial
+    /// sizes.
     fn to_ordinary<'g>(&self, x: Value<'g>, filter: Value<'g>) -> Value<'g> {
         let axes = self.axes.iter().map(|axis| ConvAxis {
             low: axis.low,
@@ -73,51 +77,58 @@ impl<'a> TransposedConv<'a> {
             ..ConvAxis::padded(1, 0)
         });
         let y = x.conv(self.phase_filter(filter), axes.collect(), self.groups);
-        let beside = self.interleave(y, filter.size(0));
+        let interleaved = self.interleave(y, filter.size(0));
         let spatial = (2..).zip(self.axes.iter().zip(self.space));
-        spatial.fold(beside, |y, (axis, (phases, size))| {
+        spatial.fold(interleaved, |y, (axis, (phases, size))| {
             y.narrow(axis, phases.start, size.clone())
         })
     }
 
-    /// Regroups the filter to `[G P.. O / G, C / G, M..]`: one output channel per phase in `P`, each with `M` taps.
+    /// The filter regrouped to `[G · P.. · O / G, C / G, M..]`: `P..` phases of each output channel become output
+    /// channels with `M..` taps.
     fn phase_filter<'g>(&self, filter: Value<'g>) -> Value<'g> {
         let (outputs, channels) = (filter.size(0), filter.size(1));
         let groups = Dim::from(self.groups);
-        let mut split = vec![groups.clone(), outputs.floor_div(&groups), channels.clone()];
-        let pairs = self.axes.iter().flat_map(|axis| [axis.taps, axis.count]);
-        split.extend(pairs.map(Dim::from));
+        let mut split_shape = vec![groups.clone(), outputs.floor_div(&groups), channels.clone()];
+        let taps_and_phases = self.axes.iter().flat_map(|axis| [axis.taps, axis.count]);
+        split_shape.extend(taps_and_phases.map(Dim::from));
         let taps: Vec<usize> = (0..self.axes.len()).map(|axis| 3 + 2 * axis).collect();
         let phases: Vec<usize> = taps.iter().map(|axis| axis + 1).collect();
-        // The last phase begins with the first tap.
-        let backwards: Vec<i64> = phases.iter().map(|axis| *axis as i64).collect();
-        let ordered = [&[0], phases.as_slice(), &[1, 2], &taps].concat();
+        // Phases are in reverse order of their first taps: the last phase begins with the first tap.
+        let phase_dims: Vec<i64> = phases.iter().map(|axis| *axis as i64).collect();
+        let permutation = [&[0], phases.as_slice(), &[1, 2], &taps].concat();
         let counts = self.axes.iter().map(|axis| axis.count);
-        let mut joined = vec![counts.fold(outputs, |all, count| all * count), channels];
-        joined.extend(self.axes.iter().map(|axis| Dim::from(axis.taps)));
+        let mut joined_shape = vec![counts.fold(outputs, |all, count| all * count), channels];
+        joined_shape.extend(self.axes.iter().map(|axis| Dim::from(axis.taps)));
         filter
-            .reshape(split)
-            .flip(&backwards)
-            .permute(ordered)
-            .reshape(joined)
+            .reshape(split_shape)
+            .flip(&phase_dims)
+            .permute(permutation)
+            .reshape(joined_shape)
     }
 
-    /// Interleaves phase channels `[N, G P.. O / G, Q..]` to neighbouring positions `[N, O, Q P..]`.
+    /// Interleaves the phases, which are channels of `[N, G · P.. · O / G, Q..]`, to neighbouring positions of
+    /// `[N, O, Q · P..]`.
     fn interleave<'g>(&self, y: Value<'g>, outputs: Dim) -> Value<'g> {
         let shape = y.shape();
         let (batch, space) = (y.size(0), shape.get(2..).unwrap_or_default());
         let groups = Dim::from(self.groups);
         let counts = self.axes.iter().map(|axis| Dim::from(axis.count));
-        let mut split: Shape = vec![batch.clone(), groups.clone()];
-        split.extend(counts.clone());
-        split.push(outputs.floor_div(&groups));
-        split.extend_from_slice(space);
+        let mut split_shape: Shape = vec![batch.clone(), groups.clone()];
+        split_shape.extend(counts.clone());
+        split_shape.push(outputs.floor_div(&groups));
+        split_shape.extend_from_slice(space);
         let n = self.axes.len();
-        let pairs = (0..n).flat_map(|axis| [3 + n + axis, 2 + axis]);
-        let ordered: Vec<usize> = [0, 1, 2 + n].into_iter().chain(pairs).collect();
-        let wide = space.iter().zip(counts).map(|(size, count)| size * &count);
-        let joined: Shape = [batch, outputs].into_iter().chain(wide).collect();
-        y.reshape(split).permute(ordered).reshape(joined)
+        let sizes_and_phases = (0..n).flat_map(|axis| [3 + n + axis, 2 + axis]);
+        let permutation: Vec<usize> = [0, 1, 2 + n].into_iter().chain(sizes_and_phases).collect();
+        let interleaved_sizes = space.iter().zip(counts).map(|(size, count)| size * &count);
+        let joined_shape: Shape = [batch, outputs]
+            .into_iter()
+            .chain(interleaved_sizes)
+            .collect();
+        y.reshape(split_shape)
+            .permute(permutation)
+            .reshape(joined_shape)
     }
 }
 
@@ -136,9 +147,11 @@ struct AxisPhases {
 }
 
 impl AxisPhases {
+    /// The phases of an axis whose filter has `taps` taps; `None` if phases have unequal numbers of taps, or if the
+    /// convolution has strides, dilation or sizes above [`MAX_SIZE`].
+    ///
     /// With `v = position + count - 1 - low`, the phase of a position is `v mod count`. The position reads input element
     /// `v div count` through tap `count - 1 - phase`, and the following elements through every `count`th tap from there.
-    /// `None` if phases have unequal numbers of taps.
     fn of(axis: &ConvAxis, taps: i64) -> Option<AxisPhases> {
         let ConvAxis {
             stride,
@@ -153,14 +166,14 @@ impl AxisPhases {
         if !is_plain || !are_small || taps % count != 0 {
             return None;
         }
-        let of_each = taps / count;
-        let in_front = low.max(0) / count;
+        let taps_per_phase = taps / count;
+        let low_zeros = low.max(0) / count;
         Some(AxisPhases {
             count,
-            taps: of_each,
-            low: in_front,
+            taps: taps_per_phase,
+            low: low_zeros,
             high: high.div_euclid(count),
-            start: count - 1 - low + in_front * count,
+            start: count - 1 - low + low_zeros * count,
         })
     }
 }
@@ -174,7 +187,7 @@ mod tests {
 
     fn numbers(shape: &[usize], seed: usize) -> Tensor {
         let numel: usize = shape.iter().product();
-        let number = |place: usize| ((place * 7919 + seed) % 257) as f32 / 97.0 - 1.0;
+        let number = |index: usize| ((index * 7919 + seed) % 257) as f32 / 97.0 - 1.0;
         Tensor::from_vec(shape, (0..numel).map(number).collect()).unwrap()
     }
 

@@ -7,7 +7,8 @@ use crate::op::{Binary, BinaryFunction, Check, Requirement};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 
-/// The smallest and the largest element, where known.
+/// Bounds of all elements of an integer value, both inclusive; `None` for an unknown bound. They may depend on symbolic
+/// sizes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IntegerRange {
     low: Option<Dim>,
@@ -15,10 +16,12 @@ pub(super) struct IntegerRange {
 }
 
 impl IntegerRange {
+    /// Range of one number.
     fn exactly(number: Dim) -> IntegerRange {
         IntegerRange::between(number.clone(), number)
     }
 
+    /// Range from `low` to `high`, both inclusive.
     fn between(low: Dim, high: Dim) -> IntegerRange {
         IntegerRange {
             low: Some(low),
@@ -40,7 +43,7 @@ impl IntegerRange {
         }
     }
 
-    /// True if every element satisfies a check with these bounds.
+    /// True if every element satisfies a check. `bounds` has the ranges of the operands after the checked one.
     pub(super) fn satisfies(&self, check: &Check, bounds: &[IntegerRange]) -> bool {
         let is_not_less = |a: &Option<Dim>, b: &Option<Dim>| match (a, b) {
             (Some(a), Some(b)) => (a - b).lower_bound(|_| 0).is_some_and(|least| 0 <= least),
@@ -60,7 +63,8 @@ impl IntegerRange {
         }
     }
 
-    /// Narrows the range to elements that satisfy a check with these bounds.
+    /// Fills unknown bounds from a check that the elements have passed. `bounds` is that of
+    /// [`IntegerRange::satisfies`].
     fn narrowed_by_check(self, check: &Check, bounds: &[IntegerRange]) -> IntegerRange {
         match (check.require, bounds) {
             (Requirement::Within, [low, end]) => IntegerRange {
@@ -80,6 +84,7 @@ impl IntegerRange {
     }
 }
 
+/// Combines two bounds, if both are known.
 fn combine_both(a: &Option<Dim>, b: &Option<Dim>, combine: fn(&Dim, &Dim) -> Dim) -> Option<Dim> {
     Some(combine(a.as_ref()?, b.as_ref()?))
 }
@@ -95,7 +100,7 @@ pub(super) fn result_range(
     result: usize,
     operands: &[(Option<TensorType>, IntegerRange)],
 ) -> IntegerRange {
-    let range = |place: usize| operands.get(place).map(|(_, range)| range.clone());
+    let range = |index: usize| operands.get(index).map(|(_, range)| range.clone());
     let first = || range(0).unwrap_or_default();
     let size = |axis: usize| operands.first()?.0.as_ref()?.shape.get(axis);
     match primitive {
@@ -120,8 +125,11 @@ pub(super) fn result_range(
         Primitive::Select(_) => union(operands.get(1..).unwrap_or_default()),
         Primitive::Cast(cast) => cast_range(operands.first(), cast.dtype),
         Primitive::Check(check) => {
-            let bounds: Vec<IntegerRange> =
-                operands.iter().skip(1).map(|it| it.1.clone()).collect();
+            let bounds: Vec<IntegerRange> = operands
+                .iter()
+                .skip(1)
+                .map(|operand| operand.1.clone())
+                .collect();
             first().narrowed_by_check(check, &bounds)
         }
         Primitive::Binary(Binary { function }) => match (range(0), range(1)) {
@@ -132,12 +140,14 @@ pub(super) fn result_range(
     }
 }
 
+/// Range that covers the ranges of all operands.
 fn union(operands: &[(Option<TensorType>, IntegerRange)]) -> IntegerRange {
     let ranges = operands.iter().map(|(_, range)| range.clone());
     ranges.reduce(|a, b| a.union(&b)).unwrap_or_default()
 }
 
-/// Casts between wide integers keep every number that is an index or a size.
+/// Range of a cast. A cast of an integer to `i32` or `i64` keeps the range, since indices and sizes fit both dtypes. A
+/// cast of `bool` is 0 or 1.
 fn cast_range(operand: Option<&(Option<TensorType>, IntegerRange)>, to: DType) -> IntegerRange {
     let is_wide = |dtype: DType| matches!(dtype, DType::I32 | DType::I64);
     match operand {
@@ -149,6 +159,7 @@ fn cast_range(operand: Option<&(Option<TensorType>, IntegerRange)>, to: DType) -
     }
 }
 
+/// Range of a binary function of operands with the ranges `x` and `y`.
 fn binary_range(function: BinaryFunction, x: &IntegerRange, y: &IntegerRange) -> IntegerRange {
     use BinaryFunction::{Add, FloorDivide, Maximum, Minimum, Mul, Remainder, Sub, TruncDivide};
     let sum: fn(&Dim, &Dim) -> Dim = |a, b| a + b;
@@ -189,6 +200,7 @@ fn binary_range(function: BinaryFunction, x: &IntegerRange, y: &IntegerRange) ->
     }
 }
 
+/// True if every element is at least `number`.
 fn is_at_least(range: &IntegerRange, number: i64) -> bool {
     let low = range.low.as_ref().and_then(|low| low.lower_bound(|_| 0));
     low.is_some_and(|low| number <= low)

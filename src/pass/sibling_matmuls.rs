@@ -19,29 +19,32 @@ pub fn fuse_sibling_matmuls(graph: &Graph) -> Result<Graph> {
     // Dead readers do not count.
     apply_to_all_graphs(&dce(graph)?, &mut |graph| {
         let families = SiblingProducts::all(graph);
-        let mut parts: HashMap<ValueId, ValueId> = HashMap::new();
+        let mut slices: HashMap<ValueId, ValueId> = HashMap::new();
         replay(graph, |replay, node| {
             let first = node.results.first();
             if let Some(family) = families.iter().find(|family| Some(&family.first) == first) {
-                let whole = family.build(replay)?;
-                for (member, part) in family.members.iter().zip(family.slices(whole)) {
-                    parts.insert(member.value, part.id());
+                let fused = family.build(replay)?;
+                for (member, slice) in family.members.iter().zip(family.slices(fused)) {
+                    slices.insert(member.value, slice.id());
                 }
             }
-            match first.and_then(|id| parts.get(id)) {
-                Some(part) => Ok(vec![replay.builder.value(*part)]),
+            match first.and_then(|id| slices.get(id)) {
+                Some(slice) => Ok(vec![replay.builder.value(*slice)]),
                 None => replay.copy(node),
             }
         })
     })
 }
 
-/// Sibling products: products with a common left factor.
+/// Sibling products: products of one left factor, each with a weight of its own.
 struct SiblingProducts {
     /// The result of the first product.
     first: ValueId,
+    /// The common left factor.
     left: ValueId,
+    /// The products, in the order of their nodes.
     members: Vec<SiblingProduct>,
+    /// Nodes that follow every product alike and are computed once on the fused product, in order.
     shared_nodes: Vec<SharedNode>,
 }
 
@@ -49,6 +52,7 @@ struct SiblingProducts {
 struct SiblingProduct {
     /// The right factor.
     right: ValueId,
+    /// Number of columns of the right factor and the product.
     columns: Dim,
     /// The result of the last matched node.
     value: ValueId,
@@ -56,35 +60,40 @@ struct SiblingProduct {
 
 /// A node that follows each of the sibling products.
 enum SharedNode {
-    /// Reshapes the leading axes; columns stay.
+    /// Reshapes the axes in front of the columns to these sizes.
     Reshape(Shape),
-    /// Applies a binary function to each product and its own row.
+    /// Applies a binary function to each product and a row of numbers, one row for each product.
     Row(BinaryFunction, Vec<RowOperand>),
 }
 
 /// A row of numbers, one per column.
 enum RowOperand {
+    /// A weight or a view of one.
     Weight(ValueId),
+    /// One number for all columns.
     Number(f64),
 }
 
 impl SiblingProducts {
+    /// All groups of sibling products of a graph that can be fused.
     fn all(graph: &Graph) -> Vec<SiblingProducts> {
-        let mut found: BTreeMap<(ValueId, DType), SiblingProducts> = BTreeMap::new();
+        let mut by_left_factor: BTreeMap<(ValueId, DType), SiblingProducts> = BTreeMap::new();
         for node in &graph.nodes {
             let Some((left, member)) = match_product(graph, node) else {
                 continue;
             };
             let key = (left, graph.ty(member.value).dtype);
-            let family = found.entry(key).or_insert_with(|| SiblingProducts {
-                first: member.value,
-                left,
-                members: Vec::new(),
-                shared_nodes: Vec::new(),
-            });
+            let family = by_left_factor
+                .entry(key)
+                .or_insert_with(|| SiblingProducts {
+                    first: member.value,
+                    left,
+                    members: Vec::new(),
+                    shared_nodes: Vec::new(),
+                });
             family.members.push(member);
         }
-        let mut families: Vec<SiblingProducts> = found.into_values().collect();
+        let mut families: Vec<SiblingProducts> = by_left_factor.into_values().collect();
         let readers = ValueReaders::of(graph);
         families.retain_mut(|family| {
             family.members.len() > 1
@@ -109,8 +118,8 @@ impl SiblingProducts {
     /// Matches follow-up nodes as long as they are equal for all members. True if the remaining readers can read slices at
     /// no cost.
     fn match_shared_nodes(&mut self, readers: &ValueReaders) -> bool {
-        while let Some((step, values)) = self.match_shared_node(readers) {
-            self.shared_nodes.push(step);
+        while let Some((node, values)) = self.match_shared_node(readers) {
+            self.shared_nodes.push(node);
             for (member, value) in self.members.iter_mut().zip(values) {
                 member.value = value;
             }
@@ -119,32 +128,36 @@ impl SiblingProducts {
         members.all(|member| readers.can_read_slices(member.value))
     }
 
+    /// Matches the next follow-up node. Returns it and the value of each member after it.
     fn match_shared_node(&self, readers: &ValueReaders) -> Option<(SharedNode, Vec<ValueId>)> {
-        let next: Vec<Option<&Node>> = self
+        let only_readers: Vec<Option<&Node>> = self
             .members
             .iter()
             .map(|member| readers.only_reader(member.value))
             .collect();
-        self.match_reshape(readers, &next)
-            .or_else(|| self.match_row(readers, &next))
-            .or_else(|| self.match_factors(readers, &next))
+        self.match_reshape(readers, &only_readers)
+            .or_else(|| self.match_row(readers, &only_readers))
+            .or_else(|| self.match_factors(readers, &only_readers))
     }
 
-    /// Matches a reshape of every member that keeps the columns.
+    /// Matches a reshape of every member that keeps the columns. `only_readers` has the only reader of each member's
+    /// value, if there is one.
     fn match_reshape(
         &self,
         readers: &ValueReaders,
-        next: &[Option<&Node>],
+        only_readers: &[Option<&Node>],
     ) -> Option<(SharedNode, Vec<ValueId>)> {
         let mut rows: Option<Shape> = None;
         let mut values = Vec::new();
-        for (member, node) in self.members.iter().zip(next) {
+        for (member, node) in self.members.iter().zip(only_readers) {
             let node = (*node)?;
             let result = *node.results.first()?;
             let shape = &readers.graph.ty(result).shape;
-            let (last, front) = shape.split_last()?;
+            let (last, leading) = shape.split_last()?;
             let is_reshape = matches!(node.op, Op::Primitive(Primitive::Reshape(_)));
-            if !is_reshape || *last != member.columns || rows.get_or_insert(front.to_vec()) != front
+            if !is_reshape
+                || *last != member.columns
+                || rows.get_or_insert(leading.to_vec()) != leading
             {
                 return None;
             }
@@ -157,11 +170,11 @@ impl SiblingProducts {
     fn match_row(
         &self,
         readers: &ValueReaders,
-        next: &[Option<&Node>],
+        only_readers: &[Option<&Node>],
     ) -> Option<(SharedNode, Vec<ValueId>)> {
         let mut function = None;
         let (mut rows, mut values) = (Vec::new(), Vec::new());
-        for (member, node) in self.members.iter().zip(next) {
+        for (member, node) in self.members.iter().zip(only_readers) {
             let node = (*node)?;
             let (
                 Op::Primitive(Primitive::Binary(binary)),
@@ -184,11 +197,11 @@ impl SiblingProducts {
     fn match_factors(
         &self,
         readers: &ValueReaders,
-        next: &[Option<&Node>],
+        only_readers: &[Option<&Node>],
     ) -> Option<(SharedNode, Vec<ValueId>)> {
         let (mut rows, mut values) = (Vec::new(), Vec::new());
         let mut is_any = false;
-        for (member, node) in self.members.iter().zip(next) {
+        for (member, node) in self.members.iter().zip(only_readers) {
             let factor =
                 node.and_then(|node| Some((constant_factor(node)?, *node.results.first()?)));
             is_any |= factor.is_some();
@@ -209,38 +222,39 @@ impl SiblingProducts {
         }
         let weight = builder.concat(&weights, 1);
         let left = replay.value(self.left);
-        let mut whole = builder.apply(Dot {}, vec![left.into(), weight.into()]);
+        let mut fused = builder.apply(Dot {}, vec![left.into(), weight.into()]);
         let columns = self.columns();
-        for step in &self.shared_nodes {
-            whole = match step {
+        for shared_node in &self.shared_nodes {
+            fused = match shared_node {
                 SharedNode::Reshape(rows) => {
                     let shape = [rows.as_slice(), std::slice::from_ref(&columns)].concat();
-                    builder.apply(Reshape { shape }, vec![whole.into()])
+                    builder.apply(Reshape { shape }, vec![fused.into()])
                 }
                 SharedNode::Row(function, rows) => {
-                    let row = self.joined_row(replay, rows, whole.dtype())?;
-                    let shape = whole.shape();
+                    let row = self.concatenated_row(replay, rows, fused.dtype())?;
+                    let shape = fused.shape();
                     let row = builder.apply(Expand { shape }, vec![row.into()]);
                     let binary = Binary {
                         function: *function,
                     };
-                    builder.apply(binary, vec![whole.into(), row.into()])
+                    builder.apply(binary, vec![fused.into(), row.into()])
                 }
             };
         }
-        Ok(whole)
+        Ok(fused)
     }
 
-    fn joined_row<'g>(
+    /// The rows of all members as one row for the fused product.
+    fn concatenated_row<'g>(
         &self,
         replay: &mut Replay<'_, 'g>,
         rows: &[RowOperand],
         dtype: DType,
     ) -> Result<Value<'g>> {
-        let mut parts = Vec::new();
+        let mut member_rows = Vec::new();
         for (row, member) in rows.iter().zip(&self.members) {
             let columns = member.columns.clone();
-            parts.push(match row {
+            member_rows.push(match row {
                 RowOperand::Weight(id) => {
                     let row = rebuild_views(replay, *id)?;
                     let shape = vec![columns];
@@ -249,27 +263,28 @@ impl SiblingProducts {
                 RowOperand::Number(number) => replay.builder.full(dtype, [columns], *number),
             });
         }
-        Ok(replay.builder.concat(&parts, 0))
+        Ok(replay.builder.concat(&member_rows, 0))
     }
 
+    /// Number of columns of the fused product.
     fn columns(&self) -> Dim {
         let columns = self.members.iter().map(|member| &member.columns);
         columns.fold(Dim::ZERO, |sum, columns| &sum + columns)
     }
 
     /// Slices of the fused product, one for each member.
-    fn slices<'g>(&self, whole: Value<'g>) -> Vec<Value<'g>> {
+    fn slices<'g>(&self, fused: Value<'g>) -> Vec<Value<'g>> {
         let mut start = Dim::ZERO;
-        let mut parts = Vec::new();
+        let mut slices = Vec::new();
         for member in &self.members {
-            parts.push(whole.narrow(-1, start.clone(), member.columns.clone()));
+            slices.push(fused.narrow(-1, start.clone(), member.columns.clone()));
             start = &start + &member.columns;
         }
-        parts
+        slices
     }
 }
 
-/// Matches a product of a matrix with a weight. Returns the matrix and the product.
+/// Matches a product of a matrix with a weight of known width. Returns the matrix and the product.
 fn match_product(graph: &Graph, node: &Node) -> Option<(ValueId, SiblingProduct)> {
     let (Op::Primitive(Primitive::Dot(_)), [result]) = (&node.op, node.results.as_slice()) else {
         return None;
@@ -280,13 +295,13 @@ fn match_product(graph: &Graph, node: &Node) -> Option<(ValueId, SiblingProduct)
     let [_, columns] = graph.ty(*right).shape.as_slice() else {
         return None;
     };
-    let is_known = columns.as_const().is_some() && is_weight(graph, *right);
+    let is_candidate = columns.as_const().is_some() && is_weight(graph, *right);
     let member = SiblingProduct {
         right: *right,
         columns: columns.clone(),
         value: *result,
     };
-    (is_known && !is_weight(graph, *left)).then_some((*left, member))
+    (is_candidate && !is_weight(graph, *left)).then_some((*left, member))
 }
 
 /// The number by which a node multiplies, if it is such a multiplication.
@@ -337,14 +352,16 @@ fn rebuild_views<'g>(replay: &mut Replay<'_, 'g>, value: ValueId) -> Result<Valu
         views.push(&graph.nodes[node]);
         base = inner;
     }
-    let mut made = replay.value(base);
+    let mut rebuilt = replay.value(base);
     for view in views.into_iter().rev() {
         let Op::Primitive(primitive) = &view.op else {
             return Err(Error::internal("a view of a weight is not a primitive"));
         };
-        made = replay.builder.apply(primitive.clone(), vec![made.into()]);
+        rebuilt = replay
+            .builder
+            .apply(primitive.clone(), vec![rebuilt.into()]);
     }
-    Ok(made)
+    Ok(rebuilt)
 }
 
 /// The nodes that read each value of a graph.
@@ -364,13 +381,14 @@ impl<'a> ValueReaders<'a> {
         ValueReaders { graph, nodes }
     }
 
-    fn of_value(&self, value: ValueId) -> &[&'a Node] {
+    /// The nodes that read a value, one entry for each operand that they read it as.
+    fn nodes_reading(&self, value: ValueId) -> &[&'a Node] {
         self.nodes.get(&value).map_or(&[], Vec::as_slice)
     }
 
-    /// The only reader of a value.
+    /// The only reader of a value; `None` for several readers and for graph outputs.
     fn only_reader(&self, value: ValueId) -> Option<&'a Node> {
-        match self.of_value(value) {
+        match self.nodes_reading(value) {
             [node] if !self.graph.outputs.contains(&value) => Some(node),
             _ => None,
         }
@@ -378,7 +396,7 @@ impl<'a> ValueReaders<'a> {
 
     /// True if only products read a value or its views.
     fn are_all_products(&self, value: ValueId) -> bool {
-        self.of_value(value)
+        self.nodes_reading(value)
             .iter()
             .all(|node| match viewed_operand(node) {
                 Some(_) => node.results.iter().all(|id| self.are_all_products(*id)),
@@ -405,19 +423,19 @@ impl<'a> ValueReaders<'a> {
     /// True if a slice can replace a value at no cost because the value is materialised anyway: a reader needs it that the
     /// product's kernel cannot compute in its epilogue.
     fn can_read_slices(&self, value: ValueId) -> bool {
-        let (mut open, mut is_stored) = (vec![value], false);
-        while let Some(value) = open.pop() {
+        let (mut worklist, mut is_materialised) = (vec![value], false);
+        while let Some(value) = worklist.pop() {
             if self.graph.outputs.contains(&value) {
                 return false;
             }
-            for node in self.of_value(value) {
-                is_stored |= reorders_operands(self.graph, node);
+            for node in self.nodes_reading(value) {
+                is_materialised |= reorders_operands(self.graph, node);
                 if matches!(node.op, Op::Primitive(Primitive::Reshape(_))) {
-                    open.extend(&node.results);
+                    worklist.extend(&node.results);
                 }
             }
         }
-        is_stored
+        is_materialised
     }
 }
 

@@ -33,12 +33,15 @@ pub fn simplify(graph: &Graph) -> Result<Graph> {
 pub struct Rule {
     /// The equation.
     pub name: &'static str,
+    /// Returns the right side for a node that matches the left side, otherwise `None`.
     apply: for<'g> fn(&RewriteSite<'g>) -> Option<Replacement>,
 }
 
 /// Replacement of a node.
 enum Replacement {
+    /// An existing value.
     Value(ValueId),
+    /// A new node, to which the rules are applied again.
     Node(Primitive, Vec<Argument>),
 }
 
@@ -46,6 +49,7 @@ enum Replacement {
 struct RewriteSite<'g> {
     builder: &'g Builder,
     primitive: Primitive,
+    /// Arguments as values of the new graph.
     arguments: Vec<Argument>,
 }
 
@@ -76,7 +80,7 @@ pub const RULES: &[Rule] = &[
     Rule::new("x + -0 = x - 0 = x * 1 = x / 1 = x", neutral_number),
     Rule::new(
         "a view combined with a number = view of the combination",
-        number_behind_views,
+        number_moved_before_views,
     ),
     Rule::new("neg of neg, not of not = x", involution),
     Rule::new("not of eq = ne", negated_equality),
@@ -100,9 +104,10 @@ impl Rule {
 }
 
 impl<'g> RewriteSite<'g> {
+    /// Applies rules until none matches, then adds the node.
     fn simplify(mut self) -> Result<Vec<Value<'g>>> {
-        while let Some(step) = RULES.iter().find_map(|rule| (rule.apply)(&self)) {
-            match step {
+        while let Some(replacement) = RULES.iter().find_map(|rule| (rule.apply)(&self)) {
+            match replacement {
                 Replacement::Value(id) => return Ok(vec![self.builder.value(id)]),
                 Replacement::Node(primitive, arguments) => {
                     (self.primitive, self.arguments) = (primitive, arguments);
@@ -112,6 +117,7 @@ impl<'g> RewriteSite<'g> {
         self.builder.try_apply(self.primitive, self.arguments)
     }
 
+    /// The argument of this index, if it is a value.
     fn operand(&self, index: usize) -> Option<ValueId> {
         match self.arguments.get(index)? {
             Argument::Value(id) => Some(*id),
@@ -138,7 +144,7 @@ impl<'g> RewriteSite<'g> {
     }
 }
 
-/// A primitive with one operand.
+/// Replacement by a primitive with one operand.
 fn node(primitive: impl Into<Primitive>, operand: ValueId) -> Option<Replacement> {
     Some(Replacement::Node(
         primitive.into(),
@@ -161,14 +167,14 @@ fn cast_of_cast(site: &RewriteSite) -> Option<Replacement> {
     let (Primitive::Cast(inner), x) = site.inner()? else {
         return None;
     };
-    let from = site.builder.ty(x).dtype;
-    holds_all_of(inner.dtype, from).then(|| node(outer.clone(), x))?
+    let source_dtype = site.builder.ty(x).dtype;
+    holds_all_of(inner.dtype, source_dtype).then(|| node(outer.clone(), x))?
 }
 
 /// True if a cast from `narrow` to `wide` is lossless.
 fn holds_all_of(wide: DType, narrow: DType) -> bool {
     // Binary digits of the largest number up to which all integers are representable, and whether there are negative ones.
-    let digits = |dtype: DType| match dtype {
+    let integer_digits = |dtype: DType| match dtype {
         DType::Bool => (1, false),
         DType::U8 => (8, false),
         DType::I8 => (7, true),
@@ -180,15 +186,16 @@ fn holds_all_of(wide: DType, narrow: DType) -> bool {
         DType::F32 => (24, true),
         DType::F64 => (53, true),
     };
-    let ((wide_digits, wide_sign), (digits, sign)) = (digits(wide), digits(narrow));
-    let integers = digits <= wide_digits && (wide_sign || !sign);
+    let ((wide_digits, wide_sign), (narrow_digits, narrow_sign)) =
+        (integer_digits(wide), integer_digits(narrow));
+    let holds_integers = narrow_digits <= wide_digits && (wide_sign || !narrow_sign);
     match (wide.category(), narrow.category()) {
         (Category::Float, Category::Float) => {
-            wide == narrow || matches!(wide, DType::F32 | DType::F64) && digits < wide_digits
+            wide == narrow || matches!(wide, DType::F32 | DType::F64) && narrow_digits < wide_digits
         }
         (_, Category::Float) => false,
         (Category::Bool, _) => narrow == DType::Bool,
-        _ => integers,
+        _ => holds_integers,
     }
 }
 
@@ -237,14 +244,16 @@ fn permute_of_unit_axes(site: &RewriteSite) -> Option<Replacement> {
         return None;
     };
     let (x, ty) = site.only_operand()?;
-    let moved = axes
+    let non_unit_axes = axes
         .iter()
         .filter(|axis| ty.shape.get(**axis).is_some_and(|size| !size.is(1)));
     let shape = axes
         .iter()
         .map(|axis| ty.shape.get(*axis).cloned())
         .collect::<Option<_>>()?;
-    moved.is_sorted().then(|| node(Reshape { shape }, x))?
+    non_unit_axes
+        .is_sorted()
+        .then(|| node(Reshape { shape }, x))?
 }
 
 fn expand_to_own_shape(site: &RewriteSite) -> Option<Replacement> {
@@ -298,8 +307,8 @@ fn pad_by_nothing(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Pad(Pad { low, high }) = &site.primitive else {
         return None;
     };
-    let nothing = low.iter().chain(high).all(|padding| padding.is(0));
-    nothing.then(|| site.operand(0).map(Replacement::Value))?
+    let adds_nothing = low.iter().chain(high).all(|padding| padding.is(0));
+    adds_nothing.then(|| site.operand(0).map(Replacement::Value))?
 }
 
 fn reduce_of_nothing(site: &RewriteSite) -> Option<Replacement> {
@@ -342,29 +351,30 @@ fn neutral_number(site: &RewriteSite) -> Option<Replacement> {
         _ => return None,
     };
     let dtype = site.builder.ty(x).dtype;
-    let is = |float: f64, integer: i64| match number.cast(dtype) {
+    let equals = |float: f64, integer: i64| match number.cast(dtype) {
         number if dtype.is_float() => number == Scalar::Float(float),
         number => number == Scalar::Int(integer),
     };
     let neutral = match function {
         // -0.0 + 0.0 is 0.0.
-        Add => is(-0.0, 0),
-        Sub => is(0.0, 0) && !number_is_left,
-        Mul => is(1.0, 1),
-        Div => is(1.0, 1) && !number_is_left,
+        Add => equals(-0.0, 0),
+        Sub => equals(0.0, 0) && !number_is_left,
+        Mul => equals(1.0, 1),
+        Div => equals(1.0, 1) && !number_is_left,
         _ => false,
     };
     neutral.then_some(Replacement::Value(x))
 }
 
-/// Moves arithmetic with a number in front of views, so that it fuses into the kernel that computes the viewed value.
-fn number_behind_views(site: &RewriteSite) -> Option<Replacement> {
+/// Moves arithmetic with a number before the views of its operand, so that it fuses into the kernel that computes the
+/// viewed value.
+fn number_moved_before_views(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Binary(_) = &site.primitive else {
         return None;
     };
     let is_value = |argument: &Argument| matches!(argument, Argument::Value(_));
     let is_number = |argument: &Argument| matches!(argument, Argument::Number(_));
-    let place = site.arguments.iter().position(is_value)?;
+    let value_index = site.arguments.iter().position(is_value)?;
     if site
         .arguments
         .iter()
@@ -374,7 +384,7 @@ fn number_behind_views(site: &RewriteSite) -> Option<Replacement> {
     {
         return None;
     }
-    let (mut base, mut views) = (site.operand(place)?, Vec::new());
+    let (mut base, mut views) = (site.operand(value_index)?, Vec::new());
     while let Some(node) = site.builder.node_of(base)
         && let Op::Primitive(view @ (Primitive::Permute(_) | Primitive::Reshape(_))) = node.op
         && let Some(Argument::Value(inner)) = node.arguments.first()
@@ -383,21 +393,21 @@ fn number_behind_views(site: &RewriteSite) -> Option<Replacement> {
         base = *inner;
     }
     let (outer, views) = views.split_first()?;
-    let from = site.builder.node_of(base)?;
-    let Op::Primitive(Primitive::Dot(_) | Primitive::Binary(_)) = from.op else {
+    let producer = site.builder.node_of(base)?;
+    let Op::Primitive(Primitive::Dot(_) | Primitive::Binary(_)) = producer.op else {
         return None;
     };
     let mut arguments = site.arguments.clone();
-    arguments[place] = Argument::Value(base);
-    let mut made = site
+    arguments[value_index] = Argument::Value(base);
+    let mut results = site
         .builder
         .try_apply(site.primitive.clone(), arguments)
         .ok()?;
     for view in views.iter().rev() {
-        let operand = Argument::Value(made.first()?.id());
-        made = site.builder.try_apply(view.clone(), vec![operand]).ok()?;
+        let operand = Argument::Value(results.first()?.id());
+        results = site.builder.try_apply(view.clone(), vec![operand]).ok()?;
     }
-    node(outer.clone(), made.first()?.id())
+    node(outer.clone(), results.first()?.id())
 }
 
 fn involution(site: &RewriteSite) -> Option<Replacement> {
@@ -451,13 +461,13 @@ fn select_by_constant(site: &RewriteSite) -> Option<Replacement> {
     match if truth.to_f64() == 0.0 { b } else { a } {
         Argument::Value(id) => Some(Replacement::Value(*id)),
         number => {
-            let other = site
+            let value = site
                 .arguments
                 .iter()
                 .skip(1)
                 .flat_map(Argument::values)
                 .next()?;
-            let TensorType { dtype, shape } = site.builder.ty(other);
+            let TensorType { dtype, shape } = site.builder.ty(value);
             let full = crate::op::Full { dtype, shape };
             Some(Replacement::Node(full.into(), vec![number.clone()]))
         }

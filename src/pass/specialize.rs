@@ -63,11 +63,14 @@ fn fold_to_fulls<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Option<Vec<Val
     Some(pairs.map(full).collect())
 }
 
+/// True if a value of this type is small enough to compute.
 fn is_small(ty: &TensorType) -> bool {
     let numel = ty.numel().as_const();
     numel.is_some_and(|numel| numel <= LARGEST_FOLDED)
 }
 
+/// Computes a call of an operator; `None` if an operand is unknown or the operator fails. `operand` returns the tensor
+/// of a value.
 fn call_operator(
     name: &str,
     arguments: &[Argument],
@@ -80,12 +83,12 @@ fn call_operator(
         .iter()
         .map(|id| operand(*id))
         .collect::<Option<_>>()?;
-    let numbered = arguments.iter().map(|argument| {
-        let mut place =
+    let renumbered = arguments.iter().map(|argument| {
+        let mut tensor_index =
             |id: ValueId| ValueId::from(values.binary_search(&id).unwrap_or(usize::MAX));
-        argument.map(&mut place, &mut Dim::clone)
+        argument.map(&mut tensor_index, &mut Dim::clone)
     });
-    let arguments: Vec<Argument> = numbered.collect();
+    let arguments: Vec<Argument> = renumbered.collect();
     interp::call(
         aten::operator(name).ok()?,
         &arguments,

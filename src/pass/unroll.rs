@@ -16,32 +16,32 @@ pub fn unroll(graph: &Graph) -> Result<Graph> {
         replay(graph, |replay, node| {
             if let Op::Region(region) = &node.op
                 && let Region::Loop { body, carried } = &**region
-                && let Some(rounds) = trip_count(replay, node, body)
+                && let Some(iterations) = trip_count(replay, node, body)
             {
-                return repeat(replay, node, body, *carried, rounds);
+                return repeat(replay, node, body, *carried, iterations);
             }
             replay.copy(node)
         })
     })
 }
 
-/// Trip count of a loop, if it is known and small enough to unroll.
+/// Number of iterations that a loop runs, if it is known and small enough to unroll.
 fn trip_count(replay: &mut Replay, node: &Node, body: &Graph) -> Option<i64> {
     let arguments = replay.arguments(node);
     let number = |argument: &Argument| known_number_in(replay.builder, argument);
-    let trips = arguments.first().and_then(number).map(Scalar::to_i64);
-    let first = arguments.get(1).and_then(number).map(is_true);
-    if trips.is_some_and(|trips| trips <= 0) || first == Some(false) {
+    let max_trips = arguments.first().and_then(number).map(Scalar::to_i64);
+    let first_condition = arguments.get(1).and_then(number).map(is_true);
+    if max_trips.is_some_and(|max_trips| max_trips <= 0) || first_condition == Some(false) {
         return Some(0);
     }
-    let again = known_number(body, &Argument::Value(*body.outputs.first()?)).map(is_true);
-    let rounds = match (first?, again?) {
-        (true, true) => trips?,
-        (true, false) => trips.unwrap_or(1).min(1),
+    let next_condition = known_number(body, &Argument::Value(*body.outputs.first()?)).map(is_true);
+    let iterations = match (first_condition?, next_condition?) {
+        (true, true) => max_trips?,
+        (true, false) => max_trips?.min(1),
         (false, _) => 0,
     };
-    let nodes = usize::try_from(rounds).ok()?.checked_mul(size(body))?;
-    (rounds <= MAX_TRIP_COUNT && nodes <= MAX_NODES).then_some(rounds)
+    let nodes = usize::try_from(iterations).ok()?.checked_mul(size(body))?;
+    (iterations <= MAX_TRIP_COUNT && nodes <= MAX_NODES).then_some(iterations)
 }
 
 fn is_true(number: Scalar) -> bool {
@@ -54,18 +54,19 @@ fn size(graph: &Graph) -> usize {
     graph.nodes.len() + nested.map(size).sum::<usize>()
 }
 
+/// Inlines a loop body the given number of times. Returns the carried values after the last iteration.
 fn repeat<'g>(
     replay: &mut Replay<'_, 'g>,
     node: &Node,
     body: &Graph,
     carried: usize,
-    rounds: i64,
+    iterations: i64,
 ) -> Result<Vec<Value<'g>>> {
     let mut arguments = replay.arguments(node).split_off(2);
-    for round in 0..rounds {
-        let count = Argument::Number(Scalar::Int(round));
-        let given = [std::slice::from_ref(&count), &arguments].concat();
-        let results = replay.inline(body, &given)?;
+    for iteration in 0..iterations {
+        let iteration_number = Argument::Number(Scalar::Int(iteration));
+        let inputs = [std::slice::from_ref(&iteration_number), &arguments].concat();
+        let results = replay.inline(body, &inputs)?;
         for (argument, result) in arguments.iter_mut().zip(results.into_iter().skip(1)) {
             *argument = result.into();
         }

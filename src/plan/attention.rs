@@ -28,22 +28,23 @@ use crate::plan::{lanes, variant};
 
 const TEMPLATE: &str = include_str!("../../shaders/attention.wgsl");
 
-/// Most products of one block: rows × keys × channels. The source has them unrolled, one statement for four of them.
+/// Most products of an invocation in one block: rows × keys × channels. The source has them unrolled, one statement for
+/// four of them.
 const MAX_BLOCK_PRODUCTS: usize = 2048;
-/// Most channels of a query and of the values together. With more, an invocation can hold so few rows that three separate
-/// kernels are faster.
+/// Most channels of a query and of the values together. With more, an invocation can hold so few rows that three
+/// separate kernels are faster.
 const MAX_CHANNELS: usize = 320;
 /// Most rows of an invocation: more rows share each load, but no longer fit into registers.
 const MAX_ROWS: usize = 4;
-/// Tiles that keep all threads busy.
+/// Fewest tiles that keep all threads busy.
 const MIN_TILES: usize = 8;
 /// Fewest queries and keys for which the fused kernel pays off, though some of sixteen lanes are idle then.
 const MIN_QUERIES_AND_KEYS: usize = 8;
 
-/// Query rows and keys that an invocation processes together.
+/// Number of query rows and keys that an invocation processes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct AttentionTileShape {
-    /// Rows of an invocation. They are as far apart as there are invocations.
+    /// Rows of an invocation. The distance between neighbouring ones is the number of invocations.
     rows: usize,
     /// Keys of a block.
     keys: usize,
@@ -58,13 +59,13 @@ pub fn is_preferred(
 ) -> Result<bool> {
     let [scores, values] = products(graph, anchor, attention)?;
     let sizes = [&values.rows, &values.k_size].map(|size| example_size(graph, size));
-    let are_many = sizes.iter().all(|size| *size >= MIN_QUERIES_AND_KEYS);
-    let extent = |lanes| tile_shape(graph, lanes, [&scores, &values]);
-    Ok(are_many && capabilities.simd_lanes().and_then(extent).is_some())
+    let has_enough = sizes.iter().all(|size| *size >= MIN_QUERIES_AND_KEYS);
+    let tile_shape_for = |lanes| tile_shape(graph, lanes, [&scores, &values]);
+    Ok(has_enough && capabilities.simd_lanes().and_then(tile_shape_for).is_some())
 }
 
-/// Returns whether keys and values can be read as vec4s, along channels or along keys, from memory that kernels have
-/// written. The kernel reads them many times.
+/// Returns whether keys and values can be read as vec4s, along channels or along keys, from memory that
+/// does not belong to a weight. The kernel reads them many times.
 pub fn can_read_operands(
     scope: &mut KernelScope,
     anchor: usize,
@@ -75,9 +76,10 @@ pub fn can_read_operands(
     for product in products(graph, anchor, attention)? {
         is_readable &= product
             .factor_layout(scope, Side::Right)?
-            .is_some_and(|lies| {
-                let is_made = !matches!(graph.value(lies.base).definition, Definition::Weight(_));
-                is_made && (lies.is_k_contiguous || lies.is_line_contiguous)
+            .is_some_and(|layout| {
+                let is_not_weight =
+                    !matches!(graph.value(layout.base).definition, Definition::Weight(_));
+                is_not_weight && (layout.is_k_contiguous || layout.is_line_contiguous)
             });
     }
     Ok(is_readable)
@@ -94,36 +96,37 @@ fn products(graph: &Graph, anchor: usize, attention: &AttentionPattern) -> Resul
     Ok([scores, values])
 }
 
-/// Chooses as many rows and keys as registers hold, such that every thread gets some tiles. `None` if the channel counts
-/// of queries and values are unknown, do not fit the vec4s that are read, or are too large.
+/// Chooses as many rows and keys as registers hold, such that every thread gets some tiles. `None` if the channel
+/// counts of queries and values are unknown, do not fit the vec4s that are read, or are too large.
 fn tile_shape(
     graph: &Graph,
     lanes: usize,
     [scores, values]: [&Product; 2],
 ) -> Option<AttentionTileShape> {
     let sizes = [&scores.k_size, &values.columns].map(Dim::as_const);
-    let [Some(depth), Some(columns)] = sizes else {
+    let [Some(query_channels), Some(value_channels)] = sizes else {
         return None;
     };
-    let numbers = usize::try_from(depth + columns).ok();
-    let numbers = numbers.filter(|numbers| *numbers <= MAX_CHANNELS)?;
-    let outer = example_size(graph, &Dim::product(&values.batch));
+    let channels = usize::try_from(query_channels + value_channels).ok();
+    let channels = channels.filter(|channels| *channels <= MAX_CHANNELS)?;
+    let batch = example_size(graph, &Dim::product(&values.batch));
     let rows = example_size(graph, &values.rows);
-    let is_of_use = |height: &usize| {
-        let tiles = outer * rows.div_ceil(height * lanes);
-        *height == 1 || (height - 1) * lanes < rows && tiles >= MIN_TILES
+    let is_useful = |rows_per_invocation: &usize| {
+        let tiles = batch * rows.div_ceil(rows_per_invocation * lanes);
+        *rows_per_invocation == 1 || (rows_per_invocation - 1) * lanes < rows && tiles >= MIN_TILES
     };
-    let are_whole = |keys: &usize| {
-        let read = VEC4_LEN * lanes / keys;
-        is_multiple(&scores.k_size, read) && is_multiple(&values.columns, read)
+    let fills_vec4s = |keys: &usize| {
+        let channels_per_load = VEC4_LEN * lanes / keys;
+        is_multiple(&scores.k_size, channels_per_load)
+            && is_multiple(&values.columns, channels_per_load)
     };
     // Try more rows first: all rows of an invocation share the keys and values that are read.
-    let heights = [MAX_ROWS, MAX_ROWS / 2, 1].into_iter().filter(is_of_use);
-    let mut extents = heights.flat_map(|rows| {
-        let keys = [lanes, lanes / 2].into_iter().filter(are_whole);
+    let row_counts = [MAX_ROWS, MAX_ROWS / 2, 1].into_iter().filter(is_useful);
+    let mut shapes = row_counts.flat_map(|rows| {
+        let keys = [lanes, lanes / 2].into_iter().filter(fills_vec4s);
         keys.map(move |keys| AttentionTileShape { rows, keys })
     });
-    extents.find(|extent| extent.rows * extent.keys * numbers <= MAX_BLOCK_PRODUCTS)
+    shapes.find(|shape| shape.rows * shape.keys * channels <= MAX_BLOCK_PRODUCTS)
 }
 
 /// Lowers a fused attention group.
@@ -139,27 +142,27 @@ pub fn lower<'a>(
     let [scores, values] = products(graph, anchor, attention)?;
     let node = &graph.nodes[anchor];
     let lanes = scope.capabilities.simd_lanes().ok_or_else(missing)?;
-    let extent = tile_shape(graph, lanes, [&scores, &values]).ok_or_else(missing)?;
-    let how = format!(
+    let shape = tile_shape(graph, lanes, [&scores, &values]).ok_or_else(missing)?;
+    let description = format!(
         "tiles of {} queries, blocks of {} keys",
-        extent.rows * lanes,
-        extent.keys
+        shape.rows * lanes,
+        shape.keys
     );
-    let choice = variant::lanes_choice(&scope, node, &how)?;
-    let tiles = ceil_div(&values.rows, extent.rows * lanes);
-    let covering = TileGrid::new(&mut scope, &values.batch, [tiles, Dim::ONE]);
+    let choice = variant::lanes_choice(&scope, node, &description)?;
+    let tiles = ceil_div(&values.rows, shape.rows * lanes);
+    let grid = TileGrid::new(&mut scope, &values.batch, [tiles, Dim::ONE]);
     let products = [&scores, &values];
-    let tile = AttentionTile::new(&mut scope, attention, lanes, extent, products, &covering)?;
-    let mut statements = vec![covering.surplus.clone()];
+    let tile = AttentionTile::new(&mut scope, attention, lanes, shape, products, &grid)?;
+    let mut statements = vec![grid.surplus.clone()];
     statements.extend(tile.declare_rows(&mut scope));
-    let blocks = ceil_div(&values.k_size, extent.keys);
-    let end = tile.visible_blocks(&mut scope, &covering, &blocks);
+    let blocks = ceil_div(&values.k_size, shape.keys);
+    let end = tile.visible_blocks(&mut scope, &grid, &blocks);
     let blocks = repeat_to(&mut scope, "block", &blocks, end, |scope, block| {
         tile.add_block(scope, &block)
     })?;
     statements.extend(blocks);
     statements.extend(tile.write(&mut scope, group)?);
-    let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, covering.count);
+    let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, grid.count);
     lowered.template_values.push(lanes::workgroup_size(lanes));
     lowered.title = Some("attention");
     lowered.choice = choice;
@@ -181,21 +184,25 @@ impl VectorAxis {
         scope: &mut KernelScope,
         [scores, values]: [&Product; 2],
     ) -> Result<[VectorAxis; 2]> {
-        let are_whole = is_multiple_of_4(&values.k_size);
+        let has_whole_vec4s = is_multiple_of_4(&values.k_size);
         let keys = scores.factor_layout(scope, Side::Right)?;
-        let keys = keys.is_some_and(|lies| lies.is_line_contiguous && !lies.is_k_contiguous);
+        let keys = keys.is_some_and(|layout| layout.is_line_contiguous && !layout.is_k_contiguous);
         let values = values.factor_layout(scope, Side::Right)?;
-        let values = values.is_some_and(|lies| lies.is_k_contiguous && !lies.is_line_contiguous);
-        Ok([keys, values].map(|are_keys| match are_keys && are_whole {
-            true => VectorAxis::Keys,
-            false => VectorAxis::Channels,
-        }))
+        let values =
+            values.is_some_and(|layout| layout.is_k_contiguous && !layout.is_line_contiguous);
+        Ok(
+            [keys, values].map(|are_keys| match are_keys && has_whole_vec4s {
+                true => VectorAxis::Keys,
+                false => VectorAxis::Channels,
+            }),
+        )
     }
 }
 
 /// A tile of query rows, which one subgroup computes.
 struct AttentionTile<'p> {
     attention: &'p AttentionPattern,
+    /// Number of invocations of the subgroup.
     lanes: usize,
     shape: AttentionTileShape,
     /// Vec4 axes of keys and of values.
@@ -206,7 +213,9 @@ struct AttentionTile<'p> {
     values: &'p Product,
     /// Batch coordinates of the product with the values.
     batch: Vec<Index>,
+    /// Index of the invocation.
     lane: Index,
+    /// Rows of the invocation.
     rows: Vec<QueryRow>,
     /// Minus infinity.
     minus_infinity: Expr,
@@ -216,29 +225,31 @@ struct AttentionTile<'p> {
 struct QueryRow {
     /// Index of the row, which may lie beyond the last row.
     index: Index,
-    /// Variables: the largest score so far, the sum of the exponentials relative to it, and the weighted sum of the
-    /// values as vec4s.
+    /// Variable with the largest score so far.
     running_max: Expr,
+    /// Variable with the sum of the exponentials relative to the largest score.
     running_sum: Expr,
+    /// Variables with the weighted sum of the values, as vec4s of channels.
     output: Vec<Expr>,
 }
 
 impl QueryRow {
-    fn new(scope: &mut KernelScope, r: usize, index: Index, quads: usize) -> QueryRow {
+    /// Creates the variables of the invocation's row `r`.
+    fn new(scope: &mut KernelScope, r: usize, index: Index, vec4s: usize) -> QueryRow {
         let mut variable = |name: String, ty| scope.pool.variable(&name, ty);
         QueryRow {
             index,
             running_max: variable(format!("largest{r}"), WgslType::F32),
             running_sum: variable(format!("total{r}"), WgslType::F32),
-            output: (0..quads)
+            output: (0..vec4s)
                 .map(|q| variable(format!("output{r}_{q}"), WgslType::F32x4))
                 .collect(),
         }
     }
 
     fn variables(&self) -> impl Iterator<Item = Expr> {
-        let own = [self.running_max, self.running_sum].into_iter();
-        own.chain(self.output.iter().copied())
+        let softmax_variables = [self.running_max, self.running_sum].into_iter();
+        softmax_variables.chain(self.output.iter().copied())
     }
 }
 
@@ -247,43 +258,45 @@ impl<'p> AttentionTile<'p> {
         scope: &mut KernelScope,
         attention: &'p AttentionPattern,
         lanes: usize,
-        extent: AttentionTileShape,
+        shape: AttentionTileShape,
         [scores, values]: [&'p Product; 2],
-        covering: &TileGrid,
+        grid: &TileGrid,
     ) -> Result<AttentionTile<'p>> {
         let (_, lane) = scope.counter("local", &Dim::from(lanes));
-        let first = covering.tile[0].scale(&Dim::from(extent.rows * lanes));
-        let first = with_label(scope, &first.add(&lane), "row");
-        let quads = example_size(scope.graph, &values.columns) / VEC4_LEN;
-        let number = |r: usize| first.add_size(&Dim::from(r * lanes));
-        let rows = (0..extent.rows).map(|r| QueryRow::new(scope, r, number(r), quads));
+        let first_row = grid.tile[0].scale(&Dim::from(shape.rows * lanes));
+        let first_row = with_label(scope, &first_row.add(&lane), "row");
+        let vec4s = example_size(scope.graph, &values.columns) / VEC4_LEN;
+        let row_index = |r: usize| first_row.add_size(&Dim::from(r * lanes));
+        let rows = (0..shape.rows).map(|r| QueryRow::new(scope, r, row_index(r), vec4s));
         let rows = rows.collect();
         let (max, capabilities) = (ReduceFunction::Max, scope.capabilities);
         Ok(AttentionTile {
             attention,
             lanes,
-            shape: extent,
+            shape,
             vector_axes: VectorAxis::contiguous(scope, [scores, values])?,
             scores,
             values,
-            batch: covering.batch.clone(),
+            batch: grid.batch.clone(),
             lane,
             rows,
             minus_infinity: scalar::identity(&mut scope.pool, max, DType::F32, capabilities)?,
         })
     }
 
-    /// Returns the number of key blocks of which any row of the tile sees a key. A tile's row count is a multiple of a
-    /// block's key count.
-    fn visible_blocks(&self, scope: &mut KernelScope, covering: &TileGrid, blocks: &Dim) -> Expr {
-        let all = scope.pool.size(blocks);
+    /// Returns the number of key blocks that contain an unmasked key of any row of the tile. A tile's row count is a
+    /// multiple of a block's key count.
+    fn visible_blocks(&self, scope: &mut KernelScope, grid: &TileGrid, blocks: &Dim) -> Expr {
+        let block_count = scope.pool.size(blocks);
         if !self.attention.is_causal {
-            return all;
+            return block_count;
         }
         let blocks_per_tile = Dim::from(self.shape.rows * self.lanes / self.shape.keys);
-        let behind = covering.tile[0].add_size(&Dim::ONE).scale(&blocks_per_tile);
-        let behind = behind.emit(&mut scope.pool);
-        scope.pool.call("min(x, y)", WgslType::U32, &[behind, all])
+        let end = grid.tile[0].add_size(&Dim::ONE).scale(&blocks_per_tile);
+        let end = end.emit(&mut scope.pool);
+        scope
+            .pool
+            .call("min(x, y)", WgslType::U32, &[end, block_count])
     }
 
     /// Declares the running maximum, sum and output of every row.
@@ -291,10 +304,13 @@ impl<'p> AttentionTile<'p> {
         let zero = scope.pool.literal(WgslType::F32, 0.0);
         let zeros = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
         let declare_row = |row: &QueryRow| {
-            let starts = [self.minus_infinity, zero].into_iter();
-            let starts = starts.chain(row.output.iter().map(|_| zeros));
-            let declare = |(variable, start)| Statement::Declare(variable, start);
-            row.variables().zip(starts).map(declare).collect::<Vec<_>>()
+            let initial_values = [self.minus_infinity, zero].into_iter();
+            let initial_values = initial_values.chain(row.output.iter().map(|_| zeros));
+            let declare = |(variable, initial_value)| Statement::Declare(variable, initial_value);
+            row.variables()
+                .zip(initial_values)
+                .map(declare)
+                .collect::<Vec<_>>()
         };
         self.rows.iter().flat_map(declare_row).collect()
     }
@@ -306,14 +322,14 @@ impl<'p> AttentionTile<'p> {
         for row in &self.rows {
             statements.extend([row.running_max, row.running_sum].map(Statement::Freeze));
             let is_empty = self.is_fully_masked(scope, row);
-            let held: Vec<Vec<Expr>> = row.output.iter().map(|output| vec![*output]).collect();
+            let outputs: Vec<Vec<Expr>> = row.output.iter().map(|output| vec![*output]).collect();
             let line = write_lines(
                 scope,
                 LineEpilogue::Unrolled,
                 cost,
-                &held,
-                &mut |scope, q, held| {
-                    let mean = self.normalized(scope, row, held[0], is_empty);
+                &outputs,
+                &mut |scope, q, outputs| {
+                    let mean = self.normalized(scope, row, outputs[0], is_empty);
                     let first = q.scale(&Dim::from(VEC4_LEN));
                     self.values
                         .write_vec4(scope, group, &self.batch, &row.index, &first, mean)
@@ -338,7 +354,8 @@ impl<'p> AttentionTile<'p> {
         is_empty.map_or(mean, |is_empty| pool.select(is_empty, zeros, mean))
     }
 
-    /// Returns the condition under which a row gives zeros, because no key is left for it. `None` if that cannot happen.
+    /// Returns the condition under which a row gives zeros, because all its keys are masked or there are none. `None`
+    /// if that cannot happen.
     fn is_fully_masked(&self, scope: &mut KernelScope, row: &QueryRow) -> Option<Expr> {
         let pool = &mut scope.pool;
         let keys = &self.values.k_size;
@@ -349,8 +366,8 @@ impl<'p> AttentionTile<'p> {
                 &[row.running_max, self.minus_infinity],
             ));
         }
-        let (count, none) = (pool.size(keys), pool.index(0));
-        let may_be_none = keys.as_const().is_none();
-        may_be_none.then(|| pool.call("x == y", WgslType::Bool, &[count, none]))
+        let (count, zero) = (pool.size(keys), pool.index(0));
+        let may_be_empty = keys.as_const().is_none();
+        may_be_empty.then(|| pool.call("x == y", WgslType::Bool, &[count, zero]))
     }
 }

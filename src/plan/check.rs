@@ -1,4 +1,4 @@
-//! Types that a device must be able to store.
+//! Check that a device can store the types of all values.
 
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Graph, ValueId};

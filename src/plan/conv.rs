@@ -1,4 +1,5 @@
-//! Convolutions. The portable kernel: one invocation computes some output channels at some neighbouring positions.
+//! Convolutions. This file has the portable kernel: one invocation computes some output channels at some neighbouring
+//! positions. A tap is an element of the filter window.
 
 pub mod direct;
 pub mod grouped;
@@ -24,7 +25,7 @@ use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../shaders/conv.wgsl");
 
-/// Positions that an invocation computes if it computes a single channel.
+/// Most positions that an invocation computes if it computes a single channel.
 const MAX_SINGLE_CHANNEL_POSITIONS: usize = 8;
 
 /// Lowers a convolution with its epilogue.
@@ -54,9 +55,12 @@ pub fn lower<'a>(
                 let mut left = Vec::new();
                 for i in 0..tile.height {
                     let output = sizes.output_channel(&tile, scope, i);
-                    let place = [&[output, channel.clone()], taps.as_slice()].concat();
-                    let weight =
-                        scope.element(sizes.filter, &Position::from_coordinates(place), None)?;
+                    let coordinates = [&[output, channel.clone()], taps.as_slice()].concat();
+                    let weight = scope.element(
+                        sizes.filter,
+                        &Position::from_coordinates(coordinates),
+                        None,
+                    )?;
                     left.push(weight);
                 }
                 let mut right = Vec::new();
@@ -74,13 +78,13 @@ pub fn lower<'a>(
         for (j, sum) in sums.iter().enumerate() {
             let channel = sizes.output_channel(&tile, &mut scope, i);
             let position = tile.position(&mut scope, &sizes, j);
-            let place = [&[tile.image.clone(), channel], position.as_slice()].concat();
+            let coordinates = [&[tile.image.clone(), channel], position.as_slice()].concat();
             let write = store(
                 &mut scope,
                 group,
                 sizes.result,
                 *sum,
-                &Position::from_coordinates(place),
+                &Position::from_coordinates(coordinates),
             )?;
             row.extend(offset_bounds_guard(
                 &mut scope,
@@ -116,6 +120,7 @@ pub struct ConvSizes {
     pub taps: Shape,
     /// Stride, padding and dilation along the spatial axes.
     pub axes: Vec<AxisGeometry>,
+    /// Sizes of the input along the spatial axes.
     input_space: Shape,
     /// Sizes of the result along the spatial axes.
     pub space: Shape,
@@ -128,12 +133,13 @@ pub struct ConvSizes {
 pub struct AxisGeometry {
     /// Input positions between neighbouring output positions.
     pub stride: Dim,
-    /// Zero padding in front.
+    /// Number of zeros in front of the input.
     pub low: Dim,
-    /// Zero padding behind.
+    /// Number of zeros after the input.
     pub high: Dim,
     /// Input positions between neighbouring taps.
     pub dilation: i64,
+    /// Distance between input elements, as [`ConvAxis::base_dilation`]; 1 for an ordinary convolution.
     base_dilation: i64,
 }
 
@@ -154,17 +160,22 @@ impl ConvSizes {
     pub fn new(graph: &Graph, node: &Node, conv: &Conv) -> Result<ConvSizes> {
         let (x, filter) = (operand(node, 0)?, operand(node, 1)?);
         let result = node.results.first().copied().unwrap_or(x);
-        let ([batch, all, space_in @ ..], [outputs, channels, taps @ ..], [_, _, space @ ..]) = (
+        let (
+            [batch, input_channels, input_space @ ..],
+            [outputs, channels, taps @ ..],
+            [_, _, output_space @ ..],
+        ) = (
             graph.ty(x).shape.as_slice(),
             graph.ty(filter).shape.as_slice(),
             graph.ty(result).shape.as_slice(),
-        ) else {
+        )
+        else {
             return Err(Error::internal("operands of conv have too few axes"));
         };
         // With a symbolic channel count, a depthwise convolution has as many groups as channels.
         let groups = match channels.is(0) {
             true => Dim::from(conv.groups),
-            false => all.floor_div(channels),
+            false => input_channels.floor_div(channels),
         };
         Ok(ConvSizes {
             x,
@@ -176,14 +187,14 @@ impl ConvSizes {
             channels: channels.clone(),
             taps: taps.to_vec(),
             axes: conv.axes.iter().map(AxisGeometry::from).collect(),
-            input_space: space_in.to_vec(),
-            space: space.to_vec(),
-            positions: Dim::product(space),
+            input_space: input_space.to_vec(),
+            space: output_space.to_vec(),
+            positions: Dim::product(output_space),
         })
     }
 
-    /// Returns whether each output position reads exactly the input position at its own coordinates: a convolution of one
-    /// tap without stride and padding.
+    /// Returns whether each output position reads exactly the input position at its own coordinates: a convolution of
+    /// one tap without stride and padding.
     pub fn is_pointwise(&self) -> bool {
         let is_same = |axis: &AxisGeometry| axis.stride.is(1) && axis.low.is(0) && axis.high.is(0);
         self.axes.iter().all(is_same) && Dim::product(&self.taps).is(1)
@@ -204,8 +215,8 @@ impl ConvSizes {
 
     /// Returns the output channel of row `i` of the tile.
     fn output_channel(&self, tile: &ConvTile, scope: &mut KernelScope, i: usize) -> Index {
-        let within = clamped_offset(scope, &tile.output, i, &self.outputs, &format!("output{i}"));
-        tile.group.scale(&self.outputs).add(&within)
+        let channel = clamped_offset(scope, &tile.output, i, &self.outputs, &format!("output{i}"));
+        tile.group.scale(&self.outputs).add(&channel)
     }
 
     /// Returns the reduction shape: input channels of a group, and taps.
@@ -229,83 +240,92 @@ impl ConvSizes {
         zero: Expr,
     ) -> Result<Expr> {
         let channel = tile.group.scale(&self.channels).add(channel);
-        let place = [tile.image.clone(), channel];
-        let (place, inside) = self.input_position(scope, place, taps, position);
-        let element = scope.element(self.x, &place, inside)?;
+        let image_and_channel = [tile.image.clone(), channel];
+        let (input_position, inside) =
+            self.input_position(scope, image_and_channel, taps, position);
+        let element = scope.element(self.x, &input_position, inside)?;
         Ok(match inside {
             Some(inside) => scope.pool.select(inside, element, zero),
             None => element,
         })
     }
 
-    /// Returns the input position under a tap of an output position, and the condition that it lies within the input.
-    /// `place` is the image and the input channel.
+    /// Returns the input position under a tap of an output position, and the condition that it lies within the input;
+    /// `None` if it always does. `image_and_channel` starts the returned coordinates: the image, then the input channel
+    /// or vec4 of channels.
     pub fn input_position(
         &self,
         scope: &mut KernelScope,
-        place: [Index; 2],
+        image_and_channel: [Index; 2],
         taps: &[Index],
         position: &[Index],
     ) -> (Position, Option<Expr>) {
-        let mut place = place.to_vec();
+        let mut coordinates = image_and_channel.to_vec();
         let mut inside = None;
         for (axis, geometry) in self.axes.iter().enumerate() {
-            let (from, guard) = input_coordinate(
+            let (coordinate, guard) = input_coordinate(
                 scope,
                 geometry,
                 &position[axis],
                 &taps[axis],
                 [&self.input_space[axis], &self.space[axis]],
             );
-            place.push(from);
+            coordinates.push(coordinate);
             if let Some(guard) = guard {
                 inside = Some(scope.pool.and(inside, guard));
             }
         }
-        (Position::from_coordinates(place), inside)
+        (Position::from_coordinates(coordinates), inside)
     }
 }
 
-/// Returns the input coordinate under a tap of an output coordinate, and the condition that it lies within the input. The
-/// sizes are those of input and output.
+/// Returns the input coordinate under a tap of an output coordinate along an axis, and the condition that an input
+/// element lies there; `None` if it always does. The sizes are those of input and output.
 fn input_coordinate(
     scope: &mut KernelScope,
     axis: &AxisGeometry,
     position: &Index,
     tap: &Index,
-    [size, outputs]: [&Dim; 2],
+    [input_size, output_size]: [&Dim; 2],
 ) -> (Index, Option<Expr>) {
-    let spread = position
+    let dilated = position
         .scale(&axis.stride)
         .add(&tap.scale(&Dim::from(axis.dilation)))
         .add_size(&-&axis.low);
     let is_padded = [&axis.low, &axis.high]
         .into_iter()
-        .any(|zeros| !zeros.is(0));
-    let may_miss = is_padded || !position.is_less_than(outputs);
+        .any(|padding| !padding.is(0));
+    let may_be_outside = is_padded || !position.is_less_than(output_size);
     if axis.base_dilation == 1 {
-        let guard = may_miss.then(|| scope.is_below(&spread, size));
-        return (spread, guard);
+        let guard = may_be_outside.then(|| scope.is_below(&dilated, input_size));
+        return (dilated, guard);
     }
-    let step = Dim::from(axis.base_dilation);
-    let (from, rest) = (spread.div(&step), spread.rem(&step));
-    let within = scope.is_below(&from, size);
-    let hits = scope.is_below(&rest, &Dim::ONE);
-    let guard = scope.pool.call("x && y", WgslType::Bool, &[hits, within]);
-    (from, Some(guard))
+    let base_dilation = Dim::from(axis.base_dilation);
+    let (coordinate, remainder) = (dilated.div(&base_dilation), dilated.rem(&base_dilation));
+    let is_inside = scope.is_below(&coordinate, input_size);
+    let is_element = scope.is_below(&remainder, &Dim::ONE);
+    let guard = scope
+        .pool
+        .call("x && y", WgslType::Bool, &[is_element, is_inside]);
+    (coordinate, Some(guard))
 }
 
 /// Output channels × positions that one invocation computes.
 struct ConvTile {
+    /// Number of invocations.
     count: Dim,
+    /// Statement that ends surplus invocations.
     surplus: Statement,
     image: Index,
+    /// Channel group.
     group: Index,
     /// First output channel, within the group.
     output: Index,
-    /// First position.
+    /// First position, as an index in the image.
     first: Index,
+    /// Number of output channels.
     height: usize,
+    /// Number of positions.
     width: usize,
 }
 
@@ -325,12 +345,12 @@ impl ConvTile {
         ];
         let count = Dim::product(&tiles);
         let (index, surplus) = invocation(scope, &count);
-        let place = index::delinearize(&index, &tiles);
-        let [item, group, output, first] = [0, 1, 2, 3].map(|axis| place[axis].clone());
+        let coordinates = index::delinearize(&index, &tiles);
+        let [image, group, output, first] = [0, 1, 2, 3].map(|axis| coordinates[axis].clone());
         ConvTile {
             count,
             surplus,
-            image: with_label(scope, &item, "item"),
+            image: with_label(scope, &image, "item"),
             group: with_label(scope, &group, "group"),
             output: with_label(scope, &output.scale(&Dim::from(height)), "output"),
             first: with_label(scope, &first.scale(&Dim::from(width)), "position"),
@@ -339,10 +359,10 @@ impl ConvTile {
         }
     }
 
-    /// Returns the coordinates of column `j` of the tile.
+    /// Returns the spatial coordinates of position `j` of the tile.
     fn position(&self, scope: &mut KernelScope, sizes: &ConvSizes, j: usize) -> Vec<Index> {
         let name = format!("position{j}");
-        let flat = clamped_offset(scope, &self.first, j, &sizes.positions, &name);
-        index::delinearize(&flat, &sizes.space)
+        let linear_index = clamped_offset(scope, &self.first, j, &sizes.positions, &name);
+        index::delinearize(&linear_index, &sizes.space)
     }
 }

@@ -13,7 +13,7 @@ pub enum NodeClass {
     View,
     /// Element by element.
     Pointwise,
-    /// By its own kernel.
+    /// By loops of a kernel; also a region, whose body has kernels of its own.
     Kernel,
 }
 

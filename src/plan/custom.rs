@@ -23,6 +23,7 @@ pub fn host_values(graph: &Graph) -> HashSet<ValueId> {
 }
 
 impl Planner<'_> {
+    /// Plans a user-defined operator.
     pub(super) fn custom(&mut self, node: &Node, custom: &Custom, group: &Group) -> Result<()> {
         match &custom.shader {
             Some(shader) => self.custom_shader(node, custom, shader, group),
@@ -54,11 +55,11 @@ impl Planner<'_> {
 
     /// Slot from which an operand is read back. Inputs and weights are copied first.
     fn host_operand_slot(&mut self, value: ValueId) -> Result<SlotId> {
-        let is_made_here = matches!(self.graph.value(value).definition, Definition::Node(..));
-        if !is_made_here && !self.slots.contains_key(&(value, true)) {
+        let is_node_result = matches!(self.graph.value(value).definition, Definition::Node(..));
+        if !is_node_result && !self.slots.contains_key(&(value, true)) {
             self.copy_to_slot(value)?;
         }
-        self.slot(value, !is_made_here)
+        self.slot(value, !is_node_result)
     }
 
     fn custom_shader(
@@ -105,7 +106,7 @@ impl Planner<'_> {
             sizes: sizes.len(),
             sizes_space: sizes_in,
         };
-        let made = GeneratedKernel {
+        let generated = GeneratedKernel {
             checks: Vec::new(),
             kernel,
             sizes,
@@ -116,7 +117,7 @@ impl Planner<'_> {
             scalar_writes: BTreeSet::new(),
             source: None,
         };
-        self.add_step(made, group, None)
+        self.add_step(generated, group, None)
     }
 
     /// Concatenated sizes of all buffers, and a WGSL function for each buffer that returns its sizes.

@@ -1,5 +1,5 @@
-//! Expressions for the elements of values: views change the position, pointwise primitives combine elements, buffers are
-//! loaded.
+//! Expressions for the elements of values: views change the position, pointwise primitives combine elements, buffers
+//! are loaded.
 
 pub mod check;
 pub mod example_decision;
@@ -71,14 +71,16 @@ pub struct KernelScope<'a> {
     pub pool: ExprPool,
     /// Buffers in binding order.
     pub buffers: Vec<KernelBinding>,
+    /// Names of the buffers, and [`RESERVED_NAMES`].
     names: BTreeSet<String>,
-    /// Values that the kernel itself has computed as results of its loops. An entry with an index holds for that element
-    /// only.
+    /// Values that the kernel itself has computed as results of its loops. An entry with an index holds for that
+    /// element only.
     computed: BTreeMap<ValueId, Vec<(Expr, Option<Index>)>>,
     /// Values that the kernel computes where it reads them, even if they are also materialised for other kernels.
     inlined: BTreeSet<ValueId>,
+    /// Expressions of elements, by value, position, guard and vector width.
     element_cache: HashMap<(ValueId, Position, Option<Expr>, usize), Expr>,
-    /// Number of neighbouring elements that are requested together, so that elements are taken out of vectors.
+    /// Number of neighbouring elements that are requested together. Elements are then components of loaded vectors.
     vector_width: usize,
     /// True if vec4s are loaded as two 64-bit words where that is faster, and rows get separate index expressions.
     /// False for the factors of tiles: unpacking the words costs these more than reading numbers.
@@ -179,9 +181,9 @@ impl<'a> KernelScope<'a> {
     }
 
     /// Sets the values whose buffers can also be read as textures.
-    pub fn with_texture_aliases(self, texels: &'a [bool]) -> KernelScope<'a> {
+    pub fn with_texture_aliases(self, texture_aliased: &'a [bool]) -> KernelScope<'a> {
         KernelScope {
-            texture_aliased: texels,
+            texture_aliased,
             ..self
         }
     }
@@ -202,8 +204,8 @@ impl<'a> KernelScope<'a> {
         Ok(self.capabilities.buffer_aliasing && is_copied && texel.is_some())
     }
 
-    /// Returns whether a value is stored in memory that kernels write. This is so for inputs of a region's body that are
-    /// values of the surrounding graph.
+    /// Returns whether a value is stored in memory that kernels write. This is so for inputs of a region's body that
+    /// are values of the surrounding graph.
     pub fn is_written(&self, value: ValueId) -> bool {
         match self.graph.value(value).definition {
             Definition::Input(_) | Definition::Weight(_) => self.written[value.index()],
@@ -227,12 +229,13 @@ impl<'a> KernelScope<'a> {
         }
     }
 
-    /// Returns the number of elements that the memory of a value in rows has space for.
+    /// Returns the number of elements that the memory of a value in row-major or padded layout has space for.
     pub fn allocated_elements(&self, value: ValueId) -> Dim {
         Dim::product(&self.layout(value).padded_shape(&self.graph.ty(value).shape))
     }
 
-    /// Binds the buffer of a value in rows as an array of `element`.
+    /// Binds the buffer of a value in row-major or padded layout as an array of `element`. With `is_copy`, the buffer
+    /// receives a copy of the value.
     pub fn bind_rows(&mut self, value: ValueId, is_copy: bool, element: WgslType) -> Result<usize> {
         let access = if is_copy || self.is_written(value) {
             Access::ReadWrite
@@ -249,11 +252,11 @@ impl<'a> KernelScope<'a> {
     /// Binds a value in a vec4 layout, which is stored in the arena. Also returns the vector type.
     pub fn bind_vec4(&mut self, value: ValueId, layout: &Layout) -> Result<(usize, WgslType)> {
         let missing = || Error::internal("the storage type has no vec4 type");
-        let quad =
+        let vec4_type =
             WgslType::vec4(storage_in_layout(layout, self.storage(value)?)).ok_or_else(missing)?;
         Ok((
-            self.bind(value, false, layout, quad, Access::ReadWrite),
-            quad,
+            self.bind(value, false, layout, vec4_type, Access::ReadWrite),
+            vec4_type,
         ))
     }
 
@@ -266,9 +269,9 @@ impl<'a> KernelScope<'a> {
     ) -> Result<Option<(usize, WgslType)>> {
         let is_f32 = storage_in_layout(layout, self.storage(value)?) == StorageType::F32;
         let is_faster = self.capabilities.software && self.capabilities.int64;
-        let ty = WgslType::U64x2;
-        let mut bind = || self.bind(value, false, layout, ty, Access::ReadWrite);
-        Ok((is_faster && is_f32).then(|| (bind(), ty)))
+        let word_type = WgslType::U64x2;
+        let mut bind = || self.bind(value, false, layout, word_type, Access::ReadWrite);
+        Ok((is_faster && is_f32).then(|| (bind(), word_type)))
     }
 
     /// Binds a value that is sorted in runs of `length`. Also returns its storage type.
@@ -293,6 +296,7 @@ impl<'a> KernelScope<'a> {
         Ok((self.bind(value, false, &layout, ty, access), texel))
     }
 
+    /// Returns the index of a binding, which is added if there is none of this layout and type yet.
     fn bind(
         &mut self,
         value: ValueId,
@@ -301,23 +305,23 @@ impl<'a> KernelScope<'a> {
         element: WgslType,
         access: Access,
     ) -> usize {
-        let known = |binding: &KernelBinding| {
+        let is_equal = |binding: &KernelBinding| {
             let key = (binding.value, binding.is_copy, &binding.layout);
             let is_of_value = binding.buffer.access != Access::Faults;
             let fits = binding.buffer.element == element && is_of_value;
             key == (value, is_copy, layout) && fits
         };
-        if let Some(found) = self.buffers.iter().position(known) {
-            return found;
+        if let Some(index) = self.buffers.iter().position(is_equal) {
+            return index;
         }
         let name = &self.graph.value(value).name;
-        let wanted = match layout {
+        let preferred_name = match layout {
             Layout::Scratch { name, .. } => *name,
             _ if is_copy => "copy",
             _ => role(name),
         };
         let buffer = BindingDecl {
-            name: unique(&mut self.names, wanted),
+            name: unique(&mut self.names, preferred_name),
             element,
             access,
         };
@@ -346,11 +350,11 @@ impl<'a> KernelScope<'a> {
         self.element_cache.clear();
     }
 
-    /// Makes `expr` the element of the value at `place` from here on. The kernel may then read only those elements of the
-    /// value that it has computed.
-    pub fn set_computed_at(&mut self, value: ValueId, expr: Expr, place: &Index) {
+    /// Makes `expr` the element of the value at the row-major index `index` from here on. The kernel may then read only
+    /// those elements of the value that it has computed.
+    pub fn set_computed_at(&mut self, value: ValueId, expr: Expr, index: &Index) {
         let elements = self.computed.entry(value).or_default();
-        elements.push((expr, Some(place.clone())));
+        elements.push((expr, Some(index.clone())));
         self.element_cache.clear();
     }
 
@@ -367,8 +371,8 @@ impl<'a> KernelScope<'a> {
         let info = self.graph.value(value);
         let requested = position.linear_index(&info.ty.shape);
         let is_requested =
-            |place: &Option<Index>| place.as_ref().is_none_or(|place| *place == requested);
-        match elements.iter().find(|(_, place)| is_requested(place)) {
+            |index: &Option<Index>| index.as_ref().is_none_or(|index| *index == requested);
+        match elements.iter().find(|(_, index)| is_requested(index)) {
             Some((expr, _)) => Ok(Some(*expr)),
             None => {
                 let message = format!(
@@ -408,8 +412,8 @@ impl<'a> KernelScope<'a> {
         }
         let info = self.graph.value(value);
         if info.ty.shape.iter().any(|size| size.is(0)) {
-            // A value without elements has nothing to read: the position may be a constant beyond the buffer, which WGSL
-            // rejects. This number stands in a branch that is never taken.
+            // A value without elements has nothing to read: the position may be a constant beyond the buffer, which
+            // WGSL rejects. The zero is never used.
             let zero = Argument::Number(Scalar::Int(0));
             return self.number(&zero, info.ty.dtype);
         }
@@ -425,6 +429,7 @@ impl<'a> KernelScope<'a> {
         Ok(expr)
     }
 
+    /// Returns an element of a node's result, computed from the elements of the node's operands.
     fn inline(
         &mut self,
         node: &Node,
@@ -464,7 +469,7 @@ impl<'a> KernelScope<'a> {
     }
 }
 
-/// Returns the value that is an operand.
+/// Returns the value that is the operand at an index; an error if it is no value.
 pub fn operand(node: &Node, index: usize) -> Result<ValueId> {
     match node.arguments.get(index) {
         Some(Argument::Value(value)) => Ok(*value),
@@ -485,8 +490,10 @@ pub fn role(name: &str) -> &str {
     if base.is_empty() { last } else { base }
 }
 
-/// Returns the storage type of a value in a layout. Intermediate results between stages are as exact as other sums. So
-/// are filters of 4×4 Winograd tiles, whose errors the output transform would amplify. Sorted elements move one by one.
+/// Returns the storage type of a value in a layout. It differs from the value's storage type for three layouts. Scratch
+/// memory between the stages of a kernel stores `f32`, so that it loses no more than other sums. So do filters of 4×4
+/// Winograd tiles, whose errors the output transform would amplify. Sorted elements are not stored as pairs, since they
+/// move one by one.
 pub fn storage_in_layout(layout: &Layout, storage: StorageType) -> StorageType {
     match layout {
         Layout::Scratch { .. } if storage.is_half() => StorageType::F32,

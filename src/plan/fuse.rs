@@ -1,9 +1,9 @@
 //! Fusion: decides which values are materialised and which nodes one kernel computes.
 //!
-//! Pointwise primitives and views are inlined into their readers, unless that would repeat work. Primitives with loops get
-//! kernels. The pointwise primitives that follow one and have no other readers become its epilogue; some in front of
-//! convolutions become a prologue. Patterns of several such primitives are claimed first. Remaining kernels that depend on
-//! each other element by element are merged.
+//! Pointwise primitives and views are inlined into their readers, unless that would repeat work. Primitives with loops
+//! get kernels. The pointwise primitives that follow one and have no other readers become its epilogue; some in front
+//! of convolutions become a prologue. Patterns of several such primitives claim their nodes first: a claimed node
+//! belongs to the kernel of its pattern. Remaining kernels that depend on each other element by element are merged.
 
 pub mod blocked;
 pub mod claim;
@@ -83,7 +83,7 @@ impl Fusion {
 pub struct ValueProperties {
     /// Cost of computing one element, in simple operations.
     pub cost: u32,
-    /// The stored values that it is computed from.
+    /// Leaves: the materialised values that a kernel reads to compute it.
     pub leaves: BTreeSet<ValueId>,
     /// True for views and casts of a buffer, which are as cheap to read as the buffer.
     is_plain: bool,
@@ -148,9 +148,9 @@ fn readers(graph: &Graph) -> Vec<Vec<usize>> {
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
         for operand in node.operands() {
-            let known = &mut readers[operand.index()];
-            if known.last() != Some(&index) {
-                known.push(index);
+            let operand_readers = &mut readers[operand.index()];
+            if operand_readers.last() != Some(&index) {
+                operand_readers.push(index);
             }
         }
     }
@@ -198,32 +198,35 @@ impl Fuser<'_> {
 
     /// Materialises operands and results of a node that is not fused.
     fn store_operands_and_results(&mut self, node: &Node) {
-        let given = node.results.iter().copied();
-        for value in node.operands().into_iter().chain(given) {
+        let results = node.results.iter().copied();
+        for value in node.operands().into_iter().chain(results) {
             self.store(value.index(), MaterializeReason::External);
         }
     }
 
+    /// Materialises operands that a node reads too often, and decides whether its result is materialised.
     fn visit(&mut self, node: &Node, primitive: &Primitive) {
         let operands = node.operands();
-        for (place, operand) in operands.iter().enumerate() {
-            let info = &self.properties[operand.index()];
-            let is_costly = info.cost > MAX_REPEATED_COST
-                && reads_repeatedly(self.graph, node, primitive, place);
+        for (operand_index, operand) in operands.iter().enumerate() {
+            let properties = &self.properties[operand.index()];
+            let is_costly = properties.cost > MAX_REPEATED_COST
+                && reads_repeatedly(self.graph, node, primitive, operand_index);
             // Each load of the left factor of a product serves many columns.
-            let is_factor = place == 0 && matches!(primitive, Primitive::Dot(_));
-            let is_read_often = rereads_elements(primitive, place) && !info.is_plain
-                || place == 0
+            let is_factor = operand_index == 0 && matches!(primitive, Primitive::Dot(_));
+            let is_read_often = rereads_elements(primitive, operand_index) && !properties.is_plain
+                || operand_index == 0
                     && !self.stored[operand.index()]
                     && self.is_vec4_conv(node, primitive);
-            if is_read_often && !(place == 0 && self.is_prologue(node, primitive, *operand)) {
+            if is_read_often && !(operand_index == 0 && self.is_prologue(node, primitive, *operand))
+            {
                 self.store_behind_views(*operand, is_factor);
             } else if is_costly {
                 self.store_repeated(*operand);
             }
         }
-        let in_parts = matches!(primitive, Primitive::Concat(_));
-        self.fit_bindings(&operands, if in_parts { operands.len().max(1) } else { 1 });
+        let is_concat = matches!(primitive, Primitive::Concat(_));
+        // A concatenation may get a kernel for each operand.
+        self.fit_bindings(&operands, if is_concat { operands.len().max(1) } else { 1 });
         if node_class(node) == NodeClass::Kernel {
             for result in &node.results {
                 self.store(result.index(), MaterializeReason::NoEpilogue);
@@ -280,10 +283,11 @@ impl Fuser<'_> {
 
     /// True for a concatenation with operands that are stored within it.
     fn has_planned_parts(&self, value: ValueId) -> bool {
-        self.planned_parts.values().any(|whole| *whole == value)
+        self.planned_parts.values().any(|concat| *concat == value)
     }
 
-    /// Materialises operands until a kernel can bind the remaining reads. `kernels` kernels split the operands among them.
+    /// Materialises operands until one kernel can bind the remaining reads. Does nothing if several `kernels` share the
+    /// operands.
     fn fit_bindings(&mut self, operands: &[ValueId], kernels: usize) {
         loop {
             let mut leaves = BTreeSet::new();
@@ -322,20 +326,21 @@ impl Fuser<'_> {
         info
     }
 
+    /// Divides the nodes into groups, in execution order.
     fn groups(&mut self, capabilities: &Capabilities) -> Vec<Group> {
         let mut claimed = vec![false; self.graph.nodes.len()];
         let mut attention = self.claim_attention(&mut claimed);
         let mut groups = self.claim_rows(capabilities, &mut claimed);
-        // Later kernels claim first, so that the values that they combine with are computed before them.
+        // Later nodes choose their epilogues first, so that values which an epilogue reads are computed before it.
         for index in (0..self.graph.nodes.len()).rev() {
             let node = &self.graph.nodes[index];
             let is_kernel =
                 node_class(node) == NodeClass::Kernel && !claimed[index] && self.is_used(index);
             if let (true, Some(first)) = (is_kernel, node.results.first()) {
                 let mut group = self.kernel(index, *first, &mut claimed);
-                if let Some(found) = attention.remove(&index) {
-                    group.nodes.splice(0..0, found.nodes);
-                    group.pattern = Some(Pattern::Attention(found.attention));
+                if let Some(matched) = attention.remove(&index) {
+                    group.nodes.splice(0..0, matched.nodes);
+                    group.pattern = Some(Pattern::Attention(matched.attention));
                 }
                 groups.push(group);
             }
@@ -362,7 +367,7 @@ impl Fuser<'_> {
         node.has_side_effect() || results.any(is_read)
     }
 
-    /// Index of the node that defines a value.
+    /// Index of the node that defines a value; 0 for inputs and weights.
     pub fn definition_index(&self, value: ValueId) -> usize {
         match self.graph.value(value).definition {
             Definition::Node(node, _) => node,
@@ -372,31 +377,40 @@ impl Fuser<'_> {
 }
 
 /// True if the kernel reads each element of an operand many times.
-fn rereads_elements(primitive: &Primitive, place: usize) -> bool {
+fn rereads_elements(primitive: &Primitive, operand_index: usize) -> bool {
     match primitive {
         Primitive::Dot(_) | Primitive::Conv(_) => true,
         Primitive::Sort(sort) => sort.k.is_none(),
         // The weight and its biases are read in each step.
-        Primitive::Recurrent(_) => place == 1 || place == 2,
+        Primitive::Recurrent(_) => operand_index == 1 || operand_index == 2,
         _ => false,
     }
 }
 
-/// True if elements of an operand are read more than once.
-fn reads_repeatedly(graph: &Graph, node: &Node, primitive: &Primitive, place: usize) -> bool {
+/// True for a view that reads elements of an operand more than once.
+fn reads_repeatedly(
+    graph: &Graph,
+    node: &Node,
+    primitive: &Primitive,
+    operand_index: usize,
+) -> bool {
     let grows = || {
-        let operand = node.operands().get(place).map(|id| graph.ty(*id).numel());
+        let operand = node
+            .operands()
+            .get(operand_index)
+            .map(|id| graph.ty(*id).numel());
         let result = node.results.first().map(|id| graph.ty(*id).numel());
         operand != result
     };
     match primitive {
         Primitive::Expand(_) => grows(),
-        Primitive::Gather(_) => place == 0 && grows(),
+        Primitive::Gather(_) => operand_index == 0 && grows(),
         Primitive::Unfold(Unfold { size, stride, .. }) => size > stride,
         _ => false,
     }
 }
 
+/// True if the result is as cheap to read as a buffer whenever the operands are.
 fn keeps_plain(primitive: &Primitive) -> bool {
     is_plain_view(primitive) || matches!(primitive, Primitive::Unfold(_) | Primitive::Cast(_))
 }

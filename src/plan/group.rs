@@ -20,7 +20,7 @@ pub struct Group {
     pub other_outputs: Vec<ValueId>,
     /// Nodes of the group: those of a pattern in front of the anchor, the anchor, and its epilogue.
     pub nodes: Vec<usize>,
-    /// Additional loops around the anchor, if the group consists of several.
+    /// Nodes with loops that the kernel computes together with the anchor; `None` if the anchor is the only one.
     pub pattern: Option<Pattern>,
 }
 
@@ -45,7 +45,7 @@ impl Group {
         }
     }
 
-    /// Group of one pointwise value and its views.
+    /// Group of one node without loops, which defines the value.
     pub fn of_value(value: ValueId, node: usize) -> Group {
         Group {
             nodes: vec![node],
@@ -67,8 +67,8 @@ impl Group {
             .nodes
             .iter()
             .skip_while(|node| Some(**node) != self.anchor);
-        let behind = from_anchor.skip(1);
-        behind.map(|node| node_cost(&graph.nodes[*node])).sum()
+        let epilogue = from_anchor.skip(1);
+        epilogue.map(|node| node_cost(&graph.nodes[*node])).sum()
     }
 
     /// Values that a kernel without an anchor writes, the root last.
@@ -110,12 +110,12 @@ impl Group {
     }
 }
 
-/// Work of a kernel that reduces rows.
+/// Reductions of rows that one kernel computes, and the pointwise nodes around them.
 #[derive(Clone, Debug)]
 pub struct RowsPattern {
     /// Shape of the rows.
     pub frame: RowFrame,
-    /// Reductions by stage: indices of nodes.
+    /// Reductions by stage: indices of nodes. The reductions of a stage depend on results of earlier stages only.
     pub stages: Vec<Vec<usize>>,
     /// All values that the kernel computes.
     pub computed: Vec<ValueId>,
@@ -123,7 +123,7 @@ pub struct RowsPattern {
     pub written: Vec<ValueId>,
 }
 
-/// Part of an attention kernel in front of its anchor.
+/// Nodes of an attention kernel before its anchor, the product of softmax weights and values.
 #[derive(Clone, Debug)]
 pub struct AttentionPattern {
     /// Node of the product of queries and keys.
@@ -138,8 +138,8 @@ pub struct AttentionPattern {
     pub is_transposed: bool,
 }
 
-/// Number, length and stride of rows. A stride of 1 means rows of contiguous elements; with a larger stride the rows are
-/// columns, and neighbouring columns are contiguous.
+/// Number, length and stride of rows. A stride of 1 means rows of contiguous elements; with a larger stride the rows
+/// are columns, and neighbouring columns are contiguous.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RowFrame {
     /// Number of rows.
@@ -187,8 +187,8 @@ impl RowFrame {
 
     /// Linear index of an element of a row.
     pub fn element_index(&self, row: &Index, number: &Index) -> Index {
-        let outer = row.div(&self.stride).scale(&self.length).add(number);
-        outer.scale(&self.stride).add(&row.rem(&self.stride))
+        let offset = row.div(&self.stride).scale(&self.length).add(number);
+        offset.scale(&self.stride).add(&row.rem(&self.stride))
     }
 }
 

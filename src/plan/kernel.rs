@@ -71,7 +71,7 @@ pub struct GeneratedKernel {
 }
 
 impl GeneratedKernel {
-    /// Substitutes sizes for symbols.
+    /// Substitutes sizes for symbols in the sizes, the workgroup count and the work.
     pub fn substitute_sizes(self, sizes: &BTreeMap<Symbol, Dim>) -> GeneratedKernel {
         let size = |dim: &Dim| dim.substitute(sizes);
         GeneratedKernel {
@@ -159,30 +159,33 @@ impl<'a> LoweredKernel<'a> {
 
 /// Enable directives that a kernel's source needs.
 pub fn enable_directives(text: &str) -> String {
-    let asked = [
+    let extensions = [
         ("f16", text.contains("<f16")),
         ("wgpu_cooperative_matrix", text.contains("coop_mat")),
     ];
-    let lines = asked.iter().filter(|(_, is_used)| *is_used);
-    let lines: String = lines.map(|(name, _)| format!("enable {name};\n")).collect();
-    if lines.is_empty() {
-        lines
+    let directives = extensions.iter().filter(|(_, is_used)| *is_used);
+    let directives: String = directives
+        .map(|(name, _)| format!("enable {name};\n"))
+        .collect();
+    if directives.is_empty() {
+        directives
     } else {
-        lines + "\n"
+        directives + "\n"
     }
 }
 
-/// Index of the invocation in `0..count`, and a statement that ends surplus invocations.
+/// Index of the invocation in `0..count`, and a statement that ends surplus invocations: those of the last workgroup
+/// with larger indices.
 pub fn invocation(scope: &mut KernelScope, count: &Dim) -> (Index, Statement) {
-    let (index, number) = scope.counter("index", count);
+    let (variable, index) = scope.counter("index", count);
     let end = scope.pool.size(count);
-    let surplus = scope.pool.call("x >= y", WgslType::Bool, &[index, end]);
-    (number, Statement::ReturnIf(surplus))
+    let surplus = scope.pool.call("x >= y", WgslType::Bool, &[variable, end]);
+    (index, Statement::ReturnIf(surplus))
 }
 
-/// Divides a size by a number and rounds up, by the formula `(size + piece - 1) / piece`.
-pub fn ceil_div(size: &Dim, piece: usize) -> Dim {
-    (size + &Dim::from(piece) - 1).floor_div(&Dim::from(piece))
+/// Divides a size by a number and rounds up, by the formula `(size + divisor - 1) / divisor`.
+pub fn ceil_div(size: &Dim, divisor: usize) -> Dim {
+    (size + &Dim::from(divisor) - 1).floor_div(&Dim::from(divisor))
 }
 
 /// Applies the epilogue to the anchor's result at a position and stores the element.
@@ -197,7 +200,8 @@ pub fn store(
     write(scope, group.root, value, &position)
 }
 
-/// Element and position of a group's root, given the anchor's result at a position.
+/// Element and position of a group's root, given the anchor's result at a position. `value` is computed in the type of
+/// the result's dtype and is rounded to it first.
 pub fn epilogue(
     scope: &mut KernelScope,
     group: &Group,
@@ -206,19 +210,19 @@ pub fn epilogue(
     position: &Position,
 ) -> Result<(Expr, Position)> {
     let graph = scope.graph;
-    let (inner, outer) = (&graph.ty(result).shape, &graph.ty(group.root).shape);
+    let (result_shape, root_shape) = (&graph.ty(result).shape, &graph.ty(group.root).shape);
     let value = scalar::narrow(&mut scope.pool, value, graph.ty(result).dtype);
     scope.set_computed(result, value);
-    let position = if inner == outer {
+    let position = if result_shape == root_shape {
         position.clone()
     } else {
-        position.reshape(inner, outer)
+        position.reshape(result_shape, root_shape)
     };
     let value = scope.produce(group.root, &position)?;
     Ok((value, position))
 }
 
-/// Emits a loop over `0..size`. `body` receives the loop variable. A size of 1 needs no loop.
+/// Emits a loop over `0..size` with a loop variable of this name, which `body` receives. A size of 1 needs no loop.
 pub fn repeat(
     scope: &mut KernelScope,
     name: &str,
@@ -252,7 +256,8 @@ pub fn repeat_to(
     }])
 }
 
-/// Emits nested loops over all coordinates of a shape.
+/// Emits nested loops over all coordinates of a shape. `names` is the name of the loop variable, or the prefix of the
+/// names of several.
 pub fn repeat_all(
     scope: &mut KernelScope,
     names: &str,
@@ -280,11 +285,12 @@ pub fn repeat_all(
     Ok(statements)
 }
 
-/// Emits one loop over all coordinates of a shape. Counters carry the coordinates along; `body` receives their row-major
-/// index and the coordinates. Short nested loops would cost more. The shape must have fewer than 65,536 elements.
+/// Emits one loop over all coordinates of a shape, since nested short loops would cost more. `body` receives the
+/// row-major index, whose variable is named `flat_name`, and the coordinates. These are counters with the names
+/// `names`, which each iteration increments. The shape must have fewer than 65,536 elements.
 pub fn repeat_flattened(
     scope: &mut KernelScope,
-    place: &str,
+    flat_name: &str,
     names: &[String],
     shape: &[Dim],
     body: impl FnOnce(&mut KernelScope, &Index, &[Index]) -> Result<Vec<Statement>>,
@@ -295,54 +301,54 @@ pub fn repeat_flattened(
         .zip(shape)
         .map(|(name, size)| scope.counter(name, size))
         .collect();
-    let at: Vec<Index> = counters.iter().map(|(_, index)| index.clone()).collect();
-    let moving = counters.iter().zip(shape).filter(|(_, size)| !size.is(1));
-    let moving: Vec<(Expr, &Dim)> = moving
+    let coordinates: Vec<Index> = counters.iter().map(|(_, index)| index.clone()).collect();
+    let iterated = counters.iter().zip(shape).filter(|(_, size)| !size.is(1));
+    let iterated: Vec<(Expr, &Dim)> = iterated
         .map(|((counter, _), size)| (*counter, size))
         .collect();
-    let (variable, place) = match moving.as_slice() {
-        [] => return body(scope, &Index::zero(), &at),
+    let (variable, flat_index) = match iterated.as_slice() {
+        [] => return body(scope, &Index::zero(), &coordinates),
         [(only, size)] => (*only, Index::expr(*only, size)),
-        _ => scope.counter(place, &size),
+        _ => scope.counter(flat_name, &size),
     };
-    let mut inner = body(scope, &place, &at)?;
+    let mut loop_body = body(scope, &flat_index, &coordinates)?;
     let (zero, end) = (scope.pool.index(0), scope.pool.size(&size));
     let mut statements = Vec::new();
-    if moving.len() > 1 {
-        let carried = || moving.iter().map(|(counter, _)| *counter);
-        statements.extend(carried().map(|counter| Statement::Declare(counter, zero)));
-        inner.splice(0..0, carried().map(Statement::Freeze));
-        inner.extend(increment_coordinates(scope, &moving));
+    if iterated.len() > 1 {
+        let iterated_counters = || iterated.iter().map(|(counter, _)| *counter);
+        statements.extend(iterated_counters().map(|counter| Statement::Declare(counter, zero)));
+        loop_body.splice(0..0, iterated_counters().map(Statement::Freeze));
+        loop_body.extend(increment_coordinates(scope, &iterated));
     }
     statements.push(Statement::Loop {
         variable,
         from: zero,
         to: end,
         step: 1,
-        body: inner,
+        body: loop_body,
     });
     Ok(statements)
 }
 
 /// Increments coordinates in row-major order.
 fn increment_coordinates(scope: &mut KernelScope, counters: &[(Expr, &Dim)]) -> Vec<Statement> {
-    let Some(((counter, size), outer)) = counters.split_last() else {
+    let Some(((counter, size), outer_counters)) = counters.split_last() else {
         return Vec::new();
     };
     let pool = &mut scope.pool;
     let (zero, one, end) = (pool.index(0), pool.index(1), pool.size(size));
     let next = pool.call("x + y", WgslType::U32, &[*counter, one]);
     let mut statements = vec![Statement::Assign(*counter, next)];
-    if !outer.is_empty() {
-        let is_over = pool.call("x == y", WgslType::Bool, &[*counter, end]);
-        let mut over = vec![Statement::Assign(*counter, zero)];
-        over.extend(increment_coordinates(scope, outer));
-        statements.push(Statement::If(is_over, over));
+    if !outer_counters.is_empty() {
+        let is_at_end = pool.call("x == y", WgslType::Bool, &[*counter, end]);
+        let mut carry = vec![Statement::Assign(*counter, zero)];
+        carry.extend(increment_coordinates(scope, outer_counters));
+        statements.push(Statement::If(is_at_end, carry));
     }
     statements
 }
 
-/// `base + offset`, clamped below a size unless it is known to be smaller.
+/// `base + offset`, clamped below a size unless it is known to be smaller. `name` labels the clamped index.
 pub fn clamped_offset(
     scope: &mut KernelScope,
     base: &Index,
@@ -350,15 +356,15 @@ pub fn clamped_offset(
     size: &Dim,
     name: &str,
 ) -> Index {
-    let moved = base.add_size(&Dim::from(offset));
-    if offset == 0 || moved.is_less_than(size) {
-        return moved;
+    let sum = base.add_size(&Dim::from(offset));
+    if offset == 0 || sum.is_less_than(size) {
+        return sum;
     }
     let pool = &mut scope.pool;
-    let (moved, last) = (moved.emit(pool), pool.size(&(size - 1)));
-    let limited = pool.call("min(x, y)", WgslType::U32, &[moved, last]);
-    pool.set_label(limited, name);
-    Index::expr(limited, size)
+    let (sum, last) = (sum.emit(pool), pool.size(&(size - 1)));
+    let clamped = pool.call("min(x, y)", WgslType::U32, &[sum, last]);
+    pool.set_label(clamped, name);
+    Index::expr(clamped, size)
 }
 
 /// Guards statements by `base + offset < size`, unless the condition is known to hold.
@@ -381,8 +387,8 @@ pub fn clamped_index(scope: &mut KernelScope, index: &Index, size: &Dim) -> Inde
         return index.clone();
     }
     let (index, last) = (index.emit(&mut scope.pool), scope.pool.size(&(size - 1)));
-    let limited = scope.pool.call("min(x, y)", WgslType::U32, &[index, last]);
-    Index::expr(limited, size)
+    let clamped = scope.pool.call("min(x, y)", WgslType::U32, &[index, last]);
+    Index::expr(clamped, size)
 }
 
 /// Guards statements by `index < size`, unless the condition is known to hold.

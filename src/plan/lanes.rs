@@ -22,8 +22,8 @@ pub fn subgroup_indices(lanes: usize, subgroups: usize) -> (&'static str, String
             format!("local % {lanes}u"),
         ),
     };
-    let place = format!("    let index = {index};\n    let lane = {lane};\n");
-    ("place", place)
+    let definitions = format!("    let index = {index};\n    let lane = {lane};\n");
+    ("place", definitions)
 }
 
 /// Template value that defines an invocation index, for workgroups of one subgroup each.
@@ -33,11 +33,11 @@ pub fn invocation_index(lanes: usize) -> (&'static str, String) {
     ("index", index)
 }
 
-/// Number of subgroups of a workgroup, given `count` subgroups in total. If there are few, each gets its own workgroup, so
-/// that another core can run it.
+/// Number of subgroups of a workgroup, given `count` subgroups in total. If there are few, each gets its own workgroup,
+/// so that another core can run it.
 pub fn subgroups_per_workgroup(lanes: usize, count: usize) -> usize {
-    let whole = INVOCATIONS / lanes;
-    if count < 2 * whole { 1 } else { whole }
+    let most = INVOCATIONS / lanes;
+    if count < 2 * most { 1 } else { most }
 }
 
 /// Distances of the lanes that exchange partial results, one exchange after the other, until all lanes have the total.

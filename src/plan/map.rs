@@ -72,17 +72,20 @@ pub fn lower_any<'a>(
     group: &Group,
 ) -> Result<LoweredKernel<'a>> {
     match lower_vec4(scope(), group)? {
-        Some(quads) if quads.fits() => Ok(lower_blocks(&scope, group, &quads)?.unwrap_or(quads)),
+        Some(row_kernel) if row_kernel.fits() => {
+            Ok(lower_blocks(&scope, group, &row_kernel)?.unwrap_or(row_kernel))
+        }
         _ => lower(scope(), group),
     }
 }
 
-/// Lowers to a kernel of 4x4 blocks with four vector stores each, for a transposition whose operand has vec4 along another
-/// axis. `None` if vectors along rows load as well already.
+/// Lowers a transposition to a kernel whose invocations compute 4x4 blocks, with vector loads along another axis than
+/// the last one and four vector stores each. `row_kernel` is the kernel that computes vectors along rows; `None` if it
+/// takes no longer.
 fn lower_blocks<'a>(
     scope: &impl Fn() -> KernelScope<'a>,
     group: &Group,
-    in_row: &LoweredKernel,
+    row_kernel: &LoweredKernel,
 ) -> Result<Option<LoweredKernel<'a>>> {
     let shape = &scope().graph.ty(group.root).shape;
     let is_in_rows = scope().layout(group.root).is_row_major();
@@ -93,7 +96,7 @@ fn lower_blocks<'a>(
         return Ok(None);
     }
     let width = width(&scope(), group, &Dim::product(shape))?;
-    let loads = in_row.scope.pool.loads();
+    let loads = row_kernel.scope.pool.loads();
     if loads < VEC4_LEN {
         return Ok(None);
     }
@@ -124,14 +127,14 @@ fn lower_block_4x4<'a>(
     axis: usize,
 ) -> Result<Option<LoweredKernel<'a>>> {
     scope.inline_values(&group.other_outputs);
-    let (lines, surplus, count) = block_4x4(&mut scope, group.root, axis);
+    let (rows, surplus, count) = block_4x4(&mut scope, group.root, axis);
     let mut statements = vec![surplus];
-    for line in lines {
-        let parts = vec4::for_each_neighbour(&mut scope, line, |scope, _, at| {
+    for row in rows {
+        let elements = vec4::for_each_neighbour(&mut scope, row, |scope, _, at| {
             let position = Position::from_coordinates(at);
             Ok((scope.produce(group.root, &position)?, position))
         })?;
-        match vec4::store_vec4(&mut scope, group.root, &parts)? {
+        match vec4::store_vec4(&mut scope, group.root, &elements)? {
             Some(store) => statements.push(store),
             None => return Ok(None),
         }
@@ -139,8 +142,8 @@ fn lower_block_4x4<'a>(
     Ok(Some(finish(scope, &count, statements)))
 }
 
-/// Coordinates of a 4x4 block along `axis` and the last axis, a statement that ends surplus invocations, and the number of
-/// invocations.
+/// Coordinates of the elements of an invocation's 4x4 block along `axis` and the last axis, by position along `axis`
+/// and then along the last axis; a statement that ends surplus invocations; and the number of invocations.
 fn block_4x4(
     scope: &mut KernelScope,
     value: ValueId,
@@ -149,13 +152,9 @@ fn block_4x4(
     let mut shape = scope.graph.ty(value).shape.clone();
     let last = shape.len() - 1;
     shape[last] = shape[last].floor_div(&Dim::from(VEC4_LEN));
-    let (quad, surplus, count) = vec4_layout::invocation_vec4(scope, &shape, axis);
-    let lines = vec4::neighbours(&quad, axis);
-    (
-        lines.map(|line| vec4::neighbours(&line, last)),
-        surplus,
-        count,
-    )
+    let (coordinates, surplus, count) = vec4_layout::invocation_vec4(scope, &shape, axis);
+    let rows = vec4::neighbours(&coordinates, axis);
+    (rows.map(|row| vec4::neighbours(&row, last)), surplus, count)
 }
 
 /// Number of neighbours that an invocation computes: eight for cheap elements that are faster to write as words, else
@@ -172,8 +171,8 @@ fn width(scope: &KernelScope, group: &Group, numel: &Dim) -> Result<usize> {
     )
 }
 
-/// Kernel that computes `width` contiguous elements of each target per invocation. `None` if the number of elements is no
-/// multiple of four.
+/// Kernel that computes `width` contiguous elements of each target per invocation. `element` computes the element at a
+/// linear index, and its position in the target. `None` if the number of elements is no multiple of four.
 fn lower_contiguous<'a>(
     mut scope: KernelScope<'a>,
     targets: &[ValueId],
@@ -189,13 +188,13 @@ fn lower_contiguous<'a>(
     let first = index.scale(&Dim::from(width));
     let mut statements = vec![surplus];
     for target in targets {
-        let parts = scope.with_vector_width(width, |scope| {
-            let places = (0..width).map(|part| first.add_size(&Dim::from(part)));
-            places
-                .map(|place| element(scope, *target, place))
+        let elements = scope.with_vector_width(width, |scope| {
+            let indices = (0..width).map(|offset| first.add_size(&Dim::from(offset)));
+            indices
+                .map(|index| element(scope, *target, index))
                 .collect::<Result<Vec<_>>>()
         })?;
-        let Some(stores) = vec8::store_vectors(&mut scope, *target, &parts)? else {
+        let Some(stores) = vec8::store_vectors(&mut scope, *target, &elements)? else {
             return Ok(None);
         };
         statements.extend(stores);
@@ -224,26 +223,26 @@ fn copy_transposed_to_vec4(
     axis: usize,
 ) -> Result<LoweredKernel> {
     let size = scope.graph.ty(value).shape[axis].clone();
-    let (lines, surplus, count) = block_4x4(&mut scope, value, axis);
-    let mut quads: [Vec<(Expr, Position)>; VEC4_LEN] = Default::default();
-    for (part, line) in lines.into_iter().enumerate() {
-        let may_miss = part > 0 && !vec4::is_multiple_of_4(&size);
-        let inside = may_miss.then(|| scope.is_below(&line[0][axis], &size));
-        for (parts, at) in quads.iter_mut().zip(line) {
+    let (rows, surplus, count) = block_4x4(&mut scope, value, axis);
+    let mut vectors: [Vec<(Expr, Position)>; VEC4_LEN] = Default::default();
+    for (row_number, row) in rows.into_iter().enumerate() {
+        let may_exceed = row_number > 0 && !vec4::is_multiple_of_4(&size);
+        let inside = may_exceed.then(|| scope.is_below(&row[0][axis], &size));
+        for (vector, at) in vectors.iter_mut().zip(row) {
             let position = Position::from_coordinates(at);
             let number = scope.with_vec4(|scope| scope.element(value, &position, inside))?;
-            parts.push((number, position));
+            vector.push((number, position));
         }
     }
     let mut statements = vec![surplus];
-    for parts in &quads {
-        statements.push(scope.store_vec4(value, axis, parts)?);
+    for vector in &vectors {
+        statements.push(scope.store_vec4(value, axis, vector)?);
     }
     Ok(finish(scope, &count, statements))
 }
 
-/// Kernel that writes four neighbours along `axis` of a shape to a vec4 of `root`. `element` computes an element and its
-/// position in `root` from its coordinates in the shape.
+/// Kernel that writes four neighbours along `axis` of a shape to a vec4 of `root`. `element` computes an element and
+/// its position in `root` from its coordinates in the shape.
 fn lower_vec4_along<'a>(
     mut scope: KernelScope<'a>,
     shape: &Shape,
@@ -251,11 +250,11 @@ fn lower_vec4_along<'a>(
     axis: usize,
     element: impl Fn(&mut KernelScope, Vec<Index>) -> Result<(Expr, Position)>,
 ) -> Result<LoweredKernel<'a>> {
-    let (quad, surplus, count) = vec4_layout::invocation_vec4(&mut scope, shape, axis);
-    let neighbours = vec4::neighbours(&quad, axis);
-    let parts =
+    let (vec4_coordinates, surplus, count) = vec4_layout::invocation_vec4(&mut scope, shape, axis);
+    let neighbours = vec4::neighbours(&vec4_coordinates, axis);
+    let elements =
         vec4::for_each_neighbour(&mut scope, neighbours, |scope, _, at| element(scope, at))?;
-    let store = scope.store_vec4(root, axis, &parts)?;
+    let store = scope.store_vec4(root, axis, &elements)?;
     Ok(finish(scope, &count, vec![surplus, store]))
 }
 
@@ -274,42 +273,43 @@ pub fn copy_value<'a>(mut scope: KernelScope<'a>, value: ValueId) -> Result<Lowe
     Ok(finish(scope, &count, vec![surplus, store]))
 }
 
-/// Copies one operand of a concatenation to its part of the result: for concatenations that read more buffers than a
-/// kernel can bind, or that run faster as separate kernels.
+/// Copies one operand of a concatenation to its part of the result, which begins at `start` along `axis`: for
+/// concatenations that read more buffers than a kernel can bind, or that run faster as separate kernels.
 pub fn copy_concat_operand<'a>(
     scope: impl Fn() -> KernelScope<'a>,
-    joined: &Group,
-    part: ValueId,
+    concat: &Group,
+    operand: ValueId,
     axis: usize,
     start: &Dim,
 ) -> Result<LoweredKernel<'a>> {
-    let mut alone = scope();
-    let graph = alone.graph;
-    let shape: &Shape = &graph.ty(part).shape;
+    let mut scalar_scope = scope();
+    let graph = scalar_scope.graph;
+    let shape: &Shape = &graph.ty(operand).shape;
     let count = Dim::product(shape);
-    let put = |scope: &mut KernelScope, from: Position| {
-        let value = scope.element(part, &from, None)?;
-        let mut coordinates = from.coordinates(shape);
+    let load = |scope: &mut KernelScope, position: Position| {
+        let value = scope.element(operand, &position, None)?;
+        let mut coordinates = position.coordinates(shape);
         coordinates[axis] = coordinates[axis].add_size(start);
         Ok((value, Position::from_coordinates(coordinates)))
     };
-    if let Layout::Vec4 { axis: of_quads } = alone.layout(joined.root) {
-        return lower_vec4_along(alone, shape, joined.root, *of_quads, |scope, at| {
-            put(scope, Position::from_coordinates(at))
+    if let Layout::Vec4 { axis: vec4_axis } = scalar_scope.layout(concat.root) {
+        return lower_vec4_along(scalar_scope, shape, concat.root, *vec4_axis, |scope, at| {
+            load(scope, Position::from_coordinates(at))
         });
     }
-    let element = |scope: &mut KernelScope, _, place: Index| {
-        let coordinates = index::delinearize(&place, shape);
-        put(scope, Position::from_both(place, coordinates))
+    let element = |scope: &mut KernelScope, _, index: Index| {
+        let coordinates = index::delinearize(&index, shape);
+        load(scope, Position::from_both(index, coordinates))
     };
-    let width = width(&alone, joined, &count)?;
-    if let Some(quads) = lower_contiguous(scope(), &[joined.root], &count, width, element)? {
-        return Ok(quads);
+    let width = width(&scalar_scope, concat, &count)?;
+    if let Some(vector_kernel) = lower_contiguous(scope(), &[concat.root], &count, width, element)?
+    {
+        return Ok(vector_kernel);
     }
-    let (index, surplus) = invocation(&mut alone, &count);
-    let (value, position) = element(&mut alone, part, index)?;
-    let store = write(&mut alone, joined.root, value, &position)?;
-    Ok(finish(alone, &count, vec![surplus, store]))
+    let (index, surplus) = invocation(&mut scalar_scope, &count);
+    let (value, position) = element(&mut scalar_scope, operand, index)?;
+    let store = write(&mut scalar_scope, concat.root, value, &position)?;
+    Ok(finish(scalar_scope, &count, vec![surplus, store]))
 }
 
 fn finish<'a>(

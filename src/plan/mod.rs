@@ -2,11 +2,11 @@
 //! expression for each element (`element`), a kernel for each group and blocks of steps for regions (`region`), and
 //! assigns slots and lifetimes.
 //!
-//! In reading order: node costs (`cost`) and kernel groups (`group`); expressions (`element`) and the kernel source around
-//! them (`kernel`, `vec4_layout`, `lanes`); kernels by operation (`product`, `conv`, `attention`, `recurrent`, `reduce`,
-//! `scan`, `sort`, `map`, `custom`); the choice of a kernel for a device (`variant`), the layout and storage type of
-//! values (`storage`), and fusion (`fuse`); shape-generic kernels that layers share (`shape_generic`) and the slots that
-//! kernels bind (`slots`). A module of several files has a folder.
+//! In reading order: node costs (`cost`) and kernel groups (`group`); expressions (`element`) and the kernel source
+//! around them (`kernel`, `vec4_layout`, `lanes`); kernels by operation (`product`, `conv`, `attention`, `recurrent`,
+//! `reduce`, `scan`, `sort`, `map`, `custom`); the choice of a kernel for a device (`variant`), the layout and storage
+//! type of values (`storage`), and fusion (`fuse`); shape-generic kernels that layers share (`shape_generic`) and the
+//! slots that kernels bind (`slots`). A module of several files has a folder.
 
 mod attention;
 mod check;
@@ -60,7 +60,8 @@ use crate::pass::explicit_regions;
 /// Options of a plan.
 #[derive(Clone, Debug, Default)]
 pub struct PlanOptions {
-    /// Requested kernel variants of some nodes. A node that does not admit its variant uses the default table.
+    /// Requested kernel variants of some nodes. A node that does not admit the requested variant gets one from the
+    /// table of `variant`.
     pub choices: VariantOverrides,
     /// Storage precision of `f32` values.
     pub precision: Precision,
@@ -84,20 +85,21 @@ pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
 pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions) -> Result<Plan> {
     let graph = &fuse::split::split(&explicit_regions(graph)?, capabilities, &options.choices)?;
     let (mut scalar_writes, mut paneled) = (BTreeSet::new(), PaneledWeights::new());
-    let mut earlier = PreviousAttempt::default();
-    // A value that cannot be stored in half-precision pairs, or a weight that would be stored twice, gets another storage
-    // in the next attempt.
+    let mut previous = PreviousAttempt::default();
+    // A value that cannot be stored in half-precision pairs, or a weight that would be stored twice, gets another
+    // storage in the next attempt.
     loop {
-        let wanted = StorageRequest {
+        let request = StorageRequest {
             options,
             scalar_writes: &scalar_writes,
             paneled: &paneled,
             prefix: "",
         };
-        let (mut builder, fusion) = build_kernels(graph, capabilities, wanted, earlier)?;
+        let (mut builder, fusion) = build_kernels(graph, capabilities, request, previous)?;
         let newly_paneled = panels::choose_paneled(&builder, capabilities);
-        let are_same = builder.scalar_writes.is_subset(&scalar_writes);
-        if are_same && newly_paneled.is_empty() {
+        // True if all single-element writes were already known, so that only the weights stored as panels change.
+        let are_known = builder.scalar_writes.is_subset(&scalar_writes);
+        if are_known && newly_paneled.is_empty() {
             builder.plan.shared_weights = panels::shared_weights(&builder, &paneled);
             shape_generic::deduplicate_kernels(
                 &mut builder.plan,
@@ -107,9 +109,9 @@ pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions
             );
             return Ok(builder.finish());
         }
-        earlier = PreviousAttempt {
+        previous = PreviousAttempt {
             kernel_cache: builder.kernel_cache,
-            reusable: are_same.then_some((fusion, builder.group_kernels)),
+            reusable: are_known.then_some((fusion, builder.group_kernels)),
         };
         scalar_writes.extend(builder.scalar_writes);
         paneled.extend(newly_paneled);
@@ -128,26 +130,26 @@ struct PreviousAttempt {
 fn build_kernels(
     graph: &Graph,
     capabilities: &Capabilities,
-    wanted: StorageRequest,
-    earlier: PreviousAttempt,
+    request: StorageRequest,
+    previous: PreviousAttempt,
 ) -> Result<(PlanBuilder, Fusion)> {
-    let (fusion, known) = match earlier.reusable {
-        Some((mut fusion, known)) => {
-            panels::assign_layouts(graph, &mut fusion, wanted.paneled);
-            (fusion, known)
+    let (fusion, group_kernels) = match previous.reusable {
+        Some((mut fusion, group_kernels)) => {
+            panels::assign_layouts(graph, &mut fusion, request.paneled);
+            (fusion, group_kernels)
         }
-        None => (Fusion::of(graph, capabilities, wanted)?, Vec::new()),
+        None => (Fusion::of(graph, capabilities, request)?, Vec::new()),
     };
-    let mut sheet = PlanBuilder::with_earlier(earlier.kernel_cache, known);
-    sheet.plan.inputs = vec![None; graph.inputs.len()];
-    sheet.plan.guards.clone_from(&graph.guards);
+    let mut builder = PlanBuilder::with_earlier(previous.kernel_cache, group_kernels);
+    builder.plan.inputs = vec![None; graph.inputs.len()];
+    builder.plan.guards.clone_from(&graph.guards);
     let written = vec![false; graph.values.len()];
     let mut planner = Planner {
         graph,
         capabilities,
-        request: wanted,
+        request,
         fusion: &fusion,
-        builder: &mut sheet,
+        builder: &mut builder,
         slots: BTreeMap::new(),
         converted: BTreeMap::new(),
         written: &written,
@@ -158,8 +160,8 @@ fn build_kernels(
         flows: Vec::new(),
     };
     planner.run(Planner::outputs)?;
-    sheet.plan.flows = planner.flows;
-    Ok((sheet, fusion))
+    builder.plan.flows = planner.flows;
+    Ok((builder, fusion))
 }
 
 /// Plans one graph: the whole graph or the body of a region.
@@ -169,36 +171,39 @@ struct Planner<'a> {
     request: StorageRequest<'a>,
     fusion: &'a Fusion,
     builder: &'a mut PlanBuilder,
+    /// Slots of values. The flag is true for a slot that receives a copy of the value, see [`KernelBinding::is_copy`].
     slots: BTreeMap<(ValueId, bool), SlotId>,
     /// Copies of values in another layout, and weights in panels or chunks.
     converted: BTreeMap<(ValueId, Layout), SlotId>,
-    /// Inputs of a body whose slots are written by steps.
+    /// Whether a value is an input of a region's body in a slot that steps of the plan write, by index.
     written: &'a [bool],
     /// Prefix of a body's slot names, such as `y/`, which distinguishes them from those of the enclosing graph.
     prefix: String,
-    /// Position of the body's region: indices of nodes, outermost first.
+    /// Path to the body: indices of the enclosing regions' nodes, outermost first. Empty for the whole graph.
     order: Vec<usize>,
     /// True if kernels evaluate the checks among their nodes.
     makes_checks: bool,
     /// Operands and results of host functions. Their memory is not reused.
     host_values: HashSet<ValueId>,
+    /// Control flow and host calls between the steps of this graph.
     flows: Vec<Flow>,
 }
 
 impl Fusion {
-    fn of(graph: &Graph, capabilities: &Capabilities, wanted: StorageRequest) -> Result<Fusion> {
+    /// Decides which nodes are fused, and the layout and storage type of each value.
+    fn of(graph: &Graph, capabilities: &Capabilities, request: StorageRequest) -> Result<Fusion> {
         check_types(graph, capabilities)?;
-        let mut fusion = fuse(graph, capabilities, &wanted.options.choices)?;
+        let mut fusion = fuse(graph, capabilities, &request.options.choices)?;
         fusion.layouts = storage::layout::assign(graph, capabilities, &fusion);
-        let stored = storage::precision::assign(graph, capabilities, &fusion, wanted)?;
-        (fusion.storages, fusion.single_reasons) = stored.into_iter().unzip();
-        let is_body = !wanted.prefix.is_empty();
+        let decisions = storage::precision::assign(graph, capabilities, &fusion, request)?;
+        (fusion.storages, fusion.single_reasons) = decisions.into_iter().unzip();
+        let is_body = !request.prefix.is_empty();
         storage::concat::assign_parts(graph, capabilities, &mut fusion, is_body);
-        fusion.layouts = storage::padding::assign(graph, capabilities, wanted, &fusion);
+        fusion.layouts = storage::padding::assign(graph, capabilities, request, &fusion);
         fusion.texture_aliased =
             storage::texture_aliases::assign(graph, capabilities, &fusion, is_body);
-        panels::assign_layouts(graph, &mut fusion, wanted.paneled);
-        fusion.tile_extents = storage::tile_extents::assign(graph, capabilities, &fusion, wanted);
+        panels::assign_layouts(graph, &mut fusion, request.paneled);
+        fusion.tile_extents = storage::tile_extents::assign(graph, capabilities, &fusion, request);
         Ok(fusion)
     }
 }
@@ -236,13 +241,13 @@ impl<'a> Planner<'a> {
             stored,
             layouts,
             storages,
-            texture_aliased: texels,
+            texture_aliased,
             ..
         } = self.fusion;
         let scope = KernelScope::new(self.graph, self.capabilities, stored, self.written);
         let scope = scope
             .with_layouts(layouts, storages)
-            .with_texture_aliases(texels);
+            .with_texture_aliases(texture_aliased);
         match self.makes_checks {
             true => scope,
             false => scope.without_checks(),
@@ -275,36 +280,36 @@ impl<'a> Planner<'a> {
         };
         self.builder.group_kernels.push(kernels.clone());
         let mut kernels = kernels.into_iter();
-        kernels.try_for_each(|(made, part)| self.add_step(made, group, part))
+        kernels.try_for_each(|(kernel, operand)| self.add_step(kernel, group, operand))
     }
 
     /// True if the kernels read no weight in rows that is now stored only in panels.
     fn are_still_valid(&self, kernels: &GroupKernels) -> bool {
-        let mut bindings = kernels.iter().flat_map(|(made, _)| &made.bindings);
+        let mut bindings = kernels.iter().flat_map(|(kernel, _)| &kernel.bindings);
         let is_in_panels = |layout: &Layout| matches!(layout, Layout::Panels(_));
         bindings.all(|binding| {
-            let lies = &self.fusion.layouts[binding.value.index()];
-            is_in_panels(&binding.layout) || !is_in_panels(lies)
+            let stored_layout = &self.fusion.layouts[binding.value.index()];
+            is_in_panels(&binding.layout) || !is_in_panels(stored_layout)
         })
     }
 
-    /// Generates the kernels of a group.
+    /// Generates the kernels of a group: one, or one for each operand of a concatenation.
     fn generate_kernels(&mut self, group: &Group) -> Result<GroupKernels> {
-        let whole = match self.sort_kernel(group)? {
+        let single = match self.sort_kernel(group)? {
             None => self.shape_generic_kernel(group)?,
             sorted => sorted,
         };
-        if let Some(made) = whole {
-            return Ok(vec![(made, None)]);
+        if let Some(kernel) = single {
+            return Ok(vec![(kernel, None)]);
         }
         let label = self.label(group);
         let lowered = self.lower_to_fit(group)?;
-        let parts = match lowered.fits() && !self.has_many_operands(group) {
+        let operand_kernels = match lowered.fits() && !self.has_many_operands(group) {
             true => None,
             false => self.kernels_by_operand(group, &label)?,
         };
-        match parts {
-            Some(parts) => Ok(parts),
+        match operand_kernels {
+            Some(operand_kernels) => Ok(operand_kernels),
             None => Ok(vec![(lowered.finish(label)?, None)]),
         }
     }
@@ -351,36 +356,41 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Adds the dispatch of a kernel for a group, or for one operand of a concatenation. The plan may hold the kernel
+    /// Adds the dispatch of a kernel for a group, or for `operand` of a concatenation. The plan may contain the kernel
     /// already.
     fn add_step(
         &mut self,
-        mut made: GeneratedKernel,
+        mut generated: GeneratedKernel,
         group: &Group,
-        part: Option<ValueId>,
+        operand: Option<ValueId>,
     ) -> Result<()> {
-        if matches!(&made.workgroups, Workgroups::Linear(count) if count.is(0)) {
+        if matches!(&generated.workgroups, Workgroups::Linear(count) if count.is(0)) {
             return Ok(());
         }
-        let singles = made.scalar_writes.iter();
-        let singles =
-            singles.map(|value| format!("{}{}", self.prefix, self.graph.value(*value).name));
-        self.builder.scalar_writes.extend(singles);
-        self.count_kernel_row_reads(&made, group, part);
-        let work = match made.work.take() {
+        let scalar_writes = generated.scalar_writes.iter();
+        let scalar_writes =
+            scalar_writes.map(|value| format!("{}{}", self.prefix, self.graph.value(*value).name));
+        self.builder.scalar_writes.extend(scalar_writes);
+        self.count_kernel_row_reads(&generated, group, operand);
+        let work = match generated.work.take() {
             Some(work) => work,
-            None => kernel::work::group_work(&self.scope(), group, part)?,
+            None => kernel::work::group_work(&self.scope(), group, operand)?,
         };
-        self.add_dispatch(made, group, work)
+        self.add_dispatch(generated, group, work)
     }
 
     /// Adds the dispatch of a kernel.
-    fn add_dispatch(&mut self, made: GeneratedKernel, group: &Group, mut work: Work) -> Result<()> {
-        let kernel = self.builder.kernel(made.kernel, made.source);
-        let sizes = self.with_check_sites(&made.checks, made.sizes);
+    fn add_dispatch(
+        &mut self,
+        generated: GeneratedKernel,
+        group: &Group,
+        mut work: Work,
+    ) -> Result<()> {
+        let kernel = self.builder.kernel(generated.kernel, generated.source);
+        let sizes = self.with_check_sites(&generated.checks, generated.sizes);
         let mut bindings = Vec::new();
         let written = group.written(self.graph, &self.fusion.stored);
-        for binding in &made.bindings {
+        for binding in &generated.bindings {
             if binding.buffer.access == Access::Faults {
                 bindings.push(self.builder.fault_buffer().slot);
                 continue;
@@ -393,13 +403,17 @@ impl<'a> Planner<'a> {
             }
         }
         if work.writes.is_empty() {
-            // A result in another slot or layout is bound last.
-            let goes_to = |binding: &KernelBinding| (binding.is_copy, binding.layout.clone());
-            let last = made.bindings.last().map(goes_to);
-            let is_other = |binding: &KernelBinding| Some(goes_to(binding)) != last;
-            let others = made.bindings.iter().rposition(is_other);
-            work.writes
-                .extend(bindings.iter().skip(others.map_or(0, |other| other + 1)));
+            // Copies, and results in a layout other than their value's, are bound last: they are the bindings at the
+            // end that agree in both with the last one.
+            let target = |binding: &KernelBinding| (binding.is_copy, binding.layout.clone());
+            let last_target = generated.bindings.last().map(target);
+            let is_other = |binding: &KernelBinding| Some(target(binding)) != last_target;
+            let last_other = generated.bindings.iter().rposition(is_other);
+            work.writes.extend(
+                bindings
+                    .iter()
+                    .skip(last_other.map_or(0, |other| other + 1)),
+            );
         }
         let names = group.nodes.iter().filter_map(|node| {
             let result = self.graph.nodes.get(*node)?.results.first()?;
@@ -412,10 +426,10 @@ impl<'a> Planner<'a> {
             kernel,
             bindings,
             sizes,
-            workgroups: made.workgroups,
+            workgroups: generated.workgroups,
             place: self.source_place(group),
             nodes: names.collect(),
-            choice: made.choice,
+            choice: generated.choice,
             work,
         };
         self.builder.plan.steps.push(step);
@@ -464,7 +478,7 @@ impl<'a> Planner<'a> {
         })
     }
 
-    /// Label of a group: its primitives, shortened if there are many.
+    /// Label of a group: the names of its first and last primitive, or `copy` for a group without nodes.
     fn label(&self, group: &Group) -> String {
         let names: Vec<&str> = group
             .nodes
@@ -480,10 +494,10 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Adds a step that copies a value to its copy's slot.
+    /// Adds a step that copies a value to the slot of its copy.
     fn copy_to_slot(&mut self, value: ValueId) -> Result<()> {
         let group = Group::copy_of(value);
-        let made = map::copy_value(self.scope(), value)?.finish(self.label(&group))?;
-        self.add_step(made, &group, None)
+        let generated = map::copy_value(self.scope(), value)?.finish(self.label(&group))?;
+        self.add_step(generated, &group, None)
     }
 }

@@ -23,9 +23,11 @@ pub(super) type GroupKernels = Vec<(GeneratedKernel, Option<ValueId>)>;
 #[derive(Default)]
 pub(super) struct PlanBuilder {
     pub(super) plan: Plan,
+    /// Indices of the plan's kernels.
     kernels: HashMap<Kernel, usize>,
     /// The sources of the kernels, by index.
     pub(super) sources: Vec<Option<Rc<KernelSource>>>,
+    /// Slots of weights, by name, layout and storage type.
     weights: HashMap<(String, Layout, StorageType), SlotId>,
     pub(super) kernel_cache: KernelCache,
     /// Kernels of the previous attempt, by group.
@@ -34,7 +36,7 @@ pub(super) struct PlanBuilder {
     pub(super) group_kernels: Vec<GroupKernels>,
     /// Elements that kernels read of weights in rows, for the example's sizes, by the weights' names.
     pub(super) row_reads: BTreeMap<String, usize>,
-    /// Values in half-precision pairs of which some kernel writes single elements.
+    /// Slot names of values stored in half-precision pairs of which some kernel writes single elements.
     pub(super) scalar_writes: BTreeSet<String>,
 }
 
@@ -67,6 +69,7 @@ impl PlanBuilder {
         index
     }
 
+    /// Adds a slot.
     pub(super) fn slot(
         &mut self,
         name: &str,
@@ -92,7 +95,7 @@ impl PlanBuilder {
         id
     }
 
-    /// Slot of a weight. All bodies share it.
+    /// Slot of a weight, which the graph and all bodies of regions share. Adds the slot if it is new.
     pub(super) fn weight(
         &mut self,
         name: &str,
@@ -105,11 +108,11 @@ impl PlanBuilder {
             return *slot;
         }
         let kind = SlotKind::Weight(name.into());
-        let lies = match layout {
+        let suffix = match layout {
             Layout::Panels(_) => " in panels".to_string(),
             layout => layout.to_string(),
         };
-        let slot = self.slot(&format!("${name}{lies}"), ty, storage, layout, kind);
+        let slot = self.slot(&format!("${name}{suffix}"), ty, storage, layout, kind);
         self.weights.insert(key, slot);
         slot
     }
@@ -154,17 +157,24 @@ impl PlanBuilder {
             .map(|flow| flow.steps())
             .collect();
         let end_of_use = |first: usize, step: usize| {
-            let around = loops
+            let enclosing_loops = loops
                 .iter()
                 .filter(|steps| steps.contains(&step) && first < steps.start);
-            around.map(|steps| steps.end - 1).fold(step, usize::max)
+            enclosing_loops
+                .map(|steps| steps.end - 1)
+                .fold(step, usize::max)
         };
-        let bound = self.plan.steps.iter().enumerate().flat_map(|(step, used)| {
-            let slots = used.bindings.iter();
-            slots.map(move |slot| (*slot, step))
-        });
-        let read = flows.iter().flat_map(|flow| flow.readbacks());
-        for (slot, step) in bound.chain(read) {
+        let bound_slots = self
+            .plan
+            .steps
+            .iter()
+            .enumerate()
+            .flat_map(|(step, bound)| {
+                let slots = bound.bindings.iter();
+                slots.map(move |slot| (*slot, step))
+            });
+        let read_slots = flows.iter().flat_map(|flow| flow.readbacks());
+        for (slot, step) in bound_slots.chain(read_slots) {
             let slot = self.plan.root_slot(slot);
             let (first, last) = spans[slot.0].unwrap_or((step, step));
             spans[slot.0] = Some((first, last.max(end_of_use(first, step))));

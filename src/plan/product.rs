@@ -1,5 +1,7 @@
 //! Contractions and convolutions as batched matrix products.
 //!
+//! A line of a factor is a row of the left factor, or a column of the right one.
+//!
 //! A convolution is the product of its filters (a row is an output channel) and the patches of its input (a column is a
 //! position in one of the images). K runs over input channels and taps.
 
@@ -59,7 +61,7 @@ impl Side {
     }
 }
 
-/// Memory layout of a factor.
+/// Memory layout of a factor. An axis is contiguous if its neighbours are neighbours in memory.
 pub struct FactorLayout {
     /// Value of which the factor is a view.
     pub base: ValueId,
@@ -69,11 +71,13 @@ pub struct FactorLayout {
     pub is_line_contiguous: bool,
 }
 
-/// Sources of the factors.
+/// Sources of the left and the right factor.
 enum Factors {
+    /// Matrices indexed by row and K, and by K and column.
     Matrices(ValueId, ValueId),
     /// Matrices indexed by K and row, and by column and K.
     Transposed(ValueId, ValueId),
+    /// Filter and input patches of a convolution.
     Patches(Box<ConvSizes>),
 }
 
@@ -87,20 +91,21 @@ impl Product {
         }
     }
 
+    /// Returns the product of a contraction.
     fn matrices(graph: &Graph, node: &Node) -> Result<Product> {
         let (a, b) = (operand(node, 0)?, operand(node, 1)?);
         let result = node.results.first().copied().unwrap_or(a);
-        let ([outer @ .., rows, columns], Some(depth)) =
+        let ([batch @ .., rows, columns], Some(k_size)) =
             (graph.ty(result).shape.as_slice(), graph.ty(a).shape.last())
         else {
             return Err(Error::internal("operands of dot have too few axes"));
         };
         Ok(Product {
             result,
-            batch: outer.to_vec(),
+            batch: batch.to_vec(),
             rows: rows.clone(),
             columns: columns.clone(),
-            k_size: depth.clone(),
+            k_size: k_size.clone(),
             factors: Factors::Matrices(a, b),
         })
     }
@@ -124,6 +129,7 @@ impl Product {
         })
     }
 
+    /// Returns the product of a convolution.
     fn patches(graph: &Graph, node: &Node, conv: &Conv) -> Result<Product> {
         let sizes = ConvSizes::new(graph, node, conv)?;
         Ok(Product {
@@ -136,68 +142,69 @@ impl Product {
         })
     }
 
-    /// Returns the element of a factor at a row or column and a K index, and the condition under which it exists:
-    /// elsewhere it is zero.
+    /// Returns the element of a factor at a line and a K index, and the condition under which it exists: elsewhere it
+    /// is zero.
     pub fn factor_element(
         &self,
         scope: &mut KernelScope,
         side: Side,
-        outer: &[Index],
+        batch: &[Index],
         line: &Index,
-        step: &Index,
+        k: &Index,
     ) -> (ElementRef, Option<Expr>) {
         match side {
-            Side::Left => (self.left_element(outer, line, step), None),
-            Side::Right => self.right_element(scope, outer, step, line),
+            Side::Left => (self.left_element(batch, line, k), None),
+            Side::Right => self.right_element(scope, batch, k, line),
         }
     }
 
-    /// Returns four K indices, clamped to the last one, each with the condition that it is below K. The condition is
-    /// absent if it always holds, since K is a multiple of the block of `piece` indices.
+    /// Returns the K indices of the vec4 with index `k_vec4`, clamped to the last one, each with the condition that it
+    /// is below K. The condition is absent if K is a multiple of `block_size`: the caller never reads beyond the last
+    /// block.
     pub fn k_indices(
         &self,
         scope: &mut KernelScope,
-        quad: &Index,
+        k_vec4: &Index,
         block_size: usize,
     ) -> Vec<(Index, Option<Expr>)> {
-        let depth = self.k_size.as_const();
-        if depth.is_some_and(|depth| depth % block_size as i64 == 0) {
-            let steps = vec4_indices(scope, quad, &self.k_size).into_iter();
-            return steps.map(|step| (step, None)).collect();
+        let k_size = self.k_size.as_const();
+        if k_size.is_some_and(|k_size| k_size % block_size as i64 == 0) {
+            let indices = vec4_indices(scope, k_vec4, &self.k_size).into_iter();
+            return indices.map(|index| (index, None)).collect();
         }
-        let whole = Dim::from(VEC4_LEN);
-        let steps = vec4_indices(scope, quad, &self.k_size);
+        let vec4_len = Dim::from(VEC4_LEN);
+        let indices = vec4_indices(scope, k_vec4, &self.k_size);
         let mut guard = |k: usize| {
             if is_multiple_of_4(&self.k_size) {
-                return scope.is_below(quad, &self.k_size.floor_div(&whole));
+                return scope.is_below(k_vec4, &self.k_size.floor_div(&vec4_len));
             }
-            let step = quad.scale(&whole).add_size(&Dim::from(k));
-            scope.is_below(&step, &self.k_size)
+            let index = k_vec4.scale(&vec4_len).add_size(&Dim::from(k));
+            scope.is_below(&index, &self.k_size)
         };
         let guards: Vec<Expr> = (0..VEC4_LEN).map(&mut guard).collect();
-        steps
+        indices
             .into_iter()
             .zip(guards.into_iter().map(Some))
             .collect()
     }
 
-    /// Loads a vector of four rows or columns of a factor for each of four K indices. Gives zeros beyond K.
+    /// Loads a vector of four lines of a factor for each of four K indices. Gives zeros beyond K.
     pub fn load_block(
         &self,
         scope: &mut KernelScope,
         side: Side,
-        outer: &[Index],
+        batch: &[Index],
         lines: &[Index],
-        steps: &[(Index, Option<Expr>)],
+        k_indices: &[(Index, Option<Expr>)],
     ) -> Result<Vec<Expr>> {
         let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
         let mut block = Vec::new();
-        for (step, guard) in steps {
-            let factors: Vec<_> = lines
+        for (k, guard) in k_indices {
+            let elements: Vec<_> = lines
                 .iter()
-                .map(|line| self.factor_element(scope, side, outer, line, step))
+                .map(|line| self.factor_element(scope, side, batch, line, k))
                 .collect();
-            let vector = vec4::load_vec4(scope, &factors)?;
+            let vector = vec4::load_vec4(scope, &elements)?;
             block.push(match guard {
                 Some(guard) => scope.pool.select(*guard, vector, zero),
                 None => vector,
@@ -206,21 +213,21 @@ impl Product {
         Ok(block)
     }
 
-    /// Loads one row or column of a factor at four K indices, as scalars. Gives zeros beyond K.
+    /// Loads one line of a factor at four K indices, as scalars. Gives zeros beyond K.
     pub fn load_line(
         &self,
         scope: &mut KernelScope,
         side: Side,
-        outer: &[Index],
+        batch: &[Index],
         line: &Index,
-        steps: &[(Index, Option<Expr>)],
+        k_indices: &[(Index, Option<Expr>)],
     ) -> Result<Vec<Expr>> {
-        let mut factors = Vec::new();
-        for (step, _) in steps {
-            factors.push(self.factor_element(scope, side, outer, line, step));
+        let mut elements = Vec::new();
+        for (k_index, _) in k_indices {
+            elements.push(self.factor_element(scope, side, batch, line, k_index));
         }
-        let mut vector = vec4::load_vec4(scope, &factors)?;
-        let guards: Vec<Expr> = steps.iter().filter_map(|(_, guard)| *guard).collect();
+        let mut vector = vec4::load_vec4(scope, &elements)?;
+        let guards: Vec<Expr> = k_indices.iter().filter_map(|(_, guard)| *guard).collect();
         let pool = &mut scope.pool;
         if let [guard, rest @ ..] = guards.as_slice() {
             let zero = pool.call("vec4<f32>()", WgslType::F32x4, &[]);
@@ -241,7 +248,7 @@ impl Product {
     pub fn is_k_contiguous(&self, scope: &mut KernelScope, side: Side) -> Result<bool> {
         Ok(self
             .factor_layout(scope, side)?
-            .is_some_and(|lies| lies.is_k_contiguous))
+            .is_some_and(|layout| layout.is_k_contiguous))
     }
 
     /// Returns the memory layout of a factor that is a view of a materialised value. In a vec4 layout no axis counts as
@@ -251,42 +258,42 @@ impl Product {
         scope: &mut KernelScope,
         side: Side,
     ) -> Result<Option<FactorLayout>> {
-        let lines = match side {
+        let line_count = match side {
             Side::Left => &self.rows,
             Side::Right => &self.columns,
         };
-        let outer: Vec<Index> = self.batch.iter().map(|_| Index::zero()).collect();
-        let (_, line) = scope.counter("line", lines);
-        let (_, step) = scope.counter("step", &self.k_size);
-        let mut place = |line: &Index, step: &Index| {
-            let ((value, position), _) = self.factor_element(scope, side, &outer, line, step);
+        let batch: Vec<Index> = self.batch.iter().map(|_| Index::zero()).collect();
+        let (_, line) = scope.counter("line", line_count);
+        let (_, k) = scope.counter("step", &self.k_size);
+        let mut memory_index = |line: &Index, k: &Index| {
+            let ((value, position), _) = self.factor_element(scope, side, &batch, line, k);
             scope.resolve_views(value, &position)
         };
-        let Some((base, first)) = place(&line, &step)? else {
+        let Some((base, first)) = memory_index(&line, &k)? else {
             return Ok(None);
         };
-        let next = Some((base, first.add_size(&Dim::ONE)));
-        let by_step = place(&line, &step.add_size(&Dim::ONE))? == next;
-        let by_line = place(&line.add_size(&Dim::ONE), &step)? == next;
+        let next_element = Some((base, first.add_size(&Dim::ONE)));
+        let is_k_next = memory_index(&line, &k.add_size(&Dim::ONE))? == next_element;
+        let is_line_next = memory_index(&line.add_size(&Dim::ONE), &k)? == next_element;
         let is_in_rows = scope.layout(base).is_row_major();
         Ok(Some(FactorLayout {
             base,
-            is_k_contiguous: by_step && is_in_rows,
-            is_line_contiguous: by_line && is_in_rows,
+            is_k_contiguous: is_k_next && is_in_rows,
+            is_line_contiguous: is_line_next && is_in_rows,
         }))
     }
 
     /// Returns the element of the left factor at a row and a K index.
-    pub fn left_element(&self, outer: &[Index], row: &Index, step: &Index) -> ElementRef {
+    pub fn left_element(&self, batch: &[Index], row: &Index, k: &Index) -> ElementRef {
         match &self.factors {
-            Factors::Matrices(a, _) => (*a, matrix_position(outer, row, step)),
-            Factors::Transposed(a, _) => (*a, matrix_position(outer, step, row)),
+            Factors::Matrices(a, _) => (*a, matrix_position(batch, row, k)),
+            Factors::Transposed(a, _) => (*a, matrix_position(batch, k, row)),
             Factors::Patches(sizes) => {
-                let channel = outer.iter().fold(row.clone(), |row, group| {
+                let channel = batch.iter().fold(row.clone(), |row, group| {
                     group.scale(&sizes.outputs).add(&row)
                 });
-                let place = channel.scale(&self.k_size).add(step);
-                (sizes.filter, Position::from_index(place))
+                let index = channel.scale(&self.k_size).add(k);
+                (sizes.filter, Position::from_index(index))
             }
         }
     }
@@ -296,52 +303,53 @@ impl Product {
     pub fn right_element(
         &self,
         scope: &mut KernelScope,
-        outer: &[Index],
-        step: &Index,
+        batch: &[Index],
+        k: &Index,
         column: &Index,
     ) -> (ElementRef, Option<Expr>) {
         match &self.factors {
-            Factors::Matrices(_, b) => ((*b, matrix_position(outer, step, column)), None),
-            Factors::Transposed(_, b) => ((*b, matrix_position(outer, column, step)), None),
+            Factors::Matrices(_, b) => ((*b, matrix_position(batch, k, column)), None),
+            Factors::Transposed(_, b) => ((*b, matrix_position(batch, column, k)), None),
             Factors::Patches(sizes) => {
-                let group = outer.first().cloned().unwrap_or_else(Index::zero);
-                let mut taps = index::delinearize(step, &sizes.reduction_shape());
+                let group = batch.first().cloned().unwrap_or_else(Index::zero);
+                let mut taps = index::delinearize(k, &sizes.reduction_shape());
                 let mut position = index::delinearize(column, &sizes.column_shape());
-                let (channel, item) = (taps.remove(0), position.remove(0));
-                let place = [item, group.scale(&sizes.channels).add(&channel)];
-                let (place, inside) = sizes.input_position(scope, place, &taps, &position);
-                ((sizes.x, place), inside)
+                let (channel, image) = (taps.remove(0), position.remove(0));
+                let image_and_channel = [image, group.scale(&sizes.channels).add(&channel)];
+                let (input_position, inside) =
+                    sizes.input_position(scope, image_and_channel, &taps, &position);
+                ((sizes.x, input_position), inside)
             }
         }
     }
 
     /// Returns the position of a row and a column in the result.
-    pub fn result_position(&self, outer: &[Index], row: &Index, column: &Index) -> Position {
+    pub fn result_position(&self, batch: &[Index], row: &Index, column: &Index) -> Position {
         match &self.factors {
-            Factors::Matrices(..) => matrix_position(outer, row, column),
-            Factors::Transposed(..) => matrix_position(outer, column, row),
+            Factors::Matrices(..) => matrix_position(batch, row, column),
+            Factors::Transposed(..) => matrix_position(batch, column, row),
             Factors::Patches(sizes) => {
-                let channel = outer.iter().fold(row.clone(), |row, group| {
+                let channel = batch.iter().fold(row.clone(), |row, group| {
                     group.scale(&sizes.outputs).add(&row)
                 });
-                let mut place = index::delinearize(column, &sizes.column_shape());
-                place.insert(1, channel);
-                Position::from_coordinates(place)
+                let mut coordinates = index::delinearize(column, &sizes.column_shape());
+                coordinates.insert(1, channel);
+                Position::from_coordinates(coordinates)
             }
         }
     }
 
-    /// Writes a vector of four columns of a row with the epilogue.
+    /// Writes a vector of four columns of a row, starting at column `first`, with the epilogue.
     pub fn write_vec4(
         &self,
         scope: &mut KernelScope,
         group: &Group,
-        outer: &[Index],
+        batch: &[Index],
         row: &Index,
         first: &Index,
         vector: Expr,
     ) -> Result<Vec<Statement>> {
-        let place = |column: &Index| self.result_position(outer, row, column);
+        let position_of = |column: &Index| self.result_position(batch, row, column);
         write_vec4(
             scope,
             group,
@@ -349,7 +357,7 @@ impl Product {
             first,
             &self.columns,
             vector,
-            &place,
+            &position_of,
         )
     }
 }
@@ -370,7 +378,9 @@ pub fn accumulate(pool: &mut ExprPool, sum: Expr, terms: &[Expr]) -> Statement {
 }
 
 /// Writes a vector of four neighbours along an axis with the epilogue, with one store where they are contiguous.
-/// Neighbours beyond the edge are left out, unless the size of the axis is a multiple of 4.
+/// `first` is the index of the first neighbour along the axis, and `position_of` returns the position of an index in
+/// the result. Neighbours beyond the edge are left out, unless the size of the axis is a multiple of 4: then the caller
+/// must test the bounds of the vector.
 pub fn write_vec4(
     scope: &mut KernelScope,
     group: &Group,
@@ -378,52 +388,59 @@ pub fn write_vec4(
     first: &Index,
     size: &Dim,
     vector: Expr,
-    place: &dyn Fn(&Index) -> Position,
+    position_of: &dyn Fn(&Index) -> Position,
 ) -> Result<Vec<Statement>> {
     let neighbours = vec4::neighbours(&[first.div(&Dim::from(VEC4_LEN))], 0);
-    let parts = vec4::for_each_neighbour(scope, neighbours, |scope, part, at| {
-        let number = vec4::component(&mut scope.pool, vector, part, WgslType::F32);
-        epilogue(scope, group, result, number, &place(&at[0]))
+    let parts = vec4::for_each_neighbour(scope, neighbours, |scope, component, index| {
+        let number = vec4::component(&mut scope.pool, vector, component, WgslType::F32);
+        epilogue(scope, group, result, number, &position_of(&index[0]))
     })?;
     let is_whole = is_multiple_of_4(size);
     if is_whole && let Some(store) = vec4::store_vec4(scope, group.root, &parts)? {
         return Ok(vec![store]);
     }
-    let mut line = Vec::new();
-    for (part, (number, at)) in parts.iter().enumerate() {
-        let store = element::write(scope, group.root, *number, at)?;
+    let mut statements = Vec::new();
+    for (component, (number, position)) in parts.iter().enumerate() {
+        let store = element::write(scope, group.root, *number, position)?;
         if is_whole {
-            line.push(store);
+            statements.push(store);
         } else {
-            let at = first.add_size(&Dim::from(part));
-            line.extend(bounds_guard(scope, &at, size, vec![store]));
+            let index = first.add_size(&Dim::from(component));
+            statements.extend(bounds_guard(scope, &index, size, vec![store]));
         }
     }
-    Ok(line)
+    Ok(statements)
 }
 
-fn matrix_position(outer: &[Index], i: &Index, j: &Index) -> Position {
-    Position::from_coordinates([outer, &[i.clone(), j.clone()]].concat())
+/// Returns the position of an element of a batch of matrices.
+fn matrix_position(batch: &[Index], i: &Index, j: &Index) -> Position {
+    Position::from_coordinates([batch, &[i.clone(), j.clone()]].concat())
 }
 
-/// Returns the indices of the four elements of a vec4 along an axis, clamped to its size. The vec4 is clamped as a whole
-/// if the size is a multiple of 4.
-pub fn vec4_indices(scope: &mut KernelScope, quad: &Index, size: &Dim) -> Vec<Index> {
-    let whole = Dim::from(VEC4_LEN);
+/// Returns the indices of the four elements of a vec4 along an axis, clamped to its size. The vec4 is clamped as a
+/// whole if the size is a multiple of 4.
+pub fn vec4_indices(scope: &mut KernelScope, vec4_index: &Index, size: &Dim) -> Vec<Index> {
+    let vec4_len = Dim::from(VEC4_LEN);
     if is_multiple_of_4(size) {
-        let quad = clamped_index(scope, quad, &size.floor_div(&whole));
+        let vec4_index = clamped_index(scope, vec4_index, &size.floor_div(&vec4_len));
         return (0..VEC4_LEN)
-            .map(|i| quad.scale(&whole).add_size(&Dim::from(i)))
+            .map(|i| vec4_index.scale(&vec4_len).add_size(&Dim::from(i)))
             .collect();
     }
     (0..VEC4_LEN)
-        .map(|i| clamped_index(scope, &quad.scale(&whole).add_size(&Dim::from(i)), size))
+        .map(|i| {
+            clamped_index(
+                scope,
+                &vec4_index.scale(&vec4_len).add_size(&Dim::from(i)),
+                size,
+            )
+        })
         .collect()
 }
 
 /// The grid of tiles that cover a product, and the tile of the workgroup.
 pub struct TileGrid {
-    /// Number of tiles.
+    /// Number of tiles in all batch elements, which is the number of workgroups.
     pub count: Dim,
     /// Index of the workgroup.
     pub workgroup: Index,
@@ -437,8 +454,8 @@ pub struct TileGrid {
 
 impl TileGrid {
     /// Covers each batch element with `tiles` along both axes; the second axis varies fastest.
-    pub fn new(scope: &mut KernelScope, outer: &[Dim], tiles: [Dim; 2]) -> TileGrid {
-        let tiles = [outer, &tiles].concat();
+    pub fn new(scope: &mut KernelScope, batch_shape: &[Dim], tiles: [Dim; 2]) -> TileGrid {
+        let tiles = [batch_shape, &tiles].concat();
         let count = Dim::product(&tiles);
         let (workgroup, surplus) = invocation(scope, &count);
         let mut batch = index::delinearize(&workgroup, &tiles);
@@ -455,26 +472,26 @@ impl TileGrid {
 }
 
 impl KernelScope<'_> {
-    /// Follows views to the buffer behind them. Returns its value and the element's index in it; `None` if the element is
-    /// computed.
+    /// Follows views and casts from an element to the materialised value that it is read from. Returns that value and
+    /// the element's index in its memory; `None` if the element is computed.
     pub fn resolve_views(
         &mut self,
         value: ValueId,
-        at: &Position,
+        position: &Position,
     ) -> Result<Option<(ValueId, Index)>> {
-        let (mut value, mut at) = (value, at.clone());
+        let (mut value, mut position) = (value, position.clone());
         while let Definition::Node(node, _) = self.graph.value(value).definition
             && !self.stored[value.index()]
         {
             let node = &self.graph.nodes[node];
             match &node.op {
                 Op::Primitive(view) if is_plain_view(view) => {
-                    (value, at) = self.view_source(view, node, value, &at, None)?;
+                    (value, position) = self.view_source(view, node, value, &position, None)?;
                 }
                 Op::Primitive(Primitive::Cast(_)) => value = operand(node, 0)?,
                 _ => return Ok(None),
             }
         }
-        Ok(Some((value, self.element_index(value, &at))))
+        Ok(Some((value, self.element_index(value, &position))))
     }
 }

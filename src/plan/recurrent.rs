@@ -1,6 +1,8 @@
 //! Recurrent layers: one kernel for all steps of a sequence, since each step needs all results of the previous one.
 //! Barriers synchronise the invocations of a workgroup in every step, but not different workgroups. So a workgroup
-//! computes some rows of the batch alone, in one direction, and reads the whole weight in each step.
+//! computes some rows of the batch alone, in one direction, and reads the whole weight of that direction in each step.
+//!
+//! A unit is one element of a hidden state; each unit has one or several gates. An invocation computes units in vec4s.
 
 mod cell;
 mod states;
@@ -26,9 +28,10 @@ use crate::plan::lanes;
 
 const TEMPLATE: &str = include_str!("../../shaders/recurrent.wgsl");
 
-/// Most batch rows of a workgroup. They share the loads of the weight.
+/// Largest number of batch rows of a workgroup. They share the loads of the weight.
 const MAX_ROWS: usize = 4;
-/// Number of threads that batch rows are distributed over first.
+/// Number of workgroups that keep the threads of a rasteriser busy. Batch rows are distributed over this many
+/// workgroups before a workgroup takes several rows.
 const THREADS: usize = 2;
 /// Most invocations of a workgroup on a GPU.
 const MAX_INVOCATIONS: usize = 128;
@@ -60,23 +63,32 @@ pub fn lower<'a>(
 /// A recurrent layer from the view of a workgroup.
 struct LayerKernel {
     cell: RecurrentCell,
+    /// Contributions of the inputs to the gates, for each step and batch row.
     x: ValueId,
     bias: ValueId,
     /// Initial states.
     initial: Vec<ValueId>,
     results: Vec<ValueId>,
+    /// Weight by which the hidden state is multiplied.
     weight: RecurrentWeight,
+    /// Length of the sequence.
     steps: Dim,
     batch: Dim,
+    /// Number of units per direction.
     units: usize,
     directions: usize,
     states: RecurrentStates,
+    /// Invocations per workgroup.
     invocations: usize,
+    /// Number of workgroups.
     count: Dim,
+    /// Statement that ends surplus workgroups.
     surplus: Statement,
+    /// Direction of the workgroup.
     direction: Index,
     /// First batch row of the workgroup.
     row: Index,
+    /// Index of the invocation in its workgroup.
     local: Index,
 }
 
@@ -85,14 +97,14 @@ impl LayerKernel {
         let graph = scope.graph;
         let (x, weight) = (operand(node, 0)?, operand(node, 1)?);
         let missing = || Error::internal("a recurrent layer of unknown sizes");
-        let known = |size: &Dim| size.as_const().and_then(|size| usize::try_from(size).ok());
+        let const_size = |size: &Dim| size.as_const().and_then(|size| usize::try_from(size).ok());
         let ([steps, batch, _], [directions, _, units, _]) = (
             graph.ty(x).shape.as_slice(),
             graph.ty(weight).shape.as_slice(),
         ) else {
             return Err(missing());
         };
-        let (Some(directions), Some(units)) = (known(directions), known(units)) else {
+        let (Some(directions), Some(units)) = (const_size(directions), const_size(units)) else {
             return Err(missing());
         };
         let invocations = match scope.capabilities.simd_lanes() {
@@ -104,11 +116,11 @@ impl LayerKernel {
         };
         let cell = recurrent.cell;
         let rows = batch_rows(scope, [directions, units], batch, cell);
-        let pieces = [Dim::from(directions), ceil_div(batch, rows)];
-        let count = Dim::product(&pieces);
+        let grid = [Dim::from(directions), ceil_div(batch, rows)];
+        let count = Dim::product(&grid);
         let (index, surplus) = invocation(scope, &count);
-        let mut place = index::delinearize(&index, &pieces);
-        let row = place.pop().unwrap_or_else(Index::zero);
+        let mut coordinates = index::delinearize(&index, &grid);
+        let row = coordinates.pop().unwrap_or_else(Index::zero);
         let (_, local) = scope.counter("local", &Dim::from(invocations));
         Ok(LayerKernel {
             cell,
@@ -127,35 +139,35 @@ impl LayerKernel {
             invocations,
             count,
             surplus,
-            direction: place.pop().unwrap_or_else(Index::zero),
+            direction: coordinates.pop().unwrap_or_else(Index::zero),
             row: row.scale(&Dim::from(rows)),
             local,
         })
     }
 
-    /// Statements for all vec4 of units. An invocation processes several, one after the other. `body` returns statements
-    /// for all invocations and those for invocations with a valid vec4: invocations without one still take part in
-    /// subgroup shuffles.
+    /// Statements for all vec4s of units. An invocation processes several, one after the other. `body` receives the
+    /// index of a vec4 and returns two lists: statements that all invocations run, since those without a valid vec4
+    /// still take part in subgroup shuffles, and statements that only invocations with a valid vec4 run.
     fn for_each_vec4(
         &self,
         scope: &mut KernelScope,
         body: impl FnOnce(&mut KernelScope, &Index) -> Result<[Vec<Statement>; 2]>,
     ) -> Result<Vec<Statement>> {
-        let quads = Dim::from(self.states.vec4s);
-        let rounds = ceil_div(&quads, self.invocations);
+        let vec4s = Dim::from(self.states.vec4s);
+        let rounds = ceil_div(&vec4s, self.invocations);
         repeat(scope, "round", &rounds, |scope, round| {
-            let quad = round.scale(&Dim::from(self.invocations)).add(&self.local);
-            let [mut together, own] = body(scope, &quad)?;
-            together.extend(bounds_guard(scope, &quad, &quads, own));
-            Ok(together)
+            let vec4_index = round.scale(&Dim::from(self.invocations)).add(&self.local);
+            let [mut statements, guarded] = body(scope, &vec4_index)?;
+            statements.extend(bounds_guard(scope, &vec4_index, &vec4s, guarded));
+            Ok(statements)
         })
     }
 
-    /// Units of a vec4, clamped to the number of units unless that is a multiple of four.
-    fn vec4_units(&self, scope: &mut KernelScope, quad: &Index) -> Vec<Index> {
-        let quad = clamped_index(scope, quad, &Dim::from(self.states.vec4s));
-        let first = quad.scale(&Dim::from(VEC4_LEN));
-        let units = (0..VEC4_LEN).map(|part| first.add_size(&Dim::from(part)));
+    /// Indices of the units of a vec4, clamped to the number of units unless that is a multiple of four.
+    fn vec4_units(&self, scope: &mut KernelScope, vec4_index: &Index) -> Vec<Index> {
+        let vec4_index = clamped_index(scope, vec4_index, &Dim::from(self.states.vec4s));
+        let first = vec4_index.scale(&Dim::from(VEC4_LEN));
+        let units = (0..VEC4_LEN).map(|component| first.add_size(&Dim::from(component)));
         match self.units.is_multiple_of(VEC4_LEN) {
             true => units.collect(),
             false => units
@@ -164,41 +176,41 @@ impl LayerKernel {
         }
     }
 
-    /// A batch row, clamped to the batch size.
+    /// Index in the batch of the workgroup's row number `row`, clamped to the batch size.
     fn clamped_row(&self, scope: &mut KernelScope, row: usize) -> Index {
         clamped_index(scope, &self.row.add_size(&Dim::from(row)), &self.batch)
     }
 
-    /// Loads the elements of a value for each unit of a vec4.
+    /// Loads an element of a value for each unit of a vec4. `coordinates` returns the element's coordinates for a unit.
     fn load_vec4(
         &self,
         scope: &mut KernelScope,
         value: ValueId,
         units: &[Index],
-        place: impl Fn(&Index) -> Vec<Index>,
+        coordinates: impl Fn(&Index) -> Vec<Index>,
     ) -> Result<Expr> {
-        let factor = |unit| ((value, Position::from_coordinates(place(unit))), None);
-        vec4::load_vec4(scope, &units.iter().map(factor).collect::<Vec<_>>())
+        let load = |unit| ((value, Position::from_coordinates(coordinates(unit))), None);
+        vec4::load_vec4(scope, &units.iter().map(load).collect::<Vec<_>>())
     }
 
     /// Copies the initial states to workgroup memory.
     fn load_initial_states(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
-        let mut statements = self.for_each_vec4(scope, |scope, quad| {
-            let units = self.vec4_units(scope, quad);
+        let mut statements = self.for_each_vec4(scope, |scope, vec4_index| {
+            let units = self.vec4_units(scope, vec4_index);
             let mut statements = Vec::new();
             for row in 0..self.states.rows {
-                let of_batch = self.clamped_row(scope, row);
-                let at =
-                    |unit: &Index| vec![self.direction.clone(), of_batch.clone(), unit.clone()];
-                let place = self
-                    .states
-                    .vec4_index(&Index::zero(), &Dim::from(row).into(), quad);
+                let batch_row = self.clamped_row(scope, row);
+                let coordinates =
+                    |unit: &Index| vec![self.direction.clone(), batch_row.clone(), unit.clone()];
+                let state_index =
+                    self.states
+                        .vec4_index(&Index::zero(), &Dim::from(row).into(), vec4_index);
                 for (state, value) in self.initial.iter().enumerate() {
-                    let vector = self.load_vec4(scope, *value, &units, at)?;
-                    let kept = self
-                        .states
-                        .store_vec4(&mut scope.pool, state, &place, vector);
-                    statements.push(kept);
+                    let vector = self.load_vec4(scope, *value, &units, coordinates)?;
+                    let store =
+                        self.states
+                            .store_vec4(&mut scope.pool, state, &state_index, vector);
+                    statements.push(store);
                 }
             }
             Ok([Vec::new(), statements])
@@ -207,19 +219,24 @@ impl LayerKernel {
         Ok(statements)
     }
 
+    /// Statements of a step: they compute the next states, write the results and end with a barrier.
     fn step(&self, scope: &mut KernelScope, step: &Index) -> Result<Vec<Statement>> {
-        let mut statements = self.for_each_vec4(scope, |scope, quad| {
+        let mut statements = self.for_each_vec4(scope, |scope, vec4_index| {
             let sums = self.accumulators(scope);
-            let all = || sums.iter().flatten().copied();
+            let all_sums = || sums.iter().flatten().copied();
             let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
-            let mut together: Vec<Statement> =
-                all().map(|sum| Statement::Declare(sum, zero)).collect();
+            let mut unguarded: Vec<Statement> = all_sums()
+                .map(|sum| Statement::Declare(sum, zero))
+                .collect();
             let rounds = ceil_div(&Dim::from(self.units), self.weight.units_per_iteration());
-            together.extend(repeat(scope, "k", &rounds, |scope, k| {
-                self.accumulate(scope, step, quad, &k, &sums)
+            unguarded.extend(repeat(scope, "k", &rounds, |scope, k| {
+                self.accumulate(scope, step, vec4_index, &k, &sums)
             })?);
-            together.extend(all().map(Statement::Freeze));
-            Ok([together, self.compute_states(scope, step, quad, &sums)?])
+            unguarded.extend(all_sums().map(Statement::Freeze));
+            Ok([
+                unguarded,
+                self.compute_states(scope, step, vec4_index, &sums)?,
+            ])
         })?;
         statements.push(barrier());
         Ok(statements)
@@ -233,26 +250,31 @@ impl LayerKernel {
         (0..self.states.rows).map(row).collect()
     }
 
-    /// Adds the products of a block of state units to the accumulators of a vec4 of units.
+    /// Adds the products of state units with the weight to the accumulators of a vec4 of units. `k` is the iteration of
+    /// the loop over state units.
     fn accumulate(
         &self,
         scope: &mut KernelScope,
         step: &Index,
-        quad: &Index,
+        vec4_index: &Index,
         k: &Index,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let parts = self.weight.units_per_iteration() / VEC4_LEN;
-        let first = k.scale(&Dim::from(parts));
+        let vec4_count = self.weight.units_per_iteration() / VEC4_LEN;
+        let first = k.scale(&Dim::from(vec4_count));
         let lane = self.weight.is_in_panels().then_some(&self.local);
-        let held = self.states.load_hidden(scope, step, &first, parts, lane);
+        let hidden = self
+            .states
+            .load_hidden(scope, step, &first, vec4_count, lane);
         let mut statements = Vec::new();
-        for (part, held) in held.iter().enumerate() {
+        for (k_vec4, hidden) in hidden.iter().enumerate() {
             for gate in 0..self.cell.gates() {
-                let block = self.weight.load_block(scope, self, gate, quad, k, part)?;
+                let block = self
+                    .weight
+                    .load_block(scope, self, gate, vec4_index, k, k_vec4)?;
                 for (row, sums) in sums.iter().enumerate() {
                     let total =
-                        block.multiply(&mut scope.pool, |pool, unit| held.unit(pool, row, unit));
+                        block.multiply(&mut scope.pool, |pool, unit| hidden.unit(pool, row, unit));
                     let total = scope
                         .pool
                         .call("x + y", WgslType::F32x4, &[sums[gate], total]);
@@ -274,49 +296,53 @@ impl LayerKernel {
         &self,
         scope: &mut KernelScope,
         step: &Index,
-        quad: &Index,
+        vec4_index: &Index,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let units = self.vec4_units(scope, quad);
-        let at = self.sequence_index(scope, step);
+        let units = self.vec4_units(scope, vec4_index);
+        let time = self.sequence_index(scope, step);
         let mut statements = Vec::new();
         for (row, sums) in sums.iter().enumerate() {
-            let of_batch = self.clamped_row(scope, row);
-            let (mut input, mut own) = (Vec::new(), Vec::new());
+            let batch_row = self.clamped_row(scope, row);
+            let (mut input, mut hidden) = (Vec::new(), Vec::new());
             for (gate, sum) in sums.iter().enumerate() {
                 let first = self.gate_index(gate);
                 let column = |unit: &Index| first.scale(&Dim::from(self.units)).add(unit);
-                let place = |unit: &Index| vec![at.clone(), of_batch.clone(), column(unit)];
-                input.push(self.load_vec4(scope, self.x, &units, place)?);
+                let coordinates =
+                    |unit: &Index| vec![time.clone(), batch_row.clone(), column(unit)];
+                input.push(self.load_vec4(scope, self.x, &units, coordinates)?);
                 let gate = Index::from(Dim::from(gate));
-                let place = |unit: &Index| vec![self.direction.clone(), gate.clone(), unit.clone()];
-                let bias = self.load_vec4(scope, self.bias, &units, place)?;
-                own.push(scope.pool.call("x + y", WgslType::F32x4, &[*sum, bias]));
+                let coordinates =
+                    |unit: &Index| vec![self.direction.clone(), gate.clone(), unit.clone()];
+                let bias = self.load_vec4(scope, self.bias, &units, coordinates)?;
+                hidden.push(scope.pool.call("x + y", WgslType::F32x4, &[*sum, bias]));
             }
-            let in_row = Index::from(Dim::from(row));
-            let place = self.states.vec4_index(step, &in_row, quad);
-            let before = (0..self.states.count)
-                .map(|state| self.states.load_vec4(&mut scope.pool, state, &place))
+            let row_index = Index::from(Dim::from(row));
+            let state_index = self.states.vec4_index(step, &row_index, vec4_index);
+            let previous = (0..self.states.count)
+                .map(|state| self.states.load_vec4(&mut scope.pool, state, &state_index))
                 .collect::<Vec<Expr>>();
-            let states = cell::next_states(&mut scope.pool, self.cell, [&input, &own], &before);
+            let states =
+                cell::next_states(&mut scope.pool, self.cell, [&input, &hidden], &previous);
             let next = self
                 .states
-                .vec4_index(&step.add_size(&Dim::ONE), &in_row, quad);
+                .vec4_index(&step.add_size(&Dim::ONE), &row_index, vec4_index);
             for (state, value) in states.iter().enumerate() {
                 statements.push(
                     self.states
                         .store_vec4(&mut scope.pool, state, &next, *value),
                 );
             }
-            let of_direction = self.direction.scale(&Dim::from(self.units));
-            let place = |unit: &Index| vec![at.clone(), of_batch.clone(), of_direction.add(unit)];
+            let first_column = self.direction.scale(&Dim::from(self.units));
+            let coordinates =
+                |unit: &Index| vec![time.clone(), batch_row.clone(), first_column.add(unit)];
             statements.extend(self.write_vec4(
                 scope,
                 row,
-                quad,
+                vec4_index,
                 self.results[0],
                 states[0],
-                place,
+                coordinates,
             )?);
         }
         Ok(statements)
@@ -339,58 +365,71 @@ impl LayerKernel {
         Index::expr(time, &self.steps)
     }
 
-    /// Writes a vector, except for rows and units out of bounds.
+    /// Writes a vector of units, except for rows and units out of bounds. `coordinates` returns the coordinates of a
+    /// unit in `value`.
     fn write_vec4(
         &self,
         scope: &mut KernelScope,
         row: usize,
-        quad: &Index,
+        vec4_index: &Index,
         value: ValueId,
         vector: Expr,
-        place: impl Fn(&Index) -> Vec<Index>,
+        coordinates: impl Fn(&Index) -> Vec<Index>,
     ) -> Result<Vec<Statement>> {
-        let first = quad.scale(&Dim::from(VEC4_LEN));
-        let parts: Vec<(Index, Expr, Position)> = (0..VEC4_LEN)
-            .map(|part| {
-                let unit = first.add_size(&Dim::from(part));
-                let number = vec4::component(&mut scope.pool, vector, part, WgslType::F32);
-                let position = Position::from_coordinates(place(&unit));
+        let first = vec4_index.scale(&Dim::from(VEC4_LEN));
+        let elements: Vec<(Index, Expr, Position)> = (0..VEC4_LEN)
+            .map(|component| {
+                let unit = first.add_size(&Dim::from(component));
+                let number = vec4::component(&mut scope.pool, vector, component, WgslType::F32);
+                let position = Position::from_coordinates(coordinates(&unit));
                 (unit, number, position)
             })
             .collect();
         let units = Dim::from(self.units);
         let mut statements = Vec::new();
         if self.units.is_multiple_of(VEC4_LEN) {
-            let parts: Vec<_> = parts.into_iter().map(|(_, x, at)| (x, at)).collect();
-            statements = vec8::store_all(scope, value, &parts)?;
+            let elements: Vec<_> = elements
+                .into_iter()
+                .map(|(_, number, position)| (number, position))
+                .collect();
+            statements = vec8::store_all(scope, value, &elements)?;
         } else {
-            for (unit, number, position) in parts {
-                let one = vec8::store_all(scope, value, &[(number, position)])?;
-                statements.extend(bounds_guard(scope, &unit, &units, one));
+            for (unit, number, position) in elements {
+                let store = vec8::store_all(scope, value, &[(number, position)])?;
+                statements.extend(bounds_guard(scope, &unit, &units, store));
             }
         }
-        let of_batch = self.row.add_size(&Dim::from(row));
+        let batch_row = self.row.add_size(&Dim::from(row));
         Ok(match row {
             0 => statements,
-            _ => bounds_guard(scope, &of_batch, &self.batch, statements),
+            _ => bounds_guard(scope, &batch_row, &self.batch, statements),
         })
     }
 
-    /// Writes the cell state after the last step.
+    /// Writes the cell state after the last step, if the cell has one.
     fn write_cell_state(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
-        let Some(memory) = self.results.get(1) else {
+        let Some(cell_state) = self.results.get(1) else {
             return Ok(Vec::new());
         };
-        self.for_each_vec4(scope, |scope, quad| {
+        self.for_each_vec4(scope, |scope, vec4_index| {
             let last = self.step_count(scope);
             let mut statements = Vec::new();
             for row in 0..self.states.rows {
-                let of_batch = self.clamped_row(scope, row);
-                let place = self.states.vec4_index(&last, &Dim::from(row).into(), quad);
-                let state = self.states.load_vec4(&mut scope.pool, 1, &place);
-                let place =
-                    |unit: &Index| vec![self.direction.clone(), of_batch.clone(), unit.clone()];
-                statements.extend(self.write_vec4(scope, row, quad, *memory, state, place)?);
+                let batch_row = self.clamped_row(scope, row);
+                let state_index = self
+                    .states
+                    .vec4_index(&last, &Dim::from(row).into(), vec4_index);
+                let state = self.states.load_vec4(&mut scope.pool, 1, &state_index);
+                let coordinates =
+                    |unit: &Index| vec![self.direction.clone(), batch_row.clone(), unit.clone()];
+                statements.extend(self.write_vec4(
+                    scope,
+                    row,
+                    vec4_index,
+                    *cell_state,
+                    state,
+                    coordinates,
+                )?);
             }
             Ok([Vec::new(), statements])
         })
@@ -412,7 +451,8 @@ fn barrier() -> Statement {
     Statement::Line(String::from("workgroupBarrier();"))
 }
 
-/// Batch rows of a workgroup. On a rasteriser it leaves work for all threads and fits the workgroup memory.
+/// Number of batch rows of a workgroup: one on a GPU; on a rasteriser as many as leave work for all threads and fit the
+/// workgroup memory, up to [`MAX_ROWS`].
 fn batch_rows(
     scope: &KernelScope,
     [directions, units]: [usize; 2],
@@ -423,8 +463,8 @@ fn batch_rows(
     if capabilities.simd_lanes().is_none() {
         return 1;
     }
-    let room =
+    let rows_in_memory =
         capabilities.max_workgroup_memory as usize / RecurrentStates::bytes(cell, units).max(1);
-    let shared = (example_size(scope.graph, batch) * directions).div_ceil(THREADS);
-    shared.min(room).clamp(1, MAX_ROWS)
+    let rows_per_thread = (example_size(scope.graph, batch) * directions).div_ceil(THREADS);
+    rows_per_thread.min(rows_in_memory).clamp(1, MAX_ROWS)
 }

@@ -34,7 +34,8 @@ pub const WORKGROUP_INVOCATIONS: i64 = 64;
 /// Fewest elements per result, and most results, of a reduction by workgroups.
 const MIN_WORKGROUP_ELEMENTS: usize = 1024;
 const MAX_WORKGROUP_RESULTS: usize = 256;
-/// Largest number of elements that a sum adds directly. Longer sums add partial sums of this many elements, for precision.
+/// Largest number of elements that a sum adds directly. Longer sums add partial sums of this many elements, for
+/// precision.
 pub const PARTIAL_SUM_LENGTH: i64 = 128;
 
 /// Lowers a reduction to the variant that fits its sizes.
@@ -47,15 +48,15 @@ pub fn lower<'a>(
     if !scope.layout(group.root).is_row_major() {
         return pooling::lower(scope, group, node, reduce);
     }
-    let parts = ReductionAxes::new(scope.graph, node, &reduce.axes)?;
+    let reduction = ReductionAxes::new(scope.graph, node, &reduce.axes)?;
     let size = |shape: &[Dim]| example_size(scope.graph, &Dim::product(shape));
-    let (reduced, kept) = (size(&parts.reduced), size(&parts.kept));
-    let are_few =
+    let (reduced, kept) = (size(&reduction.reduced), size(&reduction.kept));
+    let has_few_results =
         kept <= MAX_WORKGROUP_RESULTS && !rows::keep_busy(scope.capabilities, kept, reduced);
-    if reduced >= MIN_WORKGROUP_ELEMENTS && are_few {
-        lower_workgroup(scope, group, reduce.function, &parts)
+    if reduced >= MIN_WORKGROUP_ELEMENTS && has_few_results {
+        lower_workgroup(scope, group, reduce.function, &reduction)
     } else {
-        strip::lower(scope, group, reduce.function, &parts)
+        strip::lower(scope, group, reduce.function, &reduction)
     }
 }
 
@@ -69,6 +70,7 @@ pub struct ReductionAxes {
     pub dtype: DType,
     /// The reduced axes.
     pub axes: Vec<usize>,
+    /// Number of axes of the operand.
     rank: usize,
     /// Sizes of the kept axes.
     pub kept: Shape,
@@ -125,6 +127,7 @@ impl ReductionAxes {
 pub struct ReductionOutput {
     /// Number of results.
     pub count: Dim,
+    /// Linear index of the result.
     index: Index,
     /// Coordinates along the kept axes.
     pub kept: Vec<Index>,
@@ -136,30 +139,31 @@ impl ReductionOutput {
         &self,
         scope: &mut KernelScope,
         group: &Group,
-        parts: &ReductionAxes,
+        reduction: &ReductionAxes,
         value: Expr,
     ) -> Result<Statement> {
         let position = Position::from_both(self.index.clone(), self.kept.clone());
-        store(scope, group, parts.result, value, &position)
+        store(scope, group, reduction.result, value, &position)
     }
 }
 
-/// Emits a loop over `0..size` as two nested loops, the inner one over a chunk. `around` adds statements around the inner
-/// loop.
+/// Emits a loop over `0..size` as two nested loops, the inner one over a chunk of about `chunk_length` values of
+/// `variable`. `around` builds the body of the outer loop; it receives a function that makes the inner loop from its
+/// body.
 pub fn repeat_in_chunks(
     scope: &mut KernelScope,
     size: &Dim,
-    piece: i64,
+    chunk_length: i64,
     variable: Expr,
     around: impl FnOnce(&dyn Fn(Vec<Statement>) -> Statement) -> Vec<Statement>,
 ) -> Vec<Statement> {
-    let hint = size.eval(&scope.graph.hints).unwrap_or(piece);
+    let hint = size.eval(&scope.graph.hints).unwrap_or(chunk_length);
     // The chunks grow with the size so that neither loop exceeds the drivers' limits on iterations.
-    let step = u32::try_from(piece.max(hint / 16_384).max(1)).unwrap_or(u32::MAX);
+    let step = u32::try_from(chunk_length.max(hint / 16_384).max(1)).unwrap_or(u32::MAX);
     let pool = &mut scope.pool;
     let from = pool.variable("j_from", WgslType::U32);
-    let (zero, piece, end) = (pool.index(0), pool.index(step), pool.size(size));
-    let to = pool.call("min(x + y, z)", WgslType::U32, &[from, piece, end]);
+    let (zero, chunk, end) = (pool.index(0), pool.index(step), pool.size(size));
+    let to = pool.call("min(x + y, z)", WgslType::U32, &[from, chunk, end]);
     let inner = move |body: Vec<Statement>| Statement::Loop {
         variable,
         from,
@@ -176,46 +180,47 @@ pub fn repeat_in_chunks(
     }]
 }
 
+/// Lowers a reduction to a kernel in which a workgroup computes one result.
 fn lower_workgroup<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
     function: ReduceFunction,
-    parts: &ReductionAxes,
+    reduction: &ReductionAxes,
 ) -> Result<LoweredKernel<'a>> {
-    let (output, surplus) = parts.output(&mut scope);
+    let (output, surplus) = reduction.output(&mut scope);
     let (total, start) = new_accumulator(
         &mut scope,
         function,
-        parts.dtype,
+        reduction.dtype,
         accumulator_name(function),
     )?;
-    let all = Dim::product(&parts.reduced);
-    let rounds = all.ceil_div(&Dim::from(WORKGROUP_INVOCATIONS));
+    let element_count = Dim::product(&reduction.reduced);
+    let rounds = element_count.ceil_div(&Dim::from(WORKGROUP_INVOCATIONS));
     let (local, lane) = scope.counter("local", &Dim::from(WORKGROUP_INVOCATIONS));
     let mut statements = vec![surplus, Statement::Declare(total, start)];
     statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
         let number = round.scale(&Dim::from(WORKGROUP_INVOCATIONS)).add(&lane);
         let number = number.emit(&mut scope.pool);
         scope.pool.set_label(number, "k");
-        let place = Index::expr(number, &all);
-        let reduced = index::delinearize(&place, &parts.reduced);
+        let element_index = Index::expr(number, &element_count);
+        let reduced = index::delinearize(&element_index, &reduction.reduced);
         let element = scope.element(
-            parts.operand,
-            &parts.operand_position(&output.kept, &reduced),
+            reduction.operand,
+            &reduction.operand_position(&output.kept, &reduced),
             None,
         )?;
         let sum = combine(scope, function, total, element);
-        let end = scope.pool.size(&all);
+        let end = scope.pool.size(&element_count);
         let inside = scope.pool.call("x < y", WgslType::Bool, &[number, end]);
         Ok(vec![Statement::If(
             inside,
             vec![Statement::Assign(total, sum)],
         )])
     })?);
-    let (tree, whole) = combine_workgroup(&mut scope, function, total, "shares");
+    let (tree, result) = combine_workgroup(&mut scope, function, total, "shares");
     statements.extend(tree);
-    statements.push(Statement::Freeze(whole));
-    let write = output.store(&mut scope, group, parts, whole)?;
+    statements.push(Statement::Freeze(result));
+    let write = output.store(&mut scope, group, reduction, result)?;
     let zero = scope.pool.index(0);
     let is_first = scope.pool.call("x == y", WgslType::Bool, &[local, zero]);
     statements.push(Statement::If(is_first, vec![write]));
@@ -229,7 +234,8 @@ fn lower_workgroup<'a>(
     Ok(lowered)
 }
 
-/// Combines the partial results of a workgroup in a binary tree.
+/// Combines the partial results `total` of a workgroup's invocations in a binary tree, in the workgroup array `shares`.
+/// Returns the statements and the combined result.
 pub fn combine_workgroup(
     scope: &mut KernelScope,
     function: ReduceFunction,
@@ -238,17 +244,17 @@ pub fn combine_workgroup(
 ) -> (Vec<Statement>, Expr) {
     let ty = scope.pool.ty(total);
     let line = |text: &str| Statement::Line(text.to_string());
-    let mine = scope.pool.variable(&format!("{shares}[local]"), ty);
+    let own = scope.pool.variable(&format!("{shares}[local]"), ty);
     let other = scope.pool.variable(&format!("{shares}[local + width]"), ty);
-    let both = combine(scope, function, mine, other);
-    let whole = scope.pool.variable(&format!("{shares}[0]"), ty);
+    let combined = combine(scope, function, own, other);
+    let result = scope.pool.variable(&format!("{shares}[0]"), ty);
     let (local, width) = (
         scope.pool.variable("local", WgslType::U32),
         scope.pool.variable("width", WgslType::U32),
     );
     let is_active = scope.pool.call("x < y", WgslType::Bool, &[local, width]);
     let statements = vec![
-        Statement::Assign(mine, total),
+        Statement::Assign(own, total),
         line("workgroupBarrier();"),
         Statement::Block(
             format!(
@@ -256,16 +262,16 @@ pub fn combine_workgroup(
                 WORKGROUP_INVOCATIONS / 2
             ),
             vec![
-                Statement::If(is_active, vec![Statement::Assign(mine, both)]),
+                Statement::If(is_active, vec![Statement::Assign(own, combined)]),
                 line("workgroupBarrier();"),
             ],
         ),
     ];
-    (statements, whole)
+    (statements, result)
 }
 
-/// A kernel of `count` invocations. If that is too few default workgroups for a rasteriser's cores, each workgroup is one
-/// subgroup.
+/// A kernel of `count` invocations. If they would fill too few workgroups of the default size to use all cores of a
+/// rasteriser, each workgroup is one subgroup.
 pub fn by_invocations<'a>(
     scope: KernelScope<'a>,
     statements: Vec<Statement>,
@@ -321,29 +327,29 @@ pub fn lower_argument<'a>(
     node: &Node,
     reduce: &ArgReduce,
 ) -> Result<LoweredKernel<'a>> {
-    let parts = ReductionAxes::new(scope.graph, node, &[reduce.axis])?;
-    if argument::is_supported(&scope, &parts) {
-        return argument::lower(scope, group, &parts, reduce.function);
+    let reduction = ReductionAxes::new(scope.graph, node, &[reduce.axis])?;
+    if argument::is_supported(&scope, &reduction) {
+        return argument::lower(scope, group, &reduction, reduce.function);
     }
-    let (output, surplus) = parts.output(&mut scope);
+    let (output, surplus) = reduction.output(&mut scope);
     let first = scope.element(
-        parts.operand,
-        &parts.operand_position(&output.kept, &[Index::zero()]),
+        reduction.operand,
+        &reduction.operand_position(&output.kept, &[Index::zero()]),
         None,
     )?;
     let best = scope.pool.variable("best", scope.pool.ty(first));
-    let found = scope.pool.variable("best_index", WgslType::U32);
+    let best_index = scope.pool.variable("best_index", WgslType::U32);
     let zero = scope.pool.literal(WgslType::U32, Literal::Integer(0));
     let mut statements = vec![
         surplus,
         Statement::Declare(best, first),
-        Statement::Declare(found, zero),
+        Statement::Declare(best_index, zero),
     ];
-    let size = parts.reduced[0].clone();
+    let size = reduction.reduced[0].clone();
     statements.extend(repeat(&mut scope, "k", &size, |scope, k| {
         let element = scope.element(
-            parts.operand,
-            &parts.operand_position(&output.kept, std::slice::from_ref(&k)),
+            reduction.operand,
+            &reduction.operand_position(&output.kept, std::slice::from_ref(&k)),
             None,
         )?;
         let better = beats_best(scope, reduce.function, element, best);
@@ -352,13 +358,13 @@ pub fn lower_argument<'a>(
             better,
             vec![
                 Statement::Assign(best, element),
-                Statement::Assign(found, k),
+                Statement::Assign(best_index, k),
             ],
         )])
     })?);
-    statements.push(Statement::Freeze(found));
-    let number = scalar::size_as(&mut scope.pool, found, DType::I64, scope.capabilities);
-    statements.push(output.store(&mut scope, group, &parts, number)?);
+    statements.push(Statement::Freeze(best_index));
+    let number = scalar::size_as(&mut scope.pool, best_index, DType::I64, scope.capabilities);
+    statements.push(output.store(&mut scope, group, &reduction, number)?);
     Ok(LoweredKernel::new(
         scope,
         ARGUMENT_TEMPLATE,
@@ -384,9 +390,13 @@ pub fn beats_best(
         return beats;
     }
     let is_nan = scalar::typed("is_nan(x)", pool.ty(x));
-    let (new, old) = (
+    let (is_x_nan, is_best_nan) = (
         pool.call(is_nan.clone(), WgslType::Bool, &[x]),
         pool.call(is_nan, WgslType::Bool, &[best]),
     );
-    pool.call("!z && (y || x)", WgslType::Bool, &[beats, new, old])
+    pool.call(
+        "!z && (y || x)",
+        WgslType::Bool,
+        &[beats, is_x_nan, is_best_nan],
+    )
 }

@@ -43,6 +43,7 @@ impl Planner<'_> {
         Ok(())
     }
 
+    /// Plans both branches of a condition. The result is the flow that chooses between them.
     fn plan_if(&mut self, node: &Node, branches: [&Graph; 2]) -> Result<FlowKind> {
         let [condition, inputs @ ..] = node.arguments.as_slice() else {
             return Err(Error::internal("an if lacks its condition"));
@@ -66,6 +67,7 @@ impl Planner<'_> {
         })
     }
 
+    /// Plans a loop. The first `carried` values that enter it change in each iteration; the others are constant.
     fn plan_loop(&mut self, node: &Node, body: &Graph, carried: usize) -> Result<FlowKind> {
         let [trips, first, inputs @ ..] = node.arguments.as_slice() else {
             return Err(Error::internal("a loop lacks its trip count or condition"));
@@ -73,55 +75,57 @@ impl Planner<'_> {
         let trips = match trips {
             Argument::Number(number) => TripCount::Size(Dim::from(number.to_i64())),
             Argument::Size(size) => TripCount::Size(size.clone()),
-            slot => TripCount::Slot(self.argument_slot(slot)?),
+            tensor => TripCount::Slot(self.argument_slot(tensor)?),
         };
         let first = match known_number(self.graph, first) {
             Some(number) if number.to_f64() != 0.0 => None,
             _ => Some(self.argument_slot(first)?),
         };
-        let state = self.result_slots(node)?;
-        for (argument, slot) in inputs.iter().zip(&state) {
+        let carried_slots = self.result_slots(node)?;
+        for (argument, slot) in inputs.iter().zip(&carried_slots) {
             self.copy_to(argument, *slot)?;
         }
         let constants = self.argument_slots(inputs.get(carried..).unwrap_or_default())?;
-        let round = Argument::Number(Scalar::Int(0));
-        let arguments = [std::slice::from_ref(&round), inputs].concat();
+        let iteration = Argument::Number(Scalar::Int(0));
+        let arguments = [std::slice::from_ref(&iteration), inputs].concat();
         let body = PlannedBody {
             graph: self.in_enclosing_sizes(body, &arguments),
-            input_slots: [vec![None], state.clone(), constants].concat(),
+            input_slots: [vec![None], carried_slots.clone(), constants].concat(),
             output_slots: vec![None; 1 + carried],
         };
-        let (body, again) = self.plan_body(node, &body, |planner| planner.end_iteration(&state))?;
+        let (body, next_condition) =
+            self.plan_body(node, &body, |planner| planner.end_iteration(&carried_slots))?;
         Ok(FlowKind::Loop {
             trips,
             initial_condition: first,
-            next_condition: again,
+            next_condition,
             body,
         })
     }
 
-    /// Ends a loop's body: copies the new values of carried values, once all are computed, to their slots. Returns the
-    /// slot of the next condition, unless that is always true.
-    fn end_iteration(&mut self, state: &[Option<SlotId>]) -> Result<Option<SlotId>> {
+    /// Ends a loop's body: once all new values of carried values are computed, copies them to `carried_slots`. Returns
+    /// the slot of the condition for another iteration; `None` if that is always true.
+    fn end_iteration(&mut self, carried_slots: &[Option<SlotId>]) -> Result<Option<SlotId>> {
         let graph = self.graph;
-        let [again, next @ ..] = graph.outputs.as_slice() else {
+        let [condition, next @ ..] = graph.outputs.as_slice() else {
             return Err(Error::internal(
                 "the body of a loop must return the next condition",
             ));
         };
-        for (index, (value, slot)) in next.iter().zip(state).enumerate() {
+        for (index, (value, slot)) in next.iter().zip(carried_slots).enumerate() {
             if graph.inputs.get(index + 1) != Some(value) {
                 self.copy_to(&Argument::Value(*value), *slot)?;
             }
         }
-        let again = Argument::Value(*again);
-        match known_number(graph, &again) {
+        let condition = Argument::Value(*condition);
+        match known_number(graph, &condition) {
             Some(number) if number.to_f64() != 0.0 => Ok(None),
-            _ => self.argument_slot(&again).map(Some),
+            _ => self.argument_slot(&condition).map(Some),
         }
     }
 
-    /// Plans a body as a block of steps of the same plan, then calls `last`.
+    /// Plans a body as a block of steps of the same plan, then calls `last`. Returns the block and the result of
+    /// `last`.
     fn plan_body<T: Default>(
         &mut self,
         region: &Node,
@@ -130,33 +134,33 @@ impl Planner<'_> {
     ) -> Result<(StepBlock, T)> {
         let PlannedBody {
             graph,
-            input_slots: given,
-            output_slots: targets,
+            input_slots,
+            output_slots,
         } = body;
         let name = region.results.first().map(|id| &self.graph.value(*id).name);
         let name = name.map_or("", String::as_str);
         let prefix = format!("{}{name}/", self.prefix);
-        let here = region
+        let region_index = region
             .results
             .first()
             .map(|id| &self.graph.value(*id).definition);
-        let here = match here {
+        let region_index = match region_index {
             Some(Definition::Node(index, _)) => Some(*index),
             _ => None,
         };
-        let order = self.order.iter().copied().chain(here).collect();
+        let order = self.order.iter().copied().chain(region_index).collect();
         let fusion = Fusion::of(graph, self.capabilities, self.request.within(&prefix))?;
         let start = self.builder.plan.steps.len();
         let mut written = vec![false; graph.values.len()];
         let mut slots = BTreeMap::new();
-        for (id, slot) in graph.inputs.iter().zip(given) {
+        for (id, slot) in graph.inputs.iter().zip(input_slots) {
             if let Some(slot) = slot {
                 let kind = &self.builder.plan.slots[slot.0].kind;
                 written[id.index()] = !matches!(kind, SlotKind::Input(_) | SlotKind::Weight(_));
                 slots.insert((*id, false), *slot);
             }
         }
-        for (id, slot) in graph.outputs.iter().zip(targets) {
+        for (id, slot) in graph.outputs.iter().zip(output_slots) {
             slots.extend(slot.map(|slot| ((*id, false), slot)));
         }
         let mut planner = Planner {
@@ -175,17 +179,18 @@ impl Planner<'_> {
             flows: Vec::new(),
         };
         let mut value = T::default();
-        planner.run(|planner| last(planner).map(|found| value = found))?;
+        planner.run(|planner| last(planner).map(|result| value = result))?;
         let flows = planner.flows;
         let steps = start..self.builder.plan.steps.len();
         Ok((StepBlock { steps, flows }, value))
     }
 
-    /// The body with its sizes expressed in those of this graph.
+    /// A region's body with its sizes expressed in those of this graph. `arguments` are the inputs of the body.
     fn in_enclosing_sizes(&self, body: &Graph, arguments: &[Argument]) -> Graph {
         body.with_sizes_of(arguments, |id| self.graph.ty(id).clone())
     }
 
+    /// Slot of an argument of a region, which must be a tensor.
     fn argument_slot(&mut self, argument: &Argument) -> Result<SlotId> {
         match argument {
             Argument::Value(id) => {
@@ -216,10 +221,10 @@ impl Planner<'_> {
         let (Argument::Value(id), Some(slot)) = (argument, slot) else {
             return Err(Error::internal("a value carried by a loop is not a tensor"));
         };
-        let known = self.slots.insert((*id, true), slot);
+        let previous = self.slots.insert((*id, true), slot);
         self.copy_to_slot(*id)?;
         self.slots.remove(&(*id, true));
-        self.slots.extend(known.map(|slot| ((*id, true), slot)));
+        self.slots.extend(previous.map(|slot| ((*id, true), slot)));
         Ok(())
     }
 }

@@ -20,11 +20,11 @@ use crate::shape::Shape;
 const TEMPLATE: &str = include_str!("../../shaders/scan.wgsl");
 const SCATTER_TEMPLATE: &str = include_str!("../../shaders/scatter.wgsl");
 
-/// Longest segment of a row that an invocation scatters into. It copies the segment's elements, and Mesa's rasteriser ends
-/// loops silently after 65,535 iterations.
+/// Longest segment of a row that an invocation scatters into. It copies the segment's elements, and Mesa's rasteriser
+/// ends loops silently after 65,535 iterations.
 const MAX_SEGMENT: usize = 1 << 15;
 
-/// The rows of a shape along an axis.
+/// The rows of a shape along an axis: a row is identified by its coordinates along the other axes.
 pub struct AxisRows {
     /// The shape without the axis.
     pub others: Shape,
@@ -63,19 +63,19 @@ pub fn lower<'a>(
     scan: &Scan,
 ) -> Result<LoweredKernel<'a>> {
     let x = operand(node, 0)?;
-    let running = ScanAccumulator::new(&mut scope, x, scan.function)?;
+    let accumulator = ScanAccumulator::new(&mut scope, x, scan.function)?;
     match subgroup::invocations_per_row(&scope, x, scan) {
-        Some(lanes) => subgroup::lower(scope, group.root, x, &running, scan.axis, lanes),
-        None => lower_invocations(scope, group.root, x, &running, scan.axis),
+        Some(lanes) => subgroup::lower(scope, group.root, x, &accumulator, scan.axis, lanes),
+        None => lower_invocations(scope, group.root, x, &accumulator, scan.axis),
     }
 }
 
-/// A kernel in which an invocation scans a row. It reads single elements: texture reads took up to 1.6 times as long here.
+/// A kernel in which an invocation scans a row. It reads single elements, since texture reads are slower here.
 fn lower_invocations<'a>(
     scope: KernelScope<'a>,
     root: ValueId,
     x: ValueId,
-    running: &ScanAccumulator,
+    accumulator: &ScanAccumulator,
     axis: usize,
 ) -> Result<LoweredKernel<'a>> {
     let mut scope = scope.reading_u64();
@@ -84,12 +84,12 @@ fn lower_invocations<'a>(
     let (index, surplus) = invocation(&mut scope, &rows.count);
     let row = index::delinearize(&index, &rows.others);
     let mut statements = vec![surplus];
-    statements.extend(running.declarations());
+    statements.extend(accumulator.declarations());
     statements.extend(repeat(&mut scope, "k", &shape[axis], |scope, k| {
         let position = rows.at(&row, &k);
         let element = scope.element(x, &position, None)?;
-        let mut body = running.accumulate(scope, element);
-        let result = running.total(scope);
+        let mut body = accumulator.accumulate(scope, element);
+        let result = accumulator.total(scope);
         body.push(write(scope, root, result, &position)?);
         Ok(body)
     })?);
@@ -102,9 +102,10 @@ struct ScanAccumulator {
     dtype: DType,
     /// The identity element.
     start: Expr,
+    /// Variable for the result so far.
     total: Expr,
-    /// Rounding error of a sum in single precision.
-    lost: Option<Expr>,
+    /// Variable for the accumulated rounding error of a sum in single precision.
+    error: Option<Expr>,
 }
 
 impl ScanAccumulator {
@@ -114,19 +115,19 @@ impl ScanAccumulator {
         // The identity of `log(Σ exp)` is that of the maximum.
         let reduction = function.reduction().unwrap_or(ReduceFunction::Max);
         let pool = &mut scope.pool;
-        let exact = function == ScanFunction::Sum && register == WgslType::F32;
+        let is_compensated = function == ScanFunction::Sum && register == WgslType::F32;
         Ok(ScanAccumulator {
             function,
             dtype,
             total: pool.variable("total", register),
-            lost: exact.then(|| pool.variable("lost", WgslType::F32)),
+            error: is_compensated.then(|| pool.variable("lost", WgslType::F32)),
             start: scalar::identity(pool, reduction, dtype, scope.capabilities)?,
         })
     }
 
     /// Declares the variables.
     fn declarations(&self) -> Vec<Statement> {
-        let variables = [self.total].into_iter().chain(self.lost);
+        let variables = [self.total].into_iter().chain(self.error);
         variables
             .map(|variable| Statement::Declare(variable, self.start))
             .collect()
@@ -151,8 +152,8 @@ impl ScanAccumulator {
 
     /// Accumulates an element.
     fn accumulate(&self, scope: &mut KernelScope, element: Expr) -> Vec<Statement> {
-        match self.lost {
-            Some(lost) => compensated_sum(scope, self.total, lost, element),
+        match self.error {
+            Some(error) => compensated_sum(scope, self.total, error, element),
             None => {
                 let next = self.combine(scope, self.total, element);
                 vec![Statement::Assign(self.total, next)]
@@ -163,8 +164,8 @@ impl ScanAccumulator {
     /// The result so far.
     fn total(&self, scope: &mut KernelScope) -> Expr {
         let pool = &mut scope.pool;
-        let total = match self.lost {
-            Some(lost) => pool.call("x + y", WgslType::F32, &[self.total, lost]),
+        let total = match self.error {
+            Some(error) => pool.call("x + y", WgslType::F32, &[self.total, error]),
             None => self.total,
         };
         scalar::narrow(pool, total, self.dtype)
@@ -172,9 +173,9 @@ impl ScanAccumulator {
 
     /// The result after an element, without accumulating it.
     fn total_with(&self, scope: &mut KernelScope, element: Expr) -> Expr {
-        let total = match self.lost {
-            Some(lost) => {
-                let rest = scope.pool.call("x + y", WgslType::F32, &[lost, element]);
+        let total = match self.error {
+            Some(error) => {
+                let rest = scope.pool.call("x + y", WgslType::F32, &[error, element]);
                 scope.pool.call("x + y", WgslType::F32, &[self.total, rest])
             }
             None => self.combine(scope, self.total, element),
@@ -187,17 +188,17 @@ impl ScanAccumulator {
 fn compensated_sum(
     scope: &mut KernelScope,
     total: Expr,
-    lost: Expr,
+    error: Expr,
     element: Expr,
 ) -> Vec<Statement> {
     let pool = &mut scope.pool;
     let before = pool.variable("earlier", WgslType::F32);
     let sum = pool.call("x + y", WgslType::F32, &[before, element]);
     let rest = pool.call("sum_error(x, y)", WgslType::F32, &[before, element]);
-    let more = pool.call("x + y", WgslType::F32, &[lost, rest]);
+    let more = pool.call("x + y", WgslType::F32, &[error, rest]);
     vec![
         Statement::Declare(before, total),
-        Statement::Assign(lost, more),
+        Statement::Assign(error, more),
         Statement::Assign(total, sum),
     ]
 }
@@ -218,10 +219,10 @@ pub fn lower_scatter<'a>(
     let segments = [rows.count.clone(), ceil_div(size, MAX_SEGMENT)];
     let count = Dim::product(&segments);
     let (index, surplus) = invocation(&mut scope, &count);
-    let mut place = index::delinearize(&index, &segments);
-    let first = place.pop().unwrap_or_else(Index::zero);
+    let mut coordinates = index::delinearize(&index, &segments);
+    let first = coordinates.pop().unwrap_or_else(Index::zero);
     let first = first.scale(&Dim::from(MAX_SEGMENT));
-    let row = place.pop().unwrap_or_else(Index::zero);
+    let row = coordinates.pop().unwrap_or_else(Index::zero);
     let row = index::delinearize(&row, &rows.others);
     let length = size.minimum(&Dim::from(MAX_SEGMENT));
     let mut statements = vec![surplus];
@@ -230,11 +231,11 @@ pub fn lower_scatter<'a>(
         let position = rows.at(&row, &along);
         let inside = (!along.is_less_than(size)).then(|| scope.is_below(&along, size));
         let element = scope.element(x, &position, inside)?;
-        let copied = write(scope, group.root, element, &position)?;
-        Ok(bounds_guard(scope, &along, size, vec![copied]))
+        let copy = write(scope, group.root, element, &position)?;
+        Ok(bounds_guard(scope, &along, size, vec![copy]))
     })?);
-    let given = &graph.ty(indices).shape;
-    let body = repeat(&mut scope, "k", &given[scatter.axis], |scope, k| {
+    let index_shape = &graph.ty(indices).shape;
+    let body = repeat(&mut scope, "k", &index_shape[scatter.axis], |scope, k| {
         let position = rows.at(&row, &k);
         let number = scope.element(indices, &position, None)?;
         let element = scope.element(source, &position, None)?;
@@ -243,24 +244,24 @@ pub fn lower_scatter<'a>(
         let combined =
             combine_with_target(scope, group.root, scatter.function, element, &target, dtype)?;
         let written = write(scope, group.root, combined, &target)?;
-        let is_whole = size
+        let has_one_segment = size
             .as_const()
             .is_some_and(|size| size <= MAX_SEGMENT as i64);
-        if is_whole {
+        if has_one_segment {
             return Ok(vec![written]);
         }
         // Indices before the segment wrap to large unsigned offsets.
         let [along, first] = [&along, &first].map(|index| index.emit(&mut scope.pool));
         let end = scope.pool.index(MAX_SEGMENT as u32);
-        let is_own = scope
+        let is_in_segment = scope
             .pool
             .call("x - y < z", WgslType::Bool, &[along, first, end]);
-        Ok(vec![Statement::If(is_own, vec![written])])
+        Ok(vec![Statement::If(is_in_segment, vec![written])])
     })?;
     // Rows outside the indices' shape stay unchanged.
-    let inner = AxisRows::new(given, scatter.axis);
+    let index_rows = AxisRows::new(index_shape, scatter.axis);
     let mut inside = None;
-    for (axis, (coordinate, size)) in row.iter().zip(&inner.others).enumerate() {
+    for (axis, (coordinate, size)) in row.iter().zip(&index_rows.others).enumerate() {
         if *size != rows.others[axis] {
             let within = scope.is_below(coordinate, size);
             inside = Some(scope.pool.and(inside, within));
@@ -278,7 +279,7 @@ pub fn lower_scatter<'a>(
     ))
 }
 
-/// Combines an element with the value at its target.
+/// Combines an element with the element of `root` at its target. A scatter without a reduction replaces that element.
 fn combine_with_target(
     scope: &mut KernelScope,
     root: ValueId,
@@ -291,13 +292,13 @@ fn combine_with_target(
         return Ok(element);
     };
     let buffer = scope.bind_buffer(root)?;
-    let place = scope.element_index(root, target);
-    let place = place.emit(&mut scope.pool);
+    let index = scope.element_index(root, target);
+    let index = index.emit(&mut scope.pool);
     let element_type = scope.buffers[buffer].buffer.element;
-    let standing = scope.pool.load(buffer, element_type, place);
-    let standing = scalar::from_storage(&mut scope.pool, standing, dtype);
+    let current = scope.pool.load(buffer, element_type, index);
+    let current = scalar::from_storage(&mut scope.pool, current, dtype);
     let pool = &mut scope.pool;
     Ok(scalar::reduce_pair(
-        pool, reduction, standing, element, dtype,
+        pool, reduction, current, element, dtype,
     ))
 }

@@ -1,11 +1,12 @@
-//! Shape-generic kernels, which layers that differ in sizes only share. Such a kernel is made for a group of nodes whose
-//! constant sizes are replaced by symbols, and each layer passes its own sizes. A driver that takes long to compile a
-//! kernel compiles it once for all of them.
+//! Shape-generic kernels, which layers that differ in sizes only share. Such a kernel is made for a group of nodes
+//! whose constant sizes are replaced by symbols, and each layer passes its own sizes. A driver that takes long to
+//! compile a kernel compiles it once for all of them. A planned graph, group or value is one of the graph that is
+//! planned, with constant sizes; a generic one is its counterpart with symbols.
 //!
 //! Products with weights, convolutions and pointwise work in vec4 layouts are shape-generic from the start, since their
-//! sources would differ in more than numbers (`builder`). All other kernels are made for the sizes of their layer; where
-//! the sources of several layers turn out to differ in numbers only, one kernel with sizes in place of these numbers
-//! serves all (`deduplicate`).
+//! sources would differ in more than numbers (`builder`). All other kernels are made for the sizes of their layer;
+//! where the sources of several layers turn out to differ in numbers only, one kernel with sizes in place of these
+//! numbers serves all (`deduplicate`).
 
 mod builder;
 mod cost_model;
@@ -35,7 +36,8 @@ use crate::plan::product::tile::{self, PackedWeight};
 use crate::plan::reduce::pooling;
 use crate::plan::{Planner, map, variant};
 
-/// How the shape-generic kernel of a group is lowered. Panels of weights are always those of the true sizes.
+/// How the shape-generic kernel of a group is lowered. Panels of weights always have the constant sizes of the group's
+/// layer.
 #[derive(Clone, PartialEq)]
 enum GenericLowering {
     /// Convolution in a vec4 layout of channels, with symbolic window, stride and padding.
@@ -77,8 +79,8 @@ impl GenericLowering {
 }
 
 impl Planner<'_> {
-    /// Returns the kernel that a group shares with all groups that differ from it in sizes only. `None` if the group gets
-    /// a kernel for its own sizes.
+    /// Returns the kernel that a group shares with all groups that differ from it in sizes only. `None` if the group
+    /// gets a kernel for its own sizes.
     pub(super) fn shape_generic_kernel(
         &mut self,
         group: &Group,
@@ -87,7 +89,7 @@ impl Planner<'_> {
             return Ok(None);
         }
         match self.lowering(group)? {
-            Some((way, choice)) => self.cached_kernel(group, &way, choice),
+            Some((lowering, choice)) => self.cached_kernel(group, &lowering, choice),
             None => Ok(None),
         }
     }
@@ -96,11 +98,13 @@ impl Planner<'_> {
     pub(super) fn copy_to_vec4(&mut self, value: ValueId, axis: usize) -> Result<GeneratedKernel> {
         let group = Group::copy_of(value);
         match self.cached_kernel(&group, &GenericLowering::CopyToVec4(axis), None)? {
-            Some(made) => Ok(made),
+            Some(generated) => Ok(generated),
             None => map::copy_to_vec4(self.scope(), value, axis)?.finish(self.label(&group)),
         }
     }
 
+    /// Returns the shape-generic kernel of a group with the group's values and sizes. Generates it if the cache does
+    /// not have it. `None` if the group can only be lowered for its own sizes.
     fn cached_kernel(
         &mut self,
         group: &Group,
@@ -110,13 +114,13 @@ impl Planner<'_> {
         let Some(generic) = GenericGroup::of(&self.scope(), group, lowering) else {
             return Ok(None);
         };
-        let made = self
+        let kernel = self
             .builder
             .kernel_cache
             .kernel(&generic, lowering, self.label(group))?;
-        Ok(made.map(|made| GeneratedKernel {
+        Ok(kernel.map(|kernel| GeneratedKernel {
             choice,
-            ..generic.instantiate(made, lowering)
+            ..generic.instantiate(kernel, lowering)
         }))
     }
 
@@ -132,16 +136,18 @@ impl Planner<'_> {
         nodes.iter().any(is_slice) && !self.has_many_operands(group)
     }
 
+    /// Returns the method of lowering a group to a shape-generic kernel, and the choice of its variant, if there was
+    /// one. `None` if the group gets a kernel for its own sizes.
     fn lowering(&self, group: &Group) -> Result<Option<(GenericLowering, Option<VariantChoice>)>> {
         let is_vec4_layout = !self.scope().layout(group.root).is_row_major();
         let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
-            let way = match is_vec4_layout {
+            let lowering = match is_vec4_layout {
                 true => Some(GenericLowering::PointwiseVec4),
                 false => self
                     .has_slices(group)
                     .then_some(GenericLowering::PointwiseSlices),
             };
-            return Ok(way.map(|way| (way, None)));
+            return Ok(lowering.map(|lowering| (lowering, None)));
         };
         if let Op::Primitive(Primitive::Reduce(_)) = &node.op {
             return Ok(is_vec4_layout.then_some((GenericLowering::Pooling, None)));
@@ -157,7 +163,7 @@ impl Planner<'_> {
             choice.reason += &format!("; {extent}");
         }
         let extent = self.fusion.extent(group.anchor);
-        let way = match (&node.op, choice.variant) {
+        let lowering = match (&node.op, choice.variant) {
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::SubgroupTile)
                 if conv.groups == 1 =>
             {
@@ -171,18 +177,19 @@ impl Planner<'_> {
                     },
                 )
             }
-            (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Winograd { tile: places })
-                if conv.groups == 1 =>
-            {
+            (
+                Op::Primitive(Primitive::Conv(conv)),
+                KernelVariant::Winograd { tile: output_tile },
+            ) if conv.groups == 1 => {
                 let packed = winograd::filter_panels(
                     self.graph,
                     self.capabilities,
                     node,
                     conv,
-                    places,
+                    output_tile,
                     extent,
                 );
-                packed.map(|packed| GenericLowering::Winograd(places, packed))
+                packed.map(|packed| GenericLowering::Winograd(output_tile, packed))
             }
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Grouped) => {
                 implicit_gemm::filter_panels(self.graph, self.capabilities, node, conv, extent)
@@ -195,7 +202,7 @@ impl Planner<'_> {
             }
             _ => None,
         };
-        Ok(way.map(|way| (way, Some(choice))))
+        Ok(lowering.map(|lowering| (lowering, Some(choice))))
     }
 }
 
@@ -222,52 +229,58 @@ impl<'a> GenericGroup<'a> {
     fn of(
         scope: &KernelScope<'a>,
         group: &Group,
-        way: &GenericLowering,
+        lowering: &GenericLowering,
     ) -> Option<GenericGroup<'a>> {
         let planned = scope.graph;
         let builder = Builder::with_symbols("form", planned.hints.clone(), Vec::new());
-        let mut former = GenericBuilder::new(scope, group, way, &builder);
-        let mut written = former.build()?;
+        let mut generic_builder = GenericBuilder::new(scope, group, lowering, &builder);
+        let mut written = generic_builder.build()?;
         let GenericBuilder {
-            generic_values: known,
-            planned_values: values,
+            generic_values,
+            planned_values,
             symbols,
-            symbolic_axes: axes,
+            symbolic_axes,
             ..
-        } = former;
+        } = generic_builder;
         let graph = builder.finish(&written, Vec::new(), None).ok()?;
         let root = written.pop()?;
-        let place = |node: &usize| {
+        let generic_node = |node: &usize| {
             let result = planned.nodes[*node].results.first()?;
-            match graph.value(*known.get(result)?).definition {
+            match graph.value(*generic_values.get(result)?).definition {
                 Definition::Node(node, _) => Some(node),
                 _ => None,
             }
         };
-        let of_all = values.iter().copied();
+        let all_values = planned_values.iter().copied();
         let storages: Result<Vec<StorageType>> =
-            of_all.clone().map(|id| scope.storage(id)).collect();
-        let form = GenericGroup {
+            all_values.clone().map(|id| scope.storage(id)).collect();
+        let generic = GenericGroup {
             capabilities: scope.capabilities,
             group: Group {
-                anchor: group.anchor.as_ref().and_then(place),
+                anchor: group.anchor.as_ref().and_then(generic_node),
                 root,
                 other_outputs: written,
-                nodes: group.nodes.iter().filter_map(place).collect(),
+                nodes: group.nodes.iter().filter_map(generic_node).collect(),
                 pattern: None,
             },
-            stored: of_all.clone().map(|id| scope.stored[id.index()]).collect(),
-            layouts: of_all.clone().map(|id| scope.layout(id).clone()).collect(),
+            stored: all_values
+                .clone()
+                .map(|id| scope.stored[id.index()])
+                .collect(),
+            layouts: all_values
+                .clone()
+                .map(|id| scope.layout(id).clone())
+                .collect(),
             storages: storages.ok()?,
-            written: of_all.clone().map(|id| scope.is_written(id)).collect(),
-            texture_aliased: of_all.map(|id| scope.is_texture_aliased(id)).collect(),
+            written: all_values.clone().map(|id| scope.is_written(id)).collect(),
+            texture_aliased: all_values.map(|id| scope.is_texture_aliased(id)).collect(),
             graph,
-            planned_values: values,
-            symbolic_axes: axes,
+            planned_values,
+            symbolic_axes,
             sizes: BTreeMap::new(),
         };
-        let form = form.with_named_symbols(&symbols, planned);
-        form.matches_types(planned).then_some(form)
+        let generic = generic.with_named_symbols(&symbols, planned);
+        generic.matches_types(planned).then_some(generic)
     }
 
     /// Gives the remaining symbols descriptive names.
@@ -314,6 +327,7 @@ impl<'a> GenericGroup<'a> {
             .with_texture_aliases(&self.texture_aliased)
     }
 
+    /// Lowers the generic group.
     fn lower(&self, lowering: &GenericLowering) -> Result<LoweredKernel<'_>> {
         let (scope, group) = (self.scope(), &self.group);
         let missing =
@@ -342,9 +356,10 @@ impl<'a> GenericGroup<'a> {
                 let sizes = ConvSizes::new(&self.graph, node, conv)?;
                 grouped::lower_panels(scope, group, &sizes, panels)
             }
-            (GenericLowering::Winograd(places, packed), Op::Primitive(Primitive::Conv(conv))) => {
-                winograd::lower_panels(scope, group, node, conv, *places, packed.clone())
-            }
+            (
+                GenericLowering::Winograd(output_tile, packed),
+                Op::Primitive(Primitive::Conv(conv)),
+            ) => winograd::lower_panels(scope, group, node, conv, *output_tile, packed.clone()),
             (GenericLowering::Product(weight, packed), _) => {
                 let weight = self.planned_values.iter().position(|value| value == weight);
                 let weight = weight.ok_or_else(missing)?.into();
@@ -360,11 +375,15 @@ impl<'a> GenericGroup<'a> {
 
     /// Returns a dispatch of the kernel with this group's values and sizes. The kernel may have been made for another
     /// group.
-    fn instantiate(&self, made: GeneratedKernel, lowering: &GenericLowering) -> GeneratedKernel {
+    fn instantiate(
+        &self,
+        generated: GeneratedKernel,
+        lowering: &GenericLowering,
+    ) -> GeneratedKernel {
         let value = |generic: ValueId| self.planned_values[generic.index()];
         let layout = |binding: &KernelBinding| match (&binding.layout, lowering.panels()) {
-            // A weight that lies in panels only keeps its true sizes in the shape-generic graph.
-            (lies, _) if *lies == self.layouts[binding.value.index()] => lies.clone(),
+            // A weight that is stored only in panels keeps its constant sizes in the generic graph.
+            (expected, _) if *expected == self.layouts[binding.value.index()] => expected.clone(),
             (Layout::Panels(_), Some(panels)) => Layout::Panels(panels.clone()),
             (Layout::Scratch { name, sizes }, _) => Layout::Scratch {
                 name,
@@ -373,11 +392,11 @@ impl<'a> GenericGroup<'a> {
                     .map(|size| size.substitute(&self.sizes))
                     .collect(),
             },
-            (lies, _) => lies.clone(),
+            (expected, _) => expected.clone(),
         };
-        let made = made.substitute_sizes(&self.sizes);
+        let generated = generated.substitute_sizes(&self.sizes);
         GeneratedKernel {
-            bindings: made
+            bindings: generated
                 .bindings
                 .into_iter()
                 .map(|binding| KernelBinding {
@@ -386,9 +405,9 @@ impl<'a> GenericGroup<'a> {
                     ..binding
                 })
                 .collect(),
-            scalar_writes: made.scalar_writes.into_iter().map(value).collect(),
-            checks: made.checks.into_iter().map(value).collect(),
-            ..made
+            scalar_writes: generated.scalar_writes.into_iter().map(value).collect(),
+            checks: generated.checks.into_iter().map(value).collect(),
+            ..generated
         }
     }
 }

@@ -29,8 +29,8 @@ impl Planner<'_> {
         let slot = self.converted_slot(value, layout);
         match layout {
             Layout::Vec4 { axis } => {
-                let made = self.copy_to_vec4(value, *axis)?;
-                self.add_step(made, &Group::copy_of(value), None)?;
+                let generated = self.copy_to_vec4(value, *axis)?;
+                self.add_step(generated, &Group::copy_of(value), None)?;
             }
             Layout::SortedRuns(length) => self.sort_runs(*length, group)?,
             Layout::Linear
@@ -55,12 +55,12 @@ impl Planner<'_> {
                 self.builder.weight(name, &info.ty, storage, layout)
             }
             _ => {
-                let lies = match layout {
+                let suffix = match layout {
                     Layout::Scratch { name, .. } => name,
                     Layout::SortedRuns(_) => "in sorted runs",
                     _ => "as vec4",
                 };
-                let name = format!("{}{} {lies}", self.prefix, info.name);
+                let name = format!("{}{} {suffix}", self.prefix, info.name);
                 let kind = SlotKind::Temporary { first: 0, last: 0 };
                 let ty = match layout {
                     Layout::Scratch { sizes, .. } => &TensorType {
@@ -76,6 +76,7 @@ impl Planner<'_> {
         slot
     }
 
+    /// Slot of a value, or of its copy. Creates the slot if it is new.
     pub(super) fn slot(&mut self, value: ValueId, is_copy: bool) -> Result<SlotId> {
         if let Some(slot) = self.slots.get(&(value, is_copy)) {
             return Ok(*slot);

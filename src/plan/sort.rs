@@ -1,7 +1,10 @@
-//! Sorting. For a top-k, and for short rows if there are many, an invocation loops over a row and keeps the first elements
-//! in order. For few short rows, an invocation finds the rank of one element by counting the elements before it. Long rows
-//! are divided into runs, each of which an invocation sorts, and the runs are merged in pairs. If the length of rows is
-//! symbolic, the number of merge passes is unknown, and all runs are merged at once.
+//! Sorting. For a top-k, and for short rows if there are many, an invocation loops over a row and keeps the first
+//! elements in order. For few short rows, an invocation finds the rank of one element by counting the elements before
+//! it. Long rows are divided into runs, each of which an invocation sorts, and the runs are merged in pairs. If the
+//! length of rows is symbolic, the number of merge passes is unknown, and all runs are merged at once.
+//!
+//! A run is a sorted sequence of consecutive elements of a row. A key is the value of an element, by which it is
+//! ordered.
 
 mod merge;
 mod merge_path;
@@ -30,7 +33,7 @@ use crate::plan::scan::AxisRows;
 
 const TEMPLATE: &str = include_str!("../../shaders/sort.wgsl");
 
-/// Elements of the initial runs, and of a merged run that an invocation writes.
+/// Length of the initial runs, and number of elements of a merged run that an invocation writes.
 const INITIAL_RUN: usize = 32;
 /// Longest row that is sorted without runs.
 const MAX_UNSPLIT_LENGTH: usize = MAX_K;
@@ -50,24 +53,32 @@ struct SortParameters {
     descending: bool,
     /// Number of leading elements to find; `None` for a full sort.
     k: Option<usize>,
-    /// Elements of a row, and of all rows.
+    /// Number of elements of a row.
     size: Dim,
+    /// Number of elements of all rows.
     count: Dim,
     rows: AxisRows,
 }
 
 /// The element of a row that an invocation processes.
 struct SortElement {
+    /// Linear index in the operand.
     index: Index,
+    /// Coordinates of the row: those of the element without the sorted axis.
     row: Vec<Index>,
+    /// Coordinate along the sorted axis.
     along: Index,
+    /// Statement that ends surplus invocations.
     surplus: Statement,
 }
 
 /// Consecutive elements of a row that an invocation processes, as many as an initial run has.
 struct SortSegment {
+    /// Coordinates of the row.
     row: Vec<Index>,
+    /// Coordinate along the sorted axis of the first element.
     first: Index,
+    /// Statement that ends surplus invocations.
     surplus: Statement,
     /// Number of segments.
     count: Dim,
@@ -90,17 +101,17 @@ impl SortParameters {
         })
     }
 
-    /// Elements of the runs that are merged to whole rows; `None` for a sort without runs. Rows of symbolic length may
+    /// Length of the runs whose merge gives whole rows; `None` for a sort without runs. Rows of symbolic length may
     /// have more runs than those of the example.
     fn run_length(&self, graph: &Graph) -> Option<usize> {
         let size = example_size(graph, &self.size);
-        let compared = example_size(graph, &self.count).saturating_mul(size);
-        let is_long = MAX_UNSPLIT_LENGTH < size && MAX_COMPARISONS < compared;
-        let merged = match self.size.as_const() {
+        let comparisons = example_size(graph, &self.count).saturating_mul(size);
+        let is_long = MAX_UNSPLIT_LENGTH < size && MAX_COMPARISONS < comparisons;
+        let run_count = match self.size.as_const() {
             Some(_) => 2,
             None => SYMBOLIC_RUNS,
         };
-        is_long.then(|| (size.next_power_of_two() / merged).max(INITIAL_RUN))
+        is_long.then(|| (size.next_power_of_two() / run_count).max(INITIAL_RUN))
     }
 
     /// Length of a row, if an invocation can keep all of its elements.
@@ -128,10 +139,10 @@ impl SortParameters {
         let count = Dim::product(&shape);
         let (number, surplus) = invocation(scope, &count);
         let mut row = index::delinearize(&number, &shape);
-        let stretch = row.pop().unwrap_or_else(Index::zero);
+        let segment = row.pop().unwrap_or_else(Index::zero);
         SortSegment {
             row,
-            first: stretch.scale(&Dim::from(INITIAL_RUN)),
+            first: segment.scale(&Dim::from(INITIAL_RUN)),
             surplus,
             count,
         }
@@ -139,31 +150,31 @@ impl SortParameters {
 
     /// Sorts rows by counting ranks.
     fn lower_by_rank<'a>(&self, mut scope: KernelScope<'a>) -> Result<LoweredKernel<'a>> {
-        let own = self.invocation_element(&mut scope);
-        let key = scope.element(self.x, &Position::from_index(own.index.clone()), None)?;
+        let current = self.invocation_element(&mut scope);
+        let key = scope.element(self.x, &Position::from_index(current.index.clone()), None)?;
         scope.pool.set_label(key, "key");
         let rank = scope.pool.variable("rank", WgslType::U32);
         let zero = scope.pool.index(0);
-        let mut statements = vec![own.surplus.clone(), Statement::Declare(rank, zero)];
+        let mut statements = vec![current.surplus.clone(), Statement::Declare(rank, zero)];
         statements.extend(repeat(&mut scope, "k", &self.size, |scope, k| {
-            let other = scope.element(self.x, &self.rows.at(&own.row, &k), None)?;
+            let other = scope.element(self.x, &self.rows.at(&current.row, &k), None)?;
             scope.pool.set_label(other, "other");
             let before = self.is_before(scope, other, key);
             let after = self.is_before(scope, key, other);
-            let [k, own] = [&k, &own.along].map(|index| index.emit(&mut scope.pool));
+            let [k, current] = [&k, &current.along].map(|index| index.emit(&mut scope.pool));
             let pool = &mut scope.pool;
             // Equal elements keep their order.
-            let is_earlier = pool.call("x < y", WgslType::Bool, &[k, own]);
-            let stays = pool.call("x && !y", WgslType::Bool, &[is_earlier, after]);
-            let counts = pool.call("x || y", WgslType::Bool, &[before, stays]);
-            let one = pool.call("u32(x)", WgslType::U32, &[counts]);
+            let is_earlier = pool.call("x < y", WgslType::Bool, &[k, current]);
+            let precedes_equal = pool.call("x && !y", WgslType::Bool, &[is_earlier, after]);
+            let precedes = pool.call("x || y", WgslType::Bool, &[before, precedes_equal]);
+            let one = pool.call("u32(x)", WgslType::U32, &[precedes]);
             let next = pool.call("x + y", WgslType::U32, &[rank, one]);
             Ok(vec![Statement::Assign(rank, next)])
         })?);
         statements.push(Statement::Freeze(rank));
-        let number = own.along.emit(&mut scope.pool);
+        let number = current.along.emit(&mut scope.pool);
         let number = scalar::size_as(&mut scope.pool, number, DType::I64, scope.capabilities);
-        let target = self.rows.at(&own.row, &Index::expr(rank, &self.size));
+        let target = self.rows.at(&current.row, &Index::expr(rank, &self.size));
         statements.extend(self.store(&mut scope, &target, None, [key, number])?);
         Ok(LoweredKernel::new(scope, TEMPLATE, statements, &self.count))
     }
@@ -181,7 +192,7 @@ impl SortParameters {
         }
     }
 
-    /// Writes an element and its index to a position of the results, or of intermediate runs.
+    /// Writes an element and its index `number` to a position of the results, or of intermediate runs of length `run`.
     fn store(
         &self,
         scope: &mut KernelScope,
@@ -231,16 +242,17 @@ impl Planner<'_> {
         for result in sorting.results {
             self.converted_slot(result, &Layout::SortedRuns(run));
         }
-        let made = match run {
+        let generated = match run {
             INITIAL_RUN => {
                 let lowered = sorting.lower_initial_runs(self.scope())?;
                 lowered.finish(self.label(group))?
             }
             _ => self.merge_kernel(&sorting, group, run / 2, Some(run))?,
         };
-        self.add_step(made, group, None)
+        self.add_step(generated, group, None)
     }
 
+    /// Parameters of a group's sort; `None` if the group's anchor is no sort.
     fn sort_parameters(&self, group: &Group) -> Result<Option<SortParameters>> {
         let node = group.anchor.and_then(|anchor| self.graph.nodes.get(anchor));
         let sorts = node.and_then(|node| match &node.op {
@@ -251,6 +263,7 @@ impl Planner<'_> {
         sorting.transpose()
     }
 
+    /// Kernel that merges runs of `from` elements in pairs, to the results or to runs of `to` elements.
     fn merge_kernel(
         &self,
         sorting: &SortParameters,
@@ -258,10 +271,10 @@ impl Planner<'_> {
         from: usize,
         to: Option<usize>,
     ) -> Result<GeneratedKernel> {
-        let mut taken = self.graph.hints.keys().map(ToString::to_string).collect();
-        let names = ["run", "halvings"].map(|name| Symbol::from(unique(&mut taken, name)));
-        let [run, halvings] = names.each_ref().map(|name| Dim::symbol(name.clone()));
-        let lowered = sorting.lower_merge_path(self.scope(), from, to, [&run, &halvings])?;
+        let mut used_names = self.graph.hints.keys().map(ToString::to_string).collect();
+        let names = ["run", "halvings"].map(|name| Symbol::from(unique(&mut used_names, name)));
+        let [run, search_steps] = names.each_ref().map(|name| Dim::symbol(name.clone()));
+        let lowered = sorting.lower_merge_path(self.scope(), from, to, [&run, &search_steps])?;
         let sizes = [Dim::from(from), merge::search_steps(from)];
         let sizes: BTreeMap<Symbol, Dim> = names.into_iter().zip(sizes).collect();
         Ok(lowered.finish(self.label(group))?.substitute_sizes(&sizes))

@@ -1,4 +1,4 @@
-//! Storage of values: layout, storage type, and values stored within others.
+//! Storage of values: layout, storage type, and operands of concatenations that are stored within the result.
 
 pub mod concat;
 pub mod layout;

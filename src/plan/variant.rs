@@ -52,7 +52,8 @@ struct MatmulProblem<'a> {
 
 /// Fewest output channels of a group for a tile.
 const MIN_TILE_ROWS: usize = 4;
-/// Largest K, in a loop that takes four steps at a time: see [`super::fuse::blocked`] on loops that end silently.
+/// Largest K, in a loop whose iterations take four elements each: see [`super::fuse::blocked`] on loops that end
+/// silently.
 const MAX_K: usize = 1 << 17;
 
 /// Number of workgroup tiles that keeps a GPU busy.
@@ -62,7 +63,7 @@ const BUSY_TILES: usize = 96;
 pub fn choices<'a>(
     scope: &KernelScope<'a>,
     node: &'a Node,
-    given: &VariantOverrides,
+    overrides: &VariantOverrides,
 ) -> Result<Vec<VariantChoice>> {
     let Some(problem) = MatmulProblem::of(scope.graph, scope.capabilities, node)? else {
         return Ok(Vec::new());
@@ -72,19 +73,19 @@ pub fn choices<'a>(
         are_halves: are_halves(scope, node)?,
         ..problem
     };
-    let given = problem.requested_variant(given);
-    let given = given.map(|variant| {
+    let requested = problem.requested_variant(overrides);
+    let requested = requested.map(|variant| {
         (
             variant,
             String::from("requested by the tuning or the options"),
         )
     });
     let table = problem.table().into_iter();
-    let any = (
+    let portable = (
         KernelVariant::Portable,
         String::from("no faster variant applies"),
     );
-    let choices = given.into_iter().chain(table).chain([any]);
+    let choices = requested.into_iter().chain(table).chain([portable]);
     Ok(choices
         .map(|(variant, reason)| VariantChoice {
             key: problem.key.clone(),
@@ -98,22 +99,22 @@ pub fn choices<'a>(
 pub fn best_choice<'a>(
     scope: &KernelScope<'a>,
     node: &'a Node,
-    given: &VariantOverrides,
+    overrides: &VariantOverrides,
 ) -> Result<Option<VariantChoice>> {
-    Ok(choices(scope, node, given)?.into_iter().next())
+    Ok(choices(scope, node, overrides)?.into_iter().next())
 }
 
-/// Variants that each matrix product and convolution of a graph may use on a device with this storage precision, by key.
-/// Bodies of regions are included.
+/// Variants that each matrix product and convolution of a graph may use on a device with this storage precision, by
+/// key. Bodies of regions are included.
 pub fn admitted(
     graph: &Graph,
     capabilities: &Capabilities,
     precision: Precision,
 ) -> Result<AdmittedVariants> {
-    let mut found = AdmittedVariants::new();
+    let mut variants_by_key = AdmittedVariants::new();
     for node in &graph.nodes {
         for body in node.bodies() {
-            found.extend(admitted(body, capabilities, precision)?);
+            variants_by_key.extend(admitted(body, capabilities, precision)?);
         }
         let Some(mut problem) = MatmulProblem::of(graph, capabilities, node)? else {
             continue;
@@ -124,12 +125,13 @@ pub fn admitted(
             variant => problem.offers(*variant),
         };
         let variants = KernelVariant::ALL.iter().copied().filter(admits).collect();
-        found.insert(problem.key.clone(), variants);
+        variants_by_key.insert(problem.key.clone(), variants);
     }
-    Ok(found)
+    Ok(variants_by_key)
 }
 
-/// Choice of a fused kernel around a matrix product, on devices whose subgroups are vector lanes, with its reason.
+/// Choice of a fused kernel around a matrix product, on devices whose subgroups are vector lanes. Its reason ends with
+/// `how`.
 pub fn lanes_choice(scope: &KernelScope, node: &Node, how: &str) -> Result<Option<VariantChoice>> {
     let problem = MatmulProblem::of(scope.graph, scope.capabilities, node)?;
     Ok(problem.map(|problem| VariantChoice {
@@ -148,8 +150,8 @@ pub fn is_requested(graph: &Graph, node: usize, choices: &VariantOverrides) -> b
     }
 }
 
-/// Dtype that cooperative matrices multiply to compute a node: `f16` if its factors are stored in half precision, so that
-/// no factor is rounded.
+/// Dtype that cooperative matrices multiply to compute a node: `f16` if its factors are stored in half precision, so
+/// that no factor is rounded.
 pub fn matrix_dtype(scope: &KernelScope, node: &Node) -> Result<DType> {
     let dtype = scope.graph.ty(operand(node, 0)?).dtype;
     Ok(if are_halves(scope, node)? {
@@ -197,12 +199,12 @@ pub fn plan_rewrite(
     graph: &Graph,
     capabilities: &Capabilities,
     node: &Node,
-    given: &VariantOverrides,
+    overrides: &VariantOverrides,
 ) -> Result<Option<PlanRewrite>> {
     let Some(problem) = MatmulProblem::of(graph, capabilities, node)? else {
         return Ok(None);
     };
-    let parts = match given.get(&problem.key) {
+    let parts = match overrides.get(&problem.key) {
         Some(KernelVariant::SplitK { parts }) => Some(*parts),
         Some(_) => None,
         None => problem.split_count(),
@@ -210,11 +212,11 @@ pub fn plan_rewrite(
     let parts = parts
         .map(i64::from)
         .filter(|parts| problem.splits_evenly(*parts));
-    let by_patches = match problem.requested_variant(given) {
+    let uses_patches = match problem.requested_variant(overrides) {
         Some(variant) => variant == KernelVariant::ImagePatches,
         None => problem.admits(KernelVariant::ImagePatches),
     };
-    let is_padded = by_patches && problem.conv.is_some_and(Conv::is_padded);
+    let is_padded = uses_patches && problem.conv.is_some_and(Conv::is_padded);
     let padding = is_padded.then_some(PlanRewrite::Padding);
     Ok(parts.map(PlanRewrite::Parts).or(padding))
 }
@@ -222,45 +224,45 @@ pub fn plan_rewrite(
 impl MatmulProblem<'_> {
     /// The table: the best variants for a device, sizes and dtype, with reasons.
     fn table(&self) -> Vec<(KernelVariant, String)> {
-        let mut found = Vec::new();
+        let mut variants = Vec::new();
         if self.conv.is_none() && self.admits(KernelVariant::SubgroupTile) {
-            found.push((KernelVariant::SubgroupTile, self.lanes_reason()));
+            variants.push((KernelVariant::SubgroupTile, self.lanes_reason()));
         }
         if self.admits(KernelVariant::ImagePatches) {
             let reason = "filter or channel count does not fit the vec4 channel layout";
-            found.push((
+            variants.push((
                 KernelVariant::ImagePatches,
                 format!("{}; {reason}", self.lanes_reason()),
             ));
         }
-        found.extend(self.winograd_variant());
+        variants.extend(self.winograd_variant());
         if let Some(variant) = self.vec4_variant {
-            found.push((
+            variants.push((
                 variant,
                 self.lanes_reason() + ", and the filter fits a texture",
             ));
         }
         if self.capabilities.software {
-            return found;
+            return variants;
         }
         if self.admits(KernelVariant::DepthwiseDirect) {
             let reason = "the adapter is a GPU, and each output channel reads one input channel";
-            found.push((KernelVariant::DepthwiseDirect, String::from(reason)));
+            variants.push((KernelVariant::DepthwiseDirect, String::from(reason)));
         }
         if let (true, Some(rows)) = (self.admits(KernelVariant::Gemv), self.few_rows) {
-            let by = if self.capabilities.subgroups {
+            let method = if self.capabilities.subgroups {
                 "subgroups"
             } else {
                 "workgroup memory"
             };
             let reason = format!(
-                "the adapter is a GPU, and {rows} rows are too few for tiles; sums by {by}"
+                "the adapter is a GPU, and {rows} rows are too few for tiles; sums by {method}"
             );
-            found.push((KernelVariant::Gemv, reason));
+            variants.push((KernelVariant::Gemv, reason));
         }
-        found.extend(self.matrices());
-        found.extend(self.tile());
-        found
+        variants.extend(self.matrices());
+        variants.extend(self.tile());
+        variants
     }
 
     /// Reason for a variant that uses subgroups.
@@ -272,13 +274,13 @@ impl MatmulProblem<'_> {
     /// The largest cooperative matrices, if the product is large enough.
     fn matrices(&self) -> Option<(KernelVariant, String)> {
         let is_large = self.rows >= 32 && self.columns >= 32 && self.k_size >= 16;
-        let found = [16, 8].map(|size| KernelVariant::CooperativeMatrix { size });
-        let found = found.into_iter().find(|variant| self.admits(*variant));
+        let largest = [16, 8].map(|size| KernelVariant::CooperativeMatrix { size });
+        let largest = largest.into_iter().find(|variant| self.admits(*variant));
         let reason = match self.are_halves {
             true => "the adapter has cooperative matrices of f16, the storage type of the factors",
             false => "the adapter has cooperative matrices of this type",
         };
-        found
+        largest
             .filter(|_| is_large)
             .map(|variant| (variant, String::from(reason)))
     }
@@ -295,14 +297,14 @@ impl MatmulProblem<'_> {
     }
 
     /// The requested variant, if it is offered.
-    fn requested_variant(&self, given: &VariantOverrides) -> Option<KernelVariant> {
-        let variant = given.get(&self.key).copied();
+    fn requested_variant(&self, overrides: &VariantOverrides) -> Option<KernelVariant> {
+        let variant = overrides.get(&self.key).copied();
         variant.filter(|variant| self.offers(*variant))
     }
 
     /// True if a caller can request a variant. A rasteriser has layouts that only its own kernels write.
     fn offers(&self, variant: KernelVariant) -> bool {
-        let is_own = matches!(
+        let is_for_rasterisers = matches!(
             variant,
             KernelVariant::Portable
                 | KernelVariant::SubgroupTile
@@ -310,10 +312,10 @@ impl MatmulProblem<'_> {
                 | KernelVariant::Grouped
                 | KernelVariant::Winograd { .. }
         );
-        let is_tiled = matches!(variant, KernelVariant::Winograd { .. });
-        let writes_quads = |taken| taken == variant || is_tiled;
-        let is_free = self.vec4_variant.is_none_or(writes_quads);
-        (is_own || !self.capabilities.software) && is_free && self.admits(variant)
+        let is_winograd = matches!(variant, KernelVariant::Winograd { .. });
+        let writes_vec4 = |chosen| chosen == variant || is_winograd;
+        let fits_layout = self.vec4_variant.is_none_or(writes_vec4);
+        (is_for_rasterisers || !self.capabilities.software) && fits_layout && self.admits(variant)
     }
 
     /// True if a variant can compute the node, and the device can run it.
@@ -330,12 +332,14 @@ impl MatmulProblem<'_> {
                 tile::is_preferred(self.capabilities, self.dtype, product)
             }
             KernelVariant::ImagePatches => {
-                let is_free = self.conv.is_some() && self.vec4_variant.is_none();
-                let is_loop = self.rows >= MIN_TILE_ROWS && self.k_size <= MAX_K;
-                is_free && is_loop && tile::is_preferred(self.capabilities, self.dtype, product)
+                let has_no_vec4_variant = self.conv.is_some() && self.vec4_variant.is_none();
+                let fits_loop = self.rows >= MIN_TILE_ROWS && self.k_size <= MAX_K;
+                has_no_vec4_variant
+                    && fits_loop
+                    && tile::is_preferred(self.capabilities, self.dtype, product)
             }
             KernelVariant::Grouped => false,
-            KernelVariant::Winograd { tile: places } => self.tiles.contains_key(&places),
+            KernelVariant::Winograd { tile: output_tile } => self.tiles.contains_key(&output_tile),
             KernelVariant::DepthwiseDirect => self.is_depthwise() && is_single(self.dtype),
             KernelVariant::Gemv => {
                 self.conv.is_none() && is_single(self.dtype) && self.few_rows.is_some()
@@ -379,8 +383,8 @@ impl MatmulProblem<'_> {
     }
 }
 
-/// Variant for a convolution in the vec4 channel layout. `None` unless its filter is a weight that fits a texture, and the
-/// channels of each group are multiples of four.
+/// Variant for a convolution in the vec4 channel layout. `None` unless its filter is a weight that fits a texture, and
+/// the channels of each group are multiples of four.
 pub fn vec4_conv_variant(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -404,40 +408,45 @@ pub fn vec4_conv_variant(
         return Some(KernelVariant::Grouped);
     }
     let outputs = outputs.floor_div(&Dim::from(conv.groups));
-    let are_whole = conv.groups == 1 || [&outputs, channels].into_iter().all(is_multiple_of_4);
-    are_whole.then_some(KernelVariant::SubgroupTile)
+    let are_multiples_of_4 =
+        conv.groups == 1 || [&outputs, channels].into_iter().all(is_multiple_of_4);
+    are_multiples_of_4.then_some(KernelVariant::SubgroupTile)
 }
 
 impl MatmulProblem<'_> {
-    /// Number of parts that gives a GPU enough tiles without short sums.
+    /// Number of parts, each a separate product, that gives a GPU enough tiles without short sums; `None` if the node
+    /// is not split.
     fn split_count(&self) -> Option<u32> {
-        let is_whole = self.capabilities.software || self.few_rows.is_some() || self.is_depthwise();
+        let stays_whole =
+            self.capabilities.software || self.few_rows.is_some() || self.is_depthwise();
         let tiles = self.batch * self.rows.div_ceil(32) * self.columns.div_ceil(32);
-        if is_whole || self.table().is_empty() || 2 * tiles > BUSY_TILES {
+        if stays_whole || self.table().is_empty() || 2 * tiles > BUSY_TILES {
             return None;
         }
         SPLIT_COUNTS.into_iter().find(|parts| {
-            let each = *parts as usize;
-            tiles * each <= 2 * BUSY_TILES
-                && self.k_size / each >= MIN_SPLIT_K
-                && self.splits_evenly(each as i64)
+            let count = *parts as usize;
+            tiles * count <= 2 * BUSY_TILES
+                && self.k_size / count >= MIN_SPLIT_K
+                && self.splits_evenly(count as i64)
         })
     }
 
-    /// True if all parts are equal. A matrix product is split in multiples of four steps, a convolution in whole channels.
+    /// True if all parts are equal. Each part of a matrix product has a K that is a multiple of four; a convolution is
+    /// split between channels.
     fn splits_evenly(&self, parts: i64) -> bool {
         let unit = if self.conv.is_some() {
             parts
         } else {
             4 * parts
         };
-        let first = self.summed.first().and_then(Dim::as_const);
-        parts > 1 && is_single(self.dtype) && first.is_some_and(|size| size % unit == 0)
+        let size = self.summed.first().and_then(Dim::as_const);
+        parts > 1 && is_single(self.dtype) && size.is_some_and(|size| size % unit == 0)
     }
 }
 
-/// Numbers of parts into which sums are split, and fewest steps of a part.
+/// Numbers of parts into which sums are split.
 const SPLIT_COUNTS: [u32; 4] = [16, 8, 4, 2];
+/// Smallest K of a part.
 const MIN_SPLIT_K: usize = 128;
 
 /// True for dtypes whose products accumulate in single precision.
@@ -446,6 +455,7 @@ fn is_single(dtype: DType) -> bool {
 }
 
 impl<'a> MatmulProblem<'a> {
+    /// Describes a matrix product or convolution; `None` for other nodes.
     fn of(
         graph: &Graph,
         capabilities: &'a Capabilities,
@@ -464,25 +474,26 @@ impl<'a> MatmulProblem<'a> {
             &product.columns,
             &product.k_size,
         ];
-        let [outer, rows, columns, depth] = extents.map(|size| example_size(graph, size));
-        let on_quads = conv.and_then(|conv| vec4_conv_variant(graph, capabilities, node, conv));
-        let cut = conv.filter(|_| on_quads.is_some());
-        let tiles = |places| tiles::tile_count(graph, capabilities, node, cut?, places);
-        let sizes = OutputTile::ALL.into_iter();
-        let tiles = sizes.filter_map(|places| Some((places, tiles(places)?)));
+        let [batch, rows, columns, k_size] = extents.map(|size| example_size(graph, size));
+        let vec4_variant = conv.and_then(|conv| vec4_conv_variant(graph, capabilities, node, conv));
+        let vec4_conv = conv.filter(|_| vec4_variant.is_some());
+        let tiles =
+            |output_tile| tiles::tile_count(graph, capabilities, node, vec4_conv?, output_tile);
+        let output_tiles = OutputTile::ALL.into_iter();
+        let tiles = output_tiles.filter_map(|output_tile| Some((output_tile, tiles(output_tile)?)));
         Ok(Some(MatmulProblem {
             capabilities,
             key: variant_key(graph, node, [a, b]),
             conv,
-            vec4_variant: on_quads,
+            vec4_variant,
             tiles: tiles.collect(),
             dtype: graph.ty(a).dtype,
             is_right_half: false,
             are_halves: false,
-            batch: outer,
+            batch,
             rows,
             columns,
-            k_size: depth,
+            k_size,
             few_rows: product
                 .rows
                 .as_const()
@@ -495,8 +506,8 @@ impl<'a> MatmulProblem<'a> {
     }
 }
 
-/// Key of a node, such as `dot f32 128x384 384x1536`, `conv f32 1x64x56 64x64x3 in 1 groups, stride 1 dilation 1 spread 1
-/// padded by 1 and 1`
+/// Key of a node, such as `dot f32 128x384 384x1536`, `conv f32 1x64x56 64x64x3 in 1 groups, stride 1 dilation 1 spread
+/// 1 padded by 1 and 1`
 fn variant_key(graph: &Graph, node: &Node, operands: [ValueId; 2]) -> String {
     let mut key = format!("{} {}", node.op.name(), graph.ty(operands[0]).dtype);
     for operand in operands {

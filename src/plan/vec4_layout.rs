@@ -42,31 +42,32 @@ impl KernelScope<'_> {
     /// Emits a coordinate of the first of these sizes as a separate expression, if it has an offset and the inner sizes
     /// are symbolic. Memory indices then are products with the row length instead of sums that load one more size per
     /// offset.
-    pub fn separate(&mut self, at: Index, sizes: &[Dim]) -> Index {
+    pub fn separate(&mut self, coordinate: Index, sizes: &[Dim]) -> Index {
         let [size, inner @ ..] = sizes else {
-            return at;
+            return coordinate;
         };
-        if !at.has_offset() || Dim::product(inner).as_const().is_some() {
-            return at;
+        if !coordinate.has_offset() || Dim::product(inner).as_const().is_some() {
+            return coordinate;
         }
-        let number = at.emit(&mut self.pool);
+        let number = coordinate.emit(&mut self.pool);
         self.pool.set_label(number, "row");
         Index::expr(number, size)
     }
 
-    /// Applies [`KernelScope::one_buffer_each`] to all coordinates.
-    pub fn separate_all(&mut self, at: &[Index], shape: &[Dim]) -> Vec<Index> {
-        let axes = at.iter().enumerate();
-        axes.map(|(axis, at)| self.separate(at.clone(), &shape[axis..]))
+    /// Applies [`KernelScope::separate`] to all coordinates.
+    pub fn separate_all(&mut self, coordinates: &[Index], shape: &[Dim]) -> Vec<Index> {
+        let axes = coordinates.iter().enumerate();
+        axes.map(|(axis, coordinate)| self.separate(coordinate.clone(), &shape[axis..]))
             .collect()
     }
 
-    /// Loads a vec4 of a value. The coordinate along `axis` counts vectors. If `guard` is false, the result is unused.
+    /// Loads a vec4 of a value. The coordinate along `axis` counts vectors. If `guard` is false when the kernel runs,
+    /// the result is unused.
     pub fn load_vec4(
         &mut self,
         value: ValueId,
         axis: usize,
-        quad: &[Index],
+        coordinates: &[Index],
         guard: Option<Expr>,
     ) -> Result<Expr> {
         let layout = self.vec4_load_layout(value, axis);
@@ -80,11 +81,11 @@ impl KernelScope<'_> {
             None => self.bind_vec4(value, &layout)?,
         };
         let shape = vec4_shape(&layout.padded_shape(&self.graph.ty(value).shape), axis);
-        let place = match self.reads_u64 {
-            true => index::linearize(&self.separate_all(quad, &shape), &shape),
-            false => index::linearize(quad, &shape),
+        let index = match self.reads_u64 {
+            true => index::linearize(&self.separate_all(coordinates, &shape), &shape),
+            false => index::linearize(coordinates, &shape),
         };
-        let index = self.guarded_index(&place, guard);
+        let index = self.guarded_index(&index, guard);
         let vector = self.pool.load(buffer, element, index);
         let vector = match element {
             WgslType::U64x2 => self.pool.call("four_of(x)", WgslType::F32x4, &[vector]),
@@ -99,9 +100,9 @@ impl KernelScope<'_> {
     fn vec4_load_layout(&self, value: ValueId, axis: usize) -> Layout {
         let shape = &self.graph.ty(value).shape;
         let is_last = Dim::product(&shape[axis + 1..]).is(1) && is_multiple_of_4(&shape[axis]);
-        let lies = self.layout(value);
-        match is_last && lies.is_row_major() && self.is_written(value) {
-            true => lies.clone(),
+        let stored_layout = self.layout(value);
+        match is_last && stored_layout.is_row_major() && self.is_written(value) {
+            true => stored_layout.clone(),
             false => Layout::Vec4 { axis },
         }
     }
@@ -111,20 +112,22 @@ impl KernelScope<'_> {
         &mut self,
         value: ValueId,
         axis: usize,
-        at: &[Index],
+        coordinates: &[Index],
         guard: Option<Expr>,
     ) -> Result<Expr> {
-        let whole = Dim::from(VEC4_LEN);
-        let mut quad = at.to_vec();
-        quad[axis] = at[axis].div(&whole);
-        let vector = self.load_vec4(value, axis, &quad, guard)?;
-        let part = at[axis].rem(&whole);
-        let known = part.as_const().and_then(|part| usize::try_from(part).ok());
-        Ok(match known {
-            Some(part) => vec4::component(&mut self.pool, vector, part, WgslType::F32),
+        let vec4_len = Dim::from(VEC4_LEN);
+        let mut vec4_coordinates = coordinates.to_vec();
+        vec4_coordinates[axis] = coordinates[axis].div(&vec4_len);
+        let vector = self.load_vec4(value, axis, &vec4_coordinates, guard)?;
+        let component = coordinates[axis].rem(&vec4_len);
+        let constant = component
+            .as_const()
+            .and_then(|component| usize::try_from(component).ok());
+        Ok(match constant {
+            Some(component) => vec4::component(&mut self.pool, vector, component, WgslType::F32),
             None => {
-                let part = part.emit(&mut self.pool);
-                self.pool.call("x[y]", WgslType::F32, &[vector, part])
+                let component = component.emit(&mut self.pool);
+                self.pool.call("x[y]", WgslType::F32, &[vector, component])
             }
         })
     }
@@ -134,17 +137,17 @@ impl KernelScope<'_> {
         &mut self,
         value: ValueId,
         axis: usize,
-        parts: &[(Expr, Position)],
+        elements: &[(Expr, Position)],
     ) -> Result<Statement> {
         let shape = &self.graph.ty(value).shape;
         let missing = || Error::internal("vec4 layout along an axis that the value does not have");
         let size = shape.get(axis).ok_or_else(missing)?;
         let mut numbers = Vec::new();
-        for (part, (number, at)) in parts.iter().enumerate() {
-            numbers.push(if part == 0 || is_multiple_of_4(size) {
+        for (number_index, (number, position)) in elements.iter().enumerate() {
+            numbers.push(if number_index == 0 || is_multiple_of_4(size) {
                 *number
             } else {
-                let inside = self.is_below(&at.coordinates(shape)[axis], size);
+                let inside = self.is_below(&position.coordinates(shape)[axis], size);
                 let zero = self.pool.literal(WgslType::F32, 0.0);
                 self.pool.select(inside, *number, zero)
             });
@@ -154,12 +157,12 @@ impl KernelScope<'_> {
             Some(words) => words,
             None => self.vec4_as_vector(value, &layout, &numbers)?,
         };
-        let first = parts.first().ok_or_else(missing)?;
-        let mut quad = first.1.coordinates(shape);
-        quad[axis] = quad[axis].div(&Dim::from(VEC4_LEN));
+        let first = elements.first().ok_or_else(missing)?;
+        let mut coordinates = first.1.coordinates(shape);
+        coordinates[axis] = coordinates[axis].div(&Dim::from(VEC4_LEN));
         Ok(Statement::Store {
             buffer,
-            index: index::linearize(&quad, &vec4_shape(shape, axis)).emit(&mut self.pool),
+            index: index::linearize(&coordinates, &vec4_shape(shape, axis)).emit(&mut self.pool),
             value: vector,
         })
     }
@@ -179,24 +182,24 @@ impl KernelScope<'_> {
         Ok((self.bind_vec4(value, layout)?.0, vector))
     }
 
-    /// Binding and vector like [`KernelScope::vec4_as_vector`], in words of two halves each, on devices that write these
-    /// faster.
+    /// Binding and vector like [`KernelScope::vec4_as_vector`], in words of two halves each, on devices that write
+    /// these faster.
     fn vec4_as_words(
         &mut self,
         value: ValueId,
         layout: &Layout,
         numbers: &[Expr],
     ) -> Result<Option<(usize, Expr)>> {
-        let settled = numbers
+        let elements = numbers
             .iter()
-            .map(|x| vec8::storable_as_u64(&mut self.pool, *x));
-        let Some(settled) = settled.collect::<Option<Vec<Expr>>>() else {
+            .map(|number| vec8::storable_as_u64(&mut self.pool, *number));
+        let Some(elements) = elements.collect::<Option<Vec<Expr>>>() else {
             return Ok(None);
         };
         let Some((buffer, words)) = self.bind_u64(value, layout)? else {
             return Ok(None);
         };
-        let vector = vec4::build_vec4(&mut self.pool, &settled, WgslType::F32x4);
+        let vector = vec4::build_vec4(&mut self.pool, &elements, WgslType::F32x4);
         let vector = self.pool.call("words_of_four(x)", words, &[vector]);
         Ok(Some((buffer, vector)))
     }

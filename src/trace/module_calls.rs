@@ -14,22 +14,22 @@ impl ModuleCalls {
     /// Returns the path of a call of the module at `path`, made within the call at `caller`. A module that calls one of its
     /// own methods stays in its call.
     pub fn enter(&mut self, caller: &str, path: &str) -> String {
-        let outer = without_call_numbers(caller);
-        if outer == path {
+        let caller_module = without_call_numbers(caller);
+        if caller_module == path {
             return caller.to_string();
         }
-        let inner = path.strip_prefix(&outer);
-        let inner = inner.and_then(|rest| rest.strip_prefix('.'));
+        let relative_path = path.strip_prefix(&caller_module);
+        let relative_path = relative_path.and_then(|rest| rest.strip_prefix('.'));
         // A module that is not a submodule of its caller counts its calls over all callers.
-        let first = match inner {
-            Some(inner) => format!("{caller}.{inner}"),
+        let first_call = match relative_path {
+            Some(relative_path) => format!("{caller}.{relative_path}"),
             None => path.to_string(),
         };
-        let count = self.counts.entry(first.clone()).or_default();
+        let count = self.counts.entry(first_call.clone()).or_default();
         *count += 1;
         match *count - 1 {
-            0 => first,
-            number => format!("{first}#{number}"),
+            0 => first_call,
+            number => format!("{first_call}#{number}"),
         }
     }
 }

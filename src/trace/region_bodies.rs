@@ -12,8 +12,11 @@ use super::scope_stack::{GraphScope, ScopeStack, ValueRef};
 
 /// The body of a region, before it becomes a graph.
 pub struct RegionBody<L> {
+    /// The closed scope of the body.
     scope: GraphScope<L>,
+    /// Name of the graph.
     name: &'static str,
+    /// Results of the body.
     outputs: Vec<ValueId>,
 }
 
@@ -27,13 +30,14 @@ impl<L> RegionBody<L> {
         }
     }
 
-    /// Finishes the graph. Its last inputs are the captured values, in the given order.
+    /// Finishes the graph. Its last inputs stand for `captures`, in that order. A value that this body does not use
+    /// gets an input that no node reads.
     fn finish(self, captures: &[(ValueRef, TensorType)]) -> Result<Graph> {
         let scope = self.scope;
         let mut inputs = scope.body_inputs;
         for (outer, ty) in captures {
-            let known = scope.captures.iter().find(|(known, _)| known == outer);
-            inputs.push(match known {
+            let own_capture = scope.captures.iter().find(|(value, _)| value == outer);
+            inputs.push(match own_capture {
                 Some((_, id)) => *id,
                 None => scope.builder.input("unused", ty.clone()).id(),
             });
@@ -80,16 +84,16 @@ impl<L: Default> ScopeStack<L> {
 
     /// Returns the values of enclosing scopes that any of the bodies uses, with their types.
     fn all_captures(&self, bodies: &[RegionBody<L>]) -> Result<Vec<(ValueRef, TensorType)>> {
-        let mut found: Vec<(ValueRef, TensorType)> = Vec::new();
+        let mut captures: Vec<(ValueRef, TensorType)> = Vec::new();
         for (outer, _) in bodies.iter().flat_map(|body| &body.scope.captures) {
-            if !found.iter().any(|(known, _)| known == outer) {
-                found.push((*outer, self.type_of(*outer)?));
+            if !captures.iter().any(|(value, _)| value == outer) {
+                captures.push((*outer, self.type_of(*outer)?));
             }
         }
-        Ok(found)
+        Ok(captures)
     }
 
-    /// Finds an input of the whole graph that has the symbol as one of its sizes.
+    /// Returns an input of the whole graph that has the symbol as one of its sizes, with its type.
     fn size_source(&self, symbol: &Symbol) -> Result<(ValueRef, TensorType)> {
         for id in &self.inputs {
             let value = ValueRef {
@@ -134,7 +138,7 @@ pub fn unbound_symbols(graph: &Graph) -> Vec<Symbol> {
     used.difference(&bound_symbols(graph)).cloned().collect()
 }
 
-/// Adds an input of a type that has the symbol as one of its sizes.
+/// Adds an input of type `ty`, which has the symbol as one of its sizes. The input defines the symbol within the body.
 pub fn add_size_input(graph: &mut Graph, symbol: &Symbol, ty: TensorType) {
     let definition = Definition::Input(graph.inputs.len());
     let id = graph.push_value(ValueInfo {

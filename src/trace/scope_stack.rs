@@ -1,4 +1,5 @@
-//! The graph under construction and the region bodies within it, as a stack of scopes. Both tracers use it.
+//! The graph under construction and the region bodies within it, as a stack of scopes. Both front ends use it: the
+//! importer of TorchScript and the tracer of Rust programs.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,7 +23,8 @@ pub struct GraphScope<L> {
     pub number: u32,
     /// Builder of its nodes.
     pub builder: Rc<Builder>,
-    /// Values of the enclosing scope that the body uses, and the inputs that stand for them, in order.
+    /// Captures: the values of the enclosing scope that the body uses, each with the input that stands for it, in the
+    /// order of first use.
     pub captures: Vec<(ValueRef, ValueId)>,
     /// Inputs that stand for no captured value: the iteration number of a loop and the values that it carries.
     pub body_inputs: Vec<ValueId>,
@@ -44,7 +46,8 @@ impl<L: Default> GraphScope<L> {
         }
     }
 
-    /// Returns the input that stands for a value of the enclosing scope. Adds it if there is none yet.
+    /// Returns the input that stands for `outer`, a value of the enclosing scope of type `ty`. Adds it if there is none
+    /// yet.
     fn capture(&mut self, outer: ValueRef, ty: TensorType) -> ValueId {
         if let Some(id) = self.input_of_capture.get(&outer) {
             return *id;
@@ -64,6 +67,7 @@ pub struct ScopeStack<L> {
     pub inputs: Vec<ValueId>,
     /// The open regions, outermost first.
     regions: Vec<GraphScope<L>>,
+    /// Number of the next scope.
     next_number: u32,
 }
 
@@ -83,7 +87,7 @@ impl<L: Default> ScopeStack<L> {
         self.regions.last().unwrap_or(&self.root)
     }
 
-    /// The innermost scope, to be changed.
+    /// The innermost scope, mutably.
     pub fn innermost_mut(&mut self) -> &mut GraphScope<L> {
         self.regions.last_mut().unwrap_or(&mut self.root)
     }

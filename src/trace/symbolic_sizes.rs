@@ -7,12 +7,12 @@ use crate::symbols::Symbols;
 /// The sizes of the inputs that become symbols.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum SymbolicSizes {
-    /// All of them, except those that are 0.
+    /// All sizes except those that are 0.
     #[default]
     All,
-    /// None.
+    /// No size.
     None,
-    /// Only these, by the name of the input and the axis.
+    /// Only the listed sizes, each by the name of its input and its axis.
     Only(Vec<(String, usize)>),
 }
 
@@ -21,14 +21,14 @@ impl SymbolicSizes {
         match self {
             SymbolicSizes::All => true,
             SymbolicSizes::None => false,
-            SymbolicSizes::Only(list) => {
-                list.iter().any(|(input, at)| input == name && *at == axis)
-            }
+            SymbolicSizes::Only(list) => list
+                .iter()
+                .any(|(input, symbolic_axis)| input == name && *symbolic_axis == axis),
         }
     }
 
-    /// Returns the shape of an example, with a symbol (`x_0`) for each size that may vary. Sizes of 0 are fixed, since
-    /// symbols stand for positive sizes.
+    /// Returns the shape of the input `name`, whose sizes in the example are `example`, with a symbol (`x_0`) for each
+    /// size that may vary. Sizes of 0 are fixed, since symbols stand for positive sizes.
     pub fn symbolic_shape(&self, symbols: &Symbols, name: &str, example: &[usize]) -> Shape {
         let size = |(axis, size): (usize, &usize)| {
             let hint = i64::try_from(*size).unwrap_or(i64::MAX);

@@ -1,8 +1,8 @@
-//! Weights that a graph of a module writes. They are inputs of all graphs that read them.
+//! States: the weights that some graph of a module writes. A state is an input of every graph that reads it.
 
 use crate::ir::{Graph, ModuleState, NamedTree, TreeSpec};
 
-/// Turns the weights that are states into inputs of the graph. Returns their names.
+/// Turns the weights that are states into inputs of the graph. Returns their names. `is_state` takes a weight's name.
 pub(in crate::trace) fn make_state_inputs(
     graph: &mut Graph,
     is_state: impl Fn(&str) -> bool,
@@ -20,7 +20,7 @@ pub(in crate::trace) fn make_state_inputs(
     states.into_iter().map(|(name, _)| name).collect()
 }
 
-/// Makes a state of a weight, under the weight's name.
+/// Returns the state for the weight `name`. It has the weight's name, and the weight's value is its initial value.
 pub(in crate::trace) fn weight_state(name: &str) -> ModuleState {
     ModuleState {
         name: name.to_string(),

@@ -241,7 +241,7 @@ fn steps_without_an_operator_are_refused() {
     let graph: Graph = pass::decompose(traced.graph("forward").unwrap()).unwrap();
     let error = graph.code().unwrap_err();
     assert!(
-        error.message().contains("no operator of PyTorch"),
+        error.message().contains("has no PyTorch operator"),
         "{error}"
     );
 }

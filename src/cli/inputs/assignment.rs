@@ -1,4 +1,4 @@
-//! Assigns the tensors of the command line to inputs: by name where the names are the model's, else in order.
+//! Assigns the tensors of the command line to inputs: by name where the names are those of inputs, else in order.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -54,7 +54,7 @@ pub(super) enum TensorOrigin {
     /// A file of tensors, and the tensor's name in it if the format has names.
     File(PathBuf, Option<String>),
     Picture(PathBuf),
-    /// A type, given by `--shape` or by the example.
+    /// Zeros of a type that `--shape` or the example gives.
     Zeros,
     Random(InputDistribution),
 }
@@ -86,6 +86,7 @@ impl GivenTensors {
         let tensors = tensor_file::read(path)?;
         let has_names = tensor_file::has_names(path);
         let is_one = tensors.len() == 1;
+        // The tensors of a list have their positions as names.
         let mut places = tensors.iter().enumerate();
         let is_list = places.all(|(place, (name, _))| *name == place.to_string());
         for (key, tensor) in tensors {
@@ -106,7 +107,7 @@ impl GivenTensors {
         Ok(())
     }
 
-    /// Returns the first signature that takes all names in files, or else the first signature.
+    /// Returns the first signature with inputs of all names in files, or else the first signature.
     pub(super) fn matching_signature<'a>(
         &self,
         signatures: &'a [Signature],
@@ -117,7 +118,8 @@ impl GivenTensors {
         signature.ok_or_else(|| Error::input("the model has no entry graph"))
     }
 
-    /// Returns the input for the next picture: that of `name`, or else the next one that can be a picture and has no tensor.
+    /// Returns the input for the next picture: the input `name` if a name is given, else the first input that can be a
+    /// picture and has no tensor yet.
     pub(super) fn picture_input(
         &self,
         name: Option<&str>,
@@ -128,13 +130,13 @@ impl GivenTensors {
             let mut names = self.list.iter().map(|one| &one.name);
             names.any(|name| matches!(name, TensorName::Explicit(name) | TensorName::InFile(name) if *name == input.name))
         };
-        let is_picture = |input: &SignatureInput| {
+        let can_be_picture = |input: &SignatureInput| {
             let example = input.example.as_ref();
             example.is_some_and(|ty| ty.rank() == 3 || ty.rank() == 4)
         };
         match name {
             Some(name) => inputs.find(|input| input.name == name),
-            None => inputs.find(|input| is_picture(input) && !is_taken(input)),
+            None => inputs.find(|input| can_be_picture(input) && !is_taken(input)),
         }
     }
 
@@ -145,22 +147,22 @@ impl GivenTensors {
     pub(super) fn assign(
         self,
         signature: &Signature,
-        advice: &InputDiagnostics,
+        diagnostics: &InputDiagnostics,
     ) -> Result<Vec<AssignedTensor>> {
-        let by_name = self.assigns_by_name(signature, advice)?;
-        let by_file_name = self.assigns_by_file_stem(signature);
+        let by_name_in_file = self.assigns_by_name_in_file(signature, diagnostics)?;
+        let by_file_stem = self.assigns_by_file_stem(signature);
         let name_of = |name: &TensorName| match name {
             TensorName::Explicit(name) => Some(name.clone()),
-            TensorName::InFile(name) if by_name => Some(name.clone()),
-            TensorName::FileStem(name) if by_file_name => Some(name.clone()),
+            TensorName::InFile(name) if by_name_in_file => Some(name.clone()),
+            TensorName::FileStem(name) if by_file_stem => Some(name.clone()),
             _ => None,
         };
         let names: Vec<Option<String>> = self.list.iter().map(|one| name_of(&one.name)).collect();
         let known: Vec<String> = names.iter().flatten().cloned().collect();
         let left = signature.names_for(names.len() - known.len(), &known);
-        let left = left.map_err(|_| advice.too_many(&self.origins()))?;
-        if !by_name && self.list.len() > 1 {
-            self.note_order(&left, signature);
+        let left = left.map_err(|_| diagnostics.too_many(&self.origins()))?;
+        if !by_name_in_file && self.list.len() > 1 {
+            self.note_order(&names, &left, signature);
         }
         let mut left = left.into_iter();
         let tensors = names.into_iter().zip(self.list);
@@ -195,7 +197,11 @@ impl GivenTensors {
     ///
     /// # Errors
     /// Only some of the names are inputs.
-    fn assigns_by_name(&self, signature: &Signature, advice: &InputDiagnostics) -> Result<bool> {
+    fn assigns_by_name_in_file(
+        &self,
+        signature: &Signature,
+        diagnostics: &InputDiagnostics,
+    ) -> Result<bool> {
         let (known, unknown): (Vec<_>, Vec<_>) = self
             .names_in_files()
             .partition(|(name, _)| signature.takes(name));
@@ -206,7 +212,7 @@ impl GivenTensors {
                 let names = |found: &[(&str, &Path)]| -> Vec<String> {
                     found.iter().map(|(name, _)| name.to_string()).collect()
                 };
-                Err(advice.unknown_names_in_file(
+                Err(diagnostics.unknown_names_in_file(
                     path,
                     &names(known),
                     &names(&unknown),
@@ -216,7 +222,7 @@ impl GivenTensors {
         }
     }
 
-    /// True if all file names without tensor names are inputs, and no input is named twice.
+    /// True if the stems of all files without tensor names are names of inputs, and no name occurs twice.
     fn assigns_by_file_stem(&self, signature: &Signature) -> bool {
         let mut names: Vec<&str> = Vec::new();
         for one in &self.list {
@@ -234,14 +240,17 @@ impl GivenTensors {
         names.len() == count
     }
 
-    /// Prints which tensor of a file becomes which input where their order decides.
-    fn note_order(&self, inputs: &[String], signature: &Signature) {
-        let names = self.list.iter().map(|one| &one.name);
-        let unnamed = names.filter(|name| !matches!(name, TensorName::Explicit(_)));
-        let pairs = unnamed.zip(inputs).filter_map(|(name, input)| match name {
-            TensorName::InFile(name) => Some(format!("{name} is {input}")),
-            _ => None,
-        });
+    /// Prints which input each tensor with a name in a file becomes, where the order decides. `names` has the inputs of
+    /// the tensors that are assigned by name; the other tensors get `inputs`, in order.
+    fn note_order(&self, names: &[Option<String>], inputs: &[String], signature: &Signature) {
+        let ordered = self.list.iter().zip(names);
+        let ordered = ordered.filter(|(_, name)| name.is_none());
+        let pairs = ordered
+            .zip(inputs)
+            .filter_map(|((one, _), input)| match &one.name {
+                TensorName::InFile(name) => Some(format!("{name} is {input}")),
+                _ => None,
+            });
         let pairs: Vec<String> = pairs.collect();
         if !pairs.is_empty() {
             output::note(&format!(

@@ -1,8 +1,9 @@
-//! Buffers and textures that alias one memory, and textures that the host fills.
+//! Buffers and textures that alias one memory, and textures that the host writes directly.
 //!
-//! Lavapipe reads a texel with a few instructions for all lanes, but a buffer element lane by lane, with two bounds checks
-//! each; writing texels is slow. So values between kernels are written as buffers and read as textures. wgpu does not allow
-//! such aliasing, so Vulkan functions allocate the memory and the buffers and textures are passed to wgpu.
+//! Lavapipe reads a texel with a few instructions for all lanes, but a buffer element lane by lane, with two bounds
+//! checks each; writing texels is slow. So values between kernels are written as buffers and read as textures. wgpu
+//! does not allow such aliasing, so Vulkan functions allocate the memory and the buffers and textures are passed to
+//! wgpu.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -27,8 +28,8 @@ const fn row_bytes(texel: Texel) -> u64 {
 /// Bytes of a row of the largest texels.
 const ROW_BYTES: u64 = row_bytes(Texel::F32);
 
-/// Bytes that a texture may extend beyond the end of its data: see [`non_power_of_two`]; and the driver allocates rows in
-/// groups of four.
+/// Maximum bytes by which a texture extends beyond the end of its data: [`non_power_of_two`] may add rows, and the
+/// driver allocates rows in groups of four.
 const MARGIN_BYTES: u64 = 5 * ROW_BYTES;
 
 /// Alignment in bytes of the start of a texture.
@@ -45,8 +46,8 @@ pub(in crate::gpu) struct AliasedBuffer {
     start: u64,
 }
 
-/// True if buffers of an adapter's devices should alias textures: on lavapipe, which finishes each dispatch before starting
-/// the next.
+/// True if buffers of an adapter's devices should alias textures: on lavapipe, which finishes each dispatch before
+/// starting the next.
 pub(in crate::gpu) fn is_expected(info: &AdapterInfo) -> bool {
     is_lavapipe(info)
 }
@@ -73,15 +74,15 @@ pub(in crate::gpu) fn is_supported(device: &wgpu::Device) -> bool {
 }
 
 impl AliasedBuffer {
-    /// Creates a zeroed buffer in new memory with room for `room` bytes.
+    /// Creates a zeroed buffer in new memory of `capacity` bytes; [`AliasedBuffer::suballocate`] uses the rest.
     pub(in crate::gpu) fn new(
         device: &wgpu::Device,
         descriptor: &BufferDescriptor,
-        room: u64,
+        capacity: u64,
         allocated: &Allocated,
     ) -> Result<AliasedBuffer> {
         let (buffer, memory) =
-            RawBuffer::in_new_memory(device, descriptor.size, room, MARGIN_BYTES, allocated)?;
+            RawBuffer::in_new_memory(device, descriptor.size, capacity, MARGIN_BYTES, allocated)?;
         Ok(AliasedBuffer {
             buffer: into_wgpu(device, buffer, descriptor),
             memory: Arc::downgrade(&memory),
@@ -89,14 +90,15 @@ impl AliasedBuffer {
         })
     }
 
-    /// Creates a zeroed buffer in the same memory; none if it has no room left.
+    /// Creates a zeroed buffer in the same memory; `None` if too few bytes of that are free.
     pub(in crate::gpu) fn suballocate(
         &self,
         device: &wgpu::Device,
         descriptor: &BufferDescriptor,
     ) -> Result<Option<AliasedBuffer>> {
-        let made = RawBuffer::in_memory(device, descriptor.size, ALIGNMENT, self.memory()?)?;
-        Ok(made.map(|(buffer, start)| AliasedBuffer {
+        let suballocated =
+            RawBuffer::in_memory(device, descriptor.size, ALIGNMENT, self.memory()?)?;
+        Ok(suballocated.map(|(buffer, start)| AliasedBuffer {
             buffer: into_wgpu(device, buffer, descriptor),
             memory: self.memory.clone(),
             start,
@@ -108,20 +110,20 @@ impl AliasedBuffer {
         self.memory.upgrade().ok_or_else(memory_lost)
     }
 
-    /// Applies `make` to a range of bytes. No kernel may write the range at the same time.
+    /// Applies `function` to a range of bytes. No kernel may write the range at the same time.
     pub(in crate::gpu) fn read<T>(
         &self,
         range: Range<u64>,
-        make: impl FnOnce(&[u8]) -> T,
+        function: impl FnOnce(&[u8]) -> T,
     ) -> Result<T> {
         let range = self.memory_range(range)?;
-        self.memory()?.read(range, make)
+        self.memory()?.read(range, function)
     }
 
     /// Writes bytes at an offset. No kernel may access them at the same time.
     pub(in crate::gpu) fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        let place = self.memory_range(offset..offset + bytes.len() as u64)?;
-        self.memory()?.write(place.start, bytes)
+        let range = self.memory_range(offset..offset + bytes.len() as u64)?;
+        self.memory()?.write(range.start, bytes)
     }
 
     /// Converts a range of the buffer to a range of the memory.
@@ -154,11 +156,11 @@ impl AliasedBuffer {
 /// Passes a buffer to wgpu.
 fn into_wgpu(device: &wgpu::Device, buffer: RawBuffer, descriptor: &BufferDescriptor) -> Buffer {
     let raw = buffer.raw;
-    let released = Box::new(move || drop(buffer));
-    // SAFETY: the buffer is of this device, has the size and at least the usage of the descriptor, and is all zeros. wgpu's
-    // buffer owns it until it is dropped, so it lives long enough.
+    let drop_buffer = Box::new(move || drop(buffer));
+    // SAFETY: the buffer is of this device, has the size and at least the usage of the descriptor, and is all zeros.
+    // wgpu's buffer owns it until it is dropped, so it lives long enough.
     unsafe {
-        let raw = vulkan::Buffer::from_raw_externally_owned(raw, released);
+        let raw = vulkan::Buffer::from_raw_externally_owned(raw, drop_buffer);
         device.create_buffer_from_hal::<Vulkan>(raw, descriptor)
     }
 }
@@ -167,10 +169,13 @@ fn into_wgpu(device: &wgpu::Device, buffer: RawBuffer, descriptor: &BufferDescri
 pub(in crate::gpu) struct MappedTexture {
     /// The texture.
     pub(in crate::gpu) texture: Texture,
+    /// The memory, which wgpu's texture owns.
     memory: Weak<DeviceMemory>,
     /// Bytes of a row of texels.
     pub(in crate::gpu) row_bytes: u64,
+    /// Bytes from one row to the next, and from one layer to the next.
     pitches: [u64; 2],
+    /// Rows of a layer.
     height: u64,
 }
 
@@ -202,6 +207,7 @@ impl MappedTexture {
     }
 }
 
+/// The error of a buffer or texture whose memory was freed.
 fn memory_lost() -> Error {
     Error::internal("a buffer or texture has lost its memory")
 }

@@ -1,7 +1,8 @@
 //! Pages of executables and libraries that this process has read and that the system can reload from disk.
 //!
-//! Lavapipe loads a compiler into the process: some 40 MB of LLVM are resident after it has compiled a kernel and are not
-//! needed to run it. The system reclaims such pages when memory is short, but until then they count as this process's.
+//! Lavapipe loads a compiler into the process: pages of LLVM are resident after it has compiled a kernel and are not
+//! needed to run the kernel. The system reclaims such pages when memory is short, but until then they count as this
+//! process's.
 
 use std::ops::Range;
 
@@ -10,8 +11,8 @@ pub(in crate::gpu) fn release() {
     // Linux lists the mappings of a process in this file; other systems do not have it.
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     for range in clean_ranges(&smaps) {
-        // SAFETY: the range is a private file mapping that the process cannot write and in which it has no page of its own.
-        // A later read finds the file's bytes, as before.
+        // SAFETY: the range is a private file mapping that the process cannot write and in which it has no page of its
+        // own. A later read finds the file's bytes, as before.
         unsafe {
             libc::madvise(
                 std::ptr::without_provenance_mut(range.start),
@@ -22,8 +23,8 @@ pub(in crate::gpu) fn release() {
     }
 }
 
-/// Ranges of executable mappings that are as in their files, from the format of `proc_pid_smaps(5)`: executable, not
-/// writable, and without anonymous pages, which relocations or a debugger create.
+/// Ranges of executable mappings whose contents are those of their files, from the format of `proc_pid_smaps(5)`:
+/// executable, not writable, and without anonymous pages, which relocations or a debugger create.
 fn clean_ranges(smaps: &str) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let mut candidate = None;

@@ -1,5 +1,5 @@
-//! Host-visible Vulkan memory with buffers and images in it. Lavapipe has one memory type, which is host memory, and lays
-//! images out row by row if they are linear.
+//! Host-visible Vulkan memory with buffers and images in it. Lavapipe has one memory type, which is host memory, and
+//! lays images out row by row if they are linear.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,17 +16,18 @@ use crate::gpu::error_scope::lock;
 use crate::gpu::memory;
 use crate::kernel::layout::Texel;
 
-/// Bytes that buffers and images have in such memory on a device; wgpu does not count them.
+/// Counter of the bytes of a device's buffers and images in such memory; wgpu does not count them.
 pub(in crate::gpu) type Allocated = Arc<AtomicU64>;
 
 /// Device memory that lives as long as a buffer or image in it.
 pub(super) struct DeviceMemory {
     device: ash::Device,
     raw: vk::DeviceMemory,
-    /// Sizes in bytes: the whole allocation, the part before the margin, and the part suballocated so far. The system backs
-    /// no other pages.
+    /// Bytes of the allocation, margin included.
     total_bytes: u64,
+    /// Bytes before the margin.
     usable_bytes: u64,
+    /// Bytes suballocated so far. The system backs no pages beyond them.
     suballocated: AtomicU64,
     /// Host address of the first byte; locked while the host accesses the memory.
     host: Mutex<*mut u8>,
@@ -39,7 +40,8 @@ unsafe impl Send for DeviceMemory {}
 unsafe impl Sync for DeviceMemory {}
 
 impl DeviceMemory {
-    /// Allocates memory for a resource, with a margin behind it.
+    /// Allocates memory of `bytes` for a resource that needs `needed`, followed by a margin that textures may extend
+    /// into.
     fn new(
         device: &ash::Device,
         needed: vk::MemoryRequirements,
@@ -59,8 +61,8 @@ impl DeviceMemory {
         let descriptor = vk::MemoryAllocateInfo::default()
             .allocation_size(memory.total_bytes)
             .memory_type_index(needed.memory_type_bits.trailing_zeros());
-        // SAFETY: the device is alive, since the caller borrows wgpu's. The memory stays mapped until it is freed, and is
-        // coherent.
+        // SAFETY: the device is alive, since the caller borrows wgpu's. The memory stays mapped until it is freed, and
+        // is coherent.
         unsafe {
             memory.raw = device
                 .allocate_memory(&descriptor, None)
@@ -75,16 +77,16 @@ impl DeviceMemory {
         Ok(memory)
     }
 
-    /// Suballocates bytes and returns their offset; none if there is no room.
+    /// Suballocates bytes and returns their offset; `None` if too few bytes are free.
     fn suballocate(&self, bytes: u64, alignment: u64) -> Option<u64> {
-        let end = |given: u64| given.next_multiple_of(alignment.max(1)) + bytes;
-        let give = |given: u64| Some(end(given)).filter(|end| *end <= self.usable_bytes);
-        let given = self
+        let end = |used: u64| used.next_multiple_of(alignment.max(1)) + bytes;
+        let extend = |used: u64| Some(end(used)).filter(|end| *end <= self.usable_bytes);
+        let used = self
             .suballocated
-            .fetch_update(Relaxed, Relaxed, give)
+            .fetch_update(Relaxed, Relaxed, extend)
             .ok()?;
-        self.allocated.fetch_add(end(given) - given, Relaxed);
-        Some(end(given) - bytes)
+        self.allocated.fetch_add(end(used) - used, Relaxed);
+        Some(end(used) - bytes)
     }
 
     /// Locks the host address for an access to a range.
@@ -103,14 +105,18 @@ impl DeviceMemory {
         Ok(())
     }
 
-    /// Applies `make` to a range of bytes that were written before. No kernel may write the range at the same time.
-    pub(super) fn read<T>(&self, range: Range<u64>, make: impl FnOnce(&[u8]) -> T) -> Result<T> {
+    /// Applies `function` to a range of bytes that were written before. No kernel may write the range at the same time.
+    pub(super) fn read<T>(
+        &self,
+        range: Range<u64>,
+        function: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T> {
         let host = self.host(&range)?;
         let length = (range.end - range.start) as usize;
-        // SAFETY: the bytes exist as long as the memory is held; those of buffers were zeroed. The lock excludes other host
-        // threads, and the owner of the run's memory has waited for the device.
+        // SAFETY: the bytes exist as long as the memory is held; those of buffers were zeroed. The lock excludes other
+        // host threads, and the owner of the run's memory has waited for the device.
         let bytes = unsafe { std::slice::from_raw_parts(host.add(range.start as usize), length) };
-        Ok(make(bytes))
+        Ok(function(bytes))
     }
 
     /// Writes bytes at an offset. No kernel may access them at the same time.
@@ -123,13 +129,14 @@ impl DeviceMemory {
     }
 }
 
-/// Asks the system for huge pages, which need fewer TLB entries: each run reads all weights once. The system may have none.
+/// Asks the system for huge pages, which need fewer TLB entries: each run reads all weights once. The system may ignore
+/// the request.
 fn advise_huge_pages(start: *mut u8, bytes: usize) {
     const HUGE: usize = 2 << 20;
-    let first = start.align_offset(HUGE);
-    if let Some(rest) = bytes.checked_sub(first).filter(|rest| *rest >= HUGE) {
+    let offset = start.align_offset(HUGE);
+    if let Some(rest) = bytes.checked_sub(offset).filter(|rest| *rest >= HUGE) {
         // SAFETY: the pages lie within the memory, and only how they are backed is changed.
-        unsafe { libc::madvise(start.add(first).cast(), rest, libc::MADV_HUGEPAGE) };
+        unsafe { libc::madvise(start.add(offset).cast(), rest, libc::MADV_HUGEPAGE) };
     }
 }
 
@@ -141,8 +148,8 @@ impl fmt::Debug for DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // SAFETY: wgpu drops the owner after the device has finished with it and while the device is alive. A handle that
-        // was not allocated is null, which Vulkan ignores; freeing the memory unmaps it.
+        // SAFETY: wgpu drops the owner after the device has finished with it and while the device is alive. A handle
+        // that was not allocated is null, which Vulkan ignores; freeing the memory unmaps it.
         unsafe { self.device.free_memory(self.raw, None) };
         self.allocated
             .fetch_sub(self.suballocated.load(Relaxed), Relaxed);
@@ -154,7 +161,7 @@ pub(super) struct RawBuffer {
     device: ash::Device,
     pub(super) raw: vk::Buffer,
     bytes: u64,
-    /// None only while the buffer is made.
+    /// `None` until the buffer is bound.
     memory: Option<Arc<DeviceMemory>>,
 }
 
@@ -176,24 +183,24 @@ impl RawBuffer {
         })
     }
 
-    /// A zeroed buffer in new memory with room for `room` bytes and a margin.
+    /// A zeroed buffer in new memory of at least `capacity` bytes and a margin, and that memory.
     pub(super) fn in_new_memory(
         device: &wgpu::Device,
         bytes: u64,
-        room: u64,
+        capacity: u64,
         margin: u64,
         allocated: &Allocated,
     ) -> Result<(RawBuffer, Arc<DeviceMemory>)> {
         let buffer = RawBuffer::new(device, bytes)?;
-        let (needed, room) = (buffer.requirements(), room.max(bytes));
-        let memory = DeviceMemory::new(&buffer.device, needed, room, margin, allocated)?;
+        let (needed, capacity) = (buffer.requirements(), capacity.max(bytes));
+        let memory = DeviceMemory::new(&buffer.device, needed, capacity, margin, allocated)?;
         let memory = Arc::new(memory);
         let start = memory.suballocate(bytes, 1).ok_or_else(layout_error)?;
         Ok((buffer.bind(memory.clone(), start)?, memory))
     }
 
-    /// A zeroed buffer in the rest of existing memory, and its offset, which is a multiple of `alignment`; none if there is
-    /// too little room.
+    /// A zeroed buffer in the free bytes of existing memory, and its offset, which is a multiple of `alignment`; `None`
+    /// if too few bytes are free.
     pub(super) fn in_memory(
         device: &wgpu::Device,
         bytes: u64,
@@ -212,6 +219,7 @@ impl RawBuffer {
         unsafe { self.device.get_buffer_memory_requirements(self.raw) }
     }
 
+    /// Binds the buffer to memory at an offset, and zeroes it.
     fn bind(mut self, memory: Arc<DeviceMemory>, offset: u64) -> Result<RawBuffer> {
         let needed = self.requirements();
         let is_inside = offset + needed.size <= memory.total_bytes;
@@ -238,9 +246,10 @@ impl Drop for RawBuffer {
 pub(super) struct Image {
     device: ash::Device,
     raw: vk::Image,
+    /// Width, height and number of layers.
     extent: [u32; 3],
     texel: Texel,
-    /// None only while the image is made.
+    /// `None` until the image is bound.
     memory: Option<Arc<DeviceMemory>>,
 }
 
@@ -295,7 +304,7 @@ impl Image {
         image.bind(memory.clone(), offset)
     }
 
-    /// An image in memory of its own.
+    /// An image in new memory of its size, and that memory.
     pub(super) fn dedicated(
         device: &wgpu::Device,
         extent: [u32; 3],
@@ -333,6 +342,7 @@ impl Image {
             .ok_or_else(layout_error)
     }
 
+    /// Binds the image to memory at an offset.
     fn bind(mut self, memory: Arc<DeviceMemory>, offset: u64) -> Result<Image> {
         // SAFETY: the memory has room for the image, which keeps the memory alive.
         let bound = unsafe { self.device.bind_image_memory(self.raw, memory.raw, offset) };
@@ -345,7 +355,7 @@ impl Image {
     pub(super) fn texture(self, device: &wgpu::Device, label: &str) -> Result<Texture> {
         let usage = TextureUsages::STORAGE_BINDING;
         let descriptor = memory::texture_descriptor(label, self.extent, self.texel, usage);
-        let of_hal = hal::TextureDescriptor {
+        let hal_descriptor = hal::TextureDescriptor {
             label: descriptor.label,
             size: descriptor.size,
             mip_level_count: descriptor.mip_level_count,
@@ -357,15 +367,16 @@ impl Image {
             view_formats: Vec::new(),
         };
         let raw = self.raw;
-        let released = Box::new(move || drop(self));
+        let drop_image = Box::new(move || drop(self));
         let memory = vulkan::TextureMemory::External;
-        // SAFETY: the image is of this device and matches the descriptors. wgpu's texture owns it until it is dropped, so it
-        // lives long enough. Its texels are undefined until they are written. The rasteriser ignores image layouts, so no
-        // transition to the declared state is needed.
+        // SAFETY: the image is of this device and matches the descriptors. wgpu's texture owns it until it is dropped,
+        // so it lives long enough. Its texels are undefined until they are written. The rasteriser ignores image
+        // layouts, so no transition to the declared state is needed.
         unsafe {
-            let device_of_hal = device.as_hal::<Vulkan>().ok_or_else(backend_error)?;
-            let texture = device_of_hal.texture_from_raw(raw, &of_hal, Some(released), memory);
-            drop(device_of_hal);
+            let hal_device = device.as_hal::<Vulkan>().ok_or_else(backend_error)?;
+            let texture =
+                hal_device.texture_from_raw(raw, &hal_descriptor, Some(drop_image), memory);
+            drop(hal_device);
             let state = TextureUses::STORAGE_READ_ONLY;
             Ok(device.create_texture_from_hal::<Vulkan>(texture, &descriptor, state))
         }
@@ -379,6 +390,7 @@ impl Drop for Image {
     }
 }
 
+/// The Vulkan device of a wgpu device.
 fn raw_device(device: &wgpu::Device) -> Result<ash::Device> {
     // SAFETY: the device's function table is copied; objects made with it are released while the device is alive.
     let device = unsafe { device.as_hal::<Vulkan>() };

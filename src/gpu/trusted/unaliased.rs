@@ -18,6 +18,7 @@ pub(in crate::gpu) type Allocated = Arc<AtomicU64>;
 #[derive(Clone, Debug)]
 pub(in crate::gpu) struct AliasedBuffer {
     pub(in crate::gpu) buffer: Buffer,
+    /// Makes the type uninhabited.
     never: Infallible,
 }
 

@@ -1,10 +1,11 @@
-//! Renders expressions as WGSL, with parentheses where precedence needs them.
+//! Renders expressions as WGSL, with parentheses where precedence needs them. A template is the WGSL text of a call
+//! with names in place of its operands: `select(x, y, z)`.
 
 use crate::kernel::expr::{Literal, WgslType};
 use crate::kernel::literal;
 use crate::kernel::tokens::tokens;
 
-/// Names of operands in templates.
+/// Names of operands in templates, by index of the operand.
 const OPERANDS: [&str; 4] = ["x", "y", "z", "w"];
 
 /// Operator precedence, lowest first.
@@ -36,9 +37,9 @@ impl ExprSource {
     }
 }
 
-/// A literal of a type.
+/// Source of a literal as an expression of a type; for a vector type all components are equal.
 pub(super) fn literal_text(literal: Literal, ty: WgslType) -> ExprSource {
-    let signed = |text: String| ExprSource {
+    let with_optional_sign = |text: String| ExprSource {
         level: if text.starts_with('-') {
             Precedence::Prefix
         } else {
@@ -54,13 +55,14 @@ pub(super) fn literal_text(literal: Literal, ty: WgslType) -> ExprSource {
         (Literal::Bool(value), _) => ExprSource::atom(value.to_string()),
         (Literal::Integer(value), WgslType::U32) => ExprSource::atom(format!("{value}u")),
         (Literal::Integer(i64::MIN), _) => ExprSource::atom("(-9223372036854775807li - 1li)"),
-        (Literal::Integer(value), WgslType::I64) => signed(format!("{value}li")),
-        (Literal::Integer(value), _) => signed(value.to_string()),
-        (Literal::Float(bits), ty) => signed(float_text(f64::from_bits(bits), ty)),
+        (Literal::Integer(value), WgslType::I64) => with_optional_sign(format!("{value}li")),
+        (Literal::Integer(value), _) => with_optional_sign(value.to_string()),
+        (Literal::Float(bits), ty) => with_optional_sign(float_text(f64::from_bits(bits), ty)),
     }
 }
 
-/// Literal of a float. WGSL has no infinity and no not-a-number, so library functions replace them.
+/// Source of a float. WGSL has no literals for infinity and not-a-number, so calls of functions in the shader library
+/// (`infinity`, `not_a_number`) replace them.
 fn float_text(value: f64, ty: WgslType) -> String {
     let suffix = if ty == WgslType::F64 { "_f64" } else { "" };
     if value.is_nan() {
@@ -77,12 +79,12 @@ fn float_text(value: f64, ty: WgslType) -> String {
 }
 
 /// Number of occurrences of an operand in a template.
-pub(super) fn occurrences(template: &str, place: usize) -> usize {
-    let name = OPERANDS.get(place);
+pub(super) fn occurrences(template: &str, operand_index: usize) -> usize {
+    let name = OPERANDS.get(operand_index);
     tokens(template).filter(|word| Some(word) == name).count()
 }
 
-/// Substitutes operands into a template, in parentheses where needed.
+/// Substitutes operands for their names in a template, in parentheses where needed.
 pub(super) fn substitute(template: &str, operands: &[ExprSource]) -> ExprSource {
     let level = level_of(template);
     let mut text = String::with_capacity(template.len() + 16);
@@ -97,10 +99,10 @@ pub(super) fn substitute(template: &str, operands: &[ExprSource]) -> ExprSource 
             continue;
         }
         let (word, after) = rest.split_at(end);
-        let place = OPERANDS.iter().position(|name| *name == word);
-        match place.and_then(|place| operands.get(place).map(|operand| (place, operand))) {
-            Some((place, operand))
-                if needs_parentheses(level, place, operand.level)
+        let index = OPERANDS.iter().position(|name| *name == word);
+        match index.and_then(|index| operands.get(index).map(|operand| (index, operand))) {
+            Some((index, operand))
+                if needs_parentheses(level, index, operand.level)
                     || (text.ends_with(['!', '-', '~']) && operand.level < Precedence::Atom) =>
             {
                 text.push('(');
@@ -115,17 +117,20 @@ pub(super) fn substitute(template: &str, operands: &[ExprSource]) -> ExprSource 
     ExprSource { text, level }
 }
 
-fn needs_parentheses(outer: Precedence, place: usize, inner: Precedence) -> bool {
+/// True if an operand of precedence `inner` needs parentheses in a template of precedence `outer`. The operand with
+/// index 0 is taken as the left one of a binary operator.
+fn needs_parentheses(outer: Precedence, index: usize, inner: Precedence) -> bool {
     match outer {
         Precedence::Atom => false,
         Precedence::Prefix | Precedence::Bits => inner < Precedence::Atom,
         Precedence::Logic | Precedence::Comparison => inner <= outer,
         Precedence::Sum | Precedence::Product => {
-            inner < outer || inner == Precedence::Prefix || (place > 0 && inner == outer)
+            inner < outer || inner == Precedence::Prefix || (index > 0 && inner == outer)
         }
     }
 }
 
+/// Precedence of the first operator of a template outside of parentheses.
 fn level_of(template: &str) -> Precedence {
     if template.starts_with(['-', '!', '~']) && !template.contains(' ') {
         return Precedence::Prefix;

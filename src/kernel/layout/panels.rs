@@ -59,7 +59,8 @@ impl Panels {
         }
     }
 
-    /// Width, height and layers of the texture. The last row and the second layer may be unused, see [`uneven`].
+    /// Width, height and layers of the texture. The last row and the second layer may be unused, see
+    /// [`non_power_of_two`].
     pub fn extent(&self, texel: Texel) -> [usize; 3] {
         let outermost = self.k_ranges.iter().rev().skip(1);
         let rounds = outermost.fold(self.k_blocks(), |rounds, run| rounds * run.count);

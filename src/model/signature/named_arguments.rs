@@ -7,28 +7,34 @@ use crate::ir::{TreeConstant, TreeSpec};
 use crate::item::Item;
 use crate::tensor::Tensor;
 
-/// Named tensors that were not used yet, and the errors in their names.
+/// Named tensors of a call, during the conversion to arguments.
 #[derive(Default)]
 pub(super) struct NamedArguments<'a> {
+    /// Tensors that no argument has taken yet, by name.
     pub(super) unused: BTreeMap<&'a str, &'a Tensor>,
+    /// Names that arguments require and that are not given.
     pub(super) missing: Vec<String>,
+    /// Names that are given more than once.
     pub(super) duplicates: Vec<String>,
+    /// Message about a tensor that is not a single number.
     pub(super) error: Option<String>,
 }
 
 impl NamedArguments<'_> {
+    /// Removes and returns the tensor of a name.
     fn take(&mut self, name: &str) -> Option<Tensor> {
         self.unused.remove(name).cloned()
     }
 
     /// True if a tensor is given under a name, or under a dotted name that starts with it.
     pub(super) fn has(&self, name: &str) -> bool {
-        let goes_on = |rest: &str| rest.is_empty() || rest.starts_with('.');
+        let ends_key = |rest: &str| rest.is_empty() || rest.starts_with('.');
         self.unused
             .keys()
-            .any(|key| key.strip_prefix(name).is_some_and(goes_on))
+            .any(|key| key.strip_prefix(name).is_some_and(ends_key))
     }
 
+    /// The tensor of a name. Records the name as missing if it is not given.
     fn required(&mut self, name: &str) -> Item {
         self.take(name).map_or_else(
             || {
@@ -67,6 +73,7 @@ impl NamedArguments<'_> {
 }
 
 impl ValueStructure {
+    /// Builds a value of this structure from the tensors whose names begin with `name`.
     pub(super) fn item(&self, name: &str, given: &mut NamedArguments) -> Item {
         match self {
             ValueStructure::Known(tree) => build_known(tree, name, given),
@@ -75,6 +82,7 @@ impl ValueStructure {
     }
 }
 
+/// Builds a value of a known structure.
 fn build_known(tree: &TreeSpec, name: &str, given: &mut NamedArguments) -> Item {
     let mut numbered = |items: &[TreeSpec]| -> Vec<Item> {
         let items = items.iter().enumerate();
@@ -106,9 +114,9 @@ fn build_known(tree: &TreeSpec, name: &str, given: &mut NamedArguments) -> Item 
         TreeSpec::NamedTuple(_, fields) => {
             let fields = fields.iter().enumerate();
             let field = |(place, (key, item)): (usize, &(String, TreeSpec))| {
-                let by_place = format!("{name}.{place}");
-                let name = if given.has(&by_place) {
-                    by_place
+                let indexed_name = format!("{name}.{place}");
+                let name = if given.has(&indexed_name) {
+                    indexed_name
                 } else {
                     format!("{name}.{key}")
                 };
@@ -119,7 +127,7 @@ fn build_known(tree: &TreeSpec, name: &str, given: &mut NamedArguments) -> Item 
     }
 }
 
-/// A value whose structure follows from the given names.
+/// Builds a value whose structure follows from the given names: see [`ValueStructure::Inferred`].
 fn build_inferred(name: &str, is_list: bool, given: &mut NamedArguments) -> Item {
     let keys = given.keys(name);
     if keys.is_empty() {

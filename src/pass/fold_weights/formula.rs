@@ -1,4 +1,5 @@
-//! Formulas of weights: a weight of the module, or a primitive applied to other formulas.
+//! Formulas of weights: a weight of the module, or a primitive applied to other formulas. The number of a formula is
+//! its index in [`Formulas::all`].
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,9 +17,12 @@ pub(super) struct Formula {
     pub(super) source: FormulaSource,
 }
 
+/// The computation of a formula.
 pub(super) enum FormulaSource {
+    /// The name of a weight of the module.
     Weight(String),
-    /// Each `Argument::Value` holds the number of a formula, smaller than the number of this one.
+    /// A primitive and its arguments. Each `Argument::Value` holds the number of a formula, smaller than the number of
+    /// this one.
     Node(Primitive, Vec<Argument>),
 }
 
@@ -43,7 +47,8 @@ impl Formula {
             .map(ValueId::index)
     }
 
-    /// Digest from the digests of the operands; `None` if a weight is missing.
+    /// Digest of the formula from the digests of its operands, which `known` has by number; `None` if a weight is
+    /// missing.
     pub(super) fn digest(
         &self,
         weights: &Weights,
@@ -54,15 +59,17 @@ impl Formula {
             FormulaSource::Node(primitive, arguments) => {
                 let operands = self.operands().map(|operand| known.get(&operand).copied());
                 let operands = operands.collect::<Option<Vec<Digest>>>()?;
-                // The numbers of formulas mean nothing outside this module.
-                let blank = |argument: &Argument| argument.map(&mut |_| 0.into(), &mut Dim::clone);
-                let arguments: Vec<Argument> = arguments.iter().map(blank).collect();
+                // Numbers of formulas differ between modules.
+                let without_numbers =
+                    |argument: &Argument| argument.map(&mut |_| 0.into(), &mut Dim::clone);
+                let arguments: Vec<Argument> = arguments.iter().map(without_numbers).collect();
                 let text = format!("{primitive:?}({arguments:?}) of {operands:?}");
                 Some(Digest::of(text.as_bytes()))
             }
         }
     }
 
+    /// True for a user-defined function.
     pub(super) fn is_custom(&self) -> bool {
         matches!(self.source, FormulaSource::Node(Primitive::Custom(_), _))
     }
@@ -73,11 +80,11 @@ impl Formula {
             FormulaSource::Weight(_) => true,
             FormulaSource::Node(primitive, arguments) if has_symbols(primitive, arguments) => false,
             FormulaSource::Node(primitive, _) => {
-                let sums = matches!(
+                let is_reduction = matches!(
                     primitive,
                     Primitive::Reduce(_) | Primitive::Dot(_) | Primitive::Conv(_)
                 );
-                sums || primitive.is_infallible(self.ty.dtype)
+                is_reduction || primitive.is_infallible(self.ty.dtype)
             }
         }
     }
@@ -85,7 +92,9 @@ impl Formula {
 
 /// True if a size is symbolic, hence known only at a call.
 fn has_symbols(primitive: &Primitive, arguments: &[Argument]) -> bool {
-    let mut found = arguments.iter().any(|it| matches!(it, Argument::Size(_)));
+    let mut found = arguments
+        .iter()
+        .any(|argument| matches!(argument, Argument::Size(_)));
     primitive.clone().map_sizes(&mut |dim| {
         found |= dim.as_const().is_none();
         dim.clone()
@@ -96,11 +105,11 @@ fn has_symbols(primitive: &Primitive, arguments: &[Argument]) -> bool {
 impl Formulas {
     /// Number of a formula. Adds the formula if it is new.
     pub(super) fn number(&mut self, ty: &TensorType, source: FormulaSource) -> usize {
-        let text = match &source {
+        let key = match &source {
             FormulaSource::Weight(name) => format!("${name:?}"),
             FormulaSource::Node(primitive, arguments) => format!("{primitive:?}({arguments:?})"),
         };
-        *self.numbers.entry(text).or_insert_with(|| {
+        *self.numbers.entry(key).or_insert_with(|| {
             self.all.push(Formula {
                 ty: ty.clone(),
                 source,
@@ -111,20 +120,24 @@ impl Formulas {
 
     /// Numbers of a formula and of all formulas that it depends on, smallest first.
     pub(super) fn dependencies(&self, number: usize) -> BTreeSet<usize> {
-        let mut parts = BTreeSet::new();
-        let mut open = vec![number];
-        while let Some(number) = open.pop() {
-            if parts.insert(number) {
-                open.extend(self.all.get(number).into_iter().flat_map(Formula::operands));
+        let mut numbers = BTreeSet::new();
+        let mut worklist = vec![number];
+        while let Some(number) = worklist.pop() {
+            if numbers.insert(number) {
+                worklist.extend(self.all.get(number).into_iter().flat_map(Formula::operands));
             }
         }
-        parts
+        numbers
     }
 
+    /// Evaluates a formula.
+    ///
+    /// # Errors
+    /// Fails if a weight is missing or a primitive fails.
     pub(super) fn compute(&self, number: usize, weights: &Weights) -> Result<Tensor> {
         let mut known: HashMap<usize, Tensor> = HashMap::new();
-        for part in self.dependencies(number) {
-            let Some(formula) = self.all.get(part) else {
+        for dependency in self.dependencies(number) {
+            let Some(formula) = self.all.get(dependency) else {
                 continue;
             };
             let tensor = match &formula.source {
@@ -134,12 +147,13 @@ impl Formulas {
                     evaluate(primitive, arguments, &operand)?.pop()
                 }
             };
-            known.extend(tensor.map(|tensor| (part, tensor)));
+            known.extend(tensor.map(|tensor| (dependency, tensor)));
         }
         known.remove(&number).ok_or_else(missing_weight)
     }
 }
 
+/// The error for a formula that reads a weight that the module does not have.
 pub(super) fn missing_weight() -> Error {
     Error::internal("a formula reads a missing weight")
 }

@@ -4,6 +4,7 @@ use super::{Replacement, RewriteSite};
 use crate::ir::{Argument, Builder, Op, Primitive, ValueId};
 use crate::op::Slice;
 
+/// A concatenation of one operand is the operand.
 pub(super) fn of_one(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Concat(_) = site.primitive else {
         return None;
@@ -12,29 +13,35 @@ pub(super) fn of_one(site: &RewriteSite) -> Option<Replacement> {
     Some(Replacement::Value(x))
 }
 
+/// Neighbouring slices of one value become one slice.
 pub(super) fn of_neighbours(site: &RewriteSite) -> Option<Replacement> {
     let Primitive::Concat(concat) = &site.primitive else {
         return None;
     };
-    let mut pieces: Vec<ConcatOperand> = Vec::new();
+    let mut operands: Vec<ConcatOperand> = Vec::new();
     for argument in &site.arguments {
         let next = ConcatOperand::of(site.builder, argument, concat.axis);
-        let is_taken = pieces.last_mut().is_some_and(|piece| piece.merge(&next));
-        if !is_taken {
-            pieces.push(next);
+        let is_merged = operands
+            .last_mut()
+            .is_some_and(|operand| operand.merge(&next));
+        if !is_merged {
+            operands.push(next);
         }
     }
-    if pieces.len() == site.arguments.len() {
+    if operands.len() == site.arguments.len() {
         return None;
     }
-    let made = pieces.into_iter().map(|piece| piece.build(site.builder));
-    let arguments = made.collect::<Option<_>>()?;
+    let results = operands
+        .into_iter()
+        .map(|operand| operand.build(site.builder));
+    let arguments = results.collect::<Option<_>>()?;
     Some(Replacement::Node(site.primitive.clone(), arguments))
 }
 
-/// An operand, and its source if it is a slice along the axis.
+/// An operand of a concatenation.
 struct ConcatOperand {
     argument: Argument,
+    /// Source and slice, if the operand is a slice along the axis of the concatenation.
     slice: Option<(ValueId, Slice)>,
     /// True if a following operand was merged into this one.
     is_merged: bool,
@@ -48,7 +55,9 @@ impl ConcatOperand {
             };
             let node = builder.node_of(*value)?;
             match (node.op, node.arguments.first()?) {
-                (Op::Primitive(Primitive::Slice(slice)), Argument::Value(of)) => Some((*of, slice)),
+                (Op::Primitive(Primitive::Slice(slice)), Argument::Value(source)) => {
+                    Some((*source, slice))
+                }
                 _ => None,
             }
         };
@@ -61,11 +70,12 @@ impl ConcatOperand {
 
     /// Merges the next slice into this one if it begins where this one ends.
     fn merge(&mut self, next: &ConcatOperand) -> bool {
-        let (Some((of, slice)), Some((next_of, next))) = (&mut self.slice, &next.slice) else {
+        let (Some((source, slice)), Some((next_source, next))) = (&mut self.slice, &next.slice)
+        else {
             return false;
         };
         let end = &slice.start + &(&slice.length * slice.step);
-        let follows = of == next_of && slice.step == next.step && next.start == end;
+        let follows = source == next_source && slice.step == next.step && next.start == end;
         if follows {
             slice.length = &slice.length + &next.length;
             self.is_merged = true;
@@ -73,15 +83,19 @@ impl ConcatOperand {
         follows
     }
 
+    /// The operand as an argument. Adds a slice to the graph if operands were merged, unless the slice is the whole
+    /// source.
     fn build(self, builder: &Builder) -> Option<Argument> {
-        let (of, slice) = match self.slice {
-            Some(of) if self.is_merged => of,
+        let (source, slice) = match self.slice {
+            Some(source_and_slice) if self.is_merged => source_and_slice,
             _ => return Some(self.argument),
         };
-        if slice.is_identity(&builder.ty(of).shape) {
-            return Some(Argument::Value(of));
+        if slice.is_identity(&builder.ty(source).shape) {
+            return Some(Argument::Value(source));
         }
-        let made = builder.try_apply(slice, vec![Argument::Value(of)]).ok()?;
-        Some(Argument::Value(made.first()?.id()))
+        let results = builder
+            .try_apply(slice, vec![Argument::Value(source)])
+            .ok()?;
+        Some(Argument::Value(results.first()?.id()))
     }
 }

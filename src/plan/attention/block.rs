@@ -15,9 +15,11 @@ use crate::plan::element::{KernelScope, scalar};
 use crate::plan::kernel::clamped_index;
 use crate::plan::reduce;
 
-/// Softmax weights of one row's scores in a block, and the factor that rescales the row's previous sums.
+/// Softmax weights of one row's scores in a block.
 struct SoftmaxWeights {
+    /// The weights, by key.
     weights: Vec<Expr>,
+    /// Factor that rescales the row's sums of the previous blocks.
     rescale: Expr,
 }
 
@@ -28,57 +30,58 @@ impl AttentionTile<'_> {
         scope: &mut KernelScope,
         block: &Index,
     ) -> Result<Vec<Statement>> {
-        let first = block.scale(&Dim::from(self.shape.keys));
+        let first_key = block.scale(&Dim::from(self.shape.keys));
         let scores = self.score_variables(&mut scope.pool);
-        let mut statements = self.multiply_keys(scope, &first, &scores)?;
+        let mut statements = self.multiply_keys(scope, &first_key, &scores)?;
         let mut weights = Vec::new();
         for (row, scores) in self.rows.iter().zip(&scores) {
-            let scores = self.masked_scores(scope, row, &first, scores)?;
-            let (of_row, updates) = self.softmax_weights(scope, row, &scores);
-            weights.push(of_row);
+            let scores = self.masked_scores(scope, row, &first_key, scores)?;
+            let (row_weights, updates) = self.softmax_weights(scope, row, &scores);
+            weights.push(row_weights);
             statements.extend(updates);
         }
-        statements.extend(self.add_values(scope, &first, &weights)?);
+        statements.extend(self.add_values(scope, &first_key, &weights)?);
         Ok(statements)
     }
 
     /// Creates variables for the scores, by row and key.
     fn score_variables(&self, pool: &mut ExprPool) -> Vec<Vec<Expr>> {
         let keys = 0..self.shape.keys;
-        let mut of_row = |r: usize| {
+        let mut row_scores = |r: usize| {
             let names = keys.clone().map(|key| format!("score{r}_{key}"));
             names
                 .map(|name| pool.variable(&name, WgslType::F32))
                 .collect()
         };
-        (0..self.rows.len()).map(&mut of_row).collect()
+        (0..self.rows.len()).map(&mut row_scores).collect()
     }
 
-    /// Multiplies queries and keys.
+    /// Computes the scores of a block: the products of queries and keys. `first_key` is the index of the block's first
+    /// key.
     fn multiply_keys(
         &self,
         scope: &mut KernelScope,
-        first: &Index,
+        first_key: &Index,
         scores: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
         let product = self.scores;
-        let outer = index::reshape(&self.batch, &self.values.batch, &product.batch);
+        let batch = index::reshape(&self.batch, &self.values.batch, &product.batch);
         let axis = self.vector_axes[0];
         let keys = self.shuffled(
             scope,
-            first,
+            first_key,
             &product.k_size,
             axis,
             "key",
-            |scope, key, at| product.right_element(scope, &outer, at, key),
+            |scope, key, channel| product.right_element(scope, &batch, channel, key),
         )?;
         let mut statements = Vec::new();
-        for (quad, keys) in keys.iter().enumerate() {
-            let queries = self.load_queries(scope, &outer, quad)?;
+        for (vec4_index, keys) in keys.iter().enumerate() {
+            let queries = self.load_queries(scope, &batch, vec4_index)?;
             for (key, numbers) in keys.iter().enumerate() {
                 for (query, scores) in queries.iter().zip(scores) {
                     let product = dot_vec4(&mut scope.pool, *query, *numbers);
-                    statements.push(match quad {
+                    statements.push(match vec4_index {
                         0 => Statement::Declare(scores[key], product),
                         _ => add_to(&mut scope.pool, scores[key], product),
                     });
@@ -89,28 +92,30 @@ impl AttentionTile<'_> {
         Ok(statements)
     }
 
-    /// Loads four channels of each row's query.
+    /// Loads the vec4 of channels with this index from each row's query.
     fn load_queries(
         &self,
         scope: &mut KernelScope,
-        outer: &[Index],
-        quad: usize,
+        batch: &[Index],
+        vec4_index: usize,
     ) -> Result<Vec<Expr>> {
-        let steps = (0..VEC4_LEN).map(|part| Index::from(Dim::from(quad * VEC4_LEN + part)));
-        let steps: Vec<Index> = steps.collect();
+        let channels = (0..VEC4_LEN)
+            .map(|component| Index::from(Dim::from(vec4_index * VEC4_LEN + component)));
+        let channels: Vec<Index> = channels.collect();
         let mut queries = Vec::new();
         for row in &self.rows {
             let row = clamped_index(scope, &row.index, &self.scores.rows);
-            let factors = steps.iter();
-            let factors = factors.map(|step| (self.scores.left_element(outer, &row, step), None));
-            queries.push(vec4::load_vec4(scope, &factors.collect::<Vec<_>>())?);
+            let elements = channels.iter();
+            let elements =
+                elements.map(|channel| (self.scores.left_element(batch, &row, channel), None));
+            queries.push(vec4::load_vec4(scope, &elements.collect::<Vec<_>>())?);
         }
         Ok(queries)
     }
 
-    /// Loads the keys (or values) of a block and shuffles them to all invocations. The result is indexed by vec4 of
-    /// channels, then by key. Where a subgroup has more invocations than the block has keys, the others read the next
-    /// vec4 of channels.
+    /// Loads the keys (or values) of a block and shuffles them to all invocations. `element` returns the element of a
+    /// key and a channel. The result is indexed by vec4 of channels, then by key. If a subgroup has more invocations
+    /// than the block has keys, the others read the next vec4 of channels.
     fn shuffled(
         &self,
         scope: &mut KernelScope,
@@ -118,25 +123,31 @@ impl AttentionTile<'_> {
         channels: &Dim,
         axis: VectorAxis,
         name: &str,
-        factor: impl Fn(&mut KernelScope, &Index, &Index) -> (ElementRef, Option<Expr>),
+        element: impl Fn(&mut KernelScope, &Index, &Index) -> (ElementRef, Option<Expr>),
     ) -> Result<Vec<Vec<Expr>>> {
         let vec4s_per_load = self.lanes / self.shape.keys;
-        let mut handed = Vec::new();
-        for quad in (0..example_size(scope.graph, channels) / VEC4_LEN).step_by(vec4s_per_load) {
-            let factors = match axis {
-                VectorAxis::Channels => self.channel_positions(scope, first, quad),
-                VectorAxis::Keys => self.key_positions(scope, first, quad),
+        let mut vectors = Vec::new();
+        for channel_vec4 in
+            (0..example_size(scope.graph, channels) / VEC4_LEN).step_by(vec4s_per_load)
+        {
+            let positions = match axis {
+                VectorAxis::Channels => self.channel_positions(scope, first, channel_vec4),
+                VectorAxis::Keys => self.key_positions(scope, first, channel_vec4),
             };
-            let factors = factors.map(|[key, channel]| factor(scope, &key, &channel));
-            let read = vec4::load_vec4(scope, &factors)?;
+            let elements = positions.map(|[key, channel]| element(scope, &key, &channel));
+            let loaded = vec4::load_vec4(scope, &elements)?;
             let lanes: Vec<usize> = (0..self.lanes).collect();
-            let all = shuffle_to_all(&mut scope.pool, read, &lanes, name);
-            handed.extend(all.chunks(self.shape.keys).map(|quads| match axis {
-                VectorAxis::Channels => quads.to_vec(),
-                VectorAxis::Keys => transpose(&mut scope.pool, quads),
-            }));
+            let shuffled_vectors = shuffle_to_all(&mut scope.pool, loaded, &lanes, name);
+            vectors.extend(
+                shuffled_vectors
+                    .chunks(self.shape.keys)
+                    .map(|vec4s| match axis {
+                        VectorAxis::Channels => vec4s.to_vec(),
+                        VectorAxis::Keys => transpose(&mut scope.pool, vec4s),
+                    }),
+            );
         }
-        Ok(handed)
+        Ok(vectors)
     }
 
     /// Returns positions for [`VectorAxis::Channels`]: four channels of the invocation's key, as `[key, channel]`.
@@ -144,7 +155,7 @@ impl AttentionTile<'_> {
         &self,
         scope: &mut KernelScope,
         first: &Index,
-        quad: usize,
+        channel_vec4: usize,
     ) -> [[Index; 2]; VEC4_LEN] {
         let keys = Dim::from(self.shape.keys);
         let key = clamped_index(
@@ -152,8 +163,9 @@ impl AttentionTile<'_> {
             &first.add(&self.lane.rem(&keys)),
             &self.values.k_size,
         );
-        let quad = self.lane.div(&keys).add_size(&Dim::from(quad));
-        vec4::neighbours(&[quad], 0).map(|at| [key.clone(), at[0].clone()])
+        let channel_vec4 = self.lane.div(&keys).add_size(&Dim::from(channel_vec4));
+        vec4::neighbours(&[channel_vec4], 0)
+            .map(|coordinates| [key.clone(), coordinates[0].clone()])
     }
 
     /// Returns positions for [`VectorAxis::Keys`]: the invocation's channel of four keys, as `[key, channel]`.
@@ -161,14 +173,17 @@ impl AttentionTile<'_> {
         &self,
         scope: &mut KernelScope,
         first: &Index,
-        quad: usize,
+        channel_vec4: usize,
     ) -> [[Index; 2]; VEC4_LEN] {
-        let whole = Dim::from(VEC4_LEN);
-        let (quads, all) = (Dim::from(self.shape.keys / VEC4_LEN), &self.values.k_size);
-        let key = first.div(&whole).add(&self.lane.rem(&quads));
-        let key = clamped_index(scope, &key, &all.floor_div(&whole));
-        let channel = self.lane.div(&quads).add_size(&Dim::from(quad * VEC4_LEN));
-        vec4::neighbours(&[key], 0).map(|at| [at[0].clone(), channel.clone()])
+        let vec4_len = Dim::from(VEC4_LEN);
+        let (key_vec4s, key_count) = (Dim::from(self.shape.keys / VEC4_LEN), &self.values.k_size);
+        let key = first.div(&vec4_len).add(&self.lane.rem(&key_vec4s));
+        let key = clamped_index(scope, &key, &key_count.floor_div(&vec4_len));
+        let channel = self
+            .lane
+            .div(&key_vec4s)
+            .add_size(&Dim::from(channel_vec4 * VEC4_LEN));
+        vec4::neighbours(&[key], 0).map(|coordinates| [coordinates[0].clone(), channel.clone()])
     }
 
     /// Computes the input of the softmax (scale, mask) from the scores of a row. Keys beyond the last one get minus
@@ -181,22 +196,23 @@ impl AttentionTile<'_> {
         scores: &[Expr],
     ) -> Result<Vec<Expr>> {
         let value = self.attention.softmax_of;
-        let [outer @ .., _, _] = scope.graph.ty(value).shape.as_slice() else {
+        let [softmax_batch @ .., _, _] = scope.graph.ty(value).shape.as_slice() else {
             return Ok(scores.to_vec());
         };
-        let mut at = index::reshape(&self.batch, &self.values.batch, outer);
-        at.push(clamped_index(scope, &row.index, &self.values.rows));
+        let mut row_coordinates = index::reshape(&self.batch, &self.values.batch, softmax_batch);
+        row_coordinates.push(clamped_index(scope, &row.index, &self.values.rows));
         let mut masked = Vec::new();
         for (key, score) in scores.iter().enumerate() {
-            let number = first.add_size(&Dim::from(key));
-            let key = clamped_index(scope, &number, &self.values.k_size);
-            let at = Position::from_coordinates([at.as_slice(), &[key]].concat());
+            let key_index = first.add_size(&Dim::from(key));
+            let key = clamped_index(scope, &key_index, &self.values.k_size);
+            let position =
+                Position::from_coordinates([row_coordinates.as_slice(), &[key]].concat());
             scope.set_computed(self.scores.result, *score);
-            let element = scope.with_vec4(|scope| scope.element(value, &at, None))?;
-            masked.push(if number.is_less_than(&self.values.k_size) {
+            let element = scope.with_vec4(|scope| scope.element(value, &position, None))?;
+            masked.push(if key_index.is_less_than(&self.values.k_size) {
                 element
             } else {
-                let inside = scope.is_below(&number, &self.values.k_size);
+                let inside = scope.is_below(&key_index, &self.values.k_size);
                 scope.pool.select(inside, element, self.minus_infinity)
             });
         }
@@ -211,41 +227,39 @@ impl AttentionTile<'_> {
         row: &QueryRow,
         scores: &[Expr],
     ) -> (SoftmaxWeights, Vec<Statement>) {
-        let next = scores.iter().fold(row.running_max, |largest, score| {
-            reduce::combine(scope, ReduceFunction::Max, largest, *score)
+        let new_max = scores.iter().fold(row.running_max, |max, score| {
+            reduce::combine(scope, ReduceFunction::Max, max, *score)
         });
         let pool = &mut scope.pool;
         let zero = pool.literal(WgslType::F32, 0.0);
-        let is_lowest = pool.call("x == y", WgslType::Bool, &[next, self.minus_infinity]);
-        let base = pool.select(is_lowest, zero, next);
-        let mut weigh = |score: Expr, name: &str| {
-            let shifted = pool.call("x - y", WgslType::F32, &[score, base]);
+        let is_minus_infinity =
+            pool.call("x == y", WgslType::Bool, &[new_max, self.minus_infinity]);
+        let reference = pool.select(is_minus_infinity, zero, new_max);
+        let mut weight_of = |score: Expr, name: &str| {
+            let shifted = pool.call("x - y", WgslType::F32, &[score, reference]);
             let weight = scalar::unary(pool, UnaryFunction::Exp, shifted, DType::F32);
             pool.set_label(weight, name);
             weight
         };
-        let kept = weigh(row.running_max, "kept");
-        let weights: Vec<Expr> = scores.iter().map(|score| weigh(*score, "weight")).collect();
-        let named = [next, base, kept]
+        let rescale = weight_of(row.running_max, "kept");
+        let weights: Vec<Expr> = scores
+            .iter()
+            .map(|score| weight_of(*score, "weight"))
+            .collect();
+        let shared = [new_max, reference, rescale]
             .into_iter()
             .chain(weights.iter().copied());
-        let mut statements: Vec<Statement> = named.map(Statement::Let).collect();
-        pool.set_label(next, "next");
-        pool.set_label(base, "base");
-        statements.push(Statement::Assign(row.running_max, next));
+        let mut statements: Vec<Statement> = shared.map(Statement::Let).collect();
+        pool.set_label(new_max, "next");
+        pool.set_label(reference, "base");
+        statements.push(Statement::Assign(row.running_max, new_max));
         statements.push(rescale_and_add(
             pool,
             row.running_sum,
-            kept,
+            rescale,
             weights.clone(),
         ));
-        (
-            SoftmaxWeights {
-                weights,
-                rescale: kept,
-            },
-            statements,
-        )
+        (SoftmaxWeights { weights, rescale }, statements)
     }
 
     /// Adds the weighted values to the output of each row.
@@ -253,7 +267,7 @@ impl AttentionTile<'_> {
         &self,
         scope: &mut KernelScope,
         first: &Index,
-        weighed: &[SoftmaxWeights],
+        weights_by_row: &[SoftmaxWeights],
     ) -> Result<Vec<Statement>> {
         let product = self.values;
         let axis = self.vector_axes[1];
@@ -263,23 +277,21 @@ impl AttentionTile<'_> {
             &product.columns,
             axis,
             "value",
-            |scope, key, at| product.right_element(scope, &self.batch, key, at),
+            |scope, key, channel| product.right_element(scope, &self.batch, key, channel),
         )?;
         let pool = &mut scope.pool;
         let mut statements = Vec::new();
-        for (quad, values) in values.iter().enumerate() {
-            for (
-                row,
-                SoftmaxWeights {
-                    weights,
-                    rescale: kept,
-                },
-            ) in self.rows.iter().zip(weighed)
-            {
+        for (vec4_index, values) in values.iter().enumerate() {
+            for (row, SoftmaxWeights { weights, rescale }) in self.rows.iter().zip(weights_by_row) {
                 let pairs = weights.iter().zip(values);
                 let terms = pairs.map(|(x, y)| pool.call("x * y", WgslType::F32x4, &[*x, *y]));
                 let terms = terms.collect();
-                statements.push(rescale_and_add(pool, row.output[quad], *kept, terms));
+                statements.push(rescale_and_add(
+                    pool,
+                    row.output[vec4_index],
+                    *rescale,
+                    terms,
+                ));
             }
         }
         Ok(statements)
@@ -287,38 +299,41 @@ impl AttentionTile<'_> {
 }
 
 /// Transposes vec4s of keys, one per channel, into vec4s of channels, one per key.
-fn transpose(pool: &mut ExprPool, quads: &[Expr]) -> Vec<Expr> {
-    let of_channel = quads.len() / VEC4_LEN;
-    let of_key = |key: usize| {
-        let quads = (0..VEC4_LEN).map(|channel| quads[channel * of_channel + key / VEC4_LEN]);
-        let parts: Vec<Expr> = quads
-            .map(|quad| vec4::component(pool, quad, key % VEC4_LEN, WgslType::F32))
+fn transpose(pool: &mut ExprPool, vec4s: &[Expr]) -> Vec<Expr> {
+    let vec4s_per_channel = vec4s.len() / VEC4_LEN;
+    let key_vector = |key: usize| {
+        let vec4s =
+            (0..VEC4_LEN).map(|channel| vec4s[channel * vec4s_per_channel + key / VEC4_LEN]);
+        let components: Vec<Expr> = vec4s
+            .map(|vector| vec4::component(pool, vector, key % VEC4_LEN, WgslType::F32))
             .collect();
-        vec4::build_vec4(pool, &parts, WgslType::F32x4)
+        vec4::build_vec4(pool, &components, WgslType::F32x4)
     };
-    (0..quads.len()).map(of_key).collect()
+    (0..vec4s.len()).map(key_vector).collect()
 }
 
-/// Shuffles a loaded vector from each of some lanes to all lanes.
-fn shuffle_to_all(pool: &mut ExprPool, read: Expr, lanes: &[usize], name: &str) -> Vec<Expr> {
-    let hand = |lane: &usize| {
+/// Shuffles the vector that each of these lanes has loaded to all lanes. Returns one vector for each lane.
+fn shuffle_to_all(pool: &mut ExprPool, loaded: Expr, lanes: &[usize], name: &str) -> Vec<Expr> {
+    let shuffle = |lane: &usize| {
         let lane = pool.index(*lane as u32);
-        let handed = pool.call("subgroupShuffle(x, y)", WgslType::F32x4, &[read, lane]);
-        pool.set_label(handed, name);
-        handed
+        let shuffled = pool.call("subgroupShuffle(x, y)", WgslType::F32x4, &[loaded, lane]);
+        pool.set_label(shuffled, name);
+        shuffled
     };
-    lanes.iter().map(hand).collect()
+    lanes.iter().map(shuffle).collect()
 }
 
 /// Returns the dot product of two vec4s.
 fn dot_vec4(pool: &mut ExprPool, x: Expr, y: Expr) -> Expr {
     let products = pool.call("x * y", WgslType::F32x4, &[x, y]);
     pool.set_label(products, "products");
-    let parts = (0..VEC4_LEN).map(|part| vec4::component(pool, products, part, WgslType::F32));
-    let parts = parts.collect();
-    pairwise_sum(pool, parts).unwrap_or(products)
+    let components =
+        (0..VEC4_LEN).map(|component| vec4::component(pool, products, component, WgslType::F32));
+    let components = components.collect();
+    pairwise_sum(pool, components).unwrap_or(products)
 }
 
+/// Adds a term to a sum.
 fn add_to(pool: &mut ExprPool, sum: Expr, term: Expr) -> Statement {
     let ty = pool.ty(sum);
     Statement::Assign(sum, pool.call("x + y", ty, &[sum, term]))
@@ -327,9 +342,11 @@ fn add_to(pool: &mut ExprPool, sum: Expr, term: Expr) -> Statement {
 /// Rescales the running sum and adds new terms (online softmax).
 fn rescale_and_add(pool: &mut ExprPool, sum: Expr, factor: Expr, terms: Vec<Expr>) -> Statement {
     let ty = pool.ty(sum);
-    let kept = pool.call("x * y", ty, &[sum, factor]);
+    let rescaled = pool.call("x * y", ty, &[sum, factor]);
     let terms = pairwise_sum(pool, terms).into_iter();
-    let total = terms.fold(kept, |kept, terms| pool.call("x + y", ty, &[kept, terms]));
+    let total = terms.fold(rescaled, |rescaled, terms| {
+        pool.call("x + y", ty, &[rescaled, terms])
+    });
     Statement::Assign(sum, total)
 }
 

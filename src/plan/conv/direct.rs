@@ -1,5 +1,5 @@
-//! Depthwise convolutions on GPUs: each output channel reads one input channel. They contain no matrix product;
-//! neighbouring positions share the input elements that they read.
+//! Depthwise convolutions on GPUs: each output channel reads one input channel, so that there is no matrix product.
+//! Neighbouring positions share the input elements that they read.
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
@@ -52,15 +52,19 @@ pub fn lower<'a>(
 struct PositionVec4<'c> {
     sizes: &'c ConvSizes,
     conv: &'c Conv,
+    /// Number of invocations.
     count: Dim,
+    /// Statement that ends surplus invocations.
     surplus: Statement,
     image: Index,
     /// Output channel.
     channel: Index,
-    /// Position along all spatial axes but the last, and index of the vec4 of positions along the last one.
+    /// Position along all spatial axes but the last.
     outer_position: Vec<Index>,
+    /// Index of the vec4 of positions along the last spatial axis.
     vec4_index: Index,
-    /// Shape of the taps that loops go through, and taps of the last axis, which are unrolled.
+    /// Number of taps along all spatial axes but the last, over which loops run; and the taps along the last axis,
+    /// which are unrolled.
     taps: (Shape, Vec<i64>),
 }
 
@@ -76,14 +80,14 @@ impl<'c> PositionVec4<'c> {
             return Err(Error::internal("a convolution has no spatial axes"));
         };
         let channels = &sizes.groups * &sizes.outputs;
-        let mut parts = vec![sizes.batch.clone(), channels];
-        parts.extend(space.iter().cloned());
-        parts.push(ceil_div(width, VEC4_LEN));
-        let count = Dim::product(&parts);
+        let mut shape = vec![sizes.batch.clone(), channels];
+        shape.extend(space.iter().cloned());
+        shape.push(ceil_div(width, VEC4_LEN));
+        let count = Dim::product(&shape);
         let (index, surplus) = invocation(scope, &count);
-        let mut place = index::delinearize(&index, &parts);
-        let quad = place.pop().unwrap_or_else(Index::zero);
-        let (item, channel) = (place.remove(0), place.remove(0));
+        let mut coordinates = index::delinearize(&index, &shape);
+        let vec4_index = coordinates.pop().unwrap_or_else(Index::zero);
+        let (image, channel) = (coordinates.remove(0), coordinates.remove(0));
         let row = row.as_const().filter(|row| *row <= MAX_ROW_TAPS);
         let row = row.ok_or_else(|| {
             Error::internal(
@@ -95,15 +99,16 @@ impl<'c> PositionVec4<'c> {
             conv,
             count,
             surplus,
-            image: item,
+            image,
             channel,
-            outer_position: place,
-            vec4_index: quad,
+            outer_position: coordinates,
+            vec4_index,
             taps: (taps.to_vec(), (0..row).collect()),
         })
     }
 
-    /// Adds the products of one row of taps.
+    /// Adds the products of one row of taps: those along the last axis. `taps` are the coordinates of the row along the
+    /// other axes.
     fn add_row(
         &self,
         scope: &mut KernelScope,
@@ -123,9 +128,9 @@ impl<'c> PositionVec4<'c> {
         let mut terms = Vec::new();
         for tap in row {
             let taps = [taps, &[Dim::from(*tap).into()]].concat();
-            let place = [self.channel.clone(), Index::zero()];
-            let place = Position::from_coordinates([place.as_slice(), &taps].concat());
-            let weight = scope.element(self.sizes.filter, &place, None)?;
+            let channels = [self.channel.clone(), Index::zero()];
+            let filter_position = Position::from_coordinates([channels.as_slice(), &taps].concat());
+            let weight = scope.element(self.sizes.filter, &filter_position, None)?;
             let inputs = self.load_inputs(scope, &taps, &columns)?;
             let term = scope.pool.call("x * y", WgslType::F32x4, &[weight, inputs]);
             terms.push(term);
@@ -133,8 +138,8 @@ impl<'c> PositionVec4<'c> {
         Ok(vec![accumulate(&mut scope.pool, sum, &terms)])
     }
 
-    /// Returns whether input coordinates are compared with the edges of the input. Then positions beyond the edge of the
-    /// result need no clamping, and neighbours can share loads.
+    /// Returns whether input coordinates are compared with the edges of the input. Then positions beyond the edge of
+    /// the result need no clamping, and neighbours can share loads.
     fn is_guarded(&self) -> bool {
         let axis = self.conv.axes.last();
         axis.is_some_and(|axis| axis.low > 0 || axis.high > 0 || axis.base_dilation > 1)
@@ -148,34 +153,37 @@ impl<'c> PositionVec4<'c> {
         columns: &[Index],
     ) -> Result<Expr> {
         let channel = self.channel.div(&self.sizes.outputs);
-        let factors = scope.with_vec4(|scope| {
-            let mut factors = Vec::new();
+        let elements = scope.with_vec4(|scope| {
+            let mut elements = Vec::new();
             for column in columns {
-                let place = [self.image.clone(), channel.clone()];
+                let image_and_channel = [self.image.clone(), channel.clone()];
                 let position =
                     [self.outer_position.as_slice(), std::slice::from_ref(column)].concat();
-                let (place, inside) = self.sizes.input_position(scope, place, taps, &position);
-                factors.push(((self.sizes.x, place), inside));
+                let (input_position, inside) =
+                    self.sizes
+                        .input_position(scope, image_and_channel, taps, &position);
+                elements.push(((self.sizes.x, input_position), inside));
             }
-            Ok(factors)
+            Ok(elements)
         })?;
-        load_vec4(scope, &factors)
+        load_vec4(scope, &elements)
     }
 
+    /// Writes the four positions with the epilogue.
     fn write(&self, scope: &mut KernelScope, group: &Group, sum: Expr) -> Result<Vec<Statement>> {
         let width = self.sizes.space.last().cloned().unwrap_or(Dim::ONE);
         let first = self.vec4_index.scale(&Dim::from(VEC4_LEN));
-        let place = |column: &Index| {
-            let start = [self.image.clone(), self.channel.clone()];
-            let end = [self.outer_position.as_slice(), std::slice::from_ref(column)].concat();
-            Position::from_coordinates([start.as_slice(), &end].concat())
+        let position_of = |column: &Index| {
+            let image_and_channel = [self.image.clone(), self.channel.clone()];
+            let position = [self.outer_position.as_slice(), std::slice::from_ref(column)].concat();
+            Position::from_coordinates([image_and_channel.as_slice(), &position].concat())
         };
         let result = self.sizes.result;
-        let written = write_vec4(scope, group, result, &first, &width, sum, &place)?;
+        let statements = write_vec4(scope, group, result, &first, &width, sum, &position_of)?;
         Ok(if is_multiple_of_4(&width) {
-            bounds_guard(scope, &first, &width, written)
+            bounds_guard(scope, &first, &width, statements)
         } else {
-            written
+            statements
         })
     }
 }

@@ -1,5 +1,5 @@
 //! Convolutions as implicit matrix products, for devices whose subgroups are the lanes of a CPU vector. Rows are
-//! positions, columns are output channels, and the input lies as vec4s of channels.
+//! positions, columns are output channels, and the input is stored in a vec4 layout of channels.
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
@@ -38,7 +38,7 @@ pub fn lower<'a>(
     lower_panels(scope, group, &sizes, packed)
 }
 
-/// Lowers a convolution whose filter lies in given panels.
+/// Lowers a convolution whose filter is stored in these panels.
 pub fn lower_panels<'a>(
     scope: KernelScope<'a>,
     group: &Group,
@@ -52,23 +52,25 @@ pub fn lower_panels<'a>(
         columns: sizes.outputs.clone(),
         taps: sizes.taps.clone(),
         k_size: sizes.channels.clone(),
-        left: &|scope, [outer, position], (taps, steps)| {
+        left: &|scope, [batch_indices, position], (taps, steps)| {
             let (first, guard) = steps
                 .first()
                 .cloned()
                 .unwrap_or_else(|| (Index::zero(), None));
-            let channel = outer[1].scale(&sizes.channels).add(&first);
-            let place = [outer[0].clone(), channel.div(&Dim::from(VEC4_LEN))];
-            load_input(scope, sizes, place, guard, position, taps)
+            let channel = batch_indices[1].scale(&sizes.channels).add(&first);
+            let image_and_vec4 = [batch_indices[0].clone(), channel.div(&Dim::from(VEC4_LEN))];
+            load_input(scope, sizes, image_and_vec4, guard, position, taps)
         },
-        right: RightFactor::Panels(sizes.filter, packed, &|outer| outer[1].clone()),
-        write: &|scope, [outer, position], first, vector| {
-            let channel = outer[1].scale(&sizes.outputs).add(first);
-            let quad = [
-                &[outer[0].clone(), channel.div(&Dim::from(VEC4_LEN))],
+        right: RightFactor::Panels(sizes.filter, packed, &|batch_indices| {
+            batch_indices[1].clone()
+        }),
+        write: &|scope, [batch_indices, position], first, vector| {
+            let channel = batch_indices[1].scale(&sizes.outputs).add(first);
+            let vec4_coordinates = [
+                &[batch_indices[0].clone(), channel.div(&Dim::from(VEC4_LEN))],
                 position,
             ];
-            write_vec4(scope, group, sizes, &quad.concat(), vector)
+            write_vec4(scope, group, sizes, &vec4_coordinates.concat(), vector)
         },
         epilogue_cost: group.epilogue_cost(scope.graph),
         writes_whole_vec4: true,
@@ -76,25 +78,25 @@ pub fn lower_panels<'a>(
     lower_tiles(scope, &tiling)
 }
 
-/// Loads four input channels under a tap of a position, by image and vec4 of channels. Gives zeros outside of the input,
-/// and where a guard is false.
+/// Loads four input channels under a tap of a position. `image_and_vec4` is the image and the vec4 of channels. Gives
+/// zeros outside of the input, and where a guard is false.
 pub fn load_input(
     scope: &mut KernelScope,
     sizes: &ConvSizes,
-    place: [Index; 2],
+    image_and_vec4: [Index; 2],
     guard: Option<Expr>,
     position: &[Index],
     taps: &[Index],
 ) -> Result<Expr> {
-    let (quad, inside) = sizes.input_position(scope, place, taps, position);
-    let quad = quad.coordinates(&[]);
+    let (vec4_coordinates, inside) = sizes.input_position(scope, image_and_vec4, taps, position);
+    let vec4_coordinates = vec4_coordinates.coordinates(&[]);
     let inside = match (inside, guard) {
         (Some(inside), guard) => Some(scope.pool.and(guard, inside)),
         (None, guard) => guard,
     };
     let vector = match scope.stored[sizes.x.index()] {
-        true => scope.load_vec4(sizes.x, CHANNEL_AXIS, &quad, inside)?,
-        false => compute_input(scope, sizes.x, &quad, inside)?,
+        true => scope.load_vec4(sizes.x, CHANNEL_AXIS, &vec4_coordinates, inside)?,
+        false => compute_input(scope, sizes.x, &vec4_coordinates, inside)?,
     };
     Ok(match inside {
         Some(inside) => {
@@ -105,37 +107,41 @@ pub fn load_input(
     })
 }
 
-/// Computes four channels of an image that the kernel does not read from memory.
+/// Computes four channels of an image that is not materialised.
 fn compute_input(
     scope: &mut KernelScope,
     image: ValueId,
-    quad: &[Index],
+    vec4_coordinates: &[Index],
     inside: Option<Expr>,
 ) -> Result<Expr> {
-    let neighbours = vec4::neighbours(quad, CHANNEL_AXIS);
-    let parts = vec4::for_each_neighbour(scope, neighbours, |scope, _, at| {
-        scope.element(image, &Position::from_coordinates(at), inside)
+    let neighbours = vec4::neighbours(vec4_coordinates, CHANNEL_AXIS);
+    let components = vec4::for_each_neighbour(scope, neighbours, |scope, _, coordinates| {
+        scope.element(image, &Position::from_coordinates(coordinates), inside)
     })?;
-    Ok(vec4::build_vec4(&mut scope.pool, &parts, WgslType::F32x4))
+    Ok(vec4::build_vec4(
+        &mut scope.pool,
+        &components,
+        WgslType::F32x4,
+    ))
 }
 
-/// Writes four channels of a position with the epilogue.
+/// Writes four channels of a position with the epilogue. The channel coordinate of `vec4_coordinates` counts vec4s.
 pub fn write_vec4(
     scope: &mut KernelScope,
     group: &Group,
     sizes: &ConvSizes,
-    quad: &[Index],
+    vec4_coordinates: &[Index],
     vector: Expr,
 ) -> Result<Vec<Statement>> {
-    let neighbours = vec4::neighbours(quad, CHANNEL_AXIS);
-    let parts = vec4::for_each_neighbour(scope, neighbours, |scope, part, at| {
-        let number = vec4::component(&mut scope.pool, vector, part, WgslType::F32);
+    let neighbours = vec4::neighbours(vec4_coordinates, CHANNEL_AXIS);
+    let parts = vec4::for_each_neighbour(scope, neighbours, |scope, component, position| {
+        let number = vec4::component(&mut scope.pool, vector, component, WgslType::F32);
         epilogue(
             scope,
             group,
             sizes.result,
             number,
-            &Position::from_coordinates(at),
+            &Position::from_coordinates(position),
         )
     })?;
     if let Some(store) = vec4::store_vec4(scope, group.root, &parts)? {
@@ -143,11 +149,14 @@ pub fn write_vec4(
     }
     let channels = &sizes.groups * &sizes.outputs;
     let mut statements = Vec::new();
-    for ((number, at), place) in parts.iter().zip(vec4::neighbours(quad, CHANNEL_AXIS)) {
-        let store = element::write(scope, group.root, *number, at)?;
+    for ((number, position), coordinates) in parts
+        .iter()
+        .zip(vec4::neighbours(vec4_coordinates, CHANNEL_AXIS))
+    {
+        let store = element::write(scope, group.root, *number, position)?;
         statements.extend(bounds_guard(
             scope,
-            &place[CHANNEL_AXIS],
+            &coordinates[CHANNEL_AXIS],
             &channels,
             vec![store],
         ));
@@ -178,38 +187,38 @@ pub fn filter_panels(
     let lanes = capabilities.simd_lanes()?;
     let sizes = ConvSizes::new(graph, node, conv).ok()?;
     let is_weight = matches!(graph.value(sizes.filter).definition, Definition::Weight(_));
-    let known = |size: &Dim| size.as_const().and_then(|size| usize::try_from(size).ok());
-    let taps: Option<Vec<usize>> = sizes.taps.iter().map(known).collect();
+    let constant = |size: &Dim| size.as_const().and_then(|size| usize::try_from(size).ok());
+    let taps: Option<Vec<usize>> = sizes.taps.iter().map(constant).collect();
     let (taps, [Some(groups), Some(channels), Some(outputs)]) = (
         taps?,
-        [&sizes.groups, &sizes.channels, &sizes.outputs].map(known),
+        [&sizes.groups, &sizes.channels, &sizes.outputs].map(constant),
     ) else {
         return None;
     };
-    let run = |count, stride| StridedRange { count, stride };
+    let range = |count, stride| StridedRange { count, stride };
     let tap_count: usize = taps.iter().product();
-    let mut depth = vec![run(channels, tap_count)];
+    let mut k_ranges = vec![range(channels, tap_count)];
     let mut stride = 1;
     for tap in taps.iter().rev() {
-        depth.insert(0, run(*tap, stride));
+        k_ranges.insert(0, range(*tap, stride));
         stride *= tap;
     }
     let filter_elements = channels * tap_count;
     if has_grouped_kernel(graph, node, conv) {
-        let panels = tap_row_panels(depth, run(groups * outputs, filter_elements));
+        let panels = tap_row_panels(k_ranges, range(groups * outputs, filter_elements));
         return is_weight.then_some(PackedWeight {
             panels,
             bands: 1,
             rows: 1,
         });
     }
-    let outer = run(groups, outputs * filter_elements);
-    let columns = run(outputs, filter_elements);
-    is_weight.then(|| extent.pack(lanes, outer, depth, columns))
+    let group_range = range(groups, outputs * filter_elements);
+    let columns = range(outputs, filter_elements);
+    is_weight.then(|| extent.pack(lanes, group_range, k_ranges, columns))
 }
 
-/// Describes the convolution as a product with a weight, for the choice of tile shapes. `text` is the part of the
-/// kernel's key that the caller knows.
+/// Describes the convolution as a product with a weight, for the choice of tile shapes. `text` is the first part of the
+/// kernel's key.
 pub fn weight_product(
     scope: &KernelScope,
     node: &Node,
@@ -229,7 +238,7 @@ pub fn weight_product(
         .panels
         .k_ranges
         .last()
-        .map_or(0, |run| run.count.min(VEC4_LEN));
+        .map_or(0, |range| range.count.min(VEC4_LEN));
     Some(WeightProduct {
         kernel_key: format!("{text} {left:?} {steps}"),
         left_layout: left,
@@ -239,9 +248,9 @@ pub fn weight_product(
     })
 }
 
-/// Returns whether the convolution gets the kernel for windows of any size. Convolutions of a single tap get it too where
-/// a graph has several window convolutions: the driver compiles one kernel less, and they take a few per cent longer. A
-/// convolution that computes its own input has a separate kernel in any case.
+/// Returns whether the convolution gets the kernel for windows of any size. Pointwise convolutions get it too in graphs
+/// with several window convolutions: the driver compiles one kernel less, but they run longer. A convolution whose
+/// input is not materialised has a separate kernel in any case.
 pub fn uses_window_kernel(scope: &KernelScope, sizes: &ConvSizes) -> bool {
     let graph = scope.graph;
     let is_window_conv = |node: &&Node| match &node.op {
@@ -252,22 +261,22 @@ pub fn uses_window_kernel(scope: &KernelScope, sizes: &ConvSizes) -> bool {
         _ => false,
     };
     let has_other_windows = || {
-        let is_read = scope.stored[sizes.x.index()];
-        is_read && graph.nodes.iter().filter(is_window_conv).nth(1).is_some()
+        let is_materialized = scope.stored[sizes.x.index()];
+        is_materialized && graph.nodes.iter().filter(is_window_conv).nth(1).is_some()
     };
     sizes.is_undilated() && (!sizes.is_pointwise() || has_other_windows())
 }
 
 /// Builds the panels of a filter with few input channels: a row of texels for each tap of each channel, padded so that
 /// the width is not a power of two.
-fn tap_row_panels(depth: Vec<StridedRange>, columns: StridedRange) -> Panels {
+fn tap_row_panels(k_ranges: Vec<StridedRange>, columns: StridedRange) -> Panels {
     let width = non_power_of_two(columns.count.div_ceil(VEC4_LEN)) * VEC4_LEN;
     Panels {
         batch: StridedRange {
             count: 1,
             stride: 0,
         },
-        k_ranges: depth,
+        k_ranges,
         columns,
         k_block: 1,
         width,

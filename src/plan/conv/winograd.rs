@@ -1,9 +1,9 @@
 //! Winograd convolutions of 3×3 taps, for devices whose subgroups are the lanes of a CPU vector: see
 //! [`winograd`](crate::kernel::winograd).
 //!
-//! One kernel with three stages: input transform, matrix products, output transform. A workgroup takes its own tiles
-//! through all stages, so that it waits for no other workgroup; only it reads the intermediate results that it keeps in
-//! memory.
+//! One kernel with three stages: input transform, matrix products, output transform. A workgroup computes all stages of
+//! its own tiles, so that it waits for no other workgroup. Between the stages it stores intermediate results in memory,
+//! which no other workgroup reads.
 
 mod partition;
 mod scratch;
@@ -34,8 +34,9 @@ const TEMPLATE: &str = include_str!("../../../shaders/winograd.wgsl");
 /// Bytes of an `f32`.
 const F32_BYTES: i64 = size_of::<f32>() as i64;
 
-/// Returns the panels of a transformed filter for tiles of a shape. `None` where Winograd does not apply: other taps,
-/// strides or dilation, channel counts that are not multiples of 4, or more channels than a workgroup can sum over.
+/// Returns the panels of a transformed filter for products in tiles of shape `extent`. `None` where Winograd does not
+/// apply: other taps, strides or dilation, channel counts that are not multiples of 4, or more channels than a
+/// workgroup can sum over.
 pub fn filter_panels(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -48,34 +49,34 @@ pub fn filter_panels(
         .simd_lanes()
         .filter(|_| capabilities.subgroup_barriers)?;
     let sizes = ConvSizes::new(graph, node, conv).ok()?;
-    let is_plain = conv.axes.len() == 2
+    let is_dense_2d = conv.axes.len() == 2
         && conv
             .axes
             .iter()
             .all(|axis| [axis.stride, axis.dilation, axis.base_dilation] == [1; 3]);
     let has_taps = sizes.taps.iter().all(|size| size.is(TAPS as i64));
-    let are_quads = [&sizes.channels, &sizes.outputs]
+    let are_multiples_of_4 = [&sizes.channels, &sizes.outputs]
         .into_iter()
         .all(is_multiple_of_4);
-    if !is_plain || !has_taps || !are_quads {
+    if !is_dense_2d || !has_taps || !are_multiples_of_4 {
         return None;
     }
-    let known = |size: &Dim| usize::try_from(size.as_const()?).ok();
-    let (groups, channels) = (known(&sizes.groups)?, known(&sizes.channels)?);
-    let outputs = known(&sizes.outputs)?;
+    let constant = |size: &Dim| usize::try_from(size.as_const()?).ok();
+    let (groups, channels) = (constant(&sizes.groups)?, constant(&sizes.channels)?);
+    let outputs = constant(&sizes.outputs)?;
     if !partition::is_within_iterations(output_tile, channels) {
         return None;
     }
-    let run = |count, stride| StridedRange { count, stride };
-    let matrices = run(output_tile.matrices() * groups, outputs * channels);
-    let (depth, columns) = (vec![run(channels, 1)], run(outputs, channels));
-    let mut packed = extent.pack(lanes, matrices, depth, columns);
+    let range = |count, stride| StridedRange { count, stride };
+    let matrices = range(output_tile.matrices() * groups, outputs * channels);
+    let (k_ranges, columns) = (vec![range(channels, 1)], range(outputs, channels));
+    let mut packed = extent.pack(lanes, matrices, k_ranges, columns);
     packed.panels.winograd_tile = Some(output_tile);
     Some(packed)
 }
 
-/// Describes the products of the second stage, for the choice of tile shapes. `text` is the part of the kernel's key that
-/// the caller knows.
+/// Describes the products of the second stage, for the choice of tile shapes. `text` is the first part of the kernel's
+/// key.
 pub fn weight_product(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -98,17 +99,17 @@ pub fn weight_product(
         &graph.ty(*node.results.first()?).shape,
         output_tile,
     )?);
-    let of_all = [&sizes.groups, &tiles, &sizes.channels, &sizes.outputs];
-    let of_all = of_all.map(|size| example_size(graph, size));
+    let sizes_of_work = [&sizes.groups, &tiles, &sizes.channels, &sizes.outputs];
+    let sizes_of_work = sizes_of_work.map(|size| example_size(graph, size));
     Some(WeightProduct {
         kernel_key: format!("{text} by tiles of {}", output_tile.size()),
         left_layout: LeftLayout::Contiguous,
-        sizes: [packed.panels.batch.count, of_all[1]],
+        sizes: [packed.panels.batch.count, sizes_of_work[1]],
         panels: packed.panels,
         enclosing: Some(partition::enclosing_kernel(
             output_tile,
             lanes,
-            of_all,
+            sizes_of_work,
             capabilities.max_binding_size,
         )),
     })
@@ -120,8 +121,8 @@ pub fn tile_grid(result: &[Dim], output_tile: OutputTile) -> Option<[Dim; 3]> {
     let [batch, _, height, width] = result else {
         return None;
     };
-    let along = |size: &Dim| size.ceil_div(&Dim::from(output_tile.size()));
-    Some([batch.clone(), along(height), along(width)])
+    let tiles_along = |size: &Dim| size.ceil_div(&Dim::from(output_tile.size()));
+    Some([batch.clone(), tiles_along(height), tiles_along(width)])
 }
 
 /// Lowers a convolution with its epilogue.
@@ -146,7 +147,7 @@ pub fn lower<'a>(
     lower_panels(scope, group, node, conv, output_tile, packed)
 }
 
-/// Lowers a convolution whose filter lies in given panels.
+/// Lowers a convolution whose transformed filter is stored in these panels.
 pub fn lower_panels<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
@@ -170,9 +171,9 @@ pub fn lower_panels<'a>(
     statements.push(barrier());
     statements.extend(workgroup.transform_output(&mut scope, group)?);
     let work = work(&scope, group, &sizes, output_tile, &workgroup)?;
-    let (count, holes) = (workgroup.count.clone(), tile::holes(workgroup.lanes, bands));
+    let (count, template_values) = (workgroup.count.clone(), tile::holes(workgroup.lanes, bands));
     let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, count);
-    lowered.template_values = holes;
+    lowered.template_values = template_values;
     Ok(LoweredKernel {
         title: Some("winograd"),
         work: Some(work),
@@ -180,7 +181,8 @@ pub fn lower_panels<'a>(
     })
 }
 
-/// Counts the operations and bytes of the kernel: transforms, products, and the memory that it shares with other kernels.
+/// Counts the operations and bytes of the kernel: transforms, products and epilogue, and the memory that it shares with
+/// other kernels.
 fn work(
     scope: &KernelScope,
     group: &Group,

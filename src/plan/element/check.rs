@@ -1,5 +1,5 @@
-//! Checks: an element is passed through unchanged, and a failure is noted in a word of
-//! [`Faults`](crate::kernel::plan::Faults).
+//! Checks. A check passes the elements of its operand through unchanged, and records a failure in a word of
+//! [`Faults`](crate::kernel::plan::Faults). The site of a check is the index of its word.
 
 use super::{KernelBinding, KernelScope, operand, scalar};
 use crate::dim::Dim;
@@ -14,10 +14,10 @@ use crate::plan::element::position::Position;
 
 /// Name of the buffer of fault words, which the shader library uses too.
 const FAULTS: &str = "faults";
-/// Symbol for a step's first check among all checks of a plan. Symbols of graphs contain no spaces.
+/// Name of the symbol for the site of a step's first check. Symbols of graphs contain no spaces.
 const FIRST_SITE: &str = "first site";
 
-/// Returns the size that stands for a step's first check among all checks of a plan.
+/// Returns the symbolic size for the site of a step's first check.
 pub fn first_site() -> Dim {
     Dim::symbol(FIRST_SITE)
 }
@@ -38,7 +38,8 @@ impl<'a> KernelScope<'a> {
             .is_some_and(|checks| !checks.is_empty())
     }
 
-    /// Returns an element whose failure is noted. Positions that a kernel computes without using them are not checked.
+    /// Returns an element of a check's result. The kernel records a failure. Positions that a kernel computes without
+    /// using them are not checked.
     pub(super) fn check(
         &mut self,
         check: &Check,
@@ -74,23 +75,29 @@ impl<'a> KernelScope<'a> {
         Ok(checked)
     }
 
-    /// Returns the fault word of a check. `None` if the kernel performs no checks.
+    /// Returns the site of a check. `None` if the kernel performs no checks.
     fn fault_index(&mut self, value: ValueId) -> Option<Expr> {
         let checks = self.checks.as_mut()?;
         let known = checks.iter().position(|known| *known == value);
-        let place = known.unwrap_or_else(|| {
+        let check_index = known.unwrap_or_else(|| {
             checks.push(value);
             checks.len() - 1
         });
         self.bind_faults(value);
         let first = self.pool.size(&first_site());
-        if place == 0 {
+        if check_index == 0 {
             return Some(first);
         }
-        let place = self.pool.index(u32::try_from(place).unwrap_or(u32::MAX));
-        Some(self.pool.call("x + y", WgslType::U32, &[first, place]))
+        let check_index = self
+            .pool
+            .index(u32::try_from(check_index).unwrap_or(u32::MAX));
+        Some(
+            self.pool
+                .call("x + y", WgslType::U32, &[first, check_index]),
+        )
     }
 
+    /// Binds the buffer of fault words, if it is not bound yet.
     fn bind_faults(&mut self, value: ValueId) {
         let mut buffers = self.buffers.iter();
         if buffers.all(|binding| binding.buffer.access != Access::Faults) {
@@ -117,8 +124,8 @@ impl<'a> KernelScope<'a> {
         let shape = &self.graph.ty(value).shape;
         for (coordinate, size) in position.coordinates(shape).iter().zip(shape) {
             if !coordinate.is_less_than(size) {
-                let below = self.is_below(coordinate, size);
-                guard = Some(self.pool.and(guard, below));
+                let inside = self.is_below(coordinate, size);
+                guard = Some(self.pool.and(guard, inside));
             }
         }
         guard

@@ -1,5 +1,5 @@
-//! Weights that are too large for one binding. Each chunk is a separate buffer, and a kernel selects the one that
-//! contains the element.
+//! Weights that are too large for one binding. They are divided into chunks, each a separate buffer. A kernel selects
+//! the chunk that contains the element.
 
 use super::KernelScope;
 use crate::error::Result;
@@ -55,7 +55,7 @@ impl KernelScope<'_> {
         Ok(chunks(info, storage, self.capabilities))
     }
 
-    /// Loads from an index of a weight, as an array of `element`, out of the chunk that contains it.
+    /// Loads from a weight the vector or element of type `element` with this index, out of the chunk that contains it.
     pub(super) fn load_chunk_element(
         &mut self,
         value: ValueId,
@@ -68,7 +68,7 @@ impl KernelScope<'_> {
             (StorageType::F16x2, WgslType::U32) => 2,
             _ => element.width(),
         };
-        let mut found = None;
+        let mut selected = None;
         for layout in chunks {
             let Layout::Chunk { start, count } = layout else {
                 continue;
@@ -78,15 +78,15 @@ impl KernelScope<'_> {
             let pool = &mut self.pool;
             let (first, count, zero) = (pool.index(first), pool.index(count), pool.index(0));
             // For indices in front of the chunk the difference wraps around and is large.
-            let within = pool.call("x - y", WgslType::U32, &[index, first]);
-            let inside = pool.call("x < y", WgslType::Bool, &[within, count]);
-            let within = pool.select(inside, within, zero);
-            let loaded = pool.load(buffer, element, within);
-            found = Some(match found {
+            let offset = pool.call("x - y", WgslType::U32, &[index, first]);
+            let inside = pool.call("x < y", WgslType::Bool, &[offset, count]);
+            let offset = pool.select(inside, offset, zero);
+            let loaded = pool.load(buffer, element, offset);
+            selected = Some(match selected {
                 Some(other) => pool.select(inside, loaded, other),
                 None => loaded,
             });
         }
-        found.unwrap_or(index)
+        selected.unwrap_or(index)
     }
 }

@@ -1,4 +1,5 @@
-//! Choices that a kernel makes by the example's sizes. Layers share a kernel only where the choices are equal.
+//! Choices that a kernel makes by the sizes of the example inputs. Layers share a kernel only where the choices are
+//! equal.
 
 use super::KernelScope;
 use crate::dim::Dim;
@@ -9,8 +10,10 @@ use crate::plan::cost::example_size;
 /// one, too.
 #[derive(Clone)]
 pub struct ExampleDecision {
+    /// Sizes that the rule depends on.
     sizes: [Dim; 4],
     rule: fn([usize; 4]) -> usize,
+    /// Result of the rule for the example's values of the sizes.
     number: usize,
 }
 
@@ -31,7 +34,7 @@ impl ExampleDecision {
 }
 
 impl KernelScope<'_> {
-    /// Applies a rule to four sizes of the example, and records the decision.
+    /// Applies a rule to the example's values of four sizes, and records the decision. Returns its number.
     pub fn decide(&mut self, sizes: [Dim; 4], rule: fn([usize; 4]) -> usize) -> usize {
         let decision = ExampleDecision::new(self.graph, sizes, rule);
         let number = decision.number;

@@ -21,26 +21,26 @@ impl KernelScope<'_> {
     ) -> Result<Expr> {
         let ty = &self.graph.value(value).ty;
         if let Layout::Vec4 { axis } = self.layout(value) {
-            let at = position.coordinates(&ty.shape);
-            return self.load_vec4_element(value, *axis, &at, guard);
+            let coordinates = position.coordinates(&ty.shape);
+            return self.load_vec4_element(value, *axis, &coordinates, guard);
         }
-        let place = self.element_index(value, position);
+        let index = self.element_index(value, position);
         if let Layout::Panels(panels) = self.layout(value) {
-            return self.load_panel_element(value, panels, &place, guard);
+            return self.load_panel_element(value, panels, &index, guard);
         }
         let storage = self.storage(value)?;
         let name = role(&self.graph.value(value).name);
-        let loaded = match self.vector_component(value, &place, self.vector_width)? {
-            Some((element, place, part)) => {
-                let vector = self.load_as(value, element, &place, guard)?;
+        let loaded = match self.vector_component(value, &index, self.vector_width)? {
+            Some((element, index, component)) => {
+                let vector = self.load_as(value, element, &index, guard)?;
                 let number = match storage.is_half() {
                     true => WgslType::F32,
                     false => WgslType::from(storage),
                 };
-                vec8::stored_component(&mut self.pool, vector, part, number, name)
+                vec8::stored_component(&mut self.pool, vector, component, number, name)
             }
             None => {
-                let loaded = self.load_scalar(value, storage, &place, guard)?;
+                let loaded = self.load_scalar(value, storage, &index, guard)?;
                 self.pool.set_label(loaded, &format!("{name}_value"));
                 loaded
             }
@@ -54,31 +54,32 @@ impl KernelScope<'_> {
         &mut self,
         value: ValueId,
         storage: StorageType,
-        place: &Index,
+        index: &Index,
         guard: Option<Expr>,
     ) -> Result<Expr> {
-        let quad = self.vec4_type(value)?.filter(|ty| *ty == WgslType::F32x4);
-        if let Some(ty) = quad
+        let vec4_type = self.vec4_type(value)?.filter(|ty| *ty == WgslType::F32x4);
+        if let Some(ty) = vec4_type
             && self.is_texture_aliased(value)
             && !self.reads_u64
         {
-            // Emit the index as one number first: in a sum with a negative size, the terms cannot be divided one by one.
-            let number = place.emit(&mut self.pool);
-            let place = Index::expr(number, &self.allocated_elements(value));
-            let whole = Dim::from(VEC4_LEN);
-            let texel = self.load_as(value, ty, &place.div(&whole), guard)?;
-            let part = place.rem(&whole).emit(&mut self.pool);
-            return Ok(self.pool.call("x[y]", WgslType::F32, &[texel, part]));
+            // Emit the index as one number first: in a sum with a negative size, the terms cannot be divided one by
+            // one.
+            let index_expr = index.emit(&mut self.pool);
+            let index = Index::expr(index_expr, &self.allocated_elements(value));
+            let vec4_len = Dim::from(VEC4_LEN);
+            let texel = self.load_as(value, ty, &index.div(&vec4_len), guard)?;
+            let component = index.rem(&vec4_len).emit(&mut self.pool);
+            return Ok(self.pool.call("x[y]", WgslType::F32, &[texel, component]));
         }
         if storage != StorageType::F16x2 {
-            return self.load_as(value, WgslType::from(storage), place, guard);
+            return self.load_as(value, WgslType::from(storage), index, guard);
         }
         let two = Dim::from(2);
-        let pair = self.load_as(value, WgslType::U32, &place.div(&two), guard)?;
-        let part = place.rem(&two).emit(&mut self.pool);
+        let pair = self.load_as(value, WgslType::U32, &index.div(&two), guard)?;
+        let component = index.rem(&two).emit(&mut self.pool);
         Ok(self
             .pool
-            .call("one_of_pair(x, y)", WgslType::F32, &[pair, part]))
+            .call("one_of_pair(x, y)", WgslType::F32, &[pair, component]))
     }
 
     /// Returns the index where a guard holds, else 0.
@@ -96,13 +97,13 @@ impl KernelScope<'_> {
         &mut self,
         value: ValueId,
         element: WgslType,
-        place: &Index,
+        linear_index: &Index,
         guard: Option<Expr>,
     ) -> Result<Expr> {
-        let index = self.guarded_index(place, guard);
-        if let Some(pieces) = self.chunks(value)? {
+        let index = self.guarded_index(linear_index, guard);
+        if let Some(chunks) = self.chunks(value)? {
             let storage = self.storage(value)?;
-            return Ok(self.load_chunk_element(value, element, index, storage, &pieces));
+            return Ok(self.load_chunk_element(value, element, index, storage, &chunks));
         }
         let buffer = self.bind_rows(value, false, element)?;
         Ok(self.pool.load(buffer, element, index))

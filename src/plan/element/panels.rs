@@ -1,4 +1,4 @@
-//! Elements of a weight in panels: four columns of a K element, or one of them.
+//! Loads from a weight in panels: four columns of a K element, or one element.
 
 use super::KernelScope;
 use crate::dim::Dim;
@@ -10,56 +10,59 @@ use crate::kernel::layout::{Panels, Texel};
 use crate::plan::element::role;
 use crate::plan::element::vec4::{self, VEC4_LEN};
 
-/// Loads four columns of a K element, from a texel of this format.
+/// Loads four columns of a K element, from the texel at `texel_position`: column, row and layer. If a texel contains
+/// several K elements, `k` selects one.
 pub fn load_columns(
     pool: &mut ExprPool,
     texture: usize,
     texel: Texel,
-    at: [Expr; 3],
-    step: usize,
+    texel_position: [Expr; 3],
+    k: usize,
 ) -> Expr {
-    let found = pool.texel(texture, WgslType::of_texel(texel), at);
-    let halves = match (texel, step % texel.k_per_texel()) {
-        (Texel::F16 | Texel::F32, _) => return found,
+    let loaded = pool.texel(texture, WgslType::of_texel(texel), texel_position);
+    let template = match (texel, k % texel.k_per_texel()) {
+        (Texel::F16 | Texel::F32, _) => return loaded,
         (Texel::F16x2, 0) => "low_halves(x)",
         (Texel::F16x2, _) => "high_halves(x)",
     };
-    pool.set_label(found, "pairs");
-    pool.call(halves, WgslType::F32x4, &[found])
+    pool.set_label(loaded, "pairs");
+    pool.call(template, WgslType::F32x4, &[loaded])
 }
 
-/// Position of an element in panels: column, row and layer of its texel, the component of the texel, and which of the
-/// texel's K elements it is.
+/// Position of an element in panels.
 struct PanelPosition {
+    /// Column, row and layer of its texel.
     at: [Index; 3],
+    /// Component of the texel.
     column: Index,
+    /// Index among the K elements of the texel.
     step: Index,
 }
 
 impl PanelPosition {
-    /// Returns the position of the element at a row-major index. `None` if the panels do not hold the whole weight as one
-    /// matrix.
-    fn of(panels: &Panels, texel: Texel, numel: usize, place: &Index) -> Option<PanelPosition> {
-        let [step, column] = panels.as_matrix(numel)?.map(|run| {
-            let along = place.div(&Dim::from(run.stride));
-            along.rem(&Dim::from(run.count))
+    /// Returns the position of the element at a row-major index. `None` if the panels do not hold the whole weight as
+    /// one matrix.
+    fn of(panels: &Panels, texel: Texel, numel: usize, index: &Index) -> Option<PanelPosition> {
+        let [step, column] = panels.as_matrix(numel)?.map(|range| {
+            let coordinate = index.div(&Dim::from(range.stride));
+            coordinate.rem(&Dim::from(range.count))
         });
-        let (round, width) = (Dim::from(panels.k_block), Dim::from(panels.width));
-        let (strip, quad) = (Dim::from(panels.strip), Dim::from(VEC4_LEN));
-        let within = column.rem(&width);
-        let (of_round, steps) = (step.rem(&round), Dim::from(texel.k_per_texel()));
-        let of_strip = Dim::from(panels.k_block / texel.k_per_texel());
-        let line = within.div(&strip).scale(&of_strip);
-        let line = line.add(&of_round.div(&steps));
+        let (k_block, width) = (Dim::from(panels.k_block), Dim::from(panels.width));
+        let (strip, vec4_len) = (Dim::from(panels.strip), Dim::from(VEC4_LEN));
+        let panel_column = column.rem(&width);
+        let (block_k, k_per_texel) = (step.rem(&k_block), Dim::from(texel.k_per_texel()));
+        let lines_per_strip = Dim::from(panels.k_block / texel.k_per_texel());
+        let line = panel_column.div(&strip).scale(&lines_per_strip);
+        let line = line.add(&block_k.div(&k_per_texel));
         let x = line.scale(&Dim::from(panels.strip / VEC4_LEN));
         Some(PanelPosition {
             at: [
-                x.add(&within.rem(&strip).div(&quad)),
-                step.div(&round),
+                x.add(&panel_column.rem(&strip).div(&vec4_len)),
+                step.div(&k_block),
                 column.div(&width),
             ],
-            column: column.rem(&quad),
-            step: of_round.rem(&steps),
+            column: column.rem(&vec4_len),
+            step: block_k.rem(&k_per_texel),
         })
     }
 }
@@ -70,14 +73,15 @@ impl KernelScope<'_> {
         &mut self,
         value: ValueId,
         panels: &Panels,
-        place: &Index,
+        linear_index: &Index,
         guard: Option<Expr>,
     ) -> Result<Expr> {
         let info = self.graph.value(value);
         let numel = info.ty.numel().as_const();
         let numel = numel.and_then(|numel| usize::try_from(numel).ok());
         let (texture, texel) = self.bind_panels(value, panels)?;
-        let position = numel.and_then(|numel| PanelPosition::of(panels, texel, numel, place));
+        let position =
+            numel.and_then(|numel| PanelPosition::of(panels, texel, numel, linear_index));
         let missing = || {
             Error::internal(format!(
                 "the panels of {} do not hold the whole weight as one matrix",
@@ -86,21 +90,21 @@ impl KernelScope<'_> {
         };
         let PanelPosition { at, column, step } = position.ok_or_else(missing)?;
         let at = at.map(|index| self.guarded_index(&index, guard));
-        let one = match texel {
+        let component_type = match texel {
             Texel::F16 | Texel::F32 => WgslType::F32,
             Texel::F16x2 => WgslType::U32,
         };
         let pool = &mut self.pool;
-        let found = pool.texel(texture, WgslType::of_texel(texel), at);
-        pool.set_label(found, &format!("{}_texel", role(&info.name)));
-        let known = column
+        let loaded = pool.texel(texture, WgslType::of_texel(texel), at);
+        pool.set_label(loaded, &format!("{}_texel", role(&info.name)));
+        let constant_component = column
             .as_const()
-            .and_then(|part| usize::try_from(part).ok());
-        let number = match known {
-            Some(part) => vec4::component(pool, found, part, one),
+            .and_then(|component| usize::try_from(component).ok());
+        let number = match constant_component {
+            Some(component) => vec4::component(pool, loaded, component, component_type),
             None => {
-                let part = column.emit(pool);
-                pool.call("x[y]", one, &[found, part])
+                let component = column.emit(pool);
+                pool.call("x[y]", component_type, &[loaded, component])
             }
         };
         Ok(match texel {

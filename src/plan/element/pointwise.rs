@@ -12,6 +12,7 @@ use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
 impl KernelScope<'_> {
+    /// Returns an element of the result of a pointwise primitive.
     pub(super) fn pointwise(
         &mut self,
         node: &Node,
@@ -72,14 +73,14 @@ impl KernelScope<'_> {
             .into_iter()
             .map(|number| tensor(number, dtype))
             .collect::<Result<Vec<_>>>()?;
-        let found = primitive.eval(&tensors, &Bindings::new())?;
-        let Some(found) = found.first() else {
+        let results = primitive.eval(&tensors, &Bindings::new())?;
+        let Some(result_tensor) = results.first() else {
             return Ok(None);
         };
         let number = if result.is_float() {
-            found.to_f64().first().copied().map(Scalar::Float)
+            result_tensor.to_f64().first().copied().map(Scalar::Float)
         } else {
-            found.to_i64().first().copied().map(Scalar::Int)
+            result_tensor.to_i64().first().copied().map(Scalar::Int)
         };
         let number = number.unwrap_or(Scalar::Int(0));
         scalar::constant(&mut self.pool, number, result, self.capabilities).map(Some)
@@ -94,6 +95,7 @@ impl KernelScope<'_> {
             .map_or(DType::F32, |value| self.graph.ty(value).dtype)
     }
 
+    /// Returns a number or a size as an element of a dtype.
     pub(super) fn number(&mut self, argument: &Argument, dtype: DType) -> Result<Expr> {
         match argument {
             Argument::Number(number) => {
@@ -115,6 +117,7 @@ impl KernelScope<'_> {
     }
 }
 
+/// Returns a tensor without axes.
 fn tensor(number: Scalar, dtype: DType) -> Result<Tensor> {
     match number {
         Scalar::Float(value) => Tensor::from_f64(dtype, [], vec![value]),

@@ -1,21 +1,22 @@
-//! Positions of elements: a row-major index, coordinates, or both. Each is derived from the other only when it is needed,
-//! so that contiguous access stays a plain index.
+//! Positions of elements: a row-major index, coordinates, or both. Each is derived from the other only when it is
+//! needed, so that contiguous access stays a plain index.
 
 use crate::dim::Dim;
 use crate::kernel::index::{self, Index};
 
-/// Position of an element in a value whose shape the caller knows.
+/// Position of an element in a value whose shape the caller knows. At least one of both fields is present.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Position {
+    /// Row-major index.
     linear_index: Option<Index>,
     coordinates: Option<Vec<Index>>,
 }
 
 impl Position {
     /// Position by row-major index.
-    pub fn from_index(place: Index) -> Position {
+    pub fn from_index(index: Index) -> Position {
         Position {
-            linear_index: Some(place),
+            linear_index: Some(index),
             coordinates: None,
         }
     }
@@ -29,9 +30,9 @@ impl Position {
     }
 
     /// Position by both, which must agree.
-    pub fn from_both(place: Index, coordinates: Vec<Index>) -> Position {
+    pub fn from_both(index: Index, coordinates: Vec<Index>) -> Position {
         Position {
-            linear_index: Some(place),
+            linear_index: Some(index),
             coordinates: Some(coordinates),
         }
     }
@@ -39,7 +40,7 @@ impl Position {
     /// Returns the row-major index.
     pub fn linear_index(&self, shape: &[Dim]) -> Index {
         match (&self.linear_index, &self.coordinates) {
-            (Some(place), _) => place.clone(),
+            (Some(index), _) => index.clone(),
             (None, Some(coordinates)) => index::linearize(coordinates, shape),
             (None, None) => Index::zero(),
         }
@@ -49,7 +50,7 @@ impl Position {
     pub fn coordinates(&self, shape: &[Dim]) -> Vec<Index> {
         match (&self.coordinates, &self.linear_index) {
             (Some(coordinates), _) => coordinates.clone(),
-            (None, Some(place)) => index::delinearize(place, shape),
+            (None, Some(index)) => index::delinearize(index, shape),
             (None, None) => vec![Index::zero(); shape.len()],
         }
     }

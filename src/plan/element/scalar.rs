@@ -1,4 +1,5 @@
-//! Pointwise functions with PyTorch's semantics: compute types of dtypes, rounding and wrapping of results, conversions.
+//! Pointwise functions with PyTorch's semantics: compute types of dtypes, rounding and wrapping of results,
+//! conversions.
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -53,7 +54,7 @@ fn wrapped_constant(
     pool.literal(ty, literal)
 }
 
-/// Returns the number that an expression is, if it is a constant.
+/// Returns the value of a constant expression; `None` for other expressions.
 pub fn as_number(pool: &ExprPool, expr: Expr) -> Option<Scalar> {
     Some(match pool.as_literal(expr)? {
         Literal::Bool(value) => Scalar::Bool(value),
@@ -284,7 +285,7 @@ pub fn binary(
         _ => function.wgsl(),
     };
     let value = pool.call(typed(template, ty), ty, &[x, y]);
-    let keeps = matches!(
+    let stays_in_dtype = matches!(
         function,
         Maximum
             | Minimum
@@ -293,7 +294,7 @@ pub fn binary(
             | BinaryFunction::BitwiseXor
             | BinaryFunction::Copysign
     );
-    if keeps {
+    if stays_in_dtype {
         value
     } else {
         narrow(pool, value, dtype)

@@ -1,7 +1,7 @@
 //! Superword-level parallelism: four numbers that are computed by equal expressions become one vec4 expression.
 //!
-//! The source gets shorter. Mesa's rasteriser also executes a vector operation component by component: while a processor
-//! waits for one component's previous result, it computes the other three.
+//! The source gets shorter. Mesa's rasteriser also executes a vector operation component by component: while a
+//! processor waits for one component's previous result, it computes the other three.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::vec4::{VEC4_LEN, source_vector};
 use crate::kernel::expr::{Expr, ExprNode, ExprPool, WgslType};
 use crate::kernel::shader;
 
-/// Templates whose operands are vectors or scalars.
+/// Templates in which each operand may be a vector or a scalar.
 const ARITHMETIC: &[&str] = &["x + y", "x - y", "x * y", "x / y", "-x"];
 /// A select, whose third operand is one condition for all components or one for each.
 const SELECT: &str = "select(x, y, z)";
@@ -35,7 +35,7 @@ const ELEMENTWISE: &[&str] = &[
     "trunc(x)",
 ];
 
-/// Returns the vector of four numbers or conditions.
+/// Builds the vector of four numbers or conditions, with vector operations where that saves work.
 pub fn vector(pool: &mut ExprPool, parts: [Expr; VEC4_LEN]) -> Expr {
     SlpVectorizer {
         pool,
@@ -45,6 +45,7 @@ pub fn vector(pool: &mut ExprPool, parts: [Expr; VEC4_LEN]) -> Expr {
     .expr
 }
 
+/// Vectorises expressions, and remembers the vectors that it has built.
 struct SlpVectorizer<'p> {
     pool: &'p mut ExprPool,
     vectors: HashMap<[Expr; VEC4_LEN], VectorExpr>,
@@ -54,36 +55,39 @@ struct SlpVectorizer<'p> {
 #[derive(Clone, Copy)]
 struct VectorExpr {
     expr: Expr,
-    /// True if the vector takes less work than four scalars: no component is part of other vectors, as happens with the
-    /// windows of neighbouring positions.
+    /// True if the vector takes less work than four scalars: it is a vector already, or is computed from one or by a
+    /// library function. An operation on gathered scalars saves nothing: further vectors may have some of the same
+    /// components, as the windows of neighbouring positions do, and would compute them again.
     saves_work: bool,
 }
 
 impl SlpVectorizer<'_> {
-    fn vector(&mut self, parts: [Expr; VEC4_LEN]) -> VectorExpr {
-        if let Some(known) = self.vectors.get(&parts) {
+    /// Returns the vector of four components.
+    fn vector(&mut self, components: [Expr; VEC4_LEN]) -> VectorExpr {
+        if let Some(known) = self.vectors.get(&components) {
             return *known;
         }
-        let vector = match source_vector(self.pool, &parts) {
+        let vector = match source_vector(self.pool, &components) {
             Some(expr) => Some(VectorExpr {
                 expr,
                 saves_work: true,
             }),
             None => self
-                .vectorized_operation(&parts)
+                .vectorized_operation(&components)
                 .filter(|vector| vector.saves_work),
         };
-        let vector = vector.unwrap_or_else(|| self.gather(&parts));
-        self.vectors.insert(parts, vector);
+        let vector = vector.unwrap_or_else(|| self.gather(&components));
+        self.vectors.insert(components, vector);
         vector
     }
 
-    fn gather(&mut self, parts: &[Expr; VEC4_LEN]) -> VectorExpr {
-        let ty = vec4_of(self.pool.ty(parts[0])).unwrap_or(WgslType::F32x4);
-        let expr = match (is_splat(parts), self.pool.as_literal(parts[0])) {
+    /// Builds a vector from four scalars.
+    fn gather(&mut self, components: &[Expr; VEC4_LEN]) -> VectorExpr {
+        let ty = vec4_of(self.pool.ty(components[0])).unwrap_or(WgslType::F32x4);
+        let expr = match (is_splat(components), self.pool.as_literal(components[0])) {
             (true, Some(literal)) => self.pool.literal(ty, literal),
-            (true, None) => self.pool.call("vec4(x)", ty, &parts[..1]),
-            (false, _) => self.pool.call("vec4(x, y, z, w)", ty, parts),
+            (true, None) => self.pool.call("vec4(x)", ty, &components[..1]),
+            (false, _) => self.pool.call("vec4(x, y, z, w)", ty, components),
         };
         VectorExpr {
             expr,
@@ -92,70 +96,71 @@ impl SlpVectorizer<'_> {
     }
 
     /// Vectorises four equal operations. `None` if they are not equal.
-    fn vectorized_operation(&mut self, parts: &[Expr; VEC4_LEN]) -> Option<VectorExpr> {
-        let ty = vec4_of(self.pool.ty(parts[0]))?;
-        let (template, operands) = self.common_operation(parts)?;
+    fn vectorized_operation(&mut self, components: &[Expr; VEC4_LEN]) -> Option<VectorExpr> {
+        let ty = vec4_of(self.pool.ty(components[0]))?;
+        let (template, operands) = self.common_operation(components)?;
         let (template, is_function) = vector_template(&template)?;
         let operands = operands.into_iter().enumerate();
         let operands: Vec<VectorExpr> = operands
-            .map(
-                |(place, operand)| match takes_scalar(&template, place) && is_splat(&operand) {
+            .map(|(operand_index, operand)| {
+                match takes_scalar(&template, operand_index) && is_splat(&operand) {
                     true => VectorExpr {
                         expr: operand[0],
                         saves_work: false,
                     },
                     false => self.vector(operand),
-                },
-            )
+                }
+            })
             .collect();
-        let is_less = is_function || operands.iter().any(|operand| operand.saves_work);
+        let saves_work = is_function || operands.iter().any(|operand| operand.saves_work);
         let operands: Vec<Expr> = operands.iter().map(|operand| operand.expr).collect();
         let expr = self.pool.call(template, ty, &operands);
-        Some(VectorExpr {
-            expr,
-            saves_work: is_less,
-        })
+        Some(VectorExpr { expr, saves_work })
     }
 
     /// Returns the template of four equal operations and their operands by component. `None` if templates or operand
     /// types differ.
     fn common_operation(
         &self,
-        parts: &[Expr; VEC4_LEN],
+        components: &[Expr; VEC4_LEN],
     ) -> Option<(String, Vec<[Expr; VEC4_LEN]>)> {
-        let call = |part: Expr| match self.pool.node(part) {
+        let call = |expr: Expr| match self.pool.node(expr) {
             ExprNode::Call { template, operands } => Some((template, operands)),
             _ => None,
         };
-        let (template, first) = call(parts[0])?;
+        let (template, first) = call(components[0])?;
         let mut operands: Vec<[Expr; VEC4_LEN]> = first.iter().map(|x| [*x; VEC4_LEN]).collect();
-        for (part, expr) in parts.iter().enumerate() {
-            let (other, own) = call(*expr)?;
-            if (other, own.len()) != (template, first.len()) {
+        for (component, expr) in components.iter().enumerate() {
+            let (other_template, other_operands) = call(*expr)?;
+            if (other_template, other_operands.len()) != (template, first.len()) {
                 return None;
             }
-            for (operand, own) in operands.iter_mut().zip(own) {
-                operand[part] = *own;
+            for (operand, other_operand) in operands.iter_mut().zip(other_operands) {
+                operand[component] = *other_operand;
             }
         }
-        let is_fit = |operand: &[Expr; VEC4_LEN]| {
+        let has_vector_type = |operand: &[Expr; VEC4_LEN]| {
             let ty = self.pool.ty(operand[0]);
-            vec4_of(ty).is_some() && operand.iter().all(|part| self.pool.ty(*part) == ty)
+            vec4_of(ty).is_some()
+                && operand
+                    .iter()
+                    .all(|component| self.pool.ty(*component) == ty)
         };
         operands
             .iter()
-            .all(is_fit)
+            .all(has_vector_type)
             .then(|| (template.to_string(), operands))
     }
 }
 
+/// Returns whether all components are equal.
 fn is_splat(operand: &[Expr; VEC4_LEN]) -> bool {
-    operand.iter().all(|part| *part == operand[0])
+    operand.iter().all(|component| *component == operand[0])
 }
 
-/// Returns whether the operand at `place` may be a scalar beside vectors.
-fn takes_scalar(template: &str, place: usize) -> bool {
-    ARITHMETIC.contains(&template) || template == SELECT && place == 2
+/// Returns whether the operand at an index may be a scalar if others are vectors.
+fn takes_scalar(template: &str, operand_index: usize) -> bool {
+    ARITHMETIC.contains(&template) || template == SELECT && operand_index == 2
 }
 
 /// Returns the four-component vector type of a scalar type.

@@ -1,4 +1,4 @@
-//! Four neighbours at once: elements are taken out of vec4s that are loaded once, and stored as vec4s.
+//! Four neighbouring elements at once: loads of vec4s whose components are the elements, and stores of vec4s.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -13,20 +13,22 @@ use crate::plan::element::{KernelScope, scalar, slp};
 /// Components of a vec4.
 pub const VEC4_LEN: usize = 4;
 
-/// An element of a value, as a factor of a product.
+/// A value and the position of an element in it.
 pub type ElementRef = (ValueId, Position);
 
-/// Returns the coordinates of four neighbours along an axis, along which `quad` counts vec4s.
-pub fn neighbours(quad: &[Index], axis: usize) -> [Vec<Index>; VEC4_LEN] {
-    let first = quad[axis].scale(&Dim::from(VEC4_LEN));
-    [0, 1, 2, 3].map(|part: i64| {
-        let mut coordinates = quad.to_vec();
-        coordinates[axis] = first.add_size(&Dim::from(part));
+/// Returns the coordinates of the four elements of a vec4 along an axis. Along this axis, `vec4_coordinates` counts
+/// vec4s.
+pub fn neighbours(vec4_coordinates: &[Index], axis: usize) -> [Vec<Index>; VEC4_LEN] {
+    let first = vec4_coordinates[axis].scale(&Dim::from(VEC4_LEN));
+    [0, 1, 2, 3].map(|component: i64| {
+        let mut coordinates = vec4_coordinates.to_vec();
+        coordinates[axis] = first.add_size(&Dim::from(component));
         coordinates
     })
 }
 
-/// Calls `make` for each of four neighbours. Elements of buffers in which these are neighbours too are loaded as vec4s.
+/// Calls `make` for each of four neighbours, with its index and its coordinates. Elements of buffers in which these are
+/// neighbours too are loaded as vec4s.
 pub fn for_each_neighbour<T>(
     scope: &mut KernelScope,
     neighbours: [Vec<Index>; VEC4_LEN],
@@ -34,49 +36,52 @@ pub fn for_each_neighbour<T>(
 ) -> Result<Vec<T>> {
     scope.with_vec4(|scope| {
         let neighbours = neighbours.into_iter().enumerate();
-        neighbours.map(|(part, at)| make(scope, part, at)).collect()
+        neighbours
+            .map(|(neighbour, coordinates)| make(scope, neighbour, coordinates))
+            .collect()
     })
 }
 
 /// Loads four elements as a vector; 0 where a guard is false.
-pub fn load_vec4(scope: &mut KernelScope, factors: &[(ElementRef, Option<Expr>)]) -> Result<Expr> {
-    let parts = scope.with_vec4(|scope| {
-        let mut parts = Vec::new();
-        for ((value, position), guard) in factors {
-            let part = scope.element(*value, position, *guard)?;
-            parts.push(match guard {
+pub fn load_vec4(scope: &mut KernelScope, elements: &[(ElementRef, Option<Expr>)]) -> Result<Expr> {
+    let components = scope.with_vec4(|scope| {
+        let mut components = Vec::new();
+        for ((value, position), guard) in elements {
+            let component = scope.element(*value, position, *guard)?;
+            components.push(match guard {
                 Some(guard) => {
                     let zero = scope.pool.literal(WgslType::F32, 0.0);
-                    scope.pool.select(*guard, part, zero)
+                    scope.pool.select(*guard, component, zero)
                 }
-                None => part,
+                None => component,
             });
         }
-        Ok(parts)
+        Ok(components)
     })?;
-    Ok(build_vec4(&mut scope.pool, &parts, WgslType::F32x4))
+    Ok(build_vec4(&mut scope.pool, &components, WgslType::F32x4))
 }
 
 /// Builds a vector of four numbers. If they are the components of one vector, returns that.
-pub fn build_vec4(pool: &mut ExprPool, parts: &[Expr], ty: WgslType) -> Expr {
-    match (<[Expr; VEC4_LEN]>::try_from(parts), ty) {
-        (Ok(parts), WgslType::F32x4) => slp::vector(pool, parts),
-        _ => source_vector(pool, parts).unwrap_or_else(|| pool.call("vec4(x, y, z, w)", ty, parts)),
+pub fn build_vec4(pool: &mut ExprPool, components: &[Expr], ty: WgslType) -> Expr {
+    match (<[Expr; VEC4_LEN]>::try_from(components), ty) {
+        (Ok(components), WgslType::F32x4) => slp::vector(pool, components),
+        _ => source_vector(pool, components)
+            .unwrap_or_else(|| pool.call("vec4(x, y, z, w)", ty, components)),
     }
 }
 
 /// Returns the vector whose components these expressions are, in order.
-pub(super) fn source_vector(pool: &ExprPool, parts: &[Expr]) -> Option<Expr> {
+pub(super) fn source_vector(pool: &ExprPool, components: &[Expr]) -> Option<Expr> {
     let mut vectors = (0..)
-        .zip(parts)
-        .map(|(part, expr)| component_source(pool, *expr, part));
+        .zip(components)
+        .map(|(component, expr)| component_source(pool, *expr, component));
     let first = vectors.next()??;
     vectors.all(|other| other == Some(first)).then_some(first)
 }
 
 /// Returns a component of a vec4.
-pub fn component(pool: &mut ExprPool, quad: Expr, part: usize, ty: WgslType) -> Expr {
-    pool.call(format!("x[{part}]"), ty, &[quad])
+pub fn component(pool: &mut ExprPool, vector: Expr, part: usize, ty: WgslType) -> Expr {
+    pool.call(format!("x[{part}]"), ty, &[vector])
 }
 
 /// Returns the vector of which an expression is the given component.
@@ -99,8 +104,10 @@ pub fn store_vec4(
         return scope.store_vec4(value, *axis, parts).map(Some);
     }
     let dtype = scope.graph.ty(value).dtype;
-    let places = parts.iter().map(|(_, at)| scope.element_index(value, at));
-    let (Some(element), Some(start)) = (scope.vec4_type(value)?, vector_index(places, VEC4_LEN))
+    let indices = parts
+        .iter()
+        .map(|(_, position)| scope.element_index(value, position));
+    let (Some(element), Some(start)) = (scope.vec4_type(value)?, vector_index(indices, VEC4_LEN))
     else {
         return Ok(None);
     };
@@ -124,13 +131,13 @@ pub fn store_vec4(
 }
 
 /// Returns the index of the vector of `elements` elements that these indices form, if they form one.
-pub fn vector_index(mut places: impl Iterator<Item = Index>, elements: usize) -> Option<Index> {
-    let start = places.next()?;
-    let whole = Dim::from(elements);
+pub fn vector_index(mut indices: impl Iterator<Item = Index>, elements: usize) -> Option<Index> {
+    let start = indices.next()?;
+    let vector_len = Dim::from(elements);
     let are_consecutive = (1..)
-        .zip(places)
-        .all(|(offset, place): (i64, Index)| place == start.add_size(&Dim::from(offset)));
-    (are_consecutive && start.rem(&whole).is(0)).then(|| start.div(&whole))
+        .zip(indices)
+        .all(|(offset, index): (i64, Index)| index == start.add_size(&Dim::from(offset)));
+    (are_consecutive && start.rem(&vector_len).is(0)).then(|| start.div(&vector_len))
 }
 
 /// Returns whether a size is known to be a multiple of 4.
@@ -139,9 +146,9 @@ pub fn is_multiple_of_4(size: &Dim) -> bool {
 }
 
 /// Returns whether a size is known to be a multiple of a number.
-pub fn is_multiple(size: &Dim, of: usize) -> bool {
-    let of = Dim::from(of);
-    &size.floor_div(&of) * &of == *size
+pub fn is_multiple(size: &Dim, divisor: usize) -> bool {
+    let divisor = Dim::from(divisor);
+    &size.floor_div(&divisor) * &divisor == *size
 }
 
 impl KernelScope<'_> {
@@ -156,13 +163,13 @@ impl KernelScope<'_> {
     pub fn vec4_component(
         &self,
         value: ValueId,
-        place: &Index,
+        index: &Index,
     ) -> Result<Option<(WgslType, Index, usize)>> {
-        let whole = Dim::from(VEC4_LEN);
-        let part = place.rem(&whole).as_const();
-        let part = part.and_then(|part| usize::try_from(part).ok());
-        Ok(match (self.vec4_type(value)?, part) {
-            (Some(ty), Some(part)) => Some((ty, place.div(&whole), part)),
+        let vec4_len = Dim::from(VEC4_LEN);
+        let component = index.rem(&vec4_len).as_const();
+        let component = component.and_then(|component| usize::try_from(component).ok());
+        Ok(match (self.vec4_type(value)?, component) {
+            (Some(ty), Some(component)) => Some((ty, index.div(&vec4_len), component)),
             _ => None,
         })
     }

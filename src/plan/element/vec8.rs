@@ -1,5 +1,5 @@
-//! Eight neighbours at once, as a vector of four 64-bit words. A software rasteriser executes memory accesses lane by
-//! lane, so that each access should be as wide as possible.
+//! Eight neighbouring elements at once, as a vector of four 64-bit words of two numbers. A software rasteriser executes
+//! memory accesses lane by lane, so that each access should be as wide as possible.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -12,7 +12,7 @@ use crate::plan::element::position::Position;
 use crate::plan::element::vec4::{self, VEC4_LEN, is_multiple, is_multiple_of_4, vector_index};
 use crate::plan::element::{self, KernelScope};
 
-/// Elements of the widest load.
+/// Number of elements of the widest load.
 pub const VEC8_LEN: usize = 8;
 
 /// Returns how many neighbouring elements a device loads at once from rows of `size` elements.
@@ -29,17 +29,17 @@ pub fn vector_width(capabilities: &Capabilities, size: &Dim) -> usize {
 /// Returns the indices of the elements of a vector.
 pub fn element_indices(vector: &Index, width: usize) -> Vec<Index> {
     let first = vector.scale(&Dim::from(width));
-    let numbers = (0..width).map(|part| first.add_size(&Dim::from(part)));
+    let numbers = (0..width).map(|component| first.add_size(&Dim::from(component)));
     numbers.collect()
 }
 
 /// Returns the positions of the elements of a vector.
 pub fn element_positions(vector: &Index, width: usize) -> Vec<Position> {
-    let places = element_indices(vector, width).into_iter();
-    places.map(Position::from_index).collect()
+    let indices = element_indices(vector, width).into_iter();
+    indices.map(Position::from_index).collect()
 }
 
-/// Returns a component of a loaded vector, in the type in which it is stored. The name becomes a label.
+/// Returns a component of a loaded vector, in the type in which it is stored. `name` is the start of the labels.
 pub fn stored_component(
     pool: &mut ExprPool,
     vector: Expr,
@@ -75,9 +75,9 @@ pub fn store_vectors(
     if !parts.len().is_multiple_of(VEC4_LEN) {
         return Ok(None);
     }
-    let quads = parts.chunks(VEC4_LEN);
-    quads
-        .map(|four| vec4::store_vec4(scope, value, four))
+    let vec4s = parts.chunks(VEC4_LEN);
+    vec4s
+        .map(|elements| vec4::store_vec4(scope, value, elements))
         .collect()
 }
 
@@ -90,24 +90,32 @@ pub fn store_all(
     if let Some(stores) = store_vectors(scope, value, parts)? {
         return Ok(stores);
     }
-    let each = parts.iter();
-    each.map(|(number, place)| element::write(scope, value, *number, place))
+    let elements = parts.iter();
+    elements
+        .map(|(number, position)| element::write(scope, value, *number, position))
         .collect()
 }
 
+/// Writes eight neighbouring elements as 64-bit words. `None` if they do not form a whole vector, or such a store is
+/// not possible or worthwhile.
 fn store_u64(
     scope: &mut KernelScope,
     value: ValueId,
     parts: &[(Expr, Position)],
 ) -> Result<Option<Statement>> {
-    let places = parts.iter().map(|(_, at)| scope.element_index(value, at));
-    let (true, Some(start)) = (scope.can_access_u64(value)?, vector_index(places, VEC8_LEN)) else {
+    let indices = parts
+        .iter()
+        .map(|(_, position)| scope.element_index(value, position));
+    let (true, Some(start)) = (
+        scope.can_access_u64(value)?,
+        vector_index(indices, VEC8_LEN),
+    ) else {
         return Ok(None);
     };
-    let settled = parts
+    let storable = parts
         .iter()
-        .map(|part| storable_as_u64(&mut scope.pool, part.0));
-    let Some(numbers) = settled.collect::<Option<Vec<Expr>>>() else {
+        .map(|element| storable_as_u64(&mut scope.pool, element.0));
+    let Some(numbers) = storable.collect::<Option<Vec<Expr>>>() else {
         return Ok(None);
     };
     let every_other = |first: usize| numbers.iter().skip(first).step_by(2).copied();
@@ -123,8 +131,8 @@ fn store_u64(
 }
 
 /// Rewrites an expression so that it can be stored as 64-bit words. `None` if such a store is not worthwhile. LLVM
-/// scalarises the store of a select with a constant, and of arithmetic on such a select and a constant. Hence a bound is
-/// computed on both sides of its select.
+/// scalarises the store of a select with a constant, and of arithmetic on such a select and a constant. Hence a bound
+/// is computed on both sides of its select.
 pub fn storable_as_u64(pool: &mut ExprPool, expr: Expr) -> Option<Expr> {
     let ExprNode::Call { template, operands } = pool.node(expr) else {
         return Some(expr);
@@ -132,7 +140,7 @@ pub fn storable_as_u64(pool: &mut ExprPool, expr: Expr) -> Option<Expr> {
     let (template, operands) = (template.clone(), operands.clone());
     let is_constant = |pool: &ExprPool, expr: &Expr| pool.as_literal(*expr).is_some();
     let has_constant = operands.iter().any(|expr| is_constant(pool, expr));
-    let is_settled =
+    let is_storable =
         |expr: &Expr| is_constant(pool, expr) || storable_as_u64(pool, *expr) == Some(*expr);
     match template.as_ref() {
         "select(x, y, x < y)" => {
@@ -143,7 +151,7 @@ pub fn storable_as_u64(pool: &mut ExprPool, expr: Expr) -> Option<Expr> {
         }
         template if template.starts_with("select(") => (!has_constant).then_some(expr),
         template if template.contains('(') => None,
-        _ => (!has_constant || operands.iter().all(is_settled)).then_some(expr),
+        _ => (!has_constant || operands.iter().all(is_storable)).then_some(expr),
     }
 }
 
@@ -155,7 +163,8 @@ impl KernelScope<'_> {
         Ok(is_f32 && is_in_rows && is_multiple(&self.allocated_elements(value), VEC8_LEN))
     }
 
-    /// Returns whether a buffer is better read as 64-bit words of two numbers: if it cannot be read as a texture.
+    /// Returns whether a buffer is read as 64-bit words of two numbers: if that is possible, and it cannot be read as a
+    /// texture.
     fn prefers_u64(&self, value: ValueId) -> Result<bool> {
         Ok(self.can_access_u64(value)? && !self.is_texture_aliased(value))
     }
@@ -165,17 +174,17 @@ impl KernelScope<'_> {
     pub fn vector_component(
         &self,
         value: ValueId,
-        place: &Index,
+        index: &Index,
         neighbours: usize,
     ) -> Result<Option<(WgslType, Index, usize)>> {
-        let whole = Dim::from(VEC8_LEN);
-        let part = place.rem(&whole).as_const();
-        let part = part.and_then(|part| usize::try_from(part).ok());
-        match part {
-            Some(part) if neighbours == VEC8_LEN && self.prefers_u64(value)? => {
-                Ok(Some((WgslType::U64x4, place.div(&whole), part)))
+        let vec8_len = Dim::from(VEC8_LEN);
+        let component = index.rem(&vec8_len).as_const();
+        let component = component.and_then(|component| usize::try_from(component).ok());
+        match component {
+            Some(component) if neighbours == VEC8_LEN && self.prefers_u64(value)? => {
+                Ok(Some((WgslType::U64x4, index.div(&vec8_len), component)))
             }
-            _ if neighbours >= VEC4_LEN => self.vec4_component(value, place),
+            _ if neighbours >= VEC4_LEN => self.vec4_component(value, index),
             _ => Ok(None),
         }
     }

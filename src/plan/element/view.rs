@@ -24,40 +24,43 @@ impl KernelScope<'_> {
     ) -> Result<(ValueId, Position)> {
         let operand = operand(node, 0)?;
         let graph = self.graph;
-        let (shape, inner) = (&graph.ty(value).shape, &graph.ty(operand).shape);
+        let (shape, operand_shape) = (&graph.ty(value).shape, &graph.ty(operand).shape);
         let coordinates = || position.coordinates(shape);
         let position = match primitive {
-            Primitive::Reshape(_) => position.reshape(shape, inner),
+            Primitive::Reshape(_) => position.reshape(shape, operand_shape),
             Primitive::Permute(permute) => {
-                let mut from = vec![Index::zero(); inner.len()];
+                let mut source = vec![Index::zero(); operand_shape.len()];
                 for (coordinate, axis) in coordinates().into_iter().zip(&permute.axes) {
-                    from[*axis] = coordinate;
+                    source[*axis] = coordinate;
                 }
-                Position::from_coordinates(from)
+                Position::from_coordinates(source)
             }
-            Primitive::Expand(Expand { shape: wide }) => {
-                if inner.iter().all(|size| size.is(1)) {
+            Primitive::Expand(Expand {
+                shape: expanded_shape,
+            }) => {
+                if operand_shape.iter().all(|size| size.is(1)) {
                     return Ok((operand, Position::from_index(Index::zero())));
                 }
-                let new = wide.len() - inner.len();
-                let kept = coordinates().into_iter().skip(new).zip(inner);
+                let new_axes = expanded_shape.len() - operand_shape.len();
+                let operand_axes = coordinates().into_iter().skip(new_axes).zip(operand_shape);
                 Position::from_coordinates(
-                    kept.map(|(coordinate, size)| {
-                        if size.is(1) {
-                            Index::zero()
-                        } else {
-                            coordinate
-                        }
-                    })
-                    .collect(),
+                    operand_axes
+                        .map(|(coordinate, size)| {
+                            if size.is(1) {
+                                Index::zero()
+                            } else {
+                                coordinate
+                            }
+                        })
+                        .collect(),
                 )
             }
             Primitive::Slice(Slice {
                 axis, start, step, ..
             }) => {
-                let mut from = coordinates();
-                from[*axis] = from[*axis].scale(&Dim::from(*step)).add_size(start);
-                Position::from_coordinates(from)
+                let mut source = coordinates();
+                source[*axis] = source[*axis].scale(&Dim::from(*step)).add_size(start);
+                Position::from_coordinates(source)
             }
             Primitive::Unfold(Unfold {
                 axis,
@@ -65,17 +68,17 @@ impl KernelScope<'_> {
                 dilation,
                 ..
             }) => {
-                let mut from = coordinates();
-                let within = from.pop().unwrap_or_else(Index::zero);
-                let window = from[*axis].scale(&Dim::from(*stride));
-                from[*axis] = window.add(&within.scale(&Dim::from(*dilation)));
-                Position::from_coordinates(from)
+                let mut source = coordinates();
+                let window_offset = source.pop().unwrap_or_else(Index::zero);
+                let window = source[*axis].scale(&Dim::from(*stride));
+                source[*axis] = window.add(&window_offset.scale(&Dim::from(*dilation)));
+                Position::from_coordinates(source)
             }
             Primitive::Gather(Gather { axis }) => {
-                let index = self.gather_index(node, *axis, inner, position, guard)?;
-                let mut from = coordinates();
-                from[*axis] = index;
-                Position::from_coordinates(from)
+                let index = self.gather_index(node, *axis, operand_shape, position, guard)?;
+                let mut source = coordinates();
+                source[*axis] = index;
+                Position::from_coordinates(source)
             }
             _ => return Err(not_planned(node)),
         };
@@ -105,6 +108,7 @@ impl KernelScope<'_> {
         Index::expr(within, size)
     }
 
+    /// Returns an element of a concatenation: a select among the elements of its operands.
     pub(super) fn concat(
         &mut self,
         concat: &Concat,
@@ -114,18 +118,22 @@ impl KernelScope<'_> {
         guard: Option<Expr>,
     ) -> Result<Expr> {
         let coordinates = position.coordinates(&self.graph.ty(value).shape);
-        let along = &coordinates[concat.axis];
+        let coordinate = &coordinates[concat.axis];
         let mut start = Dim::ZERO;
         let mut result: Option<Expr> = None;
-        for part in node.operands() {
-            let size = self.graph.ty(part).shape[concat.axis].clone();
-            let mut from = coordinates.clone();
-            from[concat.axis] = along.add_size(&-&start);
-            let inside = self.is_below(&from[concat.axis], &size);
-            let both = self.pool.and(guard, inside);
-            let element = self.element(part, &Position::from_coordinates(from), Some(both))?;
+        for operand in node.operands() {
+            let size = self.graph.ty(operand).shape[concat.axis].clone();
+            let mut source = coordinates.clone();
+            source[concat.axis] = coordinate.add_size(&-&start);
+            let inside = self.is_below(&source[concat.axis], &size);
+            let operand_guard = self.pool.and(guard, inside);
+            let element = self.element(
+                operand,
+                &Position::from_coordinates(source),
+                Some(operand_guard),
+            )?;
             result = Some(match result {
-                Some(before) => self.pool.select(inside, element, before),
+                Some(previous) => self.pool.select(inside, element, previous),
                 None => element,
             });
             start = start + size;
@@ -133,6 +141,7 @@ impl KernelScope<'_> {
         result.ok_or_else(|| not_planned(node))
     }
 
+    /// Returns an element of a padded value.
     pub(super) fn pad(
         &mut self,
         pad: &Pad,
@@ -144,39 +153,44 @@ impl KernelScope<'_> {
         let operand = operand(node, 0)?;
         let graph = self.graph;
         let ty = graph.ty(operand);
-        let mut from = position.coordinates(&graph.ty(value).shape);
+        let mut source = position.coordinates(&graph.ty(value).shape);
         let mut inside = None;
         for (axis, size) in ty.shape.iter().enumerate() {
             if pad.low[axis].is(0) && pad.high[axis].is(0) {
                 continue;
             }
-            from[axis] = from[axis].add_size(&-&pad.low[axis]);
-            let within = self.is_below(&from[axis], size);
-            inside = Some(self.pool.and(inside, within));
+            source[axis] = source[axis].add_size(&-&pad.low[axis]);
+            let is_inside_axis = self.is_below(&source[axis], size);
+            inside = Some(self.pool.and(inside, is_inside_axis));
         }
         let Some(inside) = inside else {
-            return self.element(operand, &Position::from_coordinates(from), guard);
+            return self.element(operand, &Position::from_coordinates(source), guard);
         };
-        let both = self.pool.and(guard, inside);
-        let element = self.element(operand, &Position::from_coordinates(from), Some(both))?;
+        let operand_guard = self.pool.and(guard, inside);
+        let element = self.element(
+            operand,
+            &Position::from_coordinates(source),
+            Some(operand_guard),
+        )?;
         let fill = self.number(&node.arguments[1], ty.dtype)?;
         Ok(self.pool.select(inside, element, fill))
     }
 
     /// Tests that a coordinate is below a size. A negative coordinate has wrapped around and fails the test.
     pub fn is_below(&mut self, coordinate: &Index, size: &Dim) -> Expr {
-        let quad = Dim::from(VEC4_LEN);
+        let vec4_len = Dim::from(VEC4_LEN);
         if self.vector_width >= VEC4_LEN
             && vec4::is_multiple_of_4(size)
-            && coordinate.rem(&quad).as_const().is_some()
+            && coordinate.rem(&vec4_len).as_const().is_some()
         {
             // All components of a vec4 lie on the same side, so that they share one test.
-            let (coordinate, size) = (coordinate.div(&quad), size.floor_div(&quad));
+            let (coordinate, size) = (coordinate.div(&vec4_len), size.floor_div(&vec4_len));
             return self.is_less(&coordinate, &size);
         }
         self.is_less(coordinate, size)
     }
 
+    /// Emits the comparison of a coordinate with a size.
     fn is_less(&mut self, coordinate: &Index, size: &Dim) -> Expr {
         let coordinate = coordinate.emit(&mut self.pool);
         let size = self.pool.size(size);

@@ -3,8 +3,8 @@
 //! loops.
 //!
 //! The blocks of a scan are scanned in parallel, and the total of all earlier blocks is combined with each element of a
-//! block. A scatter processes its indices in chunks, one after the other. A product with a large K is the sum of products
-//! with smaller ones.
+//! block. A scatter processes its indices in chunks, one after the other. A product with a large K is the sum of
+//! products with smaller ones.
 
 use crate::dim::Dim;
 use crate::ir::rewrite::Replay;
@@ -82,8 +82,8 @@ impl BlockedLoop {
                 let starts = (0..count).step_by(MAX_SCATTER_INDICES as usize);
                 let scattered = starts.fold(*x, |x, start| {
                     let length = (count - start).min(MAX_SCATTER_INDICES);
-                    let piece = |value: &Value<'g>| value.narrow(axis, start, length);
-                    x.scatter(axis, piece(indices), piece(source), function)
+                    let chunk = |value: &Value<'g>| value.narrow(axis, start, length);
+                    x.scatter(axis, chunk(indices), chunk(source), function)
                 });
                 vec![scattered]
             }
@@ -110,34 +110,36 @@ fn blocked_scan<'g>(original: Value<'g>, axis: i64, running: ScanFunction) -> Va
     let x = original.to_compute();
     let (size, length) = (x.size(axis), Dim::from(SCAN_BLOCK));
     let count = size.ceil_div(&length);
-    let within = into_blocks(x, axis, [&count, &length]).scan(running, axis + 1);
-    let totals = within.select(axis + 1, SCAN_BLOCK - 1).scan(running, axis);
+    let scanned_blocks = into_blocks(x, axis, [&count, &length]).scan(running, axis + 1);
+    let totals = scanned_blocks
+        .select(axis + 1, SCAN_BLOCK - 1)
+        .scan(running, axis);
     // No block precedes the first.
-    let (first, others) = (within.narrow(axis, 0, 1), &count - 1);
-    let rest = within.narrow(axis, 1, others.clone());
-    let before = totals.narrow(axis, 0, others).unsqueeze(axis + 1);
-    let before = before.expand(rest.shape());
+    let (first, others) = (scanned_blocks.narrow(axis, 0, 1), &count - 1);
+    let rest = scanned_blocks.narrow(axis, 1, others.clone());
+    let preceding = totals.narrow(axis, 0, others).unsqueeze(axis + 1);
+    let preceding = preceding.expand(rest.shape());
     let rest = match running {
-        ScanFunction::Sum => before + rest,
-        ScanFunction::Prod => before * rest,
-        ScanFunction::Max => before.maximum(rest),
-        ScanFunction::Min => before.minimum(rest),
+        ScanFunction::Sum => preceding + rest,
+        ScanFunction::Prod => preceding * rest,
+        ScanFunction::Max => preceding.maximum(rest),
+        ScanFunction::Min => preceding.minimum(rest),
         ScanFunction::LogSumExp => {
-            let pair = x.builder().stack(&[before, rest], 0);
+            let pair = x.builder().stack(&[preceding, rest], 0);
             pair.scan(running, 0).select(0, 1)
         }
     };
-    let whole = x.builder().concat(&[first, rest], axis);
-    let whole = whole.flatten(axis, axis + 1).narrow(axis, 0, size);
-    whole.to(original.dtype())
+    let joined = x.builder().concat(&[first, rest], axis);
+    let joined = joined.flatten(axis, axis + 1).narrow(axis, 0, size);
+    joined.to(original.dtype())
 }
 
 /// Splits an axis into an axis of blocks and one within them, with zero padding after the last element.
 fn into_blocks<'g>(x: Value<'g>, axis: i64, [count, length]: [&Dim; 2]) -> Value<'g> {
     let (mut shape, axis) = (x.shape(), axis as usize);
-    let none = vec![Dim::ZERO; shape.len()];
-    let mut behind = none.clone();
-    behind[axis] = &(count * length) - &shape[axis];
+    let before = vec![Dim::ZERO; shape.len()];
+    let mut after = before.clone();
+    after[axis] = &(count * length) - &shape[axis];
     shape.splice(axis..=axis, [count.clone(), length.clone()]);
-    x.pad(&none, &behind, 0).reshape(shape)
+    x.pad(&before, &after, 0).reshape(shape)
 }

@@ -10,20 +10,23 @@ use crate::plan::cost::{NodeClass, is_plain_view, node_class, primitive_cost};
 use crate::plan::fuse::{Fuser, MAX_EXPRESSION_COST, MAX_REPEATED_COST};
 use crate::plan::group::Group;
 
-/// Maximal number of values that are searched for a kernel in front of them.
+/// Maximal number of values that a search for the producing kernel visits.
 const MAX_SEARCHED_VALUES: usize = 64;
 
 /// An epilogue while it grows.
 struct Epilogue {
     /// The anchor and the nodes after it, in graph order.
     nodes: Vec<usize>,
+    /// Results of these nodes.
     values: BTreeSet<ValueId>,
+    /// Materialised values that the kernel reads.
     leaves: BTreeSet<ValueId>,
+    /// Cost of the nodes after the anchor per element, in simple operations.
     cost: u32,
 }
 
 impl Fuser<'_> {
-    /// Makes the group of a node with loops and its epilogue.
+    /// Makes the group of a node with loops and its epilogue. `result` is the node's first result.
     pub fn kernel(&mut self, index: usize, result: ValueId, claimed: &mut [bool]) -> Group {
         let (mut nodes, mut root) = (vec![index], result);
         if takes_epilogue(&self.graph.nodes[index]) {
@@ -87,18 +90,18 @@ impl Fuser<'_> {
         }
     }
 
-    /// True for a reshape of a convolution's result on a device with a channel layout for images: readers look through the
-    /// reshape, and the image keeps the layout of other images.
+    /// True for a reshape of a convolution's result on a device with a channel layout for images: readers look through
+    /// the reshape, and the image keeps the layout of other images.
     fn is_reshape_of_image(&self, anchor: usize, last: usize, root: ValueId) -> bool {
         let [anchor, last] = [anchor, last].map(|node| &self.graph.nodes[node].op);
         let is_reshape = matches!(last, Op::Primitive(Primitive::Reshape(_)));
         let is_image = matches!(anchor, Op::Primitive(Primitive::Conv(_)));
-        let looks = |reader: &usize| match &self.graph.nodes[*reader].op {
+        let looks_through = |reader: &usize| match &self.graph.nodes[*reader].op {
             Op::Primitive(primitive) => !matches!(primitive, Primitive::Custom(_)),
             _ => false,
         };
         let mut readers = self.readers[root.index()].iter();
-        let is_read = !self.graph.outputs.contains(&root) && readers.all(looks);
+        let is_read = !self.graph.outputs.contains(&root) && readers.all(looks_through);
         is_reshape && is_image && is_read && self.capabilities.simd_lanes().is_some()
     }
 
@@ -130,8 +133,8 @@ impl Fuser<'_> {
             Op::Primitive(primitive) => primitive_cost(primitive),
             _ => 0,
         };
-        let outside = node.operands().into_iter();
-        for operand in outside.filter(|id| !growth.values.contains(id)) {
+        let operands = node.operands().into_iter();
+        for operand in operands.filter(|id| !growth.values.contains(id)) {
             let info = &self.properties[operand.index()];
             growth.leaves.extend(&info.leaves);
             cost = cost.saturating_add(info.cost);
@@ -178,8 +181,8 @@ impl Fuser<'_> {
         }
     }
 
-    /// Materialises a value that a kernel reads often. Looks through views to a value that another kernel writes, and, if
-    /// the value is a factor of a product, through multiplications by a number too.
+    /// Materialises a value that a kernel reads often. Looks through views to a value that another kernel writes, and,
+    /// if the value is a factor of a product, through multiplications by a number too.
     pub fn store_behind_views(&mut self, value: ValueId, is_factor: bool) {
         let mut views = Vec::new();
         let mut base = value;
@@ -195,39 +198,39 @@ impl Fuser<'_> {
         if is_factor && self.stored[base.index()] {
             return;
         }
-        let kept = views.iter().copied().chain([base]);
-        let written = self.find_epilogue_end(base, &kept.collect());
-        let written = written.unwrap_or_else(|| self.storage_point(value));
-        self.store(written.index(), MaterializeReason::ReadManyTimes);
-        let outer = views.into_iter().take_while(|view| *view != written);
-        let outer: Vec<ValueId> = outer.collect();
-        outer
+        let candidates = views.iter().copied().chain([base]);
+        let stored_value = self.find_epilogue_end(base, &candidates.collect());
+        let stored_value = stored_value.unwrap_or_else(|| self.storage_point(value));
+        self.store(stored_value.index(), MaterializeReason::ReadManyTimes);
+        let outer_views = views.into_iter().take_while(|view| *view != stored_value);
+        let outer_views: Vec<ValueId> = outer_views.collect();
+        outer_views
             .into_iter()
             .rev()
             .for_each(|view| self.refresh_properties(view));
     }
 
-    /// Operand that a node multiplies by a constant.
+    /// Operand that a node multiplies by constants; `None` for other nodes.
     pub fn scaled_operand(&self, node: &Node) -> Option<ValueId> {
         let Op::Primitive(Primitive::Binary(binary)) = &node.op else {
             return None;
         };
         let is_read = |id: &ValueId| !self.properties[id.index()].leaves.is_empty();
-        let is_short = |id: &ValueId| self.properties[id.index()].cost <= 1;
+        let is_cheap = |id: &ValueId| self.properties[id.index()].cost <= 1;
         let operands = node.operands().into_iter();
-        let (read, numbers): (Vec<ValueId>, Vec<ValueId>) = operands.partition(is_read);
-        let is_product = binary.function == BinaryFunction::Mul && numbers.iter().all(is_short);
+        let (read, constants): (Vec<ValueId>, Vec<ValueId>) = operands.partition(is_read);
+        let is_product = binary.function == BinaryFunction::Mul && constants.iter().all(is_cheap);
         match read.as_slice() {
             [only] if is_product => Some(*only),
             _ => None,
         }
     }
 
-    /// Materialises a value that a kernel reads repeatedly, or the operand behind windows, padding and views if these are
-    /// cheap.
+    /// Materialises a value that a kernel reads repeatedly, or the operand behind windows, padding and views if these
+    /// are cheap.
     pub fn store_repeated(&mut self, value: ValueId) {
         let cost = self.properties[value.index()].cost;
-        let (mut views, mut base, mut least) = (Vec::new(), value, 1);
+        let (mut views, mut base, mut read_cost) = (Vec::new(), value, 1);
         while let Some(node) = self.node(base)
             && let Op::Primitive(primitive) = &node.op
             && (is_plain_view(primitive)
@@ -236,9 +239,9 @@ impl Fuser<'_> {
         {
             views.push(base);
             base = *operand;
-            least += primitive_cost(primitive);
+            read_cost += primitive_cost(primitive);
         }
-        if least > MAX_REPEATED_COST {
+        if read_cost > MAX_REPEATED_COST {
             return self.store(value.index(), MaterializeReason::Repeated { cost });
         }
         self.store(base.index(), MaterializeReason::Repeated { cost });
@@ -260,7 +263,7 @@ impl Fuser<'_> {
 
     /// Finds one of the `wanted` values that ends the epilogue of a kernel which the value depends on.
     fn find_epilogue_end(&self, value: ValueId, wanted: &BTreeSet<ValueId>) -> Option<ValueId> {
-        let free = vec![false; self.graph.nodes.len()];
+        let unclaimed = vec![false; self.graph.nodes.len()];
         let mut open = vec![value];
         let mut seen = BTreeSet::new();
         while let Some(value) = open.pop() {
@@ -272,7 +275,7 @@ impl Fuser<'_> {
             }
             let node = &self.graph.nodes[index];
             if takes_epilogue(node) {
-                let root = self.epilogue(index, value, &free).1;
+                let root = self.epilogue(index, value, &unclaimed).1;
                 if wanted.contains(&root) {
                     return Some(root);
                 }
@@ -283,6 +286,7 @@ impl Fuser<'_> {
         None
     }
 
+    /// The node that defines a value; `None` for inputs and weights.
     fn node(&self, value: ValueId) -> Option<&Node> {
         match self.graph.value(value).definition {
             Definition::Node(node, _) => self.graph.nodes.get(node),
@@ -291,14 +295,15 @@ impl Fuser<'_> {
     }
 }
 
-/// True if element i of a node depends only on elements i of its operands, in row-major order, for any shape. Checks are
-/// excluded: they are evaluated for elements in use, and an epilogue's elements may be unused.
+/// True if element i of a node depends only on elements i of its operands, in row-major order, for any shape. Checks
+/// are excluded: they are evaluated for elements in use, and an epilogue's elements may be unused.
 fn keeps_order(node: &Node) -> bool {
     let is_check = matches!(node.op, Op::Primitive(Primitive::Check(_)));
     node_class(node) == NodeClass::Pointwise && !is_check
         || matches!(node.op, Op::Primitive(Primitive::Reshape(_)))
 }
 
+/// True for a node with loops whose kernel can apply an epilogue.
 fn takes_epilogue(node: &Node) -> bool {
     use Primitive::{ArgReduce, Conv, Dot, Reduce};
     matches!(

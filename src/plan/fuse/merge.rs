@@ -1,5 +1,5 @@
-//! Merges dependent pointwise groups into one kernel. The reader computes the values of the other group, and writes those
-//! that other kernels read as well. A step of an LSTM becomes a product and one kernel for both of its states.
+//! Merges dependent pointwise groups into one kernel. The reader computes the values of the other group, and writes
+//! those that other kernels read as well. A step of an LSTM becomes a product and one kernel for both of its states.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -40,7 +40,7 @@ struct Merger<'a, 'g> {
     writers: HashMap<ValueId, usize>,
     /// The groups that read a value.
     readers: HashMap<ValueId, BTreeSet<usize>>,
-    /// Values that no kernel reads from memory any more.
+    /// Values that no kernel needs to write any more, since only the merged group reads them.
     unread: Vec<ValueId>,
 }
 
@@ -59,15 +59,15 @@ impl<'a, 'g> Merger<'a, 'g> {
             groups: groups.into_iter().map(Some).collect(),
             unread: Vec::new(),
         };
-        for (at, values) in (0..).zip(&merger.read) {
+        for (index, values) in (0..).zip(&merger.read) {
             for value in values {
-                merger.readers.entry(*value).or_default().insert(at);
+                merger.readers.entry(*value).or_default().insert(index);
             }
         }
-        for (at, values) in (0..).zip(&merger.written) {
+        for (index, values) in (0..).zip(&merger.written) {
             merger
                 .writers
-                .extend(values.iter().map(|value| (*value, at)));
+                .extend(values.iter().map(|value| (*value, index)));
         }
         merger
     }
@@ -91,8 +91,8 @@ impl<'a, 'g> Merger<'a, 'g> {
 
     /// A group without loops that writes values in row-major order. On devices with a channel layout for images, image
     /// groups are excluded.
-    fn pointwise_group(&self, at: usize) -> Option<&Group> {
-        let group = self.groups[at].as_ref()?;
+    fn pointwise_group(&self, index: usize) -> Option<&Group> {
+        let group = self.groups[index].as_ref()?;
         let graph = self.fuser.graph;
         let has_images = self.fuser.capabilities.simd_lanes().is_some();
         let is_linear = !has_images || !may_be_image(graph.ty(group.root));
@@ -101,21 +101,22 @@ impl<'a, 'g> Merger<'a, 'g> {
         (is_alone && is_linear && group.nodes.iter().all(is_pointwise)).then_some(group)
     }
 
-    /// True if a kernel can bind all buffers of both groups, and the source's values are not stored within concatenations.
+    /// True if a kernel can bind all buffers of both groups, and the source's values are not stored within
+    /// concatenations.
     fn fits_bindings(&self, source: usize, target: usize) -> bool {
         let of_both = |sets: &[BTreeSet<ValueId>]| sets[source].union(&sets[target]).count();
-        let is_within = |value: &ValueId| self.fuser.planned_parts.contains_key(value);
+        let is_planned_part = |value: &ValueId| self.fuser.planned_parts.contains_key(value);
         of_both(&self.read) + of_both(&self.written) <= self.fuser.max_read_buffers
-            && !self.written[source].iter().any(is_within)
+            && !self.written[source].iter().any(is_planned_part)
     }
 
     /// True if each element of `into` depends only on the elements at its index of the values that `source` writes.
     fn is_elementwise_of(&self, source: usize, into: &Group) -> bool {
-        let mut behind = self.written[source].clone();
+        let mut dependents = self.written[source].clone();
         for node in into.computed(self.fuser.graph, &self.fuser.stored) {
             let node = &self.fuser.graph.nodes[node];
-            if !behind.is_disjoint(&node.operands().into_iter().collect()) {
-                behind.extend(&node.results);
+            if !dependents.is_disjoint(&node.operands().into_iter().collect()) {
+                dependents.extend(&node.results);
                 if !is_elementwise(node) {
                     return false;
                 }
@@ -124,6 +125,7 @@ impl<'a, 'g> Merger<'a, 'g> {
         true
     }
 
+    /// Cost of an element of a group, in simple operations.
     fn cost(&self, group: &Group) -> u32 {
         let nodes = group.computed(self.fuser.graph, &self.fuser.stored);
         let costs = nodes
@@ -133,13 +135,13 @@ impl<'a, 'g> Merger<'a, 'g> {
     }
 
     /// Other groups that read values of a group.
-    fn readers(&self, of: usize) -> BTreeSet<usize> {
-        let values = self.written[of].iter();
+    fn readers(&self, group: usize) -> BTreeSet<usize> {
+        let values = self.written[group].iter();
         let readers = values.filter_map(|value| self.readers.get(value));
         readers
             .flatten()
             .copied()
-            .filter(|reader| *reader != of)
+            .filter(|reader| *reader != group)
             .collect()
     }
 
@@ -157,13 +159,14 @@ impl<'a, 'g> Merger<'a, 'g> {
         seen.contains(&target)
     }
 
-    /// True if every value of a group is defined after all values of another one, so that the other cannot depend on it.
+    /// True if every value of a group is defined after all values of another one, so that the other cannot depend on
+    /// it.
     fn is_defined_after(&self, group: usize, other: usize) -> bool {
-        let places = |of: usize| {
-            let values = self.written[of].iter();
+        let definitions = |index: usize| {
+            let values = self.written[index].iter();
             values.map(|value| self.fuser.definition_index(*value))
         };
-        places(group).min() > places(other).max()
+        definitions(group).min() > definitions(other).max()
     }
 
     /// Merges the source group into the target group. Source values that other groups read are still written.
@@ -174,7 +177,7 @@ impl<'a, 'g> Merger<'a, 'g> {
             let is_output = self.fuser.graph.outputs.contains(value);
             is_output || readers.any(|reader| ![source, target].contains(reader))
         };
-        let (also, unread): (Vec<ValueId>, Vec<ValueId>) =
+        let (still_read, unread): (Vec<ValueId>, Vec<ValueId>) =
             written.iter().copied().partition(is_read);
         for value in std::mem::take(&mut self.read[source]) {
             let readers = self.readers.entry(value).or_default();
@@ -187,11 +190,11 @@ impl<'a, 'g> Merger<'a, 'g> {
             self.readers.entry(*value).or_default().remove(&target);
         }
         self.writers
-            .extend(also.iter().map(|value| (*value, target)));
-        self.written[target].extend(&also);
+            .extend(still_read.iter().map(|value| (*value, target)));
+        self.written[target].extend(&still_read);
         self.unread.extend(unread);
         if let (Some(from), Some(into)) = (self.groups[source].take(), &mut self.groups[target]) {
-            into.other_outputs.splice(0..0, also);
+            into.other_outputs.splice(0..0, still_read);
             into.nodes.splice(0..0, from.nodes);
         }
     }

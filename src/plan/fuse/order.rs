@@ -17,12 +17,12 @@ pub fn topological_order(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
     let mut pending: Vec<usize> = vec![0; groups.len()];
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); groups.len()];
     for (number, group) in groups.iter().enumerate() {
-        let read = stored_reads(fuser, group);
-        let before: BTreeSet<usize> = read
+        let reads = stored_reads(fuser, group);
+        let dependencies: BTreeSet<usize> = reads
             .iter()
             .filter_map(|id| writer.get(id).copied())
             .collect();
-        for other in before.into_iter().filter(|other| *other != number) {
+        for other in dependencies.into_iter().filter(|other| *other != number) {
             pending[number] += 1;
             readers[other].push(number);
         }
@@ -51,7 +51,7 @@ pub fn topological_order(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
 pub(super) fn stored_reads(fuser: &Fuser, group: &Group) -> BTreeSet<ValueId> {
     let mut open: Vec<usize> = group.nodes.clone();
     let mut seen: BTreeSet<usize> = open.iter().copied().collect();
-    let mut found = BTreeSet::new();
+    let mut reads = BTreeSet::new();
     while let Some(node) = open.pop() {
         for value in fuser.graph.nodes[node].operands() {
             match fuser.graph.value(value).definition {
@@ -61,10 +61,10 @@ pub(super) fn stored_reads(fuser: &Fuser, group: &Group) -> BTreeSet<ValueId> {
                     }
                 }
                 _ => {
-                    found.insert(value);
+                    reads.insert(value);
                 }
             }
         }
     }
-    found
+    reads
 }

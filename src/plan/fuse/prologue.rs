@@ -9,10 +9,10 @@ use crate::plan::element::vec4::is_multiple_of_4;
 use crate::plan::fuse::Fuser;
 use crate::plan::variant;
 
-/// Cost of writing an element and reading it again, in simple operations: on a rasteriser 125 cycles for four numbers of
-/// eight lanes, whereas a simple operation on these takes about three.
+/// Cost of writing an element and reading it again on a rasteriser, in simple operations.
 const STORE_AND_LOAD_COST: usize = 48;
-/// Columns of a tile. The tile computes each element of the prologue once.
+/// Columns of a tile. Each tile computes each element of the prologue once, so that an element is computed as often as
+/// there are tiles along the output channels.
 const TILE_COLUMNS: usize = 32;
 
 impl Fuser<'_> {
@@ -22,10 +22,11 @@ impl Fuser<'_> {
         let Primitive::Conv(conv) = primitive else {
             return false;
         };
-        let is_own = self.readers[operand.index()].len() == 1 && !self.stored[operand.index()];
+        let has_one_reader =
+            self.readers[operand.index()].len() == 1 && !self.stored[operand.index()];
         let Some(sizes) = ConvSizes::new(self.graph, node, conv)
             .ok()
-            .filter(|_| is_own)
+            .filter(|_| has_one_reader)
         else {
             return false;
         };

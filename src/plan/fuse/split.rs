@@ -1,7 +1,7 @@
-//! Splits nodes with too little parallelism. Products with few elements, each the sum of many terms, occupy too few cores
-//! of a GPU: each sum is split into parts that are computed as separate products and added up by a second kernel, in a
-//! fixed order. Reductions, scans, scatters and top-k selections are split likewise. Inputs of some convolutions are
-//! padded with zeros first, so that kernels need no bounds tests per step.
+//! Splits nodes with too little parallelism. Products with few elements, each the sum of many terms, occupy too few
+//! cores of a GPU: each sum is split into parts that are computed as separate products and added up by a second kernel,
+//! in a fixed order. Reductions, scans, scatters and top-k selections are split likewise. Inputs of some convolutions
+//! are padded with zeros first, so that kernels need no bounds tests per step.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -19,8 +19,11 @@ use crate::shape::Shape;
 
 /// A rewrite of a node.
 enum NodeSplit {
+    /// A reduction.
     Reduction(SplitReduction),
+    /// A loop that runs in blocks.
     Blocked(BlockedLoop),
+    /// A top-k.
     TopK(TopKSplit),
     /// A product or a convolution.
     Product(PlanRewrite),
@@ -32,26 +35,27 @@ impl NodeSplit {
         graph: &Graph,
         capabilities: &Capabilities,
         node: &Node,
-        given: &VariantOverrides,
+        overrides: &VariantOverrides,
     ) -> Result<Option<NodeSplit>> {
-        let cut = || SplitReduction::of(graph, capabilities, node).map(NodeSplit::Reduction);
-        let walk = || BlockedLoop::of(graph, node).map(NodeSplit::Blocked);
-        let selection = || TopKSplit::of(graph, node).map(NodeSplit::TopK);
-        let rewriting = || {
-            let found = variant::plan_rewrite(graph, capabilities, node, given)?;
-            Ok(found.map(NodeSplit::Product))
+        let reduction = || SplitReduction::of(graph, capabilities, node).map(NodeSplit::Reduction);
+        let blocked = || BlockedLoop::of(graph, node).map(NodeSplit::Blocked);
+        let topk = || TopKSplit::of(graph, node).map(NodeSplit::TopK);
+        let product = || {
+            let rewrite = variant::plan_rewrite(graph, capabilities, node, overrides)?;
+            Ok(rewrite.map(NodeSplit::Product))
         };
-        match cut().or_else(walk).or_else(selection) {
-            None => rewriting(),
+        match reduction().or_else(blocked).or_else(topk) {
+            None => product(),
             split => Ok(split),
         }
     }
 
+    /// Builds the computation that replaces the node and returns the node's results.
     fn build<'g>(self, replay: &mut Replay<'_, 'g>, node: &Node) -> Result<Vec<Value<'g>>> {
         Ok(match (self, &node.op) {
-            (NodeSplit::Reduction(cut), _) => cut.reduce(replay, node),
-            (NodeSplit::Blocked(walk), _) => walk.split(replay, node),
-            (NodeSplit::TopK(selection), _) => selection.select(replay, node),
+            (NodeSplit::Reduction(reduction), _) => reduction.reduce(replay, node),
+            (NodeSplit::Blocked(blocked), _) => blocked.split(replay, node),
+            (NodeSplit::TopK(topk), _) => topk.select(replay, node),
             (NodeSplit::Product(PlanRewrite::Parts(parts)), Op::Primitive(Primitive::Dot(_))) => {
                 split_product(replay, node, parts)
             }
@@ -67,14 +71,15 @@ impl NodeSplit {
     }
 }
 
-/// Replaces products by sums of several products, and loops over long rows by several loops over parts.
+/// Replaces products by sums of several products, and loops over long rows by several loops over parts. `overrides` are
+/// requested kernel variants.
 pub fn split(
     graph: &Graph,
     capabilities: &Capabilities,
-    given: &VariantOverrides,
+    overrides: &VariantOverrides,
 ) -> Result<Graph> {
     apply_to_all_graphs(graph, &mut |graph| {
-        let split = |node: &Node| NodeSplit::of(graph, capabilities, node, given);
+        let split = |node: &Node| NodeSplit::of(graph, capabilities, node, overrides);
         let splits: Vec<Option<NodeSplit>> =
             graph.nodes.iter().map(split).collect::<Result<_>>()?;
         if splits.iter().all(Option::is_none) {
@@ -88,6 +93,7 @@ pub fn split(
     })
 }
 
+/// Operands of a node in the rewritten graph.
 fn operands<'g>(replay: &mut Replay<'_, 'g>, node: &Node) -> Vec<Value<'g>> {
     let operands = node.operands().into_iter();
     operands.map(|id| replay.value(id)).collect()
@@ -107,10 +113,11 @@ fn split_product<'g>(replay: &mut Replay<'_, 'g>, node: &Node, parts: i64) -> Ve
     let [a, b] = operands.as_slice() else {
         return Vec::new();
     };
-    let outer = a.rank() - 2;
-    let a = split_axis(*a, outer + 1, parts).move_axis(outer as i64 + 1, outer as i64);
-    let b = split_axis(*b, outer, parts);
-    vec![a.dot(b).sum(&[outer as i64], false).to(dtype)]
+    let batch_rank = a.rank() - 2;
+    let a =
+        split_axis(*a, batch_rank + 1, parts).move_axis(batch_rank as i64 + 1, batch_rank as i64);
+    let b = split_axis(*b, batch_rank, parts);
+    vec![a.dot(b).sum(&[batch_rank as i64], false).to(dtype)]
 }
 
 /// A convolution whose channels are split into additional groups, each of which computes all output channels.
@@ -139,25 +146,25 @@ fn pad_convolution<'g>(replay: &mut Replay<'_, 'g>, node: &Node, conv: &Conv) ->
     let [x, filter] = operands.as_slice() else {
         return Vec::new();
     };
-    let zeros = |side: fn(&ConvAxis) -> i64| {
-        let along = conv.axes.iter().map(side).map(Dim::from);
-        [Dim::ZERO, Dim::ZERO].into_iter().chain(along)
+    let padding = |side: fn(&ConvAxis) -> i64| {
+        let spatial = conv.axes.iter().map(side).map(Dim::from);
+        [Dim::ZERO, Dim::ZERO].into_iter().chain(spatial)
     };
     let [low, high]: [Shape; 2] =
-        [zeros(|axis| axis.low), zeros(|axis| axis.high)].map(Iterator::collect);
-    let bare = |axis: &ConvAxis| ConvAxis {
+        [padding(|axis| axis.low), padding(|axis| axis.high)].map(Iterator::collect);
+    let unpadded = |axis: &ConvAxis| ConvAxis {
         low: 0,
         high: 0,
         ..axis.clone()
     };
-    let axes = conv.axes.iter().map(bare).collect();
+    let axes = conv.axes.iter().map(unpadded).collect();
     vec![x.pad(&low, &high, 0).conv(*filter, axes, conv.groups)]
 }
 
 /// Splits an axis into an axis of parts and one within them.
 fn split_axis(value: Value<'_>, axis: usize, parts: i64) -> Value<'_> {
     let mut shape: Shape = value.shape();
-    let within = shape[axis].floor_div(&Dim::from(parts));
-    shape.splice(axis..=axis, [Dim::from(parts), within]);
+    let part_size = shape[axis].floor_div(&Dim::from(parts));
+    shape.splice(axis..=axis, [Dim::from(parts), part_size]);
     value.reshape(shape)
 }

@@ -1,5 +1,7 @@
 //! Split reductions: a reduction with few results of many elements each is computed in two steps. Parts are reduced first,
 //! then the partial results, in an order that depends only on the sizes. Otherwise few invocations would do all the work.
+//!
+//! The elements of one result are a row if they are contiguous, and a column if they are strided.
 
 use std::cmp::Reverse;
 
@@ -11,17 +13,17 @@ use crate::op::{Reduce, ReduceFunction};
 use crate::plan::group::{RowFrame, reduction_of};
 use crate::plan::reduce::rows;
 
-/// Minimal number of elements for which a second dispatch pays off.
+/// Minimal number of elements of the operand for which a second dispatch pays off.
 const MIN_ELEMENTS: i64 = 1 << 16;
 /// Number of rows that keeps a GPU busy without a split.
 const BUSY_ROWS: i64 = 16;
-/// Longest row that one core reduces sooner than several cores in several dispatches.
+/// Longest row that one core of a software rasteriser reduces sooner than several cores in several dispatches.
 const MAX_ROW_OF_ONE_CORE: i64 = 1 << 18;
-/// Columns are split so that about as many partial columns are reduced.
+/// Approximate number of partial columns into which the columns of a reduction are split.
 const PARTIAL_COLUMNS: i64 = 1 << 11;
-/// Minimal length of a row that a row kernel should reduce.
+/// Minimal length of a row that a row kernel should reduce, and of a column that is split.
 const MIN_ROW_LENGTH: i64 = 32;
-/// Rows of two workgroups, one for each of two cores.
+/// Number of partial rows that two workgroups reduce, one on each of two cores.
 const ROWS_OF_TWO_WORKGROUPS: i64 = 16;
 /// The length of a part is a multiple of this where possible.
 const PART_MULTIPLE: i64 = 8;
@@ -33,8 +35,11 @@ pub struct SplitReduction {
     axis: usize,
     /// True if all axes after `axis` are reduced too and are merged with it.
     joins_inner_axes: bool,
+    /// Number of parts, without the remainder.
     parts: i64,
+    /// Length of a part.
     length: i64,
+    /// Length of the remainder; 0 if there is none.
     rest: i64,
 }
 
@@ -53,28 +58,30 @@ impl SplitReduction {
         if !rows::is_supported(capabilities) || elements < MIN_ELEMENTS || results == 0 {
             return None;
         }
-        let size = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
-        let are_many = rows::keep_busy(capabilities, size(results), size(sizes[axis]));
+        let to_usize = |number: i64| usize::try_from(number).unwrap_or(usize::MAX);
+        let keep_busy = rows::keep_busy(capabilities, to_usize(results), to_usize(sizes[axis]));
         let last = sizes.len() - 1;
-        let behind = (axis + 1..=last).rev().take_while(|axis| is_reduced(axis));
-        let inner: i64 = behind.map(|axis| sizes[axis]).product();
+        // Product of the reduced axes at the end of the shape, without `axis`: as many elements are contiguous.
+        let innermost = (axis + 1..=last).rev().take_while(|axis| is_reduced(axis));
+        let contiguous: i64 = innermost.map(|axis| sizes[axis]).product();
         if RowFrame::of(graph, node).is_some_and(|frame| frame.is_contiguous()) {
-            let is_whole = match capabilities.software {
+            let stays_whole = match capabilities.software {
                 true => results > 1 || elements <= MAX_ROW_OF_ONE_CORE,
                 false => results >= BUSY_ROWS,
             };
-            (!is_whole).then(|| SplitReduction::split_row(axis, true, elements / results, results))
-        } else if inner >= MIN_ROW_LENGTH {
+            (!stays_whole)
+                .then(|| SplitReduction::split_row(axis, true, elements / results, results))
+        } else if contiguous >= MIN_ROW_LENGTH {
             capabilities
                 .software
                 .then(|| SplitReduction::single_elements(axis, sizes[axis]))
-        } else if inner == 1 && !are_many && sizes[axis] >= MIN_ROW_LENGTH {
+        } else if contiguous == 1 && !keep_busy && sizes[axis] >= MIN_ROW_LENGTH {
             let fewest = (sizes[axis] / (rows::MAX_LOOP_LENGTH as i64 / 2)).max(2);
             let wanted = (PARTIAL_COLUMNS / results).clamp(fewest, sizes[axis] / PART_MULTIPLE);
             let parts = (1..=wanted).rev().find(|parts| sizes[axis] % parts == 0);
             let parts = parts.filter(|parts| 2 * parts >= wanted).unwrap_or(wanted);
-            Some(SplitReduction::equal_parts(axis, false, sizes[axis], parts))
-                .filter(|cut| cut.parts > 1)
+            Some(SplitReduction::of_parts(axis, false, sizes[axis], parts))
+                .filter(|split| split.parts > 1)
         } else {
             None
         }
@@ -82,13 +89,14 @@ impl SplitReduction {
 
     /// Makes every element of the axis a part, so that the inner axes become rows.
     fn single_elements(axis: usize, size: i64) -> SplitReduction {
-        SplitReduction::equal_parts(axis, false, size, size)
+        SplitReduction::of_parts(axis, false, size, size)
     }
 
-    /// Divides a row into equal parts whose length is a multiple of [`PART_MULTIPLE`], if such a number of parts exists.
-    /// Of these numbers it takes the one that keeps both cores busy longest.
-    fn split_row(axis: usize, is_row: bool, size: i64, results: i64) -> SplitReduction {
-        let busy = |parts: i64| {
+    /// Divides a row into equal parts whose length is a multiple of [`PART_MULTIPLE`], if such a number of parts
+    /// exists. Of these numbers it takes one with which the partial rows of all results come closest to filling whole
+    /// pairs of workgroups, and the smallest of several.
+    fn split_row(axis: usize, joins_inner_axes: bool, size: i64, results: i64) -> SplitReduction {
+        let utilisation_per_mille = |parts: i64| {
             let rows = parts * results;
             rows * 1000
                 / ((rows + ROWS_OF_TWO_WORKGROUPS - 1) / ROWS_OF_TWO_WORKGROUPS
@@ -96,21 +104,22 @@ impl SplitReduction {
         };
         let candidates = (64 / results).max(2)..=256 / results;
         let equal = candidates.filter(|parts| size % (parts * PART_MULTIPLE) == 0);
-        match equal.max_by_key(|parts| (busy(*parts), Reverse(*parts))) {
-            Some(parts) => SplitReduction::equal_parts(axis, is_row, size, parts),
+        match equal.max_by_key(|parts| (utilisation_per_mille(*parts), Reverse(*parts))) {
+            Some(parts) => SplitReduction::of_parts(axis, joins_inner_axes, size, parts),
             None => {
                 let parts = (64 / results).max(2);
                 let length = size / parts / PART_MULTIPLE * PART_MULTIPLE;
                 SplitReduction {
                     rest: size - parts * length,
                     length,
-                    ..SplitReduction::equal_parts(axis, is_row, size, parts)
+                    ..SplitReduction::of_parts(axis, joins_inner_axes, size, parts)
                 }
             }
         }
     }
 
-    fn equal_parts(axis: usize, joins_inner_axes: bool, size: i64, parts: i64) -> SplitReduction {
+    /// Divides the axis into this number of parts; what the division leaves is the remainder.
+    fn of_parts(axis: usize, joins_inner_axes: bool, size: i64, parts: i64) -> SplitReduction {
         SplitReduction {
             axis,
             joins_inner_axes,
@@ -133,21 +142,21 @@ impl SplitReduction {
         } else {
             (x, reduce.axes.clone())
         };
-        let whole = self.parts * self.length;
-        let parts = self.split_axis(x.narrow(self.axis as i64, 0, whole));
-        let within = axes
+        let covered = self.parts * self.length;
+        let parts = self.split_axis(x.narrow(self.axis as i64, 0, covered));
+        let axes_in_parts = axes
             .iter()
             .map(|axis| axis + usize::from(*axis >= self.axis));
-        let mut found = reduce_axes(parts, reduce.function, within.collect());
-        let at = self.axis - axes.iter().filter(|axis| **axis < self.axis).count();
+        let mut partial = reduce_axes(parts, reduce.function, axes_in_parts.collect());
+        let parts_axis = self.axis - axes.iter().filter(|axis| **axis < self.axis).count();
         if self.rest > 0 {
-            let rest = x.narrow(self.axis as i64, whole, self.rest);
-            let rest = reduce_axes(rest, reduce.function, axes).unsqueeze(at as i64);
-            found = x.builder().concat(&[found, rest], at as i64);
+            let rest = x.narrow(self.axis as i64, covered, self.rest);
+            let rest = reduce_axes(rest, reduce.function, axes).unsqueeze(parts_axis as i64);
+            partial = x.builder().concat(&[partial, rest], parts_axis as i64);
         }
         let ty = replay.graph.ty(*result);
-        let whole = reduce_axes(found, reduce.function, vec![at]);
-        vec![whole.to(ty.dtype).reshape(ty.shape.clone())]
+        let reduced = reduce_axes(partial, reduce.function, vec![parts_axis]);
+        vec![reduced.to(ty.dtype).reshape(ty.shape.clone())]
     }
 
     /// Splits the axis into an axis of parts and one within them.

@@ -59,9 +59,9 @@ impl TopKSplit {
                 (first(values), first(indices))
             }
             TopKSplit::Parts { parts, length } => {
-                let (candidates, places) = candidates(x, sort, k, [parts, length]);
-                let (values, found) = candidates.topk(k, axis, sort.descending);
-                (values, places.gather(axis, found))
+                let (candidates, candidate_indices) = candidates(x, sort, k, [parts, length]);
+                let (values, positions) = candidates.topk(k, axis, sort.descending);
+                (values, candidate_indices.gather(axis, positions))
             }
         };
         vec![values, indices]
@@ -76,8 +76,9 @@ fn topk_of(node: &Node) -> Option<(&Sort, usize)> {
     }
 }
 
-/// Number of parts that minimises the search for the top `k`: it makes the number of candidates equal the length of a
-/// part.
+/// Number of parts of a row that minimises the search for the top `k`: it makes the number of candidates equal the
+/// length of a part. It is limited so that all parts of all rows keep the device busy, and no part is too long for one
+/// loop.
 fn part_count([rows, length, k]: [usize; 3]) -> usize {
     if length <= MAX_UNSPLIT_LENGTH {
         return 1;
@@ -86,7 +87,8 @@ fn part_count([rows, length, k]: [usize; 3]) -> usize {
     wanted.max(length.div_ceil(MAX_PART_LENGTH))
 }
 
-/// Candidates: the top k of all parts and the remainder, equal elements in the order of their indices; and these indices.
+/// Candidates and their indices in the row: the top k of each of `parts` parts of `length` elements, and the remainder.
+/// Equal elements are in the order of their indices.
 fn candidates<'g>(
     x: Value<'g>,
     sort: &Sort,
@@ -94,20 +96,23 @@ fn candidates<'g>(
     [parts, length]: [i64; 2],
 ) -> (Value<'g>, Value<'g>) {
     let (builder, axis, mut shape) = (x.builder(), sort.axis, x.shape());
-    let (dim, whole) = (axis as i64, parts * length);
-    let rest = &shape[axis] - &Dim::from(whole);
+    let (dim, split_length) = (axis as i64, parts * length);
+    let rest = &shape[axis] - &Dim::from(split_length);
     shape.splice(axis..=axis, [Dim::from(parts), Dim::from(length)]);
-    let in_parts = x.narrow(dim, 0, whole).reshape(shape);
+    let in_parts = x.narrow(dim, 0, split_length).reshape(shape);
     let (values, indices) = in_parts.topk(k, dim + 1, sort.descending);
     let starts = builder.iota(DType::I64, indices.shape(), axis) * length;
-    let joined = |first: Value<'g>, left: Value<'g>| {
-        let first = first.flatten(dim, dim + 1);
+    let join = |topk: Value<'g>, remainder: Value<'g>| {
+        let topk = topk.flatten(dim, dim + 1);
         if rest.is(0) {
-            return first;
+            return topk;
         }
-        builder.concat(&[first, left], dim)
+        builder.concat(&[topk, remainder], dim)
     };
-    let left = x.narrow(dim, whole, rest.clone());
-    let places = builder.iota(DType::I64, left.shape(), axis) + whole;
-    (joined(values, left), joined(indices + starts, places))
+    let remainder = x.narrow(dim, split_length, rest.clone());
+    let remainder_indices = builder.iota(DType::I64, remainder.shape(), axis) + split_length;
+    (
+        join(values, remainder),
+        join(indices + starts, remainder_indices),
+    )
 }

@@ -30,18 +30,18 @@ impl LoweredKernel<'_> {
             "{label} needs {} buffers and textures, the device binds {limit} and {textures}",
             bindings.len()
         );
-        let is_piece = |binding: &&KernelBinding| matches!(binding.layout, Layout::Chunk { .. });
-        let Some(piece) = bindings.iter().find(is_piece) else {
+        let is_chunk = |binding: &&KernelBinding| matches!(binding.layout, Layout::Chunk { .. });
+        let Some(chunk) = bindings.iter().find(is_chunk) else {
             return Error::plan(message);
         };
         let weight = self
             .scope
             .graph
-            .value(piece.value)
+            .value(chunk.value)
             .name
             .trim_start_matches('$');
         let (count, most) = (
-            bindings.iter().filter(is_piece).count(),
+            bindings.iter().filter(is_chunk).count(),
             capabilities.max_binding_size,
         );
         message +=
@@ -51,15 +51,15 @@ impl LoweredKernel<'_> {
         )
     }
 
-    /// Turns buffers of vectors in single or half precision into textures where the value allows it, up to the number of
-    /// textures that the device can bind.
+    /// Binds buffers of vectors in single or half precision as textures, up to the number of textures that the device
+    /// can bind. Leaves out buffers that the kernel writes, and values whose memory is aliased by no texture.
     pub(super) fn bind_textures(&mut self) -> Result<()> {
-        let stored = stored_buffers(&self.statements);
-        let most = self.scope.capabilities.textures.bindings as usize;
+        let written = stored_buffers(&self.statements);
+        let max_textures = self.scope.capabilities.textures.bindings as usize;
         for index in 0..self.scope.buffers.len() {
-            let has_room = self.texture_count() < most;
-            if has_room
-                && !stored.contains(&index)
+            let can_bind_more = self.texture_count() < max_textures;
+            if can_bind_more
+                && !written.contains(&index)
                 && let Some(texel) = self.texture_texel(index)?
             {
                 self.scope.buffers[index].buffer.access = Access::AliasedTexture(texel);
@@ -75,11 +75,11 @@ impl LoweredKernel<'_> {
             element, access, ..
         } = binding.buffer;
         let is_buffer = !access.is_texture() && !binding.is_copy;
-        let is_read_so = is_buffer
+        let is_texture_read = is_buffer
             && self
                 .scope
                 .reads_as_texture(binding.value, &binding.layout)?;
-        Ok(element.texel().filter(|_| is_read_so))
+        Ok(element.texel().filter(|_| is_texture_read))
     }
 
     /// Number of textures that the kernel binds.
@@ -90,19 +90,20 @@ impl LoweredKernel<'_> {
     }
 }
 
-/// The buffers that statements write.
+/// Indices of the buffers that statements write.
 fn stored_buffers(statements: &[Statement]) -> BTreeSet<usize> {
-    let mut stored = BTreeSet::new();
+    let mut written = BTreeSet::new();
     for statement in statements {
         if let Statement::Store { buffer, .. } = statement {
-            stored.insert(*buffer);
+            written.insert(*buffer);
         }
-        stored.extend(statement.blocks().flat_map(stored_buffers));
+        written.extend(statement.blocks().flat_map(stored_buffers));
     }
-    stored
+    written
 }
 
-/// Declarations of the buffers and textures, and of the sizes if there are any.
+/// WGSL declarations of the buffers and textures, and of the array of sizes if there are any. `sizes` is the number of
+/// sizes, which are packed in vec4s, and `sizes_in` their address space.
 pub fn declarations(buffers: &[BindingDecl], sizes: usize, sizes_in: SizesSpace) -> String {
     let mut text = String::new();
     for (place, buffer) in buffers.iter().enumerate() {

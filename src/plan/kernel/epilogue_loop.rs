@@ -1,5 +1,8 @@
 //! Epilogue loop: writes the results that an invocation holds in variables. With a long epilogue a loop writes them, so
 //! that the source contains the epilogue only for a few of them.
+//!
+//! Results are grouped in lines of equal length: the results of a row, or those of a vec4 of columns. An iteration
+//! writes a number of lines.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +14,16 @@ use crate::kernel::index::Index;
 use crate::plan::element::KernelScope;
 use crate::plan::kernel::{bounds_guard, repeat};
 
-/// Most simple operations per iteration. With more, the driver's compile time outweighs the savings of a run.
+/// Most simple operations of epilogues per iteration. With more, the driver's compile time outweighs the savings of a
+/// run.
 const MAX_ITERATION_COST: usize = 64;
 /// Fewest results per iteration. With fewer, moving the remaining variables costs too much.
 const MIN_RESULTS: usize = 4;
 
-/// Emits the statements that write a line of results, given its number and its variables.
+/// Emits the statements that write a line of results, given its index and its variables.
 type WriteLine<'w> = &'w mut dyn FnMut(&mut KernelScope, &Index, &[Expr]) -> Result<Vec<Statement>>;
 
-/// Method of writing the results of a line.
+/// Describes how the function that [`write_lines`] calls writes the results of a line.
 #[derive(Clone, Copy)]
 pub enum LineEpilogue {
     /// All at once.
@@ -28,8 +32,9 @@ pub enum LineEpilogue {
     Looped,
 }
 
-/// Writes lines of variables. A cheap epilogue is emitted for all lines at once. For an expensive one a loop writes the
-/// first lines in each iteration and then moves the remaining variables up: drivers have no better way to index registers.
+/// Writes lines of variables. `cost` is the cost of the epilogue per variable, in simple operations. A cheap epilogue
+/// is emitted for all lines at once. For an expensive one a loop writes the first lines in each iteration and then
+/// moves the remaining variables up: drivers have no better way to index registers.
 pub fn write_lines(
     scope: &mut KernelScope,
     lines: LineEpilogue,
@@ -45,16 +50,16 @@ pub fn write_lines(
         LineEpilogue::Unrolled => "turn",
         LineEpilogue::Looped => "line",
     };
-    repeat(scope, name, &Dim::from(iterations), |scope, turn| {
-        let first = turn.scale(&Dim::from(count));
-        let written = write_iteration(scope, &results[..count], &first, results.len(), write)?;
+    repeat(scope, name, &Dim::from(iterations), |scope, iteration| {
+        let first = iteration.scale(&Dim::from(count));
+        let writes = write_iteration(scope, &results[..count], &first, results.len(), write)?;
         let variables = results[..count].iter().flatten().copied();
         let mut statements: Vec<Statement> = match lines {
             LineEpilogue::Unrolled => variables.map(Statement::Freeze).collect(),
             // The inner loop moves these variables.
             LineEpilogue::Looped => Vec::new(),
         };
-        statements.extend(written);
+        statements.extend(writes);
         if iterations > 1 {
             statements.extend(move_up(results, count));
         }
@@ -62,7 +67,8 @@ pub fn write_lines(
     })
 }
 
-/// Writes the lines of an iteration that exist.
+/// Writes the lines of an iteration. `results` are their variables, and `first` is the index of the first one. The last
+/// iteration leaves out lines beyond `count`, the number of all lines.
 fn write_iteration(
     scope: &mut KernelScope,
     results: &[Vec<Expr>],
@@ -72,48 +78,52 @@ fn write_iteration(
 ) -> Result<Vec<Statement>> {
     let mut lines = Vec::new();
     for (i, results) in results.iter().enumerate() {
-        let number = first.add_size(&Dim::from(i));
-        let line = write(scope, &number, results)?;
-        lines.push(bounds_guard(scope, &number, &Dim::from(count), line));
+        let index = first.add_size(&Dim::from(i));
+        let line = write(scope, &index, results)?;
+        lines.push(bounds_guard(scope, &index, &Dim::from(count), line));
     }
-    let shared = shared_expressions(&scope.pool, &lines)
+    let shared_lets = shared_expressions(&scope.pool, &lines)
         .into_iter()
         .map(Statement::Let);
-    Ok(shared.chain(lines.into_iter().flatten()).collect())
+    Ok(shared_lets.chain(lines.into_iter().flatten()).collect())
 }
 
-/// Moves all lines up by `by`.
-fn move_up(held: &[Vec<Expr>], by: usize) -> impl Iterator<Item = Statement> + '_ {
-    let lines = held.iter().zip(&held[by..]);
-    let variables = lines.flat_map(|(to, from)| to.iter().zip(from));
-    variables.map(|(to, from)| Statement::Assign(*to, *from))
+/// Assigns each line the variables of the line that follows `count` lines later.
+fn move_up(results: &[Vec<Expr>], count: usize) -> impl Iterator<Item = Statement> + '_ {
+    let lines = results.iter().zip(&results[count..]);
+    let pairs = lines.flat_map(|(to, from)| to.iter().zip(from));
+    pairs.map(|(to, from)| Statement::Assign(*to, *from))
 }
 
-/// Loads and indices that all lines of an iteration share: they are computed once before the lines.
+/// Loads and indices that all lines of an iteration share: they are computed once before the lines. The first two lines
+/// show which expressions are common.
 fn shared_expressions(pool: &ExprPool, lines: &[Vec<Statement>]) -> Vec<Expr> {
     let [first, second, ..] = lines else {
         return Vec::new();
     };
     let (first, second) = (expressions(pool, first), expressions(pool, second));
     let is_common = |expr: &&Expr| first.contains(*expr) && second.contains(*expr);
-    let own = first.union(&second).filter(|expr| !is_common(expr));
-    let read: BTreeSet<Expr> = own.flat_map(|expr| pool.operands(*expr)).copied().collect();
-    let is_worth_it = |expr: &&Expr| match pool.node(**expr) {
+    let differing = first.union(&second).filter(|expr| !is_common(expr));
+    let operands: BTreeSet<Expr> = differing
+        .flat_map(|expr| pool.operands(*expr))
+        .copied()
+        .collect();
+    let is_worth_sharing = |expr: &&Expr| match pool.node(**expr) {
         ExprNode::Load { .. } | ExprNode::TextureLoad { .. } => true,
-        ExprNode::Call { .. } => pool.ty(**expr) == WgslType::U32 && read.contains(*expr),
+        ExprNode::Call { .. } => pool.ty(**expr) == WgslType::U32 && operands.contains(*expr),
         _ => false,
     };
-    let common = first.iter().filter(is_common).filter(is_worth_it);
+    let common = first.iter().filter(is_common).filter(is_worth_sharing);
     common.copied().collect()
 }
 
 /// All expressions that statements use.
 fn expressions(pool: &ExprPool, statements: &[Statement]) -> BTreeSet<Expr> {
-    let (mut open, mut seen) = (roots(statements), BTreeSet::new());
-    while let Some(expr) = open.pop() {
-        if seen.insert(expr) {
-            open.extend(pool.operands(expr));
+    let (mut worklist, mut visited) = (roots(statements), BTreeSet::new());
+    while let Some(expr) = worklist.pop() {
+        if visited.insert(expr) {
+            worklist.extend(pool.operands(expr));
         }
     }
-    seen
+    visited
 }

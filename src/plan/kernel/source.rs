@@ -1,4 +1,4 @@
-//! Description from which a kernel's source is generated.
+//! Generation of a kernel's WGSL source from expressions, statements and a template.
 
 use crate::dim::Dim;
 use crate::kernel::capabilities::SizesSpace;
@@ -50,7 +50,7 @@ impl KernelSource {
     /// The variables that templates declare.
     fn template_variables(&self) -> Vec<Expr> {
         let names = ["index", "local", "lane"].into_iter();
-        let known = names.filter_map(|name| self.pool.known_variable(name, WgslType::U32));
-        known.collect()
+        let variables = names.filter_map(|name| self.pool.known_variable(name, WgslType::U32));
+        variables.collect()
     }
 }

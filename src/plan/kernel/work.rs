@@ -10,46 +10,53 @@ use crate::pass::multiply_adds_of;
 use crate::plan::element::KernelScope;
 use crate::plan::group::Group;
 
-/// Counts the work of a group, or of copying one operand of a concatenation to its part of the result.
-pub fn group_work(scope: &KernelScope, group: &Group, part: Option<ValueId>) -> Result<Work> {
-    let written = match part {
+/// Counts the work of a group. If `copied_operand` is set, counts the work of copying that operand of a concatenation
+/// to its range of the result.
+pub fn group_work(
+    scope: &KernelScope,
+    group: &Group,
+    copied_operand: Option<ValueId>,
+) -> Result<Work> {
+    let written = match copied_operand {
         Some(operand) => vec![operand],
         None => match group.written(scope.graph, scope.stored) {
-            nothing if nothing.is_empty() => vec![group.root],
+            empty if empty.is_empty() => vec![group.root],
             values => values,
         },
     };
-    count_group(scope, group, part).work(&written)
+    count_group(scope, group, copied_operand).work(&written)
 }
 
-/// Number of elements that the kernel of a group, or of one operand of a concatenation, reads of each stored value.
+/// Number of elements that the kernel of a group reads of each stored value. If `copied_operand` is set, the kernel is
+/// the one that copies that operand of a concatenation.
 pub fn elements_read(
     scope: &KernelScope,
     group: &Group,
-    part: Option<ValueId>,
+    copied_operand: Option<ValueId>,
 ) -> BTreeMap<ValueId, Dim> {
-    count_group(scope, group, part).read
+    count_group(scope, group, copied_operand).read
 }
 
+/// Counts the operations and reads of a group, or of copying one operand of a concatenation.
 fn count_group<'a>(
     scope: &'a KernelScope<'a>,
     group: &Group,
-    part: Option<ValueId>,
+    copied_operand: Option<ValueId>,
 ) -> WorkCounter<'a> {
-    let mut count = WorkCounter::new(scope);
-    match part {
-        Some(operand) => count.value(operand, scope.graph.ty(operand).numel()),
-        None => count.group(group),
+    let mut counter = WorkCounter::new(scope);
+    match copied_operand {
+        Some(operand) => counter.value(operand, scope.graph.ty(operand).numel()),
+        None => counter.group(group),
     }
-    count
+    counter
 }
 
 /// Counts the work of a group without its anchor.
 pub fn epilogue_work(scope: &KernelScope, group: &Group) -> Result<Work> {
-    let mut count = WorkCounter::new(scope);
-    count.excluded = group.anchor;
-    count.group(group);
-    count.work(&[group.root])
+    let mut counter = WorkCounter::new(scope);
+    counter.excluded = group.anchor;
+    counter.group(group);
+    counter.work(&[group.root])
 }
 
 /// Name of a node's first result.
@@ -58,11 +65,13 @@ fn name(graph: &Graph, node: &Node) -> Option<String> {
     Some(graph.value(*result).name.clone())
 }
 
+/// Counter of the operations and reads of a kernel.
 struct WorkCounter<'a> {
     graph: &'a Graph,
     scope: &'a KernelScope<'a>,
     /// A node whose work is not counted.
     excluded: Option<usize>,
+    /// Operations counted so far.
     operations: Dim,
     /// Nodes that are inlined into the kernel.
     inlined: BTreeSet<usize>,
@@ -94,8 +103,8 @@ impl<'a> WorkCounter<'a> {
         for (value, elements) in read.chain(written) {
             bytes = &bytes + &(&elements * &size(value)?);
         }
-        let through = self.inlined.iter();
-        let names = through.filter_map(|node| name(self.graph, self.graph.nodes.get(*node)?));
+        let inlined_nodes = self.inlined.iter();
+        let names = inlined_nodes.filter_map(|node| name(self.graph, self.graph.nodes.get(*node)?));
         Ok(Work {
             operations: self.operations.clone(),
             bytes,
@@ -104,24 +113,25 @@ impl<'a> WorkCounter<'a> {
         })
     }
 
+    /// Adds the work of a group: the operations of its nodes, and the reads of operands that it does not compute.
     fn group(&mut self, group: &Group) {
         if group.nodes.is_empty() {
             self.value(group.root, self.graph.ty(group.root).numel());
         }
-        let own = |value: &ValueId| match self.graph.value(*value).definition {
+        let is_group_result = |value: &ValueId| match self.graph.value(*value).definition {
             Definition::Node(node, _) => group.nodes.contains(&node),
             _ => false,
         };
-        let given = self.excluded;
+        let excluded = self.excluded;
         let nodes = group.nodes.iter();
-        for index in nodes.filter(|index| Some(**index) != given) {
+        for index in nodes.filter(|index| Some(**index) != excluded) {
             let node = &self.graph.nodes[*index];
             self.operations = &self.operations + &operations(self.graph, node);
-            for (place, operand) in node.operands().into_iter().enumerate() {
-                if !own(&operand) {
+            for (operand_index, operand) in node.operands().into_iter().enumerate() {
+                if !is_group_result(&operand) {
                     self.value(
                         operand,
-                        operand_elements_read(self.graph, node, place, operand),
+                        operand_elements_read(self.graph, node, operand_index, operand),
                     );
                 }
             }
@@ -140,29 +150,38 @@ impl<'a> WorkCounter<'a> {
         if self.inlined.insert(index) {
             let node = &graph.nodes[index];
             self.operations = &self.operations + &operations(graph, node);
-            for (place, operand) in node.operands().into_iter().enumerate() {
-                self.value(operand, operand_elements_read(graph, node, place, operand));
+            for (operand_index, operand) in node.operands().into_iter().enumerate() {
+                self.value(
+                    operand,
+                    operand_elements_read(graph, node, operand_index, operand),
+                );
             }
         }
     }
 
+    /// Adds a read of elements from memory. No more than all elements of a value are counted.
     fn read(&mut self, value: ValueId, elements: Dim) {
         let all = self.graph.ty(value).numel();
-        let known = self.read.entry(value).or_insert(Dim::ZERO);
-        *known = (&*known + &elements).minimum(&all);
+        let sum = self.read.entry(value).or_insert(Dim::ZERO);
+        *sum = (&*sum + &elements).minimum(&all);
     }
 }
 
 /// Number of elements of an operand that a node reads.
-fn operand_elements_read(graph: &Graph, node: &Node, place: usize, operand: ValueId) -> Dim {
+fn operand_elements_read(
+    graph: &Graph,
+    node: &Node,
+    operand_index: usize,
+    operand: ValueId,
+) -> Dim {
     let all = graph.ty(operand).numel();
-    let picks = match &node.op {
-        Op::Primitive(Primitive::Gather(_)) => place == 0,
+    let reads_selection = match &node.op {
+        Op::Primitive(Primitive::Gather(_)) => operand_index == 0,
         Op::Primitive(Primitive::Slice(_)) => true,
         _ => false,
     };
     match node.results.first() {
-        Some(result) if picks => graph.ty(*result).numel().minimum(&all),
+        Some(result) if reads_selection => graph.ty(*result).numel().minimum(&all),
         _ => all,
     }
 }
@@ -170,8 +189,8 @@ fn operand_elements_read(graph: &Graph, node: &Node, place: usize, operand: Valu
 /// Number of arithmetic operations of a node, as far as sizes determine it; see [`Work::operations`].
 fn operations(graph: &Graph, node: &Node) -> Dim {
     let operands = node.operands();
-    let numel = |place: usize| {
-        let operand = operands.get(place);
+    let numel = |operand_index: usize| {
+        let operand = operands.get(operand_index);
         operand.map_or(Dim::ZERO, |id| graph.ty(*id).numel())
     };
     let results = node.results.first();

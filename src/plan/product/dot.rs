@@ -16,7 +16,7 @@ use crate::plan::kernel::{
 
 const TEMPLATE: &str = include_str!("../../../shaders/dot.wgsl");
 
-/// Most rows and columns of a tile.
+/// Most rows, and most columns, of a tile.
 const MAX_TILE: usize = 4;
 
 /// Lowers a matrix product with its epilogue.
@@ -29,7 +29,7 @@ pub fn lower<'a>(
     let graph = scope.graph;
     let result = node.results.first().copied().unwrap_or(a);
     let shape = &graph.ty(result).shape;
-    let ([batch @ .., rows, columns], Some(depth)) = (shape.as_slice(), graph.ty(a).shape.last())
+    let ([batch @ .., rows, columns], Some(k_size)) = (shape.as_slice(), graph.ty(a).shape.last())
     else {
         return Err(Error::internal("operands of dot have too few axes"));
     };
@@ -39,9 +39,9 @@ pub fn lower<'a>(
     tiles.push(ceil_div(columns, width));
     let count = Dim::product(&tiles);
     let (index, surplus) = invocation(&mut scope, &count);
-    let mut place = index::delinearize(&index, &tiles);
-    let column = place.pop().unwrap_or_else(Index::zero);
-    let row = place.pop().unwrap_or_else(Index::zero);
+    let mut batch_indices = index::delinearize(&index, &tiles);
+    let column = batch_indices.pop().unwrap_or_else(Index::zero);
+    let row = batch_indices.pop().unwrap_or_else(Index::zero);
     let (row, column) = (
         with_label(&mut scope, &row.scale(&Dim::from(height)), "row"),
         with_label(&mut scope, &column.scale(&Dim::from(width)), "column"),
@@ -51,8 +51,8 @@ pub fn lower<'a>(
     let column_of = |scope: &mut KernelScope, j| {
         clamped_offset(scope, &column, j, columns, &format!("column{j}"))
     };
-    let at = |place: &[Index], tail: [Index; 2]| {
-        Position::from_coordinates([place, tail.as_slice()].concat())
+    let position = |batch_indices: &[Index], matrix_coordinates: [Index; 2]| {
+        Position::from_coordinates([batch_indices, matrix_coordinates.as_slice()].concat())
     };
     let dtype = graph.ty(a).dtype;
     let sums = accumulators(&mut scope, dtype, height, width);
@@ -63,18 +63,18 @@ pub fn lower<'a>(
             .flatten()
             .map(|sum| Statement::Declare(*sum, zero)),
     );
-    statements.extend(repeat(&mut scope, "k", depth, |scope, k| {
+    statements.extend(repeat(&mut scope, "k", k_size, |scope, k| {
         let mut left = Vec::new();
         for i in 0..height {
             let row = row_of(scope, i);
-            let element = scope.element(a, &at(&place, [row, k.clone()]), None)?;
+            let element = scope.element(a, &position(&batch_indices, [row, k.clone()]), None)?;
             scope.pool.set_label(element, &format!("a{i}"));
             left.push(element);
         }
         let mut right = Vec::new();
         for j in 0..width {
             let column = column_of(scope, j);
-            let element = scope.element(b, &at(&place, [k.clone(), column]), None)?;
+            let element = scope.element(b, &position(&batch_indices, [k.clone(), column]), None)?;
             right.push(element);
         }
         Ok(add_outer_product(scope, &sums, &left, &right))
@@ -83,8 +83,14 @@ pub fn lower<'a>(
     for (i, sums) in sums.iter().enumerate() {
         let mut row_writes = Vec::new();
         for (j, sum) in sums.iter().enumerate() {
-            let tail = [row_of(&mut scope, i), column_of(&mut scope, j)];
-            let write = store(&mut scope, group, result, *sum, &at(&place, tail))?;
+            let matrix_coordinates = [row_of(&mut scope, i), column_of(&mut scope, j)];
+            let write = store(
+                &mut scope,
+                group,
+                result,
+                *sum,
+                &position(&batch_indices, matrix_coordinates),
+            )?;
             row_writes.extend(offset_bounds_guard(
                 &mut scope,
                 &column,
@@ -98,7 +104,7 @@ pub fn lower<'a>(
     Ok(LoweredKernel::new(scope, TEMPLATE, statements, &count))
 }
 
-/// Returns how many neighbours along an axis an invocation computes.
+/// Returns how many neighbours along an axis of this size an invocation computes.
 pub fn tile_size(size: &Dim) -> usize {
     size.as_const()
         .and_then(|size| usize::try_from(size).ok())

@@ -22,7 +22,7 @@ const TILE_SIDE: usize = 64;
 const QUADRANT_SIDE: usize = TILE_SIDE / 2;
 /// Subgroups of a workgroup.
 const SUBGROUPS: usize = 4;
-/// K elements that lie in workgroup memory at a time.
+/// K elements of a K block, of which workgroup memory holds one at a time.
 const K_BLOCK: usize = 16;
 /// 4×4 blocks of a factor in one K block.
 const BLOCKS_PER_FACTOR: usize = TILE_SIDE / VEC4_LEN * (K_BLOCK / VEC4_LEN);
@@ -59,11 +59,11 @@ pub fn lower<'a>(
     statements.extend(tile.label_quadrant(&mut scope));
     statements
         .extend(tile.for_each_sum(|i, j| format!("var sum{i}{j}: {};", tile.matrix_type("C"))));
-    let rounds = ceil_div(&product.k_size, K_BLOCK);
-    statements.extend(repeat(&mut scope, "piece", &rounds, |scope, piece| {
+    let k_blocks = ceil_div(&product.k_size, K_BLOCK);
+    statements.extend(repeat(&mut scope, "piece", &k_blocks, |scope, k_block| {
         let barrier = Statement::Line(String::from("workgroupBarrier();"));
-        let read = tile.load_k_block(scope, &piece)?;
-        Ok(vec![barrier.clone(), read, barrier, tile.multiply_block()])
+        let load = tile.load_k_block(scope, &k_block)?;
+        Ok(vec![barrier.clone(), load, barrier, tile.multiply_block()])
     })?);
     statements.extend(tile.for_each_sum(|i, j| {
         let place = element_index(
@@ -87,12 +87,17 @@ pub fn lower<'a>(
 struct MatrixTile<'p> {
     product: &'p Product,
     unit: CooperativeMatrix,
+    /// Invocations of the workgroup.
     invocations: usize,
+    /// Number of workgroups.
     count: Dim,
+    /// Statement that ends surplus workgroups.
     surplus: Statement,
+    /// Batch coordinates.
     batch: Vec<Index>,
     /// First row and first column.
     first: [Index; 2],
+    /// Index of the invocation.
     local: Expr,
     /// For each factor, whether K is the contiguous axis.
     is_k_contiguous: [bool; 2],
@@ -105,7 +110,7 @@ impl<'p> MatrixTile<'p> {
         unit: CooperativeMatrix,
     ) -> Result<MatrixTile<'p>> {
         let tiles = [&product.rows, &product.columns].map(|size| ceil_div(size, TILE_SIDE));
-        let covering = TileGrid::new(scope, &product.batch, tiles);
+        let grid = TileGrid::new(scope, &product.batch, tiles);
         let invocations = SUBGROUPS * scope.capabilities.subgroup_size as usize;
         let (local, _) = scope.counter("local", &Dim::from(invocations));
         let left = product.is_k_contiguous(scope, Side::Left)?;
@@ -114,27 +119,27 @@ impl<'p> MatrixTile<'p> {
             product,
             unit,
             invocations,
-            count: covering.count,
-            surplus: covering.surplus,
-            batch: covering.batch,
-            first: covering.tile.map(|tile| tile.scale(&Dim::from(TILE_SIDE))),
+            count: grid.count,
+            surplus: grid.surplus,
+            batch: grid.batch,
+            first: grid.tile.map(|tile| tile.scale(&Dim::from(TILE_SIDE))),
             local,
             is_k_contiguous: [left, right],
         })
     }
 
-    /// Labels the first row and column of the quadrant that a subgroup computes.
+    /// Emits the first row and column of the quadrant that a subgroup computes, as labelled expressions.
     fn label_quadrant(&self, scope: &mut KernelScope) -> Vec<Statement> {
         let (_, subgroup) = scope.counter("subgroup", &Dim::from(SUBGROUPS));
-        let (two, half) = (Dim::from(2), Dim::from(QUADRANT_SIDE));
-        let places = [subgroup.div(&two), subgroup.rem(&two)];
-        let named = ["tile_row", "tile_column"].into_iter().zip(places);
+        let (two, side) = (Dim::from(2), Dim::from(QUADRANT_SIDE));
+        let quadrant = [subgroup.div(&two), subgroup.rem(&two)];
+        let named = ["tile_row", "tile_column"].into_iter().zip(quadrant);
         let pool = &mut scope.pool;
         named
-            .map(|(name, place)| {
-                let place = place.scale(&half).emit(pool);
-                pool.set_label(place, name);
-                Statement::Let(place)
+            .map(|(name, coordinate)| {
+                let coordinate = coordinate.scale(&side).emit(pool);
+                pool.set_label(coordinate, name);
+                Statement::Let(coordinate)
             })
             .collect()
     }
@@ -142,8 +147,10 @@ impl<'p> MatrixTile<'p> {
     /// Emits a line for each accumulator matrix of a subgroup.
     fn for_each_sum(&self, line: impl Fn(usize, usize) -> String) -> Vec<Statement> {
         let count = QUADRANT_SIDE / self.unit.size as usize;
-        let places = (0..count).flat_map(|i| (0..count).map(move |j| (i, j)));
-        places.map(|(i, j)| Statement::Line(line(i, j))).collect()
+        let coordinates = (0..count).flat_map(|i| (0..count).map(move |j| (i, j)));
+        coordinates
+            .map(|(i, j)| Statement::Line(line(i, j)))
+            .collect()
     }
 
     /// Returns the WGSL type of a matrix in a role: `A` and `B` are multiplied and added to `C`.
@@ -157,14 +164,14 @@ impl<'p> MatrixTile<'p> {
         format!("coop_mat{size}x{size}<{scalar}, {role}>")
     }
 
-    /// Loads a K block of both factors into workgroup memory, as blocks of four rows or columns and four K elements.
-    fn load_k_block(&self, scope: &mut KernelScope, piece: &Index) -> Result<Statement> {
+    /// Loads a K block of both factors into workgroup memory, in blocks of four lines and four K elements.
+    fn load_k_block(&self, scope: &mut KernelScope, k_block: &Index) -> Result<Statement> {
         let (block, _) = scope.counter("block", &Dim::from(2 * BLOCKS_PER_FACTOR));
-        let left = self.load_factor(scope, piece, block, Side::Left)?;
-        let right = self.load_factor(scope, piece, block, Side::Right)?;
+        let left = self.load_factor(scope, k_block, block, Side::Left)?;
+        let right = self.load_factor(scope, k_block, block, Side::Right)?;
         let pool = &mut scope.pool;
-        let all = pool.index(BLOCKS_PER_FACTOR as u32);
-        let is_left = pool.call("x < y", WgslType::Bool, &[block, all]);
+        let factor_blocks = pool.index(BLOCKS_PER_FACTOR as u32);
+        let is_left = pool.call("x < y", WgslType::Bool, &[block, factor_blocks]);
         Ok(Statement::Loop {
             variable: block,
             from: self.local,
@@ -174,69 +181,70 @@ impl<'p> MatrixTile<'p> {
         })
     }
 
+    /// Loads one block of a factor. `block` is its index among the blocks of both factors.
     fn load_factor(
         &self,
         scope: &mut KernelScope,
-        piece: &Index,
+        k_block: &Index,
         block: Expr,
         side: Side,
     ) -> Result<Vec<Statement>> {
         let product = self.product;
-        let number = Index::expr(block, &Dim::from(2 * BLOCKS_PER_FACTOR))
+        let block_index = Index::expr(block, &Dim::from(2 * BLOCKS_PER_FACTOR))
             .rem(&Dim::from(BLOCKS_PER_FACTOR));
-        let (quads, fours) = (
+        let (line_vec4s, k_vec4s) = (
             Dim::from(TILE_SIDE / VEC4_LEN),
             Dim::from(K_BLOCK / VEC4_LEN),
         );
-        let (line, step) = if self.is_k_contiguous[side as usize] {
-            (number.div(&fours), number.rem(&fours))
+        let (line_vec4, k_vec4) = if self.is_k_contiguous[side as usize] {
+            (block_index.div(&k_vec4s), block_index.rem(&k_vec4s))
         } else {
-            (number.rem(&quads), number.div(&quads))
+            (block_index.rem(&line_vec4s), block_index.div(&line_vec4s))
         };
         let size = match side {
             Side::Left => &product.rows,
             Side::Right => &product.columns,
         };
-        let whole = Dim::from(VEC4_LEN);
-        let first = self.first[side as usize].div(&whole).add(&line);
-        let lines = vec4_indices(scope, &first, size);
-        let steps = product.k_indices(scope, &piece.scale(&fours).add(&step), K_BLOCK);
-        let vectors = product.load_block(scope, side, &self.batch, &lines, &steps)?;
+        let vec4_len = Dim::from(VEC4_LEN);
+        let first_line_vec4 = self.first[side as usize].div(&vec4_len).add(&line_vec4);
+        let lines = vec4_indices(scope, &first_line_vec4, size);
+        let k_indices = product.k_indices(scope, &k_block.scale(&k_vec4s).add(&k_vec4), K_BLOCK);
+        let vectors = product.load_block(scope, side, &self.batch, &lines, &k_indices)?;
         let mut statements = Vec::new();
         for (k, vector) in vectors.into_iter().enumerate() {
-            for part in 0..VEC4_LEN {
-                let at = [
-                    line.scale(&whole).add_size(&Dim::from(part)),
-                    step.scale(&whole).add_size(&Dim::from(k)),
+            for component in 0..VEC4_LEN {
+                let line_and_k = [
+                    line_vec4.scale(&vec4_len).add_size(&Dim::from(component)),
+                    k_vec4.scale(&vec4_len).add_size(&Dim::from(k)),
                 ];
-                statements.push(self.store_shared(scope, side, at, vector, part));
+                statements.push(self.store_shared(scope, side, line_and_k, vector, component));
             }
         }
         Ok(statements)
     }
 
-    /// Stores an element of a factor in workgroup memory. The left factor is indexed by row and K, the right one by K and
-    /// column.
+    /// Stores an element of a factor in workgroup memory: component `component` of a vector of lines. The left factor
+    /// is indexed by row and K, the right one by K and column.
     fn store_shared(
         &self,
         scope: &mut KernelScope,
         side: Side,
-        [line, step]: [Index; 2],
+        [line, k]: [Index; 2],
         vector: Expr,
-        part: usize,
+        component: usize,
     ) -> Statement {
-        let at = match side {
-            Side::Left => line.scale(&Dim::from(K_BLOCK)).add(&step),
-            Side::Right => step.scale(&Dim::from(TILE_SIDE)).add(&line),
+        let index = match side {
+            Side::Left => line.scale(&Dim::from(K_BLOCK)).add(&k),
+            Side::Right => k.scale(&Dim::from(TILE_SIDE)).add(&line),
         };
         let pool = &mut scope.pool;
-        let mut value = vec4::component(pool, vector, part, WgslType::F32);
+        let mut value = vec4::component(pool, vector, component, WgslType::F32);
         if self.unit.half {
             value = pool.call("f16(x)", WgslType::F16, &[value]);
         }
         Statement::WorkgroupStore {
             array: side.array(),
-            index: at.emit(pool),
+            index: index.emit(pool),
             value,
         }
     }
@@ -274,25 +282,27 @@ impl<'p> MatrixTile<'p> {
 
     /// Writes the tile. Each invocation writes four neighbouring columns at a time.
     fn write(&self, scope: &mut KernelScope, group: &Group) -> Result<Statement> {
-        let quads = Dim::from(TILE_SIDE / VEC4_LEN);
-        let all = TILE_SIDE * TILE_SIDE / VEC4_LEN;
-        let (variable, number) = scope.counter("part", &Dim::from(all));
-        let whole = Dim::from(VEC4_LEN);
-        let (row, quad) = (number.div(&quads), number.rem(&quads));
-        let at = row.scale(&Dim::from(TILE_SIDE)).add(&quad.scale(&whole));
-        let numbers: Vec<Expr> = (0..VEC4_LEN)
-            .map(|part| {
-                let at = at.add_size(&Dim::from(part)).emit(&mut scope.pool);
-                scope.pool.call("tile[x]", WgslType::F32, &[at])
+        let row_vec4s = Dim::from(TILE_SIDE / VEC4_LEN);
+        let tile_vec4s = TILE_SIDE * TILE_SIDE / VEC4_LEN;
+        let (variable, vec4_index) = scope.counter("part", &Dim::from(tile_vec4s));
+        let vec4_len = Dim::from(VEC4_LEN);
+        let (row, column_vec4) = (vec4_index.div(&row_vec4s), vec4_index.rem(&row_vec4s));
+        let index = row
+            .scale(&Dim::from(TILE_SIDE))
+            .add(&column_vec4.scale(&vec4_len));
+        let components: Vec<Expr> = (0..VEC4_LEN)
+            .map(|component| {
+                let index = index.add_size(&Dim::from(component)).emit(&mut scope.pool);
+                scope.pool.call("tile[x]", WgslType::F32, &[index])
             })
             .collect();
         let vector = scope
             .pool
-            .call("vec4(x, y, z, w)", WgslType::F32x4, &numbers);
+            .call("vec4(x, y, z, w)", WgslType::F32x4, &components);
         scope.pool.set_label(vector, "sums");
         let [row, column] = [
             self.first[0].add(&row),
-            self.first[1].add(&quad.scale(&whole)),
+            self.first[1].add(&column_vec4.scale(&vec4_len)),
         ];
         let Product { rows, columns, .. } = self.product;
         let mut body = self
@@ -304,7 +314,7 @@ impl<'p> MatrixTile<'p> {
         Ok(Statement::Loop {
             variable,
             from: self.local,
-            to: scope.pool.index(all as u32),
+            to: scope.pool.index(tile_vec4s as u32),
             step: self.invocations as u32,
             body: bounds_guard(scope, &row, rows, body),
         })
@@ -322,7 +332,8 @@ impl<'p> MatrixTile<'p> {
     }
 }
 
-/// `(row + 8u) * 64u + column`
+/// Returns the WGSL index of a matrix element with an offset in a row-major array: `(row + 8u) * 64u + column + 16u`.
+/// `down` and `across` are the offsets of row and column, which are left out if they are 0.
 fn element_index(row: &str, down: usize, stride: usize, column: &str, across: usize) -> String {
     let row = match down {
         0 => format!("{row} * {stride}u"),

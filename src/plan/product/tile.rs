@@ -1,5 +1,9 @@
-//! Matrix products for devices whose subgroups are the lanes of a CPU vector. On a software rasteriser memory loads are
-//! the cost, so that lanes share what they load.
+//! Matrix products for software rasterisers, on which the invocations of a subgroup are the lanes of a CPU vector.
+//! Loads from memory take most of the time there. So invocations share what they load, by shuffles.
+//!
+//! A subgroup computes a tile of the result. The rows of a tile are divided into bands, see [`Extent::bands`]. The
+//! columns are divided into vec4s. A convolution is a product for each tap, a position in its window; their sum is the
+//! result.
 
 mod left_factor;
 mod right_factor;
@@ -36,18 +40,18 @@ use crate::shape::Shape;
 
 const TEMPLATE: &str = include_str!("../../../shaders/tile.wgsl");
 
-/// Parameter with the invocation index, for tiles without shuffles between bands. The driver knows
-/// `subgroup_invocation_id` at compile time, and would load it as a constant from memory for each column of a wide
-/// iteration.
+/// Parameter with the invocation index, for tiles of one band. The driver knows `subgroup_invocation_id` at compile
+/// time, and would load it as a constant from memory for each column of a wide iteration, see
+/// [`SubgroupTile::load_rows_wide`].
 const LANE_PARAMETER: &str = "    @builtin(local_invocation_index) local: u32,\n";
 /// Fewest columns for which a whole subgroup pays off.
 const MIN_COLUMNS: usize = 16;
 
-/// A K index, and the condition that it is below K; absent if that always holds.
+/// An index along K, and the condition that it is below the size of K; absent if that always holds.
 pub type KStep = (Index, Option<Expr>);
 
 /// Loads four K elements of a row of the left factor. Takes the batch coordinates and the row's coordinates, then the
-/// taps and the K indices.
+/// coordinates of the tap and the K indices.
 type LeftLoader<'s> =
     &'s dyn Fn(&mut KernelScope, [&[Index]; 2], (&[Index], &[KStep])) -> Result<Expr>;
 
@@ -58,7 +62,7 @@ type RowWriter<'s> =
 
 /// A matrix product that is computed in tiles.
 pub struct TiledProduct<'s> {
-    /// Batch axes.
+    /// Sizes of the batch axes.
     pub batch: Shape,
     /// Rows of the left factor.
     pub rows: Dim,
@@ -66,7 +70,7 @@ pub struct TiledProduct<'s> {
     pub row_shape: Shape,
     /// Columns of the right factor.
     pub columns: Dim,
-    /// Reduction loops around K.
+    /// Sizes of the reduction loops around K, of which each iteration is a tap. Empty if there are none.
     pub taps: Shape,
     /// Length of the innermost reduction (K).
     pub k_size: Dim,
@@ -76,9 +80,10 @@ pub struct TiledProduct<'s> {
     pub right: RightFactor<'s>,
     /// Writer of the result.
     pub write: RowWriter<'s>,
-    /// Cost of the epilogue for an element.
+    /// Cost of the epilogue for an element, in simple operations.
     pub epilogue_cost: u32,
-    /// True if columns are written as whole vec4s. Those beyond the edge are zeros.
+    /// True if `write` writes whole vec4s. Then the tile tests the bounds of each vec4, and sums of columns beyond the
+    /// edge are zeros. If false, `write` tests the bounds of each column.
     pub writes_whole_vec4: bool,
 }
 
@@ -86,12 +91,12 @@ pub struct TiledProduct<'s> {
 pub fn is_preferred(
     capabilities: &Capabilities,
     dtype: DType,
-    [rows, columns, depth]: [usize; 3],
+    [rows, columns, k_size]: [usize; 3],
 ) -> bool {
     capabilities.simd_lanes().is_some()
         && dtype == DType::F32
         && columns >= MIN_COLUMNS
-        && depth >= 2 * VEC4_LEN
+        && k_size >= 2 * VEC4_LEN
         && rows > 0
 }
 
@@ -100,7 +105,7 @@ pub fn fits_texture(limits: TextureLimits, panels: &Panels) -> bool {
     limits.bindings > 0 && limits.fits(panels.extent(Texel::F32))
 }
 
-/// Lowers a product with its epilogue. A weight as right factor is read in panels.
+/// Lowers a product with its epilogue. If the right factor is a weight, it is read from panels.
 pub fn lower<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
@@ -123,7 +128,7 @@ pub fn lower_values<'a>(
     lower_right_factor(scope, group, product, RightFactor::Values(product))
 }
 
-/// Lowers a product whose right factor lies in panels of a weight.
+/// Lowers a product whose right factor is a weight in panels.
 pub fn lower_panels<'a>(
     scope: KernelScope<'a>,
     group: &Group,
@@ -149,8 +154,7 @@ fn lower_right_factor<'a>(
         taps: Vec::new(),
         k_size: product.k_size.clone(),
         left: &|scope, [outer, row], (_, steps)| {
-            let factor =
-                |(step, guard): &KStep| (product.left_element(outer, &row[0], step), *guard);
+            let factor = |(k, guard): &KStep| (product.left_element(outer, &row[0], k), *guard);
             load_vec4(scope, &steps.iter().map(factor).collect::<Vec<_>>())
         },
         right,
@@ -212,14 +216,14 @@ pub fn tile_statements(
     Ok(statements)
 }
 
-/// Returns the template parameters for workgroups that are subgroups of `lanes` invocations and compute tiles of `bands`
+/// Returns the template values for workgroups that are subgroups of `lanes` invocations and compute tiles of `bands`
 /// bands.
 pub fn holes(lanes: usize, bands: usize) -> Vec<(&'static str, String)> {
-    let mut holes = vec![lanes::workgroup_size(lanes)];
+    let mut values = vec![lanes::workgroup_size(lanes)];
     if bands == 1 {
-        holes.push(("lane", LANE_PARAMETER.into()));
+        values.push(("lane", LANE_PARAMETER.into()));
     }
-    holes
+    values
 }
 
 /// Returns the number of invocations of a subgroup.
@@ -267,12 +271,13 @@ struct SubgroupTile {
     batch: Vec<Index>,
     /// First row of the invocation's band.
     row: Index,
-    /// Index of the panel that holds its columns.
+    /// Index of the panel that holds the tile's columns.
     panel: Index,
-    /// First column.
+    /// First column of the tile.
     column: Index,
-    /// Index of the invocation's band, and of the invocation in the band.
+    /// Index of the invocation's band.
     band: Index,
+    /// Index of the invocation in its band.
     lane: Index,
     shape: Extent,
 }
@@ -286,8 +291,8 @@ impl SubgroupTile {
         let lanes = subgroup_lanes(scope)?;
         let extent = product.tile_shape(scope.graph, lanes);
         let (_, lane) = scope.counter("local", &Dim::from(lanes));
-        let of_band = Dim::from(lanes / extent.bands);
-        let band = lane.div(&of_band);
+        let band_lanes = Dim::from(lanes / extent.bands);
+        let band = lane.div(&band_lanes);
         let row = place.row.add(&band.scale(&Dim::from(extent.rows)));
         Ok(SubgroupTile {
             lanes,
@@ -295,49 +300,54 @@ impl SubgroupTile {
             panel: place.panel,
             row: with_label(scope, &row, "row"),
             column: with_label(scope, &place.column, "column"),
-            lane: lane.rem(&of_band),
+            lane: lane.rem(&band_lanes),
             band,
             shape: extent,
         })
     }
 
-    /// Emits the loop over K. Taps and K blocks of panels are one loop: a texture has no more rows than a loop may have
-    /// iterations.
+    /// Emits the loop over K. For panels, one loop runs over the taps and the K blocks of each, which are rows of a
+    /// texture: it has no more rows than a loop may have iterations.
     fn k_loop(
         &self,
         scope: &mut KernelScope,
         product: &TiledProduct,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let rounds = ceil_div(&product.k_size, product.right.round());
+        let iterations = ceil_div(&product.k_size, product.right.round());
         if let RightFactor::Values(_) = product.right {
-            return repeat(scope, "trip", &rounds, |scope, round| {
-                self.k_iteration(scope, product, &[], &round, &round, sums)
+            return repeat(scope, "trip", &iterations, |scope, iteration| {
+                self.k_iteration(scope, product, &[], &iteration, &iteration, sums)
             });
         }
         let mut names: Vec<String> = (0..product.taps.len()).map(|i| format!("tap{i}")).collect();
         names.push(String::from("trip"));
-        let shape = [product.taps.as_slice(), &[rounds]].concat();
-        let body = |scope: &mut KernelScope, row: &Index, at: &[Index]| match at.split_last() {
-            Some((round, taps)) => self.k_iteration(scope, product, taps, round, row, sums),
+        let shape = [product.taps.as_slice(), &[iterations]].concat();
+        let body = |scope: &mut KernelScope, texel_row: &Index, at: &[Index]| match at.split_last()
+        {
+            Some((iteration, taps)) => {
+                self.k_iteration(scope, product, taps, iteration, texel_row, sums)
+            }
             None => Ok(Vec::new()),
         };
         repeat_flattened(scope, "row_of_panel", &names, &shape, body)
     }
 
-    /// Emits one iteration over K, which reads one row of the texels of panels.
+    /// Emits an iteration over K. `iteration` counts the iterations of a tap. Of panels, it reads the row `texel_row`
+    /// of the texture.
     fn k_iteration(
         &self,
         scope: &mut KernelScope,
         product: &TiledProduct,
         taps: &[Index],
-        round: &Index,
-        row: &Index,
+        iteration: &Index,
+        texel_row: &Index,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let count = product.right.round();
-        let parts = (0..count).step_by(VEC4_LEN);
-        let parts = parts.map(|from| self.load_k_elements(scope, product, taps, round, row, from));
+        let k_elements = product.right.round();
+        let parts = (0..k_elements).step_by(VEC4_LEN);
+        let parts = parts
+            .map(|from| self.load_k_elements(scope, product, taps, iteration, texel_row, from));
         let parts: Vec<KLoads> = parts.collect::<Result<_>>()?;
         let mut statements = loads(&parts);
         for part in &parts {
@@ -363,26 +373,28 @@ impl SubgroupTile {
         scope: &mut KernelScope,
         product: &TiledProduct,
         taps: &[Index],
-        round: &Index,
-        row: &Index,
+        iteration: &Index,
+        texel_row: &Index,
         from: usize,
     ) -> Result<KLoads> {
-        let count = product.right.round();
-        let rows = if count == columns_per_vec4(self.lanes) {
-            self.load_rows_wide(scope, product, taps, round, from)?
+        let k_elements = product.right.round();
+        let rows = if k_elements == columns_per_vec4(self.lanes) {
+            self.load_rows_wide(scope, product, taps, iteration, from)?
         } else {
-            self.load_rows(scope, product, taps, round, from)?
+            self.load_rows(scope, product, taps, iteration, from)?
         };
-        let first = round.scale(&Dim::from(count)).add_size(&Dim::from(from));
+        let first = iteration
+            .scale(&Dim::from(k_elements))
+            .add_size(&Dim::from(from));
         let mut columns = Vec::new();
         for q in 0..self.shape.column_vec4s {
             columns.push(match &product.right {
                 RightFactor::Values(product) => self.load_from_values(scope, product, &first, q)?,
                 RightFactor::Panels(weight, PackedWeight { panels, .. }, matrix) => {
                     let matrix = matrix(&self.batch);
-                    let of_matrix = ceil_div(&product.columns, panels.width);
-                    let panel = matrix.scale(&of_matrix).add(&self.panel);
-                    self.load_from_panel(scope, *weight, panels, [row, &panel], [from, q])?
+                    let panels_per_matrix = ceil_div(&product.columns, panels.width);
+                    let panel = matrix.scale(&panels_per_matrix).add(&self.panel);
+                    self.load_from_panel(scope, *weight, panels, [texel_row, &panel], [from, q])?
                 }
             });
         }
@@ -391,27 +403,27 @@ impl SubgroupTile {
 
     /// Returns the first column of vec4 `q` of the invocation, which may lie beyond the edge.
     fn first_column(&self, q: &Index) -> Index {
-        let quad = self.lane.scale(&Dim::from(VEC4_LEN));
-        let strip = q.scale(&Dim::from(columns_per_vec4(self.band_lanes())));
-        self.column.add(&quad).add(&strip)
+        let lane_offset = self.lane.scale(&Dim::from(VEC4_LEN));
+        let vec4_offset = q.scale(&Dim::from(columns_per_vec4(self.band_lanes())));
+        self.column.add(&lane_offset).add(&vec4_offset)
     }
 
-    /// Writes all rows, one vec4 of columns after the other. All rows of a vec4 follow each other because a cache may
-    /// hold no more than the memory of one vec4's columns.
+    /// Writes one vec4 of columns after the other, each in all rows: a cache may hold no more than the lines of memory
+    /// that all rows have at one vec4 of columns.
     fn write(
         &self,
         scope: &mut KernelScope,
         product: &TiledProduct,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let of_quad = |q: usize| sums.iter().map(|sums| sums[q]).collect();
-        let quads: Vec<Vec<Expr>> = (0..self.shape.column_vec4s).map(of_quad).collect();
+        let sums_of_vec4 = |q: usize| sums.iter().map(|sums| sums[q]).collect();
+        let vec4s: Vec<Vec<Expr>> = (0..self.shape.column_vec4s).map(sums_of_vec4).collect();
         let cost = product.epilogue_cost;
         write_lines(
             scope,
             LineEpilogue::Looped,
             cost,
-            &quads,
+            &vec4s,
             &mut |scope, q, sums| {
                 let first = self.first_column(q);
                 let rows = self.write_vec4_rows(scope, product, &first, sums)?;
@@ -431,7 +443,7 @@ impl SubgroupTile {
         first: &Index,
         sums: &[Expr],
     ) -> Result<Vec<Statement>> {
-        let (cost, all) = (product.epilogue_cost, &product.rows);
+        let (cost, row_count) = (product.epilogue_cost, &product.rows);
         let registers: Vec<Vec<Expr>> = sums.iter().map(|sum| vec![*sum]).collect();
         write_lines(
             scope,
@@ -440,18 +452,19 @@ impl SubgroupTile {
             &registers,
             &mut |scope, number, sums| {
                 let place = self.row_coordinates(scope, product, number);
-                let quad = (product.write)(scope, [&self.batch, &place], first, sums[0])?;
+                let stores = (product.write)(scope, [&self.batch, &place], first, sums[0])?;
                 Ok(match self.shape.bands {
-                    1 => offset_bounds_guard(scope, &self.row, number.clone(), all, quad),
+                    1 => offset_bounds_guard(scope, &self.row, number.clone(), row_count, stores),
                     // The first row of a tile always exists, the first row of a later band may not.
-                    _ => bounds_guard(scope, &self.row.add(number), all, quad),
+                    _ => bounds_guard(scope, &self.row.add(number), row_count, stores),
                 })
             },
         )
     }
 
-    /// Returns the coordinates of a row by its number in the tile. Where the row length is symbolic, the row becomes one
-    /// index expression. Memory indices are then products with that length, not sums with a further size for each row.
+    /// Returns the coordinates of a row by its number in the invocation's band. Where the number of columns is
+    /// symbolic, the row becomes one index expression. Memory indices are then products of the row and that number, not
+    /// sums with a further size for each row.
     fn row_coordinates(
         &self,
         scope: &mut KernelScope,
@@ -491,18 +504,19 @@ fn loads(parts: &[KLoads]) -> Vec<Statement> {
     let height = parts.first().map_or(0, |part| part.rows.len());
     let rows = (0..height).flat_map(|row| parts.iter().map(move |part| part.rows[row].vector));
     let columns = parts.iter().flat_map(|part| part.columns.iter().flatten());
-    let columns = columns.map(|held| held.vector);
+    let columns = columns.map(|loaded| loaded.vector);
     rows.chain(columns).map(Statement::Let).collect()
 }
 
-/// Yields row and column vec4 of each sum in the order of accumulation. The columns of a vec4 at its four K elements are
-/// sixteen vectors. With sixteen lanes a processor has 32 registers, and keeps these columns from row to row. With 16
-/// registers that leaves none. A row's four K elements are kept instead, and the multiply instructions load the columns
-/// from memory: the loop over 8 rows and 4 vec4s has 2144 instructions of AVX2 instead of 2425.
-fn accumulation_order(lanes: usize, [rows, quads]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
-    (0..rows * quads).map(move |n| match lanes {
+/// Yields row and vec4 of columns of each sum in the order of accumulation. A vec4 of columns at four K elements takes
+/// sixteen vector registers of the processor. A processor with sixteen lanes has 32 registers, and keeps these columns
+/// from row to row. One with eight lanes has 16, which leaves none. A row's four K elements are kept instead, and the
+/// multiply instructions load the columns from memory: the loop over 8 rows and 4 vec4s has 2144 instructions of AVX2
+/// instead of 2425.
+fn accumulation_order(lanes: usize, [rows, vec4s]: [usize; 2]) -> impl Iterator<Item = [usize; 2]> {
+    (0..rows * vec4s).map(move |n| match lanes {
         16.. => [n % rows, n / rows],
-        _ => [n / quads, n % quads],
+        _ => [n / vec4s, n % vec4s],
     })
 }
 

@@ -1,5 +1,5 @@
-//! Products of a few rows with a matrix, on GPUs. Reading the matrix once dominates the time, so that many invocations
-//! share each column and then add up their partial sums.
+//! Products of a few rows with a matrix, on GPUs. Reading the matrix takes most of the time. So many invocations share
+//! each column, each for some K elements, and then add up their partial sums.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -16,7 +16,8 @@ const TEMPLATE: &str = include_str!("../../../shaders/vector.wgsl");
 
 /// Invocations of a workgroup.
 const INVOCATIONS: usize = 64;
-/// Vec4s of columns of a workgroup where columns are the contiguous axis: these are read together.
+/// Vec4s of columns of a workgroup if columns are the contiguous axis: neighbouring invocations read neighbouring
+/// vec4s.
 const MAX_COLUMN_VEC4S: usize = 4;
 /// Most rows that an invocation computes.
 pub const MAX_ROWS: i64 = 4;
@@ -32,66 +33,75 @@ pub fn lower<'a>(
     let mut statements = vec![strip.surplus.clone()];
     let sums = strip.sums.iter();
     statements.extend(sums.map(|sum| Statement::Declare(*sum, zero)));
-    let rounds = ceil_div(&product.k_size, strip.column_lanes() * VEC4_LEN);
-    statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
-        strip.k_iteration(scope, &round)
-    })?);
+    let iterations = ceil_div(&product.k_size, strip.column_lanes() * VEC4_LEN);
+    statements.extend(repeat(
+        &mut scope,
+        "trip",
+        &iterations,
+        |scope, iteration| strip.k_iteration(scope, &iteration),
+    )?);
     statements.extend(strip.sums.iter().map(|sum| Statement::Freeze(*sum)));
-    let (added, totals) = if strip.uses_subgroups {
+    let (reduction, totals) = if strip.uses_subgroups {
         strip.reduce_in_subgroups(&mut scope)
     } else {
         strip.reduce_in_workgroup(&mut scope)
     };
-    statements.extend(added);
+    statements.extend(reduction);
     statements.push(strip.write(&mut scope, group, &totals)?);
-    let holes = strip.holes();
+    let values = strip.holes();
     let mut lowered = LoweredKernel::of_workgroups(scope, TEMPLATE, statements, strip.count);
-    lowered.template_values.extend(holes);
+    lowered.template_values.extend(values);
     Ok(lowered)
 }
 
 /// All rows of some columns, which one workgroup computes.
 struct ColumnStrip<'p> {
     product: &'p Product,
+    /// Number of workgroups.
     count: Dim,
+    /// Statement that ends surplus workgroups.
     surplus: Statement,
+    /// Batch coordinates.
     batch: Vec<Index>,
     /// First column of the invocation.
     column: Index,
-    /// Index of the invocation, and its index among those that share columns.
+    /// Index of the invocation.
     local: Expr,
+    /// Index of the invocation among those that share its columns.
     lane: Index,
-    /// Vec4s of columns.
+    /// Number of vec4s of columns of the workgroup.
     column_vec4s: usize,
+    /// True if the partial sums are added up by subgroup operations.
     uses_subgroups: bool,
     rows: Vec<Index>,
+    /// Variable with the invocation's partial sum of each row, a vec4 of columns.
     sums: Vec<Expr>,
 }
 
 impl<'p> ColumnStrip<'p> {
     fn new(scope: &mut KernelScope, product: &'p Product) -> Result<ColumnStrip<'p>> {
-        let is_by_step = product.is_k_contiguous(scope, Side::Right)?;
-        let across = if is_by_step { 1 } else { MAX_COLUMN_VEC4S };
+        let is_k_contiguous = product.is_k_contiguous(scope, Side::Right)?;
+        let column_vec4s = if is_k_contiguous { 1 } else { MAX_COLUMN_VEC4S };
         let mut tiles: Vec<Dim> = product.batch.clone();
-        tiles.push(ceil_div(&product.columns, across * VEC4_LEN));
+        tiles.push(ceil_div(&product.columns, column_vec4s * VEC4_LEN));
         let count = Dim::product(&tiles);
         let (index, surplus) = invocation(scope, &count);
-        let mut outer = index::delinearize(&index, &tiles);
-        let tile = outer.pop().unwrap_or_else(Index::zero);
-        let (local, number) = scope.counter("local", &Dim::from(INVOCATIONS));
-        let (width, whole) = (Dim::from(across), Dim::from(VEC4_LEN));
-        let quad = tile.scale(&width).add(&number.rem(&width));
+        let mut coordinates = index::delinearize(&index, &tiles);
+        let tile = coordinates.pop().unwrap_or_else(Index::zero);
+        let (local, local_index) = scope.counter("local", &Dim::from(INVOCATIONS));
+        let (width, vec4_len) = (Dim::from(column_vec4s), Dim::from(VEC4_LEN));
+        let vec4_index = tile.scale(&width).add(&local_index.rem(&width));
         let height = product.rows.as_const().unwrap_or(1);
         Ok(ColumnStrip {
             product,
             count,
             surplus,
-            batch: outer,
-            column: quad.scale(&whole),
+            batch: coordinates,
+            column: vec4_index.scale(&vec4_len),
             local,
-            lane: number.div(&width),
-            column_vec4s: across,
-            uses_subgroups: across == 1 && scope.capabilities.subgroups,
+            lane: local_index.div(&width),
+            column_vec4s,
+            uses_subgroups: column_vec4s == 1 && scope.capabilities.subgroups,
             rows: (0..height).map(|row| Dim::from(row).into()).collect(),
             sums: (0..height)
                 .map(|row| scope.pool.variable(&format!("sum{row}"), WgslType::F32x4))
@@ -105,24 +115,28 @@ impl<'p> ColumnStrip<'p> {
     }
 
     /// Adds four K elements to all sums of each invocation.
-    fn k_iteration(&self, scope: &mut KernelScope, round: &Index) -> Result<Vec<Statement>> {
-        let (product, outer) = (self.product, self.batch.as_slice());
-        let from = round.scale(&Dim::from(self.column_lanes())).add(&self.lane);
+    fn k_iteration(&self, scope: &mut KernelScope, iteration: &Index) -> Result<Vec<Statement>> {
+        let (product, batch) = (self.product, self.batch.as_slice());
+        let k_vec4 = iteration
+            .scale(&Dim::from(self.column_lanes()))
+            .add(&self.lane);
         let columns = vec4_indices(
             scope,
             &self.column.div(&Dim::from(VEC4_LEN)),
             &product.columns,
         );
-        let steps = product.k_indices(scope, &from, self.column_lanes() * VEC4_LEN);
-        let right = product.load_block(scope, Side::Right, outer, &columns, &steps)?;
+        let k_indices = product.k_indices(scope, &k_vec4, self.column_lanes() * VEC4_LEN);
+        let right = product.load_block(scope, Side::Right, batch, &columns, &k_indices)?;
         let mut statements = Vec::new();
         for (row, sum) in self.rows.iter().zip(&self.sums) {
-            let left = product.load_line(scope, Side::Left, outer, row, &steps)?;
+            let left = product.load_line(scope, Side::Left, batch, row, &k_indices)?;
             let pool = &mut scope.pool;
             let terms: Vec<Expr> = left
                 .iter()
                 .zip(&right)
-                .map(|(number, vector)| pool.call("x * y", WgslType::F32x4, &[*number, *vector]))
+                .map(|(component, vector)| {
+                    pool.call("x * y", WgslType::F32x4, &[*component, *vector])
+                })
                 .collect();
             statements.push(accumulate(pool, *sum, &terms));
         }
@@ -187,28 +201,38 @@ impl<'p> ColumnStrip<'p> {
         statements.push(line("workgroupBarrier();"));
         let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
         let mut additions = Vec::new();
-        let mut wholes = Vec::new();
+        let mut workgroup_totals = Vec::new();
         for row in 0..self.sums.len() {
-            let whole = scope.pool.variable(&format!("whole{row}"), WgslType::F32x4);
-            statements.push(Statement::Declare(whole, zero));
+            let workgroup_total = scope.pool.variable(&format!("whole{row}"), WgslType::F32x4);
+            statements.push(Statement::Declare(workgroup_total, zero));
             let share = shared_element(row, "part");
             additions.push(line(&format!("whole{row} += {share};")));
-            wholes.push(whole);
+            workgroup_totals.push(workgroup_total);
         }
         let head = String::from("for (var part = 0u; part < subgroups; part++)");
         statements.push(Statement::Block(head, additions));
-        statements.extend(wholes.iter().map(|whole| Statement::Freeze(*whole)));
-        (statements, wholes)
+        statements.extend(
+            workgroup_totals
+                .iter()
+                .map(|workgroup_total| Statement::Freeze(*workgroup_total)),
+        );
+        (statements, workgroup_totals)
     }
 
-    /// Stores a vector for each row in workgroup memory.
-    fn store_shared(&self, scope: &mut KernelScope, at: &str, vectors: &[Expr]) -> Vec<Statement> {
-        let at = scope.pool.variable(at, WgslType::U32);
-        let at = Index::expr(at, &Dim::from(INVOCATIONS));
+    /// Stores a vector for each row in workgroup memory, at the position that the `u32` variable named `position`
+    /// holds.
+    fn store_shared(
+        &self,
+        scope: &mut KernelScope,
+        position: &str,
+        vectors: &[Expr],
+    ) -> Vec<Statement> {
+        let position = scope.pool.variable(position, WgslType::U32);
+        let position = Index::expr(position, &Dim::from(INVOCATIONS));
         let rows = vectors.iter().enumerate();
         rows.map(|(row, vector)| Statement::WorkgroupStore {
             array: "shares",
-            index: at
+            index: position
                 .add_size(&Dim::from(row * INVOCATIONS))
                 .emit(&mut scope.pool),
             value: *vector,
@@ -228,13 +252,14 @@ impl<'p> ColumnStrip<'p> {
         if is_multiple_of_4(columns) {
             statements = bounds_guard(scope, &self.column, columns, statements);
         }
-        let across = scope.pool.index(self.column_vec4s as u32);
+        let column_vec4s = scope.pool.index(self.column_vec4s as u32);
         let is_first = scope
             .pool
-            .call("x < y", WgslType::Bool, &[self.local, across]);
+            .call("x < y", WgslType::Bool, &[self.local, column_vec4s]);
         Ok(Statement::If(is_first, statements))
     }
 
+    /// Returns the values of the template's placeholders.
     fn holes(&self) -> Vec<(&'static str, String)> {
         let vectors = self.sums.len() * INVOCATIONS;
         let builtins = "    @builtin(subgroup_id) subgroup: u32,\n    @builtin(num_subgroups) subgroups: u32,\n    \
@@ -245,7 +270,8 @@ impl<'p> ColumnStrip<'p> {
     }
 }
 
-/// Returns the element of workgroup memory that holds an invocation's or subgroup's sum of a row.
+/// Returns the WGSL expression of the element of workgroup memory that holds a sum of a row. `at` is the WGSL
+/// expression of the index of its invocation or subgroup.
 fn shared_element(row: usize, at: &str) -> String {
     match row {
         0 => format!("shares[{at}]"),

@@ -21,7 +21,7 @@ const K_BLOCK: usize = 16;
 /// Vec4s of K elements of a block.
 const K_VEC4S: usize = K_BLOCK / VEC4_LEN;
 
-/// Size of a tile, and the part of it that an invocation computes.
+/// Size of a tile, and how many rows and columns of it an invocation computes.
 #[derive(Clone, Copy)]
 pub struct WorkgroupTileShape {
     /// Rows and columns of the tile.
@@ -52,14 +52,15 @@ impl WorkgroupTileShape {
     pub fn of(side: u32) -> Option<WorkgroupTileShape> {
         TILE_SHAPES
             .into_iter()
-            .find(|extent| extent.side == side as usize)
+            .find(|shape| shape.side == side as usize)
     }
 
+    /// Returns the number of invocations of a workgroup.
     fn invocations(self) -> usize {
         self.side * self.side / (self.height * self.width)
     }
 
-    /// Returns the vec4s of rows, and of columns, of the tile.
+    /// Returns the number of vec4s of rows, and of vec4s of columns, of the tile.
     fn side_vec4s(self) -> usize {
         self.side / VEC4_LEN
     }
@@ -69,7 +70,7 @@ impl WorkgroupTileShape {
         2 * self.side * K_BLOCK * size_of::<f32>()
     }
 
-    /// Returns whether a device has the memory and the invocations.
+    /// Returns whether a device has enough workgroup memory and invocations for a tile.
     pub fn fits(self, capabilities: &Capabilities) -> bool {
         self.invocations() <= capabilities.max_invocations as usize
             && self.memory() <= capabilities.max_workgroup_memory as usize
@@ -81,16 +82,16 @@ pub fn lower<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
     product: &Product,
-    extent: WorkgroupTileShape,
+    shape: WorkgroupTileShape,
 ) -> Result<LoweredKernel<'a>> {
-    let tile = WorkgroupTile::new(&mut scope, product, extent)?;
+    let tile = WorkgroupTile::new(&mut scope, product, shape)?;
     let zero = scope.pool.call("vec4<f32>()", WgslType::F32x4, &[]);
     let mut statements = vec![tile.surplus.clone()];
     statements.extend(tile.label_shared(&mut scope));
     let declared = tile.sums.iter().flatten().chain(&tile.block);
     statements.extend(declared.map(|variable| Statement::Declare(*variable, zero)));
     statements.extend(tile.k_loop(&mut scope)?);
-    for q in 0..extent.width / VEC4_LEN {
+    for q in 0..shape.width / VEC4_LEN {
         statements.extend(tile.write(&mut scope, group, q)?);
     }
     let memory = tile.memory();
@@ -103,12 +104,16 @@ pub fn lower<'a>(
 struct WorkgroupTile<'p> {
     product: &'p Product,
     shape: WorkgroupTileShape,
-    /// K blocks in workgroup memory at a time. With two (double buffering), one is loaded while the other is multiplied.
+    /// Number of K blocks that workgroup memory holds at a time. With two (double buffering), one is loaded while the
+    /// other is multiplied.
     buffers: usize,
-    /// All K blocks.
+    /// Number of K blocks.
     k_blocks: Dim,
+    /// Number of workgroups.
     count: Dim,
+    /// Statement that ends surplus workgroups.
     surplus: Statement,
+    /// Batch coordinates.
     batch: Vec<Index>,
     /// First row and first column.
     first: [Index; 2],
@@ -120,8 +125,9 @@ struct WorkgroupTile<'p> {
     is_left: Expr,
     /// For each factor, whether K is the contiguous axis.
     is_k_contiguous: [bool; 2],
+    /// Accumulator variables of the invocation, by row and vec4 of columns.
     sums: Vec<Vec<Expr>>,
-    /// The block that the invocation has loaded: four rows or columns for each of four K elements.
+    /// Variables with the block that the invocation has loaded: four lines for each of four K elements.
     block: Vec<Expr>,
 }
 
@@ -129,51 +135,56 @@ impl<'p> WorkgroupTile<'p> {
     fn new(
         scope: &mut KernelScope,
         product: &'p Product,
-        extent: WorkgroupTileShape,
+        shape: WorkgroupTileShape,
     ) -> Result<WorkgroupTile<'p>> {
-        let tiles = [&product.rows, &product.columns].map(|size| ceil_div(size, extent.side));
-        let covering = TileGrid::new(scope, &product.batch, tiles);
-        let side = Dim::from(extent.side);
-        let (local, index) = scope.counter("local", &Dim::from(extent.invocations()));
-        let blocks = extent.side_vec4s() * K_VEC4S;
-        let across = Dim::from(extent.side / extent.width);
-        let halves = 1 + usize::from(
-            2 * extent.memory() <= scope.capabilities.max_workgroup_memory as usize,
-        );
-        let is_left = scope.pool.index(blocks as u32);
-        let is_left = scope.pool.call("x < y", WgslType::Bool, &[local, is_left]);
+        let tiles = [&product.rows, &product.columns].map(|size| ceil_div(size, shape.side));
+        let grid = TileGrid::new(scope, &product.batch, tiles);
+        let side = Dim::from(shape.side);
+        let (local, index) = scope.counter("local", &Dim::from(shape.invocations()));
+        let factor_blocks = shape.side_vec4s() * K_VEC4S;
+        let column_invocations = Dim::from(shape.side / shape.width);
+        let buffers =
+            1 + usize::from(2 * shape.memory() <= scope.capabilities.max_workgroup_memory as usize);
+        let block_count = scope.pool.index(factor_blocks as u32);
+        let is_left = scope
+            .pool
+            .call("x < y", WgslType::Bool, &[local, block_count]);
         scope.pool.set_label(is_left, "reads_left");
-        let by_step = [Side::Left, Side::Right].map(|side| product.is_k_contiguous(scope, side));
-        let [left, right] = by_step;
+        let is_k_contiguous =
+            [Side::Left, Side::Right].map(|side| product.is_k_contiguous(scope, side));
+        let [left, right] = is_k_contiguous;
         Ok(WorkgroupTile {
             product,
-            shape: extent,
-            buffers: halves,
+            shape,
+            buffers,
             k_blocks: ceil_div(&product.k_size, K_BLOCK),
-            count: covering.count,
-            surplus: covering.surplus,
-            batch: covering.batch,
-            first: covering.tile.map(|tile| tile.scale(&side)),
-            invocation_position: [index.div(&across), index.rem(&across)],
-            block_index: label_block_index(scope, &index, blocks),
+            count: grid.count,
+            surplus: grid.surplus,
+            batch: grid.batch,
+            first: grid.tile.map(|tile| tile.scale(&side)),
+            invocation_position: [
+                index.div(&column_invocations),
+                index.rem(&column_invocations),
+            ],
+            block_index: label_block_index(scope, &index, factor_blocks),
             is_left,
             is_k_contiguous: [left?, right?],
-            sums: sums(scope, extent),
+            sums: sums(scope, shape),
             block: (0..VEC4_LEN)
                 .map(|k| scope.pool.variable(&format!("block{k}"), WgslType::F32x4))
                 .collect(),
         })
     }
 
-    /// Emits names for expressions that several parts of the kernel use.
+    /// Emits labelled expressions that several parts of the kernel use.
     fn label_shared(&self, scope: &mut KernelScope) -> Vec<Statement> {
         let mut named = vec![("row", self.first[0].clone())];
         named.push(("column", self.first[1].clone()));
         named.push(("my_row", self.invocation_position[0].clone()));
         named.push(("my_column", self.invocation_position[1].clone()));
         for side in [Side::Left, Side::Right] {
-            let (quad, four) = self.block_position(side);
-            named.extend([("quad", quad), ("four", four)]);
+            let (line_vec4, k_vec4) = self.block_position(side);
+            named.extend([("quad", line_vec4), ("four", k_vec4)]);
         }
         let pool = &mut scope.pool;
         let mut statements = Vec::new();
@@ -189,38 +200,37 @@ impl<'p> WorkgroupTile<'p> {
     /// Emits the loop over all K blocks. Each iteration loads a block, multiplies the previous one, and then stores the
     /// loaded one in workgroup memory.
     fn k_loop(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
-        let rounds = &self.k_blocks + &Dim::ONE;
-        repeat(scope, "piece", &rounds, |scope, round| {
-            let number = round.emit(&mut scope.pool);
-            let piece = Index::expr(number, &self.k_blocks);
+        let iterations = &self.k_blocks + &Dim::ONE;
+        repeat(scope, "piece", &iterations, |scope, iteration| {
+            let number = iteration.emit(&mut scope.pool);
+            let k_block = Index::expr(number, &self.k_blocks);
             let two = Dim::from(2);
-            let (half, before) = (piece.rem(&two), round.add_size(&Dim::ONE).rem(&two));
-            let read =
-                self.for_each_factor(scope, |scope, side| self.load_block(scope, &piece, side))?;
-            let keep =
-                self.for_each_factor(
-                    scope,
-                    |scope, side| Ok(self.store_block(scope, &half, side)),
-                )?;
-            let multiply = self.multiply_block(scope, &before);
+            let (buffer, previous_buffer) =
+                (k_block.rem(&two), iteration.add_size(&Dim::ONE).rem(&two));
+            let load =
+                self.for_each_factor(scope, |scope, side| self.load_block(scope, &k_block, side))?;
+            let store = self.for_each_factor(scope, |scope, side| {
+                Ok(self.store_block(scope, &buffer, side))
+            })?;
+            let multiply = self.multiply_block(scope, &previous_buffer);
             let pool = &mut scope.pool;
             let (zero, end) = (pool.index(0), pool.size(&self.k_blocks));
-            let is_next = pool.call("x > y", WgslType::Bool, &[number, zero]);
-            let is_one = pool.call("x < y", WgslType::Bool, &[number, end]);
-            scope.pool.set_label(is_one, "is_piece");
+            let has_previous = pool.call("x > y", WgslType::Bool, &[number, zero]);
+            let has_block = pool.call("x < y", WgslType::Bool, &[number, end]);
+            scope.pool.set_label(has_block, "is_piece");
             let barrier = Statement::Line(String::from("workgroupBarrier();"));
             let mut statements = vec![
-                Statement::If(is_one, vec![read]),
-                Statement::If(is_next, vec![multiply]),
+                Statement::If(has_block, vec![load]),
+                Statement::If(has_previous, vec![multiply]),
             ];
             statements.extend((self.buffers == 1).then(|| barrier.clone()));
-            statements.extend([Statement::If(is_one, vec![keep]), barrier]);
+            statements.extend([Statement::If(has_block, vec![store]), barrier]);
             Ok(statements)
         })
     }
 
-    /// Emits a statement per factor for the invocation's block: half of the invocations handle the left factor, half the
-    /// right one.
+    /// Emits a statement per factor for the invocation's block: half of the invocations handle the left factor, half
+    /// the right one.
     fn for_each_factor(
         &self,
         scope: &mut KernelScope,
@@ -235,98 +245,104 @@ impl<'p> WorkgroupTile<'p> {
     fn load_block(
         &self,
         scope: &mut KernelScope,
-        piece: &Index,
+        k_block: &Index,
         side: Side,
     ) -> Result<Vec<Statement>> {
         let lines = self.block_lines(scope, side);
-        let (_, four) = self.block_position(side);
-        let from = piece.scale(&Dim::from(K_VEC4S)).add(&four);
-        let steps = self.product.k_indices(scope, &from, K_BLOCK);
+        let (_, k_vec4) = self.block_position(side);
+        let first_k_vec4 = k_block.scale(&Dim::from(K_VEC4S)).add(&k_vec4);
+        let k_indices = self.product.k_indices(scope, &first_k_vec4, K_BLOCK);
         let block = self
             .product
-            .load_block(scope, side, &self.batch, &lines, &steps)?;
+            .load_block(scope, side, &self.batch, &lines, &k_indices)?;
         let pairs = self.block.iter().zip(block);
         Ok(pairs
             .map(|(variable, vector)| Statement::Assign(*variable, vector))
             .collect())
     }
 
-    /// Returns the four rows or columns of the invocation's block, clamped to the last one.
+    /// Returns the four lines of the invocation's block, clamped to the last one.
     fn block_lines(&self, scope: &mut KernelScope, side: Side) -> Vec<Index> {
-        let (quad, _) = self.block_position(side);
+        let (line_vec4, _) = self.block_position(side);
         let size = match side {
             Side::Left => &self.product.rows,
             Side::Right => &self.product.columns,
         };
-        let first = self.first[side as usize].add(&quad.scale(&Dim::from(VEC4_LEN)));
+        let first = self.first[side as usize].add(&line_vec4.scale(&Dim::from(VEC4_LEN)));
         vec4_indices(scope, &first.div(&Dim::from(VEC4_LEN)), size)
     }
 
-    /// Returns the vec4 of rows or columns, and the vec4 of K elements, that the invocation loads. Neighbouring
-    /// invocations load neighbours in memory.
+    /// Returns the vec4 of lines and the vec4 of K elements that the invocation loads. Neighbouring invocations load
+    /// neighbours in memory.
     fn block_position(&self, side: Side) -> (Index, Index) {
-        let (quads, fours) = (Dim::from(self.shape.side_vec4s()), Dim::from(K_VEC4S));
+        let (line_vec4s, k_vec4s) = (Dim::from(self.shape.side_vec4s()), Dim::from(K_VEC4S));
         if self.is_k_contiguous[side as usize] {
-            (self.block_index.div(&fours), self.block_index.rem(&fours))
+            (
+                self.block_index.div(&k_vec4s),
+                self.block_index.rem(&k_vec4s),
+            )
         } else {
-            (self.block_index.rem(&quads), self.block_index.div(&quads))
+            (
+                self.block_index.rem(&line_vec4s),
+                self.block_index.div(&line_vec4s),
+            )
         }
     }
 
-    /// Stores the invocation's block in workgroup memory.
-    fn store_block(&self, scope: &mut KernelScope, half: &Index, side: Side) -> Vec<Statement> {
-        let (quad, four) = self.block_position(side);
-        let step = four.scale(&Dim::from(VEC4_LEN));
+    /// Stores the invocation's block in workgroup memory. `buffer` is the index of the K block there.
+    fn store_block(&self, scope: &mut KernelScope, buffer: &Index, side: Side) -> Vec<Statement> {
+        let (line_vec4, k_vec4) = self.block_position(side);
+        let first_k = k_vec4.scale(&Dim::from(VEC4_LEN));
         let mut statements = Vec::new();
         for (k, value) in self.block.iter().enumerate() {
-            let step = step.add_size(&Dim::from(k));
+            let k_index = first_k.add_size(&Dim::from(k));
             statements.push(Statement::WorkgroupStore {
                 array: side.array(),
-                index: self.shared_index(scope, side, half, &step, &quad),
+                index: self.shared_index(scope, side, buffer, &k_index, &line_vec4),
                 value: *value,
             });
         }
         statements
     }
 
-    /// Returns the index in workgroup memory of four rows or columns at a K element. Where neighbouring invocations have
-    /// loaded neighbouring K elements, the vec4s of a K element are permuted by its index, so that writes go to different
-    /// banks.
+    /// Returns the index in workgroup memory of a vec4 of lines at K element `k` of the K block in a buffer. If
+    /// neighbouring invocations have loaded neighbouring K elements, the vec4s of a K element are permuted by its
+    /// index, so that writes go to different banks.
     fn shared_index(
         &self,
         scope: &mut KernelScope,
         side: Side,
-        half: &Index,
-        step: &Index,
-        quad: &Index,
+        buffer: &Index,
+        k: &Index,
+        line_vec4: &Index,
     ) -> Expr {
-        let quads = Dim::from(self.shape.side_vec4s());
-        let mut at = step.scale(&quads);
+        let line_vec4s = Dim::from(self.shape.side_vec4s());
+        let mut index = k.scale(&line_vec4s);
         if self.buffers == 2 {
-            let steps = half.scale(&Dim::from(K_BLOCK));
-            at = at.add(&steps.scale(&quads));
+            let first_k = buffer.scale(&Dim::from(K_BLOCK));
+            index = index.add(&first_k.scale(&line_vec4s));
         }
         if self.is_k_contiguous[side as usize] {
-            let four = step.div(&Dim::from(VEC4_LEN)).scale(&Dim::from(2));
+            let swizzle = k.div(&Dim::from(VEC4_LEN)).scale(&Dim::from(2));
             let pool = &mut scope.pool;
-            let (quad, four) = (quad.emit(pool), four.emit(pool));
-            let moved = pool.call("x ^ y", WgslType::U32, &[quad, four]);
-            at = at.add(&Index::expr(moved, &quads));
+            let (line_vec4, swizzle) = (line_vec4.emit(pool), swizzle.emit(pool));
+            let permuted = pool.call("x ^ y", WgslType::U32, &[line_vec4, swizzle]);
+            index = index.add(&Index::expr(permuted, &line_vec4s));
         } else {
-            at = at.add(quad);
+            index = index.add(line_vec4);
         }
-        at.emit(&mut scope.pool)
+        index.emit(&mut scope.pool)
     }
 
     /// Adds the products of the K block in a buffer.
-    fn multiply_block(&self, scope: &mut KernelScope, half: &Index) -> Statement {
+    fn multiply_block(&self, scope: &mut KernelScope, buffer: &Index) -> Statement {
         let (variable, k) = scope.counter("k", &Dim::from(K_BLOCK));
         let [left, right] = [Side::Left, Side::Right].map(|side| {
-            let quads = self.invocation_vec4s(side);
-            let vectors = quads.iter().enumerate().map(|(number, quad)| {
-                let at = self.shared_index(scope, side, half, &k, quad);
+            let line_vec4s = self.invocation_vec4s(side);
+            let vectors = line_vec4s.iter().enumerate().map(|(number, line_vec4)| {
+                let index = self.shared_index(scope, side, buffer, &k, line_vec4);
                 let array = format!("{}[x]", side.array());
-                let vector = scope.pool.call(array, WgslType::F32x4, &[at]);
+                let vector = scope.pool.call(array, WgslType::F32x4, &[index]);
                 let letter = if side == Side::Left { "a" } else { "b" };
                 scope.pool.set_label(vector, &format!("{letter}{number}"));
                 vector
@@ -336,9 +352,9 @@ impl<'p> WorkgroupTile<'p> {
         let mut body = Vec::new();
         for (i, sums) in self.sums.iter().enumerate() {
             let pool = &mut scope.pool;
-            let number = vec4::component(pool, left[i / VEC4_LEN], i % VEC4_LEN, WgslType::F32);
+            let row = vec4::component(pool, left[i / VEC4_LEN], i % VEC4_LEN, WgslType::F32);
             for (sum, vector) in sums.iter().zip(&right) {
-                let term = pool.call("x * y", WgslType::F32x4, &[number, *vector]);
+                let term = pool.call("x * y", WgslType::F32x4, &[row, *vector]);
                 let total = pool.call("x + y", WgslType::F32x4, &[*sum, term]);
                 body.push(Statement::Assign(*sum, total));
             }
@@ -352,7 +368,7 @@ impl<'p> WorkgroupTile<'p> {
         }
     }
 
-    /// Returns the vec4s of rows or columns of the tile that the invocation computes.
+    /// Returns the vec4s of lines of the tile that the invocation computes.
     fn invocation_vec4s(&self, side: Side) -> Vec<Index> {
         let numbers = 0..self.invocation_lines(side) / VEC4_LEN;
         numbers
@@ -360,14 +376,14 @@ impl<'p> WorkgroupTile<'p> {
             .collect()
     }
 
-    /// Returns one of these vec4s by its number. They are as far apart as possible, so that neighbouring invocations take
-    /// neighbouring vec4s.
+    /// Returns one of the vec4s of lines that the invocation computes, by its number. They are as far apart as
+    /// possible, so that neighbouring invocations compute neighbouring vec4s.
     fn invocation_vec4(&self, side: Side, number: &Index) -> Index {
-        let apart = Dim::from(self.shape.side / self.invocation_lines(side));
-        self.invocation_position[side as usize].add(&number.scale(&apart))
+        let distance = Dim::from(self.shape.side / self.invocation_lines(side));
+        self.invocation_position[side as usize].add(&number.scale(&distance))
     }
 
-    /// Returns the rows or columns that an invocation computes.
+    /// Returns the number of lines that an invocation computes.
     fn invocation_lines(&self, side: Side) -> usize {
         match side {
             Side::Left => self.shape.height,
@@ -375,13 +391,17 @@ impl<'p> WorkgroupTile<'p> {
         }
     }
 
-    /// Writes the rows of a vec4 of columns.
+    /// Writes vec4 `q` of the invocation's columns in all its rows.
     fn write(&self, scope: &mut KernelScope, group: &Group, q: usize) -> Result<Vec<Statement>> {
         let Product { rows, columns, .. } = self.product;
-        let whole = Dim::from(VEC4_LEN);
-        let column = self.first[1].add(&self.invocation_vec4(Side::Right, &q.into()).scale(&whole));
-        let quads = self.sums.chunks(VEC4_LEN);
-        let registers: Vec<Vec<Expr>> = quads
+        let vec4_len = Dim::from(VEC4_LEN);
+        let column = self.first[1].add(
+            &self
+                .invocation_vec4(Side::Right, &q.into())
+                .scale(&vec4_len),
+        );
+        let row_vec4s = self.sums.chunks(VEC4_LEN);
+        let registers: Vec<Vec<Expr>> = row_vec4s
             .map(|rows| rows.iter().map(|sums| sums[q]).collect())
             .collect();
         let cost = group.epilogue_cost(scope.graph);
@@ -392,7 +412,7 @@ impl<'p> WorkgroupTile<'p> {
             &registers,
             &mut |scope, number, sums| {
                 let first =
-                    self.first[0].add(&self.invocation_vec4(Side::Left, number).scale(&whole));
+                    self.first[0].add(&self.invocation_vec4(Side::Left, number).scale(&vec4_len));
                 let mut lines = Vec::new();
                 for (i, sum) in sums.iter().enumerate() {
                     let row = first.add_size(&Dim::from(i));
@@ -433,16 +453,17 @@ impl<'p> WorkgroupTile<'p> {
 }
 
 /// Creates the accumulator variables of an invocation, by row and vec4 of columns.
-fn sums(scope: &mut KernelScope, extent: WorkgroupTileShape) -> Vec<Vec<Expr>> {
+fn sums(scope: &mut KernelScope, shape: WorkgroupTileShape) -> Vec<Vec<Expr>> {
     let mut row = |i: usize| {
-        (0..extent.width / VEC4_LEN)
+        (0..shape.width / VEC4_LEN)
             .map(|q| scope.pool.variable(&format!("sum{i}_{q}"), WgslType::F32x4))
             .collect()
     };
-    (0..extent.height).map(&mut row).collect()
+    (0..shape.height).map(&mut row).collect()
 }
 
-/// Labels the index of an invocation among those that load the same factor.
+/// Returns the index of an invocation among those that load the same factor, as a labelled expression. Each of them
+/// loads one of the factor's `blocks` blocks.
 fn label_block_index(scope: &mut KernelScope, local: &Index, blocks: usize) -> Index {
     let blocks = Dim::from(blocks);
     let number = local.rem(&blocks).emit(&mut scope.pool);

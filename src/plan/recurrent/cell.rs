@@ -6,36 +6,37 @@ use crate::op::{BinaryFunction, RecurrentCell, UnaryFunction};
 use crate::plan::element::scalar;
 use crate::plan::element::vec4::{self, VEC4_LEN};
 
-/// States after a step, from the gates' contributions of the input and of the previous state.
+/// States after a step: the hidden state, and for an LSTM the cell state. `input` and `hidden` are the contributions of
+/// the input and of the previous hidden state to each gate; `previous` are the states before the step.
 pub fn next_states(
     pool: &mut ExprPool,
     cell: RecurrentCell,
-    [input, own]: [&[Expr]; 2],
-    before: &[Expr],
+    [input, hidden]: [&[Expr]; 2],
+    previous: &[Expr],
 ) -> Vec<Expr> {
     use UnaryFunction::{Sigmoid, Tanh};
     let gates: Vec<Expr> = input
         .iter()
-        .zip(own)
-        .map(|(input, own)| call_vec4(pool, "x + y", *input, *own))
+        .zip(hidden)
+        .map(|(input, hidden)| call_vec4(pool, "x + y", *input, *hidden))
         .collect();
     match cell {
         RecurrentCell::Lstm => {
             let [input, forget, output] =
                 [0, 1, 3].map(|gate| unary_vec4(pool, Sigmoid, gates[gate]));
             let candidate = unary_vec4(pool, Tanh, gates[2]);
-            let kept = call_vec4(pool, "x * y", forget, before[1]);
-            let taken = call_vec4(pool, "x * y", input, candidate);
-            let memory = call_vec4(pool, "x + y", kept, taken);
-            let shown = unary_vec4(pool, Tanh, memory);
-            vec![call_vec4(pool, "x * y", output, shown), memory]
+            let remembered = call_vec4(pool, "x * y", forget, previous[1]);
+            let added = call_vec4(pool, "x * y", input, candidate);
+            let cell_state = call_vec4(pool, "x + y", remembered, added);
+            let activated = unary_vec4(pool, Tanh, cell_state);
+            vec![call_vec4(pool, "x * y", output, activated), cell_state]
         }
         RecurrentCell::Gru => {
             let [reset, update] = [0, 1].map(|gate| unary_vec4(pool, Sigmoid, gates[gate]));
-            let own = call_vec4(pool, "x * y", reset, own[2]);
-            let candidate = call_vec4(pool, "x + y", input[2], own);
+            let hidden = call_vec4(pool, "x * y", reset, hidden[2]);
+            let candidate = call_vec4(pool, "x + y", input[2], hidden);
             let candidate = unary_vec4(pool, Tanh, candidate);
-            let change = call_vec4(pool, "x - y", before[0], candidate);
+            let change = call_vec4(pool, "x - y", previous[0], candidate);
             let change = call_vec4(pool, "x * y", change, update);
             vec![call_vec4(pool, "x + y", change, candidate)]
         }
@@ -65,12 +66,12 @@ fn relu(pool: &mut ExprPool, vector: Expr) -> Expr {
 fn map_components(
     pool: &mut ExprPool,
     vector: Expr,
-    of: impl Fn(&mut ExprPool, Expr) -> Expr,
+    function: impl Fn(&mut ExprPool, Expr) -> Expr,
 ) -> Expr {
-    let number = |part| {
-        let number = vec4::component(pool, vector, part, WgslType::F32);
-        of(pool, number)
+    let element = |component| {
+        let element = vec4::component(pool, vector, component, WgslType::F32);
+        function(pool, element)
     };
-    let numbers: Vec<Expr> = (0..VEC4_LEN).map(number).collect();
+    let numbers: Vec<Expr> = (0..VEC4_LEN).map(element).collect();
     vec4::build_vec4(pool, &numbers, WgslType::F32x4)
 }

@@ -20,13 +20,13 @@ const UNITS_PER_ITERATION: usize = 8;
 
 /// Storage of the weight.
 pub enum RecurrentWeight {
-    /// In a buffer.
+    /// In a buffer, as the value.
     Value(ValueId),
-    /// In panels: a unit of a gate is a column, and units of the state are K.
+    /// In panels of a weight that the value is a view of: a unit of a gate is a column, and units of the state are K.
     Panels(ValueId, Panels),
 }
 
-/// Block of four by four units.
+/// Block of the weight: four units of a gate by four units of the state.
 pub enum WeightBlock {
     /// One vector for each unit of the state, with four units of a gate.
     Columns(Vec<Expr>),
@@ -63,15 +63,16 @@ impl RecurrentWeight {
         matches!(self, RecurrentWeight::Panels(..))
     }
 
-    /// Loads the block of a gate, a vec4 of its units and state units. Elements past the end are zeros.
+    /// Loads the block of a gate for the vec4 `vec4_index` of its units and the vec4 `k_vec4` of the state units in
+    /// iteration `k`. Elements past the end are zeros.
     pub(super) fn load_block(
         &self,
         scope: &mut KernelScope,
         layer: &LayerKernel,
         gate: usize,
-        quad: &Index,
+        vec4_index: &Index,
         k: &Index,
-        part: usize,
+        k_vec4: usize,
     ) -> Result<WeightBlock> {
         match self {
             RecurrentWeight::Panels(base, panels) => {
@@ -80,15 +81,15 @@ impl RecurrentWeight {
                 let gate = layer.gate_index(gate);
                 let panel = gate
                     .scale(&Dim::from(panels.panels()))
-                    .add(&quad.div(&width));
+                    .add(&vec4_index.div(&width));
                 let pool = &mut scope.pool;
-                let column = |step: usize| {
-                    let before = step / texel.k_per_texel() * panels.width / VEC4_LEN;
-                    let x = quad.rem(&width).add_size(&Dim::from(before));
-                    let at = [&x, k, &panel].map(|index| index.emit(pool));
-                    load_columns(pool, texture, texel, at, step)
+                let column = |k_index: usize| {
+                    let offset = k_index / texel.k_per_texel() * panels.width / VEC4_LEN;
+                    let x = vec4_index.rem(&width).add_size(&Dim::from(offset));
+                    let coordinates = [&x, k, &panel].map(|index| index.emit(pool));
+                    load_columns(pool, texture, texel, coordinates, k_index)
                 };
-                let first = part * VEC4_LEN;
+                let first = k_vec4 * VEC4_LEN;
                 Ok(WeightBlock::Columns(
                     (first..first + VEC4_LEN).map(column).collect(),
                 ))
@@ -98,15 +99,16 @@ impl RecurrentWeight {
                 let first = k.scale(&Dim::from(VEC4_LEN));
                 let units = Dim::from(layer.units);
                 let mut rows = Vec::new();
-                for unit in layer.vec4_units(scope, quad) {
+                for unit in layer.vec4_units(scope, vec4_index) {
                     let mut factors = Vec::new();
-                    for part in 0..VEC4_LEN {
-                        let step = first.add_size(&Dim::from(part));
-                        let guard = (!step.is_less_than(&units)
+                    for component in 0..VEC4_LEN {
+                        let k_index = first.add_size(&Dim::from(component));
+                        let guard = (!k_index.is_less_than(&units)
                             && !layer.units.is_multiple_of(VEC4_LEN))
-                        .then(|| scope.is_below(&step, &units));
-                        let at = vec![direction.clone(), gate.clone(), unit.clone(), step];
-                        factors.push(((*value, Position::from_coordinates(at)), guard));
+                        .then(|| scope.is_below(&k_index, &units));
+                        let coordinates =
+                            vec![direction.clone(), gate.clone(), unit.clone(), k_index];
+                        factors.push(((*value, Position::from_coordinates(coordinates)), guard));
                     }
                     rows.push(vec4::load_vec4(scope, &factors)?);
                 }
@@ -117,7 +119,8 @@ impl RecurrentWeight {
 }
 
 impl WeightBlock {
-    /// Products of four state units with the block: their contributions to four units of the gate.
+    /// Product of four state units with the block: their contributions to four units of the gate. `state` returns one
+    /// of the four state units.
     pub fn multiply(
         &self,
         pool: &mut ExprPool,
@@ -125,17 +128,19 @@ impl WeightBlock {
     ) -> Expr {
         match self {
             WeightBlock::Columns(columns) => {
-                let parts = columns.iter().enumerate();
-                let terms: Vec<Expr> = parts
-                    .map(|(part, column)| {
-                        let number = state(pool, part);
+                let indexed_columns = columns.iter().enumerate();
+                let terms: Vec<Expr> = indexed_columns
+                    .map(|(component, column)| {
+                        let number = state(pool, component);
                         pool.call("x * y", WgslType::F32x4, &[number, *column])
                     })
                     .collect();
                 pool.call("(x + y) + (z + w)", WgslType::F32x4, &terms)
             }
             WeightBlock::Rows(rows) => {
-                let state: Vec<Expr> = (0..VEC4_LEN).map(|part| state(pool, part)).collect();
+                let state: Vec<Expr> = (0..VEC4_LEN)
+                    .map(|component| state(pool, component))
+                    .collect();
                 let state = vec4::build_vec4(pool, &state, WgslType::F32x4);
                 let sum = |row: &Expr| pool.call("dot(x, y)", WgslType::F32, &[*row, state]);
                 let sums: Vec<Expr> = rows.iter().map(sum).collect();
@@ -145,7 +150,8 @@ impl WeightBlock {
     }
 }
 
-/// Weight that a value is a view of, and its panels: the matrices of all directions and gates are concatenated.
+/// Weight that a value is a view of, and its panels: one matrix for each direction and gate. `None` if the weight
+/// cannot be read in panels.
 fn weight_panels(
     scope: &mut KernelScope,
     value: ValueId,
@@ -154,36 +160,36 @@ fn weight_panels(
     let sizes = scope.graph.ty(value).shape.iter();
     let sizes = sizes.map(|size| usize::try_from(size.as_const()?).ok());
     let sizes: Option<Vec<usize>> = sizes.collect();
-    let (Some(_), Some(&[directions, gates, units, steps])) =
+    let (Some(_), Some(&[directions, gates, units, state_units])) =
         (scope.capabilities.simd_lanes(), sizes.as_deref())
     else {
         return Ok(None);
     };
-    let sizes = [directions * gates, units, steps];
+    let sizes = [directions * gates, units, state_units];
     let shape = sizes.map(Dim::from);
     let mut counter = |axis: usize, name| scope.counter(name, &shape[axis]);
     let counters = [counter(0, "outer"), counter(1, "j"), counter(2, "k")];
-    let at = counters.each_ref().map(|(_, index)| index.clone());
-    let place = Position::from_index(index::linearize(&at, &shape));
-    let Some((base, place)) = scope.resolve_views(value, &place)? else {
+    let indices = counters.each_ref().map(|(_, index)| index.clone());
+    let position = Position::from_index(index::linearize(&indices, &shape));
+    let Some((base, position)) = scope.resolve_views(value, &position)? else {
         return Ok(None);
     };
     let info = scope.graph.value(base);
     let is_weight = matches!(info.definition, Definition::Weight(_)) && info.ty.dtype == DType::F32;
-    let strides = place.coefficients(&counters.map(|(variable, _)| variable));
+    let strides = position.coefficients(&counters.map(|(variable, _)| variable));
     let strides = strides.filter(|strides| is_weight && strides.iter().all(|x| *x >= 0));
-    let Some(&[far, near, next]) = strides.as_deref() else {
+    let Some(&[matrix_stride, unit_stride, k_stride]) = strides.as_deref() else {
         return Ok(None);
     };
-    let run = |axis: usize, stride: i64| StridedRange {
+    let range = |axis: usize, stride: i64| StridedRange {
         count: sizes[axis],
         stride: stride.unsigned_abs() as usize,
     };
     let width = (lanes * VEC4_LEN).min(units.next_multiple_of(VEC4_LEN));
     let panels = Panels {
-        batch: run(0, far),
-        k_ranges: vec![run(2, next)],
-        columns: run(1, near),
+        batch: range(0, matrix_stride),
+        k_ranges: vec![range(2, k_stride)],
+        columns: range(1, unit_stride),
         k_block: UNITS_PER_ITERATION,
         width,
         strip: width,

@@ -14,29 +14,30 @@ pub struct Accumulator {
     pub function: ReduceFunction,
     /// Variable that holds the result so far.
     pub total: Expr,
+    /// Initial value.
     start: Expr,
     /// Variable for a partial sum, where a single sum of all elements would lose precision.
-    part: Option<Expr>,
+    partial_sum: Option<Expr>,
 }
 
 impl Accumulator {
-    /// Creates an accumulator for elements of a dtype in a variable named `name`, and one for partial sums named `part`,
-    /// if any.
+    /// Creates an accumulator for elements of a dtype in a variable named `name`, and one for partial sums named
+    /// `partial_sum`, if any.
     pub fn new(
         scope: &mut KernelScope,
         function: ReduceFunction,
         dtype: DType,
         name: &str,
-        part: Option<&str>,
+        partial_sum: Option<&str>,
     ) -> Result<Accumulator> {
         let (total, start) = new_accumulator(scope, function, dtype, name)?;
         let ty = scope.pool.ty(total);
-        let part = part.map(|name| scope.pool.variable(name, ty));
+        let partial_sum = partial_sum.map(|name| scope.pool.variable(name, ty));
         Ok(Accumulator {
             function,
             total,
             start,
-            part,
+            partial_sum,
         })
     }
 
@@ -57,7 +58,7 @@ impl Accumulator {
                 })
                 .collect();
         }
-        let target = self.part.unwrap_or(self.total);
+        let target = self.partial_sum.unwrap_or(self.total);
         let sum = elements.into_iter().fold(target, |sum, element| {
             combine(scope, self.function, sum, element)
         });
@@ -70,17 +71,20 @@ impl Accumulator {
     }
 }
 
-/// Statements before and after each chunk that has a partial sum.
+/// Statements around a chunk of elements: those before it start the partial sums, those after it add the partial sums
+/// to the totals. Both are empty if no accumulator has a partial sum.
 pub fn piece_statements<'r>(
     scope: &mut KernelScope,
-    running: impl Iterator<Item = &'r Accumulator>,
+    accumulators: impl Iterator<Item = &'r Accumulator>,
 ) -> [Vec<Statement>; 2] {
     let [mut before, mut after] = [Vec::new(), Vec::new()];
-    for one in running {
-        let Some(part) = one.part else { continue };
-        before.push(Statement::Declare(part, one.start));
-        let whole = one.combine_with(scope, part);
-        after.push(Statement::Assign(one.total, whole));
+    for accumulator in accumulators {
+        let Some(partial_sum) = accumulator.partial_sum else {
+            continue;
+        };
+        before.push(Statement::Declare(partial_sum, accumulator.start));
+        let total = accumulator.combine_with(scope, partial_sum);
+        after.push(Statement::Assign(accumulator.total, total));
     }
     [before, after]
 }

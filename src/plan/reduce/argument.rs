@@ -19,9 +19,9 @@ use crate::plan::reduce::{ReductionAxes, ReductionOutput, beats_best};
 const MAX_SINGLE_LENGTH: i64 = 64;
 
 /// True if subgroups can share the rows: long rows of a type that they can exchange.
-pub fn is_supported(scope: &KernelScope, parts: &ReductionAxes) -> bool {
-    let length = parts.reduced.first().and_then(Dim::as_const);
-    let register = scope.register(parts.dtype);
+pub fn is_supported(scope: &KernelScope, reduction: &ReductionAxes) -> bool {
+    let length = reduction.reduced.first().and_then(Dim::as_const);
+    let register = scope.register(reduction.dtype);
     scope.capabilities.simd_lanes().is_some()
         && length.is_some_and(|length| length > MAX_SINGLE_LENGTH)
         && matches!(register, WgslType::F32 | WgslType::I32)
@@ -31,41 +31,41 @@ pub fn is_supported(scope: &KernelScope, parts: &ReductionAxes) -> bool {
 pub fn lower<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
-    parts: &ReductionAxes,
+    reduction: &ReductionAxes,
     function: ArgReduceFunction,
 ) -> Result<LoweredKernel<'a>> {
-    let (output, surplus) = parts.output(&mut scope);
+    let (output, surplus) = reduction.output(&mut scope);
     let missing = || Error::internal("no subgroups to share a row");
     let lanes = scope.capabilities.simd_lanes().ok_or_else(missing)?;
-    let (lane, number) = scope.counter("lane", &Dim::from(lanes));
-    let first = parts.operand_position(&output.kept, std::slice::from_ref(&number));
-    let first = scope.element(parts.operand, &first, None)?;
+    let (lane, lane_index) = scope.counter("lane", &Dim::from(lanes));
+    let first = reduction.operand_position(&output.kept, std::slice::from_ref(&lane_index));
+    let first = scope.element(reduction.operand, &first, None)?;
     let search = ArgReduceSearch {
-        parts,
+        reduction,
         function,
         output,
         lanes,
-        number,
+        lane_index,
         best: scope.pool.variable("best", scope.pool.ty(first)),
-        found: scope.pool.variable("best_index", WgslType::U32),
+        best_index: scope.pool.variable("best_index", WgslType::U32),
     };
     let mut statements = vec![
         surplus,
         Statement::Declare(search.best, first),
-        Statement::Declare(search.found, lane),
+        Statement::Declare(search.best_index, lane),
     ];
     statements.extend(search.search_row(&mut scope)?);
     for step in lanes::shuffle_distances(lanes) {
         statements.extend(search.exchange(&mut scope, step));
     }
-    statements.push(Statement::Freeze(search.found));
+    statements.push(Statement::Freeze(search.best_index));
     let index = scalar::size_as(
         &mut scope.pool,
-        search.found,
+        search.best_index,
         DType::I64,
         scope.capabilities,
     );
-    let store = search.output.store(&mut scope, group, parts, index)?;
+    let store = search.output.store(&mut scope, group, reduction, index)?;
     let zero = scope.pool.index(0);
     let is_first = scope.pool.call("x == y", WgslType::Bool, &[lane, zero]);
     statements.push(Statement::If(is_first, vec![store]));
@@ -75,35 +75,37 @@ pub fn lower<'a>(
 
 /// State of an invocation's search.
 struct ArgReduceSearch<'p> {
-    parts: &'p ReductionAxes,
+    reduction: &'p ReductionAxes,
     function: ArgReduceFunction,
     output: ReductionOutput,
     /// Invocations of the subgroup.
     lanes: usize,
     /// Index of the invocation in its subgroup.
-    number: Index,
+    lane_index: Index,
+    /// Variable for the best element so far.
     best: Expr,
-    found: Expr,
+    /// Variable for the index of that element.
+    best_index: Expr,
 }
 
 impl ArgReduceSearch<'_> {
     /// Searches the invocation's elements of the row.
     fn search_row(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
-        let size = &self.parts.reduced[0];
+        let size = &self.reduction.reduced[0];
         repeat(
             scope,
             "trip",
             &ceil_div(size, self.lanes),
             |scope, round| {
-                let place = round.scale(&Dim::from(self.lanes)).add(&self.number);
-                let k = place.emit(&mut scope.pool);
+                let element_index = round.scale(&Dim::from(self.lanes)).add(&self.lane_index);
+                let k = element_index.emit(&mut scope.pool);
                 let position = self
-                    .parts
+                    .reduction
                     .operand_position(&self.output.kept, &[Index::expr(k, size)]);
-                let element = scope.element(self.parts.operand, &position, None)?;
+                let element = scope.element(self.reduction.operand, &position, None)?;
                 let better = beats_best(scope, self.function, element, self.best);
                 let take = Statement::If(better, self.update_best(element, k));
-                if place.is_less_than(size) {
+                if element_index.is_less_than(size) {
                     return Ok(vec![take]);
                 }
                 let end = scope.pool.size(size);
@@ -113,25 +115,26 @@ impl ArgReduceSearch<'_> {
         )
     }
 
+    /// Statements that replace the best element and its index.
     fn update_best(&self, element: Expr, index: Expr) -> Vec<Statement> {
         vec![
             Statement::Assign(self.best, element),
-            Statement::Assign(self.found, index),
+            Statement::Assign(self.best_index, index),
         ]
     }
 
-    /// Takes another invocation's result if it is better, or equal with a smaller index.
+    /// Takes the result of the invocation at distance `step` if it is better, or equal with a smaller index.
     fn exchange(&self, scope: &mut KernelScope, step: usize) -> Vec<Statement> {
         let ty = scope.pool.ty(self.best);
         let shuffle = format!("subgroupShuffleXor(x, {step}u)");
         let other = scope.pool.call(shuffle.clone(), ty, &[self.best]);
-        let index = scope.pool.call(shuffle, WgslType::U32, &[self.found]);
+        let index = scope.pool.call(shuffle, WgslType::U32, &[self.best_index]);
         let better = beats_best(scope, self.function, other, self.best);
         let worse = beats_best(scope, self.function, self.best, other);
         let pool = &mut scope.pool;
         pool.set_label(other, "other");
         pool.set_label(index, "other_index");
-        let operands = [better, worse, index, self.found];
+        let operands = [better, worse, index, self.best_index];
         let takes = pool.call("x || (!y && z < w)", WgslType::Bool, &operands);
         pool.set_label(takes, "takes");
         vec![

@@ -30,16 +30,16 @@ pub fn is_supported(graph: &Graph, node: &Node) -> bool {
     let Op::Primitive(Primitive::Reduce(reduce)) = &node.op else {
         return false;
     };
-    let Ok(parts) = ReductionAxes::new(graph, node, &reduce.axes) else {
+    let Ok(reduction) = ReductionAxes::new(graph, node, &reduce.axes) else {
         return false;
     };
-    let is_of_windows = is_of_windows(graph, parts.operand);
-    let window = Dim::product(&parts.reduced).as_const();
+    let is_of_windows = is_of_windows(graph, reduction.operand);
+    let window = Dim::product(&reduction.reduced).as_const();
     is_of_windows
         && window.is_some_and(|window| window <= MAX_WINDOW)
         && reduce.axes.iter().all(|axis| *axis > CHANNEL_AXIS)
-        && (3..=4).contains(&parts.kept.len())
-        && parts.dtype == DType::F32
+        && (3..=4).contains(&reduction.kept.len())
+        && reduction.dtype == DType::F32
 }
 
 /// True for the result of an unfold, or a slice of it.
@@ -63,21 +63,22 @@ pub fn lower<'a>(
     reduce: &Reduce,
 ) -> Result<LoweredKernel<'a>> {
     let mut scope = scope.reading_u64();
-    let parts = ReductionAxes::new(scope.graph, node, &reduce.axes)?;
-    let block = PoolingBlock::new(&mut scope, &parts);
+    let reduction = ReductionAxes::new(scope.graph, node, &reduce.axes)?;
+    let block = PoolingBlock::new(&mut scope, &reduction);
     let mut statements = vec![block.surplus.clone()];
     let mut totals = Vec::new();
-    for place in 0..block.offsets.len() {
-        for part in 0..VEC4_LEN {
-            let label = format!("{}{place}_{part}", accumulator_name(reduce.function));
-            let (total, start) = new_accumulator(&mut scope, reduce.function, parts.dtype, &label)?;
+    for position in 0..block.offsets.len() {
+        for channel in 0..VEC4_LEN {
+            let label = format!("{}{position}_{channel}", accumulator_name(reduce.function));
+            let (total, start) =
+                new_accumulator(&mut scope, reduce.function, reduction.dtype, &label)?;
             statements.push(Statement::Declare(total, start));
             totals.push(total);
         }
     }
-    statements.extend(block.combine(&mut scope, &parts, reduce, &totals)?);
+    statements.extend(block.combine(&mut scope, &reduction, reduce, &totals)?);
     statements.extend(totals.iter().copied().map(Statement::Freeze));
-    statements.extend(block.write(&mut scope, group, &parts, &totals)?);
+    statements.extend(block.write(&mut scope, group, &reduction, &totals)?);
     Ok(LoweredKernel::new(
         scope,
         TEMPLATE,
@@ -97,31 +98,31 @@ struct PoolingBlock {
 }
 
 impl PoolingBlock {
-    fn new(scope: &mut KernelScope, parts: &ReductionAxes) -> PoolingBlock {
-        let [down, across] = positions_per_invocation(scope, parts);
-        let mut shape = parts.kept.clone();
-        let space = shape.iter_mut().skip(CHANNEL_AXIS + 1);
-        for (size, along) in space.zip([down, across]) {
-            *size = ceil_div(size, along);
+    fn new(scope: &mut KernelScope, reduction: &ReductionAxes) -> PoolingBlock {
+        let [down, across] = positions_per_invocation(scope, reduction);
+        let mut shape = reduction.kept.clone();
+        let spatial = shape.iter_mut().skip(CHANNEL_AXIS + 1);
+        for (size, step) in spatial.zip([down, across]) {
+            *size = ceil_div(size, step);
         }
         let (mut first, surplus, count) = vec4_layout::invocation_vec4(scope, &shape, CHANNEL_AXIS);
-        let space = first.iter_mut().skip(CHANNEL_AXIS + 1);
-        for (first, along) in space.zip([down, across]) {
-            *first = first.scale(&Dim::from(along));
+        let spatial = first.iter_mut().skip(CHANNEL_AXIS + 1);
+        for (first, step) in spatial.zip([down, across]) {
+            *first = first.scale(&Dim::from(step));
         }
-        let places = (0..down).flat_map(|i| (0..across).map(move |j| [0, 0, i, j]));
+        let offsets = (0..down).flat_map(|i| (0..across).map(move |j| [0, 0, i, j]));
         let rank = first.len();
         PoolingBlock {
             count,
             surplus,
             first,
-            offsets: places.map(|place| place[..rank].to_vec()).collect(),
+            offsets: offsets.map(|offset| offset[..rank].to_vec()).collect(),
         }
     }
 
-    /// Coordinates of a position.
-    fn position(&self, place: &[usize]) -> Vec<Index> {
-        let axes = self.first.iter().zip(place);
+    /// Coordinates of the position at `offsets` from the first one.
+    fn position(&self, offsets: &[usize]) -> Vec<Index> {
+        let axes = self.first.iter().zip(offsets);
         axes.map(|(first, offset)| first.add_size(&Dim::from(*offset)))
             .collect()
     }
@@ -130,14 +131,14 @@ impl PoolingBlock {
     fn bounds_condition(
         &self,
         scope: &mut KernelScope,
-        parts: &ReductionAxes,
-        place: &[usize],
+        reduction: &ReductionAxes,
+        offsets: &[usize],
     ) -> Option<Expr> {
-        let at = self.position(place);
+        let coordinates = self.position(offsets);
         let mut inside = None;
-        for ((at, size), offset) in at.iter().zip(&parts.kept).zip(place) {
-            if *offset > 0 && !at.is_less_than(size) {
-                let below = scope.is_below(at, size);
+        for ((coordinate, size), offset) in coordinates.iter().zip(&reduction.kept).zip(offsets) {
+            if *offset > 0 && !coordinate.is_less_than(size) {
+                let below = scope.is_below(coordinate, size);
                 inside = Some(scope.pool.and(inside, below));
             }
         }
@@ -148,7 +149,7 @@ impl PoolingBlock {
     fn combine(
         &self,
         scope: &mut KernelScope,
-        parts: &ReductionAxes,
+        reduction: &ReductionAxes,
         reduce: &Reduce,
         totals: &[Expr],
     ) -> Result<Vec<Statement>> {
@@ -157,10 +158,10 @@ impl PoolingBlock {
             loaded: HashMap::new(),
         };
         if self.offsets.len() == 1 {
-            return repeat_all(scope, "k", &parts.reduced, |scope, reduced| {
+            return repeat_all(scope, "k", &reduction.reduced, |scope, reduced| {
                 self.add(
                     scope,
-                    parts,
+                    reduction,
                     &mut elements,
                     totals,
                     &self.offsets[0],
@@ -169,37 +170,39 @@ impl PoolingBlock {
             });
         }
         let mut statements = Vec::new();
-        for (place, totals) in self.offsets.iter().zip(totals.chunks(VEC4_LEN)) {
-            for reduced in all_coordinates(&parts.reduced) {
-                let added = self.add(scope, parts, &mut elements, totals, place, &reduced)?;
+        for (offsets, totals) in self.offsets.iter().zip(totals.chunks(VEC4_LEN)) {
+            for reduced in all_coordinates(&reduction.reduced) {
+                let added = self.add(scope, reduction, &mut elements, totals, offsets, &reduced)?;
                 statements.extend(added);
             }
         }
         Ok(statements)
     }
 
-    /// Adds four channels of a window's element to the totals. An element of several windows is loaded once, for the first
-    /// of their positions, which is within the result whenever another one is.
+    /// Adds four channels of a window's element to the totals. An element of several windows is loaded once, for the
+    /// first of their positions, which is within the result whenever another one is.
     fn add(
         &self,
         scope: &mut KernelScope,
-        parts: &ReductionAxes,
+        reduction: &ReductionAxes,
         elements: &mut LoadedElements,
         totals: &[Expr],
-        place: &[usize],
+        offsets: &[usize],
         reduced: &[Index],
     ) -> Result<Vec<Statement>> {
-        let inside = self.bounds_condition(scope, parts, place);
+        let inside = self.bounds_condition(scope, reduction, offsets);
         let mut statements = Vec::new();
-        for (total, at) in totals
+        for (total, position) in totals
             .iter()
-            .zip(vec4::neighbours(&self.position(place), CHANNEL_AXIS))
+            .zip(vec4::neighbours(&self.position(offsets), CHANNEL_AXIS))
         {
-            let at = parts.operand_position(&at, reduced);
-            let seen = scope.element(parts.operand, &at, None)?;
-            let element = match elements.loaded.entry(seen) {
+            let position = reduction.operand_position(&position, reduced);
+            let unguarded = scope.element(reduction.operand, &position, None)?;
+            let element = match elements.loaded.entry(unguarded) {
                 Entry::Occupied(element) => *element.get(),
-                Entry::Vacant(free) => *free.insert(scope.element(parts.operand, &at, inside)?),
+                Entry::Vacant(vacant) => {
+                    *vacant.insert(scope.element(reduction.operand, &position, inside)?)
+                }
             };
             let sum = combine(scope, elements.function, *total, element);
             statements.push(Statement::Assign(*total, sum));
@@ -207,23 +210,27 @@ impl PoolingBlock {
         Ok(statements)
     }
 
+    /// Applies the epilogue to the totals and writes the positions that are within the result.
     fn write(
         &self,
         scope: &mut KernelScope,
         group: &Group,
-        parts: &ReductionAxes,
+        reduction: &ReductionAxes,
         totals: &[Expr],
     ) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
-        for (place, totals) in self.offsets.iter().zip(totals.chunks(VEC4_LEN)) {
-            let quad = scope.separate_all(&self.position(place), &parts.kept);
+        for (offsets, totals) in self.offsets.iter().zip(totals.chunks(VEC4_LEN)) {
+            let coordinates = scope.separate_all(&self.position(offsets), &reduction.kept);
             let mut results = Vec::new();
-            for (total, at) in totals.iter().zip(vec4::neighbours(&quad, CHANNEL_AXIS)) {
-                let at = Position::from_coordinates(at);
-                results.push(epilogue(scope, group, parts.result, *total, &at)?);
+            for (total, position) in totals
+                .iter()
+                .zip(vec4::neighbours(&coordinates, CHANNEL_AXIS))
+            {
+                let position = Position::from_coordinates(position);
+                results.push(epilogue(scope, group, reduction.result, *total, &position)?);
             }
             let store = scope.store_vec4(group.root, CHANNEL_AXIS, &results)?;
-            statements.push(match self.bounds_condition(scope, parts, place) {
+            statements.push(match self.bounds_condition(scope, reduction, offsets) {
                 Some(inside) => Statement::If(inside, vec![store]),
                 None => store,
             });
@@ -239,12 +246,13 @@ struct LoadedElements {
     loaded: HashMap<Expr, Expr>,
 }
 
-/// Positions of an invocation along the spatial axes: two if the axis has more than one and the unrolled code stays short.
-fn positions_per_invocation(scope: &mut KernelScope, parts: &ReductionAxes) -> [usize; 2] {
-    let space = |axis: usize| parts.kept.get(CHANNEL_AXIS + 1 + axis).cloned();
-    let [down, across] = [0, 1].map(|axis| space(axis).unwrap_or(Dim::ONE));
-    let window = Dim::product(&parts.reduced);
-    let places = scope.decide(
+/// Positions of an invocation along the spatial axes: two if the axis has more than one and the unrolled code stays
+/// short.
+fn positions_per_invocation(scope: &mut KernelScope, reduction: &ReductionAxes) -> [usize; 2] {
+    let spatial_size = |axis: usize| reduction.kept.get(CHANNEL_AXIS + 1 + axis).cloned();
+    let [down, across] = [0, 1].map(|axis| spatial_size(axis).unwrap_or(Dim::ONE));
+    let window = Dim::product(&reduction.reduced);
+    let count = scope.decide(
         [down, across, window, Dim::ONE],
         |[down, across, window, _]| match [down > 1, across > 1] {
             [true, true] if 4 * window <= MAX_UNROLLED => 4,
@@ -252,15 +260,15 @@ fn positions_per_invocation(scope: &mut KernelScope, parts: &ReductionAxes) -> [
             _ => 1,
         },
     );
-    match places {
+    match count {
         4 => [2, 2],
-        places => [places, 1],
+        count => [count, 1],
     }
 }
 
 /// All coordinates of a shape with constant sizes.
 fn all_coordinates(shape: &[Dim]) -> Vec<Vec<Index>> {
     let count = Dim::product(shape).as_const().unwrap_or(0);
-    let places = (0..count).map(|place| index::delinearize(&Dim::from(place).into(), shape));
-    places.collect()
+    let coordinates = (0..count).map(|number| index::delinearize(&Dim::from(number).into(), shape));
+    coordinates.collect()
 }

@@ -1,9 +1,9 @@
 //! Row kernels: reductions over the same trailing axes of a value and the pointwise work around them, in one kernel.
 //!
-//! A kernel reads each row once per stage. The first stage holds reductions that need no other result, the next one those
-//! that need the results of the first stage, and so on; the last pass writes the elements. A mean, a variance and the
-//! normalised elements are three stages. Invocations share a row of contiguous elements. For rows with strided elements,
-//! which are columns, an invocation processes some adjacent ones.
+//! A kernel reads each row once per stage. The first stage holds reductions that need no other result, the next one
+//! those that need the results of the first stage, and so on; the last pass writes the elements. A mean, a variance and
+//! the normalised elements are three stages. Invocations share a row of contiguous elements. Rows with strided elements
+//! are columns; an invocation processes one or some adjacent ones alone.
 
 mod granularity;
 mod sharing;
@@ -39,10 +39,11 @@ pub const MAX_LOOP_LENGTH: usize = 1 << 15;
 /// Number of columns that keeps a GPU busy.
 const BUSY_COLUMNS: usize = 1 << 11;
 
-/// Most elements that an invocation keeps in registers between stages. The source repeats the code for each of them. For
-/// functions at least as expensive as an exponential, which another stage would recompute, more code pays off.
+/// Most elements that an invocation keeps in registers between stages. The source repeats the code for each of them.
 const MAX_REGISTER_ELEMENTS: i64 = 32;
+/// Most elements in registers if another stage would recompute expensive functions: then more code pays off.
 const MAX_REGISTER_ELEMENTS_IF_EXPENSIVE: i64 = 128;
+/// Cost from which on a function is expensive, in simple operations: that of an exponential.
 const EXPENSIVE_COST: u32 = 5;
 
 /// True if a device has row kernels. On other devices a kernel computes one reduction.
@@ -86,31 +87,31 @@ pub fn lower<'a>(
     rows: &RowsPattern,
 ) -> Result<LoweredKernel<'a>> {
     let frame = &rows.frame;
-    let kept = max_register_elements(scope.graph, &rows.computed);
+    let max_registers = max_register_elements(scope.graph, &rows.computed);
     let Granularity {
-        rows: across,
+        rows: rows_per_invocation,
         width,
-    } = Granularity::of(&scope, group, rows, kept);
+    } = Granularity::of(&scope, group, rows, max_registers);
     scope.inline_values(&rows.computed);
-    let count = frame.rows.floor_div(&Dim::from(across));
+    let count = frame.rows.floor_div(&Dim::from(rows_per_invocation));
     let (index, surplus) = invocation(&mut scope, &count);
-    let mut row = RowKernel {
+    let mut kernel = RowKernel {
         sharing: RowSharing::of(&scope, frame),
         frame,
         count,
-        rows: vec8::element_indices(&index, across),
+        rows: vec8::element_indices(&index, rows_per_invocation),
         width,
-        kept,
+        max_registers,
         scope,
         statements: vec![surplus],
         names: Vec::new(),
         exchanged_types: Vec::new(),
     };
     for stage in &rows.stages {
-        row.emit_stage(stage)?;
+        kernel.emit_stage(stage)?;
     }
-    row.write(&rows.written)?;
-    Ok(row.finish())
+    kernel.write(&rows.written)?;
+    Ok(kernel.finish())
 }
 
 /// A row kernel under construction.
@@ -125,7 +126,7 @@ struct RowKernel<'a, 'r> {
     /// Contiguous elements of a row that an invocation processes at once.
     width: usize,
     /// Most elements that an invocation keeps in registers.
-    kept: i64,
+    max_registers: i64,
     statements: Vec<Statement>,
     /// Base names of the variables so far.
     names: Vec<&'static str>,
@@ -137,36 +138,41 @@ struct RowKernel<'a, 'r> {
 struct RowReduction {
     operand: ValueId,
     result: ValueId,
+    /// Number of the row among those of the invocation.
     row: usize,
-    running: Accumulator,
+    accumulator: Accumulator,
 }
 
 impl<'a> RowKernel<'a, '_> {
     /// Emits a stage: one pass over the rows for independent reductions.
     fn emit_stage(&mut self, nodes: &[usize]) -> Result<()> {
         let graph = self.scope.graph;
-        let mut parts = Vec::new();
+        let mut reductions = Vec::new();
         for node in nodes.iter().filter_map(|node| graph.nodes.get(*node)) {
-            parts.extend(self.row_reductions(node)?);
+            reductions.extend(self.row_reductions(node)?);
         }
-        let start = parts.iter().map(|part| part.running.declare());
+        let start = reductions
+            .iter()
+            .map(|reduction| reduction.accumulator.declare());
         self.statements.extend(start);
-        let around =
-            accumulator::piece_statements(&mut self.scope, parts.iter().map(|part| &part.running));
-        let through = self.for_each_element(around, |scope, rows| {
-            let each = parts.iter();
-            each.map(|part| part.accumulate(scope, &rows[part.row]))
+        let around = accumulator::piece_statements(
+            &mut self.scope,
+            reductions.iter().map(|reduction| &reduction.accumulator),
+        );
+        let passes = self.for_each_element(around, |scope, rows| {
+            let each = reductions.iter();
+            each.map(|reduction| reduction.accumulate(scope, &rows[reduction.row]))
                 .collect()
         })?;
-        self.statements.extend(through);
-        for part in &parts {
-            let total = part.running.total;
-            self.combine_invocations(&part.running);
+        self.statements.extend(passes);
+        for reduction in &reductions {
+            let total = reduction.accumulator.total;
+            self.combine_invocations(&reduction.accumulator);
             self.statements.push(Statement::Freeze(total));
-            let dtype = graph.ty(part.result).dtype;
+            let dtype = graph.ty(reduction.result).dtype;
             let value = scalar::narrow(&mut self.scope.pool, total, dtype);
-            let row = &self.rows[part.row];
-            self.scope.set_computed_at(part.result, value, row);
+            let row = &self.rows[reduction.row];
+            self.scope.set_computed_at(reduction.result, value, row);
         }
         Ok(())
     }
@@ -178,26 +184,27 @@ impl<'a> RowKernel<'a, '_> {
         };
         let operand = operand(node, 0)?;
         let dtype = self.scope.graph.ty(operand).dtype;
-        let in_parts = reduce.function == ReduceFunction::Sum && dtype.is_float() && self.is_long();
+        let uses_partial_sums =
+            reduce.function == ReduceFunction::Sum && dtype.is_float() && self.is_long();
         let total = self.unique_name(reduce::accumulator_name(reduce.function));
-        let part = in_parts.then(|| self.unique_name("part"));
+        let partial_sum = uses_partial_sums.then(|| self.unique_name("part"));
         let rows = 0..self.rows.len();
         rows.map(|row| {
-            let of_row = |name: &String| match self.rows.len() {
+            let name_of_row = |name: &String| match self.rows.len() {
                 1 => name.clone(),
                 _ => format!("{name}_{row}"),
             };
-            let (total, part) = (of_row(&total), part.as_ref().map(of_row));
+            let (total, partial_sum) = (name_of_row(&total), partial_sum.as_ref().map(name_of_row));
             Ok(RowReduction {
                 operand,
                 result: *result,
                 row,
-                running: Accumulator::new(
+                accumulator: Accumulator::new(
                     &mut self.scope,
                     reduce.function,
                     dtype,
                     &total,
-                    part.as_deref(),
+                    partial_sum.as_deref(),
                 )?,
             })
         })
@@ -216,21 +223,22 @@ impl<'a> RowKernel<'a, '_> {
 
     /// Number of iterations in which the invocations process a row, and of the row's vectors.
     fn rounds(&self) -> (Dim, Dim) {
-        let units = self.frame.length.floor_div(&Dim::from(self.width));
-        (ceil_div(&units, self.sharing.lanes()), units)
+        let vectors = self.frame.length.floor_div(&Dim::from(self.width));
+        (ceil_div(&vectors, self.sharing.lanes()), vectors)
     }
 
+    /// True if a sum over a row adds partial sums of chunks.
     fn is_long(&self) -> bool {
         let rounds = self.rounds().0.as_const();
         rounds.is_none_or(|rounds| rounds > reduce::PARTIAL_SUM_LENGTH)
     }
 
-    /// Number of iterations, if the invocations keep their elements in registers between the stages. The loop is unrolled
-    /// then.
+    /// Number of iterations, if the invocations keep their elements in registers between the stages. The loop is
+    /// unrolled then.
     fn unrolled_rounds(&self) -> Option<i64> {
         let rounds = self.rounds().0.as_const()?;
-        let at_once = self.width * self.rows.len();
-        (rounds * at_once as i64 <= self.kept).then_some(rounds)
+        let elements_per_round = self.width * self.rows.len();
+        (rounds * elements_per_round as i64 <= self.max_registers).then_some(rounds)
     }
 
     /// Emits `body` for all elements, called with the positions of neighbours in each row. Long rows are divided into
@@ -250,25 +258,25 @@ impl<'a> RowKernel<'a, '_> {
             let body = self.emit_round(&round, &body)?;
             return repeat(&mut self.scope, "trip", &rounds, |_, _| Ok(body));
         }
-        let is_cheap = self.kept == MAX_REGISTER_ELEMENTS && self.rows.len() == 1;
-        let at_once = if is_cheap && vec4::is_multiple_of_4(&rounds) {
+        let is_cheap = self.max_registers == MAX_REGISTER_ELEMENTS && self.rows.len() == 1;
+        let unrolled = if is_cheap && vec4::is_multiple_of_4(&rounds) {
             VEC4_LEN
         } else {
             1
         };
-        let rounds = rounds.floor_div(&Dim::from(at_once));
+        let rounds = rounds.floor_div(&Dim::from(unrolled));
         let (variable, round) = self.scope.counter("trip", &rounds);
-        let first = round.scale(&Dim::from(at_once));
-        let numbers = (0..at_once).map(|number| first.add_size(&Dim::from(number)));
-        let all = numbers.map(|number| self.emit_round(&number, &body));
-        let body = all.collect::<Result<Vec<_>>>()?.concat();
+        let first = round.scale(&Dim::from(unrolled));
+        let numbers = (0..unrolled).map(|number| first.add_size(&Dim::from(number)));
+        let copies = numbers.map(|number| self.emit_round(&number, &body));
+        let body = copies.collect::<Result<Vec<_>>>()?.concat();
         Ok(reduce::repeat_in_chunks(
             &mut self.scope,
             &rounds,
-            reduce::PARTIAL_SUM_LENGTH / at_once as i64,
+            reduce::PARTIAL_SUM_LENGTH / unrolled as i64,
             variable,
-            |piece| {
-                before.push(piece(body));
+            |chunk_loop| {
+                before.push(chunk_loop(body));
                 before.extend(after);
                 before
             },
@@ -282,19 +290,19 @@ impl<'a> RowKernel<'a, '_> {
         body: &impl Fn(&mut KernelScope<'a>, &[Vec<Position>]) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
         let (lanes, lane) = (self.sharing.lanes(), self.lane().1);
-        let units = self.rounds().1;
+        let vectors = self.rounds().1;
         let scope = &mut self.scope;
-        let (unit, inside) = invocation_vector(scope, round, &units, lanes, &lane);
-        let numbers = vec8::element_indices(&unit, self.width);
-        let along = |row: &Index| {
-            let places = numbers
+        let (vector, inside) = invocation_vector(scope, round, &vectors, lanes, &lane);
+        let element_numbers = vec8::element_indices(&vector, self.width);
+        let row_positions = |row: &Index| {
+            let indices = element_numbers
                 .iter()
                 .map(|number| self.frame.element_index(row, number));
-            places.map(Position::from_index).collect()
+            indices.map(Position::from_index).collect()
         };
-        let places: Vec<Vec<Position>> = self.rows.iter().map(along).collect();
-        let neighbours = self.width * self.rows.len();
-        let body = scope.with_vector_width(neighbours, |scope| body(scope, &places))?;
+        let positions: Vec<Vec<Position>> = self.rows.iter().map(row_positions).collect();
+        let element_count = self.width * self.rows.len();
+        let body = scope.with_vector_width(element_count, |scope| body(scope, &positions))?;
         Ok(match inside {
             Some(inside) => vec![Statement::If(inside, body)],
             None => body,
@@ -311,9 +319,9 @@ impl<'a> RowKernel<'a, '_> {
         self.scope.counter(name, &lanes)
     }
 
-    /// Combines the partial results of the invocations and broadcasts the result.
-    fn combine_invocations(&mut self, running: &Accumulator) {
-        let total = running.total;
+    /// Combines the partial results of the invocations that share a row. All of them get the result.
+    fn combine_invocations(&mut self, accumulator: &Accumulator) {
+        let total = accumulator.total;
         let scope = &mut self.scope;
         let ty = scope.pool.ty(total);
         match self.sharing {
@@ -325,16 +333,16 @@ impl<'a> RowKernel<'a, '_> {
                         _ => format!("subgroupShuffleXor(x, {step}u)"),
                     };
                     let other = scope.pool.call(exchange, ty, &[total]);
-                    let both = running.combine_with(scope, other);
-                    self.statements.push(Statement::Assign(total, both));
+                    let combined = accumulator.combine_with(scope, other);
+                    self.statements.push(Statement::Assign(total, combined));
                 }
             }
             RowSharing::Workgroup => {
                 let shares = exchange_array(ty);
-                let (tree, whole) =
-                    reduce::combine_workgroup(scope, running.function, total, &shares);
+                let (tree, result) =
+                    reduce::combine_workgroup(scope, accumulator.function, total, &shares);
                 self.statements.extend(tree);
-                self.statements.push(Statement::Assign(total, whole));
+                self.statements.push(Statement::Assign(total, result));
                 let barrier = Statement::Line("workgroupBarrier();".to_string());
                 self.statements.push(barrier);
                 if !self.exchanged_types.contains(&ty) {
@@ -344,40 +352,41 @@ impl<'a> RowKernel<'a, '_> {
         }
     }
 
-    /// Writes the values per element and those per row.
+    /// Writes the values with one element per element of the rows, then those with one element per row.
     fn write(&mut self, values: &[ValueId]) -> Result<()> {
         let graph = self.scope.graph;
         let is_wide = |value: &&ValueId| graph.ty(**value).numel() != self.frame.rows;
         let (wide, narrow): (Vec<&ValueId>, Vec<&ValueId>) = values.iter().partition(is_wide);
         if !wide.is_empty() {
-            let through = self.for_each_element([Vec::new(), Vec::new()], |scope, rows| {
+            let passes = self.for_each_element([Vec::new(), Vec::new()], |scope, rows| {
                 let each = wide.iter();
                 let stores = each.map(|value| write_each(scope, **value, rows));
                 Ok(stores.collect::<Result<Vec<_>>>()?.concat())
             })?;
-            self.statements.extend(through);
+            self.statements.extend(passes);
         }
-        let mut last = Vec::new();
-        let places = self.rows.iter().cloned().map(Position::from_index);
-        let places: Vec<Vec<Position>> = places.map(|place| vec![place]).collect();
+        let mut row_stores = Vec::new();
+        let positions = self.rows.iter().cloned().map(Position::from_index);
+        let positions: Vec<Vec<Position>> = positions.map(|position| vec![position]).collect();
         for value in narrow {
             let scope = &mut self.scope;
-            let store = |scope: &mut KernelScope| write_each(scope, *value, &places);
-            last.extend(scope.with_vector_width(places.len(), store)?);
+            let store = |scope: &mut KernelScope| write_each(scope, *value, &positions);
+            row_stores.extend(scope.with_vector_width(positions.len(), store)?);
         }
         let lane = self.lane().0;
-        if !last.is_empty() && self.sharing != RowSharing::Invocation {
+        if !row_stores.is_empty() && self.sharing != RowSharing::Invocation {
             let zero = self.scope.pool.index(0);
             let is_first = self
                 .scope
                 .pool
                 .call("x == y", WgslType::Bool, &[lane, zero]);
-            last = vec![Statement::If(is_first, last)];
+            row_stores = vec![Statement::If(is_first, row_stores)];
         }
-        self.statements.extend(last);
+        self.statements.extend(row_stores);
         Ok(())
     }
 
+    /// The kernel, with workgroups that fit the sharing of rows.
     fn finish(self) -> LoweredKernel<'a> {
         let count = self.count;
         match self.sharing {
@@ -412,25 +421,25 @@ impl<'a> RowKernel<'a, '_> {
     }
 }
 
-/// Vector of a row that an invocation processes in an iteration, and the condition that it exists. The condition is
-/// `None` if it always exists.
+/// Index of the vector that an invocation processes in an iteration, of the `vectors` of a row, and the condition that
+/// it exists. The condition is `None` if it always exists.
 pub fn invocation_vector(
     scope: &mut KernelScope,
     round: &Index,
-    units: &Dim,
+    vectors: &Dim,
     lanes: usize,
     lane: &Index,
 ) -> (Index, Option<Expr>) {
-    let unit = round.scale(&Dim::from(lanes)).add(lane);
-    if unit.is_less_than(units) && unit.as_const().is_some() {
-        return (unit, None);
+    let vector = round.scale(&Dim::from(lanes)).add(lane);
+    if vector.is_less_than(vectors) && vector.as_const().is_some() {
+        return (vector, None);
     }
-    let number = unit.emit(&mut scope.pool);
-    let inside = (!unit.is_less_than(units)).then(|| {
-        let end = scope.pool.size(units);
+    let number = vector.emit(&mut scope.pool);
+    let inside = (!vector.is_less_than(vectors)).then(|| {
+        let end = scope.pool.size(vectors);
         scope.pool.call("x < y", WgslType::Bool, &[number, end])
     });
-    (Index::expr(number, units), inside)
+    (Index::expr(number, vectors), inside)
 }
 
 /// A kernel in which each subgroup processes a row.
@@ -452,23 +461,23 @@ pub fn lower_subgroups<'a>(
 }
 
 impl RowReduction {
-    /// Accumulates neighbours.
-    fn accumulate(&self, scope: &mut KernelScope, places: &[Position]) -> Result<Statement> {
-        let places = places.iter();
-        let elements = places.map(|place| scope.element(self.operand, place, None));
+    /// Accumulates the elements at some positions.
+    fn accumulate(&self, scope: &mut KernelScope, positions: &[Position]) -> Result<Statement> {
+        let positions = positions.iter();
+        let elements = positions.map(|position| scope.element(self.operand, position, None));
         let elements = elements.collect::<Result<Vec<_>>>()?;
-        Ok(self.running.accumulate(scope, elements))
+        Ok(self.accumulator.accumulate(scope, elements))
     }
 }
 
 /// Most elements that an invocation keeps in registers instead of rereading the row in each stage: more where a stage
 /// would recompute expensive functions.
 fn max_register_elements(graph: &Graph, computed: &[ValueId]) -> i64 {
-    let is_dear = |value: &ValueId| match graph.value(*value).definition {
+    let is_expensive = |value: &ValueId| match graph.value(*value).definition {
         Definition::Node(node, _) => node_cost(&graph.nodes[node]) >= EXPENSIVE_COST,
         _ => false,
     };
-    if computed.iter().any(is_dear) {
+    if computed.iter().any(is_expensive) {
         MAX_REGISTER_ELEMENTS_IF_EXPENSIVE
     } else {
         MAX_REGISTER_ELEMENTS
@@ -480,25 +489,26 @@ fn exchange_array(ty: WgslType) -> String {
     format!("shares_{}", ty.wgsl())
 }
 
-/// Writes neighbours in each of some rows: grouped by row if the value has such a layout, else grouped by adjacent rows.
+/// Writes the elements at positions in each of some adjacent rows. In row-major order, vectors of several rows span the
+/// rows, whose elements at the same number are contiguous; otherwise each vector lies in one row.
 fn write_each(
     scope: &mut KernelScope,
     value: ValueId,
     rows: &[Vec<Position>],
 ) -> Result<Vec<Statement>> {
     let width = rows.first().map_or(0, Vec::len);
-    let of_each = |number: usize| rows.iter().map(move |row| row[number].clone()).collect();
+    let across_rows = |number: usize| rows.iter().map(move |row| row[number].clone()).collect();
     let vectors: Vec<Vec<Position>> = match scope.layout(value) {
-        layout if layout.is_row_major() && rows.len() > 1 => (0..width).map(of_each).collect(),
+        layout if layout.is_row_major() && rows.len() > 1 => (0..width).map(across_rows).collect(),
         _ => rows.to_vec(),
     };
     let mut stores = Vec::new();
-    for places in vectors {
-        let mut parts = Vec::new();
-        for place in places {
-            parts.push((scope.element(value, &place, None)?, place));
+    for positions in vectors {
+        let mut elements = Vec::new();
+        for position in positions {
+            elements.push((scope.element(value, &position, None)?, position));
         }
-        stores.extend(vec8::store_all(scope, value, &parts)?);
+        stores.extend(vec8::store_all(scope, value, &elements)?);
     }
     Ok(stores)
 }

@@ -20,60 +20,70 @@ pub fn lower<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
     function: ReduceFunction,
-    parts: &ReductionAxes,
+    reduction: &ReductionAxes,
 ) -> Result<LoweredKernel<'a>> {
-    let across = results_per_invocation(scope.capabilities, parts);
-    let count = Dim::product(&parts.kept).floor_div(&Dim::from(across));
+    let width = results_per_invocation(scope.capabilities, reduction);
+    let count = Dim::product(&reduction.kept).floor_div(&Dim::from(width));
     let (index, surplus) = invocation(&mut scope, &count);
-    let places = vec8::element_positions(&index, across).into_iter();
-    let places = places.map(|place| {
-        let coordinates = place.coordinates(&parts.kept);
-        Position::from_both(place.linear_index(&parts.kept), coordinates)
+    let positions = vec8::element_positions(&index, width).into_iter();
+    let positions = positions.map(|position| {
+        let coordinates = position.coordinates(&reduction.kept);
+        Position::from_both(position.linear_index(&reduction.kept), coordinates)
     });
-    let places: Vec<Position> = places.collect();
-    let innermost = parts.reduced.last().and_then(|size| size.as_const());
+    let positions: Vec<Position> = positions.collect();
+    let innermost = reduction.reduced.last().and_then(|size| size.as_const());
     let is_long = innermost.is_none_or(|size| size > PARTIAL_SUM_LENGTH);
-    let in_parts = function == ReduceFunction::Sum && parts.dtype.is_float() && is_long;
-    let mut running = Vec::new();
-    for number in 0..across {
-        let named = |name: &str| match across {
+    let uses_partial_sums =
+        function == ReduceFunction::Sum && reduction.dtype.is_float() && is_long;
+    let mut accumulators = Vec::new();
+    for number in 0..width {
+        let variable_name = |name: &str| match width {
             1 => name.to_string(),
             _ => format!("{name}{number}"),
         };
-        let (total, part) = (
-            named(accumulator_name(function)),
-            in_parts.then(|| named("part")),
+        let (total, partial_sum) = (
+            variable_name(accumulator_name(function)),
+            uses_partial_sums.then(|| variable_name("part")),
         );
-        let one = Accumulator::new(&mut scope, function, parts.dtype, &total, part.as_deref())?;
-        running.push(one);
+        let accumulator = Accumulator::new(
+            &mut scope,
+            function,
+            reduction.dtype,
+            &total,
+            partial_sum.as_deref(),
+        )?;
+        accumulators.push(accumulator);
     }
     let mut statements = vec![surplus];
-    statements.extend(running.iter().map(Accumulator::declare));
-    let strip = AdjacentResults {
-        parts,
-        places,
-        running,
-        in_parts,
+    statements.extend(accumulators.iter().map(Accumulator::declare));
+    let results = AdjacentResults {
+        reduction,
+        positions,
+        accumulators,
+        uses_partial_sums,
     };
-    statements.extend(strip.accumulate_all(&mut scope)?);
-    statements.extend(strip.write(&mut scope, group)?);
+    statements.extend(results.accumulate_all(&mut scope)?);
+    statements.extend(results.write(&mut scope, group)?);
     Ok(by_invocations(scope, statements, &count))
 }
 
 /// The results of one invocation.
 struct AdjacentResults<'p> {
-    parts: &'p ReductionAxes,
-    places: Vec<Position>,
-    running: Vec<Accumulator>,
-    in_parts: bool,
+    reduction: &'p ReductionAxes,
+    /// Positions of the results.
+    positions: Vec<Position>,
+    /// Accumulators of the results.
+    accumulators: Vec<Accumulator>,
+    /// True for sums that add partial sums.
+    uses_partial_sums: bool,
 }
 
 impl AdjacentResults<'_> {
     /// Accumulates all elements.
     fn accumulate_all(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
-        let reduced = self.parts.reduced.as_slice();
+        let reduced = self.reduction.reduced.as_slice();
         let (outer, inner) = match reduced.split_last() {
-            Some((inner, outer)) if self.in_parts => (outer, Some(inner)),
+            Some((inner, outer)) if self.uses_partial_sums => (outer, Some(inner)),
             _ => (reduced, None),
         };
         repeat_all(scope, "k", outer, |scope, mut reduced| {
@@ -83,14 +93,15 @@ impl AdjacentResults<'_> {
             let (variable, number) = scope.counter("j", inner);
             reduced.push(number);
             let body = self.accumulate(scope, &reduced)?;
-            let [mut before, after] = accumulator::piece_statements(scope, self.running.iter());
+            let [mut before, after] =
+                accumulator::piece_statements(scope, self.accumulators.iter());
             Ok(repeat_in_chunks(
                 scope,
                 inner,
                 PARTIAL_SUM_LENGTH,
                 variable,
-                |piece| {
-                    before.push(piece(body));
+                |chunk_loop| {
+                    before.push(chunk_loop(body));
                     before.extend(after);
                     before
                 },
@@ -100,15 +111,15 @@ impl AdjacentResults<'_> {
 
     /// Accumulates one element of each result.
     fn accumulate(&self, scope: &mut KernelScope, reduced: &[Index]) -> Result<Vec<Statement>> {
-        scope.with_vector_width(self.places.len(), |scope| {
-            let pairs = self.places.iter().zip(&self.running);
+        scope.with_vector_width(self.positions.len(), |scope| {
+            let pairs = self.positions.iter().zip(&self.accumulators);
             pairs
-                .map(|(place, one)| {
+                .map(|(result, accumulator)| {
                     let position = self
-                        .parts
-                        .operand_position(&place.coordinates(&self.parts.kept), reduced);
-                    let element = scope.element(self.parts.operand, &position, None)?;
-                    Ok(one.accumulate(scope, vec![element]))
+                        .reduction
+                        .operand_position(&result.coordinates(&self.reduction.kept), reduced);
+                    let element = scope.element(self.reduction.operand, &position, None)?;
+                    Ok(accumulator.accumulate(scope, vec![element]))
                 })
                 .collect()
         })
@@ -118,9 +129,15 @@ impl AdjacentResults<'_> {
     fn write(&self, scope: &mut KernelScope, group: &Group) -> Result<Vec<Statement>> {
         let mut statements = Vec::new();
         let mut written = Vec::new();
-        for (place, one) in self.places.iter().zip(&self.running) {
-            statements.push(Statement::Freeze(one.total));
-            written.push(epilogue(scope, group, self.parts.result, one.total, place)?);
+        for (position, accumulator) in self.positions.iter().zip(&self.accumulators) {
+            statements.push(Statement::Freeze(accumulator.total));
+            written.push(epilogue(
+                scope,
+                group,
+                self.reduction.result,
+                accumulator.total,
+                position,
+            )?);
         }
         statements.extend(vec8::store_all(scope, group.root, &written)?);
         Ok(statements)
@@ -128,10 +145,10 @@ impl AdjacentResults<'_> {
 }
 
 /// Number of adjacent results that an invocation computes: as many columns as a rasteriser loads at once.
-fn results_per_invocation(capabilities: &Capabilities, parts: &ReductionAxes) -> usize {
-    let rank = parts.kept.len() + parts.reduced.len();
-    match parts.kept.last() {
-        Some(size) if capabilities.software && !parts.axes.contains(&(rank - 1)) => {
+fn results_per_invocation(capabilities: &Capabilities, reduction: &ReductionAxes) -> usize {
+    let rank = reduction.kept.len() + reduction.reduced.len();
+    match reduction.kept.last() {
+        Some(size) if capabilities.software && !reduction.axes.contains(&(rank - 1)) => {
             vec8::vector_width(capabilities, size)
         }
         _ => 1,

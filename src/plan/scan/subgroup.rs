@@ -1,6 +1,6 @@
 //! Scans of rows of contiguous elements, on devices whose subgroups are vector lanes: a subgroup shares a row. An
-//! invocation scans the neighbours that it reads. It finds the total of the invocations before it by register exchanges at
-//! distances of 1, 2, 4 and so on (Hillis and Steele, "Data parallel algorithms", 1986, by a butterfly).
+//! invocation scans the neighbours that it reads. It finds the total of the invocations before it by register exchanges
+//! at distances of 1, 2, 4 and so on (Hillis and Steele, "Data parallel algorithms", 1986, by a butterfly).
 
 use super::{AxisRows, ScanAccumulator};
 use crate::dim::Dim;
@@ -30,7 +30,7 @@ pub fn lower<'a>(
     mut scope: KernelScope<'a>,
     root: ValueId,
     x: ValueId,
-    running: &ScanAccumulator,
+    accumulator: &ScanAccumulator,
     axis: usize,
     lanes: usize,
 ) -> Result<LoweredKernel<'a>> {
@@ -39,20 +39,20 @@ pub fn lower<'a>(
     let (index, surplus) = invocation(&mut scope, &rows);
     let (_, lane) = scope.counter("lane", &Dim::from(lanes));
     let width = vec8::vector_width(scope.capabilities, length);
-    let units = length.floor_div(&Dim::from(width));
+    let vectors = length.floor_div(&Dim::from(width));
     let subgroup_scan = SubgroupScan {
         root,
         x,
-        running,
+        accumulator,
         lanes,
         width,
-        first: index.scale(&units),
-        units,
+        first: index.scale(&vectors),
+        vectors,
         lane,
     };
     let mut statements = vec![surplus];
-    statements.extend(running.declarations());
-    let rounds = ceil_div(&subgroup_scan.units, lanes);
+    statements.extend(accumulator.declarations());
+    let rounds = ceil_div(&subgroup_scan.vectors, lanes);
     statements.extend(repeat(&mut scope, "trip", &rounds, |scope, round| {
         subgroup_scan.emit_round(scope, &round)
     })?);
@@ -63,62 +63,66 @@ pub fn lower<'a>(
 struct SubgroupScan<'r> {
     root: ValueId,
     x: ValueId,
-    running: &'r ScanAccumulator,
+    accumulator: &'r ScanAccumulator,
+    /// Number of invocations of the subgroup.
     lanes: usize,
-    /// Neighbours that an invocation processes at once.
+    /// Number of contiguous elements that an invocation processes at once.
     width: usize,
-    /// Vectors of `width` elements per row.
-    units: Dim,
-    /// Vectors before the row.
+    /// Number of vectors of `width` elements per row.
+    vectors: Dim,
+    /// Index of the row's first vector.
     first: Index,
+    /// Index of the invocation in its subgroup.
     lane: Index,
 }
 
 impl SubgroupScan<'_> {
     /// Emits the scan of each invocation's neighbours in an iteration.
     fn emit_round(&self, scope: &mut KernelScope, round: &Index) -> Result<Vec<Statement>> {
-        let (unit, inside) = invocation_vector(scope, round, &self.units, self.lanes, &self.lane);
-        let places = vec8::element_positions(&self.first.add(&unit), self.width);
+        let (vector, inside) =
+            invocation_vector(scope, round, &self.vectors, self.lanes, &self.lane);
+        let positions = vec8::element_positions(&self.first.add(&vector), self.width);
         let mut prefixes: Vec<Expr> = Vec::new();
         scope.with_vector_width(self.width, |scope| {
-            for place in &places {
-                let element = scope.element(self.x, place, inside)?;
+            for position in &positions {
+                let element = scope.element(self.x, position, inside)?;
                 let element = match inside {
-                    Some(inside) => scope.pool.select(inside, element, self.running.start),
+                    Some(inside) => scope.pool.select(inside, element, self.accumulator.start),
                     None => element,
                 };
                 let next = prefixes
                     .last()
-                    .map(|sum| self.running.combine(scope, *sum, element));
+                    .map(|sum| self.accumulator.combine(scope, *sum, element));
                 prefixes.push(next.unwrap_or(element));
             }
             Ok(())
         })?;
-        let whole = prefixes.last().copied().unwrap_or(self.running.start);
+        let own_total = prefixes.last().copied().unwrap_or(self.accumulator.start);
         let mut statements: Vec<Statement> = prefixes.iter().copied().map(Statement::Let).collect();
-        let (exchange, [before, block]) = self.exchange_totals(scope, whole);
+        let (exchange, [before, block]) = self.exchange_totals(scope, own_total);
         statements.extend(exchange);
-        let mut parts = Vec::new();
-        for (prefix, place) in prefixes.into_iter().zip(places) {
-            let within = self.running.combine(scope, before, prefix);
-            parts.push((self.running.total_with(scope, within), place));
+        let mut results = Vec::new();
+        for (prefix, position) in prefixes.into_iter().zip(positions) {
+            let total = self.accumulator.combine(scope, before, prefix);
+            results.push((self.accumulator.total_with(scope, total), position));
         }
-        let written = vec8::store_all(scope, self.root, &parts)?;
+        let written = vec8::store_all(scope, self.root, &results)?;
         statements.extend(match inside {
             Some(inside) => vec![Statement::If(inside, written)],
             None => written,
         });
-        statements.extend(self.running.accumulate(scope, block));
+        statements.extend(self.accumulator.accumulate(scope, block));
         Ok(statements)
     }
 
-    /// Exchanges totals. Returns the total of the invocations before this one and the total of all.
+    /// Exchanges totals among the invocations of a subgroup, `own` being that of this one. Returns the statements, and
+    /// the totals of the invocations before this one and of all.
     fn exchange_totals(&self, scope: &mut KernelScope, own: Expr) -> (Vec<Statement>, [Expr; 2]) {
         let ty = scope.pool.ty(own);
         let before = scope.pool.variable("before", ty);
         let block = scope.pool.variable("block", ty);
         let mut statements = vec![
-            Statement::Declare(before, self.running.start),
+            Statement::Declare(before, self.accumulator.start),
             Statement::Declare(block, own),
         ];
         let lane = self.lane.emit(&mut scope.pool);
@@ -128,12 +132,12 @@ impl SubgroupScan<'_> {
             let exchange = format!("subgroupShuffleXor(x, {distance}u)");
             let other = scope.pool.call(exchange, ty, &[block]);
             let bit = format!("(x & {distance}u) != 0u");
-            let is_behind = scope.pool.call(bit, WgslType::Bool, &[lane]);
-            let longer = self.running.combine(scope, other, before);
-            let longer = scope.pool.select(is_behind, longer, before);
-            let all = self.running.combine(scope, block, other);
+            let is_other_before = scope.pool.call(bit, WgslType::Bool, &[lane]);
+            let extended = self.accumulator.combine(scope, other, before);
+            let extended = scope.pool.select(is_other_before, extended, before);
+            let all = self.accumulator.combine(scope, block, other);
             statements.push(Statement::Let(other));
-            statements.push(Statement::Assign(before, longer));
+            statements.push(Statement::Assign(before, extended));
             statements.push(Statement::Assign(block, all));
         }
         (statements, [before, block])

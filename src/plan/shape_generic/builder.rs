@@ -96,6 +96,7 @@ impl<'s, 'a> GenericBuilder<'s, 'a> {
         values.map(|value| self.generic_value(value)).collect()
     }
 
+    /// Returns the generic value of a planned one. Rebuilds the nodes that compute it if it is new.
     fn generic_value(&mut self, value: ValueId) -> Option<ValueId> {
         if !self.generic_values.contains_key(&value) {
             match self.computing_node(value) {
@@ -115,13 +116,15 @@ impl<'s, 'a> GenericBuilder<'s, 'a> {
         is_computed.then(|| &self.scope.graph.nodes[index])
     }
 
-    fn define(&mut self, planned: ValueId, made: ValueId) -> Option<()> {
-        self.generic_values.insert(planned, made);
-        let is_next = made.index() == self.planned_values.len();
+    /// Records that `generic` stands for a planned value. `None` if the builder did not number it next.
+    fn define(&mut self, planned: ValueId, generic: ValueId) -> Option<()> {
+        self.generic_values.insert(planned, generic);
+        let is_next = generic.index() == self.planned_values.len();
         self.planned_values.push(planned);
         is_next.then_some(())
     }
 
+    /// Defines a value that the kernel reads from memory. `None` for a weight that is bound in chunks.
     fn define_leaf(&mut self, value: ValueId) -> Option<()> {
         let info = self.scope.graph.value(value);
         let is_in_panels = self.panel_weight() == Some(value);
@@ -134,12 +137,12 @@ impl<'s, 'a> GenericBuilder<'s, 'a> {
             dtype: info.ty.dtype,
             shape: shape.collect(),
         };
-        let made = match &info.definition {
+        let generic = match &info.definition {
             Definition::Weight(_) if is_in_panels => self.builder.weight("weight", ty),
             Definition::Weight(name) => self.builder.weight(&format!("of.{name}"), ty),
             _ => self.builder.input("x", ty),
         };
-        self.define(value, made.id())
+        self.define(value, generic.id())
     }
 
     /// Returns the weight that the kernel reads in panels.
@@ -156,7 +159,7 @@ impl<'s, 'a> GenericBuilder<'s, 'a> {
 
     /// Returns the size of an axis of a value in memory, as a symbol where it may vary.
     fn size_of(&mut self, value: ValueId, axis: usize, size: &Dim) -> Dim {
-        // Elements of a weight that lies in panels only are located by its true sizes.
+        // Elements of a weight that is stored only in panels are located by its constant sizes.
         if matches!(self.scope.layout(value), Layout::Panels(_)) {
             return size.clone();
         }
@@ -188,10 +191,15 @@ impl<'s, 'a> GenericBuilder<'s, 'a> {
         }
     }
 
+    /// Returns a symbol for the size of an axis of a value that may be an image.
     fn image_size(&mut self, size: &Dim, axis: usize, rank: usize) -> Dim {
         let role = match axis.checked_sub(IMAGE_AXES.len()) {
             None => IMAGE_AXES.get(axis).copied(),
-            Some(place) => spatial_name(SPATIAL_AXES, place, rank.saturating_sub(IMAGE_AXES.len())),
+            Some(spatial_axis) => spatial_name(
+                SPATIAL_AXES,
+                spatial_axis,
+                rank.saturating_sub(IMAGE_AXES.len()),
+            ),
         };
         let role = role.filter(|_| rank > IMAGE_AXES.len()).unwrap_or("size");
         let is_read_by_four =
@@ -246,14 +254,15 @@ impl<'s, 'a> GenericBuilder<'s, 'a> {
         &Dim::symbol(symbol) * &Dim::from(unit)
     }
 
+    /// Rebuilds a node on the generic values of its operands. `None` if its kernel cannot have symbolic sizes.
     fn rebuild_node(&mut self, node: &'a Node) -> Option<()> {
         for operand in node.operands() {
             self.generic_value(operand)?;
         }
-        let known = |id: ValueId| self.generic_values.get(&id).copied().unwrap_or(id);
+        let generic = |id: ValueId| self.generic_values.get(&id).copied().unwrap_or(id);
         let arguments = node.arguments.iter();
         let arguments: Vec<Argument> = arguments
-            .map(|argument| argument.map(&mut |id| known(id), &mut Dim::clone))
+            .map(|argument| argument.map(&mut |id| generic(id), &mut Dim::clone))
             .collect();
         let Op::Primitive(primitive) = &node.op else {
             return None;
@@ -273,7 +282,7 @@ impl<'s, 'a> GenericBuilder<'s, 'a> {
             }
         };
         let mut pairs = node.results.iter().zip(results);
-        pairs.try_for_each(|(planned, made)| self.define(*planned, made.id()))
+        pairs.try_for_each(|(planned, result)| self.define(*planned, result.id()))
     }
 
     /// Returns the result type of a grouped convolution, whose groups have as many output channels as input channels.
@@ -311,18 +320,18 @@ impl<'s, 'a> GenericBuilder<'s, 'a> {
         let (x, filter) = (self.builder.ty(*x), self.builder.ty(*filter));
         self.equate(x.shape.get(CHANNEL_AXIS)?, filter.shape.get(CHANNEL_AXIS)?)?;
         let (mut axes, count) = (Vec::new(), conv.axes.len());
-        for (place, axis) in conv.axes.iter().enumerate() {
-            let mut named = AxisGeometry::from(axis);
-            named.stride = self.new_symbol(axis.stride, spatial_name(STRIDES, place, count)?, 1);
-            named.low = self.new_symbol(axis.low, spatial_name(PADDING, place, count)?, 1);
-            named.high = named.low.clone();
-            axes.push(named);
+        for (index, axis) in conv.axes.iter().enumerate() {
+            let mut geometry = AxisGeometry::from(axis);
+            geometry.stride = self.new_symbol(axis.stride, spatial_name(STRIDES, index, count)?, 1);
+            geometry.low = self.new_symbol(axis.low, spatial_name(PADDING, index, count)?, 1);
+            geometry.high = geometry.low.clone();
+            axes.push(geometry);
         }
         self.symbolic_axes = Some(axes);
         let planned = &self.scope.graph.ty(*node.results.first()?).shape;
         let mut shape = vec![x.shape.first()?.clone(), filter.shape.first()?.clone()];
-        for (place, size) in planned.iter().skip(shape.len()).enumerate() {
-            shape.push(self.symbol(size, spatial_name(RESULT, place, count)?, 1));
+        for (index, size) in planned.iter().skip(shape.len()).enumerate() {
+            shape.push(self.symbol(size, spatial_name(RESULT, index, count)?, 1));
         }
         Some(TensorType {
             dtype: x.dtype,
@@ -330,6 +339,7 @@ impl<'s, 'a> GenericBuilder<'s, 'a> {
         })
     }
 
+    /// Requires two sizes to be equal, which unifies symbols. `None` if they cannot be equal.
     fn equate(&self, a: &Dim, b: &Dim) -> Option<()> {
         let symbols = self.builder.symbols();
         symbols.require_equal(a, b, String::new).ok()
@@ -378,9 +388,10 @@ impl<'s, 'a> GenericBuilder<'s, 'a> {
     /// Returns a symbol for the start of a slice. If the start is a multiple of 4 and that decides whether vec4s can be
     /// read, it is four times a symbol.
     fn slice_start(&mut self, slice: &Slice, operand: &[Dim]) -> Dim {
-        let within = operand.iter().skip(slice.axis + 1);
-        let is_by_quads = is_multiple_of_4(&within.fold(Dim::ONE, |size, next| &size * next));
-        let unit = if is_by_quads { 1 } else { VEC4_LEN };
+        let inner_sizes = operand.iter().skip(slice.axis + 1);
+        let is_inner_multiple_of_4 =
+            is_multiple_of_4(&inner_sizes.fold(Dim::ONE, |size, next| &size * next));
+        let unit = if is_inner_multiple_of_4 { 1 } else { VEC4_LEN };
         match slice.start.as_const() {
             Some(number) => self.new_symbol(number, "start", unit),
             None => slice.start.clone(),
@@ -401,16 +412,17 @@ impl<'s, 'a> GenericBuilder<'s, 'a> {
         sizes.collect()
     }
 
-    /// Returns the target shape of a reshape. Axes that merge or split keep their constant sizes, since division by a
-    /// size that is known only at run time is slow.
-    fn reshaped(&self, from: &[Dim], now: &[Dim], to: &[Dim]) -> Option<Shape> {
+    /// Returns the target shape of a reshape of a planned shape `from`, for which `generic` stands, to the planned
+    /// shape `to`. Axes that merge or split keep their constant sizes, since division by a size that is known only at
+    /// run time is slow.
+    fn reshaped(&self, from: &[Dim], generic: &[Dim], to: &[Dim]) -> Option<Shape> {
         let mut shape = Shape::new();
         let (mut start, mut target) = (0, 0);
         while target < to.len() {
             let (end, next) = matching_ends(from, to, start, target);
             let non_unit_axes = |sizes: &[Dim]| sizes.iter().filter(|size| !size.is(1)).count();
             if non_unit_axes(&from[start..end]) == 1 && non_unit_axes(&to[target..next]) == 1 {
-                let kept = now[start..end].iter().find(|size| !size.is(1))?;
+                let kept = generic[start..end].iter().find(|size| !size.is(1))?;
                 let sizes = to[target..next].iter();
                 shape.extend(sizes.map(|size| {
                     if size.is(1) {
@@ -420,7 +432,7 @@ impl<'s, 'a> GenericBuilder<'s, 'a> {
                     }
                 }));
             } else {
-                for (size, number) in now[start..end].iter().zip(&from[start..end]) {
+                for (size, number) in generic[start..end].iter().zip(&from[start..end]) {
                     self.equate(size, number)?;
                 }
                 shape.extend_from_slice(&to[target..next]);

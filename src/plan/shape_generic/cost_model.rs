@@ -1,4 +1,5 @@
-//! Cost model: compiling a kernel, and running it with sizes in place of numbers.
+//! Cost model of merged kernels: the cycles to compile a kernel, and those that a run takes longer with sizes in place
+//! of numbers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,8 +25,9 @@ pub(super) struct KernelCost<'a> {
     source: &'a KernelSource,
     /// Sizes that replace numbers, with these numbers.
     constants: HashMap<Expr, i64>,
-    /// How often expressions that depend on a variable are evaluated.
+    /// How often each visited expression and each variable is evaluated.
     evaluations: HashMap<Expr, u64>,
+    /// Expressions whose cost is counted.
     visited: HashSet<Expr>,
     /// Additional cycles of a run, per vector of lanes.
     pub(super) run_cycles: u64,
@@ -33,16 +35,16 @@ pub(super) struct KernelCost<'a> {
 
 impl<'a> KernelCost<'a> {
     /// Computes the cost of a kernel in which sizes replace these numbers.
-    pub(super) fn new(source: &'a KernelSource, numbers: HashMap<Expr, i64>) -> KernelCost<'a> {
-        let mut price = KernelCost {
+    pub(super) fn new(source: &'a KernelSource, constants: HashMap<Expr, i64>) -> KernelCost<'a> {
+        let mut cost = KernelCost {
             source,
-            run_cycles: LOAD_SIZE_CYCLES * numbers.len() as u64,
-            constants: numbers,
+            run_cycles: LOAD_SIZE_CYCLES * constants.len() as u64,
+            constants,
             evaluations: HashMap::new(),
             visited: HashSet::new(),
         };
-        price.visit_statements(&source.statements, 1);
-        price
+        cost.visit_statements(&source.statements, 1);
+        cost
     }
 
     /// Returns the cycles that a driver takes to compile the kernel.
@@ -50,6 +52,7 @@ impl<'a> KernelCost<'a> {
         COMPILE_KERNEL_CYCLES + COMPILE_EXPRESSION_CYCLES * self.visited.len() as u64
     }
 
+    /// Adds the cost of statements that run `times` times.
     fn visit_statements(&mut self, statements: &[Statement], times: u64) {
         for statement in statements {
             match statement {
@@ -124,10 +127,10 @@ impl<'a> KernelCost<'a> {
 
 /// Returns the vectors of lanes in a workgroup of a kernel.
 pub(super) fn vectors_per_workgroup(source: &KernelSource, lanes: usize) -> u64 {
-    let is_one = source
+    let is_one_subgroup = source
         .template_values
         .contains(&lanes::workgroup_size(lanes));
-    match is_one {
+    match is_one_subgroup {
         true => 1,
         false => INVOCATIONS as u64 / lanes as u64,
     }

@@ -44,10 +44,10 @@ pub(in crate::plan) fn deduplicate_kernels(
     for (kernel, source) in sources.iter().enumerate() {
         let Some(source) = source else { continue };
         let single = KernelClass::new(plan, kernel, source, lanes, hints);
-        let known = classes.iter_mut();
-        let mut known = known.filter_map(|class| Some((class.merged_with(&single)?, class)));
-        match known.next() {
-            Some((both, class)) => *class = both,
+        let merged = classes.iter_mut();
+        let mut merged = merged.filter_map(|class| Some((class.merged_with(&single)?, class)));
+        match merged.next() {
+            Some((merged_class, class)) => *class = merged_class,
             None => classes.push(single),
         }
     }
@@ -84,31 +84,32 @@ impl KernelClass {
 
     /// Merges two classes. `None` if their kernels differ in more than numbers, or merging does not pay off.
     fn merged_with(&self, other: &KernelClass) -> Option<KernelClass> {
-        let pair = MergedKernel::of([&self.source, &other.source])?;
+        let merged = MergedKernel::of([&self.source, &other.source])?;
         let side = |class: &KernelClass, side: usize| -> Vec<ClassMember> {
             let members = class.members.iter();
             members
-                .map(|member| member.in_merged(&pair, side))
+                .map(|member| member.in_merged(&merged, side))
                 .collect()
         };
         let members = [side(self, 0), side(other, 1)].concat();
-        let both = KernelClass {
-            source: Rc::new(pair.source),
+        let merged_class = KernelClass {
+            source: Rc::new(merged.source),
             members,
         };
-        (both.net_saving() > self.net_saving() + other.net_saving()).then_some(both)
+        (merged_class.net_saving() > self.net_saving() + other.net_saving()).then_some(merged_class)
     }
 
     /// Returns the cycles that the class saves at start, less those that it costs in the runs that a start is worth
-    /// ([`RUNS`]).
+    /// ([`RUNS_PER_START`]).
     fn net_saving(&self) -> i128 {
-        let saved = self.members.len() - 1;
-        let compiled = i128::from(KernelCost::new(&self.source, HashMap::new()).compile_cycles());
+        let saved_kernels = self.members.len() - 1;
+        let compile_cycles =
+            i128::from(KernelCost::new(&self.source, HashMap::new()).compile_cycles());
         let members = self.members.iter();
-        let run: i128 = members
+        let run_cycles: i128 = members
             .map(|member| i128::from(member.slowdown(&self.source)))
             .sum();
-        compiled * saved as i128 - i128::from(RUNS_PER_START) * run
+        compile_cycles * saved_kernels as i128 - i128::from(RUNS_PER_START) * run_cycles
     }
 
     /// Replaces the members' kernels in the plan by the shared one.
@@ -119,11 +120,11 @@ impl KernelClass {
         };
         plan.kernels[first.kernel] = kernel;
         for member in &self.members {
-            let own = sources[member.kernel].as_ref();
-            let own = own.map_or(&[][..], |source| &source.sizes);
+            let own_sizes = sources[member.kernel].as_ref();
+            let own_sizes = own_sizes.map_or(&[][..], |source| &source.sizes);
             let steps = plan.steps.iter_mut();
             for step in steps.filter(|step| step.kernel == member.kernel) {
-                step.sizes = member.step_sizes(&sizes, own, step);
+                step.sizes = member.step_sizes(&sizes, own_sizes, step);
                 step.kernel = first.kernel;
             }
         }
@@ -132,12 +133,12 @@ impl KernelClass {
 
 impl ClassMember {
     /// Expresses the member in the sizes of a merged kernel, of which it is on side 0 or 1.
-    fn in_merged(&self, pair: &MergedKernel, side: usize) -> ClassMember {
+    fn in_merged(&self, merged: &MergedKernel, side: usize) -> ClassMember {
         let resolve = |number: &SizeValue| match number {
             SizeValue::Constant(number) => SizeValue::Constant(*number),
             SizeValue::Size(dim) => self.size_value(dim),
         };
-        let numbers = pair.size_values.iter();
+        let numbers = merged.size_values.iter();
         ClassMember {
             size_values: numbers
                 .map(|(dim, numbers)| (dim.clone(), resolve(&numbers[side])))
@@ -152,15 +153,16 @@ impl ClassMember {
         known.map_or(SizeValue::Size(size.clone()), |(_, number)| number.clone())
     }
 
-    /// Returns the sizes that a step passes to the shared kernel. The step had those of the member's own kernel.
-    fn step_sizes(&self, sizes: &[Dim], own: &[Dim], step: &Step) -> Vec<Dim> {
-        let of_step = |dim: &Dim| {
-            let place = own.iter().position(|own| own == dim);
-            place.and_then(|place| step.sizes.get(place)).cloned()
+    /// Returns the values that a step passes for the `sizes` of the shared kernel. So far it passes values for
+    /// `own_sizes`, the sizes of the member's own kernel.
+    fn step_sizes(&self, sizes: &[Dim], own_sizes: &[Dim], step: &Step) -> Vec<Dim> {
+        let step_size = |dim: &Dim| {
+            let index = own_sizes.iter().position(|own| own == dim);
+            index.and_then(|index| step.sizes.get(index)).cloned()
         };
         let size = |dim: &Dim| match self.size_value(dim) {
             SizeValue::Constant(number) => Dim::from(number),
-            SizeValue::Size(dim) => of_step(&dim).unwrap_or(dim),
+            SizeValue::Size(dim) => step_size(&dim).unwrap_or(dim),
         };
         sizes.iter().map(size).collect()
     }
@@ -191,16 +193,16 @@ fn workgroup_count(step: &Step, hints: &Bindings) -> u64 {
 /// Removes kernels that no step runs.
 fn remove_unused(plan: &mut Plan) {
     let used: HashSet<usize> = plan.steps.iter().map(|step| step.kernel).collect();
-    let mut places = Vec::new();
+    let mut new_indices = Vec::new();
     let mut next = 0;
     for kernel in 0..plan.kernels.len() {
-        places.push(next);
+        new_indices.push(next);
         next += usize::from(used.contains(&kernel));
     }
     let mut index = 0..;
     plan.kernels
         .retain(|_| index.next().is_some_and(|kernel| used.contains(&kernel)));
     for step in &mut plan.steps {
-        step.kernel = places[step.kernel];
+        step.kernel = new_indices[step.kernel];
     }
 }

@@ -18,9 +18,10 @@ pub(in crate::plan) struct KernelCache(Vec<CachedKernel>);
 
 struct CachedKernel {
     key: KernelKey,
+    /// Decisions by the example's sizes that the kernel depends on.
     decisions: Vec<ExampleDecision>,
-    /// `None` if a device cannot bind all that the kernel needs.
-    made: Option<GeneratedKernel>,
+    /// `None` if the device cannot bind all that the kernel needs.
+    generated: Option<GeneratedKernel>,
 }
 
 /// Everything on which the kernel of a shape-generic group depends.
@@ -29,6 +30,7 @@ struct KernelKey {
     /// Label of the kernel.
     label: String,
     lowering: GenericLowering,
+    /// Anchor, outputs and nodes of the group.
     group: (Option<usize>, Vec<ValueId>, Vec<usize>),
     axes: Option<Vec<AxisGeometry>>,
     values: Vec<ValueKey>,
@@ -52,48 +54,48 @@ impl KernelCache {
     /// Returns the kernel of a shape-generic group, in the group's symbolic sizes.
     pub(super) fn kernel(
         &mut self,
-        form: &GenericGroup,
+        generic: &GenericGroup,
         lowering: &GenericLowering,
         label: String,
     ) -> Result<Option<GeneratedKernel>> {
-        let key = KernelKey::of(form, lowering, label);
+        let key = KernelKey::of(generic, lowering, label);
         let matches = |known: &&CachedKernel| {
             let mut decisions = known.decisions.iter();
-            known.key == key && decisions.all(|decision| decision.holds_in(&form.graph))
+            known.key == key && decisions.all(|decision| decision.holds_in(&generic.graph))
         };
         if let Some(known) = self.0.iter().find(matches) {
-            return Ok(known.made.clone());
+            return Ok(known.generated.clone());
         }
-        let lowered = form.lower(lowering)?;
+        let lowered = generic.lower(lowering)?;
         let decisions = lowered.scope.decisions.clone();
-        let made = match lowered.fits() {
+        let generated = match lowered.fits() {
             true => Some(lowered.finish(key.label.clone())?),
             false => None,
         };
         self.0.push(CachedKernel {
             key,
             decisions,
-            made: made.clone(),
+            generated: generated.clone(),
         });
-        Ok(made)
+        Ok(generated)
     }
 }
 
 impl KernelKey {
-    fn of(form: &GenericGroup, way: &GenericLowering, label: String) -> KernelKey {
-        let group = &form.group;
-        let nodes = form.graph.nodes.iter();
+    fn of(generic: &GenericGroup, lowering: &GenericLowering, label: String) -> KernelKey {
+        let group = &generic.group;
+        let nodes = generic.graph.nodes.iter();
         let nodes = nodes.map(|node| {
             let (arguments, results) = (node.arguments.clone(), node.results.clone());
             (node.op.clone(), arguments, results)
         });
         KernelKey {
             label,
-            lowering: without_sizes(form, way),
+            lowering: without_sizes(generic, lowering),
             group: (group.anchor, group.outputs(), group.nodes.clone()),
-            axes: form.symbolic_axes.clone(),
-            values: (0..form.planned_values.len())
-                .map(|at| ValueKey::of(form, at))
+            axes: generic.symbolic_axes.clone(),
+            values: (0..generic.planned_values.len())
+                .map(|index| ValueKey::of(generic, index))
                 .collect(),
             nodes: nodes.collect(),
         }
@@ -101,8 +103,8 @@ impl KernelKey {
 }
 
 impl ValueKey {
-    fn of(form: &GenericGroup, at: usize) -> ValueKey {
-        let info = &form.graph.values[at];
+    fn of(generic: &GenericGroup, index: usize) -> ValueKey {
+        let info = &generic.graph.values[index];
         ValueKey {
             role: role(&info.name).to_string(),
             ty: info.ty.clone(),
@@ -111,17 +113,17 @@ impl ValueKey {
                 Definition::Weight(_) => Definition::Weight(String::new()),
                 other => other.clone(),
             },
-            layout: form.layouts[at].clone(),
-            storage: form.storages[at],
-            is_stored: form.stored[at],
-            is_written: form.written[at],
-            is_texture_aliased: form.texture_aliased[at],
+            layout: generic.layouts[index].clone(),
+            storage: generic.storages[index],
+            is_stored: generic.stored[index],
+            is_written: generic.written[index],
+            is_texture_aliased: generic.texture_aliased[index],
         }
     }
 }
 
 /// Returns a lowering without the sizes of its panels.
-fn without_sizes(form: &GenericGroup, lowering: &GenericLowering) -> GenericLowering {
+fn without_sizes(generic: &GenericGroup, lowering: &GenericLowering) -> GenericLowering {
     match lowering {
         GenericLowering::SymbolicWindowConv(packed) => {
             GenericLowering::SymbolicWindowConv(packed_without_sizes(packed))
@@ -131,14 +133,17 @@ fn without_sizes(form: &GenericGroup, lowering: &GenericLowering) -> GenericLowe
         }
         GenericLowering::Grouped(panels) => GenericLowering::Grouped(panels_without_sizes(panels)),
         GenericLowering::Product(weight, packed) => {
-            let index = form.planned_values.iter().position(|value| value == weight);
+            let index = generic
+                .planned_values
+                .iter()
+                .position(|value| value == weight);
             GenericLowering::Product(
                 index.map_or(*weight, ValueId::from),
                 packed_without_sizes(packed),
             )
         }
-        GenericLowering::Winograd(places, packed) => {
-            GenericLowering::Winograd(*places, packed_without_sizes(packed))
+        GenericLowering::Winograd(output_tile, packed) => {
+            GenericLowering::Winograd(*output_tile, packed_without_sizes(packed))
         }
         GenericLowering::Pooling
         | GenericLowering::PointwiseVec4
@@ -155,11 +160,11 @@ fn packed_without_sizes(packed: &PackedWeight) -> PackedWeight {
     }
 }
 
-/// Returns panels without sizes on which no kernel depends. The kernel depends on whether there are several matrices, and
-/// on K up to one iteration of its loop.
+/// Returns panels without sizes on which no kernel depends. The kernel depends on whether there are several matrices,
+/// and on K up to one iteration of its loop.
 fn panels_without_sizes(panels: &Panels) -> Panels {
-    let at_most = |run: &StridedRange, most: usize| StridedRange {
-        count: run.count.min(most),
+    let at_most = |range: &StridedRange, most: usize| StridedRange {
+        count: range.count.min(most),
         stride: 0,
     };
     Panels {
@@ -167,7 +172,7 @@ fn panels_without_sizes(panels: &Panels) -> Panels {
         k_ranges: panels
             .k_ranges
             .iter()
-            .map(|run| at_most(run, panels.k_block))
+            .map(|range| at_most(range, panels.k_block))
             .collect(),
         columns: at_most(&panels.columns, 0),
         ..panels.clone()

@@ -7,11 +7,13 @@ use crate::kernel::emit::{BindingDecl, Statement, roots};
 use crate::kernel::expr::{Expr, ExprNode, ExprPool, Literal, WgslType};
 use crate::plan::kernel::KernelSource;
 
-// Most iterations, and most expressions in total, of a loop of constant length that drivers unroll.
+/// Most iterations of a loop of constant length that drivers unroll.
 const MAX_UNROLLED_ITERATIONS: i64 = 32;
+/// Most expressions in all iterations of such a loop.
 const MAX_UNROLLED_EXPRESSIONS: usize = 1_600;
-/// A size as an `f32`, and the largest number up to which all integers are exact in `f32`.
+/// Expression of a size as an `f32`.
 const SIZE_AS_F32: &str = "f32(x)";
+/// Largest number up to which all integers are exact in `f32`.
 const MAX_EXACT_INTEGER: i64 = 1 << 24;
 
 /// A number in the source of a kernel.
@@ -35,33 +37,33 @@ impl MergedKernel {
     /// Merges two kernels; the result has the label of the first one. `None` if they differ in more than numbers.
     pub(super) fn of(sides: [&KernelSource; 2]) -> Option<MergedKernel> {
         let [a, b] = sides;
-        let are_alike = a.template == b.template
+        let are_compatible = a.template == b.template
             && a.template_values == b.template_values
             && a.sizes_in == b.sizes_in
             && all_pairs(&a.buffers, &b.buffers, has_same_type_and_access);
-        let mut pairing = KernelMerger {
-            pools: are_alike.then_some([&a.pool, &b.pool])?,
+        let mut merger = KernelMerger {
+            pools: are_compatible.then_some([&a.pool, &b.pool])?,
             pool: ExprPool::default(),
             merged: HashMap::new(),
             size_values: Vec::new(),
         };
-        let statements = pairing.merge_statements(&a.statements, &b.statements)?;
+        let statements = merger.merge_statements(&a.statements, &b.statements)?;
         Some(MergedKernel {
             source: KernelSource {
                 label: a.label.clone(),
                 template: a.template,
                 template_values: a.template_values.clone(),
-                pool: pairing.pool,
+                pool: merger.pool,
                 buffers: a.buffers.clone(),
                 statements,
                 sizes_in: a.sizes_in,
-                sizes: pairing
+                sizes: merger
                     .size_values
                     .iter()
                     .map(|(dim, _)| dim.clone())
                     .collect(),
             },
-            size_values: pairing.size_values,
+            size_values: merger.size_values,
         })
     }
 }
@@ -76,9 +78,13 @@ fn has_same_type_and_access(a: &BindingDecl, b: &BindingDecl) -> bool {
 
 /// Builder of the merged kernel, which walks two kernels in parallel.
 struct KernelMerger<'a> {
+    /// Expressions of the two kernels.
     pools: [&'a ExprPool; 2],
+    /// Expressions of the merged kernel.
     pool: ExprPool,
+    /// Merged expressions, by the expressions of the two kernels.
     merged: HashMap<[Expr; 2], Expr>,
+    /// Value of each size of the merged kernel in either of the two.
     size_values: Vec<(Dim, [SizeValue; 2])>,
 }
 
@@ -200,17 +206,17 @@ impl KernelMerger<'_> {
         if let Some(known) = self.merged.get(&[a, b]) {
             return Some(*known);
         }
-        let [of_a, of_b] = self.pools;
-        let ty = (of_a.ty(a) == of_b.ty(b)).then(|| of_a.ty(a))?;
-        let made = match self.differing_values([a, b], ty) {
+        let [pool_a, pool_b] = self.pools;
+        let ty = (pool_a.ty(a) == pool_b.ty(b)).then(|| pool_a.ty(a))?;
+        let merged = match self.differing_values([a, b], ty) {
             Some(numbers) => self.merged_size(numbers, ty),
-            None => self.merge_nodes(of_a.node(a), of_b.node(b), ty)?,
+            None => self.merge_nodes(pool_a.node(a), pool_b.node(b), ty)?,
         };
-        if let Some(label) = of_a.label(a) {
-            self.pool.set_label(made, label);
+        if let Some(label) = pool_a.label(a) {
+            self.pool.set_label(merged, label);
         }
-        self.merged.insert([a, b], made);
-        Some(made)
+        self.merged.insert([a, b], merged);
+        Some(merged)
     }
 
     fn merge_nodes(&mut self, a: &ExprNode, b: &ExprNode, ty: WgslType) -> Option<Expr> {
@@ -260,17 +266,20 @@ impl KernelMerger<'_> {
         pairs.map(|(a, b)| self.merge_expr(*a, *b)).collect()
     }
 
-    /// Returns the numbers that two expressions are. `None` if they are equal constants, or no numbers of this type.
+    /// Returns the numbers that two expressions stand for. `None` if they are equal constants, or one is no number of
+    /// this type.
     fn differing_values(&self, [a, b]: [Expr; 2], ty: WgslType) -> Option<[SizeValue; 2]> {
         if !matches!(ty, WgslType::U32 | WgslType::F32) {
             return None;
         }
         let numbers = [self.value_of(0, a)?, self.value_of(1, b)?];
-        let is_one = matches!(&numbers, [SizeValue::Constant(a), SizeValue::Constant(b)] if a == b);
-        (!is_one).then_some(numbers)
+        let are_equal =
+            matches!(&numbers, [SizeValue::Constant(a), SizeValue::Constant(b)] if a == b);
+        (!are_equal).then_some(numbers)
     }
 
-    /// Returns the number that an expression is.
+    /// Returns the constant or size that an expression of kernel `side`, 0 or 1, stands for. `None` for other
+    /// expressions.
     fn value_of(&self, side: usize, expr: Expr) -> Option<SizeValue> {
         let pool = self.pools[side];
         match pool.node(expr) {
@@ -278,10 +287,10 @@ impl KernelMerger<'_> {
             ExprNode::Literal(Literal::Integer(number)) => Some(SizeValue::Constant(*number)),
             ExprNode::Literal(Literal::Float(bits)) => {
                 let number = f64::from_bits(*bits);
-                let whole = number as i64;
-                let is_size =
-                    (0..=MAX_EXACT_INTEGER).contains(&whole) && (whole as f64).to_bits() == *bits;
-                is_size.then_some(SizeValue::Constant(whole))
+                let integer = number as i64;
+                let is_size = (0..=MAX_EXACT_INTEGER).contains(&integer)
+                    && (integer as f64).to_bits() == *bits;
+                is_size.then_some(SizeValue::Constant(integer))
             }
             ExprNode::Call { template, operands } if template == SIZE_AS_F32 => {
                 let number = self.value_of(side, *operands.first()?)?;
@@ -309,9 +318,10 @@ impl KernelMerger<'_> {
         }
     }
 
-    /// Names a size as the first kernel does. If that one has no name for it, or the name is taken, chooses a new one.
+    /// Returns a size for two numbers, with the name of the size in the first kernel. If the number is a constant
+    /// there, or the name is in use, chooses a new one.
     fn new_size(&self, numbers: &[SizeValue; 2]) -> Dim {
-        let is_free = |dim: &Dim| self.size_values.iter().all(|(taken, _)| taken != dim);
+        let is_free = |dim: &Dim| self.size_values.iter().all(|(used, _)| used != dim);
         let fresh = (1..).map(|count| Dim::symbol(format!("number_{count}")));
         let first = match &numbers[0] {
             SizeValue::Size(dim) => Some(dim.clone()),

@@ -14,10 +14,12 @@ use crate::plan::sort::{INITIAL_RUN, SortParameters, SortSegment};
 
 /// One of the two runs.
 struct MergeRun {
+    /// Coordinate of the first element along the sorted axis.
     start: Expr,
     length: Expr,
-    /// Index and key of the next element.
+    /// Variable for the coordinate of the next element along the sorted axis.
     at: Expr,
+    /// Variable for the key of the next element.
     key: Expr,
 }
 
@@ -43,7 +45,7 @@ impl MergeRun {
 
     /// True if the run has elements left.
     fn is_left(&self, pool: &mut ExprPool) -> Expr {
-        let end = added(pool, self.start, self.length);
+        let end = add(pool, self.start, self.length);
         pool.call("x < y", WgslType::Bool, &[self.at, end])
     }
 }
@@ -52,7 +54,7 @@ impl MergeRun {
 struct MergePair<'s> {
     sorting: &'s SortParameters,
     segment: SortSegment,
-    /// Elements of the runs that the plan knows.
+    /// Length of the runs. The kernel receives it as a size; it also selects the slot that holds the runs.
     run: usize,
     front: MergeRun,
     back: MergeRun,
@@ -61,18 +63,18 @@ struct MergePair<'s> {
 }
 
 impl SortParameters {
-    /// Merges runs of `from` elements in pairs, to whole rows or to runs of `to` elements. The length of a run and the
-    /// number of search steps are sizes of the kernel, so that one kernel serves all lengths.
+    /// Merges runs of `from` elements in pairs, to whole rows or to runs of `to` elements. The symbols `run`, the
+    /// length of a run, and `search_steps` are sizes of the kernel, so that one kernel serves all lengths.
     pub(super) fn lower_merge_path<'a>(
         &self,
         mut scope: KernelScope<'a>,
         from: usize,
         to: Option<usize>,
-        [run, halvings]: [&Dim; 2],
+        [run, search_steps]: [&Dim; 2],
     ) -> Result<LoweredKernel<'a>> {
         let pair = MergePair::new(&mut scope, self, from, run);
         let mut statements = vec![pair.segment.surplus.clone()];
-        statements.extend(pair.split(&mut scope, halvings)?);
+        statements.extend(pair.split(&mut scope, search_steps)?);
         statements.extend(pair.merge(&mut scope, to)?);
         let mut lowered = LoweredKernel::new(scope, TEMPLATE, statements, &pair.segment.count);
         lowered.title = Some("merge_runs");
@@ -96,29 +98,29 @@ impl MergePair<'_> {
             segment.first.emit(pool),
         );
         let two = pool.index(2);
-        let both = pool.call("x * y", WgslType::U32, &[run, two]);
-        let number = pool.call("x / y", WgslType::U32, &[first, both]);
-        let start = pool.call("x * y", WgslType::U32, &[number, both]);
-        let behind = added(pool, start, run);
+        let merged_length = pool.call("x * y", WgslType::U32, &[run, two]);
+        let number = pool.call("x / y", WgslType::U32, &[first, merged_length]);
+        let start = pool.call("x * y", WgslType::U32, &[number, merged_length]);
+        let back_start = add(pool, start, run);
         let before = pool.call("x - y", WgslType::U32, &[first, start]);
         pool.set_label(before, "before");
         MergePair {
             sorting,
             run: from,
             front: MergeRun::new(scope, "front", start, [run, size], key),
-            back: MergeRun::new(scope, "back", behind, [run, size], key),
+            back: MergeRun::new(scope, "back", back_start, [run, size], key),
             before,
             segment,
         }
     }
 
-    /// Loads the key at an index of the row, which is clamped to the end.
+    /// Loads the key at coordinate `along` of the row, which is clamped to the end.
     fn load_key(&self, scope: &mut KernelScope, along: Expr) -> Result<Expr> {
         let sorting = self.sorting;
         let last = scope.pool.size(&(&sorting.size - 1));
         let along = scope.pool.call("min(x, y)", WgslType::U32, &[along, last]);
-        let place = self.element_index(scope, along);
-        element(scope, sorting.results[0], self.run, &place)
+        let index = self.element_index(scope, along);
+        element(scope, sorting.results[0], self.run, &index)
     }
 
     /// Linear index of an element of the row.
@@ -129,30 +131,34 @@ impl MergePair<'_> {
         position.linear_index(&scope.graph.ty(sorting.x).shape)
     }
 
-    /// Finds the number of elements of each run that precede the segment.
-    fn split(&self, scope: &mut KernelScope, halvings: &Dim) -> Result<Vec<Statement>> {
+    /// Finds the number of elements of each run that precede the segment, and loads the next element of each.
+    fn split(&self, scope: &mut KernelScope, search_steps: &Dim) -> Result<Vec<Statement>> {
         let pool = &mut scope.pool;
         let [low, high] = ["low", "high"].map(|name| pool.variable(name, WgslType::U32));
-        let most = pool.call("max(x, y)", WgslType::U32, &[self.before, self.back.length]);
-        let least = pool.call("x - y", WgslType::U32, &[most, self.back.length]);
-        let end = pool.call(
+        let clamped = pool.call("max(x, y)", WgslType::U32, &[self.before, self.back.length]);
+        let least = pool.call("x - y", WgslType::U32, &[clamped, self.back.length]);
+        let most = pool.call(
             "min(x, y)",
             WgslType::U32,
             &[self.before, self.front.length],
         );
         let mut statements = vec![
             Statement::Declare(low, least),
-            Statement::Declare(high, end),
+            Statement::Declare(high, most),
         ];
-        let (most, end) = (Dim::from(u32::BITS as usize), scope.pool.size(halvings));
-        statements.extend(repeat_to(scope, "halving", &most, end, |scope, _| {
-            self.search_step(scope, [low, high])
-        })?);
+        let (max_steps, steps) = (Dim::from(u32::BITS as usize), scope.pool.size(search_steps));
+        statements.extend(repeat_to(
+            scope,
+            "halving",
+            &max_steps,
+            steps,
+            |scope, _| self.search_step(scope, [low, high]),
+        )?);
         statements.push(Statement::Freeze(low));
         let pool = &mut scope.pool;
-        let of_back = pool.call("x - y", WgslType::U32, &[self.before, low]);
-        let starts = [(&self.front, low), (&self.back, of_back)];
-        let starts = starts.map(|(run, count)| (run, added(&mut scope.pool, run.start, count)));
+        let back_count = pool.call("x - y", WgslType::U32, &[self.before, low]);
+        let starts = [(&self.front, low), (&self.back, back_count)];
+        let starts = starts.map(|(run, count)| (run, add(&mut scope.pool, run.start, count)));
         for (run, start) in starts {
             let key = self.load_key(scope, start)?;
             statements.push(Statement::Declare(run.at, start));
@@ -170,31 +176,32 @@ impl MergePair<'_> {
         let pool = &mut scope.pool;
         let (one, two) = (pool.index(1), pool.index(2));
         let is_open = pool.call("x < y", WgslType::Bool, &[low, high]);
-        let both = added(pool, low, high);
-        let middle = pool.call("x / y", WgslType::U32, &[both, two]);
-        let next = added(pool, middle, one);
-        let of_front = added(pool, self.front.start, middle);
+        let sum = add(pool, low, high);
+        let middle = pool.call("x / y", WgslType::U32, &[sum, two]);
+        let next = add(pool, middle, one);
+        let front_index = add(pool, self.front.start, middle);
         // Once the search has ended, this index may precede the back run.
-        let of_back = added(pool, self.back.start, self.before);
-        let of_back = pool.call("x - min(x, y)", WgslType::U32, &[of_back, next]);
+        let back_index = add(pool, self.back.start, self.before);
+        let back_index = pool.call("x - min(x, y)", WgslType::U32, &[back_index, next]);
         let (front, back) = (
-            self.load_key(scope, of_front)?,
-            self.load_key(scope, of_back)?,
+            self.load_key(scope, front_index)?,
+            self.load_key(scope, back_index)?,
         );
         // Equal elements of the front run come first.
-        let is_behind = self.sorting.is_before(scope, back, front);
+        let is_back_first = self.sorting.is_before(scope, back, front);
         let pool = &mut scope.pool;
-        let up = pool.call("x && !y", WgslType::Bool, &[is_open, is_behind]);
-        let down = pool.call("x && y", WgslType::Bool, &[is_open, is_behind]);
-        let (next, last) = (pool.select(up, next, low), pool.select(down, middle, high));
-        for (expr, name) in [(middle, "middle"), (next, "next"), (last, "last")] {
+        let raises_low = pool.call("x && !y", WgslType::Bool, &[is_open, is_back_first]);
+        let lowers_high = pool.call("x && y", WgslType::Bool, &[is_open, is_back_first]);
+        let new_low = pool.select(raises_low, next, low);
+        let new_high = pool.select(lowers_high, middle, high);
+        for (expr, name) in [(middle, "middle"), (new_low, "next"), (new_high, "last")] {
             pool.set_label(expr, name);
         }
         Ok(vec![
-            Statement::Let(next),
-            Statement::Let(last),
-            Statement::Assign(low, next),
-            Statement::Assign(high, last),
+            Statement::Let(new_low),
+            Statement::Let(new_high),
+            Statement::Assign(low, new_low),
+            Statement::Assign(high, new_high),
         ])
     }
 
@@ -207,6 +214,7 @@ impl MergePair<'_> {
         })
     }
 
+    /// Emits an iteration of the merge loop: it takes the smaller of the runs' next elements and writes it to `target`.
     fn merge_step(
         &self,
         scope: &mut KernelScope,
@@ -224,9 +232,9 @@ impl MergePair<'_> {
         pool.set_label(taken, "taken");
         let key = pool.select(is_back, back.key, front.key);
         let one = pool.index(1);
-        let next = added(pool, taken, one);
-        let place = self.element_index(scope, taken);
-        let number = element(scope, sorting.results[1], self.run, &place)?;
+        let next = add(pool, taken, one);
+        let index = self.element_index(scope, taken);
+        let number = element(scope, sorting.results[1], self.run, &index)?;
         let next_key = self.load_key(scope, next)?;
         let position = sorting.rows.at(&self.segment.row, target);
         let mut statements = vec![
@@ -249,6 +257,6 @@ impl MergePair<'_> {
     }
 }
 
-fn added(pool: &mut ExprPool, x: Expr, y: Expr) -> Expr {
+fn add(pool: &mut ExprPool, x: Expr, y: Expr) -> Expr {
     pool.call("x + y", WgslType::U32, &[x, y])
 }

@@ -16,7 +16,7 @@ const TEMPLATE: &str = include_str!("../../../shaders/topk.wgsl");
 /// Largest k: each element takes two registers and some lines of source.
 pub const MAX_K: usize = 64;
 
-/// A rank among the kept elements: the key of its element and its index.
+/// Variables for one of the best elements so far, by rank: its key, and its index in the row.
 struct RankedElement {
     key: Expr,
     index: Expr,
@@ -26,7 +26,7 @@ struct RankedElement {
 struct Candidate {
     key: Expr,
     index: Expr,
-    /// For each rank, whether the element precedes the one there or the rank is empty.
+    /// For each rank, whether the element precedes the element of that rank or the rank is empty.
     comes_before: Vec<Expr>,
 }
 
@@ -40,15 +40,15 @@ impl SortParameters {
         let (number, surplus) = invocation(&mut scope, &self.rows.count);
         let row = index::delinearize(&number, &self.rows.others);
         let start = Index::zero();
-        let (kept, places) = self.keep_best(&mut scope, &row, &start, &self.size, k)?;
+        let (search, ranked) = self.keep_best(&mut scope, &row, &start, &self.size, k)?;
         let mut statements = vec![surplus];
-        statements.extend(kept);
-        for (rank, place) in places.iter().enumerate() {
+        statements.extend(search);
+        for (rank, entry) in ranked.iter().enumerate() {
             statements.extend(self.store_ranked(
                 &mut scope,
                 &row,
                 &Index::from(rank),
-                place,
+                entry,
                 None,
             )?);
         }
@@ -62,22 +62,23 @@ impl SortParameters {
         &self,
         mut scope: KernelScope<'a>,
     ) -> Result<LoweredKernel<'a>> {
-        let stretch = self.invocation_segment(&mut scope);
-        let (row, first, length) = (&stretch.row, &stretch.first, Dim::from(INITIAL_RUN));
-        let (kept, places) = self.keep_best(&mut scope, row, first, &length, INITIAL_RUN)?;
-        let mut statements = vec![stretch.surplus.clone()];
-        statements.extend(kept);
-        for (rank, place) in places.iter().enumerate() {
+        let segment = self.invocation_segment(&mut scope);
+        let (row, first, length) = (&segment.row, &segment.first, Dim::from(INITIAL_RUN));
+        let (search, ranked) = self.keep_best(&mut scope, row, first, &length, INITIAL_RUN)?;
+        let mut statements = vec![segment.surplus.clone()];
+        statements.extend(search);
+        for (rank, entry) in ranked.iter().enumerate() {
             let target = first.add(&Index::from(rank));
-            let stores = self.store_ranked(&mut scope, row, &target, place, Some(INITIAL_RUN))?;
+            let stores = self.store_ranked(&mut scope, row, &target, entry, Some(INITIAL_RUN))?;
             statements.extend(bounds_guard(&mut scope, &target, &self.size, stores.into()));
         }
-        let mut lowered = LoweredKernel::new(scope, TEMPLATE, statements, &stretch.count);
+        let mut lowered = LoweredKernel::new(scope, TEMPLATE, statements, &segment.count);
         lowered.title = Some("sort_runs");
         Ok(lowered)
     }
 
-    /// Finds the top `k` of `length` elements of a row from `first` on.
+    /// Finds the top `k` of `length` elements of a row from `first` on. Returns the statements and the found elements
+    /// by rank.
     fn keep_best(
         &self,
         scope: &mut KernelScope,
@@ -90,20 +91,20 @@ impl SortParameters {
             WgslType::F32 => WgslType::I32,
             ty => ty,
         };
-        let places: Vec<RankedElement> = (0..k).map(|i| RankedElement::new(scope, i, ty)).collect();
+        let ranked: Vec<RankedElement> = (0..k).map(|i| RankedElement::new(scope, i, ty)).collect();
         let mut statements = Vec::new();
-        for place in &places {
-            statements.extend(place.declare(scope));
+        for entry in &ranked {
+            statements.extend(entry.declare(scope));
         }
         statements.extend(repeat(scope, "k", length, |scope, step| {
             let along = first.add(&step);
-            let candidate = self.candidate(scope, row, [&step, &along], &places)?;
-            let takes = candidate.insert(scope, &places);
-            Ok(bounds_guard(scope, &along, &self.size, takes))
+            let candidate = self.candidate(scope, row, [&step, &along], &ranked)?;
+            let insertion = candidate.insert(scope, &ranked);
+            Ok(bounds_guard(scope, &along, &self.size, insertion))
         })?);
-        let indices = places.iter().map(|place| Statement::Freeze(place.index));
+        let indices = ranked.iter().map(|entry| Statement::Freeze(entry.index));
         statements.extend(indices);
-        Ok((statements, places))
+        Ok((statements, ranked))
     }
 
     /// Sort key of an element. Single precision maps to integers, which need a single comparison.
@@ -116,21 +117,22 @@ impl SortParameters {
         key
     }
 
-    /// The element at an index of a row, compared with all kept ones.
+    /// The element at coordinate `along` of a row, compared with the best elements so far. `step` is the number of
+    /// elements before it.
     fn candidate(
         &self,
         scope: &mut KernelScope,
         row: &[Index],
         [step, along]: [&Index; 2],
-        places: &[RankedElement],
+        ranked: &[RankedElement],
     ) -> Result<Candidate> {
-        let inside = (!along.is_less_than(&self.size)).then(|| scope.is_below(along, &self.size));
-        let element = scope.element(self.x, &self.rows.at(row, along), inside)?;
+        let guard = (!along.is_less_than(&self.size)).then(|| scope.is_below(along, &self.size));
+        let element = scope.element(self.x, &self.rows.at(row, along), guard)?;
         let key = self.sort_key(scope, element);
         let [step, index] = [step, along].map(|index| index.emit(&mut scope.pool));
         let mut comes_before = Vec::new();
-        for (rank, place) in (0..).zip(places) {
-            let is_before = self.is_before(scope, key, place.key);
+        for (rank, entry) in (0..).zip(ranked) {
+            let is_before = self.is_before(scope, key, entry.key);
             let pool = &mut scope.pool;
             let number = pool.index(rank);
             let is_free = pool.call("x <= y", WgslType::Bool, &[step, number]);
@@ -151,12 +153,12 @@ impl SortParameters {
         scope: &mut KernelScope,
         row: &[Index],
         target: &Index,
-        place: &RankedElement,
+        entry: &RankedElement,
         run: Option<usize>,
     ) -> Result<[Statement; 2]> {
-        let found = self.rows.at(row, &Index::expr(place.index, &self.size));
-        let element = scope.element(self.x, &found, None)?;
-        let number = scalar::size_as(&mut scope.pool, place.index, DType::I64, scope.capabilities);
+        let position = self.rows.at(row, &Index::expr(entry.index, &self.size));
+        let element = scope.element(self.x, &position, None)?;
+        let number = scalar::size_as(&mut scope.pool, entry.index, DType::I64, scope.capabilities);
         self.store(scope, &self.rows.at(row, target), run, [element, number])
     }
 }
@@ -171,14 +173,14 @@ impl RankedElement {
 
     fn declare(&self, scope: &mut KernelScope) -> [Statement; 2] {
         let pool = &mut scope.pool;
-        let nothing = match pool.ty(self.key) {
+        let initial_key = match pool.ty(self.key) {
             WgslType::Bool => pool.literal(WgslType::Bool, Literal::Bool(false)),
             ty @ (WgslType::F32 | WgslType::F64) => pool.literal(ty, 0.0),
             ty => pool.literal(ty, Literal::Integer(0)),
         };
         let zero = pool.index(0);
         [
-            Statement::Declare(self.key, nothing),
+            Statement::Declare(self.key, initial_key),
             Statement::Declare(self.index, zero),
         ]
     }
@@ -186,22 +188,24 @@ impl RankedElement {
 
 impl Candidate {
     /// Inserts the element at the first rank that it precedes. The elements from there on move by one rank.
-    fn insert(&self, scope: &mut KernelScope, places: &[RankedElement]) -> Vec<Statement> {
+    fn insert(&self, scope: &mut KernelScope, ranked: &[RankedElement]) -> Vec<Statement> {
         let pool = &mut scope.pool;
-        let all = self.comes_before.iter();
-        let mut statements: Vec<Statement> = all.map(|before| Statement::Let(*before)).collect();
-        for (rank, place) in places.iter().enumerate().rev() {
+        let comparisons = self.comes_before.iter();
+        let mut statements: Vec<Statement> = comparisons
+            .map(|comparison| Statement::Let(*comparison))
+            .collect();
+        for (rank, entry) in ranked.iter().enumerate().rev() {
             let (mut key, mut index) = (self.key, self.index);
-            if let Some(before) = rank.checked_sub(1) {
-                let moves = self.comes_before[before];
-                key = pool.select(moves, places[before].key, key);
-                index = pool.select(moves, places[before].index, index);
+            if let Some(previous) = rank.checked_sub(1) {
+                let moves = self.comes_before[previous];
+                key = pool.select(moves, ranked[previous].key, key);
+                index = pool.select(moves, ranked[previous].index, index);
             }
             let takes = self.comes_before[rank];
-            key = pool.select(takes, key, place.key);
-            index = pool.select(takes, index, place.index);
-            statements.push(Statement::Assign(place.key, key));
-            statements.push(Statement::Assign(place.index, index));
+            key = pool.select(takes, key, entry.key);
+            index = pool.select(takes, index, entry.index);
+            statements.push(Statement::Assign(entry.key, key));
+            statements.push(Statement::Assign(entry.index, index));
         }
         statements
     }

@@ -1,5 +1,7 @@
 //! Concatenations without copies: operands are written directly to their parts of the result. This applies to images
 //! joined along channels and to operands that are contiguous in row-major order.
+//!
+//! In this module, `whole` is the result of a concatenation, and a part is an operand stored within it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,8 +35,8 @@ const MAX_OPERANDS: usize = 4;
 /// Smallest concatenation, in elements, for which a kernel per operand pays off.
 const MIN_ELEMENTS: usize = 1 << 16;
 
-/// True if a kernel per operand is faster than one kernel that searches all operands for each element, or if no kernel can
-/// bind all operands.
+/// True if a kernel per operand is faster than one kernel that searches all operands for each element, or if no kernel
+/// can bind all operands.
 fn is_worth_kernels(
     graph: &Graph,
     capabilities: &Capabilities,
@@ -45,11 +47,13 @@ fn is_worth_kernels(
     are_many && (is_large(graph, whole) || operands >= capabilities.max_storage_buffers as usize)
 }
 
+/// True if a concatenation has enough elements for a kernel per operand.
 fn is_large(graph: &Graph, whole: ValueId) -> bool {
     example_size(graph, &graph.ty(whole).numel()) >= MIN_ELEMENTS
 }
 
-/// True for an image that a convolution reads. It is materialised anyway, so that operands can be written to it directly.
+/// True for an image that a convolution reads. It is materialised anyway, so that operands can be written to it
+/// directly.
 fn is_convolved(graph: &Graph, whole: ValueId) -> bool {
     let is_read = |node: &Node| {
         matches!(node.op, Op::Primitive(Primitive::Conv(_)))
@@ -61,8 +65,8 @@ fn is_convolved(graph: &Graph, whole: ValueId) -> bool {
 /// Operands to materialise so that concatenations of many operands need no kernels, including operands of nested
 /// concatenations.
 pub fn plan_parts(graph: &Graph, capabilities: &Capabilities) -> PlannedParts {
-    let handed = external_values(graph);
-    let aligned = capabilities.offset_alignment / MIN_ELEMENT_BYTES;
+    let external = external_values(graph);
+    let alignment = capabilities.offset_alignment / MIN_ELEMENT_BYTES;
     let mut planned = PlannedParts::new();
     // Outer concatenations come last in graph order.
     for node in graph.nodes.iter().rev() {
@@ -70,40 +74,41 @@ pub fn plan_parts(graph: &Graph, capabilities: &Capabilities) -> PlannedParts {
         let Some(whole) = whole.filter(|whole| !planned.contains_key(whole)) else {
             continue;
         };
-        let is_free = |value: ValueId| !handed.contains(&value) && !planned.contains_key(&value);
-        let Some(found) = operands_to_store(graph, whole, aligned, &is_free) else {
+        let is_free = |value: ValueId| !external.contains(&value) && !planned.contains_key(&value);
+        let Some(parts) = operands_to_store(graph, whole, alignment, &is_free) else {
             continue;
         };
-        let wholes: BTreeSet<ValueId> = found.values().copied().collect();
-        let ends = found.keys().filter(|value| !wholes.contains(value));
-        if is_worth_kernels(graph, capabilities, whole, ends.count())
+        let wholes: BTreeSet<ValueId> = parts.values().copied().collect();
+        let innermost = parts.keys().filter(|value| !wholes.contains(value));
+        if is_worth_kernels(graph, capabilities, whole, innermost.count())
             || is_large(graph, whole) && is_convolved(graph, whole)
         {
-            planned.extend(found);
+            planned.extend(parts);
         }
     }
     planned
 }
 
-/// Operands of a concatenation and of nested ones, behind reshapes; `None` if they cannot be stored within it.
+/// Operands of a concatenation and of nested ones, without the reshapes after them; `None` if they cannot be stored
+/// within it. Their offsets must be multiples of `alignment` elements.
 fn operands_to_store(
     graph: &Graph,
     whole: ValueId,
-    aligned: u64,
+    alignment: u64,
     is_free: &dyn Fn(ValueId) -> bool,
 ) -> Option<PlannedParts> {
-    let mut found = PlannedParts::new();
-    for (operand, _) in contiguous_offsets(graph, whole, aligned)? {
+    let mut parts = PlannedParts::new();
+    for (operand, _) in contiguous_offsets(graph, whole, alignment)? {
         let base = look_through_reshapes(graph, operand, |_| false);
-        let mut within = operands_to_store(graph, base, aligned, is_free).unwrap_or_default();
+        let mut within = operands_to_store(graph, base, alignment, is_free).unwrap_or_default();
         within.insert(base, whole);
-        let is_new = |value: &ValueId| is_free(*value) && !found.contains_key(value);
+        let is_new = |value: &ValueId| is_free(*value) && !parts.contains_key(value);
         if !is_node_result(graph, base) || !within.keys().all(is_new) {
             return None;
         }
-        found.extend(within);
+        parts.extend(within);
     }
-    Some(found)
+    Some(parts)
 }
 
 /// Removes the kernels of concatenations whose operands can be stored within the result. Planned concatenations come
@@ -114,66 +119,68 @@ pub fn assign_parts(
     fusion: &mut Fusion,
     is_body: bool,
 ) {
-    let mut taken = foreign_values(graph);
+    let mut excluded = foreign_values(graph);
     if is_body {
-        taken.extend(&graph.outputs);
+        excluded.extend(&graph.outputs);
     }
     let wholes: BTreeSet<ValueId> = fusion.planned_parts.values().copied().collect();
-    let (first, then): (Vec<&Group>, Vec<&Group>) =
+    let (planned, others): (Vec<&Group>, Vec<&Group>) =
         (fusion.groups.iter()).partition(|group| wholes.contains(&group.root));
-    let roots = first.into_iter().chain(then);
+    let roots = planned.into_iter().chain(others);
     let roots: Vec<ValueId> = roots
         .filter(|group| group.rows().is_none())
         .map(|group| group.root)
         .collect();
-    let mut placed = BTreeSet::new();
-    for root in roots.into_iter().filter(|root| !taken.contains(root)) {
+    let mut replaced = BTreeSet::new();
+    for root in roots.into_iter().filter(|root| !excluded.contains(root)) {
         let alignment = capabilities.offset_alignment;
-        if let Some(parts) = operand_offsets(graph, fusion, root, alignment, &taken) {
+        if let Some(parts) = operand_offsets(graph, fusion, root, alignment, &excluded) {
             fusion.concat_parts.extend(parts);
-            placed.insert(root);
+            replaced.insert(root);
         }
     }
-    fusion.groups.retain(|group| !placed.contains(&group.root));
+    fusion
+        .groups
+        .retain(|group| !replaced.contains(&group.root));
 }
 
-/// Offsets of a concatenation's operands in the result, if all have its layout and storage type. `None` if a kernel has to
-/// copy them.
+/// Offsets of a concatenation's operands in the result, if all have its layout and storage type. `None` if a kernel has
+/// to copy them.
 fn operand_offsets(
     graph: &Graph,
     fusion: &Fusion,
     root: ValueId,
     alignment: u64,
-    taken: &BTreeSet<ValueId>,
+    excluded: &BTreeSet<ValueId>,
 ) -> Option<ConcatParts> {
     let layout = &fusion.layouts[root.index()];
     let storage = fusion.storages[root.index()];
     let is_image = *layout == IMAGE_LAYOUT;
     // An output has its own memory. An operand in another shape may be stored within it.
-    let is_kept =
+    let is_stored =
         |id: ValueId| id != root && fusion.stored[id.index()] && !graph.outputs.contains(&id);
-    let behind = |value| match is_image {
+    let base_of = |value| match is_image {
         true => value,
-        false => look_through_reshapes(graph, value, is_kept),
+        false => look_through_reshapes(graph, value, is_stored),
     };
-    let whole = behind(root);
+    let whole = base_of(root);
     if !is_image && *layout != Layout::Linear || whole != root && fusion.stored[whole.index()] {
         return None;
     }
-    let (mut parts, mut begins_quad) = (ConcatParts::new(), true);
+    let (mut parts, mut begins_vec4) = (ConcatParts::new(), true);
     for (operand, start) in contiguous_offsets(graph, whole, alignment / storage.size())? {
-        let base = behind(operand);
-        let is_free = !taken.contains(&base)
+        let base = base_of(operand);
+        let is_free = !excluded.contains(&base)
             && !graph.outputs.contains(&base)
             && !fusion.concat_parts.contains_key(&base)
             && !parts.contains_key(&base);
-        let lies = fusion.stored[base.index()]
+        let matches_storage = fusion.stored[base.index()]
             && fusion.layouts[base.index()] == *layout
             && fusion.storages[base.index()] == storage;
-        if !is_node_result(graph, base) || !is_free || !lies || !begins_quad {
+        if !is_node_result(graph, base) || !is_free || !matches_storage || !begins_vec4 {
             return None;
         }
-        begins_quad = !is_image || is_multiple_of_4(&graph.ty(base).shape[CHANNEL_AXIS]);
+        begins_vec4 = !is_image || is_multiple_of_4(&graph.ty(base).shape[CHANNEL_AXIS]);
         parts.insert(base, (root, start));
     }
     Some(parts)
@@ -196,16 +203,16 @@ impl<'a> Planner<'a> {
         let Some((node, concat)) = concatenation(self.graph, group.root) else {
             return Ok(None);
         };
-        let (mut start, mut parts) = (Dim::ZERO, Vec::new());
+        let (mut start, mut kernels) = (Dim::ZERO, Vec::new());
         for operand in node.operands() {
-            let (named, sizes) = self.symbolic_offset(&start);
-            let part =
-                map::copy_concat_operand(|| self.scope(), group, operand, concat.axis, &named)?;
-            let made = part.finish(label.to_string())?.substitute_sizes(&sizes);
-            parts.push((made, Some(operand)));
+            let (offset, sizes) = self.symbolic_offset(&start);
+            let kernel =
+                map::copy_concat_operand(|| self.scope(), group, operand, concat.axis, &offset)?;
+            let generated = kernel.finish(label.to_string())?.substitute_sizes(&sizes);
+            kernels.push((generated, Some(operand)));
             start = &start + &self.graph.ty(operand).shape[concat.axis];
         }
-        Ok(Some(parts))
+        Ok(Some(kernels))
     }
 
     /// The offset of an operand as a symbol, times the store width if it is a multiple of that, and the value of the
@@ -214,18 +221,22 @@ impl<'a> Planner<'a> {
         let Some(number) = start.as_const() else {
             return (start.clone(), BTreeMap::new());
         };
-        let mut taken = self.graph.hints.keys().map(ToString::to_string).collect();
-        let symbol: Symbol = unique(&mut taken, "start").into();
+        let mut used_names = self.graph.hints.keys().map(ToString::to_string).collect();
+        let symbol: Symbol = unique(&mut used_names, "start").into();
         let mut units = [VEC8_LEN, VEC4_LEN].map(|unit| unit as i64).into_iter();
         let unit = units.find(|unit| number % unit == 0).unwrap_or(1);
-        let named = &Dim::symbol(symbol.clone()) * unit;
-        (named, BTreeMap::from([(symbol, Dim::from(number / unit))]))
+        let offset = &Dim::symbol(symbol.clone()) * unit;
+        (offset, BTreeMap::from([(symbol, Dim::from(number / unit))]))
     }
 }
 
 /// Operands of a concatenation and their offsets, if the operands are contiguous and the offsets are multiples of
-/// `aligned`. `None` otherwise.
-fn contiguous_offsets(graph: &Graph, whole: ValueId, aligned: u64) -> Option<Vec<(ValueId, Dim)>> {
+/// `alignment`. `None` otherwise.
+fn contiguous_offsets(
+    graph: &Graph,
+    whole: ValueId,
+    alignment: u64,
+) -> Option<Vec<(ValueId, Dim)>> {
     let (node, concat) = concatenation(graph, whole)?;
     let before = graph.ty(whole).shape.get(..concat.axis)?;
     let (mut starts, mut start) = (Vec::new(), Dim::ZERO);
@@ -233,14 +244,14 @@ fn contiguous_offsets(graph: &Graph, whole: ValueId, aligned: u64) -> Option<Vec
         let next = &start + &graph.ty(operand).numel();
         starts.push((operand, std::mem::replace(&mut start, next)));
     }
-    let is_one = before.iter().all(|size| size.is(1));
+    let has_no_outer_axes = before.iter().all(|size| size.is(1));
     let are_aligned = starts
         .iter()
-        .all(|(_, start)| is_multiple(start, aligned as usize));
-    (is_one && are_aligned).then_some(starts)
+        .all(|(_, start)| is_multiple(start, alignment as usize));
+    (has_no_outer_axes && are_aligned).then_some(starts)
 }
 
-/// Looks through reshapes that are not materialised.
+/// Looks through reshapes, up to a value for which `is_kept` is true.
 fn look_through_reshapes(
     graph: &Graph,
     value: ValueId,
@@ -269,6 +280,7 @@ fn is_node_result(graph: &Graph, value: ValueId) -> bool {
     definition(graph, value).is_some()
 }
 
+/// The node that defines a value; `None` for inputs and weights.
 fn definition(graph: &Graph, value: ValueId) -> Option<&Node> {
     match graph.value(value).definition {
         Definition::Node(node, _) => graph.nodes.get(node),

@@ -30,22 +30,23 @@ pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Ve
 
 /// Values that something other than our kernels reads or writes, and outputs of the graph.
 pub fn external_values(graph: &Graph) -> BTreeSet<ValueId> {
-    let mut handed = foreign_values(graph);
-    handed.extend(&graph.outputs);
-    handed
+    let mut values = foreign_values(graph);
+    values.extend(&graph.outputs);
+    values
 }
 
 /// Values that something other than our kernels reads or writes.
 pub fn foreign_values(graph: &Graph) -> BTreeSet<ValueId> {
-    let ours = |node: &&Node| match &node.op {
+    let has_kernel = |node: &&Node| match &node.op {
         Op::Primitive(primitive) => !matches!(primitive, Primitive::Custom(_)),
         _ => false,
     };
-    let others = graph.nodes.iter().filter(|node| !ours(node));
+    let others = graph.nodes.iter().filter(|node| !has_kernel(node));
     let foreign = others.flat_map(|node| [node.operands(), node.results.clone()].concat());
     foreign.collect()
 }
 
+/// Chooses the layouts of values, group by group.
 struct LayoutAssigner<'a> {
     graph: &'a Graph,
     capabilities: &'a Capabilities,
@@ -55,6 +56,7 @@ struct LayoutAssigner<'a> {
 }
 
 impl LayoutAssigner<'_> {
+    /// Chooses the layout of a group's root.
     fn visit(&mut self, group: &Group) {
         let leaves = self.leaves(group.root);
         // A kernel may bind a buffer twice, for elements and for vectors.
@@ -65,17 +67,18 @@ impl LayoutAssigner<'_> {
         }
     }
 
-    /// True for images joined along channels each of which starts at a vec4. No kernel has to read all of them.
+    /// True for a concatenation of images along channels in which each operand starts at a vec4. The operands can be
+    /// stored within it, so no kernel has to read all of them.
     fn is_channel_concat(&self, value: ValueId) -> bool {
         let Definition::Node(node, _) = self.graph.value(value).definition else {
             return false;
         };
         let node = &self.graph.nodes[node];
         let operands = node.operands();
-        let begins = operands.split_last().map_or(&[][..], |(_, before)| before);
-        let is_whole = |id: &ValueId| is_multiple_of_4(&self.graph.ty(*id).shape[CHANNEL_AXIS]);
+        let leading = operands.split_last().map_or(&[][..], |(_, before)| before);
+        let ends_at_vec4 = |id: &ValueId| is_multiple_of_4(&self.graph.ty(*id).shape[CHANNEL_AXIS]);
         matches!(&node.op, Op::Primitive(Primitive::Concat(concat)) if concat.axis == CHANNEL_AXIS)
-            && begins.iter().all(is_whole)
+            && leading.iter().all(ends_at_vec4)
     }
 
     /// Stored values that a kernel reads to compute `root`.
@@ -94,7 +97,7 @@ impl LayoutAssigner<'_> {
 
     /// True if the group's kernel can write four channels at a time and a reader benefits.
     fn benefits_from_vec4(&self, group: &Group, leaves: &BTreeSet<ValueId>) -> bool {
-        let reads_quads = || {
+        let reads_images = || {
             let rank = self.graph.ty(group.root).rank();
             let mut leaves = leaves.iter();
             leaves.any(|leaf| {
@@ -106,8 +109,8 @@ impl LayoutAssigner<'_> {
                 let (frame, shape) = (&rows.frame, &self.graph.ty(group.root).shape);
                 let is_of_channels =
                     !frame.is_contiguous() && frame.has_rows_along(shape, CHANNEL_AXIS);
-                let in_quads = is_of_channels && is_multiple_of_4(&frame.length);
-                return in_quads && (reads_quads() || self.is_convolved(group.root));
+                let is_vec4 = is_of_channels && is_multiple_of_4(&frame.length);
+                return is_vec4 && (reads_images() || self.is_convolved(group.root));
             }
             Some(Pattern::Attention(attention)) => {
                 return attention.is_transposed && self.has_channel_rows(group);
@@ -115,7 +118,7 @@ impl LayoutAssigner<'_> {
             None => {}
         }
         let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
-            return reads_quads() || self.is_convolved(group.root);
+            return reads_images() || self.is_convolved(group.root);
         };
         let keeps_shape = node
             .results
@@ -128,7 +131,7 @@ impl LayoutAssigner<'_> {
                         .is_some()
             }
             Op::Primitive(Primitive::Reduce(_)) => {
-                keeps_shape && reads_quads() && pooling::is_supported(self.graph, node)
+                keeps_shape && reads_images() && pooling::is_supported(self.graph, node)
             }
             _ => false,
         }
@@ -142,12 +145,12 @@ impl LayoutAssigner<'_> {
             return false;
         };
         let shape = &self.graph.ty(group.root).shape;
-        let is_place = Dim::product(&shape[CHANNEL_AXIS + 1..]) == *columns;
-        is_place && is_multiple_of_4(rows) && is_multiple_of_4(&shape[CHANNEL_AXIS])
+        let are_columns_positions = Dim::product(&shape[CHANNEL_AXIS + 1..]) == *columns;
+        are_columns_positions && is_multiple_of_4(rows) && is_multiple_of_4(&shape[CHANNEL_AXIS])
     }
 
-    /// True if a convolution that wants the vec4 layout reads the value, directly, through inlined nodes or as part of a
-    /// concatenation.
+    /// True if a convolution that wants the vec4 layout reads the value, directly, through inlined nodes or as part of
+    /// a concatenation.
     fn is_convolved(&self, value: ValueId) -> bool {
         if let Some(whole) = self.fusion.planned_parts.get(&value) {
             return self.is_convolved(*whole);

@@ -1,5 +1,5 @@
-//! Row padding of values that kernels read column by column. Rows whose distance is a multiple of many cache lines would
-//! map to the same few cache sets.
+//! Row padding of values that kernels read column by column. Rows whose distance is a multiple of many cache lines
+//! would map to the same few cache sets.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ const CACHE_WAYS: usize = 8;
 pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
-    wanted: StorageRequest,
+    request: StorageRequest,
     fusion: &Fusion,
 ) -> Vec<Layout> {
     let mut layouts = fusion.layouts.clone();
@@ -39,7 +39,7 @@ pub fn assign(
     let padder = Padder {
         graph,
         capabilities,
-        request: wanted,
+        request,
         fusion,
         external: external_values(graph),
     };
@@ -55,6 +55,7 @@ pub fn assign(
     layouts
 }
 
+/// Finds the values to pad.
 struct Padder<'a> {
     graph: &'a Graph,
     capabilities: &'a Capabilities,
@@ -80,7 +81,8 @@ impl Padder<'_> {
         self.fusion.leaves(self.graph, &operands)
     }
 
-    /// True for a product whose kernel computes tiles in vector lanes. Errors are reported when the kernel is generated.
+    /// True for a product whose kernel computes tiles in vector lanes. Errors are reported when the kernel is
+    /// generated.
     fn is_in_tiles(&self, product: &Node) -> bool {
         let written = vec![false; self.graph.values.len()];
         let scope = KernelScope::new(self.graph, self.capabilities, &self.fusion.stored, &written);
@@ -97,31 +99,35 @@ impl Padder<'_> {
         };
         let is_plain =
             ty.dtype == DType::F32 && self.fusion.layouts[value.index()] == Layout::Linear;
-        let is_even =
+        let conflicts =
             row.as_const().is_some() && is_multiple(row, CONFLICT_LINES * CACHE_LINE_ELEMENTS);
         let rows: usize = outer
             .iter()
             .map(|size| example_size(self.graph, size))
             .product();
-        is_plain && is_even && rows > CACHE_WAYS && self.has_room(value) && self.is_unshared(value)
+        is_plain
+            && conflicts
+            && rows > CACHE_WAYS
+            && self.fits_half_binding(value)
+            && self.is_unshared(value)
     }
 
     /// True for a value that takes at most half of the largest binding, so that padding does not exceed the limit.
-    fn has_room(&self, value: ValueId) -> bool {
+    fn fits_half_binding(&self, value: ValueId) -> bool {
         let size = self.fusion.storages[value.index()].size();
         let bytes = example_size(self.graph, &self.graph.ty(value).numel()) as u64 * size;
         bytes <= self.capabilities.max_binding_size / 2
     }
 
-    /// True for values that only our kernels or the host write and that share no memory with others.
+    /// True for values that our kernels write or the host uploads, and that share no memory with others.
     fn is_unshared(&self, value: ValueId) -> bool {
         let parts = &self.fusion.concat_parts;
-        let is_whole = || parts.values().any(|(whole, _)| *whole == value);
-        let is_made = match self.graph.value(value).definition {
+        let is_concat = || parts.values().any(|(concat, _)| *concat == value);
+        let is_ours = match self.graph.value(value).definition {
             Definition::Node(..) => true,
             Definition::Input(_) => self.request.prefix.is_empty(),
             Definition::Weight(_) => false,
         };
-        is_made && !self.external.contains(&value) && !parts.contains_key(&value) && !is_whole()
+        is_ours && !self.external.contains(&value) && !parts.contains_key(&value) && !is_concat()
     }
 }

@@ -1,7 +1,7 @@
 //! Weights that products read as panels and other kernels in rows, such as the table of an embedding that is the last
 //! layer as well. If those kernels read few elements, they read them from the panels, and the weight is stored once.
 //!
-//! A plan that would store such a weight twice is made again.
+//! A plan that would store such a weight twice is built again, with the weight stored only as panels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,9 +19,9 @@ use crate::plan::group::Group;
 use crate::plan::kernel::{GeneratedKernel, work};
 use crate::plan::plan_builder::PlanBuilder;
 
-/// Elements are read from panels if they are less than this fraction of the weight. Each read loads a cache line for one
-/// number, which takes up to 9 ns, where a product of one row takes 0.5 ns an element. So all such reads take no longer
-/// than the product.
+/// Elements are read from panels if their number times this factor is at most that of the weight. A read from panels
+/// loads a cache line for one number; with this limit, all such reads take no longer than a product of one row with the
+/// weight.
 const MIN_WEIGHT_FRACTION: usize = 16;
 
 /// Weights stored only as panels, by name.
@@ -38,21 +38,23 @@ pub struct PaneledWeight {
 /// Layouts in which a plan stores a weight.
 #[derive(Default)]
 struct WeightLayouts<'a> {
+    /// True if a slot stores the weight in rows.
     in_rows: bool,
     panels: Vec<&'a Panels>,
+    /// Number of elements of the weight.
     numel: usize,
 }
 
 /// Weights that a plan stores in rows and in panels, and that can be read from the panels.
-pub fn choose_paneled(sheet: &PlanBuilder, capabilities: &Capabilities) -> PaneledWeights {
-    let (plan, limit) = (&sheet.plan, capabilities.textures.bindings as usize);
+pub fn choose_paneled(builder: &PlanBuilder, capabilities: &Capabilities) -> PaneledWeights {
+    let (plan, limit) = (&builder.plan, capabilities.textures.bindings as usize);
     let mut chosen = PaneledWeights::new();
-    for (name, ways) in weight_layouts(&plan.slots) {
-        let Some(panels) = ways.panels.first().filter(|_| ways.in_rows) else {
+    for (name, layouts) in weight_layouts(&plan.slots) {
+        let Some(panels) = layouts.panels.first().filter(|_| layouts.in_rows) else {
             continue;
         };
-        let read = sheet.row_reads.get(name).copied().unwrap_or_default();
-        if reason_for_rows(&ways, read).is_some() {
+        let read = builder.row_reads.get(name).copied().unwrap_or_default();
+        if reason_for_rows(&layouts, read).is_some() {
             continue;
         }
         let panels = Panels::clone(panels);
@@ -65,65 +67,70 @@ pub fn choose_paneled(sheet: &PlanBuilder, capabilities: &Capabilities) -> Panel
     chosen
 }
 
-/// Report of weights that several kinds of kernels read.
-pub fn shared_weights(sheet: &PlanBuilder, chosen: &PaneledWeights) -> Vec<SharedWeight> {
-    let ways = weight_layouts(&sheet.plan.slots).into_iter();
-    let told = ways.filter_map(|(name, ways)| {
+/// Report of weights that are stored in several panel layouts, or in panels and read in rows too.
+pub fn shared_weights(builder: &PlanBuilder, chosen: &PaneledWeights) -> Vec<SharedWeight> {
+    let layouts = weight_layouts(&builder.plan.slots).into_iter();
+    let reports = layouts.filter_map(|(name, layouts)| {
         let read = match chosen.get(name) {
-            Some(picked) => picked.read,
-            None => sheet.row_reads.get(name).copied().unwrap_or_default(),
+            Some(paneled) => paneled.read,
+            None => builder.row_reads.get(name).copied().unwrap_or_default(),
         };
-        let kinds = ways.panels.len();
-        let is_tied = 1 < kinds || 0 < kinds && 0 < read;
-        let rows = ways.in_rows.then(|| reason_for_rows(&ways, read));
-        is_tied.then(|| SharedWeight {
+        let panel_count = layouts.panels.len();
+        let is_shared = 1 < panel_count || 0 < panel_count && 0 < read;
+        let rows = layouts.in_rows.then(|| reason_for_rows(&layouts, read));
+        is_shared.then(|| SharedWeight {
             weight: name.to_string(),
-            panels: kinds,
+            panels: panel_count,
             read,
-            numel: ways.numel,
+            numel: layouts.numel,
             row_copy: rows.map(|reason| reason.unwrap_or(RowCopyReason::TooManyTextures)),
         })
     });
-    told.collect()
+    reports.collect()
 }
 
 /// Sets the layout of weights that are stored only as panels.
 pub fn assign_layouts(graph: &Graph, fusion: &mut Fusion, chosen: &PaneledWeights) {
     for (layout, info) in fusion.layouts.iter_mut().zip(&graph.values) {
         if let Definition::Weight(name) = &info.definition
-            && let Some(picked) = chosen.get(name)
+            && let Some(paneled) = chosen.get(name)
         {
-            *layout = Layout::Panels(picked.panels.clone());
+            *layout = Layout::Panels(paneled.panels.clone());
         }
     }
 }
 
-/// Reason not to read `read` elements from panels.
-fn reason_for_rows(ways: &WeightLayouts, read: usize) -> Option<RowCopyReason> {
-    let holds_all = ways.panels.first().and_then(|x| x.as_matrix(ways.numel));
-    match holds_all {
+/// Reason why a weight of which kernels read `read` elements one by one must be stored in rows too; `None` if they can
+/// read them from the panels.
+fn reason_for_rows(layouts: &WeightLayouts, read: usize) -> Option<RowCopyReason> {
+    let matrix = layouts
+        .panels
+        .first()
+        .and_then(|x| x.as_matrix(layouts.numel));
+    match matrix {
         None => Some(RowCopyReason::NotPlainMatrix),
-        Some(_) => (read.saturating_mul(MIN_WEIGHT_FRACTION) > ways.numel)
+        Some(_) => (read.saturating_mul(MIN_WEIGHT_FRACTION) > layouts.numel)
             .then_some(RowCopyReason::TooManyReads),
     }
 }
 
+/// Layouts of all weights of a plan, by name.
 fn weight_layouts(slots: &[Slot]) -> BTreeMap<&str, WeightLayouts<'_>> {
     let mut found: BTreeMap<&str, WeightLayouts> = BTreeMap::new();
     for slot in slots {
         let SlotKind::Weight(name) = &slot.kind else {
             continue;
         };
-        let ways = found.entry(name).or_default();
+        let layouts = found.entry(name).or_default();
         match &slot.layout {
-            Layout::Panels(panels) => ways.panels.push(panels),
-            _ => ways.in_rows = true,
+            Layout::Panels(panels) => layouts.panels.push(panels),
+            _ => layouts.in_rows = true,
         }
         let mut sizes = slot.shape.iter().map(Dim::as_const);
         let numel = sizes.try_fold(1, |numel, size| {
             usize::try_from(size?).ok()?.checked_mul(numel)
         });
-        ways.numel = numel.unwrap_or_default();
+        layouts.numel = numel.unwrap_or_default();
     }
     found
 }
@@ -146,24 +153,24 @@ impl Planner<'_> {
     /// Counts the elements of row-major weights that a kernel reads. Vectors are never stored as panels.
     pub(in crate::plan) fn count_kernel_row_reads(
         &mut self,
-        made: &GeneratedKernel,
+        generated: &GeneratedKernel,
         group: &Group,
-        part: Option<ValueId>,
+        operand: Option<ValueId>,
     ) {
         let is_in_rows = |binding: &&KernelBinding| {
             let info = self.graph.value(binding.value);
             let is_matrix = matches!(info.definition, Definition::Weight(_)) && info.ty.rank() > 1;
             is_matrix && matches!(binding.layout, Layout::Linear | Layout::Chunk { .. })
         };
-        let in_rows = made.bindings.iter().filter(is_in_rows);
+        let in_rows = generated.bindings.iter().filter(is_in_rows);
         let in_rows: BTreeSet<ValueId> = in_rows.map(|binding| binding.value).collect();
         if in_rows.is_empty() || self.capabilities.simd_lanes().is_none() {
             return;
         }
-        let read = work::elements_read(&self.scope(), group, part);
+        let read = work::elements_read(&self.scope(), group, operand);
         for value in in_rows {
-            let all = self.graph.ty(value).numel();
-            let read = example_size(self.graph, read.get(&value).unwrap_or(&all));
+            let numel = self.graph.ty(value).numel();
+            let read = example_size(self.graph, read.get(&value).unwrap_or(&numel));
             self.add_row_reads(value, read);
         }
     }
@@ -176,6 +183,7 @@ impl Planner<'_> {
         );
     }
 
+    /// Adds to the number of elements that are read of a weight in rows. Other values are not counted.
     fn add_row_reads(&mut self, value: ValueId, read: usize) {
         if let Definition::Weight(name) = &self.graph.value(value).definition {
             let known = self.builder.row_reads.entry(name.clone()).or_default();

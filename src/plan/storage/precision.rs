@@ -2,8 +2,9 @@
 //! intermediate values.
 //!
 //! Half precision ranges from 6e-8 to 65504 with 11 bits. Values that may be larger, or must be more exact, keep `f32`:
-//! operands and results of the application, of control flow and of user-defined operators; row statistics, cumulative and
-//! partial sums; values that become integers, such as indices; vectors, such as biases and scales, which are small anyway.
+//! operands and results of the application, of control flow and of user-defined operators; row statistics, cumulative
+//! and partial sums; values that become integers, such as indices; vectors, such as biases and scales, which are small
+//! anyway.
 
 use std::collections::BTreeSet;
 
@@ -51,14 +52,14 @@ pub fn assign(
     request: StorageRequest,
 ) -> Result<Vec<StorageDecision>> {
     let all = (0..).map(ValueId).zip(&graph.values);
-    let whole = |dtype| Ok((StorageType::of(dtype, capabilities)?, None));
+    let full_precision = |dtype| Ok((StorageType::of(dtype, capabilities)?, None));
     if request.options.precision == Precision::Single {
-        return all.map(|(_, info)| whole(info.ty.dtype)).collect();
+        return all.map(|(_, info)| full_precision(info.ty.dtype)).collect();
     }
     let chooser = PrecisionChooser {
         graph,
         fusion,
-        wanted: request,
+        request,
         storage: StorageType::half(capabilities),
         external: external_values(graph),
         integer_sources: integer_sources(graph),
@@ -67,19 +68,23 @@ pub fn assign(
     all.map(|(id, info)| match info.ty.dtype {
         DType::F32 => Ok(match chooser.single_reason(id) {
             None => (chooser.storage, None),
-            kept => (StorageType::F32, kept),
+            reason => (StorageType::F32, reason),
         }),
-        dtype => whole(dtype),
+        dtype => full_precision(dtype),
     })
     .collect()
 }
 
+/// Chooses the storage precision of `f32` values if half precision is requested.
 struct PrecisionChooser<'a> {
     graph: &'a Graph,
     fusion: &'a Fusion,
-    wanted: StorageRequest<'a>,
+    request: StorageRequest<'a>,
+    /// Storage type of values in half precision.
     storage: StorageType,
+    /// Values that something other than our kernels reads or writes, and outputs of the graph.
     external: BTreeSet<ValueId>,
+    /// Values that integers are computed from.
     integer_sources: BTreeSet<ValueId>,
     /// The group that writes each value.
     writers: Vec<Option<usize>>,
@@ -94,9 +99,9 @@ impl PrecisionChooser<'_> {
         if self.integer_sources.contains(&value) {
             return Some(SingleReason::IntegerOperand);
         }
-        let whole = self.fusion.planned_parts.get(&value);
-        if let Some(kept) = whole.and_then(|whole| self.single_reason(*whole)) {
-            return Some(kept);
+        let concat = self.fusion.planned_parts.get(&value);
+        if let Some(reason) = concat.and_then(|concat| self.single_reason(*concat)) {
+            return Some(reason);
         }
         let info = self.graph.value(value);
         match info.definition {
@@ -109,14 +114,15 @@ impl PrecisionChooser<'_> {
     /// Reason why a kernel's result keeps single precision.
     fn result_reason(&self, value: ValueId) -> Option<SingleReason> {
         let name = &self.graph.value(value).name;
-        let name = format!("{}{name}", self.wanted.prefix);
-        let is_single =
-            self.storage == StorageType::F16x2 && self.wanted.scalar_writes.contains(&name);
+        let name = format!("{}{name}", self.request.prefix);
+        let is_scalar_write =
+            self.storage == StorageType::F16x2 && self.request.scalar_writes.contains(&name);
         let group = self.writers[value.index()].map(|group| &self.fusion.groups[group]);
-        let kept = group.and_then(|group| self.group_reason(group, value));
-        kept.or(is_single.then_some(SingleReason::UnpairedStore))
+        let reason = group.and_then(|group| self.group_reason(group, value));
+        reason.or(is_scalar_write.then_some(SingleReason::UnpairedStore))
     }
 
+    /// Reason why a value that a group writes keeps single precision.
     fn group_reason(&self, group: &Group, value: ValueId) -> Option<SingleReason> {
         if let Some(rows) = group.rows() {
             let is_wide = self.graph.ty(value).numel() != rows.frame.rows;
@@ -162,29 +168,29 @@ impl PrecisionChooser<'_> {
 
 /// The group that writes each value.
 fn writing_groups(graph: &Graph, fusion: &Fusion) -> Vec<Option<usize>> {
-    let mut written = vec![None; graph.values.len()];
+    let mut writers = vec![None; graph.values.len()];
     for (index, group) in fusion.groups.iter().enumerate() {
         for value in group.written(graph, &fusion.stored) {
-            written[value.index()] = Some(index);
+            writers[value.index()] = Some(index);
         }
     }
-    written
+    writers
 }
 
 /// Values that integers are computed from, element by element.
 fn integer_sources(graph: &Graph) -> BTreeSet<ValueId> {
-    let mut counted = BTreeSet::new();
+    let mut sources = BTreeSet::new();
     for node in graph.nodes.iter().rev() {
         let operands = node.operands();
-        let counts = matches!(node.op, Op::Primitive(Primitive::Cast(_)))
+        let is_integer_cast = matches!(node.op, Op::Primitive(Primitive::Cast(_)))
             && node
                 .results
                 .iter()
                 .all(|id| graph.ty(*id).dtype.is_integer());
-        let is_counted = node.results.iter().any(|id| counted.contains(id));
-        if counts || is_counted && node_class(node) != NodeClass::Kernel {
-            counted.extend(operands);
+        let is_source = node.results.iter().any(|id| sources.contains(id));
+        if is_integer_cast || is_source && node_class(node) != NodeClass::Kernel {
+            sources.extend(operands);
         }
     }
-    counted
+    sources
 }

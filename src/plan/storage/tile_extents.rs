@@ -33,7 +33,7 @@ pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
     fusion: &Fusion,
-    wanted: StorageRequest,
+    request: StorageRequest,
 ) -> TileExtents {
     let Some(lanes) = capabilities.simd_lanes() else {
         return TileExtents::new();
@@ -43,26 +43,26 @@ pub fn assign(
         let scope = KernelScope::new(graph, capabilities, &fusion.stored, &written);
         scope.with_layouts(&fusion.layouts, &fusion.storages)
     };
-    let found = fusion.groups.iter().filter_map(|group| {
+    let tiled = fusion.groups.iter().filter_map(|group| {
         let anchor = group.anchor.filter(|_| group.pattern.is_none())?;
-        Some((anchor, tiled_sums(scope(), group, anchor, wanted)?))
+        Some((anchor, tiled_product(scope(), group, anchor, request)?))
     });
-    let (anchors, sums): (Vec<usize>, Vec<WeightProduct>) = found.unzip();
-    let extents = tile::choose_shapes(lanes, capabilities.textures, &sums);
+    let (anchors, products): (Vec<usize>, Vec<WeightProduct>) = tiled.unzip();
+    let extents = tile::choose_shapes(lanes, capabilities.textures, &products);
     anchors.into_iter().zip(extents).collect()
 }
 
-/// Description of a group's tiled product with a weight in panels; `None` for other groups. Errors are reported when the
-/// kernel is generated.
-fn tiled_sums(
+/// Description of a group's tiled product with a weight in panels; `None` for other groups. Errors are reported when
+/// the kernel is generated.
+fn tiled_product(
     mut scope: KernelScope,
     group: &Group,
     anchor: usize,
-    wanted: StorageRequest,
+    request: StorageRequest,
 ) -> Option<WeightProduct> {
     let (graph, capabilities) = (scope.graph, scope.capabilities);
     let node = graph.nodes.get(anchor)?;
-    let choice = variant::best_choice(&scope, node, &wanted.options.choices).ok()??;
+    let choice = variant::best_choice(&scope, node, &request.options.choices).ok()??;
     let nodes = group.computed(graph, scope.stored).into_iter();
     let nodes = nodes.map(|node| &graph.nodes[node]);
     let nodes = nodes.filter(|node| node_class(node) != NodeClass::View);
@@ -70,12 +70,19 @@ fn tiled_sums(
     match (&node.op, choice.variant) {
         (Op::Primitive(Primitive::Conv(conv)), KernelVariant::SubgroupTile) => {
             // Grouped convolutions have separate kernels.
-            let of = if conv.groups == 1 { "" } else { &choice.key };
-            let text = format!("{} {of}", names.join(" "));
-            implicit_gemm::weight_product(&scope, node, conv, text)
+            let choice_key = if conv.groups == 1 { "" } else { &choice.key };
+            let kernel_key = format!("{} {choice_key}", names.join(" "));
+            implicit_gemm::weight_product(&scope, node, conv, kernel_key)
         }
-        (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Winograd { tile: places }) => {
-            winograd::weight_product(graph, capabilities, node, conv, places, &names.join(" "))
+        (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Winograd { tile: output_tile }) => {
+            winograd::weight_product(
+                graph,
+                capabilities,
+                node,
+                conv,
+                output_tile,
+                &names.join(" "),
+            )
         }
         (Op::Primitive(Primitive::Dot(_)), KernelVariant::SubgroupTile) => {
             let product = Product::of(graph, node).ok()?;

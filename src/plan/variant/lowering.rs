@@ -16,16 +16,16 @@ impl<'a> Planner<'a> {
         let Some(node) = group.anchor.map(|anchor| &self.graph.nodes[anchor]) else {
             return Ok(None);
         };
-        let mut found = None;
+        let mut last = None;
         for choice in variant::choices(&self.scope(), node, &self.request.options.choices)? {
             let mut lowered = self.lower_variant(choice.variant, group, node)?;
             lowered.choice = Some(choice);
             if lowered.fits() {
                 return Ok(Some(lowered));
             }
-            found = Some(lowered);
+            last = Some(lowered);
         }
-        Ok(found)
+        Ok(last)
     }
 
     /// Lowers a matrix product or convolution to one of its variants.
@@ -49,9 +49,10 @@ impl<'a> Planner<'a> {
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Grouped) => {
                 grouped::lower(scope, group, node, conv)
             }
-            (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Winograd { tile: places }) => {
-                winograd::lower(scope, group, node, conv, places, extent)
-            }
+            (
+                Op::Primitive(Primitive::Conv(conv)),
+                KernelVariant::Winograd { tile: output_tile },
+            ) => winograd::lower(scope, group, node, conv, output_tile, extent),
             (_, KernelVariant::SubgroupTile) => {
                 let product = Product::of(self.graph, node)?;
                 tile::lower(scope, group, &product, extent)

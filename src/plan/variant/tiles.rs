@@ -1,4 +1,5 @@
-//! Winograd convolutions in the variant table: the tile size, and whether fewer multiplications pay off; see [`winograd`].
+//! Winograd convolutions in the variant table: the tile size, and whether fewer multiplications pay off; see
+//! [`winograd`].
 
 use super::MatmulProblem;
 use crate::ir::{Graph, Node};
@@ -8,9 +9,9 @@ use crate::kernel::winograd::OutputTile;
 use crate::op::Conv;
 use crate::plan::conv::winograd;
 
-// Costs of convolution kernels on a rasteriser, in multiplications; sums over taps count as many as they have. Measured
-// for 16 to 512 channels of 7² to 56² positions, in vectors of sixteen numbers.
-/// Smallest number of tiles that determines the time: fewer read as many filters and take as long.
+// Costs of convolution kernels on a rasteriser, in multiplications: a direct convolution costs one for each product of
+// its sums. Measured for 16 to 512 channels of 7² to 56² positions, in vectors of sixteen numbers.
+/// Smallest number of tiles that determines the time: kernels of fewer tiles read as many filters and take as long.
 const MIN_COSTED_TILES: usize = 10;
 /// Cost of transforming a channel of a tile. A result channel of a large tile, with the epilogue, costs twice as much.
 const TRANSFORM_TWO_COST: usize = 460;
@@ -23,44 +24,45 @@ impl MatmulProblem<'_> {
     pub(super) fn winograd_variant(&self) -> Option<(KernelVariant, String)> {
         let channels = usize::try_from(self.summed.first()?.as_const()?).ok()?;
         let sizes = self.tiles.iter();
-        let sizes =
-            sizes.filter(|(places, tiles)| self.affords_filters(**places, **tiles, channels));
-        let costs = sizes.map(|(places, tiles)| {
+        let sizes = sizes
+            .filter(|(output_tile, tiles)| self.affords_filters(**output_tile, **tiles, channels));
+        let costs = sizes.map(|(output_tile, tiles)| {
             let tiles = self.batch * tiles;
-            let cost = winograd_cost(*places, tiles, [channels, self.rows]);
-            (cost, *places, tiles)
+            let cost = winograd_cost(*output_tile, tiles, [channels, self.rows]);
+            (cost, *output_tile, tiles)
         });
-        let (cost, places, tiles) = costs.min()?;
+        let (cost, output_tile, tiles) = costs.min()?;
         let direct = self.batch * self.rows * self.columns * self.k_size;
-        let size = places.size();
+        let size = output_tile.size();
         let mut reason = format!(
             "Winograd saves more multiplications than its transforms cost: {channels} to {} channels, {tiles} tiles of {size}x{size}, estimated {:.1} times as fast",
             self.rows,
             direct as f64 / cost as f64
         );
         if self.is_right_half {
-            reason += match places {
+            reason += match output_tile {
                 OutputTile::Two => "; larger tiles would need filters of f32",
                 OutputTile::Four => ", with filters of f32",
             };
         }
-        (10 * direct >= 11 * cost).then_some((KernelVariant::Winograd { tile: places }, reason))
+        (10 * direct >= 11 * cost)
+            .then_some((KernelVariant::Winograd { tile: output_tile }, reason))
     }
 
     /// True if the filters of a tile size are worth their bytes. Filters of large tiles are stored in single precision,
-    /// since half precision would lose too much. If other weights are stored in half precision, such filters must be small
-    /// compared with the tiles.
-    fn affords_filters(&self, places: OutputTile, tiles: usize, channels: usize) -> bool {
+    /// since half precision would lose too much. If other weights are stored in half precision, such filters must be
+    /// small compared with the tiles.
+    fn affords_filters(&self, output_tile: OutputTile, tiles: usize, channels: usize) -> bool {
         let filters = channels * self.rows;
-        let of_tiles = self.batch * tiles * (channels + self.rows);
-        places == OutputTile::Two || !self.is_right_half || filters <= 2 * of_tiles
+        let tile_elements = self.batch * tiles * (channels + self.rows);
+        output_tile == OutputTile::Two || !self.is_right_half || filters <= 2 * tile_elements
     }
 }
 
 /// Cost of a Winograd convolution.
-fn winograd_cost(places: OutputTile, tiles: usize, [channels, outputs]: [usize; 2]) -> usize {
-    let products = places.matrices() * tiles.max(MIN_COSTED_TILES) * channels * outputs;
-    let (transform, transformed) = match places {
+fn winograd_cost(output_tile: OutputTile, tiles: usize, [channels, outputs]: [usize; 2]) -> usize {
+    let products = output_tile.matrices() * tiles.max(MIN_COSTED_TILES) * channels * outputs;
+    let (transform, transformed) = match output_tile {
         OutputTile::Two => (TRANSFORM_TWO_COST, channels + outputs),
         OutputTile::Four => (TRANSFORM_FOUR_COST, channels + 2 * outputs),
     };
@@ -74,10 +76,10 @@ pub(super) fn tile_count(
     capabilities: &Capabilities,
     node: &Node,
     conv: &Conv,
-    places: OutputTile,
+    output_tile: OutputTile,
 ) -> Option<usize> {
-    let sums = winograd::weight_product(graph, capabilities, node, conv, places, "")?;
+    let product = winograd::weight_product(graph, capabilities, node, conv, output_tile, "")?;
     let lanes = capabilities.simd_lanes()?;
-    let is_possible = sums.is_possible(lanes, capabilities.textures);
-    is_possible.then_some(sums.sizes[1])
+    let is_possible = product.is_possible(lanes, capabilities.textures);
+    is_possible.then_some(product.sizes[1])
 }

@@ -14,12 +14,12 @@ use crate::trace::torchscript::ast::{AstExprKind, CallExpr, Callee, FunctionDef,
 pub fn inspect_archive(archive: &Archive) -> Result<Vec<Finding>> {
     let mut inspection = ArchiveInspection {
         archive,
-        found: Vec::new(),
+        findings: Vec::new(),
     };
     for function in functions(archive)? {
         inspection.function(function);
     }
-    Ok(merge_equal(inspection.found))
+    Ok(merge_equal(inspection.findings))
 }
 
 /// True if a function of the program has a condition or a loop.
@@ -33,6 +33,7 @@ pub fn has_control_flow(archive: &Archive) -> Result<bool> {
         .any(|function| has_branches(&function.body)))
 }
 
+/// True if a statement is a condition or a loop, also within other statements.
 fn has_branches(body: &[Stmt]) -> bool {
     body.iter().any(|statement| match &statement.kind {
         StmtKind::If { .. } | StmtKind::While { .. } | StmtKind::For { .. } => true,
@@ -44,28 +45,30 @@ fn has_branches(body: &[Stmt]) -> bool {
 
 /// All functions and methods of the program.
 fn functions(archive: &Archive) -> Result<Vec<&FunctionDef>> {
-    let mut found = Vec::new();
+    let mut functions = Vec::new();
     for name in archive.source().modules() {
         if let Some(file) = archive.source().module(name)? {
-            found.extend(&file.functions);
-            found.extend(file.classes.iter().flat_map(|class| &class.methods));
+            functions.extend(&file.functions);
+            functions.extend(file.classes.iter().flat_map(|class| &class.methods));
         }
     }
-    Ok(found)
+    Ok(functions)
 }
 
+/// An inspection in progress.
 struct ArchiveInspection<'a> {
     archive: &'a Archive,
-    found: Vec<Finding>,
+    findings: Vec<Finding>,
 }
 
 impl ArchiveInspection<'_> {
+    /// Adds findings about the calls in a function.
     fn function(&mut self, function: &FunctionDef) {
         // Constants have no debug location. They take that of the enclosing expression, visited before.
         let mut location = None;
         function.visit_exprs(&mut |expr| {
-            let own = self.archive.debug_location(&function.file, expr.offset);
-            location = own.or_else(|| location.take());
+            let own_location = self.archive.debug_location(&function.file, expr.offset);
+            location = own_location.or_else(|| location.take());
             if let AstExprKind::Call(call) = &expr.kind
                 && let Callee::Operator(name) = &call.callee
                 && let Some(finding) = operator_finding(name, call)
@@ -74,12 +77,13 @@ impl ArchiveInspection<'_> {
                     module: String::new(),
                     location: location.clone(),
                 };
-                self.found.push(finding.at(&place));
+                self.findings.push(finding.at(&place));
             }
         });
     }
 }
 
+/// A finding about a call of an operator by its name, such as `aten::dropout`.
 fn operator_finding(name: &str, call: &CallExpr) -> Option<Finding> {
     let base = name.split_once("::").map_or(name, |(_, base)| base);
     if draws_random_numbers(name) {

@@ -40,6 +40,7 @@ pub fn baked_constants(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
 
 /// Shapes of the example's inputs, and the sizes of the weights.
 struct ExampleSizes {
+    /// Name and shape of each input.
     inputs: Vec<(String, Vec<i64>)>,
     weight_sizes: BTreeSet<i64>,
 }
@@ -61,6 +62,7 @@ impl ExampleSizes {
         }
     }
 
+    /// A finding about the constant `name`, if it probably was computed from the example.
     fn finding(&self, name: &str, tensor: &Tensor) -> Option<Finding> {
         let shape: Vec<i64> = tensor.shape().iter().map(|size| *size as i64).collect();
         let ty = format!("{name}: {}{shape:?}", tensor.dtype());
@@ -100,6 +102,7 @@ impl ExampleSizes {
         is_evidence && shape == sizes
     }
 
+    /// True if a constant has as many rows as an input, and no weight has that size.
     fn has_batch_of_input(&self, shape: &[i64], sizes: &[i64]) -> bool {
         let rows = shape.first().copied().unwrap_or_default();
         shape.len() > 1
@@ -122,9 +125,9 @@ fn size_list(tensor: &Tensor) -> Option<Vec<i64>> {
 
 /// True if the values are adjacent sizes, in either order, once or twice: `[h, w]`, `[w, h, w, h]`.
 fn are_adjacent_sizes(values: &[i64], sizes: &[i64]) -> bool {
-    let half = values.split_at(values.len() / 2);
-    let values = if half.0 == half.1 && half.0.len() > 1 {
-        half.0
+    let halves = values.split_at(values.len() / 2);
+    let values = if halves.0 == halves.1 && halves.0.len() > 1 {
+        halves.0
     } else {
         values
     };

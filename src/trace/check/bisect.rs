@@ -15,7 +15,7 @@ use crate::tensor::Tensor;
 /// The first value on which two runs disagree.
 #[derive(Clone, Debug)]
 pub struct Divergence {
-    /// The value in the graph that ran.
+    /// The value in the graph whose run is compared with the expected one.
     pub site: ValueSite,
     /// The difference of the value.
     pub difference: Difference,
@@ -45,10 +45,10 @@ impl Divergence {
         (!difference.passed()).then(|| Divergence::new(site, difference))
     }
 
-    /// Adds the enclosing regions to a value within a region body.
+    /// Adds the regions that enclose `frame`, the region body that contains the value.
     #[must_use]
-    pub fn enclosed_by(mut self, within: &BodyFrame) -> Divergence {
-        self.site = self.site.enclosed_by(Some(within));
+    pub fn enclosed_by(mut self, frame: &BodyFrame) -> Divergence {
+        self.site = self.site.enclosed_by(Some(frame));
         self.difference.path.clone_from(&self.site.value);
         self
     }
@@ -66,13 +66,13 @@ impl Divergence {
             value,
             op,
             place,
-            enclosing: within,
+            enclosing,
         } = &self.site;
         json!({
             "value": value,
             "op": op,
             "place": place.to_string(),
-            "within": within.iter().map(EnclosingBody::to_string).collect::<Vec<_>>(),
+            "within": enclosing.iter().map(EnclosingBody::to_string).collect::<Vec<_>>(),
             "difference": self.difference.to_string(),
             "note": self.note,
         })
@@ -130,22 +130,23 @@ pub fn first_difference(
         });
         Ok(())
     })?;
-    let mut wanted = expected_runs.into_iter();
-    let mut found = None;
+    let mut remaining_runs = expected_runs.into_iter();
+    let mut divergence = None;
     interp::run_observed(&ours, got.weights, inputs, &mut |event| {
-        if found.is_none() {
-            found = compare_node(event, wanted.next(), tolerance);
+        if divergence.is_none() {
+            divergence = compare_node(event, remaining_runs.next(), tolerance);
         }
         Ok(())
     })?;
-    let more = wanted.next().filter(|_| found.is_none());
-    Ok(found.or_else(|| {
-        let site = more?.site;
+    let extra_run = remaining_runs.next().filter(|_| divergence.is_none());
+    Ok(divergence.or_else(|| {
+        let site = extra_run?.site;
         let missing = Difference::incomparable(&site.value, "is in the other trace only".into());
         Some(Divergence::new(site, missing))
     }))
 }
 
+/// Compares a node that has run with the corresponding node of the expected run, `wanted`. None if they agree.
 fn compare_node(
     event: &NodeEvent,
     wanted: Option<NodeRun>,
@@ -167,7 +168,7 @@ fn compare_node(
     let mut differences = results.zip(&wanted.results).map(|((id, got), expected)| {
         Divergence::compare(ValueSite::of_result(event, *id), got, expected, tolerance)
     });
-    differences.find_map(|found| found)
+    differences.find_map(|divergence| divergence)
 }
 
 /// Scales the relative tolerance by the largest element, since small intermediate values may be differences of large ones.

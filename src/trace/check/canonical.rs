@@ -39,6 +39,7 @@ pub fn steps(graph: &Graph, shapes: ShapeMode) -> Vec<CanonicalStep> {
     steps
 }
 
+/// Appends the steps of a graph and its nested graphs. `regions` are the names of the enclosing regions.
 fn collect_steps(
     graph: &Graph,
     shapes: ShapeMode,
@@ -68,6 +69,7 @@ fn collect_steps(
     steps.push(result_step(graph, &numbered, depth));
 }
 
+/// A copy of a node without its source place.
 fn without_place(node: &Node) -> Node {
     Node {
         place: SourcePlace::default(),
@@ -121,6 +123,7 @@ fn with_value_names(graph: &Graph, shapes: ShapeMode, name: impl Fn(usize) -> St
     }
 }
 
+/// The first step of a graph: its name and inputs. `canonical` is the graph with canonical value names.
 fn signature_step(graph: &Graph, canonical: &Graph, depth: usize) -> CanonicalStep {
     let list = |graph: &Graph| -> String {
         let input = |id| {
@@ -144,6 +147,7 @@ fn signature_step(graph: &Graph, canonical: &Graph, depth: usize) -> CanonicalSt
     }
 }
 
+/// The last step of a graph: its outputs.
 fn result_step(graph: &Graph, canonical: &Graph, depth: usize) -> CanonicalStep {
     let list = |graph: &Graph| -> String {
         let name = |id| match &graph.value(id).definition {
@@ -165,6 +169,7 @@ fn result_step(graph: &Graph, canonical: &Graph, depth: usize) -> CanonicalStep 
     }
 }
 
+/// A step without texts.
 fn empty_step(depth: usize) -> CanonicalStep {
     CanonicalStep {
         key: String::new(),

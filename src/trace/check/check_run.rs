@@ -1,3 +1,5 @@
+//! Runs of a check, each with one set of inputs.
+
 use std::fmt;
 
 use serde_json::{Value as Json, json};
@@ -35,7 +37,7 @@ pub enum RunOutcome {
 }
 
 impl RunOutcome {
-    /// The word that reports use.
+    /// The outcome's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             RunOutcome::Agrees => "ok",
@@ -64,11 +66,11 @@ impl CheckRun {
         label: &str,
         sides: &str,
         outcome: RunOutcome,
-        found: Vec<Difference>,
+        differences: Vec<Difference>,
     ) -> CheckRun {
         CheckRun {
             sides: sides.to_string(),
-            differences: found,
+            differences,
             ..CheckRun::new(label, outcome, String::new())
         }
     }

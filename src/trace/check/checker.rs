@@ -1,3 +1,7 @@
+//! Checks a trace: inspects its graph, and compares runs of the graph, of the function and of further traces.
+//!
+//! A set is one set of arguments. The second trace (`repeat`) is a new trace of the function with the same arguments.
+
 use std::collections::BTreeSet;
 
 use super::baked_constants::baked_constants;
@@ -28,7 +32,8 @@ use crate::item::Item;
 /// Options of a check.
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// Sets of arguments, those of the trace first. If empty, the check generates arguments of the graph's example sizes.
+    /// Sets of arguments, that of the trace first. If empty, the check generates arguments of the graph's example
+    /// sizes.
     pub inputs: Vec<Vec<Item>>,
     /// The entry graph, if not the first one.
     pub entry: Option<String>,
@@ -36,7 +41,8 @@ pub struct CheckOptions {
     pub tolerances: Tolerances,
     /// Reports numeric differences as errors, not warnings.
     pub strict: bool,
-    /// Also tries values and sizes that the first set does not have.
+    /// Also checks with arguments derived from the first set, with other values and sizes
+    /// ([`perturb`](super::perturb())).
     pub perturb: bool,
     /// Findings to suppress.
     pub allow: AllowList,
@@ -101,29 +107,29 @@ fn start_check<'a>(
     options: &'a CheckOptions,
 ) -> Result<(Checker<'a>, Vec<Vec<Item>>)> {
     let graph = entry(&traced.module, options)?;
-    let origin = subject.kind();
+    let kind = subject.kind();
     let mut checker = Checker {
         subject,
         traced,
         graph,
         options,
         reported_axes: BTreeSet::new(),
-        report: CheckReport::new(graph.clone(), origin, options.strict, options.allow.clone()),
+        report: CheckReport::new(graph.clone(), kind, options.strict, options.allow.clone()),
     };
     checker.report.extend(traced.warnings.clone());
     let sets = match options.inputs.as_slice() {
         [] => vec![example(graph)?],
         sets => sets.to_vec(),
     };
-    let resized = sets
+    let resized_graphs = sets
         .first()
         .map(|set| checker.graphs_for_other_sizes(set))
         .unwrap_or_default();
-    let mut found = inspect(graph, &traced.module);
-    found.retain(|finding| !varies_with_sizes(finding, graph, &resized));
-    let unrolled = unrolled_axes(graph).into_iter().map(|axis| axis.symbol);
-    checker.reported_axes.extend(unrolled);
-    checker.report.extend(found);
+    let mut findings = inspect(graph, &traced.module);
+    findings.retain(|finding| !varies_with_sizes(finding, graph, &resized_graphs));
+    let unrolled_symbols = unrolled_axes(graph).into_iter().map(|axis| axis.symbol);
+    checker.reported_axes.extend(unrolled_symbols);
+    checker.report.extend(findings);
     Ok((checker, sets))
 }
 
@@ -136,17 +142,18 @@ pub fn inspect(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     };
     let mut literals = size_literals(graph, module);
     literals.retain(|finding| !is_unrolled(finding));
-    let mut found = independent_outputs(graph);
-    found.extend(unread_inputs(graph));
-    found.extend(random_nodes(graph));
-    found.extend(literals);
-    found.extend(unrolled.into_iter().map(|axis| axis.finding));
-    found.extend(baked_constants(graph, module));
-    found.extend(read_numbers(graph, module));
-    found.extend(fixed_batches(graph, module));
-    found
+    let mut findings = independent_outputs(graph);
+    findings.extend(unread_inputs(graph));
+    findings.extend(random_nodes(graph));
+    findings.extend(literals);
+    findings.extend(unrolled.into_iter().map(|axis| axis.finding));
+    findings.extend(baked_constants(graph, module));
+    findings.extend(read_numbers(graph, module));
+    findings.extend(fixed_batches(graph, module));
+    findings
 }
 
+/// The entry graph that the options name; by default the first graph.
 pub(super) fn entry<'a>(module: &'a GraphModule, options: &CheckOptions) -> Result<&'a Graph> {
     match &options.entry {
         Some(name) => module.graph(name),
@@ -171,13 +178,13 @@ pub(super) struct Checker<'a> {
 impl Checker<'_> {
     /// Checks one set of the user's arguments.
     fn check_given(&mut self, index: usize, set: &[Item]) {
-        let origin = self.subject.kind();
+        let kind = self.subject.kind();
         let label = match index {
-            _ if !origin.is_function() => format!("inputs {}", index + 1),
+            _ if !kind.is_function() => format!("inputs {}", index + 1),
             0 => "inputs of the trace".to_string(),
             index => format!("check inputs {index}"),
         };
-        if origin == SubjectKind::Graph || index == 0 && !origin.is_function() {
+        if kind == SubjectKind::Graph || index == 0 && !kind.is_function() {
             return self.run_alone(&label, set);
         }
         let expected = match self.call(set) {
@@ -192,7 +199,7 @@ impl Checker<'_> {
             Ok(got) => Some(got),
             Err(error) => {
                 // A session imports an archive again for inputs that one graph refuses.
-                match expected.is_some() && !origin.is_function() {
+                match expected.is_some() && !kind.is_function() {
                     true => self.report_refused(&label, set, &error),
                     false => self.report.add_failure("the trace", &label, &error),
                 }
@@ -229,7 +236,8 @@ impl Checker<'_> {
         self.report.runs.push(run);
     }
 
-    /// Returns a second trace. None for archives, whose imports for other sizes may differ legitimately.
+    /// Returns a second trace, or none if it fails. None for archives too, whose imports for other sizes may differ
+    /// legitimately.
     fn trace_again(&mut self, label: &str, set: &[Item]) -> Option<Traced> {
         if !self.subject.kind().is_function() {
             return None;
@@ -243,11 +251,13 @@ impl Checker<'_> {
         }
     }
 
+    /// Calls the function from the random state of the options.
     pub(super) fn call(&self, set: &[Item]) -> Result<Item> {
         self.subject.seed(self.options.seed);
         self.subject.call(set)
     }
 
+    /// Traces the function from the random state of the options.
     pub(super) fn trace(&self, set: &[Item]) -> Result<Traced> {
         self.subject.seed(self.options.seed);
         self.subject.trace(set)
@@ -256,18 +266,19 @@ impl Checker<'_> {
     /// Calls the function again. If the two results differ, comparing the trace with the function says nothing.
     fn check_stability(&mut self, set: &[Item], expected: &Item, label: &str) {
         let Ok(again) = self.call(set) else { return };
-        let found = differences(&again, expected, self.options.tolerances);
-        let wrong: Vec<&Difference> = found
+        let output_differences = differences(&again, expected, self.options.tolerances);
+        let failures: Vec<&Difference> = output_differences
             .iter()
             .filter(|difference| !difference.passed())
             .collect();
-        if let Some(first) = wrong.first() {
+        if let Some(first) = failures.first() {
             let finding = Finding::new(Id::UnstableFunction, first.to_string());
             self.report.add(finding, label);
         }
     }
 
-    /// Compares the trace's result with the function's and records the run. True if they agree.
+    /// Compares the trace's result `got` with the function's result `expected`, and records the run. True if they
+    /// agree. `repeat` is the second trace, which explains a difference.
     pub(super) fn compare(
         &mut self,
         label: &str,
@@ -276,10 +287,14 @@ impl Checker<'_> {
         expected: &Item,
         repeat: Option<&Traced>,
     ) -> bool {
-        let found = differences(got, expected, self.options.tolerances);
-        let agrees = found.iter().all(Difference::passed);
+        let output_differences = differences(got, expected, self.options.tolerances);
+        let agrees = output_differences.iter().all(Difference::passed);
         if !agrees {
-            let finding = self.explain(mismatch_finding(Id::OutputsDiffer, &found), set, repeat);
+            let finding = self.explain(
+                mismatch_finding(Id::OutputsDiffer, &output_differences),
+                set,
+                repeat,
+            );
             self.report.add(finding, label);
         }
         let outcome = if agrees {
@@ -288,7 +303,7 @@ impl Checker<'_> {
             RunOutcome::Differs
         };
         let sides = self.subject.kind().sides();
-        let run = CheckRun::compared(label, sides, outcome, found);
+        let run = CheckRun::compared(label, sides, outcome, output_differences);
         self.report.runs.push(run);
         agrees
     }
@@ -319,11 +334,11 @@ impl Checker<'_> {
             )
         });
         match divergence {
-            Ok(Some(found)) => {
+            Ok(Some(first_divergence)) => {
                 let finding = finding
-                    .at(&found.site.place)
-                    .with_value_name(&found.site.value);
-                finding.details([found.to_string()])
+                    .at(&first_divergence.site.place)
+                    .with_value_name(&first_divergence.site.value);
+                finding.details([first_divergence.to_string()])
             }
             Ok(None) => {
                 finding.details(["a second trace computes the same as the first, value by value"])
@@ -332,6 +347,7 @@ impl Checker<'_> {
         }
     }
 
+    /// Compares the result of the second trace with the function's result `expected`.
     fn compare_repeat(&mut self, label: &str, set: &[Item], expected: &Item, repeat: &Traced) {
         let graph = match entry(&repeat.module, self.options) {
             Ok(graph) => graph,
@@ -340,21 +356,24 @@ impl Checker<'_> {
         match evaluate(graph, &repeat.module, set) {
             Err(error) => self.report.add_failure("the second trace", label, &error),
             Ok(got) => {
-                let found = differences(&got, expected, self.options.tolerances);
-                if !found.iter().all(Difference::passed) {
-                    self.report
-                        .add(mismatch_finding(Id::RepeatDiffers, &found), label);
+                let output_differences = differences(&got, expected, self.options.tolerances);
+                if !output_differences.iter().all(Difference::passed) {
+                    self.report.add(
+                        mismatch_finding(Id::RepeatDiffers, &output_differences),
+                        label,
+                    );
                 }
             }
         }
     }
 
+    /// Compares the graph and constants of the second trace with those of the first.
     fn compare_graphs(&mut self, label: &str, repeat: &Traced) {
         let Ok(graph) = entry(&repeat.module, self.options) else {
             return;
         };
-        if let Some(found) = self.diff_with(Id::GraphsDiffer, graph) {
-            self.report.add(found, label);
+        if let Some(finding) = self.diff_with(Id::GraphsDiffer, graph) {
+            self.report.add(finding, label);
             return;
         }
         let tolerance = Tolerances::default().of(DType::F32);
@@ -365,20 +384,25 @@ impl Checker<'_> {
         }
     }
 
+    /// A finding about the difference from another graph; none if both graphs have equal steps.
     pub(super) fn diff_with(&self, id: Id, other: &Graph) -> Option<Finding> {
-        let found = diff(self.graph, other)?;
-        let finding = Finding::new(id, found.title()).at(&found.place());
-        let value = found.left.as_ref().and_then(|step| step.value.clone());
-        Some(finding.with_value(value).details([found.to_string()]))
+        let graph_diff = diff(self.graph, other)?;
+        let finding = Finding::new(id, graph_diff.title()).at(&graph_diff.place());
+        let value = graph_diff.left.as_ref().and_then(|step| step.value.clone());
+        Some(finding.with_value(value).details([graph_diff.to_string()]))
     }
 }
 
-/// Makes a finding about results that differ. It is an error if no tolerance could make them equal.
-fn mismatch_finding(id: Id, found: &[Difference]) -> Finding {
-    let wrong = || found.iter().filter(|difference| !difference.passed());
-    let message = wrong().next().map(ToString::to_string).unwrap_or_default();
-    let finding = Finding::new(id, message).details(wrong().skip(1).map(ToString::to_string));
-    match wrong().any(|difference| difference.incomparable.is_some()) {
+/// Makes a finding about the differences that exceed the tolerance. It is an error if no tolerance could make them
+/// equal.
+fn mismatch_finding(id: Id, differences: &[Difference]) -> Finding {
+    let failures = || differences.iter().filter(|difference| !difference.passed());
+    let message = failures()
+        .next()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let finding = Finding::new(id, message).details(failures().skip(1).map(ToString::to_string));
+    match failures().any(|difference| difference.incomparable.is_some()) {
         true => finding.at_least(Severity::Error),
         false => finding,
     }

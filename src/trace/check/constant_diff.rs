@@ -37,6 +37,7 @@ pub fn weights_of<'a>(graph: &'a Graph, node: &Node) -> Vec<&'a str> {
     node.operands().into_iter().filter_map(weight).collect()
 }
 
+/// A finding about the constant `name`, unless its values in both modules agree. The first module is the expected one.
 fn constant_finding(
     graph: &Graph,
     node: &Node,

@@ -22,6 +22,7 @@ pub fn independent_outputs(graph: &Graph) -> Vec<Finding> {
         .collect()
 }
 
+/// A finding about the output `index`, whose value is `id`.
 fn finding(graph: &Graph, index: usize, id: ValueId) -> Finding {
     let name = &graph.value(id).name;
     let place = graph.nodes.iter().find(|node| node.results.contains(&id));
@@ -37,7 +38,7 @@ fn finding(graph: &Graph, index: usize, id: ValueId) -> Finding {
         .with_value_name(name)
 }
 
-/// Path of a tensor within the result.
+/// Path within the result of the tensor with index `wanted`; none if the structure does not contain it.
 fn output_path(tree: &TreeSpec, wanted: usize) -> Option<String> {
     let inner = |key: String, tree| Some(key + &output_path(tree, wanted)?);
     match tree {
@@ -65,14 +66,14 @@ pub enum DependenceKind {
     ElementsAndSizes,
 }
 
-/// Returns for each output whether it depends on the inputs chosen by `inputs`.
+/// Returns for each output whether it depends on the chosen inputs: those whose flag in `inputs` is set.
 pub fn dependence(graph: &Graph, inputs: &[bool], kind: DependenceKind) -> Vec<bool> {
     let by_sizes = kind == DependenceKind::ElementsAndSizes;
     let chosen = graph
         .inputs
         .iter()
         .zip(inputs)
-        .filter(|(_, counts)| **counts);
+        .filter(|(_, is_chosen)| **is_chosen);
     let mut dependent: HashSet<ValueId> = chosen.map(|(id, _)| *id).collect();
     for node in &graph.nodes {
         let arguments: Vec<bool> = node
@@ -118,6 +119,7 @@ fn has_symbols(graph: &Graph, id: ValueId) -> bool {
         .any(|dim| dim.as_const().is_none())
 }
 
+/// Returns for each result of a region whether it depends on the arguments whose flag is set.
 fn region_dependence(region: &Region, arguments: &[bool], kind: DependenceKind) -> Vec<bool> {
     match (region, arguments) {
         (Region::Call { body }, inputs) => dependence(body, inputs, kind),
@@ -135,18 +137,19 @@ fn region_dependence(region: &Region, arguments: &[bool], kind: DependenceKind) 
     }
 }
 
-/// Propagates dependence through a loop's carried values until it no longer changes.
+/// Propagates dependence through a loop's carried values until it no longer changes. `trips_depend` is true if the trip
+/// count or the first condition depends on the chosen inputs.
 fn loop_dependence(
     body: &Graph,
     carried: usize,
-    count: bool,
+    trips_depend: bool,
     inputs: &[bool],
     kind: DependenceKind,
 ) -> Vec<bool> {
-    let mut state: Vec<bool> = [&[count], inputs].concat();
+    let mut state: Vec<bool> = [&[trips_depend], inputs].concat();
     loop {
         let results = dependence(body, &state, kind);
-        let again = count || results.first() == Some(&true);
+        let next_trip_depends = trips_depend || results.first() == Some(&true);
         let mut next = state.clone();
         for (slot, depends) in next
             .iter_mut()
@@ -154,7 +157,7 @@ fn loop_dependence(
             .zip(results.iter().skip(1))
             .take(carried)
         {
-            *slot |= *depends || again;
+            *slot |= *depends || next_trip_depends;
         }
         if next == state {
             return state.into_iter().skip(1).take(carried).collect();

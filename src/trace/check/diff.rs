@@ -155,6 +155,7 @@ fn equal_lines(a: &[CanonicalStep], b: &[CanonicalStep]) -> Vec<DiffLine> {
     a.iter().zip(b).map(line).collect()
 }
 
+/// Lines of steps that are not all equal, aligned by a longest common subsequence.
 fn differing_lines(a: &[CanonicalStep], b: &[CanonicalStep]) -> Vec<DiffLine> {
     let left = |step: &CanonicalStep| DiffLine::Left(indented(step));
     let right = |step: &CanonicalStep| DiffLine::Right(indented(step));
@@ -196,6 +197,7 @@ fn common_lengths(a: &[CanonicalStep], b: &[CanonicalStep]) -> Vec<Vec<u32>> {
     table
 }
 
+/// A step's line, indented by its depth.
 fn indented(step: &CanonicalStep) -> String {
     format!("{}{}", "  ".repeat(step.depth), step.text)
 }

@@ -1,3 +1,5 @@
+//! Runs a graph on the host with arguments in the structure of its signature.
+
 use crate::error::{Error, Result};
 use crate::interp;
 use crate::ir::{Graph, GraphModule, NamedTree, ValueId};
@@ -46,7 +48,7 @@ pub fn evaluate(graph: &Graph, module: &GraphModule, arguments: &[Item]) -> Resu
     let inputs = inputs(graph, module, arguments)?;
     let outputs = interp::run(graph, &module.weights, &inputs)?;
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
-    let plain = graph.default_outputs();
-    let tree = graph.output_tree.as_ref().unwrap_or(&plain);
+    let default_tree = graph.default_outputs();
+    let tree = graph.output_tree.as_ref().unwrap_or(&default_tree);
     Item::build(tree, &outputs, &graph.bind(&shapes)?)
 }

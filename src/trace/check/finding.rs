@@ -1,3 +1,5 @@
+//! Findings, and rules that suppress them.
+
 use std::fmt;
 
 use serde::Serialize;
@@ -94,10 +96,10 @@ impl fmt::Display for Finding {
 pub fn merge_equal(findings: Vec<Finding>) -> Vec<Finding> {
     let mut groups: Vec<(Finding, Vec<SourcePlace>)> = Vec::new();
     for finding in findings {
-        let same = |(other, _): &&mut (Finding, Vec<SourcePlace>)| {
+        let is_equal = |(other, _): &&mut (Finding, Vec<SourcePlace>)| {
             (other.id, &other.message) == (finding.id, &finding.message)
         };
-        match groups.iter_mut().find(same) {
+        match groups.iter_mut().find(is_equal) {
             Some((first, places))
                 if first.place != finding.place && !places.contains(&finding.place) =>
             {
@@ -113,6 +115,7 @@ pub fn merge_equal(findings: Vec<Finding>) -> Vec<Finding> {
         .collect()
 }
 
+/// Adds lines for the places of merged findings.
 fn with_places(finding: Finding, places: &[SourcePlace]) -> Finding {
     let listed = places
         .iter()
@@ -128,6 +131,7 @@ fn with_places(finding: Finding, places: &[SourcePlace]) -> Finding {
 /// Rules for findings that the user suppresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowList {
+    /// Ids, each with the file, line or module in which it is suppressed; none for everywhere.
     rules: Vec<(String, Option<String>)>,
 }
 

@@ -7,16 +7,18 @@ use super::{Finding, Id};
 use crate::dim::{Dim, Symbol};
 use crate::ir::{Graph, GraphModule, ValueId};
 
-/// Returns a finding for each output that depends on inputs of symbolic batch size but has as many rows as the example. If
-/// the batch symbol is part of another axis of the output, a first size of 1 is a finding too.
+/// Returns a finding for each output that depends on inputs of symbolic batch size, but whose first size is a constant
+/// equal to the batch size of such an input in the example. Unless the batch symbol is part of another axis of the
+/// output, the equality may be a coincidence: it then counts only if the size is greater than 1, is no size of a weight,
+/// and is the first size of every argument in the example.
 pub fn fixed_batches(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     let inputs = argument_inputs(graph);
-    let batched = |id: &ValueId| batch_symbol(graph, *id).is_some();
-    let chosen = graph.inputs.iter();
-    let counted: Vec<bool> = chosen
-        .map(|id| inputs.contains(id) && batched(id))
+    let has_batch_symbol = |id: &ValueId| batch_symbol(graph, *id).is_some();
+    let all_inputs = graph.inputs.iter();
+    let chosen_inputs: Vec<bool> = all_inputs
+        .map(|id| inputs.contains(id) && has_batch_symbol(id))
         .collect();
-    let depends = dependence(graph, &counted, DependenceKind::Elements);
+    let depends = dependence(graph, &chosen_inputs, DependenceKind::Elements);
     let outputs = graph.outputs.iter().zip(depends).enumerate();
     outputs
         .filter(|(_, (_, depends))| *depends)
@@ -32,21 +34,22 @@ fn batch_symbol(graph: &Graph, id: ValueId) -> Option<&Symbol> {
 /// True if the first size of all inputs is `rows` in the example. Then `rows` is the batch size.
 fn all_have_rows(graph: &Graph, rows: i64) -> bool {
     let inputs = argument_inputs(graph).iter();
-    let mut first = inputs.filter_map(|id| graph.ty(*id).shape.first());
-    first.all(|dim| dim.eval(&graph.hints).is_ok_and(|size| size == rows))
+    let mut first_sizes = inputs.filter_map(|id| graph.ty(*id).shape.first());
+    first_sizes.all(|dim| dim.eval(&graph.hints).is_ok_and(|size| size == rows))
 }
 
+/// A finding about the output `index`, whose value is `id`, if its first size is fixed to the example's batch size.
 fn finding(graph: &Graph, module: &GraphModule, index: usize, id: ValueId) -> Option<Finding> {
     let shape = &graph.ty(id).shape;
     let rows = shape.first()?.as_const()?;
-    let in_example = |input: &&ValueId| {
+    let has_rows_in_example = |input: &&ValueId| {
         let symbol = batch_symbol(graph, **input);
         symbol.and_then(|symbol| graph.hints.get(symbol)) == Some(&rows)
     };
-    let input = *argument_inputs(graph).iter().find(in_example)?;
+    let input = *argument_inputs(graph).iter().find(has_rows_in_example)?;
     let dim = graph.ty(input).shape.first()?;
     let symbol = dim.as_symbol()?;
-    // The graph refuses other batch sizes: a separate finding reports that.
+    // A guard restricts the batch size, and the finding about that guard says so.
     if is_guarded(graph, dim) {
         return None;
     }

@@ -37,6 +37,7 @@ impl CheckReport {
         }
     }
 
+    /// Section with a table of the runs.
     fn runs_section(&self) -> String {
         let mut text = String::from(
             "<h2>Runs</h2>\n<table>\n<tr class=\"head\"><td></td><td>inputs</td><td>result</td></tr>\n",
@@ -59,6 +60,7 @@ impl CheckReport {
     }
 }
 
+/// Section with the findings.
 fn findings_section(findings: &[&Finding]) -> String {
     let mut text = String::from("<h2>Findings</h2>\n");
     if findings.is_empty() {
@@ -99,12 +101,14 @@ fn findings_section(findings: &[&Finding]) -> String {
     text
 }
 
+/// Section with a table of the graph's lines.
 fn graph_section(graph: &Graph, findings: &[&Finding]) -> String {
     let mut text = String::from("<h2>Graph</h2>\n<table class=\"graph\">\n");
     graph_rows(graph, findings, &[], &mut text);
     text + "</table>\n"
 }
 
+/// Appends the rows of a graph and its nested graphs to `text`. `regions` are the names of the enclosing regions.
 fn graph_rows(graph: &Graph, findings: &[&Finding], regions: &[String], text: &mut String) {
     let depth = regions.len();
     let inputs: Vec<String> = graph
@@ -159,6 +163,8 @@ fn graph_rows(graph: &Graph, findings: &[&Finding], regions: &[String], text: &m
     );
 }
 
+/// A table row for a line of the graph. `marks` are links to findings; `anchor` is the name of the node's value, or
+/// empty.
 fn graph_row(
     line: &str,
     place: &str,
@@ -205,6 +211,7 @@ fn node_marks(node: &Node, value: &str, findings: &[&Finding]) -> (&'static str,
     (class, found.iter().map(link).collect::<Vec<_>>().join(" "))
 }
 
+/// True if a finding has the node's line, or none.
 fn is_at_node(finding: &Finding, node: &Node) -> bool {
     finding.place.location.is_none() || finding.place.location == node.place.location
 }
@@ -219,6 +226,7 @@ fn with_code_tags(text: &str) -> String {
     pieces.collect()
 }
 
+/// Escapes a text for HTML.
 fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {

@@ -17,29 +17,32 @@ use crate::tensor::Tensor;
 const MIN_SEQUENCE_COLUMNS: i64 = 8;
 
 impl Checker<'_> {
-    /// Changes the elements beyond the example's size of an axis that was lengthened. If the result stays equal, and
-    /// changing the example's last element does change it, the trace is fixed to the example's size. An axis of twice the
-    /// size must confirm this, since windowed operators may skip a few last elements.
-    pub(super) fn check_ignored_tail(&mut self, made: &Perturbation, got: &Item) {
-        let Some(change) = &made.size else { return };
+    /// Changes the elements beyond the example's size of an axis that `perturbation` lengthened. If the result `got`
+    /// stays equal, and changing the example's last element does change it, the trace is fixed to the example's size.
+    /// An axis of twice the size must confirm this, since windowed operators may skip a few last elements.
+    pub(super) fn check_ignored_tail(&mut self, perturbation: &Perturbation, got: &Item) {
+        let Some(change) = &perturbation.size else {
+            return;
+        };
         let Some(symbol) = &change.symbol else { return };
         if !self.may_be_truncated(symbol, change) {
             return;
         }
         self.reported_axes.insert(symbol.clone());
-        let is_truncated = self.ignores_elements(&made.arguments, symbol, change.from, got)
-            && !self.ignores_elements(&made.arguments, symbol, change.from - 1, got);
-        if is_truncated && self.ignores_longer_tail(made, symbol, change.from) {
+        let is_truncated = self.ignores_elements(&perturbation.arguments, symbol, change.from, got)
+            && !self.ignores_elements(&perturbation.arguments, symbol, change.from - 1, got);
+        if is_truncated && self.ignores_longer_tail(perturbation, symbol, change.from) {
             let message = format!(
                 "only the first {} elements along {symbol} change the result",
                 change.from
             );
             let axes = axis_descriptions(self.graph, symbol);
             let finding = Finding::new(Id::IgnoredTail, message).details(axes);
-            self.report.add(finding, &made.label);
+            self.report.add(finding, &perturbation.label);
         }
     }
 
+    /// True if the axis was lengthened, and the result should depend on all of its elements.
     fn may_be_truncated(&self, symbol: &Symbol, change: &SizeChange) -> bool {
         change.to > change.from
             && !self.reported_axes.contains(symbol)
@@ -48,15 +51,16 @@ impl Checker<'_> {
     }
 
     /// True if the result ignores the additional elements of an axis of twice the size, too.
-    fn ignores_longer_tail(&self, made: &Perturbation, symbol: &Symbol, from: i64) -> bool {
-        let longer = resize_arguments(self.graph, &made.arguments, symbol, 2 * from);
+    fn ignores_longer_tail(&self, perturbation: &Perturbation, symbol: &Symbol, from: i64) -> bool {
+        let longer = resize_arguments(self.graph, &perturbation.arguments, symbol, 2 * from);
         longer.is_some_and(|longer| {
             let got = evaluate(self.graph, &self.traced.module, &longer);
             got.is_ok_and(|got| self.ignores_elements(&longer, symbol, from, &got))
         })
     }
 
-    /// True if replacing the elements from an index on by extreme values does not change the result.
+    /// True if replacing the elements from index `from` on by extreme values does not change the result `got` for the
+    /// arguments `given`.
     fn ignores_elements(&self, given: &[Item], symbol: &Symbol, from: i64, got: &Item) -> bool {
         [true, false].into_iter().all(|is_high| {
             let changed = with_extremes_from(self.graph, given, symbol, from, is_high);
@@ -75,7 +79,7 @@ fn output_has_size(graph: &Graph, symbol: &Symbol) -> bool {
     sizes.any(|dim: &Dim| dim.symbols().contains(symbol))
 }
 
-/// The input axes of this symbolic size.
+/// The input axes of this symbolic size, each as an input and its axis.
 fn axes_of_symbol<'a>(
     graph: &'a Graph,
     symbol: &'a Symbol,
@@ -87,6 +91,7 @@ fn axes_of_symbol<'a>(
     })
 }
 
+/// Lines that name the input axes of a symbolic size.
 fn axis_descriptions(graph: &Graph, symbol: &Symbol) -> Vec<String> {
     let name = |(id, axis): (ValueId, usize)| {
         let info = graph.value(id);
@@ -112,7 +117,7 @@ fn is_sequence(graph: &Graph, symbol: &Symbol, size: i64) -> bool {
         && !argument_inputs(graph).iter().any(may_be_lengths)
 }
 
-/// Returns the arguments with extreme elements from an index on, along every axis of the size.
+/// Returns the arguments with extreme elements from index `from` on, along every axis of the symbolic size.
 fn with_extremes_from(
     graph: &Graph,
     given: &[Item],
@@ -124,12 +129,12 @@ fn with_extremes_from(
     let tensors = flatten_arguments(&signature(graph), given)?;
     let ids = argument_inputs(graph);
     let change = |(id, tensor): (&ValueId, &Tensor)| {
-        let own = axes_of_symbol(graph, symbol).filter(|(own, _)| own == id);
-        let own: Vec<usize> = own.map(|(_, axis)| axis).collect();
+        let axes = axes_of_symbol(graph, symbol).filter(|(input, _)| input == id);
+        let axes: Vec<usize> = axes.map(|(_, axis)| axis).collect();
         let other = extreme_values(tensor, is_high)?;
         replace_elements(tensor, &other, |index| {
-            own.iter()
-                .any(|axis| index.get(*axis).is_some_and(|at| *at >= from))
+            axes.iter()
+                .any(|axis| index.get(*axis).is_some_and(|position| *position >= from))
         })
     };
     let changed: Vec<Tensor> = ids

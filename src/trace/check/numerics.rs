@@ -25,13 +25,13 @@ impl Default for Tolerances {
 impl Tolerances {
     /// The tolerance for elements of a type.
     pub fn of(self, dtype: DType) -> Tolerance {
-        let usual = match dtype {
+        let default_atol = match dtype {
             DType::F64 => 1e-7,
             _ => 1e-5,
         };
         Tolerance {
             rtol: self.rtol,
-            atol: self.atol.unwrap_or(usual),
+            atol: self.atol.unwrap_or(default_atol),
         }
     }
 }
@@ -49,15 +49,15 @@ pub fn differences(got: &Item, expected: &Item, tolerances: Tolerances) -> Vec<D
         only.map(|path| Difference::incomparable(path, why.to_string()))
             .collect()
     };
-    let mut found = only(&left, &right, "is in the result of the trace only");
-    found.extend(only(&right, &left, "is missing in the result of the trace"));
-    if found.is_empty() {
-        found.push(Difference::incomparable(
+    let mut unmatched = only(&left, &right, "is in the result of the trace only");
+    unmatched.extend(only(&right, &left, "is missing in the result of the trace"));
+    if unmatched.is_empty() {
+        unmatched.push(Difference::incomparable(
             "",
             "the keys are in another order".into(),
         ));
     }
-    found
+    unmatched
 }
 
 #[cfg(test)]

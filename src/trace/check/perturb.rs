@@ -76,14 +76,14 @@ pub fn example(graph: &Graph) -> Result<Vec<Item>> {
 pub fn perturb(graph: &Graph, given: &[Item]) -> Result<Vec<Perturbation>> {
     let tensors = flatten_arguments(&signature(graph), given)?;
     let mut perturbations = Vec::new();
-    for values in ValueChange::ALL {
+    for change in ValueChange::ALL {
         let changed: Vec<Tensor> = tensors
             .iter()
-            .map(|x| values.apply(x))
+            .map(|x| change.apply(x))
             .collect::<Result<_>>()?;
         if changed != tensors {
             perturbations.push(Perturbation {
-                label: values.label().to_string(),
+                label: change.label().to_string(),
                 size: None,
                 arguments: arguments(graph, &changed)?,
             });
@@ -130,7 +130,7 @@ pub fn resize_arguments(
     arguments(graph, &resized.collect::<Option<Vec<_>>>()?).ok()
 }
 
-/// Solves the symbols for the sizes of the inputs.
+/// The values of the symbols for inputs of these sizes.
 fn bindings(graph: &Graph, tensors: &[Tensor]) -> Bindings {
     let sizes = argument_inputs(graph)
         .iter()
@@ -146,9 +146,11 @@ fn bindings(graph: &Graph, tensors: &[Tensor]) -> Bindings {
 struct Resize {
     label: String,
     change: SizeChange,
+    /// The shape of each input.
     shapes: Vec<Vec<usize>>,
 }
 
+/// Returns all resizes of the inputs.
 fn resizes(graph: &Graph, tensors: &[Tensor]) -> Vec<Resize> {
     let bindings = bindings(graph, tensors);
     let mut all_resizes: Vec<Resize> = symbols(graph)
@@ -171,25 +173,26 @@ fn symbols(graph: &Graph) -> BTreeSet<Symbol> {
     dims.flat_map(Dim::symbols).collect()
 }
 
-/// Returns resizes of a symbol: to another positive size that satisfies the guards, to the next size even if a guard fails,
-/// and to 1 and 0. An empty batch is tried even if a guard refuses it, as long as another size satisfies the guards.
+/// Returns resizes of a symbol: to another positive size that satisfies the guards, to the next size even if a guard
+/// fails, and to 1 and 0 if these satisfy the guards. An empty batch is tried even if a guard refuses it, as long as
+/// another size satisfies the guards.
 fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Resize> {
     let Some(size) = bindings.get(symbol).copied() else {
         return Vec::new();
     };
-    let with = |to: i64| {
+    let with_size = |to: i64| {
         let mut changed = bindings.clone();
         changed.insert(symbol.clone(), to);
         changed
     };
     let holds = |to: &i64| {
-        let changed = with(*to);
+        let changed = with_size(*to);
         graph
             .guards
             .iter()
             .all(|guard| guard.holds(&changed).unwrap_or(false))
     };
-    let larger = [
+    let candidates = [
         size + 1,
         size + 2,
         size * 2,
@@ -201,21 +204,21 @@ fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Res
         let first = graph.ty(*id).shape.first();
         first.and_then(Dim::as_symbol) == Some(symbol)
     });
-    let fitting = larger.into_iter().find(|to| *to > 0 && holds(to));
+    let valid_size = candidates.into_iter().find(|to| *to > 0 && holds(to));
     let sizes = BTreeSet::from_iter(
         [
             Some(size + 1),
-            fitting,
+            valid_size,
             Some(1).filter(holds),
-            Some(0).filter(|to| is_batch && fitting.is_some() || holds(to)),
+            Some(0).filter(|to| is_batch && valid_size.is_some() || holds(to)),
         ]
         .into_iter()
         .flatten(),
     );
-    let make = |to: i64| {
+    let resize_to = |to: i64| {
         let shapes = argument_inputs(graph)
             .iter()
-            .map(|id| graph.ty(*id).sizes(&with(to)).ok());
+            .map(|id| graph.ty(*id).sizes(&with_size(to)).ok());
         Some(Resize {
             label: format!("size {symbol} = {size} becomes {to}"),
             change: SizeChange {
@@ -228,16 +231,16 @@ fn resize_symbol(graph: &Graph, symbol: &Symbol, bindings: &Bindings) -> Vec<Res
         })
     };
     let sizes = sizes.into_iter().filter(|to| *to != size).rev();
-    sizes.filter_map(make).collect()
+    sizes.filter_map(resize_to).collect()
 }
 
 /// Returns changes of constant input sizes, first axes first.
 fn fixed_sizes(graph: &Graph) -> Vec<SizeChange> {
-    let mut found = BTreeSet::new();
+    let mut sizes = BTreeSet::new();
     for id in argument_inputs(graph) {
         for (axis, size) in graph.ty(*id).shape.iter().enumerate() {
             if let Some(size) = size.as_const().filter(|size| *size > 0) {
-                found.insert((axis > 0, size));
+                sizes.insert((axis > 0, size));
             }
         }
     }
@@ -247,13 +250,14 @@ fn fixed_sizes(graph: &Graph) -> Vec<SizeChange> {
         symbol: None,
         is_batch: !is_inner,
     };
-    found
+    sizes
         .into_iter()
         .map(change)
         .take(MAX_FIXED_SIZES)
         .collect()
 }
 
+/// Returns the resize for a change of a constant size; none if a size of an input is unknown.
 fn resize_fixed(graph: &Graph, change: SizeChange, bindings: &Bindings) -> Option<Resize> {
     let resized = |(axis, dim): (usize, &Dim)| match dim.as_const() {
         Some(size) if size == change.from && (axis == 0) == change.is_batch => {
@@ -266,13 +270,13 @@ fn resize_fixed(graph: &Graph, change: SizeChange, bindings: &Bindings) -> Optio
         sizes.collect::<Option<Vec<usize>>>()
     };
     let shapes = argument_inputs(graph).iter().map(|id| shape(*id));
-    let which = if change.is_batch {
+    let size_name = if change.is_batch {
         "first size"
     } else {
         "size"
     };
     Some(Resize {
-        label: format!("{which} {} becomes {}", change.from, change.to),
+        label: format!("{size_name} {} becomes {}", change.from, change.to),
         shapes: shapes.collect::<Option<_>>()?,
         change,
     })
@@ -280,7 +284,7 @@ fn resize_fixed(graph: &Graph, change: SizeChange, bindings: &Bindings) -> Optio
 
 /// Resizes a tensor along every axis: truncates it, or repeats it from its beginning.
 fn resize_tensor(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
-    let source = |mut index: usize| {
+    let source_position = |mut index: usize| {
         let (mut position, mut stride) = (0, 1);
         for (new, old) in shape.iter().zip(tensor.shape()).rev() {
             position += index % new % old.max(&1) * stride;
@@ -290,7 +294,7 @@ fn resize_tensor(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
         position
     };
     let count = shape.iter().product();
-    gather_elements(tensor, shape, (0..count).map(source))
+    gather_elements(tensor, shape, (0..count).map(source_position))
 }
 
 #[cfg(test)]

@@ -24,36 +24,36 @@ impl Checker<'_> {
                 .add_failure("making other inputs", "other inputs", &error),
             Ok(perturbations) => perturbations
                 .iter()
-                .for_each(|one| self.check_perturbation(one)),
+                .for_each(|perturbation| self.check_perturbation(perturbation)),
         }
     }
 
     /// Imports graphs for other sizes, if the subject is not a function. Numbers that the importer fixed differ between
-    /// them.
+    /// these graphs.
     pub(super) fn graphs_for_other_sizes(&self, set: &[Item]) -> Vec<Graph> {
         if self.subject.kind().is_function() || !self.options.perturb {
             return Vec::new();
         }
         let perturbations = perturb(self.graph, set).unwrap_or_default().into_iter();
-        let graph = |one: Perturbation| {
-            let traced = self.trace(&one.arguments).ok()?;
+        let graph = |perturbation: Perturbation| {
+            let traced = self.trace(&perturbation.arguments).ok()?;
             entry(&traced.module, self.options).ok().cloned()
         };
         perturbations
-            .filter(|one| one.size.is_some())
+            .filter(|perturbation| perturbation.size.is_some())
             .filter_map(graph)
             .collect()
     }
 
+    /// Checks one set of derived arguments.
     fn check_perturbation(&mut self, perturbation: &Perturbation) {
-        let origin = self.subject.kind();
+        let kind = self.subject.kind();
         // An archive cannot show which values were frozen. A function need not accept empty tensors.
         let is_empty = perturbation
             .size
             .as_ref()
             .is_some_and(|change| change.to == 0);
-        if !origin.is_function() && perturbation.size.is_none() || origin.is_function() && is_empty
-        {
+        if !kind.is_function() && perturbation.size.is_none() || kind.is_function() && is_empty {
             return;
         }
         let (label, set) = (
@@ -70,7 +70,7 @@ impl Checker<'_> {
             }
             Err(error) => self.report_refused(label, set, &error),
             Ok(got) => {
-                match origin {
+                match kind {
                     SubjectKind::Function => {
                         self.compare_with_new_trace(perturbation, &got, &expected);
                     }
@@ -90,37 +90,43 @@ impl Checker<'_> {
 
     /// Compares results for an empty batch. Imports may differ where PyTorch refuses the call: a view of an empty tensor
     /// with a `-1`.
-    fn compare_empty(&mut self, made: &Perturbation, got: &Item, expected: &Item) {
-        let found = differences(got, expected, self.options.tolerances);
-        let wrong = found.iter().find(|difference| !difference.passed());
-        let outcome = match wrong {
+    fn compare_empty(&mut self, perturbation: &Perturbation, got: &Item, expected: &Item) {
+        let output_differences = differences(got, expected, self.options.tolerances);
+        let failure = output_differences
+            .iter()
+            .find(|difference| !difference.passed());
+        let outcome = match failure {
             Some(difference) => {
                 let finding = Finding::new(Id::EmptyRefused, difference.to_string());
-                self.report.add(finding, &made.label);
+                self.report.add(finding, &perturbation.label);
                 RunOutcome::Differs
             }
             None => RunOutcome::Agrees,
         };
         let sides = self.subject.kind().sides();
-        let run = CheckRun::compared(&made.label, sides, outcome, found);
+        let run = CheckRun::compared(&perturbation.label, sides, outcome, output_differences);
         self.report.runs.push(run);
     }
 
-    fn compare_with_new_trace(&mut self, made: &Perturbation, got: &Item, expected: &Item) {
-        let (label, set) = (made.label.as_str(), made.arguments.as_slice());
-        let repeat = self.trace(set).ok();
-        let agrees = self.compare(label, set, got, expected, repeat.as_ref());
-        let repeat = repeat.as_ref().filter(|_| agrees);
-        let other = repeat.and_then(|repeat| entry(&repeat.module, self.options).ok());
-        let found = other.and_then(|graph| self.diff_with(Id::PathDependsOnInput, graph));
-        if let Some(found) = found {
-            self.report.add(found, label);
+    /// Compares the result with the function's, and the graph with that of a new trace for these arguments.
+    fn compare_with_new_trace(&mut self, perturbation: &Perturbation, got: &Item, expected: &Item) {
+        let (label, set) = (
+            perturbation.label.as_str(),
+            perturbation.arguments.as_slice(),
+        );
+        let new_trace = self.trace(set).ok();
+        let agrees = self.compare(label, set, got, expected, new_trace.as_ref());
+        let new_trace = new_trace.as_ref().filter(|_| agrees);
+        let new_graph = new_trace.and_then(|new_trace| entry(&new_trace.module, self.options).ok());
+        let finding = new_graph.and_then(|graph| self.diff_with(Id::PathDependsOnInput, graph));
+        if let Some(finding) = finding {
+            self.report.add(finding, label);
         }
     }
 
     /// Handles inputs that a call refuses. A function decides which inputs are valid; an archive of a trace should accept
     /// another batch size, and a finding says if it does not.
-    fn report_skipped(&mut self, made: &Perturbation, error: &Error) {
+    fn report_skipped(&mut self, perturbation: &Perturbation, error: &Error) {
         let is_function = self.subject.kind().is_function();
         let reason = if is_function {
             "the function refuses these inputs"
@@ -128,10 +134,12 @@ impl Checker<'_> {
             "an import for this set fails"
         };
         let note = format!("{reason}: {}", error.message());
-        self.report
-            .runs
-            .push(CheckRun::new(&made.label, RunOutcome::Skipped, note));
-        let size = made.size.as_ref();
+        self.report.runs.push(CheckRun::new(
+            &perturbation.label,
+            RunOutcome::Skipped,
+            note,
+        ));
+        let size = perturbation.size.as_ref();
         let Some(change) = size.filter(|change| change.is_batch && !is_function) else {
             return;
         };
@@ -150,43 +158,46 @@ impl Checker<'_> {
         if change.symbol.is_none() && self.may_be_image_channels(change.from) {
             finding.severity = Severity::Note;
         }
-        self.report.add(finding, &made.label);
+        self.report.add(finding, &perturbation.label);
     }
 
     /// True if the inputs of this first size may be images without a batch axis.
     fn may_be_image_channels(&self, size: i64) -> bool {
         let inputs = argument_inputs(self.graph).iter();
         let shapes = inputs.map(|id| &self.graph.ty(*id).shape);
-        let mut own = shapes.filter(|shape| shape.first().is_some_and(|first| first.is(size)));
-        (3..=4).contains(&size) && own.all(|shape| shape.len() == 3)
+        let mut shapes_of_size =
+            shapes.filter(|shape| shape.first().is_some_and(|first| first.is(size)));
+        (3..=4).contains(&size) && shapes_of_size.all(|shape| shape.len() == 3)
     }
 
-    /// True if another size fails at a node that reads a weight of the original size. Then the size belongs to the network,
-    /// unless a view has it as a number. A size of 1 is not evidence, since many weights have it.
+    /// True if `error`, the failure for another size, occurred at a node that reads a weight of the original size. Then
+    /// the size belongs to the network, unless a view has it as a number. A size of 1 is not evidence, since many
+    /// weights have it.
     fn is_network_size(&self, change: &SizeChange, error: &Error) -> bool {
-        let read = constant_batches(self.graph);
+        let batches_in_views = constant_batches(self.graph);
         let symbol = change.symbol.as_ref();
-        if change.from == 1 || symbol.is_some_and(|symbol| read.contains(symbol)) {
+        if change.from == 1 || symbol.is_some_and(|symbol| batches_in_views.contains(symbol)) {
             return false;
         }
-        let mut is_own = false;
+        let mut is_weight_size = false;
         each_node(self.graph, &mut |graph, node, _| {
             let weights = weights_of(graph, node).into_iter();
-            let own = weights.filter(|name| !is_constant(name));
-            let mut sizes = own.flat_map(|name| self.weight_shape(name));
-            is_own |= sizes.any(|size| size == change.from)
+            let parameters = weights.filter(|name| !is_constant(name));
+            let mut sizes = parameters.flat_map(|name| self.weight_shape(name));
+            is_weight_size |= sizes.any(|size| size == change.from)
                 && error.context().contains(&node.place.to_string());
         });
-        is_own
+        is_weight_size
     }
 
+    /// Shape of a weight; empty if there is no such weight.
     fn weight_shape(&self, weight: &str) -> Vec<i64> {
         let weight = self.traced.module.weights.get(weight);
         let shape = weight.map(Tensor::shape).unwrap_or_default();
         shape.iter().map(|size| *size as i64).collect()
     }
 
-    /// Reports inputs that the function accepts and its trace refuses.
+    /// Reports inputs that the function accepts and its trace refuses with `error`.
     pub(super) fn report_refused(&mut self, label: &str, set: &[Item], error: &Error) {
         let guard = broken_guard(self.graph, set);
         let place = guard.map(|guard| guard.place.clone()).unwrap_or_default();
@@ -210,6 +221,7 @@ impl Checker<'_> {
     }
 }
 
+/// The first guard of the graph that a set of arguments breaks.
 fn broken_guard<'a>(graph: &'a Graph, set: &[Item]) -> Option<&'a Guard> {
     let inputs = flatten_arguments(&signature(graph), set).ok()?;
     let dims = graph.inputs.iter().zip(&inputs).flat_map(|(id, tensor)| {

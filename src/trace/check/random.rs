@@ -85,6 +85,7 @@ pub fn random_operator_finding(op: &str) -> Finding {
     Finding::new(Id::RandomNode, format!("{op} draws random numbers")).details(question)
 }
 
+/// Keeps the first findings, and notes the number of the others in the last one.
 fn limit_findings(mut findings: Vec<Finding>) -> Vec<Finding> {
     let more = findings.len().saturating_sub(MAX_LISTED_NODES);
     findings.truncate(MAX_LISTED_NODES);

@@ -45,16 +45,17 @@ fn number_operands(node: &Node) -> Vec<f64> {
         return Vec::new();
     };
     let pairs = operator.schema.parameters.iter().zip(&node.arguments);
-    let computed = pairs.filter(|(parameter, _)| is_operand_type(&parameter.ty));
+    let operands = pairs.filter(|(parameter, _)| is_operand_type(&parameter.ty));
     let number = |argument: &Argument| match argument {
         Argument::Number(Scalar::Float(number)) => Some(*number),
         _ => None,
     };
-    computed
+    operands
         .filter_map(|(_, argument)| number(argument))
         .collect()
 }
 
+/// True for parameters that are operands of the computation.
 fn is_operand_type(ty: &ArgumentType) -> bool {
     match ty {
         ArgumentType::Optional(inner) => is_operand_type(inner),
@@ -62,17 +63,18 @@ fn is_operand_type(ty: &ArgumentType) -> bool {
     }
 }
 
+/// True if a number is an `f32` with more digits and more bits than a number written by hand.
 fn has_f32_digits(number: f64) -> bool {
-    let single = number as f32;
-    let mantissa = single.to_bits() & 0x007f_ffff;
+    let as_f32 = number as f32;
+    let mantissa = as_f32.to_bits() & 0x007f_ffff;
     let bits = 24 - mantissa.trailing_zeros().min(23);
     // Limits such as `f32::MAX` have all mantissa bits set. Programs name them.
     let is_limit = mantissa == 0x007f_ffff;
-    f64::from(single) == number
-        && single.is_normal()
+    f64::from(as_f32) == number
+        && as_f32.is_normal()
         && !is_limit
         && bits > MAX_WRITTEN_BITS
-        && significant_digits(single) > MAX_WRITTEN_DIGITS
+        && significant_digits(as_f32) > MAX_WRITTEN_DIGITS
 }
 
 /// Number of decimal digits that distinguish a number from its neighbours.

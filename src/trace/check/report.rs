@@ -1,3 +1,5 @@
+//! The report of a check: findings and runs.
+
 use std::fmt;
 
 use serde_json::{Value as Json, json};
@@ -21,7 +23,9 @@ pub struct CheckReport {
     /// Names the results of the program that the check compared with, if they are not calls: `recorded outputs of 2 sets`.
     pub program: Option<String>,
     subject_kind: SubjectKind,
+    /// Numeric differences are errors.
     strict: bool,
+    /// Findings to suppress.
     allow: AllowList,
 }
 
@@ -37,7 +41,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The word that reports use.
+    /// The verdict's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Verdict::Passed => "passed",
@@ -75,7 +79,8 @@ impl CheckReport {
             .for_each(|finding| self.add(finding, ""));
     }
 
-    /// Adds a finding about a run. A known finding only gets the label of this run as a further detail.
+    /// Adds a finding about the run `label`. If the report has the finding already, it only gets the label as a further
+    /// detail.
     pub fn add(&mut self, mut finding: Finding, label: &str) {
         if self.allow.covers(&finding) {
             self.suppressed += 1;

@@ -35,8 +35,9 @@ const VIEW_OPERATORS: &[&str] = &["_unsafe_view", "reshape", "view"];
 
 /// A size of an input.
 struct InputSize {
+    /// The size in the example.
     value: i64,
-    /// `size 0 of x`
+    /// Text for messages: `size 0 of x`.
     description: String,
     /// True if the graph refuses other sizes.
     is_fixed: bool,
@@ -51,21 +52,22 @@ pub fn is_constant(name: &str) -> bool {
     name.starts_with("constants.")
 }
 
-/// Sizes of all weights, which belong to the network. Sizes of constants are left out, since they may be the example's.
+/// Sizes of all weights that belong to the network. Sizes of constants are left out, since they may be the example's.
 pub fn weight_sizes(module: &GraphModule) -> BTreeSet<i64> {
     let weights = module.weights.iter();
-    let own = weights.filter(|(name, _)| !is_constant(name));
-    own.flat_map(|(_, weight)| weight.shape().iter().map(|size| *size as i64))
+    let parameters = weights.filter(|(name, _)| !is_constant(name));
+    parameters
+        .flat_map(|(_, weight)| weight.shape().iter().map(|size| *size as i64))
         .collect()
 }
 
 /// Returns the symbols of batch sizes that a view has as a number. Such a number is right for the example only.
 pub fn constant_batches(graph: &Graph) -> BTreeSet<Symbol> {
-    let mut found = BTreeSet::new();
+    let mut symbols = BTreeSet::new();
     each_node(graph, &mut |graph, node, _| {
-        found.extend(constant_batch(graph, node).cloned());
+        symbols.extend(constant_batch(graph, node).cloned());
     });
-    found
+    symbols
 }
 
 /// Returns findings for numbers that are passed as sizes and equal an input's size that no weight has. Equal findings are
@@ -76,7 +78,7 @@ pub fn constant_batches(graph: &Graph) -> BTreeSet<Symbol> {
 /// input's symbol.
 pub fn size_literals(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     let sizes = input_sizes(graph, module);
-    let mut found = Vec::new();
+    let mut findings = Vec::new();
     each_node(graph, &mut |graph, node, value| {
         let numbers = constant_sizes(node);
         let matches = |size: &&InputSize| {
@@ -89,15 +91,18 @@ pub fn size_literals(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
             .iter()
             .filter(|size| !size.is_of_weight && size.value > 1);
         let size = sizes.iter().find(is_batch).or_else(|| {
-            let mut telling = candidates.filter(|size| may_be_slice_size(graph, node, size.value));
-            telling.find(matches)
+            let mut evident = candidates.filter(|size| may_be_slice_size(graph, node, size.value));
+            evident.find(matches)
         });
-        found.extend(size.map(|size| finding(graph, node, size).with_value(value)));
+        findings.extend(size.map(|size| finding(graph, node, size).with_value(value)));
     });
     if let Some(tree) = &graph.output_tree {
-        found.extend(constant_outputs(tree).into_iter().filter_map(|number| {
-            let is = |size: &&InputSize| size.value == number && size.value > 1;
-            let size = sizes.iter().filter(|size| !size.is_of_weight).find(is)?;
+        findings.extend(constant_outputs(tree).into_iter().filter_map(|number| {
+            let is_size = |size: &&InputSize| size.value == number && size.value > 1;
+            let size = sizes
+                .iter()
+                .filter(|size| !size.is_of_weight)
+                .find(is_size)?;
             let message = format!(
                 "the result holds the number {number}, which is {}",
                 size.description
@@ -105,9 +110,10 @@ pub fn size_literals(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
             Some(Finding::new(Id::SizeLiteral, message))
         }));
     }
-    merge_equal(found)
+    merge_equal(findings)
 }
 
+/// A finding about a number in a node that is a size of an input.
 fn finding(graph: &Graph, node: &Node, size: &InputSize) -> Finding {
     let message = format!(
         "{} in {} is {}",
@@ -121,14 +127,14 @@ fn finding(graph: &Graph, node: &Node, size: &InputSize) -> Finding {
 
 /// Sizes of the inputs, and products of their leading fixed sizes.
 fn input_sizes(graph: &Graph, module: &GraphModule) -> Vec<InputSize> {
-    let own = weight_sizes(module);
+    let weight_sizes = weight_sizes(module);
     let mut sizes: Vec<InputSize> = Vec::new();
     let mut add = |value: i64, is_fixed: bool, symbol: Option<&Symbol>, text: String| {
         sizes.push(InputSize {
             value,
             description: text,
             is_fixed,
-            is_of_weight: own.contains(&value),
+            is_of_weight: weight_sizes.contains(&value),
             symbol: symbol.cloned(),
         });
     };
@@ -162,8 +168,10 @@ fn constant_batch<'a>(graph: &'a Graph, node: &Node) -> Option<&'a Symbol> {
     let operand = node.operands().first().copied()?;
     let symbol = graph.ty(operand).shape.first()?.as_symbol()?;
     let result = &graph.ty(*node.results.first()?).shape;
-    let rest = result.iter().skip(1);
-    let is_elsewhere = rest.flat_map(Dim::symbols).any(|other| other == *symbol);
+    let other_sizes = result.iter().skip(1);
+    let is_elsewhere = other_sizes
+        .flat_map(Dim::symbols)
+        .any(|other| other == *symbol);
     let is_read = graph.hints.get(symbol) == Some(&first) && (first > 1 || is_elsewhere);
     is_read.then_some(symbol)
 }
@@ -208,33 +216,34 @@ pub fn constant_sizes(node: &Node) -> Vec<(i64, bool)> {
         Op::Primitive(primitive) => {
             let is_free = !REARRANGING_OPERATORS.contains(&primitive.name());
             let mut primitive = primitive.clone();
-            let mut found = Vec::new();
+            let mut sizes = Vec::new();
             primitive.map_sizes(&mut |dim: &Dim| {
-                found.extend(dim.as_const().map(|size| (size, is_free)));
+                sizes.extend(dim.as_const().map(|size| (size, is_free)));
                 dim.clone()
             });
-            found
+            sizes
         }
         Op::Region(_) => Vec::new(),
     }
 }
 
+/// [`constant_sizes`] of an operator call.
 fn constant_sizes_of_call(name: &str, node: &Node) -> Vec<(i64, bool)> {
     let Ok(operator) = aten::operator(name) else {
         return Vec::new();
     };
     let schema = &operator.schema;
-    let mut found = Vec::new();
+    let mut sizes = Vec::new();
     for (parameter, argument) in schema.parameters.iter().zip(&node.arguments) {
         if let Some(is_free) = accepts_any_size(&schema.name, parameter) {
-            found.extend(
+            sizes.extend(
                 integers(argument)
                     .into_iter()
                     .map(|number| (number, is_free)),
             );
         }
     }
-    found
+    sizes
 }
 
 /// True if an operator accepts any number for a size parameter; none if the parameter is not a size.
@@ -254,6 +263,7 @@ fn accepts_any_size(operator: &str, parameter: &aten::SchemaParameter) -> Option
     (is_size && is_integer(&parameter.ty)).then(|| !REARRANGING_OPERATORS.contains(&operator))
 }
 
+/// The integers in an argument, which may be a list.
 fn integers(argument: &Argument) -> Vec<i64> {
     match argument {
         Argument::Number(Scalar::Int(value)) => vec![*value],

@@ -33,6 +33,7 @@ pub fn unread_inputs(graph: &Graph) -> Vec<Finding> {
         .collect()
 }
 
+/// A finding about an input that reaches no output.
 fn finding(graph: &Graph, id: ValueId) -> Finding {
     let info = graph.value(id);
     let message = format!("{}: {} reaches no output", info.name, info.ty);
@@ -46,25 +47,27 @@ fn defines_read_size(graph: &Graph, id: ValueId, read: &[ValueId]) -> bool {
     symbols(id).any(|symbol| !known.contains(&symbol) && reads_size(graph, &symbol))
 }
 
+/// True if an argument, an attribute or an output of the graph contains the symbol.
 fn reads_size(graph: &Graph, symbol: &Symbol) -> bool {
-    let has = |dim: &Dim| dim.symbols().contains(symbol);
+    let has_symbol = |dim: &Dim| dim.symbols().contains(symbol);
     let in_arguments = graph.nodes.iter().any(|node| {
-        let mut found = node
+        let mut in_node = node
             .arguments
             .iter()
             .any(|argument| argument_has_symbol(argument, symbol));
         if let Op::Primitive(primitive) = &node.op {
             primitive.clone().map_sizes(&mut |dim: &Dim| {
-                found |= has(dim);
+                in_node |= has_symbol(dim);
                 dim.clone()
             });
         }
-        found
+        in_node
     });
     let outputs = graph.outputs.iter();
-    in_arguments || outputs.flat_map(|id| &graph.ty(*id).shape).any(has)
+    in_arguments || outputs.flat_map(|id| &graph.ty(*id).shape).any(has_symbol)
 }
 
+/// True if a size in an argument contains the symbol.
 fn argument_has_symbol(argument: &Argument, symbol: &Symbol) -> bool {
     match argument {
         Argument::Size(dim) => dim.symbols().contains(symbol),

@@ -57,10 +57,12 @@ struct AxisReads<'a> {
     graph: &'a Graph,
     operand: ValueId,
     axis: usize,
+    /// Index, node and name of the node's value, for each read.
     reads: Vec<(i64, &'a Node, String)>,
 }
 
 impl AxisReads<'_> {
+    /// Describes the axis if an unrolled loop over it probably left these reads.
     fn unrolled(&self) -> Option<UnrolledAxis> {
         let shape = &self.graph.ty(self.operand).shape;
         let symbol = shape.get(self.axis)?.as_symbol()?;
@@ -111,17 +113,18 @@ impl AxisReads<'_> {
         uses.all(|other| Some(other) == first)
     }
 
+    /// Uses of the element that a node reads: the operations that take it, each with the operand index.
     fn uses(&self, read: &Node) -> BTreeSet<(String, usize)> {
         let result = read.results.first();
         let nodes = self.graph.nodes.iter();
         let uses = nodes.flat_map(|node| {
             let operands = node.operands().into_iter().enumerate();
-            let own = operands.filter(|(_, id)| Some(id) == result);
-            let places: Vec<usize> = own.map(|(place, _)| place).collect();
+            let matching = operands.filter(|(_, id)| Some(id) == result);
+            let indices: Vec<usize> = matching.map(|(index, _)| index).collect();
             let name = node.op.name();
-            places
+            indices
                 .into_iter()
-                .map(move |place| (name.to_string(), place))
+                .map(move |index| (name.to_string(), index))
         });
         uses.collect()
     }
@@ -142,11 +145,12 @@ fn element_read(graph: &Graph, node: &Node) -> Option<(ValueId, usize, i64)> {
     (axis < rank).then_some((operand, axis, index?))
 }
 
+/// True if a range contains exactly one index.
 fn is_unit_range(start: Option<i64>, end: Option<i64>) -> bool {
     matches!((start, end), (Some(start), Some(end)) if end.checked_sub(start) == Some(1))
 }
 
-/// The value of an integer argument.
+/// The value of a constant integer argument; none for other arguments.
 pub fn integer(argument: &Argument) -> Option<i64> {
     match argument {
         Argument::Number(Scalar::Int(number)) => Some(*number),
@@ -169,6 +173,7 @@ fn skip_full_slices(graph: &Graph, id: ValueId) -> ValueId {
     }
 }
 
+/// True for a slice that takes all elements of its axis.
 fn is_full_slice(node: &Node) -> bool {
     let [_, _, start, end, step] = node.arguments.as_slice() else {
         return false;

@@ -80,6 +80,7 @@ fn draw_in_range(values: &[f64]) -> Vec<f64> {
     values.iter().map(draw).collect()
 }
 
+/// The indices below `count` in random order.
 fn shuffled(count: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     let mut random = Lcg(3);
@@ -116,29 +117,29 @@ pub fn extreme_values(tensor: &Tensor, is_high: bool) -> Result<Tensor> {
     }
     let values = tensor.to_i64();
     let indices = 0..tensor.numel();
-    let found = match is_high {
+    let extreme_index = match is_high {
         true => indices.max_by_key(|index| values.get(*index)),
         false => indices.min_by_key(|index| values.get(*index)),
     };
     gather_elements(
         tensor,
         tensor.shape(),
-        vec![found.unwrap_or(0); tensor.numel()].into_iter(),
+        vec![extreme_index.unwrap_or(0); tensor.numel()].into_iter(),
     )
 }
 
-/// Replaces the elements at the wanted indices by those of `other`, which has the type of `tensor`.
+/// Replaces the elements at indices for which `is_replaced` holds by those of `other`, which has the type of `tensor`.
 pub fn replace_elements(
     tensor: &Tensor,
     other: &Tensor,
-    wanted: impl Fn(&[usize]) -> bool,
+    is_replaced: impl Fn(&[usize]) -> bool,
 ) -> Result<Tensor> {
     let size = tensor.dtype().size();
     let mut index = vec![0; tensor.shape().len()];
     let mut bytes = Vec::with_capacity(tensor.bytes().len());
     let pairs = tensor.bytes().chunks(size).zip(other.bytes().chunks(size));
     for (own, other) in pairs {
-        bytes.extend_from_slice(if wanted(&index) { other } else { own });
+        bytes.extend_from_slice(if is_replaced(&index) { other } else { own });
         advance_index(&mut index, tensor.shape());
     }
     Tensor::from_bytes(tensor.dtype(), tensor.shape(), &bytes)
@@ -146,12 +147,12 @@ pub fn replace_elements(
 
 /// Advances an index in row-major order.
 fn advance_index(index: &mut [usize], shape: &[usize]) {
-    for (at, size) in index.iter_mut().zip(shape).rev() {
-        *at += 1;
-        if *at < *size {
+    for (coordinate, size) in index.iter_mut().zip(shape).rev() {
+        *coordinate += 1;
+        if *coordinate < *size {
             return;
         }
-        *at = 0;
+        *coordinate = 0;
     }
 }
 

@@ -53,28 +53,28 @@ impl ValueSite {
 
     /// A key that distinguishes the value from those of other loop iterations and branches.
     pub fn key(&self) -> (String, Vec<BodyKind>) {
-        let bodies = self.enclosing.iter().map(|passage| passage.body);
+        let bodies = self.enclosing.iter().map(|enclosing| enclosing.body);
         (self.value.clone(), bodies.collect())
     }
 
     /// Adds the enclosing regions to a site within a region body, up to the graph that was called.
     #[must_use]
-    pub fn enclosed_by(mut self, within: Option<&BodyFrame>) -> ValueSite {
-        let mut next = within;
-        while let Some(within) = next {
-            let region = first_result(within.graph, within.region).unwrap_or_default();
+    pub fn enclosed_by(mut self, frame: Option<&BodyFrame>) -> ValueSite {
+        let mut next = frame;
+        while let Some(frame) = next {
+            let region = first_result(frame.graph, frame.region).unwrap_or_default();
             self.value = format!("{region}/{}", self.value);
-            for passage in &mut self.enclosing {
-                passage.region = format!("{region}/{}", passage.region);
+            for enclosing in &mut self.enclosing {
+                enclosing.region = format!("{region}/{}", enclosing.region);
             }
-            let passage = EnclosingBody {
-                body: within.kind,
+            let enclosing = EnclosingBody {
+                body: frame.kind,
                 region,
-                op: within.region.op.name().to_string(),
-                place: within.region.place.clone(),
+                op: frame.region.op.name().to_string(),
+                place: frame.region.place.clone(),
             };
-            self.enclosing.insert(0, passage);
-            next = within.outer;
+            self.enclosing.insert(0, enclosing);
+            next = frame.outer;
         }
         self
     }
@@ -89,8 +89,8 @@ impl fmt::Display for ValueSite {
             self.op,
             place_suffix(&self.place)
         )?;
-        for passage in self.enclosing.iter().rev() {
-            write!(f, "\n  in {passage}")?;
+        for enclosing in self.enclosing.iter().rev() {
+            write!(f, "\n  in {enclosing}")?;
         }
         Ok(())
     }
@@ -114,6 +114,7 @@ impl fmt::Display for EnclosingBody {
     }
 }
 
+/// A source place for the end of a line; empty if unknown.
 fn place_suffix(place: &SourcePlace) -> String {
     match place.is_unknown() {
         true => String::new(),

@@ -30,6 +30,7 @@ pub fn varies_with_sizes(finding: &Finding, graph: &Graph, others: &[Graph]) -> 
     others.iter().any(changes)
 }
 
+/// The node that computes the value with this name.
 fn node_of<'a>(graph: &'a Graph, name: &str) -> Option<&'a Node> {
     let mut found = None;
     each_node(graph, &mut |_, node, value| {
@@ -40,11 +41,13 @@ fn node_of<'a>(graph: &'a Graph, name: &str) -> Option<&'a Node> {
     found
 }
 
+/// The first size of the value with this name.
 fn first_size_of<'a>(graph: &'a Graph, name: &str) -> Option<&'a Dim> {
     let info = graph.values.iter().find(|info| info.name == name)?;
     info.ty.shape.first()
 }
 
+/// The type of the value with this name, as text.
 fn type_of(graph: &Graph, name: &str) -> Option<String> {
     let info = graph.values.iter().find(|info| info.name == name)?;
     Some(info.ty.to_string())

@@ -1,3 +1,5 @@
+//! Conversion of tensors and values between this crate and libtorch.
+
 use tch::{Device, IValue, NumberKind};
 
 use super::tch_error;
@@ -7,6 +9,7 @@ use crate::item::Item;
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
+/// Element types, each with the kind that libtorch calls it by.
 const KINDS: [(DType, NumberKind); 10] = [
     (DType::Bool, NumberKind::Bool),
     (DType::U8, NumberKind::Uint8),
@@ -36,17 +39,17 @@ pub fn from_libtorch(tensor: &tch::Tensor) -> Result<Tensor> {
     if !tensor.defined() {
         return Err(Error::unsupported("an undefined libtorch tensor"));
     }
-    let elements = || -> Result<(NumberKind, Vec<i64>, Vec<u8>), tch::TchError> {
-        let plain = tensor
+    let read_elements = || -> Result<(NumberKind, Vec<i64>, Vec<u8>), tch::TchError> {
+        let contiguous = tensor
             .f_detach()?
             .f_to_device(Device::Cpu)?
             .f_contiguous()?;
-        let (kind, numel) = (plain.f_kind()?, plain.numel());
+        let (kind, numel) = (contiguous.f_kind()?, contiguous.numel());
         let mut bytes = vec![0; numel * kind.elt_size_in_bytes()];
-        plain.f_copy_data_u8(&mut bytes, numel)?;
-        Ok((kind, plain.size(), bytes))
+        contiguous.f_copy_data_u8(&mut bytes, numel)?;
+        Ok((kind, contiguous.size(), bytes))
     };
-    let (kind, sizes, bytes) = elements().map_err(|error| tch_error(&error))?;
+    let (kind, sizes, bytes) = read_elements().map_err(|error| tch_error(&error))?;
     let dtype = KINDS.iter().find(|(_, known)| *known == kind);
     let unknown = || Error::unsupported(format!("libtorch tensors of dtype {kind:?}"));
     let (dtype, _) = dtype.ok_or_else(unknown)?;
@@ -74,8 +77,9 @@ pub(super) fn to_ivalue(item: &Item) -> Result<IValue> {
     })
 }
 
+/// Makes a list of the items' type, or a generic list if they have several types.
 fn to_ivalue_list(items: Vec<IValue>) -> IValue {
-    macro_rules! of {
+    macro_rules! list_of_type {
         ($($item:ident => $list:ident),*) => {
             match items.first() {
                 $(Some(IValue::$item(_)) => {
@@ -92,7 +96,7 @@ fn to_ivalue_list(items: Vec<IValue>) -> IValue {
             }
         };
     }
-    of!(Tensor => TensorList, Int => IntList, Double => DoubleList, Bool => BoolList, String => StringList)
+    list_of_type!(Tensor => TensorList, Int => IntList, Double => DoubleList, Bool => BoolList, String => StringList)
 }
 
 /// Clones an element of a list. The copy of a tensor shares its storage.
@@ -106,6 +110,7 @@ impl Copied for tch::Tensor {
     }
 }
 
+/// Implements [`Copied`] by `Clone`.
 macro_rules! cloned {
     ($($ty:ty),*) => {
         $(impl Copied for $ty {
@@ -160,6 +165,7 @@ pub(super) fn from_ivalue(value: &IValue) -> Result<Item> {
     })
 }
 
+/// Converts an entry of a dict. An integer key becomes its decimal text.
 fn dict_entry((key, value): &(IValue, IValue)) -> Result<(String, Item)> {
     let key = match key {
         IValue::String(text) => text.clone(),

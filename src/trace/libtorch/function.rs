@@ -1,3 +1,5 @@
+//! Functions of libtorch's tensors: traced by libtorch, imported as graphs, and called for reference results.
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tch::nn::Module;
@@ -86,6 +88,7 @@ impl<F: Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> Subject for LibtorchFunction<F> 
     }
 }
 
+/// Copies the arguments, which must be tensors, to libtorch.
 fn tensors(arguments: &[Item]) -> Result<Vec<tch::Tensor>> {
     let tensor = |item: &Item| match item {
         Item::Tensor(tensor) => to_libtorch(tensor),
@@ -94,8 +97,8 @@ fn tensors(arguments: &[Item]) -> Result<Vec<tch::Tensor>> {
     arguments.iter().map(tensor).collect()
 }
 
-/// Traces a function by libtorch. Returns the archive and the ranks of the results. A failure of the function is returned
-/// after libtorch has ended the trace.
+/// Traces a function by libtorch. Returns the archive and the ranks of the results. If the function fails, the error is
+/// returned after libtorch has ended the trace.
 fn trace_to_archive(
     inputs: &[tch::Tensor],
     function: &impl Fn(&[tch::Tensor]) -> Vec<tch::Tensor>,
@@ -107,8 +110,8 @@ fn trace_to_archive(
             let ranks = outputs.iter().map(tch::Tensor::dim).collect();
             (pack_results(outputs), ranks)
         });
-        let (outputs, found) = match outputs {
-            Ok((outputs, found)) => (outputs, Ok(found)),
+        let (outputs, output_ranks) = match outputs {
+            Ok((outputs, output_ranks)) => (outputs, Ok(output_ranks)),
             Err(error) => (
                 inputs
                     .iter()
@@ -118,7 +121,7 @@ fn trace_to_archive(
                 Err(error),
             ),
         };
-        ranks = found;
+        ranks = output_ranks;
         outputs
     };
     let module = tch::CModule::create_by_tracing("Traced", "forward", inputs, &mut traced);
@@ -146,8 +149,8 @@ fn unpack_results(graph: &Graph, ranks: &[usize]) -> Result<Graph> {
         Definition::Node(node, _) => graph.nodes.get(node).map(Node::operands),
         _ => None,
     };
-    let joined = graph.outputs.first().and_then(operands).unwrap_or_default();
-    let results = joined.iter().zip(ranks).map(|(id, rank)| match rank {
+    let concatenated = graph.outputs.first().and_then(operands).unwrap_or_default();
+    let results = concatenated.iter().zip(ranks).map(|(id, rank)| match rank {
         1 => Some(*id),
         _ => operands(id)?.first().copied(),
     });
@@ -156,9 +159,9 @@ fn unpack_results(graph: &Graph, ranks: &[usize]) -> Result<Graph> {
         let types = results.iter().map(|id| graph.ty(*id).rank());
         types.eq(ranks.iter().copied())
     };
-    let lost = || Error::internal("the separate results of the trace are not in its graph");
+    let missing = || Error::internal("the separate results of the trace are not in its graph");
     let mut graph = Graph {
-        outputs: results.filter(is_complete).ok_or_else(lost)?,
+        outputs: results.filter(is_complete).ok_or_else(missing)?,
         ..graph.clone()
     };
     graph.output_tree = Some(graph.default_outputs());

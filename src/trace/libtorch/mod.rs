@@ -25,6 +25,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Error, Result, panic_message};
 
+/// Converts an error of the crate `tch`.
 fn tch_error(error: &tch::TchError) -> Error {
     libtorch_error(&error.to_string())
 }

@@ -1,3 +1,5 @@
+//! TorchScript archives that libtorch runs.
+
 use std::path::Path;
 
 use super::convert::{from_ivalue, to_ivalue};

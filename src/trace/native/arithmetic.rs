@@ -6,11 +6,14 @@ use super::argument::Arg;
 use super::call::call;
 use super::tensor::TracedTensor;
 
+/// Calls a binary operator of PyTorch by name.
 #[track_caller]
 fn binary(name: &str, left: impl Into<Arg>, right: impl Into<Arg>) -> TracedTensor {
     call(name, vec![left.into(), right.into()], Vec::new()).swap_remove(0)
 }
 
+/// Implements arithmetic traits of Rust by PyTorch's operator `$name` for tensors on the left, and by the function
+/// `$reversed` for numbers on the left.
 macro_rules! operators {
     ($($trait:ident $method:ident $name:literal $reversed:expr;)*) => {$(
         impl<T: Into<Arg>> $trait<T> for &TracedTensor {

@@ -16,7 +16,9 @@ pub(super) struct BufferValues(BTreeMap<usize, BufferValue>);
 pub(super) struct BufferValue {
     /// The buffer's name.
     pub name: String,
+    /// The buffer itself.
     pub buffer: TracedTensor,
+    /// The value stored last.
     pub value: TracedTensor,
 }
 
@@ -28,8 +30,8 @@ impl BufferValues {
 
     /// The current value of a tensor: the last one stored if it is a buffer, else the tensor itself.
     pub fn current(&self, tensor: &TracedTensor) -> TracedTensor {
-        let found = self.0.get(&tensor.address());
-        found.map_or_else(|| tensor.clone(), |stored| stored.value.clone())
+        let stored_value = self.0.get(&tensor.address());
+        stored_value.map_or_else(|| tensor.clone(), |stored| stored.value.clone())
     }
 
     /// Buffers whose values differ from those in `before`.
@@ -41,6 +43,7 @@ impl BufferValues {
         stored.filter(|stored| !before.current(&stored.buffer).is(&stored.value))
     }
 
+    /// All buffers that were stored to.
     pub fn into_values(self) -> impl Iterator<Item = BufferValue> {
         self.0.into_values()
     }

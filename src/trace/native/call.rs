@@ -18,7 +18,8 @@ pub fn call(name: &str, positional: Vec<Arg>, named: Vec<(&str, Arg)>) -> Vec<Tr
     call_at(&recorder::caller(), name, positional, named)
 }
 
-/// [`call`] with an explicit place. Nodes that the tracer adds belong to the line that asked for them.
+/// [`call`] with an explicit source place. Nodes that the tracer itself adds get the line of the user's call that needs
+/// them.
 pub(super) fn call_at(
     place: &SourcePlace,
     name: &str,
@@ -46,6 +47,7 @@ pub(super) fn call_operators(
     dispatch(&place, name, operators, &positional, &named)
 }
 
+/// Calls the first of the operators that accepts the arguments. `name` is the operators' name in errors.
 fn dispatch(
     place: &SourcePlace,
     name: &str,
@@ -72,9 +74,10 @@ pub(super) fn failed_at(error: Error, place: &SourcePlace) -> TracedTensor {
     TracedTensor::failed(error)
 }
 
-/// A call with a chosen operator. Its arguments refer to tensors by index.
+/// A call with a chosen operator.
 struct ResolvedCall {
     operator: &'static Operator,
+    /// One argument for each parameter. The values in them are indices of `tensors`.
     arguments: Vec<Argument>,
     tensors: Vec<TracedTensor>,
 }
@@ -102,6 +105,7 @@ impl ResolvedCall {
         })
     }
 
+    /// Computes the results. Adds a node if a trace is active.
     fn run(mut self, place: &SourcePlace) -> Result<Vec<TracedTensor>> {
         if let Some(error) = self.tensors.iter().find_map(TracedTensor::error) {
             // The error was reported when it occurred.
@@ -136,7 +140,7 @@ fn assign_arguments(
     named: &[(&str, Argument)],
 ) -> Option<Vec<Argument>> {
     let mut positional = positional.iter();
-    let mut chosen = Vec::new();
+    let mut assigned = Vec::new();
     for parameter in &operator.schema.parameters {
         let next = match parameter.keyword_only {
             true => None,
@@ -144,17 +148,18 @@ fn assign_arguments(
         };
         let by_name = named.iter().find(|(name, _)| *name == parameter.name);
         let given = next.or(by_name.map(|(_, argument)| argument));
-        chosen.push(match given {
+        assigned.push(match given {
             Some(argument) => convert_argument(parameter, argument)?,
             None => parameter.default.clone()?,
         });
     }
     let unknown = |(name, _): &(&str, Argument)| operator.schema.position(name).is_none();
-    let complete = positional.next().is_none() && !named.iter().any(unknown);
-    complete.then_some(chosen)
+    let all_used = positional.next().is_none() && !named.iter().any(unknown);
+    all_used.then_some(assigned)
 }
 
-/// Converts an argument to the parameter's type. A single element becomes a list for a list parameter.
+/// Converts an argument to the parameter's type. A single element becomes a list for a list parameter. None if the
+/// parameter does not accept the argument.
 fn convert_argument(parameter: &SchemaParameter, argument: &Argument) -> Option<Argument> {
     if !parameter.ty.accepts(argument) {
         return None;

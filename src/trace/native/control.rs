@@ -5,7 +5,7 @@ use std::rc::Rc;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result, SourcePlace};
-use crate::ir::{Argument, Region, TreeSpec as Shape};
+use crate::ir::{Argument, Region, TreeSpec};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -41,6 +41,7 @@ pub fn cond<T: Tree>(
     }
 }
 
+/// Records both branches and adds the region. `taken` is the predicate's value in the example.
 fn record_cond<T: Tree>(
     recorder: &Rc<Recorder>,
     predicate: &TracedTensor,
@@ -50,20 +51,21 @@ fn record_cond<T: Tree>(
     place: &SourcePlace,
 ) -> Result<T> {
     let condition = Argument::Value(recorder.value_of(predicate)?);
-    let before = random::rng_state();
-    let (then, shape) = RecordedBody::record(recorder, || flatten(&then(), "the first branch"))?;
-    let after = random::rng_state();
-    random::set_rng_state(before);
-    let (otherwise, other) =
+    let rng_before = random::rng_state();
+    let (then, then_spec) =
+        RecordedBody::record(recorder, || flatten(&then(), "the first branch"))?;
+    let rng_after_then = random::rng_state();
+    random::set_rng_state(rng_before);
+    let (otherwise, otherwise_spec) =
         RecordedBody::record(recorder, || flatten(&otherwise(), "the second branch"))?;
     if taken {
-        random::set_rng_state(after);
+        random::set_rng_state(rng_after_then);
     }
-    require_same_structure("the branches return", &shape, &other)?;
-    let stored = written_buffers(&[&then, &otherwise]);
-    let count = then.leaves.len();
-    let then = then.with_buffer_results(recorder, &stored)?;
-    let otherwise = otherwise.with_buffer_results(recorder, &stored)?;
+    require_same_structure("the branches return", &then_spec, &otherwise_spec)?;
+    let written = written_buffers(&[&then, &otherwise]);
+    let result_count = then.leaves.len();
+    let then = then.with_buffer_results(recorder, &written)?;
+    let otherwise = otherwise.with_buffer_results(recorder, &written)?;
     let chosen = if taken { &then } else { &otherwise };
     let values = chosen.leaves.clone();
     let bodies = vec![
@@ -77,10 +79,10 @@ fn record_cond<T: Tree>(
     let mut results = add_region(recorder, region, arguments, || Ok(values), place)?;
     set_buffers(
         recorder,
-        &stored,
-        results.split_off(count.min(results.len())),
+        &written,
+        results.split_off(result_count.min(results.len())),
     );
-    T::rebuild(&shape, &results, "the result")
+    T::rebuild(&then_spec, &results, "the result")
 }
 
 /// Repeats a step while a condition on the state holds. In a trace one iteration is recorded as the body of a loop.
@@ -104,6 +106,7 @@ pub fn while_loop<S: Tree>(
     result.map_err(|error| error.at_place(&place))
 }
 
+/// Runs a loop without recording it.
 fn run_while<S: Tree>(
     mut state: S,
     condition: &impl Fn(&S) -> TracedTensor,
@@ -115,6 +118,7 @@ fn run_while<S: Tree>(
     Ok(state)
 }
 
+/// Records one iteration of a loop and adds the region.
 fn record_while<S: Tree>(
     recorder: &Rc<Recorder>,
     state: S,
@@ -122,33 +126,34 @@ fn record_while<S: Tree>(
     step: &impl Fn(S) -> S,
     place: &SourcePlace,
 ) -> Result<S> {
-    let before = random::rng_state();
-    let first = condition(&state);
-    condition_value(&first)?;
+    let rng_before = random::rng_state();
+    let first_condition = condition(&state);
+    condition_value(&first_condition)?;
     let mut carried = LoopCarried::new(recorder, &state)?;
-    let (round, shape) = carried.record(recorder, |carried| {
+    let (iteration, spec) = carried.record(recorder, |carried| {
         iteration_number(recorder)?;
         let next = step(carried.add_body_inputs(recorder)?);
-        let again = condition(&next);
-        condition_value(&again)?;
-        let (leaves, shape) = flatten(&next, "the state")?;
-        let kept = carried.buffer_values(recorder);
-        Ok(([vec![again], leaves, kept].concat(), shape))
+        let next_condition = condition(&next);
+        condition_value(&next_condition)?;
+        let (leaves, spec) = flatten(&next, "the state")?;
+        let buffer_values = carried.buffer_values(recorder);
+        Ok(([vec![next_condition], leaves, buffer_values].concat(), spec))
     })?;
     require_same_structure(
         "the state changes its structure in an iteration: before and after, it is",
         &carried.shape,
-        &shape,
+        &spec,
     )?;
     let trips = Argument::Number(Scalar::Int(i64::MAX));
-    let first = Argument::Value(recorder.value_of(&first)?);
+    let first_condition = Argument::Value(recorder.value_of(&first_condition)?);
     let run = || {
-        random::set_rng_state(before);
-        let last = run_while(carried.detached_state()?, condition, step)?;
-        Ok(flatten(&last, "the state")?.0)
+        random::set_rng_state(rng_before);
+        let final_state = run_while(carried.detached_state()?, condition, step)?;
+        Ok(flatten(&final_state, "the state")?.0)
     };
-    let (results, _) = carried.add_loop(recorder, round, [trips, first], run, place)?;
-    S::rebuild(&shape, &results, "the state")
+    let (results, _) =
+        carried.add_loop(recorder, iteration, [trips, first_condition], run, place)?;
+    S::rebuild(&spec, &results, "the state")
 }
 
 /// Iterates over the first axis of the inputs with a state. The outputs of the steps are stacked along a new first axis. In
@@ -172,8 +177,11 @@ pub fn scan<S: Tree, X: Tree, Y: Tree>(
 
 /// The inputs of a scan.
 struct ScanInputs {
-    shape: Shape,
+    /// Structure of the inputs.
+    spec: TreeSpec,
+    /// Tensors of the inputs.
     leaves: Vec<TracedTensor>,
+    /// Size of the first axis.
     length: Dim,
     /// The place of the call of [`scan`].
     place: SourcePlace,
@@ -182,27 +190,28 @@ struct ScanInputs {
 impl ScanInputs {
     fn new<X: Tree>(inputs: &X, place: &SourcePlace) -> Result<ScanInputs> {
         let mut leaves = Vec::new();
-        let shape = inputs.flatten("the inputs", &mut leaves)?;
+        let spec = inputs.flatten("the inputs", &mut leaves)?;
         let first = leaves.first().map(TracedTensor::ty).transpose()?;
         let length = first.and_then(|ty| ty.shape.first().cloned());
         let length = length.ok_or_else(|| Error::operator("scan needs an input with an axis"))?;
         Ok(ScanInputs {
-            shape,
+            spec,
             leaves,
             length,
             place: place.clone(),
         })
     }
 
-    /// The inputs of one step.
+    /// The inputs of step number `round`: the elements of `leaves` at that index of the first axis.
     fn slice<X: Tree>(&self, leaves: &[TracedTensor], round: &TracedTensor) -> Result<X> {
         let slices = leaves.iter().map(|leaf| {
             let indices = Arg::List(vec![round.into()]);
             call_at(&self.place, "index", vec![leaf.into(), indices], Vec::new()).swap_remove(0)
         });
-        X::rebuild(&self.shape, &slices.collect::<Vec<_>>(), "the inputs")
+        X::rebuild(&self.spec, &slices.collect::<Vec<_>>(), "the inputs")
     }
 
+    /// Runs all steps one by one, without recording a loop.
     fn run<S: Tree, X: Tree, Y: Tree>(
         &self,
         mut state: S,
@@ -212,26 +221,27 @@ impl ScanInputs {
         let trips = trips
             .and_then(|value| value.shape().first().copied())
             .unwrap_or(0);
-        let mut shape = None;
+        let mut output_spec = None;
         let mut iterations: Vec<Vec<TracedTensor>> = Vec::new();
         for round in 0..trips {
             let round = TracedTensor::scalar(i64::try_from(round).unwrap_or(i64::MAX));
             let (next, output) = step(state, self.slice(&self.leaves, &round)?);
             state = next;
             let mut leaves = Vec::new();
-            shape = Some(output.flatten("the outputs", &mut leaves)?);
+            output_spec = Some(output.flatten("the outputs", &mut leaves)?);
             iterations.push(leaves);
         }
-        let shape = shape.ok_or_else(|| Error::operator("scan needs at least one element"))?;
-        let count = iterations.first().map_or(0, Vec::len);
-        let stacked = (0..count).map(|leaf| {
+        let output_spec =
+            output_spec.ok_or_else(|| Error::operator("scan needs at least one element"))?;
+        let output_count = iterations.first().map_or(0, Vec::len);
+        let stacked = (0..output_count).map(|leaf| {
             let items: Vec<Arg> = iterations
                 .iter()
                 .filter_map(|round| round.get(leaf).map(Arg::from))
                 .collect();
             call_at(&self.place, "stack", vec![Arg::List(items)], Vec::new()).swap_remove(0)
         });
-        let outputs = Y::rebuild(&shape, &stacked.collect::<Vec<_>>(), "the outputs")?;
+        let outputs = Y::rebuild(&output_spec, &stacked.collect::<Vec<_>>(), "the outputs")?;
         Ok((state, outputs))
     }
 
@@ -243,46 +253,58 @@ impl ScanInputs {
         step: &impl Fn(S, X) -> (S, Y),
     ) -> Result<(S, Y)> {
         let mut carried = LoopCarried::new(recorder, &state)?;
-        let (round, (shape, stacked, stacks)) = carried.record(recorder, |carried| {
-            let round = iteration_number(recorder)?;
-            let inputs = self.slice(&self.leaves, &round)?;
-            let (next, output) = step(carried.add_body_inputs(recorder)?, inputs);
-            let (next, shape) = flatten(&next, "the state")?;
-            let (outputs, stacked) = flatten(&output, "the outputs")?;
-            let stacks = outputs.iter().map(|output| self.stack_type(output));
-            let stacks: Vec<TensorType> = stacks.collect::<Result<_>>()?;
-            let written = outputs.iter().zip(&stacks);
-            let written = written
-                .map(|(output, ty)| write_to_stack(recorder, &self.place, output, ty, &round));
-            let written = written.collect::<Result<Vec<_>>>()?;
-            let kept = carried.buffer_values(recorder);
-            Ok((
-                [vec![true_condition(&self.place)], next, kept, written].concat(),
-                (shape, stacked, stacks),
-            ))
-        })?;
+        let (iteration, (state_spec, output_spec, stacks)) =
+            carried.record(recorder, |carried| {
+                let round = iteration_number(recorder)?;
+                let inputs = self.slice(&self.leaves, &round)?;
+                let (next, output) = step(carried.add_body_inputs(recorder)?, inputs);
+                let (next, state_spec) = flatten(&next, "the state")?;
+                let (outputs, output_spec) = flatten(&output, "the outputs")?;
+                let stacks = outputs.iter().map(|output| self.stack_type(output));
+                let stacks: Vec<TensorType> = stacks.collect::<Result<_>>()?;
+                let written = outputs.iter().zip(&stacks);
+                let written = written
+                    .map(|(output, ty)| write_to_stack(recorder, &self.place, output, ty, &round));
+                let written = written.collect::<Result<Vec<_>>>()?;
+                let buffer_values = carried.buffer_values(recorder);
+                Ok((
+                    [
+                        vec![true_condition(&self.place)],
+                        next,
+                        buffer_values,
+                        written,
+                    ]
+                    .concat(),
+                    (state_spec, output_spec, stacks),
+                ))
+            })?;
         require_same_structure(
             "the state changes its structure in a step: before and after, it is",
             &carried.shape,
-            &shape,
+            &state_spec,
         )?;
-        let before = carried.detached_state()?;
+        let initial_state = carried.detached_state()?;
         let run = || {
-            let results = self.detached().run::<S, X, Y>(before, step)?;
+            let results = self.detached().run::<S, X, Y>(initial_state, step)?;
             Ok(flatten(&results, "the results")?.0)
         };
         carried
             .stacks
             .extend(stacks.iter().map(|stack| initial_stack(stack, &self.place)));
         let trips = Argument::from(recorder.resolve(&self.length));
-        let first = Argument::Value(recorder.value_of(&true_condition(&self.place))?);
-        let (state, outputs) =
-            carried.add_loop(recorder, round, [trips, first], run, &self.place)?;
-        let state = S::rebuild(&shape, &state, "the state")?;
-        Ok((state, Y::rebuild(&stacked, &outputs, "the outputs")?))
+        let first_condition = Argument::Value(recorder.value_of(&true_condition(&self.place))?);
+        let (state, outputs) = carried.add_loop(
+            recorder,
+            iteration,
+            [trips, first_condition],
+            run,
+            &self.place,
+        )?;
+        let state = S::rebuild(&state_spec, &state, "the state")?;
+        Ok((state, Y::rebuild(&output_spec, &outputs, "the outputs")?))
     }
 
-    /// Type of the stacked outputs of all iterations.
+    /// Type of the stack of an output over all iterations.
     fn stack_type(&self, output: &TracedTensor) -> Result<TensorType> {
         let ty = output.ty()?;
         let shape = std::iter::once(self.length.clone()).chain(ty.shape);
@@ -292,7 +314,7 @@ impl ScanInputs {
     /// The inputs without their connection to a trace.
     fn detached(&self) -> ScanInputs {
         ScanInputs {
-            shape: self.shape.clone(),
+            spec: self.spec.clone(),
             leaves: self.leaves.iter().map(TracedTensor::detached).collect(),
             length: self.length.clone(),
             place: self.place.clone(),
@@ -300,7 +322,8 @@ impl ScanInputs {
     }
 }
 
-/// Writes an iteration's output to its stack, which is an input of the loop's body.
+/// Adds a node that writes the output of iteration `round` to its stack. Adds the stack, of type `stack`, as an input
+/// of the loop's body.
 fn write_to_stack(
     recorder: &Recorder,
     place: &SourcePlace,
@@ -325,7 +348,7 @@ fn write_to_stack(
     .swap_remove(0))
 }
 
-/// A stack before the first iteration.
+/// A stack of this type before the first iteration: zeros.
 fn initial_stack(stack: &TensorType, place: &SourcePlace) -> TracedTensor {
     let named = vec![("dtype", Arg::DType(stack.dtype))];
     call_at(place, "zeros", vec![stack.shape.clone().into()], named).swap_remove(0)
@@ -356,7 +379,8 @@ fn condition_value(tensor: &TracedTensor) -> Result<bool> {
     Err(error.help("compare (`gt`, `ne`), and reduce by `any` or `all`"))
 }
 
-fn require_same_structure(what: &str, a: &Shape, b: &Shape) -> Result<()> {
+/// An error that begins with `what`, unless both structures are equal.
+fn require_same_structure(what: &str, a: &TreeSpec, b: &TreeSpec) -> Result<()> {
     if a == b {
         return Ok(());
     }

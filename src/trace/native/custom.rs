@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::dim::Dim;
 use crate::error::{Result, SourcePlace};
-use crate::ir::{Argument, TreeSpec as Shape};
+use crate::ir::{Argument, TreeSpec};
 use crate::kernel::host::HostFunction;
 use crate::op::{Custom, Shader, register};
 use crate::shape::TensorType;
@@ -24,8 +24,11 @@ use super::tree::Tree;
 #[derive(Clone)]
 pub struct CustomOperator {
     name: String,
+    /// Computes the result types from the operands' types.
     types: Arc<ResultTypesFn>,
+    /// Computes the results on the host.
     host: HostFunction,
+    /// WGSL source, and a function that computes the number of workgroups.
     shader: Option<(String, Arc<WorkgroupsFn>)>,
 }
 
@@ -81,18 +84,21 @@ impl CustomOperator {
         results.unwrap_or_else(|error| vec![failed_at(error, &place)])
     }
 
+    /// Computes the results on the host. Adds a node if a trace is active.
     fn run(&self, operands: &[&TracedTensor], place: &SourcePlace) -> Result<Vec<TracedTensor>> {
         let values = operands.iter().map(|tensor| tensor.value());
         let values: Vec<Tensor> = values.collect::<Result<_>>()?;
         let types = operands.iter().map(|tensor| tensor.ty());
         let types: Vec<TensorType> = types.collect::<Result<_>>()?;
-        let results = (self.types)(&types)?;
+        let result_types = (self.types)(&types)?;
         let recorder = recorder::active();
         let hints = recorder
             .as_ref()
             .map(|recorder| recorder.hints())
             .unwrap_or_default();
-        let expected = results.iter().map(|ty| Ok((ty.dtype, ty.sizes(&hints)?)));
+        let expected = result_types
+            .iter()
+            .map(|ty| Ok((ty.dtype, ty.sizes(&hints)?)));
         let computed = self
             .host
             .call(&values, &expected.collect::<Result<Vec<_>>>()?)?;
@@ -105,14 +111,14 @@ impl CustomOperator {
         });
         let custom = Custom {
             function: self.name.clone(),
-            results,
+            results: result_types,
             shader,
         };
         record_custom(&recorder, custom, operands, &computed, place)
     }
 }
 
-/// Adds the node to the trace.
+/// Adds a node for a custom operator. `values` are its results in the example.
 fn record_custom(
     recorder: &Rc<Recorder>,
     custom: Custom,
@@ -158,6 +164,7 @@ where
     result.map_err(|error| error.at_place(&place))
 }
 
+/// Records a call of a function as one node.
 fn record_leaf<I: Tree, O: Tree>(
     recorder: &Rc<Recorder>,
     name: &str,
@@ -170,11 +177,11 @@ fn record_leaf<I: Tree, O: Tree>(
     let (results, output_structure) = recorder.probe(|| {
         let mut results = Vec::new();
         let inputs = I::rebuild(&input_structure, &operands, "the inputs")?;
-        let given = function(inputs).flatten("the results", &mut results)?;
+        let structure = function(inputs).flatten("the results", &mut results)?;
         let types = results
             .iter()
             .map(|tensor| Ok((tensor.ty()?, tensor.value()?)));
-        Ok((types.collect::<Result<Vec<_>>>()?, given))
+        Ok((types.collect::<Result<Vec<_>>>()?, structure))
     })?;
     let (types, values): (Vec<TensorType>, Vec<Tensor>) = results.into_iter().unzip();
     register(name, host_function(name, input_structure, function));
@@ -191,7 +198,7 @@ fn record_leaf<I: Tree, O: Tree>(
 /// Converts a function of trees to a function of lists of tensors.
 fn host_function<I: Tree, O: Tree>(
     name: &str,
-    input_structure: Shape,
+    input_structure: TreeSpec,
     function: impl Fn(I) -> O + Send + Sync + 'static,
 ) -> HostFunction {
     HostFunction::new(name, move |operands| {

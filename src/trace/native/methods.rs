@@ -20,7 +20,7 @@ include!(concat!(env!("OUT_DIR"), "/methods.rs"));
 /// A method or function with the operators that it calls.
 #[derive(Debug)]
 pub struct Binding {
-    /// `sum_dim`
+    /// Name of the method or function: `sum_dim`.
     pub name: &'static str,
     /// True for a method of the operator's first tensor, false for a function of [`ops`].
     pub on_tensor: bool,
@@ -43,14 +43,16 @@ macro_rules! kw {
     };
 }
 
-/// Named arguments.
+/// Arguments with the names of their parameters, for parameters with defaults.
 type Named<'n> = Vec<(&'n str, Arg)>;
 
+/// Calls an operator with any number of results. If the call fails, the only result holds the error.
 #[track_caller]
 fn many(operators: &[&str], positional: Vec<Arg>, named: Named) -> Vec<TracedTensor> {
     call_operators(operators, positional, named)
 }
 
+/// Calls an operator with one result.
 #[track_caller]
 fn one(operators: &[&str], positional: Vec<Arg>, named: Named) -> TracedTensor {
     let [result] = several(operators, positional, named);
@@ -72,6 +74,7 @@ fn several<const N: usize>(
     })
 }
 
+/// Calls an operator that returns a tensor and a list of tensors.
 #[track_caller]
 fn one_and_list(
     operators: &[&str],
@@ -88,13 +91,15 @@ fn also<'n>(mut named: Named<'n>, more: Named<'n>) -> Named<'n> {
     named
 }
 
+/// An argument for a list of tensors.
 fn list_of(tensors: &[impl Borrow<TracedTensor>]) -> Arg {
     let items = tensors.iter().map(|tensor| Arg::from(tensor.borrow()));
     Arg::List(items.collect())
 }
 
 impl TracedTensor {
-    /// Makes the handle refer to a result, converted to the handle's element type.
+    /// Makes the handle refer to the result of an in-place operator, converted to the handle's element type. A result
+    /// that cannot be written to the handle is recorded as an error, which the handle then holds.
     #[track_caller]
     fn write(&mut self, result: TracedTensor) -> &mut TracedTensor {
         *self = self.written(result).unwrap_or_else(|error| {
@@ -105,26 +110,32 @@ impl TracedTensor {
         self
     }
 
+    /// Returns the result with the element type and shape of the handle.
+    ///
+    /// # Errors
+    /// The result's element type is of a higher category, or its shape differs.
     #[track_caller]
     fn written(&self, result: TracedTensor) -> Result<TracedTensor> {
-        let (own, new) = (self.ty()?, result.ty()?);
-        if new.dtype.category() > own.dtype.category() {
-            return Err(Error::operator(format!("{new} can't be written to {own}")));
+        let (target, new) = (self.ty()?, result.ty()?);
+        if new.dtype.category() > target.dtype.category() {
+            return Err(Error::operator(format!(
+                "{new} can't be written to {target}"
+            )));
         }
         if self.value()?.shape() != result.value()?.shape() {
             return Err(Error::operator(format!(
-                "{new} is written to {own} of another shape"
+                "{new} is written to {target} of another shape"
             )));
         }
-        let result = if new.dtype == own.dtype {
+        let result = if new.dtype == target.dtype {
             result
         } else {
-            result.to(own.dtype)
+            result.to(target.dtype)
         };
-        Ok(if new.shape == own.shape {
+        Ok(if new.shape == target.shape {
             result
         } else {
-            result.expand(own.shape)
+            result.expand(target.shape)
         })
     }
 }

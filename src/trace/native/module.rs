@@ -95,7 +95,7 @@ thread_local! {
     static BUFFER_UNDO_LOG: RefCell<Option<Vec<(TracedTensor, Tensor)>>> = const { RefCell::new(None) };
 }
 
-/// Stores a value of the buffer's type to a buffer.
+/// Stores a value of the buffer's type to a buffer, outside of a trace.
 pub(super) fn store(buffer: &TracedTensor, value: &Tensor) -> Result<()> {
     let before = buffer.value()?;
     let (wanted, found) = (before.tensor_type(), value.tensor_type());
@@ -104,17 +104,17 @@ pub(super) fn store(buffer: &TracedTensor, value: &Tensor) -> Result<()> {
         return Err(Error::input(message));
     }
     BUFFER_UNDO_LOG.with_borrow_mut(|undo_log| {
-        if let Some(known) = undo_log {
-            known.push((buffer.clone(), before));
+        if let Some(entries) = undo_log {
+            entries.push((buffer.clone(), before));
         }
     });
     buffer.set_value(value)
 }
 
 /// Runs a part of the program, then restores all buffers that it stored to.
-pub(super) fn with_buffer_rollback<T>(part: impl FnOnce() -> T) -> T {
+pub(super) fn with_buffer_rollback<T>(program: impl FnOnce() -> T) -> T {
     let outer = BUFFER_UNDO_LOG.replace(Some(Vec::new()));
-    let result = part();
+    let result = program();
     for (buffer, value) in BUFFER_UNDO_LOG.replace(outer).into_iter().flatten().rev() {
         // This cannot fail: the value has the buffer's type.
         let _ = buffer.set_value(&value);
@@ -133,7 +133,7 @@ pub trait Forward<Input>: Module {
     /// Calls the module: [`forward`](Forward::forward), under the module's path in a trace.
     #[track_caller]
     fn call(&self, input: Input) -> Self::Output {
-        let _inside = enter_module(self);
+        let _guard = enter_module(self);
         self.forward(input)
     }
 }
@@ -142,6 +142,7 @@ pub trait Forward<Input>: Module {
 /// address.
 pub(super) type ModuleAddress = (usize, &'static str);
 
+/// The address of a module.
 pub(super) fn address<M: ?Sized>(module: &M) -> ModuleAddress {
     (
         std::ptr::from_ref(module).cast::<()>().addr(),
@@ -151,7 +152,9 @@ pub(super) fn address<M: ?Sized>(module: &M) -> ModuleAddress {
 
 /// Walks through a module and its fields.
 pub struct Visitor<'v> {
+    /// Names of the fields from the outermost module to the current one.
     path: Vec<String>,
+    /// Takes the path and the object of each report.
     on_visit: &'v mut dyn FnMut(&str, Visited<'_>),
 }
 
@@ -165,8 +168,11 @@ impl fmt::Debug for Visitor<'_> {
 
 /// An object that a visitor reports.
 enum Visited<'a> {
+    /// A module that can be called.
     Module(ModuleAddress),
+    /// A parameter or buffer.
     Tensor(&'a TracedTensor),
+    /// The training flag of a module.
     Training(&'a Training),
 }
 
@@ -189,6 +195,7 @@ impl Visitor<'_> {
     }
 }
 
+/// Visits a module and its fields. Their paths begin with `prefix`, unless it is empty.
 fn walk<M: Module + ?Sized>(module: &M, prefix: &str, on_visit: &mut dyn FnMut(&str, Visited<'_>)) {
     let path = Vec::from_iter((!prefix.is_empty()).then(|| prefix.to_string()));
     module.visit(&mut Visitor { path, on_visit });
@@ -197,13 +204,13 @@ fn walk<M: Module + ?Sized>(module: &M, prefix: &str, on_visit: &mut dyn FnMut(&
 /// Returns the parameters and buffers of a module with their paths, in the order of the fields. Shared ones appear under
 /// each path.
 pub fn state<M: Module + ?Sized>(module: &M) -> Vec<(String, TracedTensor)> {
-    let mut found = Vec::new();
+    let mut tensors = Vec::new();
     walk(module, "", &mut |path, visited| {
         if let Visited::Tensor(tensor) = visited {
-            found.push((path.to_string(), tensor.clone()));
+            tensors.push((path.to_string(), tensor.clone()));
         }
     });
-    found
+    tensors
 }
 
 /// Loads values into the parameters and buffers of equal paths, as PyTorch's `load_state_dict` does. The module keeps its
@@ -239,24 +246,29 @@ pub struct Unmatched {
     pub unexpected: Vec<String>,
 }
 
+/// Loads the values of equal paths, unless a shape differs or `unmatched_errors` returns errors.
 fn load<M: Module + ?Sized>(
     module: &M,
     values: &Weights,
-    faults: impl Fn(&Unmatched) -> Vec<Error>,
+    unmatched_errors: impl Fn(&Unmatched) -> Vec<Error>,
 ) -> Result<Unmatched> {
     let state = state(module);
     let missing = state.iter().map(|(path, _)| path);
     let missing = missing.filter(|path| !values.contains_key(*path));
-    let known = |name: &String| state.iter().any(|(path, _)| path == name);
+    let has_path = |name: &String| state.iter().any(|(path, _)| path == name);
     let unmatched = Unmatched {
         missing: missing.cloned().collect(),
-        unexpected: values.keys().filter(|name| !known(name)).cloned().collect(),
+        unexpected: values
+            .keys()
+            .filter(|name| !has_path(name))
+            .cloned()
+            .collect(),
     };
     let mismatches = state
         .iter()
         .filter_map(|(path, tensor)| shape_mismatch(path, tensor, values.get(path)?));
-    let misfits = mismatches.chain(faults(&unmatched));
-    if let Some(error) = Error::all(misfits.collect()) {
+    let errors = mismatches.chain(unmatched_errors(&unmatched));
+    if let Some(error) = Error::all(errors.collect()) {
         return Err(error);
     }
     for (path, tensor) in &state {
@@ -267,6 +279,7 @@ fn load<M: Module + ?Sized>(
     Ok(unmatched)
 }
 
+/// The error if a parameter and its new value have different shapes.
 fn shape_mismatch(path: &str, tensor: &TracedTensor, value: &Tensor) -> Option<Error> {
     let wanted = tensor.value().ok()?;
     let message = format!(
@@ -278,7 +291,7 @@ fn shape_mismatch(path: &str, tensor: &TracedTensor, value: &Tensor) -> Option<E
 }
 
 impl TraceNames {
-    /// Names all parameters and modules within a module.
+    /// Names all parameters and modules within a module by their paths, which begin with `prefix`.
     pub fn register<M: Module + ?Sized>(&mut self, module: &M, prefix: &str) {
         walk(module, prefix, &mut |path, visited| match visited {
             Visited::Module(address) => {
@@ -294,9 +307,11 @@ impl TraceNames {
 
 /// While this guard lives, operators are recorded under a module's path and the line of its call.
 struct ModuleCallGuard {
+    /// True if the call began while a trace was active.
     is_recorded: bool,
 }
 
+/// Starts a call of a module.
 #[track_caller]
 fn enter_module<M: Module + ?Sized>(module: &M) -> ModuleCallGuard {
     let recorder = recorder::active();
@@ -332,10 +347,14 @@ fn module_path<M: Module + ?Sized>(module: &M, names: &mut TraceNames) -> String
     path
 }
 
-/// `onionskin::nn::BatchNorm2d` as `batchnorm2d`.
+/// The name of a type in lower case, without its path and parameters: `batchnorm2d` for `onionskin::nn::BatchNorm2d`.
 fn short_name(type_name: &str) -> String {
-    let plain = type_name.split('<').next().unwrap_or_default();
-    plain.rsplit("::").next().unwrap_or_default().to_lowercase()
+    let without_parameters = type_name.split('<').next().unwrap_or_default();
+    without_parameters
+        .rsplit("::")
+        .next()
+        .unwrap_or_default()
+        .to_lowercase()
 }
 
 impl Module for TracedTensor {
@@ -384,6 +403,7 @@ impl<M: Module, const N: usize> Module for [M; N] {
     }
 }
 
+/// Implements [`Module`] for types of settings.
 macro_rules! settings {
     ($($type:ty),*) => {$(
         /// A setting without parameters.

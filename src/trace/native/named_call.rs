@@ -13,7 +13,7 @@ impl Traced {
     /// [`call`](Traced::call) with named arguments in any order: `traced.call_named([("x", x), ("mask", mask)])`.
     ///
     /// # Errors
-    /// A name is unknown, missing or given twice; the inputs do not fit, or a step fails.
+    /// A name is unknown, missing or given twice; the inputs do not fit, or an operation fails.
     pub fn call_named<'n, I: Tree, O: Tree>(
         &self,
         inputs: impl IntoIterator<Item = (&'n str, I)>,
@@ -34,14 +34,15 @@ impl Traced {
     }
 }
 
+/// Converts the argument `name` to an item.
 fn argument_item<I: Tree>(name: &str, value: &I) -> Result<Item> {
     let mut leaves = Vec::new();
-    let shape = value.flatten(name, &mut leaves)?;
-    let mut found = items(std::iter::once(&shape), &leaves)?;
-    Ok(found.pop().unwrap_or(Item::None))
+    let spec = value.flatten(name, &mut leaves)?;
+    let mut argument = items(std::iter::once(&spec), &leaves)?;
+    Ok(argument.pop().unwrap_or(Item::None))
 }
 
-/// Returns the arguments in order. An argument without tensors may be left out.
+/// Returns the arguments, which are in the order of the signature. An argument without tensors may be left out.
 fn complete_arguments(signature: &[NamedTree], arguments: Vec<Option<Item>>) -> Result<Vec<Item>> {
     let pairs = signature.iter().zip(arguments);
     let argument = |(input, argument): (&NamedTree, Option<Item>)| match argument {
@@ -53,10 +54,12 @@ fn complete_arguments(signature: &[NamedTree], arguments: Vec<Option<Item>>) -> 
     pairs.map(argument).collect()
 }
 
+/// Names of the arguments.
 fn names(signature: &[NamedTree]) -> Vec<&str> {
     signature.iter().map(|input| input.name.as_str()).collect()
 }
 
+/// The error for an argument that the signature does not have.
 fn unknown_input(name: &str, signature: &[NamedTree]) -> Error {
     let known = names(signature);
     let message = format!("no input `{name}`; it takes {}", known.join(", "));

@@ -1,4 +1,4 @@
-//! The thread's random state.
+//! The thread's random state: the seed, and the counter of the next call that draws random numbers.
 
 use std::cell::Cell;
 
@@ -16,7 +16,8 @@ thread_local! {
 /// Every random call takes the next counter of the sequence, and its node records seed and counter: a graph draws equal
 /// numbers in every run.
 ///
-/// Within a branch or loop of a trace it fails, since the sequence of later calls would depend on the control flow.
+/// A call within a branch or loop of a trace makes the trace fail, since the sequence of later calls would depend on
+/// the control flow.
 #[track_caller]
 pub fn manual_seed(seed: u64) {
     if let Some(recorder) = recorder::active() {
@@ -31,8 +32,8 @@ pub(super) fn rng_state() -> Generator {
 }
 
 /// Restores the random state.
-pub(super) fn set_rng_state(position: Generator) {
-    GENERATOR.set(position);
+pub(super) fn set_rng_state(state: Generator) {
+    GENERATOR.set(state);
 }
 
 /// Returns the random state for numbers drawn outside of the graph. Advances it by one call.
@@ -45,7 +46,7 @@ pub(in crate::trace) fn next_generator() -> Generator {
     generator
 }
 
-/// Sets seed and counter of a random call.
+/// Sets the seed and counter arguments of a call that draws random numbers. Advances the random state.
 pub(super) fn seed_call(operator: &'static Operator, arguments: &mut [Argument]) {
     let mut generator = GENERATOR.get();
     operator.seed_call(arguments, &mut generator);

@@ -1,9 +1,9 @@
-//! Records parts of a program as region bodies, and values carried by loops.
+//! Records parts of a program as region bodies, and keeps the values that loops carry.
 
 use std::rc::Rc;
 
 use crate::error::{Error, Result, SourcePlace};
-use crate::ir::{Argument, Graph, Region, TreeSpec as Shape, ValueId};
+use crate::ir::{Argument, Graph, Region, TreeSpec, ValueId};
 use crate::trace::region_bodies::RegionBody;
 use crate::trace::scope_stack::GraphScope;
 
@@ -16,24 +16,26 @@ use super::tree::Tree;
 
 /// A part of the program recorded as a region body.
 pub(super) struct RecordedBody {
+    /// The closed scope of the body.
     scope: GraphScope<()>,
-    /// The tensors that it returns.
+    /// The tensors that the body returns.
     pub leaves: Vec<TracedTensor>,
+    /// Values of `leaves` in the body's graph.
     ids: Vec<ValueId>,
-    /// The buffers that it stores to.
+    /// The buffers that the body stores to, with their final values.
     written_buffers: Vec<BufferValue>,
 }
 
 impl RecordedBody {
-    /// Records a part of the program. `part` returns the body's result tensors and any further data. Afterwards the recorder
-    /// has the buffer values from before.
+    /// Records a part of the program. `program` runs it, and returns the body's result tensors and any further data.
+    /// Restores the buffer values of the recorder afterwards.
     pub fn record<T>(
         recorder: &Recorder,
-        part: impl FnOnce() -> Result<(Vec<TracedTensor>, T)>,
+        program: impl FnOnce() -> Result<(Vec<TracedTensor>, T)>,
     ) -> Result<(RecordedBody, T)> {
         let before = recorder.buffer_values().borrow().clone();
         recorder.scopes().borrow_mut().open();
-        let recorded = part().and_then(|(leaves, data)| {
+        let recorded = program().and_then(|(leaves, data)| {
             let ids = leaves.iter().map(|leaf| recorder.value_of(leaf));
             let ids: Vec<ValueId> = ids.collect::<Result<_>>()?;
             let leaves = leaves.iter().map(|leaf| recorder.current(leaf));
@@ -41,57 +43,60 @@ impl RecordedBody {
         });
         let scope = recorder.scopes().borrow_mut().close()?;
         let after = recorder.buffer_values().replace(before.clone());
-        let (leaves, ids, rest) = recorded?;
-        let part = RecordedBody {
+        let (leaves, ids, data) = recorded?;
+        let body = RecordedBody {
             scope,
             leaves,
             ids,
             written_buffers: after.changed_since(&before).cloned().collect(),
         };
-        Ok((part, rest))
+        Ok((body, data))
     }
 
-    /// Adds the final values of buffers to the body's results.
+    /// Appends the final values of `buffers` to the body's results. A buffer that the body does not store to keeps the
+    /// value from before the region.
     pub fn with_buffer_results(
         self,
         recorder: &Recorder,
         buffers: &[BufferValue],
     ) -> Result<RecordedBody> {
-        let own = |buffer: &TracedTensor| {
+        let stored_in_body = |buffer: &TracedTensor| {
             let mut stored = self.written_buffers.iter();
             stored.find(|stored| stored.buffer.is(buffer))
         };
         let buffer_results = buffers
             .iter()
-            .map(|BufferValue { buffer, .. }| match own(buffer) {
+            .map(|BufferValue { buffer, .. }| match stored_in_body(buffer) {
                 Some(stored) => stored.value.clone(),
                 None => recorder.current(buffer),
             });
-        let kept: Vec<TracedTensor> = buffer_results.collect();
+        let final_values: Vec<TracedTensor> = buffer_results.collect();
         recorder.scopes().borrow_mut().reopen(self.scope);
-        let ids = kept.iter().map(|value| recorder.value_of(value));
+        let ids = final_values.iter().map(|value| recorder.value_of(value));
         let ids: Result<Vec<ValueId>> = ids.collect();
         let scope = recorder.scopes().borrow_mut().close()?;
         Ok(RecordedBody {
             scope,
-            leaves: [self.leaves, kept].concat(),
+            leaves: [self.leaves, final_values].concat(),
             ids: [self.ids, ids?].concat(),
             written_buffers: self.written_buffers,
         })
     }
 
+    /// Converts to a region body whose graph has this name.
     pub fn into_region_body(self, name: &'static str) -> RegionBody<()> {
         RegionBody::new(self.scope, name, self.ids)
     }
 }
 
-pub(super) fn flatten<T: Tree>(tree: &T, path: &str) -> Result<(Vec<TracedTensor>, Shape)> {
+/// Returns the tensors of a structure, and the structure itself. `path` names it in errors.
+pub(super) fn flatten<T: Tree>(tree: &T, path: &str) -> Result<(Vec<TracedTensor>, TreeSpec)> {
     let mut leaves = Vec::new();
-    let shape = tree.flatten(path, &mut leaves)?;
-    Ok((leaves, shape))
+    let spec = tree.flatten(path, &mut leaves)?;
+    Ok((leaves, spec))
 }
 
-/// Adds a region node. `run` computes the values of its results without recording.
+/// Adds a region node for the source line `place`. `run` computes the values of its results without recording.
 pub(super) fn add_region(
     recorder: &Recorder,
     region: Region,
@@ -111,15 +116,17 @@ pub(super) fn add_region(
 /// The loop-carried values: the state, values of buffers, and stacked outputs.
 pub(super) struct LoopCarried {
     /// The structure of the state.
-    pub shape: Shape,
+    pub shape: TreeSpec,
+    /// The tensors of the state before the loop.
     state: Vec<TracedTensor>,
     /// The buffers that an iteration stores to.
     buffers: Vec<BufferValue>,
-    /// The stacked outputs of all iterations.
+    /// The stacked outputs of all iterations, before the first one. Each is one tensor with an axis for the iterations.
     pub stacks: Vec<TracedTensor>,
 }
 
 impl LoopCarried {
+    /// A loop that carries the state only.
     pub fn new<S: Tree>(recorder: &Recorder, state: &S) -> Result<LoopCarried> {
         let (state, shape) = flatten(state, "the state")?;
         let state = state.iter().map(|leaf| recorder.current(leaf));
@@ -131,28 +138,29 @@ impl LoopCarried {
         })
     }
 
-    /// Records an iteration. Records it again if it stores to buffers that are not carried yet.
+    /// Records an iteration. `iteration` returns the body's results and any further data. If it stores to buffers that
+    /// are not carried yet, they become carried, and the iteration is recorded again.
     pub fn record<T>(
         &mut self,
         recorder: &Recorder,
-        round: impl Fn(&LoopCarried) -> Result<(Vec<TracedTensor>, T)>,
+        iteration: impl Fn(&LoopCarried) -> Result<(Vec<TracedTensor>, T)>,
     ) -> Result<(RecordedBody, T)> {
         loop {
-            let (before, draws) = (recorder.snapshot(), random::rng_state());
-            let recorded = RecordedBody::record(recorder, || round(self));
+            let (snapshot, rng_state) = (recorder.snapshot(), random::rng_state());
+            let recorded = RecordedBody::record(recorder, || iteration(self));
             // The loop runs once more for its results and must draw equal random numbers.
-            random::set_rng_state(draws);
-            let (part, rest) = recorded?;
-            let new = written_buffers(&[&part]).into_iter().filter(|new| {
+            random::set_rng_state(rng_state);
+            let (body, data) = recorded?;
+            let added = written_buffers(&[&body]).into_iter().filter(|added| {
                 let mut known = self.buffers.iter();
-                !known.any(|known| known.buffer.is(&new.buffer))
+                !known.any(|known| known.buffer.is(&added.buffer))
             });
-            let new: Vec<BufferValue> = new.collect();
-            if new.is_empty() {
-                return Ok((part, rest));
+            let added: Vec<BufferValue> = added.collect();
+            if added.is_empty() {
+                return Ok((body, data));
             }
-            self.buffers.extend(new);
-            recorder.restore(before);
+            self.buffers.extend(added);
+            recorder.restore(snapshot);
         }
     }
 
@@ -165,9 +173,9 @@ impl LoopCarried {
             Ok(recorder.tensor(id, recorder.current(leaf).value()?))
         };
         let inputs: Vec<TracedTensor> = self.state.iter().map(input).collect::<Result<_>>()?;
-        let stored = self.buffers.iter().map(|stored| input(&stored.buffer));
-        let stored: Vec<TracedTensor> = stored.collect::<Result<_>>()?;
-        set_buffers(recorder, &self.buffers, stored);
+        let buffer_inputs = self.buffers.iter().map(|stored| input(&stored.buffer));
+        let buffer_inputs: Vec<TracedTensor> = buffer_inputs.collect::<Result<_>>()?;
+        set_buffers(recorder, &self.buffers, buffer_inputs);
         S::rebuild(&self.shape, &inputs, "the state")
     }
 
@@ -183,37 +191,38 @@ impl LoopCarried {
         S::rebuild(&self.shape, &leaves, "the state")
     }
 
-    /// Adds the loop. Its body returns the next condition, then the carried values. Returns the state and the outputs.
-    /// `ends` are the trip count and the first condition. `run` computes the results once the types are known to
-    /// fit.
+    /// Adds the loop. Its body `iteration` returns the next condition, then the carried values. `entry_arguments` are
+    /// the trip count and the first condition. `run` computes the results of the loop, except those for buffers, once
+    /// the types are known to fit. Returns the final state and the stacked outputs.
     pub fn add_loop(
         &self,
         recorder: &Rc<Recorder>,
-        round: RecordedBody,
+        iteration: RecordedBody,
         entry_arguments: [Argument; 2],
         run: impl FnOnce() -> Result<Vec<TracedTensor>>,
         place: &SourcePlace,
     ) -> Result<(Vec<TracedTensor>, Vec<TracedTensor>)> {
-        let before = [&*self.state, &self.buffer_values(recorder), &self.stacks].concat();
-        let before = before.iter();
-        let before = before.map(|leaf| recorder.value_of(leaf).map(Argument::Value));
-        let before: Vec<Argument> = before.collect::<Result<_>>()?;
-        let bodies = vec![round.into_region_body("body")];
+        let initial_values = [&*self.state, &self.buffer_values(recorder), &self.stacks].concat();
+        let initial_values = initial_values.iter();
+        let initial_values =
+            initial_values.map(|leaf| recorder.value_of(leaf).map(Argument::Value));
+        let initial_values: Vec<Argument> = initial_values.collect::<Result<_>>()?;
+        let bodies = vec![iteration.into_region_body("body")];
         let (graphs, captured) = recorder.scopes().borrow_mut().close_bodies(bodies)?;
         let [body] = graphs.try_into().map_err(missing_body)?;
-        let carried = before.len();
-        let arguments = [entry_arguments.to_vec(), before, captured].concat();
+        let carried = initial_values.len();
+        let arguments = [entry_arguments.to_vec(), initial_values, captured].concat();
         let region = Region::Loop { body, carried };
         let run = || self.with_buffer_values(recorder, run);
         let mut state = add_region(recorder, region, arguments, run, place)?;
-        let mut stored = state.split_off(self.state.len().min(state.len()));
-        let outputs = stored.split_off(self.buffers.len().min(stored.len()));
-        set_buffers(recorder, &self.buffers, stored);
+        let mut buffer_results = state.split_off(self.state.len().min(state.len()));
+        let outputs = buffer_results.split_off(self.buffers.len().min(buffer_results.len()));
+        set_buffers(recorder, &self.buffers, buffer_results);
         Ok((state, outputs))
     }
 
-    /// Runs a loop outside of the trace, and inserts the carried buffers' values after its state. The buffers themselves do
-    /// not change.
+    /// Runs a loop outside of the trace, and inserts the final values of the carried buffers after the state in its
+    /// results. The buffers themselves do not change.
     fn with_buffer_values(
         &self,
         recorder: &Recorder,
@@ -223,22 +232,22 @@ impl LoopCarried {
             recorder.buffer_values().borrow().write()?;
             let mut results = run()?;
             let stored = self.buffers.iter().map(|stored| stored.buffer.detached());
-            let place = self.state.len().min(results.len());
-            results.splice(place..place, stored.collect::<Vec<_>>());
+            let buffer_index = self.state.len().min(results.len());
+            results.splice(buffer_index..buffer_index, stored.collect::<Vec<_>>());
             Ok(results)
         })
     }
 }
 
-/// The buffers that any of the bodies stores to.
-pub(super) fn written_buffers(parts: &[&RecordedBody]) -> Vec<BufferValue> {
-    let mut found: Vec<BufferValue> = Vec::new();
-    for stored in parts.iter().flat_map(|part| &part.written_buffers) {
-        if !found.iter().any(|known| known.buffer.is(&stored.buffer)) {
-            found.push(stored.clone());
+/// The buffers that any of the bodies stores to, each once.
+pub(super) fn written_buffers(bodies: &[&RecordedBody]) -> Vec<BufferValue> {
+    let mut buffers: Vec<BufferValue> = Vec::new();
+    for stored in bodies.iter().flat_map(|body| &body.written_buffers) {
+        if !buffers.iter().any(|known| known.buffer.is(&stored.buffer)) {
+            buffers.push(stored.clone());
         }
     }
-    found
+    buffers
 }
 
 /// Sets the current values of buffers.
@@ -252,6 +261,7 @@ pub(super) fn set_buffers(recorder: &Recorder, buffers: &[BufferValue], values: 
     }
 }
 
+/// The error if a region has another number of graphs than of bodies.
 pub(super) fn missing_body(_: Vec<Graph>) -> Error {
     Error::internal("a region lost a body")
 }

@@ -22,13 +22,14 @@ use super::trace_names::TraceNames;
 
 thread_local! {
     static ACTIVE: RefCell<Option<Rc<Recorder>>> = const { RefCell::new(None) };
+    /// Number of the next trace.
     static NEXT_TRACE: Cell<u64> = const { Cell::new(1) };
     /// Call sites of the running modules, the innermost last.
     static CALL_SITES: RefCell<Vec<&'static Caller<'static>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Parts of paths of the standard library: as it was built, and as a toolchain with the component `rust-src` names it. A function
-/// such as `TracedTensor::relu` passed to the library is called from a line there.
+/// Folders in paths of the standard library: as it was built, and as a toolchain with the component `rust-src` names
+/// it. A function such as `TracedTensor::relu` that is passed to the standard library is called from a line there.
 const STANDARD_LIBRARY: [&str; 3] = ["/rustc/", "/rustlib/src/rust/", "\\rustlib\\src\\rust\\"];
 
 /// The folder of this crate's `trace` module, as it occurs in paths of callers.
@@ -43,20 +44,26 @@ pub(super) struct RecorderSnapshot {
     names: TraceNames,
     weights: Weights,
     calls: ModuleCalls,
+    /// Number of warnings.
     warnings: usize,
 }
 
 /// Records one graph.
 pub(super) struct Recorder {
+    /// Identifies the trace among those of its thread.
     number: u64,
     scopes: RefCell<ScopeStack<()>>,
     names: Rc<RefCell<TraceNames>>,
+    /// Values of the weights that the graph reads.
     weights: RefCell<Weights>,
     /// Paths of the module calls in progress, the innermost last.
     call_paths: RefCell<Vec<String>>,
+    /// Numbers of calls of each module so far.
     calls: RefCell<ModuleCalls>,
     warnings: RefCell<Vec<Finding>>,
+    /// The warnings that the [`allow`] calls in progress suppress.
     allowed: RefCell<Vec<AllowList>>,
+    /// The first error of the trace.
     error: RefCell<Option<Error>>,
     /// Current values of buffers.
     buffer_values: RefCell<BufferValues>,
@@ -64,7 +71,7 @@ pub(super) struct Recorder {
     sequence_starts: RefCell<Vec<usize>>,
 }
 
-/// A traced entry graph.
+/// A traced entry graph, with the weights that it reads.
 pub(super) struct RecordedGraph {
     pub graph: Graph,
     pub weights: Weights,
@@ -90,7 +97,7 @@ pub(super) fn fail(error: Error) {
     }
 }
 
-/// The user's current line, in the module that is being called.
+/// The source line of the user's program that called into this library, with the path of the module call in progress.
 #[track_caller]
 pub(super) fn caller() -> SourcePlace {
     let caller = innermost_user_line(Caller::caller());
@@ -107,18 +114,18 @@ pub(super) fn caller() -> SourcePlace {
 fn innermost_user_line(innermost: &'static Caller<'static>) -> &'static Caller<'static> {
     let is_user_line = |line: &&Caller<'_>| {
         let file = line.file();
-        let is_standard = STANDARD_LIBRARY.iter().any(|part| file.contains(part));
+        let is_standard = STANDARD_LIBRARY.iter().any(|folder| file.contains(folder));
         !is_standard && !file.starts_with(library_folder())
     };
-    CALL_SITES.with_borrow(|calls| {
-        let mut outwards = iter::once(&innermost).chain(calls.iter().rev()).copied();
+    CALL_SITES.with_borrow(|sites| {
+        let mut outwards = iter::once(&innermost).chain(sites.iter().rev()).copied();
         outwards.find(is_user_line).unwrap_or(innermost)
     })
 }
 
 /// Pushes the call site of a module; [`pop_call`] removes it.
-pub(super) fn push_call(line: &'static Caller<'static>) {
-    CALL_SITES.with_borrow_mut(|calls| calls.push(line));
+pub(super) fn push_call(site: &'static Caller<'static>) {
+    CALL_SITES.with_borrow_mut(|sites| sites.push(site));
 }
 
 /// Pops the call site of the module that returns.
@@ -126,21 +133,21 @@ pub(super) fn pop_call() {
     CALL_SITES.with_borrow_mut(Vec::pop);
 }
 
-/// Suppresses warnings of an id in a part of the program: `allow("W0201", || x.to_vec::<f32>())`.
-pub fn allow<T>(id: &str, part: impl FnOnce() -> T) -> T {
+/// Runs a part of the program and suppresses its warnings of an id: `allow("W0201", || x.to_vec::<f32>())`.
+pub fn allow<T>(id: &str, program: impl FnOnce() -> T) -> T {
     let Some(recorder) = active() else {
-        return part();
+        return program();
     };
     recorder.allowed.borrow_mut().push(AllowList::new([id]));
-    let result = part();
+    let result = program();
     recorder.allowed.borrow_mut().pop();
     result
 }
 
 /// Runs a part of the program without recording it.
-pub(super) fn suspend<T>(part: impl FnOnce() -> T) -> T {
+pub(super) fn suspend<T>(program: impl FnOnce() -> T) -> T {
     let suspended = SuspendGuard(ACTIVE.take());
-    let result = part();
+    let result = program();
     drop(suspended);
     result
 }
@@ -175,6 +182,7 @@ impl Drop for ActivationGuard {
 }
 
 impl Recorder {
+    /// Starts a trace for a graph called `name`. `names` are shared with the other graphs of the module.
     pub fn new(name: &str, names: Rc<RefCell<TraceNames>>) -> Rc<Recorder> {
         let number = NEXT_TRACE.get();
         NEXT_TRACE.set(number + 1);
@@ -203,7 +211,8 @@ impl Recorder {
         }
     }
 
-    /// Returns the graph, its weights and the warnings.
+    /// Returns the graph, its weights and the warnings. `inputs` and `output` are the structures of arguments and
+    /// result.
     pub fn finish(
         self: Rc<Recorder>,
         outputs: &[ValueId],
@@ -280,11 +289,11 @@ impl Recorder {
     }
 
     /// Restores a snapshot; the program can then be recorded again from there.
-    pub fn restore(&self, position: RecorderSnapshot) {
-        self.names.replace(position.names);
-        self.weights.replace(position.weights);
-        self.calls.replace(position.calls);
-        self.warnings.borrow_mut().truncate(position.warnings);
+    pub fn restore(&self, snapshot: RecorderSnapshot) {
+        self.names.replace(snapshot.names);
+        self.weights.replace(snapshot.weights);
+        self.calls.replace(snapshot.calls);
+        self.warnings.borrow_mut().truncate(snapshot.warnings);
     }
 
     /// Notes that `manual_seed` starts a sequence of random numbers here.
@@ -298,16 +307,17 @@ impl Recorder {
         self.sequence_starts.borrow_mut().push(values);
     }
 
-    /// Runs a part of the program for its result only. Its nodes and warnings are dropped.
-    pub fn probe<T>(&self, part: impl FnOnce() -> Result<T>) -> Result<T> {
-        let warnings = self.warnings.borrow().len();
-        let before = self.error.take();
+    /// Runs a part of the program for its result only. Drops its nodes and warnings. If it records an error, returns
+    /// that.
+    pub fn probe<T>(&self, program: impl FnOnce() -> Result<T>) -> Result<T> {
+        let warning_count = self.warnings.borrow().len();
+        let outer_error = self.error.take();
         self.scopes.borrow_mut().open();
-        let result = part();
+        let result = program();
         self.scopes.borrow_mut().close()?;
-        self.warnings.borrow_mut().truncate(warnings);
-        let failed = self.error.replace(before);
-        failed.map_or(result, Err)
+        self.warnings.borrow_mut().truncate(warning_count);
+        let error = self.error.replace(outer_error);
+        error.map_or(result, Err)
     }
 
     /// Records an error, if it is the first.
@@ -329,19 +339,23 @@ impl Recorder {
         self.call_paths.borrow().last().cloned().unwrap_or_default()
     }
 
+    /// Starts a call of the module at `path`.
     pub fn enter_module(&self, path: &str) {
         let call = self.calls.borrow_mut().enter(&self.module(), path);
         self.call_paths.borrow_mut().push(call);
     }
 
+    /// Ends the innermost module call.
     pub fn leave_module(&self) {
         self.call_paths.borrow_mut().pop();
     }
 
+    /// Names of weights and modules.
     pub fn names(&self) -> &RefCell<TraceNames> {
         &self.names
     }
 
+    /// The graph under construction and the open region bodies.
     pub fn scopes(&self) -> &RefCell<ScopeStack<()>> {
         &self.scopes
     }
@@ -351,7 +365,8 @@ impl Recorder {
         self.scopes.borrow().root.builder.symbols().hints()
     }
 
-    /// Arguments with equal sizes unified, as in [`hints`](Recorder::hints).
+    /// The arguments with all sizes simplified by [`resolve`](Recorder::resolve), so that [`hints`](Recorder::hints)
+    /// binds their symbols.
     pub fn resolve_arguments(&self, arguments: &[Argument]) -> Vec<Argument> {
         let mut size = |size: &Dim| self.resolve(size);
         let arguments = arguments.iter();
@@ -369,13 +384,13 @@ impl Recorder {
         self.scopes.borrow().root.builder.symbols().resolve(size)
     }
 
-    /// A tensor for a value of the innermost graph.
+    /// A tensor for a value of the innermost scope.
     pub fn tensor(&self, id: ValueId, value: crate::tensor::Tensor) -> TracedTensor {
         let scope = self.scopes.borrow().innermost().number;
         self.tensor_of(ValueRef { scope, id }, value)
     }
 
-    /// A tensor for a value.
+    /// A tensor for a value of any open scope.
     pub fn tensor_of(&self, id: ValueRef, value: crate::tensor::Tensor) -> TracedTensor {
         TracedTensor::new(Ok(value), TracedOrigin::Recorded(self.number, id))
     }
@@ -386,6 +401,7 @@ impl Recorder {
         self.scopes.borrow().type_of(value)
     }
 
+    /// Sets the name of a tensor's value in the graph. Ignores tensors that are not values of the trace.
     pub fn set_name(&self, tensor: &TracedTensor, name: &str) {
         let Ok(value) = self.find_value(tensor) else {
             return;
@@ -396,12 +412,13 @@ impl Recorder {
         }
     }
 
-    /// The value of a tensor in the innermost graph, captured from outer ones if necessary.
+    /// The value of a tensor in the innermost scope, captured from outer scopes if necessary.
     pub fn value_of(&self, tensor: &TracedTensor) -> Result<ValueId> {
         let value = self.find_value(tensor)?;
         self.scopes.borrow_mut().capture(value)
     }
 
+    /// The value of a tensor in its own scope. A tensor from outside of the trace becomes a weight.
     fn find_value(&self, tensor: &TracedTensor) -> Result<ValueRef> {
         let tensor = &self.current(tensor);
         match tensor.origin() {
@@ -414,6 +431,7 @@ impl Recorder {
         }
     }
 
+    /// Returns the value unless its branch or loop has ended.
     fn require_open(&self, value: ValueRef) -> Result<ValueRef> {
         if self.scopes.borrow().is_open(value) {
             return Ok(value);
@@ -435,6 +453,7 @@ impl Recorder {
         Ok(self.scopes.borrow().weight(&name, ty))
     }
 
+    /// Names a tensor without a name as a new constant. Warns unless it is a parameter.
     fn new_constant(&self, tensor: &TracedTensor, origin: &TracedOrigin) -> Result<String> {
         let mut names = self.names.borrow_mut();
         let name = names.unique("constant");

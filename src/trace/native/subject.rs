@@ -1,11 +1,11 @@
-//! Rust functions as subjects of the trace checker.
+//! Rust functions as subjects of the trace checker: the functions that it calls and traces again.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
 use crate::error::Result;
-use crate::ir::{NamedTree, TreeSpec as Shape};
+use crate::ir::{NamedTree, TreeSpec};
 use crate::item::{self, Item};
 use crate::tensor::Tensor;
 use crate::trace::check::{CheckOptions, CheckReport, Subject, Traced, check_trace};
@@ -21,10 +21,14 @@ use super::tree::Tree;
 /// A function with the structure of its example inputs.
 pub struct TracedFunction<'f, I, O> {
     function: Box<dyn Fn(I) -> O + 'f>,
+    /// Name of the entry graph.
     name: String,
     options: TraceOptions,
-    shape: Shape,
+    /// Structure of the inputs.
+    spec: TreeSpec,
+    /// Names and structures of the arguments.
     signature: Vec<NamedTree>,
+    /// The example inputs as arguments.
     example: Vec<Item>,
     /// Registers the names of the module's parameters, if the function is a method.
     register: Box<dyn Fn(&mut TraceNames) + 'f>,
@@ -32,7 +36,7 @@ pub struct TracedFunction<'f, I, O> {
 
 impl<I, O> fmt::Debug for TracedFunction<'_, I, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Function")
+        f.debug_struct("TracedFunction")
             .field("name", &self.name)
             .field("signature", &self.signature)
             .finish_non_exhaustive()
@@ -46,14 +50,14 @@ impl<'f, I: Tree, O: Tree> TracedFunction<'f, I, O> {
     /// The inputs cannot be arguments of a trace.
     pub fn new(inputs: &I, function: impl Fn(I) -> O + 'f, options: &TraceOptions) -> Result<Self> {
         let mut leaves = Vec::new();
-        let shape = inputs.flatten("args", &mut leaves)?;
-        let signature = signature(&shape, &options.names)?;
+        let spec = inputs.flatten("args", &mut leaves)?;
+        let signature = signature(&spec, &options.names)?;
         let example = items(signature.iter().map(|input| &input.tree), &leaves)?;
         Ok(TracedFunction {
             function: Box::new(function),
             name: "forward".to_string(),
             options: options.clone(),
-            shape,
+            spec,
             signature,
             example,
             register: Box::new(|_| ()),
@@ -87,7 +91,7 @@ impl<'f, I: Tree, O: Tree> TracedFunction<'f, I, O> {
     fn inputs(&self, arguments: &[Item]) -> Result<I> {
         let leaves = item::flatten_arguments(&self.signature, arguments)?;
         let leaves: Vec<TracedTensor> = leaves.into_iter().map(TracedTensor::from).collect();
-        I::rebuild(&self.shape, &leaves, "args")
+        I::rebuild(&self.spec, &leaves, "args")
     }
 }
 
@@ -111,9 +115,9 @@ impl<I: Tree, O: Tree> Subject for TracedFunction<'_, I, O> {
     fn call(&self, arguments: &[Item]) -> Result<Item> {
         let call = || {
             let mut leaves = Vec::new();
-            let shape = (self.function)(self.inputs(arguments)?).flatten("output", &mut leaves)?;
-            let mut found = items(std::iter::once(&shape), &leaves)?;
-            Ok(found.pop().unwrap_or(Item::None))
+            let spec = (self.function)(self.inputs(arguments)?).flatten("output", &mut leaves)?;
+            let mut results = items(std::iter::once(&spec), &leaves)?;
+            Ok(results.pop().unwrap_or(Item::None))
         };
         recorder::suspend(|| with_buffer_rollback(call))
     }
@@ -125,13 +129,13 @@ impl<I: Tree, O: Tree> Subject for TracedFunction<'_, I, O> {
 
 /// Builds items from structures and the values of their tensors.
 pub(super) fn items<'a>(
-    shapes: impl Iterator<Item = &'a Shape>,
+    specs: impl Iterator<Item = &'a TreeSpec>,
     leaves: &[TracedTensor],
 ) -> Result<Vec<Item>> {
     let values = leaves.iter().map(TracedTensor::value);
     let values: Vec<Tensor> = values.collect::<Result<_>>()?;
-    let shapes = shapes.map(|shape| Item::build(shape, &values, &Default::default()));
-    shapes.collect()
+    let items = specs.map(|spec| Item::build(spec, &values, &Default::default()));
+    items.collect()
 }
 
 /// Converts inputs to arguments for [`CheckOptions::inputs`]. The items of a tuple are separate arguments.
@@ -140,8 +144,8 @@ pub(super) fn items<'a>(
 /// The inputs cannot be arguments of a trace.
 pub fn arguments<I: Tree>(inputs: &I) -> Result<Vec<Item>> {
     let mut leaves = Vec::new();
-    let shape = inputs.flatten("args", &mut leaves)?;
-    let signature = signature(&shape, &[])?;
+    let spec = inputs.flatten("args", &mut leaves)?;
+    let signature = signature(&spec, &[])?;
     items(signature.iter().map(|input| &input.tree), &leaves)
 }
 
@@ -174,6 +178,7 @@ pub fn trace_method_checked<M: Module, I: Tree, O: Tree>(
     check_function(&function, options)
 }
 
+/// Traces a function with its example inputs, and checks the trace.
 fn check_function<I: Tree, O: Tree>(
     function: &TracedFunction<'_, I, O>,
     options: &CheckOptions,

@@ -1,3 +1,5 @@
+//! The tensors of traced programs.
+
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -21,12 +23,14 @@ pub struct TracedTensor {
     inner: Arc<TensorInner>,
 }
 
+/// The tensor that clones of a handle share.
 struct TensorInner {
+    /// The value, or the error of an operation that computed it.
     value: RwLock<Result<Tensor>>,
     origin: TracedOrigin,
 }
 
-/// Origin of a tensor.
+/// Origin of a tensor, which decides how a trace refers to it.
 #[derive(Clone, Debug)]
 pub(super) enum TracedOrigin {
     /// Created outside of any trace.
@@ -62,6 +66,7 @@ impl TracedTensor {
         TracedTensor::new(value, TracedOrigin::Parameter)
     }
 
+    /// A new tensor with a value or an error.
     pub(super) fn new(value: Result<Tensor>, origin: TracedOrigin) -> TracedTensor {
         let value = RwLock::new(value);
         TracedTensor {
@@ -86,7 +91,7 @@ impl TracedTensor {
         TracedTensor::new(Err(error), TracedOrigin::Host)
     }
 
-    /// The value, without a warning.
+    /// Reads the value. Records no warning, unlike [`to_host`](TracedTensor::to_host).
     pub(super) fn value(&self) -> Result<Tensor> {
         let value = self.inner.value.read();
         value.unwrap_or_else(PoisonError::into_inner).clone()
@@ -115,7 +120,8 @@ impl TracedTensor {
     /// A value that does not fit is an error of the trace. Without a trace it is not stored, and the result is the error.
     ///
     /// # Errors
-    /// The value has another type, or a step before it failed; or this tensor is not a parameter or buffer.
+    /// The value has another type, or an operation that computed it failed; or this tensor is not a parameter or
+    /// buffer.
     #[track_caller]
     pub fn store(&self, value: &TracedTensor) -> Result<()> {
         let Some(recorder) = recorder::active() else {
@@ -133,6 +139,7 @@ impl TracedTensor {
         TracedTensor::new(self.value(), TracedOrigin::Host)
     }
 
+    /// The origin of the tensor.
     pub(super) fn origin(&self) -> &TracedOrigin {
         &self.inner.origin
     }
@@ -147,7 +154,7 @@ impl TracedTensor {
         Arc::as_ptr(&self.inner).addr()
     }
 
-    /// The error, if a step before this tensor failed.
+    /// The error, if an operation that computed this tensor failed.
     pub fn error(&self) -> Option<Error> {
         self.value().err()
     }
@@ -155,7 +162,7 @@ impl TracedTensor {
     /// Element type and shape; sizes are symbolic for values of the active trace.
     ///
     /// # Errors
-    /// A step before this tensor failed.
+    /// An operation that computed this tensor failed.
     pub fn ty(&self) -> Result<TensorType> {
         let value = self.value()?;
         if let (TracedOrigin::Recorded(..), Some(recorder)) =
@@ -166,12 +173,12 @@ impl TracedTensor {
         Ok(value.tensor_type())
     }
 
-    /// Element type; `F32` if a step before failed.
+    /// Element type; `F32` if the tensor holds an error.
     pub fn dtype(&self) -> DType {
         self.ty().map_or(DType::F32, |ty| ty.dtype)
     }
 
-    /// Sizes, symbolic for values of the active trace; empty if a step before failed.
+    /// Sizes, symbolic for values of the active trace; empty if the tensor holds an error.
     pub fn shape(&self) -> Shape {
         self.ty().map(|ty| ty.shape).unwrap_or_default()
     }
@@ -183,7 +190,8 @@ impl TracedTensor {
 
     /// The size of a dimension, counted from the end if negative; symbolic for values of the active trace.
     ///
-    /// A missing dimension gives a size without a value: the step that uses it fails and names it.
+    /// A missing dimension gives a size without a value: the operation that uses it fails, and its error names the
+    /// dimension.
     #[track_caller]
     pub fn dim(&self, dim: i64) -> Dim {
         let place = recorder::caller();
@@ -215,7 +223,7 @@ impl TracedTensor {
     /// Reads the value. Computations on the host are not recorded: warning `W0201` with the caller's line.
     ///
     /// # Errors
-    /// A step before this tensor failed.
+    /// An operation that computed this tensor failed.
     #[track_caller]
     pub fn to_host(&self) -> Result<Tensor> {
         let value = self.value()?;
@@ -233,7 +241,7 @@ impl TracedTensor {
     /// Reads all elements, converted to `T`; see [`to_host`](TracedTensor::to_host).
     ///
     /// # Errors
-    /// A step before this tensor failed.
+    /// An operation that computed this tensor failed.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let value = self.to_host()?.cast(T::DTYPE)?;
@@ -243,7 +251,7 @@ impl TracedTensor {
     /// Reads the only element; see [`to_host`](TracedTensor::to_host).
     ///
     /// # Errors
-    /// A step before this tensor failed, or there is more than one element, or none.
+    /// An operation that computed this tensor failed, or there is more than one element, or none.
     #[track_caller]
     pub fn to_scalar(&self) -> Result<Scalar> {
         self.to_host()?.item()
@@ -252,7 +260,7 @@ impl TracedTensor {
     /// Reads the only element: true if it is not zero; see [`to_host`](TracedTensor::to_host).
     ///
     /// # Errors
-    /// A step before this tensor failed, or there is more than one element, or none.
+    /// An operation that computed this tensor failed, or there is more than one element, or none.
     #[track_caller]
     pub fn to_bool(&self) -> Result<bool> {
         Ok(self.to_scalar()?.to_f64() != 0.0)

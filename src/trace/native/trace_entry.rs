@@ -1,4 +1,6 @@
 //! Entry points: trace a function, or the methods of a module.
+//!
+//! An entry graph is a graph that is called from outside by its name, such as `forward`.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -6,7 +8,7 @@ use std::rc::Rc;
 
 use crate::error::{Error, Result};
 use crate::interp;
-use crate::ir::{self, Graph, NamedTree, TreeSpec as Shape};
+use crate::ir::{self, Graph, NamedTree, TreeSpec};
 use crate::item::Item;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -38,7 +40,7 @@ pub struct TraceOptions {
 /// parameters.
 ///
 /// # Errors
-/// A step failed; a trace is already active on this thread; inputs or outputs have no order or no elements.
+/// An operation failed; a trace is already active on this thread; inputs or outputs have no order or no elements.
 pub fn trace<I: Tree, O: Tree>(inputs: I, function: impl FnOnce(I) -> O) -> Result<Traced> {
     trace_with(inputs, function, &TraceOptions::default())
 }
@@ -60,6 +62,7 @@ pub fn trace_with<I: Tree, O: Tree>(
 
 /// A method of a module with example inputs, to be traced as an entry graph.
 pub struct Method<'f, M> {
+    /// Traces the method.
     record: Box<RecordFn<'f, M>>,
 }
 
@@ -69,6 +72,7 @@ impl<M> fmt::Debug for Method<'_, M> {
     }
 }
 
+/// Records a method of the module with the names of its weights and submodules.
 type RecordFn<'f, M> = dyn FnOnce(&M, &Rc<RefCell<TraceNames>>) -> Result<RecordedGraph> + 'f;
 
 impl<'f, M> Method<'f, M> {
@@ -116,7 +120,7 @@ pub fn trace_module<'f, M: Module>(
     Ok(traced)
 }
 
-/// Traces one function as an entry graph.
+/// Traces one function as the entry graph `name`.
 pub(super) fn record_entry<I: Tree, O: Tree>(
     name: &str,
     inputs: I,
@@ -126,11 +130,11 @@ pub(super) fn record_entry<I: Tree, O: Tree>(
 ) -> Result<RecordedGraph> {
     let recorder = Recorder::new(name, names.clone());
     let mut examples = Vec::new();
-    let shape = inputs.flatten("args", &mut examples)?;
-    let signature = signature(&shape, &options.names)?;
+    let spec = inputs.flatten("args", &mut examples)?;
+    let signature = signature(&spec, &options.names)?;
     let leaves = declare_inputs(&recorder, &signature, &examples, &options.sizes)?;
     let (outputs, output) = recorder.activate(|| {
-        let inputs = I::rebuild(&shape, &leaves, "args")?;
+        let inputs = I::rebuild(&spec, &leaves, "args")?;
         let mut outputs = Vec::new();
         let output = function(inputs).flatten("output", &mut outputs)?;
         if options.strict {
@@ -143,8 +147,9 @@ pub(super) fn record_entry<I: Tree, O: Tree>(
     recorder.finish(&outputs, signature, output)
 }
 
-/// The arguments with their names: the items of a tuple, the fields of a struct, or one argument.
-pub(super) fn signature(shape: &Shape, names: &[String]) -> Result<Vec<NamedTree>> {
+/// The arguments with their names: the items of a tuple, the fields of a struct, or one argument. `names` overrides the
+/// default names of the arguments that do not come from a struct.
+pub(super) fn signature(spec: &TreeSpec, names: &[String]) -> Result<Vec<NamedTree>> {
     let name = |index: usize| {
         let default = || {
             if index == 0 {
@@ -155,8 +160,8 @@ pub(super) fn signature(shape: &Shape, names: &[String]) -> Result<Vec<NamedTree
         };
         names.get(index).cloned().unwrap_or_else(default)
     };
-    let inputs: Vec<NamedTree> = match shape {
-        Shape::Tuple(items) => {
+    let inputs: Vec<NamedTree> = match spec {
+        TreeSpec::Tuple(items) => {
             let items = items.iter().cloned().enumerate();
             let input = |(index, tree)| NamedTree {
                 name: name(index),
@@ -164,8 +169,8 @@ pub(super) fn signature(shape: &Shape, names: &[String]) -> Result<Vec<NamedTree
             };
             items.map(input).collect()
         }
-        Shape::NamedTuple(_, fields) => {
-            let input = |(name, tree): &(String, Shape)| NamedTree {
+        TreeSpec::NamedTuple(_, fields) => {
+            let input = |(name, tree): &(String, TreeSpec)| NamedTree {
                 name: name.clone(),
                 tree: tree.clone(),
             };
@@ -183,13 +188,13 @@ pub(super) fn signature(shape: &Shape, names: &[String]) -> Result<Vec<NamedTree
 }
 
 /// Refuses sizes, empty containers, and lists with items of different kinds.
-fn check_input(shape: &Shape, path: &str) -> Result<()> {
-    match shape {
-        Shape::Size(_) => {
+fn check_input(spec: &TreeSpec, path: &str) -> Result<()> {
+    match spec {
+        TreeSpec::Size(_) => {
             let error = Error::input(format!("{path} is a size, and only tensors can be inputs"));
             Err(error.help("take the size from a tensor by `dim`"))
         }
-        Shape::List(items) => {
+        TreeSpec::List(items) => {
             if items.is_empty() {
                 return Err(Error::input(format!(
                     "{path} is an empty list: an example needs elements"
@@ -204,35 +209,36 @@ fn check_input(shape: &Shape, path: &str) -> Result<()> {
                 path,
             )
         }
-        Shape::Tuple(items) => check_inputs(
+        TreeSpec::Tuple(items) => check_inputs(
             items
                 .iter()
                 .enumerate()
                 .map(|(index, item)| (format!("[{index}]"), item)),
             path,
         ),
-        Shape::Dict(items) if items.is_empty() => Err(Error::input(format!(
+        TreeSpec::Dict(items) if items.is_empty() => Err(Error::input(format!(
             "{path} is an empty map: an example needs its keys"
         ))),
-        Shape::Dict(items) => check_inputs(
+        TreeSpec::Dict(items) => check_inputs(
             items.iter().map(|(key, item)| (format!("[{key:?}]"), item)),
             path,
         ),
-        Shape::NamedTuple(_, items) => check_inputs(
+        TreeSpec::NamedTuple(_, items) => check_inputs(
             items.iter().map(|(key, item)| (format!(".{key}"), item)),
             path,
         ),
-        Shape::Tensor(_) | Shape::Number(_) | Shape::Constant(_) => Ok(()),
+        TreeSpec::Tensor(_) | TreeSpec::Number(_) | TreeSpec::Constant(_) => Ok(()),
     }
 }
 
-fn check_inputs<'a>(items: impl Iterator<Item = (String, &'a Shape)>, path: &str) -> Result<()> {
+/// Checks structures nested in the one at `path`, each with the suffix of its own path.
+fn check_inputs<'a>(items: impl Iterator<Item = (String, &'a TreeSpec)>, path: &str) -> Result<()> {
     let mut items = items;
-    items.try_for_each(|(step, item)| check_input(item, &format!("{path}{step}")))
+    items.try_for_each(|(suffix, item)| check_input(item, &format!("{path}{suffix}")))
 }
 
-fn check_same_kind(items: &[Shape], path: &str) -> Result<()> {
-    let kind = std::mem::discriminant::<Shape>;
+fn check_same_kind(items: &[TreeSpec], path: &str) -> Result<()> {
+    let kind = std::mem::discriminant::<TreeSpec>;
     let other = items.iter().position(|item| kind(item) != kind(&items[0]));
     match other {
         None => Ok(()),
@@ -242,21 +248,22 @@ fn check_same_kind(items: &[Shape], path: &str) -> Result<()> {
     }
 }
 
-fn refuse_containers(shape: &Shape, path: &str) -> Result<()> {
+/// Refuses lists and maps, also nested ones.
+fn refuse_containers(spec: &TreeSpec, path: &str) -> Result<()> {
     let refused = |what: &str| {
         let error = Error::usage(format!("{path} is a {what}, which a strict trace refuses"));
         Err(error.help(
             "return a tuple or a struct, or trace with `strict: false` if its length never changes",
         ))
     };
-    match shape {
-        Shape::List(_) => refused("list"),
-        Shape::Dict(_) => refused("map"),
-        Shape::Tuple(items) => {
+    match spec {
+        TreeSpec::List(_) => refused("list"),
+        TreeSpec::Dict(_) => refused("map"),
+        TreeSpec::Tuple(items) => {
             let mut items = items.iter().enumerate();
             items.try_for_each(|(index, item)| refuse_containers(item, &format!("{path}[{index}]")))
         }
-        Shape::NamedTuple(_, items) => {
+        TreeSpec::NamedTuple(_, items) => {
             let mut items = items.iter();
             items.try_for_each(|(name, item)| refuse_containers(item, &format!("{path}.{name}")))
         }
@@ -264,7 +271,7 @@ fn refuse_containers(shape: &Shape, path: &str) -> Result<()> {
     }
 }
 
-/// Declares the inputs of the graph.
+/// Declares an input of the graph for each example tensor. Returns the tensors that stand for them.
 fn declare_inputs(
     recorder: &Recorder,
     signature: &[NamedTree],
@@ -288,24 +295,24 @@ fn declare_inputs(
 }
 
 /// Names the tensors in an argument: `x`, `x_0`, `x_key`.
-fn name_leaves(tree: &Shape, name: &str, names: &mut [String]) {
+fn name_leaves(tree: &TreeSpec, name: &str, names: &mut [String]) {
     match tree {
-        Shape::Tensor(index) | Shape::Number(index) => {
+        TreeSpec::Tensor(index) | TreeSpec::Number(index) => {
             if let Some(slot) = names.get_mut(*index) {
                 *slot = name.to_string();
             }
         }
-        Shape::Tuple(items) | Shape::List(items) => {
+        TreeSpec::Tuple(items) | TreeSpec::List(items) => {
             for (index, item) in items.iter().enumerate() {
                 name_leaves(item, &format!("{name}_{index}"), names);
             }
         }
-        Shape::Dict(items) | Shape::NamedTuple(_, items) => {
+        TreeSpec::Dict(items) | TreeSpec::NamedTuple(_, items) => {
             for (key, item) in items {
                 name_leaves(item, &format!("{name}_{key}"), names);
             }
         }
-        Shape::Constant(_) | Shape::Size(_) => {}
+        TreeSpec::Constant(_) | TreeSpec::Size(_) => {}
     }
 }
 
@@ -346,7 +353,7 @@ impl Traced {
     /// Runs `forward` on the host, with inputs of the structure that it was traced with.
     ///
     /// # Errors
-    /// The inputs do not fit, or a step fails.
+    /// The inputs do not fit, or an operation fails.
     pub fn call<I: Tree, O: Tree>(&self, inputs: I) -> Result<O> {
         self.call_entry("forward", inputs)
     }
@@ -354,41 +361,44 @@ impl Traced {
     /// Runs an entry graph on the host, with inputs of the structure that it was traced with.
     ///
     /// # Errors
-    /// The inputs do not fit, or a step fails.
+    /// The inputs do not fit, or an operation fails.
     pub fn call_entry<I: Tree, O: Tree>(&self, entry: &str, inputs: I) -> Result<O> {
         let mut leaves = Vec::new();
-        let shape = inputs.flatten("args", &mut leaves)?;
+        let spec = inputs.flatten("args", &mut leaves)?;
         let values: Vec<Tensor> = leaves
             .iter()
             .map(TracedTensor::value)
             .collect::<Result<_>>()?;
-        let arguments = match &shape {
-            Shape::Tuple(items) => items.clone(),
-            Shape::NamedTuple(_, fields) => fields.iter().map(|(_, item)| item.clone()).collect(),
+        let arguments = match &spec {
+            TreeSpec::Tuple(items) => items.clone(),
+            TreeSpec::NamedTuple(_, fields) => {
+                fields.iter().map(|(_, item)| item.clone()).collect()
+            }
             other => vec![other.clone()],
         };
-        let build = |tree: &Shape| Item::build(tree, &values, &Default::default());
+        let build = |tree: &TreeSpec| Item::build(tree, &values, &Default::default());
         let arguments: Vec<Item> = arguments.iter().map(build).collect::<Result<_>>()?;
         self.run(entry, &arguments)
     }
 
+    /// Runs an entry graph on the host, with one item for each argument.
     pub(super) fn run<O: Tree>(&self, entry: &str, arguments: &[Item]) -> Result<O> {
         let graph = self.graph(entry)?;
         let inputs = inputs(graph, &self.module, arguments)?;
         let outputs = interp::run(graph, &self.module.weights, &inputs)?;
         let outputs: Vec<TracedTensor> = outputs.into_iter().map(TracedTensor::from).collect();
-        let plain = graph.default_outputs();
-        let tree = graph.output_tree.as_ref().unwrap_or(&plain);
+        let default_tree = graph.default_outputs();
+        let tree = graph.output_tree.as_ref().unwrap_or(&default_tree);
         O::rebuild(&bind_sizes(tree, graph, &inputs)?, &outputs, "output")
     }
 }
 
 /// Replaces the sizes in the output tree by numbers.
-fn bind_sizes(tree: &Shape, graph: &Graph, inputs: &[Tensor]) -> Result<Shape> {
+fn bind_sizes(tree: &TreeSpec, graph: &Graph, inputs: &[Tensor]) -> Result<TreeSpec> {
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
     let bindings = graph.bind(&shapes)?;
     tree.map_sizes(&mut |size| {
         let number = ir::TreeConstant::Number(size.eval(&bindings)?.into());
-        Ok(Shape::Constant(number))
+        Ok(TreeSpec::Constant(number))
     })
 }

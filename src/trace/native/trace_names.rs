@@ -17,7 +17,7 @@ pub(super) struct TraceNames {
 }
 
 impl TraceNames {
-    /// Derives a name that is not in use.
+    /// Returns a name that is not in use: `wanted`, or `wanted` with a number.
     pub fn unique(&self, wanted: &str) -> String {
         let numbered = (1..).map(|number| format!("{wanted}_{number}"));
         let mut names = std::iter::once(wanted.to_string()).chain(numbered);

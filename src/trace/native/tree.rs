@@ -1,10 +1,11 @@
-//! Structures of arguments and results: tensors in tuples, lists, options, maps and structs.
+//! Structures of arguments and results: tensors in tuples, lists, options, maps and structs. A [`TreeSpec`] describes
+//! such a structure, as in PyTorch's pytrees; its leaves are tensors.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::dim::Dim;
 use crate::error::{Error, Result};
-use crate::ir::{TreeConstant, TreeSpec as Shape};
+use crate::ir::{TreeConstant, TreeSpec};
 
 use super::tensor::TracedTensor;
 
@@ -62,53 +63,54 @@ use super::tensor::TracedTensor;
     note = "a number becomes an input by `TracedTensor::scalar`, a struct by `#[derive(Tree)]`"
 )]
 pub trait Tree: Sized {
-    /// Returns the structure. Appends its tensors to `leaves`; the structure refers to them by index.
+    /// Returns the structure of this value. Appends its tensors to `leaves`; the structure refers to them by index.
+    /// `path` is the place of this value within the arguments or results, for messages.
     ///
     /// # Errors
-    /// The structure has no order, or a step that made it failed.
-    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape>;
+    /// The structure has no order, or an operation that computed one of its tensors failed.
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec>;
 
-    /// Rebuilds a value from a structure and its tensors.
+    /// Rebuilds a value from a structure and its tensors. `path` is the place of the value, for messages.
     ///
     /// # Errors
     /// The structure does not fit the type.
-    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<Self>;
+    fn rebuild(spec: &TreeSpec, leaves: &[TracedTensor], path: &str) -> Result<Self>;
 }
 
-/// The error for a structure of another kind.
-pub fn mismatch(shape: &Shape, wanted: &str, path: &str) -> Error {
-    Error::input(format!("{path} is {}, not {wanted}", describe(shape)))
+/// The error for a structure at `path` that is not the `wanted` one.
+pub fn mismatch(spec: &TreeSpec, wanted: &str, path: &str) -> Error {
+    Error::input(format!("{path} is {}, not {wanted}", describe(spec)))
 }
 
 /// Describes a structure in a few words.
-pub fn describe(shape: &Shape) -> String {
-    match shape {
-        Shape::Tensor(_) => "a tensor".to_string(),
-        Shape::Number(_) => "a number".to_string(),
-        Shape::Size(_) => "a size".to_string(),
-        Shape::Constant(constant) => constant.to_string(),
-        Shape::Tuple(items) => format!("a tuple of {}", items.len()),
-        Shape::List(items) => format!("a list of {}", items.len()),
-        Shape::Dict(items) => {
+pub fn describe(spec: &TreeSpec) -> String {
+    match spec {
+        TreeSpec::Tensor(_) => "a tensor".to_string(),
+        TreeSpec::Number(_) => "a number".to_string(),
+        TreeSpec::Size(_) => "a size".to_string(),
+        TreeSpec::Constant(constant) => constant.to_string(),
+        TreeSpec::Tuple(items) => format!("a tuple of {}", items.len()),
+        TreeSpec::List(items) => format!("a list of {}", items.len()),
+        TreeSpec::Dict(items) => {
             let keys: Vec<&str> = items.iter().map(|(key, _)| key.as_str()).collect();
             format!("a map of {keys:?}")
         }
-        Shape::NamedTuple(name, _) => name.clone(),
+        TreeSpec::NamedTuple(name, _) => name.clone(),
     }
 }
 
 impl Tree for TracedTensor {
-    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec> {
         if let Some(error) = self.error() {
             return Err(error.at(path));
         }
         leaves.push(self.clone());
-        Ok(Shape::Tensor(leaves.len() - 1))
+        Ok(TreeSpec::Tensor(leaves.len() - 1))
     }
 
-    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<TracedTensor> {
-        match shape {
-            Shape::Tensor(index) | Shape::Number(index) => {
+    fn rebuild(spec: &TreeSpec, leaves: &[TracedTensor], path: &str) -> Result<TracedTensor> {
+        match spec {
+            TreeSpec::Tensor(index) | TreeSpec::Number(index) => {
                 let found = leaves.get(*index).cloned();
                 found.ok_or_else(|| Error::internal(format!("{path} has no tensor")))
             }
@@ -118,61 +120,63 @@ impl Tree for TracedTensor {
 }
 
 impl Tree for Dim {
-    fn flatten(&self, _path: &str, _leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
-        Ok(Shape::Size(self.clone()))
+    fn flatten(&self, _path: &str, _leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec> {
+        Ok(TreeSpec::Size(self.clone()))
     }
 
-    fn rebuild(shape: &Shape, _leaves: &[TracedTensor], path: &str) -> Result<Dim> {
-        match shape {
-            Shape::Size(size) => Ok(size.clone()),
-            Shape::Constant(TreeConstant::Number(number)) => Ok(Dim::from(number.to_i64())),
+    fn rebuild(spec: &TreeSpec, _leaves: &[TracedTensor], path: &str) -> Result<Dim> {
+        match spec {
+            TreeSpec::Size(size) => Ok(size.clone()),
+            TreeSpec::Constant(TreeConstant::Number(number)) => Ok(Dim::from(number.to_i64())),
             other => Err(mismatch(other, "a size", path)),
         }
     }
 }
 
 impl<T: Tree> Tree for Result<T> {
-    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec> {
         match self {
             Ok(tree) => tree.flatten(path, leaves),
             Err(error) => Err(error.clone()),
         }
     }
 
-    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<Result<T>> {
-        T::rebuild(shape, leaves, path).map(Ok)
+    fn rebuild(spec: &TreeSpec, leaves: &[TracedTensor], path: &str) -> Result<Result<T>> {
+        T::rebuild(spec, leaves, path).map(Ok)
     }
 }
 
 impl<T: Tree> Tree for Option<T> {
-    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec> {
         match self {
             Some(tree) => tree.flatten(path, leaves),
-            None => Ok(Shape::Constant(TreeConstant::None)),
+            None => Ok(TreeSpec::Constant(TreeConstant::None)),
         }
     }
 
-    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<Option<T>> {
-        match shape {
-            Shape::Constant(TreeConstant::None) => Ok(None),
+    fn rebuild(spec: &TreeSpec, leaves: &[TracedTensor], path: &str) -> Result<Option<T>> {
+        match spec {
+            TreeSpec::Constant(TreeConstant::None) => Ok(None),
             other => T::rebuild(other, leaves, path).map(Some),
         }
     }
 }
 
+/// Flattens the items of a list or tuple.
 fn flatten_items<'a, T: Tree + 'a>(
     items: impl Iterator<Item = &'a T>,
     path: &str,
     leaves: &mut Vec<TracedTensor>,
-) -> Result<Vec<Shape>> {
+) -> Result<Vec<TreeSpec>> {
     let numbered = items.enumerate();
     let items = numbered.map(|(index, item)| item.flatten(&format!("{path}[{index}]"), leaves));
     items.collect()
 }
 
-fn rebuild_items<T: Tree>(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<Vec<T>> {
-    match shape {
-        Shape::List(items) | Shape::Tuple(items) => {
+/// Rebuilds the items of a list or tuple.
+fn rebuild_items<T: Tree>(spec: &TreeSpec, leaves: &[TracedTensor], path: &str) -> Result<Vec<T>> {
+    match spec {
+        TreeSpec::List(items) | TreeSpec::Tuple(items) => {
             let numbered = items.iter().enumerate();
             let item = |(index, item)| T::rebuild(item, leaves, &format!("{path}[{index}]"));
             numbered.map(item).collect()
@@ -182,41 +186,47 @@ fn rebuild_items<T: Tree>(shape: &Shape, leaves: &[TracedTensor], path: &str) ->
 }
 
 impl<T: Tree> Tree for Vec<T> {
-    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
-        Ok(Shape::List(flatten_items(self.iter(), path, leaves)?))
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec> {
+        Ok(TreeSpec::List(flatten_items(self.iter(), path, leaves)?))
     }
 
-    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<Vec<T>> {
-        rebuild_items(shape, leaves, path)
+    fn rebuild(spec: &TreeSpec, leaves: &[TracedTensor], path: &str) -> Result<Vec<T>> {
+        rebuild_items(spec, leaves, path)
     }
 }
 
 impl<T: Tree, const N: usize> Tree for [T; N] {
-    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
-        Ok(Shape::Tuple(flatten_items(self.iter(), path, leaves)?))
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec> {
+        Ok(TreeSpec::Tuple(flatten_items(self.iter(), path, leaves)?))
     }
 
-    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<[T; N]> {
-        let items: Vec<T> = rebuild_items(shape, leaves, path)?;
+    fn rebuild(spec: &TreeSpec, leaves: &[TracedTensor], path: &str) -> Result<[T; N]> {
+        let items: Vec<T> = rebuild_items(spec, leaves, path)?;
         let items: Result<[T; N], Vec<T>> = items.try_into();
-        items.map_err(|_| mismatch(shape, &format!("an array of {N}"), path))
+        items.map_err(|_| mismatch(spec, &format!("an array of {N}"), path))
     }
 }
 
 impl<T: Tree> Tree for BTreeMap<String, T> {
-    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
+    fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec> {
         let entry = |(key, item): (&String, &T)| {
             let item = item.flatten(&format!("{path}[{key:?}]"), leaves)?;
             Ok((key.clone(), item))
         };
-        Ok(Shape::Dict(self.iter().map(entry).collect::<Result<_>>()?))
+        Ok(TreeSpec::Dict(
+            self.iter().map(entry).collect::<Result<_>>()?,
+        ))
     }
 
-    fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<BTreeMap<String, T>> {
-        let Shape::Dict(items) = shape else {
-            return Err(mismatch(shape, "a map", path));
+    fn rebuild(
+        spec: &TreeSpec,
+        leaves: &[TracedTensor],
+        path: &str,
+    ) -> Result<BTreeMap<String, T>> {
+        let TreeSpec::Dict(items) = spec else {
+            return Err(mismatch(spec, "a map", path));
         };
-        let entry = |(key, item): &(String, Shape)| {
+        let entry = |(key, item): &(String, TreeSpec)| {
             let item = T::rebuild(item, leaves, &format!("{path}[{key:?}]"))?;
             Ok((key.clone(), item))
         };
@@ -226,32 +236,38 @@ impl<T: Tree> Tree for BTreeMap<String, T> {
 
 /// Always an error: a graph's inputs and outputs are ordered, the keys of a `HashMap` are not.
 impl<T: Tree> Tree for HashMap<String, T> {
-    fn flatten(&self, path: &str, _leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
+    fn flatten(&self, path: &str, _leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec> {
         Err(unordered_map(path))
     }
 
-    fn rebuild(_shape: &Shape, _leaves: &[TracedTensor], path: &str) -> Result<HashMap<String, T>> {
+    fn rebuild(
+        _spec: &TreeSpec,
+        _leaves: &[TracedTensor],
+        path: &str,
+    ) -> Result<HashMap<String, T>> {
         Err(unordered_map(path))
     }
 }
 
+/// The error for a `HashMap`.
 fn unordered_map(path: &str) -> Error {
     let error = Error::input(format!("{path} is a HashMap, whose keys have no order"));
     error.help("use a BTreeMap, or a struct with #[derive(Tree)]")
 }
 
+/// Implements [`Tree`] for tuples.
 macro_rules! tuples {
     ($($count:literal: $($name:ident $index:tt),*;)*) => {$(
         impl<$($name: Tree),*> Tree for ($($name,)*) {
-            fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<Shape> {
+            fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec> {
                 let items = vec![$(self.$index.flatten(&format!("{path}[{}]", $index), leaves)?),*];
                 let _ = (path, leaves);
-                Ok(Shape::Tuple(items))
+                Ok(TreeSpec::Tuple(items))
             }
 
-            fn rebuild(shape: &Shape, leaves: &[TracedTensor], path: &str) -> Result<($($name,)*)> {
-                let items = match shape {
-                    Shape::Tuple(items) | Shape::List(items) if items.len() == $count => items,
+            fn rebuild(spec: &TreeSpec, leaves: &[TracedTensor], path: &str) -> Result<($($name,)*)> {
+                let items = match spec {
+                    TreeSpec::Tuple(items) | TreeSpec::List(items) if items.len() == $count => items,
                     other => return Err(mismatch(other, concat!("a tuple of ", $count), path)),
                 };
                 let _ = (items, leaves);

@@ -80,6 +80,7 @@ impl Attention {
         self
     }
 
+    /// Changes queries, keys and values. Those that are one tensor stay one tensor.
     fn map(mut self, change: impl Fn(&TracedTensor) -> TracedTensor) -> Attention {
         let (query_is_key, key_is_value) = (self.query.is(&self.key), self.key.is(&self.value));
         self.query = change(&self.query);
@@ -170,18 +171,19 @@ impl MultiheadAttention {
         self
     }
 
+    /// Number of features of a head.
     fn head_features(&self) -> i64 {
         self.features / self.heads
     }
 
     /// Projects queries, keys and values.
     fn project(&self, input: &Attention) -> [TracedTensor; 3] {
-        let apart = [
+        let separate_weights = [
             &self.q_proj_weight,
             &self.k_proj_weight,
             &self.v_proj_weight,
         ];
-        match (&self.in_proj_weight, apart) {
+        match (&self.in_proj_weight, separate_weights) {
             (Some(weight), _) => self.project_packed(weight, input),
             (None, [Some(query), Some(key), Some(value)]) => {
                 self.project_separately([query, key, value], input)
@@ -213,11 +215,11 @@ impl MultiheadAttention {
         if key.is(value) {
             let sizes = [self.features, 2 * self.features];
             let split = |x: &TracedTensor| results_to_array::<2>(x.split_with_sizes(sizes));
-            let ([of_query, of_both], biases) = (split(weight), bias.map(split));
-            let [query_bias, both_bias] = transpose_option(biases.as_ref());
-            let query = linear_projection(query, &of_query, query_bias);
-            let both = linear_projection(key, &of_both, both_bias);
-            let [key, value] = split_packed::<2>(&both, self.features);
+            let ([query_weight, key_value_weight], biases) = (split(weight), bias.map(split));
+            let [query_bias, key_value_bias] = transpose_option(biases.as_ref());
+            let query = linear_projection(query, &query_weight, query_bias);
+            let key_value = linear_projection(key, &key_value_weight, key_value_bias);
+            let [key, value] = split_packed::<2>(&key_value, self.features);
             return [query, key, value];
         }
         let [query, key, value] = results_to_array::<3>(weight.chunk(3));
@@ -226,8 +228,8 @@ impl MultiheadAttention {
 
     /// Splits the features into heads: `[batch · heads, length, features of a head]`.
     fn heads(&self, x: &TracedTensor, batch: &Dim) -> TracedTensor {
-        let all = batch * &Dim::from(self.heads);
-        let sizes = vec![x.dim(0), all, self.head_features().into()];
+        let batch_heads = batch * &Dim::from(self.heads);
+        let sizes = vec![x.dim(0), batch_heads, self.head_features().into()];
         x.view(sizes).transpose(0, 1)
     }
 
@@ -245,8 +247,8 @@ impl MultiheadAttention {
         let one = || Dim::from(1);
         let padding = padding.view(vec![batch.clone(), one(), one(), keys.clone()]);
         let padding = padding.expand([-1, self.heads, -1, -1]);
-        let all = batch * &Dim::from(self.heads);
-        let padding = padding.reshape(vec![all, one(), keys.clone()]);
+        let batch_heads = batch * &Dim::from(self.heads);
+        let padding = padding.reshape(vec![batch_heads, one(), keys.clone()]);
         Some(match mask {
             Some(mask) => mask + padding,
             None => padding,
@@ -277,21 +279,22 @@ impl MultiheadAttention {
         [batch, queries, keys]: &[Dim; 3],
         is_causal: bool,
     ) -> TracedTensor {
-        let split =
+        let sizes_with_heads =
             |length: &Dim, last: Dim| vec![batch.clone(), self.heads.into(), length.clone(), last];
         let mask = mask.map(|mask| match mask.dim(0).as_const() {
             Some(1) if mask.rank() == 3 => mask.unsqueeze(0),
-            _ => mask.view(split(&Dim::from(-1), keys.clone())),
+            _ => mask.view(sizes_with_heads(&Dim::from(-1), keys.clone())),
         });
         let [q, k, v] = heads;
-        let q = q.view(split(queries, self.head_features().into()));
-        let [k, v] = [k, v].map(|x| x.view(split(keys, self.head_features().into())));
+        let q = q.view(sizes_with_heads(queries, self.head_features().into()));
+        let [k, v] = [k, v].map(|x| x.view(sizes_with_heads(keys, self.head_features().into())));
         let p = self.dropout.probability();
         let named = kw!(attn_mask = mask, dropout_p = p, is_causal = is_causal);
         let values = q.scaled_dot_product_attention_with(&k, &v, named);
         values.permute([2, 0, 1, 3])
     }
 
+    /// Merges the heads and applies the output projection.
     fn output_projection(&self, x: &TracedTensor, batch: &Dim, queries: &Dim) -> TracedTensor {
         let features = Dim::from(self.features);
         let flat = x.reshape(vec![batch * queries, features.clone()]);
@@ -299,22 +302,24 @@ impl MultiheadAttention {
         flat.view(vec![queries.clone(), batch.clone(), features])
     }
 
-    /// Attention over `[length, batch, features]` with additive masks.
+    /// Attention over `[length, batch, features]` with additive masks. The fused operator, which returns no weights,
+    /// applies the causal mask itself unless there is a padding mask.
     fn attend(&self, input: &Attention) -> (TracedTensor, Option<TracedTensor>) {
         let (batch, queries) = (input.query.dim(1), input.query.dim(0));
         let keys = input.key.dim(0);
-        let implied = input.is_causal && input.key_padding_mask.is_none() && !input.need_weights;
+        let is_mask_implied =
+            input.is_causal && input.key_padding_mask.is_none() && !input.need_weights;
         let heads = self.project(input);
         let mask = input
             .attn_mask
             .as_ref()
-            .filter(|_| !implied)
+            .filter(|_| !is_mask_implied)
             .map(with_batch_axis);
         let heads = heads.map(|x| self.heads(&x, &batch));
         let mask = self.with_padding(mask, input.key_padding_mask.as_ref(), &batch, &keys);
         if !input.need_weights {
             let sizes = [batch.clone(), queries.clone(), keys];
-            let x = self.fused_attention(heads, mask, &sizes, implied);
+            let x = self.fused_attention(heads, mask, &sizes, is_mask_implied);
             return (self.output_projection(&x, &batch, &queries), None);
         }
         let (x, weights) = self.weighted_values(&heads, mask.as_ref());
@@ -341,6 +346,7 @@ fn with_batch_axis(mask: &TracedTensor) -> TracedTensor {
     }
 }
 
+/// `x · weightᵀ + bias` along the last axis.
 fn linear_projection(
     x: &TracedTensor,
     weight: &TracedTensor,

@@ -24,7 +24,9 @@ pub type ConvTranspose3d = ConvTranspose<3>;
 struct Filter<const N: usize> {
     weight: TracedTensor,
     bias: Option<TracedTensor>,
+    /// Number of input channels.
     inputs: usize,
+    /// Number of output channels.
     outputs: usize,
     kernel_size: [i64; N],
     stride: [i64; N],
@@ -50,11 +52,11 @@ impl<const N: usize> Filter<N> {
             groups: 1,
             transposed,
         };
-        filter.drawn(true)
+        filter.with_new_weights(true)
     }
 
-    /// Draws new weights for the current groups.
-    fn drawn(mut self, bias: bool) -> Filter<N> {
+    /// Draws new weights for the current number of groups.
+    fn with_new_weights(mut self, bias: bool) -> Filter<N> {
         let groups = self.groups.max(1);
         let (rows, columns) = match self.transposed {
             true => (self.inputs, self.outputs / groups),
@@ -109,7 +111,9 @@ pub enum PaddingMode {
 #[derive(Debug)]
 pub struct ConvNd<const N: usize> {
     filter: Filter<N>,
+    /// Pads to keep the input's size.
     same: bool,
+    /// Values of the padding.
     mode: PaddingMode,
 }
 
@@ -119,6 +123,7 @@ pub struct ConvTranspose<const N: usize> {
     filter: Filter<N>,
 }
 
+/// Defines the options of both kinds of convolution.
 macro_rules! options {
     ($name:ident) => {
         impl<const N: usize> $name<N> {
@@ -148,7 +153,7 @@ macro_rules! options {
             pub fn groups(mut self, groups: usize) -> $name<N> {
                 let bias = self.filter.bias.is_some();
                 self.filter.groups = groups;
-                self.filter = self.filter.drawn(bias);
+                self.filter = self.filter.with_new_weights(bias);
                 self
             }
 
@@ -159,7 +164,8 @@ macro_rules! options {
                 self
             }
 
-            /// The filter, input and output channels first.
+            /// The weight: `[outputs, inputs / groups, kernel…]`, or `[inputs, outputs / groups, kernel…]` of a
+            /// transposed convolution.
             pub fn weight(&self) -> &TracedTensor {
                 &self.filter.weight
             }
@@ -202,8 +208,8 @@ impl<const N: usize> ConvNd<N> {
         self
     }
 
-    /// Paddings in the order of `pad`: the last axis first, both edges of each axis.
-    fn edges(&self) -> Vec<i64> {
+    /// Pad widths in the order of PyTorch's `pad`: the last axis first, both edges of each axis.
+    fn pad_widths(&self) -> Vec<i64> {
         let filter = &self.filter;
         let axes = (0..N).rev().flat_map(|axis| match self.same {
             true => {
@@ -239,7 +245,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for ConvNd<N> {
             PaddingMode::Replicate => "replicate",
             PaddingMode::Circular => "circular",
         };
-        filter.apply(&x.pad_with(self.edges(), kw!(mode = mode)), &[0; N])
+        filter.apply(&x.pad_with(self.pad_widths(), kw!(mode = mode)), &[0; N])
     }
 }
 

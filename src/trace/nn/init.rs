@@ -25,14 +25,17 @@ impl SplitMix64 {
     }
 }
 
+/// Increment of the counter: 2^64 divided by the golden ratio, as an odd number.
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// SplitMix64's bijective hash of 64 bits.
 fn mix_bits(bits: u64) -> u64 {
     let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     bits ^ (bits >> 31)
 }
 
+/// A tensor of numbers that `draw` takes from a new generator.
 fn random_tensor(shape: &[usize], draw: impl Fn(&mut SplitMix64) -> f64) -> Result<Tensor> {
     let (count, mut stream) = (tensor::numel(shape)?, SplitMix64::new());
     let values = (0..count).map(|_| draw(&mut stream) as f32);

@@ -91,9 +91,9 @@ fn results_to_array<const N: usize>(results: Vec<TracedTensor>) -> [TracedTensor
     std::array::from_fn(|index| results[index.min(results.len() - 1)].clone())
 }
 
-/// A byte that gives modules without fields distinct addresses. An address identifies a module's path.
+/// A byte that gives modules without other fields distinct addresses. A trace finds a module's path by its address.
 #[derive(Debug, Default)]
-struct Spot(#[expect(dead_code, reason = "it is there to be somewhere")] u8);
+struct Spot(#[expect(dead_code, reason = "it gives the type a size")] u8);
 
 impl Module for Spot {
     fn visit(&self, _visitor: &mut Visitor<'_>) {}
@@ -115,14 +115,15 @@ impl<const N: usize> From<[i64; N]> for PerAxis<N> {
     }
 }
 
-/// Returns a failed result if the input's rank is none of these.
+/// Returns a tensor that holds an error if the rank of the input `x` is none of `ranks`. `what` names the module in the
+/// error.
 fn rank_error(what: &str, x: &TracedTensor, ranks: &[usize]) -> Option<TracedTensor> {
-    let refused = x.error().is_none() && !ranks.contains(&x.rank());
-    let wanted: Vec<String> = ranks.iter().map(|rank| format!("{rank}D")).collect();
+    let is_refused = x.error().is_none() && !ranks.contains(&x.rank());
+    let wanted_ranks: Vec<String> = ranks.iter().map(|rank| format!("{rank}D")).collect();
     let message = format!(
         "{what} expects {} input, got {}D",
-        wanted.join(" or "),
+        wanted_ranks.join(" or "),
         x.rank()
     );
-    refused.then(|| failed(Error::operator(message)))
+    is_refused.then(|| failed(Error::operator(message)))
 }

@@ -31,6 +31,7 @@ struct ChannelParameters {
 }
 
 impl ChannelParameters {
+    /// Parameters if `affine`, and statistics if `tracked`.
     fn new(channels: usize, affine: bool, tracked: bool) -> ChannelParameters {
         let filled = |wanted: bool, value| wanted.then(|| init::constant(&[channels], value));
         ChannelParameters {
@@ -56,6 +57,7 @@ impl ChannelParameters {
         }
     }
 
+    /// Running mean and variance.
     fn statistics(&self) -> (Option<&TracedTensor>, Option<&TracedTensor>) {
         (self.running_mean.as_ref(), self.running_var.as_ref())
     }
@@ -113,7 +115,7 @@ impl<const N: usize> BatchNorm<N> {
 }
 
 impl<const N: usize> BatchNorm<N> {
-    /// Normalises by the statistics of the batch, and updates the running ones.
+    /// Normalises by the statistics of the batch, and updates the running statistics `mean` and `variance`.
     fn forward_training(
         &self,
         x: &TracedTensor,
@@ -132,7 +134,7 @@ impl<const N: usize> BatchNorm<N> {
             self.eps.into(),
         ];
         let count = channels.num_batches_tracked.as_ref();
-        let counted = count.map_or(Ok(()), |count| count.store(&(count + 1)));
+        let count_stored = count.map_or(Ok(()), |count| count.store(&(count + 1)));
         let [y, _, _, new_mean, new_variance] =
             call_many("_native_batch_norm_legit_functional", arguments);
         let average = |old: &TracedTensor, new: TracedTensor| match (self.momentum, count) {
@@ -140,10 +142,10 @@ impl<const N: usize> BatchNorm<N> {
             (None, Some(count)) => old + (new - old) / count,
             _ => new,
         };
-        let stored = counted
+        let all_stored = count_stored
             .and_then(|()| mean.store(&average(mean, new_mean)))
             .and_then(|()| variance.store(&average(variance, new_variance)));
-        stored.map_or_else(failed, |()| y)
+        all_stored.map_or_else(failed, |()| y)
     }
 }
 
@@ -168,13 +170,13 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for BatchNorm<N> {
         if let (true, Some(mean), Some(variance)) = (self.training.is_on(), mean, variance) {
             return self.forward_training(x, mean, variance);
         }
-        let of_batch = self.training.is_on() || mean.is_none();
+        let uses_batch_statistics = self.training.is_on() || mean.is_none();
         x.batch_norm(
             channels.weight.as_ref(),
             channels.bias.as_ref(),
             mean,
             variance,
-            of_batch,
+            uses_batch_statistics,
             self.momentum.unwrap_or(0.0),
             self.eps,
             true,
@@ -231,21 +233,25 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for InstanceNorm<N> {
         if let Some(refused) = rank_error(&format!("InstanceNorm{N}d"), x, &[N + 1, N + 2]) {
             return refused;
         }
-        let batched = x.rank() == N + 2;
-        let batch = if batched { x.clone() } else { x.unsqueeze(0) };
+        let is_batched = x.rank() == N + 2;
+        let batch = if is_batched {
+            x.clone()
+        } else {
+            x.unsqueeze(0)
+        };
         let (mean, variance) = channels.statistics();
-        let of_input = self.training.is_on() || mean.is_none();
+        let uses_input_statistics = self.training.is_on() || mean.is_none();
         let result = batch.instance_norm(
             channels.weight.as_ref(),
             channels.bias.as_ref(),
             mean,
             variance,
-            of_input,
+            uses_input_statistics,
             self.momentum,
             self.eps,
             true,
         );
-        if batched {
+        if is_batched {
             result
         } else {
             result.squeeze_dim(0)
@@ -253,6 +259,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for InstanceNorm<N> {
     }
 }
 
+/// Converts sizes; negative ones become 0.
 fn to_usize_sizes(sizes: &[i64]) -> Vec<usize> {
     let sizes = sizes.iter();
     sizes

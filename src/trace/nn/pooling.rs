@@ -45,6 +45,7 @@ pub struct AvgPool<const N: usize> {
     count_include_pad: bool,
 }
 
+/// Defines the options of both kinds of pooling.
 macro_rules! options {
     ($name:ident) => {
         impl<const N: usize> $name<N> {

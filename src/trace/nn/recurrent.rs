@@ -7,21 +7,25 @@ use super::{call_many, init};
 use crate::kw;
 use crate::trace::native::{Arg, Forward, Module, TracedTensor, Training, Visitor, ops};
 
-/// Parameters and weights common to LSTM, GRU and RNN.
+/// Options and weights of all layers and directions, common to LSTM, GRU and RNN.
 #[derive(Debug)]
 struct Cells {
     /// Number of gates. Each is a block of rows of the weights.
     gates: usize,
+    /// Number of features of the input.
     inputs: usize,
+    /// Number of features of the hidden state.
     hidden: usize,
-    /// Features of an LSTM's projected hidden state.
+    /// Number of features of an LSTM's projected hidden state.
     projected: Option<usize>,
+    /// Number of layers.
     layers: usize,
     bias: bool,
     batch_first: bool,
     bidirectional: bool,
     dropout: f64,
     training: Training,
+    /// The weights in PyTorch's order, with their names.
     weights: Vec<(String, TracedTensor)>,
 }
 
@@ -76,12 +80,12 @@ impl Cells {
                 0 => self.inputs,
                 _ => self.output_features() * self.directions(),
             };
-            let endings = ["", "_reverse"].into_iter().take(self.directions());
-            for ending in endings {
+            let suffixes = ["", "_reverse"].into_iter().take(self.directions());
+            for suffix in suffixes {
                 for (name, shape) in self.weight_shapes(inputs) {
                     let weight = init::by_fan_in(&shape, self.hidden);
                     self.weights
-                        .push((format!("{name}_l{layer}{ending}"), weight));
+                        .push((format!("{name}_l{layer}{suffix}"), weight));
                 }
             }
         }
@@ -104,7 +108,8 @@ impl Cells {
         ops::zeros_with(Arg::List(sizes.into()), named)
     }
 
-    /// Calls the operator for an input, which may lack a batch axis, with given or zero states.
+    /// Calls the operator `name` for an input, which may lack a batch axis, with given or zero states. There are `S`
+    /// states and `R` results.
     fn run<const S: usize, const R: usize>(
         &self,
         name: &str,
@@ -137,6 +142,7 @@ impl Cells {
         }
     }
 
+    /// The operator's arguments in PyTorch's order.
     fn arguments(&self, input: TracedTensor, states: Arg) -> Vec<Arg> {
         let weights = self.weights.iter();
         let weights = weights.map(|(_, weight)| Arg::from(weight));
@@ -153,6 +159,7 @@ impl Cells {
         ]
     }
 
+    /// Visits the weights and the training flag.
     fn visit(&self, visitor: &mut Visitor<'_>) {
         for (name, weight) in &self.weights {
             visitor.field(name, weight);
@@ -161,6 +168,7 @@ impl Cells {
     }
 }
 
+/// Defines a recurrent module by its number of gates.
 macro_rules! recurrent {
     ($($(#[$doc:meta])* $name:ident $gates:literal;)*) => {$(
         $(#[$doc])*
@@ -208,6 +216,7 @@ macro_rules! recurrent {
                 self
             }
 
+            /// Changes the options, and draws new weights.
             fn with(mut self, change: impl FnOnce(&mut Cells)) -> $name {
                 change(&mut self.cells);
                 self.cells.draw();
@@ -240,6 +249,7 @@ impl LSTM {
         self.with(|cells| cells.projected = Some(features))
     }
 
+    /// Calls the operator. Returns the results at each time, and the last hidden and cell states.
     fn run(
         &self,
         x: &TracedTensor,
@@ -268,6 +278,7 @@ impl<X: Borrow<TracedTensor>, S: Borrow<TracedTensor>> Forward<(X, (S, S))> for 
     }
 }
 
+/// Implements [`Forward`] for modules with one state by an operator.
 macro_rules! one_state {
     ($($name:ident $operator:literal;)*) => {$(
         /// Called without states: the initial states are zeros.

@@ -86,8 +86,8 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Unflatten {
     }
 }
 
-/// Defines modules with one number as setting.
-macro_rules! of_number {
+/// Defines modules with one number as their setting.
+macro_rules! modules_with_factor {
     ($($(#[$doc:meta])* $name:ident $operator:ident;)*) => {$(
         $(#[$doc])*
         #[derive(Debug, Module)]
@@ -112,7 +112,7 @@ macro_rules! of_number {
     )*};
 }
 
-of_number! {
+modules_with_factor! {
     /// `torch.nn.PixelShuffle`: moves channels to pixels.
     PixelShuffle pixel_shuffle;
     /// `torch.nn.PixelUnshuffle`: moves pixels to channels.
@@ -166,9 +166,12 @@ pub struct Upsample {
     align_corners: bool,
 }
 
+/// The size of the result of [`Upsample`].
 #[derive(Debug)]
 enum UpsampleTarget {
+    /// The size of each spatial axis.
     Size(Vec<i64>),
+    /// The factor of every spatial axis.
     Factor(f64),
 }
 

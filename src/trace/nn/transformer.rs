@@ -138,6 +138,7 @@ impl TransformerEncoderLayer {
         self
     }
 
+    /// Self-attention with the masks of `input`, and dropout.
     fn attend(&self, x: &TracedTensor, input: &Masked) -> TracedTensor {
         let attention = Attention::within(x)
             .attn_mask(input.mask.as_ref())
@@ -147,10 +148,11 @@ impl TransformerEncoderLayer {
         self.dropout1.call(self.self_attn.call(attention).0)
     }
 
+    /// The feed-forward block, with dropout.
     fn feed_forward(&self, x: &TracedTensor) -> TracedTensor {
-        let between = (self.activation)(&self.linear1.call(x));
+        let activated = (self.activation)(&self.linear1.call(x));
         self.dropout2
-            .call(self.linear2.call(self.dropout.call(between)))
+            .call(self.linear2.call(self.dropout.call(activated)))
     }
 }
 

@@ -1,3 +1,5 @@
+//! Compares the results of a module before and after its preparation, bit for bit.
+
 use std::fmt;
 
 use serde::Serialize;
@@ -16,7 +18,7 @@ use crate::trace::check;
 pub struct EqualityCheck {
     /// Name of the graph.
     pub graph: String,
-    /// Types of the inputs of the run.
+    /// Types of the inputs of the prepared graph.
     pub inputs: Vec<String>,
     /// Number of outputs. All of them are bitwise equal.
     pub outputs: usize,
@@ -50,7 +52,8 @@ pub(super) fn compare_results(
         .collect()
 }
 
-/// Inputs of the original graph, including fixed ones.
+/// Inputs of the original graph, including those that the options fix. Generates the arguments if `example_arguments`
+/// is empty.
 fn inputs(
     module: &GraphModule,
     graph: &Graph,
@@ -70,6 +73,8 @@ fn inputs(
     Ok(tensors)
 }
 
+/// Runs the original and the prepared graph, in that order, and compares their outputs. `inputs` are those of the
+/// original graph; the prepared one takes those that it still has.
 fn compare_graphs(
     modules: [&GraphModule; 2],
     graphs: [&Graph; 2],
@@ -80,23 +85,23 @@ fn compare_graphs(
     let remaining_names: Vec<String> = after.inputs.iter().map(|id| name(after, id)).collect();
     let before_inputs = before.inputs.iter().zip(inputs);
     let remaining = before_inputs.filter(|(id, _)| remaining_names.contains(&name(before, id)));
-    let left: Vec<Tensor> = remaining.map(|(_, tensor)| tensor.clone()).collect();
+    let remaining_inputs: Vec<Tensor> = remaining.map(|(_, tensor)| tensor.clone()).collect();
     let expected = interp::run(before, &modules[0].weights, inputs)?;
-    let found = interp::run(after, &modules[1].weights, &left)?;
-    let pairs = before.outputs.iter().zip(expected.iter().zip(&found));
-    for (id, (expected, found)) in pairs {
-        if (expected.tensor_type(), expected.bytes()) != (found.tensor_type(), found.bytes()) {
+    let results = interp::run(after, &modules[1].weights, &remaining_inputs)?;
+    let pairs = before.outputs.iter().zip(expected.iter().zip(&results));
+    for (id, (expected, result)) in pairs {
+        if (expected.tensor_type(), expected.bytes()) != (result.tensor_type(), result.bytes()) {
             let message = format!("the prepared graph's {} differs", name(before, id));
             return Err(Error::new(ErrorKind::Mismatch, message));
         }
     }
     Ok(EqualityCheck {
         graph: before.name.clone(),
-        inputs: left
+        inputs: remaining_inputs
             .iter()
             .map(|tensor| tensor.tensor_type().to_string())
             .collect(),
-        outputs: found.len(),
+        outputs: results.len(),
     })
 }
 
@@ -110,11 +115,11 @@ mod tests {
             let text = format!("graph f(x: f32[B]) {{\n  y = {op} x\n  return y\n}}");
             text.parse().unwrap()
         };
-        let prove = |other: &str| {
+        let compare_with = |other: &str| {
             compare_results(&module("neg"), &module(other), &PrepareOptions::default())
         };
-        assert_eq!(prove("neg").unwrap()[0].outputs, 1);
-        let error = prove("abs").unwrap_err();
+        assert_eq!(compare_with("neg").unwrap()[0].outputs, 1);
+        let error = compare_with("abs").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Mismatch);
         assert!(error.message().contains("y differs"), "{error}");
     }

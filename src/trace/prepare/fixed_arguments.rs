@@ -1,3 +1,5 @@
+//! Fixes arguments of graphs to values.
+
 use std::collections::BTreeSet;
 
 use super::report::{PrepareReport, RewriteKind};
@@ -17,12 +19,12 @@ pub(super) fn fix_arguments(
     report: &mut PrepareReport,
 ) -> Result<()> {
     for (name, value) in fixed {
-        let mut found = false;
+        let mut is_known = false;
         for graph in &mut module.graphs {
             report.set_graph(graph);
-            found |= fix_argument(graph, name, *value, report)?;
+            is_known |= fix_argument(graph, name, *value, report)?;
         }
-        if !found {
+        if !is_known {
             return Err(unknown_argument(module, name));
         }
     }
@@ -35,6 +37,7 @@ pub(super) fn fix_arguments(
     Ok(())
 }
 
+/// The error for an argument that no graph has.
 fn unknown_argument(module: &GraphModule, name: &str) -> Error {
     let inputs = module.graphs.iter().flat_map(signature);
     let names: BTreeSet<String> = inputs.map(|input| input.name).collect();
@@ -64,7 +67,7 @@ pub(super) fn input_of(graph: &Graph, name: &str, value: Scalar) -> Result<Optio
     }
 }
 
-/// Replaces an argument by a value. True if there is such an argument.
+/// Replaces an argument by a value. True if the graph has such an argument.
 fn fix_argument(
     graph: &mut Graph,
     name: &str,
@@ -85,6 +88,7 @@ fn fix_argument(
     Ok(true)
 }
 
+/// An error if the input `index` is the only one that defines one of its symbolic sizes.
 fn require_other_size_source(graph: &Graph, index: usize, name: &str) -> Result<()> {
     let symbols = |id: &ValueId| {
         let sizes = graph.ty(*id).shape.iter();
@@ -104,10 +108,11 @@ fn require_other_size_source(graph: &Graph, index: usize, name: &str) -> Result<
     }
 }
 
+/// Returns structures in which the input `index` is a constant. The inputs after it move down by one.
 fn replace_input_by_constant(inputs: &[NamedTree], index: usize, value: Scalar) -> Vec<NamedTree> {
-    let tensor = |at: usize| match at {
-        _ if at == index => TreeSpec::Constant(TreeConstant::Number(value)),
-        _ => TreeSpec::Tensor(at - usize::from(index < at)),
+    let tensor = |input_index: usize| match input_index {
+        _ if input_index == index => TreeSpec::Constant(TreeConstant::Number(value)),
+        _ => TreeSpec::Tensor(input_index - usize::from(index < input_index)),
     };
     let inputs = inputs.iter().map(|input| NamedTree {
         name: input.name.clone(),
@@ -116,6 +121,7 @@ fn replace_input_by_constant(inputs: &[NamedTree], index: usize, value: Scalar) 
     inputs.collect()
 }
 
+/// Removes an input of the graph. Its value keeps its id, and needs a new definition.
 fn remove_input(graph: &mut Graph, index: usize) {
     graph.inputs.remove(index);
     for (index, id) in graph.inputs.clone().into_iter().enumerate() {
@@ -123,7 +129,7 @@ fn remove_input(graph: &mut Graph, index: usize) {
     }
 }
 
-/// Inserts a node that defines a value before all other nodes.
+/// Inserts a node before all others that defines the value `id`: a tensor filled with a number.
 fn insert_constant(graph: &mut Graph, id: ValueId, value: Scalar) {
     for info in &mut graph.values {
         if let Definition::Node(node, _) = &mut info.definition {
@@ -145,7 +151,7 @@ fn insert_constant(graph: &mut Graph, id: ValueId, value: Scalar) {
     graph.nodes.insert(0, node);
 }
 
-/// Reports the removed nodes.
+/// Reports the nodes that `after` no longer has, by the names of their first results and their operators.
 fn report_removed_nodes(before: &Graph, after: &Graph, report: &mut PrepareReport) {
     let mut remaining = BTreeSet::new();
     each_graph(after, &mut |graph| {
@@ -167,6 +173,7 @@ fn report_removed_nodes(before: &Graph, after: &Graph, report: &mut PrepareRepor
     });
 }
 
+/// Name of a node's first result; empty if it has none.
 fn first_name<'a>(graph: &'a Graph, node: &Node) -> &'a str {
     let first = node.results.first();
     first.map_or("", |id| graph.value(*id).name.as_str())

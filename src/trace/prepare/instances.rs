@@ -1,3 +1,6 @@
+//! Instances of modules. An instance is one of several calls of a module, treated as a module of its own: `relu_1` is
+//! the second call of `relu`.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::without_call_numbers;
@@ -6,9 +9,11 @@ use crate::trace::check::each_graph;
 
 /// Names for the calls of modules in a graph. Each call gets the name of a separate instance.
 pub(super) struct Instances {
+    /// Name of the instance, by the path of the module call.
     names: BTreeMap<String, String>,
     /// Paths of modules and weights. No numbered instance gets such a name.
     reserved: BTreeSet<String>,
+    /// Names of all instances so far.
     assigned: BTreeSet<String>,
 }
 
@@ -45,6 +50,7 @@ impl Instances {
         self.assigned.iter()
     }
 
+    /// Names the module call at `path`, and those around it. Returns its name.
     fn assign_name(&mut self, path: &str) -> String {
         if path.is_empty() {
             return String::new();

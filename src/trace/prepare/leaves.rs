@@ -1,3 +1,5 @@
+//! Leaves: modules of which each call becomes one node. The members of a call are the nodes that belong to it.
+
 use std::collections::HashSet;
 
 use super::instances::is_leaf;
@@ -15,18 +17,19 @@ pub(super) fn outline_leaves(
     report: &mut PrepareReport,
 ) -> Result<()> {
     for leaf in leaves {
-        let mut found = false;
+        let mut has_calls = false;
         for graph in &mut module.graphs {
             report.set_graph(graph);
-            found |= outline_in(graph, leaf, report).at(|| format!("leaf {leaf}"))?;
+            has_calls |= outline_in(graph, leaf, report).at(|| format!("leaf {leaf}"))?;
         }
-        if !found {
+        if !has_calls {
             return Err(unknown_leaf(module, leaf));
         }
     }
     Ok(())
 }
 
+/// The error for a leaf without nodes.
 fn unknown_leaf(module: &GraphModule, leaf: &str) -> Error {
     let mut paths = Vec::new();
     for graph in &module.graphs {
@@ -47,18 +50,18 @@ fn outline_in(graph: &mut Graph, leaf: &str, report: &mut PrepareReport) -> Resu
     let calls: Vec<Option<String>> = graph.nodes.iter().map(|node| call_of(node, leaf)).collect();
     let mut distinct_calls: Vec<&String> = calls.iter().flatten().collect();
     distinct_calls.dedup();
-    let mut known = HashSet::new();
-    distinct_calls.retain(|call| known.insert(*call));
+    let mut seen = HashSet::new();
+    distinct_calls.retain(|call| seen.insert(*call));
     for call in &distinct_calls {
         *graph = outline_call(graph, call, leaf, report)?;
     }
-    let mut found = !distinct_calls.is_empty();
+    let mut has_calls = !distinct_calls.is_empty();
     for node in graph.nodes.iter_mut().filter(|node| !is_leaf(&node.op)) {
         for body in node.bodies_mut() {
-            found |= outline_in(body, leaf, report)?;
+            has_calls |= outline_in(body, leaf, report)?;
         }
     }
-    Ok(found)
+    Ok(has_calls)
 }
 
 /// Path of the module call that a node belongs to; none if it belongs to another module.
@@ -68,6 +71,7 @@ fn call_of(node: &Node, leaf: &str) -> Option<String> {
     (without_call_numbers(&call) == leaf).then_some(call)
 }
 
+/// Outlines one call of a leaf. `call` is the path of the call, `leaf` that of the module.
 fn outline_call(
     graph: &Graph,
     call: &str,
@@ -87,13 +91,13 @@ fn outline_call(
         location: members.first().and_then(|node| node.place.location.clone()),
     };
     for node in &members {
-        let old = node
+        let first_result = node
             .results
             .first()
             .map(|id| graph.value(*id).name.as_str());
         report.add(
             RewriteKind::Leaf,
-            old.unwrap_or_default(),
+            first_result.unwrap_or_default(),
             leaf,
             &node.place,
         );
@@ -108,27 +112,30 @@ fn outline_call(
 }
 
 /// Splits the nodes outside of the module call: those that can run before its members, and those that must run after.
+///
+/// # Errors
+/// A member depends on a node outside of the call that depends on a member.
 fn split_around(
     graph: &Graph,
     is_member: &dyn Fn(&Node) -> bool,
 ) -> Result<(Vec<Node>, Vec<Node>)> {
     let last = graph.nodes.iter().rposition(is_member);
     let (mut before, mut after) = (Vec::new(), Vec::new());
-    let mut of_members: HashSet<ValueId> = HashSet::new();
-    let mut depends_on_members: HashSet<ValueId> = HashSet::new();
+    let mut member_results: HashSet<ValueId> = HashSet::new();
+    let mut dependent_values: HashSet<ValueId> = HashSet::new();
     for (index, node) in graph.nodes.iter().enumerate() {
         let operands = node.operands();
-        let must_follow = operands.iter().any(|id| depends_on_members.contains(id));
+        let must_follow = operands.iter().any(|id| dependent_values.contains(id));
         if is_member(node) {
             if must_follow {
                 return Err(cyclic_leaf(node));
             }
-            of_members.extend(&node.results);
+            member_results.extend(&node.results);
         } else if must_follow
             || Some(index) > last
-            || operands.iter().any(|id| of_members.contains(id))
+            || operands.iter().any(|id| member_results.contains(id))
         {
-            depends_on_members.extend(&node.results);
+            dependent_values.extend(&node.results);
             after.push(node.clone());
         } else {
             before.push(node.clone());
@@ -137,13 +144,15 @@ fn split_around(
     Ok((before, after))
 }
 
+/// The error for a member that depends on its own call through other nodes.
 fn cyclic_leaf(node: &Node) -> Error {
     let message = "the module reads a value that is computed outside of it from its own results";
     let error = Error::unsupported(message).at_place(&node.place);
     error.help("choose the enclosing module as the leaf")
 }
 
-/// Makes a call node whose body has the given nodes.
+/// Makes a call node whose body consists of the members. Its results are the values that other nodes or the graph's
+/// outputs read. `after` are the nodes that run after it.
 fn call_node(
     graph: &Graph,
     members: Vec<Node>,
@@ -155,17 +164,19 @@ fn call_node(
         .iter()
         .flat_map(|node| node.results.clone())
         .collect();
-    let own: HashSet<ValueId> = defined.iter().copied().collect();
-    let later = after.iter().flat_map(Node::operands);
-    let read: HashSet<ValueId> = later.chain(graph.outputs.iter().copied()).collect();
+    let member_values: HashSet<ValueId> = defined.iter().copied().collect();
+    let operands_after = after.iter().flat_map(Node::operands);
+    let read: HashSet<ValueId> = operands_after
+        .chain(graph.outputs.iter().copied())
+        .collect();
     let results: Vec<ValueId> = defined.into_iter().filter(|id| read.contains(id)).collect();
-    let mut known = HashSet::new();
+    let mut seen = HashSet::new();
     let is_input = |id: &ValueId| {
         let is_weight = matches!(graph.value(*id).definition, Definition::Weight(_));
-        !is_weight && !own.contains(id)
+        !is_weight && !member_values.contains(id)
     };
     let operands = members.iter().flat_map(Node::operands).filter(is_input);
-    let mut inputs: Vec<ValueId> = operands.filter(|id| known.insert(*id)).collect();
+    let mut inputs: Vec<ValueId> = operands.filter(|id| seen.insert(*id)).collect();
     let mut body = leaf_body(graph, members, &inputs, &results)?;
     body.name = name.to_string();
     inputs.extend(add_size_inputs(graph, &mut body)?);
@@ -178,6 +189,7 @@ fn call_node(
     })
 }
 
+/// A graph of these nodes, inputs and outputs.
 fn leaf_body(
     graph: &Graph,
     nodes: Vec<Node>,
@@ -206,9 +218,9 @@ fn add_size_inputs(graph: &Graph, body: &mut Graph) -> Result<Vec<ValueId>> {
             let mut sizes = graph.ty(**id).shape.iter();
             sizes.any(|size| size.as_symbol() == Some(&symbol))
         };
-        let found = graph.inputs.iter().find(has_size);
+        let source = graph.inputs.iter().find(has_size);
         let missing = || Error::unsupported(format!("no input has the size {symbol}"));
-        let id = *found.ok_or_else(missing)?;
+        let id = *source.ok_or_else(missing)?;
         add_size_input(body, &symbol, graph.ty(id).clone());
         added.push(id);
     }

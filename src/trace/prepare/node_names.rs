@@ -1,3 +1,5 @@
+//! Names of nodes and values after modules and operators.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::instances::{Instances, is_leaf, join_path};
@@ -11,12 +13,14 @@ pub(super) fn name_nodes(graph: &mut Graph, instances: &Instances, report: &mut 
     namer.name_graph(graph, report);
 }
 
+/// Names the nodes of one graph.
 struct NodeNamer<'a> {
     instances: &'a Instances,
     /// Number of nodes directly in each module call, without nested calls.
     direct_nodes: BTreeMap<String, usize>,
     /// Module calls that contain other module calls.
     containers: BTreeSet<String>,
+    /// Names that no further node may get.
     used_names: BTreeSet<String>,
 }
 
@@ -33,6 +37,7 @@ impl<'a> NodeNamer<'a> {
         namer
     }
 
+    /// Counts the nodes of each module call, and notes the containers.
     fn count_nodes(&mut self, graph: &Graph) {
         for node in &graph.nodes {
             let path = &node.place.module;
@@ -49,6 +54,7 @@ impl<'a> NodeNamer<'a> {
         }
     }
 
+    /// Names the nodes and values of a graph and its nested graphs.
     fn name_graph(&mut self, graph: &mut Graph, report: &mut PrepareReport) {
         let mut names = Vec::new();
         for node in &mut graph.nodes {
@@ -89,7 +95,8 @@ impl<'a> NodeNamer<'a> {
     }
 }
 
-/// Names results after their nodes. Several results of a node are numbered.
+/// Names results after their nodes. Several results of a node are numbered. `names` holds for each node the kind of its
+/// rewrite, its new name, and the path of its module call.
 fn name_values(
     graph: &mut Graph,
     names: &[(RewriteKind, String, String)],
@@ -102,27 +109,28 @@ fn name_values(
         let mut place = node.place.clone();
         place.module.clone_from(path);
         let results = node.results.clone();
-        let olds: Vec<String> = results
+        let old_names: Vec<String> = results
             .iter()
             .map(|id| graph.value(*id).name.clone())
             .collect();
-        let old = olds.first().cloned().unwrap_or_default();
+        let first_old_name = old_names.first().cloned().unwrap_or_default();
         let mut is_new = name != path;
         for (number, id) in results.iter().enumerate() {
             let wanted = match results.len() {
                 1 => name.clone(),
                 _ => format!("{name}.{number}"),
             };
-            let found = unique(&legal_name(&wanted), &mut taken);
-            is_new |= olds.get(number) != Some(&found);
-            rename(graph, *id, found);
+            let new_name = unique(&legal_name(&wanted), &mut taken);
+            is_new |= old_names.get(number) != Some(&new_name);
+            rename(graph, *id, new_name);
         }
         if is_new {
-            report.add(*kind, &old, name, &place);
+            report.add(*kind, &first_old_name, name, &place);
         }
     }
 }
 
+/// Returns a name that is not taken, `wanted` if possible, and marks it as taken.
 fn unique(wanted: &str, taken: &mut BTreeSet<String>) -> String {
     let numbered = (1..).map(|number| format!("{wanted}_{number}"));
     let mut candidates = std::iter::once(wanted.to_string()).chain(numbered);
@@ -130,6 +138,7 @@ fn unique(wanted: &str, taken: &mut BTreeSet<String>) -> String {
     name.unwrap_or_default()
 }
 
+/// Sets the name of a value.
 fn rename(graph: &mut Graph, id: ValueId, name: String) {
     graph.values[id.index()].name = name;
 }

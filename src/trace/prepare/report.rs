@@ -1,3 +1,5 @@
+//! The report of a preparation.
+
 use std::fmt;
 
 use serde::Serialize;
@@ -80,7 +82,7 @@ impl RewriteKind {
         }
     }
 
-    /// The word that reports use.
+    /// The kind's name in reports.
     pub fn name(self) -> &'static str {
         match self {
             RewriteKind::Fixed => "fixed",
@@ -107,8 +109,9 @@ impl PrepareReport {
             lines.push(format!("graph {}", check.graph));
             for kind in RewriteKind::ALL {
                 let rewrites = self.rewrites.iter();
-                let own = rewrites.filter(|one| one.graph == check.graph && one.kind == kind);
-                let count = own.count();
+                let rewrites_of_kind =
+                    rewrites.filter(|rewrite| rewrite.graph == check.graph && rewrite.kind == kind);
+                let count = rewrites_of_kind.count();
                 lines.extend((count > 0).then(|| format!("  {count:>6}  {}", kind.describe())));
             }
             lines.push(format!("  {check}"));
@@ -116,6 +119,7 @@ impl PrepareReport {
         lines
     }
 
+    /// Adds a rewrite of the current graph.
     pub(super) fn add(&mut self, kind: RewriteKind, old: &str, new: &str, place: &SourcePlace) {
         self.rewrites.push(Rewrite {
             kind,

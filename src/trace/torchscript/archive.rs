@@ -1,4 +1,4 @@
-//! A whole archive: the root module, the program, and the tensors that both refer to.
+//! An archive: the root module, the program, and the tensors that both refer to.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -131,25 +131,32 @@ pub(super) fn check_byte_order(container: &Container) -> Result<()> {
     }
 }
 
-/// The pickle `NAME.pkl`, whose storages are the records `NAME/…`.
+/// Reads the pickle `NAME.pkl`, whose storages are the records `NAME/…`.
 pub(super) fn pickle(container: &Container, name: &str) -> Result<Pickled> {
     let record = format!("{name}.pkl");
     unpickle(container.record(&record)?.bytes(), name).at(|| record)
 }
 
+/// Reads the constants of the program.
 fn constants(container: &Container) -> Result<Vec<Pickled>> {
     let constants = pickle(container, "constants")?;
     let items = constants.as_items().map(<[Pickled]>::to_vec);
     items.ok_or_else(|| Error::format("constants.pkl does not hold a tuple"))
 }
 
+/// Reads the version of the file format.
 fn version(container: &Container) -> Result<u32> {
-    let modern = container.contains(".data/version");
-    let text = container.text(if modern { ".data/version" } else { "version" })?;
+    let has_data_folder = container.contains(".data/version");
+    let text = container.text(if has_data_folder {
+        ".data/version"
+    } else {
+        "version"
+    })?;
     let number = text.trim().parse().ok().filter(|version| *version > 0);
     number.ok_or_else(|| Error::format(format!("{text:?} is not a version number")))
 }
 
+/// Appends the types of the tensors in a value.
 fn collect_types(value: &Pickled, types: &mut Vec<TensorType>) {
     match value {
         Pickled::Tensor(record) => types.push(record.tensor_type()),

@@ -155,7 +155,7 @@ pub enum StmtKind {
     },
     /// `for variable in range(count):`.
     For {
-        /// Counts from 0.
+        /// The variable that counts iterations from 0.
         variable: String,
         /// Number of iterations.
         count: AstExpr,
@@ -257,8 +257,8 @@ pub enum Callee {
     Qualified(String),
     /// A method of a value: `(x).forward(…)`.
     Method(AstExpr, String),
-    /// A variable that holds a function, or a builtin: `int`, `float`, `bool`, `str`, `print`, `fork` …. A name `^Foo` is a
-    /// function of Python, of which an archive has the name only.
+    /// A variable that holds a function, or a builtin: `int`, `float`, `bool`, `str`, `print`, `fork` …. A name `^Foo`
+    /// is an `autograd.Function` of Python, of which an archive has the name only.
     Name(String),
 }
 
@@ -310,8 +310,8 @@ impl ClassDef {
     /// The type of an attribute or field by name.
     pub fn attribute(&self, name: &str) -> Option<&TypeExpr> {
         let mut attributes = self.attributes.iter();
-        let found = attributes.find(|(attribute, _)| attribute == name);
-        found.map(|(_, ty)| ty)
+        let entry = attributes.find(|(attribute, _)| attribute == name);
+        entry.map(|(_, ty)| ty)
     }
 
     /// A constant or member of an enumeration by name.
@@ -344,6 +344,7 @@ impl fmt::Display for TypeExpr {
     }
 }
 
+/// Writes a generic type, `name[parts]`.
 fn write_list(f: &mut fmt::Formatter<'_>, name: &str, parts: &[TypeExpr]) -> fmt::Result {
     write!(f, "{name}[")?;
     for (index, part) in parts.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The ZIP file format of everything that PyTorch saves: records in one top folder.
+//! The ZIP file format of everything that PyTorch saves: files, which PyTorch calls records, in one top folder.
 
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
@@ -17,10 +17,14 @@ const MAX_INFLATED: u64 = 1 << 30;
 /// The records of a saved file. Opening one reads the central directory only.
 #[derive(Debug)]
 pub struct Container {
+    /// The whole file.
     bytes: MappedRange,
     zip: ZipArchive<Cursor<MappedRange>>,
+    /// The folder that contains all records, with a slash at its end.
     top_folder: String,
+    /// Names of the records without the top folder.
     names: Vec<String>,
+    /// Index of each record in the ZIP directory, by its name in `names`.
     indices: HashMap<String, usize>,
 }
 
@@ -89,6 +93,7 @@ impl Container {
             .map_err(|_| Error::format(format!("record {name:?} is not UTF-8 text")))
     }
 
+    /// Reads the record of an index in the ZIP directory.
     fn read(&self, index: usize) -> Result<MappedRange> {
         // Reading moves the cursor; a clone shares the directory and the bytes.
         let mut zip = self.zip.clone();
@@ -107,12 +112,14 @@ impl Container {
         inflate(zip.by_index(index).map_err(malformed)?)
     }
 
+    /// A range of the file's bytes; none if it is out of bounds.
     fn slice(&self, start: Option<u64>, end: Option<u64>) -> Option<MappedRange> {
         let start = usize::try_from(start?).ok()?;
         self.bytes.slice(start..usize::try_from(end?).ok()?)
     }
 }
 
+/// The folder of the first record, with a slash at its end; empty if it is in none.
 fn top_folder(zip: &ZipArchive<Cursor<MappedRange>>) -> String {
     let first = zip.name_for_index(0).unwrap_or_default();
     let length = first.find('/').map_or(0, |slash| slash + 1);
@@ -123,6 +130,7 @@ fn malformed(error: zip::result::ZipError) -> Error {
     Error::format(error.to_string())
 }
 
+/// Inflates a record.
 fn inflate<R: Read>(file: zip::read::ZipFile<'_, R>) -> Result<MappedRange> {
     let size = file.size();
     if size > MAX_INFLATED {

@@ -64,22 +64,35 @@ pub fn is_library(file: &str) -> bool {
         "utils/",
     ];
     let file = file.replace('\\', "/");
-    let below = file.rsplit_once("/torch/").map(|(_, below)| below);
-    let below = below.or_else(|| file.strip_prefix("torch/"));
-    below.is_some_and(|below| LIBRARY_PREFIXES.iter().any(|part| below.starts_with(part)))
+    let path_in_torch = file
+        .rsplit_once("/torch/")
+        .map(|(_, path_in_torch)| path_in_torch);
+    let path_in_torch = path_in_torch.or_else(|| file.strip_prefix("torch/"));
+    path_in_torch.is_some_and(|path_in_torch| {
+        LIBRARY_PREFIXES
+            .iter()
+            .any(|prefix| path_in_torch.starts_with(prefix))
+    })
 }
 
+/// First element of a record with a string table.
 const FORMAT: &str = "FORMAT_WITH_STRING_TABLE";
 
 /// The range of the user's source that code comes from.
 struct SourceRange<'a> {
+    /// The text, as fragments that follow each other.
     text: Vec<&'a str>,
+    /// The file of the text; none if the record gives none.
     file: Option<&'a str>,
+    /// Line of the text's first line in the file.
     line: usize,
+    /// Byte offset of the range in the text.
     start: usize,
 }
 
 impl<'a> SourceRange<'a> {
+    /// Reads an entry of a record. Returns the offset in the source file, and the location; none if the entry is
+    /// malformed.
     fn read(entry: &'a Pickled, strings: &'a [Pickled]) -> Option<(usize, Option<Location>)> {
         let [offset, range, ..] = entry.as_items()? else {
             return None;
@@ -99,6 +112,7 @@ impl<'a> SourceRange<'a> {
         Some((number(offset)?, origin.location()))
     }
 
+    /// The location of the range: the user's frame of a stack, or a line of a script.
     fn location(&self) -> Option<Location> {
         let frames: Vec<Location> = self.lines().map_while(stack_frame).collect();
         if frames.is_empty() {
@@ -108,29 +122,33 @@ impl<'a> SourceRange<'a> {
         user_frame.or(frames.first()).cloned()
     }
 
+    /// The lines of the text that are not empty.
     fn lines(&self) -> impl Iterator<Item = &'a str> {
-        let lines = self.text.iter().flat_map(|piece| piece.lines());
+        let lines = self.text.iter().flat_map(|fragment| fragment.lines());
         lines.filter(|line| !line.is_empty())
     }
 
     /// The line of the file that contains the start of the range.
     fn line_in_text(&self) -> Option<Location> {
-        let mut left = self.start;
+        let mut bytes_left = self.start;
         let mut newlines = 0;
-        for piece in &self.text {
-            let before = piece.as_bytes().get(..left).unwrap_or(piece.as_bytes());
+        for fragment in &self.text {
+            let before = fragment
+                .as_bytes()
+                .get(..bytes_left)
+                .unwrap_or(fragment.as_bytes());
             newlines += before.iter().filter(|byte| **byte == b'\n').count();
-            left = left.saturating_sub(piece.len());
+            bytes_left = bytes_left.saturating_sub(fragment.len());
         }
         let line = u32::try_from(self.line.checked_add(newlines)?).ok()?;
         Some(Location::new(self.file?, line))
     }
 }
 
-/// A frame of a stack, `model.py(12): forward`.
+/// Parses a frame of a stack, `model.py(12): forward`. Returns none for other lines.
 fn stack_frame(line: &str) -> Option<Location> {
-    let (place, _function) = line.rsplit_once("): ")?;
-    let (file, line) = place.rsplit_once('(')?;
+    let (position, _function) = line.rsplit_once("): ")?;
+    let (file, line) = position.rsplit_once('(')?;
     Some(Location::new(file, line.parse().ok()?))
 }
 
@@ -138,6 +156,7 @@ fn number(value: &Pickled) -> Option<usize> {
     usize::try_from(value.as_int()?).ok()
 }
 
+/// A string, or the string of the table that an index refers to.
 fn string<'a>(value: &'a Pickled, strings: &'a [Pickled]) -> Option<&'a str> {
     match value {
         Pickled::Str(text) => Some(text),
@@ -145,6 +164,7 @@ fn string<'a>(value: &'a Pickled, strings: &'a [Pickled]) -> Option<&'a str> {
     }
 }
 
+/// The fragments of a text: a list of indices into the table, or one string.
 fn text_fragments<'a>(text: &'a Pickled, strings: &'a [Pickled]) -> Option<Vec<&'a str>> {
     match text.as_items() {
         Some(indices) => indices.iter().map(|index| string(index, strings)).collect(),

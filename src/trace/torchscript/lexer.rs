@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 /// A token and its byte offset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Token<'a> {
-    /// Byte offset.
+    /// Byte offset in the file.
     pub offset: usize,
     /// The token itself.
     pub kind: TokenKind<'a>,
@@ -69,11 +69,16 @@ pub fn error_at(file: &str, text: &str, offset: usize, message: impl Into<String
 }
 
 struct Lexer<'a, 'b> {
+    /// Name of the file in messages.
     file: &'b str,
     text: &'a str,
+    /// Byte offset of the next character.
     position: usize,
+    /// Widths of the indentations of the enclosing blocks, outermost first.
     indents: Vec<usize>,
+    /// Number of open brackets. Line ends within brackets are ignored.
     brackets: usize,
+    /// Tokens so far.
     tokens: Vec<Token<'a>>,
 }
 
@@ -99,6 +104,7 @@ impl<'a> Lexer<'a, '_> {
         Ok(())
     }
 
+    /// Reads a token, white space or a comment that starts with this byte.
     fn token(&mut self, byte: u8) -> Result<()> {
         let start = self.position;
         match byte {
@@ -129,6 +135,7 @@ impl<'a> Lexer<'a, '_> {
         self.tokens.push(Token { offset, kind });
     }
 
+    /// Skips bytes for as long as they meet a condition.
     fn skip(&mut self, while_true: impl Fn(u8) -> bool) {
         let rest = self
             .text
@@ -138,6 +145,7 @@ impl<'a> Lexer<'a, '_> {
         self.position += rest.iter().take_while(|byte| while_true(**byte)).count();
     }
 
+    /// The text from an offset to the position.
     fn slice_from(&self, start: usize) -> &'a str {
         self.text.get(start..self.position).unwrap_or_default()
     }
@@ -177,6 +185,7 @@ impl<'a> Lexer<'a, '_> {
         self.indent(self.position - start)
     }
 
+    /// Adds the tokens for a line that is indented by `width` spaces.
     fn indent(&mut self, width: usize) -> Result<()> {
         let offset = self.position;
         if self.indents.last().is_some_and(|last| *last < width) {
@@ -258,6 +267,7 @@ impl<'a> Lexer<'a, '_> {
         Ok(())
     }
 
+    /// Reads an escape in a string. Returns the byte that it stands for.
     fn escape(&mut self) -> Result<u8> {
         let start = self.position;
         self.position += 2;
@@ -280,7 +290,7 @@ impl<'a> Lexer<'a, '_> {
         })
     }
 
-    /// Parses an escaped byte of at most this many digits of the base.
+    /// Parses the digits of an escaped byte: at most `digits` digits of the base. `start` is the offset of the escape.
     fn numeric_escape(&mut self, start: usize, base: u32, digits: usize) -> Result<u8> {
         let first = self.position;
         while self.position < first + digits

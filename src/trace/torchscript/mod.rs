@@ -1,9 +1,11 @@
 //! Reader of TorchScript archives (`torch.jit.save`) and of plain `torch.save` files.
 //!
-//! An archive is a ZIP [`container`] with the pickled root module ([`pickle`], [`value`]), raw storages ([`storage`]), and
-//! the program as text ([`lexer`], [`parser`], [`ast`]) with a record of the lines in the user's own files that it comes
-//! from ([`debug`]). [`Archive`] combines them without knowing the meaning of any operator; [`import`](mod@import) makes graphs of it.
-//! No byte of an archive is trusted: whatever it holds, the result is a value or an error.
+//! An archive is a ZIP file ([`container`]), whose files PyTorch calls records. Its records are the pickled root module
+//! ([`pickle`], [`value`]), raw storages ([`storage`]), the program as Python-like text ([`source`], [`lexer`],
+//! [`parser`], [`ast`]), and debug records that map this text to lines of the user's own files ([`debug`]). [`Archive`]
+//! combines them without knowing the meaning of any operator. [`import`](mod@import) makes graphs of an archive. Files
+//! of `torch.save` are read by [`state_dict`]. No byte of a file is trusted: for any contents, the result is a value or
+//! an error.
 
 pub mod archive;
 pub mod ast;

@@ -41,14 +41,18 @@ pub fn parse_type(text: &str) -> Result<TypeExpr> {
     }
 }
 
+/// A recursive-descent parser. Each method parses from the next token on; an error has the position of a token.
 struct Parser<'a> {
+    /// Name of the file in messages.
     file: Arc<str>,
     text: &'a str,
     tokens: Vec<Token<'a>>,
+    /// Index of the next token.
     position: usize,
+    /// Number of blocks, expressions and types in progress, each nested in the previous one.
     depth: usize,
-    /// Height of the tallest subexpression of the expression that is being parsed. Depth alone does not bound the tree:
-    /// chains such as `x[0][0]` grow it without recursion.
+    /// Height of the tallest subexpression of the expression that is being parsed. `depth` alone does not bound the
+    /// tree: chains such as `x[0][0]` grow it without recursion.
     max_height: usize,
 }
 
@@ -64,21 +68,24 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Returns the next token without consuming it.
     fn peek(&self) -> &TokenKind<'a> {
         self.peek_at(0)
     }
 
+    /// Returns the token that follows after `ahead` others.
     fn peek_at(&self, ahead: usize) -> &TokenKind<'a> {
         let token = self.tokens.get(self.position + ahead);
         token.map_or(&TokenKind::End, |token| &token.kind)
     }
 
+    /// Byte offset of the next token.
     fn offset(&self) -> usize {
         let token = self.tokens.get(self.position);
         token.map_or(self.text.len(), |token| token.offset)
     }
 
-    /// Moves to the next token and returns the one before it. The token is taken out of the list, as none is read twice.
+    /// Consumes the next token and returns it. The list keeps a placeholder in its place, since no token is read twice.
     fn advance(&mut self) -> TokenKind<'a> {
         let token = self.tokens.get_mut(self.position);
         self.position += 1;
@@ -91,6 +98,7 @@ impl<'a> Parser<'a> {
         Err(lexer::error_at(&self.file, self.text, offset, message))
     }
 
+    /// Fails with the next token in place of the expected one.
     fn expected<T>(&self, what: &str) -> Result<T> {
         let message = format!("expected {what}, found {}", self.peek());
         self.error_at(self.offset(), message)
@@ -104,18 +112,21 @@ impl<'a> Parser<'a> {
         *self.peek() == TokenKind::Name(keyword)
     }
 
+    /// Consumes the next token if it is this sign. Returns true if it is.
     fn eat(&mut self, sign: char) -> bool {
-        let found = self.peek_is(sign);
-        self.position += usize::from(found);
-        found
+        let is_next = self.peek_is(sign);
+        self.position += usize::from(is_next);
+        is_next
     }
 
+    /// Consumes the next token if it is this keyword. Returns true if it is.
     fn eat_keyword(&mut self, keyword: &str) -> bool {
-        let found = self.peek_is_keyword(keyword);
-        self.position += usize::from(found);
-        found
+        let is_next = self.peek_is_keyword(keyword);
+        self.position += usize::from(is_next);
+        is_next
     }
 
+    /// Consumes a sign. Fails if another token is next.
     fn expect(&mut self, sign: char) -> Result<()> {
         if self.eat(sign) {
             return Ok(());
@@ -123,6 +134,7 @@ impl<'a> Parser<'a> {
         self.expected(&format!("`{sign}`"))
     }
 
+    /// Consumes a keyword. Fails if another token is next.
     fn expect_keyword(&mut self, keyword: &str) -> Result<()> {
         if self.eat_keyword(keyword) {
             return Ok(());
@@ -158,7 +170,7 @@ impl<'a> Parser<'a> {
         self.expected("the end of the line")
     }
 
-    /// Parses something one nesting level deeper. Fails beyond [`MAX_DEPTH`].
+    /// Runs a parser one nesting level deeper. Fails beyond [`MAX_DEPTH`].
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= MAX_DEPTH {
             return self.error_at(self.offset(), "nested too deeply");
@@ -185,6 +197,7 @@ impl<'a> Parser<'a> {
         Ok(items)
     }
 
+    /// Parses the declarations of a file.
     fn file(&mut self, module: &str) -> Result<SourceFile> {
         let mut file = SourceFile::default();
         loop {
@@ -202,6 +215,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Parses a class.
     fn class(&mut self, module: &str) -> Result<ClassDef> {
         let offset = self.offset();
         self.expect_keyword("class")?;
@@ -223,6 +237,7 @@ impl<'a> Parser<'a> {
         Ok(class)
     }
 
+    /// Parses the parenthesised base of a class, if there is one.
     fn base(&mut self) -> Result<BaseClass> {
         if !self.eat('(') {
             return Ok(BaseClass::None);
@@ -240,6 +255,7 @@ impl<'a> Parser<'a> {
         Ok(base)
     }
 
+    /// Parses a line in a class: a method or a declaration.
     fn member(&mut self, class: &mut ClassDef) -> Result<()> {
         if self.peek_is_keyword("def") {
             let method = self.nested(Self::function)?;
@@ -280,12 +296,14 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
+    /// Parses `= ["a", "b"]`.
     fn names_list(&mut self) -> Result<Vec<String>> {
         self.expect('=')?;
         self.expect('[')?;
         self.list(']', Self::string)
     }
 
+    /// Parses an attribute or a constant (`Final`) after its name and `:`.
     fn typed_member(&mut self, class: &mut ClassDef, name: String) -> Result<()> {
         if !self.eat_keyword("Final") {
             let ty = self.ty()?;
@@ -301,15 +319,16 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
+    /// Parses a function or method. Its name is not qualified.
     fn function(&mut self) -> Result<FunctionDef> {
         let offset = self.offset();
         self.expect_keyword("def")?;
         let name = self.name()?;
         self.expect('(')?;
         let parameters = self.list(')', Self::parameter)?;
-        let arrow = *self.peek() == TokenKind::Arrow;
-        self.position += usize::from(arrow);
-        let returns = if arrow { self.ty()? } else { TypeExpr::Any };
+        let has_arrow = *self.peek() == TokenKind::Arrow;
+        self.position += usize::from(has_arrow);
+        let returns = if has_arrow { self.ty()? } else { TypeExpr::Any };
         Ok(FunctionDef {
             name,
             parameters,
@@ -320,6 +339,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Parses a parameter with its type and default.
     fn parameter(&mut self) -> Result<ParameterDef> {
         let name = self.name()?;
         let ty = if self.eat(':') {
@@ -331,7 +351,7 @@ impl<'a> Parser<'a> {
         Ok(ParameterDef { name, ty, default })
     }
 
-    /// Parses `:` and an indented block of lines.
+    /// Parses `:` and an indented block. `line` parses one line or compound statement of the block.
     fn block(&mut self, mut line: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         self.expect(':')?;
         self.end_of_line()?;

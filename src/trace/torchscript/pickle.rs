@@ -33,10 +33,15 @@ type NodeId = usize;
 /// A value under construction. The memo and the stack refer to nodes by index, so a container can still grow after other
 /// nodes refer to it.
 enum PickleNode {
+    /// A value that contains no others.
     Leaf(Pickled),
+    /// A tuple.
     Tuple(Vec<NodeId>),
+    /// A list with its type tag.
     List(Vec<NodeId>, Option<Arc<str>>),
+    /// A dict with its type tag.
     Dict(Vec<(NodeId, NodeId)>, Option<Arc<str>>),
+    /// An instance: its class, and names and values of attributes.
     Object(Arc<str>, Vec<(NodeId, NodeId)>),
     /// A name such as `torch.FloatStorage`, which is not a value by itself.
     Global(String),
@@ -44,27 +49,35 @@ enum PickleNode {
     Storage(TensorRecord),
 }
 
+/// A machine that executes the opcodes of a pickle.
 struct Unpickler<'a> {
     input: &'a [u8],
+    /// Offset of the next byte.
     position: usize,
+    /// Folder of the records with the storages.
     folder: &'a str,
+    /// All values so far.
     nodes: Vec<PickleNode>,
     stack: Vec<NodeId>,
+    /// Heights that the stack had at the marks that are still open.
     marks: Vec<usize>,
+    /// Values that the pickle refers to again, by the number of the memo entry.
     memo: HashMap<usize, NodeId>,
 }
 
 impl Unpickler<'_> {
+    /// Executes all opcodes. Returns the value on top of the stack at the end.
     fn run(&mut self) -> Result<NodeId> {
         loop {
             match self.u8()? {
                 b'.' => return self.pop(),
-                opcode => self.step(opcode)?,
+                opcode => self.execute(opcode)?,
             }
         }
     }
 
-    fn step(&mut self, opcode: u8) -> Result<()> {
+    /// Executes an opcode.
+    fn execute(&mut self, opcode: u8) -> Result<()> {
         match opcode {
             0x80 => self.protocol(),
             // A frame holds only the number of bytes that follow.
@@ -115,6 +128,7 @@ impl Unpickler<'_> {
         }
     }
 
+    /// Reads a number of bytes.
     fn take(&mut self, length: usize) -> Result<&[u8]> {
         let end = self.position.checked_add(length);
         let bytes = end.and_then(|end| self.input.get(self.position..end));
@@ -128,37 +142,38 @@ impl Unpickler<'_> {
             .map(|bytes| bytes.first().copied().unwrap_or(0))
     }
 
-    /// Reads a signed little-endian number of at most eight bytes.
-    fn number(&mut self, length: usize) -> Result<i64> {
-        let bytes = self.take(length)?;
-        let negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
-        let mut wide = [if negative { 0xff } else { 0 }; 8];
-        let low = wide.get_mut(..length);
-        low.ok_or_else(|| Error::unsupported("an integer of more than 64 bits"))?
+    /// Reads a signed little-endian number of `width` bytes. Fails for more than eight.
+    fn signed_number(&mut self, width: usize) -> Result<i64> {
+        let bytes = self.take(width)?;
+        let is_negative = bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+        let mut extended = [if is_negative { 0xff } else { 0 }; 8];
+        let low_bytes = extended.get_mut(..width);
+        low_bytes
+            .ok_or_else(|| Error::unsupported("an integer of more than 64 bits"))?
             .copy_from_slice(bytes);
-        Ok(i64::from_le_bytes(wide))
+        Ok(i64::from_le_bytes(extended))
     }
 
-    /// Reads an unsigned little-endian number.
-    fn length(&mut self, length: usize) -> Result<usize> {
-        let digits = self.take(length)?.iter().rev();
-        let value = digits.fold(0u64, |value, byte| value << 8 | u64::from(*byte));
+    /// Reads an unsigned little-endian number of `width` bytes.
+    fn unsigned_number(&mut self, width: usize) -> Result<usize> {
+        let high_to_low = self.take(width)?.iter().rev();
+        let value = high_to_low.fold(0u64, |value, byte| value << 8 | u64::from(*byte));
         usize::try_from(value).map_err(|_| Error::format("a length exceeds the address space"))
     }
 
-    fn integer(&mut self, length: usize) -> Result<()> {
-        let value = self.number(length)?;
+    fn integer(&mut self, width: usize) -> Result<()> {
+        let value = self.signed_number(width)?;
         self.leaf(Pickled::Int(value))
     }
 
-    fn unsigned(&mut self, length: usize) -> Result<()> {
-        let value = self.length(length)?;
+    fn unsigned(&mut self, width: usize) -> Result<()> {
+        let value = self.unsigned_number(width)?;
         self.leaf(Pickled::Int(i64::try_from(value).unwrap_or(i64::MAX)))
     }
 
     fn long(&mut self) -> Result<()> {
-        let length = self.length(1)?;
-        self.integer(length)
+        let width = self.unsigned_number(1)?;
+        self.integer(width)
     }
 
     fn float(&mut self) -> Result<()> {
@@ -166,8 +181,9 @@ impl Unpickler<'_> {
         self.leaf(Pickled::Float(f64::from_be_bytes(bytes)))
     }
 
+    /// Reads a string after its length, a number of `width` bytes.
     fn string(&mut self, width: usize) -> Result<()> {
-        let length = self.length(width)?;
+        let length = self.unsigned_number(width)?;
         let text = std::str::from_utf8(self.take(length)?);
         let text = text
             .map_err(|_| Error::format("a string is not UTF-8"))?
@@ -175,6 +191,7 @@ impl Unpickler<'_> {
         self.leaf(Pickled::Str(text))
     }
 
+    /// Reads the text up to the end of the line.
     fn line(&mut self) -> Result<String> {
         let rest = self.input.get(self.position..).unwrap_or_default();
         let length = rest.iter().position(|byte| *byte == b'\n');
@@ -184,6 +201,7 @@ impl Unpickler<'_> {
         Ok(line)
     }
 
+    /// Adds a value and pushes it.
     fn push(&mut self, node: PickleNode) -> Result<()> {
         self.stack.push(self.nodes.len());
         self.nodes.push(node);
@@ -236,10 +254,11 @@ impl Unpickler<'_> {
         self.extend_list(items)
     }
 
-    fn extend_list(&mut self, new: Vec<NodeId>) -> Result<()> {
+    /// Appends elements to the list on top of the stack.
+    fn extend_list(&mut self, elements: Vec<NodeId>) -> Result<()> {
         let list = self.top()?;
         match &mut self.nodes[list] {
-            PickleNode::List(items, _) => items.extend(new),
+            PickleNode::List(items, _) => items.extend(elements),
             _ => {
                 return Err(Error::format(
                     "elements are appended to something that is not a list",
@@ -260,9 +279,10 @@ impl Unpickler<'_> {
         self.extend_dict(items)
     }
 
-    fn extend_dict(&mut self, new: Vec<NodeId>) -> Result<()> {
+    /// Adds entries to the dict on top of the stack. Keys and values alternate.
+    fn extend_dict(&mut self, keys_and_values: Vec<NodeId>) -> Result<()> {
         let dict = self.top()?;
-        let (pairs, rest) = new.as_chunks::<2>();
+        let (pairs, rest) = keys_and_values.as_chunks::<2>();
         match &mut self.nodes[dict] {
             PickleNode::Dict(entries, _) if rest.is_empty() => {
                 entries.extend(pairs.iter().map(|[key, value]| (*key, *value)));
@@ -276,21 +296,24 @@ impl Unpickler<'_> {
         Ok(())
     }
 
+    /// Stores the value on top of the stack in the memo.
     fn put(&mut self, width: usize) -> Result<()> {
-        let slot = self.length(width)?;
+        let slot = self.unsigned_number(width)?;
         let top = self.top()?;
         self.memo.insert(slot, top);
         Ok(())
     }
 
+    /// Stores the value on top of the stack in the next entry of the memo.
     fn memoize(&mut self) -> Result<()> {
         let top = self.top()?;
         self.memo.insert(self.memo.len(), top);
         Ok(())
     }
 
+    /// Pushes a value of the memo.
     fn get(&mut self, width: usize) -> Result<()> {
-        let slot = self.length(width)?;
+        let slot = self.unsigned_number(width)?;
         let id = self.memo.get(&slot);
         let unwritten = || Error::format(format!("memo entry {slot} is read before it is written"));
         let id = id.ok_or_else(unwritten)?;
@@ -298,12 +321,14 @@ impl Unpickler<'_> {
         Ok(())
     }
 
+    /// Pushes a name that follows as two lines: module and name.
     fn global(&mut self) -> Result<()> {
         let module = self.line()?;
         let name = self.line()?;
         self.push(PickleNode::Global(format!("{module}.{name}")))
     }
 
+    /// Replaces a module and a name on the stack by the qualified name.
     fn stack_global(&mut self) -> Result<()> {
         let name = self.pop()?;
         let module = self.pop()?;
@@ -311,6 +336,7 @@ impl Unpickler<'_> {
         self.push(PickleNode::Global(global))
     }
 
+    /// Returns a node's string. Fails for other nodes.
     fn str(&self, id: NodeId) -> Result<&Arc<str>> {
         match &self.nodes[id] {
             PickleNode::Leaf(Pickled::Str(text)) => Ok(text),

@@ -17,11 +17,14 @@ pub struct ArchiveSource {
     modules: BTreeMap<String, SourceModule>,
 }
 
+/// A source file.
 #[derive(Debug)]
 struct SourceModule {
     /// Name of the record, `code/__torch__.py`.
     record: String,
+    /// Its declarations, once it is parsed.
     file: OnceLock<SourceFile>,
+    /// Its debug record, once it is read; `None` if there is none that can be read.
     debug: OnceLock<Option<DebugMap>>,
 }
 
@@ -108,15 +111,18 @@ impl ArchiveSource {
     }
 
     /// Returns the location in the user's own source that a byte of a source file comes from, if it was recorded.
+    /// `record` is the name of the file, `code/__torch__.py`.
     pub fn location(&self, record: &str, offset: usize) -> Option<Location> {
         self.debug_map(record)?.location(offset)
     }
 
-    /// Returns the first such location at or after a byte: for a function, a line of its body.
+    /// Returns the first location in the user's own source that is recorded at or after a byte of a source file. For
+    /// the offset of a function, this is a line of its body.
     pub fn first_location(&self, record: &str, offset: usize) -> Option<Location> {
         self.debug_map(record)?.first_location(offset)
     }
 
+    /// Returns the debug record of a source file, which is read on first use.
     fn debug_map(&self, record: &str) -> Option<&DebugMap> {
         let module = self.modules.get(&module_name(record)?)?;
         let debug = module.debug.get_or_init(|| {
@@ -127,6 +133,7 @@ impl ArchiveSource {
     }
 }
 
+/// The module of a source file: `__torch__.m` for `code/__torch__/m.py`; none for other records.
 fn module_name(record: &str) -> Option<String> {
     let path = record.strip_prefix("code/")?.strip_suffix(".py")?;
     Some(path.replace('/', "."))

@@ -1,5 +1,5 @@
-//! Named tensors of files: of modules in archives, and of plain `torch.save` files, which hold tensors or tuples, lists and
-//! dicts of tensors such as state dicts.
+//! Named tensors of files: the weights of modules in archives, and the contents of plain `torch.save` files, which are
+//! tensors, or tuples, lists and dicts of tensors such as state dicts.
 
 use std::path::Path;
 
@@ -32,12 +32,15 @@ pub fn tensors(container: &Container) -> Result<Vec<(String, Tensor)>> {
     Ok(reader.tensors)
 }
 
+/// Collects the tensors of a value.
 struct Reader<'a> {
     container: &'a Container,
+    /// Names and tensors so far.
     tensors: Vec<(String, Tensor)>,
 }
 
 impl Reader<'_> {
+    /// Reads the tensors in a value, whose name is `name`.
     fn collect(&mut self, name: &str, value: &Pickled) -> Result<()> {
         if let Pickled::Unsupported(what) = value {
             return Err(Error::unsupported(format!("{name} is {what}")));
@@ -69,6 +72,7 @@ fn join_path(path: &str, name: &str) -> String {
     }
 }
 
+/// The text of a dict's key in a name.
 fn key_text(key: &Pickled) -> String {
     match key {
         Pickled::Str(text) => text.to_string(),

@@ -21,7 +21,7 @@ pub struct TensorRecord {
     pub storage_numel: usize,
     /// Element type.
     pub dtype: DType,
-    /// The first element, counted in elements from the start of the storage.
+    /// Position of the first element in the storage, in elements.
     pub offset: usize,
     /// Sizes, outermost first.
     pub sizes: Vec<usize>,
@@ -56,6 +56,7 @@ impl TensorRecord {
             .at(|| format!("tensor {} of {}", self.tensor_type(), self.storage))
     }
 
+    /// Reads the tensor. Errors do not name it.
     fn read_unnamed(&self, container: &Container) -> Result<Tensor> {
         let numel = self.numel()?;
         if numel == 0 {
@@ -68,17 +69,18 @@ impl TensorRecord {
             return self.gather(numel, storage.bytes());
         }
         let size = self.dtype.size();
-        let part = storage.slice(self.offset * size..(self.offset + numel) * size);
-        let part = part.ok_or_else(|| Error::internal("a checked range is out of bounds"))?;
+        let range = storage.slice(self.offset * size..(self.offset + numel) * size);
+        let range = range.ok_or_else(|| Error::internal("a checked range is out of bounds"))?;
         // Copying normalises bytes other than 0 and 1 in a bool tensor, and aligns elements.
-        let aligned = part.bytes().as_ptr().align_offset(size) == 0;
+        let aligned = range.bytes().as_ptr().align_offset(size) == 0;
         if self.dtype == DType::Bool || !aligned {
-            return Tensor::from_bytes(self.dtype, self.sizes.clone(), part.bytes());
+            return Tensor::from_bytes(self.dtype, self.sizes.clone(), range.bytes());
         }
-        Tensor::from_storage(self.dtype, self.sizes.clone(), Arc::new(part))
+        Tensor::from_storage(self.dtype, self.sizes.clone(), Arc::new(range))
     }
 
-    /// Checks that the last element, and so every element, is within the storage. No dimension may be empty.
+    /// Checks that the last element, and so every element, is within a storage of `elements` elements. No dimension may
+    /// be empty.
     fn check_bounds(&self, elements: usize) -> Result<()> {
         if self.sizes.len() != self.strides.len() {
             let (strides, sizes) = (self.strides.len(), self.sizes.len());
@@ -90,7 +92,7 @@ impl TensorRecord {
             let span = (size - 1).checked_mul(*stride);
             last = last
                 .zip(span)
-                .and_then(|(last, reach)| last.checked_add(reach));
+                .and_then(|(last, span)| last.checked_add(span));
         }
         if last.is_some_and(|last| last < elements) {
             return Ok(());
@@ -103,6 +105,7 @@ impl TensorRecord {
         )))
     }
 
+    /// Copies the elements from the bytes of the storage in row-major order.
     fn gather(&self, numel: usize, storage: &[u8]) -> Result<Tensor> {
         let size = self.dtype.size();
         let bytes = numel.checked_mul(size);
@@ -120,7 +123,7 @@ impl TensorRecord {
         Tensor::from_bytes(self.dtype, self.sizes.clone(), &gathered)
     }
 
-    /// Moves to the next element in row-major order.
+    /// Moves `index` to the next element in row-major order, and `position` to that element's position in the storage.
     fn advance(&self, index: &mut [usize], position: &mut usize) {
         for axis in (0..index.len()).rev() {
             index[axis] += 1;

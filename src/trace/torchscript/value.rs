@@ -66,8 +66,8 @@ impl PickledObject {
     /// The value of an attribute.
     pub fn get(&self, name: &str) -> Option<&Pickled> {
         let mut attributes = self.attributes.iter();
-        let found = attributes.find(|(attribute, _)| &**attribute == name);
-        found.map(|(_, value)| value)
+        let entry = attributes.find(|(attribute, _)| &**attribute == name);
+        entry.map(|(_, value)| value)
     }
 }
 
@@ -75,8 +75,8 @@ impl PickledDict {
     /// The value of a string key.
     pub fn get(&self, key: &str) -> Option<&Pickled> {
         let mut entries = self.entries.iter().rev();
-        let found = entries.find(|(entry, _)| entry.as_str() == Some(key));
-        found.map(|(_, value)| value)
+        let entry = entries.find(|(entry_key, _)| entry_key.as_str() == Some(key));
+        entry.map(|(_, value)| value)
     }
 }
 

@@ -1,5 +1,5 @@
-//! How workgroups divide a Winograd convolution: each computes some output channels of some tiles. It transforms the
-//! input of its tiles itself, so that it waits for no other workgroup.
+//! Division of a Winograd convolution among workgroups: each computes some output channels of some tiles. It transforms
+//! the input of its tiles itself, so that it waits for no other workgroup.
 
 use crate::dim::Dim;
 use crate::kernel::winograd::OutputTile;
@@ -7,19 +7,19 @@ use crate::plan::element::vec4::VEC4_LEN;
 use crate::plan::kernel::ceil_div;
 use crate::plan::product::tile::{EnclosingKernel, Extent};
 
-/// Workgroups that keep a rasteriser's threads busy. With more, input tiles would be transformed more often.
+/// Workgroups that keep a rasteriser's threads busy. With more, more workgroups would transform the same input tiles.
 const MIN_WORKGROUPS: usize = 2;
-/// Most iterations of all loops of an invocation around a product. Mesa's rasteriser silently ends loops once an
-/// invocation has gone through 65,535 iterations; the rest is left for other loops.
+/// Most iterations of the loops over matrices, panels and K that an invocation runs. Mesa's rasteriser silently ends
+/// loops once an invocation has run 65,535 iterations; the difference is left for other loops.
 const MAX_LOOP_ITERATIONS: usize = 50_000;
 /// Iterations of one product besides those of its loop over K.
 const EXTRA_ITERATIONS_PER_PRODUCT: usize = 8;
 
 /// The share of the work that each workgroup gets.
 pub(super) struct WorkPartition {
-    /// Parts of the tiles.
+    /// Number of parts into which the tiles are divided.
     pub(super) tile_parts: Dim,
-    /// Blocks of the output channels.
+    /// Number of blocks into which the output channels of a group are divided.
     pub(super) channel_blocks: Dim,
     /// Filter panels of a block.
     pub(super) block_panels: Dim,
@@ -30,9 +30,10 @@ pub(super) struct WorkPartition {
 }
 
 impl WorkPartition {
-    /// Divides the work by tiles of a shape. The sizes are groups, tiles, channels and output channels.
+    /// Divides the work for products in tiles of shape `extent`. The sizes are the number of groups, the Winograd tiles
+    /// of all images, and the input and output channels of a group.
     pub(super) fn new(
-        places: OutputTile,
+        output_tile: OutputTile,
         extent: Extent,
         lanes: usize,
         [groups, tiles, channels, outputs]: [&Dim; 4],
@@ -40,11 +41,11 @@ impl WorkPartition {
         let tile_parts = ceil_div(tiles, extent.height());
         let group_panels = ceil_div(outputs, extent.width(lanes));
         let workgroups = (groups * &tile_parts).maximum(&Dim::ONE);
-        let wanted = Dim::from(MIN_WORKGROUPS).ceil_div(&workgroups);
-        let rounds = ceil_div(channels, extent.round) + EXTRA_ITERATIONS_PER_PRODUCT as i64;
-        let most =
-            Dim::from(MAX_LOOP_ITERATIONS).floor_div(&(rounds * Dim::from(places.matrices())));
-        let block_panels = group_panels.ceil_div(&wanted).minimum(&most);
+        let wanted_blocks = Dim::from(MIN_WORKGROUPS).ceil_div(&workgroups);
+        let iterations = ceil_div(channels, extent.round) + EXTRA_ITERATIONS_PER_PRODUCT as i64;
+        let max_panels = Dim::from(MAX_LOOP_ITERATIONS)
+            .floor_div(&(iterations * Dim::from(output_tile.matrices())));
+        let block_panels = group_panels.ceil_div(&wanted_blocks).minimum(&max_panels);
         WorkPartition {
             channel_blocks: group_panels.ceil_div(&block_panels),
             block_columns: &block_panels * extent.width(lanes) as i64,
@@ -61,22 +62,23 @@ pub(super) fn is_within_iterations(output_tile: OutputTile, channels: usize) -> 
         <= MAX_LOOP_ITERATIONS
 }
 
-/// Costs of the transform stages.
+/// Costs of the transform stages: input and output.
 struct TransformCost {
-    /// Cycles to transform four input channels of as many tiles as there are invocations, in vectors of sixteen numbers.
+    /// Cycles to transform four input channels of as many tiles as a workgroup has invocations, on vectors of sixteen
+    /// numbers.
     input_cycles: usize,
-    /// Cycles to transform their output, in the same unit.
+    /// Cycles to transform four output channels of as many tiles, on the same vectors.
     output_cycles: usize,
     /// Compile time of both transforms in the driver, in milliseconds.
     compile_ms: u64,
 }
 
-/// Cycles to store four channels of a sum, in vectors of sixteen numbers.
+/// Cycles to store four channels of a sum, on vectors of sixteen numbers.
 const STORE_SUM_CYCLES: usize = 300;
 
 impl TransformCost {
-    fn of(places: OutputTile) -> TransformCost {
-        match places {
+    fn of(output_tile: OutputTile) -> TransformCost {
+        match output_tile {
             OutputTile::Two => TransformCost {
                 input_cycles: 4_500,
                 output_cycles: 3_500,
@@ -91,32 +93,33 @@ impl TransformCost {
     }
 }
 
-/// Describes the kernel around the products, for a number of lanes. The sizes are groups, tiles, channels and output
-/// channels. `bound` is the largest binding of the device in bytes.
+/// Describes the kernel around the products, for a number of lanes. The sizes are those of [`WorkPartition::new`].
+/// `max_binding_size` is the largest binding of the device in bytes.
 pub(super) fn enclosing_kernel(
     output_tile: OutputTile,
     lanes: usize,
     sizes: [usize; 4],
-    bound: u64,
+    max_binding_size: u64,
 ) -> EnclosingKernel {
     EnclosingKernel {
-        run_cycles: Box::new(move |extent, round| {
-            let fits = scratch_bytes(output_tile, extent, lanes, sizes) <= bound;
-            fits.then(|| run_cycles(output_tile, extent, lanes, sizes, round))
+        run_cycles: Box::new(move |extent, iteration_cycles| {
+            let fits = scratch_bytes(output_tile, extent, lanes, sizes) <= max_binding_size;
+            fits.then(|| run_cycles(output_tile, extent, lanes, sizes, iteration_cycles))
         }),
         compile_ms: TransformCost::of(output_tile).compile_ms,
     }
 }
 
-/// Returns the bytes of the larger one of the two intermediate results of all workgroups, for tiles of a shape.
+/// Returns the bytes of the larger one of the two intermediate results of all workgroups, with products in tiles of a
+/// shape.
 fn scratch_bytes(output_tile: OutputTile, extent: Extent, lanes: usize, sizes: [usize; 4]) -> u64 {
     let dims = sizes.map(Dim::from);
-    let share = WorkPartition::new(output_tile, extent, lanes, dims.each_ref());
+    let partition = WorkPartition::new(output_tile, extent, lanes, dims.each_ref());
     let [groups, _, channels, _] = sizes;
     let [parts, blocks, columns] = [
-        &share.tile_parts,
-        &share.channel_blocks,
-        &share.block_columns,
+        &partition.tile_parts,
+        &partition.channel_blocks,
+        &partition.block_columns,
     ]
     .map(constant_or_one);
     let channels = channels.next_multiple_of(VEC4_LEN).max(columns);
@@ -124,34 +127,37 @@ fn scratch_bytes(output_tile: OutputTile, extent: Extent, lanes: usize, sizes: [
     (numbers * size_of::<f32>()) as u64
 }
 
-/// Returns the cycles of a run with tiles of a shape. `round` is the cycles of one iteration over K of a product.
+/// Returns the cycles of a run with products in tiles of a shape. `iteration_cycles` is the cost of one iteration over
+/// K of a product.
 fn run_cycles(
     output_tile: OutputTile,
     extent: Extent,
     lanes: usize,
     sizes: [usize; 4],
-    round: usize,
+    iteration_cycles: usize,
 ) -> u64 {
     let dims = sizes.map(Dim::from);
-    let share = WorkPartition::new(output_tile, extent, lanes, dims.each_ref());
+    let partition = WorkPartition::new(output_tile, extent, lanes, dims.each_ref());
     let [parts, blocks, panels] = [
-        &share.tile_parts,
-        &share.channel_blocks,
-        &share.block_panels,
+        &partition.tile_parts,
+        &partition.channel_blocks,
+        &partition.block_panels,
     ]
     .map(constant_or_one);
     let [groups, _, channels, _] = sizes;
-    let trips = |channels: usize| (extent.height() * channels.div_ceil(VEC4_LEN)).div_ceil(lanes);
-    let product = channels.div_ceil(extent.round) * round
+    let transform_trips =
+        |channels: usize| (extent.height() * channels.div_ceil(VEC4_LEN)).div_ceil(lanes);
+    let product = channels.div_ceil(extent.round) * iteration_cycles
         + extent.rows * extent.column_vec4s * STORE_SUM_CYCLES;
     let TransformCost {
-        input_cycles: seen,
-        output_cycles: output,
+        input_cycles,
+        output_cycles,
         ..
     } = TransformCost::of(output_tile);
-    let transforms = trips(channels) * seen + trips(panels * extent.width(lanes)) * output;
+    let transforms = transform_trips(channels) * input_cycles
+        + transform_trips(panels * extent.width(lanes)) * output_cycles;
     let cycles = (output_tile.matrices() * panels * product + transforms) * lanes / 16;
-    // Each thread runs as many of the workgroups as the others, as far as they can be divided.
+    // A thread runs whole workgroups: an incomplete round of workgroups takes as long as a full one.
     ((groups * parts * blocks).next_multiple_of(MIN_WORKGROUPS) * cycles) as u64
 }
 
@@ -173,25 +179,25 @@ mod tests {
             ..Extent::DEFAULT
         };
         for channels in [4, 64, 1024, 1280, 2560, 5000] {
-            for (places, tiles) in [(OutputTile::Four, 16), (OutputTile::Two, 4096)] {
+            for (output_tile, tiles) in [(OutputTile::Four, 16), (OutputTile::Two, 4096)] {
                 let sizes = [1, tiles, channels, channels].map(Dim::from);
-                let share = WorkPartition::new(places, extent, 16, sizes.each_ref());
-                let [parts, blocks, panels, all] = [
-                    &share.tile_parts,
-                    &share.channel_blocks,
-                    &share.block_panels,
-                    &share.group_panels,
+                let partition = WorkPartition::new(output_tile, extent, 16, sizes.each_ref());
+                let [parts, blocks, panels, group_panels] = [
+                    &partition.tile_parts,
+                    &partition.channel_blocks,
+                    &partition.block_panels,
+                    &partition.group_panels,
                 ]
                 .map(constant_or_one);
-                let rounds = channels / extent.round;
-                assert!(is_within_iterations(places, channels));
+                let iterations = channels / extent.round;
+                assert!(is_within_iterations(output_tile, channels));
                 assert!(
-                    places.matrices() * panels * (rounds + EXTRA_ITERATIONS_PER_PRODUCT)
+                    output_tile.matrices() * panels * (iterations + EXTRA_ITERATIONS_PER_PRODUCT)
                         <= MAX_LOOP_ITERATIONS
                 );
-                assert!(blocks * panels >= all && (blocks - 1) * panels < all);
+                assert!(blocks * panels >= group_panels && (blocks - 1) * panels < group_panels);
                 assert!(
-                    parts * blocks >= MIN_WORKGROUPS.min(all),
+                    parts * blocks >= MIN_WORKGROUPS.min(group_panels),
                     "{channels} {parts} {blocks}"
                 );
             }

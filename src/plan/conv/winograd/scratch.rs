@@ -1,4 +1,4 @@
-//! Memory in which a workgroup keeps vectors of four channels between its stages. No other workgroup reads it.
+//! Scratch memory: a workgroup stores vectors of four channels there between its stages. No other workgroup reads them.
 
 use crate::dim::Dim;
 use crate::error::Result;
@@ -10,16 +10,18 @@ use crate::kernel::layout::Layout;
 use crate::kernel::winograd::OutputTile;
 use crate::plan::element::KernelScope;
 
-/// Vectors indexed by workgroup, matrix, vec4 of channels and tile. Each is written once and read after a barrier. Where
-/// buffers are read as textures, the driver does not know that texture and buffer are the same memory; Mesa's rasteriser
-/// keeps its loads in order, and most of them are in loops after the barrier.
+/// Vectors indexed by workgroup, matrix, vec4 of channels and tile. Each is written once and read after a barrier. A
+/// kernel may read them from a texture that aliases the buffer. The driver does not know that both are the same memory,
+/// but Mesa's rasteriser keeps loads in order, and most of them are in loops after the barrier.
 pub(super) struct Scratch {
     /// Result of the convolution, which identifies this memory.
     value: ValueId,
+    /// Name of the buffer.
     name: &'static str,
+    /// Number of workgroups.
     workgroups: Dim,
     output_tile: OutputTile,
-    /// Vectors of a matrix.
+    /// Number of vectors of a matrix.
     pub(super) vectors_per_matrix: Dim,
     /// Index of the workgroup.
     workgroup: Index,
@@ -55,8 +57,9 @@ impl Scratch {
         }
     }
 
-    /// Returns the index of a matrix by its row and column. Where sizes are symbolic the index is an expression of its
-    /// own: folded into them it would give one size for each matrix.
+    /// Returns the index of a matrix by its row and column in the transformed tile. If the number of vectors is
+    /// symbolic, the index is a separate expression: folded into symbolic sizes it would give one more size for each
+    /// matrix.
     pub(super) fn matrix_index(&self, scope: &mut KernelScope, [y, x]: [usize; 2]) -> Index {
         let matrix = y * self.output_tile.input_size() + x;
         if matrix < 2 || self.vectors_per_matrix.as_const().is_some() {
@@ -66,14 +69,14 @@ impl Scratch {
         Index::expr(number, &self.output_tile.matrices().into())
     }
 
-    /// Returns the index of a vector by its matrix and its number in that matrix.
+    /// Returns the index of a vector in the buffer, by its matrix and its number in that matrix.
     fn vector_index(&self, scope: &mut KernelScope, matrix: &Index, number: &Index) -> Expr {
-        let of_workgroup = Dim::from(self.output_tile.matrices()) * &self.vectors_per_matrix;
-        let first = self.workgroup.scale(&of_workgroup);
-        let at = first
+        let workgroup_vectors = Dim::from(self.output_tile.matrices()) * &self.vectors_per_matrix;
+        let first = self.workgroup.scale(&workgroup_vectors);
+        let index = first
             .add(&matrix.scale(&self.vectors_per_matrix))
             .add(number);
-        at.emit(&mut scope.pool)
+        index.emit(&mut scope.pool)
     }
 
     /// Loads a vector; zeros where a guard is false.
@@ -90,11 +93,11 @@ impl Scratch {
         let Some(guard) = guard else {
             return Ok(pool.load(buffer, WgslType::F32x4, index));
         };
-        let (none, zero) = (
+        let (first_index, zero) = (
             pool.index(0),
             pool.call("vec4<f32>()", WgslType::F32x4, &[]),
         );
-        let index = pool.select(guard, index, none);
+        let index = pool.select(guard, index, first_index);
         let vector = pool.load(buffer, WgslType::F32x4, index);
         Ok(pool.select(guard, vector, zero))
     }

@@ -5,13 +5,13 @@ use crate::kernel::emit::Statement;
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::winograd::TransformMatrix;
 
-/// Vectors by row and column.
+/// A matrix of vec4s, by row and column.
 pub(super) type ExprMatrix = Vec<Vec<Expr>>;
 
-/// A term of a sum: factor and vector.
+/// A term of a sum: a vector and the factor in front of it.
 type ScaledVector = (f64, Expr);
 
-/// A tile multiplied by a matrix from both sides.
+/// A tile multiplied by a matrix from the left and by its transpose from the right.
 pub(super) struct TileTransform {
     /// Statements, one column after the other: the column's inputs, and their products with the matrix from one side.
     pub(super) statements: Vec<Statement>,
@@ -22,40 +22,49 @@ pub(super) struct TileTransform {
 }
 
 impl TileTransform {
+    /// Computes `M T Mᵀ` for a matrix `M` and a tile `T`.
     pub(super) fn new(
         pool: &mut ExprPool,
-        by: TransformMatrix,
-        numbers: &ExprMatrix,
+        matrix: TransformMatrix,
+        tile: &ExprMatrix,
     ) -> TileTransform {
         let mut writer = SumWriter {
             pool,
             operations: 0,
         };
-        let (mut statements, mut half) = (Vec::new(), vec![Vec::new(); by.len()]);
-        for x in 0..numbers.len() {
-            let column: Vec<Expr> = numbers.iter().map(|row| row[x]).collect();
-            let sums = writer.multiply(by, &column);
-            for (y, (row, sum)) in half.iter_mut().zip(&sums).enumerate() {
-                writer.pool.set_label(*sum, &format!("half{y}{x}"));
-                row.push(*sum);
+        let (mut statements, mut products) = (Vec::new(), vec![Vec::new(); matrix.len()]);
+        for x in 0..tile.len() {
+            let column: Vec<Expr> = tile.iter().map(|row| row[x]).collect();
+            let column_products = writer.multiply(matrix, &column);
+            for (y, (row, product)) in products.iter_mut().zip(&column_products).enumerate() {
+                writer.pool.set_label(*product, &format!("half{y}{x}"));
+                row.push(*product);
             }
-            statements.extend(column.into_iter().chain(sums).map(Statement::Let));
+            statements.extend(
+                column
+                    .into_iter()
+                    .chain(column_products)
+                    .map(Statement::Let),
+            );
         }
         TileTransform {
             statements,
-            results: half.iter().map(|row| writer.multiply(by, row)).collect(),
+            results: products
+                .iter()
+                .map(|row| writer.multiply(matrix, row))
+                .collect(),
             operations: writer.operations,
         }
     }
 
     /// Returns the number of vector operations of the transform by a matrix.
-    pub(super) fn operations(by: TransformMatrix) -> usize {
+    pub(super) fn operations(matrix: TransformMatrix) -> usize {
         let mut pool = ExprPool::default();
-        let side = by.first().map_or(0, |row| row.len());
-        let mut number = |y, x| pool.variable(&format!("d{y}{x}"), WgslType::F32x4);
-        let mut row = |y| (0..side).map(|x| number(y, x)).collect();
-        let numbers: ExprMatrix = (0..side).map(&mut row).collect();
-        TileTransform::new(&mut pool, by, &numbers).operations
+        let side = matrix.first().map_or(0, |row| row.len());
+        let mut vector = |y, x| pool.variable(&format!("d{y}{x}"), WgslType::F32x4);
+        let mut row = |y| (0..side).map(|x| vector(y, x)).collect();
+        let tile: ExprMatrix = (0..side).map(&mut row).collect();
+        TileTransform::new(&mut pool, matrix, &tile).operations
     }
 }
 
@@ -66,16 +75,16 @@ struct SumWriter<'p> {
 }
 
 impl SumWriter<'_> {
-    /// Multiplies a matrix by a vector of vectors. Neighbouring columns that differ in signs only are replaced by the sum
-    /// and the difference of their vectors. Neighbouring rows that differ in signs only are computed as sum and
+    /// Multiplies a matrix by a vector of vectors. Neighbouring columns that differ in signs only are replaced by the
+    /// sum and the difference of their vectors. Neighbouring rows that differ in signs only are computed as sum and
     /// difference of their common and their differing terms.
-    fn multiply(&mut self, by: TransformMatrix, vectors: &[Expr]) -> Vec<Expr> {
-        let mut rows: Vec<Vec<ScaledVector>> = by
+    fn multiply(&mut self, matrix: TransformMatrix, vectors: &[Expr]) -> Vec<Expr> {
+        let mut rows: Vec<Vec<ScaledVector>> = matrix
             .iter()
             .map(|row| row.iter().copied().zip(vectors.iter().copied()).collect())
             .collect();
         for k in 1..vectors.len() {
-            if differ_in_some_signs(by.iter().map(|row| (row[k - 1], row[k]))) {
+            if differ_in_some_signs(matrix.iter().map(|row| (row[k - 1], row[k]))) {
                 self.fold_mirrored_columns(&mut rows, k);
             }
         }
@@ -91,14 +100,19 @@ impl SumWriter<'_> {
         sums
     }
 
-    /// Replaces vectors `k - 1` and `k` by their sum or difference.
+    /// Replaces vectors `k - 1` and `k` by their sum in rows where their factors are equal, and by their difference in
+    /// the others.
     fn fold_mirrored_columns(&mut self, rows: &mut [Vec<ScaledVector>], k: usize) {
         for row in rows {
-            let ((a, x), (b, y)) = (row[k - 1], row[k]);
-            if a != 0.0 {
-                let template = if a == b { "x + y" } else { "x - y" };
-                row[k - 1] = (a, self.call(template, [x, y]));
-                row[k] = (0.0, y);
+            let ((left_factor, left), (right_factor, right)) = (row[k - 1], row[k]);
+            if left_factor != 0.0 {
+                let template = if left_factor == right_factor {
+                    "x + y"
+                } else {
+                    "x - y"
+                };
+                row[k - 1] = (left_factor, self.call(template, [left, right]));
+                row[k] = (0.0, right);
             }
         }
     }
@@ -110,21 +124,21 @@ impl SumWriter<'_> {
             .filter(|(a, b)| a.0 == b.0)
             .map(|(a, _)| *a)
             .collect();
-        let other: Vec<ScaledVector> = pairs()
+        let opposite: Vec<ScaledVector> = pairs()
             .filter(|(a, b)| a.0 != b.0)
             .map(|(a, _)| *a)
             .collect();
-        let (common, other) = (self.sum(&common), self.sum(&other));
+        let (common, opposite) = (self.sum(&common), self.sum(&opposite));
         self.pool.set_label(common, "even");
-        self.pool.set_label(other, "odd");
-        ["x + y", "x - y"].map(|template| self.call(template, [common, other]))
+        self.pool.set_label(opposite, "odd");
+        ["x + y", "x - y"].map(|template| self.call(template, [common, opposite]))
     }
 
     /// Sums terms, positive ones first.
     fn sum(&mut self, terms: &[ScaledVector]) -> Expr {
-        let with = |sign: f64| terms.iter().filter(move |term| sign * term.0 > 0.0);
+        let with_sign = |sign: f64| terms.iter().filter(move |term| sign * term.0 > 0.0);
         let mut sum = None;
-        for (factor, vector) in with(1.0).chain(with(-1.0)).copied() {
+        for (factor, vector) in with_sign(1.0).chain(with_sign(-1.0)).copied() {
             sum = Some(match sum {
                 None => self.scaled(vector, factor),
                 Some(sum) => {
@@ -137,6 +151,7 @@ impl SumWriter<'_> {
         sum.unwrap_or_else(|| self.pool.call("vec4<f32>()", WgslType::F32x4, &[]))
     }
 
+    /// Multiplies a vector by a factor.
     fn scaled(&mut self, vector: Expr, factor: f64) -> Expr {
         if factor == 1.0 {
             return vector;
@@ -145,6 +160,7 @@ impl SumWriter<'_> {
         self.call("x * y", [factor, vector])
     }
 
+    /// Emits a vector operation and counts it.
     fn call(&mut self, template: &'static str, operands: [Expr; 2]) -> Expr {
         self.operations += 1;
         self.pool.call(template, WgslType::F32x4, &operands)

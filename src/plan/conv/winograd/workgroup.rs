@@ -1,5 +1,5 @@
-//! The three stages of a workgroup of a Winograd convolution: transform the input of its tiles, multiply by the filters,
-//! and transform the products into output positions with the epilogue.
+//! The three stages of a workgroup of a Winograd convolution: transform the input of its tiles, multiply by the
+//! filters, and transform the products into output positions with the epilogue.
 
 use super::partition::WorkPartition;
 use super::scratch::Scratch;
@@ -23,34 +23,40 @@ use crate::plan::product::tile::{self, Extent, PackedWeight, RightFactor, TiledP
 /// A workgroup, which consists of one subgroup.
 pub(super) struct WinogradWorkgroup<'s> {
     sizes: &'s ConvSizes,
+    /// Size of a tile.
     output_tile: OutputTile,
+    /// Transformed filters.
     packed: PackedWeight,
     /// Invocations of the workgroup.
     pub(super) lanes: usize,
+    /// Division of the work among workgroups.
     partition: WorkPartition,
     /// Workgroups of the dispatch.
     pub(super) count: Dim,
     /// Statement that ends surplus workgroups.
     pub(super) surplus: Statement,
-    /// Index of the channel group, and of the block of output channels.
+    /// Index of the channel group.
     group: Index,
+    /// Index of the block of output channels.
     channel_block: Index,
-    /// First tile.
+    /// Index of the first tile.
     first_tile: Index,
     /// Number of images, and of tiles along both axes.
     tile_grid: [Dim; 3],
+    /// Results of the first stage.
     transformed_input: Scratch,
+    /// Results of the second stage.
     products: Scratch,
 }
 
-/// A tile of four channels.
+/// A tile of an image.
 struct WinogradTile {
     /// Index of the tile.
     index: Index,
     image: Index,
     /// First row and first column of its output positions.
     first_position: [Index; 2],
-    /// Bound of the rows, and tiles in a row.
+    /// Bound of the row indices, and number of tiles along a row: the sizes for [`KernelScope::separate`].
     bounds: [Dim; 2],
 }
 
@@ -66,7 +72,7 @@ impl<'s> WinogradWorkgroup<'s> {
     pub(super) fn new(
         scope: &mut KernelScope,
         sizes: &'s ConvSizes,
-        places: OutputTile,
+        output_tile: OutputTile,
         packed: PackedWeight,
     ) -> Result<WinogradWorkgroup<'s>> {
         let missing = || {
@@ -74,125 +80,139 @@ impl<'s> WinogradWorkgroup<'s> {
         };
         let lanes = scope.capabilities.simd_lanes().ok_or_else(missing)?;
         let extent = packed.tile_shape(lanes);
-        let tiles =
-            super::tile_grid(&scope.graph.ty(sizes.result).shape, places).ok_or_else(missing)?;
-        let of_all = [
+        let tiles = super::tile_grid(&scope.graph.ty(sizes.result).shape, output_tile)
+            .ok_or_else(missing)?;
+        let sizes_of_work = [
             &sizes.groups,
             &Dim::product(&tiles),
             &sizes.channels,
             &sizes.outputs,
         ];
-        let share = WorkPartition::new(places, extent, lanes, of_all);
-        let parts = [share.tile_parts.clone(), share.channel_blocks.clone()];
-        let covering = TileGrid::new(scope, std::slice::from_ref(&sizes.groups), parts);
-        let [part, block] = covering.tile;
+        let partition = WorkPartition::new(output_tile, extent, lanes, sizes_of_work);
+        let parts = [
+            partition.tile_parts.clone(),
+            partition.channel_blocks.clone(),
+        ];
+        let grid = TileGrid::new(scope, std::slice::from_ref(&sizes.groups), parts);
+        let [part, block] = grid.tile;
         let height = Dim::from(extent.height());
         let scratch = |name, channels| {
-            let count = ceil_div(channels, VEC4_LEN) * &height;
+            let vectors_per_matrix = ceil_div(channels, VEC4_LEN) * &height;
             Scratch::new(
                 sizes.result,
                 name,
-                places,
-                &covering.workgroup,
-                &covering.count,
-                count,
+                output_tile,
+                &grid.workgroup,
+                &grid.count,
+                vectors_per_matrix,
             )
         };
         Ok(WinogradWorkgroup {
             transformed_input: scratch("seen", &sizes.channels),
-            products: scratch("summed", &share.block_columns),
-            group: covering
-                .batch
-                .into_iter()
-                .next()
-                .unwrap_or_else(Index::zero),
+            products: scratch("summed", &partition.block_columns),
+            group: grid.batch.into_iter().next().unwrap_or_else(Index::zero),
             first_tile: with_label(scope, &part.scale(&height), "first"),
-            count: covering.count,
-            surplus: covering.surplus,
+            count: grid.count,
+            surplus: grid.surplus,
             sizes,
-            output_tile: places,
+            output_tile,
             packed,
             lanes,
-            partition: share,
+            partition,
             channel_block: block,
             tile_grid: tiles,
         })
     }
 
+    /// Returns the tile shape of the products.
     fn extent(&self) -> Extent {
         self.packed.tile_shape(self.lanes)
     }
 
-    /// Emits a loop over the `quads` vec4s of channels of the workgroup's tiles, one for each invocation at a time.
-    /// `make` gets the index of the vec4 among the channels, its number in the scratch memory, and the tile.
+    /// Emits a loop over the `vec4s` vec4s of channels of the workgroup's tiles, one for each invocation at a time.
+    /// `make` emits its body from the index of the vec4 among the channels, its index in a matrix of the scratch
+    /// memory, and the tile.
     fn for_each_tile(
         &self,
         scope: &mut KernelScope,
         name: &str,
-        quads: &Dim,
+        vec4s: &Dim,
         make: impl FnOnce(&mut KernelScope, &Index, (&Index, &WinogradTile)) -> Result<Vec<Statement>>,
     ) -> Result<Vec<Statement>> {
-        let trips = ceil_div(quads, self.lanes);
+        let trips = ceil_div(vec4s, self.lanes);
         repeat(scope, name, &trips, |scope, trip| {
             let (_, local) = scope.counter("local", &Dim::from(self.lanes));
-            let number = trip.scale(&Dim::from(self.lanes)).add(&local);
-            let number = with_label(scope, &number, "number");
+            let vector_index = trip.scale(&Dim::from(self.lanes)).add(&local);
+            let vector_index = with_label(scope, &vector_index, "number");
             let height = Dim::from(self.extent().height());
-            let tile = self.first_tile.add(&number.rem(&height));
+            let tile = self.first_tile.add(&vector_index.rem(&height));
             let tile = with_label(scope, &tile, "tile");
-            let place = self.tile_at(tile)?;
-            let made = make(scope, &number.div(&height), (&number, &place))?;
-            let made = bounds_guard(scope, &place.index, &self.tile_count(), made);
-            Ok(bounds_guard(scope, &number, quads, made))
+            let winograd_tile = self.tile_at(tile)?;
+            let statements = make(
+                scope,
+                &vector_index.div(&height),
+                (&vector_index, &winograd_tile),
+            )?;
+            let statements =
+                bounds_guard(scope, &winograd_tile.index, &self.tile_count(), statements);
+            Ok(bounds_guard(scope, &vector_index, vec4s, statements))
         })
     }
 
-    /// Returns the position of a tile.
+    /// Returns a tile by its index among the tiles of all images.
     fn tile_at(&self, tile: Index) -> Result<WinogradTile> {
-        let place = index::delinearize(&tile, &self.tile_grid);
-        let [image, down, across] = <[Index; 3]>::try_from(place).map_err(|_| {
+        let coordinates = index::delinearize(&tile, &self.tile_grid);
+        let [image, down, across] = <[Index; 3]>::try_from(coordinates).map_err(|_| {
             Error::internal("a Winograd tile must have three coordinates: image, row and column")
         })?;
-        let of_tile = self.output_tile.size();
-        let height = &self.tile_grid[1] * of_tile as i64 + self.output_tile.input_size() as i64;
+        let tile_size = self.output_tile.size();
+        let height = &self.tile_grid[1] * tile_size as i64 + self.output_tile.input_size() as i64;
         Ok(WinogradTile {
             index: tile,
             image,
-            first_position: [down, across].map(|tile| tile.scale(&Dim::from(of_tile))),
+            first_position: [down, across].map(|tile| tile.scale(&Dim::from(tile_size))),
             bounds: [height, self.tile_grid[2].clone()],
         })
     }
 
     /// First stage: transforms the input. An invocation transforms four channels of a tile.
     pub(super) fn transform_input(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
-        let channels = ceil_div(&self.sizes.channels, VEC4_LEN);
+        let channel_vec4s = ceil_div(&self.sizes.channels, VEC4_LEN);
         self.for_each_tile(
             scope,
             "seen_trip",
             &self.transformed_input.vectors_per_matrix,
-            |scope, quad, (number, place)| {
-                let quad = self.group.scale(&channels).add(quad);
-                let tap = [Index::zero(), Index::zero()];
-                let positions = try_matrix(self.output_tile.input_size(), |y, x| {
-                    let position = place.position(scope, [&y.into(), &x.into()]);
-                    let quad = [place.image.clone(), quad.clone()];
-                    let seen =
-                        implicit_gemm::load_input(scope, self.sizes, quad, None, &position, &tap)?;
-                    scope.pool.set_label(seen, &format!("d{y}{x}"));
-                    Ok(seen)
+            |scope, channel_vec4, (vector_index, tile)| {
+                let channel_vec4 = self.group.scale(&channel_vec4s).add(channel_vec4);
+                let first_tap = [Index::zero(), Index::zero()];
+                let inputs = try_matrix(self.output_tile.input_size(), |y, x| {
+                    let position = tile.position(scope, [&y.into(), &x.into()]);
+                    let image_and_vec4 = [tile.image.clone(), channel_vec4.clone()];
+                    let input = implicit_gemm::load_input(
+                        scope,
+                        self.sizes,
+                        image_and_vec4,
+                        None,
+                        &position,
+                        &first_tap,
+                    )?;
+                    scope.pool.set_label(input, &format!("d{y}{x}"));
+                    Ok(input)
                 })?;
-                let made = TileTransform::new(
+                let transform = TileTransform::new(
                     &mut scope.pool,
                     self.output_tile.input_transform(),
-                    &positions,
+                    &inputs,
                 );
-                let mut statements = made.statements;
-                for (y, x, vector) in enumerate_matrix(&made.results) {
+                let mut statements = transform.statements;
+                for (y, x, vector) in enumerate_matrix(&transform.results) {
                     let matrix = self.transformed_input.matrix_index(scope, [y, x]);
-                    statements.push(
-                        self.transformed_input
-                            .store(scope, &matrix, number, vector)?,
-                    );
+                    statements.push(self.transformed_input.store(
+                        scope,
+                        &matrix,
+                        vector_index,
+                        vector,
+                    )?);
                 }
                 Ok(statements)
             },
@@ -204,25 +224,28 @@ impl<'s> WinogradWorkgroup<'s> {
     pub(super) fn multiply(&self, scope: &mut KernelScope) -> Result<Vec<Statement>> {
         let matrices = Dim::from(self.output_tile.matrices());
         let first = self.channel_block.scale(&self.partition.block_panels);
-        let rest = self.remaining(scope, &first);
+        let panels = self.remaining(scope, &first);
         repeat(scope, "matrix", &matrices, |scope, matrix| {
-            let most = &self.partition.block_panels;
-            repeat_to(scope, "panel", most, rest, |scope, panel| {
+            let max_panels = &self.partition.block_panels;
+            repeat_to(scope, "panel", max_panels, panels, |scope, panel| {
                 self.multiply_panel(scope, &matrix, &first, &panel)
             })
         })
     }
 
-    /// Returns how many panels the workgroup has, starting at `first`: the last block of a group may have fewer.
+    /// Returns how many panels the block that starts at panel `first` has: the last block of a group may have fewer
+    /// than the others.
     fn remaining(&self, scope: &mut KernelScope, first: &Index) -> Expr {
         let (first, pool) = (first.emit(&mut scope.pool), &mut scope.pool);
-        let [all, most] = [&self.partition.group_panels, &self.partition.block_panels]
-            .map(|size| pool.size(size));
-        let rest = pool.call("x - y", WgslType::U32, &[all, first]);
-        pool.call("min(x, y)", WgslType::U32, &[rest, most])
+        let [group_panels, block_panels] =
+            [&self.partition.group_panels, &self.partition.block_panels]
+                .map(|size| pool.size(size));
+        let rest = pool.call("x - y", WgslType::U32, &[group_panels, first]);
+        pool.call("min(x, y)", WgslType::U32, &[rest, block_panels])
     }
 
-    /// Multiplies a matrix by a panel of filters. `panel` counts from the workgroup's first panel.
+    /// Multiplies a matrix of the transformed input by a panel of filters. `first` is the workgroup's first panel, and
+    /// `panel` counts from it.
     fn multiply_panel(
         &self,
         scope: &mut KernelScope,
@@ -230,9 +253,9 @@ impl<'s> WinogradWorkgroup<'s> {
         first: &Index,
         panel: &Index,
     ) -> Result<Vec<Statement>> {
-        let (extent, quad) = (self.extent(), Dim::from(VEC4_LEN));
+        let (extent, vec4_len) = (self.extent(), Dim::from(VEC4_LEN));
         let [rows, columns] = [extent.height(), extent.width(self.lanes)].map(Dim::from);
-        let strip = panel.scale(&columns.floor_div(&quad));
+        let first_vec4 = panel.scale(&columns.floor_div(&vec4_len));
         let tiling = TiledProduct {
             batch: Vec::new(),
             rows: rows.clone(),
@@ -246,16 +269,25 @@ impl<'s> WinogradWorkgroup<'s> {
                         "an iteration of a Winograd product has no K elements",
                     ));
                 };
-                let number = channel.div(&quad).scale(&rows).add(&row[0]);
-                self.transformed_input.load(scope, matrix, &number, *guard)
+                let vector_index = channel.div(&vec4_len).scale(&rows).add(&row[0]);
+                self.transformed_input
+                    .load(scope, matrix, &vector_index, *guard)
             },
             right: RightFactor::Panels(self.sizes.filter, self.packed.clone(), &|_| {
-                let of_group = matrix.scale(&self.sizes.groups).add(&self.group);
-                of_group.scale(&self.partition.group_panels)
+                let group_matrix = matrix.scale(&self.sizes.groups).add(&self.group);
+                group_matrix.scale(&self.partition.group_panels)
             }),
             write: &|scope, [_, row], first, vector| {
-                let number = strip.add(&first.div(&quad)).scale(&rows).add(&row[0]);
-                Ok(vec![self.products.store(scope, matrix, &number, vector)?])
+                let vector_index = first_vec4
+                    .add(&first.div(&vec4_len))
+                    .scale(&rows)
+                    .add(&row[0]);
+                Ok(vec![self.products.store(
+                    scope,
+                    matrix,
+                    &vector_index,
+                    vector,
+                )?])
             },
             epilogue_cost: 0,
             writes_whole_vec4: true,
@@ -267,64 +299,81 @@ impl<'s> WinogradWorkgroup<'s> {
         )
     }
 
-    /// Last stage: transforms the products into output positions and applies the epilogue. An invocation transforms four
-    /// channels of a tile.
+    /// Last stage: transforms the products into output positions and applies the epilogue. An invocation transforms
+    /// four channels of a tile.
     pub(super) fn transform_output(
         &self,
         scope: &mut KernelScope,
         group: &Group,
     ) -> Result<Vec<Statement>> {
-        let of_block = self.partition.block_columns.floor_div(&Dim::from(VEC4_LEN));
-        let all = ceil_div(&self.sizes.outputs, VEC4_LEN);
+        let vec4s_per_block = self.partition.block_columns.floor_div(&Dim::from(VEC4_LEN));
+        let channel_vec4s = ceil_div(&self.sizes.outputs, VEC4_LEN);
         self.for_each_tile(
             scope,
             "output_trip",
             &self.products.vectors_per_matrix,
-            |scope, quad, (number, place)| {
-                let quad = self.channel_block.scale(&of_block).add(quad);
+            |scope, channel_vec4, (vector_index, tile)| {
+                let channel_vec4 = self.channel_block.scale(&vec4s_per_block).add(channel_vec4);
                 let sums = try_matrix(self.output_tile.input_size(), |y, x| {
                     let matrix = self.products.matrix_index(scope, [y, x]);
-                    let sum = self.products.load(scope, &matrix, number, None)?;
+                    let sum = self.products.load(scope, &matrix, vector_index, None)?;
                     scope.pool.set_label(sum, &format!("m{y}{x}"));
                     Ok(sum)
                 })?;
-                let made =
+                let transform =
                     TileTransform::new(&mut scope.pool, self.output_tile.output_transform(), &sums);
-                let channels = [place.image.clone(), self.group.scale(&all).add(&quad)];
-                let statements = self.write_tile(scope, group, &channels, place, made)?;
-                Ok(bounds_guard(scope, &quad, &all, statements))
+                let image_and_vec4 = [
+                    tile.image.clone(),
+                    self.group.scale(&channel_vec4s).add(&channel_vec4),
+                ];
+                let statements = self.write_tile(scope, group, &image_and_vec4, tile, transform)?;
+                Ok(bounds_guard(
+                    scope,
+                    &channel_vec4,
+                    &channel_vec4s,
+                    statements,
+                ))
             },
         )
     }
 
-    /// Writes the positions of a tile.
+    /// Writes the positions of a tile. `image_and_vec4` is the image and the vec4 of output channels.
     fn write_tile(
         &self,
         scope: &mut KernelScope,
         group: &Group,
-        channels: &[Index; 2],
-        place: &WinogradTile,
-        made: TileTransform,
+        image_and_vec4: &[Index; 2],
+        tile: &WinogradTile,
+        transform: TileTransform,
     ) -> Result<Vec<Statement>> {
-        let held = position_variables(&mut scope.pool, &made.results);
-        let numbers = held.iter().flatten().zip(made.results.iter().flatten());
-        let declared = numbers.map(|(held, number)| Statement::Declare(*held, *number));
-        let mut statements: Vec<Statement> = made.statements.into_iter().chain(declared).collect();
+        let outputs = position_variables(&mut scope.pool, &transform.results);
+        let pairs = outputs
+            .iter()
+            .flatten()
+            .zip(transform.results.iter().flatten());
+        let declared = pairs.map(|(output, result)| Statement::Declare(*output, *result));
+        let mut statements: Vec<Statement> =
+            transform.statements.into_iter().chain(declared).collect();
         let cost = group.epilogue_cost(scope.graph);
-        let (first, space) = (&place.first_position, &self.sizes.space);
+        let (first, space) = (&tile.first_position, &self.sizes.space);
         statements.extend(write_lines(
             scope,
             LineEpilogue::Unrolled,
             cost,
-            &held,
-            &mut |scope, y, held| {
+            &outputs,
+            &mut |scope, y, outputs| {
                 let mut line = Vec::new();
-                for (x, vector) in held.iter().enumerate() {
-                    let position = place.position(scope, [y, &x.into()]);
-                    let quad = [channels.as_slice(), &position].concat();
-                    let written =
-                        implicit_gemm::write_vec4(scope, group, self.sizes, &quad, *vector)?;
-                    line.extend(offset_bounds_guard(scope, &first[1], x, &space[1], written));
+                for (x, vector) in outputs.iter().enumerate() {
+                    let position = tile.position(scope, [y, &x.into()]);
+                    let vec4_coordinates = [image_and_vec4.as_slice(), &position].concat();
+                    let stores = implicit_gemm::write_vec4(
+                        scope,
+                        group,
+                        self.sizes,
+                        &vec4_coordinates,
+                        *vector,
+                    )?;
+                    line.extend(offset_bounds_guard(scope, &first[1], x, &space[1], stores));
                 }
                 Ok(offset_bounds_guard(
                     scope,
@@ -345,7 +394,7 @@ impl<'s> WinogradWorkgroup<'s> {
 
     /// Returns the operations of all transforms of all workgroups.
     pub(super) fn transform_operations(&self) -> Dim {
-        let of = [
+        let stages = [
             (
                 &self.transformed_input.vectors_per_matrix,
                 self.output_tile.input_transform(),
@@ -355,14 +404,15 @@ impl<'s> WinogradWorkgroup<'s> {
                 self.output_tile.output_transform(),
             ),
         ];
-        let of_workgroup =
-            of.map(|(count, by)| count * (VEC4_LEN * TileTransform::operations(by)) as i64);
-        let [seen, summed] = of_workgroup;
-        (seen + summed) * &self.count
+        let workgroup_operations = stages.map(|(vectors, matrix)| {
+            vectors * (VEC4_LEN * TileTransform::operations(matrix)) as i64
+        });
+        let [input, output] = workgroup_operations;
+        (input + output) * &self.count
     }
 }
 
-/// Calls `make` for each row and column of a tile.
+/// Builds a square matrix. `make` returns the element of a row and a column.
 fn try_matrix(
     side: usize,
     mut make: impl FnMut(usize, usize) -> Result<Expr>,
@@ -381,9 +431,9 @@ fn enumerate_matrix(vectors: &ExprMatrix) -> impl Iterator<Item = (usize, usize,
     })
 }
 
-/// Creates variables for the positions of a tile, by row and column.
-fn position_variables(pool: &mut ExprPool, numbers: &ExprMatrix) -> ExprMatrix {
-    let rows = numbers.iter().enumerate().map(|(y, row)| {
+/// Creates variables for the vectors of a tile's positions, by row and column.
+fn position_variables(pool: &mut ExprPool, vectors: &ExprMatrix) -> ExprMatrix {
+    let rows = vectors.iter().enumerate().map(|(y, row)| {
         let name = |x: usize| format!("y{y}{x}");
         let variable = |x| pool.variable(&name(x), WgslType::F32x4);
         (0..row.len()).map(variable).collect()

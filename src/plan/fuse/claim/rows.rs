@@ -1,5 +1,5 @@
-//! Nodes that one row kernel computes: reductions over the same trailing axes, and the pointwise nodes between and after
-//! them. They are found by structure, so that softmax, norms and similar chains become one kernel each.
+//! Nodes that one row kernel computes: reductions over the same trailing axes, and the pointwise nodes between and
+//! after them. They are found by structure, so that softmax, norms and similar chains become one kernel each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,20 +22,20 @@ impl Fuser<'_> {
         if !rows::is_supported(capabilities) {
             return groups;
         }
-        let mut units: Vec<Vec<usize>> = Vec::new();
+        let mut earlier_groups: Vec<Vec<usize>> = Vec::new();
         for seed in 0..self.graph.nodes.len() {
-            let in_quads = capabilities.simd_lanes().is_some()
+            let is_vec4_pooling = capabilities.simd_lanes().is_some()
                 && pooling::is_supported(self.graph, &self.graph.nodes[seed]);
-            if claimed[seed] || !self.is_used(seed) || in_quads {
+            if claimed[seed] || !self.is_used(seed) || is_vec4_pooling {
                 continue;
             }
             let Some(frame) = RowFrame::of(self.graph, &self.graph.nodes[seed]) else {
                 continue;
             };
             let region = RowRegion::grow(self, capabilities, seed, frame, claimed);
-            if let Some(group) = region.group(self, capabilities, &units) {
+            if let Some(group) = region.group(self, capabilities, &earlier_groups) {
                 group.nodes.iter().for_each(|node| claimed[*node] = true);
-                units.push(group.nodes.clone());
+                earlier_groups.push(group.nodes.clone());
                 self.store_written(&group);
                 groups.push(group);
             }
@@ -66,10 +66,11 @@ const MAX_RECOMPUTED_COST: u32 = 40;
 
 /// Nodes around a reduction that one kernel can compute.
 struct RowRegion {
+    /// The rows that the reductions share.
     frame: RowFrame,
-    /// In graph order.
+    /// Indices of the nodes, in graph order.
     nodes: Vec<usize>,
-    /// Properties of their results.
+    /// Properties of the nodes' results.
     values: BTreeMap<ValueId, RowValueProperties>,
 }
 
@@ -89,9 +90,11 @@ struct RowRegionGrowth<'a, 'g> {
     region: RowRegion,
     /// Values that depend on the region and do not belong to it.
     excluded_dependents: BTreeSet<ValueId>,
-    /// Values that the region reads of each row.
+    /// Materialised values with an element for each element of the rows that the region's reductions read.
     leaves: BTreeSet<ValueId>,
+    /// Index of a row, as a variable.
     row: Index,
+    /// Linear index of an element of that row.
     element: Index,
 }
 
@@ -107,8 +110,8 @@ impl RowRegion {
         let written = vec![false; fuser.graph.values.len()];
         let mut scope = KernelScope::new(fuser.graph, capabilities, &fuser.stored, &written);
         let row = scope.counter("index", &frame.rows).1;
-        let within = scope.counter("k", &frame.length).1;
-        let element = frame.element_index(&row, &within);
+        let number = scope.counter("k", &frame.length).1;
+        let element = frame.element_index(&row, &number);
         let mut growth = RowRegionGrowth {
             fuser,
             scope,
@@ -123,8 +126,8 @@ impl RowRegion {
             element,
         };
         for (index, node) in fuser.graph.nodes.iter().enumerate().skip(seed) {
-            let is_taken = !claimed[index] && growth.try_add(index, node);
-            if !is_taken && node.operands().iter().any(|id| growth.depends(*id)) {
+            let is_added = !claimed[index] && growth.try_add(index, node);
+            if !is_added && node.operands().iter().any(|id| growth.depends(*id)) {
                 growth.excluded_dependents.extend(&node.results);
             }
         }
@@ -133,8 +136,8 @@ impl RowRegion {
 
     /// Removes final nodes that readers can inline: views, and pointwise nodes whose operands are stored in any case.
     fn prune(&mut self, fuser: &Fuser) {
-        for place in (0..self.nodes.len()).rev() {
-            let node = &fuser.graph.nodes[self.nodes[place]];
+        for position in (0..self.nodes.len()).rev() {
+            let node = &fuser.graph.nodes[self.nodes[position]];
             let Some(result) = node.results.first() else {
                 continue;
             };
@@ -142,11 +145,14 @@ impl RowRegion {
                 .iter()
                 .any(|reader| self.nodes.contains(reader));
             let is_cheap = !fuser.stored[result.index()] && reduction_of(node).is_none();
-            let mut inner = node.operands();
-            inner.retain(|id| self.values.contains_key(id));
+            let mut inner_operands = node.operands();
+            inner_operands.retain(|id| self.values.contains_key(id));
             let is_view = node_class(node) == NodeClass::View;
-            if is_last && is_cheap && (is_view || inner.iter().all(|id| self.escapes(fuser, *id))) {
-                self.nodes.remove(place);
+            if is_last
+                && is_cheap
+                && (is_view || inner_operands.iter().all(|id| self.escapes(fuser, *id)))
+            {
+                self.nodes.remove(position);
                 self.values.remove(result);
             }
         }
@@ -159,12 +165,13 @@ impl RowRegion {
         fuser.graph.outputs.contains(&value) || !readers.iter().all(is_inside)
     }
 
-    /// The group, if a device can bind its operands and results.
+    /// The group, if a row kernel pays off and a device can bind its operands and results. `earlier_groups` are the
+    /// nodes of row groups claimed before.
     fn group(
         mut self,
         fuser: &Fuser,
         capabilities: &Capabilities,
-        units: &[Vec<usize>],
+        earlier_groups: &[Vec<usize>],
     ) -> Option<Group> {
         self.prune(fuser);
         let rows = self.rows(fuser);
@@ -172,7 +179,7 @@ impl RowRegion {
             return None;
         }
         let root = *rows.written.last()?;
-        if self.has_cycle(fuser, &rows.written, units) {
+        if self.has_cycle(fuser, &rows.written, earlier_groups) {
             return None;
         }
         let written = vec![false; fuser.graph.values.len()];
@@ -191,6 +198,7 @@ impl RowRegion {
         is_bound.then_some(group)
     }
 
+    /// The pattern of the region's kernel.
     fn rows(&self, fuser: &Fuser) -> RowsPattern {
         let mut stages: Vec<Vec<usize>> = Vec::new();
         let mut computed = Vec::new();
@@ -212,8 +220,9 @@ impl RowRegion {
         }
     }
 
-    /// True if the group would depend on itself, through nodes that other groups compute at once.
-    fn has_cycle(&self, fuser: &Fuser, written: &[ValueId], units: &[Vec<usize>]) -> bool {
+    /// True if the group would depend on itself: a node outside reads a value of the group, and a node of the group
+    /// depends on that node, or on one that an earlier group computes together with it.
+    fn has_cycle(&self, fuser: &Fuser, written: &[ValueId], earlier_groups: &[Vec<usize>]) -> bool {
         let mut open: Vec<ValueId> = written.to_vec();
         let mut seen = BTreeSet::new();
         while let Some(value) = open.pop() {
@@ -224,9 +233,9 @@ impl RowRegion {
                     }
                     return true;
                 }
-                let alone = std::slice::from_ref(reader);
-                let unit = units.iter().find(|unit| unit.contains(reader));
-                for node in unit.map_or(alone, Vec::as_slice) {
+                let single = std::slice::from_ref(reader);
+                let group = earlier_groups.iter().find(|group| group.contains(reader));
+                for node in group.map_or(single, Vec::as_slice) {
                     if seen.insert(*node) {
                         open.extend(&fuser.graph.nodes[*node].results);
                     }
@@ -238,6 +247,7 @@ impl RowRegion {
 }
 
 impl RowRegionGrowth<'_, '_> {
+    /// True for a value of the region, or one that depends on the region.
     fn depends(&self, value: ValueId) -> bool {
         self.region.values.contains_key(&value) || self.excluded_dependents.contains(&value)
     }
@@ -254,37 +264,38 @@ impl RowRegionGrowth<'_, '_> {
             return false;
         }
         let known = operands.iter().filter_map(|id| self.region.values.get(id));
-        let mut traits = known.fold(RowValueProperties::default(), |all, one| {
+        let mut properties = known.fold(RowValueProperties::default(), |all, value| {
             RowValueProperties {
-                stage: all.stage.max(one.stage),
-                cost: all.cost.saturating_add(one.cost),
+                stage: all.stage.max(value.stage),
+                cost: all.cost.saturating_add(value.cost),
             }
         });
         let is_inside = operands
             .iter()
             .any(|id| self.region.values.contains_key(id));
-        let is_taken = if reduction_of(node).is_some() {
-            let fits = traits.cost <= MAX_RECOMPUTED_COST && self.try_reduce(node, *result);
-            traits = RowValueProperties {
-                stage: traits.stage + 1,
+        let is_added = if reduction_of(node).is_some() {
+            let fits = properties.cost <= MAX_RECOMPUTED_COST && self.try_reduce(node, *result);
+            properties = RowValueProperties {
+                stage: properties.stage + 1,
                 cost: 0,
             };
             fits
         } else {
-            traits.cost = if self.is_narrow(*result) {
+            properties.cost = if self.is_narrow(*result) {
                 0
             } else {
-                traits.cost.saturating_add(node_cost(node))
+                properties.cost.saturating_add(node_cost(node))
             };
             is_inside && is_pointwise(node) && self.can_compute(*result)
         };
-        if is_taken {
+        if is_added {
             self.region.nodes.push(index);
-            self.region.values.insert(*result, traits);
+            self.region.values.insert(*result, properties);
         }
-        is_taken
+        is_added
     }
 
+    /// True for a value with one element per row.
     fn is_narrow(&self, value: ValueId) -> bool {
         self.scope.graph.ty(value).numel() == self.region.frame.rows
     }
@@ -301,10 +312,10 @@ impl RowRegionGrowth<'_, '_> {
             || !leaves.is_disjoint(&self.leaves);
         let register = self.scope.register(graph.ty(x).dtype);
         // Subgroup operations exchange these types.
-        let is_simple = matches!(register, WgslType::Bool | WgslType::F32 | WgslType::I32);
-        let is_shared = self.scope.capabilities.software;
+        let is_exchangeable = matches!(register, WgslType::Bool | WgslType::F32 | WgslType::I32);
+        let is_software = self.scope.capabilities.software;
         if !is_related
-            || is_shared && !is_simple
+            || is_software && !is_exchangeable
             || RowFrame::of(graph, node).as_ref() != Some(&self.region.frame)
             || !self.can_lower_element(x, &self.element.clone())
         {
@@ -318,10 +329,10 @@ impl RowRegionGrowth<'_, '_> {
         true
     }
 
-    /// True for a value with one element per row element or per row.
+    /// True if the kernel can compute a value, which must have one element per element of the rows or one per row.
     fn can_compute(&mut self, value: ValueId) -> bool {
         let numel = self.scope.graph.ty(value).numel();
-        let place = if numel == self.region.frame.rows {
+        let index = if numel == self.region.frame.rows {
             self.row.clone()
         } else if numel == self.region.frame.numel() {
             self.element.clone()
@@ -329,15 +340,17 @@ impl RowRegionGrowth<'_, '_> {
             return false;
         };
         self.scope.inline_values(&[value]);
-        self.can_lower_element(value, &place)
+        self.can_lower_element(value, &index)
     }
 
-    fn can_lower_element(&mut self, value: ValueId, place: &Index) -> bool {
-        let position = Position::from_index(place.clone());
+    /// True if an expression for the element of a value at a linear index can be built.
+    fn can_lower_element(&mut self, value: ValueId, index: &Index) -> bool {
+        let position = Position::from_index(index.clone());
         self.scope.element(value, &position, None).is_ok()
     }
 }
 
+/// True for a node without side effects that computes each element from one element of each operand.
 fn is_pointwise(node: &Node) -> bool {
     let is_plain_view = matches!(
         node.op,

@@ -1,4 +1,5 @@
-//! Left factor of a tile: an invocation loads four K elements of some row and shuffles them to its band.
+//! Left factor of a tile: an invocation loads four K elements of a row and shuffles them to the other invocations of
+//! its band.
 
 use super::shuffle::ShuffledVector;
 use super::{KStep, SubgroupTile, TiledProduct, columns_per_vec4};
@@ -11,14 +12,15 @@ use crate::plan::element::vec4::{VEC4_LEN, is_multiple, is_multiple_of_4};
 use crate::plan::kernel::clamped_index;
 
 impl SubgroupTile {
-    /// Returns the row that the invocation loads, of as many rows as its band has invocations.
+    /// Returns the row that the invocation loads: the invocations of a band load neighbouring rows, starting with row
+    /// `first` of the band. With one row per band, all of them load it.
     pub(super) fn loaded_row(&self, first: usize) -> Index {
-        let mine = if self.shape.rows == 1 {
+        let loaded_row = if self.shape.rows == 1 {
             self.row.clone()
         } else {
             self.row.add(&self.lane)
         };
-        mine.add_size(&Dim::from(first))
+        loaded_row.add_size(&Dim::from(first))
     }
 
     /// Returns the coordinates of a row, clamped to the last one.
@@ -33,59 +35,61 @@ impl SubgroupTile {
     }
 
     /// Loads four K elements of each row, starting with element `from` of the iteration. Each invocation of a band
-    /// loads one of as many rows.
+    /// loads one row of as many as the band has invocations, and shuffles it to the others. `iteration` is the index of
+    /// the iteration.
     pub(super) fn load_rows(
         &self,
         scope: &mut KernelScope,
         product: &TiledProduct,
         taps: &[Index],
-        round: &Index,
+        iteration: &Index,
         from: usize,
     ) -> Result<Vec<ShuffledVector>> {
-        let count = Dim::from(product.right.round());
-        let first = round.scale(&count).add_size(&Dim::from(from));
+        let k_elements = Dim::from(product.right.round());
+        let first = iteration.scale(&k_elements).add_size(&Dim::from(from));
         let steps = k_steps(scope, &first, &product.k_size, VEC4_LEN);
         let is_shared = self.shape.rows > 1;
-        let mut held = Vec::new();
+        let mut rows = Vec::new();
         for first in (0..self.shape.rows).step_by(self.band_lanes()) {
-            let quad = self.load_left(scope, product, (taps, &steps), &self.loaded_row(first))?;
-            let count = self.band_lanes().min(self.shape.rows - first);
-            held.extend((0..count).map(|lane| ShuffledVector {
-                vector: quad,
+            let vector = self.load_left(scope, product, (taps, &steps), &self.loaded_row(first))?;
+            let row_count = self.band_lanes().min(self.shape.rows - first);
+            rows.extend((0..row_count).map(|lane| ShuffledVector {
+                vector,
                 source_lane: is_shared.then(|| self.lane_of_own_band(lane)),
             }));
         }
-        Ok(held)
+        Ok(rows)
     }
 
-    /// Loads four K elements of each row, starting with element `from` of the iteration. Each invocation loads four
-    /// K elements of every row.
+    /// Loads four K elements of each row, starting with element `from` of a wide iteration. Each invocation loads four
+    /// other K elements of every row, and the one that has the wanted elements shuffles them to its band. `iteration`
+    /// is the index of the iteration.
     pub(super) fn load_rows_wide(
         &self,
         scope: &mut KernelScope,
         product: &TiledProduct,
         taps: &[Index],
-        round: &Index,
+        iteration: &Index,
         from: usize,
     ) -> Result<Vec<ShuffledVector>> {
-        let mine = self.lane.scale(&Dim::from(VEC4_LEN));
-        let round_size = columns_per_vec4(self.lanes);
-        let first = round.scale(&Dim::from(round_size)).add(&mine);
-        let steps = k_steps(scope, &first, &product.k_size, round_size);
-        let mut held = Vec::new();
+        let lane_offset = self.lane.scale(&Dim::from(VEC4_LEN));
+        let k_elements = columns_per_vec4(self.lanes);
+        let first = iteration.scale(&Dim::from(k_elements)).add(&lane_offset);
+        let steps = k_steps(scope, &first, &product.k_size, k_elements);
+        let mut rows = Vec::new();
         for i in 0..self.shape.rows {
             let row = self.row.add_size(&Dim::from(i));
-            let quad = self.load_left(scope, product, (taps, &steps), &row)?;
-            let by = Some(self.lane_of_own_band(from / VEC4_LEN));
-            held.push(ShuffledVector {
-                vector: quad,
-                source_lane: by,
+            let vector = self.load_left(scope, product, (taps, &steps), &row)?;
+            let source_lane = Some(self.lane_of_own_band(from / VEC4_LEN));
+            rows.push(ShuffledVector {
+                vector,
+                source_lane,
             });
         }
-        Ok(held)
+        Ok(rows)
     }
 
-    /// Loads four K elements of a row.
+    /// Loads four K elements of a row. `steps` are the coordinates of the tap and the K indices.
     pub(super) fn load_left(
         &self,
         scope: &mut KernelScope,
@@ -94,25 +98,27 @@ impl SubgroupTile {
         row: &Index,
     ) -> Result<Expr> {
         let row = self.clamped_coordinates(scope, product, row);
-        let quad = (product.left)(scope, [&self.batch, &row], steps)?;
-        scope.pool.set_label(quad, "rows");
-        Ok(quad)
+        let vector = (product.left)(scope, [&self.batch, &row], steps)?;
+        scope.pool.set_label(vector, "rows");
+        Ok(vector)
     }
 }
 
-/// Returns four K indices, each with the condition that it is below K; absent if that always holds. They belong to a
-/// block of `of` indices, of which the first is below K.
-fn k_steps(scope: &mut KernelScope, from: &Index, depth: &Dim, of: usize) -> Vec<KStep> {
-    let is_known = is_multiple(depth, of);
-    let mut guards = Vec::new();
+/// Returns four K indices, starting with `from`, each with the condition that it is below K; absent if that always
+/// holds. They belong to a block of `block_size` indices, of which the first is below K.
+fn k_steps(scope: &mut KernelScope, from: &Index, k_size: &Dim, block_size: usize) -> Vec<KStep> {
+    let has_whole_blocks = is_multiple(k_size, block_size);
+    let mut steps = Vec::new();
     for k in 0..VEC4_LEN {
-        let step = from.add_size(&Dim::from(k));
-        let guard = match guards.first() {
-            None => (!is_known && of > VEC4_LEN).then(|| scope.is_below(&step, depth)),
-            Some((_, first)) if is_multiple_of_4(depth) => *first,
-            Some(_) => Some(scope.is_below(&step, depth)),
+        let index = from.add_size(&Dim::from(k));
+        let guard = match steps.first() {
+            None => {
+                (!has_whole_blocks && block_size > VEC4_LEN).then(|| scope.is_below(&index, k_size))
+            }
+            Some((_, first)) if is_multiple_of_4(k_size) => *first,
+            Some(_) => Some(scope.is_below(&index, k_size)),
         };
-        guards.push((step, guard));
+        steps.push((index, guard));
     }
-    guards
+    steps
 }

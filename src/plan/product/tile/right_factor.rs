@@ -17,14 +17,14 @@ use crate::plan::product::Product;
 
 /// Source of the right factor.
 pub enum RightFactor<'s> {
-    /// Values that kernels have written.
+    /// The right factor of this product, read from any layout.
     Values(&'s Product),
-    /// A weight in panels. The function returns the matrix for batch coordinates.
+    /// A weight in panels. The function returns the index of the weight's matrix for batch coordinates.
     Panels(ValueId, PackedWeight, &'s dyn Fn(&[Index]) -> Index),
 }
 
 impl RightFactor<'_> {
-    /// Returns the K elements of an iteration.
+    /// Returns the number of K elements of an iteration.
     pub(super) fn round(&self) -> usize {
         match self {
             RightFactor::Values(_) => VEC4_LEN,
@@ -40,18 +40,21 @@ pub fn packed_weight(
     product: &Product,
     extent: Extent,
 ) -> Result<Option<(ValueId, PackedWeight)>> {
-    let mut outer = Vec::new();
+    let mut batch = Vec::new();
     for (axis, size) in product.batch.iter().enumerate() {
-        outer.push(scope.counter(&format!("outer{axis}"), size).1);
+        batch.push(scope.counter(&format!("outer{axis}"), size).1);
     }
-    let (step, k) = scope.counter("k", &product.k_size);
-    let (column, j) = scope.counter("j", &product.columns);
-    let ((value, position), _) = product.right_element(scope, &outer, &k, &j);
-    let Some((base, place)) = scope.resolve_views(value, &position)? else {
+    let (k_variable, k) = scope.counter("k", &product.k_size);
+    let (column_variable, column) = scope.counter("j", &product.columns);
+    let ((value, position), _) = product.right_element(scope, &batch, &k, &column);
+    let Some((base, index)) = scope.resolve_views(value, &position)? else {
         return Ok(None);
     };
-    let (info, strides) = (scope.graph.value(base), place.coefficients(&[step, column]));
-    let run = |size: &Dim, stride: Option<&usize>| {
+    let (info, strides) = (
+        scope.graph.value(base),
+        index.coefficients(&[k_variable, column_variable]),
+    );
+    let range = |size: &Dim, stride: Option<&usize>| {
         let count = usize::try_from(size.as_const()?).ok()?;
         let stride = *stride?;
         Some(StridedRange { count, stride })
@@ -61,29 +64,30 @@ pub fn packed_weight(
         .iter()
         .filter_map(|x| usize::try_from(*x).ok())
         .collect();
-    let (true, Some(lanes), Some(depth), Some(columns)) = (
+    let (true, Some(lanes), Some(k_range), Some(columns)) = (
         matches!(info.definition, Definition::Weight(_)) && info.ty.dtype == DType::F32,
         scope.capabilities.simd_lanes(),
-        run(&product.k_size, strides.first()),
-        run(&product.columns, strides.get(1)),
+        range(&product.k_size, strides.first()),
+        range(&product.columns, strides.get(1)),
     ) else {
         return Ok(None);
     };
-    let single = StridedRange {
+    let batch_range = StridedRange {
         count: 1,
         stride: 0,
     };
-    let packed = extent.pack(lanes, single, vec![depth], columns);
+    let packed = extent.pack(lanes, batch_range, vec![k_range], columns);
     let fits = fits_texture(scope.capabilities.textures, &packed.panels);
     Ok(fits.then_some((base, packed)))
 }
 
 impl SubgroupTile {
-    /// Loads four columns at each of four K elements, from texels of a panel. K elements beyond those of every iteration
-    /// are left out.
+    /// Loads four columns at each of four K elements, from texels of a panel: those of vec4 `q` of the invocation's
+    /// columns, and of the K elements that start at `from`. `row` is the row of texels of the iteration. K elements
+    /// beyond the size of K are left out if K has fewer than four.
     ///
-    /// A row of texels consists of lines, each as wide as a band. All bands read at once, each a different line, some of
-    /// them lines of other columns: in half precision four K elements are only two lines.
+    /// A row of texels consists of lines, each as wide as a band. All bands read at once, each a different line. Some
+    /// of these belong to other vec4s of columns: in half precision four K elements are only two lines.
     pub(super) fn load_from_panel(
         &self,
         scope: &mut KernelScope,
@@ -94,31 +98,32 @@ impl SubgroupTile {
     ) -> Result<Vec<ShuffledVector>> {
         let (texture, texel) = scope.bind_panels(weight, panels)?;
         let (pool, bands) = (&mut scope.pool, self.shape.bands);
-        let line_of = |step: usize| step / texel.k_per_texel();
-        let lines = line_of(self.shape.column_vec4s * panels.k_block);
-        let first = line_of(q * panels.k_block + from);
-        let mut held = Vec::new();
-        for line in first..first + line_of(VEC4_LEN) {
-            let (band, read) = (line % bands, line - line % bands);
+        let line_index = |step: usize| step / texel.k_per_texel();
+        let lines = line_index(self.shape.column_vec4s * panels.k_block);
+        let first = line_index(q * panels.k_block + from);
+        let mut vectors = Vec::new();
+        for line in first..first + line_index(VEC4_LEN) {
+            let (band, first_read) = (line % bands, line - line % bands);
             // Bands beyond the last line read the same as others.
-            let own = self.band.rem(&Dim::from(bands.min(lines - read)));
-            let x = own.add_size(&Dim::from(read));
+            let own_line = self.band.rem(&Dim::from(bands.min(lines - first_read)));
+            let x = own_line.add_size(&Dim::from(first_read));
             let x = x.scale(&Dim::from(self.band_lanes())).add(&self.lane);
-            let at = [&x, row, panel].map(|index| index.emit(pool));
-            held.extend((0..texel.k_per_texel()).map(|step| {
-                let quad = load_columns(pool, texture, texel, at, step);
-                pool.set_label(quad, "columns");
+            let texel_position = [&x, row, panel].map(|index| index.emit(pool));
+            vectors.extend((0..texel.k_per_texel()).map(|step| {
+                let vector = load_columns(pool, texture, texel, texel_position, step);
+                pool.set_label(vector, "columns");
                 ShuffledVector {
-                    vector: quad,
+                    vector,
                     source_lane: self.lane_of_band(band),
                 }
             }));
         }
-        held.truncate(panels.k_ranges.last().map_or(VEC4_LEN, |run| run.count));
-        Ok(held)
+        vectors.truncate(panels.k_ranges.last().map_or(VEC4_LEN, |range| range.count));
+        Ok(vectors)
     }
 
-    /// Loads four columns at each of four K elements. Each band loads those of one K element.
+    /// Loads four columns at each of four K elements, starting with `first`: those of vec4 `q` of the invocation's
+    /// columns. Each band loads the columns of one K element.
     pub(super) fn load_from_values(
         &self,
         scope: &mut KernelScope,
@@ -129,30 +134,30 @@ impl SubgroupTile {
         let columns: Vec<Index> = (0..VEC4_LEN)
             .map(|i| self.clamped_column(scope, product, q, i))
             .collect();
-        let mut held = Vec::new();
-        for from in (0..VEC4_LEN).step_by(self.shape.bands) {
-            let step = first.add(&self.band).add_size(&Dim::from(from));
-            let is_known =
-                is_multiple_of_4(&product.k_size) || (self.shape.bands == 1 && from == 0);
-            let guard = (!is_known).then(|| scope.is_below(&step, &product.k_size));
-            let mut line = Vec::new();
+        let mut vectors = Vec::new();
+        for k_offset in (0..VEC4_LEN).step_by(self.shape.bands) {
+            let k = first.add(&self.band).add_size(&Dim::from(k_offset));
+            let is_always_inside =
+                is_multiple_of_4(&product.k_size) || (self.shape.bands == 1 && k_offset == 0);
+            let guard = (!is_always_inside).then(|| scope.is_below(&k, &product.k_size));
+            let mut elements = Vec::new();
             for column in &columns {
-                let (factor, inside) = product.right_element(scope, &self.batch, &step, column);
+                let (element, inside) = product.right_element(scope, &self.batch, &k, column);
                 let inside = inside.map(|inside| scope.pool.and(guard, inside));
-                line.push((factor, inside.or(guard)));
+                elements.push((element, inside.or(guard)));
             }
-            let quad = load_vec4(scope, &line)?;
-            scope.pool.set_label(quad, "columns");
+            let vector = load_vec4(scope, &elements)?;
+            scope.pool.set_label(vector, "columns");
             let bands = 0..self.shape.bands;
-            held.extend(bands.map(|band| ShuffledVector {
-                vector: quad,
+            vectors.extend(bands.map(|band| ShuffledVector {
+                vector,
                 source_lane: self.lane_of_band(band),
             }));
         }
-        Ok(held)
+        Ok(vectors)
     }
 
-    /// Returns a column of an invocation, clamped to the last one.
+    /// Returns column `i` of vec4 `q` of the invocation, clamped to the last column of the product.
     fn clamped_column(
         &self,
         scope: &mut KernelScope,
@@ -162,10 +167,10 @@ impl SubgroupTile {
     ) -> Index {
         let (first, offset) = (self.first_column(&Index::from(Dim::from(q))), Dim::from(i));
         if is_multiple_of_4(&product.columns) {
-            let whole = Dim::from(VEC4_LEN);
-            let quads = product.columns.floor_div(&whole);
-            let quad = clamped_index(scope, &first.div(&whole), &quads);
-            return quad.scale(&whole).add_size(&offset);
+            let vec4_len = Dim::from(VEC4_LEN);
+            let vec4_count = product.columns.floor_div(&vec4_len);
+            let vec4_index = clamped_index(scope, &first.div(&vec4_len), &vec4_count);
+            return vec4_index.scale(&vec4_len).add_size(&offset);
         }
         clamped_index(scope, &first.add_size(&offset), &product.columns)
     }

@@ -14,42 +14,46 @@ pub(super) struct ShuffledVector {
     pub(super) source_lane: Option<Index>,
 }
 
-/// Shuffles vectors between lanes; `name` labels the results.
+/// Shuffles vectors between lanes. `name` returns the label of the result of a vector by its index.
 pub(super) fn shuffled(
     scope: &mut KernelScope,
     loaded: &[ShuffledVector],
     name: impl Fn(usize) -> String,
 ) -> Vec<Expr> {
     let pool = &mut scope.pool;
-    let handed = loaded.iter().enumerate().map(
+    let results = loaded.iter().enumerate().map(
         |(
             i,
             ShuffledVector {
-                vector: quad,
-                source_lane: by,
+                vector,
+                source_lane,
             },
         )| {
-            let Some(by) = by else {
-                return *quad;
+            let Some(source_lane) = source_lane else {
+                return *vector;
             };
-            let by = by.emit(pool);
-            let handed = pool.call("subgroupShuffle(x, y)", WgslType::F32x4, &[*quad, by]);
-            pool.set_label(handed, &name(i));
-            handed
+            let source_lane = source_lane.emit(pool);
+            let result = pool.call(
+                "subgroupShuffle(x, y)",
+                WgslType::F32x4,
+                &[*vector, source_lane],
+            );
+            pool.set_label(result, &name(i));
+            result
         },
     );
-    handed.collect()
+    results.collect()
 }
 
 // The driver knows the invocation indices at compile time. It emits one instruction for each component of a shuffle if
 // the source lane depends on nothing else.
 impl SubgroupTile {
-    /// Returns the invocations of a band.
+    /// Returns the number of invocations of a band.
     pub(super) fn band_lanes(&self) -> usize {
         self.lanes / self.shape.bands
     }
 
-    /// Returns the lane of an invocation of the own band.
+    /// Returns the index in the subgroup of an invocation of the own band, by its index in the band.
     pub(super) fn lane_of_own_band(&self, lane: usize) -> Index {
         let first = self.band.scale(&Dim::from(self.band_lanes()));
         first.add_size(&Dim::from(lane))

@@ -1,4 +1,7 @@
-//! Chooses tile shapes for a whole graph: more shapes run faster but compile slower.
+//! Choice of tile shapes for a whole graph: with more shapes it runs faster, but the driver compiles longer.
+//!
+//! The choice minimises an estimate in cycles of one thread: those of compilation, and those of [`RUNS_PER_START`]
+//! runs. The costs of a run are given for vectors of sixteen numbers, and scaled to the device's lanes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,43 +14,49 @@ use crate::plan::element::vec4::VEC4_LEN;
 const MAX_BAND_ROWS: usize = 32;
 /// Tiles that keep all threads busy: fewer take as long.
 const MIN_TILES: usize = 8;
-/// Bound on the K elements of a wide iteration times rows: beyond it the source of the loop grows too long.
+/// Bound on the K elements of a wide iteration times rows: beyond it the source of the loop grows too long. In a wide
+/// iteration, each invocation loads four K elements of every row.
 const MAX_WIDE_ROUND: usize = 256;
 
-/// Runs that a start is worth: the driver may take as long to compile a source as it saves in this many runs. They
-/// correspond to some seconds of video or a test set; users who run a network a few times wait longer for its start.
+/// Number of runs that a start pays for: the driver may compile a source as long as the source saves in this many runs.
+/// They correspond to some seconds of video or a test set; users who run a network a few times wait longer for its
+/// start.
 pub const RUNS_PER_START: u64 = 500;
 /// Cycles of one thread in a millisecond.
 const CYCLES_PER_MS: u64 = 2_900_000;
 
-// Milliseconds that the driver takes for a vec4 of columns of a row: to compile its write with an epilogue, and to
-// compile four K elements.
+/// Milliseconds that the driver takes to compile the write of a vec4 of columns of a row, with an epilogue.
 const COMPILE_WRITE_MS: usize = 5;
+/// Milliseconds that the driver takes to compile four K elements of a vec4 of columns of a row.
 const COMPILE_K_MS: usize = 2;
 
-// Cycles of vectors of sixteen numbers for four K elements of a tile: to multiply a row of each band by a vec4 of
-// columns, to shuffle a row to its band, to shuffle a vec4 of columns to all bands, to read a texel, and the surcharge
-// where invocations read distant lines. Then the overhead of an iteration in cycles, and the cycles to test which
-// positions under a tap lie within the input.
+// Cycles for four K elements of a tile, on vectors of sixteen numbers.
+/// Cycles to multiply a row of each band by a vec4 of columns.
 const MULTIPLY_CYCLES: usize = 23;
+/// Cycles to shuffle a row to its band.
 const SHUFFLE_ROW_CYCLES: usize = 8;
+/// Cycles to shuffle a vec4 of columns to all bands.
 const SHUFFLE_COLUMNS_CYCLES: usize = 12;
+/// Cycles to read a texel.
 const READ_TEXEL_CYCLES: usize = 20;
+/// Additional cycles of a read if invocations read distant addresses.
 const SCATTERED_READ_CYCLES: usize = 10;
+/// Overhead of an iteration over K, in cycles.
 const ROUND_CYCLES: usize = 50;
+/// Cycles to test which positions under a tap lie within the input.
 const TAP_BOUNDS_CYCLES: usize = 40;
 
 /// Shape of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bands of rows. Each band is computed by an equal share of the invocations.
+    /// Number of bands of rows. Each band is computed by an equal share of the invocations.
     ///
     /// An invocation loads four K elements of a row for its band, and four columns of a K element for its lane in all
     /// bands. Bands of four invocations need the fewest shuffles. Small row counts take a single band.
     pub bands: usize,
-    /// Rows of a band.
+    /// Number of rows of a band.
     pub rows: usize,
-    /// Vec4s of columns of an invocation.
+    /// Number of vec4s of columns of an invocation.
     pub column_vec4s: usize,
     /// K elements per iteration of the loop over K.
     pub round: usize,
@@ -67,16 +76,12 @@ pub struct PackedWeight {
 impl PackedWeight {
     /// Returns the shape of the tiles that read the panels: panels are as wide as tiles.
     pub fn tile_shape(&self, lanes: usize) -> Extent {
-        let Panels {
-            width,
-            k_block: round,
-            ..
-        } = self.panels;
+        let Panels { width, k_block, .. } = self.panels;
         Extent {
             bands: self.bands,
             rows: self.rows,
             column_vec4s: self.bands * width / columns_per_vec4(lanes),
-            round,
+            round: k_block,
         }
     }
 }
@@ -94,7 +99,7 @@ pub enum LeftLayout {
 
 /// A matrix product with a weight, in the example's sizes.
 pub struct WeightProduct {
-    /// Key of everything that the kernel's source depends on, besides the tile shape.
+    /// Key of everything that the kernel's source depends on, except the tile shape.
     pub kernel_key: String,
     /// Layout of the left factor.
     pub left_layout: LeftLayout,
@@ -102,14 +107,14 @@ pub struct WeightProduct {
     pub sizes: [usize; 2],
     /// Panels of the weight; their tile shape is arbitrary.
     pub panels: Panels,
-    /// Rest of the kernel, if it contains more than a tile and its epilogue.
+    /// The kernel around the product, if it contains more than a tile and its epilogue.
     pub enclosing: Option<EnclosingKernel>,
 }
 
 /// A kernel that contains products besides other work.
 pub struct EnclosingKernel {
-    /// Returns the cycles of a run with a tile shape, given the cycles of an iteration. `None` where a device cannot run
-    /// it with that shape.
+    /// Returns the cycles of a run with a tile shape, given the cycles of an iteration. `None` where a device cannot
+    /// run it with that shape.
     pub run_cycles: Box<dyn Fn(Extent, usize) -> Option<u64>>,
     /// Milliseconds that the driver takes to compile the other parts.
     pub compile_ms: u64,
@@ -140,20 +145,21 @@ impl Extent {
         round: VEC4_LEN,
     };
 
-    /// Returns the panels of a weight for this tile shape. `outer` is the matrices of the weight.
+    /// Returns the panels of a weight for this tile shape. `batch` are the matrices of the weight, and `k_ranges` their
+    /// K indices, outermost first.
     pub fn pack(
         self,
         lanes: usize,
-        outer: StridedRange,
-        depth: Vec<StridedRange>,
+        batch: StridedRange,
+        k_ranges: Vec<StridedRange>,
         columns: StridedRange,
     ) -> PackedWeight {
         let Extent {
             bands, rows, round, ..
         } = self;
         let panels = Panels {
-            batch: outer,
-            k_ranges: depth,
+            batch,
+            k_ranges,
             columns,
             k_block: round,
             width: self.width(lanes),
@@ -167,75 +173,79 @@ impl Extent {
         }
     }
 
-    /// Returns the rows of a tile.
+    /// Returns the number of rows of a tile.
     pub fn height(self) -> usize {
         self.bands * self.rows
     }
 
-    /// Returns the columns of a tile.
+    /// Returns the number of columns of a tile.
     pub fn width(self, lanes: usize) -> usize {
         self.column_vec4s * self.strip(lanes)
     }
 
-    /// Returns the columns of a band for one vec4 of each invocation.
+    /// Returns the number of columns that one vec4 of each invocation of a band covers.
     fn strip(self, lanes: usize) -> usize {
         columns_per_vec4(lanes / self.bands)
     }
 
-    /// Yields all shapes that suit a driver with `lanes` lanes. With more sums the driver runs out of registers, and the
-    /// loop grows too long for the cache of decoded instructions: with 48 vec4s of eight lanes a Zen 3 takes a third
-    /// longer than with 32.
+    /// Yields all shapes that suit a driver with `lanes` lanes. With more sums per invocation the driver runs out of
+    /// registers, and the loop grows too long for the processor's cache of decoded instructions.
     fn candidates(lanes: usize) -> impl Iterator<Item = Extent> {
-        let most = 4 * lanes;
-        [1, 2, 3, 4, 6, 8].into_iter().flat_map(move |quads| {
-            (1..=MAX_BAND_ROWS.min(most / quads)).map(move |rows| Extent {
+        let max_sums = 4 * lanes;
+        [1, 2, 3, 4, 6, 8].into_iter().flat_map(move |vec4s| {
+            (1..=MAX_BAND_ROWS.min(max_sums / vec4s)).map(move |rows| Extent {
                 bands: lanes / VEC4_LEN,
                 rows,
-                column_vec4s: quads,
+                column_vec4s: vec4s,
                 round: VEC4_LEN,
             })
         })
     }
 
-    /// Returns the cycles of four K elements with this layout of the left factor, in vectors of sixteen numbers.
-    fn k_cycles(self, lanes: usize, left: LeftLayout) -> usize {
+    /// Returns the cycles of four K elements of a tile with this layout of the left factor, on vectors of sixteen
+    /// numbers.
+    fn k_cycles(self, lanes: usize, layout: LeftLayout) -> usize {
         let Extent {
             bands,
             rows,
-            column_vec4s: quads,
+            column_vec4s: vec4s,
             ..
         } = self;
-        let line = match left {
+        let read_cycles = match layout {
             LeftLayout::Contiguous => READ_TEXEL_CYCLES,
             LeftLayout::ContiguousTaps => READ_TEXEL_CYCLES + TAP_BOUNDS_CYCLES,
             LeftLayout::Scattered => READ_TEXEL_CYCLES + SCATTERED_READ_CYCLES,
         };
-        let lines = rows.div_ceil(lanes / bands) * line;
-        let columns =
-            quads * (SHUFFLE_COLUMNS_CYCLES + READ_TEXEL_CYCLES * VEC4_LEN.div_ceil(bands));
-        rows * (MULTIPLY_CYCLES * quads + SHUFFLE_ROW_CYCLES) + columns + lines + ROUND_CYCLES
+        let row_cycles = rows.div_ceil(lanes / bands) * read_cycles;
+        let column_cycles =
+            vec4s * (SHUFFLE_COLUMNS_CYCLES + READ_TEXEL_CYCLES * VEC4_LEN.div_ceil(bands));
+        rows * (MULTIPLY_CYCLES * vec4s + SHUFFLE_ROW_CYCLES)
+            + column_cycles
+            + row_cycles
+            + ROUND_CYCLES
     }
 
     /// Returns the cycles of all tiles of a product, given its matrices, rows, columns, and K in units of four.
     fn product_cycles(
         self,
         lanes: usize,
-        left: LeftLayout,
-        [matrices, rows, columns, steps]: [usize; 4],
+        layout: LeftLayout,
+        [matrices, rows, columns, k_vec4s]: [usize; 4],
     ) -> u64 {
         let columns = columns.div_ceil(self.width(lanes));
         let tiles = (matrices * columns * rows.div_ceil(self.height())).max(MIN_TILES);
-        (tiles * steps * self.k_cycles(lanes, left) * lanes / 16) as u64
+        (tiles * k_vec4s * self.k_cycles(lanes, layout) * lanes / 16) as u64
     }
 
     /// Returns the cycles that the driver takes to compile the source.
     fn compile_cycles(self) -> u64 {
-        let each = COMPILE_WRITE_MS + COMPILE_K_MS * self.round / VEC4_LEN;
-        (self.rows * self.column_vec4s * each) as u64 * CYCLES_PER_MS
+        let ms_per_vec4 = COMPILE_WRITE_MS + COMPILE_K_MS * self.round / VEC4_LEN;
+        (self.rows * self.column_vec4s * ms_per_vec4) as u64 * CYCLES_PER_MS
     }
 }
 
 impl WeightProduct {
+    /// Returns the panels of the weight for a tile shape.
     fn panels_for(&self, lanes: usize, extent: Extent) -> Panels {
         Panels {
             k_block: extent.round,
@@ -250,15 +260,17 @@ impl WeightProduct {
         self.panels.k_ranges.last().map_or(1, |run| run.count)
     }
 
-    /// Returns the shape with wide iterations for few rows, unless they would be padded with many zeros.
+    /// Returns the shape with wide iterations for few rows. `None` for more rows, and if iterations would be padded
+    /// with many zeros.
     fn wide_round_shape(&self, lanes: usize) -> Option<Extent> {
-        let (round, rows) = (columns_per_vec4(lanes), self.sizes[1]);
-        let is_filled = self.k_size().next_multiple_of(round) <= self.k_size() + self.k_size() / 4;
-        (rows * round < MAX_WIDE_ROUND && is_filled).then_some(Extent {
+        let (k_elements, rows) = (columns_per_vec4(lanes), self.sizes[1]);
+        let is_filled =
+            self.k_size().next_multiple_of(k_elements) <= self.k_size() + self.k_size() / 4;
+        (rows * k_elements < MAX_WIDE_ROUND && is_filled).then_some(Extent {
             bands: 1,
             rows: rows.max(1),
             column_vec4s: 1,
-            round,
+            round: k_elements,
         })
     }
 
@@ -273,31 +285,32 @@ impl WeightProduct {
         if !fits_texture(limits, &self.panels_for(lanes, extent)) {
             return None;
         }
-        if let Some(whole) = &self.enclosing {
-            return (whole.run_cycles)(extent, extent.k_cycles(lanes, self.left_layout));
+        if let Some(enclosing) = &self.enclosing {
+            return (enclosing.run_cycles)(extent, extent.k_cycles(lanes, self.left_layout));
         }
-        let around = self.panels.k_ranges.iter().rev().skip(1);
-        let around: usize = around.map(|run| run.count).product();
-        let steps = around * self.k_size().div_ceil(VEC4_LEN);
+        let outer_ranges = self.panels.k_ranges.iter().rev().skip(1);
+        let outer_k: usize = outer_ranges.map(|range| range.count).product();
+        let k_vec4s = outer_k * self.k_size().div_ceil(VEC4_LEN);
         let [matrices, rows] = self.sizes;
-        let sizes = [matrices, rows, self.panels.columns.count, steps];
+        let sizes = [matrices, rows, self.panels.columns.count, k_vec4s];
         Some(extent.product_cycles(lanes, self.left_layout, sizes))
     }
 }
 
-/// Returns the tile shape for a product of values. Similar sizes get equal shapes, so that such products share a kernel.
-pub fn shape_for_values(lanes: usize, [outer, rows, columns]: [usize; 3]) -> Extent {
+/// Returns the tile shape for a product whose right factor is no packed weight, for a number of matrices, rows and
+/// columns. Similar sizes get equal shapes, so that such products share a kernel.
+pub fn shape_for_values(lanes: usize, [batch, rows, columns]: [usize; 3]) -> Extent {
     let sizes = [rows, columns].map(usize::next_power_of_two);
-    let time = |extent: &Extent| {
-        extent.product_cycles(lanes, LeftLayout::Scattered, [outer, sizes[0], sizes[1], 1])
+    let cycles = |extent: &Extent| {
+        extent.product_cycles(lanes, LeftLayout::Scattered, [batch, sizes[0], sizes[1], 1])
     };
-    let is_plain = |extent: &Extent| {
+    let has_powers_of_two = |extent: &Extent| {
         [extent.rows, extent.column_vec4s]
             .iter()
             .all(|x| x.is_power_of_two())
     };
-    let extents = Extent::candidates(lanes).filter(is_plain);
-    let extent = extents.min_by_key(time).unwrap_or(Extent::DEFAULT);
+    let extents = Extent::candidates(lanes).filter(has_powers_of_two);
+    let extent = extents.min_by_key(cycles).unwrap_or(Extent::DEFAULT);
     // Make tiles as equal in height as possible: rows beyond the edge cost as much as others.
     let tiles = rows.div_ceil(extent.height()).max(1);
     Extent {
@@ -307,24 +320,36 @@ pub fn shape_for_values(lanes: usize, [outer, rows, columns]: [usize; 3]) -> Ext
 }
 
 /// Returns the tile shape of each product of a graph, for a device with `lanes` lanes and these texture limits.
-pub fn choose_shapes(lanes: usize, limits: TextureLimits, sums: &[WeightProduct]) -> Vec<Extent> {
-    let mut chosen: Vec<Option<Extent>> = sums
+pub fn choose_shapes(
+    lanes: usize,
+    limits: TextureLimits,
+    products: &[WeightProduct],
+) -> Vec<Extent> {
+    let mut chosen: Vec<Option<Extent>> = products
         .iter()
-        .map(|sums| sums.wide_round_shape(lanes))
+        .map(|product| product.wide_round_shape(lanes))
         .collect();
     let mut by_kernel: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-    for (at, sums) in sums.iter().enumerate() {
-        if chosen[at].is_none_or(|wide| !fits_texture(limits, &sums.panels_for(lanes, wide))) {
-            by_kernel.entry(&sums.kernel_key).or_default().push(at);
+    for (index, product) in products.iter().enumerate() {
+        if chosen[index]
+            .is_none_or(|wide_shape| !fits_texture(limits, &product.panels_for(lanes, wide_shape)))
+        {
+            by_kernel
+                .entry(&product.kernel_key)
+                .or_default()
+                .push(index);
         }
     }
     for indices in by_kernel.into_values() {
-        let time = |at: usize, extent| sums[at].run_cycles(lanes, limits, extent);
-        let whole = indices.first().and_then(|at| sums[*at].enclosing.as_ref());
-        let other_cycles = whole.map_or(0, |whole| whole.compile_ms * CYCLES_PER_MS);
-        let candidates = ShapeCandidates::of(lanes, other_cycles, &indices, time);
-        for (at, extent) in indices.iter().zip(candidates.choose()) {
-            chosen[*at] = extent;
+        let run_cycles = |index: usize, extent| products[index].run_cycles(lanes, limits, extent);
+        let enclosing = indices
+            .first()
+            .and_then(|index| products[*index].enclosing.as_ref());
+        let other_compile_cycles =
+            enclosing.map_or(0, |enclosing| enclosing.compile_ms * CYCLES_PER_MS);
+        let candidates = ShapeCandidates::of(lanes, other_compile_cycles, &indices, run_cycles);
+        for (index, extent) in indices.iter().zip(candidates.choose()) {
+            chosen[*index] = extent;
         }
     }
     chosen
@@ -333,7 +358,7 @@ pub fn choose_shapes(lanes: usize, limits: TextureLimits, sums: &[WeightProduct]
         .collect()
 }
 
-/// Candidate shapes for products that differ in sizes only.
+/// Candidate shapes for products that differ in sizes only, so that those of equal shape share a kernel.
 struct ShapeCandidates {
     product_count: usize,
     /// Cycles that the driver takes to compile the rest of a kernel's source.
@@ -347,14 +372,19 @@ impl ShapeCandidates {
         lanes: usize,
         other_compile_cycles: u64,
         products: &[usize],
-        time: impl Fn(usize, Extent) -> Option<u64>,
+        cycles: impl Fn(usize, Extent) -> Option<u64>,
     ) -> ShapeCandidates {
-        let times = |extent| products.iter().map(|at| time(*at, extent)).collect();
+        let product_cycles = |extent| {
+            products
+                .iter()
+                .map(|product| cycles(*product, extent))
+                .collect()
+        };
         ShapeCandidates {
             product_count: products.len(),
             other_compile_cycles,
             shapes: Extent::candidates(lanes)
-                .map(|extent| (extent, times(extent)))
+                .map(|extent| (extent, product_cycles(extent)))
                 .collect(),
         }
     }
@@ -362,52 +392,53 @@ impl ShapeCandidates {
     /// Chooses the shape of each product. Starts with one shape for all, and adds or removes shapes as long as that
     /// lowers the cost.
     fn choose(&self) -> Vec<Option<Extent>> {
-        let mut taken = BTreeSet::new();
+        let mut chosen = BTreeSet::new();
         loop {
-            let more = (0..self.shapes.len()).map(|offer| {
-                let mut taken = taken.clone();
-                taken.insert(offer);
-                taken
+            let more = (0..self.shapes.len()).map(|shape| {
+                let mut chosen = chosen.clone();
+                chosen.insert(shape);
+                chosen
             });
-            let fewer = taken.iter().map(|offer| {
-                let mut taken = taken.clone();
-                taken.remove(offer);
-                taken
+            let fewer = chosen.iter().map(|shape| {
+                let mut chosen = chosen.clone();
+                chosen.remove(shape);
+                chosen
             });
-            let next = more.chain(fewer).min_by_key(|taken| self.cost(taken));
+            let next = more.chain(fewer).min_by_key(|chosen| self.cost(chosen));
             match next {
-                Some(next) if self.cost(&next) < self.cost(&taken) => taken = next,
+                Some(next) if self.cost(&next) < self.cost(&chosen) => chosen = next,
                 _ => break,
             }
         }
-        let extent = |at| {
-            self.fastest(&taken, at)
-                .map(|(_, offer)| self.shapes[offer].0)
+        let shape_of = |product| {
+            self.fastest(&chosen, product)
+                .map(|(_, shape)| self.shapes[shape].0)
         };
-        (0..self.product_count).map(extent).collect()
+        (0..self.product_count).map(shape_of).collect()
     }
 
-    /// Returns the number of products without a possible shape, and the cycles of a start and of the runs that it is
-    /// worth.
+    /// Returns the number of products without a possible shape, and the cycles of compilation and [`RUNS_PER_START`]
+    /// runs.
     fn cost(&self, chosen: &BTreeSet<usize>) -> (usize, u64) {
-        let times = (0..self.product_count).filter_map(|at| self.fastest(chosen, at));
-        let times: Vec<u64> = times.map(|(time, _)| time).collect();
+        let cycles_by_product =
+            (0..self.product_count).filter_map(|product| self.fastest(chosen, product));
+        let cycles_by_product: Vec<u64> = cycles_by_product.map(|(cycles, _)| cycles).collect();
         let compile_cycles: u64 = chosen
             .iter()
-            .map(|offer| self.shapes[*offer].0.compile_cycles() + self.other_compile_cycles)
+            .map(|shape| self.shapes[*shape].0.compile_cycles() + self.other_compile_cycles)
             .sum();
         (
-            self.product_count - times.len(),
-            compile_cycles + RUNS_PER_START * times.iter().sum::<u64>(),
+            self.product_count - cycles_by_product.len(),
+            compile_cycles + RUNS_PER_START * cycles_by_product.iter().sum::<u64>(),
         )
     }
 
-    /// Returns the fastest chosen shape for a product.
-    fn fastest(&self, chosen: &BTreeSet<usize>, at: usize) -> Option<(u64, usize)> {
-        let times = chosen
+    /// Returns the cycles and the index of the fastest chosen shape for a product.
+    fn fastest(&self, chosen: &BTreeSet<usize>, product: usize) -> Option<(u64, usize)> {
+        let candidates = chosen
             .iter()
-            .filter_map(|offer| Some((self.shapes[*offer].1[at]?, *offer)));
-        times.min()
+            .filter_map(|shape| Some((self.shapes[*shape].1[product]?, *shape)));
+        candidates.min()
     }
 }
 

@@ -19,17 +19,22 @@ pub struct Granularity {
 }
 
 impl Granularity {
-    /// As many elements as the device loads and stores at once, given the layouts of the group's values and `kept`, the
-    /// most elements that an invocation keeps in registers.
-    pub fn of(scope: &KernelScope, group: &Group, rows: &RowsPattern, kept: i64) -> Granularity {
+    /// As many elements as the device loads and stores at once, given the layouts of the group's values and
+    /// `max_registers`, the most elements that an invocation keeps in registers.
+    pub fn of(
+        scope: &KernelScope,
+        group: &Group,
+        rows: &RowsPattern,
+        max_registers: i64,
+    ) -> Granularity {
         let frame = &rows.frame;
-        let alone = Granularity { rows: 1, width: 1 };
+        let single = Granularity { rows: 1, width: 1 };
         if frame.is_contiguous() {
             let width = vec8::vector_width(scope.capabilities, &frame.length);
-            return Granularity { width, ..alone };
+            return Granularity { width, ..single };
         }
         if !scope.capabilities.software {
-            return alone;
+            return single;
         }
         let read = work::elements_read(scope, group, None).into_keys();
         let wide = read.chain(rows.written.iter().copied());
@@ -37,15 +42,12 @@ impl Granularity {
         let (images, others): (Vec<ValueId>, Vec<ValueId>) =
             wide.partition(|value| has_contiguous_rows(scope, frame, *value));
         if images.is_empty() {
-            let across = adjacent_rows(scope, frame, kept);
-            return Granularity {
-                rows: across,
-                ..alone
-            };
+            let rows = adjacent_rows(scope, frame, max_registers);
+            return Granularity { rows, ..single };
         }
-        let is_across = !others.is_empty() && is_multiple_of_4(&frame.stride);
+        let spans_rows = !others.is_empty() && is_multiple_of_4(&frame.stride);
         Granularity {
-            rows: if is_across { VEC4_LEN } else { 1 },
+            rows: if spans_rows { VEC4_LEN } else { 1 },
             width: VEC4_LEN,
         }
     }
@@ -64,14 +66,19 @@ fn has_contiguous_rows(scope: &KernelScope, frame: &RowFrame, value: ValueId) ->
 
 /// Number of adjacent rows of an invocation: as many as a rasteriser loads at once. It is smaller if lanes would stay
 /// idle, or if all elements then fit in registers.
-fn adjacent_rows(scope: &KernelScope, frame: &RowFrame, kept: i64) -> usize {
+fn adjacent_rows(scope: &KernelScope, frame: &RowFrame, max_registers: i64) -> usize {
     let vectors = example_size(scope.graph, &frame.rows) / VEC8_LEN;
-    let keeps = |width: usize| {
+    let fits_registers = |width: usize| {
         let length = frame.length.as_const();
-        length.is_some_and(|length| length * width as i64 <= kept)
+        length.is_some_and(|length| length * width as i64 <= max_registers)
     };
     match vec8::vector_width(scope.capabilities, &frame.stride) {
-        VEC8_LEN if vectors < MIN_COLUMN_VECTORS || keeps(VEC4_LEN) && !keeps(VEC8_LEN) => VEC4_LEN,
+        VEC8_LEN
+            if vectors < MIN_COLUMN_VECTORS
+                || fits_registers(VEC4_LEN) && !fits_registers(VEC8_LEN) =>
+        {
+            VEC4_LEN
+        }
         width => width,
     }
 }

@@ -22,6 +22,7 @@ pub fn entry(kind: ErrorKind) -> &'static CatalogEntry {
     }
 }
 
+/// The explanation of an error in graphs of all front ends.
 const fn error(
     code: &'static str,
     title: &'static str,

@@ -122,6 +122,7 @@ impl fmt::Display for CatalogEntry {
     }
 }
 
+/// Defines [`Id`] with the explanation of each variant.
 macro_rules! ids {
     ($($(#[doc = $doc:literal])* $name:ident => $entry:path,)*) => {
         /// Kind of a finding. [`Id::code`] is the stable id that users see.
@@ -256,7 +257,7 @@ pub fn explain(code: &str) -> Result<&'static CatalogEntry> {
         .collect();
     let help = match same_layer.as_slice() {
         [] => "onionskin explain lists all ids".to_string(),
-        near => format!("the ids of this layer are {}", near.join(", ")),
+        codes => format!("the ids of this layer are {}", codes.join(", ")),
     };
     Err(Error::usage(format!("there is no finding {code}")).help(help))
 }

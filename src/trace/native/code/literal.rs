@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ir::{Argument, ValueId};
 use crate::scalar::Scalar;
 
-/// An argument of a call as source for a parameter of type `ty`. `value` returns the source of a reference to a tensor.
+/// The source of an argument for a parameter of type `ty`. `value` returns the source of a reference to a tensor.
 pub(super) fn argument_source(
     ty: &ArgumentType,
     argument: &Argument,
@@ -55,6 +55,8 @@ fn is_homogeneous(list: &Argument) -> bool {
         || items.iter().all(is_symbol)
 }
 
+/// The source of a list of items. Items of several Rust types are converted to `Arg` unless `homogeneous`. `tensors` is
+/// true for a parameter that takes a slice of tensors.
 fn list_source(items: &[String], homogeneous: bool, tensors: bool) -> String {
     let array = match homogeneous {
         true => items.join(", "),
@@ -74,7 +76,7 @@ fn list_source(items: &[String], homogeneous: bool, tensors: bool) -> String {
     }
 }
 
-/// A number or size as an operand.
+/// The source of a number or size as an operand.
 pub(super) fn operand_source(argument: &Argument) -> String {
     match argument {
         Argument::Number(number) => scalar(*number),
@@ -83,7 +85,7 @@ pub(super) fn operand_source(argument: &Argument) -> String {
     }
 }
 
-/// A list of sizes.
+/// The source of a list of sizes.
 pub(super) fn sizes_source(shape: &[Dim]) -> String {
     let items: Vec<String> = shape.iter().map(Dim::rust_expression).collect();
     let sizes = shape.iter().cloned().map(Argument::from);
@@ -94,12 +96,12 @@ pub(super) fn sizes_source(shape: &[Dim]) -> String {
     )
 }
 
-/// `DType::F32`
+/// The source of an element type: `DType::F32`.
 pub(super) fn dtype(dtype: DType) -> String {
     format!("DType::{dtype:?}")
 }
 
-/// A number. Integers outside of `i32` have a type suffix.
+/// The source of a number. Integers outside of `i32` have a type suffix.
 pub(super) fn scalar(number: Scalar) -> String {
     match number {
         Scalar::Bool(value) => value.to_string(),

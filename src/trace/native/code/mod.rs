@@ -23,7 +23,7 @@ impl GraphModule {
     /// The graphs as Rust functions of `onionskin::trace`; see [`Graph::code`].
     ///
     /// # Errors
-    /// A graph has steps without a PyTorch operator, such as those of a graph after passes.
+    /// A graph has nodes without a PyTorch operator, such as those that passes make.
     pub fn code(&self) -> Result<String> {
         let functions = self.graphs.iter().map(Graph::code);
         Ok(functions.collect::<Result<Vec<_>>>()?.join("\n"))
@@ -37,12 +37,12 @@ impl Graph {
     /// The source needs `use` declarations for its names from `onionskin::trace`, and for `DType` and `Dim`.
     ///
     /// # Errors
-    /// The graph has steps without a PyTorch operator, such as those of a graph after passes.
+    /// The graph has nodes without a PyTorch operator, such as those that passes make.
     pub fn code(&self) -> Result<String> {
         let mut writer = SourceWriter::new(self, Rc::default(), 1);
         let mut symbols = BTreeSet::new();
         collect_symbols(self, &mut symbols);
-        // Sizes keep their names. They reserve them first.
+        // Symbols reserve their names first, so that no other variable takes one.
         symbols
             .iter()
             .for_each(|symbol| drop(writer.unique(symbol)));
@@ -67,6 +67,7 @@ impl Graph {
     }
 }
 
+/// True if the graph or a nested graph reads a weight.
 fn has_weights(graph: &Graph) -> bool {
     let read = graph.nodes.iter().flat_map(Node::operands);
     let mut read = read.chain(graph.outputs.iter().copied());
@@ -75,6 +76,7 @@ fn has_weights(graph: &Graph) -> bool {
     read.any(is_weight) || bodies.any(has_weights)
 }
 
+/// The source of a result's type for this number of tensors.
 fn tuple_type(count: usize) -> String {
     match count {
         1 => "TracedTensor".to_string(),
@@ -85,12 +87,17 @@ fn tuple_type(count: usize) -> String {
 /// Writes the statements of a graph or of a region's body.
 struct SourceWriter<'a> {
     graph: &'a Graph,
+    /// Variable names of the whole function.
     names: Rc<RefCell<VariableNames>>,
+    /// The expression for each value that is defined so far.
     exprs: HashMap<ValueId, TensorExpr>,
+    /// Values that a node or an output of the graph reads.
     used: HashSet<ValueId>,
     /// Values with an owned variable in this scope.
     owned_locals: HashSet<ValueId>,
+    /// Indentation depth.
     depth: usize,
+    /// The statements so far.
     lines: String,
 }
 
@@ -138,22 +145,24 @@ impl<'a> SourceWriter<'a> {
             let shape = self.graph.ty(*id).shape.iter().enumerate();
             shape.map(move |(axis, size)| (*id, axis, size))
         });
-        let mut of_symbol = axes.filter(|(_, _, size)| size.as_symbol() == Some(symbol));
+        let mut symbol_axes = axes.filter(|(_, _, size)| size.as_symbol() == Some(symbol));
         let missing = || Error::unsupported(format!("no input has the size {symbol}"));
-        let (id, axis, _) = of_symbol.next().ok_or_else(missing)?;
+        let (id, axis, _) = symbol_axes.next().ok_or_else(missing)?;
         let line = format!("let {symbol} = {}.dim({axis});", self.tensor_expr(id)?.text);
         self.write_line(&line);
         Ok(())
     }
 
+    /// The expression for a value: a variable, or a call that returns a weight.
     fn tensor_expr(&self, id: ValueId) -> Result<TensorExpr> {
         if let Definition::Weight(name) = &self.graph.value(id).definition {
             return Ok(TensorExpr::owned(format!("w({name:?})")));
         }
-        let found = self.exprs.get(&id).cloned();
-        found.ok_or_else(|| Error::internal("a value without a name"))
+        let expr = self.exprs.get(&id).cloned();
+        expr.ok_or_else(|| Error::internal("a value without a name"))
     }
 
+    /// The source of a reference to a value's tensor.
     fn borrowed(&self, id: ValueId) -> Result<String> {
         Ok(self.tensor_expr(id)?.borrowed())
     }
@@ -190,6 +199,7 @@ impl<'a> SourceWriter<'a> {
         ids.iter().enumerate().map(result).collect()
     }
 
+    /// The source of the result: one owned tensor, or a tuple.
     fn tuple(&self, ids: &[ValueId]) -> Result<String> {
         Ok(match self.results(ids)?.as_slice() {
             [single] => single.clone(),
@@ -220,15 +230,18 @@ impl<'a> SourceWriter<'a> {
         Ok(())
     }
 
-    /// Binds results: each to a variable, or to an item of a list.
+    /// Writes a `let` statement for the results of a call. Each result is a variable, or an item of a list.
     fn bind_results(&mut self, results: &[ValueId], returns: ResultStructure, call: &str) {
-        let single = match returns {
+        let variable_count = match returns {
             ResultStructure::One | ResultStructure::Tuple => results.len(),
             ResultStructure::List => 0,
             ResultStructure::OneAndList => results.len().min(1),
         };
-        let (single, items) = results.split_at(single);
-        let mut names: Vec<String> = single.iter().map(|id| self.define_variable(*id)).collect();
+        let (variables, items) = results.split_at(variable_count);
+        let mut names: Vec<String> = variables
+            .iter()
+            .map(|id| self.define_variable(*id))
+            .collect();
         if matches!(returns, ResultStructure::List | ResultStructure::OneAndList) {
             names.push(self.define_list(items));
         }
@@ -239,6 +252,7 @@ impl<'a> SourceWriter<'a> {
         self.write_line(&format!("let {pattern} = {call};"));
     }
 
+    /// Defines a variable for a list of results. Returns its name.
     fn define_list(&mut self, items: &[ValueId]) -> String {
         let first = items.first().map(|id| self.graph.value(*id).name.as_str());
         let list = self.unique(&format!("{}s", first.unwrap_or("item")));
@@ -253,17 +267,17 @@ impl<'a> SourceWriter<'a> {
 /// Collects the symbols of all sizes in arguments, nested graphs included.
 fn collect_symbols(graph: &Graph, symbols: &mut BTreeSet<Symbol>) {
     for node in &graph.nodes {
-        let mut note = |size: &Dim| {
+        let mut add_symbols = |size: &Dim| {
             symbols.extend(size.symbols());
             size.clone()
         };
         for argument in &node.arguments {
-            argument.map(&mut |id| id, &mut note);
+            argument.map(&mut |id| id, &mut add_symbols);
         }
         if let Op::Primitive(primitive) = &node.op {
             primitive::source_sizes(primitive)
                 .iter()
-                .for_each(|size| drop(note(size)));
+                .for_each(|size| drop(add_symbols(size)));
         }
     }
     for body in graph.nodes.iter().flat_map(Node::bodies) {

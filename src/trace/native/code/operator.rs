@@ -9,7 +9,7 @@ use super::SourceWriter;
 use super::literal::argument_source;
 
 impl SourceWriter<'_> {
-    /// A call of an operator's method or function.
+    /// The source of a call of the method or function for an operator.
     pub(super) fn operator_call(
         &self,
         operator: &'static Operator,
@@ -17,7 +17,7 @@ impl SourceWriter<'_> {
     ) -> Result<String> {
         let binding = binding(&operator.name)?;
         let mut pairs = operator.schema.parameters.iter().zip(given);
-        let start = match binding.on_tensor {
+        let callee_prefix = match binding.on_tensor {
             false => "ops::".to_string(),
             true => match pairs.next() {
                 Some((_, Argument::Value(id))) => format!("{}.", self.tensor_expr(*id)?.text),
@@ -33,12 +33,12 @@ impl SourceWriter<'_> {
                 named.push(format!("{} = {text}", parameter.name));
             }
         }
-        let with = if named.is_empty() { "" } else { "_with" };
+        let name_suffix = if named.is_empty() { "" } else { "_with" };
         if !named.is_empty() {
             arguments.push(format!("kw!({})", named.join(", ")));
         }
         let (name, arguments) = (binding.name, arguments.join(", "));
-        Ok(format!("{start}{name}{with}({arguments})"))
+        Ok(format!("{callee_prefix}{name}{name_suffix}({arguments})"))
     }
 }
 
@@ -47,8 +47,9 @@ fn differs_from_default(parameter: &SchemaParameter, given: &Argument) -> bool {
     !parameter.is_ignored() && parameter.default.as_ref() != Some(given)
 }
 
+/// The method or function for an operator.
 fn binding(operator: &str) -> Result<&'static Binding> {
     let mut bindings = bindings().iter();
-    let found = bindings.find(|binding| binding.operators.contains(&operator));
-    found.ok_or_else(|| Error::internal(format!("{operator} has no method")))
+    let binding_of_operator = bindings.find(|binding| binding.operators.contains(&operator));
+    binding_of_operator.ok_or_else(|| Error::internal(format!("{operator} has no method")))
 }

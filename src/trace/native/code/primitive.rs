@@ -54,6 +54,8 @@ impl SourceWriter<'_> {
         })
     }
 
+    /// A binary primitive as a method call. A number becomes a tensor if it is the left operand or the method takes
+    /// tensors only.
     fn binary(&self, function: BinaryFunction, x: &Argument, y: &Argument) -> Result<String> {
         let method = method(function.name(), 1)?;
         let right = match y {
@@ -76,6 +78,7 @@ impl SourceWriter<'_> {
         }
     }
 
+    /// An operand in an argument position: a reference to a tensor, or a number.
     fn operand(&self, argument: &Argument) -> Result<String> {
         match argument {
             Argument::Value(id) => self.borrowed(*id),
@@ -83,7 +86,7 @@ impl SourceWriter<'_> {
         }
     }
 
-    /// A number as a tensor with the element type of another operand.
+    /// A number as a tensor with the element type of the operand `like`.
     fn scalar_tensor(&self, value: &Argument, like: &Argument) -> Result<String> {
         let Argument::Value(id) = like else {
             return Err(no_operator());
@@ -98,9 +101,9 @@ impl SourceWriter<'_> {
 /// Source for consecutive numbers along one axis, broadcast along the others.
 fn iota_source(iota: &Iota) -> Result<String> {
     let size = iota.shape.get(iota.axis).ok_or_else(no_operator)?;
-    let mut alone = vec![Dim::ONE; iota.shape.len()];
-    if let Some(own) = alone.get_mut(iota.axis) {
-        *own = size.clone();
+    let mut unbroadcast_shape = vec![Dim::ONE; iota.shape.len()];
+    if let Some(axis_size) = unbroadcast_shape.get_mut(iota.axis) {
+        *axis_size = size.clone();
     }
     let numbers = format!(
         "ops::arange_with({}, kw!(dtype = {}))",
@@ -111,7 +114,7 @@ fn iota_source(iota: &Iota) -> Result<String> {
         1 => numbers,
         _ => format!(
             "{numbers}.reshape({}).expand({})",
-            sizes_source(&alone),
+            sizes_source(&unbroadcast_shape),
             sizes_source(&iota.shape)
         ),
     })
@@ -135,20 +138,23 @@ fn slice_call(slice: &Slice) -> Result<String> {
     }
 }
 
+/// The error for a primitive without an equivalent operator.
 fn no_operator() -> Error {
     let error = Error::unsupported("this step has no PyTorch operator");
     error.help("call `code` on the graph before it goes through passes")
 }
 
+/// The method of this name; an error unless it takes this number of required arguments.
 fn method(name: &str, required: usize) -> Result<&'static Binding> {
-    let fits = |binding: &&Binding| binding.on_tensor && binding.name == name;
-    let found = bindings().iter().find(fits).ok_or_else(no_operator)?;
-    match required == found.required {
-        true => Ok(found),
+    let is_method = |binding: &&Binding| binding.on_tensor && binding.name == name;
+    let method = bindings().iter().find(is_method).ok_or_else(no_operator)?;
+    match required == method.required {
+        true => Ok(method),
         false => Err(no_operator()),
     }
 }
 
+/// True if the second operand of a method may be a number.
 fn takes_number(binding: &Binding) -> bool {
     let number = Argument::Number(crate::scalar::Scalar::Float(0.0));
     let mut operators = binding

@@ -9,6 +9,7 @@ use super::literal::operand_source;
 use super::variables::TensorExpr;
 
 impl<'a> SourceWriter<'a> {
+    /// Writes the statements for a region.
     pub(super) fn region(&mut self, node: &Node, region: &'a Region) -> Result<()> {
         if node.results.len() > 8 {
             let message = format!(
@@ -33,14 +34,15 @@ impl<'a> SourceWriter<'a> {
 
     /// Expressions for the arguments of a region, as its body uses them.
     fn argument_exprs(&self, arguments: &[Argument]) -> Result<Vec<TensorExpr>> {
-        let place = |argument: &Argument| match argument {
+        let expr = |argument: &Argument| match argument {
             Argument::Value(id) => self.tensor_expr(*id),
             number => self.owned(number).map(TensorExpr::owned),
         };
-        arguments.iter().map(place).collect()
+        arguments.iter().map(expr).collect()
     }
 
-    /// Writes the body of a region with these expressions for its inputs.
+    /// Writes the body of a region with these expressions for its inputs. Returns the writer, which holds the source.
+    /// `depth` is the indentation depth of the block.
     fn body(
         &self,
         graph: &'a Graph,
@@ -48,8 +50,8 @@ impl<'a> SourceWriter<'a> {
         depth: usize,
     ) -> Result<SourceWriter<'a>> {
         let mut writer = SourceWriter::new(graph, self.names.clone(), depth + 1);
-        let places = graph.inputs.iter().copied().zip(inputs);
-        writer.exprs.extend(places);
+        let input_exprs = graph.inputs.iter().copied().zip(inputs);
+        writer.exprs.extend(input_exprs);
         writer.write_nodes()?;
         Ok(writer)
     }
@@ -66,6 +68,7 @@ impl<'a> SourceWriter<'a> {
         Ok(block_source(&body.lines, &result, depth))
     }
 
+    /// Defines a variable for each result. Returns the pattern of the `let` statement.
     fn pattern(&mut self, results: &[ValueId]) -> String {
         let names: Vec<String> = results.iter().map(|id| self.define_variable(*id)).collect();
         match names.as_slice() {
@@ -83,6 +86,7 @@ impl<'a> SourceWriter<'a> {
         self.write_line(")?;");
     }
 
+    /// Writes a call of `cond`.
     fn cond(&mut self, node: &Node, then: &'a Graph, otherwise: &'a Graph) -> Result<()> {
         let Some((condition, captured)) = node.arguments.split_first() else {
             return Err(Error::internal("a branch without a condition"));
@@ -100,33 +104,41 @@ impl<'a> SourceWriter<'a> {
         Ok(())
     }
 
-    /// Writes a loop whose state is the iteration number, the condition for another iteration, and the carried values.
+    /// Writes a call of `while_loop` whose state is a tuple: the iteration number (`round`), the condition for another
+    /// iteration (`again`), and a tuple of the carried values.
     fn while_loop(&mut self, node: &Node, body: &'a Graph, carried: usize) -> Result<()> {
-        let [trips, condition, rest @ ..] = node.arguments.as_slice() else {
+        let [trips, condition, carried_and_captured @ ..] = node.arguments.as_slice() else {
             return Err(Error::internal("a loop without a trip count"));
         };
-        let (before, constants) = rest.split_at(carried.min(rest.len()));
+        let (initial_values, captured) =
+            carried_and_captured.split_at(carried.min(carried_and_captured.len()));
         let [round, again] = ["round", "again"].map(|name| self.unique(name));
         let state = body.inputs.iter().skip(1).take(carried);
         let state: Vec<String> = state.map(|id| self.unique(&body.value(*id).name)).collect();
         let inputs = std::iter::once(&round).chain(&state).map(TensorExpr::owned);
-        let inputs = inputs.chain(self.argument_exprs(constants)?).collect();
-        let mut inner = self.body(body, inputs, self.depth + 1)?;
-        inner
+        let inputs = inputs.chain(self.argument_exprs(captured)?).collect();
+        let mut body_writer = self.body(body, inputs, self.depth + 1)?;
+        body_writer
             .owned_locals
             .extend(body.inputs.iter().skip(1).take(carried));
-        let results = inner.results(&body.outputs)?;
-        let [next, after @ ..] = results.as_slice() else {
+        let results = body_writer.results(&body.outputs)?;
+        let [next_condition, next_values @ ..] = results.as_slice() else {
             return Err(Error::internal("a loop without a condition"));
         };
-        let result = format!("({round}.add(1), {next}, {})", tuple_source(after));
-        let step = block_source(&inner.lines, &result, self.depth + 1);
-        let before = before.iter().map(|argument| self.owned(argument));
-        let before = tuple_source(&before.collect::<Result<Vec<_>>>()?);
+        let result = format!(
+            "({round}.add(1), {next_condition}, {})",
+            tuple_source(next_values)
+        );
+        let body_block = block_source(&body_writer.lines, &result, self.depth + 1);
+        let initial_values = initial_values.iter().map(|argument| self.owned(argument));
+        let initial_values = tuple_source(&initial_values.collect::<Result<Vec<_>>>()?);
         let arguments = [
-            format!("(ops::tensor(0), {}, {before})", self.owned(condition)?),
+            format!(
+                "(ops::tensor(0), {}, {initial_values})",
+                self.owned(condition)?
+            ),
             self.loop_condition(trips, &round, &again)?,
-            format!("|({round}, _, {})| {step}", tuple_source(&state)),
+            format!("|({round}, _, {})| {body_block}", tuple_source(&state)),
         ];
         let results: Vec<String> = node
             .results
@@ -140,7 +152,8 @@ impl<'a> SourceWriter<'a> {
         Ok(())
     }
 
-    /// The closure for the loop condition.
+    /// The closure for the loop condition. `round` and `again` are the variables of its state. Without a limit on
+    /// `trips`, the number of iterations, only the condition counts.
     fn loop_condition(&self, trips: &Argument, round: &str, again: &str) -> Result<String> {
         let trips = match trips {
             Argument::Number(Scalar::Int(i64::MAX)) => {

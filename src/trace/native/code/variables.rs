@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-/// Names with another meaning in the source.
+/// Names that no variable gets, separated by spaces: Rust's keywords, and names that the generated functions use.
 const RESERVED_NAMES: &str = " w ops kw cond while_loop as async await become box break const continue crate do dyn else enum \
     extern false final fn for gen if impl in let loop macro match mod move mut override priv pub ref return self static \
     struct super trait true try type typeof unsafe unsized use virtual where while yield abstract ";
@@ -12,7 +12,7 @@ const RESERVED_NAMES: &str = " w ops kw cond while_loop as async await become bo
 pub(super) struct VariableNames(BTreeSet<String>);
 
 impl VariableNames {
-    /// Reserves an unused name.
+    /// Reserves and returns an unused identifier, `wanted` if possible.
     pub fn unique(&mut self, wanted: &str) -> String {
         let wanted = identifier(wanted);
         let numbered = (1..).map(|number| format!("{wanted}_{number}"));
@@ -45,6 +45,7 @@ pub(super) struct TensorExpr {
 }
 
 impl TensorExpr {
+    /// A variable of type `&TracedTensor`.
     pub fn reference(text: &str) -> TensorExpr {
         TensorExpr {
             text: text.to_string(),
@@ -52,6 +53,7 @@ impl TensorExpr {
         }
     }
 
+    /// An expression of type `TracedTensor`.
     pub fn owned(text: impl Into<String>) -> TensorExpr {
         TensorExpr {
             text: text.into(),
@@ -59,6 +61,7 @@ impl TensorExpr {
         }
     }
 
+    /// The source of a `&TracedTensor`.
     pub fn borrowed(&self) -> String {
         match self.is_reference {
             true => self.text.clone(),

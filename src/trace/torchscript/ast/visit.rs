@@ -1,3 +1,5 @@
+//! Traversal of the expressions of a function.
+
 use super::{AstExpr, AstExprKind, CallExpr, Callee, FunctionDef, Stmt, StmtKind};
 
 impl FunctionDef {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::trace::torchscript::ast::{AstExprKind, Stmt, StmtKind};
 
-/// Variables that either branch of a condition assigns, in order.
+/// Variables that either branch of a condition assigns, in alphabetical order.
 pub fn assigned_in_either(then: &[Stmt], otherwise: &[Stmt]) -> Vec<String> {
     assigned(then)
         .union(&assigned(otherwise))
@@ -14,57 +14,58 @@ pub fn assigned_in_either(then: &[Stmt], otherwise: &[Stmt]) -> Vec<String> {
 
 /// Variables that statements assign, including those within branches and loops.
 pub fn assigned(body: &[Stmt]) -> BTreeSet<String> {
-    let mut found = BTreeSet::new();
-    collect(body, &mut found);
-    found
+    let mut variables = BTreeSet::new();
+    collect_variables(body, &mut variables);
+    variables
 }
 
 /// Collects the attributes of `self` that statements set, including those within branches and loops.
-pub fn attributes_set(body: &[Stmt], found: &mut BTreeSet<String>) {
+pub fn attributes_set(body: &[Stmt], attributes: &mut BTreeSet<String>) {
     for statement in body {
         match &statement.kind {
             StmtKind::SetAttribute {
                 object, attribute, ..
             } if matches!(&object.kind, AstExprKind::Name(name) if name == "self") => {
-                found.insert(attribute.clone());
+                attributes.insert(attribute.clone());
             }
             StmtKind::If {
                 then, otherwise, ..
             } => {
-                attributes_set(then, found);
-                attributes_set(otherwise, found);
+                attributes_set(then, attributes);
+                attributes_set(otherwise, attributes);
             }
             StmtKind::While { body, .. }
             | StmtKind::With { body, .. }
-            | StmtKind::For { body, .. } => attributes_set(body, found),
+            | StmtKind::For { body, .. } => attributes_set(body, attributes),
             _ => {}
         }
     }
 }
 
-fn collect(body: &[Stmt], found: &mut BTreeSet<String>) {
+/// Collects the variables that statements assign, including those within branches and loops.
+fn collect_variables(body: &[Stmt], variables: &mut BTreeSet<String>) {
     for statement in body {
         match &statement.kind {
             StmtKind::Assign { name, .. } => {
-                found.insert(name.clone());
+                variables.insert(name.clone());
             }
             StmtKind::Unpack { names, .. } | StmtKind::AssignAll { names, .. } => {
-                found.extend(names.iter().cloned());
+                variables.extend(names.iter().cloned());
             }
             StmtKind::If {
                 then, otherwise, ..
             } => {
-                collect(then, found);
-                collect(otherwise, found);
+                collect_variables(then, variables);
+                collect_variables(otherwise, variables);
             }
-            StmtKind::While { body, .. } => collect(body, found),
+            StmtKind::While { body, .. } => collect_variables(body, variables),
             StmtKind::With { name, body, .. } => {
-                found.extend(name.clone());
-                collect(body, found);
+                variables.extend(name.clone());
+                collect_variables(body, variables);
             }
             StmtKind::For { variable, body, .. } => {
-                found.insert(variable.clone());
-                collect(body, found);
+                variables.insert(variable.clone());
+                collect_variables(body, variables);
             }
             _ => {}
         }

@@ -35,6 +35,7 @@ impl From<Vec<Datum>> for Arguments {
 }
 
 impl Importer<'_> {
+    /// Evaluates a call. `offset` is the byte offset of the call in the frame's file.
     pub(super) fn eval_call(
         &mut self,
         frame: &CallFrame,
@@ -83,6 +84,7 @@ impl Importer<'_> {
         }
     }
 
+    /// Calls a function or class of the archive.
     fn call_qualified(&mut self, name: &str, arguments: Arguments) -> Result<Datum> {
         let archive = self.archive;
         if let Some(class) = name.strip_suffix(".__new__") {
@@ -100,6 +102,7 @@ impl Importer<'_> {
         }
     }
 
+    /// Makes an object without attributes.
     fn new_instance(&mut self, class: &str) -> Datum {
         Datum::Object(Rc::new(Instance {
             class: class.into(),
@@ -127,6 +130,7 @@ impl Importer<'_> {
         Ok(Datum::NamedTuple(class.name.as_str().into(), fields.into()))
     }
 
+    /// Calls a method of an object.
     pub(super) fn method(
         &mut self,
         object: &Datum,
@@ -153,7 +157,8 @@ impl Importer<'_> {
         self.run_function(function, &path, BTreeMap::new(), arguments)
     }
 
-    /// The path of a call of a method. An object that is not a module of the archive belongs to the call that made it.
+    /// Returns the module path of a call of a method. An object that is not a module of the archive belongs to the call
+    /// that made it.
     fn path_of_call(&mut self, instance: &Instance) -> String {
         match instance.pickled {
             Some(_) => self.module_calls.enter(&self.place.module, &instance.path),
@@ -161,7 +166,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Runs a function of the archive on arguments, as a method of the module at a path.
+    /// Runs a function of the archive on positional arguments. `module` is the module path for the nodes that it adds.
     pub(super) fn call_function(
         &mut self,
         function: &FunctionDef,
@@ -171,6 +176,7 @@ impl Importer<'_> {
         self.run_function(function, module, BTreeMap::new(), arguments.into())
     }
 
+    /// Runs a function. `locals` are the variables that it has in addition to its parameters.
     fn run_function(
         &mut self,
         function: &FunctionDef,
@@ -190,7 +196,7 @@ impl Importer<'_> {
         };
         self.bind_arguments(&mut frame, function, arguments)?;
         if self.place.location.is_none() {
-            // Statements that only read an attribute have no line of their own.
+            // Statements that only read an attribute have no line in the user's source.
             let source = self.archive.source();
             let first = source.first_location(&function.file, function.offset);
             self.place.location = first.filter(|location| !is_library(&location.file));
@@ -201,7 +207,7 @@ impl Importer<'_> {
         Ok(result.unwrap_or(Datum::None))
     }
 
-    /// Binds the arguments, and defaults where there are none, to the function's variables.
+    /// Assigns the arguments of a call, or defaults where the call gives none, to the function's parameters.
     fn bind_arguments(
         &mut self,
         frame: &mut CallFrame,
@@ -217,9 +223,9 @@ impl Importer<'_> {
         for parameter in &function.parameters {
             let named = arguments.named.iter();
             let mut named = named.filter(|(name, _)| *name == parameter.name);
-            let given = positional.next();
-            let given = given.or_else(|| named.next().map(|(_, value)| value.clone()));
-            let value = match (given, &parameter.default) {
+            let argument = positional.next();
+            let argument = argument.or_else(|| named.next().map(|(_, value)| value.clone()));
+            let value = match (argument, &parameter.default) {
                 (Some(value), _) => value,
                 (None, Some(default)) => self.literal(default)?,
                 (None, None) => {

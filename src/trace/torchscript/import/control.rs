@@ -1,9 +1,11 @@
-//! Conditions. A known condition selects a branch; a condition that depends on tensors becomes a region.
+//! Conditions. A known condition selects a branch. A condition that depends on tensors becomes a region with both
+//! branches, whose results are the merged values ([`super::merge`]) of variables, cells and storages that the branches
+//! change.
 
 use std::rc::Rc;
 
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind as Fault, Result, SourcePlace};
+use crate::error::{Error, ErrorKind, Result, SourcePlace};
 use crate::ir::{Argument, Graph, Region, ValueId};
 use crate::shape::TensorType;
 use crate::trace::torchscript::ast::Stmt;
@@ -29,7 +31,9 @@ pub struct RaisedException {
 
 /// A branch after its statements were run.
 struct Branch {
+    /// Its closed region body.
     scope: ImportScope,
+    /// The variables at its end.
     frame: CallFrame,
 }
 
@@ -69,17 +73,18 @@ impl Importer<'_> {
         }
     }
 
-    /// Runs statements only to list further unsupported operations, since it is not known whether they run.
+    /// Runs statements only to list further unsupported operations, because their condition is not known. The variables
+    /// that they assign become unknown.
     pub(super) fn scan_for_unsupported(&mut self, frame: &mut CallFrame, body: &[Stmt]) {
         let mut inner = frame.clone();
-        let calls = self.call_depth;
-        // A failure here may well follow from the error that is listed already.
+        let call_depth = self.call_depth;
+        // Any other error may follow from the unsupported operation that is listed already.
         if let Err(error) = self.run_block(&mut inner, body)
-            && error.kind() == Fault::Unsupported
+            && error.kind() == ErrorKind::Unsupported
         {
             self.unsupported(error);
         }
-        self.call_depth = calls;
+        self.call_depth = call_depth;
         self.raised = None;
         for name in assigned(body) {
             frame.locals.insert(name, Datum::Unknown);
@@ -94,9 +99,9 @@ impl Importer<'_> {
         then: &[Stmt],
         otherwise: &[Stmt],
     ) -> Result<()> {
-        let before = self.generator;
+        let generator_before = self.generator;
         let taken = self.branch(frame, then)?;
-        let after = std::mem::replace(&mut self.generator, before);
+        let generator_after_then = std::mem::replace(&mut self.generator, generator_before);
         let taken = match taken {
             Ok(taken) => taken,
             Err(raised) => {
@@ -108,13 +113,14 @@ impl Importer<'_> {
         let other = match self.branch(frame, otherwise)? {
             Ok(other) => other,
             Err(raised) => {
-                self.generator = before;
+                self.generator = generator_before;
                 self.assert_not_taken(condition, false, raised)?;
                 self.run_block(frame, then)?;
                 return Ok(());
             }
         };
-        self.generator.counter = self.generator.counter.max(after.counter);
+        // Both branches start at one counter. Later calls continue at the larger of the counters that they reach.
+        self.generator.counter = self.generator.counter.max(generator_after_then.counter);
         self.merge_branches(
             frame,
             condition,
@@ -124,18 +130,19 @@ impl Importer<'_> {
         )
     }
 
-    /// Adds a check that the branch that raises an exception is not taken.
+    /// Adds an assertion that a branch that raises an exception is not taken. `is_then` is true for the branch of a
+    /// true condition.
     fn assert_not_taken(
         &mut self,
         condition: &TensorRef,
-        branch: bool,
+        is_then: bool,
         raised: RaisedException,
     ) -> Result<()> {
         let condition = self.read(condition)?;
         let builder = self.builder();
         builder.set_place(&raised.place);
         let condition = builder.value(condition).to_bool();
-        let expected = match branch {
+        let expected = match is_then {
             true => condition.logical_not(),
             false => condition,
         };
@@ -143,7 +150,7 @@ impl Importer<'_> {
         builder.check()
     }
 
-    /// Runs statements in a new region body. Returns the exception if they raise one.
+    /// Runs statements in a new region body. Returns the branch, or the exception that they raise.
     fn branch(
         &mut self,
         frame: &CallFrame,
@@ -151,9 +158,9 @@ impl Importer<'_> {
     ) -> Result<Result<Branch, RaisedException>> {
         let mut frame = frame.clone();
         self.open_scope();
-        let calls = self.call_depth;
+        let call_depth = self.call_depth;
         let result = self.run_block(&mut frame, body);
-        self.call_depth = calls;
+        self.call_depth = call_depth;
         let scope = self.close_scope()?;
         match (result, self.raised.take()) {
             (Err(_), Some(raised)) => Ok(Err(raised)),
@@ -166,7 +173,8 @@ impl Importer<'_> {
         }
     }
 
-    /// Makes a region of two branches, and binds the variables that they assign to its results.
+    /// Makes a region of two branches, and binds the variables that they assign (`names`) and the cells and storages
+    /// that they change to its results.
     fn merge_branches(
         &mut self,
         frame: &mut CallFrame,
@@ -176,7 +184,7 @@ impl Importer<'_> {
         names: &[String],
     ) -> Result<()> {
         let mut slots = Vec::new();
-        let mut bound = Vec::new();
+        let mut bindings = Vec::new();
         for name in names {
             let pair = (
                 then.frame.locals.get(name),
@@ -184,10 +192,10 @@ impl Importer<'_> {
             );
             if let (Some(a), Some(b)) = pair {
                 let template = self.merge(a, b, &mut slots);
-                bound.push((ResultTarget::Variable(name.clone()), template));
+                bindings.push((ResultTarget::Variable(name.clone()), template));
             }
         }
-        self.merge_cells(&then.scope, &otherwise.scope, &mut bound, &mut slots)?;
+        self.merge_cells(&then.scope, &otherwise.scope, &mut bindings, &mut slots)?;
         let written = written_by(&[&then.scope, &otherwise.scope]);
         for storage in &written {
             slots.push(ResultSlot::Storage(storage.clone()));
@@ -202,24 +210,28 @@ impl Importer<'_> {
             ));
         }
         if slots.is_empty() {
-            return self.bind_templates(frame, bound, &[]);
+            return self.bind_templates(frame, bindings, &[]);
         }
-        let (then, ours) = self.branch_outputs(then.scope, &slots, true, &[])?;
-        let wanted: Vec<TensorType> = ours.iter().map(|id| then.builder.ty(*id)).collect();
-        let (otherwise, theirs) = self.branch_outputs(otherwise.scope, &slots, false, &wanted)?;
-        let wanted: Vec<TensorType> = theirs.iter().map(|id| otherwise.builder.ty(*id)).collect();
-        let (then, ours) = match slots.iter().any(ResultSlot::takes_type_of_second) {
-            true => self.branch_outputs(then, &slots, true, &wanted)?,
-            false => (then, ours),
+        let (then, then_ids) = self.branch_outputs(then.scope, &slots, true, &[])?;
+        let then_types: Vec<TensorType> = then_ids.iter().map(|id| then.builder.ty(*id)).collect();
+        let (otherwise, otherwise_ids) =
+            self.branch_outputs(otherwise.scope, &slots, false, &then_types)?;
+        let otherwise_types: Vec<TensorType> = otherwise_ids
+            .iter()
+            .map(|id| otherwise.builder.ty(*id))
+            .collect();
+        let (then, then_ids) = match slots.iter().any(ResultSlot::takes_type_of_second) {
+            true => self.branch_outputs(then, &slots, true, &otherwise_types)?,
+            false => (then, then_ids),
         };
-        let types: Vec<TensorType> = ours.iter().map(|id| then.builder.ty(*id)).collect();
-        for (ours, theirs) in types.iter().zip(&wanted) {
-            self.require_same_type(ours, theirs)?;
+        let types: Vec<TensorType> = then_ids.iter().map(|id| then.builder.ty(*id)).collect();
+        for (then_type, otherwise_type) in types.iter().zip(&otherwise_types) {
+            self.require_same_type(then_type, otherwise_type)?;
         }
         let condition = self.read(condition)?;
         let (graphs, captured) = self.scopes.close_bodies(vec![
-            RegionBody::new(then, "then", ours),
-            RegionBody::new(otherwise, "otherwise", theirs),
+            RegionBody::new(then, "then", then_ids),
+            RegionBody::new(otherwise, "otherwise", otherwise_ids),
         ])?;
         let Ok([then, otherwise]) = <[Graph; 2]>::try_from(graphs) else {
             return Err(Error::internal("an if must have two branches"));
@@ -228,15 +240,15 @@ impl Importer<'_> {
         let arguments = arguments.collect();
         let region = Region::If { then, otherwise };
         let results = self.add_region(region, arguments, types);
-        self.bind_results(frame, bound, &slots, &results)
+        self.bind_results(frame, bindings, &slots, &results)
     }
 
-    /// Merges the cells that either branch changes. Each must hold one value after the condition.
+    /// Merges the cells that either branch changes. Fails if the branches leave contents that cannot be merged.
     fn merge_cells(
         &mut self,
         then: &ImportScope,
         otherwise: &ImportScope,
-        bound: &mut Vec<(ResultTarget, Template)>,
+        bindings: &mut Vec<(ResultTarget, Template)>,
         slots: &mut Vec<ResultSlot>,
     ) -> Result<()> {
         for cell in changed_by(&[then, otherwise]) {
@@ -248,12 +260,13 @@ impl Importer<'_> {
                 let help = "a condition that depends on tensors must leave lists of one length, and values of one type";
                 return Err(Error::unsupported(message).help(help));
             }
-            bound.push((ResultTarget::Cell(cell), template));
+            bindings.push((ResultTarget::Cell(cell), template));
         }
         Ok(())
     }
 
-    /// Returns the values of a closed scope for the slots. A slot that is never set there gets zeros of the wanted type.
+    /// Returns the values of a branch for the slots. `first` is true for the first branch. `wanted` holds the types
+    /// that the other branch's values have; it is empty if they are not known yet.
     fn branch_outputs(
         &mut self,
         scope: ImportScope,
@@ -267,6 +280,7 @@ impl Importer<'_> {
         Ok((scope, ids?))
     }
 
+    /// Returns the values of the open scope for the slots. Parameters as in [`Importer::branch_outputs`].
     fn slot_values(
         &mut self,
         slots: &[ResultSlot],
@@ -290,7 +304,8 @@ impl Importer<'_> {
         Ok(ids)
     }
 
-    /// Returns the value for a slot. If both branches give numbers, it is converted to the dtype of the other branch.
+    /// Returns the value for a slot. A number is converted to the dtype of the type `wanted`. A value that is never set
+    /// becomes zeros of this type, or a scalar zero if there is none.
     pub(super) fn slot_value(
         &mut self,
         value: &Datum,
@@ -311,7 +326,8 @@ impl Importer<'_> {
         Ok(id)
     }
 
-    /// Casts a number to the dtype that all numbers of its kind have in regions.
+    /// Casts a number to the dtype that numbers of its Python type have as results of regions. Returns tensors (of no
+    /// kind) unchanged.
     pub(super) fn cast_to_kind(&self, id: ValueId, kind: Option<NumberKind>) -> Result<ValueId> {
         let builder = self.builder();
         let value = builder.value(id);
@@ -325,7 +341,7 @@ impl Importer<'_> {
         Ok(value.id())
     }
 
-    /// Fails unless two types are equal. Sizes that are equal in the example are assumed to be equal.
+    /// Fails unless two types are equal. Sizes that are equal in the example are assumed to be equal, by guards.
     pub(super) fn require_same_type(&self, a: &TensorType, b: &TensorType) -> Result<()> {
         let builder = self.builder();
         let mut same = a.dtype == b.dtype && a.rank() == b.rank();
@@ -365,7 +381,7 @@ impl Importer<'_> {
     pub(super) fn bind_results(
         &mut self,
         frame: &mut CallFrame,
-        bound: Vec<(ResultTarget, Template)>,
+        bindings: Vec<(ResultTarget, Template)>,
         slots: &[ResultSlot],
         results: &[ValueId],
     ) -> Result<()> {
@@ -382,16 +398,17 @@ impl Importer<'_> {
                 ResultSlot::Value(None, ..) => values.push(Datum::Tensor(self.new_tensor(*id))),
             }
         }
-        self.bind_templates(frame, bound, &values)
+        self.bind_templates(frame, bindings, &values)
     }
 
+    /// Binds variables and cells to the values of their templates, in which `values` replace the results.
     fn bind_templates(
         &mut self,
         frame: &mut CallFrame,
-        bound: Vec<(ResultTarget, Template)>,
+        bindings: Vec<(ResultTarget, Template)>,
         values: &[Datum],
     ) -> Result<()> {
-        for (target, template) in bound {
+        for (target, template) in bindings {
             let value = self.instantiate(&template, values);
             match target {
                 ResultTarget::Variable(name) => self.assign(frame, &name, value),
@@ -407,29 +424,29 @@ impl Importer<'_> {
 
 /// Cells of enclosing scopes that any of the scopes changes.
 pub fn changed_by(scopes: &[&ImportScope]) -> Vec<MutableCell> {
-    let mut found: Vec<MutableCell> = Vec::new();
+    let mut cells: Vec<MutableCell> = Vec::new();
     for (cell, _) in scopes.iter().flat_map(|scope| &scope.data.changed) {
-        if !found.iter().any(|known| known.is_same(cell)) {
-            found.push(cell.clone());
+        if !cells.iter().any(|other| other.is_same(cell)) {
+            cells.push(cell.clone());
         }
     }
-    found
+    cells
 }
 
 /// Contents of a cell at the end of a closed scope.
 fn content_after(scope: &ImportScope, cell: &MutableCell) -> Datum {
     let mut changed = scope.data.changed.iter();
-    let known = changed.find(|(known, _)| known.is_same(cell));
-    known.map_or_else(|| cell.content(), |(_, content)| content.clone())
+    let recorded = changed.find(|(other, _)| other.is_same(cell));
+    recorded.map_or_else(|| cell.content(), |(_, content)| content.clone())
 }
 
 /// Storages of enclosing scopes that any of the scopes writes.
 fn written_by(scopes: &[&ImportScope]) -> Vec<Rc<Storage>> {
-    let mut found: Vec<Rc<Storage>> = Vec::new();
+    let mut storages: Vec<Rc<Storage>> = Vec::new();
     for (storage, _) in scopes.iter().flat_map(|scope| &scope.data.written) {
-        if !found.iter().any(|known| Rc::ptr_eq(known, storage)) {
-            found.push(storage.clone());
+        if !storages.iter().any(|other| Rc::ptr_eq(other, storage)) {
+            storages.push(storage.clone());
         }
     }
-    found
+    storages
 }

@@ -22,7 +22,7 @@ pub enum Datum {
     Dynamic(NumberKind, TensorRef),
     /// A string.
     Str(Rc<str>),
-    /// A device. It makes no difference.
+    /// A device by its name. The graph does not depend on devices.
     Device(Rc<str>),
     /// A tensor.
     Tensor(TensorRef),
@@ -38,9 +38,9 @@ pub enum Datum {
     Object(Rc<Instance>),
     /// A function by its qualified name.
     Function(Rc<str>),
-    /// A function that is defined within a body, with the variables around it.
+    /// A function that is defined within a function, with the variables of the enclosing function.
     Closure(Rc<Closure>),
-    /// `uninitialized(T)`, which is never read.
+    /// `uninitialized(T)`, or the merged value of two branches whose values cannot be merged. It is never read.
     Uninitialized,
     /// The result of something that is not supported. The error is listed already.
     Unknown,
@@ -57,25 +57,25 @@ pub enum NumberKind {
     Float,
 }
 
-/// A mutable list, shared by all who refer to it.
+/// A mutable list, shared by all references to it.
 #[derive(Debug)]
 pub struct ScriptList {
     /// The elements.
     pub items: RefCell<Vec<Datum>>,
-    /// Number of regions that enclosed its creation.
+    /// Number of open regions when it was made.
     pub depth: usize,
-    /// True if it belongs to the archive. A change would then outlive the call.
+    /// True if it belongs to the archive. A change of it would outlive the call.
     pub is_archived: bool,
 }
 
-/// A mutable dict, shared by all who refer to it.
+/// A mutable dict, shared by all references to it.
 #[derive(Debug)]
 pub struct ScriptDict {
     /// Keys and values in order of insertion.
     pub entries: RefCell<Vec<(Datum, Datum)>>,
-    /// Number of regions that enclosed its creation.
+    /// Number of open regions when it was made.
     pub depth: usize,
-    /// True if it belongs to the archive. A change would then outlive the call.
+    /// True if it belongs to the archive. A change of it would outlive the call.
     pub is_archived: bool,
 }
 
@@ -90,15 +90,15 @@ pub struct Instance {
     pub pickled: Option<Arc<PickledObject>>,
     /// Attributes that have been read or set.
     pub attributes: RefCell<BTreeMap<String, Datum>>,
-    /// Number of regions that enclosed its creation.
+    /// Number of open regions when it was made.
     pub depth: usize,
 }
 
-/// A local function.
+/// A function that is defined within another function.
 pub struct Closure {
     /// The function; its body belongs to the archive.
     pub function: FunctionDef,
-    /// Variables around it.
+    /// Variables of the enclosing function when this one was defined.
     pub locals: BTreeMap<String, Datum>,
 }
 
@@ -156,7 +156,7 @@ impl Datum {
         }
     }
 
-    /// A description for messages.
+    /// A description of its type for messages.
     pub fn describe(&self) -> &'static str {
         match self {
             Datum::None => "None",

@@ -45,8 +45,8 @@ impl Importer<'_> {
         Ok(None)
     }
 
-    /// Limits the statements that are run: functions that call each other more than once grow without bounds when they are
-    /// inlined.
+    /// Counts a statement. Fails beyond [`MAX_STATEMENTS`]. Without a limit, functions that call each other several
+    /// times could grow exponentially when they are inlined.
     fn count_statement(&mut self) -> Result<()> {
         self.statement_count += 1;
         if MAX_STATEMENTS < self.statement_count {
@@ -56,8 +56,8 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Sets the source location of the nodes that follow. For a line in PyTorch's own files, it is the user's line that led
-    /// there.
+    /// Sets the source location of the nodes that follow, by the byte offset of the program's text in the frame's file.
+    /// Lines in PyTorch's own files leave the location at the last line of the user's.
     fn set_location(&mut self, frame: &CallFrame, offset: usize) {
         let location = self.archive.debug_location(&frame.file, offset);
         let user_location = location.filter(|location| !is_library(&location.file));
@@ -69,6 +69,7 @@ impl Importer<'_> {
         self.builder().set_place(&self.place);
     }
 
+    /// Runs a statement. Returns the value of a `return` in it.
     fn run_statement(
         &mut self,
         frame: &mut CallFrame,
@@ -164,6 +165,7 @@ impl Importer<'_> {
         frame.locals.insert(name.to_string(), value);
     }
 
+    /// Assigns the elements of a tuple or list to variables.
     fn unpack(&mut self, frame: &mut CallFrame, names: &[String], value: &Datum) -> Result<()> {
         if let Datum::Unknown = value {
             for name in names {
@@ -186,11 +188,12 @@ impl Importer<'_> {
         Ok(())
     }
 
+    /// Evaluates expressions in order.
     pub(super) fn eval_all(&mut self, frame: &CallFrame, values: &[AstExpr]) -> Result<Vec<Datum>> {
         values.iter().map(|value| self.eval(frame, value)).collect()
     }
 
-    /// The value of an expression.
+    /// Evaluates an expression.
     pub(super) fn eval(&mut self, frame: &CallFrame, expr: &AstExpr) -> Result<Datum> {
         Ok(match &expr.kind {
             AstExprKind::Name(name) => self.variable(frame, name)?,
@@ -246,11 +249,13 @@ impl Importer<'_> {
         self.set_location(frame, offset);
     }
 
+    /// Reads a variable.
     fn variable(&mut self, frame: &CallFrame, name: &str) -> Result<Datum> {
-        let found = frame.locals.get(name).cloned();
-        found.ok_or_else(|| Error::source(format!("the variable {name} is not defined")))
+        let value = frame.locals.get(name).cloned();
+        value.ok_or_else(|| Error::source(format!("the variable {name} is not defined")))
     }
 
+    /// Evaluates a qualified name that is not called: a member of an enumeration, or a function.
     fn qualified(&mut self, name: &str) -> Result<Datum> {
         if let Some(member) = self.enum_member(name)? {
             return Ok(member);
@@ -289,7 +294,7 @@ impl Importer<'_> {
         self.eval(&frame, value)
     }
 
-    /// Converts a tensor that is used as a number to its only element.
+    /// Converts a tensor that is annotated as a number to its only element. Returns other values unchanged.
     fn cast_to_annotation(&mut self, ty: &TypeExpr, value: Datum) -> Result<Datum> {
         let Datum::Tensor(tensor) = &value else {
             return Ok(value);
@@ -307,6 +312,7 @@ impl Importer<'_> {
         }
     }
 
+    /// Python's `isinstance`, for a static type.
     fn is_instance(&self, value: &Datum, ty: &TypeExpr) -> bool {
         match (ty, value) {
             (TypeExpr::Any, _) => true,

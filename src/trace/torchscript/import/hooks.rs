@@ -9,7 +9,8 @@ use super::Importer;
 use super::datum::{Datum, Instance};
 
 impl Importer<'_> {
-    /// Calls an entry method, whose first argument is the module. Calls the hooks before and after `forward`.
+    /// Calls an entry method and returns its result. `arguments` begins with the module. For `forward`, also calls the
+    /// module's hooks before and after it.
     pub(super) fn call_with_hooks(
         &mut self,
         root: &Rc<Instance>,
@@ -24,18 +25,18 @@ impl Importer<'_> {
         let module = Datum::Object(root.clone());
         let mut inputs: Vec<Datum> = arguments.into_iter().skip(1).collect();
         for name in &class.hooks.pre {
-            let given = vec![module.clone(), Datum::tuple(inputs.clone())];
-            match self.call_function(hook(class, name)?, &root.path, given)? {
+            let hook_arguments = vec![module.clone(), Datum::tuple(inputs.clone())];
+            match self.call_function(hook(class, name)?, &root.path, hook_arguments)? {
                 Datum::None => {}
                 Datum::Tuple(changed) => inputs = changed.to_vec(),
                 single => inputs = vec![single],
             }
         }
-        let given = std::iter::once(module.clone()).chain(inputs.clone());
-        let mut result = self.call_function(function, &root.path, given.collect())?;
+        let forward_arguments = std::iter::once(module.clone()).chain(inputs.clone());
+        let mut result = self.call_function(function, &root.path, forward_arguments.collect())?;
         for name in &class.hooks.post {
-            let given = vec![module.clone(), Datum::tuple(inputs.clone()), result.clone()];
-            match self.call_function(hook(class, name)?, &root.path, given)? {
+            let hook_arguments = vec![module.clone(), Datum::tuple(inputs.clone()), result.clone()];
+            match self.call_function(hook(class, name)?, &root.path, hook_arguments)? {
                 Datum::None => {}
                 changed => result = changed,
             }
@@ -44,6 +45,7 @@ impl Importer<'_> {
     }
 }
 
+/// Finds the method of a hook by its name.
 fn hook<'a>(class: &'a ClassDef, name: &str) -> Result<&'a FunctionDef> {
     let missing = || Error::source(format!("{} has no hook {name}", class.name));
     class.method(name).ok_or_else(missing)

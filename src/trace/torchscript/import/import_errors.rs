@@ -1,4 +1,4 @@
-//! Errors of an import: everything that the program needs and the importer lacks, listed at once.
+//! Errors of an import. All unsupported parts of a program are listed in one error.
 
 use std::collections::BTreeMap;
 
@@ -20,21 +20,21 @@ impl ImportErrors {
 
     /// Returns the result, or all errors if there were any, the most frequent first.
     pub fn finish<T>(&mut self, result: Result<T>) -> Result<T> {
-        let mut found: Vec<(Error, usize)> =
+        let mut counted: Vec<(Error, usize)> =
             std::mem::take(&mut self.errors).into_values().collect();
-        if found.is_empty() {
+        if counted.is_empty() {
             return result;
         }
-        found.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let errors = found.into_iter().map(|(error, count)| match count {
+        counted.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let errors = counted.into_iter().map(|(error, count)| match count {
             1 => error,
             count => error.at(format!("{} more places", count - 1)),
         });
-        // Other errors may follow from these.
-        let last = result
+        // An error of another kind may follow from the unsupported parts, so it is not listed.
+        let final_error = result
             .err()
             .filter(|error| error.kind() == ErrorKind::Unsupported);
-        let errors = errors.chain(last).collect();
+        let errors = errors.chain(final_error).collect();
         Err(Error::all(errors).unwrap_or_else(|| Error::internal("there are no faults")))
     }
 }

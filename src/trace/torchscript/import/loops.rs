@@ -1,4 +1,5 @@
-//! Loops. A loop of known length is unrolled; any other loop becomes a region.
+//! Loops. A loop of known length is unrolled; any other loop becomes a region. The region carries values from iteration
+//! to iteration: variables, cells and storages that the body changes. Each carried value is a slot ([`super::merge`]).
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -21,18 +22,20 @@ use crate::trace::region_bodies::RegionBody;
 /// Maximum number of unrolled iterations, over all loops.
 const MAX_ITERATIONS: usize = 100_000;
 
-/// Name of the value that a loop carries if its body does nothing but check. No variable of the user's has this name.
+/// Name of the value that a loop carries if its body only makes assertions. The name is not an identifier, so no
+/// variable of the program has it.
 const CHECK_RESULT: &str = "<checked>";
 
 /// The conditions under which a loop ends.
 struct LoopControl<'a> {
-    /// The variable that counts, and the trip count.
+    /// For a `for` loop: the variable that counts iterations, and the trip count.
     count: Option<(&'a str, TensorRef)>,
-    /// A condition, and its value before the first iteration.
+    /// For a `while` loop: the condition, and its value before the first iteration.
     condition: Option<(&'a AstExpr, Datum)>,
 }
 
 impl Importer<'_> {
+    /// Runs a loop over `range(count)`. Unrolls it if the count is known.
     pub(super) fn for_loop(
         &mut self,
         frame: &mut CallFrame,
@@ -71,7 +74,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Runs iterations one by one for as long as the condition is known.
+    /// Runs a `while` loop. Unrolls iterations for as long as the condition is known.
     pub(super) fn while_loop(
         &mut self,
         frame: &mut CallFrame,
@@ -102,6 +105,7 @@ impl Importer<'_> {
         }
     }
 
+    /// Counts an unrolled iteration. Fails beyond [`MAX_ITERATIONS`].
     fn count_iteration(&mut self) -> Result<()> {
         self.unrolled_iterations += 1;
         if MAX_ITERATIONS < self.unrolled_iterations {
@@ -112,30 +116,31 @@ impl Importer<'_> {
     }
 
     /// Makes a region of a loop. It carries variables that the body assigns and that existed before the loop, and storages
-    /// that the body writes. Running the body finds these storages.
+    /// and cells that the body changes. The body is run repeatedly until a run changes no others.
     fn loop_region(
         &mut self,
         frame: &mut CallFrame,
         control: &LoopControl,
         body: &[Stmt],
     ) -> Result<()> {
-        let mut bound = Vec::new();
+        let mut bindings = Vec::new();
         let mut slots = Vec::new();
         for name in assigned(body) {
             if let Some(value) = frame.locals.get(&name) {
                 let template = carried_template(value, &mut slots);
-                bound.push((ResultTarget::Variable(name), template));
+                bindings.push((ResultTarget::Variable(name), template));
             }
         }
-        let before = self.generator;
+        let generator_before = self.generator;
         loop {
-            let known = (slots.len(), bound.len());
-            self.generator = before;
-            let iteration = self.trace_iteration(frame, control, body, &mut bound, &mut slots)?;
+            let counts_before = (slots.len(), bindings.len());
+            self.generator = generator_before;
+            let iteration =
+                self.trace_iteration(frame, control, body, &mut bindings, &mut slots)?;
             if let Some((scope, outputs)) = iteration {
-                return self.finish_loop(frame, control, bound, &slots, scope, &outputs);
+                return self.finish_loop(frame, control, bindings, &slots, scope, &outputs);
             }
-            if (slots.len(), bound.len()) == known {
+            if (slots.len(), bindings.len()) == counts_before {
                 return Err(Error::internal(
                     "the carried values of a loop do not converge",
                 ));
@@ -150,20 +155,20 @@ impl Importer<'_> {
         frame: &CallFrame,
         control: &LoopControl,
         body: &[Stmt],
-        bound: &mut Vec<(ResultTarget, Template)>,
+        bindings: &mut Vec<(ResultTarget, Template)>,
         slots: &mut Vec<ResultSlot>,
     ) -> Result<Option<(ImportScope, Vec<ValueId>)>> {
         let types = self.carried_types(slots)?;
         self.open_scope();
-        let result = self.run_iteration(frame, control, body, bound, slots, &types);
+        let result = self.run_iteration(frame, control, body, bindings, slots, &types);
         let scope = self.close_scope()?;
         let outputs = result?;
-        let before = (slots.len(), bound.len());
+        let counts_before = (slots.len(), bindings.len());
         for cell in changed_by(&[&scope]) {
             let is_carried = |target: &ResultTarget| matches!(target, ResultTarget::Cell(known) if known.is_same(&cell));
-            if !bound.iter().any(|(target, _)| is_carried(target)) {
+            if !bindings.iter().any(|(target, _)| is_carried(target)) {
                 let template = carried_template(&cell.content(), slots);
-                bound.push((ResultTarget::Cell(cell), template));
+                bindings.push((ResultTarget::Cell(cell), template));
             }
         }
         for (storage, _) in &scope.data.written {
@@ -176,14 +181,15 @@ impl Importer<'_> {
         }
         if slots.is_empty() && scope.builder.has_side_effect() {
             // A region has at least one result.
-            bound.push((
+            bindings.push((
                 ResultTarget::Variable(CHECK_RESULT.into()),
                 carried_template(&Datum::bool(true), slots),
             ));
         }
-        Ok(((slots.len(), bound.len()) == before).then_some((scope, outputs)))
+        Ok(((slots.len(), bindings.len()) == counts_before).then_some((scope, outputs)))
     }
 
+    /// Returns the types of the carried values before the loop, slot by slot.
     fn carried_types(&mut self, slots: &[ResultSlot]) -> Result<Vec<TensorType>> {
         let mut types = Vec::new();
         for slot in slots {
@@ -202,12 +208,14 @@ impl Importer<'_> {
         Ok(types)
     }
 
+    /// Runs one iteration in the open region body, whose inputs are the iteration number and the carried values of
+    /// `types`. Returns its outputs: the condition for another iteration, and the carried values, slot by slot.
     fn run_iteration(
         &mut self,
         frame: &CallFrame,
         control: &LoopControl,
         body: &[Stmt],
-        bound: &[(ResultTarget, Template)],
+        bindings: &[(ResultTarget, Template)],
         slots: &[ResultSlot],
         types: &[TensorType],
     ) -> Result<Vec<ValueId>> {
@@ -217,16 +225,17 @@ impl Importer<'_> {
             .scopes
             .add_body_input("round", TensorType::new::<i64>(DType::I64, []));
         for (index, ty) in types.iter().enumerate() {
-            let is_made_of =
-                |template: &Template| matches!(template, Template::Result(at) if *at == index);
-            let variable = bound.iter().find(|(_, template)| is_made_of(template));
+            let is_this_result = |template: &Template| matches!(template, Template::Result(result) if *result == index);
+            let variable = bindings
+                .iter()
+                .find(|(_, template)| is_this_result(template));
             let name = match variable {
                 Some((ResultTarget::Variable(name), _)) => name.as_str(),
                 _ => "carried",
             };
             results.push(self.scopes.add_body_input(name, ty.clone()));
         }
-        self.bind_results(&mut frame, bound.to_vec(), slots, &results)?;
+        self.bind_results(&mut frame, bindings.to_vec(), slots, &results)?;
         if let Some((variable, _)) = &control.count {
             let trip = Datum::Dynamic(NumberKind::Int, self.new_tensor(trip));
             frame.locals.insert((*variable).to_string(), trip);
@@ -237,7 +246,7 @@ impl Importer<'_> {
             None => Datum::bool(true),
         };
         let mut outputs = vec![self.slot_value(&continues, None)?];
-        let values = self.carried_values(&frame, bound, slots)?;
+        let values = self.carried_values(&frame, bindings, slots)?;
         for ((slot, value), ty) in slots.iter().zip(&values).zip(types) {
             outputs.push(match (slot, value) {
                 (ResultSlot::Storage(storage), _) => {
@@ -246,8 +255,8 @@ impl Importer<'_> {
                 }
                 (ResultSlot::Value(..), Some(value)) => {
                     let id = self.slot_value(value, Some(ty))?;
-                    let found = self.builder().ty(id);
-                    self.require_same_type(ty, &found)?;
+                    let actual = self.builder().ty(id);
+                    self.require_same_type(ty, &actual)?;
                     id
                 }
                 _ => return Err(Error::internal("a carried value of a loop has no value")),
@@ -256,15 +265,16 @@ impl Importer<'_> {
         Ok(outputs)
     }
 
-    /// Returns the values of the carried variables at the end of an iteration, slot by slot.
+    /// Returns the values of the carried variables and cells at the end of an iteration, slot by slot; none for
+    /// storages.
     fn carried_values(
         &mut self,
         frame: &CallFrame,
-        bound: &[(ResultTarget, Template)],
+        bindings: &[(ResultTarget, Template)],
         slots: &[ResultSlot],
     ) -> Result<Vec<Option<Datum>>> {
         let mut values: Vec<Option<Datum>> = vec![None; slots.len()];
-        for (target, template) in bound {
+        for (target, template) in bindings {
             let (what, value) = match target {
                 ResultTarget::Variable(name) => (name.clone(), frame.locals.get(name).cloned()),
                 ResultTarget::Cell(cell) => (cell.describe(), Some(cell.content())),
@@ -279,11 +289,13 @@ impl Importer<'_> {
         Ok(values)
     }
 
+    /// Adds the region of a loop to the graph around it, and binds the carried variables, cells and storages to its
+    /// results.
     fn finish_loop(
         &mut self,
         frame: &mut CallFrame,
         control: &LoopControl,
-        bound: Vec<(ResultTarget, Template)>,
+        bindings: Vec<(ResultTarget, Template)>,
         slots: &[ResultSlot],
         scope: ImportScope,
         outputs: &[ValueId],
@@ -292,12 +304,12 @@ impl Importer<'_> {
             Some((_, tensor)) => Argument::Value(self.read(tensor)?),
             None => Argument::Number(Scalar::Int(i64::MAX)),
         };
-        let first = match &control.condition {
-            Some((_, first)) => self.converted(NumberKind::Bool, first)?,
+        let initial_condition = match &control.condition {
+            Some((_, initial_condition)) => self.converted(NumberKind::Bool, initial_condition)?,
             None => Datum::bool(true),
         };
-        let first = self.slot_value(&first, None)?;
-        let mut arguments = vec![trips, Argument::Value(first)];
+        let initial_condition = self.slot_value(&initial_condition, None)?;
+        let mut arguments = vec![trips, Argument::Value(initial_condition)];
         let mut types = Vec::new();
         for slot in slots {
             let id = match slot {
@@ -321,20 +333,21 @@ impl Importer<'_> {
             return Err(Error::internal("a loop has one body"));
         };
         let results = self.add_region(Region::Loop { body, carried }, arguments, types);
-        self.bind_results(frame, bound, slots, &results)
+        self.bind_results(frame, bindings, slots, &results)
     }
 }
 
-/// Makes a template of a variable's value before the loop. The tensors and numbers in it are carried.
+/// Makes a template of the value that a variable or cell has before the loop. The tensors and numbers in it are
+/// carried: each becomes a slot.
 fn carried_template(value: &Datum, slots: &mut Vec<ResultSlot>) -> Template {
-    let mut slot = |kind: Option<NumberKind>| {
+    let mut add_slot = |kind: Option<NumberKind>| {
         slots.push(ResultSlot::Value(kind, value.clone(), value.clone()));
         Template::Result(slots.len() - 1)
     };
     match value {
-        Datum::Tensor(_) => slot(None),
-        Datum::Dynamic(kind, _) => slot(Some(*kind)),
-        Datum::Number(number) => slot(Some(super::merge::number_kind(number))),
+        Datum::Tensor(_) => add_slot(None),
+        Datum::Dynamic(kind, _) => add_slot(Some(*kind)),
+        Datum::Number(number) => add_slot(Some(super::merge::number_kind(number))),
         Datum::Tuple(items) => Template::Tuple(
             items
                 .iter()
@@ -345,7 +358,8 @@ fn carried_template(value: &Datum, slots: &mut Vec<ResultSlot>) -> Template {
     }
 }
 
-/// Puts the parts of a value into the slots of its template. Returns false if the value has another structure.
+/// Stores the tensors and numbers of a value in `values`, by the slots of its template. Returns false if the value has
+/// another structure.
 fn fill_slots(template: &Template, value: &Datum, values: &mut [Option<Datum>]) -> bool {
     match (template, value) {
         (Template::Result(index), value) => {

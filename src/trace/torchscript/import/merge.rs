@@ -1,4 +1,8 @@
-//! Merging of the values that two branches give.
+//! Merging of the values that a variable or cell has after two branches.
+//!
+//! Each tensor or number that may differ becomes a slot, which is a result of the region. The merged value is a
+//! template: a value with the numbers of slots in place of these tensors and numbers. Loops use both for the values
+//! that they carry.
 
 use std::rc::Rc;
 
@@ -13,9 +17,9 @@ use super::tensor::Storage;
 /// A value with placeholders for results of a region.
 #[derive(Clone, Debug)]
 pub enum Template {
-    /// A value that both branches have.
+    /// A value that is the same on every path.
     Same(Datum),
-    /// The result at this index.
+    /// The result in the slot of this index.
     Result(usize),
     /// A tuple.
     Tuple(Vec<Template>),
@@ -26,7 +30,7 @@ pub enum Template {
 }
 
 impl Template {
-    /// True if every part of it may be used: none is uninitialised.
+    /// True if no part of it is uninitialised.
     pub fn is_usable(&self) -> bool {
         match self {
             Template::Same(value) => !matches!(value, Datum::Uninitialized),
@@ -37,10 +41,11 @@ impl Template {
     }
 }
 
-/// A result of a region.
+/// A result of a region, or a value that a loop carries.
 #[derive(Clone, Debug)]
 pub enum ResultSlot {
-    /// One of two values: a Python number of this kind, or a tensor if there is none.
+    /// The value of the first branch and that of the second; for a loop, the value before the loop twice. It is a
+    /// Python number of the kind, or a tensor if there is none.
     Value(Option<NumberKind>, Datum, Datum),
     /// The contents of a storage after the region.
     Storage(Rc<Storage>),
@@ -58,7 +63,8 @@ impl ResultSlot {
 }
 
 impl Importer<'_> {
-    /// Merges the values of a variable after two branches. Values that cannot become one must not be used afterwards.
+    /// Merges the values of a variable or cell after two branches. Adds slots for its tensors and numbers. Values that
+    /// cannot be merged become [`Datum::Uninitialized`].
     pub(super) fn merge(&self, a: &Datum, b: &Datum, slots: &mut Vec<ResultSlot>) -> Template {
         if same_value(a, b) {
             return Template::Same(a.clone());
@@ -92,12 +98,13 @@ impl Importer<'_> {
         }
     }
 
+    /// Merges values pair by pair.
     fn merge_all(&self, a: &[Datum], b: &[Datum], slots: &mut Vec<ResultSlot>) -> Vec<Template> {
         let pairs = a.iter().zip(b);
         pairs.map(|(a, b)| self.merge(a, b, slots)).collect()
     }
 
-    /// Replaces the placeholders by the results.
+    /// Replaces the slots in a template by their values.
     pub(super) fn instantiate(&self, template: &Template, values: &[Datum]) -> Datum {
         let all = |items: &[Template]| -> Vec<Datum> {
             let items = items.iter();
@@ -128,6 +135,7 @@ enum ResultKind {
     Any,
 }
 
+/// The type of a value as a result of a region; none if no result of a region can hold it.
 fn result_kind(value: &Datum) -> Option<ResultKind> {
     match value {
         Datum::Tensor(_) => Some(ResultKind::Tensor),
@@ -138,7 +146,7 @@ fn result_kind(value: &Datum) -> Option<ResultKind> {
     }
 }
 
-/// Python's type of a known number.
+/// The Python type of a known number.
 pub fn number_kind(number: &ScriptNumber) -> NumberKind {
     match python_dtype(number) {
         DType::Bool => NumberKind::Bool,
@@ -147,6 +155,7 @@ pub fn number_kind(number: &ScriptNumber) -> NumberKind {
     }
 }
 
+/// The Python type of a result that has either of two types; none for a tensor.
 fn common_kind(a: ResultKind, b: ResultKind) -> Option<NumberKind> {
     match (a, b) {
         (ResultKind::Number(kind), ResultKind::Any)
@@ -159,6 +168,7 @@ fn common_kind(a: ResultKind, b: ResultKind) -> Option<NumberKind> {
     }
 }
 
+/// True if two values are known to be the same: equal constants, or the same object.
 fn same_value(a: &Datum, b: &Datum) -> bool {
     match (a, b) {
         (Datum::None, Datum::None) | (Datum::Uninitialized, Datum::Uninitialized) => true,

@@ -5,6 +5,10 @@
 //! are inlined (`call`). Writes become new values (`tensor`, `view`). Conditions and loops that depend on tensors become
 //! regions (`control`, `loops`). Tensors given as inputs are never changed: a write to one changes its value for the rest of
 //! the program only.
+//!
+//! A `Datum` is a value of the program during import. A number is *known* if import computes its value, possibly as an
+//! expression in symbolic sizes. It is *dynamic* if only the running graph computes its value. A *state* is an
+//! attribute or a weight that some method changes, so that its value outlives a call.
 
 mod assigned;
 mod builtins;
@@ -94,11 +98,13 @@ pub fn import(archive: &Archive, options: &ImportOptions) -> Result<GraphModule>
 /// Data that all graphs of a module share.
 #[derive(Default)]
 struct Shared {
-    /// Names of weights.
+    /// Name of each weight that was read so far.
     names: HashMap<TensorRecord, String>,
+    /// The archive's tensor for each name of a weight.
     records: HashMap<String, Arc<TensorRecord>>,
+    /// States that the graphs read or write.
     states: Vec<ModuleState>,
-    /// The attributes that methods of a class set, by class.
+    /// Names of the attributes that the methods of a class set, by the class's qualified name.
     attributes_set: HashMap<String, BTreeSet<String>>,
 }
 
@@ -108,22 +114,27 @@ struct Importer<'a> {
     shared: &'a mut Shared,
     /// The sizes that become symbols.
     sizes: SymbolicSizes,
-    /// Example values of states, which the graph is made for.
+    /// Example values of states by path, for which the graph is made.
     examples: &'a BTreeMap<String, InputSpec>,
+    /// The graph under construction, and the bodies of its open regions.
     scopes: ScopeStack<ScopeData>,
+    /// States that this graph reads and writes.
     states: GraphStates,
     /// Tensors of packed sequences so far.
     packed: PackedTensors,
     /// Weights of this graph.
     tensors: HashMap<TensorRecord, TensorRef>,
-    /// Modules by the address of their pickle.
+    /// Modules and other objects of the archive, by the address of the pickled object.
     objects: HashMap<usize, Rc<Instance>>,
+    /// Module call and source line of the statement in progress.
     place: SourcePlace,
     /// Calls of the archive's modules so far.
     module_calls: ModuleCalls,
+    /// Unsupported parts of the program so far.
     errors: ImportErrors,
+    /// Number of calls in progress.
     call_depth: usize,
-    /// The exception that the program raised.
+    /// The exception that the program raised; none if it raised none.
     raised: Option<RaisedException>,
     /// Number of statements run so far.
     statement_count: usize,
@@ -161,6 +172,7 @@ impl<'a> Importer<'a> {
         }
     }
 
+    /// Runs the method and returns its graph, or all errors.
     fn run(mut self, entry: &EntryMethod) -> Result<Graph> {
         let result = self.entry(entry);
         let place = self.place.clone();
@@ -172,6 +184,8 @@ impl<'a> Importer<'a> {
         carry_rng_counters(graph, &[])
     }
 
+    /// Runs the method. Returns the graph's outputs, and the structure of the arguments and of the result in terms of
+    /// inputs and outputs.
     fn entry(
         &mut self,
         entry: &EntryMethod,
@@ -190,7 +204,7 @@ impl<'a> Importer<'a> {
         Ok((outputs, trees, tree))
     }
 
-    /// Records an error about something unsupported. Returns the placeholder of its result.
+    /// Records an error about something unsupported. Returns a placeholder for its result.
     fn unsupported(&mut self, error: Error) -> Datum {
         let place = self.place.clone();
         self.errors.add(error, &place);

@@ -1,5 +1,6 @@
-//! Mutable parts of Python objects: elements of lists and dicts, attributes of objects. A change within a region counts for
-//! that region alone until the region's results are known.
+//! Cells: mutable parts of Python objects, which are the elements of a list or dict, or an attribute of an object. A
+//! change within a region is undone when the region's body is closed. The results of the region then replace the
+//! contents.
 
 use std::rc::Rc;
 
@@ -8,7 +9,7 @@ use crate::error::{Error, Result};
 use super::Importer;
 use super::datum::{Datum, Instance, ScriptDict, ScriptList};
 
-/// A mutable location, shared by all who refer to it.
+/// A mutable location, shared by all references to its object.
 #[derive(Clone, Debug)]
 pub enum MutableCell {
     /// The elements of a list.
@@ -29,7 +30,7 @@ pub enum ResultTarget {
 }
 
 impl MutableCell {
-    /// True if both are one location.
+    /// True if both refer to one location.
     pub fn is_same(&self, other: &MutableCell) -> bool {
         match (self, other) {
             (MutableCell::List(a), MutableCell::List(b)) => Rc::ptr_eq(a, b),
@@ -41,7 +42,7 @@ impl MutableCell {
         }
     }
 
-    /// The contents, as an immutable value.
+    /// The contents as an immutable value: a tuple for a list, a tuple of pairs for a dict.
     pub fn content(&self) -> Datum {
         match self {
             MutableCell::List(list) => Datum::tuple(list.items.borrow().clone()),
@@ -51,13 +52,13 @@ impl MutableCell {
                 Datum::tuple(pairs.map(|(a, b)| Datum::tuple(vec![a, b])).collect())
             }
             MutableCell::Attribute(instance, name) => {
-                let known = instance.attributes.borrow().get(name).cloned();
-                known.unwrap_or(Datum::Uninitialized)
+                let value = instance.attributes.borrow().get(name).cloned();
+                value.unwrap_or(Datum::Uninitialized)
             }
         }
     }
 
-    /// Replaces the contents.
+    /// Replaces the contents by a value of the form that [`MutableCell::content`] returns.
     pub fn set(&self, content: Datum) {
         let items = || content.items().unwrap_or_default();
         match self {
@@ -74,7 +75,7 @@ impl MutableCell {
         }
     }
 
-    /// Number of regions that enclosed its creation.
+    /// Number of open regions when its object was made.
     fn depth(&self) -> usize {
         match self {
             MutableCell::List(list) => list.depth,
@@ -103,7 +104,8 @@ impl MutableCell {
 }
 
 impl Importer<'_> {
-    /// Records a cell's contents for the innermost region. Must be called before the cell changes.
+    /// Records a cell's contents in the innermost region, if the cell is older than the region. Must be called before
+    /// the cell changes. Fails for lists and dicts of the archive.
     pub(super) fn record_change(&mut self, cell: MutableCell) -> Result<()> {
         if cell.is_archived() {
             let message = format!(

@@ -1,8 +1,11 @@
 //! Arithmetic on the numbers of the program that are known during import: Python's `bool`, `int` and `float`.
 //!
 //! An `int` may be a symbolic size. A float made from sizes stays exact as long as it is a size over a whole number, so
-//! `int(floor(size * 0.5))` remains a size. Any other float fixes the sizes to their examples. A known `int` has 64 bits and
-//! wraps, as in PyTorch's scripts and tensors.
+//! `int(floor(size * 0.5))` remains a size. Any other float fixes the sizes to their examples. An `int` without symbols
+//! has 64 bits and wraps, as in PyTorch's scripts and tensors.
+//!
+//! Functions are selected by name, in general ATen's. The prefix `script_` marks a function of Python numbers that
+//! differs from the tensor function of the name without the prefix.
 
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -47,9 +50,9 @@ impl ScriptNumber {
             ScriptNumber::Bool(value) => Dim::from(i64::from(*value)),
             ScriptNumber::Int(dim) => dim.clone(),
             ScriptNumber::Float(value) => Dim::from(truncate_to_i64(*value)),
-            ScriptNumber::Ratio(size, by) => match symbols.less_equal(&Dim::ZERO, size)? {
-                true => size.floor_div(&Dim::from(*by)),
-                false => size.ceil_div(&Dim::from(*by)),
+            ScriptNumber::Ratio(size, denominator) => match symbols.less_equal(&Dim::ZERO, size)? {
+                true => size.floor_div(&Dim::from(*denominator)),
+                false => size.ceil_div(&Dim::from(*denominator)),
             },
         })
     }
@@ -73,8 +76,8 @@ impl ScriptNumber {
             ScriptNumber::Bool(value) => Scalar::Bool(*value),
             ScriptNumber::Int(dim) => Scalar::Int(symbols.specialize(dim)?),
             ScriptNumber::Float(value) => Scalar::Float(*value),
-            ScriptNumber::Ratio(size, by) => {
-                Scalar::Float(symbols.specialize(size)? as f64 / *by as f64)
+            ScriptNumber::Ratio(size, denominator) => {
+                Scalar::Float(symbols.specialize(size)? as f64 / *denominator as f64)
             }
         })
     }
@@ -116,16 +119,18 @@ impl ScriptNumber {
         }
     }
 
-    /// Numerator and denominator, if the number equals such a ratio exactly.
+    /// Numerator and denominator, if the number equals a ratio exactly whose denominator is small.
     fn as_ratio(&self) -> Option<(Dim, i64)> {
         match self {
-            ScriptNumber::Ratio(size, by) => Some((size.clone(), *by)),
+            ScriptNumber::Ratio(size, denominator) => Some((size.clone(), *denominator)),
             ScriptNumber::Float(value) => {
-                let by = [1i64, 2, 4, 8, 16, 32, 64, 128, 256];
-                let mut exact = by.into_iter().map(|by| (value * by as f64, by));
-                let (whole, by) =
-                    exact.find(|(scaled, _)| scaled.fract() == 0.0 && scaled.abs() < 1e9)?;
-                Some((Dim::from(whole as i64), by))
+                let denominators = [1i64, 2, 4, 8, 16, 32, 64, 128, 256];
+                let mut ratios = denominators
+                    .into_iter()
+                    .map(|denominator| (value * denominator as f64, denominator));
+                let (numerator, denominator) =
+                    ratios.find(|(scaled, _)| scaled.fract() == 0.0 && scaled.abs() < 1e9)?;
+                Some((Dim::from(numerator as i64), denominator))
             }
             other => Some((other.as_dim()?, 1)),
         }
@@ -145,11 +150,11 @@ impl From<Scalar> for ScriptNumber {
 /// The integer part. A value that no `i64` holds becomes the least `i64`, as on processors of the x86 family and so in
 /// PyTorch's scripts.
 fn truncate_to_i64(value: f64) -> i64 {
-    let holds = (-(2f64.powi(63))..2f64.powi(63)).contains(&value);
-    if holds { value as i64 } else { i64::MIN }
+    let is_in_range = (-(2f64.powi(63))..2f64.powi(63)).contains(&value);
+    if is_in_range { value as i64 } else { i64::MIN }
 }
 
-/// Applies a function of two numbers by its ATen name; `None` if there is no such function.
+/// Applies a function of two numbers by its name; `None` if there is no such function.
 pub fn binary(
     symbols: &Symbols,
     name: &str,
@@ -170,6 +175,7 @@ pub fn binary(
     }
 }
 
+/// Applies a logical function of two bools; `None` if there is no such function.
 fn logic(name: &str, a: bool, b: bool) -> Option<bool> {
     match name {
         "__and__" | "logical_and" | "bitwise_and" => Some(a && b),
@@ -179,6 +185,7 @@ fn logic(name: &str, a: bool, b: bool) -> Option<bool> {
     }
 }
 
+/// Compares two numbers; `None` if the name is not that of a comparison.
 fn compare(
     symbols: &Symbols,
     name: &str,
@@ -217,6 +224,8 @@ fn less(symbols: &Symbols, a: &ScriptNumber, b: &ScriptNumber) -> Result<bool> {
     }
 }
 
+/// Applies a function of two numbers, of which at least one is taken for a float. The result is a ratio if that is
+/// exact. Any other result fixes the sizes to their examples.
 fn binary_floats(
     symbols: &Symbols,
     name: &str,
@@ -257,7 +266,7 @@ fn float_function_of_two(name: &str) -> Option<fn(f64, f64) -> f64> {
     })
 }
 
-/// Applies a function of one number by its ATen name; `None` if there is no such function.
+/// Applies a function of one number by its name; `None` if there is no such function.
 pub fn unary(symbols: &Symbols, name: &str, a: &ScriptNumber) -> Result<Option<ScriptNumber>> {
     if name == "__not__" || name == "logical_not" {
         return Ok(Some(ScriptNumber::Bool(!a.is_truthy(symbols)?)));
@@ -270,16 +279,23 @@ pub fn unary(symbols: &Symbols, name: &str, a: &ScriptNumber) -> Result<Option<S
             _ => {}
         }
     }
-    if let ScriptNumber::Ratio(size, by) = a {
-        let by = Dim::from(*by);
+    if let ScriptNumber::Ratio(size, denominator) = a {
+        let denominator = Dim::from(*denominator);
         match name {
-            "neg" => return Ok(Some(ScriptNumber::Ratio(-size, by.as_const().unwrap_or(1)))),
-            "floor" => return Ok(Some(ScriptNumber::Int(size.floor_div(&by)))),
-            "ceil" => return Ok(Some(ScriptNumber::Int(size.ceil_div(&by)))),
-            // An odd divisor leaves no ties.
-            "round" if by.modulo(&2.into()).is(1) => {
-                let doubled = size * 2 + &by;
-                return Ok(Some(ScriptNumber::Int(doubled.floor_div(&(by * 2)))));
+            "neg" => {
+                return Ok(Some(ScriptNumber::Ratio(
+                    -size,
+                    denominator.as_const().unwrap_or(1),
+                )));
+            }
+            "floor" => return Ok(Some(ScriptNumber::Int(size.floor_div(&denominator)))),
+            "ceil" => return Ok(Some(ScriptNumber::Int(size.ceil_div(&denominator)))),
+            // With an odd denominator, no value lies halfway between two integers.
+            "round" if denominator.modulo(&2.into()).is(1) => {
+                let doubled = size * 2 + &denominator;
+                return Ok(Some(ScriptNumber::Int(
+                    doubled.floor_div(&(denominator * 2)),
+                )));
             }
             "trunc" => return Ok(Some(ScriptNumber::Int(a.to_int(symbols)?))),
             _ => {}
@@ -293,9 +309,10 @@ pub fn unary(symbols: &Symbols, name: &str, a: &ScriptNumber) -> Result<Option<S
     ))))
 }
 
+/// The absolute value of a size.
 fn absolute(symbols: &Symbols, size: &Dim) -> Result<ScriptNumber> {
-    let positive = symbols.less_equal(&Dim::ZERO, size)?;
-    Ok(ScriptNumber::Int(if positive {
+    let is_nonnegative = symbols.less_equal(&Dim::ZERO, size)?;
+    Ok(ScriptNumber::Int(if is_nonnegative {
         size.clone()
     } else {
         -size

@@ -30,6 +30,8 @@ impl Importer<'_> {
         }
     }
 
+    /// Returns the instance of an object of the archive, which is made on first use. `path` is the path of the
+    /// attribute that holds the object.
     fn instance(&mut self, object: &Arc<PickledObject>, path: &str) -> Rc<Instance> {
         let address = Arc::as_ptr(object) as usize;
         let make = || {
@@ -51,9 +53,9 @@ impl Importer<'_> {
             Datum::Object(instance) => self.instance_attribute(instance, name),
             Datum::NamedTuple(class, fields) => {
                 let mut fields = fields.iter();
-                let found = fields.find(|(field, _)| field == name);
-                let found = found.map(|(_, value)| value.clone());
-                found.ok_or_else(|| Error::source(format!("{class} has no field {name}")))
+                let field = fields.find(|(field, _)| field == name);
+                let value = field.map(|(_, value)| value.clone());
+                value.ok_or_else(|| Error::source(format!("{class} has no field {name}")))
             }
             Datum::Tensor(_) => self.tensor_attribute(object, name),
             other => Err(Error::source(format!(
@@ -63,6 +65,7 @@ impl Importer<'_> {
         }
     }
 
+    /// Reads an attribute of an object or a constant of its class.
     pub(super) fn instance_attribute(
         &mut self,
         instance: &Rc<Instance>,
@@ -90,7 +93,8 @@ impl Importer<'_> {
         Ok(value)
     }
 
-    /// The name of an enumeration's member, which the archive stores by its value.
+    /// Returns the attribute `name` of an enumeration's member, which is pickled by its value only; none for other
+    /// attributes.
     fn member_name(&self, instance: &Instance, attribute: &str) -> Result<Option<Datum>> {
         let class = self.archive.source().class(&instance.class)?;
         let value = instance
@@ -102,10 +106,11 @@ impl Importer<'_> {
             return Ok(None);
         };
         let mut members = class.constants.iter();
-        let found = members.find(|member| is_literal(value, &member.value.kind));
-        Ok(found.map(|member| Datum::str(&member.name)))
+        let member = members.find(|member| is_literal(value, &member.value.kind));
+        Ok(member.map(|member| Datum::str(&member.name)))
     }
 
+    /// Evaluates a constant of a class.
     fn class_constant(&mut self, class: &str, name: &str) -> Result<Datum> {
         let archive = self.archive;
         let constant = archive.source().class(class)?.constant(name);
@@ -113,7 +118,7 @@ impl Importer<'_> {
         self.literal(&constant.ok_or_else(missing)?.value)
     }
 
-    /// Converts a value of a pickle. Tensors are named by their path.
+    /// Converts a value of a pickle. `path` is its path in the root module, by which tensors are named.
     pub(super) fn datum_of(&mut self, value: &Pickled, path: &str) -> Result<Datum> {
         Ok(match value {
             Pickled::None => Datum::None,
@@ -136,6 +141,7 @@ impl Importer<'_> {
         })
     }
 
+    /// Converts the elements of a pickled tuple or list at a path.
     fn datums_of(&mut self, items: &[Pickled], path: &str) -> Result<Vec<Datum>> {
         let numbered = items.iter().enumerate();
         numbered
@@ -143,6 +149,7 @@ impl Importer<'_> {
             .collect()
     }
 
+    /// Converts a pickled dict at a path.
     fn datum_of_dict(&mut self, entries: &[(Pickled, Pickled)], path: &str) -> Result<Datum> {
         let mut items: Vec<(Datum, Datum)> = Vec::new();
         for (key, value) in entries {
@@ -170,13 +177,14 @@ impl Importer<'_> {
         }))
     }
 
-    /// Returns a weight. Records of one memory are one weight, under the name that was read first.
+    /// Returns a weight. Equal records refer to the same memory, so they are one weight, which is named by the path
+    /// that was read first.
     fn weight(&mut self, record: &Arc<TensorRecord>, path: &str) -> Result<TensorRef> {
-        if let Some(known) = self.tensors.get(record.as_ref()) {
-            return Ok(known.clone());
+        if let Some(tensor) = self.tensors.get(record.as_ref()) {
+            return Ok(tensor.clone());
         }
-        let known = self.shared.names.get(record.as_ref()).cloned();
-        let name = known.unwrap_or_else(|| path.to_string());
+        let known_name = self.shared.names.get(record.as_ref()).cloned();
+        let name = known_name.unwrap_or_else(|| path.to_string());
         let number = self.scalar_constant(record, &name)?;
         self.shared
             .names
@@ -195,8 +203,8 @@ impl Importer<'_> {
         Ok(tensor)
     }
 
-    /// The number of a constant without dimensions. A constant of one of Python's own types is taken for a Python number,
-    /// which it was when the program was traced.
+    /// Reads the number of a constant of the program without dimensions; none for other tensors. A constant of dtype
+    /// `f64`, `i64` or `bool` is taken for a Python number, which tracing turns into such a constant.
     fn scalar_constant(&self, record: &TensorRecord, name: &str) -> Result<Option<HostNumber>> {
         if !record.sizes.is_empty() || !name.starts_with("constants.") {
             return Ok(None);
@@ -275,6 +283,7 @@ impl Importer<'_> {
         }))))
     }
 
+    /// Reads an attribute of a tensor: `shape`, `dtype`.
     fn tensor_attribute(&mut self, tensor: &Datum, name: &str) -> Result<Datum> {
         let Datum::Tensor(tensor) = tensor else {
             return Ok(Datum::Unknown);
@@ -308,7 +317,7 @@ fn geometry_of(record: &TensorRecord) -> Geometry {
     }
 }
 
-/// Tests whether a value equals a literal. A large float is written like an integer.
+/// Tests whether a value equals a literal. The serialiser writes large floats like integers.
 fn is_literal(value: &Pickled, literal: &AstExprKind) -> bool {
     match (value, literal) {
         (Pickled::Int(value), AstExprKind::Int(literal)) => value == literal,

@@ -1,8 +1,9 @@
-//! Calls of operators: evaluated on the host if everything is known, else nodes of the graph.
+//! Calls of operators. Import evaluates a call if its result follows from known values; any other call becomes a node
+//! of the graph.
 
 use crate::aten::{self, Operator, ResultPlacement, ResultStructure, StrideRule, WantedFormat};
 use crate::dtype::DType;
-use crate::error::{Error, ErrorKind as Fault, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::geometry::{Assumptions, Geometry};
 use crate::ir::{Argument, ValueId};
 
@@ -17,11 +18,11 @@ impl Importer<'_> {
     /// Calls an operator by its qualified name, `aten::add`.
     pub(super) fn operator(&mut self, name: &str, arguments: Arguments) -> Result<Datum> {
         let named = arguments.named.iter().map(|(_, value)| value);
-        let mut all = arguments.positional.iter().chain(named);
-        let (namespace, short) = name.split_once("::").unwrap_or(("", name));
-        if all.any(Datum::is_unknown) {
-            // Containers may hold unknown values.
-            let result = self.container(short, &arguments)?;
+        let mut values = arguments.positional.iter().chain(named);
+        let (namespace, short_name) = name.split_once("::").unwrap_or(("", name));
+        if values.any(Datum::is_unknown) {
+            // Lists, tuples and dicts may hold unknown values.
+            let result = self.container(short_name, &arguments)?;
             return Ok(result.unwrap_or(Datum::Unknown));
         }
         if let Some(result) = self.packed_operator(name, &arguments)? {
@@ -33,7 +34,7 @@ impl Importer<'_> {
             return self.write_out(name, arguments, &outs);
         }
         let builtin = ["aten", "prim", "profiler"].contains(&namespace);
-        if builtin && let Some(result) = self.builtin(short, &arguments)? {
+        if builtin && let Some(result) = self.builtin(short_name, &arguments)? {
             return Ok(result);
         }
         if let Some(functional) = functional_name(name) {
@@ -45,7 +46,8 @@ impl Importer<'_> {
         self.tensor_operator(name, arguments)
     }
 
-    /// Adds a call as a node, or records an error if there is no such operator.
+    /// Adds a call as a node. Records an error if no overload takes the arguments, even if dynamic numbers are replaced
+    /// by known ones.
     pub(super) fn tensor_operator(&mut self, name: &str, arguments: Arguments) -> Result<Datum> {
         let arguments = self.with_storage_operand(name, arguments)?;
         let dynamic = dynamic_kind(name, &arguments);
@@ -53,7 +55,7 @@ impl Importer<'_> {
             .and_then(|_| tensor_operator_name(name))
             .unwrap_or(name);
         let result = match self.try_operator(name, &arguments) {
-            Err(error) if error.kind() == Fault::Unsupported => {
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
                 let known = self.with_known_numbers(&arguments)?;
                 match known.map(|arguments| self.try_operator(name, &arguments)) {
                     Some(result) => result.unwrap_or_else(|_| self.unsupported(error)),
@@ -68,6 +70,7 @@ impl Importer<'_> {
         })
     }
 
+    /// Adds a call as a node. Fails if no overload takes the arguments.
     fn try_operator(&mut self, name: &str, arguments: &Arguments) -> Result<Datum> {
         match self.resolve_overload(name, arguments)? {
             Some((operator, converted)) => self.call_operator(operator, converted, arguments),
@@ -75,7 +78,8 @@ impl Importer<'_> {
         }
     }
 
-    /// Replaces arguments that follow from sizes and weights by known numbers; none if there are no such arguments.
+    /// Replaces dynamic numbers that follow from sizes and weights by known numbers; none if there are no such
+    /// arguments.
     fn with_known_numbers(&mut self, arguments: &Arguments) -> Result<Option<Arguments>> {
         let mut changed = false;
         let mut known = arguments.clone();
@@ -95,7 +99,8 @@ impl Importer<'_> {
         Ok(changed.then_some(known))
     }
 
-    /// Evaluates a number that the graph computes, if possible.
+    /// Evaluates a number that the graph computes, if possible. Sets `changed` if the result is known. Returns other
+    /// values unchanged.
     fn known_if_dynamic(&mut self, value: &Datum, changed: &mut bool) -> Result<Datum> {
         if !matches!(value, Datum::Dynamic(..)) {
             return Ok(value.clone());
@@ -105,6 +110,7 @@ impl Importer<'_> {
         Ok(known)
     }
 
+    /// Adds a call of an overload as a node. `converted` are the node's arguments, made from the program's `arguments`.
     fn call_operator(
         &mut self,
         operator: &'static Operator,
@@ -141,11 +147,11 @@ impl Importer<'_> {
         })
     }
 
-    /// Returns the arguments of an operator that reads a tensor's whole storage: the storage becomes the operand, and the
-    /// offset counts from its start.
+    /// Rewrites the arguments of an operator that reads a tensor's whole storage (`as_strided`): the storage becomes
+    /// the operand, and the offset counts from its start. Returns the arguments of other operators unchanged.
     fn with_storage_operand(&mut self, name: &str, mut arguments: Arguments) -> Result<Arguments> {
         let mut overloads = aten::overloads(name);
-        let reads_storage = overloads.any(|row| row.row.strides == StrideRule::AsStrided);
+        let reads_storage = overloads.any(|operator| operator.row.strides == StrideRule::AsStrided);
         let Some(Datum::Tensor(tensor)) = arguments.positional.first().filter(|_| reads_storage)
         else {
             return Ok(arguments);
@@ -219,11 +225,11 @@ impl Importer<'_> {
         });
         let pairs = ids.iter().zip(guarded);
         Ok(pairs
-            .map(|(id, placed)| self.new_tensor_of_geometry(*id, placed))
+            .map(|(id, geometry)| self.new_tensor_of_geometry(*id, geometry))
             .collect())
     }
 
-    /// Geometries of the tensors of a call, by parameter. Adds the assumptions about them to `asked`.
+    /// Geometries of the tensors of a call, by parameter. Adds the assumptions about them to `assumptions`.
     fn operand_geometries(
         &self,
         operator: &Operator,
@@ -241,12 +247,12 @@ impl Importer<'_> {
         let parameters = operator.schema.parameters.iter().enumerate();
         let mut operands = Vec::with_capacity(operator.schema.parameters.len());
         for (position, parameter) in parameters {
-            let given = match parameter.keyword_only {
+            let argument = match parameter.keyword_only {
                 true => None,
                 false => arguments.positional.get(position).cloned(),
             };
-            let given = given.or_else(|| named_argument(arguments, &parameter.name));
-            operands.push(match given {
+            let argument = argument.or_else(|| named_argument(arguments, &parameter.name));
+            operands.push(match argument {
                 Some(Datum::Tensor(tensor)) => vec![geometry(&tensor)],
                 Some(other) => {
                     let items = other.items().unwrap_or_default();
@@ -262,7 +268,7 @@ impl Importer<'_> {
         operands
     }
 
-    /// Returns a tensor. A number becomes a scalar tensor.
+    /// Converts a value to a tensor. A number becomes a scalar tensor. Fails for other values.
     pub(super) fn as_tensor(&mut self, value: &Datum) -> Result<TensorRef> {
         match value {
             Datum::Tensor(tensor) | Datum::Dynamic(_, tensor) => Ok(tensor.clone()),
@@ -278,7 +284,8 @@ impl Importer<'_> {
         }
     }
 
-    /// Gives a fresh result the name of the variable that it is bound to, unless the serialiser made up that name.
+    /// Names a result of a node after the variable that it is assigned to first. Variables such as `_12` are ignored,
+    /// because the serialiser made up their names.
     pub(super) fn name_value(&mut self, tensor: &TensorRef, name: &str) {
         let is_made_up = name
             .strip_prefix('_')
@@ -303,36 +310,38 @@ pub fn python_dtype(number: &ScriptNumber) -> DType {
     }
 }
 
+/// Returns the keyword argument of a name.
 pub fn named_argument(arguments: &Arguments, name: &str) -> Option<Datum> {
     let mut named = arguments.named.iter();
-    let found = named.find(|(argument, _)| argument == name);
-    found.map(|(_, value)| value.clone())
+    let entry = named.find(|(argument, _)| argument == name);
+    entry.map(|(_, value)| value.clone())
 }
 
-/// The operator without the write: `aten::add` for `aten::add_`, `aten::__and__` for `aten::__iand__`. None for operators
-/// that do not write.
+/// Returns the operator without the write: `aten::add` for `aten::add_`, `aten::__and__` for `aten::__iand__`; none for
+/// operators that do not write.
 fn functional_name(name: &str) -> Option<String> {
-    const ASSIGNED: [&str; 5] = ["and", "or", "xor", "lshift", "rshift"];
-    let assigned = name
+    const AUGMENTED_ASSIGNMENTS: [&str; 5] = ["and", "or", "xor", "lshift", "rshift"];
+    let augmented = name
         .strip_prefix("aten::__i")
         .and_then(|name| name.strip_suffix("__"));
-    if let Some(name) = assigned.filter(|name| ASSIGNED.contains(name)) {
+    if let Some(name) = augmented.filter(|name| AUGMENTED_ASSIGNMENTS.contains(name)) {
         return Some(format!("aten::__{name}__"));
     }
     let functional = name.strip_suffix('_')?;
     (!functional.ends_with('_')).then(|| functional.to_string())
 }
 
-/// Names of the arguments that a call writes its results to: `out`, or names that no overload without such arguments has.
+/// Names of the tensors among the arguments that a call writes its results to: `out`, or a name that is no parameter of
+/// the known overloads, none of which writes.
 fn out_arguments(name: &str, arguments: &Arguments) -> Vec<String> {
     let is_parameter = |argument: &str| {
         aten::overloads(name).any(|operator| operator.schema.position(argument).is_some())
     };
     let named = arguments.named.iter();
     let outs = named.filter(|(argument, value)| {
-        let is_result =
+        let is_out =
             argument == "out" || aten::overloads(name).next().is_some() && !is_parameter(argument);
-        matches!(value, Datum::Tensor(_)) && is_result
+        matches!(value, Datum::Tensor(_)) && is_out
     });
     outs.map(|(argument, _)| argument.clone()).collect()
 }
@@ -347,17 +356,19 @@ fn dynamic_kind(name: &str, arguments: &Arguments) -> Option<NumberKind> {
     let mut has_float = false;
     for value in &arguments.positional {
         match value {
-            Datum::Dynamic(found, _) => {
-                has_float |= *found == NumberKind::Float;
-                kind = kind.or(Some(*found));
+            Datum::Dynamic(operand_kind, _) => {
+                has_float |= *operand_kind == NumberKind::Float;
+                kind = kind.or(Some(*operand_kind));
             }
             Datum::Number(number) => has_float |= number.is_float(),
             _ => return None,
         }
     }
     let kind = kind.map(|kind| if has_float { NumberKind::Float } else { kind });
-    let short = name.split_once("::").map_or(name, |(_, short)| short);
-    match short {
+    let short_name = name
+        .split_once("::")
+        .map_or(name, |(_, short_name)| short_name);
+    match short_name {
         "eq" | "ne" | "lt" | "le" | "gt" | "ge" | "__not__" | "__and__" | "__or__" => {
             kind.map(|_| NumberKind::Bool)
         }
@@ -381,9 +392,11 @@ fn tensor_operator_name(name: &str) -> Option<&'static str> {
     })
 }
 
+/// Help for weights in the layout of MKL-DNN (oneDNN).
 const MKLDNN_HELP: &str = "torch.jit.optimize_for_inference does not save these weights, and PyTorch cannot load the file either: \
     save the module before this call, for example the result of torch.jit.freeze";
 
+/// The error for a call that no overload takes.
 fn no_overload(name: &str, arguments: &Arguments) -> Error {
     let candidates: Vec<&str> = aten::overloads(name)
         .flat_map(|operator| operator.row.schemas.iter().copied())
@@ -396,11 +409,11 @@ fn no_overload(name: &str, arguments: &Arguments) -> Error {
             _ => error,
         };
     }
-    let given = arguments.positional.iter().map(describe_argument);
+    let descriptions = arguments.positional.iter().map(describe_argument);
     let named = arguments.named.iter();
     let named = named.map(|(name, value)| format!("{name}={}", describe_argument(value)));
-    let given: Vec<String> = given.chain(named).collect();
-    let message = format!("{name} of ({})", given.join(", "));
+    let descriptions: Vec<String> = descriptions.chain(named).collect();
+    let message = format!("{name} of ({})", descriptions.join(", "));
     let help = match message.contains(DEPENDS_ON_TENSORS) {
         true => STATIC_ARGUMENT_HELP.to_string(),
         false => format!("known overloads: {}", candidates.join("; ")),
@@ -408,10 +421,13 @@ fn no_overload(name: &str, arguments: &Arguments) -> Error {
     Error::unsupported(message).help(help)
 }
 
+/// Part of the description of a dynamic number.
 const DEPENDS_ON_TENSORS: &str = "that depends on tensors";
+/// Help for an argument that is a dynamic number where a known one is needed.
 const STATIC_ARGUMENT_HELP: &str = "sizes and settings must be known before the graph runs: derive them from tensor shapes, \
     or make them constants when the model is traced";
 
+/// Describes the type of an argument for messages.
 fn describe_argument(value: &Datum) -> String {
     match value {
         Datum::Dynamic(..) => format!("{} {DEPENDS_ON_TENSORS}", value.describe()),
@@ -427,9 +443,9 @@ fn describe_argument(value: &Datum) -> String {
 /// Reads `memory_format=` of a call, by name or by position.
 pub fn memory_format(operator: &Operator, arguments: &Arguments) -> WantedFormat {
     let position = operator.schema.position("memory_format");
-    let given = position.and_then(|position| arguments.positional.get(position).cloned());
-    let given = named_argument(arguments, "memory_format").or(given);
-    WantedFormat::from_torch_code(match given {
+    let argument = position.and_then(|position| arguments.positional.get(position).cloned());
+    let argument = named_argument(arguments, "memory_format").or(argument);
+    WantedFormat::from_torch_code(match argument {
         Some(Datum::Number(ScriptNumber::Int(code))) => code.as_const(),
         _ => None,
     })

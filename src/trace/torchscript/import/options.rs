@@ -1,3 +1,5 @@
+//! Options of an import: the methods, example inputs, symbolic sizes, and values of states.
+
 use std::collections::BTreeMap;
 
 use crate::dtype::DType;
@@ -13,8 +15,8 @@ pub struct ImportOptions {
     pub entries: Vec<EntryMethod>,
     /// The sizes of the inputs that may differ from the examples.
     pub sizes: SymbolicSizes,
-    /// Values of attributes that the methods change, by path. The graphs are made for these values. The defaults are those
-    /// that the archive holds.
+    /// Example values of attributes that the methods change, by path. The graphs are made for their types, and for the
+    /// values of constants among them. The archive's values are the default.
     pub states: BTreeMap<String, InputSpec>,
 }
 
@@ -33,9 +35,10 @@ pub struct EntryMethod {
 pub enum InputSpec {
     /// A tensor. Its sizes are examples; [`SymbolicSizes`] says which of them become symbols.
     Tensor(TensorType),
-    /// A value that the graph is made for.
+    /// A constant. The graph is valid for this value only.
     Constant(TreeConstant),
-    /// An `int` (as `i64`) or a `bool` that may change between calls. Everything that depends on it depends on a tensor.
+    /// An `int` (as `i64`) or a `bool` that may change between calls. It is a scalar tensor in the graph, so its value
+    /// is not known during import.
     Number(DType),
     /// A tuple, or a named tuple if the method wants one.
     Tuple(Vec<InputSpec>),

@@ -58,21 +58,21 @@ impl Importer<'_> {
         let mut positional = arguments.positional.iter();
         let mut chosen = Vec::with_capacity(parameters.len());
         for parameter in parameters {
-            let next = match parameter.keyword_only {
+            let positional_argument = match parameter.keyword_only {
                 true => None,
                 false => positional.next(),
             };
             let mut named = arguments.named.iter();
             let named = named.find(|(name, _)| *name == parameter.name);
-            let given = next.or(named.map(|(_, value)| value));
-            match given {
+            let argument = positional_argument.or(named.map(|(_, value)| value));
+            match argument {
                 Some(value) if fits(value, parameter, matching) => chosen.push(Some(value.clone())),
                 Some(_) => return None,
                 None if parameter.default.is_some() => chosen.push(None),
                 None => return None,
             }
         }
-        let unknown = |name: &String| {
+        let is_unknown = |name: &String| {
             let ignored = [
                 "layout",
                 "device",
@@ -82,11 +82,12 @@ impl Importer<'_> {
             ];
             operator.schema.position(name).is_none() && !ignored.contains(&name.as_str())
         };
-        let surplus = positional.next().is_some();
-        let complete = !surplus && !arguments.named.iter().any(|(name, _)| unknown(name));
-        complete.then_some(chosen)
+        let has_surplus = positional.next().is_some();
+        let is_complete = !has_surplus && !arguments.named.iter().any(|(name, _)| is_unknown(name));
+        is_complete.then_some(chosen)
     }
 
+    /// Converts the chosen arguments to the types of the operator's parameters. Defaults stand in for `None`.
     fn convert_all(
         &mut self,
         operator: &'static Operator,
@@ -101,7 +102,7 @@ impl Importer<'_> {
             .collect()
     }
 
-    /// Converts an argument to the type of a parameter that it fits.
+    /// Converts an argument to the type of a parameter. The argument must fit the type ([`fits_type`]).
     fn convert(&mut self, value: &Datum, ty: &ArgumentType) -> Result<Argument> {
         match (ty, value) {
             (ArgumentType::Optional(_), Datum::None) => Ok(Argument::None),
@@ -117,8 +118,8 @@ impl Importer<'_> {
             (ArgumentType::Tensor, value) => self.tensor_argument(value),
             (_, Datum::Str(text)) => Ok(Argument::Str(text.to_string())),
             (ArgumentType::Bool, Datum::Number(ScriptNumber::Int(dim))) => {
-                let known = dim.as_const() != Some(0);
-                Ok(Argument::Number(Scalar::Bool(known)))
+                let is_nonzero = dim.as_const() != Some(0);
+                Ok(Argument::Number(Scalar::Bool(is_nonzero)))
             }
             (ty, Datum::Number(number)) => self.number_argument(number, ty),
             (ty, Datum::Tensor(tensor)) => match tensor.number() {
@@ -139,6 +140,7 @@ impl Importer<'_> {
         }
     }
 
+    /// Converts the elements of a list to a type.
     fn convert_list(&mut self, items: &[Datum], inner: &ArgumentType) -> Result<Argument> {
         let items = items.iter().map(|item| self.convert(item, inner));
         Ok(Argument::List(items.collect::<Result<_>>()?))
@@ -150,6 +152,7 @@ impl Importer<'_> {
         Ok(Argument::Value(self.read(&tensor)?))
     }
 
+    /// Converts a known number to an argument of a type.
     fn number_argument(&mut self, number: &ScriptNumber, ty: &ArgumentType) -> Result<Argument> {
         let builder = self.builder();
         let symbols = builder.symbols();
@@ -162,6 +165,7 @@ impl Importer<'_> {
     }
 }
 
+/// True if a value can be the argument of a parameter.
 fn fits(value: &Datum, parameter: &SchemaParameter, matching: MatchMode) -> bool {
     // A device may stand where another overload expects a dtype. Only the parameter's name distinguishes the two.
     if parameter.name == "device" {
@@ -170,6 +174,7 @@ fn fits(value: &Datum, parameter: &SchemaParameter, matching: MatchMode) -> bool
     fits_type(value, &parameter.ty, matching)
 }
 
+/// True if a value can be converted to a parameter's type.
 fn fits_type(value: &Datum, ty: &ArgumentType, matching: MatchMode) -> bool {
     let lenient = matching == MatchMode::Anything;
     let takes_elements = lenient || matching == MatchMode::Elements;
@@ -197,6 +202,8 @@ fn fits_type(value: &Datum, ty: &ArgumentType, matching: MatchMode) -> bool {
     }
 }
 
+/// True if a known number can be converted to a parameter's type. If `lenient`, conversions that may lose information,
+/// and those between bools and other numbers, are allowed.
 fn fits_number(number: &ScriptNumber, ty: &ArgumentType, lenient: bool) -> bool {
     match (ty, number) {
         (ArgumentType::Scalar, _) => true,

@@ -1,8 +1,10 @@
-//! Packed sequences, whose sizes depend on values.
+//! Packed sequences (`torch.nn.utils.rnn.PackedSequence`), whose sizes depend on values.
 //!
-//! The dictionary's operators for packed sequences (`aten`'s `packed`) work on tensors with room for every sequence at full
-//! length, which are longer than PyTorch's. Only operators that treat every row in one way may read them, and only queries
-//! that have PyTorch's answers are answered.
+//! A packed sequence holds several sequences in two tensors: `data`, with a row for each step of each sequence, and
+//! `batch_sizes`, with the number of sequences for each step. Sizes in graphs do not depend on values. Our operators
+//! for packed sequences (module `packed` of `aten`) therefore use tensors that are large enough for every sequence at
+//! full length, and longer than PyTorch's. A program may read such a tensor only by operators that treat all rows
+//! alike. It may query only sizes that equal PyTorch's.
 
 use std::rc::Rc;
 
@@ -20,8 +22,9 @@ use super::tensor::{HostNumber, TensorRef};
 /// The tensors of packed sequences.
 #[derive(Default)]
 pub struct PackedTensors {
-    known: Vec<PackedTensor>,
-    /// Number of operators in progress that may read them.
+    /// All such tensors so far.
+    tensors: Vec<PackedTensor>,
+    /// Number of operators in progress that may read these tensors.
     readers: usize,
     /// Number of packed sequences so far.
     count: usize,
@@ -31,20 +34,23 @@ pub struct PackedTensors {
 #[derive(Clone)]
 struct PackedTensor {
     tensor: TensorRef,
-    part: PackedPart,
-    /// Number of the packed sequence.
+    field: PackedField,
+    /// Number that identifies the packed sequence.
     number: usize,
-    /// Number of sequences in it.
+    /// Number of sequences in the packed sequence.
     batch: Dim,
 }
 
+/// The field of a packed sequence that a tensor is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PackedPart {
+enum PackedField {
+    /// Rows, first those of step 0 of every sequence, then those of step 1, and so on.
     Data,
+    /// Number of sequences for each step.
     BatchSizes,
 }
 
-/// Operators that return their tensor, a copy or a cast of it.
+/// Operators that return their operand, or a copy or cast of it.
 const COPY_OPERATORS: [&str; 9] = [
     "to",
     "cpu",
@@ -101,9 +107,9 @@ impl Importer<'_> {
             return self.pad_packed(name, arguments).map(Some);
         }
         match self.packed_result(short, &packed, arguments)? {
-            Some(part) => {
+            Some(field) => {
                 let result = self.read_packed(name, arguments)?;
-                let packed = PackedTensor { part, ..packed };
+                let packed = PackedTensor { field, ..packed };
                 self.packed.add(&result, packed);
                 Ok(Some(result))
             }
@@ -122,6 +128,7 @@ impl Importer<'_> {
         }
     }
 
+    /// Calls `_pack_padded_sequence` and records its results as a packed sequence.
     fn pack(&mut self, name: &str, arguments: &Arguments) -> Result<Datum> {
         let result = self.read_packed(name, arguments)?;
         let lengths = match arguments.positional.get(1) {
@@ -130,12 +137,12 @@ impl Importer<'_> {
         };
         let batch = lengths.first().cloned().unwrap_or(Dim::ZERO);
         self.packed.count += 1;
-        let parts = [PackedPart::Data, PackedPart::BatchSizes];
-        for (item, part) in result.items().iter().flatten().zip(parts) {
+        let fields = [PackedField::Data, PackedField::BatchSizes];
+        for (item, field) in result.items().iter().flatten().zip(fields) {
             if let Datum::Tensor(tensor) = item {
                 let packed = PackedTensor {
                     tensor: tensor.clone(),
-                    part,
+                    field,
                     number: self.packed.count,
                     batch: batch.clone(),
                 };
@@ -145,7 +152,8 @@ impl Importer<'_> {
         Ok(result)
     }
 
-    /// Answers size queries by the number of sequences, or by a number that the graph counts.
+    /// Answers queries of sizes that equal PyTorch's; none for other calls. A query of the number of steps becomes a
+    /// count in the graph.
     fn packed_size(
         &mut self,
         name: &str,
@@ -156,13 +164,13 @@ impl Importer<'_> {
             return Ok(None);
         };
         let tensor = tensor.clone();
-        Ok(match (packed.part, name, rest) {
-            (PackedPart::BatchSizes, "size", [_])
-            | (PackedPart::BatchSizes, "len" | "numel", []) => {
+        Ok(match (packed.field, name, rest) {
+            (PackedField::BatchSizes, "size", [_])
+            | (PackedField::BatchSizes, "len" | "numel", []) => {
                 Some(self.longest_sequence(&tensor)?)
             }
-            // Every sequence has a first step.
-            (PackedPart::BatchSizes, "select", [axis, index])
+            // The first batch size is the number of sequences, since every sequence has a first step.
+            (PackedField::BatchSizes, "select", [axis, index])
                 if is_zero(axis) && is_zero(index) =>
             {
                 Some(Datum::Tensor(self.host_tensor(HostNumber {
@@ -171,7 +179,7 @@ impl Importer<'_> {
                     wrapped: false,
                 })))
             }
-            (PackedPart::Data, "size", [Datum::Number(axis)]) => {
+            (PackedField::Data, "size", [Datum::Number(axis)]) => {
                 let axis = axis.concrete(self.builder().symbols())?.to_i64();
                 let rank = self.rank(&tensor)?;
                 match axis == 0 || axis == -rank {
@@ -183,6 +191,7 @@ impl Importer<'_> {
         })
     }
 
+    /// Returns the number of dimensions of a tensor, which may be of a packed sequence.
     fn rank(&mut self, tensor: &TensorRef) -> Result<i64> {
         self.packed.readers += 1;
         let ty = self.ty(tensor);
@@ -193,16 +202,17 @@ impl Importer<'_> {
     /// The number of steps of the longest sequence, which the graph counts.
     fn longest_sequence(&mut self, batch_sizes: &TensorRef) -> Result<Datum> {
         self.packed.readers += 1;
-        let read = self.read(batch_sizes);
+        let id = self.read(batch_sizes);
         self.packed.readers -= 1;
         let builder = self.builder();
-        let steps = builder.value(read?).gt(0).to(DType::I64).sum(&[0], false);
+        let steps = builder.value(id?).gt(0).to(DType::I64).sum(&[0], false);
         builder.check()?;
         Ok(Datum::Dynamic(NumberKind::Int, self.new_tensor(steps.id())))
     }
 
-    /// Pads packed sequences. PyTorch pads to the longest sequence, unless the call gives a length. A graph pads to the
-    /// number of steps that there is room for, and checks that this is the wanted length.
+    /// Calls `_pad_packed_sequence`. PyTorch pads to the longest sequence, unless the call gives a length. A graph pads
+    /// to the size of the tensor of batch sizes ([`Importer::padded_steps`]), and asserts that this is the wanted
+    /// length.
     fn pad_packed(&mut self, name: &str, arguments: &Arguments) -> Result<Datum> {
         let mut arguments = arguments.clone();
         if let [_, Datum::Tensor(sizes), _, _, total] = arguments.positional.as_mut_slice()
@@ -223,7 +233,7 @@ impl Importer<'_> {
         self.read_packed(name, &arguments)
     }
 
-    /// Number of steps that there is room for.
+    /// Size of the tensor of batch sizes: the number of steps that the padded input had.
     fn padded_steps(&mut self, batch_sizes: &TensorRef) -> Result<Dim> {
         self.packed.readers += 1;
         let ty = self.ty(batch_sizes);
@@ -231,40 +241,41 @@ impl Importer<'_> {
         Ok(ty?.shape.first().cloned().unwrap_or(Dim::ZERO))
     }
 
-    /// The part of a packed sequence that the result of an operator is; none for operators that must not read packed
-    /// sequences.
+    /// Returns the field of the packed sequence that the result of an operator is; none for operators that must not
+    /// read packed sequences.
     fn packed_result(
         &mut self,
         name: &str,
         packed: &PackedTensor,
         arguments: &Arguments,
-    ) -> Result<Option<PackedPart>> {
-        let part = |index: usize| {
+    ) -> Result<Option<PackedField>> {
+        let field = |index: usize| {
             let argument = self.packed.find_datum(arguments.positional.get(index)?)?;
-            (argument.number == packed.number).then_some(argument.part)
+            (argument.number == packed.number).then_some(argument.field)
         };
-        let (first, second) = (part(0), part(1));
+        let (first_field, second_field) = (field(0), field(1));
         let others = arguments.positional.get(1..).unwrap_or_default();
-        let alone = others
+        let others_are_plain = others
             .iter()
             .all(|other| self.packed.find_datum(other).is_none());
-        let is_data = first == Some(PackedPart::Data);
+        let is_data = first_field == Some(PackedField::Data);
         let is_recurrent = is_data
-            && second == Some(PackedPart::BatchSizes)
+            && second_field == Some(PackedField::BatchSizes)
             && RECURRENT_OPERATORS.contains(&name);
-        let is_embedding = name == "embedding" && second == Some(PackedPart::Data);
-        let is_rowwise = is_data && alone && ROWWISE_OPERATORS.contains(&name);
+        let is_embedding = name == "embedding" && second_field == Some(PackedField::Data);
+        let is_rowwise = is_data && others_are_plain && ROWWISE_OPERATORS.contains(&name);
         if COPY_OPERATORS.contains(&name) {
-            return Ok(first);
+            return Ok(first_field);
         }
-        let of_data = packed.part == PackedPart::Data;
-        let keeps = is_rowwise || of_data && self.is_by_element(name, packed, arguments)?;
-        Ok((is_recurrent || is_embedding || keeps).then_some(PackedPart::Data))
+        let has_packed_data = packed.field == PackedField::Data;
+        let treats_rows_alike =
+            is_rowwise || has_packed_data && self.is_elementwise_call(name, packed, arguments)?;
+        Ok((is_recurrent || is_embedding || treats_rows_alike).then_some(PackedField::Data))
     }
 
     /// True for elementwise operators on packed data whose other tensors are data of that packed sequence, or equal for
     /// every row.
-    fn is_by_element(
+    fn is_elementwise_call(
         &mut self,
         name: &str,
         packed: &PackedTensor,
@@ -284,7 +295,7 @@ impl Importer<'_> {
                 continue;
             };
             let fits = match self.packed.find(tensor) {
-                Some(other) => other.part == PackedPart::Data && other.number == packed.number,
+                Some(other) => other.field == PackedField::Data && other.number == packed.number,
                 None => self.rank(&tensor.clone())? < rank,
             };
             if !fits {
@@ -303,15 +314,18 @@ impl Importer<'_> {
     }
 }
 
+/// Message of the assertion of [`Importer::pad_packed`].
 const LENGTH_MISMATCH: &str = "the longest sequence is shorter than the padded input: pass total_length to pad_packed_sequence, or cut the \
     input to its longest sequence";
 
 impl PackedTensors {
+    /// Finds the record of a tensor, by its storage.
     fn find(&self, tensor: &TensorRef) -> Option<&PackedTensor> {
-        let mut known = self.known.iter();
-        known.find(|packed| Rc::ptr_eq(&packed.tensor.storage(), &tensor.storage()))
+        let mut tensors = self.tensors.iter();
+        tensors.find(|packed| Rc::ptr_eq(&packed.tensor.storage(), &tensor.storage()))
     }
 
+    /// Finds the record of a value, if it is a tensor.
     fn find_datum(&self, datum: &Datum) -> Option<&PackedTensor> {
         match datum {
             Datum::Tensor(tensor) => self.find(tensor),
@@ -321,7 +335,7 @@ impl PackedTensors {
 
     /// The first packed tensor among arguments, including those within lists.
     fn first_among(&self, arguments: &Arguments) -> Option<PackedTensor> {
-        if self.known.is_empty() {
+        if self.tensors.is_empty() {
             return None;
         }
         let named = arguments.named.iter().map(|(_, value)| value);
@@ -332,22 +346,25 @@ impl PackedTensors {
         })
     }
 
-    /// Marks a tensor, or the first of several.
+    /// Records the result of an operator, or the first of several results, as a tensor of a packed sequence. `packed`
+    /// gives the field and the packed sequence.
     fn add(&mut self, result: &Datum, packed: PackedTensor) {
         let first = result.items().and_then(|items| items.into_iter().next());
         if let Datum::Tensor(tensor) = first.as_ref().unwrap_or(result)
             && self.find(tensor).is_none()
         {
             let tensor = tensor.clone();
-            self.known.push(PackedTensor { tensor, ..packed });
+            self.tensors.push(PackedTensor { tensor, ..packed });
         }
     }
 }
 
+/// True for the known integer 0.
 fn is_zero(datum: &Datum) -> bool {
     matches!(datum, Datum::Number(ScriptNumber::Int(dim)) if dim.as_const() == Some(0))
 }
 
+/// The error for a use of a packed sequence that depends on its sizes. `name` is the operator.
 fn refusal(name: &str) -> Error {
     let message = format!("{name} on a packed sequence, whose sizes depend on values");
     Error::unsupported(message).help(

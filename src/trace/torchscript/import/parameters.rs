@@ -70,6 +70,7 @@ pub(super) fn traced_inputs(archive: &Archive, method: &str) -> Result<Option<Ve
         .transpose()
 }
 
+/// The value of a literal; none for other expressions.
 fn constant_of_literal(expr: &AstExpr) -> Option<TreeConstant> {
     Some(match &expr.kind {
         AstExprKind::None => TreeConstant::None,

@@ -1,4 +1,5 @@
-//! The importer's data of each scope: storages that a region writes, results without a name.
+//! The importer's data of each scope (a graph or the body of a region): storages that it writes, cells that it changes,
+//! results without a name.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -18,11 +19,13 @@ pub type ImportScope = scope_stack::GraphScope<ScopeData>;
 /// Data that the importer keeps for a scope.
 #[derive(Default)]
 pub struct ScopeData {
-    /// Storages of enclosing scopes that were written in it, with their contents before.
+    /// Storages of enclosing scopes that this scope wrote, with their contents before. In a closed scope, with their
+    /// contents after.
     pub written: Vec<(Rc<Storage>, StorageState)>,
-    /// Cells of enclosing scopes that were changed in it, with their contents before.
+    /// Cells of enclosing scopes that this scope changed, with their contents before. In a closed scope, with their
+    /// contents after.
     pub changed: Vec<(MutableCell, Datum)>,
-    /// Results of nodes that have no name of the user's yet.
+    /// Results of nodes that no variable of the program has given its name yet.
     pub unnamed: HashSet<ValueId>,
 }
 
@@ -43,30 +46,31 @@ impl Importer<'_> {
         self.scopes.innermost().builder.set_place(&self.place);
     }
 
-    /// Closes the body of a region. Restores the contents of storages and cells of enclosing scopes.
+    /// Closes the body of a region and returns it. Storages and cells of enclosing scopes get the contents back that
+    /// they had before.
     pub(super) fn close_scope(&mut self) -> Result<ImportScope> {
         let mut scope = self.scopes.close()?;
         swap_contents(&mut scope.data);
         Ok(scope)
     }
 
-    /// Reopens the body of a region that was closed.
+    /// Reopens the body of a region that was closed. Storages and cells get the contents that they had in it.
     pub(super) fn reopen_scope(&mut self, mut scope: ImportScope) {
         swap_contents(&mut scope.data);
         self.scopes.reopen(scope);
     }
 }
 
-/// Exchanges the contents of storages and cells with the contents recorded for them.
-fn swap_contents(local: &mut ScopeData) {
-    for (cell, content) in local.changed.iter_mut().rev() {
-        let contents = cell.content();
-        cell.set(std::mem::replace(content, contents));
+/// Exchanges the current contents of storages and cells with the contents recorded for them.
+fn swap_contents(data: &mut ScopeData) {
+    for (cell, recorded) in data.changed.iter_mut().rev() {
+        let current = cell.content();
+        cell.set(std::mem::replace(recorded, current));
     }
-    for (storage, state) in local.written.iter_mut().rev() {
-        let mut held = storage.state.borrow_mut();
-        std::mem::swap(&mut *held, state);
-        // A new version keeps values that are cached for one content from being used for the other.
-        held.version = held.version.max(state.version) + 1;
+    for (storage, recorded) in data.written.iter_mut().rev() {
+        let mut current = storage.state.borrow_mut();
+        std::mem::swap(&mut *current, recorded);
+        // With a new version, values that are cached for the previous contents are not used for the new ones.
+        current.version = current.version.max(recorded.version) + 1;
     }
 }

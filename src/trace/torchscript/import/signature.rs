@@ -20,10 +20,12 @@ use super::options::{EntryMethod, InputSpec};
 use super::parameters;
 use super::tensor::{GuardedGeometry, StorageOrigin};
 
+/// A method, its arguments, and the structure of the arguments in terms of the graph's inputs.
 type Signature<'a> = (&'a FunctionDef, Vec<Datum>, Vec<NamedTree>);
 
 impl<'a> Importer<'a> {
-    /// Returns the method, its arguments, and the structure of the arguments in terms of the graph's inputs.
+    /// Returns the entry method and its arguments. The first argument is the root module; the others follow from the
+    /// examples, whose tensors become inputs of the graph.
     pub(super) fn signature(
         &mut self,
         root: &Rc<Instance>,
@@ -78,6 +80,8 @@ impl<'a> Importer<'a> {
             .help(format!("give --shape for {}", names.join(", "))))
     }
 
+    /// Makes an argument or a state from an example. Its tensors become inputs of the graph, whose names begin with
+    /// `name`. Returns the value, and its structure in terms of the graph's inputs.
     pub(super) fn input(
         &mut self,
         name: &str,
@@ -102,8 +106,9 @@ impl<'a> Importer<'a> {
             InputSpec::Number(dtype) => {
                 let index = self.scopes.inputs.len();
                 let value = self.scopes.input(name, TensorType::new::<i64>(*dtype, []));
-                let placed = GuardedGeometry::contiguous(Shape::new());
-                let tensor = self.outermost_tensor(Some(value), None, StorageOrigin::Local, placed);
+                let guarded = GuardedGeometry::contiguous(Shape::new());
+                let tensor =
+                    self.outermost_tensor(Some(value), None, StorageOrigin::Local, guarded);
                 let kind = match dtype {
                     DType::Bool => NumberKind::Bool,
                     _ => NumberKind::Int,
@@ -133,6 +138,7 @@ impl<'a> Importer<'a> {
         })
     }
 
+    /// Makes the elements of a tuple or list from their examples.
     fn input_items(
         &mut self,
         name: &str,
@@ -147,6 +153,7 @@ impl<'a> Importer<'a> {
         Ok(pairs.into_iter().unzip())
     }
 
+    /// Makes a tuple from the examples of its elements, or a named tuple if the type is one.
     fn input_tuple(
         &mut self,
         name: &str,
@@ -204,7 +211,7 @@ fn constant_datum(constant: &TreeConstant, ty: &TypeExpr) -> Datum {
     }
 }
 
-/// Makes an example of a value of the archive: of an input that it was traced with, or of a state.
+/// Converts a value of the archive to an example. The value is an input that the archive was traced with, or a state.
 pub fn input_spec_of(value: &Pickled) -> Result<InputSpec> {
     let number = |scalar: Scalar| InputSpec::Constant(TreeConstant::Number(scalar));
     let all = |items: &[Pickled]| items.iter().map(input_spec_of).collect::<Result<Vec<_>>>();

@@ -23,7 +23,7 @@ use super::{Importer, Shared};
 /// States that one graph reads and writes.
 #[derive(Default)]
 pub struct GraphStates {
-    /// States that were read, and their values.
+    /// States that were read: their structure in terms of inputs, and the values before the call.
     pub reads: Vec<(NamedTree, Datum)>,
     /// Attributes that were set: path, object and name, in order.
     writes: Vec<(String, Rc<Instance>, String)>,
@@ -33,20 +33,21 @@ impl Importer<'_> {
     /// True if a method of the object's class sets the attribute. Its value may then outlive a call.
     fn is_state(&mut self, instance: &Instance, name: &str) -> Result<bool> {
         let archive = self.archive;
-        if let Some(known) = self.shared.attributes_set.get(&*instance.class) {
-            return Ok(known.contains(name));
+        if let Some(set_names) = self.shared.attributes_set.get(&*instance.class) {
+            return Ok(set_names.contains(name));
         }
-        let mut found = BTreeSet::new();
+        let mut set_names = BTreeSet::new();
         for method in &archive.source().class(&instance.class)?.methods {
-            attributes_set(&method.body, &mut found);
+            attributes_set(&method.body, &mut set_names);
         }
-        let is_set = found.contains(name);
+        let is_set = set_names.contains(name);
         let class = instance.class.to_string();
-        self.shared.attributes_set.insert(class, found);
+        self.shared.attributes_set.insert(class, set_names);
         Ok(is_set)
     }
 
-    /// Reads the value of an attribute before the call, as inputs of the graph; none if it is not a state.
+    /// Returns the value that an attribute has before the call, whose tensors are new inputs of the graph; none if the
+    /// attribute is not a state. `value` is the attribute's value in the archive.
     pub(super) fn read_state(
         &mut self,
         instance: &Instance,
@@ -65,8 +66,8 @@ impl Importer<'_> {
             None => input_spec_of(value)?,
         };
         let sizes = self.sizes.clone();
-        let input = path.replace('.', "_");
-        let (datum, tree) = self.input(&input, &TypeExpr::Any, &example, &sizes)?;
+        let input_name = path.replace('.', "_");
+        let (datum, tree) = self.input(&input_name, &TypeExpr::Any, &example, &sizes)?;
         let read = NamedTree { name: path, tree };
         self.states.reads.push((read, datum.clone()));
         Ok(Some(datum))
@@ -80,23 +81,23 @@ impl Importer<'_> {
         value: Datum,
     ) -> Result<()> {
         let path = join_path(&instance.path, name);
-        let before = instance
+        let archived = instance
             .pickled
             .as_ref()
             .and_then(|object| object.get(name));
         let is_state = self.is_state(instance, name)?
-            && before.is_some_and(|before| self.declare_state(&path, before));
+            && archived.is_some_and(|archived| self.declare_state(&path, archived));
         if !is_state {
             let help =
                 "states are attributes that hold tensors, numbers, strings, tuples and lists";
             let message = format!("the module changes its attribute {path}");
             self.unsupported(Error::unsupported(message).help(help));
         } else if !self.states.writes.iter().any(|(known, ..)| *known == path) {
-            let set = (path, instance.clone(), name.to_string());
-            self.states.writes.push(set);
+            let write = (path, instance.clone(), name.to_string());
+            self.states.writes.push(write);
         }
         if self.scopes.depth() > 0 {
-            // On a path that does not set the attribute, it keeps the value from before.
+            // The value before the region must be known, because paths that do not set the attribute keep it.
             self.instance_attribute(instance, name)?;
         }
         let cell = MutableCell::Attribute(instance.clone(), name.to_string());
@@ -182,15 +183,16 @@ impl Shared {
         }
     }
 
-    /// Turns weights of the graph into inputs if some method writes them: a state of one method is a state of all.
+    /// Turns weights of the graph into inputs if some method writes them, since all methods share the states, or if the
+    /// caller gives examples of them.
     pub(super) fn make_state_inputs(
         &mut self,
         graph: &mut Graph,
-        known: &BTreeMap<String, InputSpec>,
+        examples: &BTreeMap<String, InputSpec>,
     ) {
         let is_state = |name: &str| {
             let mut states = self.states.iter();
-            known.contains_key(name) || states.any(|state| state.name == name)
+            examples.contains_key(name) || states.any(|state| state.name == name)
         };
         for name in make_state_inputs(graph, is_state) {
             self.declare_weight(&name);
@@ -206,12 +208,14 @@ fn was_written(value: &Datum) -> bool {
     }
 }
 
+/// Tensors of the archive by name.
 type NamedRecords = Vec<(
     String,
     std::sync::Arc<crate::trace::torchscript::storage::TensorRecord>,
 )>;
 
-/// The value of a state before the first call; none if a state cannot hold it.
+/// The value of a state before the first call; none if a state cannot hold it. Adds the tensors in it to `tensors`,
+/// named by their paths.
 fn initial_tree(value: &Pickled, path: &str, tensors: &mut NamedRecords) -> Option<TreeSpec> {
     let mut all = |items: &[Pickled]| {
         let numbered = items.iter().enumerate();

@@ -45,9 +45,10 @@ impl Importer<'_> {
         else {
             return Ok(None);
         };
+        // A trial on a copy of the symbols shows whether the evaluation succeeds and fixes no size.
         let trial = Symbols::new(subgraph.hints.clone(), subgraph.guards.clone());
-        let found = eval_graph(&trial, &body);
-        if found.is_none() || trial.hints().len() != subgraph.hints.len() {
+        let number = eval_graph(&trial, &body);
+        if number.is_none() || trial.hints().len() != subgraph.hints.len() {
             return Ok(None);
         }
         Ok(eval_graph(self.builder().symbols(), &body))
@@ -65,14 +66,14 @@ impl Importer<'_> {
         let Some(subgraph) = self.builder().constant_subgraph(id) else {
             return Ok(None);
         };
-        let found = self.interpret(kind, &subgraph.with_sizes(&subgraph.hints))?;
-        if found.is_some() {
+        let interpreted = self.interpret(kind, &subgraph.with_sizes(&subgraph.hints))?;
+        if interpreted.is_some() {
             let builder = self.builder();
             for symbol in symbols_in(&subgraph) {
                 builder.symbols().specialize(&Dim::symbol(symbol))?;
             }
         }
-        Ok(found)
+        Ok(interpreted)
     }
 
     /// Evaluates a number where a known one is wanted. A tensor that the graph computes from sizes and weights is evaluated,
@@ -120,17 +121,18 @@ impl Importer<'_> {
     }
 }
 
-/// The symbols that a graph computes with.
+/// The symbols that occur in a graph.
 fn symbols_in(graph: &Graph) -> BTreeSet<Symbol> {
-    let mut found = BTreeSet::new();
+    let mut result = BTreeSet::new();
     graph.clone().map_sizes(&mut |dim| {
-        found.extend(dim.symbols());
+        result.extend(dim.symbols());
         dim.clone()
     });
-    found
+    result
 }
 
-/// Evaluates a graph of primitives on numbers and symbolic sizes; none if it is not arithmetic on a few of them.
+/// Evaluates a graph of primitives on numbers and symbolic sizes. Returns the first element of its first output; none
+/// if a node cannot be evaluated or has more than [`MAX_ELEMENTS`] elements.
 fn eval_graph(symbols: &Symbols, graph: &Graph) -> Option<ScriptNumber> {
     let mut values: HashMap<ValueId, SymbolicTensor> = HashMap::new();
     for node in &graph.nodes {
@@ -148,7 +150,7 @@ fn eval_graph(symbols: &Symbols, graph: &Graph) -> Option<ScriptNumber> {
     values.get(graph.outputs.first()?)?.items.first().cloned()
 }
 
-/// Evaluates a primitive on numbers and symbolic sizes.
+/// Evaluates a primitive on numbers and symbolic sizes; none if it is not supported here.
 fn eval_node(
     symbols: &Symbols,
     node: &Node,
@@ -245,22 +247,22 @@ fn eval_reduce(symbols: &Symbols, reduce: &Reduce, x: &SymbolicTensor) -> Option
         ReduceFunction::Max => "maximum",
         ReduceFunction::Min => "minimum",
     };
-    let kept = (0..x.shape.len()).filter(|axis| !reduce.axes.contains(axis));
-    let kept: Vec<usize> = kept.collect();
-    let shape: Vec<usize> = kept
+    let kept_axes = (0..x.shape.len()).filter(|axis| !reduce.axes.contains(axis));
+    let kept_axes: Vec<usize> = kept_axes.collect();
+    let shape: Vec<usize> = kept_axes
         .iter()
         .filter_map(|axis| x.shape.get(*axis).copied())
         .collect();
-    let axes = [kept.as_slice(), &reduce.axes].concat();
+    let axes = [kept_axes.as_slice(), &reduce.axes].concat();
     let transposed = eval_movement(&Permute { axes }.into(), std::slice::from_ref(x), &[])?;
-    let results = shape.iter().product::<usize>().max(1);
-    let length = transposed
+    let result_count = shape.iter().product::<usize>().max(1);
+    let reduced_length = transposed
         .items
         .len()
-        .checked_div(results)
-        .filter(|length| *length > 0)?;
-    let lines = transposed.items.chunks(length).map(|line| {
-        let (first, rest) = line.split_first()?;
+        .checked_div(result_count)
+        .filter(|reduced_length| *reduced_length > 0)?;
+    let groups = transposed.items.chunks(reduced_length).map(|group| {
+        let (first, rest) = group.split_first()?;
         rest.iter().try_fold(first.clone(), |total, item| {
             let total = number::binary(symbols, name, &total, item).ok()??;
             total.cast(x.dtype, symbols).ok()
@@ -269,32 +271,32 @@ fn eval_reduce(symbols: &Symbols, reduce: &Reduce, x: &SymbolicTensor) -> Option
     Some(SymbolicTensor {
         dtype: x.dtype,
         shape,
-        items: lines.collect::<Option<_>>()?,
+        items: groups.collect::<Option<_>>()?,
         is_literal: false,
     })
 }
 
 /// Evaluates a primitive that only moves elements, by running it on the positions of the elements, counted through all
-/// operands.
+/// operands. `index_tensors` follow the operands unchanged.
 fn eval_movement(
     primitive: &Primitive,
     operands: &[SymbolicTensor],
-    others: &[Tensor],
+    index_tensors: &[Tensor],
 ) -> Option<SymbolicTensor> {
-    let mut first = 0;
+    let mut first_position = 0;
     let mut positions = Vec::new();
     for operand in operands {
         let count = i64::try_from(operand.items.len()).ok()?;
-        let numbers = (first..first + count).collect();
-        positions.push(Tensor::from_i64(DType::I64, operand.shape.clone(), numbers).ok()?);
-        first += count;
+        let range = (first_position..first_position + count).collect();
+        positions.push(Tensor::from_i64(DType::I64, operand.shape.clone(), range).ok()?);
+        first_position += count;
     }
-    positions.extend_from_slice(others);
+    positions.extend_from_slice(index_tensors);
     let result = primitive.eval(&positions, &Bindings::new()).ok()?;
     let result = result.first()?;
     let items: Vec<&ScriptNumber> = operands.iter().flat_map(|operand| &operand.items).collect();
-    let places = result.to_i64().into_iter();
-    let items = places.map(|place| Some((*items.get(usize::try_from(place).ok()?)?).clone()));
+    let sources = result.to_i64().into_iter();
+    let items = sources.map(|source| Some((*items.get(usize::try_from(source).ok()?)?).clone()));
     Some(SymbolicTensor {
         dtype: operands.first()?.dtype,
         shape: result.shape().to_vec(),
@@ -303,13 +305,13 @@ fn eval_movement(
     })
 }
 
-/// Gives operands one dtype and shape. A literal number beside a tensor takes the tensor's.
+/// Converts a literal number to the dtype and shape of the other operand, if that is a tensor. Returns both operands.
 fn unify_types(
     symbols: &Symbols,
     x: &SymbolicTensor,
     y: &SymbolicTensor,
 ) -> Option<(SymbolicTensor, SymbolicTensor)> {
-    let like = |number: &SymbolicTensor, tensor: &SymbolicTensor| {
+    let broadcast = |number: &SymbolicTensor, tensor: &SymbolicTensor| {
         let items = vec![number.items.first()?.clone(); tensor.items.len()];
         SymbolicTensor {
             items,
@@ -318,8 +320,8 @@ fn unify_types(
         .cast_items(symbols)
     };
     match (x.is_literal, y.is_literal) {
-        (true, false) => Some((like(x, y)?, y.clone())),
-        (false, true) => Some((x.clone(), like(y, x)?)),
+        (true, false) => Some((broadcast(x, y)?, y.clone())),
+        (false, true) => Some((x.clone(), broadcast(y, x)?)),
         _ => Some((x.clone(), y.clone())),
     }
 }

@@ -20,16 +20,16 @@ use super::Importer;
 use super::number::ScriptNumber;
 use super::view::ViewStep;
 
-/// A tensor of the program, shared by all who hold it.
+/// A tensor of the program, shared by all references to it.
 pub type TensorRef = Rc<TensorData>;
 
 /// A tensor: a view of a storage. Operators such as `t_` change the view, not the storage.
 #[derive(Debug)]
 pub struct TensorData {
     view: RefCell<StorageView>,
-    /// Number of regions that enclosed its creation.
+    /// Number of open regions when it was made.
     pub depth: usize,
-    /// The value at a version of the storage.
+    /// The value that the tensor had at a version of its storage.
     cached: Cell<Option<(u32, ValueRef)>>,
 }
 
@@ -58,20 +58,20 @@ pub struct GuardedGeometry {
 pub struct Storage {
     /// Its current contents.
     pub state: RefCell<StorageState>,
-    /// Geometry of the elements of its value.
+    /// Geometry of its value: where each element lies in the memory.
     pub guarded: GuardedGeometry,
-    /// Conditions under which other tensors share this memory or do not. They become guards when it is written.
+    /// Conditions that decide whether other tensors share this memory. They become guards when it is written.
     sharing_conditions: RefCell<Vec<Guard>>,
     /// Where it comes from.
     pub origin: StorageOrigin,
-    /// Number of regions that enclosed its creation.
+    /// Number of open regions when it was made.
     pub depth: usize,
 }
 
 /// Contents of a storage.
 #[derive(Clone, Debug)]
 pub struct StorageState {
-    /// The value; none until a known number is needed as a tensor.
+    /// The value; none for a known number that no node reads yet.
     pub value: Option<ValueRef>,
     /// The number, if the value is a known scalar.
     pub number: Option<HostNumber>,
@@ -108,15 +108,15 @@ impl GuardedGeometry {
         }
     }
 
-    /// Derives another geometry from this one. Returns it with all conditions that were assumed.
+    /// Derives another geometry from this one by a rule. Returns it with all conditions that either geometry assumes.
     pub fn derive(
         &self,
         builder: &Builder,
-        find: impl FnOnce(&Geometry, &Assumptions) -> Result<Option<Geometry>>,
+        rule: impl FnOnce(&Geometry, &Assumptions) -> Result<Option<Geometry>>,
     ) -> Result<(Option<Geometry>, Vec<Guard>)> {
         let assumptions = Assumptions::new(builder.symbols(), &self.assumed);
-        let found = find(&self.geometry, &assumptions)?;
-        Ok((found, assumptions.into_guards()))
+        let derived = rule(&self.geometry, &assumptions)?;
+        Ok((derived, assumptions.into_guards()))
     }
 }
 
@@ -174,7 +174,7 @@ impl Storage {
         }
     }
 
-    /// Adds the conditions of another storage. Whether the two share memory is one of these.
+    /// Adds the conditions of another storage, some of which decide whether the two share memory.
     pub fn add_conditions_of(&self, other: &Storage) {
         let conditions = other.sharing_conditions.borrow().clone();
         self.add_conditions(&conditions);
@@ -232,12 +232,13 @@ impl Importer<'_> {
         new_tensor_at_depth(0, value, number, origin, guarded)
     }
 
+    /// Refers to a value of the innermost graph.
     fn innermost_value(&self, id: ValueId) -> ValueRef {
         let scope = self.scopes.innermost().number;
         ValueRef { scope, id }
     }
 
-    /// Makes a tensor of a view, with its value if that was computed already.
+    /// Makes a tensor of a view. `id` is its value in the innermost graph, if that was computed already.
     pub(super) fn view_of(&self, view: StorageView, id: Option<ValueId>) -> TensorRef {
         let version = view.storage.state.borrow().version;
         let cached = id.map(|id| (version, self.innermost_value(id)));
@@ -255,7 +256,7 @@ impl Importer<'_> {
         self.scopes.capture(value)
     }
 
-    /// The tensor's value, in the open graph in which it was made.
+    /// The tensor's value, which may belong to any open scope.
     fn current_value(&mut self, tensor: &TensorRef) -> Result<ValueRef> {
         self.check_packed(tensor)?;
         let view = tensor.view();
@@ -263,8 +264,8 @@ impl Importer<'_> {
         if view.steps.is_empty() {
             return self.storage_value(&view.storage);
         }
-        if let Some((known, value)) = tensor.cached.get()
-            && known == version
+        if let Some((cached_version, value)) = tensor.cached.get()
+            && cached_version == version
             && self.scopes.is_open(value)
         {
             return Ok(value);
@@ -294,7 +295,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Adds a known number as a scalar value. Python's floats are `f32` as everywhere in PyTorch.
+    /// Adds a known number to the innermost graph as a scalar. Python's floats become `f32`, PyTorch's default dtype.
     fn materialise(&mut self, host: &HostNumber) -> Result<ValueId> {
         let dtype = if host.wrapped && host.dtype == DType::F64 {
             DType::F32
@@ -316,7 +317,7 @@ impl Importer<'_> {
         Ok(value.id())
     }
 
-    /// The tensor's type. Known scalars need not become values for it.
+    /// The tensor's type. A known scalar is not added to the graph for it.
     pub(super) fn ty(&mut self, tensor: &TensorRef) -> Result<TensorType> {
         if let Some(host) = tensor.number() {
             return Ok(TensorType {
@@ -328,7 +329,7 @@ impl Importer<'_> {
         self.scopes.type_of(value)
     }
 
-    /// Geometry of a tensor, with all symbols resolved that are known so far.
+    /// Geometry of a tensor. Symbols whose values have become known are replaced.
     pub(super) fn geometry_of(&self, tensor: &TensorRef) -> GuardedGeometry {
         let mut guarded = tensor.guarded_geometry();
         let builder = self.builder();
@@ -341,6 +342,7 @@ impl Importer<'_> {
     }
 }
 
+/// Makes a tensor that is the whole of a new storage. `depth` is the number of open regions.
 fn new_tensor_at_depth(
     depth: usize,
     value: Option<ValueRef>,

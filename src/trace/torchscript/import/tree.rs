@@ -9,7 +9,7 @@ use super::datum::Datum;
 use super::number::ScriptNumber;
 
 impl Importer<'_> {
-    /// Returns the structure of the result in terms of outputs, which are added to the list.
+    /// Returns the structure of a value in terms of outputs of the graph. Adds the tensors in it to `outputs`.
     pub(super) fn output_tree(
         &mut self,
         value: &Datum,
@@ -57,11 +57,13 @@ impl Importer<'_> {
         })
     }
 
+    /// Returns the structures of several values.
     fn trees(&mut self, items: &[Datum], outputs: &mut Vec<ValueId>) -> Result<Vec<TreeSpec>> {
         let trees = items.iter().map(|item| self.output_tree(item, outputs));
         trees.collect()
     }
 
+    /// Returns the structure of a known number: an expression of symbolic sizes, or a constant.
     fn number_tree(&mut self, number: &ScriptNumber) -> Result<TreeSpec> {
         let builder = self.builder();
         Ok(match number {
@@ -73,6 +75,7 @@ impl Importer<'_> {
         })
     }
 
+    /// Returns the text of a dict's key.
     fn key(&self, key: &Datum) -> Result<String> {
         match key {
             Datum::Str(text) => Ok(text.to_string()),

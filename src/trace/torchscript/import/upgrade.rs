@@ -45,16 +45,18 @@ impl Importer<'_> {
     }
 }
 
+/// True for an argument that is absent or `None`.
 fn is_none(value: Option<&Datum>) -> bool {
     matches!(value, None | Some(Datum::None))
 }
 
+/// Sets the argument `steps` if it is absent or `None`.
 fn set_default_steps(arguments: &mut Arguments) {
     let steps = Datum::Number(ScriptNumber::int(DEFAULT_STEPS));
     let by_name = arguments.named.iter_mut().find(|(name, _)| name == "steps");
     match (by_name, arguments.positional.get_mut(2)) {
-        (_, Some(given @ Datum::None)) => *given = steps,
-        (Some((_, given @ Datum::None)), _) => *given = steps,
+        (_, Some(argument @ Datum::None)) => *argument = steps,
+        (Some((_, argument @ Datum::None)), _) => *argument = steps,
         (None, None) => arguments.named.push(("steps".into(), steps)),
         _ => {}
     }

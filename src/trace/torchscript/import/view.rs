@@ -16,9 +16,9 @@ use super::tensor::{GuardedGeometry, StorageView, TensorRef};
 /// A step from a storage's value to the value of a tensor.
 #[derive(Clone)]
 pub struct ViewStep {
-    /// The call that computes it; none if the primitives do.
+    /// The operator call that computes the step; none if the primitives compute it.
     call: Option<ViewCall>,
-    /// The primitives that it consists of; none if it is not a sequence of primitives.
+    /// The primitives that the step consists of; none if it is not a sequence of primitives.
     pub primitives: Option<ViewSteps>,
 }
 
@@ -26,18 +26,21 @@ pub struct ViewStep {
 #[derive(Clone)]
 struct ViewCall {
     operator: &'static Operator,
-    /// Arguments. The first is replaced by the value that is viewed.
+    /// Arguments. On replay, the first one is replaced by the value that is viewed.
     arguments: Vec<Argument>,
-    /// Scope of the other arguments.
+    /// Number of the scope that the values among the other arguments belong to.
     scope: u32,
-    /// Index of the operator's result.
-    result: usize,
+    /// Index of the view among the operator's results.
+    result_index: usize,
 }
 
 /// A call of a view operator with its results.
 pub(super) struct ViewResults<'a> {
+    /// The operator.
     pub operator: &'static Operator,
+    /// Arguments of the node.
     pub arguments: &'a [Argument],
+    /// Results of the node, values of the innermost graph.
     pub ids: &'a [ValueId],
 }
 
@@ -61,49 +64,52 @@ impl ViewStep {
 }
 
 impl Importer<'_> {
-    /// Makes the results of a view operator: views of its operands, or copies where PyTorch has to copy.
+    /// Makes the results of a view operator: views of its operands, or copies where PyTorch has to copy. `bases` holds
+    /// the operand of each result, or one operand for all results.
     pub(super) fn view_results(
         &mut self,
         bases: &[TensorRef],
         call: &ViewResults,
     ) -> Result<Vec<TensorRef>> {
         let builder = self.builder();
-        let paths = call.operator.view_steps(&builder, call.arguments)?;
+        let primitives_of_results = call.operator.view_steps(&builder, call.arguments)?;
         let numbered = call.ids.iter().enumerate();
         numbered
-            .map(|(result, id)| {
-                let path = paths.get(result).cloned().flatten();
-                let base = bases.get(result).or(bases.first());
+            .map(|(index, id)| {
+                let primitives = primitives_of_results.get(index).cloned().flatten();
+                let base = bases.get(index).or(bases.first());
                 let base = base.ok_or_else(|| Error::internal("a view has no operand"))?;
-                self.view_result(base, call, result, *id, path)
+                self.view_result(base, call, index, *id, primitives)
             })
             .collect()
     }
 
+    /// Makes one result of a view operator. `id` is its value, `primitives` make it from `base`.
     fn view_result(
         &mut self,
         base: &TensorRef,
         call: &ViewResults,
-        result: usize,
+        result_index: usize,
         id: ValueId,
-        path: Option<ViewSteps>,
+        primitives: Option<ViewSteps>,
     ) -> Result<TensorRef> {
-        let strides = call.operator.row.strides;
-        if strides == StrideRule::ItselfOrView && path.as_ref().is_some_and(Vec::is_empty) {
+        let stride_rule = call.operator.row.strides;
+        if stride_rule == StrideRule::ItselfOrView && primitives.as_ref().is_some_and(Vec::is_empty)
+        {
             return Ok(base.clone());
         }
         let builder = self.builder();
         let sizes = builder.ty(id).shape;
-        let before = self.geometry_of(base);
-        let (geometry, assumed) = before.derive(&builder, |geometry, assumptions| {
+        let base_geometry = self.geometry_of(base);
+        let (geometry, assumed) = base_geometry.derive(&builder, |geometry, assumptions| {
             let placement = ViewPlacement {
                 builder: &builder,
                 call,
-                path: path.as_ref(),
+                primitives: primitives.as_ref(),
             };
             placement.geometry(geometry, assumptions, &sizes)
         })?;
-        if strides.may_copy() {
+        if stride_rule.may_copy() {
             base.storage().add_conditions(&assumed);
             if geometry.is_none() {
                 let copy = self.new_tensor_of_geometry(id, GuardedGeometry::contiguous(sizes));
@@ -112,31 +118,39 @@ impl Importer<'_> {
             }
         }
         let geometry = geometry.unwrap_or_else(|| Geometry::contiguous(sizes));
-        let step = self.view_step(call, result, path);
+        let step = self.view_step(call, result_index, primitives);
         let mut view = base.view();
         view.steps.push(step);
         view.guarded = GuardedGeometry { geometry, assumed };
         Ok(self.view_of(view, Some(id)))
     }
 
-    fn view_step(&self, call: &ViewResults, result: usize, path: Option<ViewSteps>) -> ViewStep {
+    /// Makes the step from the operand of a view operator to one of its results.
+    fn view_step(
+        &self,
+        call: &ViewResults,
+        result_index: usize,
+        primitives: Option<ViewSteps>,
+    ) -> ViewStep {
         let values = call.arguments.iter().flat_map(Argument::values);
-        let reads_values = values.count() > 1;
-        if reads_values && let Some(path) = path {
-            return ViewStep::from_primitives(path);
+        let reads_other_values = values.count() > 1;
+        // A step of primitives alone does not refer to values of this scope.
+        if reads_other_values && let Some(primitives) = primitives {
+            return ViewStep::from_primitives(primitives);
         }
         ViewStep {
             call: Some(ViewCall {
                 operator: call.operator,
                 arguments: call.arguments.to_vec(),
                 scope: self.scopes.innermost().number,
-                result,
+                result_index,
             }),
-            primitives: path,
+            primitives,
         }
     }
 
-    /// Views the whole storage of a tensor as a vector, in the order of its memory.
+    /// Returns a view of a tensor's whole storage as a vector, in the order of its memory. Fails if the memory has gaps
+    /// or overlaps.
     pub(super) fn memory_of(&mut self, tensor: &TensorRef) -> Result<TensorRef> {
         let storage = tensor.storage();
         let builder = self.builder();
@@ -150,15 +164,15 @@ impl Importer<'_> {
             return Err(Error::unsupported(message));
         };
         axes.reverse();
-        let laid_out = guarded.geometry.permute(&axes);
-        let numel = laid_out.numel();
-        let mut path: ViewSteps = Vec::new();
+        let in_memory_order = guarded.geometry.permute(&axes);
+        let numel = in_memory_order.numel();
+        let mut primitives: ViewSteps = Vec::new();
         if !axes.iter().copied().eq(0..axes.len()) {
-            path.push((Permute { axes }.into(), laid_out.sizes));
+            primitives.push((Permute { axes }.into(), in_memory_order.sizes));
         }
         if guarded.geometry.rank() != 1 {
             let shape = vec![numel.clone()];
-            path.push((
+            primitives.push((
                 Reshape {
                     shape: shape.clone(),
                 }
@@ -169,9 +183,9 @@ impl Importer<'_> {
         let mut geometry = Geometry::contiguous(vec![numel]);
         geometry.offset = guarded.geometry.offset.clone();
         let view = StorageView {
-            steps: match path.is_empty() {
+            steps: match primitives.is_empty() {
                 true => Vec::new(),
-                false => vec![ViewStep::from_primitives(path)],
+                false => vec![ViewStep::from_primitives(primitives)],
             },
             guarded: GuardedGeometry {
                 geometry,
@@ -182,7 +196,7 @@ impl Importer<'_> {
         Ok(self.view_of(view, None))
     }
 
-    /// Applies a step to a value of the innermost graph.
+    /// Applies a step to `base`, a value of the innermost graph, by new nodes there. Returns the step's value.
     pub(super) fn replay(&mut self, step: &ViewStep, base: ValueId) -> Result<ValueId> {
         let builder = self.builder();
         let Some(call) = &step.call else {
@@ -204,33 +218,35 @@ impl Importer<'_> {
             });
         }
         let results = call.operator.call(&builder, arguments)?;
-        let result = results.get(call.result);
+        let result = results.get(call.result_index);
         let missing = || Error::internal("a view operator has too few results");
         Ok(result.ok_or_else(missing)?.id())
     }
 
-    /// Makes guards of the conditions under which tensors share this tensor's memory.
+    /// Turns the conditions under which other tensors share this tensor's memory into guards.
     pub(super) fn assume_sharing_conditions(&self, tensor: &TensorRef) -> Result<()> {
         let conditions = tensor.storage().take_conditions();
         self.assume(&conditions)
     }
 
-    /// Makes guards of conditions.
+    /// Turns conditions into guards.
     pub(super) fn assume(&self, conditions: &[Guard]) -> Result<()> {
         self.builder().symbols().assume(conditions)
     }
 }
 
-/// Context for the geometry of a view.
+/// The inputs of the computation of a view's geometry, except the operand's geometry.
 struct ViewPlacement<'a> {
     builder: &'a Builder,
+    /// The call that makes the view.
     call: &'a ViewResults<'a>,
-    path: Option<&'a ViewSteps>,
+    /// The primitives that make the view from the operand; none if it is not a sequence of primitives.
+    primitives: Option<&'a ViewSteps>,
 }
 
 impl ViewPlacement<'_> {
     /// Returns the geometry of the view of an operand; none if PyTorch has to copy it, or if strides cannot express the
-    /// view.
+    /// view. `sizes` are the view's.
     fn geometry(
         &self,
         operand: &Geometry,
@@ -254,14 +270,15 @@ impl ViewPlacement<'_> {
                 Ok(Some(operand.diagonal(axes, offset, &length)))
             }
             StrideRule::AsStrided => self.as_strided_geometry(operand, sizes).map(Some),
-            _ => match self.path {
-                Some(path) => geometry_along(operand, assumptions, path),
+            _ => match self.primitives {
+                Some(primitives) => geometry_after_primitives(operand, assumptions, primitives),
                 None => Ok(None),
             },
         }
     }
 
-    /// Returns the geometry that the arguments of `as_strided` give. The operand is the storage's memory.
+    /// Returns the geometry that the arguments of `as_strided` give. `memory` is the geometry of the operand, which is
+    /// a view of the whole storage.
     fn as_strided_geometry(&self, memory: &Geometry, sizes: &Shape) -> Result<Geometry> {
         let args = crate::aten::Args::new(self.builder, self.call.operator, self.call.arguments);
         let strides = args.sizes("stride");
@@ -275,14 +292,15 @@ impl ViewPlacement<'_> {
     }
 }
 
-fn geometry_along(
+/// Returns the geometry of a view that primitives make from an operand; none if strides cannot express the view.
+fn geometry_after_primitives(
     operand: &Geometry,
-    asked: &Assumptions,
-    path: &ViewSteps,
+    assumptions: &Assumptions,
+    primitives: &ViewSteps,
 ) -> Result<Option<Geometry>> {
     let mut geometry = operand.clone();
-    for step in path {
-        match apply_view_step(&geometry, asked, step)? {
+    for step in primitives {
+        match apply_view_step(&geometry, assumptions, step)? {
             Some(next) => geometry = next,
             None => return Ok(None),
         }
@@ -290,7 +308,7 @@ fn geometry_along(
     Ok(Some(geometry))
 }
 
-/// Applies primitives one after the other.
+/// Applies primitives, each with the shape of its result, one after the other to `base`. Returns the last result.
 pub fn apply_primitives(
     builder: &Builder,
     steps: &[(Primitive, Shape)],

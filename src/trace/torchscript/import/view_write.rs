@@ -34,7 +34,7 @@ impl Importer<'_> {
     }
 
     /// Writes through any view. The view is applied to the positions of all elements of the storage, which gives the
-    /// positions of the new elements.
+    /// position in the storage for each element of `value`.
     fn write_at_positions(
         &mut self,
         view: &StorageView,
@@ -69,6 +69,8 @@ fn is_one_to_one(primitive: &Primitive) -> bool {
     )
 }
 
+/// Writes `value` through steps. From `base` on, each step gives the operand of the next. Then the steps are inverted,
+/// the last one first.
 fn write_through_steps(
     builder: &Builder,
     steps: &[(Primitive, Shape)],
@@ -88,7 +90,7 @@ fn write_through_steps(
     Ok(new.id())
 }
 
-/// Returns the operand of a step after the step's result has become `new`.
+/// Returns the operand of a step after a write of `new` to the step's result; `old` is the operand before it.
 fn invert_step<'g>(step: &(Primitive, Shape), old: Value<'g>, new: Value<'g>) -> Result<Value<'g>> {
     Ok(match &step.0 {
         Primitive::Reshape(_) => new.reshape(old.shape()),
@@ -103,9 +105,14 @@ fn invert_step<'g>(step: &(Primitive, Shape), old: Value<'g>, new: Value<'g>) ->
     })
 }
 
+/// The axes of the inverse permutation.
 fn inverse(permute: &Permute) -> Vec<usize> {
     let axes = &permute.axes;
-    let place = |axis: usize| axes.iter().position(|own| *own == axis).unwrap_or(axis);
+    let place = |axis: usize| {
+        axes.iter()
+            .position(|source| *source == axis)
+            .unwrap_or(axis)
+    };
     (0..axes.len()).map(place).collect()
 }
 
@@ -138,15 +145,16 @@ fn flat(value: Value<'_>) -> Value<'_> {
     value.reshape(count)
 }
 
-/// Replaces the elements at these positions.
+/// Replaces the elements of `old` at these row-major positions, all different, by those of `new`.
 fn replace_elements<'g>(old: Value<'g>, positions: Value<'g>, new: Value<'g>) -> Value<'g> {
     let changed = flat(old).scatter(0, flat(positions), flat(new), ScatterFunction::Set);
     changed.reshape(old.shape())
 }
 
-/// Replaces the elements at these positions, which may repeat. Operators that PyTorch lets write to such a view (`fill_`,
-/// `masked_fill_`, `index_put_`) write only some of the elements. Of the elements that change at one position, the last one
-/// counts.
+/// Replaces the elements of `old` at these row-major positions, which may repeat. `new` holds all elements of the view
+/// after the write, but an operator that PyTorch lets write to such a view (`masked_fill_`, `index_put_`) may have
+/// written only some of them. So elements of `new` that equal the old ones are ignored. Of several others at one
+/// position, the last one is stored.
 fn replace_changed_elements<'g>(old: Value<'g>, positions: Value<'g>, new: Value<'g>) -> Value<'g> {
     let builder = old.builder();
     let (old_flat, positions, new) = (flat(old), flat(positions), flat(new));

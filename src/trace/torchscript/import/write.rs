@@ -1,4 +1,5 @@
-//! Operators that write: `relu_`, `copy_`, `index_put_`, `out=`.
+//! Operators that write: `relu_`, `copy_`, `index_put_`, `out=`. Each is replaced by its functional form, which has no
+//! side effect, and a new value of the target's storage.
 
 use std::rc::Rc;
 
@@ -14,8 +15,8 @@ use super::datum::Datum;
 use super::number::ScriptNumber;
 use super::tensor::{HostNumber, Storage, TensorRef};
 
-/// Batch normalisations whose arguments begin with input, weight, bias, running mean, running variance, whether statistics
-/// are those of the batch, momentum and epsilon.
+/// Batch normalisations whose arguments begin with input, weight, bias, running mean, running variance, a flag for
+/// training, momentum and epsilon.
 const BATCH_NORMS: [&str; 3] = [
     "aten::batch_norm",
     "aten::native_batch_norm",
@@ -86,38 +87,41 @@ impl Importer<'_> {
         Ok(Some(Datum::Tensor(target.clone())))
     }
 
-    /// Returns a tensor of this tensor's memory with other sizes (`Tensor.resize_`). Elements beyond the end of the memory
-    /// are zeros.
+    /// Returns a contiguous view of the start of a tensor's memory with other sizes (`Tensor.resize_`). If the memory
+    /// has too few elements, the view is of a copy padded with zeros.
     fn resized_view(&mut self, target: &TensorRef, sizes: &Datum) -> Result<TensorRef> {
         let memory = self.memory_of(target)?;
         let items = sizes.items().unwrap_or_else(|| vec![sizes.clone()]);
-        let mut count = ScriptNumber::int(1);
+        let mut numel = ScriptNumber::int(1);
         for item in &items {
             let Datum::Number(ScriptNumber::Int(size)) = item else {
                 return Err(Error::unsupported("a size that depends on tensors"));
             };
-            let dim = count.to_int(self.builder().symbols())?;
-            count = ScriptNumber::Int(&dim * size);
+            let dim = numel.to_int(self.builder().symbols())?;
+            numel = ScriptNumber::Int(&dim * size);
         }
-        let wanted = count.to_int(self.builder().symbols())?;
-        let present = self.ty(&memory)?.numel();
-        let fits = self.builder().symbols().less_equal(&wanted, &present)?;
+        let wanted_numel = numel.to_int(self.builder().symbols())?;
+        let memory_numel = self.ty(&memory)?.numel();
+        let fits = self
+            .builder()
+            .symbols()
+            .less_equal(&wanted_numel, &memory_numel)?;
         let memory = match fits {
             true => memory,
-            false => self.zero_padded(&memory, &(&wanted - &present))?,
+            false => self.zero_padded(&memory, &(&wanted_numel - &memory_numel))?,
         };
-        let part = vec![
+        let narrow_arguments = vec![
             Datum::Tensor(memory),
             Datum::int(0),
             Datum::int(0),
-            Datum::int(wanted),
+            Datum::int(wanted_numel),
         ];
-        let part = self.operator("aten::narrow", part.into())?;
-        let whole = self.operator("aten::view", vec![part, self.list(items)].into())?;
-        self.as_tensor(&whole)
+        let elements = self.operator("aten::narrow", narrow_arguments.into())?;
+        let resized = self.operator("aten::view", vec![elements, self.list(items)].into())?;
+        self.as_tensor(&resized)
     }
 
-    /// Returns a new vector: this one with zeros appended.
+    /// Returns a new vector: `vector` with this number of zeros appended.
     fn zero_padded(&mut self, vector: &TensorRef, zeros: &Dim) -> Result<TensorRef> {
         let id = self.read(vector)?;
         let builder = self.builder();
@@ -129,7 +133,8 @@ impl Importer<'_> {
         Ok(self.new_tensor(id))
     }
 
-    /// Calls an operator with `out=`, or with one such argument for each of its results.
+    /// Calls an operator with `out=`, or with one such argument for each of its results. `outs` are the names of these
+    /// arguments. Returns the tensors that were written.
     pub(super) fn write_out(
         &mut self,
         name: &str,
@@ -250,7 +255,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Replaces the number of a known scalar.
+    /// Writes a known number to a tensor whose value is a known number.
     pub(super) fn write_number(&mut self, target: &TensorRef, number: HostNumber) {
         self.set_contents(&target.storage(), None, Some(number));
     }
@@ -261,6 +266,8 @@ impl Importer<'_> {
         self.set_contents(storage, Some(ValueRef { scope, id }), None);
     }
 
+    /// Replaces the contents of a storage. Records the contents before in the innermost region, if the storage is
+    /// older.
     fn set_contents(
         &mut self,
         storage: &Rc<Storage>,
@@ -270,12 +277,12 @@ impl Importer<'_> {
         let depth = self.scopes.depth();
         let scope = self.scopes.innermost_mut();
         let before = storage.state.borrow().clone();
-        let is_new = !scope
+        let is_unrecorded = !scope
             .data
             .written
             .iter()
             .any(|(known, _)| Rc::ptr_eq(known, storage));
-        if storage.depth < depth && is_new {
+        if storage.depth < depth && is_unrecorded {
             scope.data.written.push((storage.clone(), before));
         }
         let mut state = storage.state.borrow_mut();

@@ -3,9 +3,11 @@
 use super::*;
 use crate::trace::torchscript::ast::{CallExpr, Callee};
 
+/// Positional arguments and keyword arguments of a call.
 type ParsedArguments = (Vec<AstExpr>, Vec<(String, AstExpr)>);
 
 impl<'a> Parser<'a> {
+    /// Parses an expression.
     pub(super) fn expression(&mut self) -> Result<AstExpr> {
         let max_sibling_height = std::mem::take(&mut self.max_height);
         let value = self.nested(Self::postfix)?;
@@ -33,6 +35,7 @@ impl<'a> Parser<'a> {
         self.error_at(value.offset, "nested too deeply")
     }
 
+    /// Parses an attribute or a method call of an object, after `.`.
     fn member_of(&mut self, object: AstExpr) -> Result<AstExprKind> {
         let name = self.name()?;
         if self.peek_is('(') {
@@ -64,6 +67,7 @@ impl<'a> Parser<'a> {
         Ok(kind)
     }
 
+    /// Parses a call of an expression.
     fn call_of(&mut self, callee: AstExpr) -> Result<AstExprKind> {
         match callee.kind {
             AstExprKind::Name(name) => self.call(Callee::Name(name)),
@@ -72,6 +76,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Parses the arguments of a call.
     fn call(&mut self, callee: Callee) -> Result<AstExprKind> {
         let (arguments, keywords) = self.arguments()?;
         Ok(AstExprKind::Call(Box::new(CallExpr {
@@ -81,6 +86,7 @@ impl<'a> Parser<'a> {
         })))
     }
 
+    /// Parses arguments in parentheses.
     fn arguments(&mut self) -> Result<ParsedArguments> {
         self.expect('(')?;
         let mut arguments = Vec::new();
@@ -100,6 +106,7 @@ impl<'a> Parser<'a> {
         Ok((arguments, keywords))
     }
 
+    /// Parses an expression without suffixes.
     fn atom(&mut self) -> Result<AstExpr> {
         let offset = self.offset();
         let kind = match *self.peek() {
@@ -139,7 +146,8 @@ impl<'a> Parser<'a> {
         Ok(AstExpr { offset, kind })
     }
 
-    /// Parses the imaginary part that follows a real part: `-2.j`, `+infj`. No other number is followed by a sign.
+    /// Parses the imaginary part that may follow a real part: `-2.j`, `+infj`. The program has no infix operators, so a
+    /// sign after a number always starts an imaginary part.
     fn imaginary_part(&mut self, kind: AstExprKind) -> Result<AstExprKind> {
         let real = match kind {
             AstExprKind::Float(real) => real,
@@ -167,20 +175,22 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Parses `^Foo(2)(x)`. The first parentheses hold the arguments that are not tensors.
+    /// Parses `^Foo(2)(x)`, a call of Python's `autograd.Function`, after `^`. The first parentheses hold the arguments
+    /// that are not tensors. They are dropped.
     fn python_function_call(&mut self) -> Result<AstExprKind> {
         let name = self.name()?;
         self.arguments()?;
         self.call(Callee::Name(format!("^{name}")))
     }
 
+    /// Parses an entry of a dict.
     fn entry(&mut self) -> Result<(AstExpr, AstExpr)> {
         let key = self.expression()?;
         self.expect(':')?;
         Ok((key, self.expression()?))
     }
 
-    /// `(a)` is `a` itself; `()`, `(a,)` and `(a, b)` are tuples.
+    /// Parses an expression in parentheses. `(a)` is `a` itself; `()`, `(a,)` and `(a, b)` are tuples.
     fn parenthesised(&mut self) -> Result<AstExpr> {
         let offset = self.offset();
         self.expect('(')?;
@@ -204,6 +214,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Parses a number after `-`.
     fn negative(&mut self, offset: usize) -> Result<AstExprKind> {
         match *self.peek() {
             TokenKind::Number(number) => {
@@ -222,6 +233,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Converts the text of a number. `offset` is its position for messages.
     fn number(&self, number: &str, offset: usize) -> Result<AstExprKind> {
         let digits = number.strip_prefix('-').unwrap_or(number);
         if digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -260,16 +272,19 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Parses a call of an operator after the prefix of its namespace.
     fn operator(&mut self, namespace: &str) -> Result<AstExprKind> {
         self.expect('.')?;
         let mut name = format!("{namespace}::{}", self.name()?);
-        // An overload is never written, but nested names of namespaces like `torch.linalg.norm` would be.
+        // The serialiser writes no names of overloads. A further dot belongs to a nested namespace,
+        // `torch.linalg.norm`.
         while self.eat('.') {
             name = format!("{name}.{}", self.name()?);
         }
         self.call(Callee::Operator(name))
     }
 
+    /// Parses `.c3` after `CONSTANTS`.
     fn constant(&mut self) -> Result<AstExprKind> {
         self.expect('.')?;
         let offset = self.offset();
@@ -281,6 +296,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Parses the arguments of `annotate`, `unchecked_cast` or `uninitialized`.
     fn typed_expression(&mut self, keyword: &str) -> Result<AstExprKind> {
         self.expect('(')?;
         let ty = self.ty()?;
@@ -297,6 +313,7 @@ impl<'a> Parser<'a> {
         })
     }
 
+    /// Parses the arguments of `isinstance`.
     fn is_instance(&mut self) -> Result<AstExprKind> {
         self.expect('(')?;
         let value = Box::new(self.expression()?);
@@ -312,6 +329,7 @@ impl<'a> Parser<'a> {
         Ok(AstExprKind::IsInstance(value, types))
     }
 
+    /// Parses the arguments of `getattr`.
     fn get_attribute(&mut self) -> Result<AstExprKind> {
         self.expect('(')?;
         let object = Box::new(self.expression()?);

@@ -3,6 +3,7 @@
 use super::*;
 
 impl Parser<'_> {
+    /// Parses `:` and the statements of a block.
     pub(super) fn body(&mut self) -> Result<Vec<Stmt>> {
         let mut statements = Vec::new();
         self.block(|parser| {
@@ -12,6 +13,7 @@ impl Parser<'_> {
         Ok(statements)
     }
 
+    /// Parses a statement.
     fn statement(&mut self) -> Result<Stmt> {
         let offset = self.offset();
         let kind = match self.peek() {
@@ -75,6 +77,7 @@ impl Parser<'_> {
         })
     }
 
+    /// Parses a statement of one line.
     fn simple_statement(&mut self) -> Result<StmtKind> {
         if self.eat_keyword("pass") {
             return Ok(StmtKind::Pass);
@@ -112,6 +115,7 @@ impl Parser<'_> {
         Ok(AstExpr { offset, kind })
     }
 
+    /// Parses the value of an assignment to a variable or attribute.
     fn assign(&mut self, target: AstExpr) -> Result<StmtKind> {
         match target.kind {
             AstExprKind::Name(name) => {
@@ -128,6 +132,7 @@ impl Parser<'_> {
         }
     }
 
+    /// Parses `name : T = value`.
     fn assign_typed(&mut self) -> Result<StmtKind> {
         let name = self.name()?;
         self.expect(':')?;

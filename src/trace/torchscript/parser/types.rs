@@ -3,10 +3,12 @@
 use super::*;
 
 impl Parser<'_> {
+    /// Parses a type.
     pub(super) fn ty(&mut self) -> Result<TypeExpr> {
         self.nested(Self::unnested_type)
     }
 
+    /// Parses a type without counting the nesting depth.
     fn unnested_type(&mut self) -> Result<TypeExpr> {
         let name = match *self.peek() {
             TokenKind::Name(name) => name,
@@ -34,6 +36,7 @@ impl Parser<'_> {
         })
     }
 
+    /// Parses the arguments of a generic type, after its name and `[`.
     fn generic(&mut self, name: &str) -> Result<TypeExpr> {
         let offset = self.offset();
         // The empty tuple is `Tuple[()]`.
@@ -42,18 +45,18 @@ impl Parser<'_> {
             self.expect(']')?;
             return Ok(TypeExpr::Tuple(Vec::new()));
         }
-        let parts = self.list(']', Self::ty)?;
+        let arguments = self.list(']', Self::ty)?;
         let boxed = |ty: &TypeExpr| Box::new(ty.clone());
-        Ok(match (name, parts.as_slice()) {
-            ("Tuple", _) => TypeExpr::Tuple(parts),
-            ("Union", _) => TypeExpr::Union(parts),
+        Ok(match (name, arguments.as_slice()) {
+            ("Tuple", _) => TypeExpr::Tuple(arguments),
+            ("Union", _) => TypeExpr::Union(arguments),
             ("Optional", [inner]) => TypeExpr::Optional(boxed(inner)),
             ("List", [inner]) => TypeExpr::List(boxed(inner)),
             ("Future" | "Await", [inner]) => TypeExpr::Future(boxed(inner)),
             ("Dict", [key, value]) => TypeExpr::Dict(boxed(key), boxed(value)),
             ("RRef", [inner]) => TypeExpr::Other(format!("RRef[{inner}]")),
             _ => {
-                let message = format!("{name} does not take {} types", parts.len());
+                let message = format!("{name} does not take {} types", arguments.len());
                 return self.error_at(offset, message);
             }
         })

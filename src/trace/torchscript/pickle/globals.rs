@@ -1,4 +1,5 @@
-//! Meaning of the names in a pickle. No other calls are made.
+//! Opcodes that call functions or make objects by their Python names. The names that occur here are the only ones
+//! supported, and no Python code runs.
 
 use super::*;
 use crate::dtype::DType;
@@ -74,7 +75,7 @@ impl Unpickler<'_> {
                 self.set_type_tag(*list, "List[Tensor]".into())
             }
             ("torch.device", arguments) => self.device(arguments),
-            (name, _) => match push_unsupported(name) {
+            (name, _) => match unsupported_description(name) {
                 Some(what) => self.unsupported_value(what),
                 None => Err(unsupported_global(name)),
             },
@@ -127,6 +128,7 @@ impl Unpickler<'_> {
         Ok(())
     }
 
+    /// Returns the elements of a tuple. Fails for other nodes.
     fn tuple_items(&self, id: NodeId) -> Result<&[NodeId]> {
         match &self.nodes[id] {
             PickleNode::Tuple(items) => Ok(items),
@@ -134,6 +136,7 @@ impl Unpickler<'_> {
         }
     }
 
+    /// Returns a node's integer that is not negative. Fails for other nodes.
     fn usize(&self, id: NodeId) -> Result<usize> {
         match &self.nodes[id] {
             PickleNode::Leaf(Pickled::Int(value)) => usize::try_from(*value)
@@ -147,6 +150,7 @@ impl Unpickler<'_> {
         Ok(())
     }
 
+    /// Pushes a tensor that `_rebuild_tensor` or `_rebuild_tensor_v2` makes from these arguments.
     fn tensor(&mut self, arguments: &[NodeId]) -> Result<()> {
         let [storage, offset, sizes, strides, ..] = *arguments else {
             return Err(Error::format(
@@ -161,7 +165,10 @@ impl Unpickler<'_> {
                 return Err(Error::format(message));
             }
         };
-        if arguments.get(6).is_some_and(|bits| self.has_entries(*bits)) {
+        if arguments
+            .get(6)
+            .is_some_and(|metadata| self.has_entries(*metadata))
+        {
             return self.unsupported_value("a lazily negated tensor");
         }
         let record = TensorRecord {
@@ -179,19 +186,23 @@ impl Unpickler<'_> {
         self.leaf(Pickled::Tensor(Arc::new(record)))
     }
 
+    /// True for a dict that is not empty.
     fn has_entries(&self, id: NodeId) -> bool {
         matches!(&self.nodes[id], PickleNode::Dict(entries, _) if !entries.is_empty())
     }
 
+    /// Pushes a value that is not supported, by its description.
     fn unsupported_value(&mut self, what: impl Into<Arc<str>>) -> Result<()> {
         self.leaf(Pickled::Unsupported(what.into()))
     }
 
+    /// Returns the integers of a tuple.
     fn sizes(&self, id: NodeId) -> Result<Vec<usize>> {
         let items = self.tuple_items(id)?.iter();
         items.map(|item| self.usize(*item)).collect()
     }
 
+    /// Sets the type tag of a list or dict, and pushes it.
     fn set_type_tag(&mut self, value: NodeId, type_tag: Arc<str>) -> Result<()> {
         if let PickleNode::List(_, tag) | PickleNode::Dict(_, tag) = &mut self.nodes[value] {
             *tag = Some(type_tag);
@@ -208,6 +219,7 @@ impl Unpickler<'_> {
         self.leaf(Pickled::Device(device))
     }
 
+    /// Pushes a member of an enumeration by its value.
     fn enum_member(&mut self, class: Arc<str>, value: NodeId) -> Result<()> {
         let name = self.nodes.len();
         self.nodes
@@ -224,6 +236,7 @@ pub(super) fn unsupported_global(name: &str) -> Error {
     .help("save tensors, dicts and lists of them, or a module by torch.jit.save")
 }
 
+/// True for the name of a class of the archive.
 fn is_class(name: &str) -> bool {
     name.starts_with("__torch__.") && !name.starts_with(CUSTOM_CLASS_PREFIX)
 }
@@ -231,8 +244,8 @@ fn is_class(name: &str) -> bool {
 /// Prefix of the names of classes that C++ registers.
 const CUSTOM_CLASS_PREFIX: &str = "__torch__.torch.classes.";
 
-/// Describes an unsupported value, by the function that Python builds it with.
-fn push_unsupported(function: &str) -> Option<&'static str> {
+/// Describes an unsupported value by the function that builds it in Python; none for other functions.
+fn unsupported_description(function: &str) -> Option<&'static str> {
     Some(match function {
         "torch._utils._rebuild_sparse_tensor" | "torch._utils._rebuild_sparse_csr_tensor" => {
             "a sparse tensor"

@@ -19,21 +19,27 @@ pub(super) fn resolve(nodes: Vec<PickleNode>, root: NodeId) -> Result<Pickled> {
     resolver.resolve(root, 0)
 }
 
+/// Progress of the conversion of a node.
 #[derive(Clone)]
 enum Progress {
+    /// Not started.
     Untouched,
+    /// In progress. A node that contains itself is found in this state.
     Started,
+    /// Converted to this value.
     Done(Pickled),
 }
 
 struct Resolver {
     nodes: Vec<PickleNode>,
+    /// Progress of each node.
     progress: Vec<Progress>,
+    /// Size of the tree below each converted node.
     tree_sizes: Vec<TreeSize>,
 }
 
-/// Depth and number of values of the tree below a node. The recursion visits a shared value only once, so the recursion's
-/// own depth and length do not bound those of the tree.
+/// Depth and number of values of the tree below a node. The recursion visits a shared value only once, so the depth and
+/// the number of calls of the recursion do not bound those of the tree.
 #[derive(Clone, Copy, Default)]
 struct TreeSize {
     depth: usize,
@@ -41,27 +47,29 @@ struct TreeSize {
 }
 
 impl TreeSize {
-    fn of_parent(parts: impl Iterator<Item = TreeSize>) -> Result<TreeSize> {
+    /// The size of the tree of a node with these children. Fails if the tree is too large.
+    fn of_parent(children: impl Iterator<Item = TreeSize>) -> Result<TreeSize> {
         let start = TreeSize {
             depth: 0,
             values: 1,
         };
-        let all = parts.fold(start, |all, part| TreeSize {
-            depth: all.depth.max(part.depth + 1),
-            values: all.values.saturating_add(part.values),
+        let total = children.fold(start, |total, child| TreeSize {
+            depth: total.depth.max(child.depth + 1),
+            values: total.values.saturating_add(child.values),
         });
-        if all.values > MAX_VALUES {
+        if total.values > MAX_VALUES {
             return Err(Error::unsupported(format!("more than {MAX_VALUES} values")));
         }
-        if all.depth > MAX_DEPTH {
+        if total.depth > MAX_DEPTH {
             Err(too_deep())
         } else {
-            Ok(all)
+            Ok(total)
         }
     }
 }
 
 impl Resolver {
+    /// Converts a node, at a depth of the recursion.
     fn resolve(&mut self, id: NodeId, depth: usize) -> Result<Pickled> {
         match &self.progress[id] {
             Progress::Done(value) => return Ok(value.clone()),
@@ -70,13 +78,15 @@ impl Resolver {
             Progress::Untouched => self.progress[id] = Progress::Started,
         }
         let node = std::mem::replace(&mut self.nodes[id], PickleNode::Tuple(Vec::new()));
-        let parts = node.children();
+        let children = node.children();
         let value = self.value(node, depth + 1)?;
-        self.tree_sizes[id] = TreeSize::of_parent(parts.iter().map(|part| self.tree_sizes[*part]))?;
+        self.tree_sizes[id] =
+            TreeSize::of_parent(children.iter().map(|child| self.tree_sizes[*child]))?;
         self.progress[id] = Progress::Done(value.clone());
         Ok(value)
     }
 
+    /// Converts the children of a node, and makes its value.
     fn value(&mut self, node: PickleNode, depth: usize) -> Result<Pickled> {
         Ok(match node {
             PickleNode::Leaf(value) => value,
@@ -138,6 +148,7 @@ impl Resolver {
 }
 
 impl PickleNode {
+    /// The nodes that a node refers to.
     fn children(&self) -> Vec<NodeId> {
         match self {
             PickleNode::Tuple(items) | PickleNode::List(items, _) => items.clone(),

@@ -10,7 +10,8 @@ use crate::op::{BinaryFunction, ReduceFunction, UnaryFunction};
 use crate::plan::cost::{NodeClass, node_class};
 use crate::plan::group::{AttentionPattern, reduction_of};
 
-/// Nodes matched so far, from the last one back.
+/// The nodes matched so far. Methods named `match_…` add the nodes that they match, and return `None` if the graph does
+/// not have the pattern.
 pub(super) struct AttentionMatcher<'a> {
     graph: &'a Graph,
     nodes: BTreeSet<usize>,
@@ -29,6 +30,7 @@ impl<'a> AttentionMatcher<'a> {
         AttentionMatcher::match_product(graph, [left, right], false).or_else(transposed)
     }
 
+    /// Matches attention that ends with the product of two factors.
     fn match_product(
         graph: &Graph,
         [weights, values]: [ValueId; 2],
@@ -44,18 +46,18 @@ impl<'a> AttentionMatcher<'a> {
             inner = search.look_through_reshapes(inner);
         }
         let (softmax_of, is_safe) = search.match_weights(inner)?;
-        let before = search.nodes.clone();
+        let softmax_nodes = search.nodes.clone();
         let mut products = BTreeSet::new();
         search.collect_products(softmax_of, &mut products, &mut BTreeMap::new());
         let [scores] = products.into_iter().collect::<Vec<_>>()[..] else {
             return None;
         };
-        let between = search.nodes.difference(&before).copied();
-        let found = AttentionMatch {
+        let score_nodes = search.nodes.difference(&softmax_nodes).copied();
+        let matched = AttentionMatch {
             weights,
             keys: *graph.nodes[scores].operands().get(1)?,
             values,
-            score_epilogue: between.filter(|node| *node != scores).collect(),
+            score_epilogue: score_nodes.filter(|node| *node != scores).collect(),
             attention: AttentionPattern {
                 scores,
                 softmax_of,
@@ -66,13 +68,13 @@ impl<'a> AttentionMatcher<'a> {
             nodes: search.nodes.into_iter().collect(),
         };
         let is_single = |id: &ValueId| graph.ty(*id).dtype == DType::F32;
-        let of_scores = &graph.nodes[scores].results;
+        let score_results = &graph.nodes[scores].results;
         // A reshape keeps the order, so that scores are elements of the same rows in any intermediate shape.
         let are_rows = |id: &ValueId| have_same_rows(graph, softmax_of, *id);
-        let is_plain = [softmax_of, inner, values].iter().all(is_single)
-            && of_scores.iter().all(|id| is_single(id) && are_rows(id))
-            && !found.defines(graph, values);
-        is_plain.then_some(found)
+        let is_supported = [softmax_of, inner, values].iter().all(is_single)
+            && score_results.iter().all(|id| is_single(id) && are_rows(id))
+            && !matched.defines(graph, values);
+        is_supported.then_some(matched)
     }
 
     /// Adds the primitive that defines a value to the match and returns it.
@@ -97,8 +99,8 @@ impl<'a> AttentionMatcher<'a> {
     /// Looks through reshapes that keep rows.
     fn look_through_reshapes(&mut self, value: ValueId) -> ValueId {
         let graph = self.graph;
-        self.look_through(value, |view, [of, by]| {
-            matches!(view, Primitive::Reshape(_)) && have_same_rows(graph, of, by)
+        self.look_through(value, |primitive, [reshaped, operand]| {
+            matches!(primitive, Primitive::Reshape(_)) && have_same_rows(graph, reshaped, operand)
         })
     }
 
@@ -136,8 +138,8 @@ impl<'a> AttentionMatcher<'a> {
             return None;
         };
         let is_lowest = match node.arguments[..] {
-            [Argument::Value(of), Argument::Number(lowest)] => {
-                of == x && lowest.to_f64() == f64::NEG_INFINITY
+            [Argument::Value(operand), Argument::Number(lowest)] => {
+                operand == x && lowest.to_f64() == f64::NEG_INFINITY
             }
             _ => false,
         };
@@ -172,19 +174,20 @@ impl<'a> AttentionMatcher<'a> {
         let Some((_, node, Primitive::Binary(compared))) = is_seen else {
             return false;
         };
-        let numbers = node
+        let axes = node
             .operands()
             .into_iter()
             .map(|id| self.iota_axis(value, id));
-        let numbers: Vec<Option<usize>> = numbers.collect();
-        let is_behind = match compared.function {
-            BinaryFunction::Le => numbers == [Some(1), Some(2)],
-            BinaryFunction::Ge => numbers == [Some(2), Some(1)],
+        let axes: Vec<Option<usize>> = axes.collect();
+        let is_lower_triangle = match compared.function {
+            BinaryFunction::Le => axes == [Some(1), Some(2)],
+            BinaryFunction::Ge => axes == [Some(2), Some(1)],
             _ => false,
         };
-        is_behind && hidden.to_f64() == f64::NEG_INFINITY
+        is_lower_triangle && hidden.to_f64() == f64::NEG_INFINITY
     }
 
+    /// The value before expands.
     fn look_through_expands(&self, mut value: ValueId) -> ValueId {
         while let Some((_, node, Primitive::Expand(_))) = self.primitive(value)
             && let Some(operand) = node.operands().first()
@@ -194,18 +197,20 @@ impl<'a> AttentionMatcher<'a> {
         value
     }
 
-    /// The axis of `of`, counted from the end, whose indices `value` holds; `None` for any other value.
-    fn iota_axis(&self, of: ValueId, value: ValueId) -> Option<usize> {
+    /// The axis of `scores`, counted from the end, whose indices are the elements of `value`; `None` for any other
+    /// value.
+    fn iota_axis(&self, scores: ValueId, value: ValueId) -> Option<usize> {
         let (_, _, Primitive::Iota(iota)) = self.primitive(self.look_through_expands(value))?
         else {
             return None;
         };
         let from_end = iota.shape.len().checked_sub(iota.axis)?;
-        let shape = &self.graph.ty(of).shape;
+        let shape = &self.graph.ty(scores).shape;
         let size = &shape[shape.len().checked_sub(from_end)?];
         (iota.shape[iota.axis] == *size).then_some(from_end)
     }
 
+    /// Operands of a binary function.
     fn match_binary(&mut self, value: ValueId, function: BinaryFunction) -> Option<[ValueId; 2]> {
         let (node, Primitive::Binary(binary)) = self.add_definition(value)? else {
             return None;
@@ -218,15 +223,15 @@ impl<'a> AttentionMatcher<'a> {
 
     /// Operand of a reduction over the last axis whose results `value` repeats along the row.
     fn match_row_reduction(&mut self, value: ValueId, function: ReduceFunction) -> Option<ValueId> {
-        let of_rows = self.look_through(value, |view, _| matches!(view, Primitive::Expand(_)));
-        let total = self.look_through(of_rows, |view, _| matches!(view, Primitive::Reshape(_)));
+        let row_results = self.look_through(value, |view, _| matches!(view, Primitive::Expand(_)));
+        let total = self.look_through(row_results, |view, _| matches!(view, Primitive::Reshape(_)));
         let (node, _) = self.add_definition(total)?;
         let (reduce, operand) = (reduction_of(node)?, *node.operands().first()?);
-        let mut narrow = self.graph.ty(operand).shape.clone();
-        *narrow.last_mut()? = Dim::ONE;
-        let is_of_rows = self.graph.ty(of_rows).shape == narrow;
-        let last = narrow.len() - 1;
-        (is_of_rows && reduce.function == function && reduce.axes == [last]).then_some(operand)
+        let mut row_shape = self.graph.ty(operand).shape.clone();
+        *row_shape.last_mut()? = Dim::ONE;
+        let has_row_shape = self.graph.ty(row_results).shape == row_shape;
+        let last = row_shape.len() - 1;
+        (has_row_shape && reduce.function == function && reduce.axes == [last]).then_some(operand)
     }
 
     /// Looks through views that satisfy `is_view`, called with a value and its operand. Adds the views to the match.
@@ -245,8 +250,8 @@ impl<'a> AttentionMatcher<'a> {
         value
     }
 
-    /// Collects the products that a value depends on element by element. True if there are any. The nodes in between join
-    /// the match.
+    /// Collects the products that a value depends on element by element, and adds the nodes in between to the match.
+    /// True if there are any. `known` has the results for values visited before.
     fn collect_products(
         &mut self,
         value: ValueId,
@@ -256,7 +261,7 @@ impl<'a> AttentionMatcher<'a> {
         if let Some(known) = known.get(&value) {
             return *known;
         }
-        let reaches = match self.primitive(value) {
+        let depends = match self.primitive(value) {
             Some((index, _, Primitive::Dot(_))) => {
                 products.insert(index);
                 true
@@ -264,22 +269,23 @@ impl<'a> AttentionMatcher<'a> {
             Some((_, node, primitive)) => {
                 let is_reshape = matches!(primitive, Primitive::Reshape(_));
                 let keeps_order = is_reshape || node_class(node) == NodeClass::Pointwise;
-                let mut reaches = false;
+                let mut depends = false;
                 for operand in node.operands().into_iter().filter(|_| keeps_order) {
-                    reaches |= self.collect_products(operand, products, known);
+                    depends |= self.collect_products(operand, products, known);
                 }
-                reaches
+                depends
             }
             None => false,
         };
-        if reaches {
+        if depends {
             self.add_definition(value);
         }
-        known.insert(value, reaches);
-        reaches
+        known.insert(value, depends);
+        depends
     }
 }
 
+/// True if the last two axes of two values have equal sizes.
 fn have_same_rows(graph: &Graph, x: ValueId, y: ValueId) -> bool {
     let last = |id| graph.ty(id).shape.last_chunk::<2>();
     last(x).is_some() && last(x) == last(y)

@@ -14,6 +14,8 @@ use crate::trace::torchscript::import::mutable_cell::MutableCell;
 use crate::trace::torchscript::import::number::{self, ScriptNumber};
 
 impl Importer<'_> {
+    /// Evaluates an operator whose first operand is a list, dict, tuple or enumeration member; none for other
+    /// operators.
     pub(in crate::trace::torchscript::import) fn container(
         &mut self,
         name: &str,
@@ -47,7 +49,7 @@ impl Importer<'_> {
         }))
     }
 
-    /// Makes a new dict of pairs of key and value. The last value of a key counts.
+    /// Makes a new dict of pairs of key and value. If a key occurs twice, its last value is stored.
     fn dict_of(&mut self, pairs: Vec<Datum>) -> Result<Datum> {
         let result = self.dict(Vec::new());
         let Datum::Dict(dict) = &result else {
@@ -75,8 +77,8 @@ impl Importer<'_> {
             return Ok(Datum::Unknown);
         }
         if let Datum::Dict(dict) = value {
-            let found = self.lookup(dict, index)?;
-            return found.ok_or_else(|| self.missing_key(dict, index));
+            let value = self.lookup(dict, index)?;
+            return value.ok_or_else(|| self.missing_key(dict, index));
         }
         if let Datum::Object(container) = value {
             return self.module_at(&container.clone(), index);
@@ -89,9 +91,9 @@ impl Importer<'_> {
             let message = format!("a {} is indexed", value.describe());
             return Err(Error::source(message));
         };
-        let found = python_index(index, items.len()).and_then(|at| items.get(at));
+        let item = python_index(index, items.len()).and_then(|position| items.get(position));
         let missing = || Error::source(format!("index {index} of {} elements", items.len()));
-        found.cloned().ok_or_else(missing)
+        item.cloned().ok_or_else(missing)
     }
 
     /// Returns a module of a `ModuleList` by its index, or of a `ModuleDict` by its name.
@@ -107,8 +109,8 @@ impl Importer<'_> {
         let count = attributes.filter(|(name, _)| name.parse::<usize>().is_ok());
         let count = count.count();
         let missing = || Error::source(format!("index {index} of {count} modules"));
-        let place = python_index(index, count).ok_or_else(missing)?;
-        self.instance_attribute(container, &place.to_string())
+        let position = python_index(index, count).ok_or_else(missing)?;
+        self.instance_attribute(container, &position.to_string())
     }
 
     /// `value[start:end]` of a tuple.
@@ -126,6 +128,7 @@ impl Importer<'_> {
         Ok(Datum::tuple(self.slice_items(&items, bounds)?))
     }
 
+    /// The error for a key that a dict does not have.
     fn missing_key(&self, dict: &ScriptDict, key: &Datum) -> Error {
         let entries = dict.entries.borrow();
         let keys: Vec<String> = entries.iter().map(|(key, _)| self.display(key)).collect();
@@ -133,6 +136,7 @@ impl Importer<'_> {
         Error::source(message).help(format!("it has {}", keys.join(", ")))
     }
 
+    /// Returns an integer that must be known during import.
     pub(super) fn known_index(&mut self, index: &Datum) -> Result<i64> {
         match self.known_number(index)? {
             Datum::Number(number) => Ok(number.concrete(self.builder().symbols())?.to_i64()),
@@ -140,6 +144,7 @@ impl Importer<'_> {
         }
     }
 
+    /// Evaluates an operator on a list. `rest` are the arguments after the list.
     fn on_list(
         &mut self,
         name: &str,
@@ -174,19 +179,20 @@ impl Importer<'_> {
             }
             ("__contains__", [wanted]) => Datum::bool(self.find(&items, wanted)?.is_some()),
             ("index", [wanted]) => {
-                let found = self.find(&items, wanted)?;
-                Datum::int(found.ok_or_else(|| Error::source("the value is not in the list"))?)
+                let position = self.find(&items, wanted)?;
+                Datum::int(position.ok_or_else(|| Error::source("the value is not in the list"))?)
             }
             ("__getitem__", [index]) => self.subscript(&Datum::List(list.clone()), index)?,
             ("slice", bounds) => {
-                let part = self.slice_items(&items, bounds)?;
-                self.list(part)
+                let slice = self.slice_items(&items, bounds)?;
+                self.list(slice)
             }
             ("all" | "any", []) => return self.all_or_any(name, &items),
             _ => return Ok(None),
         }))
     }
 
+    /// Evaluates one of [`LIST_MUTATIONS`].
     fn mutate_list(
         &mut self,
         name: &str,
@@ -205,14 +211,15 @@ impl Importer<'_> {
             ("insert", [index, item]) => {
                 let length = list.items.borrow().len();
                 let index = self.known_index(index)?;
-                let at = python_index(index, length).unwrap_or(if index < 0 { 0 } else { length });
-                list.items.borrow_mut().insert(at, item.clone());
+                let position =
+                    python_index(index, length).unwrap_or(if index < 0 { 0 } else { length });
+                list.items.borrow_mut().insert(position, item.clone());
             }
             ("_set_item", [index, item]) => {
                 let index = self.known_index(index)?;
                 let mut items = list.items.borrow_mut();
-                let at = python_index(index, items.len());
-                match at.and_then(|at| items.get_mut(at)) {
+                let position = python_index(index, items.len());
+                match position.and_then(|position| items.get_mut(position)) {
                     Some(slot) => *slot = item.clone(),
                     None => return Err(Error::source(format!("a list has no element {index}"))),
                 }
@@ -223,14 +230,14 @@ impl Importer<'_> {
                     .map_or(Ok(-1), |index| self.known_index(index))?;
                 let mut items = list.items.borrow_mut();
                 let missing = || Error::source(format!("a list has no element {index}"));
-                let at = python_index(index, items.len()).ok_or_else(missing)?;
-                return Ok(Some(items.remove(at)));
+                let position = python_index(index, items.len()).ok_or_else(missing)?;
+                return Ok(Some(items.remove(position)));
             }
             ("remove", [wanted]) => {
                 let items = list.items.borrow().clone();
                 let missing = || Error::source("list.remove(x): x not in list");
-                let at = self.find(&items, wanted)?.ok_or_else(missing)?;
-                list.items.borrow_mut().remove(at);
+                let position = self.find(&items, wanted)?.ok_or_else(missing)?;
+                list.items.borrow_mut().remove(position);
             }
             ("sort", _) => {
                 let descending = matches!(rest, [Datum::Number(ScriptNumber::Bool(true))]);
@@ -243,16 +250,16 @@ impl Importer<'_> {
 
     /// Python's `all` or `any` of known numbers.
     fn all_or_any(&mut self, name: &str, items: &[Datum]) -> Result<Option<Datum>> {
-        let mut truths = Vec::with_capacity(items.len());
+        let mut truth_values = Vec::with_capacity(items.len());
         for item in items {
             let Datum::Number(number) = item else {
                 return Ok(None);
             };
-            truths.push(number.is_truthy(self.builder().symbols())?);
+            truth_values.push(number.is_truthy(self.builder().symbols())?);
         }
         Ok(Some(Datum::bool(match name {
-            "all" => truths.iter().all(|truth| *truth),
-            _ => truths.iter().any(|truth| *truth),
+            "all" => truth_values.iter().all(|is_true| *is_true),
+            _ => truth_values.iter().any(|is_true| *is_true),
         })))
     }
 
@@ -267,27 +274,29 @@ impl Importer<'_> {
         Ok(Datum::List(copy))
     }
 
+    /// Sorts a list of known numbers in place.
     fn sort(&mut self, list: &Rc<ScriptList>, descending: bool) -> Result<()> {
-        let mut keyed = Vec::new();
+        let mut items_with_keys = Vec::new();
         for item in list.items.borrow().iter() {
             let Datum::Number(number) = item else {
                 return Err(Error::unsupported(
                     "sorting a list of values other than numbers",
                 ));
             };
-            keyed.push((
+            items_with_keys.push((
                 number.concrete(self.builder().symbols())?.to_f64(),
                 item.clone(),
             ));
         }
-        keyed.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        items_with_keys.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         if descending {
-            keyed.reverse();
+            items_with_keys.reverse();
         }
-        *list.items.borrow_mut() = keyed.into_iter().map(|(_, item)| item).collect();
+        *list.items.borrow_mut() = items_with_keys.into_iter().map(|(_, item)| item).collect();
         Ok(())
     }
 
+    /// Returns the index of the first element that equals a value.
     fn find(&mut self, items: &[Datum], wanted: &Datum) -> Result<Option<usize>> {
         let builder = self.builder();
         for (index, item) in items.iter().enumerate() {
@@ -298,6 +307,7 @@ impl Importer<'_> {
         Ok(None)
     }
 
+    /// Returns the elements of a slice. `bounds` are start, end and step, each of which may be absent or `None`.
     fn slice_items(&mut self, items: &[Datum], bounds: &[Datum]) -> Result<Vec<Datum>> {
         let length = i64::try_from(items.len()).unwrap_or(i64::MAX);
         let mut bound = |index: usize| match bounds.get(index) {
@@ -308,23 +318,31 @@ impl Importer<'_> {
         if step == 0 {
             return Err(Error::source("List slice should have non-zero step"));
         }
-        // A slice that goes down begins at the last element and may end in front of the first one.
-        let (first, least, most) = match step > 0 {
+        // With a negative step, a slice starts at the last element by default, and may end before the first one.
+        let (default_start, min_bound, max_bound) = match step > 0 {
             true => (0, 0, length),
             false => (length - 1, -1, length - 1),
         };
         let clamp = |value: i64| {
             let from_end = if value < 0 { length } else { 0 };
-            value.saturating_add(from_end).clamp(least, most)
+            value.saturating_add(from_end).clamp(min_bound, max_bound)
         };
-        let start = bound(0)?.map_or(first, clamp);
+        let start = bound(0)?.map_or(default_start, clamp);
         let end = bound(1)?.map_or(if step > 0 { length } else { -1 }, clamp);
-        let places = std::iter::successors(Some(start), |place| place.checked_add(step));
-        let places = places.take_while(|place| if step > 0 { *place < end } else { *place > end });
-        let items = places.filter_map(|place| items.get(usize::try_from(place).ok()?).cloned());
+        let positions = std::iter::successors(Some(start), |position| position.checked_add(step));
+        let positions = positions.take_while(|position| {
+            if step > 0 {
+                *position < end
+            } else {
+                *position > end
+            }
+        });
+        let items =
+            positions.filter_map(|position| items.get(usize::try_from(position).ok()?).cloned());
         Ok(items.collect())
     }
 
+    /// Evaluates an operator on a tuple. `rest` are the arguments after the tuple.
     fn on_tuple(&mut self, name: &str, tuple: &Datum, rest: &[Datum]) -> Result<Option<Datum>> {
         let items = tuple.items().unwrap_or_default();
         Ok(Some(match (name, rest) {
@@ -342,16 +360,18 @@ impl Importer<'_> {
         }))
     }
 
+    /// Returns the value of a key.
     fn lookup(&mut self, dict: &Rc<ScriptDict>, key: &Datum) -> Result<Option<Datum>> {
         let builder = self.builder();
-        for (known, value) in dict.entries.borrow().iter() {
-            if python_equal(builder.symbols(), known, key)? {
+        for (entry_key, value) in dict.entries.borrow().iter() {
+            if python_equal(builder.symbols(), entry_key, key)? {
                 return Ok(Some(value.clone()));
             }
         }
         Ok(None)
     }
 
+    /// Evaluates an operator on a dict. `rest` are the arguments after the dict.
     fn on_dict(
         &mut self,
         name: &str,
@@ -383,6 +403,7 @@ impl Importer<'_> {
         }))
     }
 
+    /// Evaluates one of [`DICT_MUTATIONS`].
     fn mutate_dict(
         &mut self,
         name: &str,
@@ -393,7 +414,7 @@ impl Importer<'_> {
         match (name, rest) {
             ("_set_item", [key, value]) => self.set_entry(dict, key, value)?,
             ("setdefault", [key, value]) => match self.lookup(dict, key)? {
-                Some(found) => result = found,
+                Some(existing) => result = existing,
                 None => {
                     self.set_entry(dict, key, value)?;
                     result = value.clone();
@@ -407,14 +428,14 @@ impl Importer<'_> {
             }
             ("clear", _) => dict.entries.borrow_mut().clear(),
             ("Delete" | "pop", [key, rest @ ..]) => {
-                let found = self.lookup(dict, key)?.or_else(|| rest.first().cloned());
+                let existing = self.lookup(dict, key)?.or_else(|| rest.first().cloned());
                 let missing = || Error::source(format!("KeyError: {}", self.display(key)));
-                result = found.ok_or_else(missing)?;
+                result = existing.ok_or_else(missing)?;
                 let builder = self.builder();
                 let mut remaining = Vec::new();
-                for (known, value) in dict.entries.borrow().iter() {
-                    if !python_equal(builder.symbols(), known, key)? {
-                        remaining.push((known.clone(), value.clone()));
+                for (entry_key, value) in dict.entries.borrow().iter() {
+                    if !python_equal(builder.symbols(), entry_key, key)? {
+                        remaining.push((entry_key.clone(), value.clone()));
                     }
                 }
                 *dict.entries.borrow_mut() = remaining;
@@ -424,11 +445,12 @@ impl Importer<'_> {
         Ok(Some(result))
     }
 
+    /// Sets the value of a key.
     fn set_entry(&mut self, dict: &Rc<ScriptDict>, key: &Datum, value: &Datum) -> Result<()> {
         let builder = self.builder();
         let mut entries = dict.entries.borrow_mut();
-        for (known, slot) in entries.iter_mut() {
-            if python_equal(builder.symbols(), known, key)? {
+        for (entry_key, slot) in entries.iter_mut() {
+            if python_equal(builder.symbols(), entry_key, key)? {
                 *slot = value.clone();
                 return Ok(());
             }
@@ -438,6 +460,7 @@ impl Importer<'_> {
     }
 }
 
+/// Operators that change a list.
 const LIST_MUTATIONS: [&str; 11] = [
     "append",
     "extend",
@@ -452,6 +475,7 @@ const LIST_MUTATIONS: [&str; 11] = [
     "sort",
 ];
 
+/// Operators that change a dict.
 const DICT_MUTATIONS: [&str; 6] = [
     "_set_item",
     "setdefault",

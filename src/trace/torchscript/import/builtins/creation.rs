@@ -12,6 +12,7 @@ use crate::trace::torchscript::import::operator::{named_argument, python_dtype};
 use crate::trace::torchscript::import::tensor::HostNumber;
 
 impl Importer<'_> {
+    /// Evaluates operators that make tensors from known numbers and lists; none for others.
     pub(super) fn creation(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
         let dtype = match named_argument(arguments, "dtype") {
             Some(Datum::Number(ScriptNumber::Int(code))) => {
@@ -44,6 +45,7 @@ impl Importer<'_> {
         }
     }
 
+    /// Makes a scalar tensor of a known number, which is converted to the dtype.
     fn known_scalar(&mut self, number: &ScriptNumber, dtype: DType) -> Result<Datum> {
         let number = number.cast(dtype, self.builder().symbols())?;
         Ok(Datum::Tensor(self.host_tensor(HostNumber {
@@ -53,7 +55,7 @@ impl Importer<'_> {
         })))
     }
 
-    /// `torch.tensor` of a number or nested lists of numbers.
+    /// `torch.tensor` of a number or nested lists of numbers. Without a dtype, it follows from the numbers.
     fn tensor_from(&mut self, data: &Datum, dtype: Option<DType>) -> Result<Datum> {
         if let Datum::Number(number) = data {
             return self.known_scalar(number, dtype.unwrap_or(default_dtype(number)));
@@ -67,24 +69,26 @@ impl Importer<'_> {
         let mut shape = Shape::new();
         let mut numbers = Vec::new();
         flatten(data, 0, &mut shape, &mut numbers)?;
-        let found = numbers.iter().filter_map(|value| match value {
+        let dtypes = numbers.iter().filter_map(|value| match value {
             Datum::Number(number) => Some(default_dtype(number)),
             _ => None,
         });
-        let dtype = dtype.or(found.reduce(DType::promote)).unwrap_or(DType::F32);
+        let dtype = dtype
+            .or(dtypes.reduce(DType::promote))
+            .unwrap_or(DType::F32);
         let mut values = Vec::with_capacity(numbers.len());
         for value in &numbers {
             let tensor = self.as_tensor(value)?;
             values.push(self.read(&tensor)?);
         }
         let builder = self.builder();
-        let parts: Vec<_> = values
+        let elements: Vec<_> = values
             .into_iter()
             .map(|id| builder.value(id).to(dtype).reshape(vec![1.into()]))
             .collect();
-        let vector = match parts.is_empty() {
+        let vector = match elements.is_empty() {
             true => builder.full(dtype, shape, 0),
-            false => builder.concat(&parts, 0).reshape(shape),
+            false => builder.concat(&elements, 0).reshape(shape),
         };
         let id = vector.id();
         builder.check()?;
@@ -92,6 +96,7 @@ impl Importer<'_> {
     }
 }
 
+/// True for sizes without elements: those of a scalar tensor.
 fn is_empty(size: &Datum) -> bool {
     size.items().is_some_and(|items| items.is_empty())
 }
@@ -104,6 +109,8 @@ fn default_dtype(number: &ScriptNumber) -> DType {
     }
 }
 
+/// Appends the numbers of nested lists to `out`, and their sizes from axis `depth` on to `shape`. Fails if the lists of
+/// an axis differ in length.
 fn flatten(data: &Datum, depth: usize, shape: &mut Shape, out: &mut Vec<Datum>) -> Result<()> {
     let Some(items) = data.items() else {
         out.push(data.clone());

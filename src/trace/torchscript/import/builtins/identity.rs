@@ -14,11 +14,12 @@ use crate::trace::torchscript::import::operator::named_argument;
 use crate::trace::torchscript::import::tensor::{GuardedGeometry, HostNumber, TensorRef};
 
 impl Importer<'_> {
+    /// Evaluates operators that return their tensor, a copy, a cast or a view of it; none for others.
     pub(super) fn identity(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
         let [Datum::Tensor(tensor), rest @ ..] = arguments.positional.as_slice() else {
             return Ok(None);
         };
-        let same = || Ok(Some(Datum::Tensor(tensor.clone())));
+        let unchanged = || Ok(Some(Datum::Tensor(tensor.clone())));
         match (name, rest) {
             ("to" | "_to_copy", _) => self.to(tensor, name == "_to_copy", arguments).map(Some),
             ("type_as", [Datum::Tensor(other)]) => {
@@ -37,7 +38,7 @@ impl Importer<'_> {
             ("dropout" | "feature_dropout" | "alpha_dropout" | "feature_alpha_dropout", _)
             | ("dropout_" | "feature_dropout_" | "alpha_dropout_", _) => match rest {
                 [_, Datum::Number(ScriptNumber::Bool(true)), ..] => Ok(None),
-                _ => same(),
+                _ => unchanged(),
             },
             ("expand_as", [Datum::Tensor(other)]) => self
                 .with_sizes_of("aten::expand", tensor, &other.clone())
@@ -48,7 +49,7 @@ impl Importer<'_> {
             ("select", [dim, Datum::Dynamic(NumberKind::Int, index)]) => {
                 self.select_dynamic(tensor, dim, &index.clone()).map(Some)
             }
-            _ if RETURN_SELF.contains(&name) => same(),
+            _ if RETURN_SELF.contains(&name) => unchanged(),
             _ if RETURN_ALIAS.contains(&name) => Ok(Some(Datum::Tensor(self.alias(tensor)))),
             _ => Ok(None),
         }
@@ -84,8 +85,8 @@ impl Importer<'_> {
         let message =
             format!("index {{value}} is out of bounds for dimension {dim} with size {{size}}");
         let index = index.to(DType::I64).check_in_range(-&size, &size, message);
-        let row = value.index_select(dim, index.reshape(vec![1.into()]));
-        let id = row.select(dim, 0).id();
+        let slice = value.index_select(dim, index.reshape(vec![1.into()]));
+        let id = slice.select(dim, 0).id();
         builder.check()?;
         Ok(Datum::Tensor(self.new_tensor(id)))
     }
@@ -107,11 +108,11 @@ impl Importer<'_> {
         format: WantedFormat,
     ) -> Result<Datum> {
         let builder = self.builder();
-        let before = self.geometry_of(tensor);
-        let assumptions = Assumptions::new(builder.symbols(), &before.assumed);
+        let source = self.geometry_of(tensor);
+        let assumptions = Assumptions::new(builder.symbols(), &source.assumed);
         let geometry = match format {
-            WantedFormat::Format(format) => Geometry::of_format(before.geometry.sizes, format),
-            _ => before.geometry.preserved(&assumptions)?,
+            WantedFormat::Format(format) => Geometry::of_format(source.geometry.sizes, format),
+            _ => source.geometry.preserved(&assumptions)?,
         };
         let assumed = assumptions.into_guards();
         let copy = self.new_tensor_of_geometry(id, GuardedGeometry { geometry, assumed });
@@ -141,8 +142,8 @@ impl Importer<'_> {
 
     /// Tests whether a format is the one that a tensor's strides suggest, by which `Tensor.to` decides.
     fn has_suggested_format(&mut self, tensor: &TensorRef, format: MemoryFormat) -> Result<bool> {
-        self.layout_query(tensor, |geometry, asked| {
-            Ok(geometry.suggested_format(asked)? == format)
+        self.layout_query(tensor, |geometry, assumptions| {
+            Ok(geometry.suggested_format(assumptions)? == format)
         })
     }
 
@@ -150,27 +151,28 @@ impl Importer<'_> {
     fn layout_query(
         &mut self,
         tensor: &TensorRef,
-        ask: impl FnOnce(&Geometry, &Assumptions) -> Result<bool>,
+        query: impl FnOnce(&Geometry, &Assumptions) -> Result<bool>,
     ) -> Result<bool> {
         let builder = self.builder();
         let guarded = self.geometry_of(tensor);
-        let asked = Assumptions::new(builder.symbols(), &guarded.assumed);
-        let answer = ask(&guarded.geometry, &asked)?;
-        tensor.storage().add_conditions(&asked.into_guards());
+        let assumptions = Assumptions::new(builder.symbols(), &guarded.assumed);
+        let answer = query(&guarded.geometry, &assumptions)?;
+        tensor.storage().add_conditions(&assumptions.into_guards());
         Ok(answer)
     }
 
-    /// `Tensor.to` in all its forms. Devices make no difference. A tensor that already is as wanted is returned.
+    /// `Tensor.to` in all its forms. Devices are ignored. Returns the tensor itself if neither its dtype nor its format
+    /// changes and no copy is wanted. `copies` is true if the operator always copies.
     fn to(&mut self, tensor: &TensorRef, copies: bool, arguments: &Arguments) -> Result<Datum> {
         let wanted = self.wanted_conversion(arguments)?;
-        let own_dtype = self.ty(tensor)?.dtype;
-        let dtype = wanted.dtype.unwrap_or(own_dtype);
+        let current_dtype = self.ty(tensor)?.dtype;
+        let dtype = wanted.dtype.unwrap_or(current_dtype);
         let has_format = match wanted.format {
             WantedFormat::Format(format) => self.has_suggested_format(tensor, format)?,
             _ => true,
         };
         let returns_self = has_format && !copies && !wanted.copies;
-        match dtype == own_dtype {
+        match dtype == current_dtype {
             true if returns_self => Ok(Datum::Tensor(tensor.clone())),
             true => self.copy(tensor, wanted.format),
             false => self.cast_to(tensor, dtype, wanted.format),
@@ -209,10 +211,12 @@ impl Importer<'_> {
         Ok(wanted)
     }
 
+    /// Converts a tensor to a dtype. Returns a tensor of this dtype itself.
     fn cast(&mut self, tensor: &TensorRef, dtype: DType) -> Result<Datum> {
         self.cast_to(tensor, dtype, WantedFormat::Default)
     }
 
+    /// Converts a tensor to a dtype, with a memory format for the copy. Returns a tensor of this dtype itself.
     fn cast_to(&mut self, tensor: &TensorRef, dtype: DType, format: WantedFormat) -> Result<Datum> {
         if let Some(host) = tensor.number() {
             let number = host.number.cast(dtype, self.builder().symbols())?;
@@ -236,8 +240,11 @@ impl Importer<'_> {
 
 /// The conversion that a call of `Tensor.to` asks for.
 struct Conversion {
+    /// The dtype; none to keep it.
     dtype: Option<DType>,
+    /// True if the result must be a copy.
     copies: bool,
+    /// The memory format.
     format: WantedFormat,
 }
 
@@ -250,7 +257,7 @@ pub(super) fn wanted_format(arguments: &Arguments, positional: Option<&Datum>) -
     })
 }
 
-/// Operators that return the tensor that they are given.
+/// Operators that return their operand itself.
 const RETURN_SELF: [&str; 4] = ["cpu", "cuda", "requires_grad_", "pin_memory"];
 
 /// Operators that return another tensor of the same memory.

@@ -40,7 +40,7 @@ impl Importer<'_> {
         self.creation(name, arguments)
     }
 
-    /// Calls a function that is not an operator: conversions, `print`, `fork`.
+    /// Calls a builtin function of Python by its name: conversions, `print`, `fork`.
     pub(super) fn named_builtin(
         &mut self,
         frame: &CallFrame,
@@ -56,7 +56,7 @@ impl Importer<'_> {
             ("str", Some(value)) => Ok(Datum::str(&self.display(&value))),
             ("print", _) => Ok(Datum::None),
             ("sorted", Some(Datum::List(list))) => self.sorted(&list),
-            // The function runs when its result is waited for.
+            // The function runs when the program waits for its result.
             ("awaitable", Some(function)) => Ok(function),
             ("fork", Some(function)) => {
                 let mut rest = arguments;
@@ -73,7 +73,8 @@ impl Importer<'_> {
         }
     }
 
-    /// Calls an operator that has only an effect.
+    /// Evaluates operators that raise exceptions, print, set modes, wait for results, or ask for modes or
+    /// devices; none for others.
     fn effect(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
         let first = arguments.positional.first();
         Ok(Some(match name {
@@ -100,7 +101,7 @@ impl Importer<'_> {
                 Some(closure) => self.call_datum(closure, Arguments::default())?,
                 None => Datum::None,
             },
-            // Events of the profiler have a handle that only the profiler reads.
+            // These return a handle that only other operators of the profiler read.
             "_record_function_enter_new" | "_record_function_enter" => Datum::str(name),
             "_record_function_exit" => Datum::None,
             "wait" | "awaitable_wait" | "awaitable_nowait" => first.cloned().unwrap_or(Datum::None),
@@ -145,11 +146,12 @@ fn python_function_error(name: &str) -> Error {
     )
 }
 
+/// Converts a string to a number. `NumberKind::Bool` is true for a string that is not empty.
 fn parse_number(kind: NumberKind, text: &str) -> Result<Datum> {
-    let bad = || Error::source(format!("{text:?} is not a number"));
+    let malformed = || Error::source(format!("{text:?} is not a number"));
     Ok(Datum::Number(match kind {
-        NumberKind::Int => ScriptNumber::int(text.trim().parse::<i64>().map_err(|_| bad())?),
-        NumberKind::Float => ScriptNumber::Float(text.trim().parse().map_err(|_| bad())?),
+        NumberKind::Int => ScriptNumber::int(text.trim().parse::<i64>().map_err(|_| malformed())?),
+        NumberKind::Float => ScriptNumber::Float(text.trim().parse().map_err(|_| malformed())?),
         NumberKind::Bool => ScriptNumber::Bool(!text.is_empty()),
     }))
 }

@@ -12,6 +12,7 @@ use crate::trace::torchscript::import::operator::{named_argument, python_dtype};
 use crate::trace::torchscript::import::tensor::{HostNumber, TensorRef};
 
 impl Importer<'_> {
+    /// Evaluates operators on known numbers and known scalar tensors, and conversions to numbers; none for others.
     pub(super) fn numeric(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
         let first = arguments.positional.first();
         match (name, first) {
@@ -91,7 +92,7 @@ impl Importer<'_> {
         }
     }
 
-    /// Clamps a number to bounds, either of which may be absent.
+    /// Clamps a number to bounds, either of which may be absent. Returns the operands that are present, and the result.
     fn clamped(
         &mut self,
         [x, low, high]: [Option<Operand>; 3],
@@ -110,6 +111,8 @@ impl Importer<'_> {
         Ok((operands, result))
     }
 
+    /// Applies a function to one to three numbers, with regard to `alpha` and `rounding_mode`; none if there is no such
+    /// function.
     fn arithmetic(
         &mut self,
         name: &str,
@@ -190,8 +193,9 @@ impl Importer<'_> {
         }
     }
 
+    /// `min`, `max` or `sum` of a list; none if it holds other values than known numbers.
     fn list_reduction(&mut self, name: &str, items: &[Datum]) -> Result<Option<Datum>> {
-        let step = if name == "sum" { "add" } else { name };
+        let function = if name == "sum" { "add" } else { name };
         let numbers: Option<Vec<ScriptNumber>> = items.iter().map(python_number).collect();
         let Some(numbers) = numbers else {
             return Ok(None);
@@ -200,7 +204,7 @@ impl Importer<'_> {
         let mut total: Option<ScriptNumber> = (name == "sum").then(|| ScriptNumber::int(0));
         for number in numbers {
             total = match total {
-                Some(total) => number::binary(builder.symbols(), step, &total, &number)?,
+                Some(total) => number::binary(builder.symbols(), function, &total, &number)?,
                 None => Some(number),
             };
         }
@@ -208,13 +212,13 @@ impl Importer<'_> {
         Ok(Some(Datum::Number(total.ok_or_else(empty)?)))
     }
 
-    /// The value of a scalar tensor as a Python number.
+    /// `Tensor.item`: the value of a tensor of one element as a Python number.
     fn item(&mut self, tensor: &TensorRef) -> Result<Datum> {
         let kind = self.kind_of(tensor)?;
         self.converted(kind, &Datum::Tensor(tensor.clone()))
     }
 
-    /// Converts a tensor to a number that is known when the graph runs, or here if it follows from sizes and weights.
+    /// Converts a tensor of one element to a number. The number is dynamic, unless it follows from sizes and weights.
     pub(super) fn dynamic_number(&mut self, kind: NumberKind, tensor: &TensorRef) -> Result<Datum> {
         let id = self.read(tensor)?;
         let builder = self.builder();
@@ -243,8 +247,8 @@ impl Importer<'_> {
             step => (&stop - &start).ceil_div(&step.into()),
         };
         let builder = self.builder();
-        let is_ascending = builder.symbols().less_equal(&0.into(), &span)?;
-        Ok(if is_ascending {
+        let is_nonnegative = builder.symbols().less_equal(&0.into(), &span)?;
+        Ok(if is_nonnegative {
             Datum::int(span)
         } else {
             Datum::int(0)
@@ -257,6 +261,7 @@ impl Importer<'_> {
         Ok(Datum::int(start + index * step))
     }
 
+    /// Returns the three arguments of an operator on ranges as integers.
     fn three_sizes(&mut self, arguments: &Arguments) -> Result<[crate::dim::Dim; 3]> {
         let sizes = arguments
             .positional
@@ -269,13 +274,16 @@ impl Importer<'_> {
                 }
             });
         let sizes: Vec<crate::dim::Dim> = sizes.collect::<Result<_>>()?;
-        let wrong = |_| Error::source("a range takes three numbers");
-        <[crate::dim::Dim; 3]>::try_from(sizes).map_err(wrong)
+        let wrong_count = |_| Error::source("a range takes three numbers");
+        <[crate::dim::Dim; 3]>::try_from(sizes).map_err(wrong_count)
     }
 }
 
+/// A known operand of arithmetic.
 enum Operand {
+    /// A Python number.
     Number(ScriptNumber),
+    /// A scalar tensor.
     Tensor(HostNumber),
 }
 
@@ -288,6 +296,7 @@ impl Operand {
     }
 }
 
+/// The Python number, if a value is a known one.
 fn python_number(value: &Datum) -> Option<ScriptNumber> {
     match value {
         Datum::Number(number) => Some(number.clone()),
@@ -295,7 +304,7 @@ fn python_number(value: &Datum) -> Option<ScriptNumber> {
     }
 }
 
-/// The operands, if all of them are known.
+/// The operands of a call, if all of them are known and no keyword argument makes a difference here.
 fn known_operands(arguments: &Arguments) -> Option<Vec<Operand>> {
     let ignored = ["alpha", "rounding_mode"];
     let mut named = arguments.named.iter();
@@ -307,6 +316,7 @@ fn known_operands(arguments: &Arguments) -> Option<Vec<Operand>> {
     operands.filter(|operands| !operands.is_empty())
 }
 
+/// A value as an operand, if it is known.
 fn known_operand(value: &Datum) -> Option<Operand> {
     match value {
         Datum::Number(number) => Some(Operand::Number(number.clone())),
@@ -315,12 +325,12 @@ fn known_operand(value: &Datum) -> Option<Operand> {
     }
 }
 
-/// A number, its lower bound and its upper bound; none if one of them is not known.
+/// The number that a call clamps, its lower bound and its upper bound; none if one of them is not known.
 fn bounds(name: &str, arguments: &Arguments) -> Option<[Option<Operand>; 3]> {
     let (first, rest) = arguments.positional.split_first()?;
-    let bound = |name: &str, place: usize| {
+    let bound = |name: &str, index: usize| {
         let given = rest
-            .get(place)
+            .get(index)
             .cloned()
             .or_else(|| named_argument(arguments, name));
         match given {
@@ -336,7 +346,7 @@ fn bounds(name: &str, arguments: &Arguments) -> Option<[Option<Operand>; 3]> {
     Some([Some(known_operand(first)?), low, high])
 }
 
-/// Divides and rounds the quotient.
+/// Divides and rounds the quotient down (`mode` is `floor`) or towards zero.
 fn rounded_quotient(
     symbols: &Symbols,
     mode: &str,
@@ -356,7 +366,7 @@ fn rounded_quotient(
     }
 }
 
-/// The name of a function of Python's numbers, where it differs from that of the function of tensors.
+/// The name of Python's function of numbers: that of the tensor function, or another one where the two differ.
 fn script_name(name: &str) -> &str {
     match name {
         "remainder" => "script_remainder",
@@ -369,20 +379,20 @@ fn script_name(name: &str) -> &str {
 
 /// The dtype of arithmetic on scalar tensors and numbers; none if each tensor stands for a number.
 fn operands_dtype(operands: &[Operand]) -> Option<DType> {
-    let own = operands.iter().filter_map(|operand| match operand {
+    let tensor_dtype = operands.iter().filter_map(|operand| match operand {
         Operand::Tensor(host) if !host.wrapped => Some(host.dtype),
         _ => None,
     });
-    let own = own.reduce(DType::promote)?;
-    let others = operands.iter().map(|operand| match operand {
+    let tensor_dtype = tensor_dtype.reduce(DType::promote)?;
+    let dtypes = operands.iter().map(|operand| match operand {
         Operand::Number(number) => python_dtype(number),
         Operand::Tensor(host) => host.dtype,
     });
-    let category = others.map(DType::category).max()?;
-    Some(match own.category() < category {
+    let category = dtypes.map(DType::category).max()?;
+    Some(match tensor_dtype.category() < category {
         true if category == Category::Float => DType::F32,
         true => DType::I64,
-        false => own,
+        false => tensor_dtype,
     })
 }
 
@@ -393,8 +403,8 @@ fn common_dtype(result: &ScriptNumber, operands: &[Operand]) -> DType {
         Operand::Tensor(host) => host.dtype.is_float(),
     };
     match (operands_dtype(operands), python_dtype(result)) {
-        (Some(own), DType::F64) if !own.is_float() => DType::F32,
-        (Some(own), _) => own,
+        (Some(dtype), DType::F64) if !dtype.is_float() => DType::F32,
+        (Some(dtype), _) => dtype,
         (None, _) if operands.iter().any(is_float) => DType::F64,
         (None, dtype) => dtype,
     }

@@ -16,6 +16,7 @@ use crate::trace::torchscript::import::tensor::TensorRef;
 use super::identity::wanted_format;
 
 impl Importer<'_> {
+    /// Answers queries of values; none for other operators.
     pub(super) fn query(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
         let answer = match (name, arguments.positional.as_slice()) {
             ("__is__", [a, b]) => is_same(a, b),
@@ -44,6 +45,7 @@ impl Importer<'_> {
         Ok(Some(Datum::bool(answer)))
     }
 
+    /// Answers a query of a tensor's type, or one whose answer is the same for all tensors; none for other operators.
     fn tensor_query(
         &mut self,
         name: &str,
@@ -104,12 +106,12 @@ impl Importer<'_> {
 
     /// Tests whether two tensors have one shape and equal elements.
     fn equal(&mut self, a: &TensorRef, b: &TensorRef) -> Result<Datum> {
-        let (ours, theirs) = (self.ty(a)?.shape, self.ty(b)?.shape);
-        let mut same = ours.len() == theirs.len();
-        for (ours, theirs) in ours.iter().zip(&theirs) {
-            same = same && self.builder().symbols().equal(ours, theirs)?;
+        let (a_shape, b_shape) = (self.ty(a)?.shape, self.ty(b)?.shape);
+        let mut same_shape = a_shape.len() == b_shape.len();
+        for (a_size, b_size) in a_shape.iter().zip(&b_shape) {
+            same_shape = same_shape && self.builder().symbols().equal(a_size, b_size)?;
         }
-        if !same {
+        if !same_shape {
             return Ok(Datum::bool(false));
         }
         let pair = vec![Datum::Tensor(a.clone()), Datum::Tensor(b.clone())];
@@ -118,6 +120,7 @@ impl Importer<'_> {
         self.converted(NumberKind::Bool, &all)
     }
 
+    /// Returns the size or stride at an axis, which may be negative.
     fn at_axis(&mut self, sizes: &[Dim], axis: &Datum) -> Result<Datum> {
         let Datum::Number(axis) = self.known_number(axis)? else {
             return Err(Error::unsupported("an axis that depends on tensors"));
@@ -130,6 +133,7 @@ impl Importer<'_> {
     }
 }
 
+/// Queries of the location of a tensor's elements in memory.
 const MEMORY_QUERIES: [&str; 4] = [
     "stride",
     "storage_offset",
@@ -137,6 +141,7 @@ const MEMORY_QUERIES: [&str; 4] = [
     "is_non_overlapping_and_dense",
 ];
 
+/// Queries that follow from a tensor's type, or have one answer for all tensors. The default answer is false.
 const TENSOR_QUERIES: [&str; 24] = [
     "size",
     "sym_size",
@@ -164,6 +169,7 @@ const TENSOR_QUERIES: [&str; 24] = [
     "requires_grad",
 ];
 
+/// Python's `is`.
 fn is_same(a: &Datum, b: &Datum) -> bool {
     match (a, b) {
         (Datum::None, Datum::None) => true,

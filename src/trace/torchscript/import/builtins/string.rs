@@ -8,6 +8,7 @@ use crate::trace::torchscript::import::datum::Datum;
 use crate::trace::torchscript::import::number::ScriptNumber;
 
 impl Importer<'_> {
+    /// Evaluates an operator on a string; none for other operators.
     pub(super) fn string(&mut self, name: &str, arguments: &Arguments) -> Result<Option<Datum>> {
         let [Datum::Str(text), rest @ ..] = arguments.positional.as_slice() else {
             return Ok(None);
@@ -52,14 +53,14 @@ impl Importer<'_> {
                 check_length(items.iter().map(|item| item.len() + text.len()).sum())?;
                 Datum::str(&items.join(text))
             }
-            ("split", [Datum::Str(by), most @ ..]) => {
-                let most = most
+            ("split", [Datum::Str(separator), max_splits @ ..]) => {
+                let max_splits = max_splits
                     .first()
-                    .map(|most| self.known_index(most))
+                    .map(|max_splits| self.known_index(max_splits))
                     .transpose()?;
-                self.list(parts(text, by, most.unwrap_or(-1))?)
+                self.list(split(text, separator, max_splits.unwrap_or(-1))?)
             }
-            // PyTorch ignores a largest number of parts here.
+            // Without a separator, PyTorch ignores the argument `max`.
             ("split", [] | [Datum::None, ..]) => {
                 self.list(text.split_whitespace().map(Datum::str).collect())
             }
@@ -71,7 +72,7 @@ impl Importer<'_> {
         Ok(Some(result))
     }
 
-    /// `text.find(wanted, start, end)`. Bounds count bytes, and an end of -1 is the whole text, unlike Python's.
+    /// `text.find(wanted, start, end)`. Unlike in Python, bounds count bytes, and an end of -1 is the end of the text.
     fn find_text(&mut self, text: &str, wanted: &str, bounds: &[Datum]) -> Result<Datum> {
         let length = i64::try_from(text.len()).unwrap_or(i64::MAX);
         let mut bound = |index: usize, default: i64, from_end: i64| {
@@ -81,22 +82,22 @@ impl Importer<'_> {
             Ok(usize::try_from(bound.clamp(0, length)).unwrap_or(0))
         };
         let (start, end) = (bound(0, 0, length)?, bound(1, -1, length + 1)?);
-        let part = text.get(start..end).and_then(|part| part.find(wanted));
-        let found = part.and_then(|at| i64::try_from(start + at).ok());
-        Ok(Datum::int(found.unwrap_or(-1)))
+        let position = text.get(start..end).and_then(|range| range.find(wanted));
+        let result = position.and_then(|position| i64::try_from(start + position).ok());
+        Ok(Datum::int(result.unwrap_or(-1)))
     }
 
     /// `"{} and {}".format(…)`
     fn formatted(&self, text: &str, values: &[Datum]) -> String {
-        let mut parts = text.split("{}");
-        let mut result = parts.next().unwrap_or_default().to_string();
+        let mut literals = text.split("{}");
+        let mut result = literals.next().unwrap_or_default().to_string();
         let mut values = values.iter();
-        for part in parts {
+        for literal in literals {
             match values.next() {
                 Some(value) => result.push_str(&self.display(value)),
                 None => result.push_str("{}"),
             }
-            result.push_str(part);
+            result.push_str(literal);
         }
         result
     }
@@ -120,42 +121,43 @@ impl Importer<'_> {
         }
     }
 
+    /// `text[index]`
     pub(super) fn character(&self, text: &str, index: i64) -> Result<Datum> {
         let length = i64::try_from(text.chars().count()).unwrap_or(i64::MAX);
         let index = if index < 0 { index + length } else { index };
-        let found = usize::try_from(index).ok();
-        let found = found.and_then(|index| text.chars().nth(index));
+        let position = usize::try_from(index).ok();
+        let found = position.and_then(|position| text.chars().nth(position));
         let missing = || Error::source(format!("{text:?} has no character {index}"));
         Ok(Datum::str(&found.ok_or_else(missing)?.to_string()))
     }
 }
 
-/// Characters that `strip` removes unless it is given others, by its schema.
+/// Characters that `strip` removes by default, from the schema of `aten::strip`.
 const STRIPPED: &str = " \n\t\x0c\x0b";
 
 /// `text.strip(chars)`, `lstrip` or `rstrip`.
 fn stripped(name: &str, text: &str, chars: &str) -> Datum {
-    let is_one = |c: char| chars.contains(c);
+    let is_stripped = |c: char| chars.contains(c);
     Datum::str(match name {
-        "lstrip" => text.trim_start_matches(is_one),
-        "rstrip" => text.trim_end_matches(is_one),
-        _ => text.trim_matches(is_one),
+        "lstrip" => text.trim_start_matches(is_stripped),
+        "rstrip" => text.trim_end_matches(is_stripped),
+        _ => text.trim_matches(is_stripped),
     })
 }
 
-/// True if a text is not empty and every byte passes.
+/// A `bool`: true if a text is not empty and every byte passes.
 fn every(text: &str, passes: impl Fn(&u8) -> bool) -> Datum {
     Datum::bool(!text.is_empty() && text.as_bytes().iter().all(passes))
 }
 
-/// `text.split(separator, most)`; every part for a negative number.
-fn parts(text: &str, separator: &str, most: i64) -> Result<Vec<Datum>> {
+/// `text.split(separator, max_splits)`. A negative number is no limit.
+fn split(text: &str, separator: &str, max_splits: i64) -> Result<Vec<Datum>> {
     if separator.is_empty() {
         return Err(Error::source("ValueError: empty separator"));
     }
-    Ok(match usize::try_from(most) {
-        Ok(most) => text
-            .splitn(most.saturating_add(1), separator)
+    Ok(match usize::try_from(max_splits) {
+        Ok(max_splits) => text
+            .splitn(max_splits.saturating_add(1), separator)
             .map(Datum::str)
             .collect(),
         Err(_) => text.split(separator).map(Datum::str).collect(),

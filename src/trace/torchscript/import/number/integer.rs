@@ -1,4 +1,5 @@
-//! Arithmetic on integers and sizes. Known integers wrap; others stay symbolic.
+//! Arithmetic on integers and sizes. Integers without symbols wrap at 64 bits; expressions in symbolic sizes stay
+//! symbolic.
 
 use super::ratio::ratio;
 use super::{ScriptNumber, binary, binary_floats};
@@ -6,7 +7,7 @@ use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::symbols::Symbols;
 
-/// Applies a function of two integers by its ATen name; `None` if there is no such function.
+/// Applies a function of two integers by its name; `None` if there is no such function.
 pub(super) fn binary_ints(
     symbols: &Symbols,
     name: &str,
@@ -41,13 +42,13 @@ pub(super) fn binary_ints(
     binary(symbols, name, &ScriptNumber::int(a), &ScriptNumber::int(b))
 }
 
-/// True if an integer is known, or small enough to be made of sizes.
+/// True if an integer has no symbols, or is small enough to be a size.
 fn is_size(symbols: &Symbols, dim: &Dim) -> Result<bool> {
     const LARGEST: u64 = 1 << 53;
     Ok(dim.as_const().is_some() || symbols.hint(dim)?.unsigned_abs() < LARGEST)
 }
 
-/// Sums and products of known integers, which wrap.
+/// Sums, differences and products of integers without symbols, which wrap; none for other functions.
 fn wrapping_ints(name: &str, a: i64, b: i64) -> Option<i64> {
     match name {
         "add" => Some(a.wrapping_add(b)),
@@ -58,6 +59,7 @@ fn wrapping_ints(name: &str, a: i64, b: i64) -> Option<i64> {
     }
 }
 
+/// Returns a divisor; an error if it is zero.
 fn divisor(symbols: &Symbols, dim: &Dim) -> Result<Dim> {
     if ScriptNumber::Int(dim.clone()).is_truthy(symbols)? {
         return Ok(dim.clone());
@@ -74,12 +76,13 @@ fn truncated_quotient(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<Dim> {
     })
 }
 
+/// A quotient as a float, exact if possible.
 fn true_division(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<ScriptNumber> {
-    if let Some(by) = b.as_const() {
-        return Ok(match by {
+    if let Some(constant) = b.as_const() {
+        return Ok(match constant {
             0 => ScriptNumber::Float(symbols.specialize(a)? as f64 / 0.0),
-            by if by < 0 => ratio(&-a, by.saturating_neg()),
-            by => ratio(a, by),
+            constant if constant < 0 => ratio(&-a, constant.saturating_neg()),
+            constant => ratio(a, constant),
         });
     }
     let quotient = a.floor_div(&divisor(symbols, b)?);
@@ -90,7 +93,7 @@ fn true_division(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<ScriptNumber> {
     Ok(ScriptNumber::Float(a as f64 / b as f64))
 }
 
-/// A power of tensors' integers, which wraps. A negative exponent gives a float.
+/// An integer power, which wraps as for tensors. A negative exponent gives a float.
 fn power(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<ScriptNumber> {
     let exponent = symbols.specialize(b)?;
     if a.as_const().is_none() && (0..=4).contains(&exponent) {
@@ -104,6 +107,7 @@ fn power(symbols: &Symbols, a: &Dim, b: &Dim) -> Result<ScriptNumber> {
     })
 }
 
+/// Applies a function that has no symbolic form. Fixes the sizes to their examples.
 fn concrete_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Option<ScriptNumber>> {
     let Some(function) = bit_function(name) else {
         return binary_floats(
@@ -117,7 +121,7 @@ fn concrete_ints(symbols: &Symbols, name: &str, a: &Dim, b: &Dim) -> Result<Opti
     Ok(Some(ScriptNumber::int(function(a, b))))
 }
 
-/// Functions of integers that have no symbolic form.
+/// Finds a function of integers that has no symbolic form.
 fn bit_function(name: &str) -> Option<fn(i64, i64) -> i64> {
     Some(match name {
         "__and__" | "bitwise_and" => |a, b| a & b,

@@ -47,18 +47,18 @@ fn comparisons_record_guards() {
 #[test]
 fn known_integers_wrap() {
     let symbols = symbols();
-    let of = |name: &str, a: i64, b: i64| {
+    let apply = |name: &str, a: i64, b: i64| {
         binary(&symbols, name, &ScriptNumber::int(a), &ScriptNumber::int(b)).unwrap()
     };
-    assert_eq!(of("add", i64::MAX, 1), Some(ScriptNumber::int(i64::MIN)));
-    assert_eq!(of("mul", 1 << 62, 4), Some(ScriptNumber::int(0)));
+    assert_eq!(apply("add", i64::MAX, 1), Some(ScriptNumber::int(i64::MIN)));
+    assert_eq!(apply("mul", 1 << 62, 4), Some(ScriptNumber::int(0)));
     assert_eq!(
-        of("pow", 3, 41),
+        apply("pow", 3, 41),
         Some(ScriptNumber::int(3i64.wrapping_pow(41)))
     );
-    assert_eq!(of("script_lshift", 1, 64), Some(ScriptNumber::int(1)));
-    assert_eq!(of("__lshift__", 1, 64), Some(ScriptNumber::int(0)));
-    assert_eq!(of("trunc_divide", -7, 2), Some(ScriptNumber::int(-3)));
+    assert_eq!(apply("script_lshift", 1, 64), Some(ScriptNumber::int(1)));
+    assert_eq!(apply("__lshift__", 1, 64), Some(ScriptNumber::int(0)));
+    assert_eq!(apply("trunc_divide", -7, 2), Some(ScriptNumber::int(-3)));
     assert_eq!(
         ScriptNumber::Float(1e30).to_int(&symbols).unwrap(),
         Dim::from(i64::MIN)
