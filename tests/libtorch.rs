@@ -46,7 +46,7 @@ fn tensors_round_trip() {
     let found = from_libtorch(&turned).unwrap();
     assert_eq!(found.shape(), [3, 2]);
     assert_eq!(found.to_f64(), [-1.0, -0.25, -0.75, 0.0, -0.5, 0.25]);
-    let complex = tch::Tensor::zeros([2], (tch::NumberKind::ComplexFloat, tch::Device::Cpu));
+    let complex = tch::Tensor::zeros([2], (tch::Kind::ComplexFloat, tch::Device::Cpu));
     assert_eq!(
         from_libtorch(&complex).unwrap_err().kind(),
         ErrorKind::Unsupported

@@ -1,6 +1,6 @@
 //! Conversion of tensors and values between this crate and libtorch.
 
-use tch::{Device, IValue, NumberKind};
+use tch::{Device, IValue, Kind};
 
 use super::tch_error;
 use crate::dtype::DType;
@@ -10,17 +10,17 @@ use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
 /// Element types, each with the kind that libtorch calls it by.
-const KINDS: [(DType, NumberKind); 10] = [
-    (DType::Bool, NumberKind::Bool),
-    (DType::U8, NumberKind::Uint8),
-    (DType::I8, NumberKind::Int8),
-    (DType::I16, NumberKind::Int16),
-    (DType::I32, NumberKind::Int),
-    (DType::I64, NumberKind::Int64),
-    (DType::F16, NumberKind::Half),
-    (DType::BF16, NumberKind::BFloat16),
-    (DType::F32, NumberKind::Float),
-    (DType::F64, NumberKind::Double),
+const KINDS: [(DType, Kind); 10] = [
+    (DType::Bool, Kind::Bool),
+    (DType::U8, Kind::Uint8),
+    (DType::I8, Kind::Int8),
+    (DType::I16, Kind::Int16),
+    (DType::I32, Kind::Int),
+    (DType::I64, Kind::Int64),
+    (DType::F16, Kind::Half),
+    (DType::BF16, Kind::BFloat16),
+    (DType::F32, Kind::Float),
+    (DType::F64, Kind::Double),
 ];
 
 /// Copies a tensor to libtorch, on the CPU.
@@ -39,7 +39,7 @@ pub fn from_libtorch(tensor: &tch::Tensor) -> Result<Tensor> {
     if !tensor.defined() {
         return Err(Error::unsupported("an undefined libtorch tensor"));
     }
-    let read_elements = || -> Result<(NumberKind, Vec<i64>, Vec<u8>), tch::TchError> {
+    let read_elements = || -> Result<(Kind, Vec<i64>, Vec<u8>), tch::TchError> {
         let contiguous = tensor
             .f_detach()?
             .f_to_device(Device::Cpu)?

@@ -20,6 +20,12 @@ pub struct LibtorchFunction<F> {
     function: F,
 }
 
+impl<F> std::fmt::Debug for LibtorchFunction<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LibtorchFunction").finish_non_exhaustive()
+    }
+}
+
 impl<F: Fn(&[tch::Tensor]) -> Vec<tch::Tensor>> LibtorchFunction<F> {
     /// Wraps a function of a list of tensors. One result is returned as it is, several as a tuple.
     pub fn new(function: F) -> LibtorchFunction<F> {

@@ -8,6 +8,7 @@ use crate::error::{ErrorContext, Result};
 use crate::item::Item;
 
 /// An archive that libtorch runs.
+#[derive(Debug)]
 pub struct LibtorchProgram {
     module: tch::CModule,
 }
