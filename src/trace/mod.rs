@@ -12,6 +12,7 @@ mod rng_counters;
 mod scope_stack;
 mod symbolic_sizes;
 pub mod torchscript;
+mod views;
 mod weight_states;
 
 pub use crate::kw;

@@ -36,7 +36,6 @@ mod tensor;
 mod tree;
 mod upgrade;
 mod view;
-mod view_write;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

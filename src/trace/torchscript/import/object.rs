@@ -18,7 +18,8 @@ use super::Importer;
 use super::datum::{Datum, Instance, ScriptDict, ScriptList};
 use super::mutable_cell::MutableCell;
 use super::number::ScriptNumber;
-use super::tensor::{GuardedGeometry, HostNumber, StorageOrigin, TensorRef};
+use super::tensor::{HostNumber, StorageOrigin, TensorRef};
+use crate::trace::views::GuardedGeometry;
 
 impl Importer<'_> {
     /// Returns the root module.

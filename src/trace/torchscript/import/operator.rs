@@ -1,18 +1,18 @@
 //! Calls of operators. Import evaluates a call if its result follows from known values; any other call becomes a node
 //! of the graph.
 
-use crate::aten::{self, Operator, ResultPlacement, ResultStructure, StrideRule, WantedFormat};
+use crate::aten::{self, Operator, ResultStructure, StrideRule, WantedFormat};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
-use crate::geometry::{Assumptions, Geometry};
 use crate::ir::{Argument, ValueId};
+use crate::shape::Shape;
+use crate::trace::views::{GuardedGeometry, ViewCallPlacement, new_geometries};
 
 use super::Importer;
 use super::call::Arguments;
 use super::datum::{Datum, NumberKind};
 use super::number::ScriptNumber;
-use super::tensor::{GuardedGeometry, HostNumber, TensorRef};
-use super::view::ViewResults;
+use super::tensor::{HostNumber, TensorRef};
 
 impl Importer<'_> {
     /// Calls an operator by its qualified name, `aten::add`.
@@ -125,12 +125,14 @@ impl Importer<'_> {
         self.scope_data().unnamed.extend(ids.iter().copied());
         let tensors = match self.view_bases(operator, arguments) {
             Some(bases) => {
-                let call = ViewResults {
+                let builder = self.builder();
+                let call = ViewCallPlacement {
                     operator,
                     arguments: &converted,
-                    ids: &ids,
+                    builder: &builder,
+                    scope: self.scopes.innermost().number,
                 };
-                self.view_results(&bases, &call)?
+                self.view_results(&bases, &call, &ids)?
             }
             None => self.new_results(operator, &converted, arguments, &ids)?,
         };
@@ -201,49 +203,23 @@ impl Importer<'_> {
         ids: &[ValueId],
     ) -> Result<Vec<TensorRef>> {
         let builder = self.builder();
-        let assumptions = Assumptions::new(builder.symbols(), &[]);
-        // Contiguous results do not depend on the assumptions about the operands.
-        let operands = match operator.row.strides {
-            StrideRule::Standard => Vec::new(),
-            _ => self.operand_geometries(operator, arguments, &assumptions),
-        };
-        let placement = ResultPlacement {
-            operator,
-            arguments: converted,
-            operands: &operands,
-            builder: &builder,
-            format: memory_format(operator, arguments),
-            assumptions: &assumptions,
-        };
+        let operands = self.operand_geometries(operator, arguments);
+        let format = memory_format(operator, arguments);
         let shapes = ids.iter().map(|id| builder.ty(*id).shape);
-        let geometries = shapes.map(|shape| placement.new_result(&shape));
-        let geometries = geometries.collect::<Result<Vec<_>>>()?;
-        let assumed = assumptions.into_guards();
-        let guarded = geometries.into_iter().map(|geometry| GuardedGeometry {
-            geometry,
-            assumed: assumed.clone(),
-        });
-        let pairs = ids.iter().zip(guarded);
+        let shapes: Vec<Shape> = shapes.collect();
+        let geometries = new_geometries(operator, converted, &builder, &operands, format, &shapes)?;
+        let pairs = ids.iter().zip(geometries);
         Ok(pairs
             .map(|(id, geometry)| self.new_tensor_of_geometry(*id, geometry))
             .collect())
     }
 
-    /// Geometries of the tensors of a call, by parameter. Adds the assumptions about them to `assumptions`.
+    /// Geometries of the tensors of a call, by parameter.
     fn operand_geometries(
         &self,
         operator: &Operator,
         arguments: &Arguments,
-        assumptions: &Assumptions,
-    ) -> Vec<Vec<Geometry>> {
-        let geometry = |tensor: &TensorRef| {
-            let guarded = self.geometry_of(tensor);
-            guarded
-                .assumed
-                .into_iter()
-                .for_each(|guard| assumptions.assume(guard));
-            guarded.geometry
-        };
+    ) -> Vec<Vec<GuardedGeometry>> {
         let parameters = operator.schema.parameters.iter().enumerate();
         let mut operands = Vec::with_capacity(operator.schema.parameters.len());
         for (position, parameter) in parameters {
@@ -253,11 +229,11 @@ impl Importer<'_> {
             };
             let argument = argument.or_else(|| named_argument(arguments, &parameter.name));
             operands.push(match argument {
-                Some(Datum::Tensor(tensor)) => vec![geometry(&tensor)],
+                Some(Datum::Tensor(tensor)) => vec![self.geometry_of(&tensor)],
                 Some(other) => {
                     let items = other.items().unwrap_or_default();
                     let tensors = items.iter().filter_map(|item| match item {
-                        Datum::Tensor(tensor) => Some(geometry(tensor)),
+                        Datum::Tensor(tensor) => Some(self.geometry_of(tensor)),
                         _ => None,
                     });
                     tensors.collect()

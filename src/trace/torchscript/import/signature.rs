@@ -18,7 +18,8 @@ use super::datum::{Datum, Instance, NumberKind, ScriptDict};
 use super::number::ScriptNumber;
 use super::options::{EntryMethod, InputSpec};
 use super::parameters;
-use super::tensor::{GuardedGeometry, StorageOrigin};
+use super::tensor::StorageOrigin;
+use crate::trace::views::GuardedGeometry;
 
 /// A method, its arguments, and the structure of the arguments in terms of the graph's inputs.
 type Signature<'a> = (&'a FunctionDef, Vec<Datum>, Vec<NamedTree>);

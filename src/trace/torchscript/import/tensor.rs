@@ -1,24 +1,20 @@
 //! Tensors of the program: storages that change, and views of them.
 //!
-//! A graph has no writes. A storage therefore has a *current value*, and a tensor is a storage with a chain of view steps.
-//! Reading a view whose storage was written since replays its chain. A write propagates the new value through the chain
-//! backwards ([`super::view_write`]) and makes the result the storage's current value. The [`Geometry`] of each tensor says
-//! which tensors share memory, as in PyTorch.
+//! [`crate::trace::views`] describes views, and how they are read and written.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::geometry::{Assumptions, Geometry};
-use crate::ir::{Builder, ValueId};
+use crate::ir::ValueId;
 use crate::shape::{Shape, TensorType};
 use crate::symbols::Guard;
 use crate::trace::scope_stack::ValueRef;
+use crate::trace::views::{GuardedGeometry, View};
 
 use super::Importer;
 use super::number::ScriptNumber;
-use super::view::ViewStep;
 
 /// A tensor of the program, shared by all references to it.
 pub type TensorRef = Rc<TensorData>;
@@ -38,19 +34,8 @@ pub struct TensorData {
 pub struct StorageView {
     /// The memory.
     pub storage: Rc<Storage>,
-    /// Steps from the storage's value to the tensor's.
-    pub steps: Vec<ViewStep>,
-    /// Geometry of the elements in the storage.
-    pub guarded: GuardedGeometry,
-}
-
-/// A geometry, and the conditions on sizes under which it holds.
-#[derive(Clone, Debug)]
-pub struct GuardedGeometry {
-    /// Sizes, strides and offset.
-    pub geometry: Geometry,
-    /// The conditions. They become guards where something depends on the geometry.
-    pub assumed: Vec<Guard>,
+    /// The view of it.
+    pub view: View,
 }
 
 /// The memory of tensors.
@@ -99,27 +84,6 @@ pub enum StorageOrigin {
     Local,
 }
 
-impl GuardedGeometry {
-    /// A contiguous geometry, for all sizes.
-    pub fn contiguous(sizes: Shape) -> GuardedGeometry {
-        GuardedGeometry {
-            geometry: Geometry::contiguous(sizes),
-            assumed: Vec::new(),
-        }
-    }
-
-    /// Derives another geometry from this one by a rule. Returns it with all conditions that either geometry assumes.
-    pub fn derive(
-        &self,
-        builder: &Builder,
-        rule: impl FnOnce(&Geometry, &Assumptions) -> Result<Option<Geometry>>,
-    ) -> Result<(Option<Geometry>, Vec<Guard>)> {
-        let assumptions = Assumptions::new(builder.symbols(), &self.assumed);
-        let derived = rule(&self.geometry, &assumptions)?;
-        Ok((derived, assumptions.into_guards()))
-    }
-}
-
 impl TensorData {
     fn new(view: StorageView, depth: usize, cached: Option<(u32, ValueRef)>) -> TensorRef {
         Rc::new(TensorData {
@@ -141,12 +105,12 @@ impl TensorData {
 
     /// Geometry of its elements.
     pub fn guarded_geometry(&self) -> GuardedGeometry {
-        self.view.borrow().guarded.clone()
+        self.view.borrow().view.guarded.clone()
     }
 
     /// True if the tensor is the whole storage in the storage's own geometry.
     pub fn is_whole(&self) -> bool {
-        self.view.borrow().steps.is_empty()
+        self.view.borrow().view.is_whole()
     }
 
     /// Replaces the view by another one, of this storage or another.
@@ -159,7 +123,7 @@ impl TensorData {
     pub fn number(&self) -> Option<HostNumber> {
         let view = self.view.borrow();
         let number = view.storage.state.borrow().number.clone();
-        number.filter(|_| view.steps.is_empty())
+        number.filter(|_| view.view.is_whole())
     }
 }
 
@@ -261,7 +225,7 @@ impl Importer<'_> {
         self.check_packed(tensor)?;
         let view = tensor.view();
         let version = view.storage.state.borrow().version;
-        if view.steps.is_empty() {
+        if view.view.is_whole() {
             return self.storage_value(&view.storage);
         }
         if let Some((cached_version, value)) = tensor.cached.get()
@@ -272,8 +236,8 @@ impl Importer<'_> {
         }
         let base = self.storage_value(&view.storage)?;
         let mut id = self.scopes.capture(base)?;
-        for step in &view.steps {
-            id = self.replay(step, id)?;
+        for step in &view.view.steps {
+            id = step.replay(&mut self.scopes, id)?;
         }
         let value = self.innermost_value(id);
         tensor.cached.set(Some((version, value)));
@@ -331,14 +295,7 @@ impl Importer<'_> {
 
     /// Geometry of a tensor. Symbols whose values have become known are replaced.
     pub(super) fn geometry_of(&self, tensor: &TensorRef) -> GuardedGeometry {
-        let mut guarded = tensor.guarded_geometry();
-        let builder = self.builder();
-        let geometry = &mut guarded.geometry;
-        let dims = geometry.sizes.iter_mut().chain(&mut geometry.strides);
-        for dim in dims.chain([&mut geometry.offset]) {
-            *dim = builder.symbols().resolve(dim);
-        }
-        guarded
+        tensor.guarded_geometry().resolve(&self.builder())
     }
 }
 
@@ -364,8 +321,7 @@ fn new_tensor_at_depth(
     });
     let view = StorageView {
         storage,
-        steps: Vec::new(),
-        guarded,
+        view: View::whole(guarded),
     };
     TensorData::new(view, depth, None)
 }

@@ -8,6 +8,7 @@ use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::ValueId;
 use crate::trace::scope_stack::ValueRef;
+use crate::trace::views::write_through;
 
 use super::Importer;
 use super::call::Arguments;
@@ -249,7 +250,10 @@ impl Importer<'_> {
         let builder = self.builder();
         let value = builder.value(source).to(ty.dtype).expand(ty.shape);
         builder.check()?;
-        let value = self.write_through_view(target, value.id())?;
+        let view = target.view();
+        let base = self.storage_value(&view.storage)?;
+        let base = self.scopes.capture(base)?;
+        let value = write_through(&mut self.scopes, &view.view, base, value.id())?;
         self.assume_sharing_conditions(target)?;
         self.set_storage(&target.storage(), value);
         Ok(())

@@ -11,7 +11,8 @@ use crate::trace::torchscript::import::call::Arguments;
 use crate::trace::torchscript::import::datum::{Datum, NumberKind};
 use crate::trace::torchscript::import::number::ScriptNumber;
 use crate::trace::torchscript::import::operator::named_argument;
-use crate::trace::torchscript::import::tensor::{GuardedGeometry, HostNumber, TensorRef};
+use crate::trace::torchscript::import::tensor::{HostNumber, TensorRef};
+use crate::trace::views::GuardedGeometry;
 
 impl Importer<'_> {
     /// Evaluates operators that return their tensor, a copy, a cast or a view of it; none for others.

@@ -7,58 +7,55 @@ use crate::geometry::Assumptions;
 use crate::ir::{Builder, Value, ValueId};
 use crate::op::{Permute, Primitive, ScatterFunction, Slice};
 use crate::shape::Shape;
+use crate::trace::scope_stack::ScopeStack;
 
-use super::Importer;
-use super::tensor::{StorageView, TensorRef};
-use super::view::apply_primitives;
+use super::View;
+use super::step::apply_primitives;
 
-impl Importer<'_> {
-    /// Returns the storage's value after a write of `value` to a view of it.
-    pub(super) fn write_through_view(
-        &mut self,
-        target: &TensorRef,
-        value: ValueId,
-    ) -> Result<ValueId> {
-        let view = target.view();
-        let base = self.storage_value(&view.storage)?;
-        let base = self.scopes.capture(base)?;
-        let steps = view.steps.iter().map(|step| step.primitives.clone());
-        let steps: Option<Vec<_>> = steps.collect();
-        let steps: Option<Vec<_>> = steps.map(|steps| steps.into_iter().flatten().collect());
-        match steps {
-            Some(steps) if steps.iter().all(|(primitive, _)| is_one_to_one(primitive)) => {
-                write_through_steps(&self.builder(), &steps, base, value)
-            }
-            _ => self.write_at_positions(&view, base, value),
+/// Returns the storage's value after a write of `value` to a view of it; `base` is the storage's value before. All are values
+/// of the innermost graph.
+pub fn write_through<L: Default>(
+    scopes: &mut ScopeStack<L>,
+    view: &View,
+    base: ValueId,
+    value: ValueId,
+) -> Result<ValueId> {
+    let steps = view.steps.iter().map(|step| step.primitives().cloned());
+    let steps: Option<Vec<_>> = steps.collect();
+    let steps: Option<Vec<_>> = steps.map(|steps| steps.into_iter().flatten().collect());
+    match steps {
+        Some(steps) if steps.iter().all(|(primitive, _)| is_one_to_one(primitive)) => {
+            write_through_steps(&scopes.innermost().builder, &steps, base, value)
         }
+        _ => write_at_positions(scopes, view, base, value),
     }
+}
 
-    /// Writes through any view. The view is applied to the positions of all elements of the storage, which gives the
-    /// position in the storage for each element of `value`.
-    fn write_at_positions(
-        &mut self,
-        view: &StorageView,
-        base: ValueId,
-        value: ValueId,
-    ) -> Result<ValueId> {
-        let builder = self.builder();
-        let mut positions = positions_of(builder.value(base)).id();
-        builder.check()?;
-        for step in &view.steps {
-            positions = self.replay(step, positions)?;
-        }
-        let (old, new) = (builder.value(base), builder.value(value));
-        let positions = builder.value(positions);
-        let assumptions = Assumptions::new(builder.symbols(), &view.guarded.assumed);
-        let overlaps = view.guarded.geometry.may_overlap(&assumptions)?;
-        builder.symbols().assume(&assumptions.into_guards())?;
-        let changed = match overlaps {
-            true => replace_changed_elements(old, positions, new),
-            false => replace_elements(old, positions, new),
-        };
-        builder.check()?;
-        Ok(changed.id())
+/// Writes through any view. The view is applied to the positions of all elements of the storage, which gives the
+/// position in the storage for each element of `value`.
+fn write_at_positions<L: Default>(
+    scopes: &mut ScopeStack<L>,
+    view: &View,
+    base: ValueId,
+    value: ValueId,
+) -> Result<ValueId> {
+    let builder = scopes.innermost().builder.clone();
+    let mut positions = positions_of(builder.value(base)).id();
+    builder.check()?;
+    for step in &view.steps {
+        positions = step.replay(scopes, positions)?;
     }
+    let (old, new) = (builder.value(base), builder.value(value));
+    let positions = builder.value(positions);
+    let assumptions = Assumptions::new(builder.symbols(), &view.guarded.assumed);
+    let overlaps = view.guarded.geometry.may_overlap(&assumptions)?;
+    builder.symbols().assume(&assumptions.into_guards())?;
+    let changed = match overlaps {
+        true => replace_changed_elements(old, positions, new),
+        false => replace_elements(old, positions, new),
+    };
+    builder.check()?;
+    Ok(changed.id())
 }
 
 /// True if each element of the primitive's operand occurs in the result at most once.
