@@ -264,7 +264,10 @@ impl Method<'_> {
         };
         let declarations = self.declarations(with);
         let positional = positional.join(", ");
-        writeln!(out, "    #[track_caller]")?;
+        writeln!(
+            out,
+            "    #[must_use = \"the operands do not change\"]\n    #[track_caller]"
+        )?;
         writeln!(
             out,
             "    pub fn {name}({receiver}{declarations}) -> {result} {{"
@@ -281,7 +284,7 @@ impl Method<'_> {
         let name = self.variant(if with { "_with_" } else { "_" });
         self.write_documentation(
             out,
-            " The tensor becomes the result; clones of it stay as they are.",
+            " Writes to the tensor's memory; all tensors that share it change.",
         )?;
         let names = self
             .required
@@ -293,12 +296,12 @@ impl Method<'_> {
         writeln!(out, "    #[track_caller]")?;
         writeln!(
             out,
-            "    pub fn {name}(&mut self, {declarations}) -> &mut TracedTensor {{"
+            "    pub fn {name}(&self, {declarations}) -> TracedTensor {{"
         )?;
         writeln!(out, "        let value = self.{functional}({arguments});")?;
         match self.overloads[0].is_view {
-            true => writeln!(out, "        *self = value;\n        self")?,
-            false => writeln!(out, "        self.write(value)")?,
+            true => writeln!(out, "        self.change_view(&value)")?,
+            false => writeln!(out, "        self.write(&value)")?,
         }
         writeln!(out, "    }}")
     }

@@ -81,6 +81,14 @@ impl Geometry {
         Dim::product(&self.sizes)
     }
 
+    /// Replaces all sizes, strides and the offset.
+    pub fn map_sizes(&mut self, map: &mut impl FnMut(&Dim) -> Dim) {
+        let sizes = self.sizes.iter_mut().chain(&mut self.strides);
+        sizes
+            .chain([&mut self.offset])
+            .for_each(|size| *size = map(size));
+    }
+
     /// Axes in another order.
     pub fn permute(&self, axes: &[usize]) -> Geometry {
         let pick = |from: &[Dim]| {

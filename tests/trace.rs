@@ -25,6 +25,8 @@ mod code;
 mod control;
 #[path = "trace/custom.rs"]
 mod custom;
+#[path = "trace/in_place.rs"]
+mod in_place;
 #[path = "trace/methods.rs"]
 mod methods;
 #[path = "trace/models/mod.rs"]
@@ -35,6 +37,8 @@ mod modules;
 mod packed_sequences;
 #[path = "trace/random.rs"]
 mod random_operators;
+#[path = "trace/random_programs.rs"]
+mod random_programs;
 #[path = "trace/recorded.rs"]
 mod recorded;
 #[path = "trace/scripts.rs"]

@@ -11,7 +11,6 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
             "aten::to.prim_dtype(Tensor(a) self, int? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(a)",
             "aten::to.prim_Device(Tensor(a) self, Device? device, int? dtype=None, bool non_blocking=False, bool copy=False) -> Tensor(a)",
-            "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
         ],
         |a| {
             let x = a.tensor("self");
@@ -24,6 +23,17 @@ pub(super) const ROWS: &[Composite] = &[
             "dtype_layout: f32[2], dtype=f16",
         ],
     )
+    .with_strides(StrideRule::ItselfOrNew),
+    Composite::one(
+        &[
+            "aten::_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
+        ],
+        |a| {
+            let x = a.tensor("self");
+            Ok(x.to(a.dtype("dtype").unwrap_or(x.dtype())))
+        },
+        &["f32[B, 3], dtype=i64"],
+    )
     .with_strides(StrideRule::Preserve),
     Composite::one(
         &[
@@ -33,7 +43,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self").to(a.tensor("other").dtype())),
         &["other: f32[B, 3], i64[2]"],
     )
-    .with_strides(StrideRule::Preserve),
+    .with_strides(StrideRule::ItselfOrNew),
     Composite::one(
         &["aten::copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor"],
         |a| {
@@ -45,16 +55,23 @@ pub(super) const ROWS: &[Composite] = &[
     Composite::one(
         &[
             "aten::clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
-            "aten::to.prim_other(Tensor(a) self, bool non_blocking=False, bool copy=False) -> Tensor(a)",
-            "aten::cpu(Tensor(a) self) -> Tensor(a)",
-            "aten::pin_memory(Tensor(a) self, Device? device=None) -> Tensor(a)",
             "aten::_pin_memory(Tensor self, Device? device=None) -> Tensor",
-            "aten::cuda(Tensor(a) self) -> Tensor(a)",
         ],
         |a| Ok(a.tensor("self")),
         &["f32[B, 3]"],
     )
     .with_strides(StrideRule::Preserve),
+    Composite::one(
+        &[
+            "aten::to.prim_other(Tensor(a) self, bool non_blocking=False, bool copy=False) -> Tensor(a)",
+            "aten::cpu(Tensor(a) self) -> Tensor(a)",
+            "aten::pin_memory(Tensor(a) self, Device? device=None) -> Tensor(a)",
+            "aten::cuda(Tensor(a) self) -> Tensor(a)",
+        ],
+        |a| Ok(a.tensor("self")),
+        &["f32[B, 3]"],
+    )
+    .with_strides(StrideRule::ItselfOrNew),
     Composite::one(
         &[
             "aten::to_dense(Tensor self, ScalarType? dtype=None, *, bool? masked_grad=None) -> Tensor",
@@ -78,7 +95,8 @@ pub(super) const ROWS: &[Composite] = &[
             })
         },
         &["f16[3], False, False", "f16[3], False, True"],
-    ),
+    )
+    .with_strides(StrideRule::ItselfOrNew),
     Composite::one(
         &[
             "aten::_autocast_to_reduced_precision(Tensor(a) self, bool cuda_enabled, bool cpu_enabled, ScalarType cuda_dtype, ScalarType cpu_dtype) -> Tensor(a)",
@@ -91,7 +109,8 @@ pub(super) const ROWS: &[Composite] = &[
                 .unwrap_or(x.dtype())))
         },
         &["f32[3], False, True, f16, bf16"],
-    ),
+    )
+    .with_strides(StrideRule::ItselfOrNew),
     Composite::one(
         &["aten::_cast_Float(Tensor self, bool non_blocking=False) -> Tensor"],
         |a| Ok(a.tensor("self").to(DType::F32)),

@@ -18,7 +18,7 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3], 0.5, False", "f32[B, 3], 0.0, True", "f16[B, 3], 0.25, True", "f32[3], 1.0, True"],
     )
-    .with_strides(StrideRule::Elementwise)
+    .with_strides(StrideRule::ItselfOrNew)
     .with_random(has_dropout),
     Composite::one(
         &["aten::feature_dropout(Tensor input, float p, bool train) -> Tensor"],
@@ -32,20 +32,21 @@ pub(super) const ROWS: &[Composite] = &[
         },
         &["f32[B, 3], 0.5, False", "f32[B, 3, 4], 0.5, True"],
     )
-    .with_strides(StrideRule::Elementwise)
+    .with_strides(StrideRule::ItselfOrNew)
     .with_random(has_dropout),
     Composite::one(
         &["aten::alpha_dropout(Tensor input, float p, bool train) -> Tensor"],
         |a| alpha_dropout(a, |x| Ok(x.shape())),
         &["f32[B, 3], 0.5, False", "f32[B, 3, 4], 0.5, True"],
     )
-    .with_strides(StrideRule::Elementwise)
+    .with_strides(StrideRule::ItselfOrNew)
     .with_random(has_dropout),
     Composite::one(
         &["aten::feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor"],
         |a| alpha_dropout(a, feature_shape),
         &["f32[B, 3], 0.5, False", "f32[B, 3, 4], 0.5, True"],
     )
+    .with_strides(StrideRule::ItselfOrNew)
     .with_random(has_dropout),
     Composite::many(
         &["aten::native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)"],

@@ -50,9 +50,11 @@ pub enum StrideRule {
     StrideArgument,
     /// The operand itself if nothing changes, else a view; for a list, result by result (`torch.broadcast_tensors`).
     ItselfOrView,
+    /// The operand itself if neither its elements nor its memory format change, else new (`Tensor.to`, `torch.dropout`).
+    ItselfOrNew,
     /// A view if the operand's strides allow it, else a contiguous copy (`torch.reshape`).
     Reshape,
-    /// The operand if it has the wanted memory format, else a copy (`torch.contiguous`).
+    /// A view as a vector if the operand is contiguous, else a contiguous copy (`torch.ravel`).
     Contiguous,
     /// A view with an additional axis of size 1.
     Unsqueeze,
@@ -383,7 +385,11 @@ pub type ViewSteps = Vec<(Primitive, Shape)>;
 impl Operator {
     /// True if results share memory with an operand, or may share it.
     pub fn is_view(&self) -> bool {
-        self.schema.is_view || self.row.strides == StrideRule::ItselfOrView
+        let may_be_operand = matches!(
+            self.row.strides,
+            StrideRule::ItselfOrView | StrideRule::ItselfOrNew
+        );
+        self.schema.is_view || may_be_operand
     }
 
     /// For each result of a view, the primitives that compute it from its operand. The operand is the first argument

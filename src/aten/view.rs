@@ -204,7 +204,6 @@ pub(super) const ROWS: &[Composite] = &[
             "aten::alias_copy(Tensor self) -> Tensor",
             "aten::detach(Tensor(a) self) -> Tensor(a)",
             "aten::detach_copy(Tensor self) -> Tensor",
-            "aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)",
             "aten::data(Tensor(a) self) -> Tensor(a)",
             "aten::_lazy_clone(Tensor self) -> Tensor",
             "aten::lift(Tensor self) -> Tensor",
@@ -220,6 +219,12 @@ pub(super) const ROWS: &[Composite] = &[
         |a| Ok(a.tensor("self")),
         &["f32[B, 3]", "i64[]"],
     ),
+    Composite::one(
+        &["aten::contiguous(Tensor(a) self, *, MemoryFormat memory_format=0) -> Tensor(a)"],
+        |a| Ok(a.tensor("self")),
+        &["f32[B, 3]", "i64[]"],
+    )
+    .with_strides(StrideRule::ItselfOrNew),
     Composite::one(
         &[
             "aten::view_as_real(Tensor(a) self) -> Tensor(a)",

@@ -168,11 +168,11 @@ fn an_argument_of_an_unknown_name_is_told_with_a_similar_one() {
 
 /// Counterpart: `test_inplace_flags`, `test_inplace_copy`.
 #[test]
-fn in_place_methods_make_a_handle_stand_for_the_result() {
-    let function = |mut x: TracedTensor| {
-        let before = x.clone();
+fn in_place_methods_change_the_tensor() {
+    let function = |x: TracedTensor| {
+        let before = ops::clone(&x);
         x.add_(1.0).mul_(&before).relu_();
-        let mut rows = x.clone();
+        let rows = ops::clone(&x);
         rows.copy_(&before.sum());
         x.transpose_(0, 1);
         (x, rows, before)
@@ -189,16 +189,20 @@ fn in_place_methods_make_a_handle_stand_for_the_result() {
 
 #[test]
 fn in_place_methods_keep_dtype_and_shape() {
-    let mut counts = TracedTensor::from_vec([2], vec![1i64, 2]);
+    let counts = TracedTensor::from_vec([2], vec![1i64, 2]);
     counts.mul_(2).sub_(TracedTensor::scalar(1i32));
     assert_eq!(
         (counts.dtype(), counts.to_vec::<i64>().unwrap()),
         (DType::I64, vec![1, 3])
     );
-    let error = counts.clone().add_(0.5).error().unwrap();
+    let error = ops::clone(&counts).add_(0.5).error().unwrap();
     assert_eq!(error.message(), "f32[2] can't be written to i64[2]");
     let error = counts.add_(example(&[3, 2])).error().unwrap();
     assert!(error.message().contains("can't be written"), "{error}");
+    assert!(
+        counts.to_vec::<i64>().is_err(),
+        "the failed write is not silent"
+    );
     let error = example(&[2]).add_(example(&[3, 2])).error().unwrap();
     assert_eq!(
         error.message(),

@@ -140,11 +140,11 @@ fn indices_of_all_kinds() {
     }
 }
 
-/// Counterpart: `test_inplace_*`: a write makes a new value; the old handle keeps the old one.
+/// Counterpart: `test_inplace_*`: a write changes the tensor, and adds no node but the operator's.
 #[test]
-fn writes_make_new_values() {
+fn writes_of_whole_tensors_are_single_nodes() {
     let program = |x: TracedTensor| {
-        let mut y = &x * 2.0;
+        let y = &x * 2.0;
         let before = y.clone();
         y.add_(1.0).relu_();
         y.masked_fill_(&x.gt(1.0), -9.0);

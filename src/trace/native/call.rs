@@ -1,21 +1,25 @@
 //! Operator calls: computed eagerly, and recorded if a trace is active.
 
-use crate::aten::{self, ArgumentType, Operator, SchemaParameter};
+use crate::aten::{self, ArgumentType, Operator, SchemaParameter, StrideRule, WantedFormat};
+use crate::dim::Dim;
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::Argument;
 
 use super::argument::Arg;
+use super::call_site;
+use super::in_place::call_in_place;
+use super::placement::{ResolvedArguments, eager_results, recorded_results};
 use super::random;
 use super::recorder;
 use super::tensor::TracedTensor;
 
-/// Calls an operator of the dictionary by PyTorch's name (`softmax`), with positional and named arguments. The overload is
-/// chosen as in PyTorch. The methods of [`TracedTensor`] use this function.
+/// Calls an operator of the dictionary by PyTorch's name (`softmax`, `add_`), with positional and named arguments. The overload
+/// is chosen as in PyTorch. The methods of [`TracedTensor`] use this function.
 ///
 /// There is always at least one result. If the call fails, the result holds the error.
 #[track_caller]
 pub fn call(name: &str, positional: Vec<Arg>, named: Vec<(&str, Arg)>) -> Vec<TracedTensor> {
-    call_at(&recorder::caller(), name, positional, named)
+    call_at(&call_site::caller(), name, positional, named)
 }
 
 /// [`call`] with an explicit source place. Nodes that the tracer itself adds get the line of the user's call that needs
@@ -26,6 +30,10 @@ pub(super) fn call_at(
     positional: Vec<Arg>,
     named: Vec<(&str, Arg)>,
 ) -> Vec<TracedTensor> {
+    let functional = name.strip_suffix('_').filter(|name| !name.ends_with('_'));
+    if let Some(functional) = functional {
+        return vec![call_in_place(place, functional, positional, named)];
+    }
     let operators = aten::overloads(&format!("aten::{name}")).collect();
     dispatch(place, name, operators, &positional, &named)
 }
@@ -43,7 +51,7 @@ pub(super) fn call_operators(
         .first()
         .map(|operator| operator.schema.name.as_str());
     let name = name.unwrap_or_default();
-    let place = recorder::caller();
+    let place = call_site::caller();
     dispatch(&place, name, operators, &positional, &named)
 }
 
@@ -64,7 +72,7 @@ fn dispatch(
 /// Returns a failed tensor with the caller's line as the error's place.
 #[track_caller]
 pub(in crate::trace) fn failed(error: Error) -> TracedTensor {
-    failed_at(error, &recorder::caller())
+    failed_at(error, &call_site::caller())
 }
 
 /// Returns a failed tensor and records the error in the active trace.
@@ -80,6 +88,8 @@ struct ResolvedCall {
     /// One argument for each parameter. The values in them are indices of `tensors`.
     arguments: Vec<Argument>,
     tensors: Vec<TracedTensor>,
+    /// The argument `memory_format=`.
+    format: WantedFormat,
 }
 
 impl ResolvedCall {
@@ -101,6 +111,7 @@ impl ResolvedCall {
                 operator,
                 arguments: assign_arguments(operator, &positional, &named)?,
                 tensors: tensors.clone(),
+                format: wanted_format(operator, &positional, &named),
             })
         })
     }
@@ -112,25 +123,59 @@ impl ResolvedCall {
             return Ok(vec![TracedTensor::failed(error)]);
         }
         random::seed_call(self.operator, &mut self.arguments);
-        if let Some(recorder) = recorder::active() {
-            let tensors = self.tensors.iter();
-            self.tensors = tensors.map(|tensor| recorder.current(tensor)).collect();
-        }
+        self.read_storage()?;
         let values = self.tensors.iter().map(TracedTensor::value);
         let values: Vec<crate::tensor::Tensor> = values.collect::<Result<_>>()?;
-        let Some(recorder) = recorder::active() else {
-            let results =
-                crate::interp::call(self.operator, &self.arguments, &values, &Default::default())?;
-            return Ok(results.into_iter().map(TracedTensor::from).collect());
+        let (operator, arguments) = (self.operator, &self.arguments);
+        let call = ResolvedArguments {
+            arguments,
+            tensors: &self.tensors,
+            format: self.format,
         };
-        let ids = recorder.call(self.operator, &self.arguments, &self.tensors, place)?;
-        let arguments = recorder.resolve_arguments(&self.arguments);
-        let results = crate::interp::call(self.operator, &arguments, &values, &recorder.hints())?;
-        let pairs = ids.into_iter().zip(results);
-        Ok(pairs
-            .map(|(id, value)| recorder.tensor(id, value))
-            .collect())
+        let Some(recorder) = recorder::active() else {
+            let results = crate::interp::call(operator, arguments, &values, &Default::default())?;
+            return eager_results(operator, &call, results);
+        };
+        let recorded = recorder.call(operator, arguments, &self.tensors, place)?;
+        let resolved = recorder.resolve_arguments(arguments);
+        let results = crate::interp::call(operator, &resolved, &values, &recorder.hints())?;
+        recorded_results(&recorder, &recorded, &call, results)
     }
+
+    /// Rewrites the arguments of an operator that reads a tensor's whole storage (`as_strided`): the storage becomes the
+    /// operand, and the offset counts from its start.
+    fn read_storage(&mut self) -> Result<()> {
+        let offset = self.operator.schema.position("storage_offset");
+        let reads_storage = self.operator.row.strides == StrideRule::AsStrided;
+        let first = self.tensors.first_mut().filter(|_| reads_storage);
+        let offset = offset.and_then(|position| self.arguments.get_mut(position));
+        if let (Some(first), Some(offset)) = (first, offset) {
+            let memory = first.memory()?;
+            let given = match &*offset {
+                Argument::Size(size) => size.clone(),
+                Argument::Number(number) => Dim::from(number.to_i64()),
+                _ => first.offset()?,
+            };
+            *offset = (given - memory.offset()?).into();
+            *first = memory;
+        }
+        Ok(())
+    }
+}
+
+/// The argument `memory_format=`, which nodes do not have.
+fn wanted_format(
+    operator: &Operator,
+    positional: &[Argument],
+    named: &[(&str, Argument)],
+) -> WantedFormat {
+    let position = operator.schema.position("memory_format");
+    let by_name = named.iter().find(|(name, _)| *name == "memory_format");
+    let given = position.and_then(|position| positional.get(position));
+    WantedFormat::from_torch_code(match given.or(by_name.map(|(_, argument)| argument)) {
+        Some(Argument::Number(code)) => Some(code.to_i64()),
+        _ => None,
+    })
 }
 
 /// Assigns an argument to each parameter of an operator. None if the operator does not accept the arguments.

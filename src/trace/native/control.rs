@@ -12,9 +12,11 @@ use crate::tensor::Tensor;
 
 use super::argument::Arg;
 use super::call::call_at;
+use super::call_site;
 use super::random;
 use super::recorded_bodies::{
-    LoopCarried, RecordedBody, add_region, flatten, missing_body, set_buffers, written_buffers,
+    LoopCarried, RecordedBody, add_region, flatten, missing_body, set_storages, tensors,
+    written_storages,
 };
 use super::recorder::{self, Recorder};
 use super::tensor::TracedTensor;
@@ -32,10 +34,10 @@ pub fn cond<T: Tree>(
     then: impl FnOnce() -> T,
     otherwise: impl FnOnce() -> T,
 ) -> Result<T> {
-    let place = recorder::caller();
+    let place = call_site::caller();
     let taken = condition_value(predicate).map_err(|error| error.at_place(&place))?;
     match recorder::active() {
-        None => Ok(if taken { then() } else { otherwise() }),
+        None => detach(&if taken { then() } else { otherwise() }),
         Some(recorder) => record_cond(&recorder, predicate, taken, then, otherwise, &place)
             .map_err(|error| error.at_place(&place)),
     }
@@ -62,12 +64,13 @@ fn record_cond<T: Tree>(
         random::set_rng_state(rng_after_then);
     }
     require_same_structure("the branches return", &then_spec, &otherwise_spec)?;
-    let written = written_buffers(&[&then, &otherwise]);
-    let result_count = then.leaves.len();
-    let then = then.with_buffer_results(recorder, &written)?;
-    let otherwise = otherwise.with_buffer_results(recorder, &written)?;
+    let written = written_storages(&[&then, &otherwise]);
+    let result_count = then.results.len();
+    let then = then.with_storage_results(recorder, &written)?;
+    let otherwise = otherwise.with_storage_results(recorder, &written)?;
     let chosen = if taken { &then } else { &otherwise };
-    let values = chosen.leaves.clone();
+    let examples = chosen.results.iter().map(|result| result.example.clone());
+    let examples: Vec<Tensor> = examples.collect();
     let bodies = vec![
         then.into_region_body("then"),
         otherwise.into_region_body("otherwise"),
@@ -76,16 +79,15 @@ fn record_cond<T: Tree>(
     let [then, otherwise] = graphs.try_into().map_err(missing_body)?;
     let arguments = std::iter::once(condition).chain(captured).collect();
     let region = Region::If { then, otherwise };
-    let mut results = add_region(recorder, region, arguments, || Ok(values), place)?;
-    set_buffers(
-        recorder,
-        &written,
-        results.split_off(result_count.min(results.len())),
-    );
-    T::rebuild(&then_spec, &results, "the result")
+    let mut results = add_region(recorder, region, arguments, || Ok(examples), place)?;
+    let contents = results.split_off(result_count.min(results.len()));
+    set_storages(recorder, &written, contents);
+    T::rebuild(&then_spec, &tensors(recorder, results), "the result")
 }
 
 /// Repeats a step while a condition on the state holds. In a trace one iteration is recorded as the body of a loop.
+///
+/// An iteration gets copies of the state: in-place operators on it do not change the tensors passed in.
 ///
 /// The state must keep its structure, element types and shapes in every iteration. The condition is a `bool` tensor without
 /// dimensions.
@@ -98,7 +100,7 @@ pub fn while_loop<S: Tree>(
     condition: impl Fn(&S) -> TracedTensor,
     step: impl Fn(S) -> S,
 ) -> Result<S> {
-    let place = recorder::caller();
+    let place = call_site::caller();
     let result = match recorder::active() {
         None => run_while(state, &condition, &step),
         Some(recorder) => record_while(&recorder, state, &condition, &step, &place),
@@ -112,10 +114,18 @@ fn run_while<S: Tree>(
     condition: &impl Fn(&S) -> TracedTensor,
     step: &impl Fn(S) -> S,
 ) -> Result<S> {
+    state = detach(&state)?;
     while condition_value(&condition(&state))? {
-        state = step(state);
+        state = detach(&step(state))?;
     }
     Ok(state)
+}
+
+/// A structure of equal values with memory of their own, as the results of a region have.
+fn detach<T: Tree>(tree: &T) -> Result<T> {
+    let (leaves, spec) = flatten(tree, "the state")?;
+    let leaves: Vec<TracedTensor> = leaves.iter().map(TracedTensor::detached).collect();
+    T::rebuild(&spec, &leaves, "the state")
 }
 
 /// Records one iteration of a loop and adds the region.
@@ -136,12 +146,12 @@ fn record_while<S: Tree>(
         let next_condition = condition(&next);
         condition_value(&next_condition)?;
         let (leaves, spec) = flatten(&next, "the state")?;
-        let buffer_values = carried.buffer_values(recorder);
-        Ok(([vec![next_condition], leaves, buffer_values].concat(), spec))
+        let contents = carried.storage_tensors(recorder)?;
+        Ok(([vec![next_condition], leaves, contents].concat(), spec))
     })?;
     require_same_structure(
         "the state changes its structure in an iteration: before and after, it is",
-        &carried.shape,
+        &carried.spec,
         &spec,
     )?;
     let trips = Argument::Number(Scalar::Int(i64::MAX));
@@ -149,7 +159,7 @@ fn record_while<S: Tree>(
     let run = || {
         random::set_rng_state(rng_before);
         let final_state = run_while(carried.detached_state()?, condition, step)?;
-        Ok(flatten(&final_state, "the state")?.0)
+        values(&flatten(&final_state, "the state")?.0)
     };
     let (results, _) =
         carried.add_loop(recorder, iteration, [trips, first_condition], run, place)?;
@@ -167,7 +177,7 @@ pub fn scan<S: Tree, X: Tree, Y: Tree>(
     inputs: X,
     step: impl Fn(S, X) -> (S, Y),
 ) -> Result<(S, Y)> {
-    let place = recorder::caller();
+    let place = call_site::caller();
     let result = ScanInputs::new(&inputs, &place).and_then(|scan| match recorder::active() {
         None => scan.run(state, &step),
         Some(recorder) => scan.record(&recorder, state, &step),
@@ -221,15 +231,16 @@ impl ScanInputs {
         let trips = trips
             .and_then(|value| value.shape().first().copied())
             .unwrap_or(0);
+        state = detach(&state)?;
         let mut output_spec = None;
         let mut iterations: Vec<Vec<TracedTensor>> = Vec::new();
         for round in 0..trips {
             let round = TracedTensor::scalar(i64::try_from(round).unwrap_or(i64::MAX));
             let (next, output) = step(state, self.slice(&self.leaves, &round)?);
-            state = next;
+            state = detach(&next)?;
             let mut leaves = Vec::new();
             output_spec = Some(output.flatten("the outputs", &mut leaves)?);
-            iterations.push(leaves);
+            iterations.push(leaves.iter().map(TracedTensor::detached).collect());
         }
         let output_spec =
             output_spec.ok_or_else(|| Error::operator("scan needs at least one element"))?;
@@ -266,27 +277,21 @@ impl ScanInputs {
                 let written = written
                     .map(|(output, ty)| write_to_stack(recorder, &self.place, output, ty, &round));
                 let written = written.collect::<Result<Vec<_>>>()?;
-                let buffer_values = carried.buffer_values(recorder);
+                let contents = carried.storage_tensors(recorder)?;
                 Ok((
-                    [
-                        vec![true_condition(&self.place)],
-                        next,
-                        buffer_values,
-                        written,
-                    ]
-                    .concat(),
+                    [vec![true_condition(&self.place)], next, contents, written].concat(),
                     (state_spec, output_spec, stacks),
                 ))
             })?;
         require_same_structure(
             "the state changes its structure in a step: before and after, it is",
-            &carried.shape,
+            &carried.spec,
             &state_spec,
         )?;
         let initial_state = carried.detached_state()?;
         let run = || {
             let results = self.detached().run::<S, X, Y>(initial_state, step)?;
-            Ok(flatten(&results, "the results")?.0)
+            values(&flatten(&results, "the results")?.0)
         };
         carried
             .stacks
@@ -366,6 +371,11 @@ fn true_condition(place: &SourcePlace) -> TracedTensor {
     let sizes: Vec<Dim> = Vec::new();
     let named = vec![("dtype", Arg::DType(DType::Bool))];
     call_at(place, "ones", vec![sizes.into()], named).swap_remove(0)
+}
+
+/// Values of tensors.
+fn values(tensors: &[TracedTensor]) -> Result<Vec<Tensor>> {
+    tensors.iter().map(TracedTensor::value).collect()
 }
 
 /// The value of a `bool` tensor without dimensions.

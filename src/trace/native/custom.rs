@@ -13,6 +13,7 @@ use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
 use super::call::failed_at;
+use super::call_site;
 use super::recorder::{self, Recorder};
 use super::tensor::TracedTensor;
 use super::tree::Tree;
@@ -78,7 +79,7 @@ impl CustomOperator {
     /// Calls the operator. There is always at least one result. If the call fails, the result holds the error.
     #[track_caller]
     pub fn call(&self, operands: &[&TracedTensor]) -> Vec<TracedTensor> {
-        let place = recorder::caller();
+        let place = call_site::caller();
         self.register();
         let results = self.run(operands, &place);
         results.unwrap_or_else(|error| vec![failed_at(error, &place)])
@@ -156,7 +157,7 @@ where
     I: Tree,
     O: Tree,
 {
-    let place = recorder::caller();
+    let place = call_site::caller();
     let Some(recorder) = recorder::active() else {
         return Ok(function(inputs));
     };

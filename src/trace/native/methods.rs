@@ -8,11 +8,10 @@
 use std::borrow::Borrow;
 
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Error;
 
 use super::argument::Arg;
 use super::call::call_operators;
-use super::recorder;
 use super::tensor::TracedTensor;
 
 include!(concat!(env!("OUT_DIR"), "/methods.rs"));
@@ -95,47 +94,4 @@ fn also<'n>(mut named: Named<'n>, more: Named<'n>) -> Named<'n> {
 fn list_of(tensors: &[impl Borrow<TracedTensor>]) -> Arg {
     let items = tensors.iter().map(|tensor| Arg::from(tensor.borrow()));
     Arg::List(items.collect())
-}
-
-impl TracedTensor {
-    /// Makes the handle refer to the result of an in-place operator, converted to the handle's element type. A result
-    /// that cannot be written to the handle is recorded as an error, which the handle then holds.
-    #[track_caller]
-    fn write(&mut self, result: TracedTensor) -> &mut TracedTensor {
-        *self = self.written(result).unwrap_or_else(|error| {
-            let error = error.at_place(&recorder::caller());
-            recorder::fail(error.clone());
-            TracedTensor::failed(error)
-        });
-        self
-    }
-
-    /// Returns the result with the element type and shape of the handle.
-    ///
-    /// # Errors
-    /// The result's element type is of a higher category, or its shape differs.
-    #[track_caller]
-    fn written(&self, result: TracedTensor) -> Result<TracedTensor> {
-        let (target, new) = (self.ty()?, result.ty()?);
-        if new.dtype.category() > target.dtype.category() {
-            return Err(Error::operator(format!(
-                "{new} can't be written to {target}"
-            )));
-        }
-        if self.value()?.shape() != result.value()?.shape() {
-            return Err(Error::operator(format!(
-                "{new} is written to {target} of another shape"
-            )));
-        }
-        let result = if new.dtype == target.dtype {
-            result
-        } else {
-            result.to(target.dtype)
-        };
-        Ok(if new.shape == target.shape {
-            result
-        } else {
-            result.expand(target.shape)
-        })
-    }
 }

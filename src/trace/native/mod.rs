@@ -4,8 +4,8 @@
 //! trace, and the trace gives a graph.
 //!
 //! Operators are methods with PyTorch's names and defaults (`x.softmax(1)`) or functions of [`ops`] (`ops::cat(&[x, y])`).
-//! The `_with` variants take parameters with defaults by name: `x.sum_dim_with(0, kw!(keepdim = true))`. In-place operators
-//! such as `add_` make the handle refer to the result.
+//! The `_with` variants take parameters with defaults by name: `x.sum_dim_with(0, kw!(keepdim = true))`. Operators
+//! such as `add_` write to the tensor, and to all tensors that share its memory.
 //!
 //! Sizes are symbolic [`Dim`](crate::dim::Dim) expressions, structures of tensors are [`Tree`]s, networks are [`Module`]s.
 //!
@@ -24,24 +24,30 @@
 
 mod argument;
 mod arithmetic;
-mod buffer_values;
 mod call;
+mod call_site;
 mod code;
 mod control;
 mod custom;
 #[doc(hidden)]
 pub mod derived;
+mod host_views;
+mod in_place;
 mod methods;
 mod module;
 mod named_call;
+mod placement;
 mod random;
 mod recorded_bodies;
 mod recorder;
+mod storage;
+mod storage_values;
 mod subject;
 mod tensor;
 mod trace_entry;
 mod trace_names;
 mod tree;
+mod undo_log;
 
 pub use argument::Arg;
 pub use call::call;

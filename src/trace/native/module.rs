@@ -1,7 +1,6 @@
 //! Modules: Rust values with parameters, and the module paths of calls.
 
 use std::any::type_name;
-use std::cell::RefCell;
 use std::fmt;
 use std::panic::Location as Caller;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::ir::Weights;
 use crate::tensor::Tensor;
 
+use super::call_site;
 use super::recorder;
 use super::tensor::TracedTensor;
 use super::trace_names::TraceNames;
@@ -88,38 +88,6 @@ impl Module for Training {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         (visitor.on_visit)(&visitor.path.join("."), Visited::Training(self));
     }
-}
-
-thread_local! {
-    /// Values of buffers before each store, in order, while [`with_buffer_rollback`] runs.
-    static BUFFER_UNDO_LOG: RefCell<Option<Vec<(TracedTensor, Tensor)>>> = const { RefCell::new(None) };
-}
-
-/// Stores a value of the buffer's type to a buffer, outside of a trace.
-pub(super) fn store(buffer: &TracedTensor, value: &Tensor) -> Result<()> {
-    let before = buffer.value()?;
-    let (wanted, found) = (before.tensor_type(), value.tensor_type());
-    if wanted != found {
-        let message = format!("expected a value of type {wanted} for a buffer, got {found}");
-        return Err(Error::input(message));
-    }
-    BUFFER_UNDO_LOG.with_borrow_mut(|undo_log| {
-        if let Some(entries) = undo_log {
-            entries.push((buffer.clone(), before));
-        }
-    });
-    buffer.set_value(value)
-}
-
-/// Runs a part of the program, then restores all buffers that it stored to.
-pub(super) fn with_buffer_rollback<T>(program: impl FnOnce() -> T) -> T {
-    let outer = BUFFER_UNDO_LOG.replace(Some(Vec::new()));
-    let result = program();
-    for (buffer, value) in BUFFER_UNDO_LOG.replace(outer).into_iter().flatten().rev() {
-        // This cannot fail: the value has the buffer's type.
-        let _ = buffer.set_value(&value);
-    }
-    result
 }
 
 /// A module that can be called. It may implement this trait for several input types.
@@ -299,7 +267,12 @@ impl TraceNames {
                     .entry(address)
                     .or_insert_with(|| path.to_string());
             }
-            Visited::Tensor(tensor) => self.insert(path.to_string(), tensor),
+            Visited::Tensor(tensor) => {
+                let view = tensor.storage_view();
+                if view.is_whole() {
+                    self.insert(path.to_string(), &view.storage);
+                }
+            }
             Visited::Training(_) => {}
         });
     }
@@ -319,7 +292,7 @@ fn enter_module<M: Module + ?Sized>(module: &M) -> ModuleCallGuard {
         let path = module_path(module, &mut recorder.names().borrow_mut());
         recorder.enter_module(&path);
     }
-    recorder::push_call(Caller::caller());
+    call_site::push_call(Caller::caller());
     ModuleCallGuard {
         is_recorded: recorder.is_some(),
     }
@@ -327,7 +300,7 @@ fn enter_module<M: Module + ?Sized>(module: &M) -> ModuleCallGuard {
 
 impl Drop for ModuleCallGuard {
     fn drop(&mut self) {
-        recorder::pop_call();
+        call_site::pop_call();
         if let Some(recorder) = recorder::active().filter(|_| self.is_recorded) {
             recorder.leave_module();
         }

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use crate::aten::{Generator, Operator};
 use crate::ir::Argument;
 
+use super::call_site;
 use super::recorder;
 
 thread_local! {
@@ -21,7 +22,7 @@ thread_local! {
 #[track_caller]
 pub fn manual_seed(seed: u64) {
     if let Some(recorder) = recorder::active() {
-        recorder.begin_sequence(&recorder::caller());
+        recorder.begin_sequence(&call_site::caller());
     }
     GENERATOR.set(Generator::new(seed));
 }

@@ -1,42 +1,32 @@
 //! The active trace of a thread: operations become nodes of its graph.
 
+mod storages;
+
 use std::cell::{Cell, RefCell};
-use std::iter;
-use std::panic::Location as Caller;
 use std::rc::Rc;
 
 use crate::aten::Operator;
 use crate::dim::{Bindings, Dim};
-use crate::error::{Error, Location, Result, SourcePlace};
+use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Argument, Builder, Graph, ModuleState, NamedTree, TreeSpec, ValueId, Weights};
 use crate::shape::{TensorType, wrap_dim};
+use crate::tensor::Tensor;
 use crate::trace::check::{AllowList, Finding, Id};
 use crate::trace::module_calls::ModuleCalls;
 use crate::trace::rng_counters::carry_rng_counters;
 use crate::trace::scope_stack::{ScopeStack, ValueRef};
+use crate::trace::views::GuardedGeometry;
 use crate::trace::weight_states::weight_state;
 
-use super::buffer_values::{BufferValue, BufferValues};
-use super::tensor::{TracedOrigin, TracedTensor};
+use super::storage::{Contents, Geometries, TracedOrigin, TracedStorage};
+use super::storage_values::{RecordedValue, StorageValues};
+use super::tensor::TracedTensor;
 use super::trace_names::TraceNames;
 
 thread_local! {
     static ACTIVE: RefCell<Option<Rc<Recorder>>> = const { RefCell::new(None) };
     /// Number of the next trace.
     static NEXT_TRACE: Cell<u64> = const { Cell::new(1) };
-    /// Call sites of the running modules, the innermost last.
-    static CALL_SITES: RefCell<Vec<&'static Caller<'static>>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Folders in paths of the standard library: as it was built, and as a toolchain with the component `rust-src` names
-/// it. A function such as `TracedTensor::relu` that is passed to the standard library is called from a line there.
-const STANDARD_LIBRARY: [&str; 3] = ["/rustc/", "/rustlib/src/rust/", "\\rustlib\\src\\rust\\"];
-
-/// The folder of this crate's `trace` module, as it occurs in paths of callers.
-fn library_folder() -> &'static str {
-    let file = file!();
-    let folder = file.len().checked_sub("native/recorder.rs".len());
-    folder.and_then(|end| file.get(..end)).unwrap_or(file)
 }
 
 /// A snapshot of a recorder without its graph.
@@ -65,8 +55,8 @@ pub(super) struct Recorder {
     allowed: RefCell<Vec<AllowList>>,
     /// The first error of the trace.
     error: RefCell<Option<Error>>,
-    /// Current values of buffers.
-    buffer_values: RefCell<BufferValues>,
+    /// Current values of the storages that were written.
+    storage_values: RefCell<StorageValues>,
     /// Number of the graph's values at each call of `manual_seed`.
     sequence_starts: RefCell<Vec<usize>>,
 }
@@ -80,6 +70,15 @@ pub(super) struct RecordedGraph {
     pub states: Vec<ModuleState>,
 }
 
+/// A call in the innermost graph.
+pub(super) struct RecordedCall {
+    pub operator: &'static Operator,
+    /// Arguments of the node.
+    pub arguments: Vec<Argument>,
+    /// Results of the node.
+    pub ids: Vec<ValueId>,
+}
+
 /// The active trace of this thread.
 pub(super) fn active() -> Option<Rc<Recorder>> {
     ACTIVE.with_borrow(Clone::clone)
@@ -90,47 +89,28 @@ pub fn is_tracing() -> bool {
     active().is_some()
 }
 
+/// The active trace and the innermost scope of its graph; none outside of traces.
+pub(super) fn scope() -> Option<(u64, u32)> {
+    active().map(|recorder| (recorder.number, recorder.innermost().1))
+}
+
+/// Contents of a storage with their version, after the writes of the active trace.
+pub(super) fn contents(storage: &TracedStorage) -> (Result<Tensor>, u64) {
+    let written = active().and_then(|recorder| recorder.written(storage));
+    match written {
+        Some(written) => (Ok(written.value.example), written.version),
+        None => {
+            let Contents { value, version } = storage.contents();
+            (value, version)
+        }
+    }
+}
+
 /// Records an error in the active trace.
 pub(super) fn fail(error: Error) {
     if let Some(recorder) = active() {
         recorder.fail(error);
     }
-}
-
-/// The source line of the user's program that called into this library, with the path of the module call in progress.
-#[track_caller]
-pub(super) fn caller() -> SourcePlace {
-    let caller = innermost_user_line(Caller::caller());
-    let location = Location::new(caller.file(), caller.line());
-    SourcePlace {
-        module: active()
-            .map(|recorder| recorder.module())
-            .unwrap_or_default(),
-        location: Some(location),
-    }
-}
-
-/// The innermost call site in the user's code. Modules of this library report the line that calls them.
-fn innermost_user_line(innermost: &'static Caller<'static>) -> &'static Caller<'static> {
-    let is_user_line = |line: &&Caller<'_>| {
-        let file = line.file();
-        let is_standard = STANDARD_LIBRARY.iter().any(|folder| file.contains(folder));
-        !is_standard && !file.starts_with(library_folder())
-    };
-    CALL_SITES.with_borrow(|sites| {
-        let mut outwards = iter::once(&innermost).chain(sites.iter().rev()).copied();
-        outwards.find(is_user_line).unwrap_or(innermost)
-    })
-}
-
-/// Pushes the call site of a module; [`pop_call`] removes it.
-pub(super) fn push_call(site: &'static Caller<'static>) {
-    CALL_SITES.with_borrow_mut(|sites| sites.push(site));
-}
-
-/// Pops the call site of the module that returns.
-pub(super) fn pop_call() {
-    CALL_SITES.with_borrow_mut(Vec::pop);
 }
 
 /// Runs a part of the program and suppresses its warnings of an id: `allow("W0201", || x.to_vec::<f32>())`.
@@ -196,7 +176,7 @@ impl Recorder {
             warnings: RefCell::default(),
             allowed: RefCell::default(),
             error: RefCell::default(),
-            buffer_values: RefCell::default(),
+            storage_values: RefCell::default(),
             sequence_starts: RefCell::default(),
         })
     }
@@ -222,8 +202,11 @@ impl Recorder {
         let still_active = || Error::internal("a trace is still active");
         let mut outputs = outputs.to_vec();
         let mut writes = Vec::new();
-        for BufferValue { name, value, .. } in self.buffer_values.take().into_values() {
-            outputs.push(self.value_of(&value)?);
+        for written in self.storage_values.take().into_values() {
+            let Some(name) = self.state_name(&written.storage) else {
+                continue;
+            };
+            outputs.push(self.scopes.borrow_mut().capture(written.value.id)?);
             let tree = TreeSpec::Tensor(outputs.len() - 1);
             writes.push(NamedTree { name, tree });
         }
@@ -245,37 +228,22 @@ impl Recorder {
         })
     }
 
-    /// Stores a value to a buffer; it outlives the call.
-    pub fn store(&self, buffer: &TracedTensor, value: &TracedTensor) -> Result<()> {
-        if matches!(buffer.origin(), TracedOrigin::Recorded(..)) {
-            let error = Error::usage("only a parameter or buffer can be stored to");
-            return Err(error.help("make it a field of the module"));
-        }
-        let (wanted, found) = (buffer.value()?.tensor_type(), value.ty()?);
-        if wanted != found {
-            let message = format!("expected a value of type {wanted} for a buffer, got {found}");
-            return Err(Error::input(message));
-        }
-        self.weight(buffer, buffer.origin())?;
-        let name = self.names.borrow().weights.get(&buffer.address()).cloned();
-        let (name, _) = name.ok_or_else(|| Error::internal("a weight has no name"))?;
-        let stored = BufferValue {
-            name,
-            buffer: buffer.clone(),
-            value: self.current(value),
-        };
-        self.buffer_values.borrow_mut().insert(stored);
-        Ok(())
+    /// Number that identifies the trace.
+    pub fn number(&self) -> u64 {
+        self.number
     }
 
-    /// Current values of buffers.
-    pub fn buffer_values(&self) -> &RefCell<BufferValues> {
-        &self.buffer_values
+    /// Builder of the innermost graph, and the number of its scope.
+    pub fn innermost(&self) -> (Rc<Builder>, u32) {
+        let scopes = self.scopes.borrow();
+        let innermost = scopes.innermost();
+        (innermost.builder.clone(), innermost.number)
     }
 
-    /// The current value of a tensor, which may be a buffer that was stored to.
-    pub fn current(&self, tensor: &TracedTensor) -> TracedTensor {
-        self.buffer_values.borrow().current(tensor)
+    /// Refers to a value of the innermost graph.
+    pub fn value_ref(&self, id: ValueId) -> ValueRef {
+        let (_, scope) = self.innermost();
+        ValueRef { scope, id }
     }
 
     /// Takes a snapshot of everything but the graph.
@@ -385,25 +353,37 @@ impl Recorder {
     }
 
     /// A tensor for a value of the innermost scope.
-    pub fn tensor(&self, id: ValueId, value: crate::tensor::Tensor) -> TracedTensor {
-        let scope = self.scopes.borrow().innermost().number;
-        self.tensor_of(ValueRef { scope, id }, value)
+    pub fn tensor(&self, id: ValueId, example: Tensor) -> TracedTensor {
+        let id = self.value_ref(id);
+        self.tensor_of(RecordedValue { id, example })
     }
 
-    /// A tensor for a value of any open scope.
-    pub fn tensor_of(&self, id: ValueRef, value: crate::tensor::Tensor) -> TracedTensor {
-        TracedTensor::new(Ok(value), TracedOrigin::Recorded(self.number, id))
+    /// A contiguous tensor for a value of any open scope.
+    pub fn tensor_of(&self, value: RecordedValue) -> TracedTensor {
+        let mut geometry = Geometries::contiguous(value.example.shape());
+        if let Ok(ty) = self.scopes.borrow().type_of(value.id) {
+            geometry.symbolic = Some((self.number, GuardedGeometry::contiguous(ty.shape)));
+        }
+        let origin = TracedOrigin::Recorded(self.number, value.id);
+        TracedTensor::of_storage(TracedStorage::new(Ok(value.example), origin, geometry))
     }
 
-    /// Type of a value of this trace.
+    /// Type of a tensor of this trace.
     pub fn type_of(&self, tensor: &TracedTensor) -> Result<TensorType> {
-        let value = self.find_value(tensor)?;
-        self.scopes.borrow().type_of(value)
+        let view = tensor.storage_view();
+        let guarded = view.in_trace(self.number)?.guarded.clone();
+        if let (TracedOrigin::Recorded(_, value), None) =
+            (&view.storage.origin, self.written(&view.storage))
+        {
+            self.require_open(*value)?;
+        }
+        let shape = guarded.resolve(&self.innermost().0).geometry.sizes;
+        Ok(TensorType::new(tensor.value()?.dtype(), shape))
     }
 
     /// Sets the name of a tensor's value in the graph. Ignores tensors that are not values of the trace.
     pub fn set_name(&self, tensor: &TracedTensor, name: &str) {
-        let Ok(value) = self.find_value(tensor) else {
+        let Ok(RecordedValue { id: value, .. }) = self.read(tensor) else {
             return;
         };
         let scopes = self.scopes.borrow();
@@ -414,70 +394,8 @@ impl Recorder {
 
     /// The value of a tensor in the innermost scope, captured from outer scopes if necessary.
     pub fn value_of(&self, tensor: &TracedTensor) -> Result<ValueId> {
-        let value = self.find_value(tensor)?;
-        self.scopes.borrow_mut().capture(value)
-    }
-
-    /// The value of a tensor in its own scope. A tensor from outside of the trace becomes a weight.
-    fn find_value(&self, tensor: &TracedTensor) -> Result<ValueRef> {
-        let tensor = &self.current(tensor);
-        match tensor.origin() {
-            TracedOrigin::Recorded(number, value) if *number == self.number => {
-                self.require_open(*value)
-            }
-            TracedOrigin::Recorded(..) => Err(Error::usage("a tensor of another trace is used")
-                .help("pass it as an input, or make a constant of its value outside of the trace")),
-            origin => self.weight(tensor, origin),
-        }
-    }
-
-    /// Returns the value unless its branch or loop has ended.
-    fn require_open(&self, value: ValueRef) -> Result<ValueRef> {
-        if self.scopes.borrow().is_open(value) {
-            return Ok(value);
-        }
-        let error = Error::usage("a tensor made inside of a branch or loop is used outside of it");
-        Err(error.help("return it from the branch or loop"))
-    }
-
-    /// Adds a tensor from outside of the trace as a weight: under a parameter's name, or as a constant with a warning.
-    fn weight(&self, tensor: &TracedTensor, origin: &TracedOrigin) -> Result<ValueRef> {
-        let value = tensor.value()?;
-        let known = self.names.borrow().weights.get(&tensor.address()).cloned();
-        let name = match known {
-            Some((name, _)) => name,
-            None => self.new_constant(tensor, origin)?,
-        };
-        let ty = value.tensor_type();
-        self.weights.borrow_mut().insert(name.clone(), value);
-        Ok(self.scopes.borrow().weight(&name, ty))
-    }
-
-    /// Names a tensor without a name as a new constant. Warns unless it is a parameter.
-    fn new_constant(&self, tensor: &TracedTensor, origin: &TracedOrigin) -> Result<String> {
-        let mut names = self.names.borrow_mut();
-        let name = names.unique("constant");
-        names.insert(name.clone(), tensor);
-        let ty = tensor.value()?.tensor_type();
-        match origin {
-            TracedOrigin::Data(place) => {
-                self.warn(
-                    Id::DataConstructor,
-                    format!("{ty}, made from host data, became the constant {name}"),
-                    place,
-                );
-            }
-            TracedOrigin::Parameter => {}
-            _ => {
-                let place = self.scopes.borrow().innermost().builder.place();
-                self.warn(
-                    Id::CapturedConstant,
-                    format!("{ty}, made outside of the trace, became the constant {name}"),
-                    &place,
-                );
-            }
-        }
-        Ok(name)
+        let value = self.read(tensor)?;
+        self.scopes.borrow_mut().capture(value.id)
     }
 
     /// Warns of `unbind` along a symbolic axis, which records one value for each element of the example.
@@ -503,8 +421,8 @@ impl Recorder {
         arguments: &[Argument],
         tensors: &[TracedTensor],
         place: &SourcePlace,
-    ) -> Result<Vec<ValueId>> {
-        let builder = self.scopes.borrow().innermost().builder.clone();
+    ) -> Result<RecordedCall> {
+        let (builder, _) = self.innermost();
         builder.set_place(place);
         let ids = tensors.iter().map(|tensor| self.value_of(tensor));
         let ids: Vec<ValueId> = ids.collect::<Result<_>>()?;
@@ -514,7 +432,12 @@ impl Recorder {
         let arguments = arguments.map(|argument| argument.map(&mut value, &mut size));
         let arguments: Vec<Argument> = arguments.collect();
         self.warn_of_iteration(operator, &arguments, &builder);
-        let results = operator.call(&builder, arguments)?;
-        Ok(results.into_iter().map(|value| value.id()).collect())
+        let results = operator.call(&builder, arguments.clone())?;
+        let ids = results.into_iter().map(|value| value.id()).collect();
+        Ok(RecordedCall {
+            operator,
+            arguments,
+            ids,
+        })
     }
 }

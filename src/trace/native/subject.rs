@@ -10,13 +10,14 @@ use crate::item::{self, Item};
 use crate::tensor::Tensor;
 use crate::trace::check::{CheckOptions, CheckReport, Subject, Traced, check_trace};
 
-use super::module::{Module, with_buffer_rollback};
+use super::module::Module;
 use super::random::manual_seed;
 use super::recorder;
 use super::tensor::TracedTensor;
 use super::trace_entry::{TraceOptions, record_entry, signature};
 use super::trace_names::TraceNames;
 use super::tree::Tree;
+use super::undo_log::with_rollback;
 
 /// A function with the structure of its example inputs.
 pub struct TracedFunction<'f, I, O> {
@@ -119,7 +120,7 @@ impl<I: Tree, O: Tree> Subject for TracedFunction<'_, I, O> {
             let mut results = items(std::iter::once(&spec), &leaves)?;
             Ok(results.pop().unwrap_or(Item::None))
         };
-        recorder::suspend(|| with_buffer_rollback(call))
+        recorder::suspend(|| with_rollback(call))
     }
 
     fn seed(&self, seed: u64) {

@@ -1,23 +1,31 @@
 //! The tensors of traced programs.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::error::{Error, Result, SourcePlace};
+use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorType, wrap_dim};
 use crate::tensor::{Element, Tensor};
 use crate::trace::check::Id;
 use crate::trace::scope_stack::ValueRef;
 
-use super::{module, recorder};
+use super::call_site;
+use super::host_views::read_view;
+use super::recorder;
+use super::storage::{Geometries, TracedOrigin, TracedStorage, TracedView};
+use super::storage_values::RecordedValue;
 
-/// A tensor with a value, whose computation is recorded while a trace is active. Clones share one identity.
+/// A tensor with a value, whose computation is recorded while a trace is active.
 ///
 /// Operators are methods with PyTorch's names. They never fail: an error is stored in the result, with the caller's line,
 /// and returned when the result is read or the trace ends.
+///
+/// As in PyTorch, a tensor is a view of a storage. Results of view operators (`select`, `t`, `view`, …) share the storage of
+/// their operand, and operators whose names end in `_` write to it: all tensors that share the storage change. Clones of a
+/// handle refer to one tensor, like two variables in Python; [`ops::clone`](super::ops::clone) copies the elements.
 #[derive(Clone)]
 pub struct TracedTensor {
     inner: Arc<TensorInner>,
@@ -25,22 +33,21 @@ pub struct TracedTensor {
 
 /// The tensor that clones of a handle share.
 struct TensorInner {
-    /// The value, or the error of an operation that computed it.
-    value: RwLock<Result<Tensor>>,
-    origin: TracedOrigin,
+    /// The view of a storage. Operators such as `t_` change it.
+    view: RwLock<TracedView>,
+    /// The value that the tensor had at a version of its storage; none until a view is read.
+    cached: Mutex<Option<CachedValue>>,
+    /// The trace and the scope of its graph in which the tensor was made; none outside of traces.
+    scope: Option<(u64, u32)>,
 }
 
-/// Origin of a tensor, which decides how a trace refers to it.
-#[derive(Clone, Debug)]
-pub(super) enum TracedOrigin {
-    /// Created outside of any trace.
-    Host,
-    /// Created from data while a trace was active, at this place.
-    Data(SourcePlace),
-    /// A parameter or buffer of a module, whose value can be loaded.
-    Parameter,
-    /// A value of the trace with this number.
-    Recorded(u64, ValueRef),
+/// The value of a view at a version of its storage.
+#[derive(Clone)]
+struct CachedValue {
+    version: u64,
+    value: Tensor,
+    /// The value in the graph of a trace, if it was recorded.
+    recorded: Option<(u64, ValueRef)>,
 }
 
 impl TracedTensor {
@@ -66,18 +73,49 @@ impl TracedTensor {
         TracedTensor::new(value, TracedOrigin::Parameter)
     }
 
-    /// A new tensor with a value or an error.
+    /// A new contiguous tensor with a value or an error.
     pub(super) fn new(value: Result<Tensor>, origin: TracedOrigin) -> TracedTensor {
-        let value = RwLock::new(value);
+        let sizes = value.as_ref().map_or(&[][..], Tensor::shape);
+        let geometry = Geometries::contiguous(sizes);
+        TracedTensor::of_storage(TracedStorage::new(value, origin, geometry))
+    }
+
+    /// A tensor that is a whole storage.
+    pub(super) fn of_storage(storage: Arc<TracedStorage>) -> TracedTensor {
+        TracedTensor::of_uncached_view(TracedView::whole(storage))
+    }
+
+    /// A tensor with this view, whose value is computed when it is read.
+    pub(super) fn of_uncached_view(view: TracedView) -> TracedTensor {
         TracedTensor {
-            inner: Arc::new(TensorInner { value, origin }),
+            inner: Arc::new(TensorInner {
+                view: RwLock::new(view),
+                cached: Mutex::default(),
+                scope: recorder::scope(),
+            }),
         }
+    }
+
+    /// A tensor with this view, its current value, and that value in a trace.
+    pub(super) fn of_view(
+        view: TracedView,
+        value: Tensor,
+        recorded: Option<(u64, ValueRef)>,
+    ) -> TracedTensor {
+        let (_, version) = recorder::contents(&view.storage);
+        let tensor = TracedTensor::of_uncached_view(view);
+        tensor.set_cached(CachedValue {
+            version,
+            value,
+            recorded,
+        });
+        tensor
     }
 
     /// A tensor that the program creates from data.
     #[track_caller]
     fn from_data(value: Result<Tensor>) -> TracedTensor {
-        let place = recorder::caller();
+        let place = call_site::caller();
         let value = value.map_err(|error| error.at_place(&place));
         let origin = match recorder::active() {
             Some(_) => TracedOrigin::Data(place),
@@ -93,8 +131,79 @@ impl TracedTensor {
 
     /// Reads the value. Records no warning, unlike [`to_host`](TracedTensor::to_host).
     pub(super) fn value(&self) -> Result<Tensor> {
-        let value = self.inner.value.read();
-        value.unwrap_or_else(PoisonError::into_inner).clone()
+        let view = self.storage_view();
+        let (contents, version) = recorder::contents(&view.storage);
+        if view.is_whole() {
+            return contents;
+        }
+        if let Some(cached) = self.cached(version) {
+            return Ok(cached.value);
+        }
+        let value = read_view(&view.concrete, &contents?)?;
+        self.set_cached(CachedValue {
+            version,
+            value: value.clone(),
+            recorded: None,
+        });
+        Ok(value)
+    }
+
+    /// The value of this view in a trace at a version of its storage, if it was recorded.
+    pub(super) fn recorded_at(&self, version: u64, trace: u64) -> Option<ValueRef> {
+        let (own, id) = self.cached(version)?.recorded?;
+        (own == trace).then_some(id)
+    }
+
+    /// Sets the value of this view in a trace at a version of its storage.
+    pub(super) fn set_recorded(&self, version: u64, trace: u64, value: &RecordedValue) {
+        self.set_cached(CachedValue {
+            version,
+            value: value.example.clone(),
+            recorded: Some((trace, value.id)),
+        });
+    }
+
+    fn cached(&self, version: u64) -> Option<CachedValue> {
+        let cached = self.inner.cached.lock();
+        let cached = cached.unwrap_or_else(PoisonError::into_inner).clone();
+        cached.filter(|cached| cached.version == version)
+    }
+
+    fn set_cached(&self, value: CachedValue) {
+        let cached = self.inner.cached.lock();
+        *cached.unwrap_or_else(PoisonError::into_inner) = Some(value);
+    }
+
+    /// The tensor's view of its storage.
+    pub(super) fn storage_view(&self) -> TracedView {
+        let view = self.inner.view.read();
+        view.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces the view of a storage.
+    pub(super) fn set_view(&self, view: TracedView) {
+        let own = self.inner.view.write();
+        *own.unwrap_or_else(PoisonError::into_inner) = view;
+        *self
+            .inner
+            .cached
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Position of the first element in the storage, symbolic in a trace.
+    pub(super) fn offset(&self) -> Result<Dim> {
+        let view = self.storage_view();
+        let guarded = match recorder::active() {
+            Some(recorder) => &view.in_trace(recorder.number())?.guarded,
+            None => &view.concrete.guarded,
+        };
+        Ok(guarded.geometry.offset.clone())
+    }
+
+    /// True if the tensor was made in the innermost branch or loop, or outside of traces while none is active.
+    pub(super) fn is_of_innermost_scope(&self) -> bool {
+        self.inner.scope == recorder::scope()
     }
 
     /// Replaces the value of a parameter by one of equal shape, converted to the parameter's element type.
@@ -105,11 +214,7 @@ impl TracedTensor {
             let message = format!("expected a value of shape {old:?}, got {new:?}");
             return Err(Error::input(message));
         }
-        let mut slot = self.inner.value.write();
-        let poisoned = |_| Error::internal("the lock of a tensor's value is poisoned");
-        let slot = slot.as_deref_mut().map_err(poisoned)?;
-        *slot = value.cast(old.dtype());
-        Ok(())
+        self.assign_on_host(&value.cast(old.dtype())?)
     }
 
     /// Stores a value to a parameter or buffer, as `copy_` to a buffer does in PyTorch. The value outlives the call: running
@@ -125,33 +230,33 @@ impl TracedTensor {
     #[track_caller]
     pub fn store(&self, value: &TracedTensor) -> Result<()> {
         let Some(recorder) = recorder::active() else {
-            return module::store(self, &value.value()?);
+            return self.store_value(&value.value()?);
         };
         let stored = recorder.store(self, value);
         if let Err(error) = &stored {
-            recorder.fail(error.clone().at_place(&recorder::caller()));
+            recorder.fail(error.clone().at_place(&call_site::caller()));
         }
         stored
     }
 
-    /// A tensor of equal value without a connection to a trace.
-    pub(super) fn detached(&self) -> TracedTensor {
-        TracedTensor::new(self.value(), TracedOrigin::Host)
+    /// Stores a value of this tensor's type, outside of traces.
+    fn store_value(&self, value: &Tensor) -> Result<()> {
+        let (wanted, found) = (self.value()?.tensor_type(), value.tensor_type());
+        if wanted != found {
+            let message = format!("expected a value of type {wanted} for a buffer, got {found}");
+            return Err(Error::input(message));
+        }
+        self.set_value(value)
     }
 
-    /// The origin of the tensor.
-    pub(super) fn origin(&self) -> &TracedOrigin {
-        &self.inner.origin
+    /// A tensor of equal value with memory of its own, without a connection to a trace.
+    pub(super) fn detached(&self) -> TracedTensor {
+        TracedTensor::new(self.value(), TracedOrigin::Host)
     }
 
     /// True if both handles refer to one tensor, not merely to equal ones.
     pub fn is(&self, other: &TracedTensor) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
-    }
-
-    /// Address that identifies the tensor while it lives.
-    pub(super) fn address(&self) -> usize {
-        Arc::as_ptr(&self.inner).addr()
     }
 
     /// The error, if an operation that computed this tensor failed.
@@ -165,12 +270,10 @@ impl TracedTensor {
     /// An operation that computed this tensor failed.
     pub fn ty(&self) -> Result<TensorType> {
         let value = self.value()?;
-        if let (TracedOrigin::Recorded(..), Some(recorder)) =
-            (&self.inner.origin, recorder::active())
-        {
-            return recorder.type_of(self);
+        match recorder::active() {
+            Some(recorder) if self.storage_view().symbolic.is_some() => recorder.type_of(self),
+            _ => Ok(value.tensor_type()),
         }
-        Ok(value.tensor_type())
     }
 
     /// Element type; `F32` if the tensor holds an error.
@@ -194,7 +297,7 @@ impl TracedTensor {
     /// dimension.
     #[track_caller]
     pub fn dim(&self, dim: i64) -> Dim {
-        let place = recorder::caller();
+        let place = call_site::caller();
         let size = self.ty().and_then(|ty| {
             let axis = wrap_dim(dim, ty.rank())?;
             let missing = || Error::operator(format!("{ty} has no dimension {dim}"));
@@ -227,13 +330,13 @@ impl TracedTensor {
     #[track_caller]
     pub fn to_host(&self) -> Result<Tensor> {
         let value = self.value()?;
-        if let (TracedOrigin::Recorded(..), Some(recorder)) =
-            (&self.inner.origin, recorder::active())
-        {
+        if let Some(recorder) = recorder::active().filter(|recorder| recorder.may_change(self)) {
+            let name = recorder.weight_name(self);
+            let name = name.map_or(String::new(), |name| format!("{name}, "));
             let message = format!(
-                "the program reads {value:?}: results computed from it on the host are constants of the graph"
+                "the program reads {name}{value:?}: results computed from it on the host are constants of the graph"
             );
-            recorder.warn(Id::HostRead, message, &recorder::caller());
+            recorder.warn(Id::HostRead, message, &call_site::caller());
         }
         Ok(value)
     }
@@ -285,7 +388,7 @@ pub fn freeze(size: &Dim) -> Result<i64> {
     let recorder = recorder.ok_or_else(inactive)?;
     let number = recorder.freeze(size)?;
     let message = format!("the size {size} is fixed to {number}");
-    recorder.warn(Id::FrozenSize, message, &recorder::caller());
+    recorder.warn(Id::FrozenSize, message, &call_site::caller());
     Ok(number)
 }
 

@@ -18,6 +18,7 @@ use crate::trace::weight_states::make_state_inputs;
 
 use super::module::Module;
 use super::recorder::{RecordedGraph, Recorder};
+use super::storage_values::RecordedValue;
 use super::tensor::TracedTensor;
 use super::trace_names::TraceNames;
 use super::tree::Tree;
@@ -132,8 +133,8 @@ pub(super) fn record_entry<I: Tree, O: Tree>(
     let mut examples = Vec::new();
     let spec = inputs.flatten("args", &mut examples)?;
     let signature = signature(&spec, &options.names)?;
-    let leaves = declare_inputs(&recorder, &signature, &examples, &options.sizes)?;
     let (outputs, output) = recorder.activate(|| {
+        let leaves = declare_inputs(&recorder, &signature, &examples, &options.sizes)?;
         let inputs = I::rebuild(&spec, &leaves, "args")?;
         let mut outputs = Vec::new();
         let output = function(inputs).flatten("output", &mut outputs)?;
@@ -143,7 +144,6 @@ pub(super) fn record_entry<I: Tree, O: Tree>(
         let ids = outputs.iter().map(|tensor| recorder.value_of(tensor));
         Ok((ids.collect::<Result<Vec<_>>>()?, output))
     })?;
-    drop(leaves);
     recorder.finish(&outputs, signature, output)
 }
 
@@ -287,9 +287,10 @@ fn declare_inputs(
         let value = example.value()?;
         let mut scopes = recorder.scopes().borrow_mut();
         let shape = sizes.symbolic_shape(scopes.root.builder.symbols(), name, value.shape());
-        let input = scopes.input(name, TensorType::new(value.dtype(), shape));
+        let id = scopes.input(name, TensorType::new(value.dtype(), shape));
         drop(scopes);
-        Ok(recorder.tensor_of(input, value))
+        let example = value;
+        Ok(recorder.tensor_of(RecordedValue { id, example }))
     });
     declared.collect()
 }

@@ -1,15 +1,16 @@
 //! Names shared by the graphs of one module.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use super::module::ModuleAddress;
-use super::tensor::TracedTensor;
+use super::storage::TracedStorage;
 
 /// Names of weights and paths of modules, shared by the graphs of one module.
 #[derive(Clone, Default)]
 pub(super) struct TraceNames {
-    /// Name of each weight by the address of its tensor. The tensor is kept alive, so its address stays unique.
-    pub weights: HashMap<usize, (String, TracedTensor)>,
+    /// Name of each weight by the address of its storage. The storage is kept alive, so its address stays unique.
+    pub weights: HashMap<usize, (String, Arc<TracedStorage>)>,
     /// Paths of modules by address.
     pub modules: HashMap<ModuleAddress, String>,
     /// Names in use.
@@ -26,10 +27,10 @@ impl TraceNames {
             .unwrap_or_default()
     }
 
-    /// Names a tensor unless it has a name. A parameter that two modules share is stored once.
-    pub fn insert(&mut self, name: String, tensor: &TracedTensor) {
+    /// Names a storage unless it has a name. A parameter that two modules share is stored once.
+    pub fn insert(&mut self, name: String, storage: &Arc<TracedStorage>) {
         self.used.insert(name.clone());
-        let slot = self.weights.entry(tensor.address());
-        slot.or_insert_with(|| (name, tensor.clone()));
+        let slot = self.weights.entry(storage.address());
+        slot.or_insert_with(|| (name, storage.clone()));
     }
 }

@@ -117,11 +117,8 @@ impl GuardedGeometry {
 
     /// The geometry with symbols replaced whose values have become known.
     pub fn resolve(mut self, builder: &Builder) -> GuardedGeometry {
-        let geometry = &mut self.geometry;
-        let sizes = geometry.sizes.iter_mut().chain(&mut geometry.strides);
-        for size in sizes.chain([&mut geometry.offset]) {
-            *size = builder.symbols().resolve(size);
-        }
+        self.geometry
+            .map_sizes(&mut |size| builder.symbols().resolve(size));
         self
     }
 }

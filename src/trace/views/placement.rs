@@ -4,8 +4,9 @@ use crate::aten::apply_view_step;
 use crate::aten::{Args, Operator, ResultPlacement, StrideRule, ViewSteps, WantedFormat};
 use crate::dim::Dim;
 use crate::error::{Error, Result};
-use crate::geometry::{Assumptions, Geometry};
+use crate::geometry::{Assumptions, Geometry, MemoryFormat};
 use crate::ir::{Argument, Builder};
+use crate::scalar::Scalar;
 use crate::shape::Shape;
 use crate::symbols::Guard;
 
@@ -22,6 +23,8 @@ pub struct ViewCallPlacement<'a> {
     pub builder: &'a Builder,
     /// Number of the scope of that graph.
     pub scope: u32,
+    /// The argument `memory_format=`.
+    pub format: WantedFormat,
 }
 
 /// The memory of a result of a view operator.
@@ -74,6 +77,9 @@ impl ViewCallPlacement<'_> {
                 conditions: Vec::new(),
             });
         }
+        if stride_rule == StrideRule::ItselfOrNew {
+            return self.place_conversion(base, sizes, is_unchanged);
+        }
         let (geometry, assumed) = base.derive(self.builder, |geometry, assumptions| {
             self.geometry(geometry, assumptions, sizes, primitives.as_ref())
         })?;
@@ -92,6 +98,54 @@ impl ViewCallPlacement<'_> {
             }
         };
         Ok(PlacedView { memory, conditions })
+    }
+
+    /// Places the result of an operator that returns its operand if nothing changes, else new memory. `is_unchanged` is
+    /// true if the elements do not change.
+    fn place_conversion(
+        &self,
+        base: &GuardedGeometry,
+        sizes: &Shape,
+        is_unchanged: bool,
+    ) -> Result<PlacedView> {
+        let position = self.operator.schema.position("copy");
+        let copy = position.and_then(|position| self.arguments.get(position));
+        let may_return_operand =
+            is_unchanged && copy != Some(&Argument::Number(Scalar::Bool(true)));
+        let (geometry, conditions) = base.derive(self.builder, |operand, assumptions| {
+            if may_return_operand && self.keeps_format(operand, assumptions)? {
+                return Ok(None);
+            }
+            Ok(Some(match self.wanted_format() {
+                WantedFormat::Format(format) => Geometry::of_format(sizes.clone(), format),
+                _ => operand.preserved(assumptions)?,
+            }))
+        })?;
+        let assumed = conditions.clone();
+        let copy = |geometry| ResultMemory::Copy(GuardedGeometry { geometry, assumed });
+        Ok(PlacedView {
+            memory: geometry.map_or(ResultMemory::Operand, copy),
+            conditions,
+        })
+    }
+
+    /// The memory format that the result has to have.
+    fn wanted_format(&self) -> WantedFormat {
+        match (self.format, self.operator.schema.name.as_str()) {
+            (WantedFormat::Default, "contiguous") => WantedFormat::Format(MemoryFormat::Contiguous),
+            (format, _) => format,
+        }
+    }
+
+    /// True if the operand has the wanted memory format already. `Tensor.to` decides by the format that strides suggest.
+    fn keeps_format(&self, operand: &Geometry, assumptions: &Assumptions) -> Result<bool> {
+        match (self.wanted_format(), self.operator.schema.name.as_str()) {
+            (WantedFormat::Format(format), "contiguous") => operand.has_format(assumptions, format),
+            (WantedFormat::Format(format), _) => {
+                Ok(operand.suggested_format(assumptions)? == format)
+            }
+            _ => Ok(true),
+        }
     }
 
     /// Makes the step from the operand to one of the results.

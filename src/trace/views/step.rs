@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::aten::{Operator, ViewSteps};
+use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Builder, ValueId};
 use crate::op::Primitive;
@@ -67,6 +68,27 @@ impl ViewStep {
     /// primitives.
     pub fn primitives(&self) -> Option<&ViewSteps> {
         self.primitives.as_ref()
+    }
+
+    /// Replaces the sizes in the step.
+    pub fn map_sizes(&self, map: &mut impl FnMut(&Dim) -> Dim) -> ViewStep {
+        let primitives = self.primitives.as_ref().map(|steps| {
+            let steps = steps.iter().map(|(primitive, shape)| {
+                let mut primitive = primitive.clone();
+                primitive.map_sizes(map);
+                (primitive, shape.iter().map(&mut *map).collect())
+            });
+            steps.collect()
+        });
+        let call = self.call.as_ref().map(|call| {
+            let arguments = call.arguments.iter();
+            let arguments = arguments.map(|argument| argument.map(&mut |id| id, map));
+            ViewCall {
+                arguments: arguments.collect(),
+                ..call.clone()
+            }
+        });
+        ViewStep { call, primitives }
     }
 
     /// Applies the step to `base`, a value of the innermost graph, by new nodes there. Returns the step's value.

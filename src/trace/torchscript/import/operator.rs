@@ -131,6 +131,7 @@ impl Importer<'_> {
                     arguments: &converted,
                     builder: &builder,
                     scope: self.scopes.innermost().number,
+                    format: memory_format(operator, arguments),
                 };
                 self.view_results(&bases, &call, &ids)?
             }
