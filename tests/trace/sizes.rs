@@ -186,3 +186,27 @@ fn many_inputs_are_joined() {
         .unwrap();
     assert_eq!(found[0], program(example(&[130, 3])).to_host().unwrap());
 }
+
+/// A size that a first trace left behind has the name of a size of the second one, and another value.
+#[test]
+fn a_size_of_another_trace_is_refused() {
+    let left = std::cell::RefCell::new(None);
+    let first = |x: TracedTensor| {
+        left.replace(Some(x.dim(0)));
+        x
+    };
+    trace(example(&[4]), first).unwrap();
+    let size = left.take().unwrap();
+    let line = line!() + 1;
+    let divide = |x: TracedTensor| &x / &size;
+    let error = trace(example(&[3]), divide).unwrap_err();
+    assert_eq!(error.message(), "x_0, a size of another trace, is used");
+    assert!(
+        error.to_string().contains(&format!("sizes.rs:{line}")),
+        "{error}"
+    );
+    let error = trace(example(&[3]), |x| (x, size.clone())).unwrap_err();
+    assert_eq!(error.message(), "x_0, a size of another trace, is used");
+    let error = trace(example(&[3]), |x| freeze(&size).map(|_| x)).unwrap_err();
+    assert_eq!(error.message(), "x_0, a size of another trace, is used");
+}

@@ -344,7 +344,17 @@ impl Recorder {
 
     /// The example's value of a size. The trace is valid for that value only.
     pub fn freeze(&self, size: &Dim) -> Result<i64> {
+        self.require_own_size(size)?;
         self.scopes.borrow().root.builder.symbols().specialize(size)
+    }
+
+    /// Fails for a size of another trace.
+    pub fn require_own_size(&self, size: &Dim) -> Result<()> {
+        if self.scopes.borrow().root.builder.symbols().declares(size) {
+            return Ok(());
+        }
+        let error = Error::usage(format!("{size}, a size of another trace, is used"));
+        Err(error.help("take the size from a tensor of this trace by `dim`"))
     }
 
     /// Simplifies a size by the known equalities of its symbols.
@@ -427,10 +437,17 @@ impl Recorder {
         let ids = tensors.iter().map(|tensor| self.value_of(tensor));
         let ids: Vec<ValueId> = ids.collect::<Result<_>>()?;
         let mut value = |id: ValueId| ids.get(id.index()).copied().unwrap_or(id);
-        let mut size = |size: &Dim| builder.symbols().resolve(size);
+        let mut own_sizes = Ok(());
+        let mut size = |size: &Dim| {
+            if own_sizes.is_ok() {
+                own_sizes = self.require_own_size(size);
+            }
+            builder.symbols().resolve(size)
+        };
         let arguments = arguments.iter();
         let arguments = arguments.map(|argument| argument.map(&mut value, &mut size));
         let arguments: Vec<Argument> = arguments.collect();
+        own_sizes?;
         self.warn_of_iteration(operator, &arguments, &builder);
         let results = operator.call(&builder, arguments.clone())?;
         let ids = results.into_iter().map(|value| value.id()).collect();
