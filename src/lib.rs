@@ -47,7 +47,7 @@
 //!
 //! A model may refuse values: assertions, indices out of range, integer division by zero. Each is an [`op::Check`] in the
 //! graph, which returns its operand unchanged. The host raises PyTorch's message at once. A kernel notes a failed check in a
-//! word of [`kernel::plan::Faults`], which the run reads with its outputs.
+//! word of [`kernel::plan::RuntimeChecks`], which the run reads with its outputs.
 //!
 //! The planner (`plan::plan`) decides which values one kernel computes (fusion), which kernel computes a product, a
 //! convolution or a row (a table, which a [`model::Tuning`] overrides), how values lie in memory

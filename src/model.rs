@@ -40,7 +40,7 @@ pub use compile_options::CompileOptions;
 pub use compiled_graph::CompiledGraph;
 pub use device::Device;
 pub use input_mismatch::InputMismatch;
-pub use packed::PackedReport;
+pub use packed::PackedWeightsReport;
 pub use random_input::{InputDistribution, input_distributions, seed_of};
 pub use session::Session;
 pub use signature::{Signature, SignatureInput};

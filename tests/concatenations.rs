@@ -137,7 +137,7 @@ fn planned(graph: &Graph, capabilities: &Capabilities, precision: Precision) -> 
         precision,
         ..PlanOptions::default()
     };
-    plan::plan_by(graph, capabilities, &options).unwrap()
+    plan::plan_with_options(graph, capabilities, &options).unwrap()
 }
 
 fn check(device: &GpuDevice, keep: Keep, precision: Precision) {
@@ -194,7 +194,7 @@ fn concat_counts(plan: &Plan) -> (usize, usize) {
     let steps = plan.steps.iter();
     let labels = steps.map(|step| plan.kernels[step.kernel].label.as_str());
     let parts = plan.slots.iter();
-    let parts = parts.filter(|slot| matches!(slot.kind, SlotKind::Part { .. }));
+    let parts = parts.filter(|slot| matches!(slot.kind, SlotKind::Subview { .. }));
     (
         labels.filter(|label| label.contains("concat")).count(),
         parts.count(),
@@ -210,7 +210,7 @@ fn caches_are_written_into_the_output() {
             assert_eq!(concat_counts(&plan), (6, 9));
             let whole = plan.outputs[0];
             let slots = plan.slots.iter();
-            let mut parts = slots.filter(|slot| matches!(slot.kind, SlotKind::Part { .. }));
+            let mut parts = slots.filter(|slot| matches!(slot.kind, SlotKind::Subview { .. }));
             assert!(parts.all(|slot| slot.layout == plan.slots[whole.0].layout));
             assert_eq!(plan.slots[whole.0].kind, SlotKind::Output);
         }
@@ -221,7 +221,7 @@ fn caches_are_written_into_the_output() {
 #[test]
 fn products_read_parts_of_an_output_as_textures() {
     let plan = planned(&kv_caches(64), &samples::rasteriser(), Precision::Single);
-    let is_part = |slot: &SlotId| matches!(plan.slots[slot.0].kind, SlotKind::Part { .. });
+    let is_part = |slot: &SlotId| matches!(plan.slots[slot.0].kind, SlotKind::Subview { .. });
     let read = plan.steps.iter().flat_map(|step| {
         let accesses = &plan.kernels[step.kernel].bindings;
         let bindings = step.bindings.iter().zip(accesses);

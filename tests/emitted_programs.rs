@@ -136,7 +136,7 @@ fn program(
         precision,
         ..PlanOptions::default()
     };
-    let plan = plan::plan_by(&lowered.graphs[0], device, &options)?;
+    let plan = plan::plan_with_options(&lowered.graphs[0], device, &options)?;
     let kernels = plan.kernels.iter();
     Ok(kernels
         .map(|kernel| normalize::normalize(&kernel.wgsl))

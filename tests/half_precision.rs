@@ -15,7 +15,7 @@ use onionskin::interp;
 use onionskin::ir::{Definition, Graph, GraphModule, Weights};
 use onionskin::kernel::capabilities::{Capabilities, StorageType};
 use onionskin::kernel::layout::Texel;
-use onionskin::kernel::materialization::{Precision, SingleReason};
+use onionskin::kernel::materialization::{F32StorageReason, Precision};
 use onionskin::kernel::plan::{Access, Plan, SlotKind};
 use onionskin::op::*;
 use onionskin::pass::{self};
@@ -30,7 +30,7 @@ fn half(graph: &Graph, capabilities: &Capabilities) -> Plan {
         precision: Precision::Half,
         ..PlanOptions::default()
     };
-    plan::plan_by(graph, capabilities, &options).unwrap()
+    plan::plan_with_options(graph, capabilities, &options).unwrap()
 }
 
 /// Returns capabilities for the families of kernels that a device can run, with and without `f16` in shaders.
@@ -343,10 +343,10 @@ fn bands_read_texels_of_eight_columns_at_once() {
     }
 }
 
-fn single_reasons(plan: &Plan) -> Vec<SingleReason> {
+fn f32_reasons(plan: &Plan) -> Vec<F32StorageReason> {
     plan.materialized
         .iter()
-        .filter_map(|stored| stored.single_reason)
+        .filter_map(|stored| stored.f32_reason)
         .collect()
 }
 
@@ -362,25 +362,25 @@ fn values_that_need_single_precision_keep_f32_storage() {
         let mean = x[0].mean(&[1], true);
         vec![(x[0].exp() - mean).dot(x[1]) + mean]
     });
-    assert!(single_reasons(&half(&norm, &bare)).contains(&SingleReason::Statistic));
+    assert!(f32_reasons(&half(&norm, &bare)).contains(&F32StorageReason::Statistic));
     let places = samples::graph(&["f32[8, 8]", "f32[8, 8]", "f32[64, 4]"], |_, x| {
         let scaled = x[0].dot(x[1]) * 100.0;
         let rows = scaled.floor().to(DType::I64).reshape(vec![64.into()]);
         vec![x[2].index_select(0, rows), scaled.exp()]
     });
-    assert!(single_reasons(&half(&places, &native)).contains(&SingleReason::IntegerOperand));
+    assert!(f32_reasons(&half(&places, &native)).contains(&F32StorageReason::IntegerOperand));
     let sums = samples::graph(&["f32[4, 8, 6]"], |_, x| {
         vec![x[0].scan(ScanFunction::Sum, 1).exp().sum(&[2], false)]
     });
-    assert!(single_reasons(&half(&sums, &native)).contains(&SingleReason::Accumulated));
+    assert!(f32_reasons(&half(&sums, &native)).contains(&F32StorageReason::Accumulated));
     let parts = samples::graph(&["f32[64, 4096]", "f32[4096, 64]"], |_, x| {
         vec![x[0].dot(x[1]).relu()]
     });
-    assert!(single_reasons(&half(&parts, &native)).contains(&SingleReason::PartialSums));
+    assert!(f32_reasons(&half(&parts, &native)).contains(&F32StorageReason::PartialSums));
     // Rows of 29 elements of f16 end within a 32-bit word.
     let odd = layers("11", &[35, 29, 21]);
-    assert!(single_reasons(&half(&odd, &bare)).contains(&SingleReason::UnpairedStore));
-    assert!(!single_reasons(&half(&odd, &native)).contains(&SingleReason::UnpairedStore));
+    assert!(f32_reasons(&half(&odd, &bare)).contains(&F32StorageReason::UnpairedStore));
+    assert!(!f32_reasons(&half(&odd, &native)).contains(&F32StorageReason::UnpairedStore));
     let biased = samples::graph(&["f32[8, 16]"], |builder, x| {
         let weight = builder.weight("weight", "f32[16, 16]".parse().unwrap());
         let bias = builder.weight("bias", "f32[16]".parse().unwrap());

@@ -56,7 +56,7 @@ fn plan(capabilities: &Capabilities, precision: Precision) -> Plan {
         precision,
         ..PlanOptions::default()
     };
-    plan::plan_by(&graph(), capabilities, &options).unwrap()
+    plan::plan_with_options(&graph(), capabilities, &options).unwrap()
 }
 
 /// Returns the slots with padded rows: the index of an input, or `None` for a temporary.

@@ -359,7 +359,7 @@ fn every_step_lists_its_writes() {
                     "{name}"
                 );
                 // The fault words are zeroed before a run.
-                let faults = plan.faults.as_ref().map(|faults| faults.slot);
+                let faults = plan.runtime_checks.as_ref().map(|faults| faults.slot);
                 let reads = step.bindings.iter().filter(|slot| !writes.contains(slot));
                 for slot in reads.filter(|slot| Some(**slot) != faults) {
                     let slot_info = &plan.slots[slot.0];
@@ -375,8 +375,8 @@ fn every_step_lists_its_writes() {
                     written.push(*slot);
                     // A slot counts as written once a part of it is.
                     let mut slot = *slot;
-                    while let SlotKind::Part { whole, .. } = &plan.slots[slot.0].kind {
-                        slot = *whole;
+                    while let SlotKind::Subview { parent, .. } = &plan.slots[slot.0].kind {
+                        slot = *parent;
                         written.push(slot);
                     }
                 }
@@ -405,7 +405,8 @@ fn inputs_and_values_between_kernels_are_read_as_texels() {
             }
         }
     }
-    let is_whole = |kind: &SlotKind| !matches!(kind, SlotKind::Weight(_) | SlotKind::Part { .. });
+    let is_whole =
+        |kind: &SlotKind| !matches!(kind, SlotKind::Weight(_) | SlotKind::Subview { .. });
     let is_between = |kind: &SlotKind| matches!(kind, SlotKind::Temporary { .. });
     assert!(kinds.iter().all(is_whole) && kinds.iter().any(is_between));
     assert!(kinds.contains(&SlotKind::Input(0)), "{kinds:?}");

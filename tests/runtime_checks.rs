@@ -249,7 +249,7 @@ fn checks_cost_no_dispatch_and_can_be_left_out() {
         assert!(without.run(&case.refused).is_ok(), "{}", case.call);
         let plans = without.compiled_graphs();
         let mut programs = plans.iter().filter_map(|variant| variant.program.as_ref());
-        assert!(programs.all(|program| program.plan().faults.is_none()));
+        assert!(programs.all(|program| program.plan().runtime_checks.is_none()));
     }
 }
 
@@ -271,7 +271,15 @@ fn indices_from_iota_are_not_checked() {
     let session = session(&Model::from_module(module), &Device::Gpu(gpu), true);
     session.run(&[floats([4, 5])]).unwrap();
     for variant in session.compiled_graphs() {
-        assert!(variant.program.as_ref().unwrap().plan().faults.is_none());
+        assert!(
+            variant
+                .program
+                .as_ref()
+                .unwrap()
+                .plan()
+                .runtime_checks
+                .is_none()
+        );
     }
 }
 

@@ -165,7 +165,7 @@ fn run_packed(
     device: &onionskin::gpu::GpuDevice,
     factor: f32,
     path: &std::path::Path,
-) -> onionskin::model::PackedReport {
+) -> onionskin::model::PackedWeightsReport {
     let mut module = product();
     let numbers = (0..40 * 24).map(|i| (i % 17) as f32 * factor).collect();
     let weight = Tensor::from_vec([40, 24], numbers).unwrap();
@@ -194,7 +194,7 @@ fn packed_weights_are_written_once_and_reused() {
     let counts = |factor| {
         let report = run_packed(&device, factor, &path);
         assert_eq!(report.ignored, Vec::<String>::new());
-        [report.taken, report.written]
+        [report.loaded, report.written]
     };
     assert_eq!(counts(1.0), [0, 1]);
     let size = std::fs::metadata(&path).unwrap().len();
@@ -206,9 +206,9 @@ fn packed_weights_are_written_once_and_reused() {
     // The file also holds another device's layout.
     if let Some(other) = samples::device(FeatureLevel::Portable) {
         let report = run_packed(&other, 2.0, &path);
-        assert_eq!(report.taken + report.written, 1, "{report}");
+        assert_eq!(report.loaded + report.written, 1, "{report}");
         assert_eq!(counts(2.0), [1, 0]);
-        assert_eq!(run_packed(&other, 2.0, &path).taken, 1);
+        assert_eq!(run_packed(&other, 2.0, &path).loaded, 1);
     }
     assert_eq!(
         std::fs::read_dir(&folder.0).unwrap().count(),
@@ -229,16 +229,16 @@ fn damaged_files_of_packed_weights_are_ignored() {
     let check = |bytes: &[u8], what: &str| {
         std::fs::write(&path, bytes).unwrap();
         let report = run_packed(&device, 1.0, &path);
-        if report.taken + report.written == 0 {
+        if report.loaded + report.written == 0 {
             // The damaged file might be another program's.
             assert!(!report.ignored.is_empty(), "{what}");
             assert_eq!(std::fs::read(&path).unwrap(), bytes, "{what}");
             return false;
         }
-        assert_eq!(report.taken + report.written, 1, "{what}: {report}");
+        assert_eq!(report.loaded + report.written, 1, "{what}: {report}");
         // Only a weight with a damaged key is missed without a report.
-        assert!(report.taken == 1 || !report.ignored.is_empty() || what.starts_with("bit"));
-        assert_eq!(run_packed(&device, 1.0, &path).taken, 1, "{what}");
+        assert!(report.loaded == 1 || !report.ignored.is_empty() || what.starts_with("bit"));
+        assert_eq!(run_packed(&device, 1.0, &path).loaded, 1, "{what}");
         true
     };
     for length in (0..sound.len()).step_by(sound.len() / 40 + 1) {
@@ -260,7 +260,7 @@ fn unwritable_packed_weights_are_reported() {
     };
     let folder = TemporaryFolder::new("unwritten");
     let report = run_packed(&device, 1.0, &folder.0.join("missing").join("weights"));
-    assert_eq!([report.taken, report.written], [0, 0]);
+    assert_eq!([report.loaded, report.written], [0, 0]);
     assert!(report.ignored[0].starts_with("not written: "), "{report}");
 }
 

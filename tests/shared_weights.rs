@@ -116,7 +116,7 @@ fn plan(graph: &Graph, capabilities: &Capabilities, precision: Precision) -> Pla
         precision,
         ..PlanOptions::default()
     };
-    plan::plan_by(graph, capabilities, &options).unwrap()
+    plan::plan_with_options(graph, capabilities, &options).unwrap()
 }
 
 /// A rasteriser whose kernels bind at most this many textures.

@@ -296,7 +296,7 @@ fn sorting_between_other_kernels() {
             precision,
             ..PlanOptions::default()
         };
-        let plan = plan::plan_by(&graph, device.capabilities(), &options).unwrap();
+        let plan = plan::plan_with_options(&graph, device.capabilities(), &options).unwrap();
         let runs = plan.slots.iter();
         let runs = runs.filter(|slot| matches!(slot.layout, Layout::SortedRuns(_)));
         assert!(runs.clone().count() >= 10 && runs.clone().all(|slot| !slot.storage.is_half()));

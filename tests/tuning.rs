@@ -86,14 +86,17 @@ fn choices_are_used() {
         ..Tuning::of(gpu, Precision::Single)
     };
     let options = CompileOptions {
-        choices: tuning.choices_for(&device, Precision::Single).unwrap(),
+        variant_overrides: tuning.choices_for(&device, Precision::Single).unwrap(),
         ..CompileOptions::default()
     };
-    assert_eq!(options.choices.get(&key), Some(&KernelVariant::Portable));
+    assert_eq!(
+        options.variant_overrides.get(&key),
+        Some(&KernelVariant::Portable)
+    );
     let call = |options: &CompileOptions| {
         let session = model.compile(&device, options).unwrap();
         let result = session.call(std::slice::from_ref(&x)).unwrap();
-        let (variant, _) = session.prepare(std::slice::from_ref(&x)).unwrap();
+        let (variant, _) = session.compile_for(std::slice::from_ref(&x)).unwrap();
         let program = variant.program.as_ref().unwrap();
         let taken = program
             .plan()
@@ -103,7 +106,7 @@ fn choices_are_used() {
         let is_given = taken
             .into_iter()
             .any(|choice| choice.reason == "requested by the tuning or the options");
-        assert_eq!(is_given, !options.choices.is_empty());
+        assert_eq!(is_given, !options.variant_overrides.is_empty());
         let leaves = result.leaves().into_iter();
         let tensors = leaves.filter_map(|(_, leaf)| match leaf {
             Item::Tensor(tensor) => Some(tensor.to_f64()),

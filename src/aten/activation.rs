@@ -7,7 +7,7 @@ use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::{Number, Value};
+use crate::ir::{ArithmeticOperand, Value};
 use crate::op::BinaryFunction;
 use crate::scalar::Scalar;
 
@@ -88,7 +88,7 @@ pub(super) const ROWS: &[Composite] = &[
             let x = a.tensor("self");
             let alpha = a.number_as("alpha", x.dtype().to_compute());
             let inverse = match &alpha {
-                Number::Scalar(alpha) => (1.0 / alpha.to_f64()).into(),
+                ArithmeticOperand::Scalar(alpha) => (1.0 / alpha.to_f64()).into(),
                 alpha => a
                     .builder()
                     .combine(BinaryFunction::Div, 1.0, alpha.clone())
@@ -218,9 +218,9 @@ fn gelu<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 /// `scale · x` for `x` of 0 or more, else `factor · (exp(input_scale · x) - 1)`.
 fn elu<'g>(
     x: Value<'g>,
-    factor: Number<'g>,
-    scale: Number<'g>,
-    input_scale: Number<'g>,
+    factor: ArithmeticOperand<'g>,
+    scale: ArithmeticOperand<'g>,
+    input_scale: ArithmeticOperand<'g>,
 ) -> Value<'g> {
     in_compute_dtype(x, |x| {
         let positive = times(x, scale);
@@ -230,9 +230,9 @@ fn elu<'g>(
 }
 
 /// `x · factor`, without a product if the factor is known to be 1.
-fn times<'g>(x: Value<'g>, factor: Number<'g>) -> Value<'g> {
+fn times<'g>(x: Value<'g>, factor: ArithmeticOperand<'g>) -> Value<'g> {
     match factor {
-        Number::Scalar(factor) if factor.to_f64() == 1.0 => x,
+        ArithmeticOperand::Scalar(factor) if factor.to_f64() == 1.0 => x,
         factor => x * factor,
     }
 }
@@ -255,7 +255,7 @@ fn softshrink<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 }
 
 /// `x` above 0, else `slope · x`.
-pub(super) fn leaky<'g>(x: Value<'g>, slope: impl Into<Number<'g>>) -> Value<'g> {
+pub(super) fn leaky<'g>(x: Value<'g>, slope: impl Into<ArithmeticOperand<'g>>) -> Value<'g> {
     in_compute_dtype(x, |x| x.gt(0.0).where_(x, x * slope))
 }
 

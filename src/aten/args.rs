@@ -3,7 +3,7 @@
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::{Argument, Builder, Number, Value};
+use crate::ir::{Argument, ArithmeticOperand, Builder, Value};
 use crate::scalar::Scalar;
 use crate::shape::Shape;
 
@@ -125,7 +125,7 @@ impl<'g> Args<'g> {
     }
 
     /// A tensor or a number, as an operand of arithmetic.
-    pub fn number(&self, name: &str) -> Number<'g> {
+    pub fn number(&self, name: &str) -> ArithmeticOperand<'g> {
         match self.get(name) {
             Argument::Value(id) => self.builder.value(id).into(),
             Argument::Number(scalar) => scalar.into(),
@@ -135,15 +135,15 @@ impl<'g> Args<'g> {
     }
 
     /// A tensor or a number, unless it is absent.
-    pub fn optional_number(&self, name: &str) -> Option<Number<'g>> {
+    pub fn optional_number(&self, name: &str) -> Option<ArithmeticOperand<'g>> {
         (!self.is_none(name)).then(|| self.number(name))
     }
 
     /// A number, possibly the element of a tensor, converted to a dtype.
-    pub fn number_as(&self, name: &str, dtype: DType) -> Number<'g> {
+    pub fn number_as(&self, name: &str, dtype: DType) -> ArithmeticOperand<'g> {
         match self.number(name) {
-            Number::Value(value) => value.reshape(Shape::new()).to(dtype).into(),
-            Number::Scalar(scalar) => scalar.cast(dtype).into(),
+            ArithmeticOperand::Value(value) => value.reshape(Shape::new()).to(dtype).into(),
+            ArithmeticOperand::Scalar(scalar) => scalar.cast(dtype).into(),
             size => size,
         }
     }

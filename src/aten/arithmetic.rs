@@ -7,7 +7,7 @@ use super::pointwise::{
 use super::{Args, Composite};
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::{Number, Value, result_type};
+use crate::ir::{ArithmeticOperand, Value, result_type};
 use crate::op::{BinaryFunction, UnaryFunction};
 use crate::scalar::Scalar;
 
@@ -328,8 +328,8 @@ pub(super) const ROWS: &[Composite] = &[
 fn sum<'g>(
     a: &Args<'g>,
     function: BinaryFunction,
-    x: Number<'g>,
-    y: Number<'g>,
+    x: ArithmeticOperand<'g>,
+    y: ArithmeticOperand<'g>,
 ) -> Result<Value<'g>> {
     let (dtype, [x, y]) = promote([x, y]);
     if dtype == DType::Bool {
@@ -342,7 +342,7 @@ fn sum<'g>(
         };
     }
     let alpha = match a.number("alpha") {
-        Number::Scalar(Scalar::Int(1)) => Scalar::Int(1).into(),
+        ArithmeticOperand::Scalar(Scalar::Int(1)) => Scalar::Int(1).into(),
         _ => a.number_as("alpha", dtype),
     };
     let y = scaled(a, y, alpha);
@@ -390,7 +390,9 @@ fn division<'g>(a: &Args<'g>, function: BinaryFunction) -> Value<'g> {
 fn power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [base, exponent]) = promote([a.number("self"), a.number("exponent")]);
     let result = match (base, exponent) {
-        (Number::Value(base), exponent @ Number::Scalar(_)) => base.pow(exponent),
+        (ArithmeticOperand::Value(base), exponent @ ArithmeticOperand::Scalar(_)) => {
+            base.pow(exponent)
+        }
         (base, exponent) => a.builder().combine(BinaryFunction::Pow, base, exponent),
     };
     Ok(result.to(dtype))
@@ -399,7 +401,7 @@ fn power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 /// `self` to the power `exponent`, in double precision for all dtypes.
 fn float_power<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let double = |number| match number {
-        Number::Value(value) => value.to(DType::F64).into(),
+        ArithmeticOperand::Value(value) => value.to(DType::F64).into(),
         number => number,
     };
     let (base, exponent) = (double(a.number("self")), double(a.number("exponent")));
@@ -433,8 +435,10 @@ fn lerp<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (dtype, [start, end]) = operands(a, ["self", "end"]);
     let difference = end - start;
     let result = match a.number("weight") {
-        Number::Scalar(weight) if weight.to_f64().abs() < 0.5 => start + difference * weight,
-        Number::Scalar(weight) => end - difference * (1.0 - weight.to_f64()),
+        ArithmeticOperand::Scalar(weight) if weight.to_f64().abs() < 0.5 => {
+            start + difference * weight
+        }
+        ArithmeticOperand::Scalar(weight) => end - difference * (1.0 - weight.to_f64()),
         weight => {
             let (_, [weight]) = promote([weight]);
             let weight = difference

@@ -3,7 +3,7 @@
 use super::pointwise::{binary, operands, promote, round_to};
 use super::{Args, Composite};
 use crate::error::Result;
-use crate::ir::{Number, Value};
+use crate::ir::{ArithmeticOperand, Value};
 use crate::op::BinaryFunction;
 
 pub(super) const ROWS: &[Composite] = &[
@@ -78,7 +78,7 @@ fn clamp<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     );
     // `x` stands in for an absent bound, so that it does not change the promoted dtype.
     let (dtype, [x, low, high]) = promote([x.clone(), low.unwrap_or(x.clone()), high.unwrap_or(x)]);
-    let Number::Value(x) = x else {
+    let ArithmeticOperand::Value(x) = x else {
         return a.reject("a number cannot be clamped");
     };
     let (low, high) = (

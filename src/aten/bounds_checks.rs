@@ -2,7 +2,7 @@
 //! a check ([`crate::op::Check`]) added to the graph.
 
 use crate::dtype::DType;
-use crate::ir::{Builder, Number, Value};
+use crate::ir::{ArithmeticOperand, Builder, Value};
 use crate::shape::Shape;
 
 /// How an operator treats negative indices.
@@ -55,11 +55,11 @@ pub(super) fn checked_index_with_message<'g>(
 pub(super) fn checked_divisor<'g>(
     builder: &'g Builder,
     dtype: DType,
-    divisor: Number<'g>,
-) -> Number<'g> {
+    divisor: ArithmeticOperand<'g>,
+) -> ArithmeticOperand<'g> {
     let value = match divisor {
-        Number::Scalar(scalar) if scalar.to_i64() != 0 => return divisor,
-        Number::Value(value) => value.to(dtype),
+        ArithmeticOperand::Scalar(scalar) if scalar.to_i64() != 0 => return divisor,
+        ArithmeticOperand::Value(value) => value.to(dtype),
         number => builder.full(dtype, Shape::new(), number),
     };
     value.check_nonzero("ZeroDivisionError").into()

@@ -4,7 +4,7 @@ use super::pointwise::binary;
 use super::{Args, Composite, StrideRule};
 use crate::dtype::{Category, DType};
 use crate::error::Result;
-use crate::ir::{Number, Value};
+use crate::ir::{ArithmeticOperand, Value};
 use crate::op::BinaryFunction;
 
 pub(super) const ROWS: &[Composite] = &[
@@ -228,7 +228,7 @@ fn isin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         ),
         _ => (
             a.tensor("elements").unsqueeze(-1).into(),
-            Number::Value(a.tensor("test_elements").flatten(0, -1)),
+            ArithmeticOperand::Value(a.tensor("test_elements").flatten(0, -1)),
         ),
     };
     let is_in = a
@@ -246,8 +246,8 @@ fn isin<'g>(a: &Args<'g>) -> Result<Value<'g>> {
 fn masked_fill<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (x, mask) = (a.tensor("self"), a.tensor("mask"));
     let value = match a.number("value") {
-        Number::Value(value) => value.to(x.dtype()).into(),
-        Number::Scalar(value) => value.cast(x.dtype()).into(),
+        ArithmeticOperand::Value(value) => value.to(x.dtype()).into(),
+        ArithmeticOperand::Scalar(value) => value.cast(x.dtype()).into(),
         size => size,
     };
     Ok(mask.where_(value, x).to(x.dtype()))

@@ -5,7 +5,7 @@ use super::{Args, Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::{Argument, Number, Value};
+use crate::ir::{Argument, ArithmeticOperand, Value};
 use crate::op::BinaryFunction;
 use crate::scalar::Scalar;
 use crate::shape::Shape;
@@ -219,16 +219,20 @@ pub(super) const ROWS: &[Composite] = &[
 ];
 
 /// The dtype that PyTorch infers for a number, or that of a tensor.
-fn number_dtype(number: &Number) -> DType {
+fn number_dtype(number: &ArithmeticOperand) -> DType {
     match number {
-        Number::Value(value) => value.dtype(),
-        Number::Scalar(scalar) => scalar.dtype(),
-        Number::Size(_) => DType::I64,
+        ArithmeticOperand::Value(value) => value.dtype(),
+        ArithmeticOperand::Scalar(scalar) => scalar.dtype(),
+        ArithmeticOperand::Size(_) => DType::I64,
     }
 }
 
 /// A tensor filled with `number`. Its dtype is the argument `dtype`, or that of `self`.
-fn filled_like<'g>(a: &Args<'g>, shape: Shape, number: impl Into<Number<'g>>) -> Value<'g> {
+fn filled_like<'g>(
+    a: &Args<'g>,
+    shape: Shape,
+    number: impl Into<ArithmeticOperand<'g>>,
+) -> Value<'g> {
     let dtype = a.dtype("dtype").unwrap_or(a.tensor("self").dtype());
     a.builder().full(dtype, shape, number)
 }

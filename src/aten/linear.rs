@@ -3,7 +3,7 @@
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::{Number, Value};
+use crate::ir::{ArithmeticOperand, Value};
 use crate::op::ScanFunction;
 use crate::shape::Shape;
 
@@ -335,7 +335,7 @@ fn beta_alpha_sum_as<'g>(
     }
     let sum = scaled(x, "beta").expand(shape) + product;
     let sum = match a.number("beta") {
-        Number::Value(beta) => beta.reshape(Shape::new()).eq(0).where_(product, sum),
+        ArithmeticOperand::Value(beta) => beta.reshape(Shape::new()).eq(0).where_(product, sum),
         _ => sum,
     };
     Ok(sum.to(dtype))
@@ -445,7 +445,9 @@ fn powers<'g>(x: Value<'g>, count: Option<Dim>) -> Value<'g> {
         *one = Dim::ONE;
         *axis_size = &count - 1;
     }
-    let one = x.builder().full(x.dtype(), ones, Number::from(1));
+    let one = x
+        .builder()
+        .full(x.dtype(), ones, ArithmeticOperand::from(1));
     let factors = x.builder().concat(&[one, x.expand(repeated)], -1);
     factors.scan(ScanFunction::Prod, -1)
 }

@@ -5,7 +5,7 @@ use super::{Composite, StrideRule};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::{Number, Value};
+use crate::ir::{ArithmeticOperand, Value};
 use crate::scalar::Scalar;
 use crate::shape::Shape;
 
@@ -42,7 +42,7 @@ pub(super) const ROWS: &[Composite] = &[
         |a| {
             let (x, pad) = (a.tensor("self"), a.sizes("pad"));
             match a.number("value") {
-                Number::Value(value) => {
+                ArithmeticOperand::Value(value) => {
                     let everywhere = a.builder().full(DType::Bool, x.shape(), true);
                     let inside = constant(everywhere, &pad, Scalar::Bool(false))?;
                     let value = value.reshape(Shape::new()).to(x.dtype());

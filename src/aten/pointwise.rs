@@ -3,7 +3,7 @@
 use super::Args;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::{Number, Value, result_type};
+use crate::ir::{ArithmeticOperand, Value, result_type};
 use crate::op::BinaryFunction;
 use crate::scalar::Scalar;
 use crate::shape::Shape;
@@ -36,10 +36,12 @@ pub(super) fn round_to(dtype: DType, result: Value<'_>) -> Value<'_> {
 
 /// The dtype of an operation on these operands (`torch.result_type`), and the operands with tensors in the dtype in which
 /// PyTorch's CPU kernels compute: `f32` for half precision.
-pub(super) fn promote<'g, const N: usize>(operands: [Number<'g>; N]) -> (DType, [Number<'g>; N]) {
+pub(super) fn promote<'g, const N: usize>(
+    operands: [ArithmeticOperand<'g>; N],
+) -> (DType, [ArithmeticOperand<'g>; N]) {
     let dtype = result_type(&operands);
     let operands = operands.map(|operand| match operand {
-        Number::Value(value) => value.to(dtype.to_compute()).into(),
+        ArithmeticOperand::Value(value) => value.to(dtype.to_compute()).into(),
         number => number,
     });
     (dtype, operands)
@@ -82,9 +84,9 @@ pub(super) fn stepwise_operands<'g, const N: usize>(
 }
 
 /// A number as a tensor of a dtype. Numbers that are no tensors become tensors without axes.
-fn tensor_of<'g>(a: &Args<'g>, number: Number<'g>, dtype: DType) -> Value<'g> {
+fn tensor_of<'g>(a: &Args<'g>, number: ArithmeticOperand<'g>, dtype: DType) -> Value<'g> {
     match number {
-        Number::Value(value) => value.to(dtype),
+        ArithmeticOperand::Value(value) => value.to(dtype),
         number => a.builder().full(dtype, Shape::new(), number),
     }
 }
@@ -98,8 +100,8 @@ pub(super) fn binary<'g>(a: &Args<'g>, function: BinaryFunction) -> Result<Value
 pub(super) fn combine<'g>(
     a: &Args<'g>,
     function: BinaryFunction,
-    x: Number<'g>,
-    y: Number<'g>,
+    x: ArithmeticOperand<'g>,
+    y: ArithmeticOperand<'g>,
 ) -> Value<'g> {
     let (dtype, [x, y]) = promote([x, y]);
     let result = a.builder().combine(function, x, y);
@@ -113,8 +115,12 @@ pub(super) fn combine<'g>(
 }
 
 /// `number · scale`, folded if both are known.
-pub(super) fn scaled<'g>(a: &Args<'g>, number: Number<'g>, scale: Number<'g>) -> Number<'g> {
-    use Number::{Scalar as Known, Size};
+pub(super) fn scaled<'g>(
+    a: &Args<'g>,
+    number: ArithmeticOperand<'g>,
+    scale: ArithmeticOperand<'g>,
+) -> ArithmeticOperand<'g> {
+    use ArithmeticOperand::{Scalar as Known, Size};
     match (number, scale) {
         (number, Known(Scalar::Int(1))) => number,
         (Known(Scalar::Float(number)), Known(scale)) => (number * scale.to_f64()).into(),

@@ -8,7 +8,7 @@ use std::f64::consts::PI;
 use super::split::INDEX_DTYPE;
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::ir::{Number, Value};
+use crate::ir::{ArithmeticOperand, Value};
 use crate::scalar::round;
 
 /// Interpolation of input elements around a source position.
@@ -40,7 +40,7 @@ pub(super) struct ResampledAxis<'g> {
     /// Size of the axis in the output.
     output: Dim,
     /// Input elements per output element.
-    ratio: Number<'g>,
+    ratio: ArithmeticOperand<'g>,
     /// Scale that the caller gave instead of the quotient of the sizes.
     scale: Option<f64>,
     /// True if the centres of the first and last elements coincide in input and output, instead of the outer edges.
@@ -77,7 +77,7 @@ impl<'g> ResampledAxis<'g> {
         let dtype = compute_dtype(x);
         let ratio = match scale {
             _ if align_corners => quotient(x, dtype, &(&input - 1), &(output - 1)),
-            Some(scale) => Number::from(round(1.0 / scale, dtype)),
+            Some(scale) => ArithmeticOperand::from(round(1.0 / scale, dtype)),
             None => quotient(x, dtype, &input, output),
         };
         ResampledAxis {
@@ -205,7 +205,7 @@ impl<'g> ResampledAxis<'g> {
     fn taps(&self, width: i64) -> Dim {
         let half = width / 2;
         let radius = match &self.ratio {
-            Number::Scalar(ratio) => {
+            ArithmeticOperand::Scalar(ratio) => {
                 Dim::from((ratio.to_f64().max(1.0) * half as f64).ceil() as i64)
             }
             _ => {
@@ -243,7 +243,12 @@ fn compute_dtype(x: Value) -> DType {
 
 /// A quotient of sizes; 0 if the divisor is not positive. The result is a number if it does not depend on symbols, otherwise
 /// a value computed when the graph runs.
-fn quotient<'g>(x: Value<'g>, dtype: DType, numerator: &Dim, denominator: &Dim) -> Number<'g> {
+fn quotient<'g>(
+    x: Value<'g>,
+    dtype: DType,
+    numerator: &Dim,
+    denominator: &Dim,
+) -> ArithmeticOperand<'g> {
     let builder = x.builder();
     let number = |above: i64, beneath: i64| {
         let exact = if 0 < beneath {
@@ -251,7 +256,7 @@ fn quotient<'g>(x: Value<'g>, dtype: DType, numerator: &Dim, denominator: &Dim) 
         } else {
             0.0
         };
-        Number::from(round(exact, dtype))
+        ArithmeticOperand::from(round(exact, dtype))
     };
     if let (Some(above), Some(beneath)) = (numerator.as_const(), denominator.as_const()) {
         return number(above, beneath);
@@ -266,7 +271,7 @@ fn quotient<'g>(x: Value<'g>, dtype: DType, numerator: &Dim, denominator: &Dim) 
     let value = |dim: &Dim| builder.full(dtype, vec![], dim);
     let divisor = value(denominator);
     let exact = value(numerator) / divisor.maximum(1.0);
-    Number::Value(divisor.gt(0.0).where_(exact, 0.0))
+    ArithmeticOperand::Value(divisor.gt(0.0).where_(exact, 0.0))
 }
 
 /// Weights of the elements at -1, 0, 1 and 2 for a position between 0 and 1: Keys' cubic convolution with `a = -0.75`.

@@ -3,7 +3,7 @@
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::{Number, Value};
+use crate::ir::{ArithmeticOperand, Value};
 
 use super::factorize::{Matrix, apply_reflections, householder_reflections, is_vector_side};
 use super::jacobi::{Svd, symmetric_eigen};
@@ -217,7 +217,7 @@ fn rank_threshold<'g>(a: &Args<'g>, x: Value<'g>, values: Value<'g>) -> Result<V
     let dtype = x.dtype();
     let number = |name: &str| {
         a.optional_number(name).map(|number| match number {
-            Number::Value(tolerances) => tolerances.to(dtype),
+            ArithmeticOperand::Value(tolerances) => tolerances.to(dtype),
             number => a.builder().full(dtype, vec![], number),
         })
     };

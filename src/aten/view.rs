@@ -304,7 +304,7 @@ fn move_axes<'g>(x: Value<'g>, from: &[i64], to: &[i64]) -> Result<Value<'g>> {
 /// Splits an axis into several axes of the given sizes, one of which may be `-1`.
 pub(super) fn unflatten<'g>(x: Value<'g>, dim: i64, sizes: &[Dim]) -> Result<Value<'g>> {
     let axis = wrap_dim(dim, x.rank())?;
-    let split = x.split_size(&x.size(dim), sizes)?;
+    let split = x.infer_sizes(&x.size(dim), sizes)?;
     let mut shape = x.shape();
     let range = axis..shape.len().min(axis + 1);
     shape.splice(range, split);

@@ -71,42 +71,42 @@ impl BenchCommand {
         let arguments = self.model.inputs.read(&model)?;
         let start = Instant::now();
         let device = self.model.device.open()?;
-        let activity = ProgressLine::new(self.json);
-        activity.step("reading and importing the model");
+        let progress = ProgressLine::new(self.json);
+        progress.step("reading and importing the model");
         let precision = self.model.device.precision()?;
         let options = CompileOptions {
-            choices: self.tuned.choices(&device, precision)?,
+            variant_overrides: self.tuned.variant_overrides(&device, precision)?,
             packed: self.packed.clone(),
             precision,
             checks: !self.no_checks,
-            ..activity.compile_options()
+            ..progress.compile_options()
         };
         let session = model.compile(&device, &options)?;
         session.call(&arguments)?;
-        let cold = opened + milliseconds(start);
-        activity.step("measuring");
-        let (variant, inputs) = session.prepare(&arguments)?;
-        let on_device = match &variant.program {
-            Some(program) => Some(self.on_device(program, &variant.bind(&inputs)?, &inputs)?),
+        let first_output = opened + milliseconds(start);
+        progress.step("measuring");
+        let (compiled, inputs) = session.compile_for(&arguments)?;
+        let on_device = match &compiled.program {
+            Some(program) => Some(self.on_device(program, &compiled.bind(&inputs)?, &inputs)?),
             None => None,
         };
         let steady = self.steady(&session, &arguments)?;
         let memory = measurements::memory(&device);
-        let fresh = match self.no_cold {
+        let cold_starts = match self.no_cold {
             true => None,
             false => Some(self.cold_starts(&model, &arguments)?),
         };
         let figures = Measurements {
             device: device.to_string(),
-            cold,
-            fresh,
+            first_output,
+            cold_starts,
             steady,
-            operators: count_calls(&variant.graph),
+            operators: count_calls(&compiled.graph),
             on_device,
             memory,
             peers,
         };
-        drop(activity);
+        drop(progress);
         report_packed(&session);
         match self.json {
             true => output::line(&figures.json().to_string()),
@@ -117,14 +117,14 @@ impl BenchCommand {
 
     /// Opens the model and checks all other arguments. Returns the model and the times of `--against`.
     fn check(&self) -> Result<(Model, PeerTimes)> {
-        let mut faults = ArgumentErrors::default();
-        let model = self.model.check(&mut faults);
+        let mut errors = ArgumentErrors::default();
+        let model = self.model.check(&mut errors);
         let peers = self.against.as_deref().map(peers::read).transpose();
-        let peers = faults.record(peers).flatten().unwrap_or_default();
-        faults.record(self.tuned.check());
-        faults.check_positive("--runs", Some(self.runs));
-        faults.record_all(self.packed.iter().map(|path| check_packed(path)));
-        Ok((faults.finish(model)?, peers))
+        let peers = errors.record(peers).flatten().unwrap_or_default();
+        errors.record(self.tuned.check());
+        errors.check_positive("--runs", Some(self.runs));
+        errors.record_all(self.packed.iter().map(|path| check_packed(path)));
+        Ok((errors.finish(model)?, peers))
     }
 
     /// Measures cold starts in separate processes. Random inputs are passed in a file, because drawing them takes time.
@@ -132,7 +132,7 @@ impl BenchCommand {
         let mut options = self.cold_start_options();
         match self.model.inputs.is_random() {
             false => {
-                options.extend(self.model.inputs.arguments());
+                options.extend(self.model.inputs.command_line_options());
                 cold_start::measure(&self.model.path, &options)
             }
             true => {
@@ -144,16 +144,16 @@ impl BenchCommand {
 
     /// Returns the command-line options of a cold start, without its inputs.
     fn cold_start_options(&self) -> Vec<OsString> {
-        let mut arguments: Vec<OsString> = Vec::new();
-        arguments.extend(self.model.device.arguments());
-        arguments.extend(self.tuned.arguments());
+        let mut options: Vec<OsString> = Vec::new();
+        options.extend(self.model.device.command_line_options());
+        options.extend(self.tuned.command_line_options());
         if let Some(packed) = &self.packed {
-            arguments.extend(["--packed".into(), packed.into()]);
+            options.extend(["--packed".into(), packed.into()]);
         }
         if self.no_checks {
-            arguments.push("--no-checks".into());
+            options.push("--no-checks".into());
         }
-        arguments
+        options
     }
 
     /// Measures calls in the steady state. Returns their times in milliseconds, shortest first.

@@ -50,7 +50,7 @@ pub(super) struct CheckCommand {
     #[arg(long, value_name = "ID[@PLACE]")]
     allow: Vec<String>,
     #[command(flatten)]
-    exactness: ToleranceOptions,
+    tolerance: ToleranceOptions,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
@@ -102,13 +102,13 @@ impl CheckCommand {
                 Against::Libtorch => Some(("libtorch", &*subject.expected)),
             },
             precision: self.device.precision()?,
-            tolerance: self.exactness.or_defaults(subject.tolerance),
+            tolerance: self.tolerance.or_defaults(subject.tolerance),
         };
-        let activity = ProgressLine::new(self.json);
-        activity.step("checking");
+        let progress = ProgressLine::new(self.json);
+        progress.step("checking");
         let mut report = check(&subject.model, &options, &reference)?;
         report.program = self.expected_source(options.inputs.len());
-        drop(activity);
+        drop(progress);
         self.print(&report)?;
         Ok(if report.passed() {
             Outcome::Success
@@ -119,35 +119,35 @@ impl CheckCommand {
 
     /// Opens the model, unless it is part of a recorded case, and checks all other arguments.
     fn check(&self) -> Result<Option<Model>> {
-        let mut faults = ArgumentErrors::default();
+        let mut errors = ArgumentErrors::default();
         let model = match is_case(&self.model) {
             true => Ok(None),
             false => Model::open(&self.model).map(Some),
         };
-        let model = faults.record(model);
+        let model = errors.record(model);
         let opened = model.as_ref().and_then(Option::as_ref);
-        self.sets.check(&mut faults);
-        self.device.check(&mut faults);
-        faults.record(self.exactness.check());
-        faults.record_all(self.expected.iter().map(|path| check_tensors(path)));
+        self.sets.check(&mut errors);
+        self.device.check(&mut errors);
+        errors.record(self.tolerance.check());
+        errors.record_all(self.expected.iter().map(|path| check_tensors(path)));
         if !self.expected.is_empty() && self.against != Against::Recorded {
             let error = Error::usage("--expected is for --against recorded, which is not given");
-            faults.record::<()>(Err(error.help("add --against recorded")));
+            errors.record::<()>(Err(error.help("add --against recorded")));
         }
         if let Some(model) = opened {
-            faults.record(model.signature(&self.entry));
+            errors.record(model.signature(&self.entry));
         }
         let ids = self.allow.iter();
-        faults.record_all(ids.map(|rule| explain(AllowList::id(rule)).map(drop)));
+        errors.record_all(ids.map(|rule| explain(AllowList::id(rule)).map(drop)));
         if let Some(path) = &self.html {
             let files = model_files(&self.model, opened);
             let read = [files, self.sets.paths(), self.expected.clone()].concat();
-            faults.record(self.overwrite.check(path, &["html"], &read));
+            errors.record(self.overwrite.check(path, &["html"], &read));
         }
         if self.against == Against::Libtorch {
-            faults.record(libtorch::check());
+            errors.record(libtorch::check());
         }
-        faults.finish(model)
+        errors.finish(model)
     }
 
     /// Describes the source of the program's expected results. `None` for libtorch: it runs the archive, as Onionskin does.
@@ -177,7 +177,7 @@ impl CheckCommand {
                     sets: self.sets.read(&model, std::slice::from_ref(&self.entry))?,
                     model,
                     expected: results.collect::<Result<_>>()?,
-                    tolerance: self.exactness.tolerance(precision),
+                    tolerance: self.tolerance.tolerance(precision),
                 }
             }
         };

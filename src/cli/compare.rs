@@ -26,7 +26,7 @@ pub(super) struct CompareCommand {
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     #[command(flatten)]
-    exactness: ToleranceOptions,
+    tolerance: ToleranceOptions,
     /// Don't look for the first value that differs.
     #[arg(long)]
     no_search: bool,
@@ -47,18 +47,18 @@ impl CompareCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let model = self.check()?;
         let arguments = self.model.inputs.read(&model)?;
-        let activity = ProgressLine::with_lines(self.json);
+        let progress = ProgressLine::with_lines(self.json);
         let options = CompileOptions {
             precision: self.model.device.precision()?,
-            ..activity.compile_options()
+            ..progress.compile_options()
         };
-        let tolerance = self.exactness.tolerance(options.precision);
-        activity.step("reading and importing the model");
+        let tolerance = self.tolerance.tolerance(options.precision);
+        progress.step("reading and importing the model");
         let device = self.model.device.open()?;
         let session = model.compile(&device, &options)?;
-        activity.step(format!("running on {device}"));
+        progress.step(format!("running on {device}"));
         let got = session.call(&arguments)?;
-        activity.step(match self.against {
+        progress.step(match self.against {
             Some(_) => "reading the expected outputs",
             None => "computing the expected outputs",
         });
@@ -72,9 +72,9 @@ impl CompareCommand {
         let skips_search = passed || self.no_search || matches!(device, Device::Host);
         let search = match skips_search {
             true => None,
-            false => Some(self.search(&session, &arguments, tolerance, &activity)?),
+            false => Some(self.search(&session, &arguments, tolerance, &progress)?),
         };
-        drop(activity);
+        drop(progress);
         self.print(&device, &differences, search.as_ref());
         Ok(if passed {
             Outcome::Success
@@ -85,11 +85,11 @@ impl CompareCommand {
 
     /// Opens the model, and checks all other arguments.
     fn check(&self) -> Result<Model> {
-        let mut faults = ArgumentErrors::default();
-        let model = self.model.check(&mut faults);
-        faults.record_all(self.against.iter().map(|path| check_tensors(path)));
-        faults.record(self.exactness.check());
-        faults.finish(model)
+        let mut errors = ArgumentErrors::default();
+        let model = self.model.check(&mut errors);
+        errors.record_all(self.against.iter().map(|path| check_tensors(path)));
+        errors.record(self.tolerance.check());
+        errors.finish(model)
     }
 
     fn search(
@@ -97,10 +97,10 @@ impl CompareCommand {
         session: &Session,
         arguments: &[Item],
         tolerance: Tolerance,
-        activity: &ProgressLine,
+        progress: &ProgressLine,
     ) -> Result<DivergenceSearch> {
-        activity.step("looking for the first value that differs");
-        let progress = |progress| activity.search_progress(progress);
+        progress.step("looking for the first value that differs");
+        let progress = |search| progress.search_progress(search);
         let options = SearchOptions {
             limit: Some(Duration::from_secs(self.search_limit)),
             progress: Some(&progress),

@@ -45,9 +45,9 @@ const IMAGES_PER_ROW: usize = 10;
 
 impl DemoCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let mut faults = ArgumentErrors::default();
-        faults.check_device(&self.device, None);
-        faults.finish(Some(()))?;
+        let mut errors = ArgumentErrors::default();
+        errors.check_device(&self.device, None);
+        errors.finish(Some(()))?;
         let (archive, graph) = self.paths()?;
         let recorded = RecordedImages::read()?;
         let device = step("open the device", || Device::open(&self.device))?;

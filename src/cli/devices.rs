@@ -49,7 +49,7 @@ fn text(report: &AdapterReport, test: &Result<SelfTest>, vectors: &VectorWidth) 
     });
     let verdict = match test {
         Ok(times) => format!(
-            "computes right (compile {:.1?}, first run {:.1?}, run {:.1?})",
+            "passed (compile {:.1?}, first run {:.1?}, run {:.1?})",
             times.compile, times.first_run, times.run
         ),
         Err(error) => format!("FAILED: {error}"),

@@ -39,20 +39,20 @@ pub(super) struct ImportCommand {
 impl ImportCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let start = Instant::now();
-        let activity = ProgressLine::new(self.json);
-        activity.step(format!("reading {}", self.model.display()));
+        let progress = ProgressLine::new(self.json);
+        progress.step(format!("reading {}", self.model.display()));
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.model.with_extension("json"));
         let model = self.check(&path)?;
-        let module = import_methods(&model, &self.inputs, &self.methods, &activity)?;
+        let module = import_methods(&model, &self.inputs, &self.methods, &progress)?;
         let bytes: usize = module
             .weights
             .values()
             .map(|tensor| tensor.bytes().len())
             .sum();
-        activity.step(format!("writing {} of weights", HumanBytes(bytes as u64)));
+        progress.step(format!("writing {} of weights", HumanBytes(bytes as u64)));
         module.save(&path)?;
-        drop(activity);
+        drop(progress);
         let ms = start.elapsed().as_secs_f64() * 1e3;
         let (nodes, weights) = (
             module
@@ -80,20 +80,20 @@ impl ImportCommand {
 impl ImportCommand {
     /// Opens the model, and checks all other arguments.
     fn check(&self, path: &Path) -> Result<Model> {
-        let mut faults = ArgumentErrors::default();
-        let model = faults.record(Model::open(&self.model));
-        self.inputs.check(&mut faults);
+        let mut errors = ArgumentErrors::default();
+        let model = errors.record(Model::open(&self.model));
+        self.inputs.check(&mut errors);
         let read = [
             model_files(&self.model, model.as_ref()),
             self.inputs.paths(),
         ]
         .concat();
-        faults.record(check_graph(&self.overwrite, path, &read));
+        errors.record(check_graph(&self.overwrite, path, &read));
         if let Some(model) = &model {
             let methods = self.methods.iter();
-            faults.record_all(methods.map(|method| model.signature(method).map(drop)));
+            errors.record_all(methods.map(|method| model.signature(method).map(drop)));
         }
-        faults.finish(model)
+        errors.finish(model)
     }
 }
 
@@ -112,18 +112,18 @@ pub(super) fn check_graph(overwrite: &Overwrite, path: &Path, read: &[PathBuf]) 
 pub(super) fn import(
     model: &Model,
     inputs: &Inputs,
-    activity: &ProgressLine,
+    progress: &ProgressLine,
 ) -> Result<GraphModule> {
-    import_methods(model, inputs, &[], activity)
+    import_methods(model, inputs, &[], progress)
 }
 
 fn import_methods(
     model: &Model,
     inputs: &Inputs,
     methods: &[String],
-    activity: &ProgressLine,
+    progress: &ProgressLine,
 ) -> Result<GraphModule> {
-    activity.step("importing the graph");
+    progress.step("importing the graph");
     // A model without an archive has its graphs already; they do not depend on inputs.
     let arguments = match inputs.is_empty() || model.archive().is_none() {
         true => None,

@@ -64,9 +64,9 @@ pub(super) struct InputSets {
 
 impl InputSets {
     /// Checks the arguments that need no model.
-    pub(super) fn check(&self, faults: &mut ArgumentErrors) {
-        self.first.check(faults);
-        faults.record_all(self.sets.iter().map(|path| check_tensors(path)));
+    pub(super) fn check(&self, errors: &mut ArgumentErrors) {
+        self.first.check(errors);
+        errors.record_all(self.sets.iter().map(|path| check_tensors(path)));
     }
 
     /// Returns the sets in order: first the set that `-i`, `--image`, `--shape` and `--random` give, then one for each file.
@@ -117,7 +117,7 @@ fn arguments_from_file(path: &Path, model: &Model, signatures: &[Signature]) -> 
     let signature = given.matching_signature(signatures)?;
     let advice = InputDiagnostics::new(model, signature);
     let assigned = given.assign(signature, &advice)?;
-    advice.arguments(&assigned)
+    advice.checked_arguments(&assigned)
 }
 
 /// Checks that a file holds tensors.
@@ -144,7 +144,7 @@ fn check_picture(path: &Path) -> Result<()> {
 
 impl Inputs {
     /// Returns the command-line arguments that give another process these inputs.
-    pub(super) fn arguments(&self) -> Vec<OsString> {
+    pub(super) fn command_line_options(&self) -> Vec<OsString> {
         let mut list: Vec<OsString> = Vec::new();
         let mut option = |name: &str, value: &OsStr| list.extend([name.into(), value.to_owned()]);
         let pictures = &self.pictures;
@@ -193,16 +193,16 @@ impl Inputs {
     }
 
     /// Checks files, sizes and types, which needs no model.
-    pub(super) fn check(&self, faults: &mut ArgumentErrors) {
+    pub(super) fn check(&self, errors: &mut ArgumentErrors) {
         let files = self
             .files
             .iter()
             .map(|file| check_tensors(&split_name(file).1));
-        faults.record_all(files);
+        errors.record_all(files);
         let images = self.pictures.images.iter();
-        faults.record_all(images.map(|file| check_picture(&split_name(file).1)));
-        faults.record_all([self.pictures.wanted_size().map(drop)]);
-        faults.record_all(self.shapes.iter().map(|text| parse_shape(text).map(drop)));
+        errors.record_all(images.map(|file| check_picture(&split_name(file).1)));
+        errors.record_all([self.pictures.wanted_size().map(drop)]);
+        errors.record_all(self.shapes.iter().map(|text| parse_shape(text).map(drop)));
     }
 
     /// Returns the arguments for a run of the model's `forward`. Notes on standard error name random and zero inputs.
@@ -248,7 +248,7 @@ impl Inputs {
         if tells {
             note_generated_inputs(&assigned, self.seed);
         }
-        advice.arguments(&assigned)
+        advice.checked_arguments(&assigned)
     }
 
     /// Returns the tensors of `-i` and `--shape`.

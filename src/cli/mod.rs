@@ -35,7 +35,7 @@ use clap::{Parser, Subcommand};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu;
 
-/// Traces of neural networks on any GPU.
+/// Run PyTorch models on any GPU.
 #[derive(Parser)]
 #[command(name = "onionskin", version, about, long_about = None, propagate_version = true)]
 #[command(

@@ -26,17 +26,17 @@ pub(super) struct ModelArgs {
 
 impl ModelArgs {
     /// Opens the model and checks all arguments that do not depend on the contents of the inputs.
-    pub(super) fn check(&self, faults: &mut ArgumentErrors) -> Option<Model> {
-        let model = faults.record(Model::open(&self.path));
-        self.inputs.check(faults);
-        self.device.check(faults);
+    pub(super) fn check(&self, errors: &mut ArgumentErrors) -> Option<Model> {
+        let model = errors.record(Model::open(&self.path));
+        self.inputs.check(errors);
+        self.device.check(errors);
         model
     }
 
     /// Like [`ModelArgs::check`], for commands that measure kernels: the host device has none.
-    pub(super) fn check_gpu(&self, faults: &mut ArgumentErrors) -> Option<Model> {
-        let model = self.check(faults);
-        self.device.check_gpu(faults);
+    pub(super) fn check_gpu(&self, errors: &mut ArgumentErrors) -> Option<Model> {
+        let model = self.check(errors);
+        self.device.check_gpu(errors);
         model
     }
 
@@ -71,13 +71,13 @@ pub(super) struct DeviceArgs {
 
 impl DeviceArgs {
     /// Checks that there is such a device, and that it can store values in the given dtype.
-    pub(super) fn check(&self, faults: &mut ArgumentErrors) {
-        faults.check_device(&self.name, Some(&self.dtype));
+    pub(super) fn check(&self, errors: &mut ArgumentErrors) {
+        errors.check_device(&self.name, Some(&self.dtype));
     }
 
     /// Checks that the device runs kernels: the host device has none.
-    fn check_gpu(&self, faults: &mut ArgumentErrors) {
-        faults.check_gpu(&self.name);
+    fn check_gpu(&self, errors: &mut ArgumentErrors) {
+        errors.check_gpu(&self.name);
     }
 
     pub(super) fn open(&self) -> Result<Device> {
@@ -89,10 +89,10 @@ impl DeviceArgs {
     }
 
     /// Returns the options for the command line of another process.
-    pub(super) fn arguments(&self) -> [OsString; 2] {
+    pub(super) fn command_line_options(&self) -> [OsString; 2] {
         [
             format!("--device={}", self.name).into(),
-            self.dtype.argument().into(),
+            self.dtype.command_line_option().into(),
         ]
     }
 }

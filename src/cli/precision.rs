@@ -37,7 +37,7 @@ impl StorageDtype {
     }
 
     /// Returns the option for the command line of another process.
-    pub(super) fn argument(&self) -> String {
+    pub(super) fn command_line_option(&self) -> String {
         format!("--dtype={}", self.dtype)
     }
 }

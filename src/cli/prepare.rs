@@ -30,7 +30,7 @@ pub(super) struct PrepareCommand {
     output: Option<PathBuf>,
     #[command(flatten)]
     example: Inputs,
-    /// A tensor file with all arguments, on which the results are compared; by default they are made up.
+    /// A tensor file with all arguments, on which the results are compared; by default they are generated.
     #[arg(long = "inputs", value_name = "FILE", conflicts_with_all = ["files", "images", "shapes"])]
     all: Option<PathBuf>,
     /// Leave a module whole, as one node; may be repeated.
@@ -71,13 +71,13 @@ fn parse_setting(text: &str) -> Result<(String, Scalar), String> {
 
 impl PrepareCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let activity = ProgressLine::new(self.json);
-        activity.step(format!("reading {}", self.model.display()));
+        let progress = ProgressLine::new(self.json);
+        progress.step(format!("reading {}", self.model.display()));
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.model.with_extension("prepared.json"));
         let model = self.check(&path)?;
-        let module = import(&model, &self.example, &activity)?;
-        activity.step("preparing the graph, and comparing the results");
+        let module = import(&model, &self.example, &progress)?;
+        progress.step("preparing the graph, and comparing the results");
         let options = PrepareOptions {
             leaves: self.leaves.clone(),
             fixed: self.fixed.clone(),
@@ -89,7 +89,7 @@ impl PrepareCommand {
             module = pass::lift(&module);
         }
         module.save(&path)?;
-        drop(activity);
+        drop(progress);
         if let Some(path) = &self.report {
             write(path, &report)?;
         }
@@ -131,16 +131,16 @@ impl PrepareCommand {
 
     /// Opens the model and checks all other arguments.
     fn check(&self, path: &Path) -> Result<Model> {
-        let mut faults = ArgumentErrors::default();
-        let model = faults.record(Model::open(&self.model));
-        self.example.check(&mut faults);
-        faults.record_all(self.all.iter().map(|path| check_tensors(path)));
+        let mut errors = ArgumentErrors::default();
+        let model = errors.record(Model::open(&self.model));
+        self.example.check(&mut errors);
+        errors.record_all(self.all.iter().map(|path| check_tensors(path)));
         let read = self.read(model.as_ref());
-        faults.record(check_graph(&self.overwrite, path, &read));
+        errors.record(check_graph(&self.overwrite, path, &read));
         let reports = self.report.iter();
         let endings = ["json", "txt"];
-        faults.record_all(reports.map(|report| self.overwrite.check(report, &endings, &read)));
-        faults.finish(model)
+        errors.record_all(reports.map(|report| self.overwrite.check(report, &endings, &read)));
+        errors.finish(model)
     }
 }
 

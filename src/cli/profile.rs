@@ -53,47 +53,47 @@ impl ProfileCommand {
         let model = self.check()?;
         let arguments = self.model.inputs.read(&model)?;
         let device = self.model.device.open()?;
-        let activity = ProgressLine::new(self.json);
-        activity.step("importing the model");
+        let progress = ProgressLine::new(self.json);
+        progress.step("importing the model");
         let precision = self.model.device.precision()?;
         let options = CompileOptions {
-            choices: self.tuned.choices(&device, precision)?,
+            variant_overrides: self.tuned.variant_overrides(&device, precision)?,
             precision,
-            ..activity.compile_options()
+            ..progress.compile_options()
         };
         let session = model.compile(&device, &options)?;
-        let (variant, inputs) = session.prepare(&arguments)?;
-        let Some(program) = &variant.program else {
+        let (compiled, inputs) = session.compile_for(&arguments)?;
+        let Some(program) = &compiled.program else {
             return Err(Error::usage("the host has no kernels to measure")
                 .help("choose an adapter; onionskin devices lists them"));
         };
-        activity.step("measuring the device");
+        progress.step("measuring the device");
         let ceilings = program.device().ceilings()?;
-        activity.step("measuring");
+        progress.step("measuring");
         let mut profiles = Vec::new();
         for _ in 0..RUNS {
             profiles.push(program.profile(&inputs)?.1);
         }
-        let sizes = variant.bind(&inputs)?;
+        let sizes = compiled.bind(&inputs)?;
         let measured = ProfileReport::new(program, profiles, ceilings, &sizes)?;
         self.write(&measured)?;
-        drop(activity);
+        drop(progress);
         self.report(&measured);
         Ok(Outcome::Success)
     }
 
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
-        let mut faults = ArgumentErrors::default();
-        let model = self.model.check_gpu(&mut faults);
-        faults.record(self.tuned.check());
+        let mut errors = ArgumentErrors::default();
+        let model = self.model.check_gpu(&mut errors);
+        errors.record(self.tuned.check());
         let read = self.model.paths(model.as_ref());
         let trace = self.trace.iter().map(|path| (path, "json"));
         let html = self.html.iter().map(|path| (path, "html"));
         let written = trace.chain(html);
-        faults
+        errors
             .record_all(written.map(|(path, ending)| self.overwrite.check(path, &[ending], &read)));
-        faults.finish(model)
+        errors.finish(model)
     }
 
     /// Writes the requested files: all or none.
@@ -139,7 +139,7 @@ fn heading(measured: &ProfileReport) -> Vec<String> {
         format!("on {}, by {}", measured.device, clock(&measured.fastest)),
         format!("the device reaches {ceilings}"),
     ];
-    if let Some(kernel) = &measured.beyond {
+    if let Some(kernel) = &measured.ceiling_exceeded_by {
         lines.push(format!(
             "(raised above the measured rates of f32 arithmetic and copies, which {kernel} exceeded most)"
         ));
@@ -167,7 +167,7 @@ fn json(measured: &ProfileReport) -> Value {
             "gflops": ceilings.arithmetic,
             "gb_per_s": ceilings.memory(),
             "cache_gb_per_s": ceilings.cache(),
-            "reached_by": measured.beyond,
+            "reached_by": measured.ceiling_exceeded_by,
         },
     });
     for (title, rows) in measured.tables() {

@@ -43,9 +43,9 @@ impl ProgressLine {
 
     /// Creates a status line for a command whose steps take minutes: without a terminal each step prints a line.
     pub(super) fn with_lines(quiet: bool) -> ProgressLine {
-        let mut activity = ProgressLine::new(quiet);
-        activity.prints_lines = !quiet && !std::io::stderr().is_terminal();
-        activity
+        let mut progress = ProgressLine::new(quiet);
+        progress.prints_lines = !quiet && !std::io::stderr().is_terminal();
+        progress
     }
 
     /// Begins a step of unknown length.

@@ -39,9 +39,9 @@ impl TopEntries {
     }
 
     /// Checks the number of entries and the file of labels.
-    pub(super) fn check(&self, faults: &mut ArgumentErrors) {
-        faults.check_positive("--top-k", self.top_k);
-        faults.record(self.names());
+    pub(super) fn check(&self, errors: &mut ArgumentErrors) {
+        errors.check_positive("--top-k", self.top_k);
+        errors.record(self.names());
     }
 
     /// Reads the file of labels.

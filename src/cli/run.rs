@@ -50,21 +50,21 @@ impl RunCommand {
         let model = self.check()?;
         let arguments = self.model.inputs.read(&model)?;
         let device = self.model.device.open()?;
-        let activity = ProgressLine::new(self.json);
-        activity.step("importing the model");
+        let progress = ProgressLine::new(self.json);
+        progress.step("importing the model");
         let precision = self.model.device.precision()?;
         let options = CompileOptions {
-            choices: self.tuned.choices(&device, precision)?,
+            variant_overrides: self.tuned.variant_overrides(&device, precision)?,
             packed: self.packed.clone(),
             precision,
             checks: !self.no_checks,
-            ..activity.compile_options()
+            ..progress.compile_options()
         };
         let session = model.compile(&device, &options)?;
         self.check_count(&session)?;
-        activity.step("running");
+        progress.step("running");
         let result = session.call(&arguments)?;
-        drop(activity);
+        drop(progress);
         let ms = start.elapsed().as_secs_f64() * 1e3;
         let outputs = named_outputs(&result);
         if let Some(path) = &self.output {
@@ -84,7 +84,7 @@ impl RunCommand {
             let ends_in_softmax = session
                 .compiled_graphs()
                 .iter()
-                .any(|made| ends_in_softmax(&made.graph));
+                .any(|compiled| ends_in_softmax(&compiled.graph));
             self.top.print(tensor, ends_in_softmax)?;
         }
         Ok(Outcome::Success)
@@ -92,17 +92,17 @@ impl RunCommand {
 
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
-        let mut faults = ArgumentErrors::default();
-        let model = self.model.check(&mut faults);
-        faults.record(self.tuned.check());
-        self.top.check(&mut faults);
-        faults.record_all(self.packed.iter().map(|path| check_packed(path)));
+        let mut errors = ArgumentErrors::default();
+        let model = self.model.check(&mut errors);
+        errors.record(self.tuned.check());
+        self.top.check(&mut errors);
+        errors.record_all(self.packed.iter().map(|path| check_packed(path)));
         if let Some(path) = &self.output {
             let read = self.read(model.as_ref());
             let endings = ["npy", "npz", "safetensors"];
-            faults.record(self.overwrite.check(path, &endings, &read));
+            errors.record(self.overwrite.check(path, &endings, &read));
         }
-        faults.finish(model)
+        errors.finish(model)
     }
 
     /// Checks that the output file can hold all outputs, if their number is known before the run.
@@ -111,8 +111,10 @@ impl RunCommand {
             let ending = path.extension().unwrap_or_default();
             ending.eq_ignore_ascii_case("npy")
         });
-        let variants = session.compiled_graphs();
-        let mut counts = variants.iter().map(|variant| variant.graph.result_count());
+        let compiled = session.compiled_graphs();
+        let mut counts = compiled
+            .iter()
+            .map(|compiled| compiled.graph.result_count());
         match counts.find(|count| is_one && *count != 1) {
             Some(count) => {
                 let message = format!("the model has {count} outputs, and a .npy file holds one");

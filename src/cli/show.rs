@@ -84,33 +84,33 @@ pub(super) struct ShowCommand {
 
 impl ShowCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let activity = ProgressLine::new(self.json);
-        activity.step(format!("reading {}", self.model.display()));
+        let progress = ProgressLine::new(self.json);
+        progress.step(format!("reading {}", self.model.display()));
         let model = self.check()?;
         if self.is_summary() {
-            return self.summary(&model, activity);
+            return self.summary(&model, progress);
         }
-        let module = import(&model, &self.inputs, &activity)?;
+        let module = import(&model, &self.inputs, &progress)?;
         if self.plan || self.wgsl.is_some() {
-            activity.step("planning");
-            return self.plans(&module, activity);
+            progress.step("planning");
+            return self.plans(&module, progress);
         }
-        let module = self.rewritten(module, &activity)?;
-        drop(activity);
+        let module = self.rewritten(module, &progress)?;
+        drop(progress);
         self.print(&module)
     }
 
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
-        let mut faults = ArgumentErrors::default();
-        let model = faults.record(Model::open(&self.model));
-        self.inputs.check(&mut faults);
+        let mut errors = ArgumentErrors::default();
+        let model = errors.record(Model::open(&self.model));
+        self.inputs.check(&mut errors);
         if self.device != WEBGPU {
-            faults.check_device(&self.device, Some(&self.dtype));
+            errors.check_device(&self.device, Some(&self.dtype));
         }
-        faults.record(self.tuned.check());
-        faults.record_all(self.wgsl.iter().map(|folder| kernels::check(folder)));
-        faults.finish(model)
+        errors.record(self.tuned.check());
+        errors.record_all(self.wgsl.iter().map(|folder| kernels::check(folder)));
+        errors.finish(model)
     }
 
     /// True if no option selects a part of the output.
@@ -120,16 +120,16 @@ impl ShowCommand {
         !(is_part || is_graph || self.plan || self.wgsl.is_some())
     }
 
-    fn summary(&self, model: &Model, activity: ProgressLine) -> Result<Outcome> {
-        let imported = import(model, &self.inputs, &activity);
+    fn summary(&self, model: &Model, progress: ProgressLine) -> Result<Outcome> {
+        let imported = import(model, &self.inputs, &progress);
         let arguments = match self.inputs.is_empty() {
             true => None,
             false => Some(self.inputs.read(model)?),
         };
-        activity.step("computing the needs of the model");
+        progress.step("computing the needs of the model");
         let sizes = |module: &GraphModule, graph: &Graph| self.sizes_of(module, graph);
         let summary = Summary::of(model, imported, arguments.as_deref(), &sizes)?;
-        drop(activity);
+        drop(progress);
         match self.json {
             true => output::line(&summary.json().to_string()),
             false => summary
@@ -141,12 +141,12 @@ impl ShowCommand {
     }
 
     /// Applies `--lift` and `--optimized` to the module.
-    fn rewritten(&self, mut module: GraphModule, activity: &ProgressLine) -> Result<GraphModule> {
+    fn rewritten(&self, mut module: GraphModule, progress: &ProgressLine) -> Result<GraphModule> {
         if self.lift {
             module = pass::lift(&module);
         }
         if self.optimized {
-            activity.step("optimising the graph");
+            progress.step("optimising the graph");
             module = pass::optimize_module(&module)?;
         }
         Ok(module)
@@ -188,7 +188,7 @@ impl ShowCommand {
     }
 
     /// Prints or writes the plans of all graphs.
-    fn plans(&self, module: &GraphModule, activity: ProgressLine) -> Result<Outcome> {
+    fn plans(&self, module: &GraphModule, progress: ProgressLine) -> Result<Outcome> {
         let target = PlanTarget::open(&self.device, self.dtype.precision()?, &self.tuned)?;
         let mut plans = Vec::new();
         for graph in &module.graphs {
@@ -205,13 +205,13 @@ impl ShowCommand {
         });
         let planned: Vec<(String, SizedPlan)> = planned.collect::<Result<_>>()?;
         let texts = match self.plan {
-            true => self.texts(module, &target, &planned, &activity)?,
+            true => self.texts(module, &target, &planned, &progress)?,
             false => Vec::new(),
         };
         if let Some(folder) = &self.wgsl {
             kernels::write(folder, &planned)?;
         }
-        drop(activity);
+        drop(progress);
         texts.iter().for_each(|text| output::line(text));
         Ok(Outcome::Success)
     }
@@ -221,12 +221,12 @@ impl ShowCommand {
         module: &GraphModule,
         target: &PlanTarget,
         planned: &[(String, SizedPlan)],
-        activity: &ProgressLine,
+        progress: &ProgressLine,
     ) -> Result<Vec<String>> {
         let ceilings = match self.formulas {
             true => None,
             false => {
-                activity.step("measuring the device");
+                progress.step("measuring the device");
                 target.ceilings()?
             }
         };

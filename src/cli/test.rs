@@ -171,15 +171,15 @@ impl TestCommand {
 
     /// Finds the cases and checks all other arguments.
     fn check(&self) -> Result<Vec<CaseRef>> {
-        let mut faults = ArgumentErrors::default();
+        let mut errors = ArgumentErrors::default();
         let found = FileKind::of(&self.folder).and_then(|_| cases::find(&self.folder));
-        let cases = faults.record(found);
-        self.device.check(&mut faults);
-        faults.check_positive("--jobs", self.jobs);
+        let cases = errors.record(found);
+        self.device.check(&mut errors);
+        errors.check_positive("--jobs", self.jobs);
         if self.against == Against::Libtorch {
-            faults.record(libtorch::check());
+            errors.record(libtorch::check());
         }
-        faults.finish(cases)
+        errors.finish(cases)
     }
 
     fn open_device(&self) -> Result<Device> {
@@ -232,8 +232,8 @@ impl TestCommand {
         let jobs = self.jobs.unwrap_or(available).clamp(1, cases.len());
         let next = Mutex::new(0..cases.len());
         let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let activity = ProgressLine::new(self.json);
-        activity.begin_count(cases.len(), "cases");
+        let progress = ProgressLine::new(self.json);
+        progress.begin_count(cases.len(), "cases");
         let outcomes = Mutex::new(CaseResults::default());
         std::thread::scope(|scope| {
             for _ in 0..jobs {
@@ -242,7 +242,7 @@ impl TestCommand {
                     while let Some(index) = take() {
                         let Some(case) = cases.get(index) else { break };
                         let answer = self.ask(&mut worker, index, case);
-                        activity.advance();
+                        progress.advance();
                         if self.json {
                             print_json(&answer.verdict);
                         }
@@ -253,7 +253,7 @@ impl TestCommand {
                 });
             }
         });
-        drop(activity);
+        drop(progress);
         let mut outcomes = outcomes
             .into_inner()
             .unwrap_or_else(PoisonError::into_inner);

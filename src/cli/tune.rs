@@ -31,16 +31,16 @@ pub(super) struct TuneCommand {
 
 impl TuneCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let activity = ProgressLine::with_lines(false);
+        let progress = ProgressLine::with_lines(false);
         let model = self.check()?;
         let arguments = self.model.inputs.read(&model)?;
         let device = self.model.device.open()?;
         let precision = self.model.device.precision()?;
-        activity.step("compiling the model, and measuring it as it is");
-        let mut tell = |progress: TuningProgress| activity.tuning_progress(progress);
+        progress.step("compiling the model, and measuring it as it is");
+        let mut tell = |step: TuningProgress| progress.tuning_progress(step);
         let tuning = Tuning::measure(&model, &device, precision, &arguments, &mut tell)?;
         tuning.write(&self.output)?;
-        drop(activity);
+        drop(progress);
         let path = self.output.display();
         output::line(&format!("{path} is written; use it with --tuned {path}"));
         Ok(Outcome::Success)
@@ -50,11 +50,11 @@ impl TuneCommand {
 impl TuneCommand {
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
-        let mut faults = ArgumentErrors::default();
-        let model = self.model.check_gpu(&mut faults);
+        let mut errors = ArgumentErrors::default();
+        let model = self.model.check_gpu(&mut errors);
         let read = self.model.paths(model.as_ref());
-        faults.record(self.overwrite.check(&self.output, &["json"], &read));
-        faults.finish(model)
+        errors.record(self.overwrite.check(&self.output, &["json"], &read));
+        errors.finish(model)
     }
 }
 
@@ -126,8 +126,8 @@ impl TunedOption {
         Tuning::read(path).map(drop)
     }
 
-    /// Reads the choices for a device and a precision. For others than those measured, prints a note and returns none.
-    pub(super) fn choices(
+    /// Reads the variant overrides for a device and a precision. For others than those measured, prints a note and returns none.
+    pub(super) fn variant_overrides(
         &self,
         device: &Device,
         precision: Precision,
@@ -145,7 +145,7 @@ impl TunedOption {
     }
 
     /// Returns the option for the command line of another process.
-    pub(super) fn arguments(&self) -> Vec<OsString> {
+    pub(super) fn command_line_options(&self) -> Vec<OsString> {
         let path = self.tuned.as_ref();
         path.map_or_else(Vec::new, |path| vec!["--tuned".into(), path.into()])
     }

@@ -28,7 +28,7 @@ pub(super) struct VerifyCommand {
     #[command(flatten)]
     device: DeviceArgs,
     #[command(flatten)]
-    exactness: ToleranceOptions,
+    tolerance: ToleranceOptions,
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
@@ -38,16 +38,16 @@ impl VerifyCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
         let model = self.check()?;
         let device = self.device.open()?;
-        let activity = ProgressLine::new(self.json);
+        let progress = ProgressLine::new(self.json);
         let options = CompileOptions {
             precision: self.device.precision()?,
             ..CompileOptions::default()
         };
-        let tolerance = self.exactness.tolerance(options.precision);
+        let tolerance = self.tolerance.tolerance(options.precision);
         let sets = self.sets.read(&model, &model.entries())?;
-        activity.step("verifying");
+        progress.step("verifying");
         let found = verify(&model, &device, &options, &sets, tolerance)?;
-        drop(activity);
+        drop(progress);
         if self.json {
             let runs: Vec<_> = found.iter().map(json).collect();
             let object = serde_json::json!({"device": device.to_string(), "runs": runs});
@@ -69,12 +69,12 @@ impl VerifyCommand {
 impl VerifyCommand {
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
-        let mut faults = ArgumentErrors::default();
-        let model = faults.record(Model::open(&self.model));
-        self.sets.check(&mut faults);
-        self.device.check(&mut faults);
-        faults.record(self.exactness.check());
-        faults.finish(model)
+        let mut errors = ArgumentErrors::default();
+        let model = errors.record(Model::open(&self.model));
+        self.sets.check(&mut errors);
+        self.device.check(&mut errors);
+        errors.record(self.tolerance.check());
+        errors.finish(model)
     }
 }
 
@@ -88,7 +88,7 @@ fn comparisons(verification: &Verification) -> [(&'static str, &[Difference]); 2
 fn print(device: &Device, verification: &Verification) {
     let inputs = match verification.set {
         Some(index) => format!("inputs {}", index + 1),
-        None => "made-up inputs".to_string(),
+        None => "generated inputs".to_string(),
     };
     output::line(&format!("{}, {inputs}, on {device}", verification.entry));
     for (form, differences) in comparisons(verification) {

@@ -73,7 +73,7 @@ fn last_step(plan: &Plan, slot: SlotId) -> usize {
     match plan.slots[slot.0].kind {
         SlotKind::Temporary { first, last } if in_flow(last) && !in_flow(first) => first,
         SlotKind::Temporary { first, last } => last.max(first),
-        SlotKind::Part { whole, .. } => last_step(plan, whole),
+        SlotKind::Subview { parent, .. } => last_step(plan, parent),
         _ => plan.steps.len(),
     }
 }

@@ -48,7 +48,7 @@ fn unknown_slots(plan: &Plan) -> Option<Error> {
         && host_access_slots(plan).all(|slot| known(&slot))
         && flows_are_ordered(&plan.flows, 0..plan.steps.len())
         && plan.inputs.iter().flatten().all(known)
-        && plan.faults.iter().all(|faults| known(&faults.slot))
+        && plan.runtime_checks.iter().all(|checks| known(&checks.slot))
         && plan.outputs.iter().all(known);
     (!is_valid)
         .then(|| Error::internal("the plan names a kernel, slot or step that it does not have"))
@@ -227,7 +227,7 @@ fn check_step(
 fn access_is_valid(slot: &Slot, access: Access, capabilities: &Capabilities) -> bool {
     let is_panels = matches!(slot.layout, Layout::Panels(_));
     match access {
-        Access::Read | Access::ReadWrite | Access::Faults => !is_panels,
+        Access::Read | Access::ReadWrite | Access::CheckFlags => !is_panels,
         Access::TextureArray(texel) => is_panels && slot.texel() == Some(texel),
         Access::AliasedTexture(texel) => {
             capabilities.buffer_aliasing && !is_panels && slot.texel() == Some(texel)
@@ -239,7 +239,7 @@ fn access_is_valid(slot: &Slot, access: Access, capabilities: &Capabilities) -> 
 fn is_live(plan: &Plan, slot: SlotId, step: usize) -> bool {
     match &plan.slots[slot.0].kind {
         SlotKind::Temporary { first, last } => (*first..=*last).contains(&step),
-        SlotKind::Part { whole, .. } => *whole < slot && is_live(plan, *whole, step),
+        SlotKind::Subview { parent, .. } => *parent < slot && is_live(plan, *parent, step),
         _ => true,
     }
 }

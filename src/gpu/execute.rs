@@ -10,7 +10,7 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorContext, Result};
 use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::Layout;
-use crate::kernel::plan::{Faults, Slot, SlotId, SlotKind};
+use crate::kernel::plan::{RuntimeChecks, Slot, SlotId, SlotKind};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
@@ -147,7 +147,7 @@ impl Run {
         let submission = in_error_scope(inner.device.wgpu(), || {
             let mut recorder = CommandRecorder::new(inner, &binding);
             record_uploads(inner, &mut recorder.encoder, &binding, inputs);
-            clear_faults(inner, &mut recorder.encoder, &binding)?;
+            clear_check_flags(inner, &mut recorder.encoder, &binding)?;
             record(&mut recorder, &binding)?;
             recorder.submit()
         })?;
@@ -177,18 +177,18 @@ impl Run {
     /// # Errors
     /// Fails if a check of the model failed, or the device did.
     pub fn check(&self) -> Result<()> {
-        let Some(faults) = &self.program.inner.plan.faults else {
+        let Some(checks) = &self.program.inner.plan.runtime_checks else {
             return self.wait();
         };
         let device = &self.program.inner.device;
-        let (access, submission) = in_error_scope(device.wgpu(), || self.copy_slot(faults.slot.0))?;
+        let (access, submission) = in_error_scope(device.wgpu(), || self.copy_slot(checks.slot.0))?;
         let mapped = PendingMapping::begin(
             device,
             distinct_buffers([&access].into_iter()),
             MapMode::Read,
         )?;
         mapped.wait(Some(&submission))?;
-        self.check_faults(faults, &access)
+        self.read_check_flags(checks, &access)
     }
 
     /// Waits until the device is done.
@@ -227,7 +227,7 @@ impl Run {
             .ok_or_else(|| Error::usage(format!("the plan has no slot {name}")))?;
         let temporary = matches!(
             slots[index].kind,
-            SlotKind::Temporary { .. } | SlotKind::Part { .. }
+            SlotKind::Temporary { .. } | SlotKind::Subview { .. }
         );
         if temporary && inner.options.keep == Keep::Outputs {
             let message = format!("the memory of {name} may have been reused for other values");
@@ -286,9 +286,9 @@ impl Run {
         Ok((mapped, submission))
     }
 
-    /// Fails if a fault word says that a check failed.
-    fn check_faults(&self, faults: &Faults, access: &HostAccess) -> Result<()> {
-        let bytes = self.binding.sizing.placements[faults.slot.0].bytes;
+    /// Fails if a check flag says that a check failed.
+    fn read_check_flags(&self, checks: &RuntimeChecks, access: &HostAccess) -> Result<()> {
+        let bytes = self.binding.sizing.placements[checks.slot.0].bytes;
         access
             .memory
             .read(access.offset..access.offset + bytes, |view| {
@@ -299,18 +299,18 @@ impl Run {
                 let words =
                     words.filter_map(|word| Some(u32::from_le_bytes(word.try_into().ok()?)));
                 let words: Vec<u32> = words.collect();
-                let fault = faults.first_error(&words, &self.binding.sizes);
-                fault.map_or(Ok(()), Err)
+                let error = checks.first_error(&words, &self.binding.sizes);
+                error.map_or(Ok(()), Err)
             })
     }
 
     /// Makes the output tensors from mapped memory. Fails if a check of the model failed.
     fn decode_outputs(&self) -> Result<Vec<Tensor>> {
         let mut accesses = self.binding.downloads.iter();
-        if let Some(faults) = &self.program.inner.plan.faults
-            && let Some((_, access)) = accesses.find(|(slot, _)| *slot == faults.slot)
+        if let Some(checks) = &self.program.inner.plan.runtime_checks
+            && let Some((_, access)) = accesses.find(|(slot, _)| *slot == checks.slot)
         {
-            self.check_faults(faults, access)?;
+            self.read_check_flags(checks, access)?;
         }
         let downloads = self.binding.downloads.iter();
         let outputs = &self.program.inner.plan.outputs;
@@ -388,15 +388,15 @@ impl Drop for Run {
     }
 }
 
-/// Sets the fault words to zero.
-fn clear_faults(
+/// Sets the check flags to zero.
+fn clear_check_flags(
     program: &ProgramInner,
     encoder: &mut CommandEncoder,
     binding: &RunBinding,
 ) -> Result<()> {
-    if let Some(faults) = &program.plan.faults {
-        let placement = &binding.sizing.placements[faults.slot.0];
-        let buffer = binding.memory[faults.slot.0].buffer()?;
+    if let Some(checks) = &program.plan.runtime_checks {
+        let placement = &binding.sizing.placements[checks.slot.0];
+        let buffer = binding.memory[checks.slot.0].buffer()?;
         encoder.clear_buffer(buffer, placement.location.offset, Some(placement.bytes));
     }
     Ok(())
@@ -470,7 +470,7 @@ pub(super) fn record_step(
     add(&program.counters.dispatches, 1);
 }
 
-/// Records copies of the outputs and the fault words to the staging memory that the host reads.
+/// Records copies of the outputs and the check flags to the staging memory that the host reads.
 pub(super) fn record_downloads(encoder: &mut CommandEncoder, binding: &RunBinding) {
     for (slot, access) in &binding.downloads {
         let placement = &binding.sizing.placements[slot.0];

@@ -235,9 +235,11 @@ fn create_layout(device: &wgpu::Device, signature: &Signature) -> BindGroupLayou
 /// Type of the binding of a slot.
 fn binding_type(access: Access) -> BindingType {
     match access {
-        Access::Read | Access::ReadWrite | Access::Faults => buffer(BufferBindingType::Storage {
-            read_only: access == Access::Read,
-        }),
+        Access::Read | Access::ReadWrite | Access::CheckFlags => {
+            buffer(BufferBindingType::Storage {
+                read_only: access == Access::Read,
+            })
+        }
         Access::TextureArray(texel) => BindingType::StorageTexture {
             access: StorageTextureAccess::ReadOnly,
             format: texture_format(texel),

@@ -58,7 +58,7 @@ pub(super) struct RunBinding {
     pub(super) bind_groups: Vec<Option<BindGroup>>,
     /// Memory into which the host writes each input; `None` for inputs that the plan does not use.
     pub(super) uploads: Vec<Option<HostAccess>>,
-    /// Memory from which the host reads each output slot and the slot of the fault words.
+    /// Memory from which the host reads each output slot and the slot of the check flags.
     pub(super) downloads: Vec<(SlotId, HostAccess)>,
     /// Buffer for numbers that control flow depends on, and for operands of host functions; `None` if the plan has no
     /// control flow.
@@ -193,7 +193,7 @@ impl RunContext {
                 }
                 SlotRegion::Inputs => &self.inputs,
                 SlotRegion::Temporaries => &self.temporaries,
-                SlotRegion::Parts => return None,
+                SlotRegion::InParent => return None,
                 SlotRegion::Outputs => &self.outputs,
             };
             pool.get(placement.location.buffer).cloned()
@@ -224,7 +224,7 @@ impl RunContext {
             .collect())
     }
 
-    /// Memory from which the host reads the output slots and the slot of the fault words.
+    /// Memory from which the host reads the output slots and the slot of the check flags.
     fn downloads(
         &mut self,
         program: &ProgramInner,
@@ -233,7 +233,7 @@ impl RunContext {
         is_direct: bool,
     ) -> Result<Vec<(SlotId, HostAccess)>> {
         let mut slots = program.plan.outputs.clone();
-        slots.extend(program.plan.faults.iter().map(|faults| faults.slot));
+        slots.extend(program.plan.runtime_checks.iter().map(|checks| checks.slot));
         slots.sort_unstable();
         slots.dedup();
         // An output may also be an input or a weight; the host cannot read the memory of these.

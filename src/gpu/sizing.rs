@@ -60,7 +60,7 @@ pub(super) enum SlotRegion {
     /// The arena.
     Temporaries,
     /// Within another slot, which is in the arena or in the outputs.
-    Parts,
+    InParent,
     /// One buffer for each output.
     Outputs,
 }
@@ -226,7 +226,7 @@ pub(super) fn evaluate(plan: &Plan, bindings: &Bindings, rules: &PlacementRules)
         return Err(error);
     }
     assign_memory(plan, rules, &mut sizing);
-    assign_parts(plan, bindings, &mut sizing)?;
+    assign_subviews(plan, bindings, &mut sizing)?;
     for step in &plan.steps {
         let workgroups = step
             .workgroups
@@ -321,7 +321,7 @@ fn slot_region(kind: &SlotKind) -> SlotRegion {
         SlotKind::Input(_) => SlotRegion::Inputs,
         SlotKind::Weight(_) => SlotRegion::Weights,
         SlotKind::Temporary { .. } => SlotRegion::Temporaries,
-        SlotKind::Part { .. } => SlotRegion::Parts,
+        SlotKind::Subview { .. } => SlotRegion::InParent,
         SlotKind::Output => SlotRegion::Outputs,
     }
 }
@@ -368,13 +368,12 @@ fn assign_memory(plan: &Plan, rules: &PlacementRules, sizing: &mut Sizing) {
     sizing.peak_live_bytes = peak_live_bytes(&items);
 }
 
-/// Assigns locations to slots that are parts of other slots. A slot comes before its parts, so that its location is
-/// known.
-fn assign_parts(plan: &Plan, bindings: &Bindings, sizing: &mut Sizing) -> Result<()> {
+/// Assigns locations to subviews. A slot comes before its subviews, so that its location is known.
+fn assign_subviews(plan: &Plan, bindings: &Bindings, sizing: &mut Sizing) -> Result<()> {
     for (index, slot) in plan.slots.iter().enumerate() {
-        if let SlotKind::Part { whole, start } = &slot.kind {
-            let elements = u64::try_from(start.eval(bindings)?).unwrap_or(u64::MAX);
-            let BufferLocation { buffer, offset } = sizing.placements[whole.0].location;
+        if let SlotKind::Subview { parent, offset } = &slot.kind {
+            let elements = u64::try_from(offset.eval(bindings)?).unwrap_or(u64::MAX);
+            let BufferLocation { buffer, offset } = sizing.placements[parent.0].location;
             let offset = elements
                 .checked_mul(slot.storage.size())
                 .and_then(|bytes| offset.checked_add(bytes))

@@ -19,7 +19,7 @@ use wgpu::{
 };
 
 use crate::error::Result;
-use crate::kernel::layout::{Layout, TEXEL_ROW, Texel, non_power_of_two};
+use crate::kernel::layout::{Layout, TEXELS_PER_ROW, Texel, non_power_of_two};
 use crate::kernel::plan::{Access, Kernel, Plan, SlotId};
 
 use super::device::GpuDevice;
@@ -153,7 +153,7 @@ fn pending_kernels<'a>(plan: &'a Plan, pipelines: &'a [Arc<Pipeline>]) -> Vec<Pe
 fn dummy_texture(plan: &Plan, access: Access, slot: SlotId) -> Option<([u32; 3], Texel)> {
     let ([width, height, layers], texel) = match (access, &plan.slots[slot.0].layout) {
         (Access::TextureArray(texel), Layout::Panels(panels)) => (panels.extent(texel), texel),
-        (Access::AliasedTexture(texel), _) => ([TEXEL_ROW, non_power_of_two(1), 1], texel),
+        (Access::AliasedTexture(texel), _) => ([TEXELS_PER_ROW, non_power_of_two(1), 1], texel),
         _ => return None,
     };
     let small = |size: usize| if size.is_power_of_two() { 1 } else { 3 };
@@ -222,7 +222,7 @@ impl DummyDevice<'_> {
         let views: Vec<Option<TextureView>> = bindings().zip(&job.textures).map(view).collect();
         let storage = bindings().zip(&views).map(|bound| match bound {
             (_, Some(view)) => BindingResource::TextureView(view),
-            (Access::ReadWrite | Access::Faults, None) => self.read_write.as_entire_binding(),
+            (Access::ReadWrite | Access::CheckFlags, None) => self.read_write.as_entire_binding(),
             (_, None) => self.read_only.as_entire_binding(),
         });
         let sizes = (job.kernel.sizes > 0).then(|| self.read_only.as_entire_binding());

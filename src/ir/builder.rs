@@ -14,7 +14,7 @@ use crate::symbols::{Guard, Symbols};
 use super::graph::{Argument, Definition, Graph, Node, Op, Region, ValueId, ValueInfo};
 use super::resolve::resolve;
 use super::tree::{NamedTree, TreeSpec};
-use super::value::{Number, Value};
+use super::value::{ArithmeticOperand, Value};
 
 /// Builds a graph, node by node, through [`Value`] handles that read like tensors.
 ///
@@ -216,18 +216,18 @@ impl Builder {
         &'g self,
         dtype: DType,
         shape: impl Into<Shape>,
-        number: impl Into<Number<'g>>,
+        number: impl Into<ArithmeticOperand<'g>>,
     ) -> Value<'g> {
         match number.into() {
-            Number::Value(value) => value.to(dtype).expand(shape),
-            Number::Scalar(scalar) => self.apply(
+            ArithmeticOperand::Value(value) => value.to(dtype).expand(shape),
+            ArithmeticOperand::Scalar(scalar) => self.apply(
                 Full {
                     dtype,
                     shape: shape.into(),
                 },
                 vec![scalar.cast(dtype).into()],
             ),
-            Number::Size(dim) => self.apply(
+            ArithmeticOperand::Size(dim) => self.apply(
                 Full {
                     dtype,
                     shape: shape.into(),

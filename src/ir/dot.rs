@@ -77,7 +77,7 @@ impl Drawing {
     fn node(&mut self, node: &Node, name: &str, depth: usize) {
         let mut label = node.op.name().to_string();
         if let Op::Primitive(primitive) = &node.op {
-            for (key, value) in super::assembly::attributes(primitive) {
+            for (key, value) in super::assembler::attributes(primitive) {
                 let _ = write!(label, "\n{key} = {}", value.to_string().replace('"', ""));
             }
         }

@@ -5,7 +5,7 @@
 //! through [`MIGRATIONS`]; a file of a newer version is rejected.
 
 mod document;
-mod layout;
+mod pretty_print;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -137,7 +137,7 @@ pub fn print(
     };
     let json = serde_json::to_value(document);
     let json = json.map_err(|error| Error::internal(error.to_string()))?;
-    Ok(layout::text(&json))
+    Ok(pretty_print::text(&json))
 }
 
 /// Parses a document: its graphs, and the weights that it needs from which file.

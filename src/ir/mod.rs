@@ -6,7 +6,7 @@
 //! [`GraphModule`] is one or more graphs over one set of weights and of [`ModuleState`]s. In a graph, a state is an input,
 //! an output or both, after those of the user. The caller keeps its value from call to call.
 
-mod assembly;
+mod assembler;
 mod builder;
 mod constant_subgraph;
 mod dictionary;
@@ -34,6 +34,6 @@ pub use graph::{
 pub use signature::TensorSpec;
 pub use tree::{NamedTree, TreeConstant, TreeSpec};
 pub(crate) use value::result_type;
-pub use value::{Number, Value};
+pub use value::{ArithmeticOperand, Value};
 
 pub use crate::op::Primitive;

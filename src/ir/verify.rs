@@ -18,7 +18,7 @@ use crate::dim::{Dim, Symbol};
 use crate::error::{Error, ErrorKind, Result};
 use crate::shape::TensorType;
 
-use super::assembly::is_symbol;
+use super::assembler::is_symbol;
 use super::dictionary::Dictionary;
 use super::graph::{Argument, Definition, Graph, GraphModule, Node, Op, ValueId, Weights};
 use super::tree::TreeSpec;
@@ -116,7 +116,9 @@ fn check_states(module: &GraphModule, findings: &mut Vec<Error>) {
         }
         let numbers = state.initial.tensors();
         if !numbers.into_iter().eq(0..state.weights.len()) || !state.initial.sizes().is_empty() {
-            let message = format!("the first value of the state {name} is not of its weights");
+            let message = format!(
+                "the initial value of state {name} must use each of its weights once, in order, and no symbolic size"
+            );
             findings.push(finding(message));
         }
         let mut weights = state.weights.iter();

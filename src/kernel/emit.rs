@@ -220,12 +220,12 @@ impl<'a> Emitter<'a> {
     fn statement(&mut self, statement: &Statement) {
         match statement {
             Statement::ReturnIf(condition) => {
-                let condition = self.text(*condition).text;
+                let condition = self.source(*condition).wgsl;
                 self.line(format!("if {condition} {{ return; }}"));
             }
             Statement::Let(expr) => self.bind_here(*expr),
             Statement::Declare(variable, value) => {
-                let value = self.text(*value).text;
+                let value = self.source(*value).wgsl;
                 let ty = self.pool.ty(*variable).wgsl();
                 self.line(format!("var {}: {ty} = {value};", self.name(*variable)));
             }
@@ -238,7 +238,7 @@ impl<'a> Emitter<'a> {
                 index,
                 value,
             } => {
-                let (index, value) = (self.text(*index).text, self.text(*value).text);
+                let (index, value) = (self.source(*index).wgsl, self.source(*value).wgsl);
                 let name = &self.buffers[*buffer].name;
                 self.line(format!("{name}[{index}] = {value};"));
             }
@@ -247,7 +247,7 @@ impl<'a> Emitter<'a> {
                 index,
                 value,
             } => {
-                let (index, value) = (self.text(*index).text, self.text(*value).text);
+                let (index, value) = (self.source(*index).wgsl, self.source(*value).wgsl);
                 self.line(format!("{array}[{index}] = {value};"));
             }
             Statement::Loop {
@@ -258,13 +258,13 @@ impl<'a> Emitter<'a> {
                 body,
             } => self.emit_loop(*variable, *from, *to, *step, body),
             Statement::If(condition, body) => {
-                let condition = self.text(*condition).text;
+                let condition = self.source(*condition).wgsl;
                 self.line(format!("if {condition} {{"));
                 self.emit_nested(body);
                 self.line("}".to_string());
             }
             Statement::IfElse(condition, body, other) => {
-                let condition = self.text(*condition).text;
+                let condition = self.source(*condition).wgsl;
                 self.line(format!("if {condition} {{"));
                 self.emit_nested(body);
                 self.line("} else {".to_string());
@@ -283,8 +283,8 @@ impl<'a> Emitter<'a> {
     fn bind_here(&mut self, expr: Expr) {
         let is_known = self.sources.contains_key(&expr) || self.pool.operands(expr).is_empty();
         if !is_known {
-            let text = self.compose(expr);
-            self.bind_name(expr, text);
+            let source = self.compose(expr);
+            self.bind_name(expr, source);
         }
     }
 
@@ -295,18 +295,18 @@ impl<'a> Emitter<'a> {
             && template == "x + y"
             && operands[0] == variable
         {
-            let text = self.text(operands[1]).text;
-            return self.line(format!("{name} += {text};"));
+            let value = self.source(operands[1]).wgsl;
+            return self.line(format!("{name} += {value};"));
         }
-        let text = self.text(value).text;
-        self.line(format!("{name} = {text};"));
+        let value = self.source(value).wgsl;
+        self.line(format!("{name} = {value};"));
     }
 
     fn emit_loop(&mut self, variable: Expr, from: Expr, to: Expr, step: u32, body: &[Statement]) {
         for root in roots(body) {
             self.hoist(root);
         }
-        let (from, to) = (self.text(from).text, self.text(to).text);
+        let (from, to) = (self.source(from).wgsl, self.source(to).wgsl);
         let name = self.name(variable);
         let step = match step {
             1 => format!("{name}++"),
@@ -337,8 +337,8 @@ impl<'a> Emitter<'a> {
             return;
         }
         if !self.is_component(expr) && self.variables_of(expr).is_subset(&self.immutable) {
-            let text = self.compose(expr);
-            self.bind_name(expr, text);
+            let source = self.compose(expr);
+            self.bind_name(expr, source);
             return;
         }
         for operand in self.pool.operands(expr).to_vec() {
@@ -364,18 +364,18 @@ impl<'a> Emitter<'a> {
 
     /// The source of an expression, or the name it is bound to. An expression that depends on a mutable variable is not
     /// bound.
-    fn text(&mut self, expr: Expr) -> ExprSource {
-        if let Some(text) = self.sources.get(&expr) {
-            return text.clone();
+    fn source(&mut self, expr: Expr) -> ExprSource {
+        if let Some(source) = self.sources.get(&expr) {
+            return source.clone();
         }
-        let text = self.compose(expr);
+        let source = self.compose(expr);
         let is_simple = self.pool.operands(expr).is_empty() || self.is_component(expr);
         let is_shared = self.uses.get(&expr).is_some_and(|uses| *uses > 1);
         let is_fixed = self.variables_of(expr).is_subset(&self.immutable);
-        if !is_simple && is_fixed && (is_shared || text.text.len() > MAX_INLINE_LENGTH) {
-            self.bind_name(expr, text)
+        if !is_simple && is_fixed && (is_shared || source.wgsl.len() > MAX_INLINE_LENGTH) {
+            self.bind_name(expr, source)
         } else {
-            text
+            source
         }
     }
 
@@ -387,10 +387,10 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    fn bind_name(&mut self, expr: Expr, text: ExprSource) -> ExprSource {
+    fn bind_name(&mut self, expr: Expr, source: ExprSource) -> ExprSource {
         let wanted = self.roles.name(self.pool, expr);
         let name = unique(&mut self.names, &wanted);
-        self.line(format!("let {name} = {};", text.text));
+        self.line(format!("let {name} = {};", source.wgsl));
         self.sources.insert(expr, ExprSource::atom(name.clone()));
         ExprSource::atom(name)
     }
@@ -402,16 +402,16 @@ impl<'a> Emitter<'a> {
             ExprNode::Variable(name) => ExprSource::atom(name),
             ExprNode::Size(dim) => ExprSource::atom(self.size(dim)),
             ExprNode::Load { buffer, index } => {
-                let index = self.text(*index).text;
+                let index = self.source(*index).wgsl;
                 ExprSource::atom(self.buffers[*buffer].load(&index))
             }
             ExprNode::TextureLoad { texture, at } => {
-                let [x, y, layer] = at.map(|expr| self.text(expr).text);
+                let [x, y, layer] = at.map(|expr| self.source(expr).wgsl);
                 let at = format!("vec2({x}, {y}), {layer}");
                 ExprSource::atom(self.buffers[*texture].texel(&at))
             }
             ExprNode::Call { template, operands } => {
-                let operands: Vec<ExprSource> = operands.iter().map(|x| self.text(*x)).collect();
+                let operands: Vec<ExprSource> = operands.iter().map(|x| self.source(*x)).collect();
                 substitute(template, &operands)
             }
         }

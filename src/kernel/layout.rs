@@ -19,7 +19,7 @@ pub const TEXEL_WIDTH: usize = 4;
 
 /// Texels in a row of the textures that alias buffers, see [`Access::AliasedTexture`](super::plan::Access::AliasedTexture):
 /// a power of two, and large enough that the largest binding does not exceed a texture's maximum number of rows.
-pub const TEXEL_ROW: usize = 1024;
+pub const TEXELS_PER_ROW: usize = 1024;
 
 /// Contents and format of a texel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -260,8 +260,8 @@ mod tests {
     #[test]
     fn rows_of_texels_are_as_long_as_the_library_says() {
         let library = include_str!("../../shaders/lib/texel.wgsl");
-        assert!(TEXEL_ROW.is_power_of_two());
-        let place = format!("vec2(index % {TEXEL_ROW}u, index / {TEXEL_ROW}u)");
+        assert!(TEXELS_PER_ROW.is_power_of_two());
+        let place = format!("vec2(index % {TEXELS_PER_ROW}u, index / {TEXELS_PER_ROW}u)");
         assert!(library.contains(&place));
     }
 

@@ -12,7 +12,7 @@ pub enum Precision {
     /// `f32`.
     #[default]
     Single,
-    /// `f16`: weights and values between kernels, except for those with a [`SingleReason`]. Rounds to nearest, ties to even;
+    /// `f16`: weights and values between kernels, except for those with a [`F32StorageReason`]. Rounds to nearest, ties to even;
     /// a finite number beyond ±65504 becomes ±65504.
     Half,
 }
@@ -47,7 +47,7 @@ pub struct MaterializedValue {
     /// Reason why it is not fused into its readers.
     pub reason: MaterializeReason,
     /// Reason why it is stored in `f32` though `f16` was requested.
-    pub single_reason: Option<SingleReason>,
+    pub f32_reason: Option<F32StorageReason>,
 }
 
 /// A weight in panels that other kernels, or products with different panels, read as well.
@@ -122,7 +122,7 @@ impl fmt::Display for RowCopyReason {
 
 /// Reason why a value is stored in `f32` though `f16` was requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SingleReason {
+pub enum F32StorageReason {
     /// The application, control flow or a custom operator reads or writes it.
     External,
     /// A reduction computes it: a mean, a variance, the sum that a softmax divides by.
@@ -139,18 +139,18 @@ pub enum SingleReason {
     UnpairedStore,
 }
 
-impl fmt::Display for SingleReason {
+impl fmt::Display for F32StorageReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            SingleReason::External => {
+            F32StorageReason::External => {
                 "the application, control flow or a custom operator reads or writes it"
             }
-            SingleReason::Statistic => "a reduction computes it",
-            SingleReason::Accumulated => "a scan, a scatter or a sort computes it",
-            SingleReason::PartialSums => "it holds partial sums",
-            SingleReason::IntegerOperand => "integers are computed from it",
-            SingleReason::Vector => "it is a weight of at most one dimension",
-            SingleReason::UnpairedStore => {
+            F32StorageReason::Statistic => "a reduction computes it",
+            F32StorageReason::Accumulated => "a scan, a scatter or a sort computes it",
+            F32StorageReason::PartialSums => "it holds partial sums",
+            F32StorageReason::IntegerOperand => "integers are computed from it",
+            F32StorageReason::Vector => "it is a weight of at most one dimension",
+            F32StorageReason::UnpairedStore => {
                 "its kernel writes single elements, and the device stores f16 in pairs"
             }
         })
@@ -192,7 +192,7 @@ pub enum MaterializeReason {
     /// The kernel that computes it has no epilogue.
     NoEpilogue,
     /// Its kernel cannot fuse a reader as its epilogue, since this number of nodes read it.
-    Readers(usize),
+    TooManyReaders(usize),
     /// Its kernel cannot fuse the reader, which is not elementwise.
     NotElementwise,
     /// Its kernel cannot fuse the reader, which belongs to another kernel.
@@ -241,10 +241,10 @@ impl fmt::Display for MaterializeReason {
             MaterializeReason::NoEpilogue => {
                 f.write_str("its kernel does not fuse the operations that follow")
             }
-            MaterializeReason::Readers(1) => {
+            MaterializeReason::TooManyReaders(1) => {
                 f.write_str("its reader does not fit into this kernel")
             }
-            MaterializeReason::Readers(count) => write!(f, "{count} nodes read it"),
+            MaterializeReason::TooManyReaders(count) => write!(f, "{count} nodes read it"),
             MaterializeReason::NotElementwise => f.write_str("its reader is not elementwise"),
             MaterializeReason::AlreadyFused => {
                 f.write_str("its reader is fused into another kernel")

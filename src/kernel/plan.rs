@@ -40,12 +40,12 @@ pub enum Access {
     Read,
     /// `var<storage, read_write>`: memory of the arena, whether read or written, because a dispatch is one usage scope.
     ReadWrite,
-    /// `var<storage, read_write>` with atomic words: those of [`Plan::faults`].
-    Faults,
+    /// `var<storage, read_write>` with atomic words: those of [`Plan::runtime_checks`].
+    CheckFlags,
     /// `texture_storage_2d_array<…, read>`: weights in textures of this format.
     TextureArray(Texel),
     /// `texture_storage_2d<…, read>`: the vectors of a buffer of single or half precision, as a texture with rows of
-    /// [`TEXEL_ROW`](super::layout::TEXEL_ROW) texels, on devices where buffers can alias textures.
+    /// [`TEXELS_PER_ROW`](super::layout::TEXELS_PER_ROW) texels, on devices where buffers can alias textures.
     AliasedTexture(Texel),
 }
 
@@ -136,16 +136,16 @@ pub enum FlowKind {
 
 /// Checks of a plan, and the memory that records their failures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Faults {
-    /// Slot with one word for each site, zero before a run: see [`FaultSite::error`].
+pub struct RuntimeChecks {
+    /// Slot with one word for each check, zero before a run: see [`RuntimeCheck::error`].
     pub slot: SlotId,
     /// The checks, in the order of their words.
-    pub sites: Vec<FaultSite>,
+    pub checks: Vec<RuntimeCheck>,
 }
 
 /// A check in a step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FaultSite {
+pub struct RuntimeCheck {
     /// Message of its error.
     pub message: String,
     /// True if the message contains the value that failed: see [`Error::raised`].
@@ -161,8 +161,8 @@ pub struct FaultSite {
     pub place: SourcePlace,
 }
 
-impl FaultSite {
-    /// The error for a fault word; none if the check passed. The word is 0, or the largest value that failed with its sign bit
+impl RuntimeCheck {
+    /// The error for a check flag; none if the check passed. The word is 0, or the largest value that failed with its sign bit
     /// inverted, so that words are ordered like values. `check.wgsl` writes it.
     pub fn error(&self, word: u32, bindings: &Bindings) -> Option<Error> {
         if word == 0 {
@@ -170,22 +170,22 @@ impl FaultSite {
         }
         let number = i64::from((word ^ 0x8000_0000).cast_signed());
         let end = self.end.as_ref().and_then(|end| end.eval(bindings).ok());
-        let fault = match self.mentions_value {
+        let error = match self.mentions_value {
             true => Error::raised(&self.message, number, end),
             false => Error::new(ErrorKind::Raised, &self.message),
         };
-        Some(fault.at(&self.node).at_place(&self.place))
+        Some(error.at(&self.node).at_place(&self.place))
     }
 }
 
-impl Faults {
+impl RuntimeChecks {
     /// The error of the first check that failed, in the order of nodes.
     pub fn first_error(&self, words: &[u32], bindings: &Bindings) -> Option<Error> {
-        let sites = self.sites.iter().zip(words);
-        let (site, word) = sites
+        let checks = self.checks.iter().zip(words);
+        let (check, word) = checks
             .filter(|(_, word)| **word != 0)
             .min_by(|(a, _), (b, _)| a.order.cmp(&b.order))?;
-        site.error(*word, bindings)
+        check.error(*word, bindings)
     }
 }
 
@@ -295,7 +295,7 @@ pub struct Plan {
     /// Conditions on symbolic sizes.
     pub guards: Vec<Guard>,
     /// Checks that may fail; none if nothing can fail.
-    pub faults: Option<Faults>,
+    pub runtime_checks: Option<RuntimeChecks>,
     /// Reasons why values are materialised, for reports.
     pub materialized: Vec<MaterializedValue>,
     /// Layouts of weights that kernels of several kinds read, for reports.
@@ -306,7 +306,7 @@ impl Plan {
     /// The root of a chain of parts: the slot that is not part of another.
     pub fn root_slot(&self, slot: SlotId) -> SlotId {
         match self.slots[slot.0].kind {
-            SlotKind::Part { whole, .. } if whole < slot => self.root_slot(whole),
+            SlotKind::Subview { parent, .. } if parent < slot => self.root_slot(parent),
             _ => slot,
         }
     }

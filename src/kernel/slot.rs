@@ -51,12 +51,12 @@ pub enum SlotKind {
         /// The last step that reads it.
         last: usize,
     },
-    /// A part of an output or of a value between two kernels. It lives as long as the whole.
-    Part {
-        /// Slot of the whole, which has a lower index.
-        whole: SlotId,
-        /// Number of elements of the whole before the part.
-        start: Dim,
+    /// A part of the slot of an output or of a value between two kernels. It lives as long as that slot.
+    Subview {
+        /// Slot that contains it, which has a lower index.
+        parent: SlotId,
+        /// Number of elements of the parent before it.
+        offset: Dim,
     },
     /// A value that the host reads. A value may be several outputs.
     Output,

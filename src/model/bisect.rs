@@ -95,7 +95,7 @@ pub fn first_divergence(
     tolerance: Tolerance,
     options: SearchOptions,
 ) -> Result<DivergenceSearch> {
-    let (variant, inputs) = session.prepare(arguments)?;
+    let (variant, inputs) = session.compile_for(arguments)?;
     let Some(program) = &variant.program else {
         return Ok(DivergenceSearch::Agreement);
     };
@@ -291,7 +291,7 @@ impl DivergenceSearcher<'_> {
             precision: self.precision,
             ..PlanOptions::default()
         };
-        let plan = plan::plan_by(body, self.device.capabilities(), &options)?;
+        let plan = plan::plan_with_options(body, self.device.capabilities(), &options)?;
         Program::new(self.device, plan, self.weights, ProgramOptions::default())
     }
 

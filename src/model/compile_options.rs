@@ -20,7 +20,7 @@ pub struct CompileOptions {
     /// kernels. The first call with other sizes compiles it for all sizes.
     pub static_shapes: bool,
     /// Kernel variants that replace those of the planner's table; see [`crate::model::Tuning`].
-    pub choices: VariantOverrides,
+    pub variant_overrides: VariantOverrides,
     /// Storage precision of `f32` values on the device, weights included. Half precision takes half the bytes and is
     /// less exact. Inputs and outputs are unchanged, and kernels compute in `f32`. The host stores `f32` only.
     pub precision: Precision,
@@ -44,7 +44,7 @@ impl Default for CompileOptions {
             entry: "forward".to_string(),
             respecialize: true,
             static_shapes: true,
-            choices: VariantOverrides::new(),
+            variant_overrides: VariantOverrides::new(),
             precision: Precision::Single,
             checks: true,
             keep: Keep::Outputs,

@@ -116,10 +116,10 @@ impl CompiledGraph {
         let lowered = lowered.ok_or_else(|| Error::internal("the passes lost the graph"))?;
         let lowered = apply_check_option(lowered, options)?;
         let plan_options = PlanOptions {
-            choices: options.choices.clone(),
+            variant_overrides: options.variant_overrides.clone(),
             precision: options.precision,
         };
-        let plan = plan::plan_by(&lowered, gpu.capabilities(), &plan_options)?;
+        let plan = plan::plan_with_options(&lowered, gpu.capabilities(), &plan_options)?;
         let program_options = ProgramOptions {
             keep: options.keep,
             progress: options.progress.clone(),

@@ -20,21 +20,21 @@ const ANY_KIND: &str = "packed weights of onionskin";
 /// Report on a file of packed weights; see [`crate::CompileOptions::packed`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct PackedReport {
+pub struct PackedWeightsReport {
     /// The file.
     pub path: PathBuf,
     /// Number of weights that were uploaded from the file.
-    pub taken: usize,
+    pub loaded: usize,
     /// Number of weights that were packed and written to the file.
     pub written: usize,
     /// Parts of the file that were not used, and why.
     pub ignored: Vec<String>,
 }
 
-impl fmt::Display for PackedReport {
+impl fmt::Display for PackedWeightsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (path, taken, written) = (self.path.display(), self.taken, self.written);
-        write!(f, "{path}: {taken} packed weights read, {written} written")?;
+        let (path, loaded, written) = (self.path.display(), self.loaded, self.written);
+        write!(f, "{path}: {loaded} packed weights read, {written} written")?;
         self.ignored.iter().try_for_each(|why| write!(f, "; {why}"))
     }
 }
@@ -54,7 +54,7 @@ struct PackedState {
     missed: BTreeSet<Digest>,
     /// True if the file is of another type and must not be overwritten.
     is_foreign: bool,
-    report: PackedReport,
+    report: PackedWeightsReport,
 }
 
 /// A weight in the file.
@@ -85,7 +85,7 @@ impl PackedFile {
         }
     }
 
-    pub(super) fn report(&self) -> PackedReport {
+    pub(super) fn report(&self) -> PackedWeightsReport {
         self.lock(|state| state.report.clone())
     }
 
@@ -118,7 +118,7 @@ impl PackedWeights for PackedFile {
         });
         let tensor = entry.as_ref().and_then(|entry| entry.checked.tensor());
         self.lock(|state| match (&tensor, entry) {
-            (Some(_), _) => state.report.taken += 1,
+            (Some(_), _) => state.report.loaded += 1,
             (None, damaged) => {
                 state.missed.insert(key);
                 state.entries.remove(&key);

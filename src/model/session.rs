@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::background::in_background;
 use super::compile_options::CompileOptions;
 use super::compiled_graph::{CallTensors, CompiledGraph, WeightCache, accept_inputs};
-use super::packed::{PackedFile, PackedReport};
+use super::packed::{PackedFile, PackedWeightsReport};
 use super::session_states::SessionStates;
 use super::signature::{Signature, arguments_of};
 use super::{Device, Model, no_matching_graph};
@@ -301,14 +301,14 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::call`].
-    pub fn prepare(&self, arguments: &[Item]) -> Result<(Arc<CompiledGraph>, Vec<Tensor>)> {
+    pub fn compile_for(&self, arguments: &[Item]) -> Result<(Arc<CompiledGraph>, Vec<Tensor>)> {
         let call_tensors = |graph: &Graph| flatten_arguments(&graph.input_trees, arguments);
         let mut states = lock(&self.states);
         self.compiled_graph_for(&self.options.entry, arguments, &call_tensors, &mut states)
     }
 
     /// Report on the file of packed weights so far; `None` if the options name no file, or the host runs the model.
-    pub fn packed(&self) -> Option<PackedReport> {
+    pub fn packed(&self) -> Option<PackedWeightsReport> {
         self.weight_cache
             .packed
             .as_ref()

@@ -78,7 +78,7 @@ impl Tuning {
             ..CompileOptions::default()
         };
         let session = model.compile(device, &options)?;
-        let (compiled, inputs) = session.prepare(arguments)?;
+        let (compiled, inputs) = session.compile_for(arguments)?;
         let measurement = TuningMeasurement {
             gpu,
             precision,
@@ -263,14 +263,14 @@ impl TuningMeasurement<'_> {
         Ok(chosen)
     }
 
-    /// Time of the fastest run with these choices, in seconds.
-    fn time(&self, choices: &VariantOverrides) -> Result<f64> {
+    /// Time of the fastest run with these overrides, in seconds.
+    fn time(&self, variant_overrides: &VariantOverrides) -> Result<f64> {
         let graph = &self.compiled.lowered;
         let plan_options = PlanOptions {
-            choices: choices.clone(),
+            variant_overrides: variant_overrides.clone(),
             precision: self.precision,
         };
-        let plan = plan::plan_by(graph, self.gpu.capabilities(), &plan_options)?;
+        let plan = plan::plan_with_options(graph, self.gpu.capabilities(), &plan_options)?;
         let options = ProgramOptions::default();
         let program = Program::new(self.gpu, plan, &self.weights, options)?;
         let inputs: Vec<RunInput> = self.inputs.iter().map(RunInput::Host).collect();

@@ -187,21 +187,21 @@ pub(super) fn k1<T: Real>(x: T) -> T {
     }
 }
 
-/// Asymptotic expansion for `x > 5`: even and odd part of the amplitude, and cosine and sine of the phase.
+/// Hankel's expansion for `x > 5`: P, Q, and the cosine and sine of the phase.
 struct AsymptoticExpansion<T> {
-    even: T,
-    odd: T,
+    p: T,
+    q: T,
     cosine: T,
     sine: T,
     x: T,
 }
 
 impl<T: Real> AsymptoticExpansion<T> {
-    fn new(z: T, x: T, phase: f64, [even, even_divisor, odd, odd_divisor]: [&Series; 4]) -> Self {
+    fn new(z: T, x: T, phase: f64, [p, p_divisor, q, q_divisor]: [&Series; 4]) -> Self {
         let angle = x - T::from_f64(phase);
         AsymptoticExpansion {
-            even: even.eval(z) / even_divisor.eval(z),
-            odd: T::from_f64(5.0) / x * (odd.eval(z) / odd_divisor.eval(z)),
+            p: p.eval(z) / p_divisor.eval(z),
+            q: T::from_f64(5.0) / x * (q.eval(z) / q_divisor.eval(z)),
             cosine: angle.apply_rounded(f64::cos),
             sine: angle.apply_rounded(f64::sin),
             x,
@@ -209,12 +209,12 @@ impl<T: Real> AsymptoticExpansion<T> {
     }
 
     fn order_0(x: T) -> Self {
-        let series = [&EVEN_0, &EVEN_DIVISOR_0, &ODD_0, &ODD_DIVISOR_0];
+        let series = [&P_0, &P_DIVISOR_0, &Q_0, &Q_DIVISOR_0];
         AsymptoticExpansion::new(T::from_f64(25.0) / (x * x), x, FRAC_PI_4, series)
     }
 
     fn order_1(x: T) -> Self {
-        let series = [&EVEN_1, &EVEN_DIVISOR_1, &ODD_1, &ODD_DIVISOR_1];
+        let series = [&P_1, &P_DIVISOR_1, &Q_1, &Q_DIVISOR_1];
         let ratio = T::from_f64(5.0) / x;
         AsymptoticExpansion::new(ratio * ratio, x, 3.0 * FRAC_PI_4, series)
     }
@@ -225,14 +225,11 @@ impl<T: Real> AsymptoticExpansion<T> {
     }
 
     fn first_kind(&self) -> T {
-        self.scaled(
-            self.even
-                .fused_mul_add(self.cosine, -(self.odd * self.sine)),
-        )
+        self.scaled(self.p.fused_mul_add(self.cosine, -(self.q * self.sine)))
     }
 
     fn second_kind(&self) -> T {
-        self.scaled(self.even.fused_mul_add(self.sine, self.odd * self.cosine))
+        self.scaled(self.p.fused_mul_add(self.sine, self.q * self.cosine))
     }
 }
 
@@ -308,12 +305,11 @@ pub(super) fn airy_ai<T: Real>(x: T) -> T {
         let zeta = -two * x * root / three;
         let z = T::from_f64(1.0) / zeta;
         let square = z * z;
-        let even =
-            square * airy::EVEN.eval(square) / airy::EVEN_DIVISOR.eval(square) + T::from_f64(1.0);
-        let odd = z * airy::ODD.eval(square) / airy::ODD_DIVISOR.eval(square);
+        let p = square * airy::P.eval(square) / airy::P_DIVISOR.eval(square) + T::from_f64(1.0);
+        let q = z * airy::Q.eval(square) / airy::Q_DIVISOR.eval(square);
         let angle = zeta + T::from_f64(FRAC_PI_4);
         let (sine, cosine) = (angle.apply_rounded(f64::sin), angle.apply_rounded(f64::cos));
-        scale / root.square_root() * sine.fused_mul_add(even, -(cosine * odd))
+        scale / root.square_root() * sine.fused_mul_add(p, -(cosine * q))
     } else if x > T::from_f64(103.892) {
         let is_infinite = x == T::from_f64(f64::INFINITY);
         T::from_f64(if is_infinite { f64::NAN } else { 0.0 })

@@ -22,7 +22,7 @@ enum Oracle {
     /// Floats only, computed in double precision and rounded.
     Float(fn(f64, f64) -> f64),
     /// Floats only, computed in single precision where PyTorch rounds to it, otherwise in double precision.
-    Precise(fn(f32, f32) -> f32, fn(f64, f64) -> f64),
+    PerPrecision(fn(f32, f32) -> f32, fn(f64, f64) -> f64),
     /// Floats and integers.
     Number(fn(f64, f64) -> f64, fn(i64, i64) -> i64),
     /// Integers and `bool`.
@@ -38,7 +38,7 @@ enum Oracle {
 /// A row of the table: oracle, WGSL expression of operands `x` and `y`, and ranges of sample operands.
 struct Row(Oracle, &'static str, [(f64, f64); 2]);
 
-use Oracle::{Bool, Compare, Float, Integer, Number, Precise, Word};
+use Oracle::{Bool, Compare, Float, Integer, Number, PerPrecision, Word};
 
 const PLAIN: [(f64, f64); 2] = [(-10.0, 10.0), (-5.0, 5.0)];
 
@@ -72,7 +72,7 @@ scalar_functions! {
     NextAfter "nextafter" Float(nextafter), "next_after(x, y)", PLAIN;
     Hypot "hypot" Float(f64::hypot), "hypot_of(x, y)", PLAIN;
     Gcd "gcd" Integer(special::gcd), "gcd(x, y)", PLAIN;
-    Zeta "zeta" Precise(special::zeta, special::zeta), "zeta_of(x, y)", [(1.0, 20.0), (0.0, 20.0)];
+    Zeta "zeta" PerPrecision(special::zeta, special::zeta), "zeta_of(x, y)", [(1.0, 20.0), (0.0, 20.0)];
     Igamma "igamma" Float(special::igamma), "igamma_of(x, y)", GAMMA;
     Igammac "igammac" Float(special::igammac), "igammac_of(x, y)", GAMMA;
     ChebyshevT "chebyshev_polynomial_t" Float(polynomial::chebyshev_t), "chebyshev_t_of(x, y)", DEGREE;
@@ -135,8 +135,8 @@ impl Rules for Binary {
         };
         Ok(vec![match self.function.oracle() {
             Float(function) => floats(function)?,
-            Precise(_, function) if dtype == DType::F64 => floats(function)?,
-            Precise(function, _) => {
+            PerPrecision(_, function) if dtype == DType::F64 => floats(function)?,
+            PerPrecision(function, _) => {
                 let function = |x, y| f64::from(function(x as f32, y as f32));
                 Tensor::from_f64(dtype, shape, zip(x.to_f64(), y.to_f64(), numel, function))?
             }
@@ -165,7 +165,7 @@ impl Rules for Binary {
 impl Binary {
     fn result(&self, dtype: DType) -> Option<DType> {
         match self.function.oracle() {
-            Float(_) | Precise(..) => dtype.is_float().then_some(dtype),
+            Float(_) | PerPrecision(..) => dtype.is_float().then_some(dtype),
             Number(..) => (dtype != DType::Bool).then_some(dtype),
             Integer(_) => (!dtype.is_float()).then_some(dtype),
             Word(_) => (dtype == DType::I32).then_some(dtype),
@@ -182,7 +182,7 @@ impl BinaryFunction {
     }
 
     /// Ranges from which sample operands are drawn.
-    pub fn domain(self) -> [(f64, f64); 2] {
+    pub fn sample_ranges(self) -> [(f64, f64); 2] {
         self.row().2
     }
 
@@ -193,7 +193,7 @@ impl BinaryFunction {
     /// The host function of two floats in double precision; `None` if the result is `bool` or the operands are integers.
     pub fn on_floats(self) -> Option<fn(f64, f64) -> f64> {
         match self.oracle() {
-            Float(function) | Number(function, _) | Precise(_, function) => Some(function),
+            Float(function) | Number(function, _) | PerPrecision(_, function) => Some(function),
             _ => None,
         }
     }
@@ -205,7 +205,7 @@ impl BinaryFunction {
 
     /// True if the function is defined for floats only; PyTorch then computes integers in `f32`.
     pub fn is_float_only(self) -> bool {
-        matches!(self.oracle(), Float(_) | Precise(..))
+        matches!(self.oracle(), Float(_) | PerPrecision(..))
     }
 }
 

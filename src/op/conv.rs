@@ -39,8 +39,8 @@ pub struct ConvAxis {
 impl Conv {
     /// True if the input is padded or cropped, but not dilated.
     pub fn is_padded(&self) -> bool {
-        let is_whole = self.axes.iter().all(|axis| axis.base_dilation == 1);
-        is_whole && self.axes.iter().any(|axis| axis.low != 0 || axis.high != 0)
+        let is_undilated = self.axes.iter().all(|axis| axis.base_dilation == 1);
+        is_undilated && self.axes.iter().any(|axis| axis.low != 0 || axis.high != 0)
     }
 }
 
@@ -190,23 +190,23 @@ impl ConvGeometry {
         product: fn(&[T], &[T], GemmSize) -> Vec<T>,
     ) -> Result<Vec<T>> {
         let positions = numel(&self.space_out)?;
-        let depth = self.channels * self.taps.iter().product::<usize>();
+        let k = self.channels * self.taps.iter().product::<usize>();
         let rows = self.outputs / self.groups;
         let plane = self.channels * self.space.iter().product::<usize>();
-        numel(&[depth, positions])?;
+        numel(&[k, positions])?;
         let mut out = Vec::with_capacity(numel(&[self.batch, self.outputs, positions])?);
         for item in 0..self.batch {
             for group in 0..self.groups {
                 let start = (item * self.groups + group) * plane;
-                let patches = self.patches(&x[start..start + plane], depth, positions);
-                let filters = &filter[group * rows * depth..(group + 1) * rows * depth];
+                let patches = self.patches(&x[start..start + plane], k, positions);
+                let filters = &filter[group * rows * k..(group + 1) * rows * k];
                 out.extend(product(
                     filters,
                     &patches,
                     GemmSize {
                         batch: 1,
                         m: rows,
-                        k: depth,
+                        k,
                         n: positions,
                     },
                 ));
@@ -216,8 +216,8 @@ impl ConvGeometry {
     }
 
     /// The matrix `[channel and tap, position]` of one image of one group.
-    fn patches<T: Copy + Default>(&self, image: &[T], depth: usize, positions: usize) -> Vec<T> {
-        let mut patches = vec![T::default(); depth * positions];
+    fn patches<T: Copy + Default>(&self, image: &[T], k: usize, positions: usize) -> Vec<T> {
+        let mut patches = vec![T::default(); k * positions];
         let [depth_out, height_out, width_out] = self.space_out;
         let [_, height, width] = self.space;
         let taps: usize = self.taps.iter().product();

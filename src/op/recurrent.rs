@@ -61,21 +61,29 @@ impl RecurrentCell {
     }
 
     /// The states of a unit after a step, from the contributions of the input and the previous state to its gates.
-    fn next(self, input: &[f64], own: &[f64], [hidden, memory]: [f64; 2]) -> [f64; 2] {
-        let gate = |gate: usize| input[gate] + own[gate];
+    fn next(
+        self,
+        input: &[f64],
+        hidden_contribution: &[f64],
+        [hidden, cell_state]: [f64; 2],
+    ) -> [f64; 2] {
+        let gate = |gate: usize| input[gate] + hidden_contribution[gate];
         match self {
             RecurrentCell::Lstm => {
-                let memory = sigmoid(gate(1)) * memory + sigmoid(gate(0)) * gate(2).tanh();
-                [sigmoid(gate(3)) * memory.tanh(), memory]
+                let cell_state = sigmoid(gate(1)) * cell_state + sigmoid(gate(0)) * gate(2).tanh();
+                [sigmoid(gate(3)) * cell_state.tanh(), cell_state]
             }
             RecurrentCell::Gru => {
-                let candidate = (input[2] + sigmoid(gate(0)) * own[2]).tanh();
-                [candidate + sigmoid(gate(1)) * (hidden - candidate), memory]
+                let candidate = (input[2] + sigmoid(gate(0)) * hidden_contribution[2]).tanh();
+                [
+                    candidate + sigmoid(gate(1)) * (hidden - candidate),
+                    cell_state,
+                ]
             }
-            RecurrentCell::Tanh => [gate(0).tanh(), memory],
+            RecurrentCell::Tanh => [gate(0).tanh(), cell_state],
             RecurrentCell::Relu => {
                 let gate = gate(0);
-                [if gate < 0.0 { 0.0 } else { gate }, memory]
+                [if gate < 0.0 { 0.0 } else { gate }, cell_state]
             }
         }
     }
@@ -132,8 +140,8 @@ impl Rules for Recurrent {
             shape,
         };
         let hidden = ty(vec![steps.clone(), batch.clone(), directions * units]);
-        let memory = (self.cell.states() > 1).then(|| ty(state));
-        Ok([hidden].into_iter().chain(memory).collect())
+        let cell_state = (self.cell.states() > 1).then(|| ty(state));
+        Ok([hidden].into_iter().chain(cell_state).collect())
     }
 
     /// Computes in double precision.
@@ -163,10 +171,13 @@ impl Rules for Recurrent {
             layer.run(direction, &weight, &mut states, &mut outputs);
         }
         let hidden = Tensor::from_f64(DType::F32, [steps, batch, directions * units], outputs)?;
-        let memory = states.pop().filter(|_| self.cell.states() > 1);
-        let memory =
-            memory.map(|memory| Tensor::from_f64(DType::F32, [directions, batch, units], memory));
-        Ok([hidden].into_iter().chain(memory.transpose()?).collect())
+        let cell_state = states.pop().filter(|_| self.cell.states() > 1);
+        let cell_state = cell_state
+            .map(|cell_state| Tensor::from_f64(DType::F32, [directions, batch, units], cell_state));
+        Ok([hidden]
+            .into_iter()
+            .chain(cell_state.transpose()?)
+            .collect())
     }
 }
 
@@ -198,17 +209,23 @@ impl RecurrentOperands {
             } else {
                 steps - 1 - step
             };
-            let own = dot::product(&states[0][first..][..batch * units], weight, size);
+            let hidden_contribution =
+                dot::product(&states[0][first..][..batch * units], weight, size);
             for (row, unit) in (0..batch).flat_map(|row| (0..units).map(move |unit| (row, unit))) {
                 let place = |gate: usize| (direction * gates + gate) * units + unit;
                 let of_row = (step * batch + row) * self.directions;
                 let input = |gate| self.x[of_row * gates * units + place(gate)];
-                let own = |gate| own[(row * gates + gate) * units + unit] + self.bias[place(gate)];
+                let from_hidden = |gate| {
+                    hidden_contribution[(row * gates + gate) * units + unit]
+                        + self.bias[place(gate)]
+                };
                 let input: Vec<f64> = (0..gates).map(input).collect();
-                let own: Vec<f64> = (0..gates).map(own).collect();
+                let hidden_contribution: Vec<f64> = (0..gates).map(from_hidden).collect();
                 let at = first + row * units + unit;
-                let [hidden, memory] = self.cell.next(&input, &own, [states[0][at], states[1][at]]);
-                (states[0][at], states[1][at]) = (hidden, memory);
+                let [hidden, cell_state] =
+                    self.cell
+                        .next(&input, &hidden_contribution, [states[0][at], states[1][at]]);
+                (states[0][at], states[1][at]) = (hidden, cell_state);
                 outputs[(of_row + direction) * units + unit] = hidden;
             }
         }

@@ -80,25 +80,25 @@ impl ReduceFunction {
         }
     }
 
-    pub(super) fn combine(self) -> HostReduction {
+    pub(super) fn host_combiner(self) -> HostCombiner {
         match self {
-            ReduceFunction::Sum => HostReduction::of(|x, y| x + y, i64::wrapping_add),
-            ReduceFunction::Prod => HostReduction::of(|x, y| x * y, i64::wrapping_mul),
-            ReduceFunction::Max => HostReduction::of(maximum, i64::max),
-            ReduceFunction::Min => HostReduction::of(minimum, i64::min),
+            ReduceFunction::Sum => HostCombiner::of(|x, y| x + y, i64::wrapping_add),
+            ReduceFunction::Prod => HostCombiner::of(|x, y| x * y, i64::wrapping_mul),
+            ReduceFunction::Max => HostCombiner::of(maximum, i64::max),
+            ReduceFunction::Min => HostCombiner::of(minimum, i64::min),
         }
     }
 }
 
 /// Host functions of two elements, which reductions, scans and scatters share.
-pub(super) struct HostReduction {
+pub(super) struct HostCombiner {
     pub(super) floats: fn(f64, f64) -> f64,
     pub(super) integers: fn(i64, i64) -> i64,
 }
 
-impl HostReduction {
-    pub(super) fn of(floats: fn(f64, f64) -> f64, integers: fn(i64, i64) -> i64) -> HostReduction {
-        HostReduction { floats, integers }
+impl HostCombiner {
+    pub(super) fn of(floats: fn(f64, f64) -> f64, integers: fn(i64, i64) -> i64) -> HostCombiner {
+        HostCombiner { floats, integers }
     }
 }
 
@@ -140,7 +140,7 @@ impl Rules for Reduce {
             strides[*axis] = stride;
         }
         let numel = numel(&shape)?;
-        let HostReduction { floats, integers } = self.function.combine();
+        let HostCombiner { floats, integers } = self.function.host_combiner();
         let result = if x.dtype().is_float() {
             let start = vec![self.function.identity(x.dtype()); numel];
             let folded = fold(x.shape(), &strides, x.to_f64(), start, floats)?;

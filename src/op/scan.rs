@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::binary::maximum;
-use super::reduce::{HostReduction, ReduceFunction};
+use super::reduce::{HostCombiner, ReduceFunction};
 use super::{Operand, Rules, check_axis, operands, strided, values};
 use crate::dim::Bindings;
 use crate::dtype::DType;
@@ -47,10 +47,10 @@ impl ScanFunction {
         }
     }
 
-    fn combine(self) -> HostReduction {
+    fn host_combiner(self) -> HostCombiner {
         match self.reduction() {
-            Some(reduction) => reduction.combine(),
-            None => HostReduction::of(log_add_exp, i64::wrapping_add),
+            Some(reduction) => reduction.host_combiner(),
+            None => HostCombiner::of(log_add_exp, i64::wrapping_add),
         }
     }
 }
@@ -69,7 +69,7 @@ impl Rules for Scan {
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
         let [x] = operands::<_, 1>(found)?;
         let (before, size, after) = strided::split_at_axis(x.shape(), self.axis)?;
-        let HostReduction { floats, integers } = self.function.combine();
+        let HostCombiner { floats, integers } = self.function.host_combiner();
         let result = if x.dtype().is_float() {
             Tensor::from_f64(
                 x.dtype(),

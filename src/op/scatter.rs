@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::gather::{check_index, for_each_position};
-use super::reduce::{HostReduction, ReduceFunction};
+use super::reduce::{HostCombiner, ReduceFunction};
 use super::{Operand, Rules, operands, values};
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
@@ -47,10 +47,10 @@ impl ScatterFunction {
         }
     }
 
-    fn combine(self) -> HostReduction {
+    fn host_combiner(self) -> HostCombiner {
         match self.reduction() {
-            Some(reduction) => reduction.combine(),
-            None => HostReduction::of(|_, y| y, |_, y| y),
+            Some(reduction) => reduction.host_combiner(),
+            None => HostCombiner::of(|_, y| y, |_, y| y),
         }
     }
 }
@@ -75,7 +75,7 @@ impl Rules for Scatter {
         for_each_position(x.shape(), index, self.axis, |position| {
             positions.push(position)
         })?;
-        let HostReduction { floats, integers } = self.function.combine();
+        let HostCombiner { floats, integers } = self.function.host_combiner();
         let result = if x.dtype().is_float() {
             let data = combine(x.to_f64(), source.to_f64(), &positions, floats);
             Tensor::from_f64(x.dtype(), x.shape(), data)?

@@ -23,7 +23,7 @@ enum Oracle {
     /// Floats only, computed in double precision and rounded.
     Float(fn(f64) -> f64),
     /// Floats only, computed in single precision step by step as in PyTorch, or in double precision.
-    Precise(fn(f32) -> f32, fn(f64) -> f64),
+    PerPrecision(fn(f32) -> f32, fn(f64) -> f64),
     /// Floats and integers.
     Number(fn(f64) -> f64, fn(i64) -> i64),
     /// Integers and `bool`.
@@ -37,7 +37,7 @@ enum Oracle {
 /// A row of the table: oracle, WGSL expression of an operand `x`, and range of sample operands.
 struct Row(Oracle, &'static str, (f64, f64));
 
-use Oracle::{Bool, Float, Integer, Number, Precise, Test};
+use Oracle::{Bool, Float, Integer, Number, PerPrecision, Test};
 
 scalar_functions! {
     /// Unary functions, named as in PyTorch.
@@ -51,7 +51,7 @@ scalar_functions! {
     Round "round" Float(f64::round_ties_even), "round(x)", (-9.0, 9.0);
     Trunc "trunc" Float(f64::trunc), "trunc(x)", (-9.0, 9.0);
     Sqrt "sqrt" Float(f64::sqrt), "sqrt(x)", (0.0, 9.0);
-    Rsqrt "rsqrt" Precise(|x| 1.0 / x.sqrt(), |x| 1.0 / x.sqrt()), "1.0 / sqrt(x)", (0.1, 9.0);
+    Rsqrt "rsqrt" PerPrecision(|x| 1.0 / x.sqrt(), |x| 1.0 / x.sqrt()), "1.0 / sqrt(x)", (0.1, 9.0);
     Exp "exp" Float(f64::exp), "exp_of(x)", (-9.0, 9.0);
     Exp2 "exp2" Float(f64::exp2), "exp2_of(x)", (-9.0, 9.0);
     Expm1 "expm1" Float(f64::exp_m1), "expm1_of(x)", (-3.0, 3.0);
@@ -66,33 +66,33 @@ scalar_functions! {
     Acos "acos" Float(f64::acos), "acos_of(x)", (-1.0, 1.0);
     Atan "atan" Float(f64::atan), "atan_of(x)", (-9.0, 9.0);
     Sinh "sinh" Float(f64::sinh), "sinh_of(x)", (-5.0, 5.0);
-    Cosh "cosh" Precise(cosh, f64::cosh), "cosh_of(x)", (-5.0, 5.0);
+    Cosh "cosh" PerPrecision(cosh, f64::cosh), "cosh_of(x)", (-5.0, 5.0);
     Tanh "tanh" Float(f64::tanh), "tanh_of(x)", (-20.0, 20.0);
     Asinh "asinh" Float(f64::asinh), "asinh_of(x)", (-9.0, 9.0);
     Acosh "acosh" Float(f64::acosh), "acosh_of(x)", (1.0, 9.0);
     Atanh "atanh" Float(f64::atanh), "atanh_of(x)", (-0.99, 0.99);
-    Sigmoid "sigmoid" Precise(sigmoid, sigmoid), "sigmoid_of(x)", (-20.0, 20.0);
+    Sigmoid "sigmoid" PerPrecision(sigmoid, sigmoid), "sigmoid_of(x)", (-20.0, 20.0);
     Erf "erf" Float(libm::erf), "erf_of(x)", (-4.0, 4.0);
     Erfc "erfc" Float(libm::erfc), "erfc_of(x)", (-4.0, 4.0);
     Erfinv "erfinv" Float(erfinv), "erfinv_of(x)", (-0.99, 0.99);
     Lgamma "lgamma" Float(lgamma), "lgamma_of(x)", (0.1, 20.0);
-    Digamma "digamma" Precise(special::digamma, special::digamma), "digamma_of(x)", (0.1, 20.0);
-    Trigamma "trigamma" Precise(special::trigamma, special::trigamma), "trigamma_of(x)", (0.1, 20.0);
-    I0 "i0" Precise(bessel::i0, bessel::i0), "i0_of(x)", (-9.0, 9.0);
-    I0e "i0e" Precise(bessel::i0e, bessel::i0e), "i0e_of(x)", (-30.0, 30.0);
-    I1 "i1" Precise(bessel::i1, bessel::i1), "i1_of(x)", (-9.0, 9.0);
-    I1e "i1e" Precise(bessel::i1e, bessel::i1e), "i1e_of(x)", (-30.0, 30.0);
-    ModifiedI1 "modified_bessel_i1" Precise(bessel::modified_i1, bessel::modified_i1), "modified_i1_of(x)", (-9.0, 9.0);
-    K0 "modified_bessel_k0" Precise(bessel::k0, bessel::k0), "k0_of(x)", (0.1, 9.0);
-    K0e "scaled_modified_bessel_k0" Precise(bessel::k0e, bessel::k0e), "k0e_of(x)", (0.1, 30.0);
-    K1 "modified_bessel_k1" Precise(bessel::k1, bessel::k1), "k1_of(x)", (0.1, 9.0);
-    K1e "scaled_modified_bessel_k1" Precise(bessel::k1e, bessel::k1e), "k1e_of(x)", (0.1, 30.0);
-    BesselJ0 "bessel_j0" Precise(bessel::j0, bessel::j0), "bessel_j0_of(x)", (-50.0, 50.0);
-    BesselJ1 "bessel_j1" Precise(bessel::j1, bessel::j1), "bessel_j1_of(x)", (-50.0, 50.0);
-    BesselY0 "bessel_y0" Precise(bessel::y0, bessel::y0), "bessel_y0_of(x)", (0.1, 50.0);
-    BesselY1 "bessel_y1" Precise(bessel::y1, bessel::y1), "bessel_y1_of(x)", (0.1, 50.0);
-    AiryAi "airy_ai" Precise(bessel::airy_ai, bessel::airy_ai), "airy_ai_of(x)", (-20.0, 5.0);
-    Erfcx "erfcx" Precise(special::erfcx, special::erfcx), "erfcx_of(x)", (-3.0, 50.0);
+    Digamma "digamma" PerPrecision(special::digamma, special::digamma), "digamma_of(x)", (0.1, 20.0);
+    Trigamma "trigamma" PerPrecision(special::trigamma, special::trigamma), "trigamma_of(x)", (0.1, 20.0);
+    I0 "i0" PerPrecision(bessel::i0, bessel::i0), "i0_of(x)", (-9.0, 9.0);
+    I0e "i0e" PerPrecision(bessel::i0e, bessel::i0e), "i0e_of(x)", (-30.0, 30.0);
+    I1 "i1" PerPrecision(bessel::i1, bessel::i1), "i1_of(x)", (-9.0, 9.0);
+    I1e "i1e" PerPrecision(bessel::i1e, bessel::i1e), "i1e_of(x)", (-30.0, 30.0);
+    ModifiedI1 "modified_bessel_i1" PerPrecision(bessel::modified_i1, bessel::modified_i1), "modified_i1_of(x)", (-9.0, 9.0);
+    K0 "modified_bessel_k0" PerPrecision(bessel::k0, bessel::k0), "k0_of(x)", (0.1, 9.0);
+    K0e "scaled_modified_bessel_k0" PerPrecision(bessel::k0e, bessel::k0e), "k0e_of(x)", (0.1, 30.0);
+    K1 "modified_bessel_k1" PerPrecision(bessel::k1, bessel::k1), "k1_of(x)", (0.1, 9.0);
+    K1e "scaled_modified_bessel_k1" PerPrecision(bessel::k1e, bessel::k1e), "k1e_of(x)", (0.1, 30.0);
+    BesselJ0 "bessel_j0" PerPrecision(bessel::j0, bessel::j0), "bessel_j0_of(x)", (-50.0, 50.0);
+    BesselJ1 "bessel_j1" PerPrecision(bessel::j1, bessel::j1), "bessel_j1_of(x)", (-50.0, 50.0);
+    BesselY0 "bessel_y0" PerPrecision(bessel::y0, bessel::y0), "bessel_y0_of(x)", (0.1, 50.0);
+    BesselY1 "bessel_y1" PerPrecision(bessel::y1, bessel::y1), "bessel_y1_of(x)", (0.1, 50.0);
+    AiryAi "airy_ai" PerPrecision(bessel::airy_ai, bessel::airy_ai), "airy_ai_of(x)", (-20.0, 5.0);
+    Erfcx "erfcx" PerPrecision(special::erfcx, special::erfcx), "erfcx_of(x)", (-3.0, 50.0);
     Ndtri "ndtri" Float(special::ndtri), "ndtri_of(x)", (0.001, 0.999);
     Mantissa "frexp_mantissa" Float(special::mantissa), "mantissa_of(x)", (-99.0, 99.0);
     Exponent "frexp_exponent" Float(special::exponent), "exponent_of(x)", (-99.0, 99.0);
@@ -119,8 +119,8 @@ impl Rules for Unary {
         };
         Ok(vec![match self.function.oracle() {
             Float(function) => floats(function)?,
-            Precise(_, function) if dtype == DType::F64 => floats(function)?,
-            Precise(function, _) => {
+            PerPrecision(_, function) if dtype == DType::F64 => floats(function)?,
+            PerPrecision(function, _) => {
                 let results = x.to_f64().into_iter();
                 let results = results.map(|x| f64::from(function(x as f32)));
                 Tensor::from_f64(dtype, shape, results.collect())?
@@ -142,7 +142,7 @@ impl Rules for Unary {
 impl Unary {
     fn result(&self, dtype: DType) -> Option<DType> {
         match self.function.oracle() {
-            Float(_) | Precise(..) => dtype.is_float().then_some(dtype),
+            Float(_) | PerPrecision(..) => dtype.is_float().then_some(dtype),
             Number(..) => (dtype != DType::Bool).then_some(dtype),
             Integer(_) => (!dtype.is_float()).then_some(dtype),
             Bool(_) => (dtype == DType::Bool).then_some(dtype),
@@ -158,7 +158,7 @@ impl UnaryFunction {
     }
 
     /// Range from which sample operands are drawn.
-    pub fn domain(self) -> (f64, f64) {
+    pub fn sample_range(self) -> (f64, f64) {
         self.row().2
     }
 
@@ -168,7 +168,7 @@ impl UnaryFunction {
 
     /// True if the function is defined for floats only; PyTorch then computes integers in `f32`.
     pub fn is_float_only(self) -> bool {
-        matches!(self.oracle(), Float(_) | Precise(..) | Test(_))
+        matches!(self.oracle(), Float(_) | PerPrecision(..) | Test(_))
     }
 }
 

@@ -148,7 +148,7 @@ pub fn lower<'a>(
         shape.rows * lanes,
         shape.keys
     );
-    let choice = variant::lanes_choice(&scope, node, &description)?;
+    let choice = variant::subgroup_tile_choice(&scope, node, &description)?;
     let tiles = ceil_div(&values.rows, shape.rows * lanes);
     let grid = TileGrid::new(&mut scope, &values.batch, [tiles, Dim::ONE]);
     let products = [&scores, &values];

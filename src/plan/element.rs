@@ -58,7 +58,7 @@ pub struct KernelScope<'a> {
     /// Capabilities of the device.
     pub capabilities: &'a Capabilities,
     /// Values that are materialised in memory.
-    pub stored: &'a [bool],
+    pub materialized: &'a [bool],
     /// Layouts of the values.
     layouts: &'a [Layout],
     /// Storage types of the values. Empty if each value's dtype decides.
@@ -98,13 +98,13 @@ impl<'a> KernelScope<'a> {
     pub fn new(
         graph: &'a Graph,
         capabilities: &'a Capabilities,
-        stored: &'a [bool],
+        materialized: &'a [bool],
         written: &'a [bool],
     ) -> KernelScope<'a> {
         KernelScope {
             graph,
             capabilities,
-            stored,
+            materialized,
             layouts: &[],
             storages: &[],
             written,
@@ -307,7 +307,7 @@ impl<'a> KernelScope<'a> {
     ) -> usize {
         let is_equal = |binding: &KernelBinding| {
             let key = (binding.value, binding.is_copy, &binding.layout);
-            let is_of_value = binding.buffer.access != Access::Faults;
+            let is_of_value = binding.buffer.access != Access::CheckFlags;
             let fits = binding.buffer.element == element && is_of_value;
             key == (value, is_copy, layout) && fits
         };
@@ -391,7 +391,7 @@ impl<'a> KernelScope<'a> {
     }
 
     /// Returns the WGSL type in which a dtype is computed.
-    pub fn register(&self, dtype: DType) -> WgslType {
+    pub fn compute_type(&self, dtype: DType) -> WgslType {
         scalar::compute_type(dtype, self.capabilities)
     }
 
@@ -419,7 +419,7 @@ impl<'a> KernelScope<'a> {
         }
         let expr = match info.definition {
             Definition::Node(node, _)
-                if !self.stored[value.index()] || self.inlined.contains(&value) =>
+                if !self.materialized[value.index()] || self.inlined.contains(&value) =>
             {
                 self.inline(&self.graph.nodes[node], value, position, guard)?
             }

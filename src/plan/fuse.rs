@@ -22,14 +22,14 @@ use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, StorageType};
 use crate::kernel::choice::VariantOverrides;
 use crate::kernel::layout::Layout;
-use crate::kernel::materialization::{MaterializeReason, SingleReason};
+use crate::kernel::materialization::{F32StorageReason, MaterializeReason};
 use crate::op::Unfold;
 use crate::plan::cost::{NodeClass, is_plain_view, node_class, primitive_cost};
 use crate::plan::element::not_planned;
 use crate::plan::fuse::claim::attention::AttentionMatch;
 use crate::plan::group::{Group, Pattern};
 use crate::plan::storage::concat::{self, ConcatParts, PlannedParts};
-use crate::plan::storage::tile_extents::TileExtents;
+use crate::plan::storage::tile_shapes::TileShapes;
 use crate::plan::variant;
 
 /// A value that costs more is not computed twice.
@@ -42,7 +42,7 @@ pub const MAX_EXPRESSION_COST: u32 = 160;
 /// The fusion decisions of a graph.
 pub struct Fusion {
     /// Whether a value is materialised, by index.
-    pub stored: Vec<bool>,
+    pub materialized: Vec<bool>,
     /// Why a value is materialised, by index; `None` for inputs and weights.
     pub reasons: Vec<Option<MaterializeReason>>,
     /// Layout of a value, by index.
@@ -52,15 +52,15 @@ pub struct Fusion {
     /// Whether kernels may read a value as a texture, by index.
     pub texture_aliased: Vec<bool>,
     /// Why a value keeps `f32` storage though half precision was requested, by index.
-    pub single_reasons: Vec<Option<SingleReason>>,
+    pub f32_reasons: Vec<Option<F32StorageReason>>,
     /// Values that are materialised to be stored within concatenations.
     pub planned_parts: PlannedParts,
     /// Values that are stored within concatenations.
     pub concat_parts: ConcatParts,
     /// Kernel groups in execution order.
     pub groups: Vec<Group>,
-    /// Tile extents of products with weights, by node.
-    pub tile_extents: TileExtents,
+    /// Tile shapes of products with weights, by node.
+    pub tile_shapes: TileShapes,
 }
 
 impl Fusion {
@@ -68,7 +68,7 @@ impl Fusion {
     pub fn leaves(&self, graph: &Graph, values: &[ValueId]) -> BTreeSet<ValueId> {
         let (mut leaves, mut open) = (BTreeSet::new(), values.to_vec());
         while let Some(value) = open.pop() {
-            if self.stored[value.index()] {
+            if self.materialized[value.index()] {
                 leaves.insert(value);
             } else if let Definition::Node(node, _) = graph.value(value).definition {
                 open.extend(graph.nodes[node].operands());
@@ -93,7 +93,7 @@ pub struct ValueProperties {
 pub fn fuse(
     graph: &Graph,
     capabilities: &Capabilities,
-    choices: &VariantOverrides,
+    variant_overrides: &VariantOverrides,
 ) -> Result<Fusion> {
     let calls = graph
         .nodes
@@ -105,11 +105,11 @@ pub fn fuse(
     let mut fuser = Fuser {
         graph,
         capabilities,
-        choices,
+        variant_overrides,
         // One binding is reserved for the result.
         max_read_buffers: (capabilities.max_storage_buffers as usize).saturating_sub(1),
         properties: vec![ValueProperties::default(); graph.values.len()],
-        stored: vec![false; graph.values.len()],
+        materialized: vec![false; graph.values.len()],
         reasons: vec![None; graph.values.len()],
         readers: readers(graph),
         planned_parts: concat::plan_parts(graph, capabilities),
@@ -118,28 +118,28 @@ pub fn fuse(
     fuser.find_attention();
     for (index, info) in graph.values.iter().enumerate() {
         if !matches!(info.definition, Definition::Node(..)) {
-            fuser.store(index, None);
+            fuser.materialize(index, None);
         }
     }
     for node in &graph.nodes {
         match &node.op {
-            Op::Primitive(Primitive::Custom(_)) => fuser.store_operands_and_results(node),
+            Op::Primitive(Primitive::Custom(_)) => fuser.materialize_operands_and_results(node),
             Op::Primitive(primitive) => fuser.visit(node, primitive),
-            _ => fuser.store_operands_and_results(node),
+            _ => fuser.materialize_operands_and_results(node),
         }
     }
     let groups = fuser.groups(capabilities);
     Ok(Fusion {
-        stored: fuser.stored,
+        materialized: fuser.materialized,
         reasons: fuser.reasons,
         layouts: vec![Layout::Linear; graph.values.len()],
         storages: Vec::new(),
         texture_aliased: Vec::new(),
-        single_reasons: Vec::new(),
+        f32_reasons: Vec::new(),
         planned_parts: fuser.planned_parts,
         concat_parts: ConcatParts::new(),
         groups,
-        tile_extents: TileExtents::new(),
+        tile_shapes: TileShapes::new(),
     })
 }
 
@@ -164,13 +164,13 @@ pub struct Fuser<'a> {
     /// Capabilities of the device.
     pub capabilities: &'a Capabilities,
     /// Requested kernel variants.
-    pub choices: &'a VariantOverrides,
+    pub variant_overrides: &'a VariantOverrides,
     /// Maximal number of buffers that a kernel can read.
     pub max_read_buffers: usize,
     /// Properties of each value.
     pub properties: Vec<ValueProperties>,
     /// Whether each value is materialised.
-    pub stored: Vec<bool>,
+    pub materialized: Vec<bool>,
     /// Why each value is materialised.
     pub reasons: Vec<Option<MaterializeReason>>,
     /// The nodes that read each value.
@@ -183,9 +183,9 @@ pub struct Fuser<'a> {
 
 impl Fuser<'_> {
     /// Marks a value as materialised. The first reason is kept.
-    pub fn store(&mut self, value: usize, reason: impl Into<Option<MaterializeReason>>) {
+    pub fn materialize(&mut self, value: usize, reason: impl Into<Option<MaterializeReason>>) {
         let id = ValueId(u32::try_from(value).unwrap_or(u32::MAX));
-        let is_new = !std::mem::replace(&mut self.stored[value], true);
+        let is_new = !std::mem::replace(&mut self.materialized[value], true);
         if is_new {
             self.reasons[value] = reason.into();
         }
@@ -197,10 +197,10 @@ impl Fuser<'_> {
     }
 
     /// Materialises operands and results of a node that is not fused.
-    fn store_operands_and_results(&mut self, node: &Node) {
+    fn materialize_operands_and_results(&mut self, node: &Node) {
         let results = node.results.iter().copied();
         for value in node.operands().into_iter().chain(results) {
-            self.store(value.index(), MaterializeReason::External);
+            self.materialize(value.index(), MaterializeReason::External);
         }
     }
 
@@ -215,7 +215,7 @@ impl Fuser<'_> {
             let is_factor = operand_index == 0 && matches!(primitive, Primitive::Dot(_));
             let is_read_often = rereads_elements(primitive, operand_index) && !properties.is_plain
                 || operand_index == 0
-                    && !self.stored[operand.index()]
+                    && !self.materialized[operand.index()]
                     && self.is_vec4_conv(node, primitive);
             if is_read_often && !(operand_index == 0 && self.is_prologue(node, primitive, *operand))
             {
@@ -229,7 +229,7 @@ impl Fuser<'_> {
         self.fit_bindings(&operands, if is_concat { operands.len().max(1) } else { 1 });
         if node_class(node) == NodeClass::Kernel {
             for result in &node.results {
-                self.store(result.index(), MaterializeReason::NoEpilogue);
+                self.materialize(result.index(), MaterializeReason::NoEpilogue);
             }
             return;
         }
@@ -238,7 +238,7 @@ impl Fuser<'_> {
         };
         self.properties[result.index()] = self.combine(&operands, primitive);
         if let Some(reason) = self.reason_to_store(*result) {
-            self.store(result.index(), reason);
+            self.materialize(result.index(), reason);
         }
     }
 
@@ -303,7 +303,7 @@ impl Fuser<'_> {
                         && self.properties[widest.index()].leaves.len() > 1
                         && kernels == 1 =>
                 {
-                    self.store(widest.index(), MaterializeReason::TooManyBuffers);
+                    self.materialize(widest.index(), MaterializeReason::TooManyBuffers);
                 }
                 _ => return,
             }
@@ -348,7 +348,7 @@ impl Fuser<'_> {
         for (index, node) in self.graph.nodes.iter().enumerate() {
             let is_free = node_class(node) != NodeClass::Kernel && !claimed[index];
             if let (true, Some(first)) = (is_free, node.results.first())
-                && self.stored[first.index()]
+                && self.materialized[first.index()]
             {
                 groups.push(Group::of_value(*first, index));
             }

@@ -77,7 +77,7 @@ impl Group {
     }
 
     /// Materialised values that the kernel writes. Empty for a copy, whose target is not the slot of the value.
-    pub fn written(&self, graph: &Graph, stored: &[bool]) -> Vec<ValueId> {
+    pub fn written(&self, graph: &Graph, materialized: &[bool]) -> Vec<ValueId> {
         if let Some(rows) = self.rows() {
             return rows.written.clone();
         }
@@ -85,7 +85,7 @@ impl Group {
         written.retain(|_| !self.nodes.is_empty());
         let results = self.anchor.map(|anchor| &graph.nodes[anchor].results);
         for result in results.into_iter().flatten() {
-            if stored[result.index()] && !written.contains(result) {
+            if materialized[result.index()] && !written.contains(result) {
                 written.push(*result);
             }
         }
@@ -94,14 +94,14 @@ impl Group {
 
     /// All nodes that the kernel computes, given that it reads stored values from memory: the group's nodes and those
     /// inlined.
-    pub fn computed(&self, graph: &Graph, stored: &[bool]) -> BTreeSet<usize> {
+    pub fn computed(&self, graph: &Graph, materialized: &[bool]) -> BTreeSet<usize> {
         let mut open = self.outputs();
         let mut nodes = BTreeSet::new();
         while let Some(value) = open.pop() {
             let Definition::Node(index, _) = graph.value(value).definition else {
                 continue;
             };
-            let is_computed = self.nodes.contains(&index) || !stored[value.index()];
+            let is_computed = self.nodes.contains(&index) || !materialized[value.index()];
             if is_computed && nodes.insert(index) {
                 open.extend(graph.nodes[index].operands());
             }

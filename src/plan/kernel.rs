@@ -64,7 +64,7 @@ pub struct GeneratedKernel {
     pub work: Option<Work>,
     /// Values in half-precision pairs of which the kernel would write single elements.
     pub scalar_writes: BTreeSet<ValueId>,
-    /// The checks that the kernel evaluates, by their results, in the order of their sites.
+    /// The checks that the kernel evaluates, by their results, in the order of their flags.
     pub checks: Vec<ValueId>,
     /// Description from which the source is generated; `None` for a user-defined shader.
     pub source: Option<Rc<KernelSource>>,

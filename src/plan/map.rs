@@ -161,7 +161,7 @@ fn block_4x4(
 /// four.
 fn width(scope: &KernelScope, group: &Group, numel: &Dim) -> Result<usize> {
     let graph = scope.graph;
-    let nodes = group.computed(graph, scope.stored).into_iter();
+    let nodes = group.computed(graph, scope.materialized).into_iter();
     let cost: u32 = nodes.map(|node| node_cost(&graph.nodes[node])).sum();
     Ok(
         match cost <= MAX_WIDE_STORE_COST && scope.can_access_u64(group.root)? {

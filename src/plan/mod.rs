@@ -37,7 +37,7 @@ pub use self::variant::{AdmittedVariants, admitted};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use self::check::check_types;
-use self::element::check::first_site;
+use self::element::check::first_check;
 use self::element::{KernelBinding, KernelScope};
 use self::fuse::{Fusion, fuse};
 use self::group::{Group, Pattern};
@@ -53,7 +53,7 @@ use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::VariantOverrides;
 use crate::kernel::layout::Layout;
 use crate::kernel::materialization::{MaterializedValue, Precision};
-use crate::kernel::plan::{Access, FaultSite, Flow, Plan, SlotId, Step, Workgroups};
+use crate::kernel::plan::{Access, Flow, Plan, RuntimeCheck, SlotId, Step, Workgroups};
 use crate::kernel::work::Work;
 use crate::pass::explicit_regions;
 
@@ -62,15 +62,15 @@ use crate::pass::explicit_regions;
 pub struct PlanOptions {
     /// Requested kernel variants of some nodes. A node that does not admit the requested variant gets one from the
     /// table of `variant`.
-    pub choices: VariantOverrides,
+    pub variant_overrides: VariantOverrides,
     /// Storage precision of `f32` values.
     pub precision: Precision,
 }
 
 impl From<VariantOverrides> for PlanOptions {
-    fn from(choices: VariantOverrides) -> PlanOptions {
+    fn from(variant_overrides: VariantOverrides) -> PlanOptions {
         PlanOptions {
-            choices,
+            variant_overrides,
             ..PlanOptions::default()
         }
     }
@@ -78,12 +78,20 @@ impl From<VariantOverrides> for PlanOptions {
 
 /// Plans a graph of primitives and regions for a device. The error lists everything that the device cannot do.
 pub fn plan(graph: &Graph, capabilities: &Capabilities) -> Result<Plan> {
-    plan_by(graph, capabilities, &PlanOptions::default())
+    plan_with_options(graph, capabilities, &PlanOptions::default())
 }
 
 /// Plans a graph like [`plan`], with options.
-pub fn plan_by(graph: &Graph, capabilities: &Capabilities, options: &PlanOptions) -> Result<Plan> {
-    let graph = &fuse::split::split(&explicit_regions(graph)?, capabilities, &options.choices)?;
+pub fn plan_with_options(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    options: &PlanOptions,
+) -> Result<Plan> {
+    let graph = &fuse::split::split(
+        &explicit_regions(graph)?,
+        capabilities,
+        &options.variant_overrides,
+    )?;
     let (mut scalar_writes, mut paneled) = (BTreeSet::new(), PaneledWeights::new());
     let mut previous = PreviousAttempt::default();
     // A value that cannot be stored in half-precision pairs, or a weight that would be stored twice, gets another
@@ -193,17 +201,17 @@ impl Fusion {
     /// Decides which nodes are fused, and the layout and storage type of each value.
     fn of(graph: &Graph, capabilities: &Capabilities, request: StorageRequest) -> Result<Fusion> {
         check_types(graph, capabilities)?;
-        let mut fusion = fuse(graph, capabilities, &request.options.choices)?;
+        let mut fusion = fuse(graph, capabilities, &request.options.variant_overrides)?;
         fusion.layouts = storage::layout::assign(graph, capabilities, &fusion);
         let decisions = storage::precision::assign(graph, capabilities, &fusion, request)?;
-        (fusion.storages, fusion.single_reasons) = decisions.into_iter().unzip();
+        (fusion.storages, fusion.f32_reasons) = decisions.into_iter().unzip();
         let is_body = !request.prefix.is_empty();
         storage::concat::assign_parts(graph, capabilities, &mut fusion, is_body);
         fusion.layouts = storage::padding::assign(graph, capabilities, request, &fusion);
         fusion.texture_aliased =
             storage::texture_aliases::assign(graph, capabilities, &fusion, is_body);
         panels::assign_layouts(graph, &mut fusion, request.paneled);
-        fusion.tile_extents = storage::tile_extents::assign(graph, capabilities, &fusion, request);
+        fusion.tile_shapes = storage::tile_shapes::assign(graph, capabilities, &fusion, request);
         Ok(fusion)
     }
 }
@@ -218,12 +226,12 @@ impl<'a> Planner<'a> {
             }
         }
         errors.extend(last(self).err());
-        self.record_stored();
+        self.record_materialized();
         Error::all(errors).map_or(Ok(()), Err)
     }
 
     /// Records why each value with a slot is materialised.
-    fn record_stored(&mut self) {
+    fn record_materialized(&mut self) {
         for ((value, is_copy), slot) in &self.slots {
             let reason = self.fusion.reasons[value.index()].filter(|_| !is_copy);
             let plan = &mut self.builder.plan;
@@ -231,20 +239,20 @@ impl<'a> Planner<'a> {
                 .extend(reason.map(|reason| MaterializedValue {
                     value: plan.slots[slot.0].name.clone(),
                     reason,
-                    single_reason: self.fusion.single_reasons[value.index()],
+                    f32_reason: self.fusion.f32_reasons[value.index()],
                 }));
         }
     }
 
     fn scope(&self) -> KernelScope<'a> {
         let Fusion {
-            stored,
+            materialized,
             layouts,
             storages,
             texture_aliased,
             ..
         } = self.fusion;
-        let scope = KernelScope::new(self.graph, self.capabilities, stored, self.written);
+        let scope = KernelScope::new(self.graph, self.capabilities, materialized, self.written);
         let scope = scope
             .with_layouts(layouts, storages)
             .with_texture_aliases(texture_aliased);
@@ -314,7 +322,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Lowers a group. Leaves out its checks if the device cannot bind the fault buffer in addition.
+    /// Lowers a group. Leaves out its checks if the device cannot bind the check flags in addition.
     fn lower_to_fit(&mut self, group: &Group) -> Result<LoweredKernel<'a>> {
         let lowered = self.lower(group)?;
         if lowered.fits() || !lowered.scope.makes_checks() {
@@ -387,12 +395,12 @@ impl<'a> Planner<'a> {
         mut work: Work,
     ) -> Result<()> {
         let kernel = self.builder.kernel(generated.kernel, generated.source);
-        let sizes = self.with_check_sites(&generated.checks, generated.sizes);
+        let sizes = self.with_check_numbers(&generated.checks, generated.sizes);
         let mut bindings = Vec::new();
-        let written = group.written(self.graph, &self.fusion.stored);
+        let written = group.written(self.graph, &self.fusion.materialized);
         for binding in &generated.bindings {
-            if binding.buffer.access == Access::Faults {
-                bindings.push(self.builder.fault_buffer().slot);
+            if binding.buffer.access == Access::CheckFlags {
+                bindings.push(self.builder.runtime_checks().slot);
                 continue;
             }
             let slot = self.bind_slot(binding, group)?;
@@ -436,23 +444,23 @@ impl<'a> Planner<'a> {
         Ok(())
     }
 
-    /// Replaces the placeholder for the number of the step's first check site by that number.
-    fn with_check_sites(&mut self, checks: &[ValueId], sizes: Vec<Dim>) -> Vec<Dim> {
+    /// Replaces the placeholder for the number of the step's first check by that number.
+    fn with_check_numbers(&mut self, checks: &[ValueId], sizes: Vec<Dim>) -> Vec<Dim> {
         if checks.is_empty() {
             return sizes;
         }
-        let sites = checks.iter().filter_map(|value| self.check_site(*value));
-        let sites: Vec<FaultSite> = sites.collect();
-        let first = Dim::from(self.builder.add_check_sites(sites));
-        let number = |size: Dim| match size == first_site() {
+        let checks = checks.iter().filter_map(|value| self.runtime_check(*value));
+        let checks: Vec<RuntimeCheck> = checks.collect();
+        let first = Dim::from(self.builder.add_runtime_checks(checks));
+        let number = |size: Dim| match size == first_check() {
             true => first.clone(),
             false => size,
         };
         sizes.into_iter().map(number).collect()
     }
 
-    /// Describes a check of the graph as a check site.
-    fn check_site(&self, value: ValueId) -> Option<FaultSite> {
+    /// Describes a check of the graph as a runtime check.
+    fn runtime_check(&self, value: ValueId) -> Option<RuntimeCheck> {
         let info = self.graph.value(value);
         let Definition::Node(index, _) = info.definition else {
             return None;
@@ -461,7 +469,7 @@ impl<'a> Planner<'a> {
         let Op::Primitive(Primitive::Check(check)) = &node.op else {
             return None;
         };
-        Some(FaultSite {
+        Some(RuntimeCheck {
             message: match check.is_assertion() {
                 true => check.fault(0, None).message().to_string(),
                 false => check.message.clone(),

@@ -10,7 +10,7 @@ use crate::ir::ValueId;
 use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
-    FaultSite, Faults, FlowKind, Kernel, Plan, Slot, SlotId, SlotKind, all_flows,
+    FlowKind, Kernel, Plan, RuntimeCheck, RuntimeChecks, Slot, SlotId, SlotKind, all_flows,
 };
 use crate::plan::kernel::{GeneratedKernel, KernelSource};
 use crate::plan::shape_generic::KernelCache;
@@ -117,11 +117,11 @@ impl PlanBuilder {
         slot
     }
 
-    /// The fault buffer, in which checks record failures.
-    pub(super) fn fault_buffer(&mut self) -> &mut Faults {
+    /// The checks so far, with the slot of the flags in which they record failures.
+    pub(super) fn runtime_checks(&mut self) -> &mut RuntimeChecks {
         let plan = &mut self.plan;
         let next = SlotId(plan.slots.len());
-        plan.faults.get_or_insert_with(|| {
+        plan.runtime_checks.get_or_insert_with(|| {
             plan.slots.push(Slot {
                 name: "faults".to_string(),
                 dtype: DType::I32,
@@ -130,19 +130,19 @@ impl PlanBuilder {
                 layout: Layout::Linear,
                 kind: SlotKind::Output,
             });
-            Faults {
+            RuntimeChecks {
                 slot: next,
-                sites: Vec::new(),
+                checks: Vec::new(),
             }
         })
     }
 
-    /// Adds the check sites of a step. Returns the number of the first.
-    pub(super) fn add_check_sites(&mut self, sites: Vec<FaultSite>) -> usize {
-        let faults = self.fault_buffer();
-        let first = faults.sites.len();
-        faults.sites.extend(sites);
-        let (slot, count) = (faults.slot, faults.sites.len());
+    /// Adds the checks of a step. Returns the number of the first.
+    pub(super) fn add_runtime_checks(&mut self, checks: Vec<RuntimeCheck>) -> usize {
+        let known = self.runtime_checks();
+        let first = known.checks.len();
+        known.checks.extend(checks);
+        let (slot, count) = (known.slot, known.checks.len());
         self.plan.slots[slot.0].shape = vec![Dim::from(count)];
         first
     }

@@ -481,7 +481,7 @@ impl KernelScope<'_> {
     ) -> Result<Option<(ValueId, Index)>> {
         let (mut value, mut position) = (value, position.clone());
         while let Definition::Node(node, _) = self.graph.value(value).definition
-            && !self.stored[value.index()]
+            && !self.materialized[value.index()]
         {
             let node = &self.graph.nodes[node];
             match &node.op {

@@ -309,7 +309,7 @@ pub fn new_accumulator(
     dtype: DType,
     name: &str,
 ) -> Result<(Expr, Expr)> {
-    let ty = scope.register(dtype);
+    let ty = scope.compute_type(dtype);
     let start = scalar::identity(&mut scope.pool, function, dtype, scope.capabilities)?;
     Ok((scope.pool.variable(name, ty), start))
 }

@@ -111,7 +111,7 @@ struct ScanAccumulator {
 impl ScanAccumulator {
     fn new(scope: &mut KernelScope, x: ValueId, function: ScanFunction) -> Result<ScanAccumulator> {
         let dtype = scope.graph.ty(x).dtype;
-        let register = scope.register(dtype);
+        let register = scope.compute_type(dtype);
         // The identity of `log(Σ exp)` is that of the maximum.
         let reduction = function.reduction().unwrap_or(ReduceFunction::Max);
         let pool = &mut scope.pool;

@@ -126,7 +126,7 @@ impl Planner<'_> {
 
     /// Returns whether a group slices values. The steps of an unrolled loop do, and so do layers with a cache.
     fn has_slices(&self, group: &Group) -> bool {
-        let nodes = group.computed(self.graph, &self.fusion.stored);
+        let nodes = group.computed(self.graph, &self.fusion.materialized);
         let is_slice = |node: &usize| {
             matches!(
                 self.graph.nodes[*node].op,
@@ -152,24 +152,30 @@ impl Planner<'_> {
         if let Op::Primitive(Primitive::Reduce(_)) = &node.op {
             return Ok(is_vec4_layout.then_some((GenericLowering::Pooling, None)));
         }
-        let best = variant::best_choice(&self.scope(), node, &self.request.options.choices)?;
+        let best =
+            variant::best_choice(&self.scope(), node, &self.request.options.variant_overrides)?;
         let Some(mut choice) = best else {
             return Ok(None);
         };
-        if let Some(extent) = group
+        if let Some(tile_shape) = group
             .anchor
-            .and_then(|node| self.fusion.tile_extents.get(&node))
+            .and_then(|node| self.fusion.tile_shapes.get(&node))
         {
-            choice.reason += &format!("; {extent}");
+            choice.reason += &format!("; {tile_shape}");
         }
-        let extent = self.fusion.extent(group.anchor);
+        let tile_shape = self.fusion.tile_shape(group.anchor);
         let lowering = match (&node.op, choice.variant) {
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::SubgroupTile)
                 if conv.groups == 1 =>
             {
                 let sizes = ConvSizes::new(self.graph, node, conv)?;
-                let packed =
-                    implicit_gemm::filter_panels(self.graph, self.capabilities, node, conv, extent);
+                let packed = implicit_gemm::filter_panels(
+                    self.graph,
+                    self.capabilities,
+                    node,
+                    conv,
+                    tile_shape,
+                );
                 packed.map(
                     match implicit_gemm::uses_window_kernel(&self.scope(), &sizes) {
                         true => GenericLowering::SymbolicWindowConv,
@@ -187,17 +193,17 @@ impl Planner<'_> {
                     node,
                     conv,
                     output_tile,
-                    extent,
+                    tile_shape,
                 );
                 packed.map(|packed| GenericLowering::Winograd(output_tile, packed))
             }
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Grouped) => {
-                implicit_gemm::filter_panels(self.graph, self.capabilities, node, conv, extent)
+                implicit_gemm::filter_panels(self.graph, self.capabilities, node, conv, tile_shape)
                     .map(|packed| GenericLowering::Grouped(packed.panels))
             }
             (Op::Primitive(Primitive::Dot(_)), KernelVariant::SubgroupTile) => {
                 let product = Product::of(self.graph, node)?;
-                let weight = tile::packed_weight(&mut self.scope(), &product, extent)?;
+                let weight = tile::packed_weight(&mut self.scope(), &product, tile_shape)?;
                 weight.map(|(value, packed)| GenericLowering::Product(value, packed))
             }
             _ => None,
@@ -211,7 +217,7 @@ struct GenericGroup<'a> {
     capabilities: &'a Capabilities,
     graph: Graph,
     group: Group,
-    stored: Vec<bool>,
+    materialized: Vec<bool>,
     layouts: Vec<Layout>,
     storages: Vec<StorageType>,
     written: Vec<bool>,
@@ -263,9 +269,9 @@ impl<'a> GenericGroup<'a> {
                 nodes: group.nodes.iter().filter_map(generic_node).collect(),
                 pattern: None,
             },
-            stored: all_values
+            materialized: all_values
                 .clone()
-                .map(|id| scope.stored[id.index()])
+                .map(|id| scope.materialized[id.index()])
                 .collect(),
             layouts: all_values
                 .clone()
@@ -321,7 +327,12 @@ impl<'a> GenericGroup<'a> {
     }
 
     fn scope(&self) -> KernelScope<'_> {
-        let scope = KernelScope::new(&self.graph, self.capabilities, &self.stored, &self.written);
+        let scope = KernelScope::new(
+            &self.graph,
+            self.capabilities,
+            &self.materialized,
+            &self.written,
+        );
         scope
             .with_layouts(&self.layouts, &self.storages)
             .with_texture_aliases(&self.texture_aliased)

@@ -115,9 +115,9 @@ impl Planner<'_> {
     /// Slot kind of an intermediate value.
     fn intermediate_kind(&mut self, value: ValueId) -> Result<SlotKind> {
         Ok(match self.fusion.concat_parts.get(&value) {
-            Some((whole, start)) => SlotKind::Part {
-                whole: self.slot(*whole, false)?,
-                start: start.clone(),
+            Some((whole, start)) => SlotKind::Subview {
+                parent: self.slot(*whole, false)?,
+                offset: start.clone(),
             },
             None => SlotKind::Temporary { first: 0, last: 0 },
         })

@@ -6,4 +6,4 @@ pub mod padding;
 pub mod panels;
 pub mod precision;
 pub mod texture_aliases;
-pub mod tile_extents;
+pub mod tile_shapes;

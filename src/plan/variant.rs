@@ -18,7 +18,7 @@ use crate::plan::conv::{direct, implicit_gemm};
 use crate::plan::cost::{example_size, is_plain_view};
 use crate::plan::element::vec4::is_multiple_of_4;
 use crate::plan::element::{KernelScope, operand};
-use crate::plan::product::tile::{self, Extent, fits_texture};
+use crate::plan::product::tile::{self, TileShape, fits_texture};
 use crate::plan::product::{Product, matrix, vector, workgroup};
 use crate::plan::vec4_layout::may_be_image;
 use crate::shape::Shape;
@@ -132,20 +132,24 @@ pub fn admitted(
 
 /// Choice of a fused kernel around a matrix product, on devices whose subgroups are vector lanes. Its reason ends with
 /// `how`.
-pub fn lanes_choice(scope: &KernelScope, node: &Node, how: &str) -> Result<Option<VariantChoice>> {
+pub fn subgroup_tile_choice(
+    scope: &KernelScope,
+    node: &Node,
+    how: &str,
+) -> Result<Option<VariantChoice>> {
     let problem = MatmulProblem::of(scope.graph, scope.capabilities, node)?;
     Ok(problem.map(|problem| VariantChoice {
-        reason: format!("{}; {how}", problem.lanes_reason()),
+        reason: format!("{}; {how}", problem.subgroup_tile_reason()),
         key: problem.key,
         variant: KernelVariant::SubgroupTile,
     }))
 }
 
 /// True for a matrix product or convolution whose variant was requested.
-pub fn is_requested(graph: &Graph, node: usize, choices: &VariantOverrides) -> bool {
+pub fn is_requested(graph: &Graph, node: usize, overrides: &VariantOverrides) -> bool {
     let node = &graph.nodes[node];
     match node.operands()[..] {
-        [a, b] => choices.contains_key(&variant_key(graph, node, [a, b])),
+        [a, b] => overrides.contains_key(&variant_key(graph, node, [a, b])),
         _ => false,
     }
 }
@@ -174,7 +178,7 @@ fn are_halves(scope: &KernelScope, node: &Node) -> Result<bool> {
 /// True for a value stored in half precision, and for a view of one.
 fn is_half(scope: &KernelScope, value: ValueId) -> Result<bool> {
     let node = match scope.graph.value(value).definition {
-        Definition::Node(node, _) if !scope.stored[value.index()] => &scope.graph.nodes[node],
+        Definition::Node(node, _) if !scope.materialized[value.index()] => &scope.graph.nodes[node],
         _ => return Ok(scope.storage(value)?.is_half()),
     };
     match &node.op {
@@ -226,20 +230,20 @@ impl MatmulProblem<'_> {
     fn table(&self) -> Vec<(KernelVariant, String)> {
         let mut variants = Vec::new();
         if self.conv.is_none() && self.admits(KernelVariant::SubgroupTile) {
-            variants.push((KernelVariant::SubgroupTile, self.lanes_reason()));
+            variants.push((KernelVariant::SubgroupTile, self.subgroup_tile_reason()));
         }
         if self.admits(KernelVariant::ImagePatches) {
             let reason = "filter or channel count does not fit the vec4 channel layout";
             variants.push((
                 KernelVariant::ImagePatches,
-                format!("{}; {reason}", self.lanes_reason()),
+                format!("{}; {reason}", self.subgroup_tile_reason()),
             ));
         }
         variants.extend(self.winograd_variant());
         if let Some(variant) = self.vec4_variant {
             variants.push((
                 variant,
-                self.lanes_reason() + ", and the filter fits a texture",
+                self.subgroup_tile_reason() + ", and the filter fits a texture",
             ));
         }
         if self.capabilities.software {
@@ -266,7 +270,7 @@ impl MatmulProblem<'_> {
     }
 
     /// Reason for a variant that uses subgroups.
-    fn lanes_reason(&self) -> String {
+    fn subgroup_tile_reason(&self) -> String {
         let lanes = self.capabilities.subgroup_size;
         format!("the adapter is a software rasteriser with subgroups of {lanes}")
     }
@@ -353,8 +357,9 @@ impl MatmulProblem<'_> {
                 matrix::matrix_unit(self.capabilities, size, dtype).is_some()
             }
             KernelVariant::WorkgroupTile { side } => {
-                let extent = workgroup::WorkgroupTileShape::of(side);
-                is_single(self.dtype) && extent.is_some_and(|extent| extent.fits(self.capabilities))
+                let workgroup_tile = workgroup::WorkgroupTileShape::of(side);
+                is_single(self.dtype)
+                    && workgroup_tile.is_some_and(|tile| tile.fits(self.capabilities))
             }
         }
     }
@@ -400,7 +405,7 @@ pub fn vec4_conv_variant(
     if !may_be_image(graph.ty(x)) {
         return None;
     }
-    let packed = implicit_gemm::filter_panels(graph, capabilities, node, conv, Extent::DEFAULT)?;
+    let packed = implicit_gemm::filter_panels(graph, capabilities, node, conv, TileShape::DEFAULT)?;
     if !fits_texture(capabilities.textures, &packed.panels) {
         return None;
     }
@@ -468,13 +473,13 @@ impl<'a> MatmulProblem<'a> {
         };
         let (a, b) = (operand(node, 0)?, operand(node, 1)?);
         let product = Product::of(graph, node)?;
-        let extents = [
+        let sizes = [
             &Dim::product(&product.batch),
             &product.rows,
             &product.columns,
             &product.k_size,
         ];
-        let [batch, rows, columns, k_size] = extents.map(|size| example_size(graph, size));
+        let [batch, rows, columns, k_size] = sizes.map(|size| example_size(graph, size));
         let vec4_variant = conv.and_then(|conv| vec4_conv_variant(graph, capabilities, node, conv));
         let vec4_conv = conv.filter(|_| vec4_variant.is_some());
         let tiles =

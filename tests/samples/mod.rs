@@ -122,10 +122,10 @@ pub fn forced_in(
 ) -> (Plan, usize) {
     let admitted = plan::admitted(graph, capabilities, precision).unwrap();
     let options = PlanOptions {
-        choices: admitted.into_keys().map(|key| (key, variant)).collect(),
+        variant_overrides: admitted.into_keys().map(|key| (key, variant)).collect(),
         precision,
     };
-    let plan = plan::plan_by(graph, capabilities, &options).unwrap();
+    let plan = plan::plan_with_options(graph, capabilities, &options).unwrap();
     let taken = plan.steps.iter().filter_map(|step| step.choice.as_ref());
     let count = taken.filter(|choice| choice.variant == variant).count();
     (plan, count)

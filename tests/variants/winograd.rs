@@ -321,9 +321,9 @@ fn large_tiles_have_filters_in_single_precision() {
         let asked = keys.into_keys().map(|key| (key, winograd_variant(places)));
         let options = PlanOptions {
             precision: Precision::Half,
-            choices: asked.filter(|_| is_asked).collect(),
+            variant_overrides: asked.filter(|_| is_asked).collect(),
         };
-        let plan = plan::plan_by(&graph, &samples::rasteriser(), &options).unwrap();
+        let plan = plan::plan_with_options(&graph, &samples::rasteriser(), &options).unwrap();
         let choice = plan.steps.iter().find_map(|step| step.choice.as_ref());
         assert_eq!(choice.unwrap().variant, winograd_variant(places), "{x}");
         let filters = plan.slots.iter().filter_map(|slot| match &slot.layout {

@@ -11,9 +11,9 @@ use crate::gpu::Footprint;
 pub(super) struct Measurements {
     pub(super) device: String,
     /// Time from the start of the command to the first output.
-    pub(super) cold: f64,
+    pub(super) first_output: f64,
     /// Cold starts in separate processes.
-    pub(super) fresh: Option<ColdStarts>,
+    pub(super) cold_starts: Option<ColdStarts>,
     /// Times of calls in the steady state, sorted.
     pub(super) steady: Vec<f64>,
     /// Number of operators that PyTorch calls for the same graph.
@@ -148,7 +148,7 @@ impl Measurements {
     }
 
     pub(super) fn json(&self) -> Value {
-        let fresh = self.fresh.as_ref();
+        let cold_starts = self.cold_starts.as_ref();
         let [host, anonymous] = self.host_bytes();
         let peers = self.peers.iter();
         let peers: Map<String, Value> = peers
@@ -161,9 +161,9 @@ impl Measurements {
             .collect();
         json!({
             "device": self.device,
-            "cold_ms": self.cold,
-            "fresh_ms": fresh.map(|starts| starts.nothing_cached),
-            "fresh_cached_ms": fresh.map(|starts| starts.cached),
+            "cold_ms": self.first_output,
+            "fresh_ms": cold_starts.map(|starts| starts.nothing_cached),
+            "fresh_cached_ms": cold_starts.map(|starts| starts.cached),
             "runs": self.steady.len(),
             "median_ms": self.quantile(0.5),
             "least_ms": self.quantile(0.0),
@@ -185,14 +185,17 @@ impl Measurements {
             None => "unknown".to_string(),
         };
         line(&format!("on {}", self.device));
-        let fresh = match &self.fresh {
+        let cold_starts = match &self.cold_starts {
             Some(starts) => format!(
                 " in this process; {:.0} ms in a new process with empty caches, {:.0} ms with filled caches",
                 starts.nothing_cached, starts.cached
             ),
             None => String::new(),
         };
-        line(&format!("first output   {:.1} ms{fresh}", self.cold));
+        line(&format!(
+            "first output   {:.1} ms{cold_starts}",
+            self.first_output
+        ));
         line(&format!(
             "steady state   {:.2} ms (median of {}; 10 % to 90 % quantiles: {:.2} to {:.2} ms)",
             self.quantile(0.5),
@@ -227,8 +230,8 @@ mod tests {
     fn figures(on_device: Option<GpuMeasurements>) -> Measurements {
         Measurements {
             device: "some".to_string(),
-            cold: 9.0,
-            fresh: None,
+            first_output: 9.0,
+            cold_starts: None,
             steady: vec![1.0, 2.0, 3.0, 4.0, 50.0],
             operators: 7,
             on_device,

@@ -27,7 +27,7 @@ impl<'a> InputDiagnostics<'a> {
     ///
     /// # Errors
     /// Inputs are missing, unknown or given twice, or do not match the model.
-    pub(super) fn arguments(&self, assigned: &[AssignedTensor]) -> Result<Vec<Item>> {
+    pub(super) fn checked_arguments(&self, assigned: &[AssignedTensor]) -> Result<Vec<Item>> {
         let named = assigned
             .iter()
             .map(|one| (one.name.clone(), one.tensor.clone()));

@@ -30,7 +30,7 @@ fn data(model: &str, measured: &ProfileReport) -> Value {
             "steps": step.row.steps,
             "operations": step.row.operations,
             "bytes": step.row.bytes,
-            "least": step.row.least,
+            "least": step.row.nanoseconds_at_ceilings,
             "workgroups": step.workgroups,
             "details": step.details,
         })

@@ -22,7 +22,7 @@ pub(super) struct ProfileRow {
     /// Bytes read and written in a run.
     pub(super) bytes: f64,
     /// Nanoseconds that the steps would take at the device's ceilings.
-    pub(super) least: f64,
+    pub(super) nanoseconds_at_ceilings: f64,
 }
 
 /// Measurements of a step of the plan.
@@ -43,7 +43,7 @@ pub(super) struct ProfileReport {
     /// Peak rates of the device: as measured, or raised to those that a kernel reached.
     pub(super) ceilings: Ceilings,
     /// The kernel that exceeded the measured ceilings most, if any did.
-    pub(super) beyond: Option<String>,
+    pub(super) ceiling_exceeded_by: Option<String>,
     /// Steps in the order of the plan.
     pub(super) steps: Vec<StepMeasurement>,
     /// The run with the least total time of its kernels.
@@ -79,7 +79,7 @@ impl ProfileReport {
                     nanoseconds: time.nanoseconds as f64,
                     operations,
                     bytes,
-                    least: 0.0,
+                    nanoseconds_at_ceilings: 0.0,
                 },
                 names: [
                     label.clone(),
@@ -91,13 +91,13 @@ impl ProfileReport {
                 details: details(step),
             });
         }
-        let (ceilings, beyond) = apply_ceilings(&mut steps, ceilings);
+        let (ceilings, ceiling_exceeded_by) = apply_ceilings(&mut steps, ceilings);
         let mut profiles = profiles;
         profiles.sort_by_key(Profile::total);
         Ok(ProfileReport {
             device: program.device().name().to_string(),
             ceilings,
-            beyond,
+            ceiling_exceeded_by,
             steps,
             fastest: profiles.swap_remove(0),
         })
@@ -120,20 +120,21 @@ impl ProfileReport {
 /// Returns the ceilings, and the name of the step that exceeded the measured ones most.
 fn apply_ceilings(steps: &mut [StepMeasurement], measured: Ceilings) -> (Ceilings, Option<String>) {
     let mut ceilings = measured.clone();
-    let (mut furthest, mut beyond) = (1.0, None);
+    let (mut furthest, mut exceeded_by) = (1.0, None);
     for StepMeasurement { row, shortest, .. } in &*steps {
         let runs = row.steps.max(1) as f64;
         let (operations, bytes) = (row.operations / runs, row.bytes / runs);
         let share = measured.min_nanoseconds(operations, bytes) / shortest;
         if ceilings.raise(operations, bytes, *shortest) && furthest < share {
-            (furthest, beyond) = (share, Some(row.name.clone()));
+            (furthest, exceeded_by) = (share, Some(row.name.clone()));
         }
     }
     for StepMeasurement { row, .. } in steps {
         let runs = row.steps.max(1) as f64;
-        row.least = runs * ceilings.min_nanoseconds(row.operations / runs, row.bytes / runs);
+        row.nanoseconds_at_ceilings =
+            runs * ceilings.min_nanoseconds(row.operations / runs, row.bytes / runs);
     }
-    (ceilings, beyond)
+    (ceilings, exceeded_by)
 }
 
 /// Returns the nanoseconds of the fastest dispatch of a step.
@@ -180,7 +181,7 @@ impl ProfileRow {
         self.nanoseconds += other.nanoseconds;
         self.operations += other.operations;
         self.bytes += other.bytes;
-        self.least += other.least;
+        self.nanoseconds_at_ceilings += other.nanoseconds_at_ceilings;
     }
 
     /// Returns an amount per nanosecond; `None` if the time is below the clock's resolution.
@@ -191,7 +192,7 @@ impl ProfileRow {
     pub(super) fn json(&self) -> Value {
         json!({"name": self.name, "steps": self.steps, "ms": self.nanoseconds / 1e6,
             "gflops": self.per_nanosecond(self.operations), "gb_per_s": self.per_nanosecond(self.bytes),
-            "of_ceiling": self.per_nanosecond(self.least)})
+            "of_ceiling": self.per_nanosecond(self.nanoseconds_at_ceilings)})
     }
 
     fn line(&self, total: f64) -> String {
@@ -212,7 +213,7 @@ impl ProfileRow {
             self.steps,
             rate(self.operations),
             rate(self.bytes),
-            percent(self.per_nanosecond(self.least)),
+            percent(self.per_nanosecond(self.nanoseconds_at_ceilings)),
             if self.name.is_empty() {
                 "(no name)"
             } else {
@@ -259,9 +260,9 @@ mod tests {
         );
         let rows = [row(1e6, 1e6), row(1e5, 9e5), row(0.0, 1e6)];
         let mut steps: Vec<StepMeasurement> = rows.into_iter().map(step).collect();
-        let (ceilings, beyond) = apply_ceilings(&mut steps, measured);
+        let (ceilings, exceeded_by) = apply_ceilings(&mut steps, measured);
         assert_eq!((ceilings.arithmetic, ceilings.memory()), (9.0, 40.0));
-        assert_eq!(beyond.as_deref(), Some("dot"));
+        assert_eq!(exceeded_by.as_deref(), Some("dot"));
         let shares = steps
             .iter()
             .map(|step| step.row.json()["of_ceiling"].as_f64());
@@ -291,7 +292,7 @@ mod tests {
             nanoseconds,
             operations,
             bytes: 4e6,
-            least: 5e5,
+            nanoseconds_at_ceilings: 5e5,
             ..ProfileRow::default()
         }
     }

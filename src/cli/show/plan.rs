@@ -47,7 +47,7 @@ impl PlanTarget {
             name => Device::open(name)?,
         };
         let options = PlanOptions {
-            choices: tuned.choices(&device, precision)?,
+            variant_overrides: tuned.variant_overrides(&device, precision)?,
             precision,
         };
         Ok(match device {
@@ -84,7 +84,7 @@ impl PlanTarget {
         })?;
         let graph = lowered.graphs.first();
         let graph = graph.ok_or_else(|| Error::internal("the passes lost the graph"))?;
-        plan::plan_by(graph, &self.capabilities, &self.options)
+        plan::plan_with_options(graph, &self.capabilities, &self.options)
     }
 
     /// Measures the device's peak rates; `None` if no device was opened.

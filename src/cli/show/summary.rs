@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::{Value as Json, json};
 
-use self::needs::{MemoryNeeds, Needs, Obstacle};
+use self::needs::{Incompatibility, MemoryNeeds, Needs};
 use self::parameters::ModuleTree;
 use crate::Model;
 use crate::dim::Bindings;
@@ -22,7 +22,7 @@ use crate::shape::TensorType;
 use crate::symbols::Guard;
 use crate::trace::check::{Finding, Subject, SubjectKind};
 
-/// Devices field of the obstacle for a graph that cannot be imported without an example.
+/// Devices field of the incompatibility of a graph that cannot be imported without an example.
 const NO_EXAMPLE: &str = "any device without an example of its inputs";
 
 /// Summary of a model.
@@ -37,7 +37,7 @@ pub(super) struct Summary {
     parameters: ModuleTree,
     graphs: Vec<GraphSummary>,
     /// Reasons why there are no graphs.
-    refusals: Vec<Obstacle>,
+    import_errors: Vec<Incompatibility>,
     findings: Vec<Finding>,
 }
 
@@ -75,12 +75,14 @@ impl Summary {
         arguments: Option<&[Item]>,
         sizes: &dyn Fn(&GraphModule, &Graph) -> Result<Bindings>,
     ) -> Result<Summary> {
-        let (module, refusals) = match imported {
+        let (module, import_errors) = match imported {
             Ok(module) => (Some(module), Vec::new()),
             Err(error) if error.kind() == ErrorKind::Input => {
                 (None, vec![no_example(model, &error)])
             }
-            Err(error) if is_refusal(&error) => (None, Obstacle::of("any device", &error)),
+            Err(error) if is_import_error(&error) => {
+                (None, Incompatibility::of("any device", &error))
+            }
             Err(error) => return Err(error),
         };
         let name = module.iter().flat_map(|module| &module.graphs).next();
@@ -106,7 +108,7 @@ impl Summary {
             methods: methods(model),
             parameters: ModuleTree::of(model, module.as_ref()),
             graphs,
-            refusals,
+            import_errors,
             findings,
         })
     }
@@ -121,27 +123,27 @@ impl Summary {
             "methods": self.methods,
             "parameters": self.parameters,
             "graphs": self.graphs.iter().map(GraphSummary::json).collect::<Vec<Json>>(),
-            "refusals": self.refusals,
+            "refusals": self.import_errors,
             "findings": self.findings,
         })
     }
 }
 
 /// True for an error that the summary reports as a property of the model. Other errors end the command.
-fn is_refusal(error: &Error) -> bool {
+fn is_import_error(error: &Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::Unsupported | ErrorKind::Operator | ErrorKind::Raised
     )
 }
 
-/// Returns the obstacle of a model whose input types and sizes are unknown.
-fn no_example(model: &Model, error: &Error) -> Obstacle {
+/// Returns the incompatibility of a model whose input types and sizes are unknown.
+fn no_example(model: &Model, error: &Error) -> Incompatibility {
     let inputs = model
         .signature("forward")
         .map(|signature| signature.to_string());
     let inputs = inputs.unwrap_or_else(|_| "forward".to_string());
-    Obstacle {
+    Incompatibility {
         devices: NO_EXAMPLE,
         reason: format!("{inputs}: {}", error.message()),
         help: error.advice().map(str::to_string),

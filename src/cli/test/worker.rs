@@ -34,7 +34,7 @@ impl Worker {
         command
             .arg("test")
             .arg("--worker")
-            .args(test.device.arguments());
+            .args(test.device.command_line_options());
         if test.against == Against::Libtorch {
             command.args(["--against", "libtorch"]);
         }

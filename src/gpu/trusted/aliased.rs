@@ -16,13 +16,13 @@ use super::raw::{DeviceMemory, Image, RawBuffer, layout_error};
 use crate::error::{Error, Result};
 use crate::gpu::adapter::is_lavapipe;
 use crate::gpu::error_scope::in_error_scope;
-use crate::kernel::layout::{TEXEL_ROW, Texel, non_power_of_two};
+use crate::kernel::layout::{TEXELS_PER_ROW, Texel, non_power_of_two};
 
 pub(in crate::gpu) use super::raw::Allocated;
 
 /// Bytes of a row of texels.
 const fn row_bytes(texel: Texel) -> u64 {
-    TEXEL_ROW as u64 * texel.bytes()
+    TEXELS_PER_ROW as u64 * texel.bytes()
 }
 
 /// Bytes of a row of the largest texels.
@@ -134,7 +134,7 @@ impl AliasedBuffer {
         is_inside.then_some(place).ok_or_else(outside)
     }
 
-    /// A texture over the buffer's bytes from an offset on, with rows of [`TEXEL_ROW`] texels.
+    /// A texture over the buffer's bytes from an offset on, with rows of [`TEXELS_PER_ROW`] texels.
     ///
     /// # Errors
     /// Fails if the driver lays the texture out differently.
@@ -147,7 +147,7 @@ impl AliasedBuffer {
     ) -> Result<Texture> {
         let rows = usize::try_from(bytes.div_ceil(row_bytes(texel))).unwrap_or(usize::MAX);
         let rows = u32::try_from(non_power_of_two(rows)).map_err(|_| layout_error())?;
-        let extent = [TEXEL_ROW as u32, rows];
+        let extent = [TEXELS_PER_ROW as u32, rows];
         let start = self.start + offset;
         Image::aliasing(device, &self.memory()?, start, extent, texel)?.texture(device, "texels")
     }

@@ -10,8 +10,8 @@ use crate::scalar::Scalar;
 use crate::shape::TensorType;
 use crate::symbols::Guard;
 
-use crate::ir::assembly::{
-    Assembly, WeightTypes, attributes, complete_call, primitive, split_call,
+use crate::ir::assembler::{
+    GraphAssembler, WeightTypes, attributes, complete_call, primitive, split_call,
 };
 use crate::ir::dictionary::{ArgumentStyle, Dictionary};
 use crate::ir::graph::{Argument, Graph, ModuleState, Node, Op, Region, ValueId};
@@ -137,7 +137,7 @@ impl JsonGraph {
         }
         let inputs = self.inputs.into_iter().map(|input| (input.name, input.ty));
         let (hints, guards) = (self.sizes, self.guards);
-        let mut assembly = Assembly::new(
+        let mut assembler = GraphAssembler::new(
             &self.name,
             inputs.collect(),
             hints,
@@ -148,12 +148,12 @@ impl JsonGraph {
         for (index, node) in self.nodes.into_iter().enumerate() {
             let place = node.place.clone();
             let frame = format!("node {index} ({})", node.op);
-            node.build(&mut assembly, weights, dictionary, depth)
+            node.build(&mut assembler, weights, dictionary, depth)
                 .map_err(|error| error.at(frame).at_place(&place))?;
         }
-        let outputs = self.outputs.iter().map(|name| value(&mut assembly, name));
+        let outputs = self.outputs.iter().map(|name| value(&mut assembler, name));
         let outputs = outputs.collect::<Result<_>>()?;
-        let mut graph = assembly.finish(outputs);
+        let mut graph = assembler.finish(outputs);
         graph.input_trees = self.arguments;
         graph.output_tree = self.result;
         (graph.reads, graph.writes) = (self.reads, self.writes);
@@ -167,12 +167,12 @@ impl JsonGraph {
 impl JsonNode {
     fn build(
         mut self,
-        assembly: &mut Assembly,
+        assembler: &mut GraphAssembler,
         weights: &WeightTypes,
         dictionary: &dyn Dictionary,
         depth: usize,
     ) -> Result<()> {
-        let operands = self.operands.iter().map(|json| argument(assembly, json));
+        let operands = self.operands.iter().map(|json| argument(assembler, json));
         let mut arguments = operands.collect::<Result<Vec<_>>>()?;
         let bodies = std::mem::take(&mut self.graphs).into_iter();
         let bodies = bodies.map(|body| body.build_nested(weights, dictionary, depth + 1));
@@ -182,7 +182,7 @@ impl JsonNode {
                 Some(parameters) => {
                     let named = self.attributes.iter();
                     let named =
-                        named.map(|(key, json)| Ok((key.clone(), argument(assembly, json)?)));
+                        named.map(|(key, json)| Ok((key.clone(), argument(assembler, json)?)));
                     let named = named.collect::<Result<Vec<_>>>()?;
                     arguments = complete_call(&self.op, &parameters, arguments, named)?;
                     Op::Call(self.op.as_str().into())
@@ -201,7 +201,7 @@ impl JsonNode {
         let results = results
             .map(|result| (result.name, Some(result.ty)))
             .collect();
-        assembly.node(op, arguments, results, self.place)
+        assembler.node(op, arguments, results, self.place)
     }
 
     fn region(&self, bodies: Vec<Graph>) -> Result<Region> {
@@ -283,7 +283,7 @@ fn json_argument(graph: &Graph, argument: &Argument, style: ArgumentStyle) -> Js
     }
 }
 
-fn argument(assembly: &mut Assembly, json: &Json) -> Result<Argument> {
+fn argument(assembler: &mut GraphAssembler, json: &Json) -> Result<Argument> {
     Ok(match json {
         Json::Null => Argument::None,
         Json::Bool(value) => Argument::Number(Scalar::Bool(*value)),
@@ -292,9 +292,9 @@ fn argument(assembly: &mut Assembly, json: &Json) -> Result<Argument> {
             (None, Some(number)) if !json.is_u64() => Scalar::Float(number),
             _ => return Err(Error::format(format!("{number} is too large a number"))),
         }),
-        Json::String(name) => Argument::Value(value(assembly, name)?),
+        Json::String(name) => Argument::Value(value(assembler, name)?),
         Json::Array(items) => {
-            let items = items.iter().map(|item| argument(assembly, item));
+            let items = items.iter().map(|item| argument(assembler, item));
             Argument::List(items.collect::<Result<_>>()?)
         }
         Json::Object(fields) => object(fields)?,
@@ -325,9 +325,9 @@ fn object(fields: &Map<String, Json>) -> Result<Argument> {
 }
 
 /// A value by its name; names of weights begin with `$`.
-fn value(assembly: &mut Assembly, name: &str) -> Result<ValueId> {
+fn value(assembler: &mut GraphAssembler, name: &str) -> Result<ValueId> {
     match name.strip_prefix('$') {
-        Some(weight) => assembly.weight(weight),
-        None => assembly.value(name),
+        Some(weight) => assembler.weight(weight),
+        None => assembler.value(name),
     }
 }

@@ -7,7 +7,7 @@ use super::scan::number;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::ir::assembly::{Assembly, complete_call};
+use crate::ir::assembler::{GraphAssembler, complete_call};
 use crate::ir::dictionary::{ArgumentStyle, CallParameter};
 use crate::ir::graph::Argument;
 use crate::scalar::Scalar;
@@ -23,7 +23,7 @@ impl<'a> Parser<'a> {
         &mut self,
         name: &str,
         parameters: &[CallParameter],
-        assembly: &mut Assembly,
+        assembler: &mut GraphAssembler,
     ) -> Result<Vec<Argument>> {
         let start = self.scanner.position();
         let (mut positional, mut named) = (Vec::new(), Vec::new());
@@ -32,10 +32,10 @@ impl<'a> Parser<'a> {
                 Some(key) => {
                     let parameter = parameters.iter().find(|parameter| parameter.name == key);
                     let style = parameter.map_or(ArgumentStyle::Named, |parameter| parameter.style);
-                    named.push((key, self.argument(assembly, style)?));
+                    named.push((key, self.argument(assembler, style)?));
                 }
                 None if named.is_empty() => {
-                    positional.push(self.argument(assembly, ArgumentStyle::Positional)?);
+                    positional.push(self.argument(assembler, ArgumentStyle::Positional)?);
                 }
                 None => return Err(self.scanner.expected("name=value")),
             }
@@ -47,7 +47,7 @@ impl<'a> Parser<'a> {
             .locate(start, complete_call(name, parameters, positional, named))
     }
 
-    pub(super) fn operands(&mut self, assembly: &mut Assembly) -> Result<Operands> {
+    pub(super) fn operands(&mut self, assembler: &mut GraphAssembler) -> Result<Operands> {
         let mut operands = Operands {
             arguments: Vec::new(),
             attributes: Map::new(),
@@ -60,7 +60,7 @@ impl<'a> Parser<'a> {
                 }
                 None => operands
                     .arguments
-                    .push(self.argument(assembly, ArgumentStyle::Positional)?),
+                    .push(self.argument(assembler, ArgumentStyle::Positional)?),
             }
             if !self.scanner.eat(",") {
                 break;
@@ -85,11 +85,15 @@ impl<'a> Parser<'a> {
         Ok(None)
     }
 
-    fn argument(&mut self, assembly: &mut Assembly, style: ArgumentStyle) -> Result<Argument> {
+    fn argument(
+        &mut self,
+        assembler: &mut GraphAssembler,
+        style: ArgumentStyle,
+    ) -> Result<Argument> {
         match self.scanner.peek() {
-            Some('$' | '%') => return self.value(assembly).map(Argument::Value),
+            Some('$' | '%') => return self.value(assembler).map(Argument::Value),
             Some('"') => return self.scanner.quoted().map(Argument::Str),
-            Some('[') => return self.nested(|parser| parser.list(assembly, style)),
+            Some('[') => return self.nested(|parser| parser.list(assembler, style)),
             _ => {}
         }
         let start = self.scanner.position();
@@ -103,8 +107,8 @@ impl<'a> Parser<'a> {
         if let Some(number) = number(text) {
             return Ok(Argument::Number(number));
         }
-        if assembly.has_value(text) {
-            return Ok(Argument::Value(assembly.value(text)?));
+        if assembler.has_value(text) {
+            return Ok(Argument::Value(assembler.value(text)?));
         }
         let size = text
             .strip_prefix("size(")
@@ -112,7 +116,7 @@ impl<'a> Parser<'a> {
         let is_word = text
             .chars()
             .all(|c| c.is_alphanumeric() || c == '_' || c == '.');
-        if size.is_none() && is_word && !assembly.has_size(text) {
+        if size.is_none() && is_word && !assembler.has_size(text) {
             let message = format!("there is no value or size {text:?}");
             return Err(self.scanner.error_at(start, message));
         }
@@ -120,8 +124,8 @@ impl<'a> Parser<'a> {
         Ok(Argument::from(dim))
     }
 
-    fn list(&mut self, assembly: &mut Assembly, style: ArgumentStyle) -> Result<Argument> {
-        self.items("[", "]", &mut |parser| parser.argument(assembly, style))
+    fn list(&mut self, assembler: &mut GraphAssembler, style: ArgumentStyle) -> Result<Argument> {
+        self.items("[", "]", &mut |parser| parser.argument(assembler, style))
             .map(|(items, _)| Argument::List(items))
     }
 

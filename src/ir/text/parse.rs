@@ -6,7 +6,7 @@ use crate::shape::TensorType;
 use crate::symbols::{Guard, Relation};
 
 use super::scan::Scanner;
-use crate::ir::assembly::{Assembly, WeightTypes, is_symbol, primitive};
+use crate::ir::assembler::{GraphAssembler, WeightTypes, is_symbol, primitive};
 use crate::ir::dictionary::Dictionary;
 use crate::ir::graph::{Argument, Graph, GraphModule, ModuleState, Op, Region, ValueId};
 use crate::ir::tree::{NamedTree, TreeSpec};
@@ -128,13 +128,14 @@ impl<'a> Parser<'a> {
         let properties = self.properties()?;
         let weights = self.weights.clone();
         let GraphHeader { hints, guards, .. } = properties;
-        let assembly = Assembly::new(&name, inputs, hints, guards, &weights, self.dictionary);
-        let mut assembly = self.scanner.locate(start, assembly)?;
-        let returned = self.nodes(&mut assembly)?;
-        let mut graph = assembly.finish(returned);
+        let assembler =
+            GraphAssembler::new(&name, inputs, hints, guards, &weights, self.dictionary);
+        let mut assembler = self.scanner.locate(start, assembler)?;
+        let returned = self.nodes(&mut assembler)?;
+        let mut graph = assembler.finish(returned);
         let found: Vec<&TensorType> = graph.outputs.iter().map(|id| graph.ty(*id)).collect();
         if outputs.is_some_and(|outputs| !outputs.iter().eq(found)) {
-            let message = "the types of the outputs are others than the head says";
+            let message = "the output types differ from those in the graph's header";
             return Err(self.scanner.error_at(start, message));
         }
         graph.input_trees = properties.arguments;
@@ -237,7 +238,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses nodes up to the returned values.
-    fn nodes(&mut self, assembly: &mut Assembly) -> Result<Vec<ValueId>> {
+    fn nodes(&mut self, assembler: &mut GraphAssembler) -> Result<Vec<ValueId>> {
         loop {
             self.scanner.skip_blank();
             let start = self.scanner.position();
@@ -246,7 +247,7 @@ impl<'a> Parser<'a> {
             if word == Some("return") && !defines {
                 let mut returned = Vec::new();
                 while !matches!(self.scanner.peek(), None | Some('\n' | '}')) {
-                    returned.push(self.value(assembly)?);
+                    returned.push(self.value(assembler)?);
                     if !self.scanner.eat(",") {
                         break;
                     }
@@ -259,12 +260,12 @@ impl<'a> Parser<'a> {
             if matches!(self.scanner.peek(), None | Some('}')) {
                 return Err(self.scanner.expected("a node or \"return\""));
             }
-            self.node(assembly)?;
+            self.node(assembler)?;
             self.end_of_line()?;
         }
     }
 
-    fn node(&mut self, assembly: &mut Assembly) -> Result<()> {
+    fn node(&mut self, assembler: &mut GraphAssembler) -> Result<()> {
         let start = self.scanner.position();
         let mut results = Vec::new();
         while !self.scanner.eat("=") {
@@ -280,21 +281,21 @@ impl<'a> Parser<'a> {
         }
         let name = self.scanner.name()?;
         let (op, arguments, place) = match name.as_str() {
-            "if" | "loop" | "call" => self.region(&name, assembly)?,
-            _ => self.step(&name, assembly)?,
+            "if" | "loop" | "call" => self.region(&name, assembler)?,
+            _ => self.step(&name, assembler)?,
         };
-        let added = assembly.node(op, arguments, results, place);
+        let added = assembler.node(op, arguments, results, place);
         self.scanner.locate(start, added)
     }
 
     /// Parses a primitive or a call.
-    fn step(&mut self, name: &str, assembly: &mut Assembly) -> Result<ParsedNode> {
+    fn step(&mut self, name: &str, assembler: &mut GraphAssembler) -> Result<ParsedNode> {
         let start = self.scanner.position();
         if let Some(parameters) = self.dictionary.parameters(name) {
-            let arguments = self.call(name, &parameters, assembly)?;
+            let arguments = self.call(name, &parameters, assembler)?;
             return Ok((Op::Call(name.into()), arguments, self.scanner.place()?));
         }
-        let operands = self.operands(assembly)?;
+        let operands = self.operands(assembler)?;
         let primitive = match primitive(name, operands.attributes) {
             Some(primitive) => self.scanner.locate(start, primitive)?,
             None => {
@@ -306,9 +307,9 @@ impl<'a> Parser<'a> {
         Ok((Op::Primitive(primitive), operands.arguments, place))
     }
 
-    fn region(&mut self, name: &str, assembly: &mut Assembly) -> Result<ParsedNode> {
+    fn region(&mut self, name: &str, assembler: &mut GraphAssembler) -> Result<ParsedNode> {
         let start = self.scanner.position();
-        let mut operands = self.operands(assembly)?;
+        let mut operands = self.operands(assembler)?;
         let place = self.scanner.place()?;
         self.scanner.expect("{")?;
         let mut bodies = Vec::new();
@@ -345,13 +346,13 @@ impl<'a> Parser<'a> {
         word.ok_or_else(|| self.scanner.expected("a name"))
     }
 
-    pub(super) fn value(&mut self, assembly: &mut Assembly) -> Result<ValueId> {
+    pub(super) fn value(&mut self, assembler: &mut GraphAssembler) -> Result<ValueId> {
         let is_weight = self.scanner.eat("$");
         let start = self.scanner.position();
         let found = if is_weight {
-            assembly.weight(&self.scanner.name()?)
+            assembler.weight(&self.scanner.name()?)
         } else {
-            assembly.value(&self.value_name()?)
+            assembler.value(&self.value_name()?)
         };
         self.scanner.locate(start, found)
     }

@@ -10,7 +10,7 @@ use crate::shape::TensorType;
 use super::quote::{json_string, quoted, size};
 use super::tree::print_tree;
 use super::{KEYWORDS, is_plain, is_plain_path};
-use crate::ir::assembly::{attributes, split_call};
+use crate::ir::assembler::{attributes, split_call};
 use crate::ir::dictionary::{ArgumentStyle, CallParameter, Dictionary};
 use crate::ir::graph::{
     Argument, Definition, Graph, GraphModule, ModuleState, Node, Op, Region, ValueId,

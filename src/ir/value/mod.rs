@@ -7,7 +7,9 @@
     reason = "behind an operator that failed a value has no dimensions: a method must not rely on those that it expects"
 )]
 
-mod contract;
+mod check;
+mod contraction;
+mod index;
 mod pointwise;
 mod reduce;
 mod shape;
@@ -32,7 +34,7 @@ pub struct Value<'g> {
 
 /// An operand of arithmetic: a value, a number or a symbolic size.
 #[derive(Clone, Debug)]
-pub enum Number<'g> {
+pub enum ArithmeticOperand<'g> {
     /// A tensor.
     Value(Value<'g>),
     /// A number written in place.
@@ -132,55 +134,56 @@ impl From<Value<'_>> for Argument {
     }
 }
 
-impl From<Number<'_>> for Argument {
-    fn from(number: Number<'_>) -> Argument {
+impl From<ArithmeticOperand<'_>> for Argument {
+    fn from(number: ArithmeticOperand<'_>) -> Argument {
         match number {
-            Number::Value(value) => value.into(),
-            Number::Scalar(scalar) => scalar.into(),
-            Number::Size(dim) => dim.into(),
+            ArithmeticOperand::Value(value) => value.into(),
+            ArithmeticOperand::Scalar(scalar) => scalar.into(),
+            ArithmeticOperand::Size(dim) => dim.into(),
         }
     }
 }
 
-impl<'g> From<Value<'g>> for Number<'g> {
-    fn from(value: Value<'g>) -> Number<'g> {
-        Number::Value(value)
+impl<'g> From<Value<'g>> for ArithmeticOperand<'g> {
+    fn from(value: Value<'g>) -> ArithmeticOperand<'g> {
+        ArithmeticOperand::Value(value)
     }
 }
 
-impl From<Scalar> for Number<'_> {
+impl From<Scalar> for ArithmeticOperand<'_> {
     fn from(scalar: Scalar) -> Self {
-        Number::Scalar(scalar)
+        ArithmeticOperand::Scalar(scalar)
     }
 }
 
-impl From<f64> for Number<'_> {
+impl From<f64> for ArithmeticOperand<'_> {
     fn from(number: f64) -> Self {
-        Number::Scalar(Scalar::Float(number))
+        ArithmeticOperand::Scalar(Scalar::Float(number))
     }
 }
 
-impl From<i64> for Number<'_> {
+impl From<i64> for ArithmeticOperand<'_> {
     fn from(number: i64) -> Self {
-        Number::Scalar(Scalar::Int(number))
+        ArithmeticOperand::Scalar(Scalar::Int(number))
     }
 }
 
-impl From<bool> for Number<'_> {
+impl From<bool> for ArithmeticOperand<'_> {
     fn from(number: bool) -> Self {
-        Number::Scalar(Scalar::Bool(number))
+        ArithmeticOperand::Scalar(Scalar::Bool(number))
     }
 }
 
-impl From<Dim> for Number<'_> {
+impl From<Dim> for ArithmeticOperand<'_> {
     fn from(dim: Dim) -> Self {
-        dim.as_const().map_or(Number::Size(dim), |number| {
-            Number::Scalar(Scalar::Int(number))
-        })
+        dim.as_const()
+            .map_or(ArithmeticOperand::Size(dim), |number| {
+                ArithmeticOperand::Scalar(Scalar::Int(number))
+            })
     }
 }
 
-impl From<&Dim> for Number<'_> {
+impl From<&Dim> for ArithmeticOperand<'_> {
     fn from(dim: &Dim) -> Self {
         dim.clone().into()
     }

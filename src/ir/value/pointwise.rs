@@ -6,7 +6,7 @@ use crate::op::{Binary, BinaryFunction, Cast, Primitive, Select, Unary, UnaryFun
 use crate::scalar::Scalar;
 use crate::shape::Shape;
 
-use super::{Number, Value};
+use super::{ArithmeticOperand, Value};
 use crate::ir::builder::Builder;
 
 impl<'g> Value<'g> {
@@ -35,12 +35,20 @@ impl<'g> Value<'g> {
     }
 
     /// Applies a binary function with promotion and broadcasting.
-    pub fn combine(self, function: BinaryFunction, other: impl Into<Number<'g>>) -> Value<'g> {
+    pub fn combine(
+        self,
+        function: BinaryFunction,
+        other: impl Into<ArithmeticOperand<'g>>,
+    ) -> Value<'g> {
         self.builder.combine(function, self, other)
     }
 
     /// `a` where the (bool) value is true, else `b`, with promotion and broadcasting.
-    pub fn where_(self, a: impl Into<Number<'g>>, b: impl Into<Number<'g>>) -> Value<'g> {
+    pub fn where_(
+        self,
+        a: impl Into<ArithmeticOperand<'g>>,
+        b: impl Into<ArithmeticOperand<'g>>,
+    ) -> Value<'g> {
         let (a, b) = (a.into(), b.into());
         let dtype = result_type(&[a.clone(), b.clone()]);
         let builder = self.builder;
@@ -49,12 +57,16 @@ impl<'g> Value<'g> {
         } else {
             self.ne(0)
         };
-        let Some(shape) = builder.common_shape(&[Number::Value(condition), a.clone(), b.clone()])
+        let Some(shape) =
+            builder.common_shape(&[ArithmeticOperand::Value(condition), a.clone(), b.clone()])
         else {
             return builder.poison();
         };
         let (a, b) = (a.prepare(dtype, &shape), b.prepare(dtype, &shape));
-        let a = if matches!((&a, &b), (Number::Value(_), _) | (_, Number::Value(_))) {
+        let a = if matches!(
+            (&a, &b),
+            (ArithmeticOperand::Value(_), _) | (_, ArithmeticOperand::Value(_))
+        ) {
             a
         } else {
             builder.full(dtype, shape.clone(), a).into()
@@ -66,21 +78,25 @@ impl<'g> Value<'g> {
     }
 
     /// Clamps between optional bounds. Not-a-number stays.
-    pub fn clamp(self, low: Option<Number<'g>>, high: Option<Number<'g>>) -> Value<'g> {
+    pub fn clamp(
+        self,
+        low: Option<ArithmeticOperand<'g>>,
+        high: Option<ArithmeticOperand<'g>>,
+    ) -> Value<'g> {
         let raised = low.map_or(self, |low| self.maximum(low));
         high.map_or(raised, |high| raised.minimum(high))
     }
 
     /// Raises the value to a power. Small integer exponents of floats become products where PyTorch does so.
-    pub fn pow(self, exponent: impl Into<Number<'g>>) -> Value<'g> {
+    pub fn pow(self, exponent: impl Into<ArithmeticOperand<'g>>) -> Value<'g> {
         let exponent = exponent.into();
         match exponent {
             // A square of `bool` is `i64`, but a product of `bool` is not.
-            Number::Scalar(Scalar::Int(2)) if self.dtype() != DType::Bool => self * self,
-            Number::Scalar(Scalar::Float(power)) if self.dtype().is_float() => {
+            ArithmeticOperand::Scalar(Scalar::Int(2)) if self.dtype() != DType::Bool => self * self,
+            ArithmeticOperand::Scalar(Scalar::Float(power)) if self.dtype().is_float() => {
                 self.float_power(power)
             }
-            Number::Scalar(Scalar::Int(power)) if self.dtype().is_float() => {
+            ArithmeticOperand::Scalar(Scalar::Int(power)) if self.dtype().is_float() => {
                 self.float_power(power as f64)
             }
             other => self.combine(BinaryFunction::Pow, other),
@@ -107,12 +123,12 @@ impl<'g> Value<'g> {
     }
 
     /// `number - x`
-    pub fn rsub(self, number: impl Into<Number<'g>>) -> Value<'g> {
+    pub fn rsub(self, number: impl Into<ArithmeticOperand<'g>>) -> Value<'g> {
         self.builder.combine(BinaryFunction::Sub, number, self)
     }
 
     /// `number / x`
-    pub fn rdiv(self, number: impl Into<Number<'g>>) -> Value<'g> {
+    pub fn rdiv(self, number: impl Into<ArithmeticOperand<'g>>) -> Value<'g> {
         self.builder.combine(BinaryFunction::Div, number, self)
     }
 
@@ -163,7 +179,7 @@ macro_rules! binary_methods {
     ($($method:ident => $variant:ident),* $(,)?) => {
         impl<'g> Value<'g> {$(
             #[doc = concat!("`torch.", stringify!($method), "`")]
-            pub fn $method(self, other: impl Into<Number<'g>>) -> Value<'g> { self.combine(BinaryFunction::$variant, other) }
+            pub fn $method(self, other: impl Into<ArithmeticOperand<'g>>) -> Value<'g> { self.combine(BinaryFunction::$variant, other) }
         )*}
     };
 }
@@ -212,13 +228,13 @@ impl<'g> Value<'g> {
 
 /// The dtype that PyTorch gives an operation on these operands (`torch.result_type`). Within a category, tensors with
 /// dimensions win over scalar tensors, and scalar tensors over numbers.
-pub(crate) fn result_type(operands: &[Number]) -> DType {
+pub(crate) fn result_type(operands: &[ArithmeticOperand]) -> DType {
     let mut found: [Option<DType>; 3] = [None; 3];
     for operand in operands {
         let (rank, dtype) = match operand {
-            Number::Value(value) => (usize::from(value.rank() == 0), value.dtype()),
-            Number::Scalar(scalar) => (2, scalar.dtype()),
-            Number::Size(_) => (2, DType::I64),
+            ArithmeticOperand::Value(value) => (usize::from(value.rank() == 0), value.dtype()),
+            ArithmeticOperand::Scalar(scalar) => (2, scalar.dtype()),
+            ArithmeticOperand::Size(_) => (2, DType::I64),
         };
         if let Some(slot) = found.get_mut(rank) {
             *slot = Some(slot.map_or(dtype, |known| known.promote(dtype)));
@@ -243,8 +259,8 @@ impl Builder {
     pub fn combine<'g>(
         &'g self,
         function: BinaryFunction,
-        a: impl Into<Number<'g>>,
-        b: impl Into<Number<'g>>,
+        a: impl Into<ArithmeticOperand<'g>>,
+        b: impl Into<ArithmeticOperand<'g>>,
     ) -> Value<'g> {
         let operands = [a.into(), b.into()];
         let dtype = result_type(&operands);
@@ -257,7 +273,10 @@ impl Builder {
             return self.poison();
         };
         let [a, b] = operands.map(|operand| operand.prepare(dtype, &shape));
-        let a = if matches!((&a, &b), (Number::Value(_), _) | (_, Number::Value(_))) {
+        let a = if matches!(
+            (&a, &b),
+            (ArithmeticOperand::Value(_), _) | (_, ArithmeticOperand::Value(_))
+        ) {
             a
         } else {
             self.full(dtype, shape, a).into()
@@ -269,14 +288,14 @@ impl Builder {
     }
 
     /// The broadcast shape of the values among the operands.
-    fn common_shape(&self, operands: &[Number]) -> Option<Shape> {
+    fn common_shape(&self, operands: &[ArithmeticOperand]) -> Option<Shape> {
         if self.has_failed() {
             return None;
         }
         let shapes: Vec<Shape> = operands
             .iter()
             .filter_map(|operand| match operand {
-                Number::Value(value) => Some(value.shape()),
+                ArithmeticOperand::Value(value) => Some(value.shape()),
                 _ => None,
             })
             .collect();
@@ -314,11 +333,13 @@ fn compute_type(function: BinaryFunction, dtype: DType) -> DType {
     }
 }
 
-impl<'g> Number<'g> {
-    fn prepare(self, dtype: DType, shape: &Shape) -> Number<'g> {
+impl<'g> ArithmeticOperand<'g> {
+    fn prepare(self, dtype: DType, shape: &Shape) -> ArithmeticOperand<'g> {
         match self {
-            Number::Value(value) => Number::Value(value.to(dtype).expand(shape.clone())),
-            Number::Scalar(scalar) => Number::Scalar(scalar.cast(dtype)),
+            ArithmeticOperand::Value(value) => {
+                ArithmeticOperand::Value(value.to(dtype).expand(shape.clone()))
+            }
+            ArithmeticOperand::Scalar(scalar) => ArithmeticOperand::Scalar(scalar.cast(dtype)),
             size => size,
         }
     }
@@ -327,7 +348,7 @@ impl<'g> Number<'g> {
 /// `+`, `-`, `*` of values, numbers and sizes.
 macro_rules! operators {
     ($($trait:ident $method:ident $variant:ident),*) => {$(
-        impl<'g, N: Into<Number<'g>>> ops::$trait<N> for Value<'g> {
+        impl<'g, N: Into<ArithmeticOperand<'g>>> ops::$trait<N> for Value<'g> {
             type Output = Value<'g>;
             fn $method(self, other: N) -> Value<'g> { self.combine(BinaryFunction::$variant, other) }
         }

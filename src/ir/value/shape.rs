@@ -20,14 +20,14 @@ impl<'g> Value<'g> {
 
     /// `Tensor.view`: one size may be `-1` and is inferred.
     pub fn view(self, sizes: &[Dim]) -> Value<'g> {
-        match self.split_size(&self.numel(), sizes) {
+        match self.infer_sizes(&self.numel(), sizes) {
             Ok(shape) => self.reshape(shape),
             Err(error) => self.failed(error),
         }
     }
 
     /// Sizes whose product is `whole`. One may be `-1` and is inferred; the product of the others must not be zero.
-    pub fn split_size(self, whole: &Dim, sizes: &[Dim]) -> Result<Shape> {
+    pub fn infer_sizes(self, whole: &Dim, sizes: &[Dim]) -> Result<Shape> {
         let (open, known): (Vec<&Dim>, Vec<&Dim>) = sizes.iter().partition(|size| size.is(-1));
         if open.is_empty() {
             return Ok(sizes.to_vec());

@@ -24,33 +24,33 @@ enum Precedence {
 /// Source of an expression, and its precedence.
 #[derive(Clone)]
 pub(super) struct ExprSource {
-    pub(super) text: String,
-    level: Precedence,
+    pub(super) wgsl: String,
+    precedence: Precedence,
 }
 
 impl ExprSource {
-    pub(super) fn atom(text: impl Into<String>) -> ExprSource {
+    pub(super) fn atom(wgsl: impl Into<String>) -> ExprSource {
         ExprSource {
-            text: text.into(),
-            level: Precedence::Atom,
+            wgsl: wgsl.into(),
+            precedence: Precedence::Atom,
         }
     }
 }
 
 /// Source of a literal as an expression of a type; for a vector type all components are equal.
 pub(super) fn literal_text(literal: Literal, ty: WgslType) -> ExprSource {
-    let with_optional_sign = |text: String| ExprSource {
-        level: if text.starts_with('-') {
+    let with_optional_sign = |wgsl: String| ExprSource {
+        precedence: if wgsl.starts_with('-') {
             Precedence::Prefix
         } else {
             Precedence::Atom
         },
-        text,
+        wgsl,
     };
     match (literal, ty) {
         (_, WgslType::Boolx4 | WgslType::F32x4) => {
             let number = literal_text(literal, WgslType::F32);
-            ExprSource::atom(format!("vec4({})", number.text))
+            ExprSource::atom(format!("vec4({})", number.wgsl))
         }
         (Literal::Bool(value), _) => ExprSource::atom(value.to_string()),
         (Literal::Integer(value), WgslType::U32) => ExprSource::atom(format!("{value}u")),
@@ -86,15 +86,15 @@ pub(super) fn occurrences(template: &str, operand_index: usize) -> usize {
 
 /// Substitutes operands for their names in a template, in parentheses where needed.
 pub(super) fn substitute(template: &str, operands: &[ExprSource]) -> ExprSource {
-    let level = level_of(template);
-    let mut text = String::with_capacity(template.len() + 16);
+    let precedence = precedence_of(template);
+    let mut wgsl = String::with_capacity(template.len() + 16);
     let mut rest = template;
     while let Some(first) = rest.chars().next() {
         let end = rest
             .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
             .unwrap_or(rest.len());
         if end == 0 {
-            text.push(first);
+            wgsl.push(first);
             rest = &rest[first.len_utf8()..];
             continue;
         }
@@ -102,19 +102,20 @@ pub(super) fn substitute(template: &str, operands: &[ExprSource]) -> ExprSource 
         let index = OPERANDS.iter().position(|name| *name == word);
         match index.and_then(|index| operands.get(index).map(|operand| (index, operand))) {
             Some((index, operand))
-                if needs_parentheses(level, index, operand.level)
-                    || (text.ends_with(['!', '-', '~']) && operand.level < Precedence::Atom) =>
+                if needs_parentheses(precedence, index, operand.precedence)
+                    || (wgsl.ends_with(['!', '-', '~'])
+                        && operand.precedence < Precedence::Atom) =>
             {
-                text.push('(');
-                text.push_str(&operand.text);
-                text.push(')');
+                wgsl.push('(');
+                wgsl.push_str(&operand.wgsl);
+                wgsl.push(')');
             }
-            Some((_, operand)) => text.push_str(&operand.text),
-            None => text.push_str(word),
+            Some((_, operand)) => wgsl.push_str(&operand.wgsl),
+            None => wgsl.push_str(word),
         }
         rest = after;
     }
-    ExprSource { text, level }
+    ExprSource { wgsl, precedence }
 }
 
 /// True if an operand of precedence `inner` needs parentheses in a template of precedence `outer`. The operand with
@@ -131,7 +132,7 @@ fn needs_parentheses(outer: Precedence, index: usize, inner: Precedence) -> bool
 }
 
 /// Precedence of the first operator of a template outside of parentheses.
-fn level_of(template: &str) -> Precedence {
+fn precedence_of(template: &str) -> Precedence {
     if template.starts_with(['-', '!', '~']) && !template.contains(' ') {
         return Precedence::Prefix;
     }

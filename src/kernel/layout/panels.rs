@@ -46,7 +46,7 @@ impl Panels {
 
     /// Number of blocks of the last K range.
     pub fn k_blocks(&self) -> usize {
-        let last = self.k_ranges.last().map_or(1, |run| run.count);
+        let last = self.k_ranges.last().map_or(1, |range| range.count);
         last.div_ceil(self.k_block)
     }
 
@@ -63,12 +63,12 @@ impl Panels {
     /// [`non_power_of_two`].
     pub fn extent(&self, texel: Texel) -> [usize; 3] {
         let outermost = self.k_ranges.iter().rev().skip(1);
-        let rounds = outermost.fold(self.k_blocks(), |rounds, run| rounds * run.count);
+        let k_block_rows = outermost.fold(self.k_blocks(), |rows, range| rows * range.count);
         let width = self.k_block / texel.k_per_texel() * self.width / TEXEL_WIDTH;
         let layers = self.batch.count * self.panels();
         // Depthwise weights, which are read channel by channel, have one layer each.
         let least = if self.k_block == 1 { 1 } else { MIN_LAYERS };
-        [width, non_power_of_two(rounds), layers.max(least)]
+        [width, non_power_of_two(k_block_rows), layers.max(least)]
     }
 
     /// The columns of a strip in a row of texels for one K index of a block: row-major index of the first element, and the
@@ -77,38 +77,37 @@ impl Panels {
     pub fn strip_elements(
         &self,
         [y, layer]: [usize; 2],
-        [strip, step]: [usize; 2],
+        [strip, k_in_block]: [usize; 2],
     ) -> Option<(usize, usize)> {
-        let (outer, panel) = (layer / self.panels(), layer % self.panels());
+        let (matrix, panel) = (layer / self.panels(), layer % self.panels());
         let column = panel * self.width + strip * self.strip;
-        let (mut rest, step) = (
+        let (mut rest, k) = (
             y / self.k_blocks(),
-            y % self.k_blocks() * self.k_block + step,
+            y % self.k_blocks() * self.k_block + k_in_block,
         );
-        let (last, runs) = self.k_ranges.split_last()?;
-        let mut place =
-            outer * self.batch.stride + column * self.columns.stride + step * last.stride;
-        for run in runs.iter().rev() {
-            place += rest % run.count * run.stride;
-            rest /= run.count;
+        let (last, outer_ranges) = self.k_ranges.split_last()?;
+        let mut place = matrix * self.batch.stride + column * self.columns.stride + k * last.stride;
+        for range in outer_ranges.iter().rev() {
+            place += rest % range.count * range.stride;
+            rest /= range.count;
         }
         let columns = self.columns.count.saturating_sub(column);
-        let is_step = outer < self.batch.count && rest == 0 && step < last.count;
-        (is_step && columns > 0).then(|| (place, columns.min(self.strip)))
+        let is_inside = matrix < self.batch.count && rest == 0 && k < last.count;
+        (is_inside && columns > 0).then(|| (place, columns.min(self.strip)))
     }
 
     /// The K range and the column range, if the panels hold exactly the elements of a contiguous matrix with `numel`
     /// elements. None if they hold something else, so that an element cannot be found by its index.
     pub fn as_matrix(&self, numel: usize) -> Option<[StridedRange; 2]> {
-        let ([steps], columns) = (self.k_ranges.as_slice(), self.columns) else {
+        let ([k_range], columns) = (self.k_ranges.as_slice(), self.columns) else {
             return None;
         };
-        let holds_all = self.batch.count == 1 && steps.count * columns.count == numel;
+        let holds_all = self.batch.count == 1 && k_range.count * columns.count == numel;
         let follows =
             |far: &StridedRange, near: &StridedRange| near.stride == 1 && far.stride == near.count;
-        let is_plain = follows(steps, &columns) || follows(&columns, steps);
+        let is_plain = follows(k_range, &columns) || follows(&columns, k_range);
         let is_matrix = self.winograd_tile.is_none() && holds_all && is_plain;
-        is_matrix.then_some([*steps, columns])
+        is_matrix.then_some([*k_range, columns])
     }
 
     /// The panels that read a tensor of which the weight is a permutation: axis `i` of the weight is axis `axes[i]` of the
@@ -122,18 +121,18 @@ impl Panels {
         let shape: Vec<usize> = axes.iter().map(size).collect::<Option<_>>()?;
         let (strides_of_weight, strides) = (tensor::strides(&shape), tensor::strides(sizes));
         let mut last_index = vec![0; shape.len()];
-        let mut map_range = |run: &StridedRange| {
-            if run.count <= 1 {
-                return Some(*run);
+        let mut map_range = |range: &StridedRange| {
+            if range.count <= 1 {
+                return Some(*range);
             }
             let fits = |axis: &usize| {
-                1 < shape[*axis] && run.stride.is_multiple_of(strides_of_weight[*axis])
+                1 < shape[*axis] && range.stride.is_multiple_of(strides_of_weight[*axis])
             };
             let axis = (0..shape.len()).find(fits)?;
-            let steps = run.stride / strides_of_weight[axis];
-            last_index[axis] += steps * (run.count - 1);
+            let steps = range.stride / strides_of_weight[axis];
+            last_index[axis] += steps * (range.count - 1);
             Some(StridedRange {
-                count: run.count,
+                count: range.count,
                 stride: steps * strides.get(*axes.get(axis)?)?,
             })
         };
@@ -161,18 +160,18 @@ mod tests {
     /// All pairs of a strip and a K index.
     fn strips_and_k(panels: &Panels) -> impl Iterator<Item = [usize; 2]> {
         let strips = 0..panels.width / panels.strip;
-        let steps = panels.k_block;
-        strips.flat_map(move |strip| (0..steps).map(move |step| [strip, step]))
+        let k_block = panels.k_block;
+        strips.flat_map(move |strip| (0..k_block).map(move |k| [strip, k]))
     }
 
     #[test]
     fn every_element_is_in_panels_once() {
         // A filter with 10 outputs in 2 groups, 6 inputs per group, and several taps.
-        let run = |count, stride| StridedRange { count, stride };
+        let range = |count, stride| StridedRange { count, stride };
         let panels = |taps: usize| Panels {
-            batch: run(2, 30 * taps),
-            k_ranges: vec![run(taps, 1), run(6, taps)],
-            columns: run(5, 6 * taps),
+            batch: range(2, 30 * taps),
+            k_ranges: vec![range(taps, 1), range(6, taps)],
+            columns: range(5, 6 * taps),
             k_block: 4,
             width: 32,
             strip: 16,
@@ -185,9 +184,9 @@ mod tests {
             assert_eq!(height, rows);
             let mut elements = Vec::new();
             for (layer, y) in (0..layers).flat_map(|layer| (0..height).map(move |y| (layer, y))) {
-                let lines = strips_and_k(&panels);
-                let lines = lines.filter_map(|line| panels.strip_elements([y, layer], line));
-                for (start, count) in lines {
+                let strips = strips_and_k(&panels);
+                let strips = strips.filter_map(|strip| panels.strip_elements([y, layer], strip));
+                for (start, count) in strips {
                     elements
                         .extend((0..count).map(|column| start + column * panels.columns.stride));
                 }
@@ -199,10 +198,10 @@ mod tests {
 
     #[test]
     fn panels_of_a_permutation_read_the_same_elements() {
-        let run = |count, stride| StridedRange { count, stride };
-        let panels = |outer, depth: &[StridedRange], columns| Panels {
-            batch: outer,
-            k_ranges: depth.to_vec(),
+        let range = |count, stride| StridedRange { count, stride };
+        let panels = |batch, k_ranges: &[StridedRange], columns| Panels {
+            batch,
+            k_ranges: k_ranges.to_vec(),
             columns,
             k_block: 4,
             width: 32,
@@ -210,22 +209,22 @@ mod tests {
             winograd_tile: None,
         };
         // Sizes of the tensor, axes of the weight, and panels of the weight.
-        let alone = run(1, 0);
+        let alone = range(1, 0);
         for (sizes, axes, panels) in [
             (
                 vec![7, 5],
                 vec![1, 0],
-                panels(alone, &[run(5, 7)], run(7, 1)),
+                panels(alone, &[range(5, 7)], range(7, 1)),
             ),
             (
                 vec![4, 2, 3],
                 vec![1, 2, 0],
-                panels(run(2, 12), &[run(3, 4)], run(4, 1)),
+                panels(range(2, 12), &[range(3, 4)], range(4, 1)),
             ),
             (
                 vec![6, 5, 3],
                 vec![2, 0, 1],
-                panels(alone, &[run(3, 30), run(5, 1)], run(6, 5)),
+                panels(alone, &[range(3, 30), range(5, 1)], range(6, 5)),
             ),
         ] {
             let shape: Vec<usize> = axes.iter().map(|axis| sizes[*axis]).collect();
@@ -243,10 +242,10 @@ mod tests {
             let [_, height, layers] = panels.extent(Texel::F32);
             assert_eq!(permuted.extent(Texel::F32), panels.extent(Texel::F32));
             for at in (0..layers).flat_map(|layer| (0..height).map(move |y| [y, layer])) {
-                for line in strips_and_k(&panels) {
+                for strip in strips_and_k(&panels) {
                     let (before, after) = (
-                        panels.strip_elements(at, line),
-                        permuted.strip_elements(at, line),
+                        panels.strip_elements(at, strip),
+                        permuted.strip_elements(at, strip),
                     );
                     let places = |panels: &Panels, (start, count): (usize, usize)| {
                         let stride = panels.columns.stride;
@@ -254,14 +253,14 @@ mod tests {
                             .map(|column| start + column * stride)
                             .collect::<Vec<_>>()
                     };
-                    let before = before.map(|line| places(&panels, line));
+                    let before = before.map(|elements| places(&panels, elements));
                     let before = before.map(|all| all.into_iter().map(in_tensor).collect());
-                    assert_eq!(after.map(|line| places(&permuted, line)), before);
+                    assert_eq!(after.map(|elements| places(&permuted, elements)), before);
                 }
             }
         }
         // A range over two axes, which are not adjacent in the tensor.
-        let both = panels(alone, &[run(35, 1)], alone);
+        let both = panels(alone, &[range(35, 1)], alone);
         assert_eq!(both.permuted(&[7, 5], &[1, 0]), None);
     }
 }

@@ -32,8 +32,8 @@ pub const DECAY_DIVISOR: Series = Series::powers(
     ],
 );
 
-/// Numerator of (the even part of the amplitude - 1) · `ζ²` for `x < -2.09`, a polynomial in `1 / ζ²`.
-pub const EVEN: Series = Series::powers(
+/// Numerator of (P of Hankel's expansion - 1) · `ζ²` for `x < -2.09`, a polynomial in `1 / ζ²`.
+pub const P: Series = Series::powers(
     "airy_even",
     &[
         -0.131_696_323_418_331_8,
@@ -47,8 +47,8 @@ pub const EVEN: Series = Series::powers(
         -1.677_876_984_891_146_5e-8,
     ],
 );
-/// Denominator of [`EVEN`].
-pub const EVEN_DIVISOR: Series = Series::powers(
+/// Denominator of [`P`].
+pub const P_DIVISOR: Series = Series::powers(
     "airy_even_divisor",
     &[
         13.356_042_070_655_324,
@@ -63,8 +63,8 @@ pub const EVEN_DIVISOR: Series = Series::powers(
     ],
 );
 
-/// Numerator of the odd part of the amplitude times `ζ`, a polynomial in `1 / ζ²`.
-pub const ODD: Series = Series::powers(
+/// Numerator of Q of Hankel's expansion times `ζ`, a polynomial in `1 / ζ²`.
+pub const Q: Series = Series::powers(
     "airy_odd",
     &[
         0.019_733_993_209_168_57,
@@ -80,8 +80,8 @@ pub const ODD: Series = Series::powers(
         3.415_517_847_659_236e-10,
     ],
 );
-/// Denominator of [`ODD`].
-pub const ODD_DIVISOR: Series = Series::powers(
+/// Denominator of [`Q`].
+pub const Q_DIVISOR: Series = Series::powers(
     "airy_odd_divisor",
     &[
         9.308_929_080_774_42,
@@ -98,4 +98,4 @@ pub const ODD_DIVISOR: Series = Series::powers(
 );
 
 /// All series of this module.
-pub const ALL: &[Series] = &[DECAY, DECAY_DIVISOR, EVEN, EVEN_DIVISOR, ODD, ODD_DIVISOR];
+pub const ALL: &[Series] = &[DECAY, DECAY_DIVISOR, P, P_DIVISOR, Q, Q_DIVISOR];

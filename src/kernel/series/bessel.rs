@@ -240,8 +240,8 @@ pub const K1_FAR: Series = Series::chebyshev(
     ],
 );
 
-/// Numerator of the even part of the amplitude of order 0 for `x > 5`, a polynomial in `(5 / x)²`.
-pub const EVEN_0: Series = Series::powers(
+/// Numerator of P of Hankel's expansion of order 0 for `x > 5`, a polynomial in `(5 / x)²`.
+pub const P_0: Series = Series::powers(
     "bessel_even_0",
     &[
         0.000_796_936_729_297_347_1,
@@ -253,8 +253,8 @@ pub const EVEN_0: Series = Series::powers(
         1.0,
     ],
 );
-/// Denominator of [`EVEN_0`].
-pub const EVEN_DIVISOR_0: Series = Series::powers(
+/// Denominator of [`P_0`].
+pub const P_DIVISOR_0: Series = Series::powers(
     "bessel_even_divisor_0",
     &[
         0.000_924_408_810_558_863_7,
@@ -267,8 +267,8 @@ pub const EVEN_DIVISOR_0: Series = Series::powers(
     ],
 );
 
-/// Numerator of the odd part of the amplitude of order 0.
-pub const ODD_0: Series = Series::powers(
+/// Numerator of Q of Hankel's expansion of order 0.
+pub const Q_0: Series = Series::powers(
     "bessel_odd_0",
     &[
         -0.011_366_383_889_846_916,
@@ -281,8 +281,8 @@ pub const ODD_0: Series = Series::powers(
         -6.050_143_506_007_285,
     ],
 );
-/// Denominator of [`ODD_0`].
-pub const ODD_DIVISOR_0: Series = Series::powers(
+/// Denominator of [`Q_0`].
+pub const Q_DIVISOR_0: Series = Series::powers(
     "bessel_odd_divisor_0",
     &[
         64.317_825_611_817_8,
@@ -348,8 +348,8 @@ pub const Y0_DIVISOR: Series = Series::powers(
     ],
 );
 
-/// Numerator of the even part of the amplitude of order 1 for `x > 5`, a polynomial in `(5 / x)²`.
-pub const EVEN_1: Series = Series::powers(
+/// Numerator of P of Hankel's expansion of order 1 for `x > 5`, a polynomial in `(5 / x)²`.
+pub const P_1: Series = Series::powers(
     "bessel_even_1",
     &[
         0.000_762_125_616_208_173_1,
@@ -361,8 +361,8 @@ pub const EVEN_1: Series = Series::powers(
         1.0,
     ],
 );
-/// Denominator of [`EVEN_1`].
-pub const EVEN_DIVISOR_1: Series = Series::powers(
+/// Denominator of [`P_1`].
+pub const P_DIVISOR_1: Series = Series::powers(
     "bessel_even_divisor_1",
     &[
         0.000_571_323_128_072_548_7,
@@ -375,8 +375,8 @@ pub const EVEN_DIVISOR_1: Series = Series::powers(
     ],
 );
 
-/// Numerator of the odd part of the amplitude of order 1.
-pub const ODD_1: Series = Series::powers(
+/// Numerator of Q of Hankel's expansion of order 1.
+pub const Q_1: Series = Series::powers(
     "bessel_odd_1",
     &[
         0.051_086_259_475_017_66,
@@ -389,8 +389,8 @@ pub const ODD_1: Series = Series::powers(
         25.207_020_585_802_372,
     ],
 );
-/// Denominator of [`ODD_1`].
-pub const ODD_DIVISOR_1: Series = Series::powers(
+/// Denominator of [`Q_1`].
+pub const Q_DIVISOR_1: Series = Series::powers(
     "bessel_odd_divisor_1",
     &[
         74.237_327_703_567_52,
@@ -473,18 +473,18 @@ pub const ALL: &[Series] = &[
     K0_FAR,
     K1_NEAR,
     K1_FAR,
-    EVEN_0,
-    EVEN_DIVISOR_0,
-    ODD_0,
-    ODD_DIVISOR_0,
+    P_0,
+    P_DIVISOR_0,
+    Q_0,
+    Q_DIVISOR_0,
     J0,
     J0_DIVISOR,
     Y0,
     Y0_DIVISOR,
-    EVEN_1,
-    EVEN_DIVISOR_1,
-    ODD_1,
-    ODD_DIVISOR_1,
+    P_1,
+    P_DIVISOR_1,
+    Q_1,
+    Q_DIVISOR_1,
     J1,
     J1_DIVISOR,
     Y1,

@@ -24,7 +24,7 @@ use crate::plan::group::Group;
 use crate::plan::kernel::epilogue_loop::{LineEpilogue, write_lines};
 use crate::plan::kernel::{LoweredKernel, ceil_div, offset_bounds_guard, repeat_flattened};
 use crate::plan::product::dot::with_label;
-use crate::plan::product::tile::Extent;
+use crate::plan::product::tile::TileShape;
 use crate::plan::vec4_layout::{self, CHANNEL_AXIS};
 
 const TEMPLATE: &str = include_str!("../../../shaders/grouped.wgsl");
@@ -55,7 +55,7 @@ pub fn lower<'a>(
     conv: &Conv,
 ) -> Result<LoweredKernel<'a>> {
     let sizes = ConvSizes::new(scope.graph, node, conv)?;
-    let packed = implicit_gemm::required_panels(&scope, node, conv, Extent::DEFAULT)?;
+    let packed = implicit_gemm::required_panels(&scope, node, conv, TileShape::DEFAULT)?;
     lower_panels(scope, group, &sizes, &packed.panels)
 }
 

@@ -18,7 +18,7 @@ use crate::plan::element::{self, KernelScope};
 use crate::plan::group::Group;
 use crate::plan::kernel::{LoweredKernel, bounds_guard, epilogue};
 use crate::plan::product::tile::{
-    Extent, LeftLayout, PackedWeight, RightFactor, TiledProduct, WeightProduct, lower_tiles,
+    LeftLayout, PackedWeight, RightFactor, TileShape, TiledProduct, WeightProduct, lower_tiles,
 };
 use crate::plan::vec4_layout::CHANNEL_AXIS;
 
@@ -31,10 +31,10 @@ pub fn lower<'a>(
     group: &Group,
     node: &Node,
     conv: &Conv,
-    extent: Extent,
+    tile_shape: TileShape,
 ) -> Result<LoweredKernel<'a>> {
     let sizes = ConvSizes::new(scope.graph, node, conv)?;
-    let packed = required_panels(&scope, node, conv, extent)?;
+    let packed = required_panels(&scope, node, conv, tile_shape)?;
     lower_panels(scope, group, &sizes, packed)
 }
 
@@ -94,7 +94,7 @@ pub fn load_input(
         (Some(inside), guard) => Some(scope.pool.and(guard, inside)),
         (None, guard) => guard,
     };
-    let vector = match scope.stored[sizes.x.index()] {
+    let vector = match scope.materialized[sizes.x.index()] {
         true => scope.load_vec4(sizes.x, CHANNEL_AXIS, &vec4_coordinates, inside)?,
         false => compute_input(scope, sizes.x, &vec4_coordinates, inside)?,
     };
@@ -169,9 +169,9 @@ pub fn required_panels(
     scope: &KernelScope,
     node: &Node,
     conv: &Conv,
-    extent: Extent,
+    tile_shape: TileShape,
 ) -> Result<PackedWeight> {
-    filter_panels(scope.graph, scope.capabilities, node, conv, extent)
+    filter_panels(scope.graph, scope.capabilities, node, conv, tile_shape)
         .ok_or_else(|| Error::internal("the filter of a convolution has no panels"))
 }
 
@@ -182,7 +182,7 @@ pub fn filter_panels(
     capabilities: &Capabilities,
     node: &Node,
     conv: &Conv,
-    extent: Extent,
+    tile_shape: TileShape,
 ) -> Option<PackedWeight> {
     let lanes = capabilities.simd_lanes()?;
     let sizes = ConvSizes::new(graph, node, conv).ok()?;
@@ -214,7 +214,7 @@ pub fn filter_panels(
     }
     let group_range = range(groups, outputs * filter_elements);
     let columns = range(outputs, filter_elements);
-    is_weight.then(|| extent.pack(lanes, group_range, k_ranges, columns))
+    is_weight.then(|| tile_shape.pack(lanes, group_range, k_ranges, columns))
 }
 
 /// Describes the convolution as a product with a weight, for the choice of tile shapes. `text` is the first part of the
@@ -227,7 +227,7 @@ pub fn weight_product(
 ) -> Option<WeightProduct> {
     let graph = scope.graph;
     let sizes = ConvSizes::new(graph, node, conv).ok()?;
-    let packed = filter_panels(graph, scope.capabilities, node, conv, Extent::DEFAULT)?;
+    let packed = filter_panels(graph, scope.capabilities, node, conv, TileShape::DEFAULT)?;
     let matrices = &sizes.batch * &sizes.groups;
     let left = match uses_window_kernel(scope, &sizes) {
         true => LeftLayout::ContiguousTaps,
@@ -261,7 +261,7 @@ pub fn uses_window_kernel(scope: &KernelScope, sizes: &ConvSizes) -> bool {
         _ => false,
     };
     let has_other_windows = || {
-        let is_materialized = scope.stored[sizes.x.index()];
+        let is_materialized = scope.materialized[sizes.x.index()];
         is_materialized && graph.nodes.iter().filter(is_window_conv).nth(1).is_some()
     };
     sizes.is_undilated() && (!sizes.is_pointwise() || has_other_windows())

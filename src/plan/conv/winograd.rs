@@ -27,14 +27,14 @@ use crate::plan::element::vec4::is_multiple_of_4;
 use crate::plan::group::Group;
 use crate::plan::kernel::LoweredKernel;
 use crate::plan::kernel::work::epilogue_work;
-use crate::plan::product::tile::{self, Extent, LeftLayout, PackedWeight, WeightProduct};
+use crate::plan::product::tile::{self, LeftLayout, PackedWeight, TileShape, WeightProduct};
 
 const TEMPLATE: &str = include_str!("../../../shaders/winograd.wgsl");
 
 /// Bytes of an `f32`.
 const F32_BYTES: i64 = size_of::<f32>() as i64;
 
-/// Returns the panels of a transformed filter for products in tiles of shape `extent`. `None` where Winograd does not
+/// Returns the panels of a transformed filter for products in tiles of shape `tile_shape`. `None` where Winograd does not
 /// apply: other taps, strides or dilation, channel counts that are not multiples of 4, or more channels than a
 /// workgroup can sum over.
 pub fn filter_panels(
@@ -43,7 +43,7 @@ pub fn filter_panels(
     node: &Node,
     conv: &Conv,
     output_tile: OutputTile,
-    extent: Extent,
+    tile_shape: TileShape,
 ) -> Option<PackedWeight> {
     let lanes = capabilities
         .simd_lanes()
@@ -70,7 +70,7 @@ pub fn filter_panels(
     let range = |count, stride| StridedRange { count, stride };
     let matrices = range(output_tile.matrices() * groups, outputs * channels);
     let (k_ranges, columns) = (vec![range(channels, 1)], range(outputs, channels));
-    let mut packed = extent.pack(lanes, matrices, k_ranges, columns);
+    let mut packed = tile_shape.pack(lanes, matrices, k_ranges, columns);
     packed.panels.winograd_tile = Some(output_tile);
     Some(packed)
 }
@@ -92,7 +92,7 @@ pub fn weight_product(
         node,
         conv,
         output_tile,
-        Extent::DEFAULT,
+        TileShape::DEFAULT,
     )?;
     let sizes = ConvSizes::new(graph, node, conv).ok()?;
     let tiles = Dim::product(&tile_grid(
@@ -132,7 +132,7 @@ pub fn lower<'a>(
     node: &Node,
     conv: &Conv,
     output_tile: OutputTile,
-    extent: Extent,
+    tile_shape: TileShape,
 ) -> Result<LoweredKernel<'a>> {
     let packed = filter_panels(
         scope.graph,
@@ -140,7 +140,7 @@ pub fn lower<'a>(
         node,
         conv,
         output_tile,
-        extent,
+        tile_shape,
     );
     let missing = || Error::internal("the filter of a Winograd convolution has no panels");
     let packed = packed.ok_or_else(missing)?;

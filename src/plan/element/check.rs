@@ -1,5 +1,5 @@
 //! Checks. A check passes the elements of its operand through unchanged, and records a failure in a word of
-//! [`Faults`](crate::kernel::plan::Faults). The site of a check is the index of its word.
+//! [`RuntimeChecks`](crate::kernel::plan::RuntimeChecks). Each check has a flag of its own.
 
 use super::{KernelBinding, KernelScope, operand, scalar};
 use crate::dim::Dim;
@@ -12,14 +12,14 @@ use crate::kernel::plan::Access;
 use crate::op::{Check, Requirement};
 use crate::plan::element::position::Position;
 
-/// Name of the buffer of fault words, which the shader library uses too.
-const FAULTS: &str = "faults";
-/// Name of the symbol for the site of a step's first check. Symbols of graphs contain no spaces.
-const FIRST_SITE: &str = "first site";
+/// Name of the buffer of check flags, which the shader library uses too.
+const CHECK_FLAGS: &str = "faults";
+/// Name of the symbol for the flag index of a step's first check. Symbols of graphs contain no spaces.
+const FIRST_CHECK: &str = "first site";
 
-/// Returns the symbolic size for the site of a step's first check.
-pub fn first_site() -> Dim {
-    Dim::symbol(FIRST_SITE)
+/// Returns the symbolic size for the flag index of a step's first check.
+pub fn first_check() -> Dim {
+    Dim::symbol(FIRST_CHECK)
 }
 
 impl<'a> KernelScope<'a> {
@@ -49,7 +49,7 @@ impl<'a> KernelScope<'a> {
         guard: Option<Expr>,
     ) -> Result<Expr> {
         let element = self.element(operand(node, 0)?, position, guard)?;
-        let Some(site) = self.fault_index(value) else {
+        let Some(flag) = self.flag_index(value) else {
             return Ok(element);
         };
         let dtype = self.graph.ty(value).dtype;
@@ -69,22 +69,22 @@ impl<'a> KernelScope<'a> {
             Requirement::Within => "check_within(x, y, z, w)",
         };
         let ty = self.pool.ty(element);
-        let operands = [&[element], bounds.as_slice(), &[site]].concat();
+        let operands = [&[element], bounds.as_slice(), &[flag]].concat();
         let checked = self.pool.call(scalar::typed(template, ty), ty, &operands);
         self.pool.set_label(checked, "checked");
         Ok(checked)
     }
 
-    /// Returns the site of a check. `None` if the kernel performs no checks.
-    fn fault_index(&mut self, value: ValueId) -> Option<Expr> {
+    /// Returns the index of a check's flag. `None` if the kernel performs no checks.
+    fn flag_index(&mut self, value: ValueId) -> Option<Expr> {
         let checks = self.checks.as_mut()?;
         let known = checks.iter().position(|known| *known == value);
         let check_index = known.unwrap_or_else(|| {
             checks.push(value);
             checks.len() - 1
         });
-        self.bind_faults(value);
-        let first = self.pool.size(&first_site());
+        self.bind_check_flags(value);
+        let first = self.pool.size(&first_check());
         if check_index == 0 {
             return Some(first);
         }
@@ -97,18 +97,18 @@ impl<'a> KernelScope<'a> {
         )
     }
 
-    /// Binds the buffer of fault words, if it is not bound yet.
-    fn bind_faults(&mut self, value: ValueId) {
+    /// Binds the buffer of check flags, if it is not bound yet.
+    fn bind_check_flags(&mut self, value: ValueId) {
         let mut buffers = self.buffers.iter();
-        if buffers.all(|binding| binding.buffer.access != Access::Faults) {
+        if buffers.all(|binding| binding.buffer.access != Access::CheckFlags) {
             self.buffers.push(KernelBinding {
                 value,
                 is_copy: false,
                 layout: Layout::Linear,
                 buffer: BindingDecl {
-                    name: FAULTS.to_string(),
+                    name: CHECK_FLAGS.to_string(),
                     element: WgslType::U32,
-                    access: Access::Faults,
+                    access: Access::CheckFlags,
                 },
             });
         }

@@ -38,7 +38,7 @@ impl KernelScope<'_> {
             Primitive::Binary(binary) => binary.function.wgsl(),
             _ => "",
         };
-        scalar::check_precision(primitive.name(), template, self.register(dtype))?;
+        scalar::check_precision(primitive.name(), template, self.compute_type(dtype))?;
         let pool = &mut self.pool;
         Ok(match (primitive, operands.as_slice()) {
             (Primitive::Unary(unary), [x]) => scalar::unary(pool, unary.function, *x, dtype),

@@ -36,7 +36,7 @@ impl Fuser<'_> {
             }
             for node in &nodes {
                 for value in &self.graph.nodes[*node].results {
-                    self.stored[value.index()] = *value == root;
+                    self.materialized[value.index()] = *value == root;
                     if *value != root {
                         self.reasons[value.index()] = None;
                     }
@@ -155,7 +155,7 @@ impl Fuser<'_> {
             }
             [reader] if claimed[*reader] => MaterializeReason::AlreadyFused,
             [reader] => self.refusal_reason(nodes, root, *reader),
-            readers => MaterializeReason::Readers(readers.len()),
+            readers => MaterializeReason::TooManyReaders(readers.len()),
         }
     }
 
@@ -195,13 +195,13 @@ impl Fuser<'_> {
             views.push(base);
             base = operand;
         }
-        if is_factor && self.stored[base.index()] {
+        if is_factor && self.materialized[base.index()] {
             return;
         }
         let candidates = views.iter().copied().chain([base]);
         let stored_value = self.find_epilogue_end(base, &candidates.collect());
         let stored_value = stored_value.unwrap_or_else(|| self.storage_point(value));
-        self.store(stored_value.index(), MaterializeReason::ReadManyTimes);
+        self.materialize(stored_value.index(), MaterializeReason::ReadManyTimes);
         let outer_views = views.into_iter().take_while(|view| *view != stored_value);
         let outer_views: Vec<ValueId> = outer_views.collect();
         outer_views
@@ -242,9 +242,9 @@ impl Fuser<'_> {
             read_cost += primitive_cost(primitive);
         }
         if read_cost > MAX_REPEATED_COST {
-            return self.store(value.index(), MaterializeReason::Repeated { cost });
+            return self.materialize(value.index(), MaterializeReason::Repeated { cost });
         }
-        self.store(base.index(), MaterializeReason::Repeated { cost });
+        self.materialize(base.index(), MaterializeReason::Repeated { cost });
         views
             .into_iter()
             .rev()
@@ -255,7 +255,7 @@ impl Fuser<'_> {
     fn refresh_properties(&mut self, view: ValueId) {
         if let Some(node) = self.node(view)
             && let Op::Primitive(primitive) = &node.op
-            && !self.stored[view.index()]
+            && !self.materialized[view.index()]
         {
             self.properties[view.index()] = self.combine(&node.operands(), primitive);
         }

@@ -20,7 +20,7 @@ impl Fuser<'_> {
         }
         let Merger { groups, unread, .. } = merger;
         for value in unread {
-            self.stored[value.index()] = false;
+            self.materialized[value.index()] = false;
             self.reasons[value.index()] = None;
         }
         groups.into_iter().flatten().collect()
@@ -49,7 +49,7 @@ impl<'a, 'g> Merger<'a, 'g> {
         let read = groups.iter().map(|group| order::stored_reads(fuser, group));
         let written = groups
             .iter()
-            .map(|group| group.written(fuser.graph, &fuser.stored));
+            .map(|group| group.written(fuser.graph, &fuser.materialized));
         let mut merger = Merger {
             fuser,
             read: read.collect(),
@@ -113,7 +113,7 @@ impl<'a, 'g> Merger<'a, 'g> {
     /// True if each element of `into` depends only on the elements at its index of the values that `source` writes.
     fn is_elementwise_of(&self, source: usize, into: &Group) -> bool {
         let mut dependents = self.written[source].clone();
-        for node in into.computed(self.fuser.graph, &self.fuser.stored) {
+        for node in into.computed(self.fuser.graph, &self.fuser.materialized) {
             let node = &self.fuser.graph.nodes[node];
             if !dependents.is_disjoint(&node.operands().into_iter().collect()) {
                 dependents.extend(&node.results);
@@ -127,7 +127,7 @@ impl<'a, 'g> Merger<'a, 'g> {
 
     /// Cost of an element of a group, in simple operations.
     fn cost(&self, group: &Group) -> u32 {
-        let nodes = group.computed(self.fuser.graph, &self.fuser.stored);
+        let nodes = group.computed(self.fuser.graph, &self.fuser.materialized);
         let costs = nodes
             .iter()
             .map(|node| node_cost(&self.fuser.graph.nodes[*node]));

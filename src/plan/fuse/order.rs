@@ -11,7 +11,7 @@ use crate::plan::group::Group;
 pub fn topological_order(fuser: &Fuser, groups: Vec<Group>) -> Vec<Group> {
     let mut writer = HashMap::new();
     for (number, group) in groups.iter().enumerate() {
-        let written = group.written(fuser.graph, &fuser.stored).into_iter();
+        let written = group.written(fuser.graph, &fuser.materialized).into_iter();
         writer.extend(written.map(|value| (value, number)));
     }
     let mut pending: Vec<usize> = vec![0; groups.len()];
@@ -55,7 +55,7 @@ pub(super) fn stored_reads(fuser: &Fuser, group: &Group) -> BTreeSet<ValueId> {
     while let Some(node) = open.pop() {
         for value in fuser.graph.nodes[node].operands() {
             match fuser.graph.value(value).definition {
-                Definition::Node(node, _) if !fuser.stored[value.index()] => {
+                Definition::Node(node, _) if !fuser.materialized[value.index()] => {
                     if seen.insert(node) {
                         open.push(node);
                     }

@@ -23,7 +23,7 @@ impl Fuser<'_> {
             return false;
         };
         let has_one_reader =
-            self.readers[operand.index()].len() == 1 && !self.stored[operand.index()];
+            self.readers[operand.index()].len() == 1 && !self.materialized[operand.index()];
         let Some(sizes) = ConvSizes::new(self.graph, node, conv)
             .ok()
             .filter(|_| has_one_reader)
@@ -53,7 +53,7 @@ impl Fuser<'_> {
             let node = &self.graph.nodes[node];
             let is_image = info.ty.shape == *shape && !self.graph.outputs.contains(&value);
             let is_expanded = matches!(node.op, Op::Primitive(Primitive::Expand(_)));
-            match (self.stored[value.index()], node_class(node)) {
+            match (self.materialized[value.index()], node_class(node)) {
                 (true, _) if is_image => {}
                 (false, NodeClass::Pointwise) => open.extend(node.operands()),
                 (false, NodeClass::Generator) => {}

@@ -110,7 +110,9 @@ pub fn declarations(buffers: &[BindingDecl], sizes: usize, sizes_in: SizesSpace)
         let (name, element) = (&buffer.name, buffer.element.wgsl());
         let declaration = match buffer.access {
             Access::Read => format!("var<storage, read> {name}: array<{element}>"),
-            Access::Faults => format!("var<storage, read_write> {name}: array<atomic<{element}>>"),
+            Access::CheckFlags => {
+                format!("var<storage, read_write> {name}: array<atomic<{element}>>")
+            }
             Access::ReadWrite => format!("var<storage, read_write> {name}: array<{element}>"),
             Access::TextureArray(texel) => {
                 let format = texel.wgsl();

@@ -19,7 +19,7 @@ pub fn group_work(
 ) -> Result<Work> {
     let written = match copied_operand {
         Some(operand) => vec![operand],
-        None => match group.written(scope.graph, scope.stored) {
+        None => match group.written(scope.graph, scope.materialized) {
             empty if empty.is_empty() => vec![group.root],
             values => values,
         },
@@ -144,7 +144,7 @@ impl<'a> WorkCounter<'a> {
         let Definition::Node(index, _) = graph.value(value).definition else {
             return self.read(value, elements_read);
         };
-        if self.scope.stored[value.index()] {
+        if self.scope.materialized[value.index()] {
             return self.read(value, elements_read);
         }
         if self.inlined.insert(index) {

@@ -125,7 +125,7 @@ pub fn accumulators(
     height: usize,
     width: usize,
 ) -> Vec<Vec<Expr>> {
-    let ty = scope.register(dtype);
+    let ty = scope.compute_type(dtype);
     let mut row = |i: usize| {
         (0..width)
             .map(|j| scope.pool.variable(&format!("sum{i}{j}"), ty))
@@ -136,7 +136,7 @@ pub fn accumulators(
 
 /// Returns the zero of a dtype.
 pub fn zero(scope: &mut KernelScope, dtype: DType) -> Expr {
-    let ty = scope.register(dtype);
+    let ty = scope.compute_type(dtype);
     let literal = if dtype.is_float() {
         Literal::from(0.0)
     } else {

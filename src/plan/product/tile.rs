@@ -1,7 +1,7 @@
 //! Matrix products for software rasterisers, on which the invocations of a subgroup are the lanes of a CPU vector.
 //! Loads from memory take most of the time there. So invocations share what they load, by shuffles.
 //!
-//! A subgroup computes a tile of the result. The rows of a tile are divided into bands, see [`Extent::bands`]. The
+//! A subgroup computes a tile of the result. The rows of a tile are divided into bands, see [`TileShape::bands`]. The
 //! columns are divided into vec4s. A convolution is a product for each tap, a position in its window; their sum is the
 //! result.
 
@@ -14,7 +14,8 @@ pub use self::right_factor::{RightFactor, packed_weight};
 use self::shuffle::{ShuffledVector, shuffled};
 use self::tile_shape::shape_for_values;
 pub use self::tile_shape::{
-    EnclosingKernel, Extent, LeftLayout, PackedWeight, RUNS_PER_START, WeightProduct, choose_shapes,
+    EnclosingKernel, LeftLayout, PackedWeight, RUNS_PER_START, TileShape, WeightProduct,
+    choose_shapes,
 };
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -110,9 +111,9 @@ pub fn lower<'a>(
     mut scope: KernelScope<'a>,
     group: &Group,
     product: &Product,
-    extent: Extent,
+    tile_shape: TileShape,
 ) -> Result<LoweredKernel<'a>> {
-    let right = match packed_weight(&mut scope, product, extent)? {
+    let right = match packed_weight(&mut scope, product, tile_shape)? {
         Some((weight, packed)) => RightFactor::Panels(weight, packed, &|_| Index::zero()),
         None => RightFactor::Values(product),
     };
@@ -279,7 +280,7 @@ struct SubgroupTile {
     band: Index,
     /// Index of the invocation in its band.
     lane: Index,
-    shape: Extent,
+    shape: TileShape,
 }
 
 impl SubgroupTile {
@@ -289,11 +290,11 @@ impl SubgroupTile {
         place: TilePosition,
     ) -> Result<SubgroupTile> {
         let lanes = subgroup_lanes(scope)?;
-        let extent = product.tile_shape(scope.graph, lanes);
+        let tile_shape = product.tile_shape(scope.graph, lanes);
         let (_, lane) = scope.counter("local", &Dim::from(lanes));
-        let band_lanes = Dim::from(lanes / extent.bands);
+        let band_lanes = Dim::from(lanes / tile_shape.bands);
         let band = lane.div(&band_lanes);
-        let row = place.row.add(&band.scale(&Dim::from(extent.rows)));
+        let row = place.row.add(&band.scale(&Dim::from(tile_shape.rows)));
         Ok(SubgroupTile {
             lanes,
             batch: place.batch,
@@ -302,7 +303,7 @@ impl SubgroupTile {
             column: with_label(scope, &place.column, "column"),
             lane: lane.rem(&band_lanes),
             band,
-            shape: extent,
+            shape: tile_shape,
         })
     }
 
@@ -314,7 +315,7 @@ impl SubgroupTile {
         product: &TiledProduct,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let iterations = ceil_div(&product.k_size, product.right.round());
+        let iterations = ceil_div(&product.k_size, product.right.k_block());
         if let RightFactor::Values(_) = product.right {
             return repeat(scope, "trip", &iterations, |scope, iteration| {
                 self.k_iteration(scope, product, &[], &iteration, &iteration, sums)
@@ -344,7 +345,7 @@ impl SubgroupTile {
         texel_row: &Index,
         sums: &[Vec<Expr>],
     ) -> Result<Vec<Statement>> {
-        let k_elements = product.right.round();
+        let k_elements = product.right.k_block();
         let parts = (0..k_elements).step_by(VEC4_LEN);
         let parts = parts
             .map(|from| self.load_k_elements(scope, product, taps, iteration, texel_row, from));
@@ -377,7 +378,7 @@ impl SubgroupTile {
         texel_row: &Index,
         from: usize,
     ) -> Result<KLoads> {
-        let k_elements = product.right.round();
+        let k_elements = product.right.k_block();
         let rows = if k_elements == columns_per_vec4(self.lanes) {
             self.load_rows_wide(scope, product, taps, iteration, from)?
         } else {
@@ -485,7 +486,7 @@ impl SubgroupTile {
 
 impl TiledProduct<'_> {
     /// Returns the shape of the tiles.
-    fn tile_shape(&self, graph: &Graph, lanes: usize) -> Extent {
+    fn tile_shape(&self, graph: &Graph, lanes: usize) -> TileShape {
         match &self.right {
             RightFactor::Values(_) => {
                 let outer = Dim::product(&self.batch);

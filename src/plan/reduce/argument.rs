@@ -21,7 +21,7 @@ const MAX_SINGLE_LENGTH: i64 = 64;
 /// True if subgroups can share the rows: long rows of a type that they can exchange.
 pub fn is_supported(scope: &KernelScope, reduction: &ReductionAxes) -> bool {
     let length = reduction.reduced.first().and_then(Dim::as_const);
-    let register = scope.register(reduction.dtype);
+    let register = scope.compute_type(reduction.dtype);
     scope.capabilities.simd_lanes().is_some()
         && length.is_some_and(|length| length > MAX_SINGLE_LENGTH)
         && matches!(register, WgslType::F32 | WgslType::I32)

@@ -112,7 +112,8 @@ impl<'s, 'a> GenericBuilder<'s, 'a> {
         let Definition::Node(index, _) = self.scope.graph.value(value).definition else {
             return None;
         };
-        let is_computed = self.group.nodes.contains(&index) || !self.scope.stored[value.index()];
+        let is_computed =
+            self.group.nodes.contains(&index) || !self.scope.materialized[value.index()];
         is_computed.then(|| &self.scope.graph.nodes[index])
     }
 

@@ -45,7 +45,7 @@ struct ValueKey {
     definition: Definition,
     layout: Layout,
     storage: StorageType,
-    is_stored: bool,
+    is_materialized: bool,
     is_written: bool,
     is_texture_aliased: bool,
 }
@@ -115,7 +115,7 @@ impl ValueKey {
             },
             layout: generic.layouts[index].clone(),
             storage: generic.storages[index],
-            is_stored: generic.stored[index],
+            is_materialized: generic.materialized[index],
             is_written: generic.written[index],
             is_texture_aliased: generic.texture_aliased[index],
         }

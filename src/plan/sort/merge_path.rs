@@ -90,7 +90,7 @@ impl MergePair<'_> {
         run: &Dim,
     ) -> MergePair<'s> {
         let segment = sorting.invocation_segment(scope);
-        let key = scope.register(scope.graph.ty(sorting.x).dtype);
+        let key = scope.compute_type(scope.graph.ty(sorting.x).dtype);
         let pool = &mut scope.pool;
         let (run, size, first) = (
             pool.size(run),

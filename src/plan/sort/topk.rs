@@ -87,7 +87,7 @@ impl SortParameters {
         length: &Dim,
         k: usize,
     ) -> Result<(Vec<Statement>, Vec<RankedElement>)> {
-        let ty = match scope.register(scope.graph.ty(self.x).dtype) {
+        let ty = match scope.compute_type(scope.graph.ty(self.x).dtype) {
             WgslType::F32 => WgslType::I32,
             ty => ty,
         };

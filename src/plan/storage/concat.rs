@@ -157,14 +157,15 @@ fn operand_offsets(
     let storage = fusion.storages[root.index()];
     let is_image = *layout == IMAGE_LAYOUT;
     // An output has its own memory. An operand in another shape may be stored within it.
-    let is_stored =
-        |id: ValueId| id != root && fusion.stored[id.index()] && !graph.outputs.contains(&id);
+    let is_materialized =
+        |id: ValueId| id != root && fusion.materialized[id.index()] && !graph.outputs.contains(&id);
     let base_of = |value| match is_image {
         true => value,
-        false => look_through_reshapes(graph, value, is_stored),
+        false => look_through_reshapes(graph, value, is_materialized),
     };
     let whole = base_of(root);
-    if !is_image && *layout != Layout::Linear || whole != root && fusion.stored[whole.index()] {
+    if !is_image && *layout != Layout::Linear || whole != root && fusion.materialized[whole.index()]
+    {
         return None;
     }
     let (mut parts, mut begins_vec4) = (ConcatParts::new(), true);
@@ -174,7 +175,7 @@ fn operand_offsets(
             && !graph.outputs.contains(&base)
             && !fusion.concat_parts.contains_key(&base)
             && !parts.contains_key(&base);
-        let matches_storage = fusion.stored[base.index()]
+        let matches_storage = fusion.materialized[base.index()]
             && fusion.layouts[base.index()] == *layout
             && fusion.storages[base.index()] == storage;
         if !is_node_result(graph, base) || !is_free || !matches_storage || !begins_vec4 {

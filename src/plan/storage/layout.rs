@@ -158,7 +158,7 @@ impl LayoutAssigner<'_> {
         let shape = &self.graph.ty(value).shape;
         let is_read = |x: ValueId| {
             x == value
-                || !self.fusion.stored[x.index()]
+                || !self.fusion.materialized[x.index()]
                     && self.graph.ty(x).shape == *shape
                     && self.leaves(x).contains(&value)
         };

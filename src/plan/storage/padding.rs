@@ -85,9 +85,14 @@ impl Padder<'_> {
     /// generated.
     fn is_in_tiles(&self, product: &Node) -> bool {
         let written = vec![false; self.graph.values.len()];
-        let scope = KernelScope::new(self.graph, self.capabilities, &self.fusion.stored, &written);
+        let scope = KernelScope::new(
+            self.graph,
+            self.capabilities,
+            &self.fusion.materialized,
+            &written,
+        );
         let scope = scope.with_layouts(&self.fusion.layouts, &self.fusion.storages);
-        let choice = variant::best_choice(&scope, product, &self.request.options.choices);
+        let choice = variant::best_choice(&scope, product, &self.request.options.variant_overrides);
         matches!(choice, Ok(Some(choice)) if choice.variant == KernelVariant::SubgroupTile)
     }
 

@@ -12,7 +12,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, StorageType};
-use crate::kernel::materialization::{Precision, SingleReason};
+use crate::kernel::materialization::{F32StorageReason, Precision};
 use crate::op::ReduceFunction;
 use crate::plan::PlanOptions;
 use crate::plan::cost::{NodeClass, node_class};
@@ -22,7 +22,7 @@ use crate::plan::storage::layout::external_values;
 use crate::plan::storage::panels::PaneledWeights;
 
 /// Storage type of a value, and the reason if it keeps `f32`.
-pub type StorageDecision = (StorageType, Option<SingleReason>);
+pub type StorageDecision = (StorageType, Option<F32StorageReason>);
 
 /// Storage requirements of a plan.
 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ pub fn assign(
         writers: writing_groups(graph, fusion),
     };
     all.map(|(id, info)| match info.ty.dtype {
-        DType::F32 => Ok(match chooser.single_reason(id) {
+        DType::F32 => Ok(match chooser.f32_reason(id) {
             None => (chooser.storage, None),
             reason => (StorageType::F32, reason),
         }),
@@ -92,53 +92,53 @@ struct PrecisionChooser<'a> {
 
 impl PrecisionChooser<'_> {
     /// Reason why a value keeps single precision; `None` if it need not.
-    fn single_reason(&self, value: ValueId) -> Option<SingleReason> {
+    fn f32_reason(&self, value: ValueId) -> Option<F32StorageReason> {
         if self.external.contains(&value) {
-            return Some(SingleReason::External);
+            return Some(F32StorageReason::External);
         }
         if self.integer_sources.contains(&value) {
-            return Some(SingleReason::IntegerOperand);
+            return Some(F32StorageReason::IntegerOperand);
         }
         let concat = self.fusion.planned_parts.get(&value);
-        if let Some(reason) = concat.and_then(|concat| self.single_reason(*concat)) {
+        if let Some(reason) = concat.and_then(|concat| self.f32_reason(*concat)) {
             return Some(reason);
         }
         let info = self.graph.value(value);
         match info.definition {
-            Definition::Input(_) => Some(SingleReason::External),
-            Definition::Weight(_) => (info.ty.rank() < 2).then_some(SingleReason::Vector),
+            Definition::Input(_) => Some(F32StorageReason::External),
+            Definition::Weight(_) => (info.ty.rank() < 2).then_some(F32StorageReason::Vector),
             Definition::Node(..) => self.result_reason(value),
         }
     }
 
     /// Reason why a kernel's result keeps single precision.
-    fn result_reason(&self, value: ValueId) -> Option<SingleReason> {
+    fn result_reason(&self, value: ValueId) -> Option<F32StorageReason> {
         let name = &self.graph.value(value).name;
         let name = format!("{}{name}", self.request.prefix);
         let is_scalar_write =
             self.storage == StorageType::F16x2 && self.request.scalar_writes.contains(&name);
         let group = self.writers[value.index()].map(|group| &self.fusion.groups[group]);
         let reason = group.and_then(|group| self.group_reason(group, value));
-        reason.or(is_scalar_write.then_some(SingleReason::UnpairedStore))
+        reason.or(is_scalar_write.then_some(F32StorageReason::UnpairedStore))
     }
 
     /// Reason why a value that a group writes keeps single precision.
-    fn group_reason(&self, group: &Group, value: ValueId) -> Option<SingleReason> {
+    fn group_reason(&self, group: &Group, value: ValueId) -> Option<F32StorageReason> {
         if let Some(rows) = group.rows() {
             let is_wide = self.graph.ty(value).numel() != rows.frame.rows;
-            return (!is_wide).then_some(SingleReason::Statistic);
+            return (!is_wide).then_some(F32StorageReason::Statistic);
         }
         let node = &self.graph.nodes[group.anchor?];
         let Op::Primitive(primitive) = &node.op else {
-            return Some(SingleReason::External);
+            return Some(F32StorageReason::External);
         };
         match primitive {
             Primitive::Dot(_) | Primitive::Conv(_) => {
-                (self.is_partial_product(value)).then_some(SingleReason::PartialSums)
+                (self.is_partial_product(value)).then_some(F32StorageReason::PartialSums)
             }
             Primitive::Reduce(_) if self.is_of_windows(node) => None,
-            Primitive::Reduce(_) | Primitive::ArgReduce(_) => Some(SingleReason::Statistic),
-            _ => Some(SingleReason::Accumulated),
+            Primitive::Reduce(_) | Primitive::ArgReduce(_) => Some(F32StorageReason::Statistic),
+            _ => Some(F32StorageReason::Accumulated),
         }
     }
 
@@ -170,7 +170,7 @@ impl PrecisionChooser<'_> {
 fn writing_groups(graph: &Graph, fusion: &Fusion) -> Vec<Option<usize>> {
     let mut writers = vec![None; graph.values.len()];
     for (index, group) in fusion.groups.iter().enumerate() {
-        for value in group.written(graph, &fusion.stored) {
+        for value in group.written(graph, &fusion.materialized) {
             writers[value.index()] = Some(index);
         }
     }

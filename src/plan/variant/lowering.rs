@@ -17,7 +17,9 @@ impl<'a> Planner<'a> {
             return Ok(None);
         };
         let mut last = None;
-        for choice in variant::choices(&self.scope(), node, &self.request.options.choices)? {
+        for choice in
+            variant::choices(&self.scope(), node, &self.request.options.variant_overrides)?
+        {
             let mut lowered = self.lower_variant(choice.variant, group, node)?;
             lowered.choice = Some(choice);
             if lowered.fits() {
@@ -35,7 +37,7 @@ impl<'a> Planner<'a> {
         group: &Group,
         node: &Node,
     ) -> Result<LoweredKernel<'a>> {
-        let (scope, extent) = (self.scope(), self.fusion.extent(group.anchor));
+        let (scope, tile_shape) = (self.scope(), self.fusion.tile_shape(group.anchor));
         match (&node.op, variant) {
             (Op::Primitive(Primitive::Dot(_)), KernelVariant::Portable) => {
                 dot::lower(scope, group, node)
@@ -44,7 +46,7 @@ impl<'a> Planner<'a> {
                 conv::lower(scope, group, node, conv)
             }
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::SubgroupTile) => {
-                implicit_gemm::lower(scope, group, node, conv, extent)
+                implicit_gemm::lower(scope, group, node, conv, tile_shape)
             }
             (Op::Primitive(Primitive::Conv(conv)), KernelVariant::Grouped) => {
                 grouped::lower(scope, group, node, conv)
@@ -52,10 +54,10 @@ impl<'a> Planner<'a> {
             (
                 Op::Primitive(Primitive::Conv(conv)),
                 KernelVariant::Winograd { tile: output_tile },
-            ) => winograd::lower(scope, group, node, conv, output_tile, extent),
+            ) => winograd::lower(scope, group, node, conv, output_tile, tile_shape),
             (_, KernelVariant::SubgroupTile) => {
                 let product = Product::of(self.graph, node)?;
-                tile::lower(scope, group, &product, extent)
+                tile::lower(scope, group, &product, tile_shape)
             }
             (_, KernelVariant::ImagePatches) => {
                 let product = Product::of(self.graph, node)?;
@@ -77,9 +79,9 @@ impl<'a> Planner<'a> {
             }
             (_, KernelVariant::WorkgroupTile { side }) => {
                 let product = Product::of(self.graph, node)?;
-                let extent = workgroup::WorkgroupTileShape::of(side);
-                let extent = extent.ok_or_else(|| element::not_planned(node))?;
-                workgroup::lower(scope, group, &product, extent)
+                let tile_shape = workgroup::WorkgroupTileShape::of(side);
+                let tile_shape = tile_shape.ok_or_else(|| element::not_planned(node))?;
+                workgroup::lower(scope, group, &product, tile_shape)
             }
             _ => Err(element::not_planned(node)),
         }

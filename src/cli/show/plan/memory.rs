@@ -40,7 +40,7 @@ impl SizedPlan<'_> {
             }),
             (
                 "temporaries: bytes, buffer:offset, steps that they live in",
-                |kind| matches!(kind, SlotKind::Temporary { .. } | SlotKind::Part { .. }),
+                |kind| matches!(kind, SlotKind::Temporary { .. } | SlotKind::Subview { .. }),
             ),
             ("outputs, a buffer each", |kind| {
                 matches!(kind, SlotKind::Output)
@@ -90,8 +90,8 @@ impl SizedPlan<'_> {
                 )
             }
             (SlotKind::Temporary { .. }, None) => format!("steps {first} – {last}  "),
-            (SlotKind::Part { whole, .. }, _) => {
-                format!("within {}  ", self.plan.slots[whole.0].name)
+            (SlotKind::Subview { parent, .. }, _) => {
+                format!("within {}  ", self.plan.slots[parent.0].name)
             }
             _ => String::new(),
         };

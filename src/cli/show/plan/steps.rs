@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::Layout;
-use crate::kernel::materialization::SingleReason;
+use crate::kernel::materialization::F32StorageReason;
 use crate::kernel::plan::{Flow, FlowKind, Slot, SlotId, Step, TripCount, Workgroups};
 use crate::shape::TensorType;
 
@@ -189,9 +189,9 @@ impl SizedPlan<'_> {
                 .iter()
                 .find(|stored| stored.value == *name);
             lines.extend(stored.map(|stored| ("stored", stored.reason.to_string())));
-            let kept = stored.and_then(|stored| stored.single_reason);
+            let kept = stored.and_then(|stored| stored.f32_reason);
             // The reason already names the control flow or the custom operator.
-            let kept = kept.filter(|kept| *kept != SingleReason::External);
+            let kept = kept.filter(|kept| *kept != F32StorageReason::External);
             lines.extend(kept.map(|kept| ("in f32", kept.to_string())));
         }
         lines.extend((!step.place.is_unknown()).then(|| ("source", step.place.to_string())));

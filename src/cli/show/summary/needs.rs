@@ -24,7 +24,8 @@ pub(super) struct Needs {
     /// Memory on a device within WebGPU's default limits; `None` if there is no plan for any device.
     pub(super) memory: Option<MemoryNeeds>,
     /// Devices that cannot run the graph, with reasons.
-    pub(super) obstacles: Vec<Obstacle>,
+    #[serde(rename = "obstacles")]
+    pub(super) incompatibilities: Vec<Incompatibility>,
 }
 
 /// Bytes that a call needs on a device.
@@ -39,7 +40,7 @@ pub(super) struct MemoryNeeds {
 
 /// A reason why some devices cannot run a graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Obstacle {
+pub(super) struct Incompatibility {
     /// Description of the devices.
     pub(super) devices: &'static str,
     /// Reason.
@@ -49,12 +50,12 @@ pub(super) struct Obstacle {
     pub(super) help: Option<String>,
 }
 
-impl Obstacle {
-    /// Returns an obstacle for each error of a list.
-    pub(super) fn of(devices: &'static str, error: &Error) -> Vec<Obstacle> {
+impl Incompatibility {
+    /// Returns an incompatibility for each error of a list.
+    pub(super) fn of(devices: &'static str, error: &Error) -> Vec<Incompatibility> {
         let each = error.iter().map(|error| {
             let place = error.context().iter().map(|frame| format!(", at {frame}"));
-            Obstacle {
+            Incompatibility {
                 devices,
                 reason: format!("{}{}", error.message(), place.collect::<String>()),
                 help: error.advice().map(str::to_string),
@@ -83,15 +84,15 @@ impl Needs {
             has_unknown_loops,
             ..Needs::default()
         };
-        needs.obstacles.extend(double_precision(graph));
+        needs.incompatibilities.extend(double_precision(graph));
         let capabilities = Capabilities {
             float64: true,
             ..gpu::portable()
         };
         let footprint = footprint(graph, &capabilities, sizes);
         let footprint = footprint.or_else(|error| {
-            let limits = Obstacle::of("devices with WebGPU's default limits", &error);
-            needs.obstacles.extend(limits);
+            let limits = Incompatibility::of("devices with WebGPU's default limits", &error);
+            needs.incompatibilities.extend(limits);
             let capabilities = Capabilities {
                 max_binding_size: UNLIMITED,
                 max_buffer_size: UNLIMITED,
@@ -110,15 +111,15 @@ impl Needs {
 }
 
 fn footprint(graph: &Graph, capabilities: &Capabilities, sizes: &Bindings) -> Result<Footprint> {
-    let plan = plan::plan_by(graph, capabilities, &PlanOptions::default())?;
+    let plan = plan::plan_with_options(graph, capabilities, &PlanOptions::default())?;
     Ok(MemoryMap::of(&plan, capabilities, None, sizes)?.footprint)
 }
 
-/// Returns the obstacle of a graph with double-precision values, which few devices support.
-fn double_precision(graph: &Graph) -> Option<Obstacle> {
+/// Returns the incompatibility of a graph with double-precision values, which few devices support.
+fn double_precision(graph: &Graph) -> Option<Incompatibility> {
     let (count, first) = doubles(graph)?;
     let help = "run on the host (--device cpu), or convert the model to f32 before it is traced";
-    Some(Obstacle {
+    Some(Incompatibility {
         devices: "devices without double precision (most GPUs)",
         reason: format!("{count} values are f64; the first is {first}"),
         help: Some(help.to_string()),

@@ -1,6 +1,8 @@
 //! A summary as text.
 
-use super::{GraphSummary, MemoryNeeds, NO_EXAMPLE, Obstacle, Summary, TensorSummary, origin};
+use super::{
+    GraphSummary, Incompatibility, MemoryNeeds, NO_EXAMPLE, Summary, TensorSummary, origin,
+};
 use crate::cli::output::{amount, grouped, wrapped};
 use crate::symbols::{Guard, Relation};
 use crate::trace::check::{Finding, SubjectKind};
@@ -61,24 +63,33 @@ impl Summary {
         lines
     }
 
-    /// Lists the devices that run the model, or the obstacles.
+    /// Lists the devices that run the model, or the incompatibilities.
     fn devices(&self) -> Vec<String> {
-        let graphs = self.graphs.iter().flat_map(|graph| &graph.needs.obstacles);
-        let obstacles: Vec<&Obstacle> = self.refusals.iter().chain(graphs).collect();
-        let Some(first) = obstacles.first() else {
+        let graphs = self
+            .graphs
+            .iter()
+            .flat_map(|graph| &graph.needs.incompatibilities);
+        let incompatibilities: Vec<&Incompatibility> =
+            self.import_errors.iter().chain(graphs).collect();
+        let Some(first) = incompatibilities.first() else {
             let any = "every device within WebGPU's default limits, and the host";
             return section("runs on", [any.to_string()]);
         };
         let mut lines = vec![String::new(), title(first)];
         let mut devices = first.devices;
-        for (place, obstacle) in obstacles.iter().enumerate() {
-            if obstacle.devices != devices {
-                devices = obstacle.devices;
-                lines.extend([String::new(), title(obstacle)]);
+        for (place, incompatibility) in incompatibilities.iter().enumerate() {
+            if incompatibility.devices != devices {
+                devices = incompatibility.devices;
+                lines.extend([String::new(), title(incompatibility)]);
             }
-            lines.extend(wrapped(&obstacle.reason, "  ", WIDTH));
-            let next = obstacles.get(place + 1).and_then(|next| next.help.as_ref());
-            let help = obstacle.help.as_ref().filter(|help| next != Some(*help));
+            lines.extend(wrapped(&incompatibility.reason, "  ", WIDTH));
+            let next = incompatibilities
+                .get(place + 1)
+                .and_then(|next| next.help.as_ref());
+            let help = incompatibility
+                .help
+                .as_ref()
+                .filter(|help| next != Some(*help));
             lines.extend(
                 help.iter()
                     .flat_map(|help| wrapped(help, "    help: ", WIDTH)),
@@ -190,9 +201,9 @@ fn memory(memory: &MemoryNeeds) -> [String; 2] {
     ]
 }
 
-/// Returns the title above obstacles for the same devices.
-fn title(obstacle: &Obstacle) -> String {
-    match obstacle.devices {
+/// Returns the title above incompatibilities for the same devices.
+fn title(incompatibility: &Incompatibility) -> String {
+    match incompatibility.devices {
         NO_EXAMPLE => "inputs, arithmetic, memory and devices are not known".to_string(),
         devices => format!("does not run on {devices}"),
     }

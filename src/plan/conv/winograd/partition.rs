@@ -5,7 +5,7 @@ use crate::dim::Dim;
 use crate::kernel::winograd::OutputTile;
 use crate::plan::element::vec4::VEC4_LEN;
 use crate::plan::kernel::ceil_div;
-use crate::plan::product::tile::{EnclosingKernel, Extent};
+use crate::plan::product::tile::{EnclosingKernel, TileShape};
 
 /// Workgroups that keep a rasteriser's threads busy. With more, more workgroups would transform the same input tiles.
 const MIN_WORKGROUPS: usize = 2;
@@ -30,25 +30,26 @@ pub(super) struct WorkPartition {
 }
 
 impl WorkPartition {
-    /// Divides the work for products in tiles of shape `extent`. The sizes are the number of groups, the Winograd tiles
+    /// Divides the work for products in tiles of shape `tile_shape`. The sizes are the number of groups, the Winograd tiles
     /// of all images, and the input and output channels of a group.
     pub(super) fn new(
         output_tile: OutputTile,
-        extent: Extent,
+        tile_shape: TileShape,
         lanes: usize,
         [groups, tiles, channels, outputs]: [&Dim; 4],
     ) -> WorkPartition {
-        let tile_parts = ceil_div(tiles, extent.height());
-        let group_panels = ceil_div(outputs, extent.width(lanes));
+        let tile_parts = ceil_div(tiles, tile_shape.height());
+        let group_panels = ceil_div(outputs, tile_shape.width(lanes));
         let workgroups = (groups * &tile_parts).maximum(&Dim::ONE);
         let wanted_blocks = Dim::from(MIN_WORKGROUPS).ceil_div(&workgroups);
-        let iterations = ceil_div(channels, extent.round) + EXTRA_ITERATIONS_PER_PRODUCT as i64;
+        let iterations =
+            ceil_div(channels, tile_shape.k_block) + EXTRA_ITERATIONS_PER_PRODUCT as i64;
         let max_panels = Dim::from(MAX_LOOP_ITERATIONS)
             .floor_div(&(iterations * Dim::from(output_tile.matrices())));
         let block_panels = group_panels.ceil_div(&wanted_blocks).minimum(&max_panels);
         WorkPartition {
             channel_blocks: group_panels.ceil_div(&block_panels),
-            block_columns: &block_panels * extent.width(lanes) as i64,
+            block_columns: &block_panels * tile_shape.width(lanes) as i64,
             tile_parts,
             block_panels,
             group_panels,
@@ -102,9 +103,9 @@ pub(super) fn enclosing_kernel(
     max_binding_size: u64,
 ) -> EnclosingKernel {
     EnclosingKernel {
-        run_cycles: Box::new(move |extent, iteration_cycles| {
-            let fits = scratch_bytes(output_tile, extent, lanes, sizes) <= max_binding_size;
-            fits.then(|| run_cycles(output_tile, extent, lanes, sizes, iteration_cycles))
+        run_cycles: Box::new(move |tile_shape, iteration_cycles| {
+            let fits = scratch_bytes(output_tile, tile_shape, lanes, sizes) <= max_binding_size;
+            fits.then(|| run_cycles(output_tile, tile_shape, lanes, sizes, iteration_cycles))
         }),
         compile_ms: TransformCost::of(output_tile).compile_ms,
     }
@@ -112,9 +113,14 @@ pub(super) fn enclosing_kernel(
 
 /// Returns the bytes of the larger one of the two intermediate results of all workgroups, with products in tiles of a
 /// shape.
-fn scratch_bytes(output_tile: OutputTile, extent: Extent, lanes: usize, sizes: [usize; 4]) -> u64 {
+fn scratch_bytes(
+    output_tile: OutputTile,
+    tile_shape: TileShape,
+    lanes: usize,
+    sizes: [usize; 4],
+) -> u64 {
     let dims = sizes.map(Dim::from);
-    let partition = WorkPartition::new(output_tile, extent, lanes, dims.each_ref());
+    let partition = WorkPartition::new(output_tile, tile_shape, lanes, dims.each_ref());
     let [groups, _, channels, _] = sizes;
     let [parts, blocks, columns] = [
         &partition.tile_parts,
@@ -123,7 +129,7 @@ fn scratch_bytes(output_tile: OutputTile, extent: Extent, lanes: usize, sizes: [
     ]
     .map(constant_or_one);
     let channels = channels.next_multiple_of(VEC4_LEN).max(columns);
-    let numbers = groups * parts * blocks * output_tile.matrices() * extent.height() * channels;
+    let numbers = groups * parts * blocks * output_tile.matrices() * tile_shape.height() * channels;
     (numbers * size_of::<f32>()) as u64
 }
 
@@ -131,13 +137,13 @@ fn scratch_bytes(output_tile: OutputTile, extent: Extent, lanes: usize, sizes: [
 /// K of a product.
 fn run_cycles(
     output_tile: OutputTile,
-    extent: Extent,
+    tile_shape: TileShape,
     lanes: usize,
     sizes: [usize; 4],
     iteration_cycles: usize,
 ) -> u64 {
     let dims = sizes.map(Dim::from);
-    let partition = WorkPartition::new(output_tile, extent, lanes, dims.each_ref());
+    let partition = WorkPartition::new(output_tile, tile_shape, lanes, dims.each_ref());
     let [parts, blocks, panels] = [
         &partition.tile_parts,
         &partition.channel_blocks,
@@ -146,16 +152,16 @@ fn run_cycles(
     .map(constant_or_one);
     let [groups, _, channels, _] = sizes;
     let transform_trips =
-        |channels: usize| (extent.height() * channels.div_ceil(VEC4_LEN)).div_ceil(lanes);
-    let product = channels.div_ceil(extent.round) * iteration_cycles
-        + extent.rows * extent.column_vec4s * STORE_SUM_CYCLES;
+        |channels: usize| (tile_shape.height() * channels.div_ceil(VEC4_LEN)).div_ceil(lanes);
+    let product = channels.div_ceil(tile_shape.k_block) * iteration_cycles
+        + tile_shape.rows * tile_shape.column_vec4s * STORE_SUM_CYCLES;
     let TransformCost {
         input_cycles,
         output_cycles,
         ..
     } = TransformCost::of(output_tile);
     let transforms = transform_trips(channels) * input_cycles
-        + transform_trips(panels * extent.width(lanes)) * output_cycles;
+        + transform_trips(panels * tile_shape.width(lanes)) * output_cycles;
     let cycles = (output_tile.matrices() * panels * product + transforms) * lanes / 16;
     // A thread runs whole workgroups: an incomplete round of workgroups takes as long as a full one.
     ((groups * parts * blocks).next_multiple_of(MIN_WORKGROUPS) * cycles) as u64
@@ -173,15 +179,15 @@ mod tests {
 
     #[test]
     fn loops_stay_within_the_iteration_limit_of_the_driver() {
-        let extent = Extent {
+        let tile_shape = TileShape {
             bands: 4,
             rows: 13,
-            ..Extent::DEFAULT
+            ..TileShape::DEFAULT
         };
         for channels in [4, 64, 1024, 1280, 2560, 5000] {
             for (output_tile, tiles) in [(OutputTile::Four, 16), (OutputTile::Two, 4096)] {
                 let sizes = [1, tiles, channels, channels].map(Dim::from);
-                let partition = WorkPartition::new(output_tile, extent, 16, sizes.each_ref());
+                let partition = WorkPartition::new(output_tile, tile_shape, 16, sizes.each_ref());
                 let [parts, blocks, panels, group_panels] = [
                     &partition.tile_parts,
                     &partition.channel_blocks,
@@ -189,7 +195,7 @@ mod tests {
                     &partition.group_panels,
                 ]
                 .map(constant_or_one);
-                let iterations = channels / extent.round;
+                let iterations = channels / tile_shape.k_block;
                 assert!(is_within_iterations(output_tile, channels));
                 assert!(
                     output_tile.matrices() * panels * (iterations + EXTRA_ITERATIONS_PER_PRODUCT)

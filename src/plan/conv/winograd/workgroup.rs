@@ -18,7 +18,7 @@ use crate::plan::kernel::epilogue_loop::{LineEpilogue, write_lines};
 use crate::plan::kernel::{bounds_guard, ceil_div, offset_bounds_guard, repeat, repeat_to};
 use crate::plan::product::TileGrid;
 use crate::plan::product::dot::with_label;
-use crate::plan::product::tile::{self, Extent, PackedWeight, RightFactor, TiledProduct};
+use crate::plan::product::tile::{self, PackedWeight, RightFactor, TileShape, TiledProduct};
 
 /// A workgroup, which consists of one subgroup.
 pub(super) struct WinogradWorkgroup<'s> {
@@ -79,7 +79,7 @@ impl<'s> WinogradWorkgroup<'s> {
             Error::internal("the Winograd kernel needs subgroups and a two-dimensional convolution")
         };
         let lanes = scope.capabilities.simd_lanes().ok_or_else(missing)?;
-        let extent = packed.tile_shape(lanes);
+        let tile_shape = packed.tile_shape(lanes);
         let tiles = super::tile_grid(&scope.graph.ty(sizes.result).shape, output_tile)
             .ok_or_else(missing)?;
         let sizes_of_work = [
@@ -88,14 +88,14 @@ impl<'s> WinogradWorkgroup<'s> {
             &sizes.channels,
             &sizes.outputs,
         ];
-        let partition = WorkPartition::new(output_tile, extent, lanes, sizes_of_work);
+        let partition = WorkPartition::new(output_tile, tile_shape, lanes, sizes_of_work);
         let parts = [
             partition.tile_parts.clone(),
             partition.channel_blocks.clone(),
         ];
         let grid = TileGrid::new(scope, std::slice::from_ref(&sizes.groups), parts);
         let [part, block] = grid.tile;
-        let height = Dim::from(extent.height());
+        let height = Dim::from(tile_shape.height());
         let scratch = |name, channels| {
             let vectors_per_matrix = ceil_div(channels, VEC4_LEN) * &height;
             Scratch::new(
@@ -125,7 +125,7 @@ impl<'s> WinogradWorkgroup<'s> {
     }
 
     /// Returns the tile shape of the products.
-    fn extent(&self) -> Extent {
+    fn tile_shape(&self) -> TileShape {
         self.packed.tile_shape(self.lanes)
     }
 
@@ -144,7 +144,7 @@ impl<'s> WinogradWorkgroup<'s> {
             let (_, local) = scope.counter("local", &Dim::from(self.lanes));
             let vector_index = trip.scale(&Dim::from(self.lanes)).add(&local);
             let vector_index = with_label(scope, &vector_index, "number");
-            let height = Dim::from(self.extent().height());
+            let height = Dim::from(self.tile_shape().height());
             let tile = self.first_tile.add(&vector_index.rem(&height));
             let tile = with_label(scope, &tile, "tile");
             let winograd_tile = self.tile_at(tile)?;
@@ -253,8 +253,8 @@ impl<'s> WinogradWorkgroup<'s> {
         first: &Index,
         panel: &Index,
     ) -> Result<Vec<Statement>> {
-        let (extent, vec4_len) = (self.extent(), Dim::from(VEC4_LEN));
-        let [rows, columns] = [extent.height(), extent.width(self.lanes)].map(Dim::from);
+        let (tile_shape, vec4_len) = (self.tile_shape(), Dim::from(VEC4_LEN));
+        let [rows, columns] = [tile_shape.height(), tile_shape.width(self.lanes)].map(Dim::from);
         let first_vec4 = panel.scale(&columns.floor_div(&vec4_len));
         let tiling = TiledProduct {
             batch: Vec::new(),

@@ -51,7 +51,8 @@ impl Fuser<'_> {
     /// Matches attention that ends with a product and whose sizes suit an attention kernel.
     fn attention(&self, anchor: usize) -> Option<AttentionMatch> {
         let matched = AttentionMatcher::of(self.graph, anchor)?;
-        let is_requested = |node: usize| variant::is_requested(self.graph, node, self.choices);
+        let is_requested =
+            |node: usize| variant::is_requested(self.graph, node, self.variant_overrides);
         let is_inside = |node: &usize| self.is_read_only_inside(*node, anchor, &matched.nodes);
         let is_self_contained = matched.nodes.iter().all(is_inside);
         let has_no_override = !is_requested(anchor) && !is_requested(matched.attention.scores);
@@ -82,7 +83,8 @@ impl Fuser<'_> {
         let is_short = self.cost(matched) <= MAX_SCORE_COST;
         let fits = self.leaves_of_match(matched).len() < self.max_read_buffers;
         let written = vec![false; self.graph.values.len()];
-        let mut scope = KernelScope::new(self.graph, self.capabilities, &self.stored, &written);
+        let mut scope =
+            KernelScope::new(self.graph, self.capabilities, &self.materialized, &written);
         let mut reads = || attention::can_read_operands(&mut scope, anchor, &matched.attention);
         is_short && fits && reads().unwrap_or(false)
     }
@@ -149,7 +151,7 @@ impl Fuser<'_> {
         let leaves = self.leaves_of_match(matched);
         for node in &matched.nodes {
             for result in &self.graph.nodes[*node].results {
-                self.stored[result.index()] = false;
+                self.materialized[result.index()] = false;
                 self.reasons[result.index()] = None;
             }
         }

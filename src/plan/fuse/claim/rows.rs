@@ -47,16 +47,16 @@ impl Fuser<'_> {
     fn store_written(&mut self, group: &Group) {
         let Some(rows) = group.rows() else { return };
         for value in &rows.computed {
-            self.stored[value.index()] = false;
+            self.materialized[value.index()] = false;
             self.reasons[value.index()] = None;
         }
         for value in &rows.written {
             let reason = if self.graph.outputs.contains(value) {
                 MaterializeReason::Output
             } else {
-                MaterializeReason::Readers(self.readers[value.index()].len())
+                MaterializeReason::TooManyReaders(self.readers[value.index()].len())
             };
-            self.store(value.index(), reason);
+            self.materialize(value.index(), reason);
         }
     }
 }
@@ -108,7 +108,7 @@ impl RowRegion {
         claimed: &[bool],
     ) -> RowRegion {
         let written = vec![false; fuser.graph.values.len()];
-        let mut scope = KernelScope::new(fuser.graph, capabilities, &fuser.stored, &written);
+        let mut scope = KernelScope::new(fuser.graph, capabilities, &fuser.materialized, &written);
         let row = scope.counter("index", &frame.rows).1;
         let number = scope.counter("k", &frame.length).1;
         let element = frame.element_index(&row, &number);
@@ -144,7 +144,7 @@ impl RowRegion {
             let is_last = !fuser.readers[result.index()]
                 .iter()
                 .any(|reader| self.nodes.contains(reader));
-            let is_cheap = !fuser.stored[result.index()] && reduction_of(node).is_none();
+            let is_cheap = !fuser.materialized[result.index()] && reduction_of(node).is_none();
             let mut inner_operands = node.operands();
             inner_operands.retain(|id| self.values.contains_key(id));
             let is_view = node_class(node) == NodeClass::View;
@@ -183,8 +183,8 @@ impl RowRegion {
             return None;
         }
         let written = vec![false; fuser.graph.values.len()];
-        // A kernel omits its checks where the fault buffer does not fit.
-        let scope = KernelScope::new(fuser.graph, capabilities, &fuser.stored, &written);
+        // A kernel omits its checks where the buffer of check flags does not fit.
+        let scope = KernelScope::new(fuser.graph, capabilities, &fuser.materialized, &written);
         let scope = scope.without_checks();
         let group = Group {
             anchor: rows.stages.last().and_then(|stage| stage.last()).copied(),
@@ -310,7 +310,7 @@ impl RowRegionGrowth<'_, '_> {
         let is_related = self.region.nodes.is_empty()
             || self.region.values.contains_key(&x)
             || !leaves.is_disjoint(&self.leaves);
-        let register = self.scope.register(graph.ty(x).dtype);
+        let register = self.scope.compute_type(graph.ty(x).dtype);
         // Subgroup operations exchange these types.
         let is_exchangeable = matches!(register, WgslType::Bool | WgslType::F32 | WgslType::I32);
         let is_software = self.scope.capabilities.software;

@@ -45,7 +45,7 @@ impl SubgroupTile {
         iteration: &Index,
         from: usize,
     ) -> Result<Vec<ShuffledVector>> {
-        let k_elements = Dim::from(product.right.round());
+        let k_elements = Dim::from(product.right.k_block());
         let first = iteration.scale(&k_elements).add_size(&Dim::from(from));
         let steps = k_steps(scope, &first, &product.k_size, VEC4_LEN);
         let is_shared = self.shape.rows > 1;

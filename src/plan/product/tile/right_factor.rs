@@ -1,7 +1,7 @@
 //! Right factor of a tile: an invocation loads four neighbouring columns, from the panels of a weight or from values.
 
 use super::shuffle::ShuffledVector;
-use super::tile_shape::{Extent, PackedWeight};
+use super::tile_shape::{PackedWeight, TileShape};
 use super::{SubgroupTile, fits_texture};
 use crate::dim::Dim;
 use crate::dtype::DType;
@@ -25,7 +25,7 @@ pub enum RightFactor<'s> {
 
 impl RightFactor<'_> {
     /// Returns the number of K elements of an iteration.
-    pub(super) fn round(&self) -> usize {
+    pub(super) fn k_block(&self) -> usize {
         match self {
             RightFactor::Values(_) => VEC4_LEN,
             RightFactor::Panels(_, packed, _) => packed.panels.k_block,
@@ -38,7 +38,7 @@ impl RightFactor<'_> {
 pub fn packed_weight(
     scope: &mut KernelScope,
     product: &Product,
-    extent: Extent,
+    tile_shape: TileShape,
 ) -> Result<Option<(ValueId, PackedWeight)>> {
     let mut batch = Vec::new();
     for (axis, size) in product.batch.iter().enumerate() {
@@ -76,7 +76,7 @@ pub fn packed_weight(
         count: 1,
         stride: 0,
     };
-    let packed = extent.pack(lanes, batch_range, vec![k_range], columns);
+    let packed = tile_shape.pack(lanes, batch_range, vec![k_range], columns);
     let fits = fits_texture(scope.capabilities.textures, &packed.panels);
     Ok(fits.then_some((base, packed)))
 }

@@ -16,7 +16,7 @@ const MAX_BAND_ROWS: usize = 32;
 const MIN_TILES: usize = 8;
 /// Bound on the K elements of a wide iteration times rows: beyond it the source of the loop grows too long. In a wide
 /// iteration, each invocation loads four K elements of every row.
-const MAX_WIDE_ROUND: usize = 256;
+const MAX_WIDE_K_BLOCK_SIZE: usize = 256;
 
 /// Number of runs that a start pays for: the driver may compile a source as long as the source saves in this many runs.
 /// They correspond to some seconds of video or a test set; users who run a network a few times wait longer for its
@@ -42,13 +42,13 @@ const READ_TEXEL_CYCLES: usize = 20;
 /// Additional cycles of a read if invocations read distant addresses.
 const SCATTERED_READ_CYCLES: usize = 10;
 /// Overhead of an iteration over K, in cycles.
-const ROUND_CYCLES: usize = 50;
+const K_ITERATION_CYCLES: usize = 50;
 /// Cycles to test which positions under a tap lie within the input.
 const TAP_BOUNDS_CYCLES: usize = 40;
 
 /// Shape of a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct TileShape {
     /// Number of bands of rows. Each band is computed by an equal share of the invocations.
     ///
     /// An invocation loads four K elements of a row for its band, and four columns of a K element for its lane in all
@@ -59,7 +59,7 @@ pub struct Extent {
     /// Number of vec4s of columns of an invocation.
     pub column_vec4s: usize,
     /// K elements per iteration of the loop over K.
-    pub round: usize,
+    pub k_block: usize,
 }
 
 /// A weight in panels, and the bands and rows of the tiles that read it.
@@ -75,13 +75,13 @@ pub struct PackedWeight {
 
 impl PackedWeight {
     /// Returns the shape of the tiles that read the panels: panels are as wide as tiles.
-    pub fn tile_shape(&self, lanes: usize) -> Extent {
+    pub fn tile_shape(&self, lanes: usize) -> TileShape {
         let Panels { width, k_block, .. } = self.panels;
-        Extent {
+        TileShape {
             bands: self.bands,
             rows: self.rows,
             column_vec4s: self.bands * width / columns_per_vec4(lanes),
-            round: k_block,
+            k_block,
         }
     }
 }
@@ -115,13 +115,13 @@ pub struct WeightProduct {
 pub struct EnclosingKernel {
     /// Returns the cycles of a run with a tile shape, given the cycles of an iteration. `None` where a device cannot
     /// run it with that shape.
-    pub run_cycles: Box<dyn Fn(Extent, usize) -> Option<u64>>,
+    pub run_cycles: Box<dyn Fn(TileShape, usize) -> Option<u64>>,
     /// Milliseconds that the driver takes to compile the other parts.
     pub compile_ms: u64,
 }
 
 /// `tiles of 32 rows in 4 bands, 32 columns per invocation, 4 K elements per iteration`
-impl fmt::Display for Extent {
+impl fmt::Display for TileShape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.column_vec4s * VEC4_LEN;
         write!(f, "tiles of {} rows", self.height())?;
@@ -131,18 +131,18 @@ impl fmt::Display for Extent {
         write!(
             f,
             ", {columns} columns per invocation, {} K elements per iteration",
-            self.round
+            self.k_block
         )
     }
 }
 
-impl Extent {
+impl TileShape {
     /// Default shape, with the fewest layers of panels.
-    pub const DEFAULT: Extent = Extent {
+    pub const DEFAULT: TileShape = TileShape {
         bands: 1,
         rows: 16,
         column_vec4s: 2,
-        round: VEC4_LEN,
+        k_block: VEC4_LEN,
     };
 
     /// Returns the panels of a weight for this tile shape. `batch` are the matrices of the weight, and `k_ranges` their
@@ -154,14 +154,17 @@ impl Extent {
         k_ranges: Vec<StridedRange>,
         columns: StridedRange,
     ) -> PackedWeight {
-        let Extent {
-            bands, rows, round, ..
+        let TileShape {
+            bands,
+            rows,
+            k_block,
+            ..
         } = self;
         let panels = Panels {
             batch,
             k_ranges,
             columns,
-            k_block: round,
+            k_block,
             width: self.width(lanes),
             strip: self.strip(lanes),
             winograd_tile: None,
@@ -190,14 +193,14 @@ impl Extent {
 
     /// Yields all shapes that suit a driver with `lanes` lanes. With more sums per invocation the driver runs out of
     /// registers, and the loop grows too long for the processor's cache of decoded instructions.
-    fn candidates(lanes: usize) -> impl Iterator<Item = Extent> {
+    fn candidates(lanes: usize) -> impl Iterator<Item = TileShape> {
         let max_sums = 4 * lanes;
         [1, 2, 3, 4, 6, 8].into_iter().flat_map(move |vec4s| {
-            (1..=MAX_BAND_ROWS.min(max_sums / vec4s)).map(move |rows| Extent {
+            (1..=MAX_BAND_ROWS.min(max_sums / vec4s)).map(move |rows| TileShape {
                 bands: lanes / VEC4_LEN,
                 rows,
                 column_vec4s: vec4s,
-                round: VEC4_LEN,
+                k_block: VEC4_LEN,
             })
         })
     }
@@ -205,7 +208,7 @@ impl Extent {
     /// Returns the cycles of four K elements of a tile with this layout of the left factor, on vectors of sixteen
     /// numbers.
     fn k_cycles(self, lanes: usize, layout: LeftLayout) -> usize {
-        let Extent {
+        let TileShape {
             bands,
             rows,
             column_vec4s: vec4s,
@@ -222,7 +225,7 @@ impl Extent {
         rows * (MULTIPLY_CYCLES * vec4s + SHUFFLE_ROW_CYCLES)
             + column_cycles
             + row_cycles
-            + ROUND_CYCLES
+            + K_ITERATION_CYCLES
     }
 
     /// Returns the cycles of all tiles of a product, given its matrices, rows, columns, and K in units of four.
@@ -239,18 +242,18 @@ impl Extent {
 
     /// Returns the cycles that the driver takes to compile the source.
     fn compile_cycles(self) -> u64 {
-        let ms_per_vec4 = COMPILE_WRITE_MS + COMPILE_K_MS * self.round / VEC4_LEN;
+        let ms_per_vec4 = COMPILE_WRITE_MS + COMPILE_K_MS * self.k_block / VEC4_LEN;
         (self.rows * self.column_vec4s * ms_per_vec4) as u64 * CYCLES_PER_MS
     }
 }
 
 impl WeightProduct {
     /// Returns the panels of the weight for a tile shape.
-    fn panels_for(&self, lanes: usize, extent: Extent) -> Panels {
+    fn panels_for(&self, lanes: usize, tile_shape: TileShape) -> Panels {
         Panels {
-            k_block: extent.round,
-            width: extent.width(lanes),
-            strip: extent.strip(lanes),
+            k_block: tile_shape.k_block,
+            width: tile_shape.width(lanes),
+            strip: tile_shape.strip(lanes),
             ..self.panels.clone()
         }
     }
@@ -262,60 +265,68 @@ impl WeightProduct {
 
     /// Returns the shape with wide iterations for few rows. `None` for more rows, and if iterations would be padded
     /// with many zeros.
-    fn wide_round_shape(&self, lanes: usize) -> Option<Extent> {
+    fn wide_k_block_shape(&self, lanes: usize) -> Option<TileShape> {
         let (k_elements, rows) = (columns_per_vec4(lanes), self.sizes[1]);
         let is_filled =
             self.k_size().next_multiple_of(k_elements) <= self.k_size() + self.k_size() / 4;
-        (rows * k_elements < MAX_WIDE_ROUND && is_filled).then_some(Extent {
+        (rows * k_elements < MAX_WIDE_K_BLOCK_SIZE && is_filled).then_some(TileShape {
             bands: 1,
             rows: rows.max(1),
             column_vec4s: 1,
-            round: k_elements,
+            k_block: k_elements,
         })
     }
 
     /// Returns whether tiles of some shape can compute the product.
     pub fn is_possible(&self, lanes: usize, limits: TextureLimits) -> bool {
-        let mut candidates = Extent::candidates(lanes);
-        candidates.any(|extent| self.run_cycles(lanes, limits, extent).is_some())
+        let mut candidates = TileShape::candidates(lanes);
+        candidates.any(|tile_shape| self.run_cycles(lanes, limits, tile_shape).is_some())
     }
 
     /// Returns the cycles of a run with a tile shape. `None` if the panels do not fit a texture.
-    fn run_cycles(&self, lanes: usize, limits: TextureLimits, extent: Extent) -> Option<u64> {
-        if !fits_texture(limits, &self.panels_for(lanes, extent)) {
+    fn run_cycles(
+        &self,
+        lanes: usize,
+        limits: TextureLimits,
+        tile_shape: TileShape,
+    ) -> Option<u64> {
+        if !fits_texture(limits, &self.panels_for(lanes, tile_shape)) {
             return None;
         }
         if let Some(enclosing) = &self.enclosing {
-            return (enclosing.run_cycles)(extent, extent.k_cycles(lanes, self.left_layout));
+            return (enclosing.run_cycles)(
+                tile_shape,
+                tile_shape.k_cycles(lanes, self.left_layout),
+            );
         }
         let outer_ranges = self.panels.k_ranges.iter().rev().skip(1);
         let outer_k: usize = outer_ranges.map(|range| range.count).product();
         let k_vec4s = outer_k * self.k_size().div_ceil(VEC4_LEN);
         let [matrices, rows] = self.sizes;
         let sizes = [matrices, rows, self.panels.columns.count, k_vec4s];
-        Some(extent.product_cycles(lanes, self.left_layout, sizes))
+        Some(tile_shape.product_cycles(lanes, self.left_layout, sizes))
     }
 }
 
 /// Returns the tile shape for a product whose right factor is no packed weight, for a number of matrices, rows and
 /// columns. Similar sizes get equal shapes, so that such products share a kernel.
-pub fn shape_for_values(lanes: usize, [batch, rows, columns]: [usize; 3]) -> Extent {
+pub fn shape_for_values(lanes: usize, [batch, rows, columns]: [usize; 3]) -> TileShape {
     let sizes = [rows, columns].map(usize::next_power_of_two);
-    let cycles = |extent: &Extent| {
-        extent.product_cycles(lanes, LeftLayout::Scattered, [batch, sizes[0], sizes[1], 1])
+    let cycles = |tile_shape: &TileShape| {
+        tile_shape.product_cycles(lanes, LeftLayout::Scattered, [batch, sizes[0], sizes[1], 1])
     };
-    let has_powers_of_two = |extent: &Extent| {
-        [extent.rows, extent.column_vec4s]
+    let has_powers_of_two = |tile_shape: &TileShape| {
+        [tile_shape.rows, tile_shape.column_vec4s]
             .iter()
             .all(|x| x.is_power_of_two())
     };
-    let extents = Extent::candidates(lanes).filter(has_powers_of_two);
-    let extent = extents.min_by_key(cycles).unwrap_or(Extent::DEFAULT);
+    let shapes = TileShape::candidates(lanes).filter(has_powers_of_two);
+    let tile_shape = shapes.min_by_key(cycles).unwrap_or(TileShape::DEFAULT);
     // Make tiles as equal in height as possible: rows beyond the edge cost as much as others.
-    let tiles = rows.div_ceil(extent.height()).max(1);
-    Extent {
-        rows: rows.div_ceil(tiles * extent.bands).max(1),
-        ..extent
+    let tiles = rows.div_ceil(tile_shape.height()).max(1);
+    TileShape {
+        rows: rows.div_ceil(tiles * tile_shape.bands).max(1),
+        ..tile_shape
     }
 }
 
@@ -324,10 +335,10 @@ pub fn choose_shapes(
     lanes: usize,
     limits: TextureLimits,
     products: &[WeightProduct],
-) -> Vec<Extent> {
-    let mut chosen: Vec<Option<Extent>> = products
+) -> Vec<TileShape> {
+    let mut chosen: Vec<Option<TileShape>> = products
         .iter()
-        .map(|product| product.wide_round_shape(lanes))
+        .map(|product| product.wide_k_block_shape(lanes))
         .collect();
     let mut by_kernel: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, product) in products.iter().enumerate() {
@@ -341,20 +352,21 @@ pub fn choose_shapes(
         }
     }
     for indices in by_kernel.into_values() {
-        let run_cycles = |index: usize, extent| products[index].run_cycles(lanes, limits, extent);
+        let run_cycles =
+            |index: usize, tile_shape| products[index].run_cycles(lanes, limits, tile_shape);
         let enclosing = indices
             .first()
             .and_then(|index| products[*index].enclosing.as_ref());
         let other_compile_cycles =
             enclosing.map_or(0, |enclosing| enclosing.compile_ms * CYCLES_PER_MS);
         let candidates = ShapeCandidates::of(lanes, other_compile_cycles, &indices, run_cycles);
-        for (index, extent) in indices.iter().zip(candidates.choose()) {
-            chosen[*index] = extent;
+        for (index, tile_shape) in indices.iter().zip(candidates.choose()) {
+            chosen[*index] = tile_shape;
         }
     }
     chosen
         .into_iter()
-        .map(|extent| extent.unwrap_or(Extent::DEFAULT))
+        .map(|tile_shape| tile_shape.unwrap_or(TileShape::DEFAULT))
         .collect()
 }
 
@@ -364,7 +376,7 @@ struct ShapeCandidates {
     /// Cycles that the driver takes to compile the rest of a kernel's source.
     other_compile_cycles: u64,
     /// Candidate shapes, with the run cycles of each product.
-    shapes: Vec<(Extent, Vec<Option<u64>>)>,
+    shapes: Vec<(TileShape, Vec<Option<u64>>)>,
 }
 
 impl ShapeCandidates {
@@ -372,26 +384,26 @@ impl ShapeCandidates {
         lanes: usize,
         other_compile_cycles: u64,
         products: &[usize],
-        cycles: impl Fn(usize, Extent) -> Option<u64>,
+        cycles: impl Fn(usize, TileShape) -> Option<u64>,
     ) -> ShapeCandidates {
-        let product_cycles = |extent| {
+        let product_cycles = |tile_shape| {
             products
                 .iter()
-                .map(|product| cycles(*product, extent))
+                .map(|product| cycles(*product, tile_shape))
                 .collect()
         };
         ShapeCandidates {
             product_count: products.len(),
             other_compile_cycles,
-            shapes: Extent::candidates(lanes)
-                .map(|extent| (extent, product_cycles(extent)))
+            shapes: TileShape::candidates(lanes)
+                .map(|tile_shape| (tile_shape, product_cycles(tile_shape)))
                 .collect(),
         }
     }
 
     /// Chooses the shape of each product. Starts with one shape for all, and adds or removes shapes as long as that
     /// lowers the cost.
-    fn choose(&self) -> Vec<Option<Extent>> {
+    fn choose(&self) -> Vec<Option<TileShape>> {
         let mut chosen = BTreeSet::new();
         loop {
             let more = (0..self.shapes.len()).map(|shape| {
@@ -455,7 +467,7 @@ mod tests {
     fn sums(rows: usize, channels: usize) -> WeightProduct {
         let run = |count, stride| StridedRange { count, stride };
         let depth = vec![run(3, 3), run(3, 1), run(channels, 9)];
-        let packed = Extent::DEFAULT.pack(8, run(1, 0), depth, run(channels, 9 * channels));
+        let packed = TileShape::DEFAULT.pack(8, run(1, 0), depth, run(channels, 9 * channels));
         WeightProduct {
             kernel_key: String::new(),
             left_layout: LeftLayout::ContiguousTaps,
@@ -468,7 +480,10 @@ mod tests {
     #[test]
     fn small_networks_share_a_short_kernel() {
         let found = choose_shapes(8, LIMITS, &[sums(196, 32), sums(49, 32), sums(100, 16)]);
-        assert!(found.iter().all(|extent| *extent == found[0]), "{found:?}");
+        assert!(
+            found.iter().all(|tile_shape| *tile_shape == found[0]),
+            "{found:?}"
+        );
         assert!(found[0].rows * found[0].column_vec4s < 16, "{found:?}");
     }
 
@@ -492,11 +507,11 @@ mod tests {
     }
 
     #[test]
-    fn few_rows_take_wide_rounds() {
+    fn few_rows_take_wide_k_blocks() {
         let found = choose_shapes(8, LIMITS, &[sums(4, 64), sums(4, 40)]);
-        assert_eq!(found[0].round, 32);
+        assert_eq!(found[0].k_block, 32);
         assert_eq!(
-            found[1].round, VEC4_LEN,
+            found[1].k_block, VEC4_LEN,
             "40 K elements would be padded with many zeros"
         );
     }

@@ -35,6 +35,7 @@ impl ImportErrors {
             .err()
             .filter(|error| error.kind() == ErrorKind::Unsupported);
         let errors = errors.chain(final_error).collect();
-        Err(Error::all(errors).unwrap_or_else(|| Error::internal("there are no faults")))
+        Err(Error::all(errors)
+            .unwrap_or_else(|| Error::internal("the import failed without an error")))
     }
 }

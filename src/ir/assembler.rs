@@ -19,7 +19,7 @@ use super::type_inference::TypeInference;
 pub(super) type WeightTypes = BTreeMap<String, TensorType>;
 
 /// A graph under construction, node by node.
-pub(super) struct Assembly<'a> {
+pub(super) struct GraphAssembler<'a> {
     graph: Graph,
     ids: HashMap<String, ValueId>,
     types: TypeInference,
@@ -28,7 +28,7 @@ pub(super) struct Assembly<'a> {
     has_inferred: bool,
 }
 
-impl<'a> Assembly<'a> {
+impl<'a> GraphAssembler<'a> {
     /// A graph with its inputs. Symbols without an example value get one.
     pub(super) fn new(
         name: &str,
@@ -37,11 +37,11 @@ impl<'a> Assembly<'a> {
         guards: Vec<Guard>,
         weights: &'a WeightTypes,
         dictionary: &'a dyn Dictionary,
-    ) -> Result<Assembly<'a>> {
+    ) -> Result<GraphAssembler<'a>> {
         for ty in inputs.iter().map(|(_, ty)| ty) {
-            complete(&mut hints, ty);
+            add_missing_hints(&mut hints, ty);
         }
-        let mut assembly = Assembly {
+        let mut assembler = GraphAssembler {
             graph: Graph {
                 name: name.to_string(),
                 hints: hints.clone(),
@@ -55,10 +55,10 @@ impl<'a> Assembly<'a> {
             has_inferred: false,
         };
         for (index, (name, ty)) in inputs.into_iter().enumerate() {
-            let id = assembly.add(name, ty, Definition::Input(index))?;
-            assembly.graph.inputs.push(id);
+            let id = assembler.add(name, ty, Definition::Input(index))?;
+            assembler.graph.inputs.push(id);
         }
-        Ok(assembly)
+        Ok(assembler)
     }
 
     /// The value with a name.
@@ -150,7 +150,7 @@ impl<'a> Assembly<'a> {
 }
 
 /// Gives each symbol without an example value a different one.
-fn complete(hints: &mut Bindings, ty: &TensorType) {
+fn add_missing_hints(hints: &mut Bindings, ty: &TensorType) {
     for name in ty.shape.iter().flat_map(|dim| dim.symbols()) {
         let candidates = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29].into_iter().chain(31..);
         let mut free = candidates.filter(|hint| !hints.values().any(|known| known == hint));
@@ -196,14 +196,14 @@ fn from_fields(name: &str, fields: Map<String, Json>) -> Result<Primitive> {
 
 /// A primitive's attributes, except those that its name implies.
 pub(super) fn attributes(primitive: &Primitive) -> Map<String, Json> {
-    let told: &[&str] = match primitive {
+    let implied: &[&str] = match primitive {
         Primitive::Unary(_) | Primitive::Binary(_) => &["op", "function"],
         _ => &["op"],
     };
     match serde_json::to_value(primitive) {
         Ok(Json::Object(fields)) => fields
             .into_iter()
-            .filter(|(key, _)| !told.contains(&key.as_str()))
+            .filter(|(key, _)| !implied.contains(&key.as_str()))
             .collect(),
         _ => Map::new(),
     }

@@ -1,4 +1,4 @@
-//! Tile extents of products with weights, chosen for a whole graph: they determine the panels and which kernels are
+//! Tile shapes of products with weights, chosen for a whole graph: they determine the panels and which kernels are
 //! shared.
 
 use std::collections::BTreeMap;
@@ -13,34 +13,34 @@ use crate::plan::element::KernelScope;
 use crate::plan::fuse::Fusion;
 use crate::plan::group::Group;
 use crate::plan::product::Product;
-use crate::plan::product::tile::{self, Extent, LeftLayout, WeightProduct};
+use crate::plan::product::tile::{self, LeftLayout, TileShape, WeightProduct};
 use crate::plan::storage::precision::StorageRequest;
 use crate::plan::variant;
 
-/// Tile extents by the node of a product.
-pub type TileExtents = BTreeMap<usize, Extent>;
+/// Tile shapes by the node of a product.
+pub type TileShapes = BTreeMap<usize, TileShape>;
 
 impl Fusion {
-    /// The tile extent of a group's product.
-    pub fn extent(&self, anchor: Option<usize>) -> Extent {
-        let known = anchor.and_then(|anchor| self.tile_extents.get(&anchor));
-        known.copied().unwrap_or(Extent::DEFAULT)
+    /// The tile shape of a group's product.
+    pub fn tile_shape(&self, anchor: Option<usize>) -> TileShape {
+        let known = anchor.and_then(|anchor| self.tile_shapes.get(&anchor));
+        known.copied().unwrap_or(TileShape::DEFAULT)
     }
 }
 
-/// Chooses the extents for all groups of a graph.
+/// Chooses the shapes for all groups of a graph.
 pub fn assign(
     graph: &Graph,
     capabilities: &Capabilities,
     fusion: &Fusion,
     request: StorageRequest,
-) -> TileExtents {
+) -> TileShapes {
     let Some(lanes) = capabilities.simd_lanes() else {
-        return TileExtents::new();
+        return TileShapes::new();
     };
     let written = vec![false; graph.values.len()];
     let scope = || {
-        let scope = KernelScope::new(graph, capabilities, &fusion.stored, &written);
+        let scope = KernelScope::new(graph, capabilities, &fusion.materialized, &written);
         scope.with_layouts(&fusion.layouts, &fusion.storages)
     };
     let tiled = fusion.groups.iter().filter_map(|group| {
@@ -48,8 +48,8 @@ pub fn assign(
         Some((anchor, tiled_product(scope(), group, anchor, request)?))
     });
     let (anchors, products): (Vec<usize>, Vec<WeightProduct>) = tiled.unzip();
-    let extents = tile::choose_shapes(lanes, capabilities.textures, &products);
-    anchors.into_iter().zip(extents).collect()
+    let shapes = tile::choose_shapes(lanes, capabilities.textures, &products);
+    anchors.into_iter().zip(shapes).collect()
 }
 
 /// Description of a group's tiled product with a weight in panels; `None` for other groups. Errors are reported when
@@ -62,8 +62,8 @@ fn tiled_product(
 ) -> Option<WeightProduct> {
     let (graph, capabilities) = (scope.graph, scope.capabilities);
     let node = graph.nodes.get(anchor)?;
-    let choice = variant::best_choice(&scope, node, &request.options.choices).ok()??;
-    let nodes = group.computed(graph, scope.stored).into_iter();
+    let choice = variant::best_choice(&scope, node, &request.options.variant_overrides).ok()??;
+    let nodes = group.computed(graph, scope.materialized).into_iter();
     let nodes = nodes.map(|node| &graph.nodes[node]);
     let nodes = nodes.filter(|node| node_class(node) != NodeClass::View);
     let names: Vec<&str> = nodes.map(|node| node.op.name()).collect();
@@ -86,7 +86,8 @@ fn tiled_product(
         }
         (Op::Primitive(Primitive::Dot(_)), KernelVariant::SubgroupTile) => {
             let product = Product::of(graph, node).ok()?;
-            let (_, packed) = tile::packed_weight(&mut scope, &product, Extent::DEFAULT).ok()??;
+            let (_, packed) =
+                tile::packed_weight(&mut scope, &product, TileShape::DEFAULT).ok()??;
             let sizes = [&Dim::product(&product.batch), &product.rows];
             Some(WeightProduct {
                 kernel_key: names.join(" "),
