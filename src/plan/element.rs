@@ -8,6 +8,7 @@ pub mod scalar;
 pub mod vec4;
 pub mod vec8;
 
+mod bindings;
 pub mod chunk;
 mod memory;
 pub mod panels;
@@ -22,11 +23,10 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Definition, Graph, Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::{Capabilities, StorageType};
-use crate::kernel::emit::{BindingDecl, Statement, unique};
+use crate::kernel::emit::{BindingDecl, Statement};
 use crate::kernel::expr::{Expr, ExprPool, WgslType};
 use crate::kernel::index::{self, Index};
-use crate::kernel::layout::{Layout, Panels, Texel};
-use crate::kernel::plan::Access;
+use crate::kernel::layout::Layout;
 use crate::kernel::winograd::OutputTile;
 use crate::plan::element::example_decision::ExampleDecision;
 use crate::plan::element::position::Position;
@@ -148,17 +148,6 @@ impl<'a> KernelScope<'a> {
         result
     }
 
-    /// Binds a value's buffer.
-    pub fn bind_buffer(&mut self, value: ValueId) -> Result<usize> {
-        let element = WgslType::from(self.storage(value)?);
-        self.bind_rows(value, false, element)
-    }
-
-    /// Binds a buffer that receives a copy of a value.
-    pub fn bind_copy(&mut self, value: ValueId, storage: StorageType) -> Result<usize> {
-        self.bind_rows(value, true, WgslType::from(storage))
-    }
-
     /// Returns the storage type of a value.
     pub fn storage(&self, value: ValueId) -> Result<StorageType> {
         match self.storages.get(value.index()) {
@@ -232,106 +221,6 @@ impl<'a> KernelScope<'a> {
     /// Returns the number of elements that the memory of a value in row-major or padded layout has space for.
     pub fn allocated_elements(&self, value: ValueId) -> Dim {
         Dim::product(&self.layout(value).padded_shape(&self.graph.ty(value).shape))
-    }
-
-    /// Binds the buffer of a value in row-major or padded layout as an array of `element`. With `is_copy`, the buffer
-    /// receives a copy of the value.
-    pub fn bind_rows(&mut self, value: ValueId, is_copy: bool, element: WgslType) -> Result<usize> {
-        let access = if is_copy || self.is_written(value) {
-            Access::ReadWrite
-        } else {
-            Access::Read
-        };
-        let layout = match self.layout(value) {
-            padded @ Layout::Padded { .. } if !is_copy => padded,
-            _ => &Layout::Linear,
-        };
-        Ok(self.bind(value, is_copy, layout, element, access))
-    }
-
-    /// Binds a value in a vec4 layout, which is stored in the arena. Also returns the vector type.
-    pub fn bind_vec4(&mut self, value: ValueId, layout: &Layout) -> Result<(usize, WgslType)> {
-        let missing = || Error::internal("the storage type has no vec4 type");
-        let vec4_type =
-            WgslType::vec4(storage_in_layout(layout, self.storage(value)?)).ok_or_else(missing)?;
-        Ok((
-            self.bind(value, false, layout, vec4_type, Access::ReadWrite),
-            vec4_type,
-        ))
-    }
-
-    /// Binds a value in a vec4 layout as 64-bit words of two numbers. `None` if the device has none, or numbers are
-    /// stored in half precision.
-    pub fn bind_u64(
-        &mut self,
-        value: ValueId,
-        layout: &Layout,
-    ) -> Result<Option<(usize, WgslType)>> {
-        let is_f32 = storage_in_layout(layout, self.storage(value)?) == StorageType::F32;
-        let is_faster = self.capabilities.software && self.capabilities.int64;
-        let word_type = WgslType::U64x2;
-        let mut bind = || self.bind(value, false, layout, word_type, Access::ReadWrite);
-        Ok((is_faster && is_f32).then(|| (bind(), word_type)))
-    }
-
-    /// Binds a value that is sorted in runs of `length`. Also returns its storage type.
-    pub fn bind_sorted_runs(
-        &mut self,
-        value: ValueId,
-        length: usize,
-    ) -> Result<(usize, StorageType)> {
-        let layout = Layout::SortedRuns(length);
-        let storage = storage_in_layout(&layout, self.storage(value)?);
-        let binding = self.bind(value, false, &layout, storage.into(), Access::ReadWrite);
-        Ok((binding, storage))
-    }
-
-    /// Binds the texture of a weight in panels. Also returns the texel format.
-    pub fn bind_panels(&mut self, value: ValueId, panels: &Panels) -> Result<(usize, Texel)> {
-        let layout = Layout::Panels(panels.clone());
-        let missing = || Error::internal("no texel type fits the storage type of the panels");
-        let storage = storage_in_layout(&layout, self.storage(value)?);
-        let texel = panels.texel(storage).ok_or_else(missing)?;
-        let (ty, access) = (WgslType::of_texel(texel), Access::TextureArray(texel));
-        Ok((self.bind(value, false, &layout, ty, access), texel))
-    }
-
-    /// Returns the index of a binding, which is added if there is none of this layout and type yet.
-    fn bind(
-        &mut self,
-        value: ValueId,
-        is_copy: bool,
-        layout: &Layout,
-        element: WgslType,
-        access: Access,
-    ) -> usize {
-        let is_equal = |binding: &KernelBinding| {
-            let key = (binding.value, binding.is_copy, &binding.layout);
-            let is_of_value = binding.buffer.access != Access::CheckFlags;
-            let fits = binding.buffer.element == element && is_of_value;
-            key == (value, is_copy, layout) && fits
-        };
-        if let Some(index) = self.buffers.iter().position(is_equal) {
-            return index;
-        }
-        let name = &self.graph.value(value).name;
-        let preferred_name = match layout {
-            Layout::Scratch { name, .. } => *name,
-            _ if is_copy => "copy",
-            _ => role(name),
-        };
-        let buffer = BindingDecl {
-            name: unique(&mut self.names, preferred_name),
-            element,
-            access,
-        };
-        self.buffers.push(KernelBinding {
-            value,
-            is_copy,
-            layout: layout.clone(),
-            buffer,
-        });
-        self.buffers.len() - 1
     }
 
     /// Returns an element of a value that the kernel writes, without reading it from its own buffer.

@@ -1,6 +1,7 @@
 //! Table of kernel variants: the algorithm of a matrix product or convolution, by adapter, sizes and dtype.
 
 pub mod lowering;
+pub mod rewrite;
 mod tiles;
 
 use std::collections::BTreeMap;
@@ -189,41 +190,6 @@ fn is_half(scope: &KernelScope, value: ValueId) -> Result<bool> {
 
 /// Admitted variants by key.
 pub type AdmittedVariants = BTreeMap<String, Vec<KernelVariant>>;
-
-/// Rewrite of a matrix product or convolution before planning.
-pub enum PlanRewrite {
-    /// As the sum of this many products.
-    Parts(i64),
-    /// With an explicitly padded input.
-    Padding,
-}
-
-/// The rewrite of a node before planning; `None` if the node stays.
-pub fn plan_rewrite(
-    graph: &Graph,
-    capabilities: &Capabilities,
-    node: &Node,
-    overrides: &VariantOverrides,
-) -> Result<Option<PlanRewrite>> {
-    let Some(problem) = MatmulProblem::of(graph, capabilities, node)? else {
-        return Ok(None);
-    };
-    let parts = match overrides.get(&problem.key) {
-        Some(KernelVariant::SplitK { parts }) => Some(*parts),
-        Some(_) => None,
-        None => problem.split_count(),
-    };
-    let parts = parts
-        .map(i64::from)
-        .filter(|parts| problem.splits_evenly(*parts));
-    let uses_patches = match problem.requested_variant(overrides) {
-        Some(variant) => variant == KernelVariant::ImagePatches,
-        None => problem.admits(KernelVariant::ImagePatches),
-    };
-    let is_padded = uses_patches && problem.conv.is_some_and(Conv::is_padded);
-    let padding = is_padded.then_some(PlanRewrite::Padding);
-    Ok(parts.map(PlanRewrite::Parts).or(padding))
-}
 
 impl MatmulProblem<'_> {
     /// The table: the best variants for a device, sizes and dtype, with reasons.
@@ -417,42 +383,6 @@ pub fn vec4_conv_variant(
         conv.groups == 1 || [&outputs, channels].into_iter().all(is_multiple_of_4);
     are_multiples_of_4.then_some(KernelVariant::SubgroupTile)
 }
-
-impl MatmulProblem<'_> {
-    /// Number of parts, each a separate product, that gives a GPU enough tiles without short sums; `None` if the node
-    /// is not split.
-    fn split_count(&self) -> Option<u32> {
-        let stays_whole =
-            self.capabilities.software || self.few_rows.is_some() || self.is_depthwise();
-        let tiles = self.batch * self.rows.div_ceil(32) * self.columns.div_ceil(32);
-        if stays_whole || self.table().is_empty() || 2 * tiles > BUSY_TILES {
-            return None;
-        }
-        SPLIT_COUNTS.into_iter().find(|parts| {
-            let count = *parts as usize;
-            tiles * count <= 2 * BUSY_TILES
-                && self.k_size / count >= MIN_SPLIT_K
-                && self.splits_evenly(count as i64)
-        })
-    }
-
-    /// True if all parts are equal. Each part of a matrix product has a K that is a multiple of four; a convolution is
-    /// split between channels.
-    fn splits_evenly(&self, parts: i64) -> bool {
-        let unit = if self.conv.is_some() {
-            parts
-        } else {
-            4 * parts
-        };
-        let size = self.summed.first().and_then(Dim::as_const);
-        parts > 1 && is_single(self.dtype) && size.is_some_and(|size| size % unit == 0)
-    }
-}
-
-/// Numbers of parts into which sums are split.
-const SPLIT_COUNTS: [u32; 4] = [16, 8, 4, 2];
-/// Smallest K of a part.
-const MIN_SPLIT_K: usize = 128;
 
 /// True for dtypes whose products accumulate in single precision.
 fn is_single(dtype: DType) -> bool {

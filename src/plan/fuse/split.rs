@@ -14,7 +14,7 @@ use crate::op::{Conv, ConvAxis};
 use crate::plan::fuse::blocked::BlockedLoop;
 use crate::plan::fuse::split_reduction::SplitReduction;
 use crate::plan::fuse::topk_split::TopKSplit;
-use crate::plan::variant::{self, PlanRewrite};
+use crate::plan::variant::rewrite::{PlanRewrite, plan_rewrite};
 use crate::shape::Shape;
 
 /// A rewrite of a node.
@@ -41,7 +41,7 @@ impl NodeSplit {
         let blocked = || BlockedLoop::of(graph, node).map(NodeSplit::Blocked);
         let topk = || TopKSplit::of(graph, node).map(NodeSplit::TopK);
         let product = || {
-            let rewrite = variant::plan_rewrite(graph, capabilities, node, overrides)?;
+            let rewrite = plan_rewrite(graph, capabilities, node, overrides)?;
             Ok(rewrite.map(NodeSplit::Product))
         };
         match reduction().or_else(blocked).or_else(topk) {
