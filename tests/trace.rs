@@ -31,6 +31,12 @@ mod in_place;
 mod methods;
 #[path = "trace/models/mod.rs"]
 mod models;
+#[path = "trace/module_arguments.rs"]
+mod module_arguments;
+#[path = "trace/module_cases.rs"]
+mod module_cases;
+#[path = "trace/module_names.rs"]
+mod module_names;
 #[path = "trace/modules.rs"]
 mod modules;
 #[path = "trace/packed_sequences.rs"]
@@ -41,6 +47,8 @@ mod random_operators;
 mod random_programs;
 #[path = "trace/recorded.rs"]
 mod recorded;
+#[path = "trace/recorded_modules.rs"]
+mod recorded_modules;
 #[path = "trace/scripts.rs"]
 mod scripts;
 #[path = "trace/sizes.rs"]

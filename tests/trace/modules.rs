@@ -428,10 +428,7 @@ fn inputs_of_wrong_ranks_are_refused() {
         "BatchNorm1d expects 2D or 3D input, got 4D"
     );
     let error = Conv2d::new(3, 1, 1).call(ones(&[3])).error().unwrap();
-    assert_eq!(
-        error.message(),
-        "a convolution expects 3D or 4D input, got 1D"
-    );
+    assert_eq!(error.message(), "Conv2d expects 3D or 4D input, got 1D");
 }
 
 /// Initial values have PyTorch's bounds, but other numbers.

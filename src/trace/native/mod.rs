@@ -55,6 +55,7 @@ pub(in crate::trace) use call::failed;
 pub use control::{cond, scan, while_loop};
 pub use custom::{CustomOperator, leaf};
 pub use methods::{Binding, bindings, ops};
+pub(in crate::trace) use module::example_sizes;
 pub use module::{
     Forward, Module, Training, Unmatched, Visitor, load_matching, load_state_dict, state,
 };

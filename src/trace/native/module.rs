@@ -118,6 +118,12 @@ pub(super) fn address<M: ?Sized>(module: &M) -> ModuleAddress {
     )
 }
 
+/// The sizes of a tensor with the example's numbers; none of a tensor that holds an error.
+pub(in crate::trace) fn example_sizes(tensor: &TracedTensor) -> Option<Vec<usize>> {
+    let value = tensor.value().ok()?;
+    Some(value.shape().to_vec())
+}
+
 /// Walks through a module and its fields.
 pub struct Visitor<'v> {
     /// Names of the fields from the outermost module to the current one.

@@ -1,7 +1,8 @@
-//! Elementwise functions, softmax, and dropout.
+//! Elementwise functions and softmax.
 
 use std::borrow::Borrow;
 
+use super::checks::{ArgumentCheck, rank_error};
 use super::{Spot, init};
 use crate::kw;
 use crate::trace::Module;
@@ -79,6 +80,24 @@ activations! {
     Softmax(dim: i64) {} |m, x| x.softmax(m.dim);
     /// `torch.nn.LogSoftmax` over an axis.
     LogSoftmax(dim: i64) {} |m, x| x.log_softmax(m.dim);
+    /// `torch.nn.Softmin` over an axis.
+    Softmin(dim: i64) {} |m, x| (-x).softmax(m.dim);
+    /// `torch.nn.Softmax2d`: softmax over the channels of an image.
+    Softmax2d() {} |m, x| rank_error("Softmax2d", x, &[3, 4]).unwrap_or_else(|| x.softmax(-3));
+    /// `torch.nn.Tanhshrink`
+    Tanhshrink() {} |m, x| x - x.tanh();
+    /// `torch.nn.Threshold`: elements that are not above `threshold` become `value`.
+    Threshold(threshold: f64, value: f64) {} |m, x| x.threshold(m.threshold, m.value);
+    /// `torch.nn.Hardshrink`
+    Hardshrink() {
+        /// Elements of at most this magnitude become zero; 0.5 by default.
+        lambd: f64 = 0.5
+    } |m, x| x.hardshrink_with(kw!(lambd = m.lambd));
+    /// `torch.nn.Softshrink`
+    Softshrink() {
+        /// Elements are moved towards zero by this much; 0.5 by default.
+        lambd: f64 = 0.5
+    } |m, x| x.softshrink_with(kw!(lambd = m.lambd));
     /// `torch.nn.GELU`
     GELU() {
         /// `"none"`, the default, or `"tanh"`.
@@ -143,35 +162,51 @@ impl<X: Borrow<TracedTensor>> Forward<X> for PReLU {
     }
 }
 
-/// `torch.nn.Dropout`: the identity, except in training mode.
+/// `torch.nn.RReLU`: a slope below zero, which is random in training mode and the mean of the bounds otherwise.
 #[derive(Debug, Module)]
-pub struct Dropout {
-    p: f64,
+pub struct RReLU {
+    lower: f64,
+    upper: f64,
     training: Training,
+    check: ArgumentCheck,
 }
 
-impl Dropout {
-    /// In training mode, each element becomes zero with probability `p`.
-    pub fn new(p: f64) -> Dropout {
-        Dropout {
-            p,
+impl Default for RReLU {
+    fn default() -> RReLU {
+        RReLU::new()
+    }
+}
+
+impl RReLU {
+    /// A slope between 1/8 and 1/3.
+    pub fn new() -> RReLU {
+        RReLU {
+            lower: 1.0 / 8.0,
+            upper: 1.0 / 3.0,
             training: Training::default(),
+            check: ArgumentCheck::default(),
         }
     }
 
-    /// The current dropout probability: 0 unless in training mode.
-    pub(super) fn probability(&self) -> f64 {
-        if self.training.is_on() { self.p } else { 0.0 }
+    /// The bounds of the slope.
+    #[must_use]
+    #[track_caller]
+    pub fn bounds(mut self, lower: f64, upper: f64) -> RReLU {
+        self.check.require(lower <= upper, || {
+            format!("lower bound should be less than or equal to the upper bound, but got {lower} and {upper}")
+        });
+        (self.lower, self.upper) = (lower, upper);
+        self
     }
 }
 
-impl<X: Borrow<TracedTensor>> Forward<X> for Dropout {
+impl<X: Borrow<TracedTensor>> Forward<X> for RReLU {
     type Output = TracedTensor;
 
     fn forward(&self, x: X) -> TracedTensor {
-        match self.training.is_on() {
-            true => x.borrow().dropout(self.p, true),
-            false => x.borrow().clone(),
-        }
+        let training = self.training.is_on();
+        let named = kw!(lower = self.lower, upper = self.upper, training = training);
+        let call = || x.borrow().rrelu_with(named);
+        self.check.failed().unwrap_or_else(call)
     }
 }

@@ -2,101 +2,14 @@
 
 use std::borrow::Borrow;
 
+use super::attention_input::Attention;
+use super::checks::ArgumentCheck;
 use super::{Dropout, Linear, init, results_to_array};
 use crate::dim::Dim;
-use crate::dtype::DType;
 use crate::error::Error;
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, TracedTensor, failed};
-
-/// Inputs and options of a call of [`MultiheadAttention`].
-#[derive(Clone, Debug)]
-pub struct Attention {
-    query: TracedTensor,
-    key: TracedTensor,
-    value: TracedTensor,
-    key_padding_mask: Option<TracedTensor>,
-    attn_mask: Option<TracedTensor>,
-    need_weights: bool,
-    average_attn_weights: bool,
-    is_causal: bool,
-}
-
-impl Attention {
-    /// Queries, keys and values: `[length, batch, features]`, or `[batch, length, features]` if the module is `batch_first`.
-    /// The batch axis may be missing.
-    pub fn new(query: &TracedTensor, key: &TracedTensor, value: &TracedTensor) -> Attention {
-        Attention {
-            query: query.clone(),
-            key: key.clone(),
-            value: value.clone(),
-            key_padding_mask: None,
-            attn_mask: None,
-            need_weights: true,
-            average_attn_weights: true,
-            is_causal: false,
-        }
-    }
-
-    /// Self-attention: one sequence is queries, keys and values.
-    pub fn within(x: &TracedTensor) -> Attention {
-        Attention::new(x, x, x)
-    }
-
-    /// Mask of ignored keys, `[batch, keys]`: flags, or numbers to add to the scores.
-    #[must_use]
-    pub fn key_padding_mask(mut self, mask: Option<&TracedTensor>) -> Attention {
-        self.key_padding_mask = mask.cloned();
-        self
-    }
-
-    /// Mask of the keys that each query ignores, `[queries, keys]` or `[batch · heads, queries, keys]`: flags, or numbers to
-    /// add to the scores.
-    #[must_use]
-    pub fn attn_mask(mut self, mask: Option<&TracedTensor>) -> Attention {
-        self.attn_mask = mask.cloned();
-        self
-    }
-
-    /// Whether to return the weights too; true by default, which is slower.
-    #[must_use]
-    pub fn need_weights(mut self, need: bool) -> Attention {
-        self.need_weights = need;
-        self
-    }
-
-    /// Whether to average the weights over the heads; true by default.
-    #[must_use]
-    pub fn average_attn_weights(mut self, average: bool) -> Attention {
-        self.average_attn_weights = average;
-        self
-    }
-
-    /// Declares that `attn_mask` is the causal mask.
-    #[must_use]
-    pub fn is_causal(mut self, causal: bool) -> Attention {
-        self.is_causal = causal;
-        self
-    }
-
-    /// Changes queries, keys and values. Those that are one tensor stay one tensor.
-    fn map(mut self, change: impl Fn(&TracedTensor) -> TracedTensor) -> Attention {
-        let (query_is_key, key_is_value) = (self.query.is(&self.key), self.key.is(&self.value));
-        self.query = change(&self.query);
-        self.key = if query_is_key {
-            self.query.clone()
-        } else {
-            change(&self.key)
-        };
-        self.value = if key_is_value {
-            self.key.clone()
-        } else {
-            change(&self.value)
-        };
-        self
-    }
-}
+use crate::trace::native::{Arg, Forward, TracedTensor, failed, ops};
 
 /// `torch.nn.MultiheadAttention`. Returns the attention output and, if wanted, the weights.
 ///
@@ -110,15 +23,27 @@ pub struct MultiheadAttention {
     v_proj_weight: Option<TracedTensor>,
     in_proj_bias: Option<TracedTensor>,
     out_proj: Linear,
+    /// A further key of every sequence, and its value.
+    bias_k: Option<TracedTensor>,
+    bias_v: Option<TracedTensor>,
     dropout: Dropout,
     features: i64,
     heads: i64,
+    /// Numbers of features of keys and values.
+    key_value_features: [usize; 2],
+    add_zero_attn: bool,
     batch_first: bool,
+    check: ArgumentCheck,
 }
 
 impl MultiheadAttention {
     /// A module with `features` features, split among the heads.
+    #[track_caller]
     pub fn new(features: usize, heads: usize) -> MultiheadAttention {
+        let divides = features > 0 && heads > 0 && features.is_multiple_of(heads);
+        let check = ArgumentCheck::of(divides, || {
+            format!("embed_dim ({features}) must be divisible by num_heads ({heads})")
+        });
         MultiheadAttention {
             in_proj_weight: Some(projection(3 * features, features)),
             q_proj_weight: None,
@@ -129,23 +54,58 @@ impl MultiheadAttention {
                 bias: Some(init::constant(&[features], 0.0)),
                 ..Linear::new(features, features)
             },
+            bias_k: None,
+            bias_v: None,
             dropout: Dropout::new(0.0),
             features: i64::try_from(features).unwrap_or(i64::MAX),
             heads: i64::try_from(heads.max(1)).unwrap_or(i64::MAX),
+            key_value_features: [features; 2],
+            add_zero_attn: false,
             batch_first: false,
+            check,
         }
     }
 
-    /// Numbers of features of keys and values, by default those of the queries. Draws new weights.
+    /// Number of features of keys, by default that of the queries. Draws new weights.
     #[must_use]
-    pub fn key_value_features(mut self, keys: usize, values: usize) -> MultiheadAttention {
+    pub fn kdim(mut self, features: usize) -> MultiheadAttention {
+        self.key_value_features[0] = features;
+        self.with_new_projections()
+    }
+
+    /// Number of features of values, by default that of the queries. Draws new weights.
+    #[must_use]
+    pub fn vdim(mut self, features: usize) -> MultiheadAttention {
+        self.key_value_features[1] = features;
+        self.with_new_projections()
+    }
+
+    /// Draws projections for the current numbers of features.
+    fn with_new_projections(mut self) -> MultiheadAttention {
         let features = usize::try_from(self.features).unwrap_or(usize::MAX);
+        let [keys, values] = self.key_value_features;
         let is_packed = keys == features && values == features;
         let separate = |columns| (!is_packed).then(|| projection(features, columns));
         self.in_proj_weight = is_packed.then(|| projection(3 * features, features));
         self.q_proj_weight = separate(features);
         self.k_proj_weight = separate(keys);
         self.v_proj_weight = separate(values);
+        self
+    }
+
+    /// Whether every sequence has a further key and value, which are parameters; false by default.
+    #[must_use]
+    pub fn add_bias_kv(mut self, add: bool) -> MultiheadAttention {
+        let features = usize::try_from(self.features).unwrap_or(usize::MAX);
+        let [key, value] = [(); 2].map(|()| add.then(|| init::glorot_normal(&[1, 1, features])));
+        (self.bias_k, self.bias_v) = (key, value);
+        self
+    }
+
+    /// Whether every sequence has a further key and value of zeros; false by default.
+    #[must_use]
+    pub fn add_zero_attn(mut self, add: bool) -> MultiheadAttention {
+        self.add_zero_attn = add;
         self
     }
 
@@ -166,6 +126,7 @@ impl MultiheadAttention {
 
     /// Dropout probability of the weights in training mode; 0 by default.
     #[must_use]
+    #[track_caller]
     pub fn dropout(mut self, p: f64) -> MultiheadAttention {
         self.dropout = Dropout::new(p);
         self
@@ -238,8 +199,7 @@ impl MultiheadAttention {
         &self,
         mask: Option<TracedTensor>,
         padding: Option<&TracedTensor>,
-        batch: &Dim,
-        keys: &Dim,
+        [batch, _, keys]: &[Dim; 3],
     ) -> Option<TracedTensor> {
         let Some(padding) = padding else {
             return mask;
@@ -302,34 +262,112 @@ impl MultiheadAttention {
         flat.view(vec![queries.clone(), batch.clone(), features])
     }
 
+    /// Appends the parameters of a further key and value.
+    fn append_biases(&self, projected: &mut Projected, batch: &Dim) {
+        let (Some(key), Some(value)) = (&self.bias_k, &self.bias_v) else {
+            return;
+        };
+        let repeats = || vec![Dim::from(1), batch.clone(), Dim::from(1)];
+        projected.key = ops::cat(&[&projected.key, &key.repeat(repeats())]);
+        projected.value = ops::cat(&[&projected.value, &value.repeat(repeats())]);
+        projected.pad_masks();
+    }
+
+    /// Appends zeros as a further key and value of each head.
+    fn append_zeros(&self, projected: &mut Projected, batch: &Dim) {
+        if !self.add_zero_attn {
+            return;
+        }
+        let sizes = [
+            batch * &Dim::from(self.heads),
+            Dim::from(1),
+            self.head_features().into(),
+        ];
+        for x in [&mut projected.key, &mut projected.value] {
+            let sizes = Arg::List(sizes.iter().map(Arg::from).collect());
+            let zeros = ops::zeros_with(sizes, kw!(dtype = x.dtype(), pin_memory = false));
+            *x = ops::cat_with(&[&*x, &zeros], kw!(dim = 1));
+        }
+        projected.pad_masks();
+    }
+
     /// Attention over `[length, batch, features]` with additive masks. The fused operator, which returns no weights,
     /// applies the causal mask itself unless there is a padding mask.
     fn attend(&self, input: &Attention) -> (TracedTensor, Option<TracedTensor>) {
         let (batch, queries) = (input.query.dim(1), input.query.dim(0));
-        let keys = input.key.dim(0);
         let is_mask_implied =
             input.is_causal && input.key_padding_mask.is_none() && !input.need_weights;
-        let heads = self.project(input);
-        let mask = input
-            .attn_mask
-            .as_ref()
-            .filter(|_| !is_mask_implied)
-            .map(with_batch_axis);
-        let heads = heads.map(|x| self.heads(&x, &batch));
-        let mask = self.with_padding(mask, input.key_padding_mask.as_ref(), &batch, &keys);
-        if !input.need_weights {
-            let sizes = [batch.clone(), queries.clone(), keys];
-            let x = self.fused_attention(heads, mask, &sizes, is_mask_implied);
-            return (self.output_projection(&x, &batch, &queries), None);
+        let [query, key, value] = self.project(input);
+        let mask = input.attn_mask.as_ref().filter(|_| !is_mask_implied);
+        let mut projected = Projected {
+            key,
+            value,
+            mask: mask.map(with_batch_axis),
+            padding: input.key_padding_mask.clone(),
+        };
+        self.append_biases(&mut projected, &batch);
+        let [query, key, value] =
+            [query, projected.key, projected.value].map(|x| self.heads(&x, &batch));
+        (projected.key, projected.value) = (key, value);
+        self.append_zeros(&mut projected, &batch);
+        let keys = projected.key.dim(1);
+        let Projected {
+            key,
+            value,
+            mask,
+            padding,
+        } = projected;
+        let (heads, sizes) = ([query, key, value], [batch, queries, keys]);
+        let mask = self.with_padding(mask, padding.as_ref(), &sizes);
+        match input.need_weights {
+            true => self.attend_by_steps(&heads, mask.as_ref(), &sizes, input.average_attn_weights),
+            false => {
+                let x = self.fused_attention(heads, mask, &sizes, is_mask_implied);
+                let [batch, queries, _] = &sizes;
+                (self.output_projection(&x, batch, queries), None)
+            }
         }
-        let (x, weights) = self.weighted_values(&heads, mask.as_ref());
-        let x = self.output_projection(&x.transpose(0, 1), &batch, &queries);
-        let weights = weights.view(vec![batch, self.heads.into(), queries, keys]);
-        let weights = match input.average_attn_weights {
+    }
+
+    /// Attention by an operator for each step, which gives the weights too.
+    fn attend_by_steps(
+        &self,
+        heads: &[TracedTensor; 3],
+        mask: Option<&TracedTensor>,
+        [batch, queries, keys]: &[Dim; 3],
+        average: bool,
+    ) -> (TracedTensor, Option<TracedTensor>) {
+        let (x, weights) = self.weighted_values(heads, mask);
+        let x = self.output_projection(&x.transpose(0, 1), batch, queries);
+        let sizes = vec![
+            batch.clone(),
+            self.heads.into(),
+            queries.clone(),
+            keys.clone(),
+        ];
+        let weights = weights.view(sizes);
+        let weights = match average {
             true => weights.mean_dim([1]),
             false => weights,
         };
         (x, Some(weights))
+    }
+}
+
+/// Projected keys and values, and the masks of the keys.
+struct Projected {
+    key: TracedTensor,
+    value: TracedTensor,
+    mask: Option<TracedTensor>,
+    padding: Option<TracedTensor>,
+}
+
+impl Projected {
+    /// Extends the masks by a further key, which no query ignores.
+    fn pad_masks(&mut self) {
+        for mask in [&mut self.mask, &mut self.padding] {
+            *mask = mask.as_ref().map(|mask| mask.pad([0, 1]));
+        }
     }
 }
 
@@ -370,30 +408,17 @@ fn split_packed<const N: usize>(packed: &TracedTensor, features: i64) -> [Traced
     std::array::from_fn(|index| packed.select(0, index))
 }
 
-/// Converts a mask to numbers to add to the scores: minus infinity where a flag is set, 0 elsewhere.
-pub(super) fn additive_mask(mask: Option<&TracedTensor>, dtype: DType) -> Option<TracedTensor> {
-    let mask = mask?;
-    if mask.dtype() != DType::Bool {
-        return Some(mask.clone());
-    }
-    let zeros = mask.zeros_like_with(kw!(dtype = dtype, pin_memory = false));
-    Some(zeros.masked_fill(mask, f64::NEG_INFINITY))
-}
-
 impl Forward<Attention> for MultiheadAttention {
     type Output = (TracedTensor, Option<TracedTensor>);
 
-    fn forward(&self, mut input: Attention) -> Self::Output {
-        if input.is_causal && input.attn_mask.is_none() {
-            let error = Error::operator("is_causal needs attn_mask");
-            return (
-                failed(error.help("pass the causal mask as attn_mask")),
-                None,
-            );
+    fn forward(&self, input: Attention) -> Self::Output {
+        let [features, heads] =
+            [self.features, self.heads].map(|size| size.unsigned_abs() as usize);
+        let refused = self.check.failed();
+        if let Some(refused) = refused.or_else(|| input.refused(features, heads)) {
+            return (refused, None);
         }
-        let dtype = input.query.dtype();
-        input.key_padding_mask = additive_mask(input.key_padding_mask.as_ref(), dtype);
-        input.attn_mask = additive_mask(input.attn_mask.as_ref(), dtype);
+        let mut input = input.with_additive_masks();
         if input.query.rank() == 2 {
             let padding = input.key_padding_mask.map(|mask| mask.unsqueeze(0));
             input.key_padding_mask = padding;

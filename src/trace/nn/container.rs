@@ -104,6 +104,13 @@ impl<M> ModuleDict<M> {
     }
 }
 
+/// `torch.nn.ModuleList`
+pub type ModuleList<M> = Vec<M>;
+/// `torch.nn.ParameterList`: parameters named by their index.
+pub type ParameterList = Vec<TracedTensor>;
+/// `torch.nn.ParameterDict`: parameters by name, in insertion order.
+pub type ParameterDict = ModuleDict<TracedTensor>;
+
 impl<M: Module> Module for ModuleDict<M> {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         for (name, module) in &self.entries {

@@ -2,7 +2,8 @@
 
 use std::borrow::Borrow;
 
-use super::{PerAxis, init, rank_error};
+use super::checks::{ArgumentCheck, dtype_error, rank_error, size_error};
+use super::{PerAxis, Weighted, init};
 use crate::kw;
 use crate::trace::native::{Forward, Module, TracedTensor, Visitor};
 
@@ -20,7 +21,7 @@ pub type ConvTranspose2d = ConvTranspose<2>;
 pub type ConvTranspose3d = ConvTranspose<3>;
 
 /// Weights and parameters of a convolution.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Filter<const N: usize> {
     weight: TracedTensor,
     bias: Option<TracedTensor>,
@@ -35,6 +36,7 @@ struct Filter<const N: usize> {
     dilation: [i64; N],
     groups: usize,
     transposed: bool,
+    check: ArgumentCheck,
 }
 
 impl<const N: usize> Filter<N> {
@@ -51,8 +53,23 @@ impl<const N: usize> Filter<N> {
             dilation: [1; N],
             groups: 1,
             transposed,
+            check: ArgumentCheck::default(),
         };
         filter.with_new_weights(true)
+    }
+
+    /// Sets the number of groups.
+    #[track_caller]
+    fn set_groups(&mut self, groups: usize) {
+        let check = &mut self.check;
+        check.require(groups > 0, || "groups must be a positive integer".into());
+        let sides = [("in_channels", self.inputs), ("out_channels", self.outputs)];
+        for (side, channels) in sides {
+            check.require(channels.is_multiple_of(groups), || {
+                format!("{side} ({channels}) must be divisible by groups ({groups})")
+            });
+        }
+        self.groups = groups;
     }
 
     /// Draws new weights for the current number of groups.
@@ -72,11 +89,23 @@ impl<const N: usize> Filter<N> {
         self
     }
 
+    /// Returns an error if PyTorch refuses the arguments or the input.
+    fn refused(&self, x: &TracedTensor) -> Option<TracedTensor> {
+        let kind = if self.transposed {
+            "ConvTranspose"
+        } else {
+            "Conv"
+        };
+        let name = format!("{kind}{N}d");
+        self.check
+            .failed()
+            .or_else(|| rank_error(&name, x, &[N + 1, N + 2]))
+            .or_else(|| dtype_error(&name, x, &self.weight))
+            .or_else(|| size_error(x, -1 - N as i64, self.inputs, "channels"))
+    }
+
     /// Calls the operator that PyTorch records for every convolution, with the flags of its backends.
     fn apply(&self, x: &TracedTensor, padding: &[i64; N]) -> TracedTensor {
-        if let Some(refused) = rank_error("a convolution", x, &[N + 1, N + 2]) {
-            return refused;
-        }
         x._convolution(
             &self.weight,
             self.bias.as_ref(),
@@ -127,13 +156,6 @@ pub struct ConvTranspose<const N: usize> {
 macro_rules! options {
     ($name:ident) => {
         impl<const N: usize> $name<N> {
-            /// Stride of the filter; 1 by default.
-            #[must_use]
-            pub fn stride(mut self, stride: impl Into<PerAxis<N>>) -> $name<N> {
-                self.filter.stride = stride.into().0;
-                self
-            }
-
             /// Padding at both edges of each axis (removed by a transposed convolution); 0 by default.
             #[must_use]
             pub fn padding(mut self, padding: impl Into<PerAxis<N>>) -> $name<N> {
@@ -150,9 +172,10 @@ macro_rules! options {
 
             /// Number of independent groups of channels; 1 by default. Draws new weights.
             #[must_use]
+            #[track_caller]
             pub fn groups(mut self, groups: usize) -> $name<N> {
                 let bias = self.filter.bias.is_some();
-                self.filter.groups = groups;
+                self.filter.set_groups(groups);
                 self.filter = self.filter.with_new_weights(bias);
                 self
             }
@@ -194,11 +217,30 @@ impl<const N: usize> ConvNd<N> {
         }
     }
 
+    /// Stride of the filter; 1 by default.
+    #[must_use]
+    #[track_caller]
+    pub fn stride(mut self, stride: impl Into<PerAxis<N>>) -> ConvNd<N> {
+        self.filter.stride = stride.into().0;
+        self.check_stride();
+        self
+    }
+
     /// Pads to keep the input's size, as `padding="same"` does.
     #[must_use]
+    #[track_caller]
     pub fn same(mut self) -> ConvNd<N> {
         self.same = true;
+        self.check_stride();
         self
+    }
+
+    /// Checks that the stride is 1 if the padding keeps the input's size.
+    #[track_caller]
+    fn check_stride(&mut self) {
+        let is_refused = self.same && self.filter.stride != [1; N];
+        let message = || "padding='same' is not supported for strided convolutions".into();
+        self.filter.check.require(!is_refused, message);
     }
 
     /// Padding values; zeros by default.
@@ -227,6 +269,9 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for ConvNd<N> {
 
     fn forward(&self, x: X) -> TracedTensor {
         let (x, filter) = (x.borrow(), &self.filter);
+        if let Some(refused) = filter.refused(x) {
+            return refused;
+        }
         let mode = match self.mode {
             PaddingMode::Zeros if self.same => {
                 let bias = filter.bias.as_ref();
@@ -249,6 +294,30 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for ConvNd<N> {
     }
 }
 
+/// Implements [`Weighted`] by the fields besides the weight.
+macro_rules! weighted {
+    ($name:ident, $module:ident => $result:expr) => {
+        impl<const N: usize> Weighted for $name<N> {
+            fn weight(&self) -> &TracedTensor {
+                &self.filter.weight
+            }
+
+            fn bias(&self) -> Option<&TracedTensor> {
+                self.filter.bias.as_ref()
+            }
+
+            fn with_weight(&self, weight: TracedTensor) -> $name<N> {
+                let ($module, mut filter) = (self, self.filter.clone());
+                filter.weight = weight;
+                $result(filter)
+            }
+        }
+    };
+}
+
+weighted!(ConvNd, module => |filter| ConvNd { filter, same: module.same, mode: module.mode });
+weighted!(ConvTranspose, _module => |filter| ConvTranspose { filter });
+
 impl<const N: usize> ConvTranspose<N> {
     /// A convolution from `inputs` to `outputs` channels.
     pub fn new(
@@ -259,6 +328,13 @@ impl<const N: usize> ConvTranspose<N> {
         ConvTranspose {
             filter: Filter::new(inputs, outputs, kernel_size.into().0, true),
         }
+    }
+
+    /// Stride of the filter; 1 by default.
+    #[must_use]
+    pub fn stride(mut self, stride: impl Into<PerAxis<N>>) -> ConvTranspose<N> {
+        self.filter.stride = stride.into().0;
+        self
     }
 
     /// Additional size at one edge of the result; 0 by default.
@@ -273,6 +349,8 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for ConvTranspose<N> {
     type Output = TracedTensor;
 
     fn forward(&self, x: X) -> TracedTensor {
-        self.filter.apply(x.borrow(), &self.filter.padding)
+        let (x, filter) = (x.borrow(), &self.filter);
+        let refused = filter.refused(x);
+        refused.unwrap_or_else(|| filter.apply(x, &filter.padding))
     }
 }

@@ -49,11 +49,22 @@ pub(super) fn uniform(shape: &[usize], bound: f64) -> TracedTensor {
     }))
 }
 
-/// A parameter drawn from the standard normal distribution (Box and Muller).
+/// A parameter drawn from the standard normal distribution.
 pub(super) fn normal(shape: &[usize]) -> TracedTensor {
+    scaled_normal(shape, 1.0)
+}
+
+/// A parameter drawn from the normal distribution of Glorot and Bengio, for a kernel over the last axis.
+pub(super) fn glorot_normal(shape: &[usize; 3]) -> TracedTensor {
+    let [rows, columns, kernel] = *shape;
+    scaled_normal(shape, (2.0 / ((rows + columns) * kernel) as f64).sqrt())
+}
+
+/// A parameter drawn from the normal distribution with a standard deviation (Box and Muller).
+fn scaled_normal(shape: &[usize], deviation: f64) -> TracedTensor {
     let draw = |stream: &mut SplitMix64| {
         let radius = (-2.0 * (1.0 - stream.unit()).ln()).sqrt();
-        radius * (TAU * stream.unit()).cos()
+        deviation * radius * (TAU * stream.unit()).cos()
     };
     TracedTensor::parameter_or(random_tensor(shape, draw))
 }

@@ -2,10 +2,11 @@
 
 use std::borrow::Borrow;
 
-use super::init;
+use super::checks::{ArgumentCheck, dtype_error, size_error};
+use super::{Weighted, init};
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, TracedTensor};
+use crate::trace::native::{Forward, TracedTensor, example_sizes};
 
 /// `torch.nn.Linear`: `x · weightᵀ + bias` along the last axis.
 #[derive(Debug, Module)]
@@ -41,6 +42,12 @@ impl Linear {
     pub fn weight(&self) -> &TracedTensor {
         &self.weight
     }
+
+    /// Returns an error if PyTorch refuses the input.
+    fn refused(&self, x: &TracedTensor) -> Option<TracedTensor> {
+        let inputs = *example_sizes(&self.weight)?.last()?;
+        dtype_error("Linear", x, &self.weight).or_else(|| size_error(x, -1, inputs, "features"))
+    }
 }
 
 impl<X: Borrow<TracedTensor>> Forward<X> for Linear {
@@ -48,7 +55,25 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Linear {
 
     fn forward(&self, x: X) -> TracedTensor {
         let x = x.borrow();
+        if let Some(refused) = self.refused(x) {
+            return refused;
+        }
         x.linear_with(&self.weight, kw!(bias = self.bias.as_ref()))
+    }
+}
+
+impl Weighted for Linear {
+    fn weight(&self) -> &TracedTensor {
+        &self.weight
+    }
+
+    fn bias(&self) -> Option<&TracedTensor> {
+        self.bias.as_ref()
+    }
+
+    fn with_weight(&self, weight: TracedTensor) -> Linear {
+        let bias = self.bias.clone();
+        Linear { weight, bias }
     }
 }
 
@@ -57,14 +82,21 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Linear {
 pub struct Bilinear {
     weight: TracedTensor,
     bias: Option<TracedTensor>,
+    left: usize,
+    right: usize,
+    check: ArgumentCheck,
 }
 
 impl Bilinear {
     /// A layer from `left` and `right` features to `outputs` features.
+    #[track_caller]
     pub fn new(left: usize, right: usize, outputs: usize) -> Bilinear {
         Bilinear {
             weight: init::by_fan_in(&[outputs, left, right], left),
             bias: Some(init::by_fan_in(&[outputs], left)),
+            left,
+            right,
+            check: ArgumentCheck::of(left > 0, || "in1_features must be > 0, but got 0".into()),
         }
     }
 
@@ -81,6 +113,11 @@ impl<A: Borrow<TracedTensor>, B: Borrow<TracedTensor>> Forward<(A, B)> for Bilin
 
     fn forward(&self, (a, b): (A, B)) -> TracedTensor {
         let (a, b) = (a.borrow(), b.borrow());
+        let refused = self.check.failed();
+        let refused = refused.or_else(|| size_error(a, -1, self.left, "features"));
+        if let Some(refused) = refused.or_else(|| size_error(b, -1, self.right, "features")) {
+            return refused;
+        }
         a.bilinear_with(b, &self.weight, kw!(bias = self.bias.as_ref()))
     }
 }

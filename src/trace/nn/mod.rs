@@ -17,56 +17,97 @@
 //! # }
 //! ```
 //!
+//! A wrong argument of a constructor, such as groups that do not divide the channels, is an error of the module's calls, with
+//! the line of the constructor. The page "Modules" of the documents lists the names of `torch.nn`.
+//!
 //! PyTorch's `ModuleList` is `Vec` here. Initial parameters follow from [`manual_seed`](crate::trace::manual_seed), but are
 //! not the numbers that PyTorch draws.
 
 mod activation;
 mod attention;
+mod attention_input;
+mod cells;
+mod checks;
 mod container;
 mod convolution;
+mod decoder;
+mod distance;
+mod dropout;
 mod embedding;
 mod init;
 mod linear;
+mod local_response;
+mod loss;
 mod normalization;
+mod padding;
 mod pooling;
 mod recurrent;
+mod reparametrization;
 mod shape;
 mod transformer;
+mod triple_loss;
+mod unpooling;
+mod upsample;
 
 use std::path::Path;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ir::Weights;
 use crate::tensor_file;
 
-use super::native::{Arg, Module, TracedTensor, Visitor, call, failed};
+use super::native::{Arg, Module, TracedTensor, Visitor, call};
 
 pub use activation::{
-    CELU, Dropout, ELU, GELU, GLU, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid,
-    LogSoftmax, Mish, PReLU, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax, Softplus, Softsign, Tanh,
+    CELU, ELU, GELU, GLU, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid,
+    LogSoftmax, Mish, PReLU, RReLU, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax, Softmax2d, Softmin,
+    Softplus, Softshrink, Softsign, Tanh, Tanhshrink, Threshold,
 };
-pub use attention::{Attention, MultiheadAttention};
-pub use container::{Layer, ModuleDict, Sequential};
+pub use attention::MultiheadAttention;
+pub use attention_input::Attention;
+pub use cells::{GRUCell, LSTMCell, RNNCell};
+pub use container::{Layer, ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential};
 pub use convolution::{
     Conv1d, Conv2d, Conv3d, ConvNd, ConvTranspose, ConvTranspose1d, ConvTranspose2d,
     ConvTranspose3d, PaddingMode,
 };
-pub use embedding::Embedding;
+pub use decoder::{Decoding, Transformer, TransformerDecoder, TransformerDecoderLayer};
+pub use distance::{CosineSimilarity, PairwiseDistance};
+pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};
+pub use embedding::{BagMode, Bags, Embedding, EmbeddingBag};
 pub use linear::{Bilinear, Linear};
+pub use local_response::LocalResponseNorm;
+pub use loss::{
+    BCELoss, BCEWithLogitsLoss, CrossEntropyLoss, HingeEmbeddingLoss, HuberLoss, KLDivLoss, L1Loss,
+    MSELoss, MultiLabelMarginLoss, MultiLabelSoftMarginLoss, MultiMarginLoss, NLLLoss, NLLLoss2d,
+    PoissonNLLLoss, Reduction, SmoothL1Loss, SoftMarginLoss,
+};
 pub use normalization::{
     BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm, InstanceNorm1d,
     InstanceNorm2d, InstanceNorm3d, LayerNorm, RMSNorm,
 };
-pub use pooling::{
-    AdaptiveAvgPool, AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AvgPool, AvgPool1d,
-    AvgPool2d, AvgPool3d, MaxPool, MaxPool1d, MaxPool2d, MaxPool3d,
+pub use padding::{
+    CircularPad1d, CircularPad2d, CircularPad3d, ConstantPad1d, ConstantPad2d, ConstantPad3d,
+    ReflectionPad1d, ReflectionPad2d, ReflectionPad3d, ReplicationPad1d, ReplicationPad2d,
+    ReplicationPad3d, ZeroPad1d, ZeroPad2d, ZeroPad3d,
 };
-pub use recurrent::{GRU, LSTM, RNN};
+pub use pooling::{
+    AdaptiveAvgPool, AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d, AdaptiveMaxPool,
+    AdaptiveMaxPool1d, AdaptiveMaxPool2d, AdaptiveMaxPool3d, AvgPool, AvgPool1d, AvgPool2d,
+    AvgPool3d, LPPool, LPPool1d, LPPool2d, LPPool3d, MaxPool, MaxPool1d, MaxPool2d, MaxPool3d,
+    PoolWithIndices, WithIndices,
+};
+pub use recurrent::{GRU, LSTM, Nonlinearity, RNN};
+pub use reparametrization::{SpectralNorm, WeightNorm, Weighted};
 pub use shape::{
-    ChannelShuffle, Flatten, Identity, PixelShuffle, PixelUnshuffle, ReflectionPad2d,
-    ReplicationPad2d, Unflatten, Upsample, ZeroPad2d,
+    ChannelShuffle, Flatten, Fold, Identity, PixelShuffle, PixelUnshuffle, Unflatten, Unfold,
 };
 pub use transformer::{Masked, TransformerEncoder, TransformerEncoderLayer};
+pub use triple_loss::{
+    CosineEmbeddingLoss, GaussianNLLLoss, MarginRankingLoss, TripletMarginLoss,
+    TripletMarginWithDistanceLoss,
+};
+pub use unpooling::{MaxUnpool, MaxUnpool1d, MaxUnpool2d, MaxUnpool3d};
+pub use upsample::{Upsample, UpsamplingBilinear2d, UpsamplingNearest2d};
 
 /// Reads parameters and buffers from a file: safetensors, a state dict that `torch.save` wrote, or a TorchScript archive.
 ///
@@ -99,7 +140,7 @@ impl Module for Spot {
     fn visit(&self, _visitor: &mut Visitor<'_>) {}
 }
 
-/// One argument for each spatial axis. A single number applies to all axes.
+/// One argument for each spatial axis, or for each edge of a padding. A single number applies to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerAxis<const N: usize>(pub [i64; N]);
 
@@ -113,17 +154,4 @@ impl<const N: usize> From<[i64; N]> for PerAxis<N> {
     fn from(sizes: [i64; N]) -> PerAxis<N> {
         PerAxis(sizes)
     }
-}
-
-/// Returns a tensor that holds an error if the rank of the input `x` is none of `ranks`. `what` names the module in the
-/// error.
-fn rank_error(what: &str, x: &TracedTensor, ranks: &[usize]) -> Option<TracedTensor> {
-    let is_refused = x.error().is_none() && !ranks.contains(&x.rank());
-    let wanted_ranks: Vec<String> = ranks.iter().map(|rank| format!("{rank}D")).collect();
-    let message = format!(
-        "{what} expects {} input, got {}D",
-        wanted_ranks.join(" or "),
-        x.rank()
-    );
-    is_refused.then(|| failed(Error::operator(message)))
 }

@@ -2,7 +2,8 @@
 
 use std::borrow::Borrow;
 
-use super::{call_many, init, rank_error};
+use super::checks::{ArgumentCheck, rank_error, size_error};
+use super::{call_many, init};
 use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Forward, TracedTensor, Training, Visitor, failed};
@@ -28,6 +29,8 @@ struct ChannelParameters {
     running_mean: Option<TracedTensor>,
     running_var: Option<TracedTensor>,
     num_batches_tracked: Option<TracedTensor>,
+    /// Number of channels.
+    count: usize,
 }
 
 impl ChannelParameters {
@@ -40,6 +43,7 @@ impl ChannelParameters {
             running_mean: filled(tracked, 0.0),
             running_var: filled(tracked, 1.0),
             num_batches_tracked: tracked.then(init::counter),
+            count: channels,
         }
     }
 
@@ -163,7 +167,8 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for BatchNorm<N> {
     fn forward(&self, x: X) -> TracedTensor {
         let (x, channels) = (x.borrow(), &self.channels);
         let ranks = if N == 1 { vec![2, 3] } else { vec![N + 2] };
-        if let Some(refused) = rank_error(&format!("BatchNorm{N}d"), x, &ranks) {
+        let refused = rank_error(&format!("BatchNorm{N}d"), x, &ranks);
+        if let Some(refused) = refused.or_else(|| size_error(x, 1, channels.count, "channels")) {
             return refused;
         }
         let (mean, variance) = channels.statistics();
@@ -215,6 +220,17 @@ impl<const N: usize> InstanceNorm<N> {
         self.eps = eps;
         self
     }
+
+    /// Returns an error if the input has a wrong rank or, for parameters of channels, a wrong number of channels.
+    fn refused(&self, x: &TracedTensor) -> Option<TracedTensor> {
+        let channels = &self.channels;
+        let has_parameters = channels.weight.is_some() || channels.running_mean.is_some();
+        let axis = -1 - N as i64;
+        rank_error(&format!("InstanceNorm{N}d"), x, &[N + 1, N + 2]).or_else(|| {
+            let check = || size_error(x, axis, channels.count, "channels");
+            has_parameters.then(check).flatten()
+        })
+    }
 }
 
 impl<const N: usize> Module for InstanceNorm<N> {
@@ -230,7 +246,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for InstanceNorm<N> {
 
     fn forward(&self, x: X) -> TracedTensor {
         let (x, channels) = (x.borrow(), &self.channels);
-        if let Some(refused) = rank_error(&format!("InstanceNorm{N}d"), x, &[N + 1, N + 2]) {
+        if let Some(refused) = self.refused(x) {
             return refused;
         }
         let is_batched = x.rank() == N + 2;
@@ -328,17 +344,26 @@ pub struct GroupNorm {
     weight: Option<TracedTensor>,
     bias: Option<TracedTensor>,
     groups: i64,
+    channels: usize,
     eps: f64,
+    check: ArgumentCheck,
 }
 
 impl GroupNorm {
     /// A normalisation of `channels` channels in `groups` groups.
+    #[track_caller]
     pub fn new(groups: i64, channels: usize) -> GroupNorm {
+        let divides = groups > 0 && channels.is_multiple_of(groups.unsigned_abs() as usize);
+        let check = ArgumentCheck::of(divides, || {
+            format!("num_channels ({channels}) must be divisible by num_groups ({groups})")
+        });
         GroupNorm {
             weight: Some(init::constant(&[channels], 1.0)),
             bias: Some(init::constant(&[channels], 0.0)),
             groups,
+            channels,
             eps: 1e-5,
+            check,
         }
     }
 
@@ -362,9 +387,15 @@ impl<X: Borrow<TracedTensor>> Forward<X> for GroupNorm {
     type Output = TracedTensor;
 
     fn forward(&self, x: X) -> TracedTensor {
+        let (x, refused) = (x.borrow(), self.check.failed());
+        if let Some(refused) = refused.or_else(|| size_error(x, 1, self.channels, "channels")) {
+            return refused;
+        }
         let (weight, bias) = (self.weight.as_ref(), self.bias.as_ref());
-        let named = kw!(weight = weight, bias = bias, eps = self.eps);
-        x.borrow().group_norm_with(self.groups, named)
+        x.group_norm_with(
+            self.groups,
+            kw!(weight = weight, bias = bias, eps = self.eps),
+        )
     }
 }
 

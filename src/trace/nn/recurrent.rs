@@ -3,13 +3,28 @@
 
 use std::borrow::Borrow;
 
+use super::checks::{ArgumentCheck, dtype_error, rank_error, refuse, size_error};
 use super::{call_many, init};
 use crate::kw;
-use crate::trace::native::{Arg, Forward, Module, TracedTensor, Training, Visitor, ops};
+use crate::trace::native::{
+    Arg, Forward, Module, TracedTensor, Training, Visitor, example_sizes, ops,
+};
+
+/// The function of each step of [`RNN`] and [`RNNCell`](super::RNNCell).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nonlinearity {
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `relu`
+    Relu,
+}
 
 /// Options and weights of all layers and directions, common to LSTM, GRU and RNN.
 #[derive(Debug)]
 struct Cells {
+    /// Name of the module.
+    name: &'static str,
+    operator: &'static str,
     /// Number of gates. Each is a block of rows of the weights.
     gates: usize,
     /// Number of features of the input.
@@ -27,11 +42,20 @@ struct Cells {
     training: Training,
     /// The weights in PyTorch's order, with their names.
     weights: Vec<(String, TracedTensor)>,
+    check: ArgumentCheck,
 }
 
 impl Cells {
-    fn new(gates: usize, inputs: usize, hidden: usize) -> Cells {
+    #[track_caller]
+    fn new(
+        [name, operator]: [&'static str; 2],
+        gates: usize,
+        inputs: usize,
+        hidden: usize,
+    ) -> Cells {
         let mut cells = Cells {
+            name,
+            operator,
             gates,
             inputs,
             hidden,
@@ -43,9 +67,27 @@ impl Cells {
             dropout: 0.0,
             training: Training::default(),
             weights: Vec::new(),
+            check: ArgumentCheck::default(),
         };
+        cells.check_arguments();
         cells.draw();
         cells
+    }
+
+    /// Checks the sizes and the probability as PyTorch's constructors do.
+    #[track_caller]
+    fn check_arguments(&mut self) {
+        let Cells { hidden, layers, .. } = *self;
+        let is_smaller = self.projected.is_none_or(|projected| projected < hidden);
+        let check = &mut self.check;
+        check.require(hidden > 0, || {
+            "hidden_size must be greater than zero".into()
+        });
+        check.require(layers > 0, || "num_layers must be greater than zero".into());
+        check.require(is_smaller, || {
+            "proj_size has to be smaller than hidden_size".into()
+        });
+        check.require_probability(self.dropout);
     }
 
     fn directions(&self) -> usize {
@@ -91,31 +133,71 @@ impl Cells {
         }
     }
 
-    /// Initial zeros for a state. State 0 (hidden) has the features of a result, state 1 (cell) the hidden features.
+    /// Returns an error if PyTorch refuses the input or the states.
+    fn refused(&self, x: &TracedTensor, states: &[&TracedTensor]) -> Option<TracedTensor> {
+        let weight = self.weights.first().map(|(_, weight)| weight);
+        let mut states = states.iter().enumerate();
+        self.check
+            .failed()
+            .or_else(|| rank_error(self.name, x, &[2, 3]))
+            .or_else(|| dtype_error(self.name, x, weight?))
+            .or_else(|| size_error(x, -1, self.inputs, "features"))
+            .or_else(|| states.find_map(|(index, state)| self.refused_state(x, index, state)))
+    }
+
+    /// Returns an error unless the state, hidden (0) or cell (1), has a number of features for each layer, direction and
+    /// element of the batch.
+    fn refused_state(
+        &self,
+        x: &TracedTensor,
+        index: usize,
+        state: &TracedTensor,
+    ) -> Option<TracedTensor> {
+        let (sizes, found) = (example_sizes(x)?, example_sizes(state)?);
+        let batch_axis = if self.batch_first { 0 } else { 1 };
+        let batch = (sizes.len() == 3).then(|| sizes.get(batch_axis).copied());
+        let layers = self.layers * self.directions();
+        let sizes = [
+            Some(layers),
+            batch.flatten(),
+            Some(self.state_features(index)),
+        ];
+        let wanted: Vec<usize> = sizes.into_iter().flatten().collect();
+        let (name, kind) = (self.name, ["hidden", "cell"].get(index)?);
+        let message = format!("{name} expects a {kind} state of {wanted:?}, got {found:?}");
+        (wanted != found).then(|| refuse(message))
+    }
+
+    /// Number of features of state 0 (hidden), those of a result, or of state 1 (cell).
+    fn state_features(&self, state: usize) -> usize {
+        match state {
+            0 => self.output_features(),
+            _ => self.hidden,
+        }
+    }
+
+    /// Initial zeros for state 0 (hidden) or 1 (cell).
     fn initial_state(&self, batch: &TracedTensor, state: usize) -> TracedTensor {
-        let features = if state == 0 {
-            self.output_features()
-        } else {
-            self.hidden
-        };
         let axis = if self.batch_first { 0 } else { 1 };
         let sizes: [Arg; 3] = [
             (self.layers * self.directions()).into(),
             batch.dim(axis).into(),
-            features.into(),
+            self.state_features(state).into(),
         ];
         let named = kw!(dtype = batch.dtype(), pin_memory = false);
         ops::zeros_with(Arg::List(sizes.into()), named)
     }
 
-    /// Calls the operator `name` for an input, which may lack a batch axis, with given or zero states. There are `S`
-    /// states and `R` results.
+    /// Calls the operator for an input, which may lack a batch axis, with given or zero states. There are `S` states and
+    /// `R` results.
     fn run<const S: usize, const R: usize>(
         &self,
-        name: &str,
         x: &TracedTensor,
         states: Option<[&TracedTensor; S]>,
     ) -> [TracedTensor; R] {
+        if let Some(refused) = self.refused(x, states.as_ref().map_or(&[], |states| states)) {
+            return std::array::from_fn(|_| refused.clone());
+        }
         let batch_axis = if self.batch_first { 0 } else { 1 };
         let batched = x.rank() != 2;
         let input = if batched {
@@ -134,7 +216,7 @@ impl Cells {
             1 => states.into_iter().next().unwrap_or(Arg::None),
             _ => Arg::List(states),
         };
-        let results = call_many(name, self.arguments(input, states));
+        let results = call_many(self.operator, self.arguments(input, states));
         let mut axes = std::iter::once(batch_axis).chain(std::iter::repeat(1));
         match batched {
             true => results,
@@ -168,9 +250,9 @@ impl Cells {
     }
 }
 
-/// Defines a recurrent module by its number of gates.
+/// Defines a recurrent module by its operator and number of gates.
 macro_rules! recurrent {
-    ($($(#[$doc:meta])* $name:ident $gates:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident $operator:literal $gates:literal;)*) => {$(
         $(#[$doc])*
         #[derive(Debug)]
         pub struct $name {
@@ -179,13 +261,16 @@ macro_rules! recurrent {
 
         impl $name {
             /// A layer from `inputs` to `hidden` features: one layer, forwards, with biases.
+            #[track_caller]
             pub fn new(inputs: usize, hidden: usize) -> $name {
-                let cells = Cells::new($gates, inputs, hidden);
+                let names = [stringify!($name), $operator];
+                let cells = Cells::new(names, $gates, inputs, hidden);
                 $name { cells }
             }
 
             /// Number of layers; 1 by default. Draws new weights.
             #[must_use]
+            #[track_caller]
             pub fn num_layers(self, layers: usize) -> $name {
                 self.with(|cells| cells.layers = layers)
             }
@@ -211,14 +296,18 @@ macro_rules! recurrent {
 
             /// Dropout probability between layers in training mode; 0 by default.
             #[must_use]
+            #[track_caller]
             pub fn dropout(mut self, p: f64) -> $name {
                 self.cells.dropout = p;
+                self.cells.check_arguments();
                 self
             }
 
             /// Changes the options, and draws new weights.
+            #[track_caller]
             fn with(mut self, change: impl FnOnce(&mut Cells)) -> $name {
                 change(&mut self.cells);
+                self.cells.check_arguments();
                 self.cells.draw();
                 self
             }
@@ -235,16 +324,29 @@ macro_rules! recurrent {
 
 recurrent! {
     /// `torch.nn.LSTM`: results at each time, and the last hidden and cell states.
-    LSTM 4;
+    LSTM "lstm" 4;
     /// `torch.nn.GRU`: results at each time, and the last hidden states.
-    GRU 3;
-    /// `torch.nn.RNN` with `tanh`: results at each time, and the last hidden states.
-    RNN 1;
+    GRU "gru" 3;
+    /// `torch.nn.RNN`: results at each time, and the last hidden states.
+    RNN "rnn_tanh" 1;
+}
+
+impl RNN {
+    /// The function of each step; `tanh` by default.
+    #[must_use]
+    pub fn nonlinearity(mut self, nonlinearity: Nonlinearity) -> RNN {
+        self.cells.operator = match nonlinearity {
+            Nonlinearity::Tanh => "rnn_tanh",
+            Nonlinearity::Relu => "rnn_relu",
+        };
+        self
+    }
 }
 
 impl LSTM {
     /// Projects results and hidden states to `features` features. Draws new weights.
     #[must_use]
+    #[track_caller]
     pub fn proj_size(self, features: usize) -> LSTM {
         self.with(|cells| cells.projected = Some(features))
     }
@@ -255,7 +357,7 @@ impl LSTM {
         x: &TracedTensor,
         states: Option<[&TracedTensor; 2]>,
     ) -> (TracedTensor, (TracedTensor, TracedTensor)) {
-        let [result, hidden, cell] = self.cells.run("lstm", x, states);
+        let [result, hidden, cell] = self.cells.run(x, states);
         (result, (hidden, cell))
     }
 }
@@ -278,15 +380,15 @@ impl<X: Borrow<TracedTensor>, S: Borrow<TracedTensor>> Forward<(X, (S, S))> for 
     }
 }
 
-/// Implements [`Forward`] for modules with one state by an operator.
+/// Implements [`Forward`] for modules with one state.
 macro_rules! one_state {
-    ($($name:ident $operator:literal;)*) => {$(
+    ($($name:ident)*) => {$(
         /// Called without states: the initial states are zeros.
         impl<X: Borrow<TracedTensor>> Forward<X> for $name {
             type Output = (TracedTensor, TracedTensor);
 
             fn forward(&self, x: X) -> Self::Output {
-                self.cells.run::<1, 2>($operator, x.borrow(), None).into()
+                self.cells.run::<1, 2>(x.borrow(), None).into()
             }
         }
 
@@ -295,13 +397,10 @@ macro_rules! one_state {
             type Output = (TracedTensor, TracedTensor);
 
             fn forward(&self, (x, hidden): (X, S)) -> Self::Output {
-                self.cells.run::<1, 2>($operator, x.borrow(), Some([hidden.borrow()])).into()
+                self.cells.run::<1, 2>(x.borrow(), Some([hidden.borrow()])).into()
             }
         }
     )*};
 }
 
-one_state! {
-    GRU "gru";
-    RNN "rnn_tanh";
-}
+one_state!(GRU RNN);

@@ -1,11 +1,11 @@
-//! Modules that rearrange, pad or resize.
+//! Modules that rearrange elements.
 
 use std::borrow::Borrow;
 
-use super::{Spot, call_one};
+use super::{PerAxis, Spot};
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Arg, Forward, TracedTensor};
+use crate::trace::native::{Forward, TracedTensor};
 
 /// `torch.nn.Identity`
 #[derive(Debug, Default, Module)]
@@ -121,109 +121,102 @@ modules_with_factor! {
     ChannelShuffle channel_shuffle;
 }
 
-/// Defines modules that pad an image: left, right, top, bottom.
-macro_rules! pads {
-    ($($(#[$doc:meta])* $name:ident $mode:literal $value:expr;)*) => {$(
-        $(#[$doc])*
-        #[derive(Debug, Module)]
-        pub struct $name {
-            padding: [i64; 4],
-        }
-
-        impl $name {
-            /// Numbers of pixels to add at the left, right, top and bottom.
-            pub fn new(padding: [i64; 4]) -> $name {
-                $name { padding }
-            }
-        }
-
-        impl<X: Borrow<TracedTensor>> Forward<X> for $name {
-            type Output = TracedTensor;
-
-            fn forward(&self, x: X) -> TracedTensor {
-                let value: Option<f64> = $value;
-                x.borrow().pad_with(&self.padding, kw!(mode = $mode, value = value))
-            }
-        }
-    )*};
-}
-
-pads! {
-    /// `torch.nn.ZeroPad2d`
-    ZeroPad2d "constant" Some(0.0);
-    /// `torch.nn.ReflectionPad2d`
-    ReflectionPad2d "reflect" None;
-    /// `torch.nn.ReplicationPad2d`
-    ReplicationPad2d "replicate" None;
-}
-
-/// `torch.nn.Upsample`
+/// `torch.nn.Unfold`: the windows of an image as columns.
 #[derive(Debug, Module)]
-pub struct Upsample {
-    #[module(skip)]
-    target: UpsampleTarget,
-    mode: &'static str,
-    align_corners: bool,
+pub struct Unfold {
+    kernel_size: [i64; 2],
+    dilation: [i64; 2],
+    padding: [i64; 2],
+    stride: [i64; 2],
 }
 
-/// The size of the result of [`Upsample`].
-#[derive(Debug)]
-enum UpsampleTarget {
-    /// The size of each spatial axis.
-    Size(Vec<i64>),
-    /// The factor of every spatial axis.
-    Factor(f64),
+/// `torch.nn.Fold`: the sum of windows, which are columns, at their places in an image.
+#[derive(Debug, Module)]
+pub struct Fold {
+    output_size: [i64; 2],
+    kernel_size: [i64; 2],
+    dilation: [i64; 2],
+    padding: [i64; 2],
+    stride: [i64; 2],
 }
 
-impl Upsample {
-    /// Resizes by a factor along each spatial axis.
-    pub fn by(factor: f64) -> Upsample {
-        Upsample::new(UpsampleTarget::Factor(factor))
-    }
+/// Defines the options of both modules.
+macro_rules! windows {
+    ($name:ident) => {
+        impl $name {
+            /// Stride of the windows; 1 by default.
+            #[must_use]
+            pub fn stride(mut self, stride: impl Into<PerAxis<2>>) -> $name {
+                self.stride = stride.into().0;
+                self
+            }
 
-    /// Resizes to a size.
-    pub fn to(size: impl Into<Vec<i64>>) -> Upsample {
-        Upsample::new(UpsampleTarget::Size(size.into()))
-    }
+            /// Padding with zeros at both edges of each axis; 0 by default.
+            #[must_use]
+            pub fn padding(mut self, padding: impl Into<PerAxis<2>>) -> $name {
+                self.padding = padding.into().0;
+                self
+            }
 
-    fn new(target: UpsampleTarget) -> Upsample {
-        Upsample {
-            target,
-            mode: "nearest",
-            align_corners: false,
+            /// Spacing of a window's elements; 1 by default.
+            #[must_use]
+            pub fn dilation(mut self, dilation: impl Into<PerAxis<2>>) -> $name {
+                self.dilation = dilation.into().0;
+                self
+            }
+        }
+    };
+}
+
+windows!(Unfold);
+windows!(Fold);
+
+impl Unfold {
+    /// Windows of this size.
+    pub fn new(kernel_size: impl Into<PerAxis<2>>) -> Unfold {
+        Unfold {
+            kernel_size: kernel_size.into().0,
+            dilation: [1; 2],
+            padding: [0; 2],
+            stride: [1; 2],
         }
     }
+}
 
-    /// `"nearest"`, the default, or `"linear"`, `"bilinear"`, `"bicubic"`, `"trilinear"`.
-    #[must_use]
-    pub fn mode(mut self, mode: &'static str) -> Upsample {
-        self.mode = mode;
-        self
-    }
-
-    /// Whether the corners of input and result coincide; false by default.
-    #[must_use]
-    pub fn align_corners(mut self, align: bool) -> Upsample {
-        self.align_corners = align;
-        self
+impl Fold {
+    /// An image of this size from windows of this size.
+    pub fn new(output_size: impl Into<PerAxis<2>>, kernel_size: impl Into<PerAxis<2>>) -> Fold {
+        Fold {
+            output_size: output_size.into().0,
+            kernel_size: kernel_size.into().0,
+            dilation: [1; 2],
+            padding: [0; 2],
+            stride: [1; 2],
+        }
     }
 }
 
-impl<X: Borrow<TracedTensor>> Forward<X> for Upsample {
+impl<X: Borrow<TracedTensor>> Forward<X> for Unfold {
     type Output = TracedTensor;
 
     fn forward(&self, x: X) -> TracedTensor {
         let x = x.borrow();
-        let axes = x.rank().saturating_sub(2);
-        let (size, factors) = match &self.target {
-            UpsampleTarget::Size(size) => (Arg::from(size.as_slice()), Arg::None),
-            UpsampleTarget::Factor(factor) => (Arg::None, vec![*factor; axes].into()),
-        };
-        let align = (self.mode != "nearest").then(|| Arg::from(self.align_corners));
-        let arguments = [x.into(), size].into_iter().chain(align).chain([factors]);
-        call_one(
-            &format!("upsample_{}{axes}d", self.mode),
-            arguments.collect(),
+        x.im2col(self.kernel_size, self.dilation, self.padding, self.stride)
+    }
+}
+
+impl<X: Borrow<TracedTensor>> Forward<X> for Fold {
+    type Output = TracedTensor;
+
+    fn forward(&self, x: X) -> TracedTensor {
+        let (output_size, kernel_size) = (self.output_size, self.kernel_size);
+        let x = x.borrow();
+        x.col2im(
+            output_size,
+            kernel_size,
+            self.dilation,
+            self.padding,
+            self.stride,
         )
     }
 }

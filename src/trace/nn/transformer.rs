@@ -2,8 +2,9 @@
 
 use std::borrow::Borrow;
 use std::fmt;
+use std::sync::Arc;
 
-use super::attention::additive_mask;
+use super::attention_input::additive_mask;
 use super::{Attention, Dropout, LayerNorm, Linear, MultiheadAttention};
 use crate::trace::Module;
 use crate::trace::native::{Forward, TracedTensor};
@@ -49,6 +50,26 @@ impl Masked {
         self
     }
 
+    /// The sequence.
+    pub(super) fn sequence(&self) -> &TracedTensor {
+        &self.x
+    }
+
+    /// The masks for another sequence.
+    pub(super) fn with_sequence(mut self, x: TracedTensor) -> Masked {
+        self.x = x;
+        self
+    }
+
+    /// Adds the masks to attention without weights.
+    pub(super) fn attention(&self, attention: Attention) -> Attention {
+        attention
+            .attn_mask(self.mask.as_ref())
+            .key_padding_mask(self.key_padding_mask.as_ref())
+            .need_weights(false)
+            .is_causal(self.is_causal)
+    }
+
     /// Converts the masks to numbers to add to the scores.
     fn with_additive_masks(mut self) -> Masked {
         let dtype = self.x.dtype();
@@ -71,8 +92,11 @@ pub struct TransformerEncoderLayer {
     dropout2: Dropout,
     norm_first: bool,
     #[module(skip)]
-    activation: Box<dyn Fn(&TracedTensor) -> TracedTensor>,
+    activation: Activation,
 }
+
+/// A function for each element.
+pub(super) type Activation = Arc<dyn Fn(&TracedTensor) -> TracedTensor + Send + Sync>;
 
 impl fmt::Debug for TransformerEncoderLayer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -88,8 +112,9 @@ impl fmt::Debug for TransformerEncoderLayer {
 impl TransformerEncoderLayer {
     /// A layer with `features` features, `heads` attention heads, and `feedforward` features in the feed-forward block
     /// (PyTorch's default is 2048).
+    #[track_caller]
     pub fn new(features: usize, heads: usize, feedforward: usize) -> TransformerEncoderLayer {
-        let norm = || LayerNorm::new([i64::try_from(features).unwrap_or(i64::MAX)]);
+        let norm = || layer_norm(features);
         TransformerEncoderLayer {
             self_attn: MultiheadAttention::new(features, heads).dropout(0.1),
             linear1: Linear::new(features, feedforward),
@@ -100,7 +125,7 @@ impl TransformerEncoderLayer {
             dropout1: Dropout::new(0.1),
             dropout2: Dropout::new(0.1),
             norm_first: false,
-            activation: Box::new(TracedTensor::relu),
+            activation: Arc::new(TracedTensor::relu),
         }
     }
 
@@ -108,14 +133,15 @@ impl TransformerEncoderLayer {
     #[must_use]
     pub fn activation(
         mut self,
-        activation: impl Fn(&TracedTensor) -> TracedTensor + 'static,
+        activation: impl Fn(&TracedTensor) -> TracedTensor + Send + Sync + 'static,
     ) -> TransformerEncoderLayer {
-        self.activation = Box::new(activation);
+        self.activation = Arc::new(activation);
         self
     }
 
     /// Probability of all dropouts in training mode; 0.1 by default.
     #[must_use]
+    #[track_caller]
     pub fn dropout(mut self, p: f64) -> TransformerEncoderLayer {
         self.self_attn = self.self_attn.dropout(p);
         self.dropout = Dropout::new(p);
@@ -138,13 +164,28 @@ impl TransformerEncoderLayer {
         self
     }
 
+    /// Number added to the variance by normalisations; `1e-5` by default.
+    #[must_use]
+    pub fn layer_norm_eps(mut self, eps: f64) -> TransformerEncoderLayer {
+        self.norm1 = self.norm1.eps(eps);
+        self.norm2 = self.norm2.eps(eps);
+        self
+    }
+
+    /// Whether projections and normalisations have biases; true by default.
+    #[must_use]
+    pub fn bias(mut self, bias: bool) -> TransformerEncoderLayer {
+        self.self_attn = self.self_attn.bias(bias);
+        self.linear1 = self.linear1.bias(bias);
+        self.linear2 = self.linear2.bias(bias);
+        self.norm1 = self.norm1.bias(bias);
+        self.norm2 = self.norm2.bias(bias);
+        self
+    }
+
     /// Self-attention with the masks of `input`, and dropout.
     fn attend(&self, x: &TracedTensor, input: &Masked) -> TracedTensor {
-        let attention = Attention::within(x)
-            .attn_mask(input.mask.as_ref())
-            .key_padding_mask(input.key_padding_mask.as_ref())
-            .need_weights(false)
-            .is_causal(input.is_causal);
+        let attention = input.attention(Attention::within(x));
         self.dropout1.call(self.self_attn.call(attention).0)
     }
 
@@ -180,6 +221,11 @@ impl<X: Borrow<TracedTensor>> Forward<X> for TransformerEncoderLayer {
     }
 }
 
+/// A normalisation over `features` features.
+pub(super) fn layer_norm(features: usize) -> LayerNorm {
+    LayerNorm::new([i64::try_from(features).unwrap_or(i64::MAX)])
+}
+
 /// `torch.nn.TransformerEncoder`: a chain of layers.
 #[derive(Debug, Module)]
 pub struct TransformerEncoder {
@@ -200,6 +246,16 @@ impl TransformerEncoder {
     #[must_use]
     pub fn norm(mut self, norm: LayerNorm) -> TransformerEncoder {
         self.norm = Some(norm);
+        self
+    }
+
+    /// Changes every layer: `encoder.map(|layer| layer.norm_first(true))`.
+    #[must_use]
+    pub fn map(
+        mut self,
+        change: impl FnMut(TransformerEncoderLayer) -> TransformerEncoderLayer,
+    ) -> TransformerEncoder {
+        self.layers = self.layers.into_iter().map(change).collect();
         self
     }
 }

@@ -308,7 +308,7 @@ impl Apart {
 
 #[test]
 fn attention_to_other_features() {
-    let attention = MultiheadAttention::new(4, 2).key_value_features(3, 5);
+    let attention = MultiheadAttention::new(4, 2).kdim(3).vdim(5);
     check_network(
         &fixture("apart"),
         &Apart { attention },
