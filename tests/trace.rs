@@ -35,6 +35,8 @@ mod models;
 mod module_arguments;
 #[path = "trace/module_cases.rs"]
 mod module_cases;
+#[path = "trace/module_fields.rs"]
+mod module_fields;
 #[path = "trace/module_names.rs"]
 mod module_names;
 #[path = "trace/modules.rs"]

@@ -10,18 +10,23 @@ use crate::fields::{label, members, struct_data, with_bound};
 /// Help in the error for an enum or union.
 const ADVICE: &str = "implement `visit` with a match that visits the fields of each variant";
 
+/// The error for another attribute.
+const UNKNOWN: &str = "there are only `#[module(skip)]` and `#[module(buffer)]`";
+
 /// Returns the implementation of `Module` for a struct.
 pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
     let fields = &struct_data(input, "Module", ADVICE)?.fields;
     let mut visits = Vec::new();
     for (field, member) in fields.iter().zip(members(fields)) {
-        if is_skipped(field)? {
-            continue;
-        }
+        let visit = match role(field)? {
+            Role::Skipped => continue,
+            Role::Buffer => quote!(buffers),
+            Role::Field => quote!(field),
+        };
         let label = label(&member);
         // The span makes the error for a field that is not a module point to its type.
         visits.push(quote_spanned! {field.ty.span()=>
-            visitor.field(#label, &self.#member);
+            visitor.#visit(#label, &self.#member);
         });
     }
     let name = &input.ident;
@@ -39,20 +44,31 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// True for a field with `#[module(skip)]`.
-fn is_skipped(field: &Field) -> Result<bool> {
-    let mut skipped = false;
+/// Content of a field.
+enum Role {
+    /// Modules, parameters or settings.
+    Field,
+    /// Buffers: `#[module(buffer)]`.
+    Buffer,
+    /// Nothing that a module visits: `#[module(skip)]`.
+    Skipped,
+}
+
+/// The role of a field by its attributes.
+fn role(field: &Field) -> Result<Role> {
+    let mut role = Role::Field;
     let attributes = field.attrs.iter();
     for attribute in attributes.filter(|attribute| attribute.path().is_ident("module")) {
         attribute.parse_nested_meta(|meta| {
-            skipped = true;
-            let is_skip = meta.path.is_ident("skip");
-            is_skip
-                .then_some(())
-                .ok_or_else(|| meta.error("there is only `#[module(skip)]`"))
+            role = match () {
+                () if meta.path.is_ident("skip") => Role::Skipped,
+                () if meta.path.is_ident("buffer") => Role::Buffer,
+                () => return Err(meta.error(UNKNOWN)),
+            };
+            Ok(())
         })?;
     }
-    Ok(skipped)
+    Ok(role)
 }
 
 #[cfg(test)]
@@ -63,10 +79,14 @@ mod tests {
     #[test]
     fn fields_are_visited_unless_they_are_skipped() {
         let tokens = implement(&parse_quote! {
-            struct Net { r#type: Linear, #[module(skip)] log: Log }
+            struct Net { r#type: Linear, #[module(skip)] log: Log, #[module(buffer)] mean: Tensor }
         });
         let text = tokens.unwrap().to_string();
-        let visit = quote!(visitor.module(self); visitor.field("type", &self.r#type););
+        let visit = quote! {
+            visitor.module(self);
+            visitor.field("type", &self.r#type);
+            visitor.buffers("mean", &self.mean);
+        };
         assert!(text.contains(&visit.to_string()), "{text}");
         assert!(!text.contains("log"), "{text}");
     }
@@ -74,10 +94,7 @@ mod tests {
     #[test]
     fn an_unknown_attribute_is_refused() {
         let tokens = implement(&parse_quote! { struct Net { #[module(skipp)] log: Log } });
-        assert_eq!(
-            tokens.unwrap_err().to_string(),
-            "there is only `#[module(skip)]`"
-        );
+        assert_eq!(tokens.unwrap_err().to_string(), UNKNOWN);
     }
 
     #[test]

@@ -222,7 +222,7 @@ fn a_parameter_that_two_modules_share_is_stored_once() {
     let value = Tensor::full(DType::F32, [5, 3], 2.0).unwrap();
     let unmatched =
         load_matching(&tied, &Weights::from([("head.weight".to_string(), value)])).unwrap();
-    assert_eq!(unmatched.missing, ["embedding.weight"]);
+    assert_eq!(unmatched.missing, [""; 0]);
     assert_eq!(floats(tied.embedding.weight()), [2.0; 15]);
 }
 

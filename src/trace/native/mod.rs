@@ -35,11 +35,13 @@ mod host_views;
 mod in_place;
 mod methods;
 mod module;
+mod module_containers;
 mod named_call;
 mod placement;
 mod random;
 mod recorded_bodies;
 mod recorder;
+mod state;
 mod storage;
 mod storage_values;
 mod subject;
@@ -56,12 +58,13 @@ pub use control::{cond, scan, while_loop};
 pub use custom::{CustomOperator, leaf};
 pub use methods::{Binding, bindings, ops};
 pub(in crate::trace) use module::example_sizes;
-pub use module::{
-    Forward, Module, Training, Unmatched, Visitor, load_matching, load_state_dict, state,
-};
+pub use module::{Forward, Module, Training, Visitor};
 pub use random::manual_seed;
 pub(in crate::trace) use random::next_generator;
 pub use recorder::{allow, is_tracing};
+pub use state::{
+    Unmatched, load_matching, load_state_dict, named_buffers, named_parameters, state, state_dict,
+};
 pub use subject::{TracedFunction, arguments, trace_checked, trace_method_checked};
 pub use tensor::{TracedTensor, freeze};
 pub use trace_entry::{Method, TraceOptions, trace, trace_module, trace_with};

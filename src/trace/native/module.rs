@@ -5,10 +5,6 @@ use std::fmt;
 use std::panic::Location as Caller;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::error::{Error, Result};
-use crate::ir::Weights;
-use crate::tensor::Tensor;
-
 use super::call_site;
 use super::recorder;
 use super::tensor::TracedTensor;
@@ -128,6 +124,8 @@ pub(in crate::trace) fn example_sizes(tensor: &TracedTensor) -> Option<Vec<usize
 pub struct Visitor<'v> {
     /// Names of the fields from the outermost module to the current one.
     path: Vec<String>,
+    /// True within a field of buffers.
+    in_buffers: bool,
     /// Takes the path and the object of each report.
     on_visit: &'v mut dyn FnMut(&str, Visited<'_>),
 }
@@ -141,11 +139,13 @@ impl fmt::Debug for Visitor<'_> {
 }
 
 /// An object that a visitor reports.
-enum Visited<'a> {
+pub(super) enum Visited<'a> {
     /// A module that can be called.
     Module(ModuleAddress),
-    /// A parameter or buffer.
-    Tensor(&'a TracedTensor),
+    /// A parameter.
+    Parameter(&'a TracedTensor),
+    /// A buffer.
+    Buffer(&'a TracedTensor),
     /// The training flag of a module.
     Training(&'a Training),
 }
@@ -158,110 +158,41 @@ impl Visitor<'_> {
         self.path.pop();
     }
 
+    /// Visits a field of buffers: tensors that are part of the state but that no optimiser changes.
+    pub fn buffers<M: Module + ?Sized>(&mut self, name: &str, field: &M) {
+        let outer = std::mem::replace(&mut self.in_buffers, true);
+        self.field(name, field);
+        self.in_buffers = outer;
+    }
+
     /// Reports the visited module, whose calls are then recorded under its path.
     pub fn module<M: ?Sized>(&mut self, module: &M) {
         (self.on_visit)(&self.path.join("."), Visited::Module(address(module)));
     }
 
-    /// Reports a parameter or buffer.
+    /// Reports a parameter, or within [`buffers`](Visitor::buffers) a buffer.
     pub fn tensor(&mut self, tensor: &TracedTensor) {
-        (self.on_visit)(&self.path.join("."), Visited::Tensor(tensor));
+        let visited = match self.in_buffers {
+            true => Visited::Buffer(tensor),
+            false => Visited::Parameter(tensor),
+        };
+        (self.on_visit)(&self.path.join("."), visited);
     }
 }
 
 /// Visits a module and its fields. Their paths begin with `prefix`, unless it is empty.
-fn walk<M: Module + ?Sized>(module: &M, prefix: &str, on_visit: &mut dyn FnMut(&str, Visited<'_>)) {
-    let path = Vec::from_iter((!prefix.is_empty()).then(|| prefix.to_string()));
-    module.visit(&mut Visitor { path, on_visit });
-}
-
-/// Returns the parameters and buffers of a module with their paths, in the order of the fields. Shared ones appear under
-/// each path.
-pub fn state<M: Module + ?Sized>(module: &M) -> Vec<(String, TracedTensor)> {
-    let mut tensors = Vec::new();
-    walk(module, "", &mut |path, visited| {
-        if let Visited::Tensor(tensor) = visited {
-            tensors.push((path.to_string(), tensor.clone()));
-        }
-    });
-    tensors
-}
-
-/// Loads values into the parameters and buffers of equal paths, as PyTorch's `load_state_dict` does. The module keeps its
-/// element types.
-///
-/// # Errors
-/// All mismatches at once: paths without a value, values without a path, other shapes. Nothing is loaded then.
-pub fn load_state_dict<M: Module + ?Sized>(module: &M, values: &Weights) -> Result<()> {
-    load(module, values, |unmatched| {
-        let missing = unmatched.missing.iter();
-        let missing = missing.map(|path| Error::input(format!("there is no value for {path}")));
-        let unexpected = unmatched.unexpected.iter();
-        let unexpected = unexpected.map(|path| Error::input(format!("the module has no {path}")));
-        missing.chain(unexpected).collect()
-    })
-    .map(drop)
-}
-
-/// [`load_state_dict`] for the paths that both the module and the values have: `strict=False` of PyTorch.
-///
-/// # Errors
-/// A value's shape differs from that of its parameter. Nothing is loaded then.
-pub fn load_matching<M: Module + ?Sized>(module: &M, values: &Weights) -> Result<Unmatched> {
-    load(module, values, |_| Vec::new())
-}
-
-/// Paths that [`load_matching`] did not load.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unmatched {
-    /// Paths of the module without a value, in the order of the fields.
-    pub missing: Vec<String>,
-    /// Paths of values without a parameter or buffer in the module, in alphabetical order.
-    pub unexpected: Vec<String>,
-}
-
-/// Loads the values of equal paths, unless a shape differs or `unmatched_errors` returns errors.
-fn load<M: Module + ?Sized>(
+pub(super) fn walk<M: Module + ?Sized>(
     module: &M,
-    values: &Weights,
-    unmatched_errors: impl Fn(&Unmatched) -> Vec<Error>,
-) -> Result<Unmatched> {
-    let state = state(module);
-    let missing = state.iter().map(|(path, _)| path);
-    let missing = missing.filter(|path| !values.contains_key(*path));
-    let has_path = |name: &String| state.iter().any(|(path, _)| path == name);
-    let unmatched = Unmatched {
-        missing: missing.cloned().collect(),
-        unexpected: values
-            .keys()
-            .filter(|name| !has_path(name))
-            .cloned()
-            .collect(),
-    };
-    let mismatches = state
-        .iter()
-        .filter_map(|(path, tensor)| shape_mismatch(path, tensor, values.get(path)?));
-    let errors = mismatches.chain(unmatched_errors(&unmatched));
-    if let Some(error) = Error::all(errors.collect()) {
-        return Err(error);
-    }
-    for (path, tensor) in &state {
-        if let Some(value) = values.get(path) {
-            tensor.set_value(value)?;
-        }
-    }
-    Ok(unmatched)
-}
-
-/// The error if a parameter and its new value have different shapes.
-fn shape_mismatch(path: &str, tensor: &TracedTensor, value: &Tensor) -> Option<Error> {
-    let wanted = tensor.value().ok()?;
-    let message = format!(
-        "{path} has shape {:?}, its value has shape {:?}",
-        wanted.shape(),
-        value.shape()
-    );
-    (wanted.shape() != value.shape()).then(|| Error::input(message))
+    prefix: &str,
+    on_visit: &mut dyn FnMut(&str, Visited<'_>),
+) {
+    let path = Vec::from_iter((!prefix.is_empty()).then(|| prefix.to_string()));
+    let in_buffers = false;
+    module.visit(&mut Visitor {
+        path,
+        in_buffers,
+        on_visit,
+    });
 }
 
 impl TraceNames {
@@ -273,7 +204,7 @@ impl TraceNames {
                     .entry(address)
                     .or_insert_with(|| path.to_string());
             }
-            Visited::Tensor(tensor) => {
+            Visited::Parameter(tensor) | Visited::Buffer(tensor) => {
                 let view = tensor.storage_view();
                 if view.is_whole() {
                     self.insert(path.to_string(), &view.storage);
@@ -341,65 +272,3 @@ impl Module for TracedTensor {
         visitor.tensor(self);
     }
 }
-
-impl<M: Module> Module for Option<M> {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        if let Some(module) = self {
-            module.visit(visitor);
-        }
-    }
-}
-
-impl<M: Module + ?Sized> Module for Box<M> {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        (**self).visit(visitor);
-    }
-}
-
-impl<M: Module + ?Sized> Module for &M {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        (**self).visit(visitor);
-    }
-}
-
-impl<M: Module> Module for [M] {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        for (index, module) in self.iter().enumerate() {
-            visitor.field(&index.to_string(), module);
-        }
-    }
-}
-
-impl<M: Module> Module for Vec<M> {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        self.as_slice().visit(visitor);
-    }
-}
-
-impl<M: Module, const N: usize> Module for [M; N] {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        self.as_slice().visit(visitor);
-    }
-}
-
-/// Implements [`Module`] for types of settings.
-macro_rules! settings {
-    ($($type:ty),*) => {$(
-        /// A setting without parameters.
-        impl Module for $type {
-            fn visit(&self, _visitor: &mut Visitor<'_>) {}
-        }
-    )*};
-}
-
-settings!(
-    bool,
-    i32,
-    i64,
-    usize,
-    f32,
-    f64,
-    String,
-    &'static str,
-    crate::dtype::DType
-);

@@ -6,13 +6,17 @@ use std::borrow::Borrow;
 
 use crate::trace::native::{Forward, Module, TracedTensor, Visitor};
 
-/// A module from one tensor to one tensor, as [`Sequential`] holds it. Implemented for all modules with such a [`Forward`].
-pub trait Layer: Module {
+/// A module from one tensor to one tensor, as [`Sequential`] holds it. Implemented for all modules with such a [`Forward`]
+/// that threads can share.
+pub trait Layer: Module + Send + Sync {
     /// Calls the module.
     fn apply(&self, x: &TracedTensor) -> TracedTensor;
 }
 
-impl<M: for<'x> Forward<&'x TracedTensor, Output = TracedTensor>> Layer for M {
+impl<M> Layer for M
+where
+    M: for<'x> Forward<&'x TracedTensor, Output = TracedTensor> + Send + Sync,
+{
     fn apply(&self, x: &TracedTensor) -> TracedTensor {
         self.call(x)
     }
@@ -52,6 +56,27 @@ impl Sequential {
     pub fn named(mut self, name: &str, layer: impl Layer + 'static) -> Sequential {
         self.layers.push((name.to_string(), Box::new(layer)));
         self
+    }
+
+    /// Number of modules.
+    pub fn len(&self) -> usize {
+        self.layers.len()
+    }
+
+    /// True without modules.
+    pub fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    /// The module at a position.
+    pub fn get(&self, index: usize) -> Option<&dyn Layer> {
+        self.layers.get(index).map(|(_, layer)| &**layer)
+    }
+
+    /// Names and modules.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &dyn Layer)> {
+        let layers = self.layers.iter();
+        layers.map(|(name, layer)| (name.as_str(), &**layer))
     }
 }
 

@@ -50,7 +50,10 @@ macro_rules! losses {
         $(#[$doc])*
         #[derive(Debug, Module)]
         pub struct $name {
-            $($weight: Option<TracedTensor>,)*
+            $(
+                #[module(buffer)]
+                $weight: Option<TracedTensor>,
+            )*
             $($setting: $type,)*
             #[module(skip)]
             reduction: Reduction,
@@ -236,6 +239,7 @@ pub type NLLLoss2d = NLLLoss;
 /// `torch.nn.MultiMarginLoss`: the hinge loss of one class against all others.
 #[derive(Debug, Module)]
 pub struct MultiMarginLoss {
+    #[module(buffer)]
     weight: Option<TracedTensor>,
     p: i64,
     margin: f64,

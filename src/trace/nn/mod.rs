@@ -55,7 +55,7 @@ use crate::error::Result;
 use crate::ir::Weights;
 use crate::tensor_file;
 
-use super::native::{Arg, Module, TracedTensor, Visitor, call};
+use super::native::{Arg, Module, TracedTensor, Visitor, call, state_dict};
 
 pub use activation::{
     CELU, ELU, GELU, GLU, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid,
@@ -115,6 +115,15 @@ pub use upsample::{Upsample, UpsamplingBilinear2d, UpsamplingNearest2d};
 /// The file is missing or malformed.
 pub fn load(path: impl AsRef<Path>) -> Result<Weights> {
     Ok(tensor_file::read(path.as_ref())?.into_iter().collect())
+}
+
+/// Writes the parameters and buffers of a module to a file of safetensors, which [`load`] and PyTorch read.
+///
+/// # Errors
+/// The file cannot be written, or a parameter could not be made.
+pub fn save(path: impl AsRef<Path>, module: &(impl Module + ?Sized)) -> Result<()> {
+    let entries: Vec<_> = state_dict(module)?.into_iter().collect();
+    tensor_file::write(path.as_ref(), &entries)
 }
 
 /// Calls an operator with one result by name.

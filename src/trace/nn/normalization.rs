@@ -26,8 +26,11 @@ pub type InstanceNorm3d = InstanceNorm<3>;
 struct ChannelParameters {
     weight: Option<TracedTensor>,
     bias: Option<TracedTensor>,
+    #[module(buffer)]
     running_mean: Option<TracedTensor>,
+    #[module(buffer)]
     running_var: Option<TracedTensor>,
+    #[module(buffer)]
     num_batches_tracked: Option<TracedTensor>,
     /// Number of channels.
     count: usize,

@@ -207,8 +207,8 @@ impl<M: Weighted> Module for SpectralNorm<M> {
             visitor.field("bias", bias);
         }
         visitor.field(weight, &self.weight);
-        visitor.field(left, &self.left);
-        visitor.field(right, &self.right);
+        visitor.buffers(left, &self.left);
+        visitor.buffers(right, &self.right);
         visitor.field("training", &self.training);
     }
 }
