@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use super::checks::{ArgumentCheck, dtype_error, rank_error, refuse, size_error};
 use super::recurrent::Nonlinearity;
-use super::{call_many, init};
+use super::{init, results_to_array};
 use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Arg, Forward, TracedTensor, Visitor, example_sizes, ops};
@@ -78,71 +78,118 @@ impl Weights {
         (wanted != found).then(|| refuse(message))
     }
 
-    /// Calls the operator for an input, which may lack a batch axis, with given or zero states.
+    /// Takes a step for an input, which may lack a batch axis, with given or zero states.
     fn run<const S: usize>(
         &self,
-        [name, operator]: [&str; 2],
+        name: &str,
         x: &TracedTensor,
         states: Option<[&TracedTensor; S]>,
+        step: impl Fn(&Weights, &TracedTensor, [TracedTensor; S]) -> [TracedTensor; S],
     ) -> [TracedTensor; S] {
         if let Some(refused) = self.refused(name, x, states.as_ref().map_or(&[], |states| states)) {
             return std::array::from_fn(|_| refused.clone());
         }
-        if x.rank() == 2 {
-            return self.step(operator, x, states.map(|states| states.map(Clone::clone)));
+        let is_batched = x.rank() == 2;
+        let batch = |x: &TracedTensor| match is_batched {
+            true => x.clone(),
+            false => x.unsqueeze(0),
+        };
+        let x = batch(x);
+        let states = match states {
+            Some(states) => states.map(batch),
+            None => self.initial_states(&x),
+        };
+        let results = step(self, &x, states);
+        match is_batched {
+            true => results,
+            false => results.map(|result| result.squeeze_dim(0)),
         }
-        let states = states.map(|states| states.map(|state| state.unsqueeze(0)));
-        let results = self.step(operator, &x.unsqueeze(0), states);
-        results.map(|result| result.squeeze_dim(0))
     }
 
-    /// Calls the operator for a batch.
-    fn step<const S: usize>(
-        &self,
-        operator: &str,
-        x: &TracedTensor,
-        states: Option<[TracedTensor; S]>,
-    ) -> [TracedTensor; S] {
-        let states = states.unwrap_or_else(|| {
-            let sizes = vec![x.dim(0).into(), Arg::from(self.hidden)];
-            let zeros =
-                ops::zeros_with(Arg::List(sizes), kw!(dtype = x.dtype(), pin_memory = false));
-            std::array::from_fn(|_| zeros.clone())
-        });
-        let mut states = Vec::from(states.map(Arg::Tensor));
-        // The operator of an LSTM takes a list of two states, the others take one tensor.
-        let states = match S {
-            1 => states.pop().unwrap_or(Arg::None),
-            _ => Arg::List(states),
-        };
-        let weights = [(&self.weight_ih).into(), (&self.weight_hh).into()];
-        let biases = [self.bias_ih.as_ref().into(), self.bias_hh.as_ref().into()];
-        let arguments = [x.into(), states].into_iter().chain(weights).chain(biases);
-        call_many(operator, arguments.collect())
+    /// Initial zeros, one tensor for all states.
+    fn initial_states<const S: usize>(&self, x: &TracedTensor) -> [TracedTensor; S] {
+        let sizes = vec![x.dim(0).into(), Arg::from(self.hidden)];
+        let named = kw!(dtype = x.dtype(), pin_memory = false);
+        let zeros = ops::zeros_with(Arg::List(sizes), named);
+        std::array::from_fn(|_| zeros.clone())
+    }
+
+    /// The part of the gates that depends on the input.
+    fn of_input(&self, x: &TracedTensor) -> TracedTensor {
+        x.linear_with(&self.weight_ih, kw!(bias = self.bias_ih.as_ref()))
+    }
+
+    /// The part of the gates that depends on the hidden state.
+    fn of_state(&self, state: &TracedTensor) -> TracedTensor {
+        state.linear_with(&self.weight_hh, kw!(bias = self.bias_hh.as_ref()))
     }
 }
 
-/// Defines a cell by its number of gates, its result and the types of its states.
+/// Splits `N` gates.
+fn gates<const N: usize>(gates: &TracedTensor) -> [TracedTensor; N] {
+    results_to_array(gates.unsafe_chunk_with(N as i64, kw!(dim = 1)))
+}
+
+/// The next hidden and cell states of an LSTM.
+fn lstm_step(
+    weights: &Weights,
+    x: &TracedTensor,
+    [hidden, cell]: [TracedTensor; 2],
+) -> [TracedTensor; 2] {
+    let all = weights.of_state(&hidden) + weights.of_input(x);
+    let [input, forget, update, output] = gates::<4>(&all);
+    let (input, forget) = (input.sigmoid(), forget.sigmoid());
+    let (update, output) = (update.tanh(), output.sigmoid());
+    let cell = forget * cell + input * update;
+    [output * cell.tanh(), cell]
+}
+
+/// The next hidden state of a GRU.
+fn gru_step(weights: &Weights, x: &TracedTensor, [hidden]: [TracedTensor; 1]) -> [TracedTensor; 1] {
+    let [reset, update, new] = gates::<3>(&weights.of_input(x));
+    let [old_reset, old_update, old_new] = gates::<3>(&weights.of_state(&hidden));
+    let reset = (old_reset + reset).sigmoid();
+    let update = (old_update + update).sigmoid();
+    let new = (new + old_new * reset).tanh();
+    [(hidden - &new) * update + new]
+}
+
+/// The next hidden state of a plain recurrent cell.
+fn rnn_step(
+    weights: &Weights,
+    x: &TracedTensor,
+    [hidden]: [TracedTensor; 1],
+    nonlinearity: Nonlinearity,
+) -> [TracedTensor; 1] {
+    let sum = weights.of_state(&hidden) + weights.of_input(x);
+    [match nonlinearity {
+        Nonlinearity::Tanh => sum.tanh(),
+        Nonlinearity::Relu => sum.relu(),
+    }]
+}
+
+/// Defines a cell by its number of gates.
 macro_rules! cells {
-    ($($(#[$doc:meta])* $name:ident $gates:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident $gates:literal { $($field:ident: $type:ty = $default:expr)? };)*) => {$(
         $(#[$doc])*
         #[derive(Debug)]
         pub struct $name {
             weights: Weights,
-            operator: &'static str,
+            $($field: $type,)?
         }
 
         impl $name {
+            /// A cell from `inputs` to `hidden` features, with biases.
+            #[track_caller]
+            pub fn new(inputs: usize, hidden: usize) -> $name {
+                $name { weights: Weights::new($gates, inputs, hidden), $($field: $default)? }
+            }
+
             /// Whether there are biases; true by default.
             #[must_use]
             pub fn bias(mut self, bias: bool) -> $name {
                 self.weights.retain_biases(bias);
                 self
-            }
-
-            #[track_caller]
-            fn with_operator(operator: &'static str, inputs: usize, hidden: usize) -> $name {
-                $name { weights: Weights::new($gates, inputs, hidden), operator }
             }
         }
 
@@ -157,44 +204,36 @@ macro_rules! cells {
 
 cells! {
     /// `torch.nn.RNNCell`: the next hidden state.
-    RNNCell 1;
+    RNNCell 1 { nonlinearity: Nonlinearity = Nonlinearity::Tanh };
     /// `torch.nn.GRUCell`: the next hidden state.
-    GRUCell 3;
+    GRUCell 3 {};
     /// `torch.nn.LSTMCell`: the next hidden and cell states.
-    LSTMCell 4;
+    LSTMCell 4 {};
 }
 
 impl RNNCell {
-    /// A cell from `inputs` to `hidden` features, with biases and `tanh`.
-    #[track_caller]
-    pub fn new(inputs: usize, hidden: usize) -> RNNCell {
-        RNNCell::with_operator("rnn_tanh_cell", inputs, hidden)
-    }
-
     /// The function of each step; `tanh` by default.
     #[must_use]
     pub fn nonlinearity(mut self, nonlinearity: Nonlinearity) -> RNNCell {
-        self.operator = match nonlinearity {
-            Nonlinearity::Tanh => "rnn_tanh_cell",
-            Nonlinearity::Relu => "rnn_relu_cell",
-        };
+        self.nonlinearity = nonlinearity;
         self
+    }
+
+    fn run(&self, x: &TracedTensor, state: Option<&TracedTensor>) -> TracedTensor {
+        let step = |weights: &Weights, x: &TracedTensor, state| {
+            rnn_step(weights, x, state, self.nonlinearity)
+        };
+        let states = state.map(|state| [state]);
+        let [state] = self.weights.run("RNNCell", x, states, step);
+        state
     }
 }
 
 impl GRUCell {
-    /// A cell from `inputs` to `hidden` features, with biases.
-    #[track_caller]
-    pub fn new(inputs: usize, hidden: usize) -> GRUCell {
-        GRUCell::with_operator("gru_cell", inputs, hidden)
-    }
-}
-
-impl LSTMCell {
-    /// A cell from `inputs` to `hidden` features, with biases.
-    #[track_caller]
-    pub fn new(inputs: usize, hidden: usize) -> LSTMCell {
-        LSTMCell::with_operator("lstm_cell", inputs, hidden)
+    fn run(&self, x: &TracedTensor, state: Option<&TracedTensor>) -> TracedTensor {
+        let states = state.map(|state| [state]);
+        let [state] = self.weights.run("GRUCell", x, states, gru_step);
+        state
     }
 }
 
@@ -206,8 +245,7 @@ macro_rules! one_state {
             type Output = TracedTensor;
 
             fn forward(&self, x: X) -> TracedTensor {
-                let [state] = self.weights.run([stringify!($name), self.operator], x.borrow(), None);
-                state
+                self.run(x.borrow(), None)
             }
         }
 
@@ -216,9 +254,7 @@ macro_rules! one_state {
             type Output = TracedTensor;
 
             fn forward(&self, (x, state): (X, S)) -> TracedTensor {
-                let names = [stringify!($name), self.operator];
-                let [state] = self.weights.run(names, x.borrow(), Some([state.borrow()]));
-                state
+                self.run(x.borrow(), Some(state.borrow()))
             }
         }
     )*};
@@ -231,8 +267,8 @@ impl<X: Borrow<TracedTensor>> Forward<X> for LSTMCell {
     type Output = (TracedTensor, TracedTensor);
 
     fn forward(&self, x: X) -> Self::Output {
-        let names = ["LSTMCell", self.operator];
-        self.weights.run::<2>(names, x.borrow(), None).into()
+        let weights = &self.weights;
+        weights.run("LSTMCell", x.borrow(), None, lstm_step).into()
     }
 }
 
@@ -242,7 +278,9 @@ impl<X: Borrow<TracedTensor>, S: Borrow<TracedTensor>> Forward<(X, (S, S))> for 
 
     fn forward(&self, (x, (hidden, cell)): (X, (S, S))) -> Self::Output {
         let states = Some([hidden.borrow(), cell.borrow()]);
-        let names = ["LSTMCell", self.operator];
-        self.weights.run(names, x.borrow(), states).into()
+        let weights = &self.weights;
+        weights
+            .run("LSTMCell", x.borrow(), states, lstm_step)
+            .into()
     }
 }

@@ -3,10 +3,11 @@
 use std::borrow::Borrow;
 
 use super::checks::ArgumentCheck;
+use super::results_to_array;
 use crate::kw;
 use crate::tensor::Tensor;
 use crate::trace::Module;
-use crate::trace::native::{Arg, Forward, TracedTensor};
+use crate::trace::native::{Arg, Forward, TracedTensor, example_sizes, ops};
 
 /// Reduction of a loss's values for each element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +37,16 @@ impl From<Reduction> for Arg {
     fn from(reduction: Reduction) -> Arg {
         Arg::from(reduction as i64)
     }
+}
+
+/// Gives input and target one shape, as PyTorch does for losses of differences. A tensor of that shape stays itself.
+fn broadcast(x: &TracedTensor, target: &TracedTensor) -> [TracedTensor; 2] {
+    let [wide_x, wide_target] = results_to_array(ops::broadcast_tensors(&[x, target]));
+    let own = |own: &TracedTensor, wide: TracedTensor| match example_sizes(own) {
+        sizes if sizes == example_sizes(&wide) => own.clone(),
+        _ => wide,
+    };
+    [own(x, wide_x), own(target, wide_target)]
 }
 
 /// Defines losses by settings with defaults, weights of classes or elements, and a formula of input and target.
@@ -115,22 +126,34 @@ macro_rules! losses {
 losses! {
     /// `torch.nn.L1Loss`: absolute differences.
     L1Loss {} []
-    |loss, x, target| x.l1_loss_with(target, kw!(reduction = loss.reduction));
+    |loss, x, target| {
+        let [x, target] = broadcast(x, target);
+        x.l1_loss_with(&target, kw!(reduction = loss.reduction))
+    };
     /// `torch.nn.MSELoss`: squared differences.
     MSELoss {} []
-    |loss, x, target| x.mse_loss_with(target, kw!(reduction = loss.reduction));
+    |loss, x, target| {
+        let [x, target] = broadcast(x, target);
+        x.mse_loss_with(&target, kw!(reduction = loss.reduction))
+    };
     /// `torch.nn.SmoothL1Loss`: squared differences below `beta`, absolute ones above.
     SmoothL1Loss {
         /// The difference at which the loss becomes linear; 1 by default.
         beta: f64 = 1.0
     } []
-    |loss, x, target| x.smooth_l1_loss_with(target, kw!(reduction = loss.reduction, beta = loss.beta));
+    |loss, x, target| {
+        let [x, target] = broadcast(x, target);
+        x.smooth_l1_loss_with(&target, kw!(reduction = loss.reduction, beta = loss.beta))
+    };
     /// `torch.nn.HuberLoss`: squared differences below `delta`, absolute ones above.
     HuberLoss {
         /// The difference at which the loss becomes linear; 1 by default.
         delta: f64 = 1.0
     } []
-    |loss, x, target| x.huber_loss_with(target, kw!(reduction = loss.reduction, delta = loss.delta));
+    |loss, x, target| {
+        let [x, target] = broadcast(x, target);
+        x.huber_loss_with(&target, kw!(reduction = loss.reduction, delta = loss.delta))
+    };
     /// `torch.nn.BCELoss`: binary cross entropy of probabilities.
     BCELoss {} [
         /// A factor for each element of a batch.
@@ -224,12 +247,13 @@ losses! {
         weight
     ]
     |loss, x, target| {
-        let losses = target * x.log_sigmoid() + (1.0 - target) * (-x).log_sigmoid();
+        let losses = target * x.log_sigmoid() + (1 - target) * (-x).log_sigmoid();
         let losses = match &loss.weight {
             Some(weight) => -losses * weight,
             None => -losses,
         };
-        loss.reduction.apply(losses.sum_dim([-1]) / x.dim(-1))
+        let axis = i64::try_from(x.rank()).unwrap_or(i64::MAX) - 1;
+        loss.reduction.apply(losses.sum_dim([axis]) / x.dim(axis))
     };
 }
 

@@ -1,11 +1,10 @@
 //! Weights that are computed of other parameters: `torch.nn.utils.parametrizations`.
 
-use super::init;
+use super::{Spot, init};
 use crate::error::Result;
 use crate::kw;
-use crate::trace::native::{
-    Forward, Module, TracedTensor, Training, Visitor, example_sizes, failed,
-};
+use crate::trace::Module;
+use crate::trace::native::{Forward, TracedTensor, Training, Visitor, example_sizes, failed};
 
 /// A module whose weight [`WeightNorm`] and [`SpectralNorm`] compute.
 pub trait Weighted: Module {
@@ -27,6 +26,35 @@ enum Names {
     Parametrizations,
     /// Of `torch.nn.utils.weight_norm` and `torch.nn.utils.spectral_norm`.
     Old,
+}
+
+/// The formula of a weight: PyTorch's module `parametrizations.weight.0`, whose path its operators have.
+#[derive(Debug, Default, Module)]
+struct Formula(Spot);
+
+impl<F: FnOnce() -> TracedTensor> Forward<F> for Formula {
+    type Output = TracedTensor;
+
+    fn forward(&self, weight: F) -> TracedTensor {
+        weight()
+    }
+}
+
+impl Formula {
+    /// Computes the weight, under the path of the formula unless the parameters have old names.
+    fn compute(&self, names: Names, weight: impl FnOnce() -> TracedTensor) -> TracedTensor {
+        match names {
+            Names::Parametrizations => self.call(weight),
+            Names::Old => weight(),
+        }
+    }
+
+    /// Visits the formula where PyTorch has a module for it.
+    fn visit_under(&self, names: Names, visitor: &mut Visitor<'_>) {
+        if names == Names::Parametrizations {
+            visitor.field("parametrizations.weight.0", self);
+        }
+    }
 }
 
 /// Defines the option for old names.
@@ -54,6 +82,7 @@ pub struct WeightNorm<M> {
     direction: TracedTensor,
     dim: i64,
     names: Names,
+    formula: Formula,
 }
 
 impl<M: Weighted> WeightNorm<M> {
@@ -72,6 +101,7 @@ impl<M: Weighted> WeightNorm<M> {
             module,
             dim,
             names: Names::Parametrizations,
+            formula: Formula::default(),
         }
     }
 }
@@ -96,6 +126,7 @@ impl<M: Weighted> Module for WeightNorm<M> {
         }
         visitor.field(length, &self.length);
         visitor.field(direction, &self.direction);
+        self.formula.visit_under(self.names, visitor);
     }
 }
 
@@ -103,8 +134,10 @@ impl<M: Weighted + Forward<X>, X> Forward<X> for WeightNorm<M> {
     type Output = M::Output;
 
     fn forward(&self, x: X) -> M::Output {
-        let named = kw!(dim = self.dim);
-        let weight = self.direction._weight_norm_with(&self.length, named);
+        let weight = self.formula.compute(self.names, || {
+            let named = kw!(dim = self.dim);
+            self.direction._weight_norm_with(&self.length, named)
+        });
         self.module.with_weight(weight).forward(x)
     }
 }
@@ -121,6 +154,7 @@ pub struct SpectralNorm<M> {
     iterations: usize,
     eps: f64,
     names: Names,
+    formula: Formula,
     training: Training,
 }
 
@@ -139,6 +173,7 @@ impl<M: Weighted> SpectralNorm<M> {
             iterations: 1,
             eps: 1e-12,
             names: Names::Parametrizations,
+            formula: Formula::default(),
             training: Training::default(),
         };
         let [left, right] = norm.improved(15);
@@ -209,6 +244,7 @@ impl<M: Weighted> Module for SpectralNorm<M> {
         visitor.field(weight, &self.weight);
         visitor.buffers(left, &self.left);
         visitor.buffers(right, &self.right);
+        self.formula.visit_under(self.names, visitor);
         visitor.field("training", &self.training);
     }
 }
@@ -217,7 +253,9 @@ impl<M: Weighted + Forward<X>, X> Forward<X> for SpectralNorm<M> {
     type Output = M::Output;
 
     fn forward(&self, x: X) -> M::Output {
-        let weight = self.normalised_weight().unwrap_or_else(failed);
+        let weight = self.formula.compute(self.names, || {
+            self.normalised_weight().unwrap_or_else(failed)
+        });
         self.module.with_weight(weight).forward(x)
     }
 }

@@ -5,6 +5,7 @@ use std::f64::consts::TAU;
 use std::fmt;
 use std::sync::Arc;
 
+use super::PairwiseDistance;
 use super::checks::{ArgumentCheck, refuse};
 use super::loss::Reduction;
 use crate::kw;
@@ -127,14 +128,16 @@ losses! {
     };
 }
 
-/// A distance of two tensors.
+/// A distance of two tensors that the user defines.
 type Distance = Arc<dyn Fn(&TracedTensor, &TracedTensor) -> TracedTensor + Send + Sync>;
 
 /// `torch.nn.TripletMarginWithDistanceLoss`: of an anchor, a similar and a dissimilar input.
 #[derive(Module)]
 pub struct TripletMarginWithDistanceLoss {
+    distance_function: PairwiseDistance,
+    /// The distance that replaces `distance_function`.
     #[module(skip)]
-    distance: Distance,
+    own_distance: Option<Distance>,
     margin: f64,
     swap: bool,
     #[module(skip)]
@@ -162,7 +165,8 @@ impl TripletMarginWithDistanceLoss {
     /// A loss of Euclidean distances.
     pub fn new() -> TripletMarginWithDistanceLoss {
         TripletMarginWithDistanceLoss {
-            distance: Arc::new(TracedTensor::pairwise_distance),
+            distance_function: PairwiseDistance::new(),
+            own_distance: None,
             margin: 1.0,
             swap: false,
             reduction: Reduction::Mean,
@@ -176,7 +180,7 @@ impl TripletMarginWithDistanceLoss {
         mut self,
         distance: impl Fn(&TracedTensor, &TracedTensor) -> TracedTensor + Send + Sync + 'static,
     ) -> TripletMarginWithDistanceLoss {
-        self.distance = Arc::new(distance);
+        self.own_distance = Some(Arc::new(distance));
         self
     }
 
@@ -204,12 +208,20 @@ impl TripletMarginWithDistanceLoss {
         self
     }
 
+    /// The distance of two tensors.
+    fn distance(&self, a: &TracedTensor, b: &TracedTensor) -> TracedTensor {
+        match &self.own_distance {
+            Some(distance) => distance(a, b),
+            None => self.distance_function.call((a, b)),
+        }
+    }
+
     /// The loss for each triple.
     fn losses(&self, [anchor, positive, negative]: [&TracedTensor; 3]) -> TracedTensor {
-        let near = (self.distance)(anchor, positive);
-        let far = (self.distance)(anchor, negative);
+        let near = self.distance(anchor, positive);
+        let far = self.distance(anchor, negative);
         let far = match self.swap {
-            true => far.minimum(&(self.distance)(positive, negative)),
+            true => far.minimum(&self.distance(positive, negative)),
             false => far,
         };
         (self.margin + near - far).clamp_min(0)

@@ -7,7 +7,7 @@ use onionskin::trace::{Forward, Method, Module, TracedTensor};
 
 use super::{check_network, tensor};
 
-fn fixture(name: &str) -> std::path::PathBuf {
+pub(super) fn fixture(name: &str) -> std::path::PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     root.join("tests/fixtures/modules").join(name)
 }
@@ -26,7 +26,7 @@ impl Forward<&TracedTensor> for Each {
     }
 }
 
-fn each_is(name: &str, layers: Vec<Box<dyn Layer>>) {
+pub(super) fn each_is(name: &str, layers: Vec<Box<dyn Layer>>) {
     check_network(&fixture(name), &Each { layers }, &[], |inputs, options| {
         let forward = |each: &Each, x: TracedTensor| each.call(&x);
         Method::with("forward", tensor(inputs, 0), forward, options)

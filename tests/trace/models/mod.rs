@@ -13,7 +13,9 @@ use onionskin::trace::{Method, Module, TraceOptions, load_matching, trace_module
 use onionskin::{Model, interp};
 
 mod gpt2;
+#[macro_use]
 mod layers;
+mod losses_and_decoders;
 mod resnet;
 mod small;
 
