@@ -5,7 +5,7 @@ use std::path::Path;
 
 use onionskin::gpu::FeatureLevel;
 use onionskin::item::Item;
-use onionskin::nn::BatchNorm1d;
+use onionskin::nn::{BatchNorm1d, InstanceNorm1d};
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{CheckOptions, Traced};
 use onionskin::trace::{
@@ -350,4 +350,45 @@ fn batches_have_equal_weight_without_momentum() {
     assert_close(&mean, &wanted[0]);
     assert_close(&variance, &wanted[1]);
     assert_eq!(count, [3.0]);
+}
+
+/// The expected numbers are those of PyTorch 2.13: two calls, the second without a batch axis.
+#[test]
+fn an_instance_norm_gathers_statistics() {
+    let norm = InstanceNorm1d::with(2, false, true);
+    norm.train();
+    let numbers: Vec<f32> = (0..12).map(|x| (x * x) as f32 / 10.0).collect();
+    let x = TracedTensor::from_vec([2, 2, 3], numbers.clone());
+    let second = TracedTensor::from_vec([2, 3], numbers[..6].to_vec());
+    let means = [[0.25666666, 0.58666664], [0.24766666, 0.694_666_6]];
+    let variances = [[1.000_333_3, 1.132_333_3], [0.904_633_3, 1.083_433_3]];
+    let traced = trace_module(
+        &norm,
+        [Method::new(
+            "forward",
+            x.clone(),
+            |norm: &InstanceNorm1d, x: TracedTensor| norm.call(&x),
+        )],
+    )
+    .unwrap();
+    let kept = |name: &str| {
+        let state = state(&norm);
+        let found = state.iter().find(|(known, _)| known == name);
+        found.unwrap().1.to_vec::<f32>().unwrap()
+    };
+    for (call, x) in [&x, &second].into_iter().enumerate() {
+        norm.call(x).to_host().unwrap();
+        assert_close(&kept("running_mean"), &means[call]);
+        assert_close(&kept("running_var"), &variances[call]);
+    }
+    assert_eq!(kept("num_batches_tracked"), [0.0]);
+    for device in devices() {
+        let session = Model::from_module(traced.module.clone())
+            .compile(&device, &CompileOptions::default())
+            .unwrap();
+        session.run(&[host(&x)]).unwrap();
+        let kept = |name: &str| session.state(name).unwrap().tensors()[0].to_f32();
+        assert_close(&kept("running_mean"), &means[0]);
+        assert_close(&kept("running_var"), &variances[0]);
+    }
 }

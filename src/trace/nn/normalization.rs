@@ -4,6 +4,7 @@ use std::borrow::Borrow;
 
 use super::checks::{ArgumentCheck, rank_error, size_error};
 use super::{call_many, init};
+use crate::error::Result;
 use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Forward, TracedTensor, Training, Visitor, failed};
@@ -192,7 +193,9 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for BatchNorm<N> {
     }
 }
 
-/// A normalisation of each channel of each batch element, such as `torch.nn.InstanceNorm2d`.
+/// A normalisation of each channel of each batch element, such as `torch.nn.InstanceNorm2d`. With running statistics it
+/// updates them in training mode, as states of the graph, and uses them in evaluation mode. As in PyTorch,
+/// `num_batches_tracked` does not change.
 #[derive(Debug)]
 pub struct InstanceNorm<const N: usize> {
     channels: ChannelParameters,
@@ -236,6 +239,25 @@ impl<const N: usize> InstanceNorm<N> {
     }
 }
 
+impl<const N: usize> InstanceNorm<N> {
+    /// Updates the running statistics by the means over `batch` of those of its elements. The variance is unbiased.
+    fn store_statistics(
+        &self,
+        batch: &TracedTensor,
+        mean: &TracedTensor,
+        variance: &TracedTensor,
+    ) -> Result<()> {
+        let axes = (2..N as i64 + 2).collect::<Vec<i64>>();
+        let means = batch.mean_dim(axes.as_slice());
+        let variances = batch.var_dim(axes.as_slice());
+        let average = |old: &TracedTensor, new: TracedTensor| {
+            old * (1.0 - self.momentum) + new.mean_dim([0]) * self.momentum
+        };
+        mean.store(&average(mean, means))?;
+        variance.store(&average(variance, variances))
+    }
+}
+
 impl<const N: usize> Module for InstanceNorm<N> {
     fn visit(&self, visitor: &mut Visitor<'_>) {
         visitor.module(self);
@@ -260,6 +282,11 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for InstanceNorm<N> {
         };
         let (mean, variance) = channels.statistics();
         let uses_input_statistics = self.training.is_on() || mean.is_none();
+        if let (true, Some(mean), Some(variance)) = (self.training.is_on(), mean, variance)
+            && let Err(error) = self.store_statistics(&batch, mean, variance)
+        {
+            return failed(error);
+        }
         let result = batch.instance_norm(
             channels.weight.as_ref(),
             channels.bias.as_ref(),
