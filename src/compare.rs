@@ -11,6 +11,9 @@ use crate::item::Item;
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
 
+/// Differences of more ULPs are not rounding errors, or of numbers near zero. Messages leave the ULPs out.
+const MAX_PRINTED_ULPS: f64 = 1e6;
+
 /// Relative and absolute tolerance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
@@ -30,7 +33,8 @@ pub struct Difference {
     pub incomparable: Option<String>,
     /// Largest absolute difference of finite elements.
     pub max_abs: f64,
-    /// Largest relative difference of finite elements.
+    /// Largest relative difference of finite elements; infinite if an element is beyond its tolerance and expected to be
+    /// zero.
     pub max_rel: f64,
     /// Largest difference of finite elements in units in the last place (ULPs) of the expected element.
     pub max_ulps: f64,
@@ -118,11 +122,12 @@ impl fmt::Display for Difference {
         }
         write!(
             f,
-            "{path}: max abs {:.3e}, max rel {:.3e}, {} ulp",
-            self.max_abs,
-            self.max_rel,
-            format_count(self.max_ulps)
+            "{path}: max abs {:.3e}, max rel {:.3e}",
+            self.max_abs, self.max_rel
         )?;
+        if self.max_ulps < MAX_PRINTED_ULPS {
+            write!(f, ", {:.0} ulp", self.max_ulps)?;
+        }
         if self.wrong > 0 {
             let (got, expected) = self.values;
             write!(
@@ -167,15 +172,6 @@ fn format_number(number: Scalar) -> String {
     match number {
         Scalar::Float(value) => value.to_string(),
         other => other.to_string(),
-    }
-}
-
-/// A number for a message, in scientific notation if it is large.
-fn format_count(count: f64) -> String {
-    if count < 1e6 {
-        format!("{count:.0}")
-    } else {
-        format!("{count:.1e}")
     }
 }
 
@@ -291,10 +287,11 @@ impl Difference {
             };
             if distance.is_finite() {
                 self.max_abs = self.max_abs.max(distance);
-                self.max_rel = self.max_rel.max(if expected == 0.0 {
-                    0.0
-                } else {
-                    distance / expected.abs()
+                // A rounding error in place of zero has no meaningful ratio.
+                self.max_rel = self.max_rel.max(match expected == 0.0 {
+                    true if within => 0.0,
+                    true => f64::INFINITY,
+                    false => distance / expected.abs(),
                 });
                 self.max_ulps = self.max_ulps.max(distance / spacing(dtype, expected));
             } else {
@@ -406,6 +403,28 @@ mod tests {
             EXACT,
         );
         assert!(!found[0].passed());
+    }
+
+    #[test]
+    fn figures_say_something_of_numbers_near_zero() {
+        let tolerance = Tolerance {
+            rtol: 1e-5,
+            atol: 1e-5,
+        };
+        let text = |got: &[f32], expected: &[f32]| {
+            let found = compare(&floats(got), &floats(expected), tolerance);
+            found[0].to_string()
+        };
+        assert_eq!(
+            text(&[2.0], &[0.0]),
+            "output: max abs 2.000e0, max rel inf, 1 of 1 wrong, worst at [0]: 2 instead of 0"
+        );
+        assert_eq!(
+            text(&[1e-9, 1.0], &[0.0, 1.0]),
+            "output: max abs 1.000e-9, max rel 0.000e0"
+        );
+        let next = f32::from_bits(3.0f32.to_bits() + 1);
+        assert!(text(&[next], &[3.0]).ends_with(", 1 ulp"));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The oracle: interprets a graph on host tensors, node by node. It also serves as the device of machines without an
 //! adapter.
 
+pub mod loop_limit;
+
 use std::collections::HashMap;
 
 use crate::aten::{self, Operator};
@@ -283,6 +285,7 @@ impl Interpreter<'_> {
                     if !again {
                         break;
                     }
+                    loop_limit::begin_round(trip, &node.place)?;
                     let count = Tensor::from_vec(Vec::new(), vec![trip])?;
                     let inputs: Vec<Tensor> = [&[count], state.as_slice(), constants].concat();
                     state = run(BodyKind::Iteration(trip), body, &inputs)?;

@@ -28,6 +28,21 @@ pub enum Relation {
     LessEqual,
 }
 
+/// Adds the example's values of the sizes that a message names: `x_0 and y_0 differ (x_0 = 2, y_0 = 3 in the example)`.
+pub fn with_example_sizes(message: &str, hints: &Bindings) -> String {
+    let words = message.split(|c: char| !c.is_alphanumeric() && c != '_');
+    let mut sizes: Vec<String> = Vec::new();
+    for word in words {
+        let size = hints.get(word).map(|hint| format!("{word} = {hint}"));
+        let is_new = |size: &String| !sizes.contains(size) && !message.contains(size.as_str());
+        sizes.extend(size.filter(is_new));
+    }
+    match sizes.as_slice() {
+        [] => message.to_string(),
+        sizes => format!("{message} ({} in the example)", sizes.join(", ")),
+    }
+}
+
 /// A condition on symbolic sizes under which a graph holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guard {
@@ -173,6 +188,11 @@ impl Symbols {
             own.is_some_and(|(own, _)| Symbol::ptr_eq(own, symbol))
         };
         size.symbols().iter().all(is_own)
+    }
+
+    /// True if a symbol of this name was declared.
+    pub fn is_declared(&self, name: &str) -> bool {
+        self.state.borrow().hints.contains_key(name)
     }
 
     /// Sets the place in the model for guards that are recorded from now on.

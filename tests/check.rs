@@ -74,6 +74,7 @@ fn options(text: &str) -> CheckOptions {
             ("trace-inputs-only", _) => options.perturb = false,
             ("allow", rule) => options.allow.add(rule),
             ("rtol", value) => options.tolerances.rtol = value.parse().expect("a number"),
+            ("max-rounds", value) => options.max_rounds = Some(value.parse().expect("a number")),
             ("entry", name) => options.entry = Some(name.into()),
             _ => panic!("there is no option {line}"),
         }

@@ -46,6 +46,10 @@ pub(super) struct CheckCommand {
     /// Don't try other sizes than those of the inputs.
     #[arg(long)]
     given_only: bool,
+    /// Skip a run with other inputs once a loop has more rounds; by default 100 times those with the given inputs, and at
+    /// least 1000.
+    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(i64).range(1..))]
+    max_rounds: Option<i64>,
     /// Suppress findings: an id, also at a file, line or module (`W0211@model.py:12`); may be repeated.
     #[arg(long, value_name = "ID[@PLACE]")]
     allow: Vec<String>,
@@ -91,6 +95,7 @@ impl CheckCommand {
             entry: Some(self.entry.clone()),
             strict: self.strict,
             perturb: !self.given_only,
+            max_rounds: self.max_rounds,
             allow: AllowList::new(&self.allow),
             ..CheckOptions::default()
         };

@@ -7,7 +7,7 @@ use crate::item::Item;
 use crate::kernel::materialization::Precision;
 use crate::trace::check::{
     CheckOptions, CheckReport, CheckRun, Finding, Id, RunOutcome, Subject, Traced, check_trace,
-    example, inspect_archive, inspect_trace,
+    example, fold_lines, inspect_archive, inspect_trace,
 };
 
 use super::subject::MethodSubject;
@@ -95,10 +95,10 @@ pub fn inspect_program(model: &Model) -> Result<Vec<Finding>> {
     model.archive().map_or(Ok(Vec::new()), inspect_archive)
 }
 
-/// A module with the findings about its program. Findings about random nodes are left out: the graph reports its own,
-/// with their modules and without those that are never called.
+/// A module with the findings about its program. Findings about random nodes and normalisations are left out: the graph
+/// reports its own, with their modules and without those that are never called.
 fn traced(module: GraphModule, mut warnings: Vec<Finding>) -> Traced {
-    warnings.retain(|finding| finding.id != Id::RandomNode);
+    warnings.retain(|finding| !matches!(finding.id, Id::RandomNode | Id::TrainingMode));
     Traced { module, warnings }
 }
 
@@ -203,6 +203,7 @@ impl DeviceCheck<'_> {
             let wrong = || differences.iter().filter(|difference| !difference.passed());
             let message = wrong().next().map(ToString::to_string).unwrap_or_default();
             let others = wrong().skip(1).map(ToString::to_string);
+            let others = fold_lines(others.collect(), "outputs");
             let finding = Finding::new(Id::DeviceDiffers, message).details(others);
             report.add(self.with_divergence(finding, set), label);
         }

@@ -35,7 +35,11 @@ fn section(entry: &CatalogEntry) -> String {
         .map(str::trim_end)
         .collect::<Vec<_>>()
         .join("\n");
-    format!("\n### {code} {title}\n\n{cause}\n\n```text\n{example}\n```\n\n**Cure**: {cure}\n")
+    let in_rust = entry.rust_cure;
+    let in_rust = in_rust.map_or_else(String::new, |cure| format!("\n**Cure in Rust**: {cure}\n"));
+    format!(
+        "\n### {code} {title}\n\n{cause}\n\n```text\n{example}\n```\n\n**Cure**: {cure}\n{in_rust}"
+    )
 }
 
 /// Returns the anchor of an entry's heading.

@@ -3,6 +3,7 @@
 //! A set is one set of arguments. The second trace (`repeat`) is a new trace of the function with the same arguments.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::baked_constants::baked_constants;
 use super::bisect::{GraphWithWeights, first_difference};
@@ -11,6 +12,7 @@ use super::constant_diff::differing_constants;
 use super::dependence::independent_outputs;
 use super::diff::diff;
 use super::evaluate::{evaluate, inputs};
+use super::finding::fold_lines;
 use super::fixed_batch::fixed_batches;
 use super::numerics::{Tolerances, differences};
 use super::perturb::example;
@@ -18,6 +20,7 @@ use super::random::random_nodes;
 use super::read_numbers::read_numbers;
 use super::report::CheckReport;
 use super::size_literals::size_literals;
+use super::training_norms::training_norms;
 use super::unread_inputs::unread_inputs;
 use super::unrolled_axes::unrolled_axes;
 use super::varies_with_sizes::varies_with_sizes;
@@ -26,6 +29,7 @@ use crate::compare::Difference;
 use crate::dim::Symbol;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::interp::loop_limit::{LoopLimit, LoopUse, with_limit};
 use crate::ir::{Graph, GraphModule};
 use crate::item::Item;
 
@@ -44,6 +48,12 @@ pub struct CheckOptions {
     /// Also checks with arguments derived from the first set, with other values and sizes
     /// ([`perturb`](super::perturb())).
     pub perturb: bool,
+    /// Largest number of rounds of a loop with derived arguments. A run with a longer loop is skipped. By default 100 times
+    /// the rounds of the longest loop with the first set, and at least 1000.
+    pub max_rounds: Option<i64>,
+    /// Longest time of the runs with one derived set. Runs that take longer are skipped. By default ten times the time of
+    /// the runs with the first set, and at least 10 seconds. Calls of libtorch are not limited.
+    pub max_time: Option<Duration>,
     /// Findings to suppress.
     pub allow: AllowList,
     /// The random state of every call and every trace.
@@ -58,8 +68,30 @@ impl Default for CheckOptions {
             tolerances: Tolerances::default(),
             strict: false,
             perturb: true,
+            max_rounds: None,
+            max_time: None,
             allow: AllowList::default(),
             seed: 0,
+        }
+    }
+}
+
+/// Default of [`CheckOptions::max_rounds`]: this factor times the rounds with the first set, and at least this number.
+const DEFAULT_ROUNDS: (i64, i64) = (100, 1000);
+
+/// Default of [`CheckOptions::max_time`]: this factor times the time with the first set, and at least this time.
+const DEFAULT_TIME: (u32, Duration) = (10, Duration::from_secs(10));
+
+impl CheckOptions {
+    /// The limit of the runs with derived arguments; `used` is what the first set took.
+    fn limit(&self, used: LoopUse) -> LoopLimit {
+        let (factor, least) = DEFAULT_ROUNDS;
+        let rounds = used.rounds.saturating_mul(factor).max(least);
+        let (factor, least) = DEFAULT_TIME;
+        let time = used.time.saturating_mul(factor).max(least);
+        LoopLimit {
+            rounds: self.max_rounds.unwrap_or(rounds),
+            time: self.max_time.unwrap_or(time),
         }
     }
 }
@@ -78,11 +110,15 @@ pub fn check_trace(
     options: &CheckOptions,
 ) -> Result<CheckReport> {
     let (mut checker, sets) = start_check(subject, traced, options)?;
+    let mut limit = LoopLimit::NONE;
     for (index, set) in sets.iter().enumerate() {
-        checker.check_given(index, set);
+        let ((), used) = with_limit(LoopLimit::NONE, || checker.check_given(index, set));
+        if index == 0 {
+            limit = options.limit(used);
+        }
     }
     if let Some(set) = sets.first().filter(|_| options.perturb) {
-        checker.check_perturbed(set);
+        checker.check_perturbed(set, limit);
     }
     Ok(checker.report)
 }
@@ -144,6 +180,7 @@ pub fn inspect(graph: &Graph, module: &GraphModule) -> Vec<Finding> {
     literals.retain(|finding| !is_unrolled(finding));
     let mut findings = independent_outputs(graph);
     findings.extend(unread_inputs(graph));
+    findings.extend(training_norms(graph));
     findings.extend(random_nodes(graph));
     findings.extend(literals);
     findings.extend(unrolled.into_iter().map(|axis| axis.finding));
@@ -207,6 +244,7 @@ impl Checker<'_> {
             }
         };
         if let Some(expected) = &expected {
+            self.report_not_a_number(&label, set, expected);
             if index == 0 {
                 self.check_stability(set, expected, &label);
             }
@@ -224,7 +262,10 @@ impl Checker<'_> {
     /// Runs the graph on a set without reference results.
     fn run_alone(&mut self, label: &str, set: &[Item]) {
         match evaluate(self.graph, &self.traced.module, set) {
-            Ok(_) => self.report_run_alone(label),
+            Ok(got) => {
+                self.report_not_a_number(label, set, &got);
+                self.report_run_alone(label);
+            }
             Err(error) => self.report.add_failure("the graph", label, &error),
         }
     }
@@ -401,7 +442,8 @@ fn mismatch_finding(id: Id, differences: &[Difference]) -> Finding {
         .next()
         .map(ToString::to_string)
         .unwrap_or_default();
-    let finding = Finding::new(id, message).details(failures().skip(1).map(ToString::to_string));
+    let others = failures().skip(1).map(ToString::to_string);
+    let finding = Finding::new(id, message).details(fold_lines(others.collect(), "outputs"));
     match failures().any(|difference| difference.incomparable.is_some()) {
         true => finding.at_least(Severity::Error),
         false => finding,

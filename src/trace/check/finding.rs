@@ -28,6 +28,9 @@ pub struct Finding {
     /// Further lines: figures, differences, other places.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<String>,
+    /// Modules of further findings of this kind at this line; empty paths for findings outside of modules.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub repeats: Vec<String>,
 }
 
 impl Finding {
@@ -40,6 +43,45 @@ impl Finding {
             place: SourcePlace::default(),
             value: None,
             details: Vec::new(),
+            repeats: Vec::new(),
+        }
+    }
+
+    /// True if another finding says the same of the same line, but for numbers and the module.
+    pub(super) fn is_repeated_by(&self, other: &Finding) -> bool {
+        let words = |message: &str| {
+            message
+                .chars()
+                .filter(|c| c.is_alphabetic())
+                .collect::<String>()
+        };
+        self.id == other.id
+            && self.place.location.is_some()
+            && self.place.location == other.place.location
+            && words(&self.message) == words(&other.message)
+    }
+
+    /// The line about further findings at this line: how many, and in which modules.
+    fn repeats_line(&self) -> Option<String> {
+        let mut modules: Vec<&str> = Vec::new();
+        for module in &self.repeats {
+            if !module.is_empty()
+                && *module != self.place.module
+                && !modules.contains(&module.as_str())
+            {
+                modules.push(module);
+            }
+        }
+        let listed = modules.iter().take(MAX_LISTED_PLACES).copied();
+        let mut listed = listed.collect::<Vec<&str>>().join(", ");
+        if modules.len() > MAX_LISTED_PLACES {
+            listed += " …";
+        }
+        let line = format!("and {} more at the same line", self.repeats.len());
+        match (self.repeats.len(), listed.as_str()) {
+            (0, _) => None,
+            (_, "") => Some(line),
+            (_, listed) => Some(format!("{line}, in {listed}")),
         }
     }
 
@@ -88,8 +130,34 @@ impl fmt::Display for Finding {
         for line in self.details.iter().flat_map(|detail| detail.lines()) {
             write!(f, "\n  {line}")?;
         }
-        Ok(())
+        match self.repeats_line() {
+            Some(line) => write!(f, "\n  {line}"),
+            None => Ok(()),
+        }
     }
+}
+
+/// Keeps the first lines, and counts the others in one more.
+pub fn fold_lines(mut lines: Vec<String>, what: &str) -> Vec<String> {
+    let more = lines.len().saturating_sub(MAX_LISTED_PLACES);
+    lines.truncate(MAX_LISTED_PLACES);
+    lines.extend((more > 0).then(|| format!("and {more} more {what}")));
+    lines
+}
+
+/// Folds findings that repeat an earlier one in the same module.
+pub fn fold_repeated(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut folded: Vec<Finding> = Vec::new();
+    for finding in findings {
+        let is_repeated = |known: &&mut Finding| {
+            known.place.module == finding.place.module && known.is_repeated_by(&finding)
+        };
+        match folded.iter_mut().find(is_repeated) {
+            Some(known) => known.repeats.push(finding.place.module),
+            None => folded.push(finding),
+        }
+    }
+    folded
 }
 
 /// Merges findings with equal id and message into one that lists their places.

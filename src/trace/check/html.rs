@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::canonical::{enclosing_regions, node_line, value_path};
-use super::{CheckReport, Finding, Severity};
+use super::{CatalogEntry, CheckReport, Finding, Severity};
 use crate::ir::{Graph, Node};
 
 const STYLE: &str = include_str!("report.css");
@@ -93,12 +93,19 @@ fn findings_section(findings: &[&Finding]) -> String {
         }
         let _ = write!(
             text,
-            "<details><summary>cause and cure</summary><p>{}</p><p>{}</p></details>\n</section>\n",
+            "<details><summary>cause and cure</summary><p>{}</p><p>{}</p>{}</details>\n</section>\n",
             with_code_tags(&escaped(entry.cause)),
-            with_code_tags(&escaped(entry.cure))
+            with_code_tags(&escaped(entry.cure)),
+            rust_cure(entry)
         );
     }
     text
+}
+
+/// Paragraph on the cure in Rust, if it is another.
+fn rust_cure(entry: &CatalogEntry) -> String {
+    let cure = entry.rust_cure.map(|cure| with_code_tags(&escaped(cure)));
+    cure.map_or_else(String::new, |cure| format!("<p>In Rust: {cure}</p>"))
 }
 
 /// Section with a table of the graph's lines.

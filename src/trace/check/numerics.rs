@@ -44,6 +44,9 @@ pub fn differences(got: &Item, expected: &Item, tolerances: Tolerances) -> Vec<D
     if left == right {
         return compare_by(got, expected, &|dtype| tolerances.of(dtype));
     }
+    if let Some(difference) = length_difference("", got, expected) {
+        return vec![difference];
+    }
     let only = |these: &[String], those: &[String], why: &str| -> Vec<Difference> {
         let only = these.iter().filter(|path| !those.contains(path));
         only.map(|path| Difference::incomparable(path, why.to_string()))
@@ -58,6 +61,36 @@ pub fn differences(got: &Item, expected: &Item, tolerances: Tolerances) -> Vec<D
         ));
     }
     unmatched
+}
+
+/// The first lists or tuples of different lengths.
+fn length_difference(path: &str, got: &Item, expected: &Item) -> Option<Difference> {
+    match (got, expected) {
+        (Item::List(left), Item::List(right)) | (Item::Tuple(left), Item::Tuple(right)) => {
+            if left.len() != right.len() {
+                let kind = match got {
+                    Item::List(_) => "list",
+                    _ => "tuple",
+                };
+                let (left, right) = (left.len(), right.len());
+                let why = format!("a {kind} of {left} instead of {right} items");
+                let path = format!("output{path}");
+                return Some(Difference::incomparable(&path, why));
+            }
+            let mut pairs = left.iter().zip(right).enumerate();
+            pairs.find_map(|(index, (left, right))| {
+                length_difference(&format!("{path}[{index}]"), left, right)
+            })
+        }
+        (Item::Dict(left), Item::Dict(right)) => {
+            let mut pairs = left.iter().zip(right);
+            pairs.find_map(|((key, left), (other, right))| {
+                let path = format!("{path}[{key:?}]");
+                (key == other).then(|| length_difference(&path, left, right))?
+            })
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -79,5 +112,17 @@ mod tests {
             "[1][\"a\"]: is missing in the result of the trace",
         ];
         assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn lists_of_different_lengths_are_one_difference() {
+        let list = |count: usize| {
+            let tensor = Tensor::from_vec([1], vec![1f32]).unwrap();
+            let list = Item::List(vec![Item::Tensor(tensor.clone()); count]);
+            Item::Tuple(vec![tensor.into(), list])
+        };
+        let found = differences(&list(3), &list(300), Tolerances::default());
+        let texts: Vec<String> = found.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["output[1]: a list of 3 instead of 300 items"]);
     }
 }

@@ -28,6 +28,13 @@ pub struct Perturbation {
     pub arguments: Vec<Item>,
 }
 
+impl Perturbation {
+    /// True if a size becomes 0.
+    pub(super) fn is_empty_batch(&self) -> bool {
+        self.size.as_ref().is_some_and(|change| change.to == 0)
+    }
+}
+
 /// A size that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SizeChange {

@@ -1,5 +1,7 @@
 //! Checks with inputs derived from the user's.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use super::canonical::each_node;
 use super::check_run::{CheckRun, RunOutcome};
 use super::checker::{Checker, entry};
@@ -8,23 +10,26 @@ use super::evaluate::{argument_inputs, evaluate, signature};
 use super::numerics::differences;
 use super::perturb::{Perturbation, SizeChange, perturb};
 use super::size_literals::{constant_batches, is_constant};
-use super::{Finding, Id, Severity, SubjectKind};
-use crate::error::{Error, ErrorKind};
+use super::{Finding, Id, Severity, SubjectKind, Traced};
+use crate::error::{Error, ErrorKind, Result, panic_message};
+use crate::interp::loop_limit::{ExceededLimit, LoopLimit, exceeded, with_limit};
 use crate::ir::Graph;
 use crate::item::{Item, flatten_arguments};
 use crate::symbols::{self, Guard};
 use crate::tensor::Tensor;
 
 impl Checker<'_> {
-    /// Checks values and sizes derived from a set.
-    pub(super) fn check_perturbed(&mut self, set: &[Item]) {
+    /// Checks values and sizes derived from a set, each under a limit.
+    pub(super) fn check_perturbed(&mut self, set: &[Item], limit: LoopLimit) {
         match perturb(self.graph, set) {
             Err(error) => self
                 .report
                 .add_failure("making other inputs", "other inputs", &error),
-            Ok(perturbations) => perturbations
-                .iter()
-                .for_each(|perturbation| self.check_perturbation(perturbation)),
+            Ok(perturbations) => {
+                for perturbation in &perturbations {
+                    with_limit(limit, || self.check_perturbation(perturbation));
+                }
+            }
         }
     }
 
@@ -49,43 +54,76 @@ impl Checker<'_> {
     fn check_perturbation(&mut self, perturbation: &Perturbation) {
         let kind = self.subject.kind();
         // An archive cannot show which values were frozen. A function need not accept empty tensors.
-        let is_empty = perturbation
-            .size
-            .as_ref()
-            .is_some_and(|change| change.to == 0);
-        if !kind.is_function() && perturbation.size.is_none() || kind.is_function() && is_empty {
+        let says_nothing = match kind.is_function() {
+            true => perturbation.is_empty_batch(),
+            false => perturbation.size.is_none(),
+        };
+        if says_nothing {
             return;
         }
         let (label, set) = (
             perturbation.label.as_str(),
             perturbation.arguments.as_slice(),
         );
-        let expected = match self.call(set) {
-            Ok(expected) => expected,
-            Err(error) => return self.report_skipped(perturbation, &error),
-        };
-        match evaluate(self.graph, &self.traced.module, set) {
+        let called = catch_panic(|| self.call(set));
+        if let Some(limit) = exceeded() {
+            return self.report_unfinished(label, &limit);
+        }
+        match called {
+            Ok(expected) => self.check_graph(perturbation, &expected),
+            Err(error) => self.report_skipped(perturbation, &error),
+        }
+    }
+
+    /// Runs the graph on derived arguments, for which a call gives `expected`.
+    fn check_graph(&mut self, perturbation: &Perturbation, expected: &Item) {
+        let (label, set) = (
+            perturbation.label.as_str(),
+            perturbation.arguments.as_slice(),
+        );
+        let got = evaluate(self.graph, &self.traced.module, set);
+        if let Some(limit) = exceeded() {
+            return self.report_unfinished(label, &limit);
+        }
+        match got {
             Err(error) if perturbation.size.is_none() && error.kind() != ErrorKind::Input => {
                 self.report.add_failure("the trace", label, &error);
             }
             Err(error) => self.report_refused(label, set, &error),
             Ok(got) => {
-                match kind {
-                    SubjectKind::Function => {
-                        self.compare_with_new_trace(perturbation, &got, &expected);
-                    }
-                    SubjectKind::Graph => self.report_run_alone(label),
-                    // The shape of a view of an empty tensor may follow from its other sizes or be ambiguous.
-                    SubjectKind::Trace | SubjectKind::Script if is_empty => {
-                        self.compare_empty(perturbation, &got, &expected);
-                    }
-                    SubjectKind::Trace | SubjectKind::Script => {
-                        self.compare(label, set, &got, &expected, None);
-                    }
-                }
+                self.compare_perturbed(perturbation, &got, expected);
                 self.check_ignored_tail(perturbation, &got);
             }
         }
+    }
+
+    /// Compares the graph's result for derived arguments with the expected one.
+    fn compare_perturbed(&mut self, perturbation: &Perturbation, got: &Item, expected: &Item) {
+        let (label, set) = (
+            perturbation.label.as_str(),
+            perturbation.arguments.as_slice(),
+        );
+        match self.subject.kind() {
+            SubjectKind::Function => self.compare_with_new_trace(perturbation, got, expected),
+            SubjectKind::Graph => self.report_run_alone(label),
+            // The shape of a view of an empty tensor may follow from its other sizes or be ambiguous.
+            SubjectKind::Trace | SubjectKind::Script if perturbation.is_empty_batch() => {
+                self.compare_empty(perturbation, got, expected);
+            }
+            SubjectKind::Trace | SubjectKind::Script => {
+                self.compare(label, set, got, expected, None);
+            }
+        }
+    }
+
+    /// Records a run that was stopped by a limit.
+    fn report_unfinished(&mut self, label: &str, limit: &ExceededLimit) {
+        let note = match limit.place.is_unknown() {
+            true => limit.message.clone(),
+            false => format!("{}, at {}", limit.message, limit.place),
+        };
+        let run = CheckRun::new(label, RunOutcome::Skipped, note);
+        self.report.runs.push(run);
     }
 
     /// Compares results for an empty batch. Imports may differ where PyTorch refuses the call: a view of an empty tensor
@@ -114,7 +152,7 @@ impl Checker<'_> {
             perturbation.label.as_str(),
             perturbation.arguments.as_slice(),
         );
-        let new_trace = self.trace(set).ok();
+        let new_trace: Option<Traced> = catch_panic(|| self.trace(set)).ok();
         let agrees = self.compare(label, set, got, expected, new_trace.as_ref());
         let new_trace = new_trace.as_ref().filter(|_| agrees);
         let new_graph = new_trace.and_then(|new_trace| entry(&new_trace.module, self.options).ok());
@@ -219,6 +257,14 @@ impl Checker<'_> {
             .runs
             .push(CheckRun::new(label, RunOutcome::Refused, note));
     }
+}
+
+/// Runs the user's program with arguments that the user did not choose: a panic is an error.
+fn catch_panic<T>(program: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(program)).unwrap_or_else(|panic| {
+        let message = format!("it panics: {}", panic_message(&*panic));
+        Err(Error::new(ErrorKind::Raised, message))
+    })
 }
 
 /// The first guard of the graph that a set of arguments breaks.

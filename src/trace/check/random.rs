@@ -5,9 +5,6 @@ use super::{Finding, Id};
 use crate::aten::{self, Operator};
 use crate::ir::{Graph, Node, Op, Region};
 
-/// Largest number of nodes that are listed. Further nodes are counted.
-const MAX_LISTED_NODES: usize = 20;
-
 /// Detail of a finding about a node in a loop.
 const REPEATED_DRAWS: &str =
     "its counter is constant: every iteration of the loop draws equal numbers";
@@ -75,7 +72,7 @@ pub fn random_nodes(graph: &Graph) -> Vec<Finding> {
             loops.push(format!("{name}/"));
         }
     });
-    limit_findings(findings)
+    findings
 }
 
 /// A finding about an operator that draws random numbers.
@@ -83,14 +80,4 @@ pub fn random_operator_finding(op: &str) -> Finding {
     let in_training = op.contains("dropout") || op.contains("rrelu");
     let question = in_training.then_some("did you leave the model in training mode?");
     Finding::new(Id::RandomNode, format!("{op} draws random numbers")).details(question)
-}
-
-/// Keeps the first findings, and notes the number of the others in the last one.
-fn limit_findings(mut findings: Vec<Finding>) -> Vec<Finding> {
-    let more = findings.len().saturating_sub(MAX_LISTED_NODES);
-    findings.truncate(MAX_LISTED_NODES);
-    if let Some(last) = findings.last_mut().filter(|_| more > 0) {
-        last.details.push(format!("and {more} more nodes"));
-    }
-    findings
 }

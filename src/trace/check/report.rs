@@ -8,6 +8,7 @@ use super::check_run::{CheckRun, RunOutcome};
 use super::{AllowList, Finding, Id, Severity, SubjectKind};
 use crate::error::Error;
 use crate::ir::Graph;
+use crate::symbols::with_example_sizes;
 
 /// The report of a check. `Display` writes it as text.
 #[derive(Clone, Debug)]
@@ -86,6 +87,7 @@ impl CheckReport {
             self.suppressed += 1;
             return;
         }
+        finding.message = with_example_sizes(&finding.message, &self.graph.hints);
         if self.strict && is_numeric(finding.id) {
             finding = finding.at_least(Severity::Error);
         }
@@ -107,8 +109,21 @@ impl CheckReport {
             None => {
                 let with = (!label.is_empty()).then(|| format!("with {label}"));
                 finding.details.splice(0..0, with);
-                self.findings.push(finding);
+                self.push_or_fold(finding);
             }
+        }
+    }
+
+    /// Adds a finding, or counts it if it repeats another one at the same line.
+    fn push_or_fold(&mut self, finding: Finding) {
+        let is_repeated = |known: &&mut Finding| known.is_repeated_by(&finding);
+        match self.findings.iter_mut().find(is_repeated) {
+            Some(known) => {
+                known.severity = known.severity.max(finding.severity);
+                known.repeats.push(finding.place.module);
+                known.repeats.extend(finding.repeats);
+            }
+            None => self.findings.push(finding),
         }
     }
 

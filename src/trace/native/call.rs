@@ -3,6 +3,7 @@
 use crate::aten::{self, ArgumentType, Operator, SchemaParameter, StrideRule, WantedFormat};
 use crate::dim::Dim;
 use crate::error::{Error, Result, SourcePlace};
+use crate::interp::loop_limit;
 use crate::ir::Argument;
 
 use super::argument::Arg;
@@ -118,6 +119,7 @@ impl ResolvedCall {
 
     /// Computes the results. Adds a node if a trace is active.
     fn run(mut self, place: &SourcePlace) -> Result<Vec<TracedTensor>> {
+        loop_limit::check_program_time(place)?;
         if let Some(error) = self.tensors.iter().find_map(TracedTensor::error) {
             // The error was reported when it occurred.
             return Ok(vec![TracedTensor::failed(error)]);

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result, SourcePlace};
+use crate::interp::loop_limit;
 use crate::ir::{Argument, Region, TreeSpec};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
@@ -102,7 +103,7 @@ pub fn while_loop<S: Tree>(
 ) -> Result<S> {
     let place = call_site::caller();
     let result = match recorder::active() {
-        None => run_while(state, &condition, &step),
+        None => run_while(state, &condition, &step, &place),
         Some(recorder) => record_while(&recorder, state, &condition, &step, &place),
     };
     result.map_err(|error| error.at_place(&place))
@@ -113,10 +114,14 @@ fn run_while<S: Tree>(
     mut state: S,
     condition: &impl Fn(&S) -> TracedTensor,
     step: &impl Fn(S) -> S,
+    place: &SourcePlace,
 ) -> Result<S> {
     state = detach(&state)?;
+    let mut round = 0;
     while condition_value(&condition(&state))? {
+        loop_limit::begin_program_round(round, place)?;
         state = detach(&step(state))?;
+        round += 1;
     }
     Ok(state)
 }
@@ -137,9 +142,9 @@ fn record_while<S: Tree>(
     place: &SourcePlace,
 ) -> Result<S> {
     let rng_before = random::rng_state();
+    let mut carried = LoopCarried::new(recorder, &state)?;
     let first_condition = condition(&state);
     condition_value(&first_condition)?;
-    let mut carried = LoopCarried::new(recorder, &state)?;
     let (iteration, spec) = carried.record(recorder, |carried| {
         iteration_number(recorder)?;
         let next = step(carried.add_body_inputs(recorder)?);
@@ -158,7 +163,7 @@ fn record_while<S: Tree>(
     let first_condition = Argument::Value(recorder.value_of(&first_condition)?);
     let run = || {
         random::set_rng_state(rng_before);
-        let final_state = run_while(carried.detached_state()?, condition, step)?;
+        let final_state = run_while(carried.detached_state()?, condition, step, place)?;
         values(&flatten(&final_state, "the state")?.0)
     };
     let (results, _) =

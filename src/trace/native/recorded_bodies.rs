@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Argument, Graph, Region, TreeSpec, ValueId};
 use crate::tensor::Tensor;
+use crate::trace::check::Id;
 use crate::trace::region_bodies::RegionBody;
 use crate::trace::scope_stack::{GraphScope, ValueRef};
 
@@ -145,6 +146,7 @@ impl LoopCarried {
     /// A loop that carries the state only.
     pub fn new<S: Tree>(recorder: &Recorder, state: &S) -> Result<LoopCarried> {
         let (state, spec) = flatten(state, "the state")?;
+        add_counters(recorder, &state)?;
         let state = state.iter().map(|leaf| recorder.read(leaf));
         Ok(LoopCarried {
             spec,
@@ -265,6 +267,19 @@ impl LoopCarried {
             Ok(results)
         })
     }
+}
+
+/// Adds the integers of a loop's state that the program made from numbers, such as a counter, as constants. They need no
+/// warning: a loop starts from them at every call.
+fn add_counters(recorder: &Recorder, state: &[TracedTensor]) -> Result<()> {
+    let is_counter = |leaf: &&TracedTensor| {
+        let ty = leaf.ty();
+        matches!(leaf.storage_view().storage.origin, TracedOrigin::Data(_))
+            && ty.is_ok_and(|ty| ty.dtype.is_integer() && ty.shape.is_empty())
+    };
+    let mut counters = state.iter().filter(is_counter);
+    let id = Id::DataConstructor.code();
+    counters.try_for_each(|leaf| recorder::allow(id, || recorder.value_of(leaf)).map(drop))
 }
 
 /// The storages that any of the bodies writes, each once.

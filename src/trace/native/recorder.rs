@@ -11,7 +11,7 @@ use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Argument, Builder, Graph, ModuleState, NamedTree, TreeSpec, ValueId, Weights};
 use crate::shape::{TensorType, wrap_dim};
 use crate::tensor::Tensor;
-use crate::trace::check::{AllowList, Finding, Id};
+use crate::trace::check::{AllowList, Finding, Id, fold_repeated};
 use crate::trace::module_calls::ModuleCalls;
 use crate::trace::rng_counters::carry_rng_counters;
 use crate::trace::scope_stack::{ScopeStack, ValueRef};
@@ -223,7 +223,7 @@ impl Recorder {
         Ok(RecordedGraph {
             graph: carry_rng_counters(graph, &sequence_starts)?,
             weights: recorder.weights.into_inner(),
-            warnings: recorder.warnings.into_inner(),
+            warnings: fold_repeated(recorder.warnings.into_inner()),
             states,
         })
     }
@@ -419,7 +419,8 @@ impl Recorder {
         let axis = wrap_dim(dim.to_i64(), shape.len());
         let size = axis.ok().and_then(|axis| shape.get(axis));
         if let Some(size) = size.filter(|size| size.as_const().is_none()) {
-            let message = format!("the size {size} is fixed to the example's");
+            let number = builder.symbols().hint(size).unwrap_or_default();
+            let message = format!("the size {size} is fixed to the example's {number}");
             self.warn(Id::DynamicIteration, message, &builder.place());
         }
     }

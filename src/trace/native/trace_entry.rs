@@ -3,6 +3,7 @@
 //! An entry graph is a graph that is called from outside by its name, such as `forward`.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 
@@ -13,7 +14,7 @@ use crate::item::Item;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 use crate::trace::check::{Traced, inputs};
-use crate::trace::symbolic_sizes::SymbolicSizes;
+use crate::trace::symbolic_sizes::{InputSizes, SymbolicSizes};
 use crate::trace::weight_states::make_state_inputs;
 
 use super::module::Module;
@@ -286,6 +287,9 @@ fn declare_inputs(
     for input in signature {
         name_leaves(&input.tree, &input.name, &mut names);
     }
+    number_repeated(&mut names);
+    let mut sizes = InputSizes::new(sizes.clone());
+    sizes.reserve(names.iter().map(String::as_str));
     let pairs = examples.iter().zip(&names);
     let declared = pairs.map(|(example, name)| {
         let value = example.value()?;
@@ -297,6 +301,19 @@ fn declare_inputs(
         Ok(recorder.tensor_of(RecordedValue { id, example }))
     });
     declared.collect()
+}
+
+/// Adds numbers to repeated names, so that all differ.
+fn number_repeated(names: &mut [String]) {
+    let mut used: BTreeSet<String> = BTreeSet::new();
+    for name in names {
+        let numbered = (1..).map(|number| format!("{name}_{number}"));
+        let mut candidates = std::iter::once(name.clone()).chain(numbered);
+        if let Some(free) = candidates.find(|name| !used.contains(name)) {
+            used.insert(free.clone());
+            *name = free;
+        }
+    }
 }
 
 /// Names the tensors in an argument: `x`, `x_0`, `x_key`.

@@ -23,12 +23,19 @@ pub(super) fn set_contents(storage: &Arc<TracedStorage>, contents: Contents) {
     storage.set_contents(contents);
 }
 
-/// Runs a part of the program, then restores all storages that it wrote.
+/// Runs a part of the program, then restores all storages that it wrote, even after a panic.
 pub(super) fn with_rollback<T>(program: impl FnOnce() -> T) -> T {
-    let outer = UNDO_LOG.replace(Some(Vec::new()));
-    let result = program();
-    for (storage, contents) in UNDO_LOG.replace(outer).into_iter().flatten().rev() {
-        storage.set_contents(contents);
+    let _rollback = RollbackGuard(UNDO_LOG.replace(Some(Vec::new())));
+    program()
+}
+
+/// Restores the storages of the undo log when dropped, and puts the outer log back.
+struct RollbackGuard(Option<UndoLog>);
+
+impl Drop for RollbackGuard {
+    fn drop(&mut self) {
+        for (storage, contents) in UNDO_LOG.replace(self.0.take()).into_iter().flatten().rev() {
+            storage.set_contents(contents);
+        }
     }
-    result
 }

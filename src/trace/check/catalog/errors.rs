@@ -36,6 +36,7 @@ const fn error(
         cause,
         example,
         cure,
+        rust_cure: None,
     }
 }
 

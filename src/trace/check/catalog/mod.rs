@@ -95,8 +95,11 @@ pub struct CatalogEntry {
     pub cause: &'static str,
     /// Code or a command that shows the problem.
     pub example: &'static str,
-    /// Remedy.
+    /// Remedy; for a program in PyTorch if that of a Rust program is another.
     pub cure: &'static str,
+    /// Remedy for a program in Rust, if it is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rust_cure: Option<&'static str>,
 }
 
 impl CatalogEntry {
@@ -118,7 +121,11 @@ impl fmt::Display for CatalogEntry {
         for line in self.example.lines() {
             writeln!(f, "{}", format!("    {line}").trim_end())?;
         }
-        writeln!(f, "\nCure: {}", self.cure)
+        writeln!(f, "\nCure: {}", self.cure)?;
+        match self.rust_cure {
+            Some(cure) => writeln!(f, "\nCure in Rust: {cure}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -189,6 +196,8 @@ ids! {
     EmptyRefused => results::EMPTY_REFUSED,
     /// An input changes no output.
     UnreadInput => results::UNREAD_INPUT,
+    /// All elements of an output are NaN.
+    NotANumber => results::NOT_A_NUMBER,
     /// Two traces with the same inputs differ.
     GraphsDiffer => results::GRAPHS_DIFFER,
     /// Constants of two traces with the same inputs differ.
@@ -277,6 +286,29 @@ mod tests {
             let is_error = entry.severity == Severity::Error;
             assert_eq!(entry.code.starts_with('E'), is_error, "{}", entry.code);
             assert!(!entry.cause.is_empty() && !entry.example.is_empty() && !entry.cure.is_empty());
+        }
+    }
+
+    #[test]
+    fn rust_users_get_no_advice_in_names_of_python() {
+        let python = [
+            "model.",
+            "torch",
+            "len(",
+            "int(",
+            "item()",
+            "x.size(",
+            "register_buffer",
+        ];
+        for entry in entries() {
+            let is_of_archives = entry.front_ends == [FrontEnd::Archive];
+            if !entry.front_ends.contains(&FrontEnd::Rust) || is_of_archives {
+                continue;
+            }
+            let is_layer_of_traces = ["W02", "W07", "E07"].contains(&&entry.code[..3]);
+            let cure = entry.rust_cure.unwrap_or(entry.cure);
+            let found = python.iter().find(|name| cure.contains(**name));
+            assert_eq!(found.filter(|_| is_layer_of_traces), None, "{}", entry.code);
         }
     }
 

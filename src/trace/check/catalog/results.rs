@@ -14,6 +14,7 @@ pub const OUTPUTS_DIFFER: CatalogEntry = CatalogEntry {
               return x / 2",
     cure: "Look at the first node that differs, which the finding names with its line, and at the warnings on host reads \
            before it. If the difference is rounding, give a tolerance.",
+    rust_cure: None,
 };
 
 pub const REPEAT_DIFFERS: CatalogEntry = CatalogEntry {
@@ -25,6 +26,7 @@ pub const REPEAT_DIFFERS: CatalogEntry = CatalogEntry {
             The function depends on something that changes between calls.",
     example: "self.calls += 1\nreturn x * self.calls",
     cure: "Make the state an input and an output, or remove it.",
+    rust_cure: None,
 };
 
 pub const UNSTABLE_FUNCTION: CatalogEntry = CatalogEntry {
@@ -36,6 +38,7 @@ pub const UNSTABLE_FUNCTION: CatalogEntry = CatalogEntry {
             function says nothing about the trace.",
     example: "return x * time.time()",
     cure: "Remove everything that changes between calls: hidden state, clocks, a private random generator.",
+    rust_cure: None,
 };
 
 pub const PATH_DEPENDS_ON_INPUT: CatalogEntry = CatalogEntry {
@@ -48,6 +51,10 @@ pub const PATH_DEPENDS_ON_INPUT: CatalogEntry = CatalogEntry {
     example: "for i in range(x.size(0)): # unrolled\n    y = y + x[i]",
     cure: "Write the condition or the loop so that it is part of the graph (`torch.where`, whole-tensor operations, \
            `torch.jit.script` for the function around it, traced control flow).",
+    rust_cure: Some(
+        "Write the condition or the loop so that it is part of the graph: `where_`, operations on whole tensors, `cond`, \
+         `while_loop`, `scan`.",
+    ),
 };
 
 pub const SIZE_REFUSED: CatalogEntry = CatalogEntry {
@@ -60,6 +67,7 @@ pub const SIZE_REFUSED: CatalogEntry = CatalogEntry {
     example: "n = int(x.shape[0])\nreturn x.view(n, -1) # the graph is for this n only",
     cure: "Look at the guard or node that the finding names. If one graph for each size is fine, sessions make them \
            as needed; suppress the finding then.",
+    rust_cure: None,
 };
 
 pub const IGNORED_TAIL: CatalogEntry = CatalogEntry {
@@ -72,6 +80,7 @@ pub const IGNORED_TAIL: CatalogEntry = CatalogEntry {
     example: "for chunk in x.split(1, dim=1): # as many chunks as the example had\n    h = self.step(chunk, h)",
     cure: "Work on the whole axis at once, or script the module with the loop. If longer inputs are to be truncated, suppress \
            the finding.",
+    rust_cure: None,
 };
 
 pub const FIXED_BATCH: CatalogEntry = CatalogEntry {
@@ -85,6 +94,10 @@ pub const FIXED_BATCH: CatalogEntry = CatalogEntry {
               rows = torch.stack([self.f(x[i]) for i in range(len(x))]) # as many rows as the example had",
     cure: "Use `x.flatten(1)`, `x.view(x.size(0), -1)` or operations on the whole batch. If the output has that many rows for \
            another reason, suppress the finding.",
+    rust_cure: Some(
+        "Use `x.flatten(1)`, `x.view([x.dim(0), (-1).into()])` or operations on the whole batch. If the output has that many \
+         rows for another reason, suppress the finding.",
+    ),
 };
 
 pub const EMPTY_REFUSED: CatalogEntry = CatalogEntry {
@@ -97,6 +110,7 @@ pub const EMPTY_REFUSED: CatalogEntry = CatalogEntry {
             `-1` is ambiguous.",
     example: "return x.view(x.size(0), -1) # -1 cannot be inferred from 0 elements",
     cure: "Use `x.flatten(1)`, or don't call the model for an empty batch.",
+    rust_cure: None,
 };
 
 pub const UNREAD_INPUT: CatalogEntry = CatalogEntry {
@@ -109,6 +123,20 @@ pub const UNREAD_INPUT: CatalogEntry = CatalogEntry {
     example: "def forward(self, x, mask):\n    if mask.all():      # decided while tracing\n        return self.layer(x)",
     cure: "Leave the input out of the trace, or use it in tensor operations. If the signature has to match other models', \
            suppress the finding.",
+    rust_cure: None,
+};
+
+pub const NOT_A_NUMBER: CatalogEntry = CatalogEntry {
+    code: "W0720",
+    title: "output is not a number",
+    severity: Severity::Warning,
+    front_ends: FrontEnd::ALL,
+    cause: "All elements of an output are NaN, for inputs of the check. NaN equals NaN in comparisons, so that a comparison \
+            of such an output says nothing.",
+    example: "y = (x - x) / (x - x) # 0 / 0",
+    cure: "Look at the first value with a NaN, which the finding names with its line: a division by zero, a logarithm or root \
+           of a negative number, weights that hold NaN. If only the inputs of the check are at fault, give real ones.",
+    rust_cure: None,
 };
 
 pub const GRAPHS_DIFFER: CatalogEntry = CatalogEntry {
@@ -120,6 +148,7 @@ pub const GRAPHS_DIFFER: CatalogEntry = CatalogEntry {
             calls (a memo, a counter), or takes a branch at random.",
     example: "if self.cache is None:\n    self.cache = expensive(x) # is in the first trace only\nreturn self.cache + x",
     cure: "Look at the first diverging operator and both its lines. Take the state out of the function.",
+    rust_cure: None,
 };
 
 pub const CONSTANTS_DIFFER: CatalogEntry = CatalogEntry {
@@ -131,6 +160,7 @@ pub const CONSTANTS_DIFFER: CatalogEntry = CatalogEntry {
             the trace escaped from it and came back as a constant.",
     example: "return x + x.data.sum() # .data is not traced",
     cure: "Compute the value with traced operations, or make it a parameter.",
+    rust_cure: None,
 };
 
 pub const RUN_FAILED: CatalogEntry = CatalogEntry {
@@ -143,6 +173,7 @@ pub const RUN_FAILED: CatalogEntry = CatalogEntry {
     example: "onionskin check model.pt --inputs other_rank.npz",
     cure: "If the function itself fails, the check input is wrong. If only the graph fails, something of the example is \
            baked in: see the place of the failure.",
+    rust_cure: None,
 };
 
 pub const NO_DEPENDENCE: CatalogEntry = CatalogEntry {
@@ -154,4 +185,5 @@ pub const NO_DEPENDENCE: CatalogEntry = CatalogEntry {
             another library, a host copy, or a cached result.",
     example: "def forward(self, x):\n    return torch.tensor(x.numpy() * 2) # computed outside of the trace",
     cure: "Compute with traced tensors. If the output is meant to be constant, suppress the finding.",
+    rust_cure: None,
 };

@@ -13,6 +13,7 @@ pub const HOST_READ: CatalogEntry = CatalogEntry {
               let y = &x / largest; // divides by the example's maximum ever after",
     cure: "Stay with tensors: divide by the tensor, choose with `where_` or `cond`, repeat with `while_loop`. If the value is the \
            same for all inputs, say so with `allow(\"W0201\", ..)` around the read.",
+    rust_cure: None,
 };
 
 pub const FROZEN_SIZE: CatalogEntry = CatalogEntry {
@@ -24,6 +25,7 @@ pub const FROZEN_SIZE: CatalogEntry = CatalogEntry {
     example: "let batch = freeze(&x.dim(0))?;\n\
               let y = x.view([batch, -1]); // other batches do not fit",
     cure: "Pass the symbolic size on: `x.view([x.dim(0), (-1).into()])`.",
+    rust_cure: None,
 };
 
 pub const DYNAMIC_ITERATION: CatalogEntry = CatalogEntry {
@@ -35,6 +37,7 @@ pub const DYNAMIC_ITERATION: CatalogEntry = CatalogEntry {
             its body as the example had elements.",
     example: "for row in x.unbind() { // x: f32[B, 8]\n    total = total + row.tanh();\n}",
     cure: "Write the loop over the whole axis at once (`x.tanh().sum_dim([0])`), or as a `scan`.",
+    rust_cure: None,
 };
 
 pub const CAPTURED_CONSTANT: CatalogEntry = CatalogEntry {
@@ -46,6 +49,7 @@ pub const CAPTURED_CONSTANT: CatalogEntry = CatalogEntry {
             it are not seen.",
     example: "let mask = Tensor::from_vec([8], data);\ntrace(x, |x| &x * &mask)?",
     cure: "Make it an input, or name it as a parameter so that it is a weight of the module.",
+    rust_cure: None,
 };
 
 pub const DATA_CONSTRUCTOR: CatalogEntry = CatalogEntry {
@@ -56,6 +60,7 @@ pub const DATA_CONSTRUCTOR: CatalogEntry = CatalogEntry {
     cause: "A tensor was made from host data while tracing. The data is a constant of the graph, the same at every call.",
     example: "trace(x, |x| &x * Tensor::from_vec([1], vec![clock.seconds()]))?",
     cure: "Compute it from the inputs (`full`, `arange`, sizes). If it is the same for all inputs, suppress the finding.",
+    rust_cure: None,
 };
 
 pub const SIZE_LITERAL: CatalogEntry = CatalogEntry {
@@ -69,6 +74,10 @@ pub const SIZE_LITERAL: CatalogEntry = CatalogEntry {
               return x.view(len(x), int(x.shape[1]) * 8) # recorded as view(4, 24)",
     cure: "Use `x.size(0)` or `x.shape[0]` itself in the traced code, not `len(x)` or `int(x.shape[0])`; write `-1` for \
            a size that can be inferred; or pass the number as an argument of the module if it is meant to be fixed.",
+    rust_cure: Some(
+        "Use the size itself, `x.dim(0)`, not `freeze(&x.dim(0))`, and `-1` for a size that can be inferred; or suppress the \
+         finding if the number is meant to be fixed.",
+    ),
 };
 
 pub const FROZEN_DEVICE: CatalogEntry = CatalogEntry {
@@ -80,6 +89,7 @@ pub const FROZEN_DEVICE: CatalogEntry = CatalogEntry {
             Onionskin ignores devices: the numbers are the same.",
     example: "torch.zeros(n, device=x.device) # recorded as torch.device(\"cuda:0\") when traced on a GPU",
     cure: "Trace on the host, or make constants as buffers of the module, which `load(map_location=…)` moves.",
+    rust_cure: None,
 };
 
 pub const RANDOM_NODE: CatalogEntry = CatalogEntry {
@@ -91,17 +101,21 @@ pub const RANDOM_NODE: CatalogEntry = CatalogEntry {
             mode only.",
     example: "model = Net()          # contains nn.Dropout\ntorch.jit.trace(model, x) # without model.eval()",
     cure: "Call `model.eval()` before tracing. If randomness is wanted, pass the noise as an input.",
+    rust_cure: Some(
+        "Call `Module::eval` before tracing. If randomness is wanted, pass the noise as an input.",
+    ),
 };
 
 pub const TRAINING_MODE: CatalogEntry = CatalogEntry {
     code: "W0215",
     title: "normalisation in training mode",
     severity: Severity::Warning,
-    front_ends: &[FrontEnd::Archive],
+    front_ends: FrontEnd::ALL,
     cause: "Batch normalisation was recorded in training mode: it uses the mean and variance of the current batch, not the \
             learnt ones. Results then depend on the other samples of the batch.",
     example: "torch.jit.trace(model.train(), x).save(\"model.pt\")",
     cure: "Call `model.eval()` before tracing.",
+    rust_cure: Some("Call `Module::eval` before tracing: `net.eval()`."),
 };
 
 pub const UNROLLED_AXIS: CatalogEntry = CatalogEntry {
@@ -115,6 +129,9 @@ pub const UNROLLED_AXIS: CatalogEntry = CatalogEntry {
     example: "for t in range(x.shape[1]):   # traced with 5 steps: five copies of the cell\n    h = self.cell(x[:, t], h)",
     cure: "Use an operation on the whole axis (`nn.GRU`, `cumsum`, a convolution), or script the module with the loop \
            (`torch.jit.script`) so that it stays a loop.",
+    rust_cure: Some(
+        "Use an operation on the whole axis (`nn::GRU`, `cumsum`, a convolution), or `scan` over the axis.",
+    ),
 };
 
 pub const CONSTANT_OF_EXAMPLE: CatalogEntry = CatalogEntry {
@@ -127,6 +144,7 @@ pub const CONSTANT_OF_EXAMPLE: CatalogEntry = CatalogEntry {
             input.",
     example: "scale = torch.from_numpy(np.clip(x.numpy(), 0, 1)) # numpy is not traced\nreturn self.layer(x) * scale",
     cure: "Compute with tensors (`x.clamp(0, 1)`). If the constant is meant, register it as a buffer (`register_buffer`).",
+    rust_cure: None,
 };
 
 pub const READ_NUMBER: CatalogEntry = CatalogEntry {
@@ -139,4 +157,7 @@ pub const READ_NUMBER: CatalogEntry = CatalogEntry {
             are the example's for every input.",
     example: "return x / x.max().item() # divides by the example's maximum ever after",
     cure: "Leave `item()` out: `x / x.max()`. If the number comes from the configuration, suppress the finding.",
+    rust_cure: Some(
+        "Stay with tensors: `&x / x.max()`. If the number comes from the configuration, suppress the finding.",
+    ),
 };

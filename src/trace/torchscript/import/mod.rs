@@ -48,6 +48,7 @@ use crate::ir::{Graph, GraphModule, ModuleState, TreeSpec, ValueId};
 use crate::trace::module_calls::ModuleCalls;
 use crate::trace::rng_counters::carry_rng_counters;
 use crate::trace::scope_stack::ScopeStack;
+use crate::trace::symbolic_sizes::InputSizes;
 use crate::trace::torchscript::archive::Archive;
 use crate::trace::torchscript::storage::TensorRecord;
 
@@ -112,7 +113,7 @@ struct Importer<'a> {
     archive: &'a Archive,
     shared: &'a mut Shared,
     /// The sizes that become symbols.
-    sizes: SymbolicSizes,
+    sizes: InputSizes,
     /// Example values of states by path, for which the graph is made.
     examples: &'a BTreeMap<String, InputSpec>,
     /// The graph under construction, and the bodies of its open regions.
@@ -153,7 +154,7 @@ impl<'a> Importer<'a> {
         Importer {
             archive,
             shared,
-            sizes: options.sizes.clone(),
+            sizes: InputSizes::new(options.sizes.clone()),
             examples: &options.states,
             scopes: ScopeStack::new(&entry.method),
             states: GraphStates::default(),

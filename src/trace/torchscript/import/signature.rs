@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::ir::{NamedTree, TreeConstant, TreeSpec};
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorType};
-use crate::trace::symbolic_sizes::SymbolicSizes;
+use crate::trace::symbolic_sizes::InputSizes;
 use crate::trace::torchscript::ast::{BaseClass, FunctionDef, TypeExpr};
 use crate::trace::torchscript::value::Pickled;
 
@@ -34,8 +34,10 @@ impl<'a> Importer<'a> {
     ) -> Result<Signature<'a>> {
         let function = parameters::find_method(self.archive, &root.class, &entry.method)?;
         let examples = self.examples(function, entry)?;
-        let sizes = self.sizes.clone();
         let parameters = function.parameters.iter().skip(1);
+        let names = parameters.clone().map(|parameter| parameter.name.as_str());
+        self.sizes.reserve(names);
+        let sizes = self.sizes.clone();
         let mut arguments = vec![Datum::Object(root.clone())];
         let mut inputs = Vec::new();
         for (parameter, example) in parameters.zip(&examples) {
@@ -88,7 +90,7 @@ impl<'a> Importer<'a> {
         name: &str,
         ty: &TypeExpr,
         example: &InputSpec,
-        sizes: &SymbolicSizes,
+        sizes: &InputSizes,
     ) -> Result<(Datum, TreeSpec)> {
         Ok(match example {
             InputSpec::Tensor(example) => {
@@ -144,7 +146,7 @@ impl<'a> Importer<'a> {
         &mut self,
         name: &str,
         items: &[InputSpec],
-        sizes: &SymbolicSizes,
+        sizes: &InputSizes,
     ) -> Result<(Vec<Datum>, Vec<TreeSpec>)> {
         let numbered = items.iter().enumerate();
         let pairs = numbered.map(|(index, item)| {
@@ -160,7 +162,7 @@ impl<'a> Importer<'a> {
         name: &str,
         ty: &TypeExpr,
         items: &[InputSpec],
-        sizes: &SymbolicSizes,
+        sizes: &InputSizes,
     ) -> Result<(Datum, TreeSpec)> {
         let (data, trees) = self.input_items(name, items, sizes)?;
         let archive = self.archive;
@@ -183,7 +185,7 @@ impl<'a> Importer<'a> {
         &mut self,
         name: &str,
         ty: &TensorType,
-        sizes: &SymbolicSizes,
+        sizes: &InputSizes,
     ) -> Result<TensorType> {
         let example = ty.sizes(&Bindings::new()).map_err(|_| {
             let message = format!("the example of {name} is {ty}: sizes must be numbers");
