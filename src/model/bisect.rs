@@ -1,5 +1,5 @@
 //! Search for the first value that a device computes differently from the oracle, which interprets the graph: see
-//! [`interp`](crate::interp).
+//! [`interp`].
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};

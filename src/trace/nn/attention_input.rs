@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::kw;
 use crate::trace::native::{TracedTensor, example_sizes, failed};
 
-/// Inputs and options of a call of [`MultiheadAttention`].
+/// Inputs and options of a call of [`MultiheadAttention`](super::MultiheadAttention).
 #[derive(Clone, Debug)]
 pub struct Attention {
     pub(super) query: TracedTensor,
