@@ -4,8 +4,8 @@ use onionskin::kw;
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::CheckOptions;
 use onionskin::trace::{
-    Method, Module, TracedTensor, call, cond, ops, scan, state, trace, trace_checked, trace_module,
-    while_loop,
+    Method, Module, TracedTensor, call, cond, leaf, ops, scan, state, trace, trace_checked,
+    trace_module, while_loop,
 };
 
 fn floats(tensor: &TracedTensor) -> Vec<f32> {
@@ -240,6 +240,21 @@ fn the_state_of_a_loop_is_a_copy() {
             doubled + x
         },
         &[9.0, 18.0, 27.0, 36.0, 45.0, 54.0],
+    );
+}
+
+/// A function that is one node gets copies of its inputs, too.
+#[test]
+fn the_inputs_of_a_leaf_are_copies() {
+    gives(
+        |x| {
+            let grown = leaf("grow_in_place", x.clone(), |x: TracedTensor| {
+                x.add_(1.0);
+                x
+            });
+            grown.unwrap() + x
+        },
+        &[3.0, 5.0, 7.0, 9.0, 11.0, 13.0],
     );
 }
 

@@ -127,7 +127,7 @@ fn run_while<S: Tree>(
 }
 
 /// A structure of equal values with memory of their own, as the results of a region have.
-fn detach<T: Tree>(tree: &T) -> Result<T> {
+pub(super) fn detach<T: Tree>(tree: &T) -> Result<T> {
     let (leaves, spec) = flatten(tree, "the state")?;
     let leaves: Vec<TracedTensor> = leaves.iter().map(TracedTensor::detached).collect();
     T::rebuild(&spec, &leaves, "the state")

@@ -14,6 +14,7 @@ use crate::tensor::Tensor;
 
 use super::call::failed_at;
 use super::call_site;
+use super::control::detach;
 use super::recorder::{self, Recorder};
 use super::tensor::TracedTensor;
 use super::tree::Tree;
@@ -142,7 +143,8 @@ fn record_custom(
 /// Calls a function that a trace records as one node, with the function itself as the node's host function. Without an
 /// active trace it simply calls the function.
 ///
-/// The function may read tensor values and branch on them. It runs once with symbolic sizes to find the sizes of its
+/// The function may read tensor values and branch on them. It gets copies of the inputs: writes to them do not reach the
+/// tensors that are passed in. It runs once with symbolic sizes to find the sizes of its
 /// results.
 ///
 /// # Errors
@@ -159,7 +161,7 @@ where
 {
     let place = call_site::caller();
     let Some(recorder) = recorder::active() else {
-        return Ok(function(inputs));
+        return Ok(function(detach(&inputs)?));
     };
     let result = record_leaf(&recorder, name, &inputs, function, &place);
     result.map_err(|error| error.at_place(&place))

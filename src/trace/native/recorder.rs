@@ -275,14 +275,16 @@ impl Recorder {
         self.sequence_starts.borrow_mut().push(values);
     }
 
-    /// Runs a part of the program for its result only. Drops its nodes and warnings. If it records an error, returns
-    /// that.
+    /// Runs a part of the program for its result only. Drops its nodes, warnings and writes. If it records an error,
+    /// returns that.
     pub fn probe<T>(&self, program: impl FnOnce() -> Result<T>) -> Result<T> {
         let warning_count = self.warnings.borrow().len();
         let outer_error = self.error.take();
+        let storage_values = self.storage_values.borrow().clone();
         self.scopes.borrow_mut().open();
         let result = program();
         self.scopes.borrow_mut().close()?;
+        self.storage_values.replace(storage_values);
         self.warnings.borrow_mut().truncate(warning_count);
         let error = self.error.replace(outer_error);
         error.map_or(result, Err)
