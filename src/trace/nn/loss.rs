@@ -49,15 +49,14 @@ fn broadcast(x: &TracedTensor, target: &TracedTensor) -> [TracedTensor; 2] {
     [own(x, wide_x), own(target, wide_target)]
 }
 
-/// Defines losses by settings with defaults, weights of classes or elements, and a formula of input and target.
-macro_rules! losses {
-    ($(
+/// Defines a loss as a module: its settings with defaults, its weights of classes or elements, and the reduction.
+macro_rules! loss_module {
+    (
         $(#[$doc:meta])*
         $name:ident
         { $($(#[$about:meta])* $setting:ident: $type:ty = $default:expr),* }
         [ $($(#[$of:meta])* $weight:ident),* ]
-        |$loss:ident, $x:ident, $target:ident| $result:expr;
-    )*) => {$(
+    ) => {
         $(#[$doc])*
         #[derive(Debug, Module)]
         pub struct $name {
@@ -111,6 +110,18 @@ macro_rules! losses {
                 }
             )*
         }
+    };
+}
+pub(super) use loss_module;
+
+/// Defines losses by their modules and a formula of input and target.
+macro_rules! losses {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident $settings:tt $weights:tt
+        |$loss:ident, $x:ident, $target:ident| $result:expr;
+    )*) => {$(
+        loss_module! { $(#[$doc])* $name $settings $weights }
 
         impl<X: Borrow<TracedTensor>, Y: Borrow<TracedTensor>> Forward<(X, Y)> for $name {
             type Output = TracedTensor;

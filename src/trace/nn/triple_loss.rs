@@ -7,55 +7,19 @@ use std::sync::Arc;
 
 use super::PairwiseDistance;
 use super::checks::{ArgumentCheck, refuse};
-use super::loss::Reduction;
+use super::loss::{Reduction, loss_module};
 use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Forward, TracedTensor};
 
-/// Defines losses of three tensors by settings with defaults and a formula.
+/// Defines losses of three tensors by their modules and a formula.
 macro_rules! losses {
     ($(
         $(#[$doc:meta])*
-        $name:ident
-        { $($(#[$about:meta])* $setting:ident: $type:ty = $default:expr),* }
+        $name:ident $settings:tt
         |$loss:ident, $a:ident, $b:ident, $c:ident| $result:expr;
     )*) => {$(
-        $(#[$doc])*
-        #[derive(Debug, Module)]
-        pub struct $name {
-            $($setting: $type,)*
-            #[module(skip)]
-            reduction: Reduction,
-        }
-
-        impl Default for $name {
-            fn default() -> $name {
-                $name::new()
-            }
-        }
-
-        impl $name {
-            #[doc = concat!("A new `", stringify!($name), "`.")]
-            pub fn new() -> $name {
-                $name { $($setting: $default,)* reduction: Reduction::Mean }
-            }
-
-            /// Reduction of the values for each element; their mean by default.
-            #[must_use]
-            pub fn reduction(mut self, reduction: Reduction) -> $name {
-                self.reduction = reduction;
-                self
-            }
-
-            $(
-                $(#[$about])*
-                #[must_use]
-                pub fn $setting(mut self, $setting: $type) -> $name {
-                    self.$setting = $setting;
-                    self
-                }
-            )*
-        }
+        loss_module! { $(#[$doc])* $name $settings [] }
 
         impl<A, B, C> Forward<(A, B, C)> for $name
         where
