@@ -146,6 +146,8 @@ fn shell(command: &str, folder: &Path) -> (i32, String) {
         .args(["-c", &format!("exec 2>&1; {command}")])
         .current_dir(folder)
         .env("PATH", std::env::join_paths(folders).unwrap())
+        // Lavapipe's vectors of the pages, which all processors have.
+        .env("LP_NATIVE_VECTOR_WIDTH", "256")
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
