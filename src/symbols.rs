@@ -179,17 +179,6 @@ impl Symbols {
         self.state.borrow_mut().hints.insert(name.clone(), hint);
     }
 
-    /// True if all symbols of a size were declared in this table. Tables of two traces have symbols of equal names, which are
-    /// told apart by the allocations of the names.
-    pub fn declares(&self, size: &Dim) -> bool {
-        let state = self.state.borrow();
-        let is_own = |symbol: &Symbol| {
-            let own = state.hints.get_key_value(symbol);
-            own.is_some_and(|(own, _)| Symbol::ptr_eq(own, symbol))
-        };
-        size.symbols().iter().all(is_own)
-    }
-
     /// True if a symbol of this name was declared.
     pub fn is_declared(&self, name: &str) -> bool {
         self.state.borrow().hints.contains_key(name)

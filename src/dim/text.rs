@@ -57,7 +57,10 @@ impl Dim {
             DimRepr::Sum(sum) => sum,
         };
         let term = |(product, coefficient): &(Vec<DimAtom>, i64)| {
-            let factors: Vec<String> = product.iter().map(DimAtom::rust_expression).collect();
+            let factors: Vec<String> = match product.as_slice() {
+                [factor] => vec![factor.rust_expression()],
+                factors => factors.iter().map(DimAtom::rust_factor).collect(),
+            };
             let factors = factors.join(" * ");
             match coefficient {
                 1 => factors,
@@ -71,10 +74,18 @@ impl Dim {
         }
     }
 
-    /// The size as a Rust expression for a reference.
+    /// The size as a Rust expression of the type `&Size`.
+    fn rust_size(&self) -> String {
+        match self.as_const() {
+            Some(value) => format!("&Size::from({value})"),
+            None => self.rust_reference(),
+        }
+    }
+
+    /// The size as a Rust expression for a number or a reference.
     fn rust_reference(&self) -> String {
         match (self.as_const(), self.as_symbol()) {
-            (Some(value), _) => format!("&Dim::from({value})"),
+            (Some(value), _) => value.to_string(),
             (_, Some(_)) => self.rust_expression(),
             _ => format!("&({})", self.rust_expression()),
         }
@@ -82,16 +93,26 @@ impl Dim {
 }
 
 impl DimAtom {
+    /// The source of a factor of a product.
+    fn rust_factor(&self) -> String {
+        match self {
+            DimAtom::FloorDiv(..) => format!("({})", self.rust_expression()),
+            _ => self.rust_expression(),
+        }
+    }
+
     fn rust_expression(&self) -> String {
         let (function, a, b) = match self {
             DimAtom::Symbol(name) => return format!("&{name}"),
-            DimAtom::FloorDiv(a, b) => ("floor_div", a, b),
-            DimAtom::Min(a, b) => ("minimum", a, b),
-            DimAtom::Max(a, b) => ("maximum", a, b),
+            DimAtom::FloorDiv(a, b) => {
+                return format!("{} / {}", a.rust_reference(), b.rust_reference());
+            }
+            DimAtom::Min(a, b) => ("min", a, b),
+            DimAtom::Max(a, b) => ("max", a, b),
         };
         format!(
-            "Dim::{function}({}, {})",
-            a.rust_reference(),
+            "Size::{function}({}, {})",
+            a.rust_size(),
             b.rust_reference()
         )
     }

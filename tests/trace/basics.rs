@@ -86,12 +86,12 @@ fn a_step_that_fails_is_told_with_its_line() {
 #[test]
 fn sizes_generalise() {
     let function = |x: TracedTensor| {
-        let sizes = vec![x.dim(1) * 2, x.dim(0), 2.into()];
+        let sizes = (x.dim(1) * 2, x.dim(0), 2);
         call("view", vec![(&x).into(), sizes.into()], Vec::new()).swap_remove(0)
     };
     let traced = trace(example(&[5, 2, 4]), function).unwrap();
     let found: TracedTensor = traced.call(example(&[3, 7, 4])).unwrap();
-    assert_eq!(found.shape(), [14.into(), 3.into(), 2.into()]);
+    assert_eq!(found.shape(), [14, 3, 2]);
 }
 
 /// Counterpart: "Tracing can't be nested".

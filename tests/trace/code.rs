@@ -4,7 +4,6 @@
 
 use std::path::Path;
 
-use onionskin::dim::Dim;
 use onionskin::dtype::DType;
 use onionskin::interp;
 use onionskin::ir::{Graph, GraphModule};
@@ -21,11 +20,10 @@ mod printed {
         ($($name:ident $file:literal;)*) => {$(
             #[allow(unused_imports, non_snake_case, clippy::all, reason = "as printed")]
             pub mod $name {
-                use onionskin::dim::Dim;
                 use onionskin::dtype::DType;
                 use onionskin::error::Result;
                 use onionskin::kw;
-                use onionskin::trace::{Arg, TracedTensor, cond, ops, while_loop};
+                use onionskin::trace::{Arg, Size, TracedTensor, cond, ops, while_loop};
 
                 include!($file);
 
@@ -82,7 +80,7 @@ fn weight(module: &GraphModule) -> impl Fn(&str) -> TracedTensor {
 #[test]
 fn shapes_lists_and_tuples() {
     let function = |(x, y): (TracedTensor, TracedTensor)| {
-        let wide = x.reshape([x.dim(0) * 2, x.dim(1).floor_div(&2.into()), Dim::from(1)]);
+        let wide = x.reshape((x.dim(0) * 2, x.dim(1) / 2, 1));
         let parts = x.chunk_with(2, kw!(dim = 1));
         let joined = ops::cat_with(&[&parts[1], &parts[0], &y], kw!(dim = -1));
         let (largest, at) = joined.max_dim_with(1, kw!(keepdim = true));

@@ -114,7 +114,7 @@ fn arg(argument: &Argument, tensors: &[TracedTensor]) -> Arg {
     match argument {
         Argument::Value(id) => Arg::Tensor(tensors[id.index()].clone()),
         Argument::Number(number) => Arg::Number(*number),
-        Argument::Size(size) => Arg::Size(size.clone()),
+        Argument::Size(size) => size.as_const().unwrap().into(),
         Argument::Str(text) => Arg::Str(text.clone()),
         Argument::List(items) => Arg::List(items.iter().map(|item| arg(item, tensors)).collect()),
         Argument::None => Arg::None,
@@ -141,10 +141,7 @@ fn methods_take_what_pytorch_takes() {
     assert_eq!(floats(&x.gt(0.0).where_(&x, 0.0)), floats(&x.relu()));
     assert_eq!(floats(&ops::arange_start(1, 3).to(DType::F32)), [1.0, 2.0]);
     assert_eq!(floats(&ops::einsum("ij,ij->i", &[&x, &x])).len(), 2);
-    assert_eq!(
-        x.reshape([x.dim(1), x.dim(0)]).shape(),
-        [3.into(), 2.into()]
-    );
+    assert_eq!(x.reshape([x.dim(1), x.dim(0)]).shape(), [3, 2]);
     assert_eq!(
         floats(&x.index([Arg::None, ops::arange(1).into()])).len(),
         2

@@ -9,7 +9,6 @@ use std::path::Path;
 
 use onionskin::cases::{self, Call, Case, CaseArchive};
 use onionskin::compare::{Tolerance, compare};
-use onionskin::dim::Dim;
 use onionskin::error::{Error, ErrorKind, Result};
 use onionskin::item::Item;
 use onionskin::tensor::Tensor;
@@ -17,7 +16,7 @@ use onionskin::trace::torchscript::ast::{
     AstExpr, AstExprKind, CallExpr, Callee, FunctionDef, Stmt, StmtKind,
 };
 use onionskin::trace::torchscript::{Archive, Pickled};
-use onionskin::trace::{Arg, TracedTensor, call, trace};
+use onionskin::trace::{Arg, Size, TracedTensor, call, trace};
 
 /// A program that cannot run here: it reads memory of a constant beyond the constant's elements, which the loaded tensor does
 /// not have.
@@ -29,7 +28,7 @@ enum Value {
     /// A tensor, string, number or `None`.
     Arg(Arg),
     /// A size.
-    Size(Dim),
+    Size(Size),
     /// A list or tuple.
     List(Vec<Value>),
 }
@@ -175,17 +174,17 @@ impl Value {
 }
 
 /// Arithmetic of a size and a number, which an archive has as a tensor.
-fn size_arithmetic(name: &str, left: &Dim, right: &Value) -> Result<Value> {
+fn size_arithmetic(name: &str, left: &Size, right: &Value) -> Result<Value> {
     let right = match right {
         Value::Size(size) => size.clone(),
-        Value::Arg(Arg::Tensor(number)) => Dim::from(number.to_scalar()?.to_i64()),
+        Value::Arg(Arg::Tensor(number)) => Size::from(number.to_scalar()?.to_i64()),
         _ => return Err(unexpected("an operand of a size")),
     };
-    Ok(Value::Size(match (name, right.as_const()) {
-        ("aten::add", _) => left + &right,
-        ("aten::sub", _) => left - &right,
-        ("aten::mul", _) => left * &right,
-        ("aten::floor_divide", Some(_)) => left.floor_div(&right),
+    Ok(Value::Size(match name {
+        "aten::add" => left + right,
+        "aten::sub" => left - right,
+        "aten::mul" => left * right,
+        "aten::floor_divide" => left / right,
         _ => return Err(unexpected(name)),
     }))
 }

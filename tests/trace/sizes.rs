@@ -3,7 +3,7 @@
 use onionskin::error::ErrorKind;
 use onionskin::trace::check::Id;
 use onionskin::trace::{
-    SymbolicSizes, TraceOptions, TracedTensor, freeze, kw, ops, trace, trace_with,
+    Size, SymbolicSizes, TraceOptions, TracedTensor, freeze, kw, ops, trace, trace_with,
 };
 
 fn example(shape: &[usize]) -> TracedTensor {
@@ -31,7 +31,7 @@ fn check_generalises(
 fn arithmetic_on_sizes() {
     check_generalises(&[4, 6], &[10, 2], |x| {
         let (rows, columns) = (x.dim(0), x.dim(-1));
-        x.view([rows.floor_div(&2.into()), columns * 2])
+        x.view([rows / 2, columns * 2])
     });
     check_generalises(&[4, 6], &[2, 3], |x| x.view([x.numel()]));
 }
@@ -45,20 +45,20 @@ fn arange_and_full_of_sizes() {
         &x * numbers
     });
     check_generalises(&[4, 6], &[5, 2], |x| ops::full(x.shape(), 3.0) + &x);
-    check_generalises(&[4, 6], &[5, 2], |x| ops::zeros([x.dim(0), 1.into()]) - &x);
+    check_generalises(&[4, 6], &[5, 2], |x| ops::zeros((x.dim(0), 1)) - &x);
 }
 
 /// Counterpart: `test_trace_slice_full_dim`, slices whose bounds follow from sizes.
 #[test]
 fn slices_by_sizes() {
     check_generalises(&[4, 6], &[8, 6], |x| {
-        x.slice_with(kw!(start = x.dim(0).floor_div(&2.into())))
+        x.slice_with(kw!(start = x.dim(0) / 2))
     });
     check_generalises(&[4, 6], &[8, 6], |x| x.slice_with(kw!(end = x.dim(0) - 1)));
     check_generalises(&[4, 6], &[8, 6], |x| x.narrow(0, 1, x.dim(0) - 2));
     let traced = trace(example(&[5]), |x| x.slice_with(kw!(start = 0, end = 5))).unwrap();
     let found: TracedTensor = traced.call(example(&[7])).unwrap();
-    assert_eq!(found.shape(), [5.into()], "the literal 5 stays");
+    assert_eq!(found.shape(), [5], "the literal 5 stays");
 }
 
 /// Counterpart: "setitem with dynamic shape" (#43548).
@@ -145,13 +145,13 @@ fn only_the_named_sizes_vary() {
 #[test]
 fn sizes_come_out_as_numbers() {
     let traced = trace(example(&[3, 2]), |x| (x.dim(0) * 2, x.relu())).unwrap();
-    let (size, _): (onionskin::dim::Dim, TracedTensor) = traced.call(example(&[5, 2])).unwrap();
-    assert_eq!(size.as_const(), Some(10));
+    let (size, _): (Size, TracedTensor) = traced.call(example(&[5, 2])).unwrap();
+    assert_eq!(size, 10);
 }
 
 #[test]
 fn a_dimension_that_there_is_not_is_named() {
-    let error = trace(example(&[3, 2]), |x| x.view([x.dim(2), 3.into()])).unwrap_err();
+    let error = trace(example(&[3, 2]), |x| x.view((x.dim(2), 3))).unwrap_err();
     assert_eq!(
         error.message(),
         "dimension 2 is out of range for 2 dimensions"
@@ -200,13 +200,135 @@ fn a_size_of_another_trace_is_refused() {
     let line = line!() + 1;
     let divide = |x: TracedTensor| &x / &size;
     let error = trace(example(&[3]), divide).unwrap_err();
-    assert_eq!(error.message(), "x_0, a size of another trace, is used");
+    assert_eq!(
+        error.message(),
+        "x_0 (4 in the example), a size of another trace, is used"
+    );
     assert!(
         error.to_string().contains(&format!("sizes.rs:{line}")),
         "{error}"
     );
     let error = trace(example(&[3]), |x| (x, size.clone())).unwrap_err();
-    assert_eq!(error.message(), "x_0, a size of another trace, is used");
+    assert_eq!(
+        error.message(),
+        "x_0 (4 in the example), a size of another trace, is used"
+    );
     let error = trace(example(&[3]), |x| freeze(&size).map(|_| x)).unwrap_err();
-    assert_eq!(error.message(), "x_0, a size of another trace, is used");
+    assert_eq!(
+        error.message(),
+        "x_0 (4 in the example), a size of another trace, is used"
+    );
+}
+
+/// A branch on a size is decided by the example. The graph serves the sizes with the same answer, and refuses others.
+#[test]
+fn a_comparison_of_a_size_is_a_guard_with_its_line() {
+    let line = line!() + 1;
+    let program = |x: TracedTensor| if x.dim(0) == 3 { &x * 2.0 } else { -&x };
+    let traced = trace(example(&[4, 2]), program).unwrap();
+    assert_eq!(traced.warnings, []);
+    let guards = &traced.graph("forward").unwrap().guards;
+    assert_eq!(guards.len(), 1);
+    assert_eq!(guards[0].to_string(), "x_0 != 3");
+    let place = guards[0].place.to_string();
+    assert!(place.contains(&format!("sizes.rs:{line}")), "{place}");
+    let found: TracedTensor = traced.call(example(&[5, 2])).unwrap();
+    assert_eq!(
+        found.to_host().unwrap(),
+        (-example(&[5, 2])).to_host().unwrap()
+    );
+    let error = traced
+        .call::<_, TracedTensor>(example(&[3, 2]))
+        .unwrap_err();
+    assert!(error.to_string().contains("x_0 != 3"), "{error}");
+}
+
+/// The answers of a traced program are those of the program without a trace.
+#[test]
+fn comparisons_answer_as_without_a_trace() {
+    let answers = |x: &TracedTensor| {
+        let (rows, columns) = (x.dim(0), x.dim(1));
+        [
+            rows == columns,
+            rows != columns,
+            rows < columns,
+            rows <= columns,
+            rows > columns,
+            rows >= columns,
+            rows == 4,
+            rows < 4,
+            rows <= 3_usize,
+            rows > 3_i64,
+            rows >= 5,
+            2 * &rows - 2 == columns,
+            rows.min(5) == 4,
+            columns.max(7) == 7,
+            &columns / 4 == 1,
+            &columns % 4 == 2,
+            columns.ceil_div(4) == 2,
+        ]
+    };
+    for shape in [[4, 6], [6, 4], [4, 4], [3, 6]] {
+        let wanted = answers(&example(&shape));
+        let mut found = None;
+        let program = |x: TracedTensor| {
+            found = Some(answers(&x));
+            x.relu()
+        };
+        trace(example(&shape), program).unwrap();
+        assert_eq!(found, Some(wanted), "{shape:?}");
+    }
+}
+
+/// An assertion on a size holds for every call of the graph.
+#[test]
+fn an_equality_that_holds_fixes_the_size() {
+    let traced = trace(example(&[4, 3]), |x| {
+        assert_eq!(x.dim(1), 3);
+        x.relu()
+    })
+    .unwrap();
+    assert!(traced.call::<_, TracedTensor>(example(&[9, 3])).is_ok());
+    let error = traced
+        .call::<_, TracedTensor>(example(&[9, 2]))
+        .unwrap_err();
+    assert_eq!(
+        error.message(),
+        "input x is f32[x_0, 3], not of shape [9, 2]"
+    );
+}
+
+#[test]
+fn a_size_divided_by_zero_fails_where_it_is_used() {
+    let line = line!() + 1;
+    let error = trace(example(&[4, 3]), |x| x.view([x.dim(0) / 0, 3.into()])).unwrap_err();
+    let message = "the size x_0 (4 in the example) is divided by zero";
+    assert_eq!(error.message(), message);
+    assert!(
+        error.to_string().contains(&format!("sizes.rs:{line}")),
+        "{error}"
+    );
+    let eager = example(&[4]);
+    let error = eager.narrow(0, 0, eager.dim(0) % 0).to_host().unwrap_err();
+    assert_eq!(error.message(), "the size 4 is divided by zero");
+}
+
+/// A size that a first trace left behind can't be compared in a second one, also within an expression.
+#[test]
+fn a_comparison_with_a_size_of_another_trace_is_refused() {
+    let left = std::cell::RefCell::new(None);
+    let first = |x: TracedTensor| {
+        left.replace(Some(x.dim(0)));
+        x
+    };
+    trace(example(&[4]), first).unwrap();
+    let size = left.take().unwrap();
+    let compare = |x: TracedTensor| if x.dim(0) + &size == 7 { x } else { -x };
+    let error = trace(example(&[3]), compare).unwrap_err();
+    assert!(
+        error
+            .message()
+            .ends_with("a size of another trace, is used"),
+        "{error}"
+    );
 }

@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use onionskin::dim::Dim;
 use onionskin::error::Error;
 use onionskin::ir::{Graph, TreeSpec as Shape};
 use onionskin::trace::check::CheckOptions;
-use onionskin::trace::{TraceOptions, TracedTensor, Tree, trace, trace_checked, trace_with};
+use onionskin::trace::{Size, TraceOptions, TracedTensor, Tree, trace, trace_checked, trace_with};
 
 fn x(values: &[f32]) -> TracedTensor {
     TracedTensor::from_vec([values.len()], values.to_vec())
@@ -271,7 +270,7 @@ fn what_has_no_order_or_is_no_tensor_is_refused_with_advice() {
         error.advice(),
         Some("use a BTreeMap, or a struct with #[derive(Tree)]")
     );
-    let error = trace_error((x(&[1.0]), Dim::from(3)));
+    let error = trace_error((x(&[1.0]), Size::from(3)));
     assert_eq!(
         error.message(),
         "args[1] is a size, and only tensors can be inputs"
@@ -350,8 +349,8 @@ fn inputs_come_out_as_they_are_and_unused_ones_stay() {
 #[test]
 fn sizes_come_out_as_numbers_of_each_call() {
     let traced = trace(x(&[1.0, 2.0]), |x| (x.dim(0) * 3, x)).unwrap();
-    let (size, _): (Dim, TracedTensor) = traced.call(x(&[1.0; 7])).unwrap();
-    assert_eq!(size, Dim::from(21));
+    let (size, _): (Size, TracedTensor) = traced.call(x(&[1.0; 7])).unwrap();
+    assert_eq!(size, 21);
 }
 
 /// Counterpart: `test_trace_with_kwargs` and the NameError that lists the arguments.

@@ -2,9 +2,11 @@
 
 use crate::dim::Dim;
 use crate::dtype::DType;
+use crate::error::Result;
 use crate::ir::{Argument, ValueId};
 use crate::scalar::Scalar;
 
+use super::size::Size;
 use super::tensor::TracedTensor;
 
 /// An argument of an operator. Every Rust value that corresponds to an argument in PyTorch converts into it.
@@ -15,7 +17,7 @@ pub enum Arg {
     /// A number.
     Number(Scalar),
     /// A size, possibly symbolic.
-    Size(Dim),
+    Size(Size),
     /// An element type.
     DType(DType),
     /// A string: `"mean"`.
@@ -27,10 +29,22 @@ pub enum Arg {
 }
 
 impl Arg {
+    /// A list of the sizes of a shape in the active trace.
+    ///
+    /// # Errors
+    /// A size has symbols that the active trace does not have.
+    pub(super) fn of_shape(shape: &[Dim]) -> Result<Arg> {
+        let sizes = shape.iter().map(|size| Size::of_shape(size).map(Arg::Size));
+        Ok(Arg::List(sizes.collect::<Result<_>>()?))
+    }
+
     /// Converts to a graph argument. A tensor is appended to `tensors`, unless it is there, and becomes a value with its
     /// index.
-    pub(super) fn to_graph_argument(&self, tensors: &mut Vec<TracedTensor>) -> Argument {
-        match self {
+    ///
+    /// # Errors
+    /// A size belongs to another trace, or there is no such size.
+    pub(super) fn to_graph_argument(&self, tensors: &mut Vec<TracedTensor>) -> Result<Argument> {
+        Ok(match self {
             Arg::Tensor(tensor) => {
                 let known = tensors.iter().position(|known| known.is(tensor));
                 let index = known.unwrap_or_else(|| {
@@ -40,15 +54,15 @@ impl Arg {
                 Argument::Value(ValueId(u32::try_from(index).unwrap_or(u32::MAX)))
             }
             Arg::Number(number) => Argument::Number(*number),
-            Arg::Size(size) => size.clone().into(),
+            Arg::Size(size) => size.expression()?.clone().into(),
             Arg::DType(dtype) => Argument::Number(Scalar::Int(dtype.torch_code())),
             Arg::Str(text) => Argument::Str(text.clone()),
             Arg::List(items) => {
                 let items = items.iter().map(|item| item.to_graph_argument(tensors));
-                Argument::List(items.collect())
+                Argument::List(items.collect::<Result<_>>()?)
             }
             Arg::None => Argument::None,
-        }
+        })
     }
 }
 
@@ -116,11 +130,33 @@ arguments! {
     bool, value => Arg::Number(Scalar::Bool(value));
     i32, value => Arg::Number(Scalar::Int(i64::from(value)));
     i64, value => Arg::Number(Scalar::Int(value));
-    usize, value => Dim::from(value).into();
+    usize, value => Size::from(value).into();
     f32, value => Arg::Number(Scalar::Float(f64::from(value)));
     f64, value => Arg::Number(Scalar::Float(value));
-    Dim, size => Arg::Size(size);
-    &Dim, size => Arg::Size(size.clone());
+    Size, size => Arg::Size(size);
+    &Size, size => Arg::Size(size.clone());
     DType, dtype => Arg::DType(dtype);
     String, text => Arg::Str(text);
+}
+
+/// Tuples are lists whose items may have different types: `x.view((x.dim(0), 4, -1))`.
+macro_rules! tuples {
+    ($($($name:ident $index:tt),*;)*) => {$(
+        impl<$($name: Into<Arg>),*> From<($($name,)*)> for Arg {
+            fn from(items: ($($name,)*)) -> Arg {
+                Arg::List(vec![$(items.$index.into()),*])
+            }
+        }
+    )*};
+}
+
+tuples! {
+    A 0;
+    A 0, B 1;
+    A 0, B 1, C 2;
+    A 0, B 1, C 2, D 3;
+    A 0, B 1, C 2, D 3, E 4;
+    A 0, B 1, C 2, D 3, E 4, F 5;
+    A 0, B 1, C 2, D 3, E 4, F 5, G 6;
+    A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7;
 }

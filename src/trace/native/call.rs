@@ -65,8 +65,10 @@ fn dispatch(
     named: &[(&str, Arg)],
 ) -> Vec<TracedTensor> {
     let call = ResolvedCall::resolve(&operators, positional, named);
-    let call = call.ok_or_else(|| mismatch_error(name, &operators, named));
-    let results = call.and_then(|call| call.run(place));
+    let results = call.and_then(|call| {
+        let call = call.ok_or_else(|| mismatch_error(name, &operators, named))?;
+        call.run(place)
+    });
     results.unwrap_or_else(|error| vec![failed_at(error, place)])
 }
 
@@ -94,27 +96,29 @@ struct ResolvedCall {
 }
 
 impl ResolvedCall {
-    /// Chooses the first operator that accepts the arguments.
+    /// Chooses the first operator that accepts the arguments; `None` if there is none.
     fn resolve(
         operators: &[&'static Operator],
         positional: &[Arg],
         named: &[(&str, Arg)],
-    ) -> Option<ResolvedCall> {
+    ) -> Result<Option<ResolvedCall>> {
         let mut tensors = Vec::new();
         let positional = positional.iter();
         let positional = positional.map(|argument| argument.to_graph_argument(&mut tensors));
-        let positional: Vec<Argument> = positional.collect();
+        let positional: Vec<Argument> = positional.collect::<Result<_>>()?;
         let named = named.iter();
-        let named = named.map(|(name, argument)| (*name, argument.to_graph_argument(&mut tensors)));
-        let named: Vec<(&str, Argument)> = named.collect();
-        operators.iter().find_map(|operator| {
+        let named =
+            named.map(|(name, argument)| Ok((*name, argument.to_graph_argument(&mut tensors)?)));
+        let named: Vec<(&str, Argument)> = named.collect::<Result<_>>()?;
+        let call = operators.iter().find_map(|operator| {
             Some(ResolvedCall {
                 operator,
                 arguments: assign_arguments(operator, &positional, &named)?,
                 tensors: tensors.clone(),
                 format: wanted_format(operator, &positional, &named),
             })
-        })
+        });
+        Ok(call)
     }
 
     /// Computes the results. Adds a node if a trace is active.

@@ -298,9 +298,8 @@ impl ScanInputs {
             let results = self.detached().run::<S, X, Y>(initial_state, step)?;
             values(&flatten(&results, "the results")?.0)
         };
-        carried
-            .stacks
-            .extend(stacks.iter().map(|stack| initial_stack(stack, &self.place)));
+        let stacks = stacks.iter().map(|stack| initial_stack(stack, &self.place));
+        carried.stacks = stacks.collect::<Result<_>>()?;
         let trips = Argument::from(recorder.resolve(&self.length));
         let first_condition = Argument::Value(recorder.value_of(&true_condition(&self.place))?);
         let (state, outputs) = carried.add_loop(
@@ -359,9 +358,10 @@ fn write_to_stack(
 }
 
 /// A stack of this type before the first iteration: zeros.
-fn initial_stack(stack: &TensorType, place: &SourcePlace) -> TracedTensor {
+fn initial_stack(stack: &TensorType, place: &SourcePlace) -> Result<TracedTensor> {
     let named = vec![("dtype", Arg::DType(stack.dtype))];
-    call_at(place, "zeros", vec![stack.shape.clone().into()], named).swap_remove(0)
+    let sizes = Arg::of_shape(&stack.shape)?;
+    Ok(call_at(place, "zeros", vec![sizes], named).swap_remove(0))
 }
 
 /// Adds the iteration number, which is the first input of a loop's body.
@@ -373,9 +373,8 @@ fn iteration_number(recorder: &Recorder) -> Result<TracedTensor> {
 
 /// Adds a node for a true condition.
 fn true_condition(place: &SourcePlace) -> TracedTensor {
-    let sizes: Vec<Dim> = Vec::new();
     let named = vec![("dtype", Arg::DType(DType::Bool))];
-    call_at(place, "ones", vec![sizes.into()], named).swap_remove(0)
+    call_at(place, "ones", vec![Arg::List(Vec::new())], named).swap_remove(0)
 }
 
 /// Values of tensors.

@@ -98,7 +98,7 @@ impl TracedTensor {
             value = call_at(place, "to", arguments, Vec::new()).swap_remove(0);
         }
         if new.shape != target.shape {
-            let arguments = vec![Arg::from(&value), target.shape.into()];
+            let arguments = vec![Arg::from(&value), Arg::of_shape(&target.shape)?];
             value = call_at(place, "expand", arguments, Vec::new()).swap_remove(0);
         }
         Ok(value)

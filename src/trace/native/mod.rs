@@ -7,7 +7,7 @@
 //! The `_with` variants take parameters with defaults by name: `x.sum_dim_with(0, kw!(keepdim = true))`. Operators
 //! such as `add_` write to the tensor, and to all tensors that share its memory.
 //!
-//! Sizes are symbolic [`Dim`](crate::dim::Dim) expressions, structures of tensors are [`Tree`]s, networks are [`Module`]s.
+//! Sizes are symbolic expressions ([`Size`]), structures of tensors are [`Tree`]s, networks are [`Module`]s.
 //!
 //! ```
 //! use onionskin::trace::{TracedTensor, trace};
@@ -41,6 +41,7 @@ mod placement;
 mod random;
 mod recorded_bodies;
 mod recorder;
+mod size;
 mod state;
 mod storage;
 mod storage_values;
@@ -62,10 +63,11 @@ pub use module::{Forward, Module, Training, Visitor};
 pub use random::manual_seed;
 pub(in crate::trace) use random::next_generator;
 pub use recorder::{allow, is_tracing};
+pub use size::{Size, freeze};
 pub use state::{
     Unmatched, load_matching, load_state_dict, named_buffers, named_parameters, state, state_dict,
 };
 pub use subject::{TracedFunction, arguments, trace_checked, trace_method_checked};
-pub use tensor::{TracedTensor, freeze};
+pub use tensor::TracedTensor;
 pub use trace_entry::{Method, TraceOptions, trace, trace_module, trace_with};
 pub use tree::{Tree, mismatch};

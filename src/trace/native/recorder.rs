@@ -2,14 +2,16 @@
 
 mod storages;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::aten::Operator;
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Argument, Builder, Graph, ModuleState, NamedTree, TreeSpec, ValueId, Weights};
 use crate::shape::{TensorType, wrap_dim};
+use crate::symbols::Symbols;
 use crate::tensor::Tensor;
 use crate::trace::check::{AllowList, Finding, Id, fold_repeated};
 use crate::trace::module_calls::ModuleCalls;
@@ -18,6 +20,7 @@ use crate::trace::scope_stack::{ScopeStack, ValueRef};
 use crate::trace::views::GuardedGeometry;
 use crate::trace::weight_states::weight_state;
 
+use super::size::Size;
 use super::storage::{Contents, Geometries, TracedOrigin, TracedStorage};
 use super::storage_values::{RecordedValue, StorageValues};
 use super::tensor::TracedTensor;
@@ -25,9 +28,10 @@ use super::trace_names::TraceNames;
 
 thread_local! {
     static ACTIVE: RefCell<Option<Rc<Recorder>>> = const { RefCell::new(None) };
-    /// Number of the next trace.
-    static NEXT_TRACE: Cell<u64> = const { Cell::new(1) };
 }
+
+/// Number of the next trace.
+static NEXT_TRACE: AtomicU64 = AtomicU64::new(1);
 
 /// A snapshot of a recorder without its graph.
 pub(super) struct RecorderSnapshot {
@@ -40,7 +44,7 @@ pub(super) struct RecorderSnapshot {
 
 /// Records one graph.
 pub(super) struct Recorder {
-    /// Identifies the trace among those of its thread.
+    /// Identifies the trace.
     number: u64,
     scopes: RefCell<ScopeStack<()>>,
     names: Rc<RefCell<TraceNames>>,
@@ -164,8 +168,7 @@ impl Drop for ActivationGuard {
 impl Recorder {
     /// Starts a trace for a graph called `name`. `names` are shared with the other graphs of the module.
     pub fn new(name: &str, names: Rc<RefCell<TraceNames>>) -> Rc<Recorder> {
-        let number = NEXT_TRACE.get();
-        NEXT_TRACE.set(number + 1);
+        let number = NEXT_TRACE.fetch_add(1, Ordering::Relaxed);
         Rc::new(Recorder {
             number,
             scopes: RefCell::new(ScopeStack::new(name)),
@@ -346,17 +349,26 @@ impl Recorder {
 
     /// The example's value of a size. The trace is valid for that value only.
     pub fn freeze(&self, size: &Dim) -> Result<i64> {
-        self.require_own_size(size)?;
         self.scopes.borrow().root.builder.symbols().specialize(size)
     }
 
-    /// Fails for a size of another trace.
-    pub fn require_own_size(&self, size: &Dim) -> Result<()> {
-        if self.scopes.borrow().root.builder.symbols().declares(size) {
-            return Ok(());
-        }
-        let error = Error::usage(format!("{size}, a size of another trace, is used"));
-        Err(error.help("take the size from a tensor of this trace by `dim`"))
+    /// A size for the program, of a tensor of this trace.
+    pub fn size(&self, size: &Dim) -> Result<Size> {
+        let example = self.scopes.borrow().root.builder.symbols().hint(size)?;
+        Ok(Size::of_trace(size.clone(), example, self.number))
+    }
+
+    /// Answers a question about two sizes. Records the answer as a guard, at the place in the program.
+    pub fn compare(
+        &self,
+        left: &Dim,
+        right: &Dim,
+        question: fn(&Symbols, &Dim, &Dim) -> Result<bool>,
+        place: &SourcePlace,
+    ) -> Result<bool> {
+        let (builder, _) = self.innermost();
+        builder.set_place(place);
+        question(builder.symbols(), left, right)
     }
 
     /// Simplifies a size by the known equalities of its symbols.
@@ -440,17 +452,10 @@ impl Recorder {
         let ids = tensors.iter().map(|tensor| self.value_of(tensor));
         let ids: Vec<ValueId> = ids.collect::<Result<_>>()?;
         let mut value = |id: ValueId| ids.get(id.index()).copied().unwrap_or(id);
-        let mut own_sizes = Ok(());
-        let mut size = |size: &Dim| {
-            if own_sizes.is_ok() {
-                own_sizes = self.require_own_size(size);
-            }
-            builder.symbols().resolve(size)
-        };
+        let mut size = |size: &Dim| builder.symbols().resolve(size);
         let arguments = arguments.iter();
         let arguments = arguments.map(|argument| argument.map(&mut value, &mut size));
         let arguments: Vec<Argument> = arguments.collect();
-        own_sizes?;
         self.warn_of_iteration(operator, &arguments, &builder);
         let results = operator.call(&builder, arguments.clone())?;
         let ids = results.into_iter().map(|value| value.id()).collect();

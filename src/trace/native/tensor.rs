@@ -7,7 +7,7 @@ use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
-use crate::shape::{Shape, TensorType, wrap_dim};
+use crate::shape::{TensorType, wrap_dim};
 use crate::tensor::{Element, Tensor};
 use crate::trace::check::Id;
 use crate::trace::scope_stack::ValueRef;
@@ -15,6 +15,7 @@ use crate::trace::scope_stack::ValueRef;
 use super::call_site;
 use super::host_views::read_view;
 use super::recorder;
+use super::size::Size;
 use super::storage::{Geometries, TracedOrigin, TracedStorage, TracedView};
 use super::storage_values::RecordedValue;
 
@@ -282,36 +283,39 @@ impl TracedTensor {
     }
 
     /// Sizes, symbolic for values of the active trace; empty if the tensor holds an error.
-    pub fn shape(&self) -> Shape {
-        self.ty().map(|ty| ty.shape).unwrap_or_default()
+    pub fn shape(&self) -> Vec<Size> {
+        let ty = self.ty().ok();
+        let sizes = ty.iter().flat_map(|ty| &ty.shape);
+        sizes.filter_map(|size| Size::of_shape(size).ok()).collect()
     }
 
     /// Number of dimensions.
     pub fn rank(&self) -> usize {
-        self.shape().len()
+        self.ty().map_or(0, |ty| ty.rank())
     }
 
     /// The size of a dimension, counted from the end if negative; symbolic for values of the active trace.
     ///
-    /// A missing dimension gives a size without a value: the operation that uses it fails, and its error names the
+    /// The size of a dimension that there is not holds an error: the operation that uses it fails, and its error names the
     /// dimension.
     #[track_caller]
-    pub fn dim(&self, dim: i64) -> Dim {
+    pub fn dim(&self, dim: i64) -> Size {
         let place = call_site::caller();
         let size = self.ty().and_then(|ty| {
             let axis = wrap_dim(dim, ty.rank())?;
             let missing = || Error::operator(format!("{ty} has no dimension {dim}"));
-            ty.shape.get(axis).cloned().ok_or_else(missing)
+            Size::of_shape(ty.shape.get(axis).ok_or_else(missing)?)
         });
         size.unwrap_or_else(|error| {
-            recorder::fail(error.at_place(&place));
-            Dim::symbol(format!("size {dim} of {self:?}"))
+            let error = error.at_place(&place);
+            recorder::fail(error.clone());
+            Size::failed(error)
         })
     }
 
     /// Number of elements, symbolic for values of the active trace.
-    pub fn numel(&self) -> Dim {
-        Dim::product(&self.shape())
+    pub fn numel(&self) -> Size {
+        Size::product(self.shape())
     }
 
     /// Sets the value's name in the graph.
@@ -368,28 +372,6 @@ impl TracedTensor {
     pub fn to_bool(&self) -> Result<bool> {
         Ok(self.to_scalar()?.to_f64() != 0.0)
     }
-}
-
-/// Reads a size as a number, which makes the trace valid for that size only. Warning `W0202` with the caller's line.
-///
-/// # Errors
-/// The size belongs to another trace.
-#[track_caller]
-pub fn freeze(size: &Dim) -> Result<i64> {
-    if let Some(number) = size.as_const() {
-        return Ok(number);
-    }
-    let recorder = recorder::active();
-    let inactive = || {
-        Error::usage(format!(
-            "{size} is a size of a trace, and no trace is active"
-        ))
-    };
-    let recorder = recorder.ok_or_else(inactive)?;
-    let number = recorder.freeze(size)?;
-    let message = format!("the size {size} is fixed to {number}");
-    recorder.warn(Id::FrozenSize, message, &call_site::caller());
-    Ok(number)
 }
 
 impl From<Tensor> for TracedTensor {

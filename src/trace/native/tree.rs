@@ -3,10 +3,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{TreeConstant, TreeSpec};
 
+use super::size::Size;
 use super::tensor::TracedTensor;
 
 /// A structure of tensors that can be flattened and rebuilt: tensors, tuples, arrays, `Vec`, `Option`, `BTreeMap`, and
@@ -119,15 +119,15 @@ impl Tree for TracedTensor {
     }
 }
 
-impl Tree for Dim {
+impl Tree for Size {
     fn flatten(&self, _path: &str, _leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec> {
-        Ok(TreeSpec::Size(self.clone()))
+        Ok(TreeSpec::Size(self.expression()?.clone()))
     }
 
-    fn rebuild(spec: &TreeSpec, _leaves: &[TracedTensor], path: &str) -> Result<Dim> {
+    fn rebuild(spec: &TreeSpec, _leaves: &[TracedTensor], path: &str) -> Result<Size> {
         match spec {
-            TreeSpec::Size(size) => Ok(size.clone()),
-            TreeSpec::Constant(TreeConstant::Number(number)) => Ok(Dim::from(number.to_i64())),
+            TreeSpec::Size(size) => Size::of_shape(size),
+            TreeSpec::Constant(TreeConstant::Number(number)) => Ok(Size::from(number.to_i64())),
             other => Err(mismatch(other, "a size", path)),
         }
     }

@@ -5,11 +5,10 @@ use std::borrow::Borrow;
 use super::attention_input::Attention;
 use super::checks::ArgumentCheck;
 use super::{Dropout, Linear, init, results_to_array};
-use crate::dim::Dim;
 use crate::error::Error;
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Arg, Forward, TracedTensor, failed, ops};
+use crate::trace::native::{Forward, Size, TracedTensor, failed, ops};
 
 /// `torch.nn.MultiheadAttention`. Returns the attention output and, if wanted, the weights.
 ///
@@ -188,9 +187,8 @@ impl MultiheadAttention {
     }
 
     /// Splits the features into heads: `[batch · heads, length, features of a head]`.
-    fn heads(&self, x: &TracedTensor, batch: &Dim) -> TracedTensor {
-        let batch_heads = batch * &Dim::from(self.heads);
-        let sizes = vec![x.dim(0), batch_heads, self.head_features().into()];
+    fn heads(&self, x: &TracedTensor, batch: &Size) -> TracedTensor {
+        let sizes = (x.dim(0), batch * self.heads, self.head_features());
         x.view(sizes).transpose(0, 1)
     }
 
@@ -199,16 +197,14 @@ impl MultiheadAttention {
         &self,
         mask: Option<TracedTensor>,
         padding: Option<&TracedTensor>,
-        [batch, _, keys]: &[Dim; 3],
+        [batch, _, keys]: &[Size; 3],
     ) -> Option<TracedTensor> {
         let Some(padding) = padding else {
             return mask;
         };
-        let one = || Dim::from(1);
-        let padding = padding.view(vec![batch.clone(), one(), one(), keys.clone()]);
+        let padding = padding.view((batch, 1, 1, keys));
         let padding = padding.expand([-1, self.heads, -1, -1]);
-        let batch_heads = batch * &Dim::from(self.heads);
-        let padding = padding.reshape(vec![batch_heads, one(), keys.clone()]);
+        let padding = padding.reshape((batch * self.heads, 1, keys));
         Some(match mask {
             Some(mask) => mask + padding,
             None => padding,
@@ -236,18 +232,20 @@ impl MultiheadAttention {
         &self,
         heads: [TracedTensor; 3],
         mask: Option<TracedTensor>,
-        [batch, queries, keys]: &[Dim; 3],
+        [batch, queries, keys]: &[Size; 3],
         is_causal: bool,
     ) -> TracedTensor {
-        let sizes_with_heads =
-            |length: &Dim, last: Dim| vec![batch.clone(), self.heads.into(), length.clone(), last];
-        let mask = mask.map(|mask| match mask.dim(0).as_const() {
-            Some(1) if mask.rank() == 3 => mask.unsqueeze(0),
-            _ => mask.view(sizes_with_heads(&Dim::from(-1), keys.clone())),
+        let is_single = |mask: &TracedTensor| {
+            mask.ty()
+                .is_ok_and(|ty| ty.rank() == 3 && ty.shape[0].is(1))
+        };
+        let mask = mask.map(|mask| match is_single(&mask) {
+            true => mask.unsqueeze(0),
+            false => mask.view((batch, self.heads, -1, keys)),
         });
         let [q, k, v] = heads;
-        let q = q.view(sizes_with_heads(queries, self.head_features().into()));
-        let [k, v] = [k, v].map(|x| x.view(sizes_with_heads(keys, self.head_features().into())));
+        let q = q.view((batch, self.heads, queries, self.head_features()));
+        let [k, v] = [k, v].map(|x| x.view((batch, self.heads, keys, self.head_features())));
         let p = self.dropout.probability();
         let named = kw!(attn_mask = mask, dropout_p = p, is_causal = is_causal);
         let values = q.scaled_dot_product_attention_with(&k, &v, named);
@@ -255,36 +253,30 @@ impl MultiheadAttention {
     }
 
     /// Merges the heads and applies the output projection.
-    fn output_projection(&self, x: &TracedTensor, batch: &Dim, queries: &Dim) -> TracedTensor {
-        let features = Dim::from(self.features);
-        let flat = x.reshape(vec![batch * queries, features.clone()]);
+    fn output_projection(&self, x: &TracedTensor, batch: &Size, queries: &Size) -> TracedTensor {
+        let flat = x.reshape((batch * queries, self.features));
         let flat = linear_projection(&flat, &self.out_proj.weight, self.out_proj.bias.as_ref());
-        flat.view(vec![queries.clone(), batch.clone(), features])
+        flat.view((queries, batch, self.features))
     }
 
     /// Appends the parameters of a further key and value.
-    fn append_biases(&self, projected: &mut Projected, batch: &Dim) {
+    fn append_biases(&self, projected: &mut Projected, batch: &Size) {
         let (Some(key), Some(value)) = (&self.bias_k, &self.bias_v) else {
             return;
         };
-        let repeats = || vec![Dim::from(1), batch.clone(), Dim::from(1)];
+        let repeats = || (1, batch, 1);
         projected.key = ops::cat(&[&projected.key, &key.repeat(repeats())]);
         projected.value = ops::cat(&[&projected.value, &value.repeat(repeats())]);
         projected.pad_masks();
     }
 
     /// Appends zeros as a further key and value of each head.
-    fn append_zeros(&self, projected: &mut Projected, batch: &Dim) {
+    fn append_zeros(&self, projected: &mut Projected, batch: &Size) {
         if !self.add_zero_attn {
             return;
         }
-        let sizes = [
-            batch * &Dim::from(self.heads),
-            Dim::from(1),
-            self.head_features().into(),
-        ];
         for x in [&mut projected.key, &mut projected.value] {
-            let sizes = Arg::List(sizes.iter().map(Arg::from).collect());
+            let sizes = (batch * self.heads, 1, self.head_features());
             let zeros = ops::zeros_with(sizes, kw!(dtype = x.dtype(), pin_memory = false));
             *x = ops::cat_with(&[&*x, &zeros], kw!(dim = 1));
         }
@@ -334,7 +326,7 @@ impl MultiheadAttention {
         &self,
         heads: &[TracedTensor; 3],
         mask: Option<&TracedTensor>,
-        [batch, queries, keys]: &[Dim; 3],
+        [batch, queries, keys]: &[Size; 3],
         average: bool,
     ) -> (TracedTensor, Option<TracedTensor>) {
         let (x, weights) = self.weighted_values(heads, mask);

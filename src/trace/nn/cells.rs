@@ -7,7 +7,7 @@ use super::recurrent::Nonlinearity;
 use super::{init, results_to_array};
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Arg, Forward, TracedTensor, Visitor, example_sizes, ops};
+use crate::trace::native::{Forward, TracedTensor, Visitor, example_sizes, ops};
 
 /// Weights of a cell.
 #[derive(Debug, Module)]
@@ -108,9 +108,9 @@ impl Weights {
 
     /// Initial zeros, one tensor for all states.
     fn initial_states<const S: usize>(&self, x: &TracedTensor) -> [TracedTensor; S] {
-        let sizes = vec![x.dim(0).into(), Arg::from(self.hidden)];
+        let sizes = (x.dim(0), self.hidden);
         let named = kw!(dtype = x.dtype(), pin_memory = false);
-        let zeros = ops::zeros_with(Arg::List(sizes), named);
+        let zeros = ops::zeros_with(sizes, named);
         std::array::from_fn(|_| zeros.clone())
     }
 

@@ -3,7 +3,6 @@
 use std::borrow::Borrow;
 
 use super::checks::refuse;
-use crate::dim::Dim;
 use crate::kw;
 use crate::trace::Module;
 use crate::trace::native::{Forward, TracedTensor};
@@ -59,7 +58,7 @@ impl LocalResponseNorm {
             return means.squeeze_dim(1);
         }
         let [batch, channels, rows] = [0, 1, 2].map(|axis| squares.dim(axis));
-        let flat = squares.view(vec![batch, Dim::from(1), channels, rows, Dim::from(-1)]);
+        let flat = squares.view((batch, 1, channels, rows, -1));
         let padded = flat.pad([0, 0, 0, 0, before, after]);
         let named = kw!(stride = [1, 1, 1], padding = [0, 0, 0]);
         let means = padded.avg_pool3d_with([self.size, 1, 1], named);

@@ -179,13 +179,13 @@ impl Cells {
     /// Initial zeros for state 0 (hidden) or 1 (cell).
     fn initial_state(&self, batch: &TracedTensor, state: usize) -> TracedTensor {
         let axis = if self.batch_first { 0 } else { 1 };
-        let sizes: [Arg; 3] = [
-            (self.layers * self.directions()).into(),
-            batch.dim(axis).into(),
-            self.state_features(state).into(),
-        ];
+        let sizes = (
+            self.layers * self.directions(),
+            batch.dim(axis),
+            self.state_features(state),
+        );
         let named = kw!(dtype = batch.dtype(), pin_memory = false);
-        ops::zeros_with(Arg::List(sizes.into()), named)
+        ops::zeros_with(sizes, named)
     }
 
     /// Calls the operator for an input, which may lack a batch axis, with given or zero states. There are `S` states and

@@ -4,9 +4,8 @@ use std::borrow::Borrow;
 
 use super::PerAxis;
 use super::checks::{rank_error, refuse};
-use crate::dim::Dim;
 use crate::trace::Module;
-use crate::trace::native::{Arg, Forward, TracedTensor};
+use crate::trace::native::{Arg, Forward, Size, TracedTensor};
 
 /// `torch.nn.MaxUnpool1d`
 pub type MaxUnpool1d = MaxUnpool<1>;
@@ -49,22 +48,27 @@ impl<const N: usize> MaxUnpool<N> {
     }
 
     /// The smallest size that pooling reduces to that of `x`.
-    fn default_size(&self, x: &TracedTensor) -> Vec<Dim> {
+    fn default_size(&self, x: &TracedTensor) -> Vec<Size> {
         let lengths = self.kernel_size.iter().zip(&self.stride).zip(&self.padding);
         let axes = lengths
             .enumerate()
             .map(|(axis, ((kernel, stride), padding))| {
                 let size = x.dim(axis as i64 - N as i64);
-                (size - Dim::from(1)) * Dim::from(*stride) + Dim::from(kernel - 2 * padding)
+                (size - 1) * *stride + (kernel - 2 * padding)
             });
         axes.collect()
     }
 
     /// Calls the operator.
-    fn unpool(&self, x: &TracedTensor, indices: &TracedTensor, mut size: Vec<Dim>) -> TracedTensor {
+    fn unpool(
+        &self,
+        x: &TracedTensor,
+        indices: &TracedTensor,
+        mut size: Vec<Size>,
+    ) -> TracedTensor {
         match N {
             1 => {
-                size.push(Dim::from(1));
+                size.push(Size::from(1));
                 let (x, indices) = (x.unsqueeze(-1), indices.unsqueeze(-1));
                 x.max_unpool2d(&indices, size).squeeze_dim(-1)
             }
@@ -74,8 +78,8 @@ impl<const N: usize> MaxUnpool<N> {
     }
 
     /// Returns an error if the ranks or the number of sizes are wrong.
-    fn refused(&self, x: &TracedTensor, size: Option<&[Dim]>) -> Option<TracedTensor> {
-        let found = size.map_or(N, <[Dim]>::len);
+    fn refused(&self, x: &TracedTensor, size: Option<&[Size]>) -> Option<TracedTensor> {
+        let found = size.map_or(N, <[Size]>::len);
         let message = format!("MaxUnpool{N}d expects an output size of {N} numbers, got {found}");
         rank_error(&format!("MaxUnpool{N}d"), x, &[N + 1, N + 2])
             .or_else(|| (found != N).then(|| refuse(message)))
@@ -98,14 +102,14 @@ where
 }
 
 /// Called with maxima, their indices, and the size of the last axes of the result.
-impl<const N: usize, X, I> Forward<(X, I, Vec<Dim>)> for MaxUnpool<N>
+impl<const N: usize, X, I> Forward<(X, I, Vec<Size>)> for MaxUnpool<N>
 where
     X: Borrow<TracedTensor>,
     I: Borrow<TracedTensor>,
 {
     type Output = TracedTensor;
 
-    fn forward(&self, (x, indices, size): (X, I, Vec<Dim>)) -> TracedTensor {
+    fn forward(&self, (x, indices, size): (X, I, Vec<Size>)) -> TracedTensor {
         let x = x.borrow();
         self.refused(x, Some(&size))
             .unwrap_or_else(|| self.unpool(x, indices.borrow(), size))

@@ -125,7 +125,7 @@ impl Forward<&TracedTensor> for Attention {
         let weights = op("softmax", vec![scores.into(), (-1).into()]);
         let out = op("matmul", vec![weights.into(), v.into()]);
         let out = op("transpose", vec![out.into(), 1.into(), 2.into()]);
-        let sizes = Arg::List(vec![x.dim(0).into(), x.dim(1).into(), (-1).into()]);
+        let sizes = Arg::from((x.dim(0), x.dim(1), -1));
         self.c_proj.call(&op("reshape", vec![out.into(), sizes]))
     }
 }
@@ -206,7 +206,7 @@ impl Forward<&TracedTensor> for Transformer {
         let x = self.wte.call(&ids) + self.wpe.call(&positions);
         let x = self.h.iter().fold(x, |x, block| block.call(&x));
         let x = self.ln_f.call(x);
-        let sizes = Arg::List(vec![(-1).into(), length.into(), x.dim(2).into()]);
+        let sizes = Arg::from((-1, length, x.dim(2)));
         op("view", vec![x.into(), sizes])
     }
 }

@@ -95,7 +95,7 @@ pub const FIXED_BATCH: CatalogEntry = CatalogEntry {
     cure: "Use `x.flatten(1)`, `x.view(x.size(0), -1)` or operations on the whole batch. If the output has that many rows for \
            another reason, suppress the finding.",
     rust_cure: Some(
-        "Use `x.flatten(1)`, `x.view([x.dim(0), (-1).into()])` or operations on the whole batch. If the output has that many \
+        "Use `x.flatten(1)`, `x.view((x.dim(0), -1))` or operations on the whole batch. If the output has that many \
          rows for another reason, suppress the finding.",
     ),
 };

@@ -24,7 +24,7 @@ pub const FROZEN_SIZE: CatalogEntry = CatalogEntry {
     cause: "The program read a symbolic size as a plain number. Sizes that follow from it are fixed to the example's.",
     example: "let batch = freeze(&x.dim(0))?;\n\
               let y = x.view([batch, -1]); // other batches do not fit",
-    cure: "Pass the symbolic size on: `x.view([x.dim(0), (-1).into()])`.",
+    cure: "Pass the symbolic size on: `x.view((x.dim(0), -1))`.",
     rust_cure: None,
 };
 

@@ -55,24 +55,27 @@ fn is_homogeneous(list: &Argument) -> bool {
         || items.iter().all(is_symbol)
 }
 
-/// The source of a list of items. Items of several Rust types are converted to `Arg` unless `homogeneous`. `tensors` is
-/// true for a parameter that takes a slice of tensors.
+/// Largest number of items of a tuple that converts to a list.
+const LARGEST_TUPLE: usize = 8;
+
+/// The source of a list of items: an array, or a tuple for items of several Rust types. `tensors` is true for a parameter
+/// that takes a slice of tensors.
 fn list_source(items: &[String], homogeneous: bool, tensors: bool) -> String {
-    let array = match homogeneous {
-        true => items.join(", "),
-        false => {
+    let joined = items.join(", ");
+    match (items.len(), homogeneous) {
+        (0, _) if tensors => "&[] as &[TracedTensor]".to_string(),
+        (0, _) => "Arg::List(Vec::new())".to_string(),
+        _ if tensors => format!("&[{joined}]"),
+        (_, true) => format!("[{joined}]"),
+        (1, false) => format!("({joined},)"),
+        (2..=LARGEST_TUPLE, false) => format!("({joined})"),
+        _ => {
             let items = items.iter().map(|item| match item.as_str() {
                 "Arg::None" => item.clone(),
                 _ => format!("Arg::from({item})"),
             });
-            items.collect::<Vec<_>>().join(", ")
+            format!("[{}]", items.collect::<Vec<_>>().join(", "))
         }
-    };
-    match (items.is_empty(), tensors) {
-        (true, true) => "&[] as &[TracedTensor]".to_string(),
-        (true, false) => "Arg::List(Vec::new())".to_string(),
-        (false, true) => format!("&[{array}]"),
-        (false, false) => format!("[{array}]"),
     }
 }
 

@@ -34,7 +34,7 @@ impl Graph {
     /// The graph as a Rust function of its tensors, and of its weights by name if it has any:
     /// `pub fn forward(w: impl Fn(&str) -> TracedTensor, x: &TracedTensor) -> Result<TracedTensor>`.
     ///
-    /// The source needs `use` declarations for its names from `onionskin::trace`, and for `DType` and `Dim`.
+    /// The source needs `use` declarations for its names from `onionskin::trace`, and for `DType`.
     ///
     /// # Errors
     /// The graph has nodes without a PyTorch operator, such as those that passes make.
