@@ -289,6 +289,13 @@ impl Error {
         Some(first)
     }
 
+    /// Replaces the message.
+    #[must_use]
+    pub fn with_message(mut self, change: impl FnOnce(&str) -> String) -> Error {
+        self.inner.message = change(&self.inner.message);
+        self
+    }
+
     /// Adds a frame to the context: an operator, a node, a file.
     #[must_use]
     pub fn at(mut self, frame: impl fmt::Display) -> Error {

@@ -30,16 +30,26 @@ pub enum Relation {
 
 /// Adds the example's values of the sizes that a message names: `x_0 and y_0 differ (x_0 = 2, y_0 = 3 in the example)`.
 pub fn with_example_sizes(message: &str, hints: &Bindings) -> String {
+    with_values_of_sizes(message, hints, " in the example")
+}
+
+/// Adds the values of the sizes that a message names: `x_0 and y_0 differ (x_0 = 2, y_0 = 3)`.
+pub fn with_sizes(message: &str, sizes: &Bindings) -> String {
+    with_values_of_sizes(message, sizes, "")
+}
+
+fn with_values_of_sizes(message: &str, values: &Bindings, remark: &str) -> String {
     let words = message.split(|c: char| !c.is_alphanumeric() && c != '_');
     let mut sizes: Vec<String> = Vec::new();
     for word in words {
-        let size = hints.get(word).map(|hint| format!("{word} = {hint}"));
-        let is_new = |size: &String| !sizes.contains(size) && !message.contains(size.as_str());
-        sizes.extend(size.filter(is_new));
+        let is_told = message.contains(&format!("{word} = "));
+        let size = values.get(word).filter(|_| !is_told);
+        let size = size.map(|value| format!("{word} = {value}"));
+        sizes.extend(size.filter(|size| !sizes.contains(size)));
     }
     match sizes.as_slice() {
         [] => message.to_string(),
-        sizes => format!("{message} ({} in the example)", sizes.join(", ")),
+        sizes => format!("{message} ({}{remark})", sizes.join(", ")),
     }
 }
 

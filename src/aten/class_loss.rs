@@ -7,7 +7,7 @@ use super::softmax::log_softmax;
 use super::{Args, Composite};
 use crate::dim::Dim;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::Value;
 use crate::op::ScanFunction;
 
@@ -162,6 +162,7 @@ fn cross_entropy<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let (axis, smoothing) = (class_axis(scores), a.float("label_smoothing"));
     let log_probs = log_softmax(scores, axis).to_compute();
     let loss = if target.dtype().is_float() {
+        require_shape_of_scores(a, target)?;
         cross_entropy_of_probabilities(a, log_probs, target.to(log_probs.dtype()))?
     } else if smoothing == 0.0 {
         weighted_nll(a, log_probs)?.loss
@@ -170,6 +171,21 @@ fn cross_entropy<'g>(a: &Args<'g>) -> Result<Value<'g>> {
         weighted_nll(a, log_probs)?.loss * (1.0 - smoothing) + smoothing_term
     };
     Ok(loss.to(scores.dtype()))
+}
+
+/// Requires target probabilities to have the shape of the scores.
+fn require_shape_of_scores<'g>(a: &Args<'g>, target: Value<'g>) -> Result<()> {
+    let (scores, target) = (a.tensor("self").ty(), target.ty());
+    let complaint = || {
+        let wanted = "classes as integers, or probabilities of the shape of the scores";
+        format!("cross_entropy_loss wants {wanted}, got {target} for {scores}")
+    };
+    if scores.rank() != target.rank() {
+        return Err(Error::operator(complaint()));
+    }
+    let mut pairs = scores.shape.iter().zip(&target.shape);
+    let symbols = a.builder().symbols();
+    pairs.try_for_each(|(wanted, found)| symbols.require_equal(wanted, found, complaint))
 }
 
 /// Cross entropy against target probabilities. The mean is over all axes except the class axis.

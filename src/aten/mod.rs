@@ -17,6 +17,7 @@
     reason = "behind an operator that failed a value has no dimensions: a body must not rely on those that it expects"
 )]
 
+mod accepted_dtypes;
 mod args;
 mod graph_methods;
 mod schema;
@@ -30,9 +31,12 @@ use philox::{COUNTER, SEED};
 pub use schema::{ArgumentType, DefaultValue, ResultStructure, Schema, SchemaParameter};
 pub use strides::{ResultPlacement, StrideRule, ViewSteps, WantedFormat, apply_view_step};
 
+use accepted_dtypes::{AcceptedDTypes, rules_of};
+
 use crate::error::{Error, Result};
 use crate::ir::{Argument, Builder, Value};
 use crate::shape::TensorType;
+use crate::symbols::with_sizes;
 
 mod activation;
 mod advanced;
@@ -234,6 +238,8 @@ pub struct Operator {
     pub schema: Schema,
     /// The row that defines it.
     pub row: &'static Composite,
+    /// Element types by the position of the parameter, where PyTorch accepts fewer than the body.
+    accepted_dtypes: Vec<(usize, AcceptedDTypes)>,
 }
 
 /// The overloads of all rows.
@@ -271,9 +277,13 @@ fn operator_table() -> &'static OperatorTable {
                     .entry(schema.base_name())
                     .or_default()
                     .push(name.clone());
-                table
-                    .operators
-                    .insert(name.clone(), Operator { name, schema, row });
+                let operator = Operator {
+                    accepted_dtypes: rules_of(&schema),
+                    name: name.clone(),
+                    schema,
+                    row,
+                };
+                table.operators.insert(name, operator);
             }
         }
         table
@@ -316,6 +326,8 @@ impl Operator {
         arguments: &[Argument],
     ) -> Result<Vec<Value<'g>>> {
         let args = Args::new(builder, self, arguments);
+        self.check_dtypes(builder, arguments)
+            .map_err(|error| error.at(&self.name))?;
         let results = match self.row.body {
             CompositeBody::One(body) => body(&args).map(|value| vec![value]),
             CompositeBody::Many(body) => body(&args),
@@ -347,7 +359,10 @@ impl Operator {
         builder: &'g Builder,
         mut arguments: Vec<Argument>,
     ) -> Result<Vec<Value<'g>>> {
-        let types = self.infer(builder, &arguments)?;
+        let types = self.infer(builder, &arguments).map_err(|error| {
+            let hints = builder.symbols().hints();
+            error.with_message(|message| with_sizes(message, &hints))
+        })?;
         let missing = self.schema.parameters.iter().skip(arguments.len());
         arguments
             .extend(missing.map(|parameter| parameter.default.clone().unwrap_or(Argument::None)));

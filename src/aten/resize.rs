@@ -19,7 +19,7 @@ pub(super) const ROWS: &[Composite] = &[
         &[
             "f32[B, 3, L], [7]",
             "vec: f32[B, 3, L], None, [2.0]",
-            "i64[1, 2, 5], [3]",
+            "u8[1, 2, 5], [3]",
         ],
     ),
     Composite::one(

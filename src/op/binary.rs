@@ -117,7 +117,7 @@ impl Rules for Binary {
             (Some(x), None) | (None, Some(x)) => x,
             (None, None) => return Err(Error::operator("combines two numbers")),
         };
-        pointwise_type(x, self.result(x.dtype))
+        pointwise_type(self.function.name(), x, self.result(x.dtype))
     }
 
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {

@@ -24,7 +24,15 @@ impl Rules for Dot {
         else {
             return Err(Error::operator(complain()));
         };
-        if a.dtype != b.dtype || a.rank() != b.rank() || a.dtype == DType::Bool {
+        if a.dtype != b.dtype {
+            let (left, right) = (a.dtype, b.dtype);
+            let message = format!("{left} and {right} do not multiply");
+            return Err(Error::operator(message).help("convert one of the matrices by `to`"));
+        }
+        if a.dtype == DType::Bool {
+            return Err(Error::operator("matrices of bool do not multiply"));
+        }
+        if a.rank() != b.rank() {
             return Err(Error::operator(complain()));
         }
         for (left, right) in batch_a.iter().zip(batch_b).chain([(inner_a, inner_b)]) {

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::binary::{maximum, minimum};
 use super::sort::SortKeys;
+use super::table::undefined;
 use super::{Operand, Rules, check_axis, operands, strided, values};
 use crate::dim::Bindings;
 use crate::dtype::DType;
@@ -115,7 +116,7 @@ impl Rules for Reduce {
         }
         let adds = matches!(self.function, ReduceFunction::Sum | ReduceFunction::Prod);
         if adds && x.dtype == DType::Bool {
-            return Err(Error::operator("is not defined for bool"));
+            return Err(undefined(&format!("{:?}", self.function), x.dtype));
         }
         let kept = x
             .shape

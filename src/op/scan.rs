@@ -2,10 +2,11 @@ use serde::{Deserialize, Serialize};
 
 use super::binary::maximum;
 use super::reduce::{HostCombiner, ReduceFunction};
+use super::table::undefined;
 use super::{Operand, Rules, check_axis, operands, strided, values};
 use crate::dim::Bindings;
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::shape::TensorType;
 use crate::symbols::Symbols;
 use crate::tensor::Tensor;
@@ -61,7 +62,7 @@ impl Rules for Scan {
         check_axis(self.axis, x.rank())?;
         let float_only = self.function == ScanFunction::LogSumExp;
         if x.dtype == DType::Bool || (float_only && !x.dtype.is_float()) {
-            return Err(Error::operator(format!("is not defined for {}", x.dtype)));
+            return Err(undefined(&format!("{:?}", self.function), x.dtype));
         }
         Ok(vec![x.clone()])
     }

@@ -41,9 +41,13 @@ impl Rules for Slice {
         let inside = symbols.less_equal(&Dim::ZERO, low)?
             && symbols.less_equal(&(high + 1), &x.shape[self.axis])?;
         if !empty && !inside {
+            let outside = match low == high {
+                true => format!("index {low} lies"),
+                false => format!("indices {low} to {high} lie"),
+            };
+            let axis = self.axis;
             return Err(Error::operator(format!(
-                "indices {low} to {high} lie outside of axis {} of {x}",
-                self.axis
+                "{outside} outside of axis {axis} of {x}"
             )));
         }
         let mut shape = x.shape.clone();

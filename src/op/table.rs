@@ -4,11 +4,19 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
 
+/// The error for a function that is not defined for an element type.
+pub(super) fn undefined(function: &str, dtype: DType) -> Error {
+    Error::operator(format!("{function} is not defined for {dtype}"))
+}
+
 /// The result type of a scalar function: the operand's shape, and a dtype if the function is defined for the operand's.
-pub(super) fn pointwise_type(x: &TensorType, result: Option<DType>) -> Result<Vec<TensorType>> {
-    let undefined = || Error::operator(format!("is not defined for {}", x.dtype));
+pub(super) fn pointwise_type(
+    function: &str,
+    x: &TensorType,
+    result: Option<DType>,
+) -> Result<Vec<TensorType>> {
     Ok(vec![TensorType {
-        dtype: result.ok_or_else(undefined)?,
+        dtype: result.ok_or_else(|| undefined(function, x.dtype))?,
         shape: x.shape.clone(),
     }])
 }

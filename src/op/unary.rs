@@ -105,7 +105,7 @@ scalar_functions! {
 impl Rules for Unary {
     fn infer(&self, _: &Symbols, found: &[Operand]) -> Result<Vec<TensorType>> {
         let [x] = values(found)?;
-        pointwise_type(x, self.result(x.dtype))
+        pointwise_type(self.function.name(), x, self.result(x.dtype))
     }
 
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {

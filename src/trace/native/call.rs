@@ -7,6 +7,7 @@ use crate::interp::loop_limit;
 use crate::ir::Argument;
 
 use super::argument::Arg;
+use super::argument_errors::mismatch_error;
 use super::call_site;
 use super::in_place::call_in_place;
 use super::placement::{ResolvedArguments, eager_results, recorded_results};
@@ -64,11 +65,8 @@ fn dispatch(
     positional: &[Arg],
     named: &[(&str, Arg)],
 ) -> Vec<TracedTensor> {
-    let call = ResolvedCall::resolve(&operators, positional, named);
-    let results = call.and_then(|call| {
-        let call = call.ok_or_else(|| mismatch_error(name, &operators, named))?;
-        call.run(place)
-    });
+    let call = ResolvedCall::resolve(name, &operators, positional, named);
+    let results = call.and_then(|call| call.run(place));
     results.unwrap_or_else(|error| vec![failed_at(error, place)])
 }
 
@@ -96,12 +94,13 @@ struct ResolvedCall {
 }
 
 impl ResolvedCall {
-    /// Chooses the first operator that accepts the arguments; `None` if there is none.
+    /// Chooses the first operator that accepts the arguments. `name` is the operators' name in errors.
     fn resolve(
+        name: &str,
         operators: &[&'static Operator],
         positional: &[Arg],
         named: &[(&str, Arg)],
-    ) -> Result<Option<ResolvedCall>> {
+    ) -> Result<ResolvedCall> {
         let mut tensors = Vec::new();
         let positional = positional.iter();
         let positional = positional.map(|argument| argument.to_graph_argument(&mut tensors));
@@ -118,7 +117,7 @@ impl ResolvedCall {
                 format: wanted_format(operator, &positional, &named),
             })
         });
-        Ok(call)
+        call.ok_or_else(|| mismatch_error(name, operators, &positional, &named))
     }
 
     /// Computes the results. Adds a node if a trace is active.
@@ -225,50 +224,4 @@ fn convert_argument(parameter: &SchemaParameter, argument: &Argument) -> Option<
         (ArgumentType::List(..), single) => Argument::List(vec![single.clone()]),
         _ => argument.clone(),
     })
-}
-
-/// The error if no operator accepts the arguments.
-fn mismatch_error(name: &str, operators: &[&'static Operator], named: &[(&str, Arg)]) -> Error {
-    if operators.is_empty() {
-        return Error::unsupported(format!("there is no operator {name}"));
-    }
-    let parameters = operators
-        .iter()
-        .flat_map(|operator| &operator.schema.parameters);
-    let known: Vec<&str> = parameters
-        .map(|parameter| parameter.name.as_str())
-        .collect();
-    let schemas = operators.iter().map(|operator| operator.schema.to_string());
-    let takes = format!("it takes {}", schemas.collect::<Vec<_>>().join(" or "));
-    match named.iter().find(|(name, _)| !known.contains(name)) {
-        None => Error::operator(format!("{name} does not take these arguments")).help(takes),
-        Some((unknown, _)) => {
-            let error = Error::operator(format!("{name} has no argument {unknown}"));
-            let similar = closest_word(unknown, &known);
-            error.help(similar.map_or(takes, |known| format!("did you mean {known}?")))
-        }
-    }
-}
-
-/// The known word with the smallest edit distance, if it is similar enough.
-pub(super) fn closest_word<'w>(word: &str, words: &[&'w str]) -> Option<&'w str> {
-    let distances = words
-        .iter()
-        .map(|known| (edit_distance(word, known), *known));
-    let nearest = distances.min()?;
-    (nearest.0 <= word.len().div_ceil(3)).then_some(nearest.1)
-}
-
-/// The Levenshtein distance.
-fn edit_distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.chars().count()).collect();
-    for (index, a) in from.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], index + 1);
-        for (column, b) in to.chars().enumerate() {
-            let replaced = diagonal + usize::from(a != b);
-            diagonal = row[column + 1];
-            row[column + 1] = replaced.min(diagonal + 1).min(row[column] + 1);
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }

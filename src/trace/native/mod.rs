@@ -23,6 +23,7 @@
 //! ```
 
 mod argument;
+mod argument_errors;
 mod arithmetic;
 mod call;
 mod call_site;

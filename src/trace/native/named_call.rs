@@ -5,7 +5,7 @@ use crate::ir::NamedTree;
 use crate::item::Item;
 use crate::trace::check::Traced;
 
-use super::call::closest_word;
+use super::argument_errors::closest_word;
 use super::subject::items;
 use super::tree::Tree;
 

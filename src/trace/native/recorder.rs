@@ -11,7 +11,7 @@ use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Argument, Builder, Graph, ModuleState, NamedTree, TreeSpec, ValueId, Weights};
 use crate::shape::{TensorType, wrap_dim};
-use crate::symbols::Symbols;
+use crate::symbols::{Symbols, with_sizes};
 use crate::tensor::Tensor;
 use crate::trace::check::{AllowList, Finding, Id, fold_repeated};
 use crate::trace::module_calls::ModuleCalls;
@@ -189,7 +189,10 @@ impl Recorder {
         let _active = ActivationGuard::new(self)?;
         let result = program();
         match self.error.borrow_mut().take() {
-            Some(error) => Err(error),
+            Some(error) => {
+                let hints = self.hints();
+                Err(error.with_message(|message| with_sizes(message, &hints)))
+            }
             None => result,
         }
     }

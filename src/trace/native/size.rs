@@ -105,7 +105,10 @@ impl Size {
                 Ok(&self.expression)
             }
             (SizeOrigin::Trace(_), _) => {
-                let error = Error::usage(format!("{self}, a size of another trace, is used"));
+                let error = Error::usage(format!(
+                    "a size of another trace ({} in its example) is used",
+                    self.example
+                ));
                 Err(error.help("take the size from a tensor of this trace by `dim`"))
             }
             (SizeOrigin::Failed(error), _) => Err(error.clone()),
@@ -153,7 +156,8 @@ impl Size {
     fn divide(&self, divisor: &Size, function: impl Fn(&Dim, &Dim) -> Dim) -> Size {
         match (&divisor.origin, divisor.example) {
             (SizeOrigin::Number | SizeOrigin::Trace(_), 0) => {
-                let error = Error::operator(format!("the size {self} is divided by zero"));
+                let error =
+                    Error::operator(format!("the size {} is divided by zero", self.expression));
                 Size::failed(error.at_place(&call_site::caller()))
             }
             _ => self.combine(divisor, function),
