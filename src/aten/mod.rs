@@ -51,6 +51,7 @@ mod contraction;
 mod convert;
 mod convolution;
 mod create;
+mod ctc_loss;
 mod cumulative;
 mod diagonal;
 mod distance;
@@ -107,6 +108,7 @@ const ROWS_BY_MODULE: &[&[Composite]] = &[
     arithmetic::ROWS,
     bounds::ROWS,
     class_loss::ROWS,
+    ctc_loss::ROWS,
     comparison::ROWS,
     distance::ROWS,
     logic::ROWS,
