@@ -99,10 +99,10 @@ impl Parameter {
         parameter.rust_type().map(|_| parameter)
     }
 
-    /// Layouts, devices and the like make no difference.
+    /// Layouts, devices, pinned memory and the like make no difference.
     pub fn is_ignored(&self) -> bool {
         let ignored = ["Layout", "Device", "MemoryFormat", "Generator"];
-        ignored.contains(&self.ty.trim_end_matches('?'))
+        ignored.contains(&self.ty.trim_end_matches('?')) || self.name == "pin_memory"
     }
 
     /// Some of the tensors may be optional.

@@ -164,7 +164,11 @@ impl SchemaParameter {
             None => (text, None),
         };
         let (ty, name) = declaration.trim().rsplit_once(' ')?;
-        let ty = ArgumentType::parse(&without_alias(ty))?;
+        let ty = match name {
+            // Of memory of the host, which devices share as they need.
+            "pin_memory" => ArgumentType::Optional(Box::new(ArgumentType::Ignored)),
+            _ => ArgumentType::parse(&without_alias(ty))?,
+        };
         let default = match default {
             Some(default) => Some(parse_default(default.trim(), &ty)?),
             None => None,

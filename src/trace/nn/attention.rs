@@ -277,7 +277,7 @@ impl MultiheadAttention {
         }
         for x in [&mut projected.key, &mut projected.value] {
             let sizes = (batch * self.heads, 1, self.head_features());
-            let zeros = ops::zeros_with(sizes, kw!(dtype = x.dtype(), pin_memory = false));
+            let zeros = ops::zeros_with(sizes, kw!(dtype = x.dtype()));
             *x = ops::cat_with(&[&*x, &zeros], kw!(dim = 1));
         }
         projected.pad_masks();

@@ -151,6 +151,6 @@ pub(super) fn additive_mask(mask: Option<&TracedTensor>, dtype: DType) -> Option
     if mask.dtype() != DType::Bool {
         return Some(mask.clone());
     }
-    let zeros = mask.zeros_like_with(kw!(dtype = dtype, pin_memory = false));
+    let zeros = mask.zeros_like_with(kw!(dtype = dtype));
     Some(zeros.masked_fill(mask, f64::NEG_INFINITY))
 }

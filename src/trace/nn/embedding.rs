@@ -232,7 +232,7 @@ impl Bags {
             return (self.ids.clone(), offsets.clone(), self.weights.clone());
         }
         let ids = &self.ids;
-        let named = kw!(step = ids.dim(1), dtype = ids.dtype(), pin_memory = false);
+        let named = kw!(step = ids.dim(1), dtype = ids.dtype());
         let offsets = ops::arange_start_with(0, ids.numel(), named);
         let weights = self.weights.as_ref().map(|weights| weights.reshape([-1]));
         (ids.reshape([-1]), offsets, weights)

@@ -184,7 +184,7 @@ impl Cells {
             batch.dim(axis),
             self.state_features(state),
         );
-        let named = kw!(dtype = batch.dtype(), pin_memory = false);
+        let named = kw!(dtype = batch.dtype());
         ops::zeros_with(sizes, named)
     }
 

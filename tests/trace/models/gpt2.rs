@@ -197,10 +197,7 @@ impl Forward<&TracedTensor> for Transformer {
             vec![ids.into(), Arg::List(vec![(-1).into(), (&length).into()])],
         );
         let range = vec![0.into(), (&length).into()];
-        let named = vec![
-            ("dtype", Arg::DType(DType::I64)),
-            ("pin_memory", false.into()),
-        ];
+        let named = vec![("dtype", Arg::DType(DType::I64))];
         let positions = call("arange", range, named).swap_remove(0);
         let positions = op("unsqueeze", vec![positions.into(), 0.into()]);
         let x = self.wte.call(&ids) + self.wpe.call(&positions);
