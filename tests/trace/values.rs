@@ -94,6 +94,22 @@ fn each_cast_is_one_node() {
     assert_eq!(names(&traced.unwrap()), ["aten.type_as"]);
 }
 
+/// Counterpart: `torch._C._jit_pass_dce`, which ends every trace.
+#[test]
+fn unused_computations_are_not_recorded() {
+    let bias = TracedTensor::parameter(example(&[3]).to_host().unwrap());
+    let program = |x: TracedTensor| {
+        let _ = (&x + &bias).softmax(-1).rand_like();
+        let copy = ops::clone(&x);
+        copy.select(0, 0).zero_();
+        x.relu()
+    };
+    let traced = trace(example(&[2, 3]), program).unwrap();
+    assert_eq!(names(&traced), ["aten.relu"]);
+    assert!(traced.module.weights.is_empty());
+    agrees(&traced, program, &[5, 3]);
+}
+
 /// Counterpart: `test_trace_detach`, `test_trace_contiguous`, "`linear` recorded as `aten::linear`".
 #[test]
 fn what_does_nothing_is_recorded() {

@@ -3,6 +3,7 @@
 mod storages;
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,6 +11,7 @@ use crate::aten::Operator;
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Argument, Builder, Graph, ModuleState, NamedTree, TreeSpec, ValueId, Weights};
+use crate::pass::dce;
 use crate::shape::{TensorType, wrap_dim};
 use crate::symbols::{Symbols, with_sizes};
 use crate::tensor::Tensor;
@@ -226,9 +228,13 @@ impl Recorder {
         builder.set_states(Vec::new(), writes);
         let graph = builder.finish(&outputs, inputs, Some(output))?;
         let sequence_starts = recorder.sequence_starts.into_inner();
+        let graph = dce(&carry_rng_counters(graph, &sequence_starts)?)?;
+        let read: BTreeSet<&str> = graph.weights().map(|(name, _)| name).collect();
+        let mut weights = recorder.weights.into_inner();
+        weights.retain(|name, _| read.contains(name.as_str()));
         Ok(RecordedGraph {
-            graph: carry_rng_counters(graph, &sequence_starts)?,
-            weights: recorder.weights.into_inner(),
+            graph,
+            weights,
             warnings: fold_repeated(recorder.warnings.into_inner()),
             states,
         })

@@ -45,6 +45,7 @@ use std::sync::Arc;
 use crate::aten::Generator;
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Graph, GraphModule, ModuleState, TreeSpec, ValueId};
+use crate::pass::dce;
 use crate::trace::module_calls::ModuleCalls;
 use crate::trace::rng_counters::carry_rng_counters;
 use crate::trace::scope_stack::ScopeStack;
@@ -181,7 +182,7 @@ impl<'a> Importer<'a> {
         let builder = Rc::try_unwrap(self.scopes.root.builder)
             .map_err(|_| Error::internal("a graph is still under construction"))?;
         let graph = builder.finish(&outputs, input_trees, Some(output_tree))?;
-        carry_rng_counters(graph, &[])
+        dce(&carry_rng_counters(graph, &[])?)
     }
 
     /// Runs the method. Returns the graph's outputs, and the structure of the arguments and of the result in terms of
