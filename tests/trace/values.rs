@@ -80,18 +80,30 @@ fn numbers_do_not_promote_tensors() {
     assert_eq!((&integers / 2).dtype(), DType::F32);
 }
 
-/// Counterpart: `test_trace_casts`.
+/// Counterpart: `test_trace_casts`. The node is that of imported graphs.
 #[test]
 fn each_cast_is_one_node() {
-    for dtype in [DType::U8, DType::F32, DType::I64, DType::F16] {
+    for dtype in [DType::U8, DType::I64, DType::F16] {
         let traced = trace(example(&[2]), |x| x.to(dtype)).unwrap();
-        assert_eq!(names(&traced), ["aten.to.dtype"]);
+        assert_eq!(names(&traced), ["cast"]);
     }
     let traced = trace(
         (example(&[2]), TracedTensor::from_vec([1], vec![1i64])),
         |(x, y): (TracedTensor, TracedTensor)| x.type_as(&y),
     );
-    assert_eq!(names(&traced.unwrap()), ["aten.type_as"]);
+    assert_eq!(names(&traced.unwrap()), ["cast"]);
+}
+
+#[test]
+fn a_conversion_that_changes_nothing_is_the_tensor_itself() {
+    let program = |x: TracedTensor| {
+        x.to(DType::F32).add_(1.0);
+        x.to_with(DType::F32, kw!(copy = true)).mul_(2.0);
+        x
+    };
+    let traced = trace(example(&[2]), program).unwrap();
+    assert_eq!(names(&traced), ["aten.add.Scalar"]);
+    agrees(&traced, program, &[3]);
 }
 
 /// Counterpart: `torch._C._jit_pass_dce`, which ends every trace.

@@ -41,6 +41,7 @@ mod named_call;
 mod placement;
 mod random;
 mod recorded_bodies;
+mod recorded_form;
 mod recorder;
 mod size;
 mod state;

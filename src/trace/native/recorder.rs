@@ -22,6 +22,7 @@ use crate::trace::scope_stack::{ScopeStack, ValueRef};
 use crate::trace::views::GuardedGeometry;
 use crate::trace::weight_states::weight_state;
 
+use super::recorded_form::add_call;
 use super::size::Size;
 use super::storage::{Contents, Geometries, TracedOrigin, TracedStorage};
 use super::storage_values::{RecordedValue, StorageValues};
@@ -466,7 +467,7 @@ impl Recorder {
         let arguments = arguments.map(|argument| argument.map(&mut value, &mut size));
         let arguments: Vec<Argument> = arguments.collect();
         self.warn_of_iteration(operator, &arguments, &builder);
-        let results = operator.call(&builder, arguments.clone())?;
+        let results = add_call(operator, &builder, arguments.clone())?;
         let ids = results.into_iter().map(|value| value.id()).collect();
         Ok(RecordedCall {
             operator,
