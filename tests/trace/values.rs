@@ -1,8 +1,9 @@
 //! Constants, casts, indices, writes, names and lines. Comments name counterparts in PyTorch's `test_tracer.py`.
 
 use onionskin::dtype::DType;
+use onionskin::nn::{Conv1d, Conv2d, ConvTranspose3d};
 use onionskin::trace::check::{Id, Traced};
-use onionskin::trace::{TracedTensor, kw, ops, trace};
+use onionskin::trace::{Forward, Module, TracedTensor, kw, ops, state, trace};
 
 fn example(shape: &[usize]) -> TracedTensor {
     let data = (0..shape.iter().product::<usize>()).map(|i| i as f32 - 2.5);
@@ -120,6 +121,45 @@ fn unused_computations_are_not_recorded() {
     assert_eq!(names(&traced), ["aten.relu"]);
     assert!(traced.module.weights.is_empty());
     agrees(&traced, program, &[5, 3]);
+}
+
+/// PyTorch records them as `_convolution`, like the modules.
+#[test]
+fn functional_convolutions_are_recorded_as_modules_are() {
+    fn check<M: Module + for<'x> Forward<&'x TracedTensor, Output = TracedTensor>>(
+        module: M,
+        x: TracedTensor,
+        function: impl Fn(&TracedTensor) -> TracedTensor,
+    ) {
+        let weights = trace(x.clone(), |x| module.call(&x)).unwrap();
+        let function = trace(x, |x| function(&x)).unwrap();
+        assert_eq!(names(&function), names(&weights));
+        let arguments = |traced: &Traced| traced.module.graphs[0].nodes[0].arguments.clone();
+        assert_eq!(arguments(&function), arguments(&weights));
+    }
+    let conv = Conv1d::new(2, 4, 3).padding(1).groups(2);
+    let (w, b) = (conv.weight().clone(), state(&conv)[1].1.clone());
+    check(conv, example(&[1, 2, 5]), |x| {
+        x.conv1d_with(&w, kw!(bias = &b, padding = 1, groups = 2))
+    });
+    let conv = Conv2d::new(2, 4, 3).stride([2, 1]).dilation(2).bias(false);
+    let w = conv.weight().clone();
+    check(conv, example(&[1, 2, 9, 7]), |x| {
+        x.conv2d_with(&w, kw!(stride = [2, 1], dilation = 2))
+    });
+    let conv = Conv2d::new(2, 4, 3).same().bias(false);
+    let w = conv.weight().clone();
+    check(conv, example(&[1, 2, 4, 5]), |x| {
+        x.conv2d_with(&w, kw!(padding = "same"))
+    });
+    let conv = ConvTranspose3d::new(2, 4, 2)
+        .stride(2)
+        .output_padding(1)
+        .bias(false);
+    let w = conv.weight().clone();
+    check(conv, example(&[1, 2, 2, 3, 2]), |x| {
+        x.conv_transpose3d_with(&w, kw!(stride = 2, output_padding = 1))
+    });
 }
 
 /// Counterpart: `test_trace_detach`, `test_trace_contiguous`, "`linear` recorded as `aten::linear`".

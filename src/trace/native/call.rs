@@ -12,6 +12,7 @@ use super::call_site;
 use super::in_place::call_in_place;
 use super::placement::{ResolvedArguments, eager_results, recorded_results};
 use super::random;
+use super::recorded_form::recorded_convolution;
 use super::recorder;
 use super::tensor::TracedTensor;
 
@@ -128,6 +129,7 @@ impl ResolvedCall {
             return Ok(vec![TracedTensor::failed(error)]);
         }
         random::seed_call(self.operator, &mut self.arguments);
+        self.replace_convolution()?;
         self.read_storage()?;
         let values = self.tensors.iter().map(TracedTensor::value);
         let values: Vec<crate::tensor::Tensor> = values.collect::<Result<_>>()?;
@@ -145,6 +147,16 @@ impl ResolvedCall {
         let resolved = recorder.resolve_arguments(arguments);
         let results = crate::interp::call(operator, &resolved, &values, &recorder.hints())?;
         recorded_results(&recorder, &recorded, &call, results)
+    }
+
+    /// Replaces a functional convolution by the operator that PyTorch records for it.
+    fn replace_convolution(&mut self) -> Result<()> {
+        let rank = self.tensors.first().map_or(0, TracedTensor::rank);
+        let recorded = recorded_convolution(self.operator, &self.arguments, rank)?;
+        if let Some((operator, arguments)) = recorded {
+            (self.operator, self.arguments) = (operator, arguments);
+        }
+        Ok(())
     }
 
     /// Rewrites the arguments of an operator that reads a tensor's whole storage (`as_strided`): the storage becomes the
