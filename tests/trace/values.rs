@@ -123,6 +123,18 @@ fn unused_computations_are_not_recorded() {
     agrees(&traced, program, &[5, 3]);
 }
 
+/// Counterpart: `sum` of Python, which begins with 0.
+#[test]
+fn sums_of_tensors_begin_with_zero() {
+    let program = |x: TracedTensor| [x.relu(), x.neg(), x.exp()].iter().sum::<TracedTensor>();
+    let traced = trace(example(&[2]), program).unwrap();
+    let sums = ["aten.add.Scalar", "aten.add.Tensor", "aten.add.Tensor"];
+    assert_eq!(names(&traced)[3..], sums);
+    agrees(&traced, program, &[3]);
+    let nothing: TracedTensor = Vec::<TracedTensor>::new().into_iter().sum();
+    assert_eq!(nothing.to_vec::<i64>().unwrap(), [0]);
+}
+
 /// PyTorch records them as `_convolution`, like the modules.
 #[test]
 fn functional_convolutions_are_recorded_as_modules_are() {

@@ -1,5 +1,7 @@
-//! Rust's arithmetic operators for tensors: `&x * 2.0 + &y`, `-x`.
+//! Rust's arithmetic operators for tensors: `&x * 2.0 + &y`, `-x`, and sums of several tensors.
 
+use std::borrow::Borrow;
+use std::iter::Sum;
 use std::ops::{Add, Div, Mul, Neg, Rem, Sub};
 
 use super::argument::Arg;
@@ -85,5 +87,16 @@ impl Neg for TracedTensor {
     #[track_caller]
     fn neg(self) -> TracedTensor {
         -&self
+    }
+}
+
+/// The sum of tensors, beginning with `0` as Python's `sum` does: `0 + x + y`. Without tensors, the integer 0.
+impl<T: Borrow<TracedTensor>> Sum<T> for TracedTensor {
+    #[track_caller]
+    fn sum<I: Iterator<Item = T>>(mut tensors: I) -> TracedTensor {
+        let Some(first) = tensors.next() else {
+            return TracedTensor::scalar(0i64);
+        };
+        tensors.fold(0i64 + first.borrow(), |sum, x| sum + x.borrow())
     }
 }
