@@ -153,6 +153,13 @@ fn models() {
     host_and_device("models");
 }
 
+#[test]
+fn networks() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/cases");
+    let failures = replay_folder(&fixtures.join("networks"));
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
 /// Archives written by PyTorch 1.13 to 2.15 import and return the recorded outputs.
 #[test]
 fn archives_of_all_pytorch_versions_import() {

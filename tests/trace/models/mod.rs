@@ -5,19 +5,36 @@ use std::path::{Path, PathBuf};
 
 use onionskin::cases;
 use onionskin::compare::compare;
+use onionskin::dtype::DType;
 use onionskin::ir::Graph;
 use onionskin::item::{Item, flatten_arguments};
+use onionskin::kw;
 use onionskin::nn;
 use onionskin::trace::check::{Traced, diff};
-use onionskin::trace::{Method, Module, TraceOptions, load_matching, trace_module};
-use onionskin::{Model, interp};
+use onionskin::trace::{
+    Forward, Method, Module, TraceOptions, TracedTensor, Tree, load_matching, trace_module,
+};
+use onionskin::{Model, Tensor, interp};
 
+mod albert;
+mod autoencoder;
+mod convnext;
+mod detr;
+mod experts;
 mod gpt2;
+mod gru_tagger;
 #[macro_use]
 mod layers;
 mod losses_and_decoders;
+mod lstm_language_model;
+mod mixer;
+mod pointnet;
 mod resnet;
 mod small;
+mod stylegan;
+mod unet;
+mod vit;
+mod wavenet;
 
 /// Returns a case of the corpus or of the fixtures; `None`, with a note, if this machine lacks the corpus.
 fn case(name: &str) -> Option<PathBuf> {
@@ -35,16 +52,56 @@ fn case(name: &str) -> Option<PathBuf> {
     found
 }
 
+/// The folder of a network that `tests/fixtures/make_networks.py` records. One trace serves all its sets.
+fn network(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    root.join("tests/fixtures/cases/networks").join(name)
+}
+
+/// A parameter filled with one value. Weights of an archive replace it.
+fn filled(shape: &[usize], value: f64) -> TracedTensor {
+    TracedTensor::parameter(Tensor::full(DType::F32, shape, value).unwrap())
+}
+
+/// `:` in a Python index, which PyTorch records as a slice.
+fn whole(x: &TracedTensor, dim: i64) -> TracedTensor {
+    x.slice_with(kw!(dim = dim, start = 0, end = i64::MAX))
+}
+
+/// [`check_network`] of a network that takes one tensor.
+fn check_network_of_one<M, O: Tree>(folder: &Path, net: &M) -> usize
+where
+    M: Module + for<'x> Forward<&'x TracedTensor, Output = O>,
+{
+    check_network(folder, net, &[], |inputs, options| {
+        let forward = |net: &M, x: TracedTensor| net.call(&x);
+        Method::with("forward", tensor(inputs, 0), forward, options)
+    })
+}
+
+/// [`check_network`] of a network that takes two tensors.
+fn check_network_of_two<M, O: Tree>(folder: &Path, net: &M) -> usize
+where
+    M: Module + for<'x> Forward<(&'x TracedTensor, &'x TracedTensor), Output = O>,
+{
+    check_network(folder, net, &[], |inputs, options| {
+        let forward = |net: &M, (x, y): (TracedTensor, TracedTensor)| net.call((&x, &y));
+        let inputs = (tensor(inputs, 0), tensor(inputs, 1));
+        Method::with("forward", inputs, forward, options)
+    })
+}
+
 /// Checks that a network with an archive's weights, traced with the inputs of the first set, has the archive's graph and
 /// returns the outputs of all sets. `unused` are tensors of the archive that the network does not have.
 ///
-/// For sizes that break a guard, the network is traced again, just as an archive is imported again.
+/// For sizes that break a guard, the network is traced again, just as an archive is imported again. Returns the number of
+/// traces.
 fn check_network<'f, M: Module>(
     folder: &Path,
     module: &M,
     unused: &[&str],
     method: impl Fn(&[Item], TraceOptions) -> Method<'f, M>,
-) {
+) -> usize {
     let archive = folder.join("model.pt");
     let unmatched = load_matching(module, &nn::load(&archive).unwrap()).unwrap();
     assert_eq!(unmatched.missing, [""; 0]);
@@ -65,18 +122,21 @@ fn check_network<'f, M: Module>(
     };
     let case = cases::find(folder).unwrap().remove(0).load().unwrap();
     let mut traced = trace(&case.sets[0].calls[0].inputs);
+    let mut traces = 1;
     assert_eq!(traced.warnings, []);
     check_same_graph(wanted, traced.graph("forward").unwrap());
     for set in &case.sets {
         let call = &set.calls[0];
         if !guards_hold(traced.graph("forward").unwrap(), &call.inputs) {
             traced = trace(&call.inputs);
+            traces += 1;
         }
         let got = run(&traced, &call.inputs);
         let differences = compare(&got, &call.output, set.tolerance);
         let wrong = differences.iter().find(|difference| !difference.passed());
         assert!(wrong.is_none(), "{}: {}", set.label, wrong.unwrap());
     }
+    traces
 }
 
 /// Checks that graphs do the same, with equal names of weights and paths of modules, at the user's lines.
@@ -121,7 +181,7 @@ fn paths(graph: &Graph) -> Vec<&str> {
 }
 
 /// Returns the tensor of an argument.
-fn tensor(inputs: &[Item], index: usize) -> onionskin::trace::TracedTensor {
+fn tensor(inputs: &[Item], index: usize) -> TracedTensor {
     match &inputs[index] {
         Item::Tensor(tensor) => tensor.clone().into(),
         other => panic!("{other:?} is not a tensor"),

@@ -3,9 +3,9 @@
 use onionskin::nn::{
     AdaptiveAvgPool2d, BatchNorm2d, Conv2d, Flatten, Linear, MaxPool2d, ReLU, Sequential,
 };
-use onionskin::trace::{Forward, Method, Module, TracedTensor};
+use onionskin::trace::{Forward, Module, TracedTensor};
 
-use super::{case, check_network, tensor};
+use super::{case, check_network_of_one};
 
 #[derive(Module)]
 struct Block {
@@ -106,8 +106,5 @@ fn resnet18_is_what_pytorch_traced() {
     let Some(folder) = case("resnet18_half") else {
         return;
     };
-    check_network(&folder, &ResNet::new(), &[], |inputs, options| {
-        let forward = |net: &ResNet, x: TracedTensor| net.call(&x);
-        Method::with("forward", tensor(inputs, 0), forward, options)
-    });
+    check_network_of_one(&folder, &ResNet::new());
 }

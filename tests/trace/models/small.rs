@@ -1,9 +1,9 @@
 //! Small networks of the corpus.
 
 use onionskin::nn::*;
-use onionskin::trace::{Forward, Method, Module, TracedTensor};
+use onionskin::trace::{Forward, Module, TracedTensor};
 
-use super::{case, check_network, tensor};
+use super::{case, check_network_of_one};
 
 /// Checks that a network of one tensor equals the recorded one of this name, if the corpus exists.
 fn check_recorded_network<M: Module + for<'x> Forward<&'x TracedTensor, Output = TracedTensor>>(
@@ -11,10 +11,7 @@ fn check_recorded_network<M: Module + for<'x> Forward<&'x TracedTensor, Output =
     net: &M,
 ) {
     let Some(folder) = case(name) else { return };
-    check_network(&folder, net, &[], |inputs, options| {
-        let forward = |net: &M, x: TracedTensor| net.call(&x);
-        Method::with("forward", tensor(inputs, 0), forward, options)
-    });
+    check_network_of_one(&folder, net);
 }
 
 #[test]
