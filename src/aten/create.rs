@@ -237,7 +237,7 @@ fn filled_like<'g>(
     a.builder().full(dtype, shape, number)
 }
 
-/// Computes `torch.arange`; bounds may be symbolic sizes if no argument is a float.
+/// Computes `torch.arange`; bounds and step may be symbolic sizes if no argument is a float.
 fn arange<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     let is_float = |name: &str| matches!(a.get(name), Argument::Number(Scalar::Float(_)));
     if ["start", "end", "step"].into_iter().any(is_float) {
@@ -248,19 +248,24 @@ fn arange<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     } else {
         Dim::ZERO
     };
-    let step = if a.has("step") { a.int("step") } else { 1 };
-    if step == 0 {
+    let step = if a.has("step") {
+        integer(a, "step")?
+    } else {
+        Dim::ONE
+    };
+    let symbols = a.builder().symbols();
+    if !symbols.less_equal(&Dim::ONE, &step)? && !symbols.less_equal(&step, &Dim::from(-1))? {
         return Err(Error::operator("a range with step 0"));
     }
     let distance = &integer(a, "end")? - &start;
-    let length = distance.ceil_div(&Dim::from(step));
+    let length = distance.ceil_div(&step);
     if !a.builder().symbols().less_equal(&Dim::ZERO, &length)? {
         return Err(Error::operator(format!(
             "a range over {distance} by steps of {step}"
         )));
     }
     let index = a.builder().iota(DType::I64, vec![length], 0);
-    let scaled = if step == 1 { index } else { index * step };
+    let scaled = if step.is(1) { index } else { index * &step };
     let range = if start.is(0) { scaled } else { scaled + &start };
     Ok(range.to(a.dtype("dtype").unwrap_or(DType::I64)))
 }

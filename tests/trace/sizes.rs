@@ -44,6 +44,12 @@ fn arange_and_full_of_sizes() {
         let numbers = ops::arange_start(x.dim(0), x.dim(0) + x.dim(1));
         &x * numbers
     });
+    check_generalises(&[4, 6], &[5, 2], |x| {
+        ops::arange_start_with(0, x.numel(), kw!(step = x.dim(1)))
+    });
+    check_generalises(&[4, 6], &[5, 2], |x| {
+        ops::arange_start_with(x.dim(1), -x.numel(), kw!(step = -x.dim(0)))
+    });
     check_generalises(&[4, 6], &[5, 2], |x| ops::full(x.shape(), 3.0) + &x);
     check_generalises(&[4, 6], &[5, 2], |x| ops::zeros((x.dim(0), 1)) - &x);
 }
