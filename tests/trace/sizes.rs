@@ -102,6 +102,26 @@ fn a_frozen_size_holds_for_the_example_only() {
     assert_eq!(error.kind(), ErrorKind::Input);
 }
 
+/// Counterpart: `F.conv2d(…, groups=x.shape[0])`, whose groups PyTorch's trace fixes without a word.
+#[test]
+fn an_argument_that_takes_numbers_only_fixes_a_size() {
+    let line = line!() + 4;
+    let program = |x: TracedTensor| {
+        let one_image = x.reshape((1, x.dim(0), x.dim(1), x.dim(2)));
+        let filters = one_image.transpose(0, 1);
+        one_image.conv2d_with(&filters, kw!(groups = x.dim(0)))
+    };
+    let traced = trace(example(&[3, 4, 5]), program).unwrap();
+    assert_eq!(traced.warnings.len(), 1, "{:?}", traced.warnings);
+    assert_eq!(traced.warnings[0].id, Id::FrozenSize);
+    let message = "groups of aten._convolution is a number: the size x_0 is fixed to 3";
+    assert_eq!(traced.warnings[0].message, message);
+    let place = traced.warnings[0].place.to_string();
+    assert!(place.contains(&format!("sizes.rs:{line}")), "{place}");
+    let refused = traced.call::<_, TracedTensor>(example(&[2, 4, 5]));
+    assert!(refused.is_err());
+}
+
 #[test]
 fn iteration_over_an_axis_that_may_vary_is_warned_of() {
     let unrolled = |x: TracedTensor| {

@@ -1,5 +1,6 @@
 //! The active trace of a thread: operations become nodes of its graph.
 
+mod call_warnings;
 mod storages;
 
 use std::cell::RefCell;
@@ -12,7 +13,7 @@ use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Argument, Builder, Graph, ModuleState, NamedTree, TreeSpec, ValueId, Weights};
 use crate::pass::dce;
-use crate::shape::{TensorType, wrap_dim};
+use crate::shape::TensorType;
 use crate::symbols::{Symbols, with_sizes};
 use crate::tensor::Tensor;
 use crate::trace::check::{AllowList, Finding, Id, fold_repeated};
@@ -432,23 +433,6 @@ impl Recorder {
         self.scopes.borrow_mut().capture(value.id)
     }
 
-    /// Warns of `unbind` along a symbolic axis, which records one value for each element of the example.
-    fn warn_of_iteration(&self, operator: &Operator, arguments: &[Argument], builder: &Builder) {
-        let ("unbind", [Argument::Value(x), Argument::Number(dim)]) =
-            (operator.schema.name.as_str(), arguments)
-        else {
-            return;
-        };
-        let shape = builder.ty(*x).shape;
-        let axis = wrap_dim(dim.to_i64(), shape.len());
-        let size = axis.ok().and_then(|axis| shape.get(axis));
-        if let Some(size) = size.filter(|size| size.as_const().is_none()) {
-            let number = builder.symbols().hint(size).unwrap_or_default();
-            let message = format!("the size {size} is fixed to the example's {number}");
-            self.warn(Id::DynamicIteration, message, &builder.place());
-        }
-    }
-
     /// Records a call whose arguments refer to `tensors` by index.
     pub fn call(
         &self,
@@ -468,6 +452,7 @@ impl Recorder {
         let arguments: Vec<Argument> = arguments.collect();
         self.warn_of_iteration(operator, &arguments, &builder);
         let results = add_call(operator, &builder, arguments.clone())?;
+        self.warn_of_frozen_arguments(operator, &arguments, &builder);
         let ids = results.into_iter().map(|value| value.id()).collect();
         Ok(RecordedCall {
             operator,
