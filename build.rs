@@ -4,6 +4,8 @@
 mod in_place;
 #[path = "build/methods.rs"]
 mod methods;
+#[path = "build/options.rs"]
+mod options;
 #[path = "build/schema.rs"]
 mod schema;
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use super::in_place::IN_PLACE;
+use super::options::OptionsType;
 use super::schema::{Parameter, Results, Schema};
 
 const ANY: &str = "impl Into<Arg>";
@@ -31,7 +32,7 @@ const NAMES: &[(&str, &str)] = &[
 const TAKEN: &[&str] = &["clone"];
 
 /// Words that cannot be names in Rust.
-const KEYWORDS: &[&str] = &["where", "type", "in", "ref", "box"];
+const KEYWORDS: &[&str] = &["where", "type", "in", "ref", "box", "unsafe"];
 
 /// A method of a tensor, or a function, for one or more overloads.
 struct Method<'s> {
@@ -73,10 +74,11 @@ pub fn generate(schemas: &[Schema]) -> Result<String, String> {
 impl<'s> Method<'s> {
     fn new(schema: &'s Schema) -> Method<'s> {
         let first = schema.parameters.first();
-        let is_tensor = first.is_some_and(|first| first.ty == "Tensor" && !first.has_default);
+        let is_tensor = first.is_some_and(|first| first.ty == "Tensor" && !first.has_default());
         let on_tensor = is_tensor && !TAKEN.contains(&schema.name.as_str());
         let behind = schema.parameters.iter().skip(usize::from(on_tensor));
-        let required = behind.filter(|parameter| !parameter.has_default && !parameter.is_ignored());
+        let required =
+            behind.filter(|parameter| !parameter.has_default() && !parameter.is_ignored());
         let required = required.map(|parameter| Required {
             parameter,
             ty: parameter.rust_type().unwrap_or(ANY),
@@ -107,9 +109,7 @@ impl<'s> Method<'s> {
     }
 
     fn has_optional(&self) -> bool {
-        let parameters = self.overloads.iter().flat_map(|schema| &schema.parameters);
-        let optional = |parameter: &Parameter| parameter.has_default && !parameter.is_ignored();
-        self.overloads[0].is_random || parameters.into_iter().any(optional)
+        self.options().is_needed()
     }
 }
 
@@ -167,7 +167,7 @@ fn words(overload: &str) -> String {
     words.join("_")
 }
 
-fn rust_name(name: &str) -> String {
+pub fn rust_name(name: &str) -> String {
     let lower = name.to_lowercase();
     match lower.as_str() {
         "self" => "input".to_string(),
@@ -196,6 +196,14 @@ fn write(methods: &[Method]) -> Result<String, std::fmt::Error> {
     )?;
     for method in methods.iter().filter(|method| !method.on_tensor) {
         method.write(&mut out)?;
+        method.options().write(&mut out)?;
+    }
+    writeln!(
+        out,
+        "}}\n\n/// Parameters with defaults of the `_with` methods of [`TracedTensor`], by name.\npub mod options {{\n    use super::*;"
+    )?;
+    for method in methods.iter().filter(|method| method.on_tensor) {
+        method.options().write(&mut out)?;
     }
     writeln!(out, "}}\n\npub(super) const BINDINGS: &[Binding] = &[")?;
     for method in methods {
@@ -259,8 +267,11 @@ impl Method<'_> {
         let named = match (with, keywords.is_empty()) {
             (false, true) => "Vec::new()".to_string(),
             (false, false) => format!("vec![{}]", keywords.join(", ")),
-            (true, true) => "named".to_string(),
-            (true, false) => format!("also(named, vec![{}])", keywords.join(", ")),
+            (true, true) => self.options().values(),
+            (true, false) => {
+                let options = self.options().values();
+                format!("also({options}, vec![{}])", keywords.join(", "))
+            }
         };
         let declarations = self.declarations(with);
         let positional = positional.join(", ");
@@ -290,7 +301,7 @@ impl Method<'_> {
             .required
             .iter()
             .map(|one| rust_name(&one.parameter.name));
-        let named = with.then(|| "named".to_string());
+        let named = with.then(|| "options".to_string());
         let arguments: Vec<String> = names.chain(named).collect();
         let (declarations, arguments) = (self.declarations(with), arguments.join(", "));
         writeln!(out, "    #[track_caller]")?;
@@ -312,11 +323,7 @@ impl Method<'_> {
             .iter()
             .map(|schema| format!("`{}`", schema.text));
         let schemas: Vec<String> = schemas.collect();
-        let random = match self.overloads[0].is_random {
-            true => " Also by name: `seed` and `counter`.",
-            false => "",
-        };
-        writeln!(out, "    /// {}.{random}{more}", schemas.join(" or "))
+        writeln!(out, "    /// {}.{more}", schemas.join(" or "))
     }
 
     fn variant(&self, ending: &str) -> String {
@@ -327,8 +334,13 @@ impl Method<'_> {
         let required = self.required.iter();
         let required =
             required.map(|one| format!("{}: {}", rust_name(&one.parameter.name), one.ty));
-        let named = with.then(|| "named: Vec<(&str, Arg)>".to_string());
+        let named = with.then(|| self.options().declaration());
         required.chain(named).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The type of the parameters with defaults.
+    fn options(&self) -> OptionsType<'_> {
+        OptionsType::new(&self.name, self.on_tensor, &self.overloads)
     }
 
     fn operators(&self) -> String {

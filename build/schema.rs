@@ -24,8 +24,8 @@ pub struct Parameter {
     pub name: String,
     /// Type without alias annotation: `SymInt[2]?`.
     pub ty: String,
-    /// May be left out.
-    pub has_default: bool,
+    /// The value if it is left out, as PyTorch writes it; none if it is required.
+    pub default: Option<String>,
     /// Must be given by name.
     pub keyword_only: bool,
 }
@@ -85,18 +85,23 @@ impl Schema {
 
 impl Parameter {
     fn parse(text: &str, keyword_only: bool) -> Option<Parameter> {
-        let (declaration, has_default) = match text.split_once('=') {
-            Some((declaration, _)) => (declaration, true),
-            None => (text, false),
+        let (declaration, default) = match text.split_once('=') {
+            Some((declaration, default)) => (declaration, Some(default.to_string())),
+            None => (text, None),
         };
         let (ty, name) = declaration.rsplit_once(' ')?;
         let parameter = Parameter {
             name: name.to_string(),
             ty: without_alias(ty),
-            has_default,
+            default,
             keyword_only,
         };
         parameter.rust_type().map(|_| parameter)
+    }
+
+    /// True if it may be left out.
+    pub fn has_default(&self) -> bool {
+        self.default.is_some()
     }
 
     /// Layouts, devices, pinned memory and the like make no difference.

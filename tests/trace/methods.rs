@@ -150,17 +150,44 @@ fn methods_take_what_pytorch_takes() {
     assert_eq!(floats(&ops::clone(&x)), floats(&x));
 }
 
+/// The methods do not compile with unknown names.
 #[test]
 fn an_argument_of_an_unknown_name_is_told_with_a_similar_one() {
-    let x = example(&[1, 1, 3, 3]);
-    let result = x.conv2d_with(&example(&[1, 1, 2, 2]), kw!(strides = [2, 2]));
-    let error = result.error().unwrap();
+    let (x, kernel) = (example(&[1, 1, 3, 3]), example(&[1, 1, 2, 2]));
+    let strides = Arg::from([2, 2]);
+    let results = call(
+        "conv2d",
+        vec![x.into(), kernel.into()],
+        vec![("strides", strides)],
+    );
+    let error = results[0].error().unwrap();
     assert_eq!(error.message(), "conv2d has no argument strides");
     assert_eq!(error.advice(), Some("did you mean stride?"));
-    let error = x.softmax_with(1, kw!(colour = "red")).error().unwrap();
+    let x = example(&[2, 3]);
+    let named = vec![("colour", Arg::from("red"))];
+    let error = call("softmax", vec![(&x).into(), 1.into()], named)[0]
+        .error()
+        .unwrap();
     assert!(error.advice().unwrap().contains("ScalarType? dtype=None"));
     let (values, indices) = x.max_dim(7);
     assert!(values.error().is_some() && indices.error().is_some());
+}
+
+#[test]
+fn options_are_set_by_name() {
+    let x = example(&[2, 3]);
+    // The values of `kw!` are evaluated where it stands: `?` leaves the function.
+    let parts = |axis: Option<i64>| Some(x.split_with(1, kw!(dim = axis?)));
+    assert_eq!(
+        (parts(Some(1)).unwrap().len(), parts(None).is_none()),
+        (3, true)
+    );
+    let (dim, keepdim) = (1, true);
+    // A value is not taken for a parameter of its name.
+    let sums = x.sum_dim_with(dim, kw!(keepdim = keepdim, dtype = DType::F64));
+    let same = x.sum_dim_with(dim, |options| options.dtype(DType::F64).keepdim(keepdim));
+    assert_eq!((sums.rank(), sums.dtype()), (2, DType::F64));
+    assert_eq!(floats(&sums), floats(&same));
 }
 
 /// Counterpart: `test_inplace_flags`, `test_inplace_copy`.

@@ -1,8 +1,8 @@
 //! The dictionary's operators as methods of [`TracedTensor`] or functions of [`ops`]. `build.rs` generates them from the
 //! operators' schemas.
 //!
-//! Required parameters are arguments in PyTorch's order. Parameters with defaults are passed by name to the method's `_with`
-//! variant: `x.conv2d_with(&w, kw!(stride = [2, 2]))`. Overloads that differ only in types are one method, whose argument is
+//! Required parameters are arguments in PyTorch's order. Parameters with defaults are set by name in the method's `_with`
+//! variant: `x.conv2d_with(&w, kw!(stride = [2, 2]))`, with a type of [`options`] for each method. Overloads that differ only in types are one method, whose argument is
 //! anything that converts to [`Arg`]. Other overloads end with PyTorch's name of the overload: `sum()`, `sum_dim([1])`.
 
 use std::borrow::Borrow;
@@ -34,16 +34,45 @@ pub fn bindings() -> &'static [Binding] {
     BINDINGS
 }
 
-/// Makes named arguments for `_with` methods: `kw!(stride = [2, 2], bias = &b)`.
+/// Names the arguments of a `_with` method as in Python: `kw!(stride = [2, 2], bias = &b)`.
+///
+/// It is short for a closure that sets options: `|options| options.stride([2, 2]).bias(&b)`. The values are evaluated at
+/// once, so that `?` may be used in them.
+///
+/// ```
+/// use onionskin::kw;
+/// use onionskin::trace::TracedTensor;
+///
+/// let x = TracedTensor::from_vec([2, 2], vec![1f32, 2.0, 3.0, 4.0]);
+/// assert_eq!(x.sum_dim_with(0, kw!(keepdim = true)).rank(), 2);
+/// assert_eq!(x.sum_dim_with(0, |options| options.keepdim(true)).rank(), 2);
+/// ```
+///
+/// A name that the operator lacks does not compile:
+///
+/// ```compile_fail,E0599
+/// use onionskin::kw;
+/// use onionskin::trace::TracedTensor;
+///
+/// let x = TracedTensor::from_vec([2, 2], vec![1f32, 2.0, 3.0, 4.0]);
+/// let sum = x.sum_dim_with(0, kw!(keepdimm = true));
+/// ```
 #[macro_export]
 macro_rules! kw {
-    ($($name:ident = $value:expr),* $(,)?) => {
-        vec![$((stringify!($name), $crate::trace::Arg::from($value))),*]
+    () => {
+        |options| options
     };
+    ($($name:ident = $value:expr),+ $(,)?) => {{
+        let arguments = ($($crate::trace::Arg::from($value),)+);
+        move |options| {
+            let ($($name,)+) = arguments;
+            options$(.$name($name))+
+        }
+    }};
 }
 
 /// Arguments with the names of their parameters, for parameters with defaults.
-type Named<'n> = Vec<(&'n str, Arg)>;
+type Named = Vec<(&'static str, Arg)>;
 
 /// Calls an operator with any number of results. If the call fails, the only result holds the error.
 #[track_caller]
@@ -85,7 +114,7 @@ fn one_and_list(
 }
 
 /// Appends named arguments.
-fn also<'n>(mut named: Named<'n>, more: Named<'n>) -> Named<'n> {
+fn also(mut named: Named, more: Named) -> Named {
     named.extend(more);
     named
 }

@@ -59,7 +59,7 @@ pub use call::call;
 pub(in crate::trace) use call::failed;
 pub use control::{cond, scan, while_loop};
 pub use custom::{CustomOperator, leaf};
-pub use methods::{Binding, bindings, ops};
+pub use methods::{Binding, bindings, ops, options};
 pub(in crate::trace) use module::example_sizes;
 pub use module::{Forward, Module, Training, Visitor};
 pub use random::manual_seed;

@@ -205,8 +205,13 @@ impl<X: Borrow<TracedTensor>> Forward<X> for RReLU {
 
     fn forward(&self, x: X) -> TracedTensor {
         let training = self.training.is_on();
-        let named = kw!(lower = self.lower, upper = self.upper, training = training);
-        let call = || x.borrow().rrelu_with(named);
+        let call = || {
+            x.borrow().rrelu_with(kw!(
+                lower = self.lower,
+                upper = self.upper,
+                training = training
+            ))
+        };
         self.check.failed().unwrap_or_else(call)
     }
 }

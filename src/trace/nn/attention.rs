@@ -247,8 +247,11 @@ impl MultiheadAttention {
         let q = q.view((batch, self.heads, queries, self.head_features()));
         let [k, v] = [k, v].map(|x| x.view((batch, self.heads, keys, self.head_features())));
         let p = self.dropout.probability();
-        let named = kw!(attn_mask = mask, dropout_p = p, is_causal = is_causal);
-        let values = q.scaled_dot_product_attention_with(&k, &v, named);
+        let values = q.scaled_dot_product_attention_with(
+            &k,
+            &v,
+            kw!(attn_mask = mask, dropout_p = p, is_causal = is_causal),
+        );
         values.permute([2, 0, 1, 3])
     }
 

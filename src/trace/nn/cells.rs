@@ -109,8 +109,7 @@ impl Weights {
     /// Initial zeros, one tensor for all states.
     fn initial_states<const S: usize>(&self, x: &TracedTensor) -> [TracedTensor; S] {
         let sizes = (x.dim(0), self.hidden);
-        let named = kw!(dtype = x.dtype());
-        let zeros = ops::zeros_with(sizes, named);
+        let zeros = ops::zeros_with(sizes, kw!(dtype = x.dtype()));
         std::array::from_fn(|_| zeros.clone())
     }
 

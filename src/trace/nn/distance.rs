@@ -44,8 +44,8 @@ impl<A: Borrow<TracedTensor>, B: Borrow<TracedTensor>> Forward<(A, B)> for Cosin
     type Output = TracedTensor;
 
     fn forward(&self, (a, b): (A, B)) -> TracedTensor {
-        let named = kw!(dim = self.dim, eps = self.eps);
-        a.borrow().cosine_similarity_with(b.borrow(), named)
+        a.borrow()
+            .cosine_similarity_with(b.borrow(), kw!(dim = self.dim, eps = self.eps))
     }
 }
 
@@ -99,7 +99,9 @@ impl<A: Borrow<TracedTensor>, B: Borrow<TracedTensor>> Forward<(A, B)> for Pairw
     type Output = TracedTensor;
 
     fn forward(&self, (a, b): (A, B)) -> TracedTensor {
-        let named = kw!(p = self.p, eps = self.eps, keepdim = self.keepdim);
-        a.borrow().pairwise_distance_with(b.borrow(), named)
+        a.borrow().pairwise_distance_with(
+            b.borrow(),
+            kw!(p = self.p, eps = self.eps, keepdim = self.keepdim),
+        )
     }
 }

@@ -118,8 +118,9 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Embedding {
         if let Some(refused) = refused.or_else(|| integer_error("Embedding", x)) {
             return refused;
         }
-        let named = kw!(padding_idx = table.padding_idx.unwrap_or(-1));
-        table.normalised(x).embedding_with(x, named)
+        table
+            .normalised(x)
+            .embedding_with(x, kw!(padding_idx = table.padding_idx.unwrap_or(-1)))
     }
 }
 
@@ -232,8 +233,8 @@ impl Bags {
             return (self.ids.clone(), offsets.clone(), self.weights.clone());
         }
         let ids = &self.ids;
-        let named = kw!(step = ids.dim(1), dtype = ids.dtype());
-        let offsets = ops::arange_start_with(0, ids.numel(), named);
+        let offsets =
+            ops::arange_start_with(0, ids.numel(), kw!(step = ids.dim(1), dtype = ids.dtype()));
         let weights = self.weights.as_ref().map(|weights| weights.reshape([-1]));
         (ids.reshape([-1]), offsets, weights)
     }

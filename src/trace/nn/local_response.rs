@@ -53,15 +53,17 @@ impl LocalResponseNorm {
         let (before, after) = (self.size / 2, (self.size - 1) / 2);
         if squares.rank() == 3 {
             let padded = squares.unsqueeze(1).pad([0, 0, before, after]);
-            let named = kw!(stride = [1, 1], padding = [0, 0]);
-            let means = padded.avg_pool2d_with([self.size, 1], named);
+            let means =
+                padded.avg_pool2d_with([self.size, 1], kw!(stride = [1, 1], padding = [0, 0]));
             return means.squeeze_dim(1);
         }
         let [batch, channels, rows] = [0, 1, 2].map(|axis| squares.dim(axis));
         let flat = squares.view((batch, 1, channels, rows, -1));
         let padded = flat.pad([0, 0, 0, 0, before, after]);
-        let named = kw!(stride = [1, 1, 1], padding = [0, 0, 0]);
-        let means = padded.avg_pool3d_with([self.size, 1, 1], named);
+        let means = padded.avg_pool3d_with(
+            [self.size, 1, 1],
+            kw!(stride = [1, 1, 1], padding = [0, 0, 0]),
+        );
         means.squeeze_dim(1).view(squares.shape())
     }
 }

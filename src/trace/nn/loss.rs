@@ -183,8 +183,10 @@ losses! {
     ]
     |loss, x, target| {
         let (weight, positive) = (loss.weight.as_ref(), loss.pos_weight.as_ref());
-        let named = kw!(weight = weight, pos_weight = positive, reduction = loss.reduction);
-        x.binary_cross_entropy_with_logits_with(target, named)
+        x.binary_cross_entropy_with_logits_with(
+            target,
+            kw!(weight = weight, pos_weight = positive, reduction = loss.reduction),
+        )
     };
     /// `torch.nn.KLDivLoss`: the Kullback-Leibler divergence of a log-probability from a probability.
     KLDivLoss {
@@ -220,8 +222,10 @@ losses! {
     ]
     |loss, x, target| {
         let (weight, ignored) = (loss.weight.as_ref(), loss.ignore_index);
-        let named = kw!(weight = weight, reduction = loss.reduction, ignore_index = ignored);
-        x.nll_loss_nd_with(target, named)
+        x.nll_loss_nd_with(
+            target,
+            kw!(weight = weight, reduction = loss.reduction, ignore_index = ignored),
+        )
     };
     /// `torch.nn.CrossEntropyLoss`: of logits and classes, or logits and probabilities of classes.
     CrossEntropyLoss {
@@ -234,9 +238,15 @@ losses! {
         weight
     ]
     |loss, x, target| {
-        let mut named = kw!(weight = loss.weight.as_ref(), reduction = loss.reduction);
-        named.extend(kw!(ignore_index = loss.ignore_index, label_smoothing = loss.label_smoothing));
-        x.cross_entropy_loss_with(target, named)
+        x.cross_entropy_loss_with(
+            target,
+            kw!(
+                weight = loss.weight.as_ref(),
+                reduction = loss.reduction,
+                ignore_index = loss.ignore_index,
+                label_smoothing = loss.label_smoothing
+            ),
+        )
     };
     /// `torch.nn.HingeEmbeddingLoss`: of distances and labels 1 or -1.
     HingeEmbeddingLoss {
@@ -338,13 +348,17 @@ impl<X: Borrow<TracedTensor>, Y: Borrow<TracedTensor>> Forward<(X, Y)> for Multi
 
     fn forward(&self, (x, target): (X, Y)) -> TracedTensor {
         let (weight, reduction) = (self.weight.as_ref(), self.reduction);
-        let named = kw!(
-            p = self.p,
-            margin = self.margin,
-            weight = weight,
-            reduction = reduction
-        );
-        let call = || x.borrow().multi_margin_loss_with(target.borrow(), named);
+        let call = || {
+            x.borrow().multi_margin_loss_with(
+                target.borrow(),
+                kw!(
+                    p = self.p,
+                    margin = self.margin,
+                    weight = weight,
+                    reduction = reduction
+                ),
+            )
+        };
         self.check.failed().unwrap_or_else(call)
     }
 }

@@ -362,9 +362,10 @@ impl<X: Borrow<TracedTensor>> Forward<X> for LayerNorm {
 
     fn forward(&self, x: X) -> TracedTensor {
         let (weight, bias) = (self.weight.as_ref(), self.bias.as_ref());
-        let named = kw!(weight = weight, bias = bias, eps = self.eps);
-        x.borrow()
-            .layer_norm_with(self.normalized_shape.as_slice(), named)
+        x.borrow().layer_norm_with(
+            self.normalized_shape.as_slice(),
+            kw!(weight = weight, bias = bias, eps = self.eps),
+        )
     }
 }
 
@@ -467,8 +468,9 @@ impl<X: Borrow<TracedTensor>> Forward<X> for RMSNorm {
     type Output = TracedTensor;
 
     fn forward(&self, x: X) -> TracedTensor {
-        let named = kw!(weight = self.weight.as_ref(), eps = self.eps);
-        x.borrow()
-            .rms_norm_with(self.normalized_shape.as_slice(), named)
+        x.borrow().rms_norm_with(
+            self.normalized_shape.as_slice(),
+            kw!(weight = self.weight.as_ref(), eps = self.eps),
+        )
     }
 }

@@ -82,8 +82,7 @@ macro_rules! constant_pads {
             type Output = TracedTensor;
 
             fn forward(&self, x: X) -> TracedTensor {
-                let named = kw!(mode = "constant", value = self.value);
-                x.borrow().pad_with(&self.padding, named)
+                x.borrow().pad_with(&self.padding, kw!(mode = "constant", value = self.value))
             }
         }
     )*};

@@ -184,8 +184,7 @@ impl Cells {
             batch.dim(axis),
             self.state_features(state),
         );
-        let named = kw!(dtype = batch.dtype());
-        ops::zeros_with(sizes, named)
+        ops::zeros_with(sizes, kw!(dtype = batch.dtype()))
     }
 
     /// Calls the operator for an input, which may lack a batch axis, with given or zero states. There are `S` states and

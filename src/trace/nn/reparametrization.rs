@@ -135,8 +135,8 @@ impl<M: Weighted + Forward<X>, X> Forward<X> for WeightNorm<M> {
 
     fn forward(&self, x: X) -> M::Output {
         let weight = self.formula.compute(self.names, || {
-            let named = kw!(dim = self.dim);
-            self.direction._weight_norm_with(&self.length, named)
+            self.direction
+                ._weight_norm_with(&self.length, kw!(dim = self.dim))
         });
         self.module.with_weight(weight).forward(x)
     }

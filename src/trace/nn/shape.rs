@@ -58,8 +58,8 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Flatten {
     type Output = TracedTensor;
 
     fn forward(&self, x: X) -> TracedTensor {
-        let named = kw!(start_dim = self.start_dim, end_dim = self.end_dim);
-        x.borrow().flatten_with(named)
+        x.borrow()
+            .flatten_with(kw!(start_dim = self.start_dim, end_dim = self.end_dim))
     }
 }
 

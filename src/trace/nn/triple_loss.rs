@@ -63,9 +63,17 @@ losses! {
         /// Whether the distance of the similar from the dissimilar input counts if it is smaller; false by default.
         swap: bool = false
     } |loss, anchor, positive, negative| {
-        let mut named = kw!(margin = loss.margin, p = loss.p, eps = loss.eps);
-        named.extend(kw!(swap = loss.swap, reduction = loss.reduction));
-        anchor.triplet_margin_loss_with(positive, negative, named)
+        anchor.triplet_margin_loss_with(
+            positive,
+            negative,
+            kw!(
+                margin = loss.margin,
+                p = loss.p,
+                eps = loss.eps,
+                swap = loss.swap,
+                reduction = loss.reduction
+            ),
+        )
     };
     /// `torch.nn.GaussianNLLLoss`: the negative log-likelihood of normally distributed targets; called with input, target and
     /// variance. PyTorch's check for negative variances is left out.
