@@ -2,6 +2,7 @@
 
 #[cfg(feature = "ndarray")]
 mod array;
+mod nested;
 #[cfg(feature = "images")]
 mod picture;
 
@@ -14,6 +15,8 @@ use crate::dtype::{Category, DType};
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
+
+pub use nested::NestedArray;
 
 /// The bytes of a tensor: an owned vector or a part of a mapped file.
 pub trait TensorStorage: Send + Sync {

@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 use crate::shape::{TensorType, wrap_dim};
-use crate::tensor::{Element, Tensor};
+use crate::tensor::{Element, NestedArray, Tensor};
 use crate::trace::check::Id;
 use crate::trace::scope_stack::ValueRef;
 
@@ -378,6 +378,39 @@ impl From<Tensor> for TracedTensor {
     #[track_caller]
     fn from(value: Tensor) -> TracedTensor {
         TracedTensor::from_data(Ok(value))
+    }
+}
+
+/// A number gives a tensor without dimensions, an array of `n` levels one with `n` dimensions. The element type is the Rust
+/// type: literals without a suffix are `f64` or `i32`, unlike in PyTorch.
+///
+/// ```
+/// use onionskin::trace::TracedTensor;
+///
+/// let x = TracedTensor::from([[1f32, 2.0], [3.0, 4.0]]);
+/// let mask = TracedTensor::from([[true, false]]);
+/// assert_eq!((x.rank(), mask.rank()), (2, 2));
+/// ```
+impl<A: NestedArray> From<A> for TracedTensor {
+    #[track_caller]
+    fn from(array: A) -> TracedTensor {
+        TracedTensor::from_data(Ok(array.into()))
+    }
+}
+
+/// The first size is the number of items.
+impl<A: NestedArray> From<Vec<A>> for TracedTensor {
+    #[track_caller]
+    fn from(items: Vec<A>) -> TracedTensor {
+        TracedTensor::from_data(Ok(items.into()))
+    }
+}
+
+/// The first size is the number of items.
+impl<A: NestedArray> From<&[A]> for TracedTensor {
+    #[track_caller]
+    fn from(items: &[A]) -> TracedTensor {
+        TracedTensor::from_data(Ok(items.into()))
     }
 }
 
