@@ -271,7 +271,7 @@ fn a_loop_of_the_program_ends_when_the_time_is_over() {
     let grows = |x: TracedTensor| {
         let mut x = x;
         while allow("W0201", || x.sum().lt(100.0).to_bool()).unwrap_or(true) {
-            x = x * 2.0;
+            x = &x * 2.0;
         }
         x
     };

@@ -35,7 +35,7 @@ impl Forward<(&TracedTensor, &TracedTensor)> for ModulatedConv2d {
         let mut weight = self.scale * self.weight.unsqueeze(0) * style;
         if self.demodulate {
             let norm = weight.pow(2).sum_dim_with([2, 3, 4], kw!(keepdim = true));
-            weight = weight * (norm + 1e-8).rsqrt();
+            weight = &weight * (norm + 1e-8).rsqrt();
         }
         let weight = weight.view((&batch * &outputs, &channels, &kernel, &kernel));
         let x = x.reshape((1, &batch * &channels, &height, &width));
