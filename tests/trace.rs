@@ -27,6 +27,8 @@ mod control;
 mod custom;
 #[path = "trace/in_place.rs"]
 mod in_place;
+#[path = "trace/indexing.rs"]
+mod indexing;
 #[path = "trace/messages.rs"]
 mod messages;
 #[path = "trace/methods.rs"]

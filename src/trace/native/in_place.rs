@@ -41,7 +41,8 @@ impl TracedTensor {
         self.write_at(result, &call_site::caller())
     }
 
-    fn write_at(&self, result: &TracedTensor, place: &SourcePlace) -> TracedTensor {
+    /// [`write`](TracedTensor::write) with an explicit source place.
+    pub(super) fn write_at(&self, result: &TracedTensor, place: &SourcePlace) -> TracedTensor {
         let converted = self.converted(result, place);
         match converted.and_then(|value| self.assign(&value, place)) {
             Ok(()) => self.clone(),
