@@ -11,7 +11,7 @@
 
 use onionskin::error::Result;
 use onionskin::shape::TensorType;
-use onionskin::trace::{CustomOperator, TracedTensor, trace};
+use onionskin::trace::{CustomOperator, Parameter, TracedTensor, trace};
 use onionskin::{CompileOptions, Device, Model, dim::Dim, tensor};
 
 /// The shader: one invocation per element; `x0` is the input, `x1` the slopes, `y0` the result.
@@ -28,7 +28,7 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 
 fn main() -> Result<()> {
     let swish = channel_swish();
-    let slopes = TracedTensor::parameter(tensor::Tensor::from_vec([3], vec![0.5f32, 1.0, 2.0])?);
+    let slopes = Parameter::from(tensor::Tensor::from([0.5f32, 1.0, 2.0]));
     let network = |x: TracedTensor| {
         let hidden = swish.call(&[&(&x * 2.0), &slopes]).swap_remove(0);
         hidden + &x

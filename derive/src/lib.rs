@@ -21,9 +21,8 @@ pub fn derive_tree(input: TokenStream) -> TokenStream {
 
 /// Implements `onionskin::trace::Module` for a struct whose fields are parameters, modules and settings.
 ///
-/// A field's name is part of the paths of its parameters; an unnamed field has its index. `#[module(buffer)]` marks a field of
-/// buffers, which are part of the state but not parameters. `#[module(skip)]` leaves out a field of any other type. Type
-/// parameters must implement `Module`.
+/// A field's name is part of the paths of its parameters; an unnamed field has its index. `#[module(skip)]` leaves out a
+/// field of any other type. Type parameters must implement `Module`.
 #[proc_macro_derive(Module, attributes(module))]
 pub fn derive_module(input: TokenStream) -> TokenStream {
     implement(&parse_macro_input!(input as DeriveInput), module::implement)

@@ -11,22 +11,20 @@ use crate::fields::{label, members, struct_data, with_bound};
 const ADVICE: &str = "implement `visit` with a match that visits the fields of each variant";
 
 /// The error for another attribute.
-const UNKNOWN: &str = "there are only `#[module(skip)]` and `#[module(buffer)]`";
+const UNKNOWN: &str = "there is only `#[module(skip)]`";
 
 /// Returns the implementation of `Module` for a struct.
 pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
     let fields = &struct_data(input, "Module", ADVICE)?.fields;
     let mut visits = Vec::new();
     for (field, member) in fields.iter().zip(members(fields)) {
-        let visit = match role(field)? {
-            Role::Skipped => continue,
-            Role::Buffer => quote!(buffers),
-            Role::Field => quote!(field),
-        };
+        if is_skipped(field)? {
+            continue;
+        }
         let label = label(&member);
         // The span makes the error for a field that is not a module point to its type.
         visits.push(quote_spanned! {field.ty.span()=>
-            visitor.#visit(#label, &self.#member);
+            visitor.field(#label, &self.#member);
         });
     }
     let name = &input.ident;
@@ -44,31 +42,20 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// Content of a field.
-enum Role {
-    /// Modules, parameters or settings.
-    Field,
-    /// Buffers: `#[module(buffer)]`.
-    Buffer,
-    /// Nothing that a module visits: `#[module(skip)]`.
-    Skipped,
-}
-
-/// The role of a field by its attributes.
-fn role(field: &Field) -> Result<Role> {
-    let mut role = Role::Field;
+/// True for a field with `#[module(skip)]`.
+fn is_skipped(field: &Field) -> Result<bool> {
+    let mut skipped = false;
     let attributes = field.attrs.iter();
     for attribute in attributes.filter(|attribute| attribute.path().is_ident("module")) {
         attribute.parse_nested_meta(|meta| {
-            role = match () {
-                () if meta.path.is_ident("skip") => Role::Skipped,
-                () if meta.path.is_ident("buffer") => Role::Buffer,
-                () => return Err(meta.error(UNKNOWN)),
-            };
-            Ok(())
+            skipped = meta.path.is_ident("skip");
+            match skipped {
+                true => Ok(()),
+                false => Err(meta.error(UNKNOWN)),
+            }
         })?;
     }
-    Ok(role)
+    Ok(skipped)
 }
 
 #[cfg(test)]
@@ -79,13 +66,13 @@ mod tests {
     #[test]
     fn fields_are_visited_unless_they_are_skipped() {
         let tokens = implement(&parse_quote! {
-            struct Net { r#type: Linear, #[module(skip)] log: Log, #[module(buffer)] mean: Tensor }
+            struct Net { r#type: Linear, #[module(skip)] log: Log, mean: Buffer }
         });
         let text = tokens.unwrap().to_string();
         let visit = quote! {
             visitor.module(self);
             visitor.field("type", &self.r#type);
-            visitor.buffers("mean", &self.mean);
+            visitor.field("mean", &self.mean);
         };
         assert!(text.contains(&visit.to_string()), "{text}");
         assert!(!text.contains("log"), "{text}");

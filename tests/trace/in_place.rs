@@ -1,11 +1,10 @@
 //! In-place operators write to the memory that tensors share, with and without a trace, as in PyTorch.
 
 use onionskin::kw;
-use onionskin::tensor::Tensor;
 use onionskin::trace::check::CheckOptions;
 use onionskin::trace::{
-    Method, Module, TracedTensor, call, cond, leaf, ops, scan, state, trace, trace_checked,
-    trace_module, while_loop,
+    Buffer, Method, Module, TracedTensor, call, cond, init, leaf, ops, scan, state, trace,
+    trace_checked, trace_module, while_loop,
 };
 
 fn floats(tensor: &TracedTensor) -> Vec<f32> {
@@ -260,13 +259,13 @@ fn the_inputs_of_a_leaf_are_copies() {
 
 #[derive(Module)]
 struct Counter {
-    count: TracedTensor,
+    count: Buffer,
 }
 
 #[test]
 fn a_write_to_a_buffer_outlives_the_call() {
     let counter = Counter {
-        count: TracedTensor::parameter(Tensor::from_vec([2], vec![0f32, 0.0]).unwrap()),
+        count: Buffer::new([2], init::zeros()),
     };
     let count = |counter: &Counter, x: TracedTensor| {
         counter.count.select(0, 1).add_(x.sum());
@@ -322,7 +321,7 @@ fn a_write_that_does_not_fit_is_blamed_on_its_line() {
 #[test]
 fn reads_of_parameters_and_stored_buffers_are_told() {
     let counter = Counter {
-        count: TracedTensor::parameter(Tensor::from_vec([1], vec![2f32]).unwrap()),
+        count: Buffer::new([1], init::constant(2.0)),
     };
     let line = line!() + 3;
     let program = |counter: &Counter, x: TracedTensor| {

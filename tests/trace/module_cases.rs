@@ -2,8 +2,7 @@
 //! The labels are those of `tests/fixtures/make_module_cases.py`.
 
 use onionskin::nn::*;
-use onionskin::tensor::Tensor;
-use onionskin::trace::{Forward, TracedTensor};
+use onionskin::trace::{Forward, Parameter, TracedTensor, init};
 
 use super::recorded_modules::Cases;
 
@@ -199,11 +198,7 @@ fn others(cases: &mut Cases) {
 
 fn containers(cases: &mut Cases) {
     let linears = || [Linear::new(6, 3), Linear::new(6, 2)];
-    let parameters = || {
-        let zeros =
-            |shape: &[usize]| Tensor::full(onionskin::dtype::DType::F32, shape, 0.0).unwrap();
-        [[6].as_slice(), &[2, 1]].map(|shape| TracedTensor::parameter(zeros(shape)))
-    };
+    let parameters = || [[6].as_slice(), &[2, 1]].map(|shape| Parameter::new(shape, init::zeros()));
     let sequential = Sequential::new()
         .add(Linear::new(6, 3))
         .add(ReLU::new())

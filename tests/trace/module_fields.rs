@@ -9,8 +9,8 @@ use onionskin::ir::Weights;
 use onionskin::nn::{self, BatchNorm1d, Linear, NLLLoss, ReLU, Sequential, SpectralNorm};
 use onionskin::tensor::Tensor;
 use onionskin::trace::{
-    Forward, Method, Module, TracedTensor, load_matching, load_state_dict, named_buffers,
-    named_parameters, state, state_dict, trace_module,
+    Buffer, Forward, Method, Module, Parameter, TracedTensor, init, load_matching, load_state_dict,
+    named_buffers, named_parameters, state, state_dict, trace_module,
 };
 
 fn value(shape: &[usize], number: f64) -> Tensor {
@@ -121,14 +121,13 @@ fn parameters_and_buffers_are_told_apart() {
         norm: BatchNorm1d,
         loss: NLLLoss,
         spectral: SpectralNorm<Linear>,
-        #[module(buffer)]
-        position: TracedTensor,
+        position: Buffer,
     }
     let net = Net {
         norm: BatchNorm1d::new(2),
         loss: NLLLoss::new().weight(value(&[2], 1.0)),
         spectral: SpectralNorm::new(Linear::new(2, 2)),
-        position: TracedTensor::parameter(value(&[3], 0.0)),
+        position: Buffer::from(value(&[3], 0.0)),
     };
     let original = "spectral.parametrizations.weight.original";
     let parameters = ["norm.weight", "norm.bias", "spectral.bias", original];
@@ -144,6 +143,30 @@ fn parameters_and_buffers_are_told_apart() {
     ];
     assert_eq!(paths(named_buffers(&net)), buffers);
     assert_eq!(state(&net).len(), parameters.len() + buffers.len());
+}
+
+#[test]
+fn a_clone_of_a_parameter_is_its_own_and_a_share_is_not() {
+    let weight = Parameter::new([2], init::ones());
+    let (copy, shared) = (weight.clone(), weight.share());
+    weight.add_(1.0);
+    let values = [&weight, &copy, &shared].map(|tensor| tensor.to_vec::<f32>().unwrap());
+    assert_eq!(values, [[2.0, 2.0], [1.0, 1.0], [2.0, 2.0]]);
+    let sum: TracedTensor = 2.0 * &weight - &copy;
+    assert_eq!(sum.to_vec::<f32>().unwrap(), [3.0, 3.0]);
+    assert_eq!((-&weight).to_vec::<f32>().unwrap(), [-2.0, -2.0]);
+}
+
+#[test]
+fn a_parameter_that_cannot_be_drawn_tells_its_line() {
+    let line = line!() + 1;
+    let weight = Parameter::new([2], init::kaiming_uniform());
+    let error = weight.error().unwrap().to_string();
+    assert!(error.contains("needs two axes or more"), "{error}");
+    assert!(
+        error.contains(&format!("module_fields.rs:{line}")),
+        "{error}"
+    );
 }
 
 #[test]

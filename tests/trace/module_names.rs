@@ -7,12 +7,9 @@ use super::recorded_modules::Cases;
 
 /// Names of `torch.nn` that are something else here.
 const ELSEWHERE: [(&str, &str); 3] = [
-    (
-        "Buffer",
-        "`trace::TracedTensor::parameter`, written by `store`",
-    ),
+    ("Buffer", "`nn::Buffer`, written by `store`"),
     ("Module", "the trait `trace::Module`"),
-    ("Parameter", "`trace::TracedTensor::parameter`"),
+    ("Parameter", "`nn::Parameter`"),
 ];
 
 /// Names of `torch.nn` that are missing, with the reason.

@@ -14,16 +14,16 @@ use onionskin::tensor::Tensor;
 use onionskin::tensor_file;
 use onionskin::trace::check::{Id, Traced};
 use onionskin::trace::{
-    Forward, Method, Module, TracedTensor, Training, call, load_matching, load_state_dict,
-    manual_seed, state, trace, trace_module,
+    Forward, Method, Module, Parameter, TracedTensor, Training, call, load_matching,
+    load_state_dict, manual_seed, state, trace, trace_module,
 };
 
 fn ones(shape: &[usize]) -> TracedTensor {
     Tensor::full(DType::F32, shape, 1.0).unwrap().into()
 }
 
-fn parameter(values: &[f32]) -> TracedTensor {
-    TracedTensor::parameter(Tensor::from_vec([values.len()], values.to_vec()).unwrap())
+fn parameter(values: &[f32]) -> Parameter {
+    Parameter::from(Tensor::from(values))
 }
 
 fn floats(tensor: &TracedTensor) -> Vec<f32> {
@@ -53,7 +53,7 @@ fn traced<M: Module + for<'x> Forward<&'x TracedTensor, Output = TracedTensor>>(
 
 #[derive(Module)]
 struct Scale {
-    factor: TracedTensor,
+    factor: Parameter,
 }
 
 impl Forward<&TracedTensor> for Scale {
@@ -233,11 +233,11 @@ fn a_parameter_given_as_input_is_an_input() {
     let forward = |scale: &Scale, x: TracedTensor| &x + scale.call(&x);
     let traced = trace_module(
         &scale,
-        [Method::new("forward", scale.factor.clone(), forward)],
+        [Method::new("forward", (*scale.factor).clone(), forward)],
     )
     .unwrap();
     assert_eq!(traced.graph("forward").unwrap().inputs.len(), 1);
-    let y: TracedTensor = traced.call(parameter(&[5.0])).unwrap();
+    let y: TracedTensor = traced.call(TracedTensor::from([5f32])).unwrap();
     assert_eq!(floats(&y), [20.0]);
 }
 

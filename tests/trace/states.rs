@@ -9,8 +9,8 @@ use onionskin::nn::{BatchNorm1d, InstanceNorm1d};
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{CheckOptions, Traced};
 use onionskin::trace::{
-    Forward, Method, Module, TracedTensor, cond, ops, scan, state, trace, trace_method_checked,
-    trace_module, while_loop,
+    Buffer, Forward, Method, Module, TracedTensor, cond, init, ops, scan, state, trace,
+    trace_method_checked, trace_module, while_loop,
 };
 use onionskin::{CompileOptions, Device, Model};
 
@@ -143,13 +143,12 @@ fn an_archive_of_training_gathers_statistics() {
 
 #[derive(Module)]
 struct Sum {
-    total: TracedTensor,
+    total: Buffer,
 }
 
 fn sum() -> Sum {
-    let zeros = Tensor::from_vec([2], vec![0f32; 2]).unwrap();
     Sum {
-        total: TracedTensor::parameter(zeros),
+        total: Buffer::new([2], init::zeros()),
     }
 }
 
@@ -213,14 +212,14 @@ fn invalid_stores_are_errors_with_their_line() {
 /// A total and the number of its additions, which a network updates in branches and loops.
 #[derive(Module)]
 struct Tally {
-    total: TracedTensor,
-    count: TracedTensor,
+    total: Buffer,
+    count: Buffer,
 }
 
 fn tally() -> Tally {
     Tally {
-        total: TracedTensor::parameter(Tensor::from_vec([2], vec![1f32, 0.0]).unwrap()),
-        count: TracedTensor::parameter(Tensor::from_vec([], vec![0i64]).unwrap()),
+        total: Buffer::from(Tensor::from([1f32, 0.0])),
+        count: Buffer::from(Tensor::from(0i64)),
     }
 }
 

@@ -3,7 +3,7 @@
 use onionskin::dtype::DType;
 use onionskin::nn::{Conv1d, Conv2d, ConvTranspose3d};
 use onionskin::trace::check::{Id, Traced};
-use onionskin::trace::{Forward, Module, TracedTensor, kw, ops, state, trace};
+use onionskin::trace::{Forward, Module, Parameter, TracedTensor, kw, ops, state, trace};
 
 fn example(shape: &[usize]) -> TracedTensor {
     let data = (0..shape.iter().product::<usize>()).map(|i| i as f32 - 2.5);
@@ -110,7 +110,7 @@ fn a_conversion_that_changes_nothing_is_the_tensor_itself() {
 /// Counterpart: `torch._C._jit_pass_dce`, which ends every trace.
 #[test]
 fn unused_computations_are_not_recorded() {
-    let bias = TracedTensor::parameter(example(&[3]).to_host().unwrap());
+    let bias = Parameter::from(example(&[3]));
     let program = |x: TracedTensor| {
         let _ = (&x + &bias).softmax(-1).rand_like();
         let copy = ops::clone(&x);
@@ -177,7 +177,7 @@ fn functional_convolutions_are_recorded_as_modules_are() {
 /// Counterpart: `test_trace_detach`, `test_trace_contiguous`, "`linear` recorded as `aten::linear`".
 #[test]
 fn what_does_nothing_is_recorded() {
-    let weight = TracedTensor::parameter(example(&[4, 3]).to_host().unwrap());
+    let weight = Parameter::from(example(&[4, 3]));
     let program = |x: TracedTensor| x.contiguous().detach().linear(&weight);
     let traced = trace(example(&[2, 3]), program).unwrap();
     assert_eq!(
@@ -307,7 +307,7 @@ fn tensors_of_another_trace_are_refused() {
 /// Counterpart: save, load, and the bytes of both.
 #[test]
 fn what_is_saved_is_what_was_traced() {
-    let weight = TracedTensor::parameter(example(&[4, 3]).to_host().unwrap());
+    let weight = Parameter::from(example(&[4, 3]));
     let traced = trace(example(&[2, 3]), |x| x.linear(&weight)).unwrap();
     let folder = std::env::temp_dir().join(format!("onionskin-trace-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
@@ -325,7 +325,7 @@ fn what_is_saved_is_what_was_traced() {
 /// Counterpart: "deleting a weight is an error".
 #[test]
 fn a_weight_that_is_gone_is_named() {
-    let weight = TracedTensor::parameter(example(&[4, 3]).to_host().unwrap());
+    let weight = Parameter::from(example(&[4, 3]));
     let mut traced = trace(example(&[2, 3]), |x| x.linear(&weight)).unwrap();
     traced.module.weights.clear();
     let error = traced

@@ -11,6 +11,7 @@ use super::argument::Arg;
 use super::call::call;
 use super::call_site;
 use super::in_place::call_in_place;
+use super::parameter::{Buffer, Parameter};
 use super::tensor::TracedTensor;
 
 /// Calls a binary operator of PyTorch by name.
@@ -23,23 +24,7 @@ fn binary(name: &str, left: impl Into<Arg>, right: impl Into<Arg>) -> TracedTens
 /// for numbers of some types on the left, and by `$name` in place for the assignment.
 macro_rules! operators {
     ($($trait:ident $method:ident $assign:ident $assign_method:ident $name:literal ($($number:ty)*) $reversed:expr;)*) => {$(
-        impl<T: Into<Arg>> $trait<T> for &TracedTensor {
-            type Output = TracedTensor;
-
-            #[track_caller]
-            fn $method(self, right: T) -> TracedTensor {
-                binary($name, self, right)
-            }
-        }
-
-        impl<T: Into<Arg>> $trait<T> for TracedTensor {
-            type Output = TracedTensor;
-
-            #[track_caller]
-            fn $method(self, right: T) -> TracedTensor {
-                binary($name, self, right)
-            }
-        }
+        operators!(@left $trait $method $name; (&TracedTensor) (TracedTensor) (&Parameter) (&Buffer));
 
         /// Writes to the tensor's memory, as in Python: all tensors that share it change, clones too.
         impl<T: Into<Arg>> $assign<T> for TracedTensor {
@@ -52,6 +37,16 @@ macro_rules! operators {
 
         operators!(@number $trait $method $reversed; $($number)*);
     )*};
+    (@left $trait:ident $method:ident $name:literal; $(($left:ty))*) => {$(
+        impl<T: Into<Arg>> $trait<T> for $left {
+            type Output = TracedTensor;
+
+            #[track_caller]
+            fn $method(self, right: T) -> TracedTensor {
+                binary($name, self, right)
+            }
+        }
+    )*};
     (@number $trait:ident $method:ident $reversed:expr; $($number:ty)*) => {$(
         impl $trait<&TracedTensor> for $number {
             type Output = TracedTensor;
@@ -63,12 +58,16 @@ macro_rules! operators {
             }
         }
 
-        impl $trait<TracedTensor> for $number {
+        operators!(@right $trait $method $number; (TracedTensor) (&Parameter) (&Buffer));
+    )*};
+    (@right $trait:ident $method:ident $number:ty; $(($right:ty))*) => {$(
+        impl $trait<$right> for $number {
             type Output = TracedTensor;
 
             #[track_caller]
-            fn $method(self, right: TracedTensor) -> TracedTensor {
-                $trait::$method(self, &right)
+            fn $method(self, right: $right) -> TracedTensor {
+                let right: &TracedTensor = right.borrow();
+                $trait::$method(self, right)
             }
         }
     )*};
@@ -105,8 +104,8 @@ operators! {
 
 /// Implements a trait of a Rust operator with one operand by an operator of PyTorch.
 macro_rules! unary {
-    ($trait:ident $method:ident $name:literal) => {
-        impl $trait for &TracedTensor {
+    ($trait:ident $method:ident $name:literal; $(($operand:ty))*) => {$(
+        impl $trait for $operand {
             type Output = TracedTensor;
 
             #[track_caller]
@@ -114,20 +113,11 @@ macro_rules! unary {
                 call($name, vec![self.into()], Vec::new()).swap_remove(0)
             }
         }
-
-        impl $trait for TracedTensor {
-            type Output = TracedTensor;
-
-            #[track_caller]
-            fn $method(self) -> TracedTensor {
-                (&self).$method()
-            }
-        }
-    };
+    )*};
 }
 
-unary!(Neg neg "neg");
-unary!(Not not "bitwise_not");
+unary!(Neg neg "neg"; (&TracedTensor) (TracedTensor) (&Parameter) (&Buffer));
+unary!(Not not "bitwise_not"; (&TracedTensor) (TracedTensor) (&Parameter) (&Buffer));
 
 /// The sum of tensors, beginning with `0` as Python's `sum` does: `0 + x + y`. Without tensors, the integer 0.
 impl<T: Borrow<TracedTensor>> Sum<T> for TracedTensor {

@@ -124,8 +124,6 @@ pub(in crate::trace) fn example_sizes(tensor: &TracedTensor) -> Option<Vec<usize
 pub struct Visitor<'v> {
     /// Names of the fields from the outermost module to the current one.
     path: Vec<String>,
-    /// True within a field of buffers.
-    in_buffers: bool,
     /// Takes the path and the object of each report.
     on_visit: &'v mut dyn FnMut(&str, Visited<'_>),
 }
@@ -158,25 +156,19 @@ impl Visitor<'_> {
         self.path.pop();
     }
 
-    /// Visits a field of buffers: tensors that are part of the state but that no optimiser changes.
-    pub fn buffers<M: Module + ?Sized>(&mut self, name: &str, field: &M) {
-        let outer = std::mem::replace(&mut self.in_buffers, true);
-        self.field(name, field);
-        self.in_buffers = outer;
-    }
-
     /// Reports the visited module, whose calls are then recorded under its path.
     pub fn module<M: ?Sized>(&mut self, module: &M) {
         (self.on_visit)(&self.path.join("."), Visited::Module(address(module)));
     }
 
-    /// Reports a parameter, or within [`buffers`](Visitor::buffers) a buffer.
-    pub fn tensor(&mut self, tensor: &TracedTensor) {
-        let visited = match self.in_buffers {
-            true => Visited::Buffer(tensor),
-            false => Visited::Parameter(tensor),
-        };
-        (self.on_visit)(&self.path.join("."), visited);
+    /// Reports a parameter.
+    pub fn parameter(&mut self, tensor: &TracedTensor) {
+        (self.on_visit)(&self.path.join("."), Visited::Parameter(tensor));
+    }
+
+    /// Reports a buffer.
+    pub fn buffer(&mut self, tensor: &TracedTensor) {
+        (self.on_visit)(&self.path.join("."), Visited::Buffer(tensor));
     }
 }
 
@@ -187,12 +179,7 @@ pub(super) fn walk<M: Module + ?Sized>(
     on_visit: &mut dyn FnMut(&str, Visited<'_>),
 ) {
     let path = Vec::from_iter((!prefix.is_empty()).then(|| prefix.to_string()));
-    let in_buffers = false;
-    module.visit(&mut Visitor {
-        path,
-        in_buffers,
-        on_visit,
-    });
+    module.visit(&mut Visitor { path, on_visit });
 }
 
 impl TraceNames {
@@ -265,10 +252,4 @@ fn short_name(type_name: &str) -> String {
         .next()
         .unwrap_or_default()
         .to_lowercase()
-}
-
-impl Module for TracedTensor {
-    fn visit(&self, visitor: &mut Visitor<'_>) {
-        visitor.tensor(self);
-    }
 }

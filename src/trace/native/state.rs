@@ -24,8 +24,8 @@ pub fn named_parameters<M: Module + ?Sized>(module: &M) -> Vec<(String, TracedTe
     })
 }
 
-/// Returns the buffers of a module with their paths, in the order of the fields: running statistics, weights of losses and
-/// fields with `#[module(buffer)]`.
+/// Returns the buffers of a module with their paths, in the order of the fields: fields that are
+/// [`Buffer`](super::Buffer)s, such as running statistics and weights of losses.
 pub fn named_buffers<M: Module + ?Sized>(module: &M) -> Vec<(String, TracedTensor)> {
     collect(module, |visited| match visited {
         Visited::Buffer(tensor) => Some(tensor.clone()),

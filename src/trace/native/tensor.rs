@@ -64,16 +64,6 @@ impl TracedTensor {
         TracedTensor::from_vec([], vec![value])
     }
 
-    /// A parameter or buffer. [`load_state_dict`](super::load_state_dict) can replace its value, for all clones.
-    pub fn parameter(value: Tensor) -> TracedTensor {
-        TracedTensor::parameter_or(Ok(value))
-    }
-
-    /// A parameter whose initial value may be an error.
-    pub(in crate::trace) fn parameter_or(value: Result<Tensor>) -> TracedTensor {
-        TracedTensor::new(value, TracedOrigin::Parameter)
-    }
-
     /// A new contiguous tensor with a value or an error.
     pub(super) fn new(value: Result<Tensor>, origin: TracedOrigin) -> TracedTensor {
         let sizes = value.as_ref().map_or(&[][..], Tensor::shape);

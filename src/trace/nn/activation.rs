@@ -6,7 +6,7 @@ use super::checks::{ArgumentCheck, rank_error};
 use super::{Spot, init};
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, TracedTensor, Training};
+use crate::trace::native::{Forward, Parameter, TracedTensor, Training};
 
 /// Defines modules without parameters by constructor arguments, settings with defaults, and a formula.
 macro_rules! activations {
@@ -142,14 +142,14 @@ activations! {
 /// `torch.nn.PReLU`
 #[derive(Debug, Module)]
 pub struct PReLU {
-    weight: TracedTensor,
+    weight: Parameter,
 }
 
 impl PReLU {
     /// One slope below zero for each channel, or a single one for all; initially 0.25.
     pub fn new(parameters: usize) -> PReLU {
         PReLU {
-            weight: init::constant(&[parameters], 0.25),
+            weight: Parameter::new([parameters], init::constant(0.25)),
         }
     }
 }

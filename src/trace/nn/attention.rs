@@ -8,7 +8,7 @@ use super::{Dropout, Linear, init, results_to_array};
 use crate::error::Error;
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, Size, TracedTensor, failed, ops};
+use crate::trace::native::{Forward, Parameter, Size, TracedTensor, failed, ops};
 
 /// `torch.nn.MultiheadAttention`. Returns the attention output and, if wanted, the weights.
 ///
@@ -16,15 +16,15 @@ use crate::trace::native::{Forward, Size, TracedTensor, failed, ops};
 #[derive(Debug, Module)]
 pub struct MultiheadAttention {
     /// The three projections stacked along the rows, if queries, keys and values have equal features.
-    in_proj_weight: Option<TracedTensor>,
-    q_proj_weight: Option<TracedTensor>,
-    k_proj_weight: Option<TracedTensor>,
-    v_proj_weight: Option<TracedTensor>,
-    in_proj_bias: Option<TracedTensor>,
+    in_proj_weight: Option<Parameter>,
+    q_proj_weight: Option<Parameter>,
+    k_proj_weight: Option<Parameter>,
+    v_proj_weight: Option<Parameter>,
+    in_proj_bias: Option<Parameter>,
     out_proj: Linear,
     /// A further key of every sequence, and its value.
-    bias_k: Option<TracedTensor>,
-    bias_v: Option<TracedTensor>,
+    bias_k: Option<Parameter>,
+    bias_v: Option<Parameter>,
     dropout: Dropout,
     features: i64,
     heads: i64,
@@ -48,9 +48,9 @@ impl MultiheadAttention {
             q_proj_weight: None,
             k_proj_weight: None,
             v_proj_weight: None,
-            in_proj_bias: Some(init::constant(&[3 * features], 0.0)),
+            in_proj_bias: Some(Parameter::new([3 * features], init::zeros())),
             out_proj: Linear {
-                bias: Some(init::constant(&[features], 0.0)),
+                bias: Some(Parameter::new([features], init::zeros())),
                 ..Linear::new(features, features)
             },
             bias_k: None,
@@ -96,7 +96,8 @@ impl MultiheadAttention {
     #[must_use]
     pub fn add_bias_kv(mut self, add: bool) -> MultiheadAttention {
         let features = usize::try_from(self.features).unwrap_or(usize::MAX);
-        let [key, value] = [(); 2].map(|()| add.then(|| init::glorot_normal(&[1, 1, features])));
+        let [key, value] =
+            [(); 2].map(|()| add.then(|| Parameter::new([1, 1, features], init::xavier_normal())));
         (self.bias_k, self.bias_v) = (key, value);
         self
     }
@@ -158,7 +159,7 @@ impl MultiheadAttention {
         weights: [&TracedTensor; 3],
         input: &Attention,
     ) -> [TracedTensor; 3] {
-        let biases = self.in_proj_bias.as_ref();
+        let biases = self.in_proj_bias.as_deref();
         let biases = biases.map(|bias| results_to_array::<3>(bias.chunk(3)));
         let biases = transpose_option(biases.as_ref());
         let inputs = [&input.query, &input.key, &input.value];
@@ -167,7 +168,7 @@ impl MultiheadAttention {
 
     /// Projects by one packed matrix. Inputs that are one tensor are projected by one product.
     fn project_packed(&self, weight: &TracedTensor, input: &Attention) -> [TracedTensor; 3] {
-        let bias = self.in_proj_bias.as_ref();
+        let bias = self.in_proj_bias.as_deref();
         let (query, key, value) = (&input.query, &input.key, &input.value);
         if query.is(key) && key.is(value) {
             return split_packed::<3>(&linear_projection(query, weight, bias), self.features);
@@ -258,7 +259,7 @@ impl MultiheadAttention {
     /// Merges the heads and applies the output projection.
     fn output_projection(&self, x: &TracedTensor, batch: &Size, queries: &Size) -> TracedTensor {
         let flat = x.reshape((batch * queries, self.features));
-        let flat = linear_projection(&flat, &self.out_proj.weight, self.out_proj.bias.as_ref());
+        let flat = linear_projection(&flat, &self.out_proj.weight, self.out_proj.bias.as_deref());
         flat.view((queries, batch, self.features))
     }
 
@@ -367,8 +368,8 @@ impl Projected {
 }
 
 /// A projection weight, drawn as PyTorch does (Glorot and Bengio).
-fn projection(rows: usize, columns: usize) -> TracedTensor {
-    init::uniform(&[rows, columns], (6.0 / (rows + columns) as f64).sqrt())
+fn projection(rows: usize, columns: usize) -> Parameter {
+    Parameter::new([rows, columns], init::xavier_uniform())
 }
 
 /// Adds an axis for heads and batches to a mask.

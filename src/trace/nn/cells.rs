@@ -7,15 +7,15 @@ use super::recurrent::Nonlinearity;
 use super::{init, results_to_array};
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, TracedTensor, Visitor, example_sizes, ops};
+use crate::trace::native::{Forward, Parameter, TracedTensor, Visitor, example_sizes, ops};
 
 /// Weights of a cell.
 #[derive(Debug, Module)]
 struct Weights {
-    weight_ih: TracedTensor,
-    weight_hh: TracedTensor,
-    bias_ih: Option<TracedTensor>,
-    bias_hh: Option<TracedTensor>,
+    weight_ih: Parameter,
+    weight_hh: Parameter,
+    bias_ih: Option<Parameter>,
+    bias_hh: Option<Parameter>,
     /// Number of features of the input.
     inputs: usize,
     /// Number of features of the states.
@@ -115,12 +115,12 @@ impl Weights {
 
     /// The part of the gates that depends on the input.
     fn of_input(&self, x: &TracedTensor) -> TracedTensor {
-        x.linear_with(&self.weight_ih, kw!(bias = self.bias_ih.as_ref()))
+        x.linear_with(&self.weight_ih, kw!(bias = self.bias_ih.as_deref()))
     }
 
     /// The part of the gates that depends on the hidden state.
     fn of_state(&self, state: &TracedTensor) -> TracedTensor {
-        state.linear_with(&self.weight_hh, kw!(bias = self.bias_hh.as_ref()))
+        state.linear_with(&self.weight_hh, kw!(bias = self.bias_hh.as_deref()))
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use std::borrow::Borrow;
 
-use crate::trace::native::{Forward, Module, TracedTensor, Visitor};
+use crate::trace::native::{Forward, Module, Parameter, TracedTensor, Visitor};
 
 /// A module from one tensor to one tensor, as [`Sequential`] holds it. Implemented for all modules with such a [`Forward`]
 /// that threads can share.
@@ -132,9 +132,9 @@ impl<M> ModuleDict<M> {
 /// `torch.nn.ModuleList`
 pub type ModuleList<M> = Vec<M>;
 /// `torch.nn.ParameterList`: parameters named by their index.
-pub type ParameterList = Vec<TracedTensor>;
+pub type ParameterList = Vec<Parameter>;
 /// `torch.nn.ParameterDict`: parameters by name, in insertion order.
-pub type ParameterDict = ModuleDict<TracedTensor>;
+pub type ParameterDict = ModuleDict<Parameter>;
 
 impl<M: Module> Module for ModuleDict<M> {
     fn visit(&self, visitor: &mut Visitor<'_>) {

@@ -5,7 +5,8 @@ use std::borrow::Borrow;
 use super::checks::{ArgumentCheck, dtype_error, rank_error, size_error};
 use super::{PerAxis, Weighted, init};
 use crate::kw;
-use crate::trace::native::{Forward, Module, TracedTensor, Visitor};
+use crate::tensor::Tensor;
+use crate::trace::native::{Forward, Module, Parameter, TracedTensor, Visitor};
 
 /// `torch.nn.Conv1d`
 pub type Conv1d = ConvNd<1>;
@@ -23,8 +24,8 @@ pub type ConvTranspose3d = ConvTranspose<3>;
 /// Weights and parameters of a convolution.
 #[derive(Clone, Debug)]
 struct Filter<const N: usize> {
-    weight: TracedTensor,
-    bias: Option<TracedTensor>,
+    weight: Parameter,
+    bias: Option<Parameter>,
     /// Number of input channels.
     inputs: usize,
     /// Number of output channels.
@@ -42,7 +43,7 @@ struct Filter<const N: usize> {
 impl<const N: usize> Filter<N> {
     fn new(inputs: usize, outputs: usize, kernel_size: [i64; N], transposed: bool) -> Filter<N> {
         let filter = Filter {
-            weight: TracedTensor::scalar(0f32),
+            weight: Parameter::from(Tensor::from(0f32)),
             bias: None,
             inputs,
             outputs,
@@ -108,7 +109,7 @@ impl<const N: usize> Filter<N> {
     fn apply(&self, x: &TracedTensor, padding: &[i64; N]) -> TracedTensor {
         x._convolution(
             &self.weight,
-            self.bias.as_ref(),
+            self.bias.as_deref(),
             self.stride,
             padding,
             self.dilation,
@@ -189,7 +190,7 @@ macro_rules! options {
 
             /// The weight: `[outputs, inputs / groups, kernel…]`, or `[inputs, outputs / groups, kernel…]` of a
             /// transposed convolution.
-            pub fn weight(&self) -> &TracedTensor {
+            pub fn weight(&self) -> &Parameter {
                 &self.filter.weight
             }
         }
@@ -274,7 +275,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for ConvNd<N> {
         }
         let mode = match self.mode {
             PaddingMode::Zeros if self.same => {
-                let bias = filter.bias.as_ref();
+                let bias = filter.bias.as_deref();
                 let (stride, dilation) = (&filter.stride, &filter.dilation);
                 return x._convolution_mode(
                     &filter.weight,
@@ -298,17 +299,18 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for ConvNd<N> {
 macro_rules! weighted {
     ($name:ident, $module:ident => $result:expr) => {
         impl<const N: usize> Weighted for $name<N> {
-            fn weight(&self) -> &TracedTensor {
+            fn weight(&self) -> &Parameter {
                 &self.filter.weight
             }
 
-            fn bias(&self) -> Option<&TracedTensor> {
+            fn bias(&self) -> Option<&Parameter> {
                 self.filter.bias.as_ref()
             }
 
             fn with_weight(&self, weight: TracedTensor) -> $name<N> {
                 let ($module, mut filter) = (self, self.filter.clone());
-                filter.weight = weight;
+                filter.weight = Parameter::computed(weight);
+                filter.bias = $module.filter.bias.as_ref().map(Parameter::share);
                 $result(filter)
             }
         }

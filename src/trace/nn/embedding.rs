@@ -6,12 +6,12 @@ use super::checks::{ArgumentCheck, integer_error, refuse};
 use super::init;
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, TracedTensor, ops};
+use crate::trace::native::{Forward, Parameter, TracedTensor, ops};
 
 /// The rows of a table and how they are looked up, common to both modules.
 #[derive(Debug, Module)]
 struct Table {
-    weight: TracedTensor,
+    weight: Parameter,
     count: usize,
     padding_idx: Option<i64>,
     max_norm: Option<f64>,
@@ -22,7 +22,7 @@ struct Table {
 impl Table {
     fn new(count: usize, features: usize) -> Table {
         Table {
-            weight: init::normal(&[count, features]),
+            weight: Parameter::new([count, features], init::normal(0.0, 1.0)),
             count,
             padding_idx: None,
             max_norm: None,
@@ -44,7 +44,7 @@ impl Table {
     /// The table with the norm of the used rows limited. Unlike in PyTorch the parameter itself does not change.
     fn normalised(&self, ids: &TracedTensor) -> TracedTensor {
         match self.max_norm {
-            None => self.weight.clone(),
+            None => (*self.weight).clone(),
             Some(max_norm) => self.weight.embedding_renorm(ids, max_norm, self.norm_type),
         }
     }
@@ -70,7 +70,7 @@ macro_rules! options {
             }
 
             /// The table, `[count, features]`.
-            pub fn weight(&self) -> &TracedTensor {
+            pub fn weight(&self) -> &Parameter {
                 &self.table.weight
             }
         }

@@ -6,13 +6,13 @@ use super::checks::{ArgumentCheck, dtype_error, size_error};
 use super::{Weighted, init};
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, TracedTensor, example_sizes};
+use crate::trace::native::{Forward, Parameter, TracedTensor, example_sizes};
 
 /// `torch.nn.Linear`: `x · weightᵀ + bias` along the last axis.
 #[derive(Debug, Module)]
 pub struct Linear {
-    pub(super) weight: TracedTensor,
-    pub(super) bias: Option<TracedTensor>,
+    pub(super) weight: Parameter,
+    pub(super) bias: Option<Parameter>,
 }
 
 impl Linear {
@@ -33,13 +33,13 @@ impl Linear {
 
     /// Shares the weight of another module, such as an embedding. It is stored once.
     #[must_use]
-    pub fn tied(mut self, weight: &TracedTensor) -> Linear {
-        self.weight = weight.clone();
+    pub fn tied(mut self, weight: &Parameter) -> Linear {
+        self.weight = weight.share();
         self
     }
 
     /// The weight, `[outputs, inputs]`.
-    pub fn weight(&self) -> &TracedTensor {
+    pub fn weight(&self) -> &Parameter {
         &self.weight
     }
 
@@ -58,30 +58,32 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Linear {
         if let Some(refused) = self.refused(x) {
             return refused;
         }
-        x.linear_with(&self.weight, kw!(bias = self.bias.as_ref()))
+        x.linear_with(&self.weight, kw!(bias = self.bias.as_deref()))
     }
 }
 
 impl Weighted for Linear {
-    fn weight(&self) -> &TracedTensor {
+    fn weight(&self) -> &Parameter {
         &self.weight
     }
 
-    fn bias(&self) -> Option<&TracedTensor> {
+    fn bias(&self) -> Option<&Parameter> {
         self.bias.as_ref()
     }
 
     fn with_weight(&self, weight: TracedTensor) -> Linear {
-        let bias = self.bias.clone();
-        Linear { weight, bias }
+        Linear {
+            weight: Parameter::computed(weight),
+            bias: self.bias.as_ref().map(Parameter::share),
+        }
     }
 }
 
 /// `torch.nn.Bilinear`: `aᵀ · weight · b + bias` along the last axes.
 #[derive(Debug, Module)]
 pub struct Bilinear {
-    weight: TracedTensor,
-    bias: Option<TracedTensor>,
+    weight: Parameter,
+    bias: Option<Parameter>,
     left: usize,
     right: usize,
     check: ArgumentCheck,
@@ -118,6 +120,6 @@ impl<A: Borrow<TracedTensor>, B: Borrow<TracedTensor>> Forward<(A, B)> for Bilin
         if let Some(refused) = refused.or_else(|| size_error(b, -1, self.right, "features")) {
             return refused;
         }
-        a.bilinear_with(b, &self.weight, kw!(bias = self.bias.as_ref()))
+        a.bilinear_with(b, &self.weight, kw!(bias = self.bias.as_deref()))
     }
 }

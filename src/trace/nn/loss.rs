@@ -7,7 +7,7 @@ use super::results_to_array;
 use crate::kw;
 use crate::tensor::Tensor;
 use crate::trace::Module;
-use crate::trace::native::{Arg, Forward, TracedTensor, example_sizes, ops};
+use crate::trace::native::{Arg, Buffer, Forward, TracedTensor, example_sizes, ops};
 
 /// Reduction of a loss's values for each element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,8 +61,7 @@ macro_rules! loss_module {
         #[derive(Debug, Module)]
         pub struct $name {
             $(
-                #[module(buffer)]
-                $weight: Option<TracedTensor>,
+                $weight: Option<Buffer>,
             )*
             $($setting: $type,)*
             #[module(skip)]
@@ -105,7 +104,7 @@ macro_rules! loss_module {
                 $(#[$of])*
                 #[must_use]
                 pub fn $weight(mut self, $weight: Tensor) -> $name {
-                    self.$weight = Some(TracedTensor::parameter($weight));
+                    self.$weight = Some(Buffer::from($weight));
                     self
                 }
             )*
@@ -171,7 +170,7 @@ losses! {
         weight
     ]
     |loss, x, target| {
-        let weight = loss.weight.as_ref();
+        let weight = loss.weight.as_deref();
         x.binary_cross_entropy_with(target, kw!(weight = weight, reduction = loss.reduction))
     };
     /// `torch.nn.BCEWithLogitsLoss`: binary cross entropy of the sigmoid of its input.
@@ -182,7 +181,7 @@ losses! {
         pos_weight
     ]
     |loss, x, target| {
-        let (weight, positive) = (loss.weight.as_ref(), loss.pos_weight.as_ref());
+        let (weight, positive) = (loss.weight.as_deref(), loss.pos_weight.as_deref());
         x.binary_cross_entropy_with_logits_with(
             target,
             kw!(weight = weight, pos_weight = positive, reduction = loss.reduction),
@@ -221,7 +220,7 @@ losses! {
         weight
     ]
     |loss, x, target| {
-        let (weight, ignored) = (loss.weight.as_ref(), loss.ignore_index);
+        let (weight, ignored) = (loss.weight.as_deref(), loss.ignore_index);
         x.nll_loss_nd_with(
             target,
             kw!(weight = weight, reduction = loss.reduction, ignore_index = ignored),
@@ -241,7 +240,7 @@ losses! {
         x.cross_entropy_loss_with(
             target,
             kw!(
-                weight = loss.weight.as_ref(),
+                weight = loss.weight.as_deref(),
                 reduction = loss.reduction,
                 ignore_index = loss.ignore_index,
                 label_smoothing = loss.label_smoothing
@@ -284,8 +283,7 @@ pub type NLLLoss2d = NLLLoss;
 /// `torch.nn.MultiMarginLoss`: the hinge loss of one class against all others.
 #[derive(Debug, Module)]
 pub struct MultiMarginLoss {
-    #[module(buffer)]
-    weight: Option<TracedTensor>,
+    weight: Option<Buffer>,
     p: i64,
     margin: f64,
     #[module(skip)]
@@ -331,7 +329,7 @@ impl MultiMarginLoss {
     /// A factor for each class.
     #[must_use]
     pub fn weight(mut self, weight: Tensor) -> MultiMarginLoss {
-        self.weight = Some(TracedTensor::parameter(weight));
+        self.weight = Some(Buffer::from(weight));
         self
     }
 
@@ -347,7 +345,7 @@ impl<X: Borrow<TracedTensor>, Y: Borrow<TracedTensor>> Forward<(X, Y)> for Multi
     type Output = TracedTensor;
 
     fn forward(&self, (x, target): (X, Y)) -> TracedTensor {
-        let (weight, reduction) = (self.weight.as_ref(), self.reduction);
+        let (weight, reduction) = (self.weight.as_deref(), self.reduction);
         let call = || {
             x.borrow().multi_margin_loss_with(
                 target.borrow(),

@@ -34,7 +34,6 @@ mod decoder;
 mod distance;
 mod dropout;
 mod embedding;
-mod init;
 mod linear;
 mod local_response;
 mod loss;
@@ -56,6 +55,8 @@ use crate::ir::Weights;
 use crate::tensor_file;
 
 use super::native::{Arg, Module, TracedTensor, Visitor, call, state_dict};
+
+pub use super::native::{Buffer, Parameter, init};
 
 pub use activation::{
     CELU, ELU, GELU, GLU, Hardshrink, Hardsigmoid, Hardswish, Hardtanh, LeakyReLU, LogSigmoid,

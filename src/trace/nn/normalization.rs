@@ -6,8 +6,9 @@ use super::checks::{ArgumentCheck, rank_error, size_error};
 use super::{call_many, init};
 use crate::error::Result;
 use crate::kw;
+use crate::tensor::Tensor;
 use crate::trace::Module;
-use crate::trace::native::{Forward, TracedTensor, Training, Visitor, failed};
+use crate::trace::native::{Buffer, Forward, Parameter, TracedTensor, Training, Visitor, failed};
 
 /// `torch.nn.BatchNorm1d`
 pub type BatchNorm1d = BatchNorm<1>;
@@ -25,14 +26,11 @@ pub type InstanceNorm3d = InstanceNorm<3>;
 /// Scale and shift of each channel, and running statistics.
 #[derive(Debug, Module)]
 struct ChannelParameters {
-    weight: Option<TracedTensor>,
-    bias: Option<TracedTensor>,
-    #[module(buffer)]
-    running_mean: Option<TracedTensor>,
-    #[module(buffer)]
-    running_var: Option<TracedTensor>,
-    #[module(buffer)]
-    num_batches_tracked: Option<TracedTensor>,
+    weight: Option<Parameter>,
+    bias: Option<Parameter>,
+    running_mean: Option<Buffer>,
+    running_var: Option<Buffer>,
+    num_batches_tracked: Option<Buffer>,
     /// Number of channels.
     count: usize,
 }
@@ -40,13 +38,14 @@ struct ChannelParameters {
 impl ChannelParameters {
     /// Parameters if `affine`, and statistics if `tracked`.
     fn new(channels: usize, affine: bool, tracked: bool) -> ChannelParameters {
-        let filled = |wanted: bool, value| wanted.then(|| init::constant(&[channels], value));
+        let parameter = |init| affine.then(|| Parameter::new([channels], init));
+        let statistic = |init| tracked.then(|| Buffer::new([channels], init));
         ChannelParameters {
-            weight: filled(affine, 1.0),
-            bias: filled(affine, 0.0),
-            running_mean: filled(tracked, 0.0),
-            running_var: filled(tracked, 1.0),
-            num_batches_tracked: tracked.then(init::counter),
+            weight: parameter(init::ones()),
+            bias: parameter(init::zeros()),
+            running_mean: statistic(init::zeros()),
+            running_var: statistic(init::ones()),
+            num_batches_tracked: tracked.then(|| Buffer::from(Tensor::from(0i64))),
             count: channels,
         }
     }
@@ -67,7 +66,7 @@ impl ChannelParameters {
 
     /// Running mean and variance.
     fn statistics(&self) -> (Option<&TracedTensor>, Option<&TracedTensor>) {
-        (self.running_mean.as_ref(), self.running_var.as_ref())
+        (self.running_mean.as_deref(), self.running_var.as_deref())
     }
 }
 
@@ -133,15 +132,15 @@ impl<const N: usize> BatchNorm<N> {
         let channels = &self.channels;
         let arguments = vec![
             x.into(),
-            channels.weight.as_ref().into(),
-            channels.bias.as_ref().into(),
+            channels.weight.as_deref().into(),
+            channels.bias.as_deref().into(),
             mean.into(),
             variance.into(),
             true.into(),
             self.momentum.unwrap_or(1.0).into(),
             self.eps.into(),
         ];
-        let count = channels.num_batches_tracked.as_ref();
+        let count = channels.num_batches_tracked.as_deref();
         let count_stored = count.map_or(Ok(()), |count| count.store(&(count + 1)));
         let [y, _, _, new_mean, new_variance] =
             call_many("_native_batch_norm_legit_functional", arguments);
@@ -181,8 +180,8 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for BatchNorm<N> {
         }
         let uses_batch_statistics = self.training.is_on() || mean.is_none();
         x.batch_norm(
-            channels.weight.as_ref(),
-            channels.bias.as_ref(),
+            channels.weight.as_deref(),
+            channels.bias.as_deref(),
             mean,
             variance,
             uses_batch_statistics,
@@ -288,8 +287,8 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for InstanceNorm<N> {
             return failed(error);
         }
         let result = batch.instance_norm(
-            channels.weight.as_ref(),
-            channels.bias.as_ref(),
+            channels.weight.as_deref(),
+            channels.bias.as_deref(),
             mean,
             variance,
             uses_input_statistics,
@@ -316,8 +315,8 @@ fn to_usize_sizes(sizes: &[i64]) -> Vec<usize> {
 /// `torch.nn.LayerNorm`: a normalisation over the last axes.
 #[derive(Debug, Module)]
 pub struct LayerNorm {
-    weight: Option<TracedTensor>,
-    bias: Option<TracedTensor>,
+    weight: Option<Parameter>,
+    bias: Option<Parameter>,
     normalized_shape: Vec<i64>,
     eps: f64,
 }
@@ -328,8 +327,8 @@ impl LayerNorm {
         let normalized_shape = normalized_shape.into();
         let sizes = to_usize_sizes(&normalized_shape);
         LayerNorm {
-            weight: Some(init::constant(&sizes, 1.0)),
-            bias: Some(init::constant(&sizes, 0.0)),
+            weight: Some(Parameter::new(&sizes, init::ones())),
+            bias: Some(Parameter::new(&sizes, init::zeros())),
             normalized_shape,
             eps: 1e-5,
         }
@@ -361,7 +360,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for LayerNorm {
     type Output = TracedTensor;
 
     fn forward(&self, x: X) -> TracedTensor {
-        let (weight, bias) = (self.weight.as_ref(), self.bias.as_ref());
+        let (weight, bias) = (self.weight.as_deref(), self.bias.as_deref());
         x.borrow().layer_norm_with(
             self.normalized_shape.as_slice(),
             kw!(weight = weight, bias = bias, eps = self.eps),
@@ -372,8 +371,8 @@ impl<X: Borrow<TracedTensor>> Forward<X> for LayerNorm {
 /// `torch.nn.GroupNorm`
 #[derive(Debug, Module)]
 pub struct GroupNorm {
-    weight: Option<TracedTensor>,
-    bias: Option<TracedTensor>,
+    weight: Option<Parameter>,
+    bias: Option<Parameter>,
     groups: i64,
     channels: usize,
     eps: f64,
@@ -389,8 +388,8 @@ impl GroupNorm {
             format!("num_channels ({channels}) must be divisible by num_groups ({groups})")
         });
         GroupNorm {
-            weight: Some(init::constant(&[channels], 1.0)),
-            bias: Some(init::constant(&[channels], 0.0)),
+            weight: Some(Parameter::new([channels], init::ones())),
+            bias: Some(Parameter::new([channels], init::zeros())),
             groups,
             channels,
             eps: 1e-5,
@@ -422,7 +421,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for GroupNorm {
         if let Some(refused) = refused.or_else(|| size_error(x, 1, self.channels, "channels")) {
             return refused;
         }
-        let (weight, bias) = (self.weight.as_ref(), self.bias.as_ref());
+        let (weight, bias) = (self.weight.as_deref(), self.bias.as_deref());
         x.group_norm_with(
             self.groups,
             kw!(weight = weight, bias = bias, eps = self.eps),
@@ -433,7 +432,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for GroupNorm {
 /// `torch.nn.RMSNorm`: a normalisation over the last axes.
 #[derive(Debug, Module)]
 pub struct RMSNorm {
-    weight: Option<TracedTensor>,
+    weight: Option<Parameter>,
     normalized_shape: Vec<i64>,
     eps: Option<f64>,
 }
@@ -443,7 +442,10 @@ impl RMSNorm {
     pub fn new(normalized_shape: impl Into<Vec<i64>>) -> RMSNorm {
         let normalized_shape = normalized_shape.into();
         RMSNorm {
-            weight: Some(init::constant(&to_usize_sizes(&normalized_shape), 1.0)),
+            weight: Some(Parameter::new(
+                to_usize_sizes(&normalized_shape),
+                init::ones(),
+            )),
             normalized_shape,
             eps: None,
         }
@@ -470,7 +472,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for RMSNorm {
     fn forward(&self, x: X) -> TracedTensor {
         x.borrow().rms_norm_with(
             self.normalized_shape.as_slice(),
-            kw!(weight = self.weight.as_ref(), eps = self.eps),
+            kw!(weight = self.weight.as_deref(), eps = self.eps),
         )
     }
 }

@@ -7,7 +7,7 @@ use super::checks::{ArgumentCheck, dtype_error, rank_error, refuse, size_error};
 use super::{call_many, init};
 use crate::kw;
 use crate::trace::native::{
-    Arg, Forward, Module, TracedTensor, Training, Visitor, example_sizes, ops,
+    Arg, Forward, Module, Parameter, TracedTensor, Training, Visitor, example_sizes, ops,
 };
 
 /// The function of each step of [`RNN`] and [`RNNCell`](super::RNNCell).
@@ -41,7 +41,7 @@ struct Cells {
     dropout: f64,
     training: Training,
     /// The weights in PyTorch's order, with their names.
-    weights: Vec<(String, TracedTensor)>,
+    weights: Vec<(String, Parameter)>,
     check: ArgumentCheck,
 }
 

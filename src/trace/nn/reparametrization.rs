@@ -4,15 +4,17 @@ use super::{Spot, init};
 use crate::error::Result;
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, TracedTensor, Training, Visitor, example_sizes, failed};
+use crate::trace::native::{
+    Buffer, Forward, Parameter, TracedTensor, Training, Visitor, example_sizes, failed,
+};
 
 /// A module whose weight [`WeightNorm`] and [`SpectralNorm`] compute.
 pub trait Weighted: Module {
     /// The weight.
-    fn weight(&self) -> &TracedTensor;
+    fn weight(&self) -> &Parameter;
 
     /// The bias, if there is one.
-    fn bias(&self) -> Option<&TracedTensor>;
+    fn bias(&self) -> Option<&Parameter>;
 
     /// The module with another weight, and the same bias.
     #[must_use]
@@ -78,8 +80,8 @@ old_names!(SpectralNorm "spectral_norm" "`weight_orig`, `weight_u`, `weight_v`")
 #[derive(Debug)]
 pub struct WeightNorm<M> {
     module: M,
-    length: TracedTensor,
-    direction: TracedTensor,
+    length: Parameter,
+    direction: Parameter,
     dim: i64,
     names: Names,
     formula: Formula,
@@ -93,22 +95,17 @@ impl<M: Weighted> WeightNorm<M> {
 
     /// The weight of `module` has a length for each index of an axis.
     pub fn along(module: M, dim: i64) -> WeightNorm<M> {
-        let direction = module.weight().clone();
+        let direction = module.weight();
         let norm = direction.norm_except_dim_with(kw!(pow = 2, dim = dim));
         WeightNorm {
-            length: parameter(&norm),
-            direction: parameter(&direction),
+            length: Parameter::from(norm),
+            direction: direction.clone(),
             module,
             dim,
             names: Names::Parametrizations,
             formula: Formula::default(),
         }
     }
-}
-
-/// A parameter with the value of a tensor.
-fn parameter(tensor: &TracedTensor) -> TracedTensor {
-    TracedTensor::parameter_or(tensor.to_host())
 }
 
 impl<M: Weighted> Module for WeightNorm<M> {
@@ -147,10 +144,10 @@ impl<M: Weighted + Forward<X>, X> Forward<X> for WeightNorm<M> {
 #[derive(Debug)]
 pub struct SpectralNorm<M> {
     module: M,
-    weight: TracedTensor,
+    weight: Parameter,
     /// Approximate singular vectors.
-    left: TracedTensor,
-    right: TracedTensor,
+    left: Buffer,
+    right: Buffer,
     iterations: usize,
     eps: f64,
     names: Names,
@@ -161,15 +158,15 @@ pub struct SpectralNorm<M> {
 impl<M: Weighted> SpectralNorm<M> {
     /// Divides the weight of `module` by the largest singular value of the matrix with the weight's first axis as rows.
     pub fn new(module: M) -> SpectralNorm<M> {
-        let weight = parameter(module.weight());
+        let weight = module.weight().clone();
         let sizes = example_sizes(&weight).unwrap_or_default();
         let rows = sizes.first().copied().unwrap_or(1);
         let columns: usize = sizes.iter().skip(1).product();
         let mut norm = SpectralNorm {
             module,
             weight,
-            left: init::normal(&[rows]),
-            right: init::normal(&[columns]),
+            left: Buffer::new([rows], init::normal(0.0, 1.0)),
+            right: Buffer::new([columns], init::normal(0.0, 1.0)),
             iterations: 1,
             eps: 1e-12,
             names: Names::Parametrizations,
@@ -177,7 +174,7 @@ impl<M: Weighted> SpectralNorm<M> {
             training: Training::default(),
         };
         let [left, right] = norm.improved(15);
-        (norm.left, norm.right) = (parameter(&left), parameter(&right));
+        (norm.left, norm.right) = (left.into(), right.into());
         norm
     }
 
@@ -198,7 +195,7 @@ impl<M: Weighted> SpectralNorm<M> {
     /// The singular vectors after some steps of the power method.
     fn improved(&self, iterations: usize) -> [TracedTensor; 2] {
         let matrix = self.weight.flatten_with(kw!(start_dim = 1));
-        let (mut left, mut right) = (self.left.clone(), self.right.clone());
+        let (mut left, mut right) = ((*self.left).clone(), (*self.right).clone());
         for _ in 0..iterations {
             left = self.normalised(&matrix.mv(&right));
             right = self.normalised(&matrix.transpose(0, 1).mv(&left));
@@ -216,7 +213,7 @@ impl<M: Weighted> SpectralNorm<M> {
     fn normalised_weight(&self) -> Result<TracedTensor> {
         let [left, right] = match self.training.is_on() {
             true => self.improved(self.iterations),
-            false => [self.left.clone(), self.right.clone()],
+            false => [(*self.left).clone(), (*self.right).clone()],
         };
         if self.training.is_on() {
             self.left.store(&left)?;
@@ -242,8 +239,8 @@ impl<M: Weighted> Module for SpectralNorm<M> {
             visitor.field("bias", bias);
         }
         visitor.field(weight, &self.weight);
-        visitor.buffers(left, &self.left);
-        visitor.buffers(right, &self.right);
+        visitor.field(left, &self.left);
+        visitor.field(right, &self.right);
         self.formula.visit_under(self.names, visitor);
         visitor.field("training", &self.training);
     }

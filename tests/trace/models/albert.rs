@@ -3,7 +3,7 @@
 use onionskin::kw;
 use onionskin::nn::{Embedding, LayerNorm, Linear};
 use onionskin::tensor::Tensor;
-use onionskin::trace::{Forward, Method, Module, TracedTensor, freeze};
+use onionskin::trace::{Buffer, Forward, Method, Module, TracedTensor, freeze};
 
 use super::{check_network, network, tensor, whole};
 
@@ -89,8 +89,7 @@ struct Albert {
     position_embeddings: Embedding,
     token_type_embeddings: Embedding,
     norm: LayerNorm,
-    #[module(buffer)]
-    position_ids: TracedTensor,
+    position_ids: Buffer,
     embedding_hidden_mapping_in: Linear,
     layer: Layer,
     layers: usize,
@@ -105,7 +104,7 @@ impl Albert {
             position_embeddings: Embedding::new(positions, embedding),
             token_type_embeddings: Embedding::new(2, embedding),
             norm: norm(embedding),
-            position_ids: TracedTensor::parameter(ids.unwrap()),
+            position_ids: Buffer::from(ids.unwrap()),
             embedding_hidden_mapping_in: Linear::new(embedding, dim),
             layer: Layer::new(dim, 2),
             layers: 3,

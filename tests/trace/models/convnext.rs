@@ -2,23 +2,23 @@
 
 use onionskin::kw;
 use onionskin::nn::{Conv2d, GELU, LayerNorm, Linear, Sequential};
-use onionskin::trace::{Forward, Module, TracedTensor};
+use onionskin::trace::{Forward, Module, Parameter, TracedTensor, init};
 
-use super::{check_network_of_one, filled, network, whole};
+use super::{check_network_of_one, network, whole};
 
 /// Normalises over the channels of an image.
 #[derive(Module)]
 struct ChannelNorm {
-    weight: TracedTensor,
-    bias: TracedTensor,
+    weight: Parameter,
+    bias: Parameter,
     eps: f64,
 }
 
 impl ChannelNorm {
     fn new(channels: usize) -> ChannelNorm {
         ChannelNorm {
-            weight: filled(&[channels], 1.0),
-            bias: filled(&[channels], 0.0),
+            weight: Parameter::new([channels], init::ones()),
+            bias: Parameter::new([channels], init::zeros()),
             eps: 1e-6,
         }
     }
@@ -43,7 +43,7 @@ struct Block {
     pwconv1: Linear,
     act: GELU,
     pwconv2: Linear,
-    gamma: TracedTensor,
+    gamma: Parameter,
 }
 
 impl Block {
@@ -54,7 +54,7 @@ impl Block {
             pwconv1: Linear::new(dim, 4 * dim),
             act: GELU::new(),
             pwconv2: Linear::new(4 * dim, dim),
-            gamma: filled(&[dim], 1.0),
+            gamma: Parameter::new([dim], init::ones()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use onionskin::dtype::DType;
 use onionskin::nn::{Embedding, LayerNorm, Linear};
 use onionskin::tensor::Tensor;
-use onionskin::trace::{Arg, Forward, Method, Module, TracedTensor, call};
+use onionskin::trace::{Arg, Buffer, Forward, Method, Module, Parameter, TracedTensor, call, init};
 
 use super::{case, check_network, tensor};
 
@@ -22,16 +22,15 @@ fn norm() -> LayerNorm {
 /// A linear layer whose weight is stored as `[inputs, outputs]`.
 #[derive(Module)]
 struct Conv1D {
-    weight: TracedTensor,
-    bias: TracedTensor,
+    weight: Parameter,
+    bias: Parameter,
 }
 
 impl Conv1D {
     fn new(inputs: usize, outputs: usize) -> Conv1D {
-        let zeros = |shape: &[usize]| Tensor::full(DType::F32, shape, 0.0).unwrap();
         Conv1D {
-            weight: TracedTensor::parameter(zeros(&[inputs, outputs])),
-            bias: TracedTensor::parameter(zeros(&[outputs])),
+            weight: Parameter::new([inputs, outputs], init::zeros()),
+            bias: Parameter::new([outputs], init::zeros()),
         }
     }
 }
@@ -61,7 +60,7 @@ impl Forward<&TracedTensor> for Conv1D {
 
 #[derive(Module)]
 struct Attention {
-    bias: TracedTensor,
+    bias: Buffer,
     c_attn: Conv1D,
     c_proj: Conv1D,
 }
@@ -70,7 +69,7 @@ impl Attention {
     fn new() -> Attention {
         let mask = Tensor::full(DType::Bool, [1, 1, LENGTH, LENGTH], 0.0).unwrap();
         Attention {
-            bias: TracedTensor::parameter(mask),
+            bias: Buffer::from(mask),
             c_attn: Conv1D::new(FEATURES, 3 * FEATURES),
             c_proj: Conv1D::new(FEATURES, FEATURES),
         }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use onionskin::cases;
 use onionskin::compare::compare;
-use onionskin::dtype::DType;
 use onionskin::ir::Graph;
 use onionskin::item::{Item, flatten_arguments};
 use onionskin::kw;
@@ -14,7 +13,7 @@ use onionskin::trace::check::{Traced, diff};
 use onionskin::trace::{
     Forward, Method, Module, TraceOptions, TracedTensor, Tree, load_matching, trace_module,
 };
-use onionskin::{Model, Tensor, interp};
+use onionskin::{Model, interp};
 
 mod albert;
 mod autoencoder;
@@ -56,11 +55,6 @@ fn case(name: &str) -> Option<PathBuf> {
 fn network(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     root.join("tests/fixtures/cases/networks").join(name)
-}
-
-/// A parameter filled with one value. Weights of an archive replace it.
-fn filled(shape: &[usize], value: f64) -> TracedTensor {
-    TracedTensor::parameter(Tensor::full(DType::F32, shape, value).unwrap())
 }
 
 /// `:` in a Python index, which PyTorch records as a slice.

@@ -2,13 +2,13 @@
 
 use onionskin::kw;
 use onionskin::nn::{Linear, Upsample};
-use onionskin::trace::{Forward, Method, Module, TracedTensor, allow};
+use onionskin::trace::{Forward, Method, Module, Parameter, TracedTensor, allow, init};
 
-use super::{check_network, filled, network, tensor, whole};
+use super::{check_network, network, tensor, whole};
 
 #[derive(Module)]
 struct ModulatedConv2d {
-    weight: TracedTensor,
+    weight: Parameter,
     affine: Linear,
     scale: f64,
     demodulate: bool,
@@ -17,7 +17,7 @@ struct ModulatedConv2d {
 impl ModulatedConv2d {
     fn new(inputs: usize, outputs: usize, kernel: usize, style: usize) -> ModulatedConv2d {
         ModulatedConv2d {
-            weight: filled(&[outputs, inputs, kernel, kernel], 0.0),
+            weight: Parameter::new([outputs, inputs, kernel, kernel], init::zeros()),
             affine: Linear::new(style, inputs),
             scale: 1.0 / ((inputs * kernel * kernel) as f64).sqrt(),
             demodulate: true,
@@ -50,8 +50,8 @@ impl Forward<(&TracedTensor, &TracedTensor)> for ModulatedConv2d {
 #[derive(Module)]
 struct SynthesisLayer {
     conv: ModulatedConv2d,
-    bias: TracedTensor,
-    noise_strength: TracedTensor,
+    bias: Parameter,
+    noise_strength: Parameter,
     up: bool,
 }
 
@@ -63,8 +63,8 @@ impl SynthesisLayer {
     fn new(inputs: usize, outputs: usize, style: usize, up: bool) -> SynthesisLayer {
         SynthesisLayer {
             conv: ModulatedConv2d::new(inputs, outputs, 3, style),
-            bias: filled(&[outputs], 0.0),
-            noise_strength: filled(&[], 0.0),
+            bias: Parameter::new([outputs], init::zeros()),
+            noise_strength: Parameter::new([], init::zeros()),
             up,
         }
     }

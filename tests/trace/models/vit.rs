@@ -2,9 +2,9 @@
 
 use onionskin::kw;
 use onionskin::nn::{Conv2d, GELU, LayerNorm, Linear, Sequential};
-use onionskin::trace::{Forward, Module, TracedTensor, ops};
+use onionskin::trace::{Forward, Module, Parameter, TracedTensor, init, ops};
 
-use super::{check_network_of_one, filled, network, whole};
+use super::{check_network_of_one, network, whole};
 
 #[derive(Module)]
 struct Block {
@@ -55,8 +55,8 @@ impl Forward<&TracedTensor> for Block {
 #[derive(Module)]
 struct Vit {
     patch_embed: Conv2d,
-    cls_token: TracedTensor,
-    pos_embed: TracedTensor,
+    cls_token: Parameter,
+    pos_embed: Parameter,
     blocks: Vec<Block>,
     norm: LayerNorm,
     head: Linear,
@@ -66,8 +66,8 @@ impl Vit {
     fn new(size: usize, patch: usize, dim: usize, classes: usize) -> Vit {
         Vit {
             patch_embed: Conv2d::new(3, dim, patch as i64).stride(patch as i64),
-            cls_token: filled(&[1, 1, dim], 0.0),
-            pos_embed: filled(&[1, (size / patch).pow(2) + 1, dim], 0.0),
+            cls_token: Parameter::new([1, 1, dim], init::zeros()),
+            pos_embed: Parameter::new([1, (size / patch).pow(2) + 1, dim], init::zeros()),
             blocks: (0..2).map(|_| Block::new(dim, 2)).collect(),
             norm: LayerNorm::new([dim as i64]),
             head: Linear::new(dim, classes),
