@@ -15,14 +15,14 @@ use onionskin::kernel::materialization::Precision;
 use onionskin::model::{self, Device, DeviceReference, Model};
 use onionskin::nn::{Dropout, Linear, Sequential};
 use onionskin::trace::check::CheckOptions;
-use onionskin::trace::{Forward, Module, TracedTensor, Tree, arguments, freeze, trace_checked};
+use onionskin::trace::{Forward, Module, TracedTensor, Tree, arguments, freeze, trace_fn_checked};
 
 fn vector(values: &[f32]) -> TracedTensor {
     TracedTensor::from_vec([values.len()], values.to_vec())
 }
 
 fn check<I: Tree, O: Tree>(title: &str, inputs: I, function: impl Fn(I) -> O) -> Result<()> {
-    let (_, report) = trace_checked(inputs, function, &CheckOptions::default())?;
+    let (_, report) = trace_fn_checked(inputs, function, &CheckOptions::default())?;
     println!("== {title}\n{report}\n");
     Ok(())
 }

@@ -7,7 +7,7 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
 use onionskin::error::Result;
-use onionskin::trace::{TracedTensor, cond, scan, trace, while_loop};
+use onionskin::trace::{TracedTensor, cond, scan, trace_fn, while_loop};
 use onionskin::{CompileOptions, Device, Model};
 
 /// Halves a signal until it is quiet, negates it if its sum is negative, and smooths it.
@@ -27,7 +27,7 @@ fn network(signal: TracedTensor) -> Result<(TracedTensor, TracedTensor)> {
 }
 
 fn main() -> Result<()> {
-    let traced = trace(signal(4, 3.0), network)?;
+    let traced = trace_fn(signal(4, 3.0), network)?;
     println!("{}", traced.module);
     let device = Device::auto()?;
     let model = Model::from_module(traced.module);

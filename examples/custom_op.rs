@@ -11,7 +11,7 @@
 
 use onionskin::error::Result;
 use onionskin::shape::TensorType;
-use onionskin::trace::{CustomOperator, Parameter, TracedTensor, trace};
+use onionskin::trace::{CustomOperator, Parameter, TracedTensor, trace_fn};
 use onionskin::{CompileOptions, Device, Model, dim::Dim, tensor};
 
 /// The shader: one invocation per element; `x0` is the input, `x1` the slopes, `y0` the result.
@@ -33,7 +33,7 @@ fn main() -> Result<()> {
         let hidden = swish.call(&[&(&x * 2.0), &slopes]).swap_remove(0);
         hidden + &x
     };
-    let traced = trace(ramp(4), network)?;
+    let traced = trace_fn(ramp(4), network)?;
     println!("{}", traced.module);
 
     let device = Device::auto()?;

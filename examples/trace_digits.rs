@@ -11,7 +11,7 @@ use std::path::Path;
 use onionskin::error::Result;
 use onionskin::ir::Weights;
 use onionskin::nn::{BatchNorm2d, Conv2d, Linear, MaxPool2d, ReLU, Sequential};
-use onionskin::trace::{Forward, Method, Module, TracedTensor, load_state_dict, trace_module};
+use onionskin::trace::{Forward, Module, TracedTensor, load_state_dict, trace};
 use onionskin::{CompileOptions, Device, Model, kw, nn};
 
 /// A reader of digits of 8 × 8 pixels; `train.py` defines it in Python.
@@ -59,10 +59,7 @@ fn main() -> Result<()> {
     load_state_dict(&network, &nn::load(folder.join("digits.pt"))?)?;
 
     let example = TracedTensor::from_vec([2, 1, 8, 8], vec![0.5f32; 128]);
-    let forward = Method::new("forward", example, |net: &Digits, image: TracedTensor| {
-        net.call(&image)
-    });
-    let traced = trace_module(&network, [forward])?;
+    let traced = trace(&network, example)?;
     println!("{}", traced.module);
 
     let path = std::env::temp_dir().join("digits_in_rust.json");

@@ -9,7 +9,7 @@
 use onionskin::error::{Error, Result};
 use onionskin::nn::{LayerNorm, Linear};
 use onionskin::trace::check::CheckOptions;
-use onionskin::trace::{Forward, Module, TracedTensor, manual_seed, trace_method_checked};
+use onionskin::trace::{Forward, Module, TracedTensor, manual_seed, trace_checked};
 use onionskin::{CompileOptions, Device, Model};
 
 /// Two layers with a normalisation between them.
@@ -36,9 +36,7 @@ fn main() -> Result<()> {
         norm: LayerNorm::new([32]),
         out: Linear::new(32, 4),
     };
-    let forward = |mlp: &Mlp, x: TracedTensor| mlp.call(&x);
-    let options = CheckOptions::default();
-    let (traced, report) = trace_method_checked(&mlp, example(2), forward, &options)?;
+    let (traced, report) = trace_checked(&mlp, example(2), &CheckOptions::default())?;
     println!("{}\n{}", traced.module, report.summary());
 
     let folder = std::path::Path::new("out/trace_mlp");

@@ -10,7 +10,7 @@ use onionskin::gpu::FeatureLevel;
 use onionskin::ir::GraphModule;
 use onionskin::nn::GRU;
 use onionskin::op::UnaryFunction;
-use onionskin::trace::{self, Forward, manual_seed, trace};
+use onionskin::trace::{self, Forward, manual_seed, trace_fn};
 use onionskin::{CompileOptions, Device, Model, Tensor};
 
 mod samples;
@@ -88,7 +88,7 @@ fn a_gru_of_one_step_agrees() {
     let x = trace::TracedTensor::from_vec([1, 5, 2], numbers);
     let run = |x: trace::TracedTensor| net.call(&x).0;
     let expected: Vec<f64> = run(x.clone()).to_vec().unwrap();
-    let model = Model::from_module(trace(x.clone(), run).unwrap().module);
+    let model = Model::from_module(trace_fn(x.clone(), run).unwrap().module);
     let session = model.compile(&device, &CompileOptions::default()).unwrap();
     let found = session.run(&[x.to_host().unwrap()]).unwrap()[0].to_f64();
     for (found, expected) in found.iter().zip(&expected) {

@@ -45,6 +45,8 @@ mod module_fields;
 mod module_names;
 #[path = "trace/modules.rs"]
 mod modules;
+#[path = "trace/networks.rs"]
+mod networks;
 #[path = "trace/packed_sequences.rs"]
 mod packed_sequences;
 #[path = "trace/random.rs"]

@@ -18,6 +18,7 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
     let bound = quote!(::onionskin::trace::Tree);
     let generics = with_bound(&input.generics, &bound);
     let (parameters, arguments, conditions) = generics.split_for_impl();
+    let inputs = inputs(input);
     let (flatten, rebuild) = (flatten(name, fields), rebuild(name, fields));
     Ok(quote! {
         #[automatically_derived]
@@ -38,7 +39,27 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
                 #rebuild
             }
         }
+
+        #inputs
     })
+}
+
+/// Returns the implementation of `Inputs`: a network takes the struct by reference.
+fn inputs(input: &DeriveInput) -> TokenStream {
+    let name = &input.ident;
+    let generics = with_bound(&input.generics, &quote!(::onionskin::trace::Tree));
+    let generics = with_bound(&generics, &quote!('static));
+    let (parameters, arguments, conditions) = generics.split_for_impl();
+    quote! {
+        #[automatically_derived]
+        impl #parameters ::onionskin::trace::Inputs for #name #arguments #conditions {
+            type Borrowed<'inputs> = &'inputs Self;
+
+            fn borrowed(&self) -> &Self {
+                self
+            }
+        }
+    }
 }
 
 /// The path suffix of each field.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use onionskin::trace::{TracedTensor, call, is_tracing, trace};
+use onionskin::trace::{TracedTensor, call, is_tracing, trace_fn};
 
 fn example(shape: &[usize]) -> TracedTensor {
     let count = shape.iter().product::<usize>();
@@ -14,7 +14,7 @@ fn example(shape: &[usize]) -> TracedTensor {
 #[test]
 fn a_function_computes_the_same_traced_and_for_other_sizes() {
     let function = |(x, y): (TracedTensor, TracedTensor)| (&x + &y) * 0.5 - 1.0 / (&x * &x + 2.0);
-    let traced = trace((example(&[2, 3]), example(&[3])), function).unwrap();
+    let traced = trace_fn((example(&[2, 3]), example(&[3])), function).unwrap();
     for rows in [1, 2, 5] {
         let inputs = || (example(&[rows, 3]), example(&[3]));
         let wanted = function(inputs()).to_vec::<f32>().unwrap();
@@ -27,7 +27,7 @@ fn a_function_computes_the_same_traced_and_for_other_sizes() {
 #[test]
 fn broadcasting_is_that_of_the_example() {
     let add = |(x, y): (TracedTensor, TracedTensor)| &x + &y;
-    let traced = trace((example(&[2, 3]), example(&[2, 1])), add).unwrap();
+    let traced = trace_fn((example(&[2, 3]), example(&[2, 1])), add).unwrap();
     for (rows, columns) in [(5, 3), (1, 7)] {
         let inputs = || (example(&[rows, columns]), example(&[rows, 1]));
         let found: TracedTensor = traced.call(inputs()).unwrap();
@@ -45,7 +45,7 @@ fn broadcasting_is_that_of_the_example() {
 #[test]
 fn one_tensor_twice_is_two_inputs_and_one_value_twice_is_two_outputs() {
     let x = example(&[2]);
-    let traced = trace((x.clone(), x), |(a, b)| {
+    let traced = trace_fn((x.clone(), x), |(a, b)| {
         let sum = a + b;
         (sum.clone(), sum)
     })
@@ -62,7 +62,7 @@ fn maps_go_in_and_come_out() {
         ("a".to_string(), example(&[2])),
         ("b".to_string(), example(&[2])),
     ]);
-    let traced = trace(inputs.clone(), |x: BTreeMap<String, TracedTensor>| {
+    let traced = trace_fn(inputs.clone(), |x: BTreeMap<String, TracedTensor>| {
         BTreeMap::from([("sum".to_string(), &x["a"] + &x["b"])])
     })
     .unwrap();
@@ -76,7 +76,7 @@ fn maps_go_in_and_come_out() {
 #[test]
 fn a_step_that_fails_is_told_with_its_line() {
     let line = line!() + 1;
-    let error = trace(example(&[2, 3]), |x| &x + &example(&[4])).unwrap_err();
+    let error = trace_fn(example(&[2, 3]), |x| &x + &example(&[4])).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("do not broadcast"), "{text}");
     assert!(text.contains(&format!("basics.rs:{line}")), "{text}");
@@ -89,7 +89,7 @@ fn sizes_generalise() {
         let sizes = (x.dim(1) * 2, x.dim(0), 2);
         call("view", vec![(&x).into(), sizes.into()], Vec::new()).swap_remove(0)
     };
-    let traced = trace(example(&[5, 2, 4]), function).unwrap();
+    let traced = trace_fn(example(&[5, 2, 4]), function).unwrap();
     let found: TracedTensor = traced.call(example(&[3, 7, 4])).unwrap();
     assert_eq!(found.shape(), [14, 3, 2]);
 }
@@ -97,9 +97,9 @@ fn sizes_generalise() {
 /// Counterpart: "Tracing can't be nested".
 #[test]
 fn traces_are_not_nested() {
-    let error = trace(example(&[2]), |x| {
+    let error = trace_fn(example(&[2]), |x| {
         assert!(is_tracing());
-        trace(example(&[2]), |y| y).map(|_| x)
+        trace_fn(example(&[2]), |y| y).map(|_| x)
     })
     .unwrap_err();
     assert!(error.message().contains("can't be nested"), "{error}");

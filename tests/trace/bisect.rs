@@ -20,7 +20,7 @@ use onionskin::model::{
 use onionskin::pass::Pass;
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{CheckOptions, Id};
-use onionskin::trace::{CustomOperator, TracedTensor, cond, trace, while_loop};
+use onionskin::trace::{CustomOperator, TracedTensor, cond, trace_fn, while_loop};
 use onionskin::{CompileOptions, Device, Model};
 
 use super::samples;
@@ -72,7 +72,7 @@ fn doubling(operator: &CustomOperator, x: TracedTensor) -> Result<TracedTensor> 
 
 fn model() -> Model {
     let operator = wrong_above_seven();
-    let traced = trace(TracedTensor::from_vec([1], vec![1f32]), |x| {
+    let traced = trace_fn(TracedTensor::from_vec([1], vec![1f32]), |x| {
         doubling(&operator, x)
     })
     .unwrap();

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use onionskin::nn;
 use onionskin::trace::check::{CheckOptions, CheckReport, Id, RunOutcome};
 use onionskin::trace::{
-    Forward, Module, TracedTensor, Tree, allow, arguments, freeze, kw, trace_checked,
+    Forward, Module, TracedTensor, Tree, allow, arguments, freeze, kw, trace_fn_checked,
     trace_method_checked, while_loop,
 };
 
@@ -15,7 +15,7 @@ fn vector(values: &[f32]) -> TracedTensor {
 }
 
 fn report<I: Tree, O: Tree>(inputs: I, function: impl Fn(I) -> O) -> CheckReport {
-    trace_checked(inputs, function, &CheckOptions::default())
+    trace_fn_checked(inputs, function, &CheckOptions::default())
         .unwrap()
         .1
 }
@@ -134,7 +134,7 @@ fn dropout_in_training_mode_is_named() {
     let text = report.to_string();
     assert!(ids(&report).contains(&Id::RandomNode.code()), "{text}");
     assert!(text.contains("training mode"), "{text}");
-    let quiet = trace_checked(
+    let quiet = trace_fn_checked(
         TracedTensor::from_vec([64], vec![1f32; 64]),
         |x: TracedTensor| x.dropout(0.5, false),
         &CheckOptions::default(),
@@ -214,9 +214,9 @@ fn differences_of_numbers_are_errors_if_strict() {
         perturb: false,
         ..CheckOptions::default()
     };
-    let lenient = trace_checked(inputs(), function, &options).unwrap().1;
+    let lenient = trace_fn_checked(inputs(), function, &options).unwrap().1;
     options.strict = true;
-    let strict = trace_checked(inputs(), function, &options).unwrap().1;
+    let strict = trace_fn_checked(inputs(), function, &options).unwrap().1;
     assert!(
         ids(&lenient).contains(&Id::OutputsDiffer.code()),
         "{lenient}"
@@ -260,7 +260,7 @@ fn the_largest_number_of_rounds_is_an_option() {
         max_rounds: Some(7),
         ..CheckOptions::default()
     };
-    let (_, found) = trace_checked(vector(&[1.0, 2.0]), doublings, &options).unwrap();
+    let (_, found) = trace_fn_checked(vector(&[1.0, 2.0]), doublings, &options).unwrap();
     let text = run(&found, "values of zero");
     assert!(text.contains("loop did not end after 7 rounds"), "{text}");
 }
@@ -279,7 +279,7 @@ fn a_loop_of_the_program_ends_when_the_time_is_over() {
         max_time: Some(std::time::Duration::from_millis(300)),
         ..CheckOptions::default()
     };
-    let (_, found) = trace_checked(vector(&[1.0, 2.0]), grows, &options).unwrap();
+    let (_, found) = trace_fn_checked(vector(&[1.0, 2.0]), grows, &options).unwrap();
     let text = run(&found, "values of zero");
     assert!(
         text.starts_with(
@@ -324,7 +324,7 @@ fn sizes_and_inputs_have_different_names() {
     let apart = |(list, y, z): (Vec<TracedTensor>, TracedTensor, TracedTensor)| {
         (list[0].abs(), list[1].abs(), y.abs(), z.abs())
     };
-    let traced = onionskin::trace::trace(lists, apart).unwrap();
+    let traced = onionskin::trace::trace_fn(lists, apart).unwrap();
     let graph = traced.graph("forward").unwrap();
     let inputs = graph.inputs.iter().map(|id| graph.value(*id));
     let inputs = inputs.map(|input| format!("{}: {}", input.name, input.ty));
@@ -417,7 +417,7 @@ fn repeated_findings_are_folded() {
         &x * 2.0
     };
     let (traced, found) =
-        trace_checked(vector(&[1.0, 2.0]), reads, &CheckOptions::default()).unwrap();
+        trace_fn_checked(vector(&[1.0, 2.0]), reads, &CheckOptions::default()).unwrap();
     assert_eq!(traced.warnings.len(), 2, "{found}");
     assert_eq!(found.findings.len(), 2, "{found}");
     let text = found.findings[0].to_string();

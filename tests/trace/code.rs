@@ -11,7 +11,7 @@ use onionskin::tensor::Tensor;
 use onionskin::trace::check::Traced;
 use onionskin::trace::torchscript::Archive;
 use onionskin::trace::torchscript::{ImportOptions, import};
-use onionskin::trace::{TracedTensor, cond, manual_seed, nn, ops, scan, trace, while_loop};
+use onionskin::trace::{TracedTensor, cond, manual_seed, nn, ops, scan, trace_fn, while_loop};
 use onionskin::{kw, pass};
 
 /// The printed functions.
@@ -91,7 +91,7 @@ fn shapes_lists_and_tuples() {
             .clamp_with(kw!(min = -0.5));
         (wide.sum_dim([2]), scaled, at, rows.softmax(-1), steps)
     };
-    let traced = trace((example(&[3, 4]), example(&[3, 1])), function).unwrap();
+    let traced = trace_fn((example(&[3, 4]), example(&[3, 1])), function).unwrap();
     for rows in [3, 5] {
         let inputs: [&[usize]; 2] = [&[rows, 4], &[rows, 1]];
         check(
@@ -129,7 +129,7 @@ fn branches_and_loops() {
         .unwrap();
         (halved, rounds, sum, sums)
     };
-    let traced = trace(example(&[3, 4]), function).unwrap();
+    let traced = trace_fn(example(&[3, 4]), function).unwrap();
     for rows in [2, 3] {
         check(
             "control.rs",
@@ -148,7 +148,7 @@ fn branches_and_loops() {
 fn random_numbers() {
     manual_seed(11);
     let function = |x: TracedTensor| x.dropout(0.25, true) + x.randn_like();
-    let traced = trace(example(&[3, 4]), function).unwrap();
+    let traced = trace_fn(example(&[3, 4]), function).unwrap();
     check(
         "random.rs",
         printed::random::TEXT,
@@ -235,7 +235,7 @@ fn primitives_that_pytorch_has_operators_for() {
 
 #[test]
 fn steps_without_an_operator_are_refused() {
-    let traced = trace(example(&[3, 4]), |x| x.conv1d(&example(&[3, 3, 2]))).unwrap();
+    let traced = trace_fn(example(&[3, 4]), |x| x.conv1d(&example(&[3, 3, 2]))).unwrap();
     let graph: Graph = pass::decompose(traced.graph("forward").unwrap()).unwrap();
     let error = graph.code().unwrap_err();
     assert!(

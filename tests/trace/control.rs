@@ -2,7 +2,7 @@
 
 use onionskin::dtype::DType;
 use onionskin::ir::{Op, Region};
-use onionskin::trace::{TracedTensor, call, cond, scan, trace, while_loop};
+use onionskin::trace::{TracedTensor, call, cond, scan, trace_fn, while_loop};
 
 fn op(name: &str, arguments: Vec<onionskin::trace::Arg>) -> TracedTensor {
     call(name, arguments, Vec::new()).swap_remove(0)
@@ -26,7 +26,7 @@ fn conditional_sum(x: TracedTensor) -> onionskin::error::Result<TracedTensor> {
 
 #[test]
 fn both_branches_are_in_the_graph() {
-    let traced = trace(vector(&[1.0, 2.0]), conditional_sum).unwrap();
+    let traced = trace_fn(vector(&[1.0, 2.0]), conditional_sum).unwrap();
     let graph = traced.graph("forward").unwrap();
     let is_condition =
         |op: &Op| matches!(op, Op::Region(region) if matches!(**region, Region::If { .. }));
@@ -40,7 +40,7 @@ fn both_branches_are_in_the_graph() {
 
 #[test]
 fn branches_of_different_types_are_refused() {
-    let error = trace(vector(&[1.0]), |x| {
+    let error = trace_fn(vector(&[1.0]), |x| {
         let yes = op("all", vec![(&x).into()]);
         cond(
             &yes,
@@ -55,7 +55,7 @@ fn branches_of_different_types_are_refused() {
         "{text}"
     );
     assert!(text.contains("control.rs"), "{text}");
-    let error = trace(vector(&[1.0]), |x| {
+    let error = trace_fn(vector(&[1.0]), |x| {
         let yes = op("all", vec![(&x).into()]);
         cond(&yes, || vec![x.clone()], || vec![x.clone(), x.clone()])
     })
@@ -68,7 +68,7 @@ fn branches_of_different_types_are_refused() {
 
 #[test]
 fn a_condition_is_one_truth_value() {
-    let error = trace(vector(&[1.0]), |x| cond(&x, || x.clone(), || x.clone())).unwrap_err();
+    let error = trace_fn(vector(&[1.0]), |x| cond(&x, || x.clone(), || x.clone())).unwrap_err();
     assert_eq!(error.message(), "the condition is f32[1], not bool[]");
 }
 
@@ -92,7 +92,7 @@ fn doubling_loop(
 #[test]
 fn loops_run_as_often_as_the_values_say() {
     let limit = || TracedTensor::scalar(10f32);
-    let traced = trace((vector(&[1.0, 2.0]), limit()), doubling_loop).unwrap();
+    let traced = trace_fn((vector(&[1.0, 2.0]), limit()), doubling_loop).unwrap();
     for values in [&[1.0, 2.0][..], &[100.0], &[0.125, 0.125, 0.25]] {
         let (wanted, count) = doubling_loop((vector(values), limit())).unwrap();
         let found: (TracedTensor, TracedTensor) = traced.call((vector(values), limit())).unwrap();
@@ -106,7 +106,7 @@ fn loops_run_as_often_as_the_values_say() {
 
 #[test]
 fn the_state_keeps_its_type() {
-    let error = trace(vector(&[1.0]), |x| {
+    let error = trace_fn(vector(&[1.0]), |x| {
         let more = |x: &TracedTensor| op("any", vec![op("lt", vec![x.into(), 9.0.into()]).into()]);
         while_loop(x, more, |x| op("gt", vec![(&x).into(), 9.0.into()]))
     })
@@ -141,7 +141,7 @@ fn scans_serve_other_lengths() {
             .collect();
         TracedTensor::from_vec([rows, columns], data)
     };
-    let traced = trace(example(3, 2), running_means).unwrap();
+    let traced = trace_fn(example(3, 2), running_means).unwrap();
     for (rows, columns) in [(3, 2), (1, 2), (7, 4)] {
         let (last, (means, signs)) = running_means(example(rows, columns)).unwrap();
         let found: (TracedTensor, (TracedTensor, TracedTensor)) =
@@ -158,7 +158,7 @@ fn scans_serve_other_lengths() {
 
 #[test]
 fn values_of_a_branch_stay_in_it() {
-    let error = trace(vector(&[1.0]), |x| {
+    let error = trace_fn(vector(&[1.0]), |x| {
         let yes = op("all", vec![(&x).into()]);
         let mut leaked = None;
         let result = cond(
@@ -190,7 +190,7 @@ fn regions_nest() {
             next.unwrap_or(x)
         })
     };
-    let traced = trace(vector(&[1.0, 2.0]), program).unwrap();
+    let traced = trace_fn(vector(&[1.0, 2.0]), program).unwrap();
     for values in [&[1.0, 2.0][..], &[0.5, 0.5, 0.5], &[30.0]] {
         let wanted = program(vector(values)).unwrap();
         let found: TracedTensor = traced.call(vector(values)).unwrap();

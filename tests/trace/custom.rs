@@ -6,7 +6,7 @@ use onionskin::ir::{GraphModule, Op};
 use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::Traced;
-use onionskin::trace::{CustomOperator, TracedTensor, leaf, trace};
+use onionskin::trace::{CustomOperator, TracedTensor, leaf, trace_fn};
 use onionskin::{CompileOptions, Device, Model};
 
 use super::samples;
@@ -91,7 +91,7 @@ fn agrees(traced: &Traced, program: &dyn Fn((TracedTensor, TracedTensor)) -> Tra
 }
 
 fn traced(program: &dyn Fn((TracedTensor, TracedTensor)) -> TracedTensor) -> Traced {
-    let traced = trace((example(3, 4), example(1, 4).reshape(vec![4])), program).unwrap();
+    let traced = trace_fn((example(3, 4), example(1, 4).reshape(vec![4])), program).unwrap();
     let nodes = &traced.module.graphs[0].nodes;
     let custom = nodes.iter().filter(|node| node.op.name() == "custom");
     assert_eq!(custom.count(), 1);
@@ -158,7 +158,7 @@ fn results_of_other_types_are_refused() {
         |types| Ok(types.to_vec()),
         |operands| Ok(vec![operands[0].reshape([operands[0].numel()])?]),
     );
-    let error = trace(example(2, 3), move |x| wrong.call(&[&x]).swap_remove(0)).unwrap_err();
+    let error = trace_fn(example(2, 3), move |x| wrong.call(&[&x]).swap_remove(0)).unwrap_err();
     assert!(
         error
             .message()

@@ -3,8 +3,8 @@
 use onionskin::kw;
 use onionskin::trace::check::CheckOptions;
 use onionskin::trace::{
-    Buffer, Method, Module, TracedTensor, call, cond, init, leaf, ops, scan, state, trace,
-    trace_checked, trace_module, while_loop,
+    Buffer, Method, Module, TracedTensor, call, cond, init, leaf, ops, scan, state, trace_fn,
+    trace_fn_checked, trace_module, while_loop,
 };
 
 fn floats(tensor: &TracedTensor) -> Vec<f32> {
@@ -20,7 +20,7 @@ fn matrix() -> TracedTensor {
 fn gives(program: fn(TracedTensor) -> TracedTensor, wanted: &[f32]) {
     assert_eq!(floats(&program(matrix())), wanted, "without a trace");
     let options = CheckOptions::default();
-    let (traced, report) = trace_checked(matrix(), program, &options).unwrap();
+    let (traced, report) = trace_fn_checked(matrix(), program, &options).unwrap();
     assert!(report.passed(), "{report}");
     let result: TracedTensor = traced.call(matrix()).unwrap();
     assert_eq!(floats(&result), wanted, "in a trace");
@@ -162,7 +162,7 @@ fn a_traced_write_to_a_view_holds_for_other_sizes() {
             .mul_(-1.0);
         x
     };
-    let traced = trace(matrix(), program).unwrap();
+    let traced = trace_fn(matrix(), program).unwrap();
     let wider = TracedTensor::from_vec([1, 4], vec![1f32, 2.0, 3.0, 4.0]);
     let result: TracedTensor = traced.call(wider).unwrap();
     assert_eq!(floats(&result), [1.0, -2.0, -3.0, 4.0]);
@@ -293,7 +293,7 @@ fn a_tensor_from_outside_keeps_its_sizes_within_a_branch() {
         };
         cond(&x.sum().gt(0.0), turn, || x.sum()).unwrap()
     };
-    let error = trace(matrix(), program).unwrap_err();
+    let error = trace_fn(matrix(), program).unwrap_err();
     assert!(
         error.message().contains("from outside of the trace"),
         "{error}"
@@ -310,7 +310,7 @@ fn a_write_that_does_not_fit_is_blamed_on_its_line() {
         x
     };
     let counts = TracedTensor::from_vec([2], vec![1i64, 2]);
-    let error = trace(counts.clone(), program).unwrap_err().to_string();
+    let error = trace_fn(counts.clone(), program).unwrap_err().to_string();
     assert!(error.contains("can't be written to i64[x_0]"), "{error}");
     assert!(error.contains(&format!("in_place.rs:{line}")), "{error}");
     let error = program(counts).to_host().unwrap_err().to_string();

@@ -10,7 +10,8 @@ use onionskin::tensor_file;
 use onionskin::trace::check::diff;
 use onionskin::trace::torchscript::{EntryMethod, ImportOptions, InputSpec};
 use onionskin::trace::{
-    Ellipsis, NewAxis, Steps, SymbolicSizes, TraceOptions, TracedTensor, Tree, trace, trace_with,
+    Ellipsis, NewAxis, Steps, SymbolicSizes, TraceOptions, TracedTensor, Tree, trace_fn,
+    trace_fn_with,
 };
 
 use super::recorded::fixtures;
@@ -138,7 +139,7 @@ fn difference(model: &Model, recorded: &Weights, number: usize) -> Result<(), St
         sizes: sizes.clone(),
         ..TraceOptions::default()
     };
-    let traced = trace_with(inputs.clone(), |mut inputs| rust(&mut inputs), &options);
+    let traced = trace_fn_with(inputs.clone(), |mut inputs| rust(&mut inputs), &options);
     let traced = traced.map_err(|error| error.to_string())?.module;
     let replayed = interp::run(&traced.graphs[0], &traced.weights, &tensors).unwrap();
     let found = rust(&mut inputs).to_host();
@@ -224,7 +225,7 @@ fn views_share_memory_and_serve_other_sizes() {
     let example = || TracedTensor::from([[1f32, 2.0], [3.0, 4.0]]);
     let wanted = [2.0, 1.0, 3.0, 0.0];
     assert_eq!(function(example()).to_vec::<f32>().unwrap(), wanted);
-    let traced = trace(example(), function).unwrap();
+    let traced = trace_fn(example(), function).unwrap();
     let longer: TracedTensor = traced.call(TracedTensor::from([[1f32, 2.0, 3.0]])).unwrap();
     assert_eq!(longer.to_vec::<f32>().unwrap(), [2.0, 3.0, 1.0]);
 }

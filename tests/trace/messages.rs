@@ -3,7 +3,7 @@
 use std::panic::Location;
 
 use onionskin::nn::{Conv2d, CrossEntropyLoss, Embedding, Linear};
-use onionskin::trace::{Forward, TracedTensor, Tree, call, trace};
+use onionskin::trace::{Forward, TracedTensor, Tree, call, trace_fn};
 
 fn floats(shape: &[usize]) -> TracedTensor {
     TracedTensor::from_vec(shape, vec![0.5f32; shape.iter().product()])
@@ -17,7 +17,7 @@ fn integers(shape: &[usize]) -> TracedTensor {
 #[track_caller]
 fn check<I: Tree, O: Tree>(inputs: I, program: impl FnOnce(I) -> O, message: &str) {
     let caller = Location::caller();
-    let error = trace(inputs, program).map(|_| ()).unwrap_err();
+    let error = trace_fn(inputs, program).map(|_| ()).unwrap_err();
     assert_eq!(error.message(), message);
     let text = error.to_string();
     let lines = caller.line()..caller.line() + 10;

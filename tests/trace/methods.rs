@@ -10,7 +10,7 @@ use onionskin::interp;
 use onionskin::ir::{Argument, Builder, Weights};
 use onionskin::kw;
 use onionskin::tensor::Tensor;
-use onionskin::trace::{Arg, TracedTensor, call, native, ops, trace};
+use onionskin::trace::{Arg, TracedTensor, call, native, ops, trace_fn};
 
 use super::sample_calls::{arguments, inputs, parse, sizes, substitute_symbols};
 
@@ -82,7 +82,7 @@ fn check(row: &Composite, case: &str) -> Result<()> {
         return Ok(());
     }
     let function = |tensors: Vec<TracedTensor>| native_call(operator, &arguments, &tensors);
-    let traced = trace(tensors, function)?;
+    let traced = trace_fn(tensors, function)?;
     let graph = traced.graph("forward")?;
     if interp::run(graph, &Weights::new(), &operands)? != wanted {
         return Err(Error::internal("records something else"));
@@ -205,7 +205,7 @@ fn in_place_methods_change_the_tensor() {
     let wanted = floats(&((&before + 1.0) * &before).relu().t());
     assert_eq!(floats(&x), wanted);
     assert_eq!(floats(&rows), [-2.25; 6]);
-    let traced = trace(example(&[2, 3]), function).unwrap();
+    let traced = trace_fn(example(&[2, 3]), function).unwrap();
     let (x, _, _): (TracedTensor, TracedTensor, TracedTensor) =
         traced.call(example(&[2, 3])).unwrap();
     assert_eq!(floats(&x), wanted);
@@ -241,7 +241,7 @@ fn every_node_has_the_line_of_its_method() {
         let y = x.softmax(1);
         y.max_dim_with(0, kw!(keepdim = true))
     };
-    let traced = trace(example(&[2, 3]), function).unwrap();
+    let traced = trace_fn(example(&[2, 3]), function).unwrap();
     let nodes = &traced.graph("forward").unwrap().nodes;
     let places = nodes
         .iter()

@@ -3,7 +3,7 @@
 use onionskin::dtype::DType;
 use onionskin::nn::*;
 use onionskin::tensor::Tensor;
-use onionskin::trace::{Forward, TracedTensor, trace};
+use onionskin::trace::{Forward, TracedTensor, trace_fn};
 
 fn ones(shape: &[usize]) -> TracedTensor {
     Tensor::full(DType::F32, shape, 1.0).unwrap().into()
@@ -58,7 +58,7 @@ fn arguments_of_constructors_are_refused_at_their_line() {
 fn a_wrong_argument_fails_a_trace_at_the_line_of_the_constructor() {
     let line = line!() + 1;
     let norm = GroupNorm::new(2, 5);
-    let error = trace(ones(&[1, 5, 3]), |x| norm.call(x)).unwrap_err();
+    let error = trace_fn(ones(&[1, 5, 3]), |x| norm.call(x)).unwrap_err();
     assert_eq!(
         error.message(),
         "num_channels (5) must be divisible by num_groups (2)"

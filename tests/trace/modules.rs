@@ -15,7 +15,7 @@ use onionskin::tensor_file;
 use onionskin::trace::check::{Id, Traced};
 use onionskin::trace::{
     Forward, Method, Module, Parameter, TracedTensor, Training, call, load_matching,
-    load_state_dict, manual_seed, state, trace, trace_module,
+    load_state_dict, manual_seed, state, trace, trace_fn, trace_module,
 };
 
 fn ones(shape: &[usize]) -> TracedTensor {
@@ -47,8 +47,7 @@ fn module_paths(graph: &Graph) -> Vec<&str> {
 fn traced<M: Module + for<'x> Forward<&'x TracedTensor, Output = TracedTensor>>(
     module: &M,
 ) -> Traced {
-    let forward = |module: &M, x: TracedTensor| module.call(&x);
-    trace_module(module, [Method::new("forward", ones(&[2, 3]), forward)]).unwrap()
+    trace(module, ones(&[2, 3])).unwrap()
 }
 
 #[derive(Module)]
@@ -190,7 +189,7 @@ fn two_modules_without_parameters_are_told_apart() {
 fn nodes_and_errors_of_library_modules_have_the_users_line() {
     let (linear, net) = (Linear::new(3, 2), Sequential::new().add(ReLU::new()));
     let line = line!() + 1;
-    let traced = trace(ones(&[2, 3]), |x| net.call(linear.call(x))).unwrap();
+    let traced = trace_fn(ones(&[2, 3]), |x| net.call(linear.call(x))).unwrap();
     for node in &traced.graph("forward").unwrap().nodes {
         let location = node.place.location.as_ref().unwrap();
         assert_eq!((location.file.as_str(), location.line), (file!(), line));
@@ -247,7 +246,7 @@ fn a_parameter_given_as_input_is_an_input() {
 fn a_module_from_outside_is_named_after_its_type() {
     let (one, other) = (scale(2.0), scale(3.0));
     let apply = |module: &Scale, x: &TracedTensor| module.call(x);
-    let traced = trace(ones(&[1]), |x| {
+    let traced = trace_fn(ones(&[1]), |x| {
         apply(&other, &apply(&one, &apply(&one, &x)))
     })
     .unwrap();
@@ -261,7 +260,7 @@ fn a_module_from_outside_is_named_after_its_type() {
 #[test]
 fn captured_tensors_are_constants_that_are_warned_of_and_parameters_are_weights() {
     let (captured, learned) = (ones(&[3]), parameter(&[1.0, 2.0, 3.0]));
-    let traced = trace(ones(&[3]), |x| x * &captured + &captured + &learned).unwrap();
+    let traced = trace_fn(ones(&[3]), |x| x * &captured + &captured + &learned).unwrap();
     assert_eq!(weights(&traced), ["constant", "constant_1"]);
     let [warning] = traced.warnings.as_slice() else {
         panic!("{:?}", traced.warnings)
@@ -277,7 +276,7 @@ fn captured_tensors_are_constants_that_are_warned_of_and_parameters_are_weights(
 #[test]
 fn tensors_made_of_data_are_constants_that_are_warned_of() {
     let line = line!() + 2;
-    let traced = trace(ones(&[2]), |x| {
+    let traced = trace_fn(ones(&[2]), |x| {
         x + TracedTensor::from_vec([2], vec![1f32, 2.0])
     })
     .unwrap();

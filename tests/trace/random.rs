@@ -10,7 +10,7 @@ use onionskin::scalar::Scalar;
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{CheckOptions, Id, Traced, inspect};
 use onionskin::trace::{
-    Arg, TracedTensor, cond, manual_seed, ops, scan, trace, trace_checked, while_loop,
+    Arg, TracedTensor, cond, manual_seed, ops, scan, trace_fn, trace_fn_checked, while_loop,
 };
 use onionskin::{CompileOptions, Device, Model};
 
@@ -155,7 +155,7 @@ fn nodes_record_seed_and_counter_and_give_the_same_numbers_again() {
     manual_seed(7);
     let wanted = function(ops::ones([8]));
     manual_seed(7);
-    let traced = trace(ops::ones([8]), function).unwrap();
+    let traced = trace_fn(ops::ones([8]), function).unwrap();
     let graph = traced.graph("forward").unwrap();
     let mut seen = Vec::new();
     for node in &graph.nodes {
@@ -211,7 +211,7 @@ fn batch_norm_in_training_uses_the_batch_and_is_recorded_so() {
         )
     };
     let x = ops::randn([16, 3]);
-    let traced = trace(x.clone(), function).unwrap();
+    let traced = trace_fn(x.clone(), function).unwrap();
     let text = traced.graph("forward").unwrap().to_string();
     assert!(text.contains("training=true"), "{text}");
     let found: TracedTensor = traced.call(x).unwrap();
@@ -231,7 +231,7 @@ fn batch_norm_in_training_uses_the_batch_and_is_recorded_so() {
 fn a_check_of_a_function_that_draws_names_the_node_and_nothing_else() {
     let function = |x: TracedTensor| x.dropout(0.5, true);
     let inputs = ops::ones([8, 4]);
-    let (_, report) = trace_checked(inputs, function, &CheckOptions::default()).unwrap();
+    let (_, report) = trace_fn_checked(inputs, function, &CheckOptions::default()).unwrap();
     let found: Vec<Id> = report.findings.iter().map(|finding| finding.id).collect();
     assert_eq!(found, [Id::RandomNode], "{report}");
 }
@@ -289,7 +289,7 @@ fn unrolled_scan(x: TracedTensor) -> (TracedTensor, TracedTensor, TracedTensor) 
 #[test]
 fn every_round_of_a_loop_draws_numbers_of_its_own() {
     manual_seed(7);
-    let traced = trace(column(3), drawing_scan).unwrap();
+    let traced = trace_fn(column(3), drawing_scan).unwrap();
     for rows in [3, 1, 40] {
         manual_seed(7);
         let (last, all, after) = drawing_scan(column(rows)).unwrap();
@@ -331,14 +331,15 @@ fn nested_draws(
 fn regions_return_their_counters() {
     let inputs = |limit: f32| (ops::zeros([2]), TracedTensor::scalar(limit));
     manual_seed(3);
-    let traced = trace(inputs(4.0), nested_draws).unwrap();
+    let traced = trace_fn(inputs(4.0), nested_draws).unwrap();
     for limit in [4.0, -1.0, 9.0] {
         manual_seed(3);
         let (x, after) = nested_draws(inputs(limit)).unwrap();
         let (start, limit) = inputs(limit);
         check_all_devices(&traced, &[&start, &limit], &[&x, &after]);
     }
-    let (_, report) = trace_checked(inputs(4.0), nested_draws, &CheckOptions::default()).unwrap();
+    let (_, report) =
+        trace_fn_checked(inputs(4.0), nested_draws, &CheckOptions::default()).unwrap();
     assert!(report.passed(), "{report}");
     let text = traced.module.to_string();
     let parsed: onionskin::ir::GraphModule = text.parse().unwrap();
@@ -354,7 +355,7 @@ fn a_sequence_begins_outside_of_branches() {
         };
         cond(&x.sum().gt(0.0), draw, || x.clone())
     };
-    let error = trace(ops::ones([2]), within).unwrap_err();
+    let error = trace_fn(ops::ones([2]), within).unwrap_err();
     assert!(
         error.message().contains("seeded within a branch"),
         "{error}"
@@ -373,7 +374,7 @@ fn a_sequence_restarts_after_a_loop() {
         manual_seed(5);
         Ok::<_, onionskin::error::Error>((rows, ops::rand([2])))
     };
-    let traced = trace(column(2), program).unwrap();
+    let traced = trace_fn(column(2), program).unwrap();
     let (rows, again) = program(column(4)).unwrap();
     check_all_devices(&traced, &[&column(4)], &[&rows, &again]);
 }

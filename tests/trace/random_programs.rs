@@ -16,7 +16,7 @@ use onionskin::trace::torchscript::ast::{
     AstExpr, AstExprKind, CallExpr, Callee, FunctionDef, Stmt, StmtKind,
 };
 use onionskin::trace::torchscript::{Archive, Pickled};
-use onionskin::trace::{Arg, Size, TracedTensor, call, trace};
+use onionskin::trace::{Arg, Size, TracedTensor, call, trace_fn};
 
 /// A program that cannot run here: it reads memory of a constant beyond the constant's elements, which the loaded tensor does
 /// not have.
@@ -230,7 +230,7 @@ fn failure(archive: &Archive, case: &Case, index: usize) -> Result<Option<String
         }
     }
     let program = |inputs: Vec<TracedTensor>| Evaluator::run(archive, method, &inputs);
-    let traced = trace(inputs(first), program)?;
+    let traced = trace_fn(inputs(first), program)?;
     for set in &case.sets {
         let call = &set.calls[index];
         let results: Vec<TracedTensor> = match traced.call(inputs(call)) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use onionskin::ir::Weights;
 use onionskin::tensor::Tensor;
 use onionskin::tensor_file;
-use onionskin::trace::{Module, TracedTensor, load_state_dict, state, trace};
+use onionskin::trace::{Module, TracedTensor, load_state_dict, state, trace_fn};
 
 /// The recorded cases by label, and the failures so far.
 pub struct Cases {
@@ -99,7 +99,7 @@ impl Cases {
         if let Some(difference) = difference(&run(inputs.clone()), &wanted) {
             return Some(difference);
         }
-        let traced = match trace(inputs.clone(), run) {
+        let traced = match trace_fn(inputs.clone(), run) {
             Ok(traced) => traced,
             Err(error) => return Some(format!("trace: {error}")),
         };

@@ -3,7 +3,7 @@
 use onionskin::error::ErrorKind;
 use onionskin::trace::check::Id;
 use onionskin::trace::{
-    Size, SymbolicSizes, TraceOptions, TracedTensor, freeze, kw, ops, trace, trace_with,
+    Size, SymbolicSizes, TraceOptions, TracedTensor, freeze, kw, ops, trace_fn, trace_fn_with,
 };
 
 fn example(shape: &[usize]) -> TracedTensor {
@@ -17,7 +17,7 @@ fn check_generalises(
     other: &[usize],
     function: impl Fn(TracedTensor) -> TracedTensor,
 ) {
-    let traced = trace(example(first), &function).unwrap();
+    let traced = trace_fn(example(first), &function).unwrap();
     assert!(traced.warnings.is_empty(), "{:?}", traced.warnings);
     for shape in [first, other] {
         let wanted = function(example(shape)).to_host().unwrap();
@@ -62,7 +62,7 @@ fn slices_by_sizes() {
     });
     check_generalises(&[4, 6], &[8, 6], |x| x.slice_with(kw!(end = x.dim(0) - 1)));
     check_generalises(&[4, 6], &[8, 6], |x| x.narrow(0, 1, x.dim(0) - 2));
-    let traced = trace(example(&[5]), |x| x.slice_with(kw!(start = 0, end = 5))).unwrap();
+    let traced = trace_fn(example(&[5]), |x| x.slice_with(kw!(start = 0, end = 5))).unwrap();
     let found: TracedTensor = traced.call(example(&[7])).unwrap();
     assert_eq!(found.shape(), [5], "the literal 5 stays");
 }
@@ -87,7 +87,7 @@ fn scale_factors_stay_factors() {
 
 #[test]
 fn a_frozen_size_holds_for_the_example_only() {
-    let traced = trace(example(&[4, 6]), |x| {
+    let traced = trace_fn(example(&[4, 6]), |x| {
         let rows = freeze(&x.dim(0)).unwrap();
         x.view([rows * 6])
     })
@@ -111,7 +111,7 @@ fn an_argument_that_takes_numbers_only_fixes_a_size() {
         let filters = one_image.transpose(0, 1);
         one_image.conv2d_with(&filters, kw!(groups = x.dim(0)))
     };
-    let traced = trace(example(&[3, 4, 5]), program).unwrap();
+    let traced = trace_fn(example(&[3, 4, 5]), program).unwrap();
     assert_eq!(traced.warnings.len(), 1, "{:?}", traced.warnings);
     assert_eq!(traced.warnings[0].id, Id::FrozenSize);
     let message = "groups of aten._convolution is a number: the size x_0 is fixed to 3";
@@ -129,14 +129,14 @@ fn iteration_over_an_axis_that_may_vary_is_warned_of() {
         rows.iter()
             .fold(TracedTensor::scalar(0f32), |sum, row| sum * 0.5 + row.sum())
     };
-    let found = trace(example(&[3, 2]), unrolled).unwrap();
+    let found = trace_fn(example(&[3, 2]), unrolled).unwrap();
     let found: Vec<Id> = found.warnings.iter().map(|warning| warning.id).collect();
     assert!(found.contains(&Id::DynamicIteration), "{found:?}");
     let options = TraceOptions {
         sizes: SymbolicSizes::None,
         ..TraceOptions::default()
     };
-    let fixed = trace_with(example(&[3, 2]), unrolled, &options).unwrap();
+    let fixed = trace_fn_with(example(&[3, 2]), unrolled, &options).unwrap();
     assert!(
         !fixed
             .warnings
@@ -151,7 +151,7 @@ fn only_the_named_sizes_vary() {
         sizes: SymbolicSizes::Only(vec![("x".into(), 0)]),
         ..TraceOptions::default()
     };
-    let traced = trace_with(example(&[3, 2]), |x| x.relu(), &options).unwrap();
+    let traced = trace_fn_with(example(&[3, 2]), |x| x.relu(), &options).unwrap();
     assert_eq!(
         traced.module.graphs[0]
             .ty(traced.module.graphs[0].inputs[0])
@@ -170,14 +170,14 @@ fn only_the_named_sizes_vary() {
 
 #[test]
 fn sizes_come_out_as_numbers() {
-    let traced = trace(example(&[3, 2]), |x| (x.dim(0) * 2, x.relu())).unwrap();
+    let traced = trace_fn(example(&[3, 2]), |x| (x.dim(0) * 2, x.relu())).unwrap();
     let (size, _): (Size, TracedTensor) = traced.call(example(&[5, 2])).unwrap();
     assert_eq!(size, 10);
 }
 
 #[test]
 fn a_dimension_that_there_is_not_is_named() {
-    let error = trace(example(&[3, 2]), |x| x.view((x.dim(2), 3))).unwrap_err();
+    let error = trace_fn(example(&[3, 2]), |x| x.view((x.dim(2), 3))).unwrap_err();
     assert_eq!(
         error.message(),
         "dimension 2 is out of range for 2 dimensions"
@@ -194,7 +194,7 @@ fn many_inputs_are_joined() {
             .collect();
         ops::stack(&rows)
     };
-    let traced = trace(example(&[130, 3]), program).unwrap();
+    let traced = trace_fn(example(&[130, 3]), program).unwrap();
     let found: TracedTensor = traced.call(example(&[130, 3])).unwrap();
     assert_eq!(
         found.to_host().unwrap(),
@@ -221,11 +221,11 @@ fn a_size_of_another_trace_is_refused() {
         left.replace(Some(x.dim(0)));
         x
     };
-    trace(example(&[4]), first).unwrap();
+    trace_fn(example(&[4]), first).unwrap();
     let size = left.take().unwrap();
     let line = line!() + 1;
     let divide = |x: TracedTensor| &x / &size;
-    let error = trace(example(&[3]), divide).unwrap_err();
+    let error = trace_fn(example(&[3]), divide).unwrap_err();
     assert_eq!(
         error.message(),
         "a size of another trace (4 in its example) is used"
@@ -234,12 +234,12 @@ fn a_size_of_another_trace_is_refused() {
         error.to_string().contains(&format!("sizes.rs:{line}")),
         "{error}"
     );
-    let error = trace(example(&[3]), |x| (x, size.clone())).unwrap_err();
+    let error = trace_fn(example(&[3]), |x| (x, size.clone())).unwrap_err();
     assert_eq!(
         error.message(),
         "a size of another trace (4 in its example) is used"
     );
-    let error = trace(example(&[3]), |x| freeze(&size).map(|_| x)).unwrap_err();
+    let error = trace_fn(example(&[3]), |x| freeze(&size).map(|_| x)).unwrap_err();
     assert_eq!(
         error.message(),
         "a size of another trace (4 in its example) is used"
@@ -251,7 +251,7 @@ fn a_size_of_another_trace_is_refused() {
 fn a_comparison_of_a_size_is_a_guard_with_its_line() {
     let line = line!() + 1;
     let program = |x: TracedTensor| if x.dim(0) == 3 { &x * 2.0 } else { -&x };
-    let traced = trace(example(&[4, 2]), program).unwrap();
+    let traced = trace_fn(example(&[4, 2]), program).unwrap();
     assert_eq!(traced.warnings, []);
     let guards = &traced.graph("forward").unwrap().guards;
     assert_eq!(guards.len(), 1);
@@ -301,7 +301,7 @@ fn comparisons_answer_as_without_a_trace() {
             found = Some(answers(&x));
             x.relu()
         };
-        trace(example(&shape), program).unwrap();
+        trace_fn(example(&shape), program).unwrap();
         assert_eq!(found, Some(wanted), "{shape:?}");
     }
 }
@@ -309,7 +309,7 @@ fn comparisons_answer_as_without_a_trace() {
 /// An assertion on a size holds for every call of the graph.
 #[test]
 fn an_equality_that_holds_fixes_the_size() {
-    let traced = trace(example(&[4, 3]), |x| {
+    let traced = trace_fn(example(&[4, 3]), |x| {
         assert_eq!(x.dim(1), 3);
         x.relu()
     })
@@ -327,7 +327,7 @@ fn an_equality_that_holds_fixes_the_size() {
 #[test]
 fn a_size_divided_by_zero_fails_where_it_is_used() {
     let line = line!() + 1;
-    let error = trace(example(&[4, 3]), |x| x.view([x.dim(0) / 0, 3.into()])).unwrap_err();
+    let error = trace_fn(example(&[4, 3]), |x| x.view([x.dim(0) / 0, 3.into()])).unwrap_err();
     let message = "the size x_0 is divided by zero (x_0 = 4)";
     assert_eq!(error.message(), message);
     assert!(
@@ -347,10 +347,10 @@ fn a_comparison_with_a_size_of_another_trace_is_refused() {
         left.replace(Some(x.dim(0)));
         x
     };
-    trace(example(&[4]), first).unwrap();
+    trace_fn(example(&[4]), first).unwrap();
     let size = left.take().unwrap();
     let compare = |x: TracedTensor| if x.dim(0) + &size == 7 { x } else { -x };
-    let error = trace(example(&[3]), compare).unwrap_err();
+    let error = trace_fn(example(&[3]), compare).unwrap_err();
     assert!(
         error.message().starts_with("a size of another trace"),
         "{error}"

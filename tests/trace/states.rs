@@ -9,7 +9,7 @@ use onionskin::nn::{BatchNorm1d, InstanceNorm1d};
 use onionskin::tensor::Tensor;
 use onionskin::trace::check::{CheckOptions, Traced};
 use onionskin::trace::{
-    Buffer, Forward, Method, Module, TracedTensor, cond, init, ops, scan, state, trace,
+    Buffer, Forward, Method, Module, TracedTensor, cond, init, ops, scan, state, trace_fn,
     trace_method_checked, trace_module, while_loop,
 };
 use onionskin::{CompileOptions, Device, Model};
@@ -191,13 +191,13 @@ fn methods_share_what_is_stored() {
 fn invalid_stores_are_errors_with_their_line() {
     let net = sum();
     let x = || TracedTensor::from_vec([2], vec![1f32, 2.0]);
-    let error = trace(x(), |x| net.total.store(&x.sum()).map(|()| x)).unwrap_err();
+    let error = trace_fn(x(), |x| net.total.store(&x.sum()).map(|()| x)).unwrap_err();
     assert_eq!(
         error.message(),
         "expected a value of type f32[2] for a buffer, got f32[]"
     );
     assert!(error.to_string().contains("trace/states.rs"), "{error}");
-    let error = trace(x(), |x| (&x * 2.0).store(&x).map(|()| x)).unwrap_err();
+    let error = trace_fn(x(), |x| (&x * 2.0).store(&x).map(|()| x)).unwrap_err();
     assert_eq!(
         error.message(),
         "only a parameter or buffer can be stored to"

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use onionskin::error::Error;
 use onionskin::ir::{Graph, TreeSpec as Shape};
 use onionskin::trace::check::CheckOptions;
-use onionskin::trace::{Size, TraceOptions, TracedTensor, Tree, trace, trace_checked, trace_with};
+use onionskin::trace::{
+    Size, TraceOptions, TracedTensor, Tree, trace_fn, trace_fn_checked, trace_fn_with,
+};
 
 fn x(values: &[f32]) -> TracedTensor {
     TracedTensor::from_vec([values.len()], values.to_vec())
@@ -24,7 +26,7 @@ fn map<T>(entries: impl IntoIterator<Item = (&'static str, T)>) -> BTreeMap<Stri
 
 /// Returns the error of a trace that is rejected for its inputs.
 fn trace_error<I: Tree>(inputs: I) -> Error {
-    trace(inputs, |_| x(&[1.0])).unwrap_err()
+    trace_fn(inputs, |_| x(&[1.0])).unwrap_err()
 }
 
 fn names(graph: &Graph) -> Vec<&str> {
@@ -52,7 +54,7 @@ struct Named<T> {
 fn nested_tuples_are_flattened_in_order() {
     let inputs = || ((x(&[1.0]), (x(&[2.0]), x(&[3.0]))), x(&[4.0]));
     type Inputs = ((TracedTensor, (TracedTensor, TracedTensor)), TracedTensor);
-    let traced = trace(inputs(), |((a, (b, c)), d): Inputs| {
+    let traced = trace_fn(inputs(), |((a, (b, c)), d): Inputs| {
         a + b * 10 + c * 100 + d * 1000
     })
     .unwrap();
@@ -71,7 +73,7 @@ fn fields_of_a_struct_are_arguments_by_name() {
         corners: x(&[1.0, 2.0]),
         scores: Some(x(&[3.0])),
     };
-    let traced = trace(boxes(), |b: Boxes| b.corners * b.scores.unwrap()).unwrap();
+    let traced = trace_fn(boxes(), |b: Boxes| b.corners * b.scores.unwrap()).unwrap();
     let graph = traced.graph("forward").unwrap();
     assert_eq!(names(graph), ["corners", "scores"]);
     let y: TracedTensor = traced.call(boxes()).unwrap();
@@ -89,7 +91,7 @@ fn fields_of_a_struct_are_arguments_by_name() {
 
 #[test]
 fn a_struct_comes_out_as_a_named_tuple() {
-    let traced = trace(x(&[1.0, 2.0]), |x| Boxes {
+    let traced = trace_fn(x(&[1.0, 2.0]), |x| Boxes {
         scores: None,
         corners: x * 2,
     })
@@ -114,7 +116,7 @@ fn a_struct_comes_out_as_a_named_tuple() {
 #[test]
 fn unnamed_and_generic_structs_are_tuples_of_what_they_hold() {
     let pairs = Pair(Pair(x(&[1.0]), x(&[2.0])), Pair(x(&[3.0]), x(&[4.0])));
-    let traced = trace(pairs, |Pair(a, b): Pair<Pair<TracedTensor>>| {
+    let traced = trace_fn(pairs, |Pair(a, b): Pair<Pair<TracedTensor>>| {
         Pair(a.0 + b.1, a.1 + b.0)
     })
     .unwrap();
@@ -130,7 +132,7 @@ fn a_struct_is_read_from_maps_and_tuples_too() {
         ("corners", x(&[1.0])),
         ("more", x(&[3.0])),
     ]);
-    let traced = trace(
+    let traced = trace_fn(
         entries.clone(),
         |entries: BTreeMap<String, TracedTensor>| entries,
     )
@@ -145,7 +147,7 @@ fn a_struct_is_read_from_maps_and_tuples_too() {
         error.message(),
         r#"missing field "type" in output, got ["corners", "more", "scores"]"#
     );
-    let traced = trace(x(&[1.0]), |x| (x.clone(), x)).unwrap();
+    let traced = trace_fn(x(&[1.0]), |x| (x.clone(), x)).unwrap();
     let boxes: Boxes = traced.call(x(&[7.0])).unwrap();
     assert_eq!(floats(&boxes.scores.unwrap()), [7.0]);
     let error = traced
@@ -164,7 +166,7 @@ fn lists_are_one_argument_of_a_fixed_length() {
     let sum = |list: Vec<(TracedTensor, TracedTensor)>| {
         list.into_iter().fold(x(&[0.0]), |sum, (a, b)| sum + a * b)
     };
-    let traced = trace((list(3),), |(list,)| sum(list)).unwrap();
+    let traced = trace_fn((list(3),), |(list,)| sum(list)).unwrap();
     assert_eq!(traced.graph("forward").unwrap().inputs.len(), 6);
     let y: TracedTensor = traced.call((list(3),)).unwrap();
     assert_eq!(floats(&y), [3.0]);
@@ -183,7 +185,7 @@ fn maps_of_maps_and_lists_are_taken_by_key_and_more_keys_do_no_harm() {
         ])
     };
     type Nested = BTreeMap<String, BTreeMap<String, Vec<TracedTensor>>>;
-    let traced = trace((inputs(),), |(d,): (Nested,)| {
+    let traced = trace_fn((inputs(),), |(d,): (Nested,)| {
         &d["b"]["inner"][1] - &d["a"]["other"][0]
     })
     .unwrap();
@@ -204,7 +206,7 @@ fn values_of_a_map_keep_their_types() {
         ("a", x(&[1.5, 2.5])),
         ("n", TracedTensor::from_vec([2], vec![2i64, 3])),
     ]);
-    let traced = trace(inputs.clone(), |d: BTreeMap<String, TracedTensor>| {
+    let traced = trace_fn(inputs.clone(), |d: BTreeMap<String, TracedTensor>| {
         &d["a"] * &d["n"]
     })
     .unwrap();
@@ -224,7 +226,7 @@ fn a_write_to_a_value_of_a_map_is_a_step() {
     };
     let inputs = map([("a", x(&[1.0, 2.0]))]);
     let (traced, report) =
-        trace_checked(inputs.clone(), program, &CheckOptions::default()).unwrap();
+        trace_fn_checked(inputs.clone(), program, &CheckOptions::default()).unwrap();
     assert_eq!(report.findings, [], "{report}");
     let y: TracedTensor = traced.call(inputs.clone()).unwrap();
     assert_eq!(floats(&y), [4.0, 6.0]);
@@ -290,7 +292,7 @@ fn outputs_keep_their_structure_at_any_depth() {
         let entry = (&x + 1, vec![&x + 2, &x + 3]);
         ((x,), map([("k", entry)]), None)
     };
-    let traced = trace(x(&[0.0]), deep).unwrap();
+    let traced = trace_fn(x(&[0.0]), deep).unwrap();
     let ((a,), d, none): Deep = traced.call(x(&[10.0])).unwrap();
     let (b, list) = &d["k"];
     let found = [&a, b, &list[0], &list[1]].map(|tensor| floats(tensor)[0]);
@@ -306,7 +308,7 @@ fn a_strict_trace_refuses_lists_and_maps_by_path() {
         ..TraceOptions::default()
     };
     let list = |x: TracedTensor| (x.clone(), vec![x]);
-    let error = trace_with(x(&[1.0]), list, &strict).unwrap_err();
+    let error = trace_fn_with(x(&[1.0]), list, &strict).unwrap_err();
     assert_eq!(
         error.message(),
         "output[1] is a list, which a strict trace refuses"
@@ -321,9 +323,9 @@ fn a_strict_trace_refuses_lists_and_maps_by_path() {
         corners: x.clone(),
         scores: Some(x),
     };
-    assert!(trace_with(x(&[1.0]), entries, &strict).is_ok());
+    assert!(trace_fn_with(x(&[1.0]), entries, &strict).is_ok());
     let entries = |x: TracedTensor| Pair(map([("k", x.clone())]), map([("k", x)]));
-    let error = trace_with(x(&[1.0]), entries, &strict).unwrap_err();
+    let error = trace_fn_with(x(&[1.0]), entries, &strict).unwrap_err();
     assert_eq!(
         error.message(),
         "output[0] is a map, which a strict trace refuses"
@@ -334,7 +336,7 @@ fn a_strict_trace_refuses_lists_and_maps_by_path() {
 #[test]
 fn inputs_come_out_as_they_are_and_unused_ones_stay() {
     let inputs = || (x(&[1.0]), x(&[2.0]), x(&[3.0]));
-    let traced = trace(
+    let traced = trace_fn(
         inputs(),
         |(a, _, c): (TracedTensor, TracedTensor, TracedTensor)| (c, a),
     )
@@ -348,7 +350,7 @@ fn inputs_come_out_as_they_are_and_unused_ones_stay() {
 /// Counterpart: "Only tensors … can be output"; a size is one that generalises.
 #[test]
 fn sizes_come_out_as_numbers_of_each_call() {
-    let traced = trace(x(&[1.0, 2.0]), |x| (x.dim(0) * 3, x)).unwrap();
+    let traced = trace_fn(x(&[1.0, 2.0]), |x| (x.dim(0) * 3, x)).unwrap();
     let (size, _): (Size, TracedTensor) = traced.call(x(&[1.0; 7])).unwrap();
     assert_eq!(size, 21);
 }
@@ -360,7 +362,7 @@ fn arguments_are_given_by_name() {
         names: vec!["x".to_string(), "mask".to_string()],
         ..TraceOptions::default()
     };
-    let traced = trace_with(
+    let traced = trace_fn_with(
         (x(&[1.0]), x(&[2.0])),
         |(x, mask): (TracedTensor, TracedTensor)| x - mask,
         &options,
@@ -391,7 +393,7 @@ fn arguments_are_given_by_name() {
 fn arguments_by_name_may_be_structures() {
     let pair = |a, b| Pair(x(&[a]), x(&[b]));
     let sum = |(p, q): (Pair<TracedTensor>, Pair<TracedTensor>)| p.0 * q.1 - p.1 * q.0;
-    let traced = trace((pair(1.0, 2.0), pair(3.0, 4.0)), sum).unwrap();
+    let traced = trace_fn((pair(1.0, 2.0), pair(3.0, 4.0)), sum).unwrap();
     let inputs = [("x_1", pair(3.0, 4.0)), ("x", pair(1.0, 2.0))];
     let y: TracedTensor = traced.call_named(inputs).unwrap();
     assert_eq!(floats(&y), [-2.0]);

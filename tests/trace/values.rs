@@ -3,7 +3,7 @@
 use onionskin::dtype::DType;
 use onionskin::nn::{Conv1d, Conv2d, ConvTranspose3d};
 use onionskin::trace::check::{Id, Traced};
-use onionskin::trace::{Forward, Module, Parameter, TracedTensor, kw, ops, state, trace};
+use onionskin::trace::{Forward, Module, Parameter, TracedTensor, kw, ops, state, trace_fn};
 
 fn example(shape: &[usize]) -> TracedTensor {
     let data = (0..shape.iter().product::<usize>()).map(|i| i as f32 - 2.5);
@@ -26,7 +26,7 @@ fn agrees(traced: &Traced, program: impl Fn(TracedTensor) -> TracedTensor, shape
 fn data_becomes_a_constant_that_is_warned_of() {
     let line = line!() + 1;
     let program = |x: TracedTensor| &x + TracedTensor::from_vec([2], vec![1f32, 2.0]);
-    let traced = trace(example(&[3, 2]), program).unwrap();
+    let traced = trace_fn(example(&[3, 2]), program).unwrap();
     assert_eq!(traced.warnings.len(), 1);
     assert_eq!(traced.warnings[0].id, Id::DataConstructor);
     assert!(
@@ -46,7 +46,7 @@ fn data_becomes_a_constant_that_is_warned_of() {
 fn tensors_of_the_surroundings_are_reported_once() {
     let scale = TracedTensor::from_vec([2], vec![0.5f32, 2.0]);
     let program = |x: TracedTensor| &x * &scale + &scale;
-    let traced = trace(example(&[3, 2]), program).unwrap();
+    let traced = trace_fn(example(&[3, 2]), program).unwrap();
     let ids: Vec<Id> = traced.warnings.iter().map(|warning| warning.id).collect();
     assert_eq!(ids, [Id::CapturedConstant]);
     assert_eq!(traced.module.weights.len(), 1);
@@ -56,7 +56,7 @@ fn tensors_of_the_surroundings_are_reported_once() {
 /// Counterpart: `test_trace_tensor_factory`.
 #[test]
 fn factories_are_operators_not_constants() {
-    let traced = trace(example(&[2]), |x| &x + ops::ones([2]) + ops::arange(2)).unwrap();
+    let traced = trace_fn(example(&[2]), |x| &x + ops::ones([2]) + ops::arange(2)).unwrap();
     assert!(traced.module.weights.is_empty());
     assert!(traced.warnings.is_empty());
     assert!(
@@ -85,10 +85,10 @@ fn numbers_do_not_promote_tensors() {
 #[test]
 fn each_cast_is_one_node() {
     for dtype in [DType::U8, DType::I64, DType::F16] {
-        let traced = trace(example(&[2]), |x| x.to(dtype)).unwrap();
+        let traced = trace_fn(example(&[2]), |x| x.to(dtype)).unwrap();
         assert_eq!(names(&traced), ["cast"]);
     }
-    let traced = trace(
+    let traced = trace_fn(
         (example(&[2]), TracedTensor::from_vec([1], vec![1i64])),
         |(x, y): (TracedTensor, TracedTensor)| x.type_as(&y),
     );
@@ -102,7 +102,7 @@ fn a_conversion_that_changes_nothing_is_the_tensor_itself() {
         x.to_with(DType::F32, kw!(copy = true)).mul_(2.0);
         x
     };
-    let traced = trace(example(&[2]), program).unwrap();
+    let traced = trace_fn(example(&[2]), program).unwrap();
     assert_eq!(names(&traced), ["aten.add.Scalar"]);
     agrees(&traced, program, &[3]);
 }
@@ -117,7 +117,7 @@ fn unused_computations_are_not_recorded() {
         copy.select(0, 0).zero_();
         x.relu()
     };
-    let traced = trace(example(&[2, 3]), program).unwrap();
+    let traced = trace_fn(example(&[2, 3]), program).unwrap();
     assert_eq!(names(&traced), ["aten.relu"]);
     assert!(traced.module.weights.is_empty());
     agrees(&traced, program, &[5, 3]);
@@ -127,7 +127,7 @@ fn unused_computations_are_not_recorded() {
 #[test]
 fn sums_of_tensors_begin_with_zero() {
     let program = |x: TracedTensor| [x.relu(), x.neg(), x.exp()].iter().sum::<TracedTensor>();
-    let traced = trace(example(&[2]), program).unwrap();
+    let traced = trace_fn(example(&[2]), program).unwrap();
     let sums = ["aten.add.Scalar", "aten.add.Tensor", "aten.add.Tensor"];
     assert_eq!(names(&traced)[3..], sums);
     agrees(&traced, program, &[3]);
@@ -143,8 +143,8 @@ fn functional_convolutions_are_recorded_as_modules_are() {
         x: TracedTensor,
         function: impl Fn(&TracedTensor) -> TracedTensor,
     ) {
-        let weights = trace(x.clone(), |x| module.call(&x)).unwrap();
-        let function = trace(x, |x| function(&x)).unwrap();
+        let weights = trace_fn(x.clone(), |x| module.call(&x)).unwrap();
+        let function = trace_fn(x, |x| function(&x)).unwrap();
         assert_eq!(names(&function), names(&weights));
         let arguments = |traced: &Traced| traced.module.graphs[0].nodes[0].arguments.clone();
         assert_eq!(arguments(&function), arguments(&weights));
@@ -179,7 +179,7 @@ fn functional_convolutions_are_recorded_as_modules_are() {
 fn what_does_nothing_is_recorded() {
     let weight = Parameter::from(example(&[4, 3]));
     let program = |x: TracedTensor| x.contiguous().detach().linear(&weight);
-    let traced = trace(example(&[2, 3]), program).unwrap();
+    let traced = trace_fn(example(&[2, 3]), program).unwrap();
     assert_eq!(
         names(&traced),
         ["aten.contiguous", "aten.detach", "aten.linear"]
@@ -199,7 +199,7 @@ fn what_does_nothing_is_recorded() {
 #[test]
 fn a_pooling_is_one_node() {
     let program = |x: TracedTensor| x.max_pool2d([2, 2]);
-    let traced = trace(example(&[1, 2, 4, 6]), program).unwrap();
+    let traced = trace_fn(example(&[1, 2, 4, 6]), program).unwrap();
     assert_eq!(names(&traced), ["aten.max_pool2d"]);
     agrees(&traced, program, &[3, 2, 8, 4]);
 }
@@ -215,7 +215,7 @@ fn indices_of_all_kinds() {
         |x| x.index_put([x.gt(0.0)], &TracedTensor::scalar(7f32)),
     ];
     for program in programs {
-        let traced = trace(example(&[4, 3]), program).unwrap();
+        let traced = trace_fn(example(&[4, 3]), program).unwrap();
         agrees(&traced, program, &[4, 3]);
     }
 }
@@ -230,7 +230,7 @@ fn writes_of_whole_tensors_are_single_nodes() {
         y.masked_fill_(&x.gt(1.0), -9.0);
         y + before
     };
-    let traced = trace(example(&[2, 3]), program).unwrap();
+    let traced = trace_fn(example(&[2, 3]), program).unwrap();
     agrees(&traced, program, &[4, 3]);
     assert_eq!(
         names(&traced),
@@ -249,7 +249,7 @@ fn writes_of_whole_tensors_are_single_nodes() {
 #[test]
 fn names_and_lines_are_the_programs() {
     let line = line!() + 1;
-    let traced = trace(example(&[2]), |x| (&x * 2.0).named("doubled").relu()).unwrap();
+    let traced = trace_fn(example(&[2]), |x| (&x * 2.0).named("doubled").relu()).unwrap();
     let graph = &traced.module.graphs[0];
     assert_eq!(graph.value(graph.nodes[0].results[0]).name, "doubled");
     for node in &graph.nodes {
@@ -265,7 +265,7 @@ fn names_and_lines_are_the_programs() {
 
 #[test]
 fn the_first_failure_is_told_and_what_follows_is_not() {
-    let error = trace(example(&[2, 3]), |x| x.matmul(&x).softmax(5).relu()).unwrap_err();
+    let error = trace_fn(example(&[2, 3]), |x| x.matmul(&x).softmax(5).relu()).unwrap_err();
     let text = error.to_string();
     assert_eq!(text.matches("values.rs").count(), 1, "{text}");
     assert!(text.contains("matmul"), "{text}");
@@ -273,7 +273,7 @@ fn the_first_failure_is_told_and_what_follows_is_not() {
 
 #[test]
 fn reads_are_warned_of_with_the_value() {
-    let traced = trace(example(&[2]), |x| {
+    let traced = trace_fn(example(&[2]), |x| {
         let sum = x.sum().to_scalar().unwrap();
         &x * sum
     })
@@ -289,7 +289,7 @@ fn reads_are_warned_of_with_the_value() {
 #[test]
 fn tensors_of_another_trace_are_refused() {
     let mut leaked = None;
-    trace(example(&[2]), |x| {
+    trace_fn(example(&[2]), |x| {
         leaked = Some(&x * 2.0);
         x
     })
@@ -300,7 +300,7 @@ fn tensors_of_another_trace_are_refused() {
         [-5.0, -3.0],
         "outside of a trace it has its value"
     );
-    let error = trace(example(&[2]), |x| &x + &leaked).unwrap_err();
+    let error = trace_fn(example(&[2]), |x| &x + &leaked).unwrap_err();
     assert_eq!(error.message(), "a tensor of another trace is used");
 }
 
@@ -308,7 +308,7 @@ fn tensors_of_another_trace_are_refused() {
 #[test]
 fn what_is_saved_is_what_was_traced() {
     let weight = Parameter::from(example(&[4, 3]));
-    let traced = trace(example(&[2, 3]), |x| x.linear(&weight)).unwrap();
+    let traced = trace_fn(example(&[2, 3]), |x| x.linear(&weight)).unwrap();
     let folder = std::env::temp_dir().join(format!("onionskin-trace-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (first, second) = (folder.join("first.json"), folder.join("second.json"));
@@ -326,7 +326,7 @@ fn what_is_saved_is_what_was_traced() {
 #[test]
 fn a_weight_that_is_gone_is_named() {
     let weight = Parameter::from(example(&[4, 3]));
-    let mut traced = trace(example(&[2, 3]), |x| x.linear(&weight)).unwrap();
+    let mut traced = trace_fn(example(&[2, 3]), |x| x.linear(&weight)).unwrap();
     traced.module.weights.clear();
     let error = traced
         .call::<_, TracedTensor>(example(&[2, 3]))
@@ -342,11 +342,11 @@ fn a_size_from_a_value_is_a_read() {
         x.topk(k).0
     };
     let inputs = || (example(&[5]), TracedTensor::scalar(2i64));
-    let traced = trace(inputs(), program).unwrap();
+    let traced = trace_fn(inputs(), program).unwrap();
     assert_eq!(traced.warnings[0].id, Id::HostRead);
     let found: TracedTensor = traced.call(inputs()).unwrap();
     assert_eq!(found.to_vec::<f32>().unwrap(), [1.5, 0.5]);
-    let error = trace(inputs(), |(x, k): (TracedTensor, TracedTensor)| {
+    let error = trace_fn(inputs(), |(x, k): (TracedTensor, TracedTensor)| {
         x.topk(&k).0
     })
     .unwrap_err();

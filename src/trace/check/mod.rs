@@ -15,7 +15,7 @@
 //!
 //! ```
 //! use onionskin::trace::check::{CheckOptions, Id};
-//! use onionskin::trace::{TracedTensor, trace_checked};
+//! use onionskin::trace::{TracedTensor, trace_fn_checked};
 //!
 //! # fn main() -> onionskin::Result<()> {
 //! let x = TracedTensor::from_vec([2], vec![1f32, 2.0]);
@@ -23,7 +23,7 @@
 //!     Ok(largest) => &x / largest.to_f64(),
 //!     Err(_) => x,
 //! };
-//! let (_, report) = trace_checked(x, scaled, &CheckOptions::default())?;
+//! let (_, report) = trace_fn_checked(x, scaled, &CheckOptions::default())?;
 //! let ids: Vec<Id> = report.findings.iter().map(|finding| finding.id).collect();
 //! assert!(ids.contains(&Id::HostRead) && ids.contains(&Id::OutputsDiffer));
 //! # Ok(())

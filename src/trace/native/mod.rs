@@ -10,11 +10,11 @@
 //! Sizes are symbolic expressions ([`Size`]), structures of tensors are [`Tree`]s, networks are [`Module`]s.
 //!
 //! ```
-//! use onionskin::trace::{TracedTensor, trace};
+//! use onionskin::trace::{TracedTensor, trace_fn};
 //!
 //! # fn main() -> onionskin::Result<()> {
 //! let x = TracedTensor::from_vec([2, 3], vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
-//! let traced = trace(x, |x| (&x * 2.0 + 1.0).relu())?;
+//! let traced = trace_fn(x, |x| (&x * 2.0 + 1.0).relu())?;
 //! assert_eq!(traced.graph("forward")?.inputs.len(), 1);
 //! let y: TracedTensor = traced.call(TracedTensor::from_vec([1, 3], vec![0f32, 1.0, 2.0]))?;
 //! assert_eq!(y.to_vec::<f32>()?, [1.0, 3.0, 5.0]);
@@ -39,6 +39,7 @@ pub mod init;
 mod methods;
 mod module;
 mod module_containers;
+mod module_trace;
 mod named_call;
 mod parameter;
 mod placement;
@@ -66,6 +67,7 @@ pub use indexing::{Ellipsis, Index, Indices, NewAxis, Steps};
 pub use methods::{Binding, bindings, ops, options};
 pub(in crate::trace) use module::example_sizes;
 pub use module::{Forward, Module, Training, Visitor};
+pub use module_trace::{Inputs, InputsOf, Outputs, trace, trace_checked, trace_with};
 pub use parameter::{Buffer, Parameter};
 pub use random::manual_seed;
 pub use recorder::{allow, is_tracing};
@@ -73,7 +75,7 @@ pub use size::{Size, freeze};
 pub use state::{
     Unmatched, load_matching, load_state_dict, named_buffers, named_parameters, state, state_dict,
 };
-pub use subject::{TracedFunction, arguments, trace_checked, trace_method_checked};
+pub use subject::{TracedFunction, arguments, trace_fn_checked, trace_method_checked};
 pub use tensor::TracedTensor;
-pub use trace_entry::{Method, TraceOptions, trace, trace_module, trace_with};
+pub use trace_entry::{Method, TraceOptions, trace_fn, trace_fn_with, trace_module};
 pub use tree::{Tree, mismatch};

@@ -22,14 +22,14 @@ use super::recorder;
 /// answer differs.
 ///
 /// ```
-/// use onionskin::trace::{TracedTensor, trace};
+/// use onionskin::trace::{TracedTensor, trace_fn};
 ///
 /// # fn main() -> onionskin::Result<()> {
 /// let halves = |x: TracedTensor| {
 ///     assert!(x.dim(0) >= 2);
 ///     x.narrow(0, 0, x.dim(0) / 2)
 /// };
-/// let traced = trace(TracedTensor::from_vec([2], vec![1f32, 2.0]), halves)?;
+/// let traced = trace_fn(TracedTensor::from_vec([2], vec![1f32, 2.0]), halves)?;
 /// let half: TracedTensor = traced.call(TracedTensor::from_vec([4], vec![1f32, 2.0, 3.0, 4.0]))?;
 /// assert_eq!(half.shape(), [2]);
 /// let refused = traced.call::<_, TracedTensor>(TracedTensor::from_vec([1], vec![1f32]));

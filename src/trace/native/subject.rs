@@ -155,7 +155,7 @@ pub fn arguments<I: Tree>(inputs: &I) -> Result<Vec<Item>> {
 ///
 /// # Errors
 /// The function cannot be traced. The report holds the findings of the check.
-pub fn trace_checked<I: Tree, O: Tree>(
+pub fn trace_fn_checked<I: Tree, O: Tree>(
     inputs: I,
     function: impl Fn(I) -> O,
     options: &CheckOptions,
@@ -164,7 +164,7 @@ pub fn trace_checked<I: Tree, O: Tree>(
     check_function(&function, options)
 }
 
-/// [`trace_checked`] for a method of a module.
+/// [`trace_fn_checked`] for a method of a module.
 ///
 /// # Errors
 /// The method cannot be traced. The report holds the findings of the check.

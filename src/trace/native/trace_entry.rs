@@ -38,20 +38,20 @@ pub struct TraceOptions {
 
 /// Traces a function: calls it once with the example inputs and records its operations as the graph `forward`.
 ///
-/// The items of a tuple are separate arguments. See [`trace_with`] for options and [`trace_module`] for networks with
-/// parameters.
+/// The items of a tuple are separate arguments. See [`trace_fn_with`] for options and
+/// [`trace`](super::trace) for networks with parameters.
 ///
 /// # Errors
 /// An operation failed; a trace is already active on this thread; inputs or outputs have no order or no elements.
-pub fn trace<I: Tree, O: Tree>(inputs: I, function: impl FnOnce(I) -> O) -> Result<Traced> {
-    trace_with(inputs, function, &TraceOptions::default())
+pub fn trace_fn<I: Tree, O: Tree>(inputs: I, function: impl FnOnce(I) -> O) -> Result<Traced> {
+    trace_fn_with(inputs, function, &TraceOptions::default())
 }
 
-/// [`trace`] with options.
+/// [`trace_fn`] with options.
 ///
 /// # Errors
-/// Fails as [`trace`] does.
-pub fn trace_with<I: Tree, O: Tree>(
+/// Fails as [`trace_fn`] does.
+pub fn trace_fn_with<I: Tree, O: Tree>(
     inputs: I,
     function: impl FnOnce(I) -> O,
     options: &TraceOptions,
@@ -107,7 +107,7 @@ impl<'f, M> Method<'f, M> {
 /// Traces methods of a module as entry graphs with common weights, which are named by the paths of the module's fields.
 ///
 /// # Errors
-/// Fails as [`trace`] does, for the first method that fails.
+/// Fails as [`trace_fn`] does, for the first method that fails.
 pub fn trace_module<'f, M: Module>(
     module: &M,
     methods: impl IntoIterator<Item = Method<'f, M>>,

@@ -15,7 +15,7 @@ use super::tensor::TracedTensor;
 /// Messages contain paths such as `args[0].d["x"]`.
 ///
 /// ```
-/// use onionskin::trace::{TracedTensor, Tree, trace};
+/// use onionskin::trace::{TracedTensor, Tree, trace_fn};
 ///
 /// #[derive(Tree)]
 /// struct Boxes {
@@ -26,7 +26,7 @@ use super::tensor::TracedTensor;
 /// # fn main() -> onionskin::Result<()> {
 /// let corners = TracedTensor::from_vec([1, 4], vec![0f32, 0.0, 2.0, 1.0]);
 /// let boxes = Boxes { corners, scores: None };
-/// let traced = trace(boxes, |boxes: Boxes| &boxes.corners * 0.5)?;
+/// let traced = trace_fn(boxes, |boxes: Boxes| &boxes.corners * 0.5)?;
 /// assert_eq!(traced.graph("forward")?.input_trees[0].name, "corners");
 /// # Ok(())
 /// # }
@@ -35,18 +35,18 @@ use super::tensor::TracedTensor;
 /// Plain numbers can't be inputs, since operations on them are not recorded:
 ///
 /// ```compile_fail,E0277
-/// use onionskin::trace::{TracedTensor, trace};
+/// use onionskin::trace::{TracedTensor, trace_fn};
 ///
 /// let x = TracedTensor::scalar(1f32);
-/// let traced = trace((x, 3), |(x, n): (TracedTensor, i64)| x * n);
+/// let traced = trace_fn((x, 3), |(x, n): (TracedTensor, i64)| x * n);
 /// ```
 ///
 /// Tensors can't be compared with numbers by Rust's operators, which would fix the outcome:
 ///
 /// ```compile_fail,E0369
-/// use onionskin::trace::{TracedTensor, trace};
+/// use onionskin::trace::{TracedTensor, trace_fn};
 ///
-/// let traced = trace(TracedTensor::scalar(1f32), |x| if x > 0.0 { x } else { -x });
+/// let traced = trace_fn(TracedTensor::scalar(1f32), |x| if x > 0.0 { x } else { -x });
 /// ```
 ///
 /// An enum is not a structure of tensors, since the trace would fix its variant:

@@ -6,12 +6,12 @@
 //!
 //! ```
 //! use onionskin::nn::{Linear, ReLU, Sequential};
-//! use onionskin::trace::{Forward, Method, TracedTensor, trace_module};
+//! use onionskin::trace::{TracedTensor, trace};
 //!
 //! # fn main() -> onionskin::Result<()> {
 //! let mlp = Sequential::new().add(Linear::new(4, 8)).add(ReLU::new()).add(Linear::new(8, 2));
-//! let x = TracedTensor::from_vec([1, 4], vec![1f32, 2.0, 3.0, 4.0]);
-//! let traced = trace_module(&mlp, [Method::new("forward", x, |mlp: &Sequential, x: TracedTensor| mlp.call(x))])?;
+//! let x = TracedTensor::from([[1f32, 2.0, 3.0, 4.0]]);
+//! let traced = trace(&mlp, x)?;
 //! assert!(traced.module.weights.contains_key("0.weight"));
 //! # Ok(())
 //! # }

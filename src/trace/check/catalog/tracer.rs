@@ -47,7 +47,7 @@ pub const CAPTURED_CONSTANT: CatalogEntry = CatalogEntry {
     front_ends: &[FrontEnd::Rust],
     cause: "A tensor that is neither an input nor a parameter was used. It became a constant of the graph: later changes to \
             it are not seen.",
-    example: "let mask = Tensor::from_vec([8], data);\ntrace(x, |x| &x * &mask)?",
+    example: "let mask = Tensor::from_vec([8], data);\ntrace_fn(x, |x| &x * &mask)?",
     cure: "Make it an input, or name it as a parameter so that it is a weight of the module.",
     rust_cure: None,
 };
@@ -58,7 +58,7 @@ pub const DATA_CONSTRUCTOR: CatalogEntry = CatalogEntry {
     severity: Severity::Warning,
     front_ends: &[FrontEnd::Rust],
     cause: "A tensor was made from host data while tracing. The data is a constant of the graph, the same at every call.",
-    example: "trace(x, |x| &x * Tensor::from_vec([1], vec![clock.seconds()]))?",
+    example: "trace_fn(x, |x| &x * Tensor::from_vec([1], vec![clock.seconds()]))?",
     cure: "Compute it from the inputs (`full`, `arange`, sizes). If it is the same for all inputs, suppress the finding.",
     rust_cure: None,
 };
