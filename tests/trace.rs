@@ -39,6 +39,8 @@ mod models;
 mod module_arguments;
 #[path = "trace/module_cases.rs"]
 mod module_cases;
+#[path = "trace/module_copies.rs"]
+mod module_copies;
 #[path = "trace/module_fields.rs"]
 mod module_fields;
 #[path = "trace/module_names.rs"]

@@ -124,6 +124,11 @@ impl TracedTensor {
         Ok(())
     }
 
+    /// Replaces the value of a whole storage by one of another element type.
+    pub(super) fn replace_contents(&self, value: Tensor) {
+        undo_log::set_contents(&self.storage_view().storage, Contents::new(Ok(value)));
+    }
+
     /// A view of the whole storage as a vector, in the order of its memory.
     ///
     /// # Errors

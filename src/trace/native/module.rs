@@ -5,6 +5,9 @@ use std::fmt;
 use std::panic::Location as Caller;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+
 use super::call_site;
 use super::recorder;
 use super::tensor::TracedTensor;
@@ -42,6 +45,9 @@ use super::trace_names::TraceNames;
 ///     log: std::fs::File,
 /// }
 /// ```
+///
+/// `#[derive(Clone)]` beside it makes a module that can be copied: the copy has parameters of its own, as `copy.deepcopy`
+/// makes it in PyTorch. An `Arc` of a module shares them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a module, parameter or setting",
     note = "`#[module(skip)]` leaves out a field that holds no parameters"
@@ -59,11 +65,51 @@ pub trait Module {
     fn eval(&self) {
         set_training(self, false);
     }
+
+    /// Converts the floating-point parameters and buffers of the module to an element type. Others keep theirs.
+    ///
+    /// # Errors
+    /// The element type is no floating-point type.
+    fn to(&self, dtype: DType) -> Result<()> {
+        if !dtype.is_float() {
+            let message =
+                format!("a module has floating-point parameters, which cannot be {dtype}");
+            return Err(Error::usage(message).help("convert single tensors by their method `to`"));
+        }
+        convert(self, dtype);
+        Ok(())
+    }
+
+    /// Converts the floating-point parameters and buffers of the module to `f16`.
+    fn half(&self) {
+        convert(self, DType::F16);
+    }
+
+    /// Converts the floating-point parameters and buffers of the module to `bf16`.
+    fn bfloat16(&self) {
+        convert(self, DType::BF16);
+    }
+
+    /// Converts the floating-point parameters and buffers of the module to `f32`.
+    fn float(&self) {
+        convert(self, DType::F32);
+    }
+
+    /// Converts the floating-point parameters and buffers of the module to `f64`.
+    fn double(&self) {
+        convert(self, DType::F64);
+    }
 }
 
 /// The training flag of a module, a field of modules that behave differently in training mode: see [`Module::train`].
 #[derive(Debug, Default)]
 pub struct Training(AtomicBool);
+
+impl Clone for Training {
+    fn clone(&self) -> Training {
+        Training(AtomicBool::new(self.is_on()))
+    }
+}
 
 impl Training {
     /// True in training mode.
@@ -76,6 +122,19 @@ fn set_training<M: Module + ?Sized>(module: &M, on: bool) {
     walk(module, "", &mut |_, visited| {
         if let Visited::Training(training) = visited {
             training.0.store(on, Ordering::Relaxed);
+        }
+    });
+}
+
+/// Converts the floating-point parameters and buffers of a module. One that holds an error keeps it.
+fn convert<M: Module + ?Sized>(module: &M, dtype: DType) {
+    walk(module, "", &mut |_, visited| {
+        let (Visited::Parameter(tensor) | Visited::Buffer(tensor)) = visited else {
+            return;
+        };
+        let value = tensor.value().ok().filter(|value| value.dtype().is_float());
+        if let Some(Ok(converted)) = value.map(|value| value.cast(dtype)) {
+            tensor.replace_contents(converted);
         }
     });
 }

@@ -76,6 +76,13 @@ macro_rules! stored {
                 $name(TracedTensor::new(value, TracedOrigin::Parameter))
             }
 
+            #[doc = concat!("The ", $noun, "'s value converted to an element type; see [`TracedTensor::to`].")]
+            #[must_use]
+            #[track_caller]
+            pub fn to(&self, dtype: impl Into<Arg>) -> TracedTensor {
+                self.0.to(dtype)
+            }
+
             #[doc = concat!("Another handle of this ", $noun, ", which is stored once.")]
             #[must_use]
             pub fn share(&self) -> $name {

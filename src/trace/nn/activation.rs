@@ -17,7 +17,7 @@ macro_rules! activations {
         |$self:ident, $x:ident| $result:expr;
     )*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Module)]
+        #[derive(Clone, Debug, Module)]
         pub struct $name {
             $($argument: $taken,)*
             $($setting: $type,)*
@@ -140,7 +140,7 @@ activations! {
 }
 
 /// `torch.nn.PReLU`
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct PReLU {
     weight: Parameter,
 }
@@ -163,7 +163,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for PReLU {
 }
 
 /// `torch.nn.RReLU`: a slope below zero, which is random in training mode and the mean of the bounds otherwise.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct RReLU {
     lower: f64,
     upper: f64,

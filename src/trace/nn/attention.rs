@@ -13,7 +13,7 @@ use crate::trace::native::{Forward, Parameter, Size, TracedTensor, failed, ops};
 /// `torch.nn.MultiheadAttention`. Returns the attention output and, if wanted, the weights.
 ///
 /// Records the operators that PyTorch records with gradients enabled, not its fused operator.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct MultiheadAttention {
     /// The three projections stacked along the rows, if queries, keys and values have equal features.
     in_proj_weight: Option<Parameter>,

@@ -10,7 +10,7 @@ use crate::trace::Module;
 use crate::trace::native::{Forward, Parameter, TracedTensor, Visitor, example_sizes, ops};
 
 /// Weights of a cell.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 struct Weights {
     weight_ih: Parameter,
     weight_hh: Parameter,
@@ -171,7 +171,7 @@ fn rnn_step(
 macro_rules! cells {
     ($($(#[$doc:meta])* $name:ident $gates:literal { $($field:ident: $type:ty = $default:expr)? };)*) => {$(
         $(#[$doc])*
-        #[derive(Debug)]
+        #[derive(Clone, Debug)]
         pub struct $name {
             weights: Weights,
             $($field: $type,)?

@@ -7,18 +7,25 @@ use std::borrow::Borrow;
 use crate::trace::native::{Forward, Module, Parameter, TracedTensor, Visitor};
 
 /// A module from one tensor to one tensor, as [`Sequential`] holds it. Implemented for all modules with such a [`Forward`]
-/// that threads can share.
+/// and `Clone` that threads can share.
 pub trait Layer: Module + Send + Sync {
     /// Calls the module.
     fn apply(&self, x: &TracedTensor) -> TracedTensor;
+
+    /// A copy of the module.
+    fn boxed_clone(&self) -> Box<dyn Layer>;
 }
 
 impl<M> Layer for M
 where
-    M: for<'x> Forward<&'x TracedTensor, Output = TracedTensor> + Send + Sync,
+    M: for<'x> Forward<&'x TracedTensor, Output = TracedTensor> + Clone + Send + Sync + 'static,
 {
     fn apply(&self, x: &TracedTensor) -> TracedTensor {
         self.call(x)
+    }
+
+    fn boxed_clone(&self) -> Box<dyn Layer> {
+        Box::new(self.clone())
     }
 }
 
@@ -26,6 +33,16 @@ where
 #[derive(Default)]
 pub struct Sequential {
     layers: Vec<(String, Box<dyn Layer>)>,
+}
+
+impl Clone for Sequential {
+    fn clone(&self) -> Sequential {
+        let layers = self.layers.iter();
+        let copies = layers.map(|(name, layer)| (name.clone(), layer.boxed_clone()));
+        Sequential {
+            layers: copies.collect(),
+        }
+    }
 }
 
 impl fmt::Debug for Sequential {
@@ -99,7 +116,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Sequential {
 }
 
 /// `torch.nn.ModuleDict`: modules by name, in insertion order.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ModuleDict<M> {
     entries: Vec<(String, M)>,
 }

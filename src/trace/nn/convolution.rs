@@ -138,7 +138,7 @@ pub enum PaddingMode {
 }
 
 /// A convolution over `N` axes, such as `torch.nn.Conv2d`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ConvNd<const N: usize> {
     filter: Filter<N>,
     /// Pads to keep the input's size.
@@ -148,7 +148,7 @@ pub struct ConvNd<const N: usize> {
 }
 
 /// A transposed convolution over `N` axes, such as `torch.nn.ConvTranspose2d`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ConvTranspose<const N: usize> {
     filter: Filter<N>,
 }

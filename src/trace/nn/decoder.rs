@@ -89,7 +89,7 @@ impl Decoding {
 }
 
 /// `torch.nn.TransformerDecoderLayer`, as PyTorch records it with gradients enabled.
-#[derive(Module)]
+#[derive(Clone, Module)]
 pub struct TransformerDecoderLayer {
     self_attn: MultiheadAttention,
     multihead_attn: MultiheadAttention,
@@ -241,7 +241,7 @@ impl Forward<Decoding> for TransformerDecoderLayer {
 }
 
 /// `torch.nn.TransformerDecoder`: a chain of layers.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct TransformerDecoder {
     layers: Vec<TransformerDecoderLayer>,
     norm: Option<LayerNorm>,
@@ -291,7 +291,7 @@ impl Forward<Decoding> for TransformerDecoder {
 }
 
 /// `torch.nn.Transformer`: an encoder and a decoder.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct Transformer {
     encoder: TransformerEncoder,
     decoder: TransformerDecoder,

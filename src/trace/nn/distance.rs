@@ -7,7 +7,7 @@ use crate::trace::Module;
 use crate::trace::native::{Forward, TracedTensor};
 
 /// `torch.nn.CosineSimilarity`
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct CosineSimilarity {
     dim: i64,
     eps: f64,
@@ -50,7 +50,7 @@ impl<A: Borrow<TracedTensor>, B: Borrow<TracedTensor>> Forward<(A, B)> for Cosin
 }
 
 /// `torch.nn.PairwiseDistance`
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct PairwiseDistance {
     p: f64,
     eps: f64,

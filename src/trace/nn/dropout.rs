@@ -10,7 +10,7 @@ use crate::trace::native::{Forward, TracedTensor, Training};
 macro_rules! dropouts {
     ($($(#[$doc:meta])* $name:ident $ranks:expr, |$x:ident, $p:ident| $result:expr;)*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Module)]
+        #[derive(Clone, Debug, Module)]
         pub struct $name {
             p: f64,
             training: Training,

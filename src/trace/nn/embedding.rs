@@ -9,7 +9,7 @@ use crate::trace::Module;
 use crate::trace::native::{Forward, Parameter, TracedTensor, ops};
 
 /// The rows of a table and how they are looked up, common to both modules.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 struct Table {
     weight: Parameter,
     count: usize,
@@ -88,7 +88,7 @@ options!(Embedding);
 options!(EmbeddingBag);
 
 /// `torch.nn.Embedding`: a row of a table for each index.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Embedding {
     table: Table,
 }
@@ -136,7 +136,7 @@ pub enum BagMode {
 }
 
 /// `torch.nn.EmbeddingBag`: the sum, mean or maximum of the rows for each bag of indices.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct EmbeddingBag {
     table: Table,
     mode: BagMode,

@@ -9,7 +9,7 @@ use crate::trace::Module;
 use crate::trace::native::{Forward, Parameter, TracedTensor, example_sizes};
 
 /// `torch.nn.Linear`: `x · weightᵀ + bias` along the last axis.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct Linear {
     pub(super) weight: Parameter,
     pub(super) bias: Option<Parameter>,
@@ -80,7 +80,7 @@ impl Weighted for Linear {
 }
 
 /// `torch.nn.Bilinear`: `aᵀ · weight · b + bias` along the last axes.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct Bilinear {
     weight: Parameter,
     bias: Option<Parameter>,

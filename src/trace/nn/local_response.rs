@@ -8,7 +8,7 @@ use crate::trace::Module;
 use crate::trace::native::{Forward, TracedTensor};
 
 /// `torch.nn.LocalResponseNorm`
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct LocalResponseNorm {
     size: i64,
     alpha: f64,

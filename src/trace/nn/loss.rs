@@ -58,7 +58,7 @@ macro_rules! loss_module {
         [ $($(#[$of:meta])* $weight:ident),* ]
     ) => {
         $(#[$doc])*
-        #[derive(Debug, Module)]
+        #[derive(Clone, Debug, Module)]
         pub struct $name {
             $(
                 $weight: Option<Buffer>,
@@ -281,7 +281,7 @@ losses! {
 pub type NLLLoss2d = NLLLoss;
 
 /// `torch.nn.MultiMarginLoss`: the hinge loss of one class against all others.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct MultiMarginLoss {
     weight: Option<Buffer>,
     p: i64,

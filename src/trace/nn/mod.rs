@@ -143,7 +143,7 @@ fn results_to_array<const N: usize>(results: Vec<TracedTensor>) -> [TracedTensor
 }
 
 /// A byte that gives modules without other fields distinct addresses. A trace finds a module's path by its address.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Spot(#[expect(dead_code, reason = "it gives the type a size")] u8);
 
 impl Module for Spot {

@@ -24,7 +24,7 @@ pub type InstanceNorm2d = InstanceNorm<2>;
 pub type InstanceNorm3d = InstanceNorm<3>;
 
 /// Scale and shift of each channel, and running statistics.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 struct ChannelParameters {
     weight: Option<Parameter>,
     bias: Option<Parameter>,
@@ -72,7 +72,7 @@ impl ChannelParameters {
 
 /// A normalisation of each channel over the batch, such as `torch.nn.BatchNorm2d`. In training mode it uses the statistics
 /// of the batch and updates the running ones, which are states of the graph.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct BatchNorm<const N: usize> {
     channels: ChannelParameters,
     training: Training,
@@ -195,7 +195,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for BatchNorm<N> {
 /// A normalisation of each channel of each batch element, such as `torch.nn.InstanceNorm2d`. With running statistics it
 /// updates them in training mode, as states of the graph, and uses them in evaluation mode. As in PyTorch,
 /// `num_batches_tracked` does not change.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct InstanceNorm<const N: usize> {
     channels: ChannelParameters,
     training: Training,
@@ -313,7 +313,7 @@ fn to_usize_sizes(sizes: &[i64]) -> Vec<usize> {
 }
 
 /// `torch.nn.LayerNorm`: a normalisation over the last axes.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct LayerNorm {
     weight: Option<Parameter>,
     bias: Option<Parameter>,
@@ -369,7 +369,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for LayerNorm {
 }
 
 /// `torch.nn.GroupNorm`
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct GroupNorm {
     weight: Option<Parameter>,
     bias: Option<Parameter>,
@@ -430,7 +430,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for GroupNorm {
 }
 
 /// `torch.nn.RMSNorm`: a normalisation over the last axes.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct RMSNorm {
     weight: Option<Parameter>,
     normalized_shape: Vec<i64>,

@@ -12,7 +12,7 @@ use crate::trace::native::{Forward, TracedTensor};
 macro_rules! pads {
     ($($(#[$doc:meta])* $name:ident $axes:literal $edges:literal $mode:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Module)]
+        #[derive(Clone, Debug, Module)]
         pub struct $name {
             padding: [i64; $edges],
         }
@@ -63,7 +63,7 @@ pads! {
 macro_rules! constant_pads {
     ($($(#[$doc:meta])* $name:ident $edges:literal ($($value:ident)?);)*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Module)]
+        #[derive(Clone, Debug, Module)]
         pub struct $name {
             padding: [i64; $edges],
             value: f64,

@@ -39,7 +39,7 @@ pub type LPPool2d = LPPool<2>;
 pub type LPPool3d = LPPool<3>;
 
 /// Maximum pooling over `N` axes.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct MaxPool<const N: usize> {
     kernel_size: [i64; N],
     stride: [i64; N],
@@ -49,7 +49,7 @@ pub struct MaxPool<const N: usize> {
 }
 
 /// Average pooling over `N` axes.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct AvgPool<const N: usize> {
     kernel_size: [i64; N],
     stride: [i64; N],
@@ -191,7 +191,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for AvgPool<N> {
 }
 
 /// Adaptive average pooling over `N` axes: the mean of one window for each element of the result.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct AdaptiveAvgPool<const N: usize> {
     output_size: [i64; N],
 }
@@ -218,7 +218,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for AdaptiveAvgPool<N> 
 }
 
 /// Adaptive maximum pooling over `N` axes: the maximum of one window for each element of the result.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct AdaptiveMaxPool<const N: usize> {
     output_size: [i64; N],
 }
@@ -247,7 +247,7 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for AdaptiveMaxPool<N> 
 }
 
 /// Maximum pooling that returns the maxima and their indices.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct WithIndices<P> {
     pool: P,
 }
@@ -293,7 +293,7 @@ impl<P: PoolWithIndices + Module, X: Borrow<TracedTensor>> Forward<X> for WithIn
 }
 
 /// Power-average pooling over `N` axes: the p-norm of each window.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct LPPool<const N: usize> {
     norm_type: f64,
     kernel_size: [i64; N],

@@ -20,7 +20,7 @@ pub enum Nonlinearity {
 }
 
 /// Options and weights of all layers and directions, common to LSTM, GRU and RNN.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Cells {
     /// Name of the module.
     name: &'static str,
@@ -253,7 +253,7 @@ impl Cells {
 macro_rules! recurrent {
     ($($(#[$doc:meta])* $name:ident $operator:literal $gates:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Debug)]
+        #[derive(Clone, Debug)]
         pub struct $name {
             cells: Cells,
         }

@@ -31,7 +31,7 @@ enum Names {
 }
 
 /// The formula of a weight: PyTorch's module `parametrizations.weight.0`, whose path its operators have.
-#[derive(Debug, Default, Module)]
+#[derive(Clone, Debug, Default, Module)]
 struct Formula(Spot);
 
 impl<F: FnOnce() -> TracedTensor> Forward<F> for Formula {
@@ -77,7 +77,7 @@ old_names!(WeightNorm "weight_norm" "`weight_g`, `weight_v`");
 old_names!(SpectralNorm "spectral_norm" "`weight_orig`, `weight_u`, `weight_v`");
 
 /// `torch.nn.utils.parametrizations.weight_norm`: the weight is a direction times a length, both of them parameters.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct WeightNorm<M> {
     module: M,
     length: Parameter,
@@ -141,7 +141,7 @@ impl<M: Weighted + Forward<X>, X> Forward<X> for WeightNorm<M> {
 
 /// `torch.nn.utils.parametrizations.spectral_norm`: the weight is divided by its largest singular value, which is
 /// approximated. In training mode each call improves the approximation, which is a state of the graph.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SpectralNorm<M> {
     module: M,
     weight: Parameter,

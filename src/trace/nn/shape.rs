@@ -8,7 +8,7 @@ use crate::trace::Module;
 use crate::trace::native::{Forward, TracedTensor};
 
 /// `torch.nn.Identity`
-#[derive(Debug, Default, Module)]
+#[derive(Clone, Debug, Default, Module)]
 pub struct Identity {
     spot: Spot,
 }
@@ -30,7 +30,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Identity {
 }
 
 /// `torch.nn.Flatten`: merges adjacent axes, by default all but the first.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct Flatten {
     start_dim: i64,
     end_dim: i64,
@@ -64,7 +64,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Flatten {
 }
 
 /// `torch.nn.Unflatten`: splits an axis.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct Unflatten {
     dim: i64,
     sizes: Vec<i64>,
@@ -90,7 +90,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Unflatten {
 macro_rules! modules_with_factor {
     ($($(#[$doc:meta])* $name:ident $operator:ident;)*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Module)]
+        #[derive(Clone, Debug, Module)]
         pub struct $name {
             factor: i64,
         }
@@ -122,7 +122,7 @@ modules_with_factor! {
 }
 
 /// `torch.nn.Unfold`: the windows of an image as columns.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct Unfold {
     kernel_size: [i64; 2],
     dilation: [i64; 2],
@@ -131,7 +131,7 @@ pub struct Unfold {
 }
 
 /// `torch.nn.Fold`: the sum of windows, which are columns, at their places in an image.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct Fold {
     output_size: [i64; 2],
     kernel_size: [i64; 2],

@@ -80,7 +80,7 @@ impl Masked {
 }
 
 /// `torch.nn.TransformerEncoderLayer`, as PyTorch records it with gradients enabled.
-#[derive(Module)]
+#[derive(Clone, Module)]
 pub struct TransformerEncoderLayer {
     self_attn: MultiheadAttention,
     linear1: Linear,
@@ -227,7 +227,7 @@ pub(super) fn layer_norm(features: usize) -> LayerNorm {
 }
 
 /// `torch.nn.TransformerEncoder`: a chain of layers.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct TransformerEncoder {
     layers: Vec<TransformerEncoderLayer>,
     norm: Option<LayerNorm>,

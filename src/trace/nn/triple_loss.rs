@@ -104,7 +104,7 @@ losses! {
 type Distance = Arc<dyn Fn(&TracedTensor, &TracedTensor) -> TracedTensor + Send + Sync>;
 
 /// `torch.nn.TripletMarginWithDistanceLoss`: of an anchor, a similar and a dissimilar input.
-#[derive(Module)]
+#[derive(Clone, Module)]
 pub struct TripletMarginWithDistanceLoss {
     distance_function: PairwiseDistance,
     /// The distance that replaces `distance_function`.

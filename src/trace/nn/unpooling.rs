@@ -15,7 +15,7 @@ pub type MaxUnpool2d = MaxUnpool<2>;
 pub type MaxUnpool3d = MaxUnpool<3>;
 
 /// Puts maxima to the places in the input of pooling from which they came, and zeros everywhere else.
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct MaxUnpool<const N: usize> {
     kernel_size: [i64; N],
     stride: [i64; N],

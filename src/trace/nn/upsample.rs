@@ -8,7 +8,7 @@ use crate::trace::Module;
 use crate::trace::native::{Arg, Forward, TracedTensor};
 
 /// `torch.nn.Upsample`
-#[derive(Debug, Module)]
+#[derive(Clone, Debug, Module)]
 pub struct Upsample {
     #[module(skip)]
     target: UpsampleTarget,
@@ -17,7 +17,7 @@ pub struct Upsample {
 }
 
 /// The size of the result of [`Upsample`].
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum UpsampleTarget {
     /// The size of each spatial axis.
     Size(Vec<i64>),
@@ -114,7 +114,7 @@ impl<X: Borrow<TracedTensor>> Forward<X> for Upsample {
 macro_rules! upsamplings {
     ($($(#[$doc:meta])* $name:ident $mode:literal $align:literal;)*) => {$(
         $(#[$doc])*
-        #[derive(Debug, Module)]
+        #[derive(Clone, Debug, Module)]
         pub struct $name {
             #[module(skip)]
             upsample: Upsample,

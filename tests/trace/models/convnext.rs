@@ -7,7 +7,7 @@ use onionskin::trace::{Forward, Module, Parameter, TracedTensor, init};
 use super::{check_network_of_one, network, whole};
 
 /// Normalises over the channels of an image.
-#[derive(Module)]
+#[derive(Clone, Module)]
 struct ChannelNorm {
     weight: Parameter,
     bias: Parameter,
@@ -36,7 +36,7 @@ impl Forward<&TracedTensor> for ChannelNorm {
     }
 }
 
-#[derive(Module)]
+#[derive(Clone, Module)]
 struct Block {
     dwconv: Conv2d,
     norm: LayerNorm,
@@ -70,7 +70,7 @@ impl Forward<&TracedTensor> for Block {
     }
 }
 
-#[derive(Module)]
+#[derive(Clone, Module)]
 struct ConvNeXt {
     downsample_layers: Vec<Sequential>,
     stages: Vec<Sequential>,

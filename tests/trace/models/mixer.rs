@@ -13,7 +13,7 @@ fn feed_forward(dim: usize, hidden: usize) -> Sequential {
         .add(Linear::new(hidden, dim))
 }
 
-#[derive(Module)]
+#[derive(Clone, Module)]
 struct Block {
     norm1: LayerNorm,
     token_mixing: Sequential,
@@ -42,7 +42,7 @@ impl Forward<&TracedTensor> for Block {
     }
 }
 
-#[derive(Module)]
+#[derive(Clone, Module)]
 struct Mixer {
     patch_embed: Conv2d,
     blocks: Sequential,

@@ -7,7 +7,7 @@ use onionskin::trace::{Forward, Module, TracedTensor};
 
 use super::{case, check_network_of_one};
 
-#[derive(Module)]
+#[derive(Clone, Module)]
 struct Block {
     conv1: Conv2d,
     bn1: BatchNorm2d,
@@ -53,7 +53,7 @@ impl Forward<&TracedTensor> for Block {
     }
 }
 
-#[derive(Module)]
+#[derive(Clone, Module)]
 struct ResNet {
     conv1: Conv2d,
     bn1: BatchNorm2d,
