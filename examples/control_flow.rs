@@ -7,8 +7,7 @@
 #![expect(clippy::print_stdout, reason = "an example talks to its user")]
 
 use onionskin::error::Result;
-use onionskin::trace::{TracedTensor, cond, scan, trace_fn, while_loop};
-use onionskin::{CompileOptions, Device, Model};
+use onionskin::prelude::*;
 
 /// Halves a signal until it is quiet, negates it if its sum is negative, and smooths it.
 fn network(signal: TracedTensor) -> Result<(TracedTensor, TracedTensor)> {

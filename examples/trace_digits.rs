@@ -11,8 +11,7 @@ use std::path::Path;
 use onionskin::error::Result;
 use onionskin::ir::Weights;
 use onionskin::nn::{BatchNorm2d, Conv2d, Linear, MaxPool2d, ReLU, Sequential};
-use onionskin::trace::{Forward, Module, TracedTensor, load_state_dict, trace};
-use onionskin::{CompileOptions, Device, Model, kw, nn};
+use onionskin::prelude::*;
 
 /// A reader of digits of 8 × 8 pixels; `train.py` defines it in Python.
 #[derive(Module)]

@@ -8,9 +8,8 @@
 
 use onionskin::error::{Error, Result};
 use onionskin::nn::{LayerNorm, Linear};
+use onionskin::prelude::*;
 use onionskin::trace::check::CheckOptions;
-use onionskin::trace::{Forward, Module, TracedTensor, manual_seed, trace_checked};
-use onionskin::{CompileOptions, Device, Model};
 
 /// Two layers with a normalisation between them.
 #[derive(Module)]

@@ -66,7 +66,7 @@
 //! | basic types | [`error`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
 //! | the language, the IR, the operators | [`op`] [`ir`] [`aten`] |
 //! | archives and programs to graphs | [`trace`] |
-//! | modules to write networks with | [`nn`] |
+//! | modules to write networks with | [`nn`], and [`prelude`] |
 //! | checks of a graph against its program | [`trace::check`], `model::verify` |
 //! | graphs for other tools | [`trace::prepare`] |
 //! | graphs to kernels | [`pass`] [`plan`] [`kernel`], and `shaders/` |
@@ -110,6 +110,7 @@ pub mod ir;
 pub mod item;
 pub mod model;
 pub mod op;
+pub mod prelude;
 pub mod scalar;
 pub mod shape;
 pub mod symbols;

@@ -39,6 +39,7 @@ const ORDER: &[&[&str]] = &[
     &["cases"],
     &["gpu"],
     &["model"],
+    &["prelude"],
     &["cli"],
     &["main"],
     &["documents"],
