@@ -10,7 +10,7 @@ mod tree;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, Error, Result, parse_macro_input};
 
-/// Implements `onionskin::trace::Tree` for a struct whose fields implement it, and `onionskin::trace::Inputs`: a network takes
+/// Implements `onionskin::trace::Tree` for a struct whose fields implement it, and `onionskin::trace::NetworkInputs`: a network takes
 /// the struct by reference.
 ///
 /// A struct with named fields becomes a named tuple with the fields' names, one with unnamed fields a tuple. Type parameters

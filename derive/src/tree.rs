@@ -44,7 +44,7 @@ pub fn implement(input: &DeriveInput) -> Result<TokenStream> {
     })
 }
 
-/// Returns the implementation of `Inputs`: a network takes the struct by reference.
+/// Returns the implementation of `NetworkInputs`: a network takes the struct by reference.
 fn inputs(input: &DeriveInput) -> TokenStream {
     let name = &input.ident;
     let generics = with_bound(&input.generics, &quote!(::onionskin::trace::Tree));
@@ -52,7 +52,7 @@ fn inputs(input: &DeriveInput) -> TokenStream {
     let (parameters, arguments, conditions) = generics.split_for_impl();
     quote! {
         #[automatically_derived]
-        impl #parameters ::onionskin::trace::Inputs for #name #arguments #conditions {
+        impl #parameters ::onionskin::trace::NetworkInputs for #name #arguments #conditions {
             type Borrowed<'inputs> = &'inputs Self;
 
             fn borrowed(&self) -> &Self {

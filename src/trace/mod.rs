@@ -19,11 +19,11 @@ pub use crate::kw;
 #[doc(hidden)]
 pub use native::derived;
 pub use native::{
-    Arg, Buffer, CustomOperator, Ellipsis, Forward, Index, Indices, Inputs, InputsOf, Method,
-    Module, NewAxis, Outputs, Parameter, Size, Steps, TraceOptions, TracedFunction, TracedTensor,
-    Training, Tree, Unmatched, Visitor, allow, arguments, call, cond, freeze, init, is_tracing,
-    leaf, load_matching, load_state_dict, manual_seed, named_buffers, named_parameters, ops,
-    options, scan, state, state_dict, trace, trace_checked, trace_fn, trace_fn_checked,
+    Arg, AxisIndex, Buffer, CustomOperator, Ellipsis, Forward, Indices, InputsOf, Method, Module,
+    NetworkInputs, NetworkOutputs, NewAxis, Parameter, Size, Steps, TraceOptions, TracedFunction,
+    TracedTensor, Training, Tree, Unmatched, Visitor, allow, arguments, call, cond, freeze, init,
+    is_tracing, leaf, load_matching, load_state_dict, manual_seed, named_buffers, named_parameters,
+    ops, options, scan, state, state_dict, trace, trace_checked, trace_fn, trace_fn_checked,
     trace_fn_with, trace_method_checked, trace_module, trace_with, while_loop,
 };
 pub use onionskin_derive::{Module, Tree};

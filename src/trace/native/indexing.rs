@@ -34,7 +34,7 @@ pub struct NewAxis;
 ///
 /// `1..=3` is `1..4`. Negative positions count from the end.
 #[derive(Clone, Debug)]
-pub enum Index {
+pub enum AxisIndex {
     /// A position, which removes the axis.
     At(Size),
     /// Positions from `start` to before `end`.
@@ -59,9 +59,9 @@ pub enum Index {
 /// The end of a slice that reaches the end of the axis, as PyTorch records it.
 const TO_END: i64 = i64::MAX;
 
-impl Index {
-    fn slice(start: Option<Size>, end: Option<Size>) -> Index {
-        Index::Slice {
+impl AxisIndex {
+    fn slice(start: Option<Size>, end: Option<Size>) -> AxisIndex {
+        AxisIndex::Slice {
             start: start.unwrap_or(Size::from(0)),
             end: end.unwrap_or(Size::from(TO_END)),
             step: 1,
@@ -71,10 +71,10 @@ impl Index {
     /// Number of axes that the index names.
     fn axes(&self) -> usize {
         match self {
-            Index::At(_) | Index::Slice { .. } | Index::List(_) => 1,
-            Index::Tensor(tensor) if is_mask(tensor) => tensor.rank(),
-            Index::Tensor(_) => 1,
-            Index::Ellipsis | Index::NewAxis => 0,
+            AxisIndex::At(_) | AxisIndex::Slice { .. } | AxisIndex::List(_) => 1,
+            AxisIndex::Tensor(tensor) if is_mask(tensor) => tensor.rank(),
+            AxisIndex::Tensor(_) => 1,
+            AxisIndex::Ellipsis | AxisIndex::NewAxis => 0,
         }
     }
 }
@@ -84,12 +84,12 @@ fn is_mask(tensor: &TracedTensor) -> bool {
     matches!(tensor.dtype(), DType::Bool | DType::U8)
 }
 
-/// Implements an [`Index`] for types of numbers and sizes.
+/// Implements an [`AxisIndex`] for types of numbers and sizes.
 macro_rules! positions {
     ($($position:ty)*) => {$(
-        impl From<$position> for Index {
-            fn from(position: $position) -> Index {
-                Index::At(position.into())
+        impl From<$position> for AxisIndex {
+            fn from(position: $position) -> AxisIndex {
+                AxisIndex::At(position.into())
             }
         }
     )*};
@@ -106,18 +106,18 @@ fn behind(end: Size) -> Size {
     }
 }
 
-impl From<RangeFull> for Index {
-    fn from(_: RangeFull) -> Index {
-        Index::slice(None, None)
+impl From<RangeFull> for AxisIndex {
+    fn from(_: RangeFull) -> AxisIndex {
+        AxisIndex::slice(None, None)
     }
 }
 
-/// Implements [`Index`] for types of ranges.
+/// Implements [`AxisIndex`] for types of ranges.
 macro_rules! ranges {
     ($($range:ident |$value:ident| $start:expr, $end:expr;)*) => {$(
-        impl<P: Into<Size>> From<$range<P>> for Index {
-            fn from($value: $range<P>) -> Index {
-                Index::slice($start, $end)
+        impl<P: Into<Size>> From<$range<P>> for AxisIndex {
+            fn from($value: $range<P>) -> AxisIndex {
+                AxisIndex::slice($start, $end)
             }
         }
     )*};
@@ -130,19 +130,19 @@ ranges! {
     RangeToInclusive |range| None, Some(behind(range.end.into()));
 }
 
-impl<P: Into<Size>> From<RangeInclusive<P>> for Index {
-    fn from(range: RangeInclusive<P>) -> Index {
+impl<P: Into<Size>> From<RangeInclusive<P>> for AxisIndex {
+    fn from(range: RangeInclusive<P>) -> AxisIndex {
         let (start, end) = range.into_inner();
-        Index::slice(Some(start.into()), Some(behind(end.into())))
+        AxisIndex::slice(Some(start.into()), Some(behind(end.into())))
     }
 }
 
 /// Ranges with a step: `(1..9).step(2)` for `1:9:2`.
-pub trait Steps: Into<Index> {
+pub trait Steps: Into<AxisIndex> {
     /// Every `step`-th position.
-    fn step(self, step: i64) -> Index {
+    fn step(self, step: i64) -> AxisIndex {
         match self.into() {
-            Index::Slice { start, end, .. } => Index::Slice { start, end, step },
+            AxisIndex::Slice { start, end, .. } => AxisIndex::Slice { start, end, step },
             other => other,
         }
     }
@@ -155,45 +155,45 @@ impl<P: Into<Size>> Steps for RangeTo<P> {}
 impl<P: Into<Size>> Steps for RangeInclusive<P> {}
 impl<P: Into<Size>> Steps for RangeToInclusive<P> {}
 
-impl From<Ellipsis> for Index {
-    fn from(_: Ellipsis) -> Index {
-        Index::Ellipsis
+impl From<Ellipsis> for AxisIndex {
+    fn from(_: Ellipsis) -> AxisIndex {
+        AxisIndex::Ellipsis
     }
 }
 
-impl From<NewAxis> for Index {
-    fn from(_: NewAxis) -> Index {
-        Index::NewAxis
+impl From<NewAxis> for AxisIndex {
+    fn from(_: NewAxis) -> AxisIndex {
+        AxisIndex::NewAxis
     }
 }
 
-impl From<TracedTensor> for Index {
-    fn from(tensor: TracedTensor) -> Index {
-        Index::Tensor(tensor)
+impl From<TracedTensor> for AxisIndex {
+    fn from(tensor: TracedTensor) -> AxisIndex {
+        AxisIndex::Tensor(tensor)
     }
 }
 
-impl From<&TracedTensor> for Index {
-    fn from(tensor: &TracedTensor) -> Index {
-        Index::Tensor(tensor.clone())
+impl From<&TracedTensor> for AxisIndex {
+    fn from(tensor: &TracedTensor) -> AxisIndex {
+        AxisIndex::Tensor(tensor.clone())
     }
 }
 
-impl From<Vec<i64>> for Index {
-    fn from(positions: Vec<i64>) -> Index {
-        Index::List(positions)
+impl From<Vec<i64>> for AxisIndex {
+    fn from(positions: Vec<i64>) -> AxisIndex {
+        AxisIndex::List(positions)
     }
 }
 
-impl From<&[i64]> for Index {
-    fn from(positions: &[i64]) -> Index {
-        Index::List(positions.to_vec())
+impl From<&[i64]> for AxisIndex {
+    fn from(positions: &[i64]) -> AxisIndex {
+        AxisIndex::List(positions.to_vec())
     }
 }
 
-impl<const N: usize> From<[i64; N]> for Index {
-    fn from(positions: [i64; N]) -> Index {
-        Index::List(positions.into())
+impl<const N: usize> From<[i64; N]> for AxisIndex {
+    fn from(positions: [i64; N]) -> AxisIndex {
+        AxisIndex::List(positions.into())
     }
 }
 
@@ -204,17 +204,17 @@ impl<const N: usize> From<[i64; N]> for Index {
 )]
 pub trait Indices {
     /// The indices in order.
-    fn indices(self) -> Vec<Index>;
+    fn indices(self) -> Vec<AxisIndex>;
 }
 
-impl<I: Into<Index>> Indices for I {
-    fn indices(self) -> Vec<Index> {
+impl<I: Into<AxisIndex>> Indices for I {
+    fn indices(self) -> Vec<AxisIndex> {
         vec![self.into()]
     }
 }
 
 impl Indices for () {
-    fn indices(self) -> Vec<Index> {
+    fn indices(self) -> Vec<AxisIndex> {
         Vec::new()
     }
 }
@@ -222,8 +222,8 @@ impl Indices for () {
 /// Implements [`Indices`] for tuples.
 macro_rules! tuples {
     ($(($($name:ident $index:tt),+))*) => {$(
-        impl<$($name: Into<Index>),+> Indices for ($($name,)+) {
-            fn indices(self) -> Vec<Index> {
+        impl<$($name: Into<AxisIndex>),+> Indices for ($($name,)+) {
+            fn indices(self) -> Vec<AxisIndex> {
                 vec![$(self.$index.into()),+]
             }
         }
@@ -242,7 +242,7 @@ tuples! {
 }
 
 impl TracedTensor {
-    /// The elements at an index, as Python's `x[…]`: `x.i((.., 0, 1..3))` is `x[:, 0, 1:3]`. [`Index`] lists the kinds of
+    /// The elements at an index, as Python's `x[…]`: `x.i((.., 0, 1..3))` is `x[:, 0, 1:3]`. [`AxisIndex`] lists the kinds of
     /// indices.
     ///
     /// Without tensors and lists in the index, the result is a view: a write to it changes this tensor. The trace records
@@ -311,9 +311,13 @@ impl TracedTensor {
 
     /// The view of this tensor by the indices that make views, and the tensors among the indices by axis, as arguments of
     /// `index`.
-    fn sliced(&self, items: Vec<Index>, place: &SourcePlace) -> Result<(TracedTensor, Vec<Arg>)> {
+    fn sliced(
+        &self,
+        items: Vec<AxisIndex>,
+        place: &SourcePlace,
+    ) -> Result<(TracedTensor, Vec<Arg>)> {
         let rank = self.ty()?.rank();
-        let named: usize = items.iter().map(Index::axes).sum();
+        let named: usize = items.iter().map(AxisIndex::axes).sum();
         if named > rank {
             let message = format!("too many indices for a tensor of {rank} dimensions: {named}");
             return Err(Error::operator(message));
@@ -323,8 +327,10 @@ impl TracedTensor {
             let at = Arg::from(axis);
             let x = Arg::from(&sliced);
             match item {
-                Index::At(position) => sliced = one(place, "select", vec![x, at, position.into()]),
-                Index::Slice { start, end, step } => {
+                AxisIndex::At(position) => {
+                    sliced = one(place, "select", vec![x, at, position.into()])
+                }
+                AxisIndex::Slice { start, end, step } => {
                     sliced = one(
                         place,
                         "slice",
@@ -332,13 +338,13 @@ impl TracedTensor {
                     );
                     axis += 1;
                 }
-                Index::Ellipsis => axis += rank - named,
-                Index::NewAxis => {
+                AxisIndex::Ellipsis => axis += rank - named,
+                AxisIndex::NewAxis => {
                     sliced = one(place, "unsqueeze", vec![x, at]);
                     axis += 1;
                 }
-                Index::Tensor(tensor) => note_tensor(&mut indices, &mut axis, tensor.into()),
-                Index::List(positions) => {
+                AxisIndex::Tensor(tensor) => note_tensor(&mut indices, &mut axis, tensor.into()),
+                AxisIndex::List(positions) => {
                     let tensor = Tensor::from_vec([positions.len()], positions);
                     let tensor = TracedTensor::new(tensor, TracedOrigin::Data(place.clone()));
                     note_tensor(&mut indices, &mut axis, tensor.into());

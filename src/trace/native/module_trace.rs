@@ -19,7 +19,7 @@ use super::tree::Tree;
 /// parameters are weights, which are named by the paths of the network's fields.
 ///
 /// The network gets its inputs by reference: it implements `Forward<&TracedTensor>` for a tensor, and
-/// `Forward<(&TracedTensor, &TracedTensor)>` for a tuple of two. [`Inputs`] has the form for every structure.
+/// `Forward<(&TracedTensor, &TracedTensor)>` for a tuple of two. [`NetworkInputs`] has the form for every structure.
 ///
 /// ```
 /// use onionskin::nn::{Linear, ReLU, Sequential};
@@ -74,7 +74,7 @@ pub fn trace_checked<M: Module, I: InputsOf<M>>(
     trace_method_checked(module, inputs, forward, options)
 }
 
-/// Inputs that a network takes by reference: those that the graph's caller passes as [`Tree`]s.
+/// NetworkInputs that a network takes by reference: those that the graph's caller passes as [`Tree`]s.
 ///
 /// | inputs | what the network takes |
 /// |---|---|
@@ -82,7 +82,7 @@ pub fn trace_checked<M: Module, I: InputsOf<M>>(
 /// | a tuple | a tuple of what it takes for the items |
 /// | an option | an option of what it takes for the value |
 /// | a list, an array, a map, a struct with `#[derive(Tree)]` | a reference to it |
-pub trait Inputs: Tree + 'static {
+pub trait NetworkInputs: Tree + 'static {
     /// The borrowed form.
     type Borrowed<'a>;
 
@@ -90,40 +90,40 @@ pub trait Inputs: Tree + 'static {
     fn borrowed(&self) -> Self::Borrowed<'_>;
 }
 
-/// Inputs of the network `M`: it implements [`Forward`] for their borrowed form, and returns a [`Tree`].
-pub trait InputsOf<M: ?Sized>: Inputs {
+/// NetworkInputs of the network `M`: it implements [`Forward`] for their borrowed form, and returns a [`Tree`].
+pub trait InputsOf<M: ?Sized>: NetworkInputs {
     /// Calls the network.
-    fn call_module(&self, module: &M) -> Outputs;
+    fn call_module(&self, module: &M) -> NetworkOutputs;
 }
 
 impl<I, M> InputsOf<M> for I
 where
-    I: Inputs,
+    I: NetworkInputs,
     M: for<'a> Forward<I::Borrowed<'a>> + ?Sized,
     for<'a> <M as Forward<I::Borrowed<'a>>>::Output: Tree,
 {
-    fn call_module(&self, module: &M) -> Outputs {
+    fn call_module(&self, module: &M) -> NetworkOutputs {
         let mut leaves = Vec::new();
         let outputs = module.call(self.borrowed());
         let spec = outputs.flatten("output", &mut leaves);
-        Outputs { spec, leaves }
+        NetworkOutputs { spec, leaves }
     }
 }
 
 /// The outputs of a network, as a structure and its tensors.
-pub struct Outputs {
+pub struct NetworkOutputs {
     spec: Result<TreeSpec>,
     leaves: Vec<TracedTensor>,
 }
 
-impl fmt::Debug for Outputs {
+impl fmt::Debug for NetworkOutputs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Outputs").field(&self.leaves).finish()
+        f.debug_tuple("NetworkOutputs").field(&self.leaves).finish()
     }
 }
 
-/// Outputs are a structure of their own, not a part of another one.
-impl Tree for Outputs {
+/// NetworkOutputs are a structure of their own, not a part of another one.
+impl Tree for NetworkOutputs {
     fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec> {
         if !leaves.is_empty() {
             return Err(Error::internal(format!(
@@ -134,14 +134,14 @@ impl Tree for Outputs {
         self.spec.clone()
     }
 
-    fn rebuild(_spec: &TreeSpec, _leaves: &[TracedTensor], path: &str) -> Result<Outputs> {
+    fn rebuild(_spec: &TreeSpec, _leaves: &[TracedTensor], path: &str) -> Result<NetworkOutputs> {
         Err(Error::internal(format!(
             "{path} cannot be outputs of a network"
         )))
     }
 }
 
-impl Inputs for TracedTensor {
+impl NetworkInputs for TracedTensor {
     type Borrowed<'a> = &'a TracedTensor;
 
     fn borrowed(&self) -> &TracedTensor {
@@ -149,7 +149,7 @@ impl Inputs for TracedTensor {
     }
 }
 
-impl<I: Inputs> Inputs for Option<I> {
+impl<I: NetworkInputs> NetworkInputs for Option<I> {
     type Borrowed<'a> = Option<I::Borrowed<'a>>;
 
     fn borrowed(&self) -> Option<I::Borrowed<'_>> {
@@ -157,7 +157,7 @@ impl<I: Inputs> Inputs for Option<I> {
     }
 }
 
-impl<T: Tree + 'static> Inputs for Vec<T> {
+impl<T: Tree + 'static> NetworkInputs for Vec<T> {
     type Borrowed<'a> = &'a [T];
 
     fn borrowed(&self) -> &[T] {
@@ -165,7 +165,7 @@ impl<T: Tree + 'static> Inputs for Vec<T> {
     }
 }
 
-impl<T: Tree + 'static, const N: usize> Inputs for [T; N] {
+impl<T: Tree + 'static, const N: usize> NetworkInputs for [T; N] {
     type Borrowed<'a> = &'a [T; N];
 
     fn borrowed(&self) -> &[T; N] {
@@ -173,7 +173,7 @@ impl<T: Tree + 'static, const N: usize> Inputs for [T; N] {
     }
 }
 
-impl<T: Tree + 'static> Inputs for BTreeMap<String, T> {
+impl<T: Tree + 'static> NetworkInputs for BTreeMap<String, T> {
     type Borrowed<'a> = &'a BTreeMap<String, T>;
 
     fn borrowed(&self) -> &BTreeMap<String, T> {
@@ -181,10 +181,10 @@ impl<T: Tree + 'static> Inputs for BTreeMap<String, T> {
     }
 }
 
-/// Implements [`Inputs`] for tuples.
+/// Implements [`NetworkInputs`] for tuples.
 macro_rules! tuples {
     ($(($($name:ident $index:tt),+))*) => {$(
-        impl<$($name: Inputs),+> Inputs for ($($name,)+) {
+        impl<$($name: NetworkInputs),+> NetworkInputs for ($($name,)+) {
             type Borrowed<'a> = ($($name::Borrowed<'a>,)+);
 
             fn borrowed(&self) -> Self::Borrowed<'_> {
