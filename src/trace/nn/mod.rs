@@ -38,6 +38,7 @@ mod linear;
 mod local_response;
 mod loss;
 mod normalization;
+mod normalized_shape;
 mod padding;
 mod pooling;
 mod recurrent;
@@ -86,6 +87,7 @@ pub use normalization::{
     BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, InstanceNorm, InstanceNorm1d,
     InstanceNorm2d, InstanceNorm3d, LayerNorm, RMSNorm,
 };
+pub use normalized_shape::NormalizedShape;
 pub use padding::{
     CircularPad1d, CircularPad2d, CircularPad3d, ConstantPad1d, ConstantPad2d, ConstantPad3d,
     ReflectionPad1d, ReflectionPad2d, ReflectionPad3d, ReplicationPad1d, ReplicationPad2d,

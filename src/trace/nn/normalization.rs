@@ -3,7 +3,7 @@
 use std::borrow::Borrow;
 
 use super::checks::{ArgumentCheck, rank_error, size_error};
-use super::{call_many, init};
+use super::{NormalizedShape, call_many, init};
 use crate::error::Result;
 use crate::kw;
 use crate::tensor::Tensor;
@@ -322,9 +322,9 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// A normalisation over the last axes, which have these sizes.
-    pub fn new(normalized_shape: impl Into<Vec<i64>>) -> LayerNorm {
-        let normalized_shape = normalized_shape.into();
+    /// A normalisation over the last axis, which has this size, or over the last axes, which have these sizes.
+    pub fn new(normalized_shape: impl Into<NormalizedShape>) -> LayerNorm {
+        let NormalizedShape(normalized_shape) = normalized_shape.into();
         let sizes = to_usize_sizes(&normalized_shape);
         LayerNorm {
             weight: Some(Parameter::new(&sizes, init::ones())),
@@ -438,9 +438,9 @@ pub struct RMSNorm {
 }
 
 impl RMSNorm {
-    /// A normalisation over the last axes, which have these sizes.
-    pub fn new(normalized_shape: impl Into<Vec<i64>>) -> RMSNorm {
-        let normalized_shape = normalized_shape.into();
+    /// A normalisation over the last axis, which has this size, or over the last axes, which have these sizes.
+    pub fn new(normalized_shape: impl Into<NormalizedShape>) -> RMSNorm {
+        let NormalizedShape(normalized_shape) = normalized_shape.into();
         RMSNorm {
             weight: Some(Parameter::new(
                 to_usize_sizes(&normalized_shape),
