@@ -324,6 +324,7 @@ fn losses(cases: &mut Cases) {
         TripletMarginLoss |_weight| TripletMarginLoss::new().margin(2.0).p(3.0).swap(true), |m, [a, b, c]| m.call((a, b, c));
         TripletMarginWithDistanceLoss |_weight| TripletMarginWithDistanceLoss::new().margin(2.0).swap(true),
             |m, [a, b, c]| m.call((a, b, c));
+        CTCLoss |_weight| CTCLoss::new().blank(4), |m, [x, y, i, t]| m.call((x, y, i, t));
     }
     let absolute = |a: &TracedTensor, b: &TracedTensor| (a - b).abs().sum_dim([-1]);
     cases! { cases;
@@ -334,5 +335,10 @@ fn losses(cases: &mut Cases) {
         CrossEntropyLoss "probabilities": CrossEntropyLoss::new(), |m, [x, y]| m.call((x, y));
         TripletMarginWithDistanceLoss "own": TripletMarginWithDistanceLoss::new().distance_function(absolute),
             |m, [a, b, c]| m.call((a, b, c));
+        CTCLoss "infinite": CTCLoss::new().zero_infinity(true), |m, [x, y, i, t]| m.call((x, y, i, t));
+        AdaptiveLogSoftmaxWithLoss: AdaptiveLogSoftmaxWithLoss::with_div_value(8, 11, &[3, 6], 2.0), |m, [x, y]| m.call((x, y));
+        AdaptiveLogSoftmaxWithLoss "row": AdaptiveLogSoftmaxWithLoss::new(8, 9, &[4]).head_bias(true), |m, [x, y]| m.call((x, y));
+        AdaptiveLogSoftmaxWithLoss "classes": AdaptiveLogSoftmaxWithLoss::new(8, 11, &[3, 6]),
+            |m, [x]| (m.log_prob(x), m.predict(x));
     }
 }

@@ -13,12 +13,7 @@ const ELSEWHERE: [(&str, &str); 3] = [
 ];
 
 /// Names of `torch.nn` that are missing, with the reason.
-const MISSING: [(&str, &str); 14] = [
-    (
-        "AdaptiveLogSoftmaxWithLoss",
-        "it sorts the targets into clusters of a size that depends on values",
-    ),
-    ("CTCLoss", "there is no operator `ctc_loss`"),
+const MISSING: [(&str, &str); 12] = [
     ("Container", "a base class without behaviour"),
     (
         "CrossMapLRN2d",

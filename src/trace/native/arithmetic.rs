@@ -75,7 +75,7 @@ macro_rules! operators {
 
 // A number on the left becomes the right operand, as in PyTorch: `2 - x` is `rsub(x, 2)`, `2 / x` is `2 · reciprocal(x)`.
 operators! {
-    Add add AddAssign add_assign "add" (f32 f64 i32 i64) |number, tensor| binary("add", tensor, number);
+    Add add AddAssign add_assign "add" (f64 i64) |number, tensor| binary("add", tensor, number);
     Sub sub SubAssign sub_assign "sub" (f32 f64 i32 i64) |number, tensor| binary("rsub", tensor, number);
     Mul mul MulAssign mul_assign "mul" (f32 f64 i32 i64) |number, tensor| binary("mul", tensor, number);
     Div div DivAssign div_assign "div" (f32 f64 i32 i64) |number, tensor| {

@@ -317,7 +317,7 @@ macro_rules! operators {
             }
         }
 
-        operators!(@number $trait $method; i32 i64 usize);
+        operators!(@number $trait $method; i64);
     )*};
     (@number $trait:ident $method:ident; $($number:ty)*) => {$(
         impl $trait<Size> for $number {

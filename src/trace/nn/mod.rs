@@ -24,12 +24,14 @@
 //! not the numbers that PyTorch draws.
 
 mod activation;
+mod adaptive_softmax;
 mod attention;
 mod attention_input;
 mod cells;
 mod checks;
 mod container;
 mod convolution;
+mod ctc_loss;
 mod decoder;
 mod distance;
 mod dropout;
@@ -64,6 +66,7 @@ pub use activation::{
     LogSoftmax, Mish, PReLU, RReLU, ReLU, ReLU6, SELU, SiLU, Sigmoid, Softmax, Softmax2d, Softmin,
     Softplus, Softshrink, Softsign, Tanh, Tanhshrink, Threshold,
 };
+pub use adaptive_softmax::AdaptiveLogSoftmaxWithLoss;
 pub use attention::MultiheadAttention;
 pub use attention_input::Attention;
 pub use cells::{GRUCell, LSTMCell, RNNCell};
@@ -72,6 +75,7 @@ pub use convolution::{
     Conv1d, Conv2d, Conv3d, ConvNd, ConvTranspose, ConvTranspose1d, ConvTranspose2d,
     ConvTranspose3d, PaddingMode,
 };
+pub use ctc_loss::CTCLoss;
 pub use decoder::{Decoding, Transformer, TransformerDecoder, TransformerDecoderLayer};
 pub use distance::{CosineSimilarity, PairwiseDistance};
 pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};
