@@ -59,6 +59,7 @@ mod dropout;
 mod embedding;
 mod factorize;
 mod fourier;
+mod fractional_pooling;
 mod grid;
 mod histogram;
 mod index;
@@ -117,6 +118,7 @@ const ROWS_BY_MODULE: &[&[Composite]] = &[
     unary::ROWS,
     convolution::ROWS,
     pooling::ROWS,
+    fractional_pooling::ROWS,
     quantize::ROWS,
     normalization::ROWS,
     softmax::ROWS,

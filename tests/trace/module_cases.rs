@@ -1,8 +1,10 @@
 //! Every module of `onionskin::nn` against inputs, state dict and outputs that PyTorch recorded, without and within a trace.
 //! The labels are those of `tests/fixtures/make_module_cases.py`.
 
+use onionskin::dtype::DType;
 use onionskin::nn::*;
-use onionskin::trace::{Forward, Parameter, TracedTensor, init};
+use onionskin::tensor::Tensor;
+use onionskin::trace::{Forward, Parameter, TracedTensor, allow, init};
 
 use super::recorded_modules::Cases;
 
@@ -326,6 +328,7 @@ fn losses(cases: &mut Cases) {
             |m, [a, b, c]| m.call((a, b, c));
         CTCLoss |_weight| CTCLoss::new().blank(4), |m, [x, y, i, t]| m.call((x, y, i, t));
     }
+    let samples = |shape: [usize; 3]| Tensor::full(DType::F32, shape, 0.5).unwrap();
     let absolute = |a: &TracedTensor, b: &TracedTensor| (a - b).abs().sum_dim([-1]);
     cases! { cases;
         KLDivLoss "batchmean": KLDivLoss::new().batch_mean(true).log_target(true), |m, [x, y]| m.call((x, y));
@@ -335,6 +338,12 @@ fn losses(cases: &mut Cases) {
         CrossEntropyLoss "probabilities": CrossEntropyLoss::new(), |m, [x, y]| m.call((x, y));
         TripletMarginWithDistanceLoss "own": TripletMarginWithDistanceLoss::new().distance_function(absolute),
             |m, [a, b, c]| m.call((a, b, c));
+        FractionalMaxPool2d: FractionalMaxPool2d::new(2, 3).random_samples(samples([2, 3, 2])), |m, [x]| m.call(x);
+        FractionalMaxPool2d "indices": FractionalMaxPool2d::by_ratio(2, [0.5; 2]).random_samples(samples([2, 3, 2])).return_indices(),
+            |m, [x]| allow("W0202", || m.call(x));
+        FractionalMaxPool3d: FractionalMaxPool3d::new(2, 3).random_samples(samples([2, 2, 3])), |m, [x]| m.call(x);
+        FractionalMaxPool3d "indices": FractionalMaxPool3d::by_ratio(2, [0.5; 3]).random_samples(samples([2, 2, 3])).return_indices(),
+            |m, [x]| allow("W0202", || m.call(x));
         CTCLoss "infinite": CTCLoss::new().zero_infinity(true), |m, [x, y, i, t]| m.call((x, y, i, t));
         AdaptiveLogSoftmaxWithLoss: AdaptiveLogSoftmaxWithLoss::with_div_value(8, 11, &[3, 6], 2.0), |m, [x, y]| m.call((x, y));
         AdaptiveLogSoftmaxWithLoss "row": AdaptiveLogSoftmaxWithLoss::new(8, 9, &[4]).head_bias(true), |m, [x, y]| m.call((x, y));

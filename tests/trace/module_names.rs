@@ -13,21 +13,13 @@ const ELSEWHERE: [(&str, &str); 3] = [
 ];
 
 /// Names of `torch.nn` that are missing, with the reason.
-const MISSING: [(&str, &str); 12] = [
+const MISSING: [(&str, &str); 10] = [
     ("Container", "a base class without behaviour"),
     (
         "CrossMapLRN2d",
         "PyTorch's older form of `LocalResponseNorm`",
     ),
     ("DataParallel", "one device runs a model"),
-    (
-        "FractionalMaxPool2d",
-        "there is no operator `fractional_max_pool2d`",
-    ),
-    (
-        "FractionalMaxPool3d",
-        "there is no operator `fractional_max_pool3d`",
-    ),
     (
         "LinearCrossEntropyLoss",
         "a form of `Linear` and `CrossEntropyLoss` that saves memory in training",

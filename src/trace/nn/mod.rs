@@ -36,6 +36,7 @@ mod decoder;
 mod distance;
 mod dropout;
 mod embedding;
+mod fractional_pooling;
 mod linear;
 mod local_response;
 mod loss;
@@ -80,6 +81,7 @@ pub use decoder::{Decoding, Transformer, TransformerDecoder, TransformerDecoderL
 pub use distance::{CosineSimilarity, PairwiseDistance};
 pub use dropout::{AlphaDropout, Dropout, Dropout1d, Dropout2d, Dropout3d, FeatureAlphaDropout};
 pub use embedding::{BagMode, Bags, Embedding, EmbeddingBag};
+pub use fractional_pooling::{FractionalMaxPool, FractionalMaxPool2d, FractionalMaxPool3d};
 pub use linear::{Bilinear, Linear};
 pub use local_response::LocalResponseNorm;
 pub use loss::{

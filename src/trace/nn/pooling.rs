@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use super::checks::rank_error;
 use super::{PerAxis, call_many, call_one};
 use crate::trace::Module;
-use crate::trace::native::{Arg, Forward, TracedTensor};
+use crate::trace::native::{Arg, Forward, TracedTensor, Visitor};
 
 /// `torch.nn.MaxPool1d`
 pub type MaxPool1d = MaxPool<1>;
@@ -113,7 +113,7 @@ impl<const N: usize> MaxPool<N> {
     /// Returns the indices of the maxima too, which [`MaxUnpool`](super::MaxUnpool) takes.
     #[must_use]
     pub fn return_indices(self) -> WithIndices<MaxPool<N>> {
-        WithIndices { pool: self }
+        WithIndices::new(self)
     }
 
     /// The operator's arguments after the input.
@@ -234,7 +234,7 @@ impl<const N: usize> AdaptiveMaxPool<N> {
     /// Returns the indices of the maxima too.
     #[must_use]
     pub fn return_indices(self) -> WithIndices<AdaptiveMaxPool<N>> {
-        WithIndices { pool: self }
+        WithIndices::new(self)
     }
 }
 
@@ -247,9 +247,24 @@ impl<const N: usize, X: Borrow<TracedTensor>> Forward<X> for AdaptiveMaxPool<N> 
 }
 
 /// Maximum pooling that returns the maxima and their indices.
-#[derive(Clone, Debug, Module)]
+#[derive(Clone, Debug)]
 pub struct WithIndices<P> {
     pool: P,
+}
+
+/// The state is that of the pooling.
+impl<P: Module> Module for WithIndices<P> {
+    fn visit(&self, visitor: &mut Visitor<'_>) {
+        visitor.module(self);
+        self.pool.visit(visitor);
+    }
+}
+
+impl<P> WithIndices<P> {
+    /// Pooling that returns indices.
+    pub(super) fn new(pool: P) -> WithIndices<P> {
+        WithIndices { pool }
+    }
 }
 
 /// Maximum pooling by an operator that returns indices too.
