@@ -40,5 +40,5 @@ pub use crate::trace::nn;
 pub use crate::trace::{
     Buffer, Ellipsis, Forward, Method, Module, NewAxis, Parameter, Size, Steps, TracedTensor,
     Training, Tree, cond, init, load_state_dict, manual_seed, ops, scan, trace, trace_checked,
-    trace_fn, trace_fn_checked, trace_module, while_loop,
+    trace_fn, trace_fn_checked, trace_module, unpack, while_loop,
 };

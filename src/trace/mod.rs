@@ -24,7 +24,7 @@ pub use native::{
     TracedTensor, Training, Tree, Unmatched, Visitor, allow, arguments, call, cond, freeze, init,
     is_tracing, leaf, load_matching, load_state_dict, manual_seed, named_buffers, named_parameters,
     ops, options, scan, state, state_dict, trace, trace_checked, trace_fn, trace_fn_checked,
-    trace_fn_with, trace_method_checked, trace_module, trace_with, while_loop,
+    trace_fn_with, trace_method_checked, trace_module, trace_with, unpack, while_loop,
 };
 pub use onionskin_derive::{Module, Tree};
 pub use symbolic_sizes::SymbolicSizes;

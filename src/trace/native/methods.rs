@@ -11,7 +11,8 @@ use crate::dtype::DType;
 use crate::error::Error;
 
 use super::argument::Arg;
-use super::call::call_operators;
+use super::call::{call_operators, failed_at};
+use super::call_site;
 use super::tensor::TracedTensor;
 
 include!(concat!(env!("OUT_DIR"), "/methods.rs"));
@@ -99,6 +100,35 @@ fn several<const N: usize>(
         let result = results.get(index).or(results.first()).cloned();
         result
             .unwrap_or_else(|| TracedTensor::failed(Error::internal("an operator without results")))
+    })
+}
+
+/// The tensors of a list of known length, such as the results of `unbind` or `chunk`: Python's `q, k, v = x.unbind()`.
+///
+/// If the call that gave the list failed, or the list has another length, all tensors hold the error.
+///
+/// ```
+/// use onionskin::trace::{TracedTensor, unpack};
+///
+/// let x = TracedTensor::from([[1f32, 2.0], [3.0, 4.0]]);
+/// let [first, second] = unpack(x.unbind());
+/// assert_eq!((first + second).to_vec::<f32>().unwrap(), [4.0, 6.0]);
+/// let [_, _, third] = unpack(x.unbind());
+/// assert_eq!(third.error().unwrap().message(), "expected a list of 3 tensors, got 2");
+/// ```
+#[must_use]
+#[track_caller]
+pub fn unpack<const N: usize>(list: Vec<TracedTensor>) -> [TracedTensor; N] {
+    let place = call_site::caller();
+    list.try_into().unwrap_or_else(|list: Vec<TracedTensor>| {
+        let failed = match list.as_slice() {
+            [only] if only.error().is_some() => only.clone(),
+            list => {
+                let message = format!("expected a list of {N} tensors, got {}", list.len());
+                failed_at(Error::operator(message), &place)
+            }
+        };
+        std::array::from_fn(|_| failed.clone())
     })
 }
 

@@ -64,7 +64,7 @@ pub(in crate::trace) use call::failed;
 pub use control::{cond, scan, while_loop};
 pub use custom::{CustomOperator, leaf};
 pub use indexing::{AxisIndex, Ellipsis, Indices, NewAxis, Steps};
-pub use methods::{Binding, bindings, ops, options};
+pub use methods::{Binding, bindings, ops, options, unpack};
 pub(in crate::trace) use module::example_sizes;
 pub use module::{Forward, Module, Training, Visitor};
 pub use module_trace::{InputsOf, NetworkInputs, NetworkOutputs, trace, trace_checked, trace_with};

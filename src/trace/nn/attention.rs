@@ -4,11 +4,11 @@ use std::borrow::Borrow;
 
 use super::attention_input::Attention;
 use super::checks::ArgumentCheck;
-use super::{Dropout, Linear, init, results_to_array};
+use super::{Dropout, Linear, init};
 use crate::error::Error;
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, Parameter, Size, TracedTensor, failed, ops};
+use crate::trace::native::{Forward, Parameter, Size, TracedTensor, failed, ops, unpack};
 
 /// `torch.nn.MultiheadAttention`. Returns the attention output and, if wanted, the weights.
 ///
@@ -160,7 +160,7 @@ impl MultiheadAttention {
         input: &Attention,
     ) -> [TracedTensor; 3] {
         let biases = self.in_proj_bias.as_deref();
-        let biases = biases.map(|bias| results_to_array::<3>(bias.chunk(3)));
+        let biases = biases.map(|bias| unpack::<3>(bias.chunk(3)));
         let biases = transpose_option(biases.as_ref());
         let inputs = [&input.query, &input.key, &input.value];
         std::array::from_fn(|index| linear_projection(inputs[index], weights[index], biases[index]))
@@ -175,7 +175,7 @@ impl MultiheadAttention {
         }
         if key.is(value) {
             let sizes = [self.features, 2 * self.features];
-            let split = |x: &TracedTensor| results_to_array::<2>(x.split_with_sizes(sizes));
+            let split = |x: &TracedTensor| unpack::<2>(x.split_with_sizes(sizes));
             let ([query_weight, key_value_weight], biases) = (split(weight), bias.map(split));
             let [query_bias, key_value_bias] = transpose_option(biases.as_ref());
             let query = linear_projection(query, &query_weight, query_bias);
@@ -183,7 +183,7 @@ impl MultiheadAttention {
             let [key, value] = split_packed::<2>(&key_value, self.features);
             return [query, key, value];
         }
-        let [query, key, value] = results_to_array::<3>(weight.chunk(3));
+        let [query, key, value] = unpack::<3>(weight.chunk(3));
         self.project_separately([&query, &key, &value], input)
     }
 

@@ -3,11 +3,11 @@
 use std::borrow::Borrow;
 
 use super::checks::{ArgumentCheck, dtype_error, rank_error, refuse, size_error};
+use super::init;
 use super::recurrent::Nonlinearity;
-use super::{init, results_to_array};
 use crate::kw;
 use crate::trace::Module;
-use crate::trace::native::{Forward, Parameter, TracedTensor, Visitor, example_sizes, ops};
+use crate::trace::native::{Forward, Parameter, TracedTensor, Visitor, example_sizes, ops, unpack};
 
 /// Weights of a cell.
 #[derive(Clone, Debug, Module)]
@@ -126,7 +126,7 @@ impl Weights {
 
 /// Splits `N` gates.
 fn gates<const N: usize>(gates: &TracedTensor) -> [TracedTensor; N] {
-    results_to_array(gates.unsafe_chunk_with(N as i64, kw!(dim = 1)))
+    unpack(gates.unsafe_chunk_with(N as i64, kw!(dim = 1)))
 }
 
 /// The next hidden and cell states of an LSTM.

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::kw;
 use crate::tensor::Tensor;
 use crate::trace::Module;
-use crate::trace::native::{Arg, Buffer, Forward, TracedTensor, call, failed, freeze, ops};
+use crate::trace::native::{Arg, Buffer, Forward, TracedTensor, call, failed, freeze, ops, unpack};
 
 /// `torch.nn.FractionalMaxPool2d`
 pub type FractionalMaxPool2d = FractionalMaxPool<2>;
@@ -115,7 +115,7 @@ impl<const N: usize> PoolWithIndices for FractionalMaxPool<N> {
         };
         let sizes = [self.kernel_size, sizes].map(Arg::from);
         let arguments = [vec![x.into()], sizes.to_vec(), vec![self.samples(x).into()]].concat();
-        let [values, indices] = super::results_to_array(call(&name, arguments, Vec::new()));
+        let [values, indices] = unpack(call(&name, arguments, Vec::new()));
         (values, indices)
     }
 }

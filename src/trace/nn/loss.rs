@@ -3,11 +3,10 @@
 use std::borrow::Borrow;
 
 use super::checks::ArgumentCheck;
-use super::results_to_array;
 use crate::kw;
 use crate::tensor::Tensor;
 use crate::trace::Module;
-use crate::trace::native::{Arg, Buffer, Forward, TracedTensor, example_sizes, ops};
+use crate::trace::native::{Arg, Buffer, Forward, TracedTensor, example_sizes, ops, unpack};
 
 /// Reduction of a loss's values for each element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +40,7 @@ impl From<Reduction> for Arg {
 
 /// Gives input and target one shape, as PyTorch does for losses of differences. A tensor of that shape stays itself.
 fn broadcast(x: &TracedTensor, target: &TracedTensor) -> [TracedTensor; 2] {
-    let [wide_x, wide_target] = results_to_array(ops::broadcast_tensors(&[x, target]));
+    let [wide_x, wide_target] = unpack(ops::broadcast_tensors(&[x, target]));
     let own = |own: &TracedTensor, wide: TracedTensor| match example_sizes(own) {
         sizes if sizes == example_sizes(&wide) => own.clone(),
         _ => wide,

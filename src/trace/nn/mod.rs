@@ -58,7 +58,7 @@ use crate::error::Result;
 use crate::ir::Weights;
 use crate::tensor_file;
 
-use super::native::{Arg, Module, TracedTensor, Visitor, call, state_dict};
+use super::native::{Arg, Module, TracedTensor, Visitor, call, state_dict, unpack};
 
 pub use super::native::{Buffer, Parameter, init};
 
@@ -142,12 +142,7 @@ fn call_one(name: &str, arguments: Vec<Arg>) -> TracedTensor {
 
 /// Calls an operator with several results by name. If the call fails, all results are the error.
 fn call_many<const N: usize>(name: &str, arguments: Vec<Arg>) -> [TracedTensor; N] {
-    results_to_array(call(name, arguments, Vec::new()))
-}
-
-/// Converts the results of a call to an array. A failed call has one result, which fills the array.
-fn results_to_array<const N: usize>(results: Vec<TracedTensor>) -> [TracedTensor; N] {
-    std::array::from_fn(|index| results[index.min(results.len() - 1)].clone())
+    unpack(call(name, arguments, Vec::new()))
 }
 
 /// A byte that gives modules without other fields distinct addresses. A trace finds a module's path by its address.

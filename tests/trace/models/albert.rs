@@ -3,12 +3,12 @@
 use onionskin::kw;
 use onionskin::nn::{Embedding, LayerNorm, Linear};
 use onionskin::tensor::Tensor;
-use onionskin::trace::{Buffer, Forward, Method, Module, TracedTensor, freeze};
+use onionskin::trace::{Buffer, Forward, Method, Module, NewAxis, TracedTensor, freeze};
 
-use super::{check_network, network, tensor, whole};
+use super::{check_network, network, tensor};
 
 fn norm(dim: usize) -> LayerNorm {
-    LayerNorm::new([dim as i64]).eps(1e-12)
+    LayerNorm::new(dim).eps(1e-12)
 }
 
 #[derive(Module)]
@@ -120,15 +120,13 @@ impl Forward<Three<'_>> for Albert {
 
     fn forward(&self, (ids, mask, types): Three<'_>) -> (TracedTensor, TracedTensor) {
         let x = self.word_embeddings.call(ids) + self.token_type_embeddings.call(types);
-        let positions = whole(&self.position_ids, 0);
-        let positions = positions.slice_with(kw!(dim = 1, start = 0, end = ids.dim(1)));
+        let positions = self.position_ids.i((.., ..ids.dim(1)));
         let x = x + self.position_embeddings.call(positions);
         let x = self.embedding_hidden_mapping_in.call(self.norm.call(x));
-        let mask = whole(mask, 0).unsqueeze(1).unsqueeze(2);
-        let mask = whole(&mask, 3).to(x.dtype());
+        let mask = mask.i((.., NewAxis, NewAxis, ..)).to(x.dtype());
         let mask = (1.0 - mask) * f64::from(f32::MIN);
         let x = (0..self.layers).fold(x, |x, _| self.layer.call((&x, &mask)));
-        let pooled = self.pooler.call(whole(&x, 0).select(1, 0)).tanh();
+        let pooled = self.pooler.call(x.i((.., 0))).tanh();
         (x, pooled)
     }
 }

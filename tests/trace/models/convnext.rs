@@ -2,9 +2,9 @@
 
 use onionskin::kw;
 use onionskin::nn::{Conv2d, GELU, LayerNorm, Linear, Sequential};
-use onionskin::trace::{Forward, Module, Parameter, TracedTensor, init};
+use onionskin::trace::{Forward, Module, NewAxis, Parameter, TracedTensor, init};
 
-use super::{check_network_of_one, network, whole};
+use super::{check_network_of_one, network};
 
 /// Normalises over the channels of an image.
 #[derive(Clone, Module)]
@@ -31,8 +31,8 @@ impl Forward<&TracedTensor> for ChannelNorm {
         let mean = x.mean_dim_with([1], kw!(keepdim = true));
         let variance = (x - &mean).pow(2).mean_dim_with([1], kw!(keepdim = true));
         let x = (x - &mean) / (variance + self.eps).sqrt();
-        let per_channel = |parameter: &TracedTensor| whole(parameter, 0).unsqueeze(1).unsqueeze(2);
-        per_channel(&self.weight) * x + per_channel(&self.bias)
+        let channels = (.., NewAxis, NewAxis);
+        self.weight.i(channels) * x + self.bias.i(channels)
     }
 }
 
@@ -50,7 +50,7 @@ impl Block {
     fn new(dim: usize) -> Block {
         Block {
             dwconv: Conv2d::new(dim, dim, 7).padding(3).groups(dim),
-            norm: LayerNorm::new([dim as i64]).eps(1e-6),
+            norm: LayerNorm::new(dim).eps(1e-6),
             pwconv1: Linear::new(dim, 4 * dim),
             act: GELU::new(),
             pwconv2: Linear::new(4 * dim, dim),
@@ -91,7 +91,7 @@ impl ConvNeXt {
         ConvNeXt {
             downsample_layers: vec![stem, downsample],
             stages: vec![stage(narrow, 1), stage(wide, 2)],
-            norm: LayerNorm::new([wide as i64]).eps(1e-6),
+            norm: LayerNorm::new(wide).eps(1e-6),
             head: Linear::new(wide, classes),
         }
     }

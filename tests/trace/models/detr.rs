@@ -28,7 +28,7 @@ struct Layer {
 
 impl Layer {
     fn new(dim: usize, heads: usize, feedforward: usize) -> Layer {
-        let norm = || LayerNorm::new([dim as i64]);
+        let norm = || LayerNorm::new(dim);
         Layer {
             self_attn: MultiheadAttention::new(dim, heads),
             cross_attn: MultiheadAttention::new(dim, heads),
@@ -75,7 +75,7 @@ impl Decoder {
         Decoder {
             query_embed: Embedding::new(queries, dim),
             layers: (0..2).map(|_| Layer::new(dim, heads, 16)).collect(),
-            norm: LayerNorm::new([dim as i64]),
+            norm: LayerNorm::new(dim),
             class_embed: Linear::new(dim, classes + 1),
             bbox_embed: [dim, dim, 4].map(|outputs| Linear::new(dim, outputs)),
         }

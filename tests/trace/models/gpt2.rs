@@ -16,7 +16,7 @@ fn op(name: &str, arguments: Vec<Arg>) -> TracedTensor {
 }
 
 fn norm() -> LayerNorm {
-    LayerNorm::new([FEATURES as i64])
+    LayerNorm::new(FEATURES)
 }
 
 /// A linear layer whose weight is stored as `[inputs, outputs]`.

@@ -1,9 +1,9 @@
 //! A tagger of words with a bidirectional GRU, for sentences of several lengths.
 
 use onionskin::nn::{Embedding, GRU, Linear};
-use onionskin::trace::{Forward, Module, TracedTensor, ops};
+use onionskin::trace::{Forward, Module, NewAxis, TracedTensor, ops};
 
-use super::{check_network_of_two, network, whole};
+use super::{check_network_of_two, network};
 
 #[derive(Module)]
 struct GruTagger {
@@ -28,8 +28,8 @@ impl Forward<(&TracedTensor, &TracedTensor)> for GruTagger {
     fn forward(&self, (ids, lengths): (&TracedTensor, &TracedTensor)) -> TracedTensor {
         let (states, _) = self.gru.call(self.embedding.call(ids));
         let scores = self.out.call(states).log_softmax(-1);
-        let positions = ops::arange(ids.dim(1)).unsqueeze(0);
-        let mask = whole(&positions, 1).lt(whole(lengths, 0).unsqueeze(1));
+        let positions = ops::arange(ids.dim(1)).i((NewAxis, ..));
+        let mask = positions.lt(lengths.i((.., NewAxis)));
         scores * mask.unsqueeze(-1)
     }
 }

@@ -24,9 +24,9 @@ struct Block {
 impl Block {
     fn new(tokens: usize, dim: usize) -> Block {
         Block {
-            norm1: LayerNorm::new([dim as i64]),
+            norm1: LayerNorm::new(dim),
             token_mixing: feed_forward(tokens, 12),
-            norm2: LayerNorm::new([dim as i64]),
+            norm2: LayerNorm::new(dim),
             channel_mixing: feed_forward(dim, 24),
         }
     }
@@ -56,7 +56,7 @@ impl Mixer {
         Mixer {
             patch_embed: Conv2d::new(3, dim, patch as i64).stride(patch as i64),
             blocks: Sequential::new().add(block()).add(block()),
-            norm: LayerNorm::new([dim as i64]),
+            norm: LayerNorm::new(dim),
             head: Linear::new(dim, classes),
         }
     }

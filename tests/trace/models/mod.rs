@@ -7,7 +7,6 @@ use onionskin::cases;
 use onionskin::compare::compare;
 use onionskin::ir::Graph;
 use onionskin::item::{Item, flatten_arguments};
-use onionskin::kw;
 use onionskin::nn;
 use onionskin::trace::check::{Traced, diff};
 use onionskin::trace::{
@@ -55,11 +54,6 @@ fn case(name: &str) -> Option<PathBuf> {
 fn network(name: &str) -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     root.join("tests/fixtures/cases/networks").join(name)
-}
-
-/// `:` in a Python index, which PyTorch records as a slice.
-fn whole(x: &TracedTensor, dim: i64) -> TracedTensor {
-    x.slice_with(kw!(dim = dim, start = 0, end = i64::MAX))
 }
 
 /// [`check_network`] of a network that takes one tensor.

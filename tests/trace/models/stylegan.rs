@@ -4,7 +4,7 @@ use onionskin::kw;
 use onionskin::nn::{Linear, Upsample};
 use onionskin::trace::{Forward, Method, Module, Parameter, TracedTensor, allow, init};
 
-use super::{check_network, network, tensor, whole};
+use super::{check_network, network, tensor};
 
 #[derive(Module)]
 struct ModulatedConv2d {
@@ -110,7 +110,7 @@ impl Forward<Four> for SynthesisBlock {
     type Output = (TracedTensor, TracedTensor);
 
     fn forward(&self, (x, image, ws, noise): Four) -> (TracedTensor, TracedTensor) {
-        let style = |index: i64| whole(&ws, 0).select(1, index);
+        let style = |index: i64| ws.i((.., index));
         let x = self.conv0.call((&x, &style(0), &noise));
         let x = self.conv1.call((&x, &style(1), &noise));
         let image = upsample(&image);

@@ -2,9 +2,9 @@
 
 use onionskin::kw;
 use onionskin::nn::{Conv2d, GELU, LayerNorm, Linear, Sequential};
-use onionskin::trace::{Forward, Module, Parameter, TracedTensor, init, ops};
+use onionskin::trace::{Forward, Module, Parameter, TracedTensor, init, ops, unpack};
 
-use super::{check_network_of_one, network, whole};
+use super::{check_network_of_one, network};
 
 #[derive(Module)]
 struct Block {
@@ -24,10 +24,10 @@ impl Block {
             .add(Linear::new(2 * dim, dim));
         Block {
             heads,
-            norm1: LayerNorm::new([dim as i64]),
+            norm1: LayerNorm::new(dim),
             qkv: Linear::new(dim, 3 * dim),
             proj: Linear::new(dim, dim),
-            norm2: LayerNorm::new([dim as i64]),
+            norm2: LayerNorm::new(dim),
             mlp,
         }
     }
@@ -36,7 +36,7 @@ impl Block {
         let (batch, length, dim) = (x.dim(0), x.dim(1), x.dim(2));
         let sizes = (&batch, &length, 3, self.heads, &dim / self.heads);
         let qkv = self.qkv.call(x).reshape(sizes).permute([2, 0, 3, 1, 4]);
-        let [q, k, v] = qkv.unbind().try_into().unwrap();
+        let [q, k, v] = unpack(qkv.unbind());
         let x = q.scaled_dot_product_attention(&k, &v);
         let x = x.transpose(1, 2).reshape((batch, length, dim));
         self.proj.call(x)
@@ -69,7 +69,7 @@ impl Vit {
             cls_token: Parameter::new([1, 1, dim], init::zeros()),
             pos_embed: Parameter::new([1, (size / patch).pow(2) + 1, dim], init::zeros()),
             blocks: (0..2).map(|_| Block::new(dim, 2)).collect(),
-            norm: LayerNorm::new([dim as i64]),
+            norm: LayerNorm::new(dim),
             head: Linear::new(dim, classes),
         }
     }
@@ -85,7 +85,7 @@ impl Forward<&TracedTensor> for Vit {
         let x = ops::cat_with(&[cls, x], kw!(dim = 1)) + &self.pos_embed;
         let x = self.blocks.iter().fold(x, |x, block| block.call(&x));
         let x = self.norm.call(x);
-        self.head.call(whole(&x, 0).select(1, 0))
+        self.head.call(x.i((.., 0)))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use onionskin::kw;
 use onionskin::nn::{Conv1d, ReLU, Sequential};
-use onionskin::trace::{Forward, Module, TracedTensor, Visitor};
+use onionskin::trace::{Forward, Module, TracedTensor, Visitor, unpack};
 
 use super::{check_network_of_one, network};
 
@@ -59,8 +59,7 @@ impl Forward<&TracedTensor> for Layer {
     type Output = (TracedTensor, TracedTensor);
 
     fn forward(&self, x: &TracedTensor) -> (TracedTensor, TracedTensor) {
-        let halves = self.conv.call(x).chunk_with(2, kw!(dim = 1));
-        let [filter, gate] = halves.try_into().unwrap();
+        let [filter, gate] = unpack(self.conv.call(x).chunk_with(2, kw!(dim = 1)));
         let out = filter.tanh() * gate.sigmoid();
         (x + self.residual.call(&out), self.skip.call(&out))
     }
