@@ -75,12 +75,17 @@ fn trim(node: &Node, is_read: &[bool]) -> Result<Node> {
         Region::Loop { body, carried } => {
             keep_carried(body, *carried, &mut kept);
             let body = with_outputs(body, &[&[true], kept.as_slice()].concat())?;
+            // The carried values go first, since a size that one of them determined may be needed of a constant.
+            let all = vec![true; body.inputs.len() - 1 - carried];
+            let body = with_inputs(body, &[&[true], kept.as_slice(), &all].concat())?;
+            let carried = kept.iter().filter(|kept| **kept).count();
             let constants = needed_inputs(&body).split_off(1 + carried);
-            let kept_inputs = [&[true], kept.as_slice(), &constants].concat();
+            let kept_of_body = [vec![true; 1 + carried], constants.clone()].concat();
             let region = Region::Loop {
-                body: with_inputs(body, &kept_inputs)?,
-                carried: kept.iter().filter(|kept| **kept).count(),
+                body: with_inputs(body, &kept_of_body)?,
+                carried,
             };
+            let kept_inputs = [&[true], kept.as_slice(), &constants].concat();
             (region, [&[true], kept_inputs.as_slice()].concat())
         }
         Region::Call { body } => {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::dim::Dim;
 use crate::error::{Error, Result};
 use crate::ir::{Builder, ValueId};
 use crate::shape::TensorType;
@@ -158,6 +159,24 @@ impl<L: Default> ScopeStack<L> {
         let scope = self.iter().find(|scope| scope.number == value.scope);
         let scope = scope.ok_or_else(out_of_scope)?;
         Ok(scope.builder.ty(value.id))
+    }
+
+    /// Captures an input of the whole graph for each symbol of a size that a region's body uses, so that the body's inputs
+    /// determine the symbol.
+    pub fn capture_symbols(&mut self, size: &Dim) -> Result<()> {
+        if self.regions.is_empty() {
+            return Ok(());
+        }
+        for symbol in &size.symbols() {
+            let determines = |id: &&ValueId| {
+                let shape = self.root.builder.ty(**id).shape;
+                shape.iter().any(|dim| dim.as_symbol() == Some(symbol))
+            };
+            if let Some(input) = self.inputs.iter().find(determines) {
+                self.capture(self.root_value(*input))?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the value in the innermost scope: the value itself, or the input of the region's body that stands for it.

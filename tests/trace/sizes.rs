@@ -3,7 +3,8 @@
 use onionskin::error::ErrorKind;
 use onionskin::trace::check::Id;
 use onionskin::trace::{
-    Size, SymbolicSizes, TraceOptions, TracedTensor, freeze, kw, ops, trace_fn, trace_fn_with,
+    Size, SymbolicSizes, TraceOptions, TracedTensor, freeze, kw, ops, scan, trace_fn,
+    trace_fn_with, while_loop,
 };
 
 fn example(shape: &[usize]) -> TracedTensor {
@@ -355,4 +356,34 @@ fn a_comparison_with_a_size_of_another_trace_is_refused() {
         error.message().starts_with("a size of another trace"),
         "{error}"
     );
+}
+
+/// A loop uses a size from outside of its body, in its graph and in the run of the example.
+#[test]
+fn loops_use_sizes_from_outside() {
+    check_generalises(&[4, 3], &[2, 5], |x| {
+        let columns = x.dim(1);
+        let step =
+            |sum: TracedTensor, row: TracedTensor| (&sum + &row, row + ops::arange(&columns));
+        scan(ops::zeros([&columns]), x, step).unwrap().1
+    });
+    check_generalises(&[4], &[7], |x| {
+        let rows = x.dim(0);
+        let (count, _) = while_loop(
+            (TracedTensor::scalar(0i64), x),
+            |(count, _)| count.lt(&rows),
+            |(count, x)| (count + 1, x * 0.5),
+        )
+        .unwrap();
+        count
+    });
+    check_generalises(&[4], &[7], |x| {
+        let rows = x.dim(0);
+        let start = TracedTensor::scalar(0i64);
+        while_loop(start, |i| i.lt(&rows), |i| i + 1).unwrap() + &x
+    });
+    check_generalises(&[4], &[7], |x| {
+        let start = TracedTensor::scalar(0i64);
+        while_loop(start, |i| i.lt(x.dim(0)), |i| i + 1).unwrap() + &x
+    });
 }

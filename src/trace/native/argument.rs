@@ -54,7 +54,7 @@ impl Arg {
                 Argument::Value(ValueId(u32::try_from(index).unwrap_or(u32::MAX)))
             }
             Arg::Number(number) => Argument::Number(*number),
-            Arg::Size(size) => size.expression()?.clone().into(),
+            Arg::Size(size) => size.expression()?.into(),
             Arg::DType(dtype) => Argument::Number(Scalar::Int(dtype.torch_code())),
             Arg::Str(text) => Argument::Str(text.clone()),
             Arg::List(items) => {

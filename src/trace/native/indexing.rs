@@ -2,7 +2,6 @@
 
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
 
-use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result, SourcePlace};
 use crate::tensor::Tensor;
@@ -99,7 +98,7 @@ positions!(i32 i64 usize Size &Size);
 
 /// The position behind an inclusive end.
 fn behind(end: Size) -> Size {
-    let number = end.expression().ok().and_then(Dim::as_const);
+    let number = end.expression().ok().and_then(|end| end.as_const());
     match number {
         Some(-1) => Size::from(TO_END),
         _ => end + 1,

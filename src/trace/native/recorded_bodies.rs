@@ -115,7 +115,7 @@ pub(super) fn add_region(
     let (builder, _) = recorder.innermost();
     builder.set_place(place);
     let results = builder.try_region(region, arguments)?;
-    let examples = recorder::suspend(run)?;
+    let examples = recorder::run_example(run)?;
     let pairs = results.into_iter().zip(examples);
     let values = pairs.map(|(result, example)| RecordedValue {
         id: recorder.value_ref(result.id()),

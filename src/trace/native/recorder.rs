@@ -3,7 +3,7 @@
 mod call_warnings;
 mod storages;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +32,8 @@ use super::trace_names::TraceNames;
 
 thread_local! {
     static ACTIVE: RefCell<Option<Rc<Recorder>>> = const { RefCell::new(None) };
+    /// The suspended trace whose example the program runs for.
+    static RUNS_EXAMPLE_OF: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
 /// Number of the next trace.
@@ -138,6 +140,28 @@ pub(super) fn suspend<T>(program: impl FnOnce() -> T) -> T {
     let result = program();
     drop(suspended);
     result
+}
+
+/// Runs a part of the program for the example of the active trace, without recording it. Sizes of the trace are the
+/// example's numbers meanwhile.
+pub(super) fn run_example<T>(program: impl FnOnce() -> T) -> T {
+    let trace = active().map(|recorder| recorder.number());
+    let _reset = ExampleGuard(RUNS_EXAMPLE_OF.replace(trace));
+    suspend(program)
+}
+
+/// The suspended trace whose example the program runs for.
+pub(super) fn runs_example_of() -> Option<u64> {
+    RUNS_EXAMPLE_OF.get()
+}
+
+/// A guard that ends the run of an example when dropped.
+struct ExampleGuard(Option<u64>);
+
+impl Drop for ExampleGuard {
+    fn drop(&mut self) {
+        RUNS_EXAMPLE_OF.set(self.0);
+    }
 }
 
 /// A guard that reactivates the trace when dropped.
@@ -377,7 +401,7 @@ impl Recorder {
         question: fn(&Symbols, &Dim, &Dim) -> Result<bool>,
         place: &SourcePlace,
     ) -> Result<bool> {
-        let (builder, _) = self.innermost();
+        let builder = self.scopes.borrow().root.builder.clone();
         builder.set_place(place);
         question(builder.symbols(), left, right)
     }
@@ -446,10 +470,17 @@ impl Recorder {
         let ids = tensors.iter().map(|tensor| self.value_of(tensor));
         let ids: Vec<ValueId> = ids.collect::<Result<_>>()?;
         let mut value = |id: ValueId| ids.get(id.index()).copied().unwrap_or(id);
-        let mut size = |size: &Dim| builder.symbols().resolve(size);
+        let mut sizes = Vec::new();
+        let mut size = |size: &Dim| {
+            let size = builder.symbols().resolve(size);
+            sizes.push(size.clone());
+            size
+        };
         let arguments = arguments.iter();
         let arguments = arguments.map(|argument| argument.map(&mut value, &mut size));
         let arguments: Vec<Argument> = arguments.collect();
+        let mut sizes = sizes.iter();
+        sizes.try_for_each(|size| self.scopes.borrow_mut().capture_symbols(size))?;
         self.warn_of_iteration(operator, &arguments, &builder);
         let results = add_call(operator, &builder, arguments.clone())?;
         self.warn_of_frozen_arguments(operator, &arguments, &builder);

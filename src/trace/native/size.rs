@@ -98,21 +98,22 @@ impl Size {
     ///
     /// # Errors
     /// The size belongs to another trace, or there is no such size.
-    pub(super) fn expression(&self) -> Result<&Dim> {
-        match (&self.origin, recorder::active()) {
-            (SizeOrigin::Number, _) => Ok(&self.expression),
-            (SizeOrigin::Trace(own), Some(active)) if active.number() == *own => {
-                Ok(&self.expression)
-            }
-            (SizeOrigin::Trace(_), _) => {
-                let error = Error::usage(format!(
-                    "a size of another trace ({} in its example) is used",
-                    self.example
-                ));
-                Err(error.help("take the size from a tensor of this trace by `dim`"))
-            }
-            (SizeOrigin::Failed(error), _) => Err(error.clone()),
+    pub(super) fn expression(&self) -> Result<Dim> {
+        let own = match &self.origin {
+            SizeOrigin::Number => return Ok(self.expression.clone()),
+            SizeOrigin::Failed(error) => return Err(error.clone()),
+            SizeOrigin::Trace(own) => Some(*own),
+        };
+        let active = recorder::active().map(|recorder| recorder.number());
+        if own == active {
+            return Ok(self.expression.clone());
         }
+        if active.is_none() && own == recorder::runs_example_of() {
+            return Ok(Dim::from(self.example));
+        }
+        let example = self.example;
+        let message = format!("a size of another trace ({example} in its example) is used");
+        Err(Error::usage(message).help("take the size from a tensor of this trace by `dim`"))
     }
 
     /// The quotient rounded up.
@@ -187,7 +188,7 @@ impl Size {
             .expression()
             .and_then(|left| Ok((left, other.expression()?)));
         let recorded =
-            sides.and_then(|(left, right)| recorder.compare(left, right, compare, &place));
+            sides.and_then(|(left, right)| recorder.compare(&left, &right, compare, &place));
         if let Err(error) = recorded {
             recorder.fail(error.at_place(&place));
         }
@@ -221,7 +222,7 @@ pub fn freeze(size: &Size) -> Result<i64> {
     let (None, Some(recorder)) = (expression.as_const(), recorder::active()) else {
         return Ok(size.example);
     };
-    let number = recorder.freeze(expression)?;
+    let number = recorder.freeze(&expression)?;
     let message = format!("the size {expression} is fixed to {number}");
     recorder.warn(Id::FrozenSize, message, &call_site::caller());
     Ok(number)

@@ -121,7 +121,7 @@ impl Tree for TracedTensor {
 
 impl Tree for Size {
     fn flatten(&self, _path: &str, _leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec> {
-        Ok(TreeSpec::Size(self.expression()?.clone()))
+        Ok(TreeSpec::Size(self.expression()?))
     }
 
     fn rebuild(spec: &TreeSpec, _leaves: &[TracedTensor], path: &str) -> Result<Size> {
