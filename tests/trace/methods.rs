@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use onionskin::aten::{self, Composite, Generator, Operator};
+use onionskin::aten::{self, ArgumentType, Composite, Generator, Operator, SchemaParameter};
 use onionskin::dim::Bindings;
 use onionskin::dtype::DType;
 use onionskin::error::{Error, Result};
@@ -102,21 +102,29 @@ fn native_call(
     let parameters = operator.schema.parameters.iter().zip(arguments);
     let (named, positional): (Vec<_>, Vec<_>) =
         parameters.partition(|(parameter, _)| parameter.keyword_only);
-    let positional = positional
-        .into_iter()
-        .map(|(_, argument)| arg(argument, tensors));
+    let arg = |(parameter, argument): (&SchemaParameter, &Argument)| {
+        let optional = ArgumentType::Optional(Box::new(ArgumentType::DType));
+        let is_dtype = [ArgumentType::DType, optional].contains(&parameter.ty);
+        arg(argument, tensors, is_dtype)
+    };
+    let positional = positional.into_iter().map(arg);
     let named = named.into_iter();
-    let named = named.map(|(parameter, argument)| (&*parameter.name, arg(argument, tensors)));
+    let named = named.map(|(parameter, argument)| (&*parameter.name, arg((parameter, argument))));
     call(&operator.schema.name, positional.collect(), named.collect())
 }
 
-fn arg(argument: &Argument, tensors: &[TracedTensor]) -> Arg {
+fn arg(argument: &Argument, tensors: &[TracedTensor], is_dtype: bool) -> Arg {
     match argument {
+        Argument::Number(code) if is_dtype => {
+            Arg::DType(DType::from_torch_code(code.to_i64()).unwrap())
+        }
         Argument::Value(id) => Arg::Tensor(tensors[id.index()].clone()),
         Argument::Number(number) => Arg::Number(*number),
         Argument::Size(size) => size.as_const().unwrap().into(),
         Argument::Str(text) => Arg::Str(text.clone()),
-        Argument::List(items) => Arg::List(items.iter().map(|item| arg(item, tensors)).collect()),
+        Argument::List(items) => {
+            Arg::List(items.iter().map(|item| arg(item, tensors, false)).collect())
+        }
         Argument::None => Arg::None,
     }
 }

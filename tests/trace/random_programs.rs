@@ -9,6 +9,7 @@ use std::path::Path;
 
 use onionskin::cases::{self, Call, Case, CaseArchive};
 use onionskin::compare::{Tolerance, compare};
+use onionskin::dtype::DType;
 use onionskin::error::{Error, ErrorKind, Result};
 use onionskin::item::Item;
 use onionskin::tensor::Tensor;
@@ -132,7 +133,11 @@ impl<'a> Evaluator<'a> {
             _ => {}
         }
         let named = expr.keywords.iter();
-        let named = named.map(|(name, value)| Ok((name.as_str(), self.value(value)?.into_arg())));
+        let named = named.map(|(name, value)| {
+            let value = self.value(value)?.into_arg();
+            let is_dtype = name == "dtype";
+            Ok((name.as_str(), if is_dtype { dtype(value) } else { value }))
+        });
         let named: Vec<(&str, Arg)> = named.collect::<Result<_>>()?;
         let positional = arguments.into_iter().map(Value::into_arg).collect();
         let name = name.strip_prefix("aten::").unwrap_or(name);
@@ -149,6 +154,14 @@ impl<'a> Evaluator<'a> {
                     .collect(),
             ),
         })
+    }
+}
+
+/// An element type, which an archive has as a number.
+fn dtype(argument: Arg) -> Arg {
+    match argument {
+        Arg::Number(code) => Arg::DType(DType::from_torch_code(code.to_i64()).unwrap()),
+        other => other,
     }
 }
 

@@ -357,3 +357,19 @@ fn a_size_from_a_value_is_a_read() {
         "{error}"
     );
 }
+
+/// A number is never an element type: `x.view(6)` is one axis of 6 elements, not a view as `f32`, whose code is 6.
+#[test]
+fn numbers_are_not_element_types() {
+    let x = TracedTensor::from([[1f32, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+    assert_eq!(x.view(6).shape(), [6]);
+    assert_eq!(x.view(-1).shape(), [6]);
+    assert_eq!(x.view(x.numel()).shape(), [6]);
+    assert_eq!(x.reshape(6).shape(), [6]);
+    assert_eq!(ops::zeros(3).shape(), [3]);
+    assert_eq!(x.view(DType::F32).shape(), [2, 3]);
+    assert!(x.to(3).error().is_some());
+    let error = x.sum_dim(DType::F32).error().unwrap();
+    let message = "sum wants a list of integers or None as `dim`, got an element type";
+    assert_eq!(error.message(), message);
+}

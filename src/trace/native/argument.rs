@@ -1,5 +1,6 @@
 //! Arguments of operator calls in Rust programs.
 
+use crate::aten::ArgumentType;
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -111,6 +112,49 @@ impl<T: Clone + Into<Arg>, const N: usize> From<&[T; N]> for Arg {
 impl<T: Into<Arg>, const N: usize> From<[T; N]> for Arg {
     fn from(items: [T; N]) -> Arg {
         Arg::List(items.into_iter().map(Into::into).collect())
+    }
+}
+
+/// An argument of a call as a graph has it.
+#[derive(Clone)]
+pub(super) struct GivenArgument {
+    /// The argument. An element type is its number.
+    pub value: Argument,
+    /// True for an element type, which no number stands for.
+    pub is_dtype: bool,
+}
+
+impl GivenArgument {
+    /// Converts an argument. See [`Arg::to_graph_argument`].
+    pub fn new(argument: &Arg, tensors: &mut Vec<TracedTensor>) -> Result<GivenArgument> {
+        Ok(GivenArgument {
+            value: argument.to_graph_argument(tensors)?,
+            is_dtype: matches!(argument, Arg::DType(_)),
+        })
+    }
+
+    /// True if a parameter of this type takes the argument.
+    pub fn fits(&self, ty: &ArgumentType) -> bool {
+        let inner = match ty {
+            ArgumentType::Optional(inner) if self.value != Argument::None => inner,
+            ty => ty,
+        };
+        match inner {
+            ArgumentType::Ignored => true,
+            ArgumentType::DType => self.is_dtype,
+            _ => !self.is_dtype && inner.accepts(&self.value),
+        }
+    }
+
+    /// The argument as a list of one, if it is an integer: Python's `x.reshape(6)`.
+    pub fn as_list(&self) -> GivenArgument {
+        match ArgumentType::Int.accepts(&self.value) && !self.is_dtype {
+            true => GivenArgument {
+                value: Argument::List(vec![self.value.clone()]),
+                is_dtype: false,
+            },
+            false => self.clone(),
+        }
     }
 }
 

@@ -4,12 +4,14 @@ use crate::aten::{ArgumentType, Operator, SchemaParameter};
 use crate::error::Error;
 use crate::ir::Argument;
 
+use super::argument::GivenArgument;
+
 /// The error if no operator accepts the arguments.
 pub(super) fn mismatch_error(
     name: &str,
     operators: &[&'static Operator],
-    positional: &[Argument],
-    named: &[(&str, Argument)],
+    positional: &[GivenArgument],
+    named: &[(&str, GivenArgument)],
 ) -> Error {
     if operators.is_empty() {
         return Error::unsupported(format!("there is no operator {name}"));
@@ -44,8 +46,8 @@ pub(super) fn mismatch_error(
 /// The number of parameters that accept their arguments before the first that does not, and what is wrong with that one.
 fn first_complaint(
     operator: &Operator,
-    positional: &[Argument],
-    named: &[(&str, Argument)],
+    positional: &[GivenArgument],
+    named: &[(&str, GivenArgument)],
 ) -> (usize, String) {
     let parameters = &operator.schema.parameters;
     let is_positional = |parameter: &&SchemaParameter| !parameter.keyword_only;
@@ -58,8 +60,8 @@ fn first_complaint(
     for (index, parameter) in parameters.iter().enumerate() {
         let name = &parameter.name;
         match given((index, parameter)) {
-            Some(argument) if !parameter.ty.accepts(argument) => {
-                let (wanted, found) = (describe_type(&parameter.ty), describe(argument));
+            Some(argument) if !argument.fits(&parameter.ty) => {
+                let (wanted, found) = (describe_type(&parameter.ty), describe_given(argument));
                 return (index, format!("wants {wanted} as `{name}`, got {found}"));
             }
             None if parameter.default.is_none() => {
@@ -102,6 +104,14 @@ fn noun(ty: &ArgumentType) -> &'static str {
         ArgumentType::List(..) => "list",
         ArgumentType::Optional(inner) => noun(inner),
         ArgumentType::Ignored => "value",
+    }
+}
+
+/// Describes an argument of a call.
+fn describe_given(given: &GivenArgument) -> String {
+    match given.is_dtype {
+        true => "an element type".into(),
+        false => describe(&given.value),
     }
 }
 

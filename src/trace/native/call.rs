@@ -6,7 +6,7 @@ use crate::error::{Error, Result, SourcePlace};
 use crate::interp::loop_limit;
 use crate::ir::Argument;
 
-use super::argument::Arg;
+use super::argument::{Arg, GivenArgument};
 use super::argument_errors::mismatch_error;
 use super::call_site;
 use super::in_place::call_in_place;
@@ -103,21 +103,27 @@ impl ResolvedCall {
         named: &[(&str, Arg)],
     ) -> Result<ResolvedCall> {
         let mut tensors = Vec::new();
-        let positional = positional.iter();
-        let positional = positional.map(|argument| argument.to_graph_argument(&mut tensors));
-        let positional: Vec<Argument> = positional.collect::<Result<_>>()?;
+        let mut given = |argument: &Arg| GivenArgument::new(argument, &mut tensors);
+        let positional = positional.iter().map(&mut given);
+        let positional: Vec<GivenArgument> = positional.collect::<Result<_>>()?;
         let named = named.iter();
-        let named =
-            named.map(|(name, argument)| Ok((*name, argument.to_graph_argument(&mut tensors)?)));
-        let named: Vec<(&str, Argument)> = named.collect::<Result<_>>()?;
-        let call = operators.iter().find_map(|operator| {
-            Some(ResolvedCall {
-                operator,
-                arguments: assign_arguments(operator, &positional, &named)?,
-                tensors: tensors.clone(),
-                format: wanted_format(operator, &positional, &named),
+        let named = named.map(|(name, argument)| Ok((*name, given(argument)?)));
+        let named: Vec<(&str, GivenArgument)> = named.collect::<Result<_>>()?;
+        let resolved = |positional: &[GivenArgument]| {
+            operators.iter().find_map(|operator| {
+                Some(ResolvedCall {
+                    operator,
+                    arguments: assign_arguments(operator, positional, &named)?,
+                    tensors: tensors.clone(),
+                    format: wanted_format(operator, positional, &named),
+                })
             })
-        });
+        };
+        let with_lists = || {
+            let lists = positional.iter().map(GivenArgument::as_list);
+            resolved(&lists.collect::<Vec<_>>())
+        };
+        let call = resolved(&positional).or_else(with_lists);
         call.ok_or_else(|| mismatch_error(name, operators, &positional, &named))
     }
 
@@ -183,13 +189,14 @@ impl ResolvedCall {
 /// The argument `memory_format=`, which nodes do not have.
 fn wanted_format(
     operator: &Operator,
-    positional: &[Argument],
-    named: &[(&str, Argument)],
+    positional: &[GivenArgument],
+    named: &[(&str, GivenArgument)],
 ) -> WantedFormat {
     let position = operator.schema.position("memory_format");
     let by_name = named.iter().find(|(name, _)| *name == "memory_format");
     let given = position.and_then(|position| positional.get(position));
-    WantedFormat::from_torch_code(match given.or(by_name.map(|(_, argument)| argument)) {
+    let given = given.or(by_name.map(|(_, argument)| argument));
+    WantedFormat::from_torch_code(match given.map(|given| &given.value) {
         Some(Argument::Number(code)) => Some(code.to_i64()),
         _ => None,
     })
@@ -198,8 +205,8 @@ fn wanted_format(
 /// Assigns an argument to each parameter of an operator. None if the operator does not accept the arguments.
 fn assign_arguments(
     operator: &'static Operator,
-    positional: &[Argument],
-    named: &[(&str, Argument)],
+    positional: &[GivenArgument],
+    named: &[(&str, GivenArgument)],
 ) -> Option<Vec<Argument>> {
     let mut positional = positional.iter();
     let mut assigned = Vec::new();
@@ -215,17 +222,18 @@ fn assign_arguments(
             None => parameter.default.clone()?,
         });
     }
-    let unknown = |(name, _): &(&str, Argument)| operator.schema.position(name).is_none();
+    let unknown = |(name, _): &(&str, GivenArgument)| operator.schema.position(name).is_none();
     let all_used = positional.next().is_none() && !named.iter().any(unknown);
     all_used.then_some(assigned)
 }
 
 /// Converts an argument to the parameter's type. A single element becomes a list for a list parameter. None if the
 /// parameter does not accept the argument.
-fn convert_argument(parameter: &SchemaParameter, argument: &Argument) -> Option<Argument> {
-    if !parameter.ty.accepts(argument) {
+fn convert_argument(parameter: &SchemaParameter, given: &GivenArgument) -> Option<Argument> {
+    if !given.fits(&parameter.ty) {
         return None;
     }
+    let argument = &given.value;
     let inner = match &parameter.ty {
         ArgumentType::Optional(inner) => inner,
         ty => ty,
