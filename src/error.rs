@@ -191,12 +191,12 @@ impl fmt::Display for SourcePlace {
 /// An error: kind, message, context and advice.
 ///
 /// `Display` gives one line: the message, then the context frames from the innermost outwards.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 pub struct Error {
     inner: Box<ErrorInner>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct ErrorInner {
     kind: ErrorKind,
     message: String,
@@ -352,6 +352,17 @@ impl Error {
     }
 }
 
+/// The id, the message with its context, and advice: `main` of a program that returns the error prints this.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.kind().id())?;
+        match self.advice() {
+            Some(advice) => write!(f, "\nhelp: {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.inner.message)?;
@@ -380,6 +391,14 @@ impl<T> ErrorContext<T> for Result<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn debug_is_what_a_program_shows_that_returns_the_error() {
+        let error = Error::input("x is empty").at("net.rs:3");
+        assert_eq!(format!("{error:?}"), "E0501: x is empty — at net.rs:3");
+        let error = error.help("pass a row");
+        assert!(format!("{error:?}").ends_with("\nhelp: pass a row"));
+    }
 
     #[test]
     fn package_files_have_paths_within_the_package() {

@@ -39,6 +39,6 @@ pub use crate::tensor::Tensor;
 pub use crate::trace::nn;
 pub use crate::trace::{
     Buffer, Ellipsis, Forward, Method, Module, NewAxis, Parameter, Size, Steps, TracedTensor,
-    Training, Tree, cond, init, load_state_dict, manual_seed, ops, scan, trace, trace_checked,
-    trace_fn, trace_fn_checked, trace_module, unpack, while_loop,
+    Training, Tree, cond, init, load_state_dict, manual_seed, ops, scan, state_dict, trace,
+    trace_checked, trace_fn, trace_fn_checked, trace_module, unpack, while_loop,
 };

@@ -71,6 +71,8 @@ fn a_wrong_argument_fails_a_trace_at_the_line_of_the_constructor() {
 
 #[test]
 fn inputs_of_wrong_sizes_are_refused() {
+    refused! { GRUCell::new(3, 2).call((ones(&[1, 3]), ids(&[1, 2]))) => "GRUCell expects a state of f32 like its input, got i64"; }
+    refused! { LSTMCell::new(3, 2).call((ones(&[1, 3]), (ones(&[1, 2]), ids(&[1, 2])))).0 => "LSTMCell expects a state of f32 like its input, got i64"; }
     refused! { Linear::new(3, 2).call(ones(&[2, 5])) => "expected input[2, 5] to have 3 features, but got 5 features instead"; }
     refused! { Bilinear::new(3, 2, 4).call((ones(&[2, 3]), ones(&[2, 3]))) => "expected input[2, 3] to have 2 features, but got 3 features instead"; }
     refused! { Conv2d::new(4, 6, 3).call(ones(&[1, 3, 8, 8])) => "expected input[1, 3, 8, 8] to have 4 channels, but got 3 channels instead"; }

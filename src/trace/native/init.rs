@@ -280,7 +280,12 @@ fn random_tensor(shape: &[usize], draw: impl Fn(&mut SplitMix64) -> f64) -> Resu
 /// A weight or bias with the default initialisation of most modules: uniform within `1 / √fan_in`, where `fan_in` is the
 /// number of weights that lead to an output.
 pub(in crate::trace) fn by_fan_in(shape: &[usize], fan_in: usize) -> Parameter {
-    let bound = 1.0 / (fan_in as f64).sqrt();
+    // Without inputs the bias is zero, as in PyTorch.
+    let bound = if fan_in == 0 {
+        0.0
+    } else {
+        1.0 / (fan_in as f64).sqrt()
+    };
     Parameter::new(shape, uniform(-bound, bound))
 }
 

@@ -74,7 +74,7 @@ pub fn trace_checked<M: Module, I: InputsOf<M>>(
     trace_method_checked(module, inputs, forward, options)
 }
 
-/// NetworkInputs that a network takes by reference: those that the graph's caller passes as [`Tree`]s.
+/// Inputs of a network, which it takes by reference. The graph's caller passes them as [`Tree`]s.
 ///
 /// | inputs | what the network takes |
 /// |---|---|
@@ -122,7 +122,7 @@ impl fmt::Debug for NetworkOutputs {
     }
 }
 
-/// NetworkOutputs are a structure of their own, not a part of another one.
+/// The outputs are a structure of their own, not a part of another one.
 impl Tree for NetworkOutputs {
     fn flatten(&self, path: &str, leaves: &mut Vec<TracedTensor>) -> Result<TreeSpec> {
         if !leaves.is_empty() {

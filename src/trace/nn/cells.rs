@@ -65,13 +65,19 @@ impl Weights {
             .or_else(|| states.find_map(|state| self.refused_state(name, x, state)))
     }
 
-    /// Returns an error unless the state has the batch of the input and the features of the cell.
+    /// Returns an error unless the state has the element type and batch of the input, and the features of the cell.
     fn refused_state(
         &self,
         name: &str,
         x: &TracedTensor,
         state: &TracedTensor,
     ) -> Option<TracedTensor> {
+        if state.dtype() != x.dtype() {
+            let (wanted, found) = (x.dtype(), state.dtype());
+            return Some(refuse(format!(
+                "{name} expects a state of {wanted} like its input, got {found}"
+            )));
+        }
         let (mut wanted, found) = (example_sizes(x)?, example_sizes(state)?);
         *wanted.last_mut()? = self.hidden;
         let message = format!("{name} expects a state of {wanted:?}, got {found:?}");
