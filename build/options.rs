@@ -48,12 +48,12 @@ impl<'m> OptionsType<'m> {
         }
         let (name, method) = (self.name(), self.method);
         let link = match self.on_tensor {
-            true => format!("TracedTensor::{method}_with"),
-            false => format!("super::ops::{method}_with"),
+            true => format!("[`{method}_with`](TracedTensor::{method}_with)"),
+            false => format!("[`{method}_with`]"),
         };
         writeln!(
             out,
-            "    /// Options of [`{method}_with`]({link}).\n    #[derive(Debug, Default)]\n    #[must_use]"
+            "    /// Options of {link}.\n    #[derive(Debug, Default)]\n    #[must_use]"
         )?;
         writeln!(
             out,
