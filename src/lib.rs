@@ -149,6 +149,8 @@ pub mod pass;
 #[doc(hidden)]
 #[allow(missing_debug_implementations)]
 pub mod plan;
+#[cfg_attr(not(test), expect(dead_code, reason = "no command draws pictures yet"))]
+pub(crate) mod view;
 
 pub use error::{Error, Result};
 pub use model::{CompileOptions, Device, Model, Session};

@@ -35,6 +35,7 @@ const ORDER: &[&[&str]] = &[
     &["item", "compare"],
     &["pass"],
     &["plan"],
+    &["view"],
     &["trace"],
     &["cases"],
     &["gpu"],

@@ -1,0 +1,3 @@
+//! Pictures of models.
+
+mod layout;
