@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use crate::error::{Error, Result};
 use crate::ir::{
-    Argument, ArgumentStyle, Builder, CallParameter, Dictionary, Graph, GraphModule, Node,
+    self, Argument, ArgumentStyle, Builder, CallParameter, Dictionary, Graph, GraphModule, Node,
+    NodeDescription,
 };
 use crate::ir::{json, text, verify};
 use crate::shape::TensorType;
@@ -64,6 +65,13 @@ impl Graph {
     /// A node of the graph as its line in the text form, without nested graphs.
     pub fn node_text(&self, node: &Node) -> String {
         text::print_node(self, node, &AtenDictionary)
+    }
+}
+
+impl Node {
+    /// The operands and attributes by name; see [`NodeDescription`].
+    pub fn describe(&self) -> NodeDescription {
+        ir::describe(self, &AtenDictionary)
     }
 }
 

@@ -9,6 +9,7 @@
 mod assembler;
 mod builder;
 mod constant_subgraph;
+mod description;
 mod dictionary;
 mod dot;
 mod effect;
@@ -25,6 +26,7 @@ mod value;
 pub mod verify;
 
 pub use builder::{Builder, legal_name};
+pub use description::{NodeDescription, describe};
 pub use dictionary::{ArgumentStyle, CallParameter, Dictionary};
 pub use dot::to_dot;
 pub use graph::{

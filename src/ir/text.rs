@@ -40,6 +40,7 @@ mod scan;
 mod tree;
 
 pub use parse::{parse_graph, parse_module};
+pub(super) use print::attribute as attribute_text;
 pub use print::{print_graph, print_module, print_node};
 
 /// Arguments that are keywords.

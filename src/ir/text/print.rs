@@ -284,7 +284,8 @@ impl<'a> Printer<'a> {
 /// Characters that end unquoted text.
 const SEPARATORS: [char; 9] = [',', '[', ']', '{', '}', '@', '"', '\n', '\\'];
 
-fn attribute(value: &Json) -> String {
+/// An attribute of a primitive as text.
+pub(in crate::ir) fn attribute(value: &Json) -> String {
     match value {
         Json::String(text) if text.contains(SEPARATORS) || needs_quotes(text) => json_string(text),
         Json::String(text) => text.clone(),
