@@ -70,6 +70,7 @@
 //! | checks of a graph against its program | [`trace::check`], `model::verify` |
 //! | graphs for other tools | [`trace::prepare`] |
 //! | graphs to kernels | [`pass`] [`plan`] [`kernel`], and `shaders/` |
+//! | pictures of graphs | [`view`] |
 //! | kernels on a device | [`gpu`] |
 //! | the API and the command line | [`model`], `cli` |
 //! | files of tensors, recorded cases, comparison | [`file_kind`] [`tensor_file`] [`cases`] [`compare`] [`item`] [`digest`] |
@@ -117,6 +118,7 @@ pub mod symbols;
 pub mod tensor;
 pub mod tensor_file;
 pub mod trace;
+pub mod view;
 
 // Internal: for the crate's own program, tests and benchmarks.
 #[doc(hidden)]
@@ -149,8 +151,6 @@ pub mod pass;
 #[doc(hidden)]
 #[allow(missing_debug_implementations)]
 pub mod plan;
-#[cfg_attr(not(test), expect(dead_code, reason = "no command draws pictures yet"))]
-pub(crate) mod view;
 
 pub use error::{Error, Result};
 pub use model::{CompileOptions, Device, Model, Session};

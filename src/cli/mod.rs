@@ -27,6 +27,7 @@ mod show;
 mod test;
 mod tune;
 mod verify;
+mod view;
 
 use std::process::ExitCode;
 
@@ -50,6 +51,7 @@ struct Cli {
 enum Command {
     Import(import::ImportCommand),
     Show(show::ShowCommand),
+    View(view::ViewCommand),
     Prepare(prepare::PrepareCommand),
     Run(run::RunCommand),
     Check(check::CheckCommand),
@@ -81,6 +83,7 @@ pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Import(command) => command.run(),
         Command::Show(command) => command.run(),
+        Command::View(command) => command.run(),
         Command::Prepare(command) => command.run(),
         Command::Run(command) => command.run(),
         Command::Test(command) => command.run(),

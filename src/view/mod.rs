@@ -1,3 +1,77 @@
-//! Pictures of models.
+//! Pictures of models: an HTML page, Graphviz's language, and the JSON of Model Explorer.
+//!
+//! All three show a [`hierarchy`] of boxes: graphs, their modules, and regions with their bodies. The page draws each level
+//! of it as [`layout`] places its boxes; [`overlay`] adds measurements and findings.
 
+mod box_size;
+mod category;
+mod document;
+mod hierarchy;
 mod layout;
+mod level;
+mod overlay;
+mod page;
+mod source_lines;
+mod weight_summary;
+
+use std::path::PathBuf;
+
+use serde_json::Value as Json;
+
+use self::document::DocumentBuilder;
+use self::hierarchy::Hierarchy;
+pub use self::overlay::OverlayFile;
+pub(crate) use self::page::Page;
+use self::source_lines::SourceLines;
+use crate::error::Result;
+use crate::ir::GraphModule;
+
+/// Options of a page.
+#[derive(Clone, Debug, Default)]
+pub struct ViewOptions {
+    /// Documents of other commands that the page shows over the picture.
+    pub overlays: Vec<OverlayFile>,
+    /// Folders from which relative paths of source files start. The page contains the lines around the places of nodes if
+    /// their files exist; without folders it contains none.
+    pub source_folders: Vec<PathBuf>,
+    /// Facts about the model for the page's summary: a name and a text.
+    pub facts: Vec<[String; 2]>,
+}
+
+/// Returns a self-contained HTML page with the picture of a model. `title` is the name of its file.
+///
+/// # Errors
+/// An overlay is malformed, or about another model.
+pub fn page(module: &GraphModule, title: &str, options: &ViewOptions) -> Result<String> {
+    let data = page_data(module, title, options)?;
+    let page = Page {
+        title: &format!("{title}: model"),
+        styles: &[PICTURE_STYLE, include_str!("page/view.css")],
+        body: include_str!("page/view.html"),
+        data: Some(&data),
+        scripts: &[
+            PICTURE_SCRIPT,
+            include_str!("page/list.js"),
+            include_str!("page/details.js"),
+            include_str!("page/view.js"),
+        ],
+    };
+    Ok(page.html())
+}
+
+/// Style of the picture, for pages that contain one.
+pub(crate) const PICTURE_STYLE: &str = include_str!("page/picture.css");
+/// Script of the picture, for pages that contain one.
+pub(crate) const PICTURE_SCRIPT: &str = include_str!("page/picture.js");
+
+/// The data of a picture: boxes, values, weights, levels and overlays.
+pub(crate) fn page_data(module: &GraphModule, title: &str, options: &ViewOptions) -> Result<Json> {
+    let hierarchy = Hierarchy::of(&module.graphs);
+    let sources = SourceLines::new(options.source_folders.clone());
+    let mut data = DocumentBuilder::new(module, &hierarchy, sources).document();
+    data["title"] = title.into();
+    data["facts"] = serde_json::json!(options.facts);
+    data["categories"] = serde_json::json!(category::CATEGORIES);
+    overlay::add_overlays(&mut data, &hierarchy, &options.overlays)?;
+    Ok(data)
+}

@@ -1,0 +1,123 @@
+//! `onionskin view`: writes a page with the picture of a model.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use indicatif::HumanBytes;
+
+use super::argument_errors::ArgumentErrors;
+use super::import::import;
+use super::inputs::Inputs;
+use super::model_args::model_files;
+use super::overwrite::Overwrite;
+use super::progress_line::ProgressLine;
+use super::{Outcome, output};
+use crate::Model;
+use crate::error::{Error, Result};
+use crate::ir::GraphModule;
+use crate::pass;
+use crate::tensor_file::write_all_atomic;
+use crate::view::{OverlayFile, ViewOptions, page};
+
+/// Write the picture of a model: a page with its modules, operators, weights and kernels, which needs no other file.
+#[derive(Args)]
+pub(super) struct ViewCommand {
+    /// A TorchScript archive or a JSON graph.
+    model: PathBuf,
+    /// The page to write; by default the model's name with .html.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Open the page in the browser.
+    #[arg(long)]
+    open: bool,
+    #[command(flatten)]
+    inputs: Inputs,
+    /// Show the graph as the planner gets it: after all passes.
+    #[arg(long)]
+    optimized: bool,
+    /// Show measurements or findings over the picture: a file with the output of profile --json, compare --values --json,
+    /// check --json or show --plan --json; may be repeated.
+    #[arg(long = "overlay", value_name = "FILE")]
+    overlays: Vec<PathBuf>,
+    #[command(flatten)]
+    overwrite: Overwrite,
+}
+
+impl ViewCommand {
+    pub(super) fn run(&self) -> Result<Outcome> {
+        let progress = ProgressLine::new(false);
+        progress.step(format!("reading {}", self.model.display()));
+        let path = self.output.clone();
+        let path = path.unwrap_or_else(|| self.model.with_extension("html"));
+        let model = self.check(&path)?;
+        let overlays = self.overlays.iter().map(|path| read_overlay(path));
+        let overlays: Vec<OverlayFile> = overlays.collect::<Result<_>>()?;
+        let mut module = import(&model, &self.inputs, &progress)?;
+        if self.optimized {
+            progress.step("optimising the graph");
+            module = pass::optimize_module(&module)?;
+        }
+        progress.step("drawing");
+        let options = ViewOptions {
+            overlays,
+            source_folders: self.source_folders(),
+            facts: Vec::new(),
+        };
+        let html = page(&module, &file_name(&self.model), &options)?;
+        write_all_atomic(&[(&path, html.as_bytes())])?;
+        drop(progress);
+        output::line(&summary(&path, &module, html.len()));
+        if self.open {
+            open_in_browser(&path)?;
+        }
+        Ok(Outcome::Success)
+    }
+
+    /// Opens the model and checks all other arguments.
+    fn check(&self, path: &Path) -> Result<Model> {
+        let mut errors = ArgumentErrors::default();
+        let model = errors.record(Model::open(&self.model));
+        self.inputs.check(&mut errors);
+        let read = [
+            model_files(&self.model, model.as_ref()),
+            self.inputs.paths(),
+            self.overlays.clone(),
+        ]
+        .concat();
+        errors.record(self.overwrite.check(path, &["html"], &read));
+        errors.finish(model)
+    }
+
+    /// The folders from which recorded paths of source files start: the current one, and the model's.
+    fn source_folders(&self) -> Vec<PathBuf> {
+        let own = self.model.parent().map(Path::to_path_buf);
+        [PathBuf::from(".")].into_iter().chain(own).collect()
+    }
+}
+
+fn read_overlay(path: &Path) -> Result<OverlayFile> {
+    let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
+    OverlayFile::parse(&file_name(path), &text)
+}
+
+/// The name of a file without its folder.
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
+}
+
+fn summary(path: &Path, module: &GraphModule, bytes: usize) -> String {
+    let nodes: usize = module.graphs.iter().map(|graph| graph.nodes.len()).sum();
+    let (path, size) = (path.display(), HumanBytes(bytes as u64));
+    format!(
+        "{path}: {nodes} nodes, {} weights, {size}",
+        module.weights.len()
+    )
+}
+
+fn open_in_browser(path: &Path) -> Result<()> {
+    open::that_detached(path).map_err(|error| {
+        let message = format!("no browser opens {}: {error}", path.display());
+        Error::usage(message).help("open the file yourself, or leave out --open")
+    })
+}
