@@ -76,9 +76,11 @@ fn a_check_writes_json_and_a_page() {
     let (_, text, _) = onionskin(&[
         "check", FROZEN, "--device", "cpu", "--json", "--html", &page,
     ]);
+    assert!(text.starts_with("{\"format\":\"onionskin-check-1\","), "{text}");
     let json: Json = serde_json::from_str(&text).unwrap();
     assert_eq!(json["passed"], true);
     assert_eq!(json["findings"][0]["id"], "W0211");
+    assert_eq!(json["findings"][0]["value"], "view");
     assert_eq!(json["findings"][0]["place"]["location"]["line"], 92);
     assert_eq!(json["verdict"], "warned");
     assert_eq!(json["runs"][0]["outcome"], "ok");

@@ -174,10 +174,12 @@ impl CheckReport {
         findings
     }
 
-    /// The report as a JSON object.
+    /// The report as a JSON object, marked by `"format": "onionskin-check-1"`. Findings have `value` and `place` where they
+    /// are known.
     pub fn to_json(&self) -> Json {
         let runs: Vec<Json> = self.runs.iter().map(CheckRun::to_json).collect();
         json!({
+            "format": "onionskin-check-1",
             "graph": self.graph.name,
             "passed": self.passed(),
             "verdict": self.verdict().name(),
