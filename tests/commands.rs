@@ -76,7 +76,10 @@ fn a_check_writes_json_and_a_page() {
     let (_, text, _) = onionskin(&[
         "check", FROZEN, "--device", "cpu", "--json", "--html", &page,
     ]);
-    assert!(text.starts_with("{\"format\":\"onionskin-check-1\","), "{text}");
+    assert!(
+        text.starts_with("{\"format\":\"onionskin-check-1\","),
+        "{text}"
+    );
     let json: Json = serde_json::from_str(&text).unwrap();
     assert_eq!(json["passed"], true);
     assert_eq!(json["findings"][0]["id"], "W0211");
@@ -331,6 +334,40 @@ fn has_adapter() -> bool {
     found
 }
 
+/// The steps of a profile have names, times and work, which its tables sum up.
+fn profile_steps_are_complete(profile: &Json) {
+    let steps = profile["steps"].as_array().unwrap();
+    let second = steps
+        .iter()
+        .find(|step| step["module"] == "second")
+        .unwrap();
+    assert_eq!(second["location"], "make_archives.py:35", "{second}");
+    assert_eq!(second["runs"], 1);
+    assert!(second["inline"].is_array());
+    let mut sums = std::collections::BTreeMap::<&str, f64>::new();
+    for step in steps {
+        assert!(!step["nodes"].as_array().unwrap().is_empty(), "{step}");
+        let number = |key: &str| {
+            step[key]
+                .as_f64()
+                .unwrap_or_else(|| panic!("{key}: {step}"))
+        };
+        assert!(number("flop") > 0.0 && number("bytes") > 0.0, "{step}");
+        assert!(
+            0.0 < number("min_ns") && number("min_ns") <= number("ns") + 1e-6,
+            "{step}"
+        );
+        *sums.entry(step["kernel"].as_str().unwrap()).or_default() += number("ns") / 1e6;
+    }
+    for kernel in profile["kernels"].as_array().unwrap() {
+        let (name, ms) = (
+            kernel["name"].as_str().unwrap(),
+            kernel["ms"].as_f64().unwrap(),
+        );
+        assert!((sums[name] - ms).abs() < 1e-9, "{kernel}");
+    }
+}
+
 /// Rates of a profile stay below the ceilings, the trace nests kernels in modules, and the page holds all of it.
 #[test]
 fn a_profile_writes_a_trace_and_a_page() {
@@ -351,7 +388,12 @@ fn a_profile_writes_a_trace_and_a_page() {
     ];
     let (code, text, error) = onionskin(&profile);
     assert_eq!(code, 0, "{error}");
+    assert!(
+        text.starts_with("{\"format\":\"onionskin-profile-1\",\"graph\":\"forward\","),
+        "{text}"
+    );
     let json: Json = serde_json::from_str(&text).unwrap();
+    profile_steps_are_complete(&json);
     let positive = |value: &Json| value.as_f64().is_some_and(|number| number > 0.0);
     assert!(positive(&json["ceilings"]["gb_per_s"]) && positive(&json["ceilings"]["gflops"]));
     for kernel in json["kernels"].as_array().unwrap() {

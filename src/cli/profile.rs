@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Value, json};
 
-use self::tables::{ProfileReport, ProfileRow, table};
+use self::tables::{ProfileReport, ProfileRow, StepMeasurement, table};
 use super::argument_errors::ArgumentErrors;
 use super::model_args::ModelArgs;
 use super::overwrite::Overwrite;
@@ -35,7 +35,7 @@ pub(super) struct ProfileCommand {
     /// Lines of a table, at most.
     #[arg(long, default_value_t = 20)]
     top: usize,
-    /// Print a JSON object.
+    /// Print a JSON object: ceilings, tables, and the nodes, time and work of each step.
     #[arg(long)]
     json: bool,
     /// Write the fastest run as a trace for Perfetto or Chrome.
@@ -75,7 +75,8 @@ impl ProfileCommand {
             profiles.push(program.profile(&inputs)?.1);
         }
         let sizes = compiled.bind(&inputs)?;
-        let measured = ProfileReport::new(program, profiles, ceilings, &sizes)?;
+        let measured =
+            ProfileReport::new(&compiled.graph.name, program, profiles, ceilings, &sizes)?;
         self.write(&measured)?;
         drop(progress);
         self.report(&measured);
@@ -157,10 +158,12 @@ fn clock(profile: &Profile) -> &'static str {
     }
 }
 
-/// Returns the tables as a JSON object.
+/// Returns the tables and the steps of the plan as a JSON object.
 fn json(measured: &ProfileReport) -> Value {
     let ceilings = &measured.ceilings;
     let mut object = json!({
+        "format": "onionskin-profile-1",
+        "graph": measured.graph,
         "device": measured.device,
         "clock": clock(&measured.fastest),
         "ceilings": {
@@ -173,5 +176,6 @@ fn json(measured: &ProfileReport) -> Value {
     for (title, rows) in measured.tables() {
         object[format!("{title}s")] = rows.iter().map(ProfileRow::json).collect();
     }
+    object["steps"] = measured.steps.iter().map(StepMeasurement::json).collect();
     object
 }

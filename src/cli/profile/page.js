@@ -1,12 +1,13 @@
 "use strict";
 const data = JSON.parse(document.getElementById("data").textContent);
 const element = (id) => document.getElementById(id);
-const ceilings = data.tables.ceilings;
+const profile = data.profile;
+const { ceilings, steps } = profile;
 const palette = ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#b07aa1", "#edc948", "#9c755f", "#ff9da7"];
 const rest = "#8a8f96";
 
 // Each of the kernels that take longest has its own colour.
-const colours = new Map(data.tables.kernels.slice(0, palette.length).map((row, i) => [row.name, palette[i]]));
+const colours = new Map(profile.kernels.slice(0, palette.length).map((row, i) => [row.name, palette[i]]));
 const colour = (name) => colours.get(name) ?? rest;
 
 // Selected steps: none, or those of a row of a table.
@@ -34,17 +35,17 @@ function make(tag, properties, ...children) {
 function head() {
   document.title = `${data.model}: profile`;
   element("model").textContent = data.model;
-  element("device").textContent = `on ${data.device}, by ${data.clock}`;
-  const sum = (key) => data.steps.reduce((all, step) => all + step[key], 0);
+  element("device").textContent = `on ${profile.device}, by ${profile.clock}`;
+  const sum = (key) => steps.reduce((all, step) => all + step[key], 0);
   const ns = sum("ns") || 1;
   const figure = (title, value, note) => make("div", {}, make("dt", { textContent: title }),
     make("dd", {}, value, make("small", { textContent: note ? ` ${note}` : "" })));
   element("figures").append(
     figure("kernels together", time(ns)),
-    figure("dispatches", String(sum("steps")), `of ${data.tables.kernels.length} names`),
-    figure("arithmetic", `${digits(sum("operations") / ns)} GFLOP/s`, `of ${digits(ceilings.gflops)}`),
+    figure("dispatches", String(sum("runs")), `of ${profile.kernels.length} names`),
+    figure("arithmetic", `${digits(sum("flop") / ns)} GFLOP/s`, `of ${digits(ceilings.gflops)}`),
     figure("memory", `${digits(sum("bytes") / ns)} GB/s`, `of ${digits(ceilings.gb_per_s)}, ${digits(ceilings.cache_gb_per_s)} within caches`),
-    figure("of ceiling", percent(sum("least") / ns), `${time(sum("least"))} at least`));
+    figure("of ceiling", percent(sum("min_ns") / ns), `${time(sum("min_ns"))} at least`));
 }
 
 function describe(span) {
@@ -57,14 +58,21 @@ function describe(span) {
   const [index, name, start, ns] = span;
   box.append(make("b", { textContent: name }), `  ${time(ns)}, ${time(start)} after the start\n`);
   if (index === null) return;
-  const step = data.steps[index];
-  const runs = Math.max(step.steps, 1);
-  const [operations, bytes, least] = [step.operations / runs, step.bytes / runs, step.least / runs];
+  const step = steps[index];
+  const runs = Math.max(step.runs, 1);
+  const [operations, bytes, least] = [step.flop / runs, step.bytes / runs, step.min_ns / runs];
   const at = (rate, unit) => ns ? ` at ${digits(rate / ns)} ${unit}` : "";
   box.append(`step ${index + 1}, ${step.workgroups.join(" × ")} workgroups, ${amount(operations, "FLOP")}`
     + `${at(operations, "GFLOP/s")}, ${amount(bytes, "B")}${at(bytes, "GB/s")}`
     + (ns ? `, ${percent(least / ns)} of ceiling\n` : ", too short for the clock\n"));
-  box.append(step.details.join("\n"));
+  box.append(words(step).join("\n"));
+}
+
+// The nodes of a step, the reason for its kernel, and its place.
+function words(step) {
+  const place = [step.location, step.location && step.module ? `(${step.module})` : step.module];
+  const computes = (how, nodes) => nodes.length ? `computes ${how}${nodes.join(", ")}` : "";
+  return [computes("", step.nodes), computes("inline ", step.inline), step.reason, place.filter(Boolean).join(" ")].filter(Boolean);
 }
 
 // Timeline: frames of modules, and under them the kernels.
@@ -199,7 +207,7 @@ function roofline() {
     svg.append(node);
     return node;
   };
-  const points = data.steps.map((step, index) => ({ step, index, x: step.operations / step.bytes, y: step.operations / step.ns }))
+  const points = steps.map((step, index) => ({ step, index, x: step.flop / step.bytes, y: step.flop / step.ns }))
     .filter(({ x, y }) => x > 0 && y > 0 && isFinite(x) && isFinite(y));
   const ridge = ceilings.gflops / ceilings.cache_gb_per_s;
   const range = (values) => [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)))];
@@ -222,13 +230,13 @@ function roofline() {
     add("path", { class: "roof", d: `M${x(left)} ${y(left * rate)}L${x(ceilings.gflops / rate)} ${y(ceilings.gflops)}L870 ${y(ceilings.gflops)}` });
   }
   add("text", { x: 864, y: y(ceilings.gflops) - 6, "text-anchor": "end" }, `${digits(ceilings.gflops)} GFLOP/s`);
-  const longest = Math.max(...data.steps.map((step) => step.ns));
+  const longest = Math.max(...steps.map((step) => step.ns));
   for (const { step, index, x: intensity, y: rate } of points) {
     const size = 3 + 9 * Math.sqrt(step.ns / longest);
-    const point = add("circle", { cx: x(intensity), cy: y(rate), r: size, fill: colour(step.names[0]), "data-step": index });
+    const point = add("circle", { cx: x(intensity), cy: y(rate), r: size, fill: colour(step.kernel), "data-step": index });
     const span = data.spans.find((span) => span[0] === index) ?? null;
     point.append(document.createElementNS("http://www.w3.org/2000/svg", "title"));
-    point.firstChild.textContent = `${step.names[0]} (step ${index + 1}): ${time(step.ns)}`;
+    point.firstChild.textContent = `${step.kernel} (step ${index + 1}): ${time(step.ns)}`;
     point.addEventListener("click", () => keep(span));
   }
 }
@@ -242,7 +250,7 @@ const kinds = ["kernel", "module", "line"];
 let shown = { kind: 0, key: "ms", up: false };
 
 function table() {
-  const rows = [...data.tables[`${kinds[shown.kind]}s`]];
+  const rows = [...profile[`${kinds[shown.kind]}s`]];
   const all = rows.reduce((sum, row) => sum + row.ms, 0);
   const key = shown.key === "share" ? "ms" : shown.key;
   rows.sort((a, b) => key === "name" ? a.name.localeCompare(b.name) : b[key] - a[key]);
@@ -277,8 +285,9 @@ function line(row, all) {
 function search(name) {
   found = null;
   if (name !== null) {
-    const steps = data.steps.map((step, index) => [step, index]).filter(([step]) => step.names[shown.kind] === name);
-    found = Object.assign(new Set(steps.map(([, index]) => index)), { name });
+    const of = { kernel: "kernel", module: "module", line: "location" }[kinds[shown.kind]];
+    const own = steps.map((step, index) => [step, index]).filter(([step]) => (step[of] ?? "") === name);
+    found = Object.assign(new Set(own.map(([, index]) => index)), { name });
   }
   document.querySelectorAll("circle").forEach((point) => point.classList.toggle("found", Boolean(found?.has(Number(point.dataset.step)))));
   table();

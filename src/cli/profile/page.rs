@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::json as profile_json;
 use super::tables::ProfileReport;
 use super::timeline::{module_spans, span_name};
-use super::{clock, json as tables};
 use crate::gpu::SpanKind;
 
 const PAGE: &str = include_str!("page.html");
@@ -23,18 +23,6 @@ pub(super) fn page(model: &str, measured: &ProfileReport) -> String {
 
 fn data(model: &str, measured: &ProfileReport) -> Value {
     let profile = &measured.fastest;
-    let steps = measured.steps.iter().map(|step| {
-        json!({
-            "names": step.names,
-            "ns": step.row.nanoseconds,
-            "steps": step.row.steps,
-            "operations": step.row.operations,
-            "bytes": step.row.bytes,
-            "least": step.row.nanoseconds_at_ceilings,
-            "workgroups": step.workgroups,
-            "details": step.details,
-        })
-    });
     let spans = profile.spans.iter().map(|span| {
         let step = match span.kind {
             SpanKind::Step(index) => Some(index),
@@ -58,10 +46,7 @@ fn data(model: &str, measured: &ProfileReport) -> Value {
     });
     json!({
         "model": model,
-        "device": measured.device,
-        "clock": clock(profile),
-        "tables": tables(measured),
-        "steps": steps.collect::<Value>(),
+        "profile": profile_json(measured),
         "spans": spans.collect::<Value>(),
         "frames": frames.collect::<Value>(),
     })

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 use crate::dim::Bindings;
 use crate::error::Result;
 use crate::gpu::{Ceilings, Profile, Program, SpanKind};
-use crate::kernel::plan::Step;
 
 /// Summed work and time of all steps with one name.
 #[derive(Clone, Default)]
@@ -33,12 +32,39 @@ pub(super) struct StepMeasurement {
     pub(super) workgroups: [u32; 3],
     /// Nanoseconds of the fastest dispatch of all runs.
     shortest: f64,
-    /// Computed nodes, the reason for the kernel, and the source, in words.
-    pub(super) details: Vec<String>,
+    /// Nodes that the step computes.
+    nodes: Vec<String>,
+    /// Nodes that are computed where they are read.
+    inline: Vec<String>,
+    /// Kernel variant and the reason for it; `None` if there is only one variant.
+    reason: Option<String>,
+}
+
+impl StepMeasurement {
+    /// Returns the measurements as a JSON object. Amounts are sums of all dispatches of the step in a run.
+    pub(super) fn json(&self) -> Value {
+        let [kernel, module, line] = &self.names;
+        json!({
+            "kernel": kernel,
+            "nodes": self.nodes,
+            "inline": self.inline,
+            "module": module,
+            "location": Some(line).filter(|line| !line.is_empty()),
+            "runs": self.row.steps,
+            "ns": self.row.nanoseconds,
+            "flop": self.row.operations,
+            "bytes": self.row.bytes,
+            "min_ns": self.row.nanoseconds_at_ceilings,
+            "workgroups": self.workgroups,
+            "reason": self.reason,
+        })
+    }
 }
 
 /// All measurements of a profile.
 pub(super) struct ProfileReport {
+    /// Name of the measured graph.
+    pub(super) graph: String,
     pub(super) device: String,
     /// Peak rates of the device: as measured, or raised to those that a kernel reached.
     pub(super) ceilings: Ceilings,
@@ -52,6 +78,7 @@ pub(super) struct ProfileReport {
 
 impl ProfileReport {
     pub(super) fn new(
+        graph: &str,
         program: &Program,
         profiles: Vec<Profile>,
         ceilings: Ceilings,
@@ -88,13 +115,16 @@ impl ProfileReport {
                 ],
                 workgroups: time.workgroups,
                 shortest: shortest(&profiles, index),
-                details: details(step),
+                nodes: step.nodes.clone(),
+                inline: step.work.fused_producers.clone(),
+                reason: step.choice.as_ref().map(ToString::to_string),
             });
         }
         let (ceilings, ceiling_exceeded_by) = apply_ceilings(&mut steps, ceilings);
         let mut profiles = profiles;
         profiles.sort_by_key(Profile::total);
         Ok(ProfileReport {
+            graph: graph.to_string(),
             device: program.device().name().to_string(),
             ceilings,
             ceiling_exceeded_by,
@@ -142,19 +172,6 @@ fn shortest(profiles: &[Profile], step: usize) -> f64 {
     let spans = profiles.iter().flat_map(|profile| &profile.spans);
     let own = spans.filter(|span| span.kind == SpanKind::Step(step));
     own.map(|span| span.nanoseconds).min().unwrap_or(0) as f64
-}
-
-fn details(step: &Step) -> Vec<String> {
-    let mut lines = vec![format!("computes {}", step.nodes.join(", "))];
-    if !step.work.fused_producers.is_empty() {
-        lines.push(format!(
-            "computes inline {}",
-            step.work.fused_producers.join(", ")
-        ));
-    }
-    lines.extend(step.choice.as_ref().map(ToString::to_string));
-    lines.extend(Some(step.place.to_string()).filter(|_| !step.place.is_unknown()));
-    lines
 }
 
 /// Sums rows with the same name; the longest time comes first.
@@ -282,7 +299,9 @@ mod tests {
             row: ProfileRow { name, ..row },
             names: Default::default(),
             workgroups: [1; 3],
-            details: Vec::new(),
+            nodes: Vec::new(),
+            inline: Vec::new(),
+            reason: None,
         }
     }
 

@@ -94,18 +94,15 @@ pub(super) fn trace(measured: &ProfileReport) -> Value {
     json!({"format": "onionskin trace", "displayTimeUnit": "ns", "traceEvents": events})
 }
 
+/// Returns the measurements of a step, after its number from 1.
 fn arguments(measured: &ProfileReport, index: usize) -> Value {
-    let step = &measured.steps[index];
-    let [_, module, line] = &step.names;
-    json!({
-        "step": index + 1,
-        "module": module,
-        "line": line,
-        "workgroups": step.workgroups,
-        "operations": step.row.operations,
-        "bytes": step.row.bytes,
-        "details": step.details.join("; "),
-    })
+    let mut arguments = json!({"step": index + 1});
+    if let (Some(to), Value::Object(from)) =
+        (arguments.as_object_mut(), measured.steps[index].json())
+    {
+        to.extend(from);
+    }
+    arguments
 }
 
 #[cfg(test)]
