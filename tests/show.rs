@@ -177,6 +177,105 @@ fn a_plan_matches_its_golden() {
     assert_eq!(code, 2, "{error}");
 }
 
+/// A plan in JSON has the steps, kernels and slots of the text form, which refer to each other.
+#[test]
+fn a_plan_can_be_json() {
+    let plan = [TWO_LAYERS, "--plan", "--device", "webgpu"];
+    let text = shown(&[&plan[..], &["--json"]].concat());
+    assert!(
+        text.starts_with("{\"format\":\"onionskin-plan-1\",\"device\":\"any device"),
+        "{text}"
+    );
+    let found: Json = serde_json::from_str(&text).unwrap();
+    let graph = &found["graphs"][0];
+    assert_eq!(
+        (&graph["graph"], &graph["sizes"]),
+        (&"forward".into(), &serde_json::json!({"x_0": 2}))
+    );
+    let totals = &graph["totals"];
+    assert_eq!(
+        (&totals["operators"], &totals["weights"]),
+        (&7.into(), &192.into())
+    );
+    assert!(totals["min_ns"].is_null(), "{totals}");
+    let lists = ["kernels", "steps", "slots"].map(|key| graph[key].as_array().unwrap());
+    let [kernels, steps, slots] = lists;
+    for key in ["flop", "bytes"] {
+        let sum: i64 = steps.iter().map(|step| step[key].as_i64().unwrap()).sum();
+        assert_eq!(totals[key], sum);
+    }
+    let index = |value: &Json| usize::try_from(value.as_u64().unwrap()).unwrap();
+    let shown = shown(&plan);
+    for step in steps {
+        let kernel = &kernels[index(&step["kernel"])];
+        assert!(shown.contains(kernel["name"].as_str().unwrap()), "{kernel}");
+        assert!(kernel["wgsl"].as_str().unwrap().contains("fn main"));
+        let of = |key: &str| step[key].as_array().unwrap().iter().map(index);
+        for slot in of("reads").chain(of("writes")) {
+            let value = format!("{} {}", slots[slot]["name"], slots[slot]["type"]);
+            assert!(shown.contains(&value.replace('"', "")), "{value}");
+        }
+        assert_eq!(step["reasons"][0][0], "kernel", "{step}");
+    }
+    let first = &steps[0];
+    assert_eq!(
+        (&first["module"], &first["location"]),
+        (&"first".into(), &"make_archives.py:33".into())
+    );
+    assert_eq!(first["inline"], serde_json::json!(["expand"]));
+    let between = &slots[index(&first["writes"][0])];
+    assert_eq!(between["kind"], "temporary");
+    assert_eq!(
+        (index(&between["first"]), index(&between["last"])),
+        (0, 1),
+        "{between}"
+    );
+    let (code, _, error) = onionskin(&[&["show"], &plan[..], &["--formulas", "--json"]].concat());
+    assert!(
+        code == 2 && error.contains("'--formulas'"),
+        "{code} {error}"
+    );
+}
+
+/// Steps in bodies of regions are in the list of all steps; control flow names them.
+#[test]
+fn a_plan_in_json_has_control_flow() {
+    let folder = Folder::new("flows");
+    let text = "graph forward(x: f32[4], n: i64[]) -> f32[4] {
+  y: f32[4] = loop n, true, x, carried=1  @ model.py:3 {
+    graph body(i: i64[], p: f32[4]) -> (bool[], f32[4]) {
+      again = full true, dtype=bool, shape=[]
+      q = tanh p  @ model.py:4
+      return again, q
+    }
+  }
+  return y
+}";
+    let model = graph(&folder, "loop.json", text);
+    let found = json(&[&model, "--plan", "--device", "webgpu"]);
+    let plan = &found["graphs"][0];
+    let flow = &plan["flows"][0];
+    assert_eq!(
+        (&flow["kind"], &flow["location"]),
+        (&"loop".into(), &"model.py:3".into())
+    );
+    let block = &flow["blocks"][0];
+    assert!(
+        block["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("repeat at most n times"),
+        "{block}"
+    );
+    let [start, end] =
+        [0, 1].map(|at| usize::try_from(block["steps"][at].as_u64().unwrap()).unwrap());
+    let body = &plan["steps"].as_array().unwrap()[start..end];
+    assert!(
+        body.iter().any(|step| step["location"] == "model.py:4"),
+        "{plan}"
+    );
+}
+
 #[test]
 fn kernels_are_written_whole_or_not_at_all() {
     let parent = Folder::new("kernels");

@@ -1,7 +1,7 @@
 //! `onionskin show`: shows a model's summary, graph, signature, weights or operators, or its plan for a device.
 
 mod kernels;
-mod plan;
+pub(in crate::cli) mod plan;
 mod summary;
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use self::plan::{PlanTarget, SizedPlan, WEBGPU};
+use self::plan::{PlanTarget, SizedPlan, WEBGPU, plan_json};
 use self::summary::Summary;
 use super::argument_errors::ArgumentErrors;
 use super::import::import;
@@ -35,8 +35,8 @@ pub(super) struct ShowCommand {
     /// Open the tree of modules to this depth.
     #[arg(long, value_name = "N", default_value_t = 2)]
     depth: usize,
-    /// Print the summary as a JSON object.
-    #[arg(long, conflicts_with_all = ["graph", "signature", "weights", "operators", "dot", "code", "lift", "optimized", "plan", "wgsl"])]
+    /// Print the summary, or with --plan the plan, as a JSON object.
+    #[arg(long, conflicts_with_all = ["graph", "signature", "weights", "operators", "dot", "code", "lift", "optimized", "formulas", "wgsl"])]
     json: bool,
     /// The graph as text only.
     #[arg(long)]
@@ -190,26 +190,24 @@ impl ShowCommand {
     /// Prints or writes the plans of all graphs.
     fn plans(&self, module: &GraphModule, progress: ProgressLine) -> Result<Outcome> {
         let target = PlanTarget::open(&self.device, self.dtype.precision()?, &self.tuned)?;
-        let mut plans = Vec::new();
-        for graph in &module.graphs {
-            let sizes = match self.formulas {
-                true => None,
-                false => Some(self.sizes_of(module, graph)?),
-            };
-            let plan = target.plan(graph, module, sizes.as_ref())?;
-            plans.push((graph, plan, sizes));
+        if self.json {
+            let sizes = |graph: &Graph| self.sizes_of(module, graph);
+            let document = plan_json(module, &target, &sizes)?;
+            drop(progress);
+            output::line(&document.to_string());
+            return Ok(Outcome::Success);
         }
-        let planned = plans.iter().map(|(graph, plan, sizes)| {
-            let planned = SizedPlan::new(&target, plan, sizes.as_ref())?;
-            Ok((graph.name.clone(), planned))
-        });
-        let planned: Vec<(String, SizedPlan)> = planned.collect::<Result<_>>()?;
+        let sizes = |graph: &Graph| match self.formulas {
+            true => Ok(None),
+            false => self.sizes_of(module, graph).map(Some),
+        };
+        let plans = target.plans(module, &sizes)?;
         let texts = match self.plan {
-            true => self.texts(module, &target, &planned, &progress)?,
+            true => self.texts(&target, &plans, &progress)?,
             false => Vec::new(),
         };
         if let Some(folder) = &self.wgsl {
-            kernels::write(folder, &planned)?;
+            kernels::write(folder, &plans)?;
         }
         drop(progress);
         texts.iter().for_each(|text| output::line(text));
@@ -218,9 +216,8 @@ impl ShowCommand {
 
     fn texts(
         &self,
-        module: &GraphModule,
         target: &PlanTarget,
-        planned: &[(String, SizedPlan)],
+        plans: &[SizedPlan],
         progress: &ProgressLine,
     ) -> Result<Vec<String>> {
         let ceilings = match self.formulas {
@@ -230,8 +227,7 @@ impl ShowCommand {
                 target.ceilings()?
             }
         };
-        let graphs = module.graphs.iter().zip(planned);
-        let texts = graphs.map(|(graph, (_, planned))| planned.text(graph, ceilings.as_ref()));
+        let texts = plans.iter().map(|plan| plan.text(ceilings.as_ref()));
         texts.collect()
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn check(folder: &Path) -> Result<()> {
 ///
 /// # Errors
 /// Fails as [`check`] does, or if the folder cannot be written.
-pub(super) fn write(folder: &Path, plans: &[(String, SizedPlan)]) -> Result<()> {
+pub(super) fn write(folder: &Path, plans: &[SizedPlan]) -> Result<()> {
     check(folder)?;
     let temporary = temporary_sibling(folder);
     let written = fill(&temporary, plans).and_then(|()| {
@@ -50,11 +50,11 @@ fn temporary_sibling(folder: &Path) -> PathBuf {
     folder.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
 }
 
-fn fill(folder: &Path, plans: &[(String, SizedPlan)]) -> std::io::Result<()> {
-    for (name, planned) in plans {
+fn fill(folder: &Path, plans: &[SizedPlan]) -> std::io::Result<()> {
+    for planned in plans {
         let folder = match plans.len() {
             1 => folder.to_path_buf(),
-            _ => folder.join(name),
+            _ => folder.join(planned.name()),
         };
         std::fs::create_dir_all(&folder)?;
         for (index, kernel) in planned.plan().kernels.iter().enumerate() {

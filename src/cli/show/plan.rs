@@ -1,10 +1,12 @@
 //! `onionskin show --plan`: shows the dispatches, costs and memory of a plan for a device.
 
+mod json;
 mod memory;
 mod steps;
 
 use std::fmt::Write;
 
+pub(in crate::cli) use self::json::plan_json;
 use self::steps::StepPrinter;
 use super::count_calls;
 use crate::Device;
@@ -21,13 +23,13 @@ use crate::pass::{self};
 use crate::plan::{self, PlanOptions};
 
 /// Name for `--device` that means any device within WebGPU's default limits.
-pub(super) const WEBGPU: &str = "webgpu";
+pub(in crate::cli) const WEBGPU: &str = "webgpu";
 
 /// Columns of a line.
 const WIDTH: usize = 100;
 
 /// Device and options for which a plan is made.
-pub(super) struct PlanTarget {
+pub(in crate::cli) struct PlanTarget {
     name: String,
     capabilities: Capabilities,
     options: PlanOptions,
@@ -37,7 +39,7 @@ pub(super) struct PlanTarget {
 impl PlanTarget {
     /// Opens a device by name, with its tuned kernel choices. `webgpu` and the host mean any device within WebGPU's default
     /// limits.
-    pub(super) fn open(
+    pub(in crate::cli) fn open(
         name: &str,
         precision: Precision,
         tuned: &TunedOption,
@@ -66,13 +68,25 @@ impl PlanTarget {
         })
     }
 
+    /// Plans all graphs of a module: each for the sizes that `sizes` returns for it, or for all sizes if it returns `None`.
+    ///
+    /// # Errors
+    /// A graph cannot be planned, or a buffer or binding is too large for the device.
+    pub(super) fn plans<'a>(
+        &'a self,
+        module: &'a GraphModule,
+        sizes: &dyn Fn(&Graph) -> Result<Option<Bindings>>,
+    ) -> Result<Vec<SizedPlan<'a>>> {
+        let plans = module.graphs.iter().map(|graph| {
+            let sizes = sizes(graph)?;
+            let plan = self.plan(graph, module, sizes.as_ref())?;
+            SizedPlan::new(self, graph, plan, sizes)
+        });
+        plans.collect()
+    }
+
     /// Plans a graph as a session does: for given sizes, or for all sizes.
-    pub(super) fn plan(
-        &self,
-        graph: &Graph,
-        module: &GraphModule,
-        sizes: Option<&Bindings>,
-    ) -> Result<Plan> {
+    fn plan(&self, graph: &Graph, module: &GraphModule, sizes: Option<&Bindings>) -> Result<Plan> {
         let graph = match sizes {
             Some(sizes) => graph.with_sizes(sizes),
             None => graph.clone(),
@@ -94,13 +108,25 @@ impl PlanTarget {
     }
 }
 
-/// A plan with its sizes and memory map.
+/// The plan of a graph with its sizes and memory map.
 pub(super) struct SizedPlan<'a> {
     target: &'a PlanTarget,
-    plan: &'a Plan,
+    graph: &'a Graph,
+    plan: Plan,
     /// `None` if sizes are shown as formulas.
-    sizes: Option<&'a Bindings>,
+    sizes: Option<Bindings>,
     map: Option<MemoryMap>,
+}
+
+/// Work of all steps of a plan, each counted once.
+#[derive(Default)]
+struct TotalWork {
+    /// Arithmetic operations.
+    operations: i64,
+    /// Bytes read and written.
+    bytes: i64,
+    /// Least nanoseconds at the device's ceilings; 0 without them.
+    min_nanoseconds: f64,
 }
 
 impl<'a> SizedPlan<'a> {
@@ -108,28 +134,35 @@ impl<'a> SizedPlan<'a> {
     ///
     /// # Errors
     /// A buffer or binding is too large for the device.
-    pub(super) fn new(
+    fn new(
         target: &'a PlanTarget,
-        plan: &'a Plan,
-        sizes: Option<&'a Bindings>,
+        graph: &'a Graph,
+        plan: Plan,
+        sizes: Option<Bindings>,
     ) -> Result<SizedPlan<'a>> {
-        let map = |sizes| MemoryMap::of(plan, &target.capabilities, target.device.as_ref(), sizes);
+        let map = |sizes| MemoryMap::of(&plan, &target.capabilities, target.device.as_ref(), sizes);
         Ok(SizedPlan {
+            map: sizes.as_ref().map(map).transpose()?,
             target,
+            graph,
             plan,
             sizes,
-            map: sizes.map(map).transpose()?,
         })
     }
 
     pub(super) fn plan(&self) -> &Plan {
-        self.plan
+        &self.plan
+    }
+
+    /// Name of the planned graph.
+    pub(super) fn name(&self) -> &str {
+        &self.graph.name
     }
 
     /// Formats the plan as text.
-    pub(super) fn text(&self, graph: &Graph, ceilings: Option<&Ceilings>) -> Result<String> {
-        let mut text = format!("plan of {} for {}\n", graph.name, self.target.name);
-        if let Some(sizes) = self.sizes.filter(|sizes| !sizes.is_empty()) {
+    pub(super) fn text(&self, ceilings: Option<&Ceilings>) -> Result<String> {
+        let mut text = format!("plan of {} for {}\n", self.name(), self.target.name);
+        if let Some(sizes) = self.sizes.as_ref().filter(|sizes| !sizes.is_empty()) {
             let sizes = sizes.iter().map(|(name, size)| format!("{name} = {size}"));
             let _ = writeln!(text, "where {}", sizes.collect::<Vec<_>>().join(", "));
         }
@@ -137,7 +170,7 @@ impl<'a> SizedPlan<'a> {
             let _ = writeln!(text, "holds for {guard}");
         }
         text += "\nsummary\n";
-        for line in self.summary(graph, ceilings)? {
+        for line in self.summary(ceilings)? {
             let _ = writeln!(text, "  {line}");
         }
         text += "\nsteps\n";
@@ -148,43 +181,51 @@ impl<'a> SizedPlan<'a> {
         Ok(text)
     }
 
-    fn summary(&self, graph: &Graph, ceilings: Option<&Ceilings>) -> Result<Vec<String>> {
-        let Plan { steps, kernels, .. } = self.plan;
+    fn summary(&self, ceilings: Option<&Ceilings>) -> Result<Vec<String>> {
+        let Plan { steps, kernels, .. } = &self.plan;
         let mut lines = vec![format!(
             "dispatches   {} of {} kernels, where PyTorch calls {} operators",
             steps.len(),
             kernels.len(),
-            count_calls(graph)
+            count_calls(self.graph)
         )];
-        let (Some(sizes), Some(map)) = (self.sizes, &self.map) else {
+        let (Some(sizes), Some(map)) = (&self.sizes, &self.map) else {
             lines.push(
                 "sizes        symbolic with --formulas; without it they are the example's"
                     .to_string(),
             );
             return Ok(lines);
         };
-        let (mut operations, mut bytes, mut least) = (0.0, 0.0, 0.0);
-        for step in steps {
-            let work = (
-                step.work.operations.eval(sizes)?,
-                step.work.bytes.eval(sizes)?,
-            );
-            let (own, moved) = (work.0 as f64, work.1 as f64);
-            (operations, bytes) = (operations + own, bytes + moved);
-            least += ceilings.map_or(0.0, |ceilings| ceilings.min_nanoseconds(own, moved));
-        }
+        let total = self.total_work(sizes, ceilings)?;
         let once = match self.plan.flows.is_empty() {
             true => "",
             false => ", each step counted once",
         };
         lines.push(format!(
             "work         {} of arithmetic, {} read and written{once}",
-            amount(operations, "FLOP"),
-            amount(bytes, "B")
+            amount(total.operations as f64, "FLOP"),
+            amount(total.bytes as f64, "B")
         ));
-        lines.push(format!("time         {}", time(least, ceilings)));
+        lines.push(format!(
+            "time         {}",
+            time(total.min_nanoseconds, ceilings)
+        ));
         lines.extend(memory::totals(&map.footprint));
         Ok(lines)
+    }
+
+    fn total_work(&self, sizes: &Bindings, ceilings: Option<&Ceilings>) -> Result<TotalWork> {
+        let mut total = TotalWork::default();
+        for step in &self.plan.steps {
+            let operations = step.work.operations.eval(sizes)?;
+            let bytes = step.work.bytes.eval(sizes)?;
+            total.operations = total.operations.saturating_add(operations);
+            total.bytes = total.bytes.saturating_add(bytes);
+            total.min_nanoseconds += ceilings.map_or(0.0, |ceilings| {
+                ceilings.min_nanoseconds(operations as f64, bytes as f64)
+            });
+        }
+        Ok(total)
     }
 }
 

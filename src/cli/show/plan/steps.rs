@@ -54,7 +54,7 @@ impl<'a> StepPrinter<'a> {
 
     fn flow(&self, flow: &Flow, depth: usize, text: &mut String) -> Result<()> {
         let indent = "  ".repeat(depth);
-        let heads = self.block_heads(&flow.kind);
+        let heads = self.planned.block_heads(&flow.kind);
         if flow.blocks().is_empty() {
             for head in &heads {
                 let _ = writeln!(text, "{indent}{head}");
@@ -67,9 +67,28 @@ impl<'a> StepPrinter<'a> {
         Ok(())
     }
 
+    /// Formats a step in lines: kernel and work, operands and results, reasons.
+    fn step(&self, index: usize, depth: usize, text: &mut String) -> Result<()> {
+        let step = &self.planned.plan.steps[index];
+        let (indent, width) = (2 * depth, self.width);
+        let name = kernel_name(step.kernel, &self.planned.plan.kernels[step.kernel]);
+        let head = self.planned.work(step)?;
+        let head = format!("{:indent$}{:>3}  {name:<width$}  {head}", "", index + 1);
+        let _ = writeln!(text, "{}", head.trim_end());
+        let formulas = self.planned.formulas(step).into_iter();
+        for (label, line) in formulas.chain(self.planned.details(step)) {
+            for line in labelled(indent + 5, label, &line) {
+                let _ = writeln!(text, "{line}");
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SizedPlan<'_> {
     /// Returns the line in front of each block of control flow, or the only line of a call of the application.
-    fn block_heads(&self, kind: &FlowKind) -> Vec<String> {
-        let name = |slot: &SlotId| self.planned.plan.slots[slot.0].name.as_str();
+    pub(super) fn block_heads(&self, kind: &FlowKind) -> Vec<String> {
+        let name = |slot: &SlotId| self.plan.slots[slot.0].name.as_str();
         match kind {
             FlowKind::If { condition, .. } => {
                 let condition = format!("if {} is true", name(condition));
@@ -102,28 +121,9 @@ impl<'a> StepPrinter<'a> {
         }
     }
 
-    /// Formats a step in lines: kernel and work, operands and results, reasons.
-    fn step(&self, index: usize, depth: usize, text: &mut String) -> Result<()> {
-        let step = &self.planned.plan.steps[index];
-        let (indent, width) = (2 * depth, self.width);
-        let name = kernel_name(step.kernel, &self.planned.plan.kernels[step.kernel]);
-        let head = self.planned.work(step)?;
-        let head = format!("{:indent$}{:>3}  {name:<width$}  {head}", "", index + 1);
-        let _ = writeln!(text, "{}", head.trim_end());
-        let formulas = self.planned.formulas(step).into_iter();
-        for (label, line) in formulas.chain(self.planned.details(step)) {
-            for line in labelled(indent + 5, label, &line) {
-                let _ = writeln!(text, "{line}");
-            }
-        }
-        Ok(())
-    }
-}
-
-impl SizedPlan<'_> {
     /// Formats the work of a step, `7.1 MFLOP  1.2 MB  12 × 4 workgroups`; empty where sizes are formulas.
     fn work(&self, step: &Step) -> Result<String> {
-        let Some(sizes) = self.sizes else {
+        let Some(sizes) = &self.sizes else {
             return Ok(String::new());
         };
         Ok(format!(
@@ -136,7 +136,7 @@ impl SizedPlan<'_> {
 
     /// Returns the work of a step as formulas, each with a label; empty where sizes are known.
     fn formulas(&self, step: &Step) -> Vec<(&'static str, String)> {
-        match (self.sizes, self.workgroups(&step.workgroups)) {
+        match (&self.sizes, self.workgroups(&step.workgroups)) {
             (None, Ok(workgroups)) => vec![
                 ("work", format!("{} FLOP", step.work.operations)),
                 ("moves", format!("{} bytes", step.work.bytes)),
@@ -148,7 +148,7 @@ impl SizedPlan<'_> {
 
     /// Formats a number of workgroups: `12 × 4 workgroups`.
     pub(in crate::cli::show) fn workgroups(&self, workgroups: &Workgroups) -> Result<String> {
-        let formula = match (workgroups, self.sizes) {
+        let formula = match (workgroups, &self.sizes) {
             (Workgroups::Linear(count), None) => count.to_string(),
             (Workgroups::Grid(grid), None) => grid.each_ref().map(ToString::to_string).join(" × "),
             (workgroups, Some(sizes)) => {
@@ -176,11 +176,17 @@ impl SizedPlan<'_> {
             ("computes", computed(step)),
         ];
         lines.retain(|(_, line)| !line.is_empty());
-        lines.extend(
-            step.choice
-                .as_ref()
-                .map(|choice| ("kernel", choice.to_string())),
-        );
+        lines.extend(self.reasons(step));
+        lines.extend((!step.place.is_unknown()).then(|| ("source", step.place.to_string())));
+        lines
+    }
+
+    /// Returns the reasons for a step's kernel, for storing its results and for storing them in f32, each with a label.
+    pub(super) fn reasons(&self, step: &Step) -> Vec<(&'static str, String)> {
+        let choice = step.choice.iter();
+        let mut lines: Vec<(&str, String)> = choice
+            .map(|choice| ("kernel", choice.to_string()))
+            .collect();
         for slot in &step.work.writes {
             let name = &self.plan.slots[slot.0].name;
             let stored = self
@@ -194,27 +200,34 @@ impl SizedPlan<'_> {
             let kept = kept.filter(|kept| *kept != F32StorageReason::External);
             lines.extend(kept.map(|kept| ("in f32", kept.to_string())));
         }
-        lines.extend((!step.place.is_unknown()).then(|| ("source", step.place.to_string())));
         lines
     }
 
     fn values(&self, step: &Step, written: bool) -> String {
-        let slots = step.bindings.iter();
-        let slots = slots.filter(|slot| step.work.writes.contains(slot) == written);
-        let mut values: Vec<String> = Vec::new();
-        for value in slots.map(|slot| self.value(*slot)) {
-            // A kernel may bind a slot twice.
-            if !values.contains(&value) {
-                values.push(value);
-            }
-        }
+        let slots = bound_slots(step, written).into_iter();
+        let values: Vec<String> = slots.map(|slot| self.value(slot)).collect();
         values.join(", ")
     }
 
     /// Formats a slot: `relu f32[1, 64, 56, 56] as f16 as vec4 along axis 1`, with storage and layout only if unusual.
     pub(super) fn value(&self, slot: SlotId) -> String {
+        let (name, ty, stored) = (self.slot_name(slot), self.ty(slot), self.stored(slot));
+        format!("{name} {ty}{stored}")
+    }
+
+    /// Returns the name of a slot's value without the layout.
+    pub(super) fn slot_name(&self, slot: SlotId) -> &str {
+        let Slot { name, layout, .. } = &self.plan.slots[slot.0];
+        let layout = layout.to_string();
+        let ends = LAYOUT_SUFFIXES.iter().copied().chain([layout.as_str()]);
+        ends.fold(name.as_str(), |name, end| {
+            name.strip_suffix(end).unwrap_or(name)
+        })
+    }
+
+    /// Formats storage and layout of a slot, ` as f16 as vec4 along axis 1`; empty if they are usual.
+    pub(super) fn stored(&self, slot: SlotId) -> String {
         let Slot {
-            name,
             dtype,
             storage,
             layout,
@@ -227,15 +240,11 @@ impl SizedPlan<'_> {
             (DType::F32, StorageType::F16 | StorageType::F16x2, _) => format!(" as {storage}"),
             _ => String::new(),
         };
-        let layout = layout.to_string();
-        let ends = LAYOUT_SUFFIXES.iter().copied().chain([layout.as_str()]);
-        let name = ends.fold(name.as_str(), |name, end| {
-            name.strip_suffix(end).unwrap_or(name)
-        });
-        format!("{name} {}{stored}{layout}", self.ty(slot))
+        format!("{stored}{layout}")
     }
 
-    fn ty(&self, slot: SlotId) -> TensorType {
+    /// Returns the type of a slot's value, with sizes if they are known.
+    pub(super) fn ty(&self, slot: SlotId) -> TensorType {
         let Slot { dtype, shape, .. } = &self.plan.slots[slot.0];
         match &self.map {
             Some(map) => TensorType::new(*dtype, map.slots[slot.0].shape.iter().copied()),
@@ -245,6 +254,18 @@ impl SizedPlan<'_> {
             },
         }
     }
+}
+
+/// Returns the slots that a step reads, or those that it writes, each once.
+pub(super) fn bound_slots(step: &Step, written: bool) -> Vec<SlotId> {
+    let mut slots: Vec<SlotId> = Vec::new();
+    for slot in &step.bindings {
+        // A kernel may bind a slot twice.
+        if step.work.writes.contains(slot) == written && !slots.contains(slot) {
+            slots.push(*slot);
+        }
+    }
+    slots
 }
 
 /// Formats the nodes of a step, and those that are computed where they are read.
