@@ -17,6 +17,7 @@ mod model_args;
 mod ops;
 mod output;
 mod overwrite;
+mod plan;
 mod precision;
 mod prepare;
 mod profile;

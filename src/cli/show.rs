@@ -1,7 +1,6 @@
 //! `onionskin show`: shows a model's summary, graph, signature, weights or operators, or its plan for a device.
 
 mod kernels;
-pub(in crate::cli) mod plan;
 mod summary;
 
 use std::collections::BTreeMap;
@@ -9,20 +8,16 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use self::plan::{PlanTarget, SizedPlan, WEBGPU, plan_json};
 use self::summary::Summary;
 use super::argument_errors::ArgumentErrors;
 use super::import::import;
 use super::inputs::Inputs;
-use super::precision::StorageDtype;
+use super::plan::{PlanArgs, PlanTarget, SizedPlan, graph_sizes, plan_json};
 use super::progress_line::ProgressLine;
-use super::tune::TunedOption;
 use super::{Outcome, output};
 use crate::Model;
-use crate::dim::Bindings;
 use crate::error::Result;
 use crate::ir::{Graph, GraphModule, Op, to_dot};
-use crate::item::{Item, flatten_arguments};
 use crate::pass;
 
 /// Show a model: inputs, outputs, parameters, arithmetic, memory, devices that run it, warnings.
@@ -73,13 +68,7 @@ pub(super) struct ShowCommand {
     #[arg(long, value_name = "DIR")]
     wgsl: Option<PathBuf>,
     #[command(flatten)]
-    dtype: StorageDtype,
-    #[command(flatten)]
-    tuned: TunedOption,
-    /// The device of the plan: auto, gpu, software, an adapter's index or a part of its name; webgpu for a plan within the
-    /// default limits of WebGPU, which is also the default without an adapter.
-    #[arg(long, default_value = "auto")]
-    device: String,
+    target: PlanArgs,
 }
 
 impl ShowCommand {
@@ -105,10 +94,7 @@ impl ShowCommand {
         let mut errors = ArgumentErrors::default();
         let model = errors.record(Model::open(&self.model));
         self.inputs.check(&mut errors);
-        if self.device != WEBGPU {
-            errors.check_device(&self.device, Some(&self.dtype));
-        }
-        errors.record(self.tuned.check());
+        self.target.check(&mut errors);
         errors.record_all(self.wgsl.iter().map(|folder| kernels::check(folder)));
         errors.finish(model)
     }
@@ -127,7 +113,7 @@ impl ShowCommand {
             false => Some(self.inputs.read(model)?),
         };
         progress.step("computing the needs of the model");
-        let sizes = |module: &GraphModule, graph: &Graph| self.sizes_of(module, graph);
+        let sizes = |module: &GraphModule, graph: &Graph| graph_sizes(&self.inputs, module, graph);
         let summary = Summary::of(model, imported, arguments.as_deref(), &sizes)?;
         drop(progress);
         match self.json {
@@ -177,29 +163,21 @@ impl ShowCommand {
         Ok(Outcome::Success)
     }
 
-    /// Returns the sizes of a graph for the given inputs, or else those of its example.
-    fn sizes_of(&self, module: &GraphModule, graph: &Graph) -> Result<Bindings> {
-        // The inputs are those of the called graph; other graphs take other inputs.
-        let is_called = graph.name == "forward" || module.graphs.len() == 1;
-        match is_called && !self.inputs.is_empty() {
-            true => sizes(graph, &self.inputs.read_for_graph(graph)?),
-            false => Ok(graph.hints.clone()),
-        }
-    }
-
     /// Prints or writes the plans of all graphs.
     fn plans(&self, module: &GraphModule, progress: ProgressLine) -> Result<Outcome> {
-        let target = PlanTarget::open(&self.device, self.dtype.precision()?, &self.tuned)?;
+        let target = self.target.open()?;
         if self.json {
-            let sizes = |graph: &Graph| self.sizes_of(module, graph);
-            let document = plan_json(module, &target, &sizes)?;
+            let sizes = |graph: &Graph| graph_sizes(&self.inputs, module, graph);
+            progress.step("measuring the device");
+            let ceilings = target.ceilings()?;
+            let document = plan_json(module, &target, &sizes, ceilings.as_ref())?;
             drop(progress);
             output::line(&document.to_string());
             return Ok(Outcome::Success);
         }
         let sizes = |graph: &Graph| match self.formulas {
             true => Ok(None),
-            false => self.sizes_of(module, graph).map(Some),
+            false => graph_sizes(&self.inputs, module, graph).map(Some),
         };
         let plans = target.plans(module, &sizes)?;
         let texts = match self.plan {
@@ -230,16 +208,6 @@ impl ShowCommand {
         let texts = plans.iter().map(|plan| plan.text(ceilings.as_ref()));
         texts.collect()
     }
-}
-
-/// Binds a graph's symbols to the sizes of the arguments. Sizes of states are constant.
-fn sizes(graph: &Graph, arguments: &[Item]) -> Result<Bindings> {
-    let inputs = flatten_arguments(&graph.input_trees, arguments)?;
-    let states = graph.inputs.iter().skip(inputs.len());
-    let states = states.map(|id| graph.ty(*id).sizes(&Bindings::new()));
-    let given = inputs.iter().map(|tensor| Ok(tensor.shape().to_vec()));
-    let shapes: Vec<Vec<usize>> = given.chain(states).collect::<Result<_>>()?;
-    graph.bind(&shapes.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
 /// Counts the calls of PyTorch's operators in an imported graph, each body once.

@@ -4,17 +4,19 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::HumanBytes;
+use serde_json::Value as Json;
 
 use super::argument_errors::ArgumentErrors;
 use super::import::import;
 use super::inputs::Inputs;
 use super::model_args::model_files;
 use super::overwrite::Overwrite;
+use super::plan::{PlanArgs, graph_sizes, plan_json};
 use super::progress_line::ProgressLine;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::{Error, Result};
-use crate::ir::GraphModule;
+use crate::ir::{Graph, GraphModule};
 use crate::pass;
 use crate::tensor_file::write_all_atomic;
 use crate::view::{OverlayFile, ViewOptions, page};
@@ -39,6 +41,11 @@ pub(super) struct ViewCommand {
     /// check --json or show --plan --json; may be repeated.
     #[arg(long = "overlay", value_name = "FILE")]
     overlays: Vec<PathBuf>,
+    /// Don't plan the model: the page shows no kernels, unless an overlay has them.
+    #[arg(long)]
+    no_plan: bool,
+    #[command(flatten)]
+    target: PlanArgs,
     #[command(flatten)]
     overwrite: Overwrite,
 }
@@ -51,17 +58,26 @@ impl ViewCommand {
         let path = path.unwrap_or_else(|| self.model.with_extension("html"));
         let model = self.check(&path)?;
         let overlays = self.overlays.iter().map(|path| read_overlay(path));
-        let overlays: Vec<OverlayFile> = overlays.collect::<Result<_>>()?;
+        let mut overlays: Vec<OverlayFile> = overlays.collect::<Result<_>>()?;
         let mut module = import(&model, &self.inputs, &progress)?;
         if self.optimized {
             progress.step("optimising the graph");
             module = pass::optimize_module(&module)?;
         }
+        let mut facts = Vec::new();
+        if !self.no_plan && !overlays.iter().any(OverlayFile::is_plan) {
+            progress.step("planning");
+            match self.plan(&module) {
+                Ok(plan) => overlays.extend(OverlayFile::of("", plan)),
+                // A model that the device cannot run has a picture, too.
+                Err(error) => facts.push(["kernels".to_string(), format!("none: {error}")]),
+            }
+        }
         progress.step("drawing");
         let options = ViewOptions {
             overlays,
             source_folders: self.source_folders(),
-            facts: Vec::new(),
+            facts,
         };
         let html = page(&module, &file_name(&self.model), &options)?;
         write_all_atomic(&[(&path, html.as_bytes())])?;
@@ -85,7 +101,14 @@ impl ViewCommand {
         ]
         .concat();
         errors.record(self.overwrite.check(path, &["html"], &read));
+        self.target.check(&mut errors);
         errors.finish(model)
+    }
+
+    /// Plans the model for the device.
+    fn plan(&self, module: &GraphModule) -> Result<Json> {
+        let sizes = |graph: &Graph| graph_sizes(&self.inputs, module, graph);
+        plan_json(module, &self.target.open()?, &sizes, None)
     }
 
     /// The folders from which recorded paths of source files start: the current one, and the model's.

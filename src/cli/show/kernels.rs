@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::plan::{SizedPlan, kernel_name};
 use crate::cli::argument_errors::check_folder;
 use crate::cli::output::wrapped;
+use crate::cli::plan::{SizedPlan, kernel_name};
 use crate::error::{Error, Result};
 use crate::kernel::plan::{Plan, Step};
 

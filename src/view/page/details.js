@@ -69,7 +69,19 @@ class Details {
       ...this.section("Inputs", box.inputs && this.values(box.inputs.map(([name, value]) => [name, value, [this.picture.sourceOf(value)]]))),
       ...this.section("Outputs", box.outputs && this.values(box.outputs.map((value) => ["", value, this.picture.readersOf(value)]))),
       ...this.section("Weights", ...(box.weights ?? []).map(([name, weight]) => this.weight(name, this.model.weights[weight]))),
-      ...this.source(box.source), ...this.kernels(index), ...this.memory(index)];
+      ...this.source(box.source), ...this.kernels(index), ...this.memory(index), ...this.contents(index)];
+  }
+
+  /** The operators within a module. */
+  contents(index) {
+    if (!this.picture.isContainer(index)) return [];
+    const within = [];
+    for (let open = [index]; open.length;) {
+      const next = this.picture.children[open.pop()];
+      within.push(...next.map((child) => this.model.boxes[child]).filter((child) => child.operator));
+      open.push(...next);
+    }
+    return this.section("Operators", this.histogramOf(within));
   }
 
   section(title, ...parts) {

@@ -147,7 +147,7 @@ impl SizedPlan<'_> {
     }
 
     /// Formats a number of workgroups: `12 × 4 workgroups`.
-    pub(in crate::cli::show) fn workgroups(&self, workgroups: &Workgroups) -> Result<String> {
+    pub(in crate::cli) fn workgroups(&self, workgroups: &Workgroups) -> Result<String> {
         let formula = match (workgroups, &self.sizes) {
             (Workgroups::Linear(count), None) => count.to_string(),
             (Workgroups::Grid(grid), None) => grid.each_ref().map(ToString::to_string).join(" × "),
@@ -169,7 +169,7 @@ impl SizedPlan<'_> {
     }
 
     /// Returns the values that a step reads and writes, its nodes, its kernel and the reasons, each with a label.
-    pub(in crate::cli::show) fn details(&self, step: &Step) -> Vec<(&'static str, String)> {
+    pub(in crate::cli) fn details(&self, step: &Step) -> Vec<(&'static str, String)> {
         let mut lines = vec![
             ("reads", self.values(step, false)),
             ("writes", self.values(step, true)),

@@ -1,4 +1,4 @@
-//! `onionskin show --plan`: shows the dispatches, costs and memory of a plan for a device.
+//! Plans for a device: their dispatches, costs and memory as text and as JSON.
 
 mod json;
 mod memory;
@@ -6,9 +6,14 @@ mod steps;
 
 use std::fmt::Write;
 
-pub(in crate::cli) use self::json::plan_json;
+use clap::Args;
+
+pub(super) use self::json::plan_json;
 use self::steps::StepPrinter;
-use super::count_calls;
+use super::argument_errors::ArgumentErrors;
+use super::inputs::Inputs;
+use super::precision::StorageDtype;
+use super::show::count_calls;
 use crate::Device;
 use crate::cli::output::{amount, wrapped};
 use crate::cli::tune::TunedOption;
@@ -16,6 +21,7 @@ use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::gpu::{self, Ceilings, MemoryMap};
 use crate::ir::{Graph, GraphModule};
+use crate::item::{Item, flatten_arguments};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::materialization::Precision;
 use crate::kernel::plan::{Kernel, Plan};
@@ -23,13 +29,39 @@ use crate::pass::{self};
 use crate::plan::{self, PlanOptions};
 
 /// Name for `--device` that means any device within WebGPU's default limits.
-pub(in crate::cli) const WEBGPU: &str = "webgpu";
+const WEBGPU: &str = "webgpu";
 
 /// Columns of a line.
 const WIDTH: usize = 100;
 
+/// `--device`, `--dtype` and the tuned kernel choices, for commands that show plans.
+#[derive(Args)]
+pub(super) struct PlanArgs {
+    #[command(flatten)]
+    dtype: StorageDtype,
+    #[command(flatten)]
+    tuned: TunedOption,
+    /// The device of the plan: auto, gpu, software, an adapter's index or a part of its name; webgpu for a plan within the
+    /// default limits of WebGPU, which is also the default without an adapter.
+    #[arg(long, default_value = "auto")]
+    device: String,
+}
+
+impl PlanArgs {
+    pub(super) fn check(&self, errors: &mut ArgumentErrors) {
+        if self.device != WEBGPU {
+            errors.check_device(&self.device, Some(&self.dtype));
+        }
+        errors.record(self.tuned.check());
+    }
+
+    pub(super) fn open(&self) -> Result<PlanTarget> {
+        PlanTarget::open(&self.device, self.dtype.precision()?, &self.tuned)
+    }
+}
+
 /// Device and options for which a plan is made.
-pub(in crate::cli) struct PlanTarget {
+pub(super) struct PlanTarget {
     name: String,
     capabilities: Capabilities,
     options: PlanOptions,
@@ -39,11 +71,7 @@ pub(in crate::cli) struct PlanTarget {
 impl PlanTarget {
     /// Opens a device by name, with its tuned kernel choices. `webgpu` and the host mean any device within WebGPU's default
     /// limits.
-    pub(in crate::cli) fn open(
-        name: &str,
-        precision: Precision,
-        tuned: &TunedOption,
-    ) -> Result<PlanTarget> {
+    fn open(name: &str, precision: Precision, tuned: &TunedOption) -> Result<PlanTarget> {
         let device = match name {
             WEBGPU => Device::Host,
             name => Device::open(name)?,
@@ -256,4 +284,28 @@ pub(super) fn kernel_name(index: usize, kernel: &Kernel) -> String {
 /// Wraps a text into lines of [`WIDTH`] columns, with a label in front.
 fn labelled(indent: usize, label: &str, text: &str) -> Vec<String> {
     wrapped(text, &format!("{:indent$}{label:<11}", ""), WIDTH)
+}
+
+/// Returns the sizes of a graph for the given inputs, or else those of its example.
+pub(super) fn graph_sizes(
+    inputs: &Inputs,
+    module: &GraphModule,
+    graph: &Graph,
+) -> Result<Bindings> {
+    // The inputs are those of the called graph; other graphs take other inputs.
+    let is_called = graph.name == "forward" || module.graphs.len() == 1;
+    match is_called && !inputs.is_empty() {
+        true => bind(graph, &inputs.read_for_graph(graph)?),
+        false => Ok(graph.hints.clone()),
+    }
+}
+
+/// Binds a graph's symbols to the sizes of the arguments. Sizes of states are constant.
+fn bind(graph: &Graph, arguments: &[Item]) -> Result<Bindings> {
+    let inputs = flatten_arguments(&graph.input_trees, arguments)?;
+    let states = graph.inputs.iter().skip(inputs.len());
+    let states = states.map(|id| graph.ty(*id).sizes(&Bindings::new()));
+    let given = inputs.iter().map(|tensor| Ok(tensor.shape().to_vec()));
+    let shapes: Vec<Vec<usize>> = given.chain(states).collect::<Result<_>>()?;
+    graph.bind(&shapes.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }

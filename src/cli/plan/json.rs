@@ -3,7 +3,8 @@
 use serde_json::{Value as Json, json};
 
 use super::steps::bound_slots;
-use super::{PlanTarget, SizedPlan, count_calls, kernel_name};
+use super::{PlanTarget, SizedPlan, kernel_name};
+use crate::cli::show::count_calls;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::gpu::{Ceilings, MemoryMap};
@@ -11,24 +12,24 @@ use crate::ir::{Graph, GraphModule};
 use crate::kernel::plan::{Flow, FlowKind, Kernel, SlotId, SlotKind, Step, all_flows};
 
 /// Plans all graphs of a module for the sizes that `sizes` returns for each, and returns the plans as a JSON object with
-/// `"format": "onionskin-plan-1"`. Steps, kernels and slots are referred to by their indices. If a device was opened, its
-/// peak rates are measured for the least times.
+/// `"format": "onionskin-plan-1"`. Steps, kernels and slots are referred to by their indices. Least times are those at the
+/// device's peak rates, if they are known.
 ///
 /// # Errors
-/// A graph cannot be planned, a buffer or binding is too large for the device, or the device fails.
+/// A graph cannot be planned, or a buffer or binding is too large for the device.
 pub(in crate::cli) fn plan_json(
     module: &GraphModule,
     target: &PlanTarget,
     sizes: &dyn Fn(&Graph) -> Result<Bindings>,
+    ceilings: Option<&Ceilings>,
 ) -> Result<Json> {
     let plans = target.plans(module, &|graph| sizes(graph).map(Some))?;
-    let ceilings = target.ceilings()?;
     let graphs = plans.iter().map(|plan| {
         let missing = || Error::internal("a plan for known sizes has no memory map");
         let document = PlanDocument {
             sizes: plan.sizes.as_ref().ok_or_else(missing)?,
             map: plan.map.as_ref().ok_or_else(missing)?,
-            ceilings: ceilings.as_ref(),
+            ceilings,
             planned: plan,
         };
         document.json()
