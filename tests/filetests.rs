@@ -1,6 +1,6 @@
 //! Tests on graphs as text, followed by the expected result: `tests/filetests/**/*.ir`. `BLESS=1` writes the found results.
 //!
-//! The first line names the test: `print` parses and prints, `json` and `dot` print other formats, `verify` lists findings,
+//! The first line names the test: `print` parses and prints, `json`, `dot` and `model_explorer` print other formats, `verify` lists findings,
 //! other words are passes.
 
 #![allow(
@@ -51,7 +51,11 @@ fn apply(test: &str, text: &str) -> Result<String> {
             Ok("no findings\n".into())
         }
         "json" => json_round_trips(&with_weights(text, module)?),
-        "dot" => Ok(module.graphs.iter().map(onionskin::ir::to_dot).collect()),
+        "dot" => Ok(module.graphs.iter().map(onionskin::view::to_dot).collect()),
+        "model_explorer" => {
+            let document = onionskin::view::to_model_explorer(&module, "model.pt");
+            Ok(format!("{document:#}\n"))
+        }
         "fold_weights" => Ok(pass::fold_weights(&with_weights(text, module)?)?.to_string()),
         "optimize" => each(&module, pass::optimize),
         "specialize" => each(&module, pass::specialize),

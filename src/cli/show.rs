@@ -17,8 +17,9 @@ use super::progress_line::ProgressLine;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::Result;
-use crate::ir::{Graph, GraphModule, Op, to_dot};
+use crate::ir::{Graph, GraphModule, Op};
 use crate::pass;
+use crate::view::to_dot;
 
 /// Show a model: inputs, outputs, parameters, arithmetic, memory, devices that run it, warnings.
 #[derive(Args)]

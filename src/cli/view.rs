@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Graph, GraphModule};
 use crate::pass;
 use crate::tensor_file::write_all_atomic;
-use crate::view::{OverlayFile, ViewOptions, page};
+use crate::view::{OverlayFile, ViewOptions, page, to_model_explorer};
 
 /// Write the picture of a model: a page with its modules, operators, weights and kernels, which needs no other file.
 #[derive(Args)]
@@ -29,6 +29,9 @@ pub(super) struct ViewCommand {
     /// The page to write; by default the model's name with .html.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Write the graph for Model Explorer too: a .json file that it opens.
+    #[arg(long, value_name = "FILE")]
+    model_explorer: Option<PathBuf>,
     /// Open the page in the browser.
     #[arg(long)]
     open: bool,
@@ -80,7 +83,16 @@ impl ViewCommand {
             facts,
         };
         let html = page(&module, &file_name(&self.model), &options)?;
-        write_all_atomic(&[(&path, html.as_bytes())])?;
+        let explorer = self.model_explorer.as_ref();
+        let explorer = explorer.map(|path| (path, self.explorer_document(&module)));
+        let explorer = explorer
+            .iter()
+            .map(|(path, text)| (path.as_path(), text.as_bytes()));
+        let files: Vec<(&Path, &[u8])> = [(path.as_path(), html.as_bytes())]
+            .into_iter()
+            .chain(explorer)
+            .collect();
+        write_all_atomic(&files)?;
         drop(progress);
         output::line(&summary(&path, &module, html.len()));
         if self.open {
@@ -101,8 +113,14 @@ impl ViewCommand {
         ]
         .concat();
         errors.record(self.overwrite.check(path, &["html"], &read));
+        let explorer = self.model_explorer.iter();
+        errors.record_all(explorer.map(|path| self.overwrite.check(path, &["json"], &read)));
         self.target.check(&mut errors);
         errors.finish(model)
+    }
+
+    fn explorer_document(&self, module: &GraphModule) -> String {
+        to_model_explorer(module, &file_name(&self.model)).to_string()
     }
 
     /// Plans the model for the device.

@@ -11,7 +11,6 @@ mod builder;
 mod constant_subgraph;
 mod description;
 mod dictionary;
-mod dot;
 mod effect;
 mod graph;
 pub mod json;
@@ -28,7 +27,6 @@ pub mod verify;
 pub use builder::{Builder, legal_name};
 pub use description::{NodeDescription, describe};
 pub use dictionary::{ArgumentStyle, CallParameter, Dictionary};
-pub use dot::to_dot;
 pub use graph::{
     Argument, Definition, Graph, GraphModule, ModuleState, Node, Op, Region, ValueId, ValueInfo,
     Weights,

@@ -8,9 +8,10 @@ use super::box_size::{BoxSize, box_size, shortened, type_label};
 use super::category::category;
 use super::hierarchy::{BoxKind, GraphBox, Hierarchy};
 use super::level::{GraphValue, Level, LevelItem, levels};
+use super::operands::weight_name;
 use super::source_lines::SourceLines;
 use super::weight_summary::WeightSummary;
-use crate::ir::{Definition, Graph, GraphModule, Node, NodeDescription, ValueId, Weights};
+use crate::ir::{Graph, GraphModule, Node, NodeDescription, ValueId, Weights};
 
 /// Builds the data of a page, box by box.
 pub(super) struct DocumentBuilder<'a> {
@@ -192,21 +193,19 @@ impl<'a> DocumentBuilder<'a> {
 
     /// Number of a weight; `None` if the value is not one.
     fn weight(&mut self, graph: usize, value: ValueId) -> Option<usize> {
-        let info = self.hierarchy.graphs[graph].value(value);
-        let Definition::Weight(name) = &info.definition else {
-            return None;
-        };
+        let graph = self.hierarchy.graphs[graph];
+        let name = weight_name(graph, value)?;
         if let Some(known) = self.weight_numbers.get(name) {
             return Some(*known);
         }
         let number = self.weights.len();
         let tensor = self.module.weights.get(name);
-        let mut entry = json!({"name": name, "type": info.ty.to_string()});
+        let mut entry = json!({"name": name, "type": graph.ty(value).to_string()});
         if let Some(found) = tensor.and_then(WeightSummary::of) {
             entry["summary"] = json!(found);
         }
         self.weights.push(entry);
-        self.weight_numbers.insert(name.clone(), number);
+        self.weight_numbers.insert(name.to_string(), number);
         Some(number)
     }
 
@@ -270,8 +269,7 @@ fn kind_name(kind: BoxKind) -> &'static str {
 /// Second line of an operator: the shape of its first weight, or else its attributes.
 fn node_subtitle(graph: &Graph, node: &Node, description: &NodeDescription) -> String {
     let operands = description.operands.iter();
-    let mut weights =
-        operands.filter(|(_, id)| matches!(graph.value(*id).definition, Definition::Weight(_)));
+    let mut weights = operands.filter(|(_, id)| weight_name(graph, *id).is_some());
     let largest = weights
         .clone()
         .find(|(name, _)| name == "weight")
@@ -365,13 +363,6 @@ impl ModuleTotals {
             0 => operators,
             count => format!("{operators}, {} parameters", short_count(count)),
         }
-    }
-}
-
-fn weight_name(graph: &Graph, id: ValueId) -> Option<&str> {
-    match &graph.value(id).definition {
-        Definition::Weight(name) => Some(name),
-        _ => None,
     }
 }
 

@@ -6,9 +6,12 @@
 mod box_size;
 mod category;
 mod document;
+mod dot;
 mod hierarchy;
 mod layout;
 mod level;
+mod model_explorer;
+mod operands;
 mod overlay;
 mod page;
 mod source_lines;
@@ -19,7 +22,9 @@ use std::path::PathBuf;
 use serde_json::Value as Json;
 
 use self::document::DocumentBuilder;
+pub use self::dot::to_dot;
 use self::hierarchy::Hierarchy;
+pub use self::model_explorer::to_model_explorer;
 pub use self::overlay::OverlayFile;
 pub(crate) use self::page::Page;
 use self::source_lines::SourceLines;
