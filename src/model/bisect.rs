@@ -1,17 +1,11 @@
 //! Search for the first value that a device computes differently from the oracle, which interprets the graph: see
 //! [`interp`].
 
-use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
-use std::fmt;
-use std::time::{Duration, Instant};
-
 use crate::compare::Tolerance;
-use crate::dim::Bindings;
-use crate::error::{Error, Result};
-use crate::gpu::{self, Program, ProgramOptions, RunInput};
-use crate::interp::{self, BodyFrame, BodyKind, NodeEvent, body_sizes};
-use crate::ir::{Graph, Node, Weights};
+use crate::error::Result;
+use crate::gpu::{self, Program, ProgramOptions};
+use crate::interp::{BodyFrame, BodyKind, NodeEvent, body_sizes};
+use crate::ir::{Graph, Node};
 use crate::item::Item;
 use crate::kernel::materialization::Precision;
 use crate::plan::{self, PlanOptions};
@@ -19,6 +13,7 @@ use crate::tensor::Tensor;
 use crate::trace::check::{Divergence, ValueSite};
 
 use super::Session;
+use super::oracle_runs::{OracleRuns, SearchOptions, SearchProgress, ValueReader, search_ended};
 
 /// Note on a region whose results differ although each body agrees if it is run alone.
 const BODIES_AGREE: &str = "every body of the region that ran agrees with the oracle when run alone: either allowed \
@@ -27,36 +22,6 @@ const BODIES_AGREE: &str = "every body of the region that ran agrees with the or
 /// Note on a region whose bodies were not searched before the time limit.
 const BODIES_UNKNOWN: &str =
     "the time limit of the search passed before the region's bodies were compared";
-
-/// Maximum bytes of device values that the host holds at once, unless one value is larger.
-const MAX_CHUNK_BYTES: usize = 256 << 20;
-
-/// Time limit and progress callback of a search.
-#[derive(Clone, Copy, Default)]
-pub struct SearchOptions<'a> {
-    /// The search ends after the node during which this time has passed; `None` for no limit.
-    pub limit: Option<Duration>,
-    /// Called after each node of the graph.
-    pub progress: Option<&'a dyn Fn(SearchProgress)>,
-}
-
-impl fmt::Debug for SearchOptions<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SearchOptions")
-            .field("limit", &self.limit)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Progress of a search.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SearchProgress {
-    /// Nodes that the oracle has run.
-    pub done: usize,
-    /// Nodes of the graph.
-    pub total: usize,
-}
 
 /// Outcome of a search.
 #[derive(Clone, Debug)]
@@ -103,17 +68,13 @@ pub fn first_divergence(
     let searcher = DivergenceSearcher {
         device: program.device(),
         precision: session.precision(),
-        weights: weights.as_ref(),
+        oracle: OracleRuns::new(weights.as_ref(), options.limit),
         tolerance,
-        end: options
-            .limit
-            .and_then(|limit| Instant::now().checked_add(limit)),
-        stopped: RefCell::default(),
     };
     let sizes = variant.bind(&inputs)?;
     let reader = ValueReader::new(program, &variant.lowered, sizes, &inputs);
     let found = searcher.first(&variant.lowered, &inputs, reader, options.progress);
-    match (found, searcher.stopped.take()) {
+    match (found, searcher.oracle.take_stopped()) {
         (_, Some(progress)) => Ok(DivergenceSearch::Stopped(progress)),
         (found, None) => Ok(found?.map_or(DivergenceSearch::Agreement, |found| {
             DivergenceSearch::Found(Box::new(found))
@@ -121,77 +82,12 @@ pub fn first_divergence(
     }
 }
 
-/// Reads the values of a graph from a device, in chunks on demand.
-struct ValueReader<'a> {
-    program: &'a Program,
-    sizes: Bindings,
-    inputs: &'a [Tensor],
-    /// Names and bytes of values with their own memory, in node order.
-    order: Vec<(&'a str, usize)>,
-    /// Number of values read so far.
-    read: usize,
-    /// Values of the last chunk that were not taken yet, by name.
-    chunk: HashMap<String, Tensor>,
-}
-
-impl<'a> ValueReader<'a> {
-    fn new(
-        program: &'a Program,
-        graph: &'a Graph,
-        sizes: Bindings,
-        inputs: &'a [Tensor],
-    ) -> ValueReader<'a> {
-        let results = graph.nodes.iter().flat_map(|node| &node.results);
-        let named = results.filter_map(|id| {
-            let name = graph.value(*id).name.as_str();
-            Some((name, program.value_bytes(&sizes, name)?))
-        });
-        ValueReader {
-            order: named.collect(),
-            program,
-            sizes,
-            inputs,
-            read: 0,
-            chunk: HashMap::new(),
-        }
-    }
-
-    /// Removes and returns a value, by name; reads chunks until the value is there. `None` if the value has no memory
-    /// or was not computed.
-    fn take(&mut self, name: &str) -> Result<Option<Tensor>> {
-        let is_next = |(next, _): &(&str, usize)| *next == name;
-        while !self.chunk.contains_key(name) && self.order.iter().skip(self.read).any(is_next) {
-            self.read_chunk()?;
-        }
-        Ok(self.chunk.remove(name))
-    }
-
-    /// Replaces the chunk in memory by the next values that fit a chunk, at least one.
-    fn read_chunk(&mut self) -> Result<()> {
-        let mut bytes = 0usize;
-        let remaining = self.order.iter().skip(self.read);
-        let next_chunk = remaining.take_while(|(_, size)| {
-            bytes = bytes.saturating_add(*size);
-            bytes <= MAX_CHUNK_BYTES || bytes == *size
-        });
-        let names: HashSet<&str> = next_chunk.map(|(name, _)| *name).collect();
-        self.read += names.len().max(1);
-        let host_inputs: Vec<RunInput> = self.inputs.iter().map(RunInput::Host).collect();
-        self.chunk = self.program.capture(&self.sizes, &host_inputs, &names)?;
-        Ok(())
-    }
-}
-
 /// Compares runs of a device with the oracle's.
 struct DivergenceSearcher<'a> {
     device: &'a gpu::GpuDevice,
     precision: Precision,
-    weights: &'a Weights,
+    oracle: OracleRuns<'a>,
     tolerance: Tolerance,
-    /// End of the time limit; `None` for no limit.
-    end: Option<Instant>,
-    /// Progress when the limit passed.
-    stopped: RefCell<Option<SearchProgress>>,
 }
 
 /// A body that ran, with its inputs.
@@ -208,18 +104,11 @@ impl DivergenceSearcher<'_> {
     ) -> Result<Option<Divergence>> {
         // `entered` holds the bodies that ran since the last node of the graph itself.
         let (mut found, mut entered) = (None, Vec::new());
-        let mut count = SearchProgress {
-            done: 0,
-            total: graph.nodes.len(),
-        };
-        let outcome = interp::run_observed(graph, self.weights, inputs, &mut |event| {
-            self.check_limit(count)?;
+        let outcome = self.oracle.run(graph, inputs, progress, &mut |event| {
             let Some(frame) = event.frame else {
                 found = self
                     .compare(event, &mut reader)?
                     .map(|found| (found, event.node.clone()));
-                count.done += 1;
-                progress.inspect(|progress| progress(count));
                 return match found {
                     Some(_) => Err(search_ended()),
                     None => {
@@ -239,18 +128,11 @@ impl DivergenceSearcher<'_> {
         }
         match self.search_bodies(graph, &node, &entered) {
             Ok(inner) => Ok(Some(inner.unwrap_or_else(|| found.with_note(BODIES_AGREE)))),
-            Err(_) if self.stopped.take().is_some() => Ok(Some(found.with_note(BODIES_UNKNOWN))),
+            Err(_) if self.oracle.take_stopped().is_some() => {
+                Ok(Some(found.with_note(BODIES_UNKNOWN)))
+            }
             Err(error) => Err(error),
         }
-    }
-
-    /// Ends the oracle's run once the limit has passed.
-    fn check_limit(&self, count: SearchProgress) -> Result<()> {
-        if self.end.is_none_or(|end| Instant::now() < end) {
-            return Ok(());
-        }
-        self.stopped.replace(Some(count));
-        Err(search_ended())
     }
 
     /// The first value that differs in the bodies of a region, each run separately.
@@ -292,7 +174,12 @@ impl DivergenceSearcher<'_> {
             ..PlanOptions::default()
         };
         let plan = plan::plan_with_options(body, self.device.capabilities(), &options)?;
-        Program::new(self.device, plan, self.weights, ProgramOptions::default())
+        Program::new(
+            self.device,
+            plan,
+            self.oracle.weights,
+            ProgramOptions::default(),
+        )
     }
 
     /// The first result of a node that has its own memory and differs from the oracle's.
@@ -312,11 +199,6 @@ impl DivergenceSearcher<'_> {
         }
         Ok(None)
     }
-}
-
-/// Internal error that stops the oracle's run early. It is never reported.
-fn search_ended() -> Error {
-    Error::internal("the search has ended")
 }
 
 /// Records the inputs of a body of an outermost region, unless that run of the body is recorded already.
