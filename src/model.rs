@@ -28,6 +28,7 @@ mod session_states;
 mod signature;
 mod subject;
 mod tuning;
+mod value_comparison;
 mod verify;
 
 use std::fmt;
@@ -48,6 +49,7 @@ pub use session::Session;
 pub use signature::{Signature, SignatureInput};
 pub use subject::MethodSubject;
 pub use tuning::{Tuning, TuningProgress};
+pub use value_comparison::{ComparedValue, ValueComparison, compare_values};
 pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 
 use crate::error::{Error, Result};

@@ -229,6 +229,58 @@ fn own_files_are_overwritten() {
     refused(&[run.as_slice(), &[&arrays]].concat(), &arrays, "exists");
 }
 
+/// Every value that the device keeps is listed, with its figures and its place, and the worst of them in a table.
+#[test]
+fn all_values_are_compared_on_request() {
+    let compare = ["compare", TWO_LAYERS, "--shape", "f32[2, 4]", "--values"];
+    let host = [&compare[..], &["--device", "cpu"]].concat();
+    let (code, _, error) = onionskin(&host);
+    assert!(
+        code == 2 && error.contains("the host is the oracle"),
+        "{error}"
+    );
+    assert_eq!(onionskin(&[&compare[..], &["--no-search"]].concat()).0, 2);
+    if onionskin::gpu::adapters().is_empty() {
+        return;
+    }
+    let (code, text, error) = onionskin(&[&compare[..], &["--json"]].concat());
+    assert_eq!(code, 0, "{error}");
+    assert!(
+        text.starts_with("{\"format\":\"onionskin-compare-1\","),
+        "{text}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let values = json["values"].as_array().unwrap();
+    let names: Vec<&str> = values
+        .iter()
+        .map(|value| value["value"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 3, "{text}");
+    assert_eq!(names[1], "linear_1");
+    let value = &values[1];
+    assert_eq!(
+        (&value["module"], &value["location"]),
+        (&"second".into(), &"make_archives.py:35".into())
+    );
+    assert_eq!((&value["wrong"], &value["numel"]), (&0.into(), &6.into()));
+    assert!(value["max_abs_error"].is_f64() && json["first_divergence"].is_null());
+    let (_, table, _) = onionskin(&compare);
+    assert!(
+        table.contains("against the oracle: 3 of 3, the worst first"),
+        "{table}"
+    );
+    for name in names {
+        assert!(table.contains(&format!("0 of 6  {name} = ")), "{table}");
+    }
+    let exact = [
+        &compare[..],
+        &["--rtol", "0", "--atol", "0", "--search-limit", "0"],
+    ]
+    .concat();
+    let (_, table, _) = onionskin(&exact);
+    assert!(table.contains("the comparison ended after 0 s"), "{table}");
+}
+
 #[test]
 fn a_search_can_be_left_out() {
     let folder = Folder::new("search");

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use serde_json::{Value as Json, json};
 
 use super::argument_errors::ArgumentErrors;
 use super::inputs::{check_tensors, read_in_order};
@@ -14,8 +15,14 @@ use super::{Outcome, output};
 use crate::compare::{Difference, Tolerance, compare};
 use crate::error::{Error, Result};
 use crate::item::Item;
-use crate::model::{DivergenceSearch, SearchOptions, SearchProgress, first_divergence};
+use crate::model::{
+    ComparedValue, DivergenceSearch, SearchOptions, SearchProgress, ValueComparison,
+    compare_values, first_divergence,
+};
 use crate::{CompileOptions, Device, Model, Session};
+
+/// Lines of the table of values.
+const LISTED_VALUES: usize = 20;
 
 /// Compare a device with the oracle, or with recorded outputs.
 #[derive(Args)]
@@ -27,10 +34,15 @@ pub(super) struct CompareCommand {
     against: Option<PathBuf>,
     #[command(flatten)]
     tolerance: ToleranceOptions,
-    /// Don't look for the first value that differs.
+    /// Compare every value that the device keeps with the oracle's, not only the outputs. Values within the bodies of
+    /// conditions and loops are left out, and so are values that were fused into kernels. The exit code tells of the outputs.
     #[arg(long)]
+    values: bool,
+    /// Don't look for the first value that differs.
+    #[arg(long, conflicts_with = "values")]
     no_search: bool,
-    /// How long to look for the first value that differs, in seconds; the oracle computes all values up to it.
+    /// How long to compare values or to look for the first one that differs, in seconds; the oracle computes all values up to
+    /// it.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -55,6 +67,7 @@ impl CompareCommand {
         let tolerance = self.tolerance.tolerance(options.precision);
         progress.step("reading and importing the model");
         let device = self.model.device.open()?;
+        self.check_keeps_values(&device)?;
         let session = model.compile(&device, &options)?;
         progress.step(format!("running on {device}"));
         let got = session.call(&arguments)?;
@@ -68,14 +81,9 @@ impl CompareCommand {
             None => compare(&got, &expected, tolerance),
         };
         let passed = differences.iter().all(Difference::passed);
-        // The search compares with the oracle, and the host device is the oracle.
-        let skips_search = passed || self.no_search || matches!(device, Device::Host);
-        let search = match skips_search {
-            true => None,
-            false => Some(self.search(&session, &arguments, tolerance, &progress)?),
-        };
+        let against = self.against_oracle(&session, &arguments, tolerance, passed, &progress)?;
         drop(progress);
-        self.print(&device, &differences, search.as_ref());
+        self.print(&device, &differences, &against);
         Ok(if passed {
             Outcome::Success
         } else {
@@ -92,21 +100,50 @@ impl CompareCommand {
         errors.finish(model)
     }
 
-    fn search(
+    /// Refuses `--values` on the host.
+    fn check_keeps_values(&self, device: &Device) -> Result<()> {
+        if self.values && matches!(device, Device::Host) {
+            let message = "--values compares a device with the oracle, and the host is the oracle";
+            return Err(
+                Error::usage(message).help("choose an adapter; onionskin devices lists them")
+            );
+        }
+        Ok(())
+    }
+
+    /// Compares values between inputs and outputs, or looks for the first one that differs.
+    fn against_oracle(
         &self,
         session: &Session,
         arguments: &[Item],
         tolerance: Tolerance,
+        passed: bool,
         progress: &ProgressLine,
-    ) -> Result<DivergenceSearch> {
-        progress.step("looking for the first value that differs");
-        let progress = |search| progress.search_progress(search);
+    ) -> Result<OracleComparison> {
+        // The search compares with the oracle, and the host device is the oracle.
+        let skips_search = passed || self.no_search || matches!(session.device(), Device::Host);
+        if !self.values && skips_search {
+            return Ok(OracleComparison::None);
+        }
+        let what = match self.values {
+            true => "comparing values",
+            false => "looking for the first value that differs",
+        };
+        progress.step(what);
+        let progress = |search| progress.search_progress(what, search);
         let options = SearchOptions {
             limit: Some(Duration::from_secs(self.search_limit)),
             progress: Some(&progress),
         };
         session.reset();
-        first_divergence(session, arguments, tolerance, options)
+        Ok(match self.values {
+            true => {
+                OracleComparison::Values(compare_values(session, arguments, tolerance, options)?)
+            }
+            false => {
+                OracleComparison::Search(first_divergence(session, arguments, tolerance, options)?)
+            }
+        })
     }
 
     fn expected(&self, model: &Model, arguments: &[Item]) -> Result<Item> {
@@ -122,19 +159,14 @@ impl CompareCommand {
         Ok(Item::Tuple(tensors))
     }
 
-    fn print(
-        &self,
-        device: &Device,
-        differences: &[Difference],
-        search: Option<&DivergenceSearch>,
-    ) {
+    fn print(&self, device: &Device, differences: &[Difference], found: &OracleComparison) {
         let against = if self.against.is_some() {
             "recorded outputs"
         } else {
             "the oracle"
         };
         if self.json {
-            output::line(&json(device, differences, search).to_string());
+            output::line(&json(device, differences, found).to_string());
             return;
         }
         output::line(&format!("{device} against {against}"));
@@ -142,26 +174,121 @@ impl CompareCommand {
             let verdict = if difference.passed() { "ok  " } else { "DIFF" };
             output::line(&output::colourize(&format!("  {verdict} {difference}")));
         }
-        match search {
-            Some(DivergenceSearch::Found(found)) => {
+        match found {
+            OracleComparison::None => {}
+            OracleComparison::Values(values) => {
+                let lines = value_table(values);
+                lines.iter().for_each(|line| output::line(line));
+                self.print_stopped(values.stopped, "were compared", "the comparison", "");
+            }
+            OracleComparison::Search(DivergenceSearch::Found(found)) => {
                 output::line(&format!("against the oracle, {found}"))
             }
-            Some(DivergenceSearch::Stopped(SearchProgress { done, total })) => {
-                let limit = self.search_limit;
-                let line = format!(
-                    "the values of the first {done} of {total} nodes agree with the oracle; the search ended after {limit} s"
-                );
-                output::line(&line);
-                output::line(
-                    "  help: --search-limit gives it more seconds, --no-search leaves it out",
+            OracleComparison::Search(DivergenceSearch::Stopped(progress)) => {
+                let without = ", --no-search leaves it out";
+                self.print_stopped(
+                    Some(*progress),
+                    "agree with the oracle",
+                    "the search",
+                    without,
                 );
             }
-            Some(DivergenceSearch::Agreement) => {
+            OracleComparison::Search(DivergenceSearch::Agreement) => {
                 output::line("every value that the device keeps agrees with the oracle")
             }
-            None => {}
         }
     }
+
+    /// Prints that the time limit ended the comparison or the search, if it did, and the remedies.
+    fn print_stopped(&self, stopped: Option<SearchProgress>, done: &str, what: &str, help: &str) {
+        let Some(progress) = stopped else {
+            return;
+        };
+        let (count, total, limit) = (progress.done, progress.total, self.search_limit);
+        output::line(&format!(
+            "the values of the first {count} of {total} nodes {done}; {what} ended after {limit} s"
+        ));
+        output::line(&format!(
+            "  help: --search-limit gives it more seconds{help}"
+        ));
+    }
+}
+
+/// Comparison of values other than the outputs with the oracle.
+enum OracleComparison {
+    /// Not asked for, or not needed.
+    None,
+    /// Search for the first value that differs.
+    Search(DivergenceSearch),
+    /// Comparison of all values that the device keeps.
+    Values(ValueComparison),
+}
+
+impl OracleComparison {
+    /// The first value that differs, as a JSON object, if one was found.
+    fn first_divergence(&self) -> Option<Json> {
+        match self {
+            OracleComparison::Search(DivergenceSearch::Found(found)) => Some(found.to_json()),
+            OracleComparison::Values(values) => {
+                values.first_divergence().map(|found| found.to_json())
+            }
+            _ => None,
+        }
+    }
+
+    /// True if the time limit passed.
+    fn is_stopped(&self) -> bool {
+        match self {
+            OracleComparison::Search(search) => matches!(search, DivergenceSearch::Stopped(_)),
+            OracleComparison::Values(values) => values.stopped.is_some(),
+            OracleComparison::None => false,
+        }
+    }
+
+    fn values(&self) -> Option<Vec<Json>> {
+        match self {
+            OracleComparison::Values(values) => {
+                Some(values.values.iter().map(ComparedValue::to_json).collect())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Formats the worst values as a table, and the first value that differs.
+fn value_table(found: &ValueComparison) -> Vec<String> {
+    let values = found.worst_first();
+    let shown = values.len().min(LISTED_VALUES);
+    let mut lines = vec![
+        format!(
+            "values that the device keeps, against the oracle: {shown} of {}, the worst first",
+            values.len()
+        ),
+        "    max abs    max rel               wrong  value".to_string(),
+    ];
+    lines.extend(values.iter().take(shown).map(|value| value_line(value)));
+    lines.extend(
+        found
+            .first_divergence()
+            .map(|found| format!("against the oracle, {found}")),
+    );
+    lines
+}
+
+/// Formats a value: its largest differences, the number of wrong elements, its name and its place.
+fn value_line(
+    ComparedValue {
+        site, difference, ..
+    }: &ComparedValue,
+) -> String {
+    if let Some(why) = &difference.incomparable {
+        return format!("  {site}: {why}");
+    }
+    let wrong = format!("{} of {}", difference.wrong, difference.numel);
+    format!(
+        "  {:>9.3e}  {:>9.3e}  {wrong:>18}  {site}",
+        difference.max_abs, difference.max_rel
+    )
 }
 
 fn tensors(item: &Item) -> Vec<Item> {
@@ -172,16 +299,14 @@ fn tensors(item: &Item) -> Vec<Item> {
         .collect()
 }
 
-fn json(
-    device: &Device,
-    differences: &[Difference],
-    search: Option<&DivergenceSearch>,
-) -> serde_json::Value {
-    let outputs: Vec<_> = differences.iter().map(Difference::to_json).collect();
-    let found = match search {
-        Some(DivergenceSearch::Found(found)) => Some(found.to_json()),
-        _ => None,
-    };
-    let stopped = matches!(search, Some(DivergenceSearch::Stopped(_)));
-    serde_json::json!({"device": device.to_string(), "outputs": outputs, "first_divergence": found, "search_stopped": stopped})
+fn json(device: &Device, differences: &[Difference], found: &OracleComparison) -> Json {
+    let outputs: Vec<Json> = differences.iter().map(Difference::to_json).collect();
+    json!({
+        "format": "onionskin-compare-1",
+        "device": device.to_string(),
+        "outputs": outputs,
+        "first_divergence": found.first_divergence(),
+        "search_stopped": found.is_stopped(),
+        "values": found.values(),
+    })
 }

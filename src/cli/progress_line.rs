@@ -59,11 +59,13 @@ impl ProgressLine {
         self.bar.set_message(what);
     }
 
-    /// Shows the progress of the search for the first difference.
-    pub(super) fn search_progress(&self, SearchProgress { done, total }: SearchProgress) {
-        self.progress(&format!(
-            "looking for the first value that differs: {done} of {total} nodes agree"
-        ));
+    /// Shows the progress of a search for the first difference or of a comparison of values.
+    pub(super) fn search_progress(
+        &self,
+        what: &str,
+        SearchProgress { done, total }: SearchProgress,
+    ) {
+        self.progress(&format!("{what}: {done} of {total} nodes are compared"));
     }
 
     /// Shows the progress of the current step. Without a terminal it prints a line every [`INTERVAL`].

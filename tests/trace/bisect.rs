@@ -15,7 +15,7 @@ use onionskin::item::Item;
 use onionskin::kernel::materialization::Precision;
 use onionskin::model::{
     Culprit, DeviceReference, DivergenceSearch, SearchOptions, SearchProgress, check,
-    first_divergence, first_wrong_pass, verify,
+    compare_values, first_divergence, first_wrong_pass, verify,
 };
 use onionskin::pass::Pass;
 use onionskin::tensor::Tensor;
@@ -167,6 +167,71 @@ fn a_search_ends_at_its_limit_and_reports_progress() {
         "{told:?}"
     );
     assert!(told.is_sorted_by_key(|one| one.done), "{told:?}");
+}
+
+/// Two elements through the wrong operator, their sum, and a value that is computed beside it.
+fn wrong_among_right() -> Model {
+    let operator = wrong_above_seven();
+    let traced = trace_fn(TracedTensor::from_vec([2], vec![1f32, 2.0]), |x| {
+        let wrong = operator.call(&[&x]).swap_remove(0);
+        let after = wrong.sum();
+        (wrong, after, x.sum() * 2.0)
+    });
+    Model::from_module(traced.unwrap().module)
+}
+
+/// A comparison goes on after a value that differs, and tells right values too.
+#[test]
+fn all_values_are_compared() {
+    let Some(device) = samples::device(FeatureLevel::Full).map(Device::from) else {
+        return;
+    };
+    let session = wrong_among_right()
+        .compile(&device, &CompileOptions::default())
+        .unwrap();
+    let input = vec![Tensor::from_vec([2], vec![9f32, 1.0]).unwrap().into()];
+    let compare = |options| compare_values(&session, &input, TOLERANCE, options).unwrap();
+    let found = compare(SearchOptions::default());
+    assert!(found.stopped.is_none());
+    let of = |op: &str| {
+        let mut values = found.values.iter().filter(|value| value.site.op == op);
+        values.next().unwrap_or_else(|| panic!("{op}: {found:?}"))
+    };
+    let wrong = &of("custom").difference;
+    assert_eq!((wrong.wrong, wrong.numel, wrong.max_abs), (1, 2, 1.0));
+    let passed: Vec<bool> = found
+        .values
+        .iter()
+        .map(|value| value.difference.passed())
+        .collect();
+    assert_eq!(
+        passed.iter().filter(|passed| !**passed).count(),
+        2,
+        "{found:?}"
+    );
+    assert!(passed.contains(&true), "{found:?}");
+    let worst = found.worst_first();
+    // The sum is wrong in its only element, the operator's result in one of two.
+    assert_eq!(worst[0].difference.numel, 1, "{worst:?}");
+    assert_eq!(worst[1].site, of("custom").site);
+    let first = found.first_divergence().unwrap();
+    assert_eq!(first.site.op, "custom");
+    let json = of("custom").to_json();
+    assert_eq!(
+        (&json["wrong"], &json["max_abs_error"]),
+        (&1.into(), &1.0.into()),
+        "{json}"
+    );
+    assert!(
+        json["location"].as_str().unwrap().contains("bisect.rs:"),
+        "{json}"
+    );
+    let stopped = compare(SearchOptions {
+        limit: Some(Duration::ZERO),
+        progress: None,
+    });
+    assert!(stopped.values.is_empty());
+    assert_eq!(stopped.stopped.map(|progress| progress.done), Some(0));
 }
 
 /// The report and its page name the value by the enclosing regions, with source lines.

@@ -40,8 +40,7 @@ impl Divergence {
         expected: &Tensor,
         tolerance: Tolerance,
     ) -> Option<Divergence> {
-        let allowed = scale_tolerance(tolerance, expected);
-        let difference = compare_tensors(&site.value, got, expected, allowed);
+        let difference = value_difference(&site.value, got, expected, tolerance);
         (!difference.passed()).then(|| Divergence::new(site, difference))
     }
 
@@ -169,6 +168,17 @@ fn compare_node(
         Divergence::compare(ValueSite::of_result(event, *id), got, expected, tolerance)
     });
     differences.find_map(|divergence| divergence)
+}
+
+/// The difference of an intermediate value from the expected one. The relative tolerance refers to the largest expected
+/// element.
+pub fn value_difference(
+    name: &str,
+    got: &Tensor,
+    expected: &Tensor,
+    tolerance: Tolerance,
+) -> Difference {
+    compare_tensors(name, got, expected, scale_tolerance(tolerance, expected))
 }
 
 /// Scales the relative tolerance by the largest element, since small intermediate values may be differences of large ones.

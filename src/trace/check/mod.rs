@@ -62,7 +62,7 @@ mod value_site;
 mod varies_with_sizes;
 
 pub use archive::{has_control_flow, inspect_archive};
-pub use bisect::{Divergence, GraphWithWeights, first_difference};
+pub use bisect::{Divergence, GraphWithWeights, first_difference, value_difference};
 pub use canonical::{CanonicalStep, ShapeMode, each_graph, steps};
 pub use catalog::{CatalogEntry, FrontEnd, Id, Severity, entries, explain};
 pub use check_run::{CheckRun, RunOutcome};
