@@ -39,9 +39,14 @@ struct Edge {
 }
 
 /// Returns the blocks of a sorted graph. Edges become vertical in the order of their priority; an edge does not if it
-/// crosses a vertical one, or if one of its ends is on a vertical edge on the same side.
-pub(super) fn blocks(graph: &LayeredGraph) -> Blocks {
+/// crosses a vertical one, or if one of its ends is on a vertical edge on the same side. After each `height` ranks all
+/// blocks end, except for those on the longest path.
+pub(super) fn blocks(graph: &LayeredGraph, height: usize) -> Blocks {
     let mut edges = edges(graph);
+    edges.retain(|edge| {
+        let is_longest_path = edge.priority.class == EdgeClass::LongestPath;
+        is_longest_path || !graph.rank_of[edge.lower].is_multiple_of(height)
+    });
     edges.sort_unstable_by(|a, b| (&a.priority, a.upper).cmp(&(&b.priority, b.upper)));
     let mut aligned = vec![GapAlignment::default(); graph.ranks.len()];
     let mut upper_of = vec![None; graph.rank_of.len()];

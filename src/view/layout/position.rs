@@ -8,11 +8,14 @@ use super::{LayoutItem, Spacing};
 const MAX_ROUNDS: usize = 16;
 /// Movement of the whole layout, in CSS pixels, below which blocks rest.
 const RESTING: f64 = 0.01;
+/// Ranks after which blocks end, in the order of the attempts.
+const BLOCK_HEIGHTS: [usize; 4] = [usize::MAX, 32, 8, 1];
+/// Largest width of a layout as a multiple of its widest rank: shorter blocks need less width.
+const MAX_STRETCH: f64 = 2.0;
 
 /// Returns the centre of each node of a sorted graph. The leftmost edge is 0.
 pub(super) fn centres(graph: &LayeredGraph, items: &[LayoutItem], spacing: Spacing) -> Vec<f64> {
-    let blocks = blocks(graph);
-    let row = BlockRow::new(graph, &blocks, items, spacing);
+    let (blocks, row) = narrow_row(graph, items, spacing);
     let mut centres = row.balanced();
     for _ in 0..MAX_ROUNDS {
         let moved = row.attract(&mut centres);
@@ -30,6 +33,39 @@ pub(super) fn centres(graph: &LayeredGraph, items: &[LayoutItem], spacing: Spaci
         .iter()
         .map(|block| centres[*block] - left)
         .collect()
+}
+
+/// Returns the highest blocks that do not stretch the layout too much.
+fn narrow_row(graph: &LayeredGraph, items: &[LayoutItem], spacing: Spacing) -> (Blocks, BlockRow) {
+    let row = |height: usize| {
+        let blocks = blocks(graph, height);
+        let row = BlockRow::new(graph, &blocks, items, spacing);
+        (blocks, row)
+    };
+    let limit = MAX_STRETCH * widest_rank(graph, items, spacing);
+    let [highest, shorter @ ..] = BLOCK_HEIGHTS;
+    let mut narrowest = row(highest);
+    for height in shorter {
+        if narrowest.1.width() <= limit {
+            break;
+        }
+        narrowest = row(height);
+    }
+    narrowest
+}
+
+/// Returns the width of the widest rank.
+fn widest_rank(graph: &LayeredGraph, items: &[LayoutItem], spacing: Spacing) -> f64 {
+    let width = |nodes: &Vec<usize>| {
+        let ends = [nodes.first(), nodes.last()].into_iter().flatten();
+        let margins: f64 = ends.map(|node| half_width(items, *node)).sum();
+        let pairs = nodes.windows(2);
+        let distances: f64 = pairs
+            .map(|pair| distance(items, spacing, pair[0], pair[1]))
+            .sum();
+        margins + distances
+    };
+    graph.ranks.iter().map(width).fold(0.0, f64::max)
 }
 
 /// Returns half of the width of a node. Bends have none.
@@ -134,27 +170,41 @@ impl BlockRow {
         }
     }
 
-    /// Returns the means of the leftmost and the rightmost possible centres.
-    fn balanced(&self) -> Vec<f64> {
-        let mut left = vec![0.0; self.half_widths.len()];
+    /// Returns the leftmost possible centres.
+    fn leftmost(&self) -> Vec<f64> {
+        let mut centres = vec![0.0; self.half_widths.len()];
         for block in self.from_left.iter().copied() {
-            left[block] = self.least(block, &left).max(self.half_widths[block]);
+            centres[block] = self.least(block, &centres).max(self.half_widths[block]);
         }
-        let edges = left
+        centres
+    }
+
+    /// Returns the rightmost possible centres within a width.
+    fn rightmost(&self, width: f64) -> Vec<f64> {
+        let mut centres = vec![0.0; self.half_widths.len()];
+        for block in self.from_left.iter().copied().rev() {
+            centres[block] = self
+                .greatest(block, &centres)
+                .min(width - self.half_widths[block]);
+        }
+        centres
+    }
+
+    /// Returns the least width of all blocks together.
+    fn width(&self) -> f64 {
+        let centres = self.leftmost();
+        let edges = centres
             .iter()
             .zip(&self.half_widths)
             .map(|(centre, half)| centre + half);
-        let width = edges.fold(0.0, f64::max);
-        let mut right = vec![0.0; self.half_widths.len()];
-        for block in self.from_left.iter().copied().rev() {
-            right[block] = self
-                .greatest(block, &right)
-                .min(width - self.half_widths[block]);
-        }
-        left.iter()
-            .zip(right)
-            .map(|(left, right)| (left + right) / 2.0)
-            .collect()
+        edges.fold(0.0, f64::max)
+    }
+
+    /// Returns the means of the leftmost and the rightmost possible centres.
+    fn balanced(&self) -> Vec<f64> {
+        let (leftmost, rightmost) = (self.leftmost(), self.rightmost(self.width()));
+        let both = leftmost.iter().zip(rightmost);
+        both.map(|(left, right)| (left + right) / 2.0).collect()
     }
 
     /// Returns the leftmost centre that the blocks to the left of a block allow.

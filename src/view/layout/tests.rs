@@ -1,3 +1,7 @@
+mod generator;
+
+use generator::{Random, random_graphs};
+
 use super::layered::LayeredGraph;
 use super::*;
 
@@ -8,56 +12,6 @@ const SPACING: Spacing = Spacing {
 };
 /// Rounding of positions to `f32`, in CSS pixels.
 const ROUNDING: f32 = 0.01;
-
-/// Xorshift generator with a seed other than 0.
-struct Random(u64);
-
-impl Random {
-    /// Returns an integer below a limit.
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-
-    fn pin(&mut self) -> Option<Pin> {
-        match self.below(8) {
-            0 => Some(Pin::First),
-            1 => Some(Pin::Last),
-            _ => None,
-        }
-    }
-
-    fn item(&mut self) -> LayoutItem {
-        let (width, height) = (self.below(90) as f32, self.below(50) as f32);
-        let pin = self.pin();
-        LayoutItem { width, height, pin }
-    }
-
-    fn net(&mut self, items: usize) -> Net {
-        let source = self.below(items);
-        let target = |random: &mut Random| match random.below(4) {
-            0 => random.below(items),
-            _ => (source + random.below(6)) % items,
-        };
-        let targets = (0..1 + self.below(4)).map(|_| target(self)).collect();
-        Net { source, targets }
-    }
-
-    fn graph(&mut self) -> (Vec<LayoutItem>, Vec<Net>) {
-        let items: Vec<LayoutItem> = (0..1 + self.below(60)).map(|_| self.item()).collect();
-        let nets = (0..self.below(2 * items.len())).map(|_| self.net(items.len()));
-        let nets = nets.collect();
-        (items, nets)
-    }
-}
-
-/// Graphs with cycles, values that their own item reads, targets given twice, and pins at both ends.
-fn random_graphs() -> impl Iterator<Item = (Vec<LayoutItem>, Vec<Net>)> {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    (0..400).map(move |_| random.graph())
-}
 
 fn boxes(count: usize) -> Vec<LayoutItem> {
     let item = |index: usize| LayoutItem {
@@ -471,6 +425,35 @@ fn a_line_against_the_order_bends_upwards() {
     let ranks = layout.routes[3].bends.iter().map(|bend| bend.rank);
     assert_eq!(ranks.collect::<Vec<_>>(), [2, 1]);
     assert_vertical(&layout, &[0, 1, 2, 3]);
+}
+
+#[test]
+fn long_lines_do_not_stretch_a_layout() {
+    let mut random = Random(7);
+    let mut nets = Vec::new();
+    for source in 0..600 {
+        let targets = vec![source + 1 + random.below(40), source + 1 + random.below(40)];
+        nets.push(Net { source, targets });
+    }
+    let items = boxes(640);
+    let layout = layout(&items, &nets, SPACING);
+    let widths = extents(&items, &layout).into_iter().map(|rank| {
+        let sizes: f32 = rank.iter().map(|extent| extent.1 - extent.0).sum();
+        let gaps = rank.windows(2).map(|pair| {
+            if pair[0].2 && pair[1].2 {
+                SPACING.item
+            } else {
+                SPACING.line
+            }
+        });
+        sizes + gaps.sum::<f32>()
+    });
+    let widest = widths.fold(0.0, f32::max);
+    assert!(
+        layout.width < 2.0 * widest + 71.0,
+        "{} of {widest}",
+        layout.width
+    );
 }
 
 /// Returns a chain with a line over 20 ranks from every fourth item.
