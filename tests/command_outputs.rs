@@ -246,7 +246,7 @@ fn all_values_are_compared_on_request() {
     let (code, text, error) = onionskin(&[&compare[..], &["--json"]].concat());
     assert_eq!(code, 0, "{error}");
     assert!(
-        text.starts_with("{\"format\":\"onionskin-compare-1\","),
+        text.starts_with("{\"format\":\"onionskin-compare-1\",\"graph\":\"forward\","),
         "{text}"
     );
     let json: serde_json::Value = serde_json::from_str(&text).unwrap();

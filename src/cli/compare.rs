@@ -83,7 +83,7 @@ impl CompareCommand {
         let passed = differences.iter().all(Difference::passed);
         let against = self.against_oracle(&session, &arguments, tolerance, passed, &progress)?;
         drop(progress);
-        self.print(&device, &differences, &against);
+        self.print(&options.entry, &device, &differences, &against);
         Ok(if passed {
             Outcome::Success
         } else {
@@ -159,14 +159,20 @@ impl CompareCommand {
         Ok(Item::Tuple(tensors))
     }
 
-    fn print(&self, device: &Device, differences: &[Difference], found: &OracleComparison) {
+    fn print(
+        &self,
+        graph: &str,
+        device: &Device,
+        differences: &[Difference],
+        found: &OracleComparison,
+    ) {
         let against = if self.against.is_some() {
             "recorded outputs"
         } else {
             "the oracle"
         };
         if self.json {
-            output::line(&json(device, differences, found).to_string());
+            output::line(&json(graph, device, differences, found).to_string());
             return;
         }
         output::line(&format!("{device} against {against}"));
@@ -299,10 +305,16 @@ fn tensors(item: &Item) -> Vec<Item> {
         .collect()
 }
 
-fn json(device: &Device, differences: &[Difference], found: &OracleComparison) -> Json {
+fn json(
+    graph: &str,
+    device: &Device,
+    differences: &[Difference],
+    found: &OracleComparison,
+) -> Json {
     let outputs: Vec<Json> = differences.iter().map(Difference::to_json).collect();
     json!({
         "format": "onionskin-compare-1",
+        "graph": graph,
         "device": device.to_string(),
         "outputs": outputs,
         "first_divergence": found.first_divergence(),
