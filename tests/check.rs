@@ -453,7 +453,7 @@ fn a_page_marks_findings_in_the_graph_and_escapes_text() {
         warnings: Vec::new(),
     };
     let report = check_trace(&subject, &traced, &CheckOptions::default()).unwrap();
-    let page = report.to_html();
+    let page = report.to_html("model.pt").unwrap();
     assert!(
         page.contains("<tr id=\"value-b\" class=\"error\"><td><a href=\"#finding-0\">E0714</a>")
     );

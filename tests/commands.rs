@@ -428,7 +428,8 @@ fn a_profile_writes_a_trace_and_a_page() {
     assert!(html.starts_with("<!DOCTYPE html>") && html.contains("make_archives.py:33"));
     let outside = [
         "src=",
-        "href=",
+        "href=\"http",
+        "href=\"/",
         "url(",
         "@import",
         "{{",

@@ -205,7 +205,9 @@ impl CheckCommand {
 
     fn print(&self, report: &CheckReport) -> Result<()> {
         if let Some(path) = &self.html {
-            write_atomic(path, report.to_html().as_bytes())?;
+            let title = self.model.file_name().unwrap_or(self.model.as_os_str());
+            let page = report.to_html(&title.to_string_lossy())?;
+            write_atomic(path, page.as_bytes())?;
         }
         output::line(&if self.json {
             report.to_json().to_string()

@@ -19,6 +19,7 @@ use super::tune::TunedOption;
 use super::{Outcome, output};
 use crate::error::{Error, Result};
 use crate::gpu::{Clock, Profile};
+use crate::ir::Graph;
 use crate::tensor_file::write_all_atomic;
 use crate::{CompileOptions, Model};
 
@@ -77,7 +78,7 @@ impl ProfileCommand {
         let sizes = compiled.bind(&inputs)?;
         let measured =
             ProfileReport::new(&compiled.graph.name, program, profiles, ceilings, &sizes)?;
-        self.write(&measured)?;
+        self.write(&measured, &compiled.graph)?;
         drop(progress);
         self.report(&measured);
         Ok(Outcome::Success)
@@ -98,7 +99,7 @@ impl ProfileCommand {
     }
 
     /// Writes the requested files: all or none.
-    fn write(&self, measured: &ProfileReport) -> Result<()> {
+    fn write(&self, measured: &ProfileReport, graph: &Graph) -> Result<()> {
         let name = self
             .model
             .path
@@ -109,10 +110,9 @@ impl ProfileCommand {
             .trace
             .as_ref()
             .map(|path| (path, timeline::trace(measured).to_string()));
-        let html = self
-            .html
-            .as_ref()
-            .map(|path| (path, page::page(&name, measured)));
+        let html = self.html.as_ref();
+        let html = html.map(|path| Ok((path, page::page(&name, measured, graph)?)));
+        let html = html.transpose()?;
         let files: Vec<(&PathBuf, String)> = trace.into_iter().chain(html).collect();
         let files: Vec<(&Path, &[u8])> = files
             .iter()

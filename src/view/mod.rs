@@ -26,7 +26,7 @@ pub use self::dot::to_dot;
 use self::hierarchy::Hierarchy;
 pub use self::model_explorer::to_model_explorer;
 pub use self::overlay::OverlayFile;
-pub(crate) use self::page::Page;
+pub(crate) use self::page::{Page, escaped};
 use self::source_lines::SourceLines;
 use crate::error::Result;
 use crate::ir::GraphModule;
@@ -57,17 +57,25 @@ pub fn page(module: &GraphModule, title: &str, options: &ViewOptions) -> Result<
         scripts: &[
             PICTURE_SCRIPT,
             include_str!("page/list.js"),
-            include_str!("page/details.js"),
             include_str!("page/view.js"),
         ],
     };
     Ok(page.html())
 }
 
-/// Style of the picture, for pages that contain one.
-pub(crate) const PICTURE_STYLE: &str = include_str!("page/picture.css");
-/// Script of the picture, for pages that contain one.
-pub(crate) const PICTURE_SCRIPT: &str = include_str!("page/picture.js");
+/// Style of a picture and its details.
+pub(crate) const PICTURE_STYLE: &str = concat!(
+    include_str!("page/picture.css"),
+    include_str!("page/details.css")
+);
+/// Script of a picture and its details: the class `Viewer`.
+pub(crate) const PICTURE_SCRIPT: &str = concat!(
+    include_str!("page/picture.js"),
+    include_str!("page/details.js"),
+    include_str!("page/viewer.js")
+);
+/// The elements of a picture within a document.
+pub(crate) const FIGURE: &str = include_str!("page/figure.html");
 
 /// The data of a picture: boxes, values, weights, levels and overlays.
 pub(crate) fn page_data(module: &GraphModule, title: &str, options: &ViewOptions) -> Result<Json> {

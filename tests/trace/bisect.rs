@@ -259,7 +259,7 @@ fn a_report_leads_into_regions() {
     let finding = finding.unwrap();
     let value = finding.value.as_deref().unwrap();
     assert_eq!(value.split('/').count(), 3, "{report}");
-    let page = report.to_html();
+    let page = report.to_html("model.pt").unwrap();
     assert!(page.contains(&format!("<a href=\"#value-{value}\">{value}</a>")));
     assert!(
         page.contains(&format!("<tr id=\"value-{value}\" class=\"error\">")),

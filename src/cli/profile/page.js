@@ -1,6 +1,5 @@
-"use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
-const element = (id) => document.getElementById(id);
+// The profile's page: timeline, ceilings, tables, and the picture of the model.
+
 const profile = data.profile;
 const { ceilings, steps } = profile;
 const palette = ["#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#76b7b2", "#b07aa1", "#edc948", "#9c755f", "#ff9da7"];
@@ -14,26 +13,7 @@ const colour = (name) => colours.get(name) ?? rest;
 let found = null;
 let kept = null;
 
-const digits = (number) => number >= 100 ? number.toFixed(0) : number >= 10 ? number.toFixed(1) : number.toFixed(2);
-function amount(number, unit) {
-  const prefixes = ["", "k", "M", "G", "T", "P"];
-  let prefix = 0;
-  while (number >= 1000 && prefix < 5) { number /= 1000; prefix++; }
-  return `${prefix ? digits(number) : Math.round(number)} ${prefixes[prefix]}${unit}`;
-}
-function time(ns) {
-  return ns >= 1e9 ? `${digits(ns / 1e9)} s` : ns >= 1e6 ? `${digits(ns / 1e6)} ms` : ns >= 1e3 ? `${digits(ns / 1e3)} µs` : `${ns} ns`;
-}
-const percent = (share) => `${digits(100 * share)} %`;
-
-function make(tag, properties, ...children) {
-  const node = Object.assign(document.createElement(tag), properties);
-  node.append(...children);
-  return node;
-}
-
 function head() {
-  document.title = `${data.model}: profile`;
   element("model").textContent = data.model;
   element("device").textContent = `on ${profile.device}, by ${profile.clock}`;
   const sum = (key) => steps.reduce((all, step) => all + step[key], 0);
@@ -49,7 +29,7 @@ function head() {
 }
 
 function describe(span) {
-  const box = element("details");
+  const box = element("kernel");
   box.replaceChildren();
   if (!span) {
     box.append(make("span", { textContent: "Point at a kernel." }));
@@ -299,3 +279,13 @@ describe(null);
 roofline();
 table();
 draw();
+
+// The picture: the kernels of the selected operator are marked elsewhere.
+const viewer = new Viewer(data.picture, { selected: (index) => {
+  const values = new Set((data.picture.boxes[index]?.outputs ?? []).map((value) => data.picture.values[value][0]));
+  const steps = data.profile.steps.flatMap((step, number) => step.nodes.some((name) => values.has(name)) ? [number] : []);
+  search(null);
+  if (steps.length) found = Object.assign(new Set(steps), { name: null });
+  draw();
+} });
+viewer.start("time");

@@ -1,27 +1,51 @@
-//! The profile as a self-contained HTML page: timeline, ceilings, tables.
+//! The profile as a self-contained HTML page: timeline, ceilings, tables, and the picture of the model.
 
 use serde_json::{Value, json};
 
 use super::json as profile_json;
 use super::tables::ProfileReport;
 use super::timeline::{module_spans, span_name};
+use crate::error::Result;
 use crate::gpu::SpanKind;
+use crate::ir::{Graph, GraphModule};
+use crate::view::{
+    FIGURE, OverlayFile, PICTURE_SCRIPT, PICTURE_STYLE, Page, ViewOptions, page_data,
+};
 
-const PAGE: &str = include_str!("page.html");
+const BODY: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Returns the HTML page of a model's profile.
-pub(super) fn page(model: &str, measured: &ProfileReport) -> String {
-    let data = data(model, measured).to_string();
-    // A name may contain `</script>`, which would end the script.
-    let data = data.replace("</", "<\\/");
-    PAGE.replace("/* style */", STYLE)
-        .replace("/* script */", SCRIPT)
-        .replace("{{data}}", &data)
+/// Returns the HTML page of a model's profile. `graph` is the profiled graph as it was imported.
+///
+/// # Errors
+/// The picture of the model cannot be made.
+pub(super) fn page(model: &str, measured: &ProfileReport, graph: &Graph) -> Result<String> {
+    let data = data(model, measured, graph)?;
+    let page = Page {
+        title: &format!("{model}: profile"),
+        styles: &[PICTURE_STYLE, STYLE],
+        body: &BODY.replace("{{figure}}", FIGURE),
+        data: Some(&data),
+        scripts: &[PICTURE_SCRIPT, SCRIPT],
+    };
+    Ok(page.html())
 }
 
-fn data(model: &str, measured: &ProfileReport) -> Value {
+/// The data of the model's picture, with the times as its overlay.
+fn picture(model: &str, profile: &Value, graph: &Graph) -> Result<Value> {
+    let module = GraphModule {
+        graphs: vec![graph.clone()],
+        ..GraphModule::default()
+    };
+    let options = ViewOptions {
+        overlays: OverlayFile::of("", profile.clone()).into_iter().collect(),
+        ..ViewOptions::default()
+    };
+    page_data(&module, model, &options)
+}
+
+fn data(model: &str, measured: &ProfileReport, graph: &Graph) -> Result<Value> {
     let profile = &measured.fastest;
     let spans = profile.spans.iter().map(|span| {
         let step = match span.kind {
@@ -44,10 +68,12 @@ fn data(model: &str, measured: &ProfileReport) -> Value {
             frame.end - frame.start
         ])
     });
-    json!({
+    let tables = profile_json(measured);
+    Ok(json!({
         "model": model,
-        "profile": profile_json(measured),
+        "picture": picture(model, &tables, graph)?,
+        "profile": tables,
         "spans": spans.collect::<Value>(),
         "frames": frames.collect::<Value>(),
-    })
+    }))
 }

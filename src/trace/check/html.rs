@@ -1,30 +1,60 @@
-//! The report as a self-contained HTML page: findings, runs, and the graph with marks at the findings.
+//! The report as a self-contained HTML page: findings, runs, the picture of the graph with marks at the findings, and the
+//! graph as text.
 
 use std::fmt::Write;
 
 use super::canonical::{enclosing_regions, node_line, value_path};
 use super::{CatalogEntry, CheckReport, Finding, Severity};
-use crate::ir::{Graph, Node};
+use crate::error::Result;
+use crate::ir::{Graph, GraphModule, Node};
+use crate::view::{
+    FIGURE, OverlayFile, PICTURE_SCRIPT, PICTURE_STYLE, Page, ViewOptions, escaped, page_data,
+};
 
 const STYLE: &str = include_str!("report.css");
+const SCRIPT: &str = include_str!("report.js");
 
 impl CheckReport {
-    /// The report as an HTML page.
-    pub fn to_html(&self) -> String {
-        let name = escaped(&self.graph.name);
+    /// The report as an HTML page. `title` names the model, such as its file.
+    ///
+    /// # Errors
+    /// The picture of the graph cannot be made.
+    pub fn to_html(&self, title: &str) -> Result<String> {
         let verdict = self.verdict().name();
         let findings = self.by_severity();
-        format!(
-            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"generator\" content=\"onionskin\">\n<title>{name}: {verdict}</title>\n\
-             <style>\n{STYLE}</style>\n</head>\n<body>\n<h1>{name} <span class=\"{verdict}\">{verdict}</span></h1>\n\
-             <p>{}</p>\n{}{}{}{}</body>\n</html>\n",
+        let name = escaped(title);
+        let body = format!(
+            "<div class=\"document\">\n<h1>{name} <span class=\"{verdict}\">{verdict}</span></h1>\n\
+             <p>graph {}: {}</p>\n{}{}{}<h2>Graph</h2>\n{FIGURE}\
+             <details>\n<summary>the graph as text</summary>\n{}</details>\n</div>",
+            escaped(&self.graph.name),
             self.summary(),
             self.limits_section(),
             findings_section(&findings),
             self.runs_section(),
-            graph_section(&self.graph, &findings),
-        )
+            graph_table(&self.graph, &findings),
+        );
+        let page = Page {
+            title: &format!("{title}: {verdict}"),
+            styles: &[PICTURE_STYLE, STYLE],
+            body: &body,
+            data: Some(&self.picture(title)?),
+            scripts: &[PICTURE_SCRIPT, SCRIPT],
+        };
+        Ok(page.html())
+    }
+
+    /// The data of the graph's picture, with the findings as its overlay.
+    fn picture(&self, title: &str) -> Result<serde_json::Value> {
+        let module = GraphModule {
+            graphs: vec![self.graph.clone()],
+            ..GraphModule::default()
+        };
+        let options = ViewOptions {
+            overlays: OverlayFile::of("", self.to_json()).into_iter().collect(),
+            ..ViewOptions::default()
+        };
+        page_data(&module, title, &options)
     }
 
     /// Section about the limits of the check.
@@ -77,7 +107,7 @@ fn findings_section(findings: &[&Finding]) -> String {
         };
         let value = finding.value.as_ref().map(|value| {
             let value = escaped(value);
-            format!("<p>in the graph: <a href=\"#value-{value}\">{value}</a></p>\n")
+            format!("<p>in the graph: <a href=\"#value-{value}\" data-finding=\"{index}\">{value}</a></p>\n")
         });
         let details = finding.details.join("\n");
         let _ = write!(
@@ -108,9 +138,9 @@ fn rust_cure(entry: &CatalogEntry) -> String {
     cure.map_or_else(String::new, |cure| format!("<p>In Rust: {cure}</p>"))
 }
 
-/// Section with a table of the graph's lines.
-fn graph_section(graph: &Graph, findings: &[&Finding]) -> String {
-    let mut text = String::from("<h2>Graph</h2>\n<table class=\"graph\">\n");
+/// Table of the graph's lines.
+fn graph_table(graph: &Graph, findings: &[&Finding]) -> String {
+    let mut text = String::from("<table class=\"graph\">\n");
     graph_rows(graph, findings, &[], &mut text);
     text + "</table>\n"
 }
@@ -231,19 +261,4 @@ fn with_code_tags(text: &str) -> String {
         _ => format!("<code>{piece}</code>"),
     });
     pieces.collect()
-}
-
-/// Escapes a text for HTML.
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe += "&amp;",
-            '<' => safe += "&lt;",
-            '>' => safe += "&gt;",
-            '"' => safe += "&quot;",
-            c => safe.push(c),
-        }
-    }
-    safe
 }

@@ -15,6 +15,16 @@ struct CheckDocument {
     findings: Vec<FoundProblem>,
 }
 
+impl CheckDocument {
+    fn summary(&self, file: &OverlayFile) -> String {
+        let findings = match self.findings.len() {
+            1 => "1 finding".to_string(),
+            count => format!("{count} findings"),
+        };
+        format!("{}: {findings}{}", self.verdict, origin(file))
+    }
+}
+
 #[derive(Deserialize)]
 struct FoundProblem {
     id: String,
@@ -39,12 +49,7 @@ pub(super) fn overlay(
         id: "findings",
         title: "Findings",
         scale: Scale::Severity,
-        note: format!(
-            "{}: {} findings{}",
-            document.verdict,
-            document.findings.len(),
-            origin(file)
-        ),
+        note: document.summary(file),
         legend: Default::default(),
         marks: Default::default(),
         details: Default::default(),

@@ -48,7 +48,7 @@ class Details {
     const most = rows[0]?.[1].count ?? 1;
     const table = make("table", { className: "bars" });
     for (const [name, { count, category }] of rows) {
-      const find = make("button", { className: "link", textContent: name, onclick: () => search(name) });
+      const find = this.find ? make("button", { className: "link", textContent: name, onclick: () => this.find(name) }) : name;
       const bar = make("td", { textContent: String(count), className: `category-${category}` });
       bar.style.setProperty("--share", `${100 * count / most}%`);
       table.append(make("tr", {}, make("td", {}, find), bar));

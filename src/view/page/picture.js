@@ -12,12 +12,14 @@ const TEXT_SCALE = 0.3;
 const STRIP = 800;
 
 class Picture {
-  /** Draws the boxes of `model` into a `host`. `select` and `toggle` are called with the number of a box. */
-  constructor(host, model, { select, toggle }) {
-    Object.assign(this, { host, model, select, toggle });
+  /** Draws the boxes of `model` into a `host`. `select` and `toggle` are called with the number of a box. `wheel`: the wheel moves the picture even without the Ctrl key. */
+  constructor(host, model, { wheel, select, toggle }) {
+    Object.assign(this, { host, model, wheel, select, toggle });
     this.boxes = model.boxes;
     this.children = this.boxes.map(() => []);
     this.boxes.forEach((box, index) => box.parent !== undefined && this.children[box.parent].push(index));
+    this.depth = [];
+    this.boxes.forEach((box, index) => { this.depth[index] = box.parent === undefined ? 0 : this.depth[box.parent] + 1; });
     this.roots = this.boxes.flatMap((box, index) => box.parent === undefined ? [index] : []);
     this.opened = new Set(this.roots);
     this.inner = new Map();
@@ -57,7 +59,8 @@ class Picture {
     if (known) return known;
     const level = this.boxes[index].level;
     const sizes = level.items.map(([, , box]) => box < 0 ? PORT : this.size(box));
-    const x = this.columns(level, sizes);
+    const halves = this.halves(level, sizes);
+    const x = this.columns(level, sizes, halves);
     const heights = level.ranks.map(([, height]) => height);
     level.items.forEach(([rank], item) => { heights[rank] = Math.max(heights[rank], sizes[item][1]); });
     const tops = [];
@@ -67,7 +70,7 @@ class Picture {
       tops.push(y);
       y += heights[rank];
     });
-    const right = level.items.map((_, item) => x.items[item] + sizes[item][0] / 2);
+    const right = level.items.map((_, item) => x.items[item] + halves[item]);
     const bends = x.bends.flat();
     const placed = { sizes, x, tops, heights, height: y,
       width: Math.max(0, ...max(right), ...max(bends)),
@@ -76,11 +79,21 @@ class Picture {
     return placed;
   }
 
+  /** Half of the width of each item, or of the label beneath it. */
+  halves(level, sizes) {
+    const halves = sizes.map(([width]) => width / 2);
+    for (const [source, value] of level.nets) halves[source] = Math.max(halves[source], 3 * clip(this.typeOf(value)).length);
+    return halves;
+  }
+
+  /** The type of a value as the label of its line. */
+  typeOf(value) { return this.model.values[value][2] ?? this.model.values[value][1]; }
+
   /** Moves items apart in each rank until open boxes fit. Things above each other stay above each other. */
-  columns(level, sizes) {
+  columns(level, sizes, halves) {
     const same = level.items.every(([, , box], item) => box < 0 || sizes[item] === this.boxes[box].size);
     if (same) return { items: level.items.map(([, x]) => x), bends: level.nets.map((net) => net[3].map(([, x]) => x)) };
-    const all = level.items.map(([rank, x, box], item) => ({ rank, x, half: sizes[item][0] / 2, gap: ITEM_GAP, item }));
+    const all = level.items.map(([rank, x, box], item) => ({ rank, x, half: halves[item], gap: ITEM_GAP, item }));
     level.nets.forEach((net, of) => net[3].forEach(([rank, x], bend) => all.push({ rank, x, half: 0, gap: LINE_GAP, of, bend })));
     all.sort((a, b) => a.x - b.x);
     const rights = new Map();
@@ -145,7 +158,7 @@ class Picture {
     const level = this.boxes[index].level;
     const placed = this.place(index);
     // Open boxes lie beneath the lines.
-    this.addLines(level, placed, left, top);
+    this.addLines(level, placed, left, top, ` depth-${this.depth[index] % 2}`);
     level.items.forEach(([, , box], item) => {
       const [width] = placed.sizes[item];
       const [x, y] = [left + placed.x.items[item] - width / 2, top + placed.y[item]];
@@ -153,7 +166,7 @@ class Picture {
     });
   }
 
-  addLines(level, placed, left, top) {
+  addLines(level, placed, left, top, shade) {
     const slots = this.slots(level, placed);
     level.nets.forEach(([source, value, targets, bends, stubs], net) => {
       const centre = (item) => left + placed.x.items[item];
@@ -187,7 +200,7 @@ class Picture {
       }
       ys.push(from[1]);
       this.add({ kind: "line", d, tips, value, left: Math.min(...xs) - 20, right: Math.max(...xs) + 20, top: Math.min(...ys), bottom: Math.max(...ys) });
-      if (slots.count(source) === 1 && this.boxes[level.items[source][2]]?.kind !== "input" && level.items[source][2] >= 0 && !up) this.addText("type", this.model.values[value][2] ?? this.model.values[value][1], start[0], start[1] + 14);
+      if (slots.count(source) === 1 && this.boxes[level.items[source][2]]?.kind !== "input" && level.items[source][2] >= 0 && !up) this.addText(`type${shade}`, this.typeOf(value), start[0], start[1] + 14);
       for (const target of stubs) this.addStub(value, centre(target) + slots.in(target, net), side(target, false));
       if (stubs.length) this.addText("far", `${stubs.length} further on ↓`, start[0], start[1] + 26, value);
     });
@@ -297,8 +310,8 @@ class Picture {
       const d = `M${r(thing.left)} ${r(thing.top)}H${r(thing.right)}V${r(thing.bottom)}H${r(thing.left)}Z`;
       const box = this.boxes[thing.index];
       const look = this.look(thing.index, thing.open);
-      const colour = look.fill ?? (thing.open ? "light-dark(#00000008, #ffffff08)" : box.category === undefined ? "light-dark(#d5dde8, #3a424d)" : null);
-      put(thing.open ? `open ${look.depth}` : `${look.fill ?? ""} category-${box.category ?? "none"}`, d, colour);
+      const colour = look.fill ?? (thing.open ? `var(--open-${this.depth[thing.index] % 2})` : box.category === undefined ? "light-dark(#d5dde8, #3a424d)" : null);
+      put(thing.open ? `open depth-${this.depth[thing.index]}` : `${look.fill ?? ""} category-${box.category ?? "none"}`, d, colour);
     }
     for (const [name, { d, colour }] of paths) {
       const path = svg("path", { class: `together ${name}`, d: d.join("") });
@@ -331,7 +344,7 @@ class Picture {
     const look = this.look(index, open);
     const [x, y, width, height] = [left, top, right - left, bottom - top].map(r);
     const kind = open ? "open" : this.isContainer(index) ? "closed" : box.kind;
-    const group = svg("g", { class: `box ${kind} category-${box.category ?? "none"} ${look.style}`, "data-box": index });
+    const group = svg("g", { class: `box ${kind} depth-${this.depth[index] % 2} category-${box.category ?? "none"} ${look.style}`, "data-box": index });
     const rect = svg("rect", { x, y, width, height, rx: open || kind === "closed" ? 8 : 5 });
     if (look.fill) rect.style.fill = look.fill;
     group.append(rect);
@@ -491,9 +504,11 @@ class Picture {
       grip = null;
     });
     this.host.addEventListener("wheel", (event) => {
+      const zooms = event.ctrlKey || event.metaKey || event.altKey;
+      if (!zooms && !this.wheel) return;
       event.preventDefault();
       const bounds = this.host.getBoundingClientRect();
-      if (event.ctrlKey || event.metaKey || event.altKey) this.zoom(1.004 ** -event.deltaY, [event.clientX - bounds.left, event.clientY - bounds.top]);
+      if (zooms) this.zoom(1.004 ** -event.deltaY, [event.clientX - bounds.left, event.clientY - bounds.top]);
       else this.pan(event.shiftKey ? event.deltaY : event.deltaX, event.shiftKey ? 0 : event.deltaY);
     }, { passive: false });
     new ResizeObserver(() => this.draw()).observe(this.host);
@@ -561,5 +576,5 @@ function tip([x, y], up) {
 function colourOf(scale, level) {
   if (scale === "severity") return ["var(--ground)", "var(--note)", "var(--warning)", "var(--error)"].map((one) => `color-mix(in srgb, ${one} 30%, var(--panel))`)[level];
   if (scale === "kernel") return `color-mix(in srgb, hsl(${(level * 137.5) % 360} 65% 55%) 38%, var(--panel))`;
-  return `color-mix(in srgb, light-dark(#d9480f, #ff8a4c) ${Math.round(8 + 82 * level)}%, var(--panel))`;
+  return `color-mix(in srgb, light-dark(#d9480f, #ff8a4c) ${Math.round(8 + 62 * level)}%, var(--panel))`;
 }

@@ -1,51 +1,26 @@
-// The page of `onionskin view`: connects the picture, the list, the details, the search, the keys and the address.
+// The page of `onionskin view`: a viewer with a list, a search, keys and an address for each box.
 
-const host = element("picture");
-const picture = new Picture(host, data, { select, toggle });
+const viewer = new Viewer(data, { wheel: true, selected: follow, changed: () => list.build(), recoloured: () => list.draw() });
+const { picture, details, overlays } = viewer;
 const list = new List(picture, { select, toggle });
-const details = new Details(picture, { select });
 const box = (index) => data.boxes[index];
 
-document.title = `${data.title}: model`;
 element("title").textContent = data.title;
 element("title").title = data.title;
 
-/** Selects a box, or none. With `move`, opens the modules around it and moves it to the middle. */
 function select(index, move = false) {
-  const from = picture.selected;
-  if (index !== null && index !== undefined) {
-    const hidden = !picture.scene.place.has(index);
-    if (hidden) {
-      picture.reveal(index);
-      picture.build();
-      if (!list.hits) list.build();
-    }
-    move ||= hidden || document.activeElement === list.host || (document.activeElement === element("search"));
-  }
-  picture.setSelected(index ?? null);
-  if (index !== null && index !== undefined && move) picture.centre(index);
+  viewer.select(index, move || document.activeElement === list.host || document.activeElement === element("search"));
+}
+function toggle(index) { viewer.toggle(index); }
+function setOverlay(overlay) { viewer.setOverlay(overlay); }
+
+/** Shows the selected box in the list and in the address. */
+function follow(index) {
   list.follow();
-  details.show(index ?? null);
-  if (from !== index) history.replaceState(null, "", index === null || index === undefined ? location.pathname + location.search : `#${encodeURIComponent(anchorOf(index))}`);
+  history.replaceState(null, "", index === null ? location.pathname + location.search : `#${encodeURIComponent(anchorOf(index))}`);
 }
 
-/** Opens or closes a box and keeps its upper left corner where it is in the window. */
-function toggle(index) {
-  const before = picture.scene.place.get(index);
-  picture.setOpen(index, !picture.opened.has(index));
-  picture.build();
-  const after = picture.scene.place.get(index);
-  if (before && after) picture.setView({ x: picture.view.x + after.x + after.width / 2 - before.x - before.width / 2, y: picture.view.y + after.y - before.y });
-  list.build();
-}
-
-function setAll(open) {
-  picture.setAll(open);
-  picture.build();
-  list.build();
-  if (picture.selected !== null && picture.scene.place.has(picture.selected)) picture.centre(picture.selected);
-  else picture.fit(false);
-}
+function setAll(open) { viewer.setAll(open); }
 
 // Links to boxes: `forward/conv2d_3` for the operator with that result, `forward:layer1.0` for a module.
 
@@ -93,36 +68,6 @@ field.addEventListener("keydown", (event) => {
   event.stopPropagation();
 });
 
-// Overlays.
-
-const overlays = [null, ...(data.overlays ?? [])];
-const choices = overlays.map((overlay) => {
-  const button = make("button", { textContent: overlay?.title ?? "Type", title: overlay?.note ?? "Colours by kind of operator", onclick: () => setOverlay(overlay) });
-  button.setAttribute("role", "radio");
-  button.dataset.overlay = overlay?.id ?? "type";
-  return button;
-});
-if (overlays.length > 1) element("overlays").append(...choices);
-function setOverlay(overlay) {
-  picture.overlay = overlay;
-  overlays.forEach((one, at) => choices[at].setAttribute("aria-checked", one === overlay));
-  picture.redraw();
-  list.draw();
-  details.show(picture.selected);
-  legend(overlay);
-}
-function legend(overlay) {
-  const target = element("legend");
-  if (overlay) {
-    const scale = overlay.scale === "heat" ? make("span", { className: "scale" }) : null;
-    if (scale) scale.style.background = `linear-gradient(to right, ${colourOf("heat", 0)}, ${colourOf("heat", 1)})`;
-    target.replaceChildren(overlay.legend?.[0] ?? "", ...(scale ? [scale] : []), overlay.legend?.[1] ?? "", make("div", { textContent: overlay.note ?? "" }));
-    return;
-  }
-  const used = [...new Set(data.boxes.map((one) => one.category).filter((one) => one !== undefined))].sort((a, b) => a - b);
-  target.replaceChildren(...used.map((one) => make("span", {}, make("i", { className: `category-${one}` }), data.categories[one])));
-}
-
 // Keys.
 
 function neighbour(key) {
@@ -155,19 +100,9 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-element("open-all").addEventListener("click", () => setAll(true));
-element("close-all").addEventListener("click", () => setAll(false));
-element("fit").addEventListener("click", () => picture.fit(true));
 element("help").addEventListener("click", () => element("keys").showModal());
 addEventListener("hashchange", followAddress);
 
-let undoPrint = null;
-addEventListener("beforeprint", () => { undoPrint = picture.drawWhole(); });
-addEventListener("afterprint", () => { undoPrint?.(); undoPrint = null; });
-
-picture.openSingle();
-list.build();
-setOverlay(data.start ? overlays.find((one) => one?.id === data.start) ?? null : null);
-details.show(null);
-picture.fit(false);
+details.find = search;
+viewer.start();
 followAddress();
