@@ -7,6 +7,8 @@ use crate::error::Location;
 
 /// Lines shown before and after a line.
 const CONTEXT: usize = 2;
+/// Endings of source files. A model may name any file: others are not read.
+const ENDINGS: [&str; 2] = ["py", "rs"];
 /// Larger files are not read: they are not source.
 const MAX_BYTES: u64 = 4 << 20;
 
@@ -58,8 +60,10 @@ impl SourceLines {
 fn read(file: &str, folders: &[PathBuf]) -> Option<Vec<String>> {
     let paths = folders.iter().map(|folder| folder.join(file));
     let is_source = |path: &PathBuf| {
+        let ending = path.extension().unwrap_or_default();
         let found = std::fs::metadata(path);
-        found.is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES)
+        ENDINGS.iter().any(|known| ending == *known)
+            && found.is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES)
     };
     let path = paths.into_iter().find(is_source)?;
     let text = std::fs::read_to_string(path).ok()?;
@@ -79,6 +83,7 @@ mod tests {
         let mut lines = SourceLines::new(vec![env!("CARGO_MANIFEST_DIR").into()]);
         lines.add(&Location::new("src/view/source_lines.rs", 1));
         lines.add(&Location::new("no/such/file.py", 1));
+        lines.add(&Location::new("Cargo.toml", 1));
         let found: Vec<_> = lines.texts().iter().collect();
         let [(place, (first, texts))] = found[..] else {
             unreachable!("one file exists: {found:?}")

@@ -40,7 +40,7 @@ pub(super) fn overlay(
         title: "Time",
         scale: Scale::Heat,
         note: format!(
-            "{} in kernels, {}",
+            "{} in kernels, {}; the operators of a kernel show its whole time",
             duration(total),
             file.origin(&document.device)
         ),
