@@ -32,13 +32,15 @@ fn a_report_of_a_check_leads_from_findings_to_the_graph() {
     let (code, _, error) = onionskin(&["check", FROZEN, "--device", "cpu", "--html", &file]);
     assert_eq!(code, 0, "{error}");
     let page = browser.page(&file, 1000, 700);
-    assert_eq!(page.evaluate("document.title"), "forward: warned");
+    assert_eq!(page.evaluate("document.title"), "frozen.pt: warned");
     page.click("#finding-0 summary");
     page.wait_for("document.querySelector('#finding-0 details').open");
     page.click("#finding-0 a[href^='#value-']");
-    page.wait_for("location.hash == document.querySelector('#finding-0 a').getAttribute('href')");
-    let row = "document.querySelector(location.hash).getBoundingClientRect()";
-    page.wait_for(&format!("0 <= {row}.top && {row}.bottom <= innerHeight"));
+    page.wait_for("data.findings[0].boxes.includes(viewer.picture.selected)");
+    page.wait_for("document.querySelector('#picture .selected')");
+    let picture = "document.querySelector('#picture').getBoundingClientRect()";
+    page.wait_for(&format!("0 <= {picture}.top && {picture}.bottom <= innerHeight"));
+    page.wait_for("document.querySelector('#details .finding.warning')");
     assert_differs_in_the_dark(&page);
     assert_eq!(page.faults(), [""; 0]);
 }
