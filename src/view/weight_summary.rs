@@ -7,7 +7,7 @@ use crate::tensor::Tensor;
 /// Number of bars of a histogram.
 const BARS: usize = 32;
 
-/// Figures about the finite elements of a weight.
+/// Figures about the finite elements of a weight. Without finite elements, range, mean and deviation are NaN.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct WeightSummary {
     pub(super) min: f64,
@@ -24,12 +24,24 @@ pub(super) struct WeightSummary {
 }
 
 impl WeightSummary {
-    /// Computes the figures; `None` if no element is finite.
+    /// Computes the figures; `None` if there are no elements.
     pub(super) fn of(weight: &Tensor) -> Option<WeightSummary> {
         match weight.as_slice::<f32>() {
             Ok(elements) => summary(elements.iter().map(|value| f64::from(*value))),
             // Other dtypes, and files whose elements are not aligned.
             Err(_) => summary(weight.to_f64().iter().copied()),
+        }
+    }
+
+    fn without_finite(non_finite: usize) -> WeightSummary {
+        let [min, max, mean, std] = [f64::NAN; 4];
+        WeightSummary {
+            min,
+            max,
+            mean,
+            std,
+            non_finite,
+            ..WeightSummary::default()
         }
     }
 }
@@ -47,15 +59,16 @@ fn summary(elements: impl Iterator<Item = f64> + Clone) -> Option<WeightSummary>
         (min, max, sum) = (min.min(value), max.max(value), sum + value);
     }
     if count == 0 {
-        return None;
+        return (non_finite > 0).then(|| WeightSummary::without_finite(non_finite));
     }
     let mean = sum / count as f64;
     let mut histogram = vec![0usize; if min < max { BARS } else { 0 }];
-    let scale = BARS as f64 / (max - min);
+    // Halves, since the whole range may overflow.
+    let scale = BARS as f64 / (max / 2.0 - min / 2.0);
     let mut squares = 0.0;
     for value in elements.filter(|value| value.is_finite()) {
         squares += (value - mean) * (value - mean);
-        let bar = ((value - min) * scale) as usize;
+        let bar = ((value / 2.0 - min / 2.0) * scale) as usize;
         let last = histogram.len().saturating_sub(1);
         if let Some(bar) = histogram.get_mut(bar.min(last)) {
             *bar += 1;
@@ -98,5 +111,22 @@ mod tests {
         );
         let weight = Tensor::full(DType::F32, [0], 7.0).expect("a tensor");
         assert_eq!(WeightSummary::of(&weight), None);
+    }
+
+    #[test]
+    fn weights_without_finite_elements_count_the_others() {
+        let values = vec![f32::NAN, f32::INFINITY, f32::NEG_INFINITY];
+        let weight = Tensor::from_vec([3], values).expect("a tensor");
+        let found = WeightSummary::of(&weight).expect("elements");
+        assert_eq!((found.non_finite, found.histogram.len()), (3, 0));
+        assert!(found.min.is_nan() && found.mean.is_nan());
+    }
+
+    #[test]
+    fn the_largest_range_has_a_histogram() {
+        let weight = Tensor::from_vec([3], vec![f64::MIN, 0.0, f64::MAX]).expect("a tensor");
+        let found = WeightSummary::of(&weight).expect("finite elements");
+        let bars = [0, 16, BARS - 1].map(|bar| found.histogram[bar]);
+        assert_eq!(bars, [1, 1, 1]);
     }
 }

@@ -170,10 +170,12 @@ class Details {
   }
 }
 
-const figure = (number) => number === 0 ? "0" : Math.abs(number) >= 1e5 || Math.abs(number) < 1e-3 ? number.toExponential(2) : String(Number(number.toPrecision(4)));
+/** A number; figures that overflow are null in JSON. */
+const figure = (number) => number === null ? "∞" : number === 0 ? "0" : Math.abs(number) >= 1e5 || Math.abs(number) < 1e-3 ? number.toExponential(2) : String(Number(number.toPrecision(4)));
 
 /** A histogram of a weight with its range, mean and standard deviation. */
 function histogram({ min, max: most, mean, std, zeros, non_finite: broken, histogram: bars }) {
+  if (min === null) return [make("div", { className: "range", textContent: `${broken} NaN or infinite, no others` })];
   const tallest = Math.max(...bars, 1);
   const zero = min < 0 && most > 0 ? 320 * -min / (most - min) : null;
   const chart = bars.length ? svg("svg", { viewBox: "0 0 320 56", preserveAspectRatio: "none", role: "img", "aria-label": `Histogram from ${figure(min)} to ${figure(most)}` },
