@@ -4,6 +4,8 @@ mod compare;
 mod findings;
 mod plan;
 mod profile;
+#[cfg(test)]
+mod tests;
 mod values;
 
 use std::collections::BTreeMap;
@@ -119,11 +121,7 @@ impl OverlayFile {
     /// # Errors
     /// The text is not JSON, or not a document that pages show.
     pub fn parse(name: &str, text: &[u8]) -> Result<OverlayFile> {
-        let shown = if name.is_empty() {
-            "the document"
-        } else {
-            name
-        };
+        let shown = shown_name(name);
         let commands = FORMATS.map(|(_, _, command)| command).join(", ");
         let help = format!("write the file with one of: {commands}");
         let document: Json = serde_json::from_slice(text)
@@ -154,9 +152,15 @@ impl OverlayFile {
         let command = FORMATS.iter().find(|(_, kind, _)| *kind == self.kind);
         let command = command.map_or("", |(_, _, command)| command);
         T::deserialize(&self.document).map_err(|error| {
-            let message = format!("{} is not as {command} writes it: {error}", self.name);
+            let name = self.shown_name();
+            let message = format!("{name} is not as {command} writes it: {error}");
             Error::format(message).help(format!("write it again with {command}"))
         })
+    }
+
+    /// The name of the file in messages.
+    fn shown_name(&self) -> &str {
+        shown_name(&self.name)
     }
 
     /// The origin of the numbers, for the legend.
@@ -201,11 +205,16 @@ pub(super) fn add_overlays(
 
 /// The error for a document about another model.
 fn other_model(file: &OverlayFile) -> Error {
-    let name = if file.name.is_empty() {
-        "the document"
-    } else {
-        &file.name
-    };
+    let name = file.shown_name();
     Error::format(format!("{name} names no value of this model"))
         .help("write it again with this model, or leave it out")
+}
+
+/// The name of a file in messages; documents that come from no file have no name.
+fn shown_name(name: &str) -> &str {
+    if name.is_empty() {
+        "the document"
+    } else {
+        name
+    }
 }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use super::values::ValueIndex;
-use super::{Mark, Overlay, OverlayFile, Scale};
+use super::{Mark, Overlay, OverlayFile, Scale, other_model};
 use crate::error::{Result, SourcePlace};
 use crate::view::hierarchy::Hierarchy;
 
@@ -45,6 +45,10 @@ pub(super) fn overlay(
     data: &mut Json,
 ) -> Result<Vec<Overlay>> {
     let document: CheckDocument = file.fields()?;
+    let mut entries = hierarchy.boxes.iter().filter(|own| own.parent.is_none());
+    if !entries.any(|entry| entry.label == document.graph) {
+        return Err(other_model(file));
+    }
     let mut overlay = Overlay {
         id: "findings",
         title: "Findings",

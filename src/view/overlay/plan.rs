@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use super::values::ValueIndex;
+use super::values::{StepPlace, ValueIndex};
 use super::{Mark, Overlay, OverlayFile, Scale, other_model};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::view::hierarchy::Hierarchy;
 
 #[derive(Deserialize)]
@@ -37,6 +37,9 @@ struct PlannedStep {
     flop: f64,
     bytes: f64,
     writes: Vec<usize>,
+    #[serde(default)]
+    module: String,
+    location: Option<String>,
     reasons: Vec<(String, String)>,
 }
 
@@ -61,6 +64,7 @@ pub(super) fn overlays(
     data: &mut Json,
 ) -> Result<Vec<Overlay>> {
     let document: PlanDocument = file.fields()?;
+    check_kernels(file, &document)?;
     let overlay = |id, title, scale, note: &str, legend: [&str; 2]| Overlay {
         id,
         title,
@@ -95,7 +99,8 @@ pub(super) fn overlays(
         graph.add(index, &mut kernels, &mut memory, most, &mut collected);
     }
     let has_steps = document.graphs.iter().any(|graph| !graph.steps.is_empty());
-    if kernels.marks.is_empty() && has_steps {
+    // A plan without a file is of this model, even if passes have named all of its values anew.
+    if kernels.marks.is_empty() && has_steps && !file.name.is_empty() {
         return Err(other_model(file));
     }
     mark_containers(hierarchy, &collected, &mut kernels);
@@ -103,6 +108,21 @@ pub(super) fn overlays(
     data["steps"] = collected.steps.into();
     data["memory"] = json!(collected.live);
     Ok(vec![kernels, memory])
+}
+
+/// Checks that every step has a kernel in the document.
+fn check_kernels(file: &OverlayFile, document: &PlanDocument) -> Result<()> {
+    for graph in &document.graphs {
+        let count = graph.kernels.len();
+        if let Some(step) = graph.steps.iter().find(|step| step.kernel >= count) {
+            let (name, kernel) = (file.shown_name(), step.kernel);
+            let message =
+                format!("{name}: a step has kernel {kernel}, but there are {count} kernels");
+            let help = "write it again with onionskin show --plan --json";
+            return Err(Error::format(message).help(help));
+        }
+    }
+    Ok(())
 }
 
 /// Fields of the page's data.
@@ -129,9 +149,10 @@ impl PlannedGraph {
         let listed = self.kernels.iter();
         data.kernels
             .extend(listed.map(|kernel| json!({"name": kernel.name, "wgsl": kernel.wgsl})));
-        for step in &self.steps {
+        let places: Vec<StepPlace> = self.steps.iter().map(PlannedStep::place).collect();
+        let operators = index.steps(&self.graph, &places);
+        for (step, boxes) in self.steps.iter().zip(operators) {
             let number = data.steps.len();
-            let boxes = index.find_all(&self.graph, &step.nodes);
             for own in &boxes {
                 let mark = Mark {
                     level: number as f64,
@@ -155,6 +176,15 @@ impl PlannedGraph {
 }
 
 impl PlannedStep {
+    fn place(&self) -> StepPlace<'_> {
+        StepPlace {
+            nodes: &self.nodes,
+            inline: &self.inline,
+            module: &self.module,
+            location: self.location.as_deref(),
+        }
+    }
+
     fn facts(&self, slots: &[PlannedSlot]) -> Vec<[String; 2]> {
         let counts: Vec<String> = self.workgroups.iter().map(u64::to_string).collect();
         let writes = self.writes.iter().filter_map(|slot| slots.get(*slot));
@@ -182,7 +212,7 @@ impl PlannedSlot {
         let lifetime = self.first.zip(self.last).map(|(first, last)| {
             [
                 "live in steps".to_string(),
-                format!("{} – {}", first + 1, last + 1),
+                format!("{} – {}", first.saturating_add(1), last.saturating_add(1)),
             ]
         });
         let place = self.buffer.zip(self.offset).map(|(buffer, offset)| {
@@ -211,7 +241,7 @@ fn live_bytes(slots: &[PlannedSlot], steps: usize) -> Vec<u64> {
     for slot in slots.iter().filter(|slot| slot.kind == "temporary") {
         if let (Some(first), Some(last)) = (slot.first, slot.last) {
             let steps = live.iter_mut().take(last.saturating_add(1)).skip(first);
-            steps.for_each(|bytes| *bytes += slot.bytes);
+            steps.for_each(|bytes| *bytes = bytes.saturating_add(slot.bytes));
         }
     }
     live

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::plan::innermost_common_box;
-use super::values::ValueIndex;
+use super::values::{StepPlace, ValueIndex};
 use super::{Mark, Overlay, OverlayFile, Scale, other_model};
 use crate::error::Result;
 use crate::view::hierarchy::Hierarchy;
@@ -21,6 +21,11 @@ struct ProfileDocument {
 struct ProfiledStep {
     kernel: String,
     nodes: Vec<String>,
+    #[serde(default)]
+    inline: Vec<String>,
+    #[serde(default)]
+    module: String,
+    location: Option<String>,
     runs: u64,
     ns: f64,
     flop: f64,
@@ -52,8 +57,9 @@ pub(super) fn overlay(
     let mut times: BTreeMap<usize, f64> = BTreeMap::new();
     let mut longest = 0.0f64;
     let mut own_times: BTreeMap<usize, f64> = BTreeMap::new();
-    for step in &document.steps {
-        let boxes = index.find_all(&document.graph, &step.nodes);
+    let places: Vec<StepPlace> = document.steps.iter().map(ProfiledStep::place).collect();
+    let operators = index.steps(&document.graph, &places);
+    for (step, boxes) in document.steps.iter().zip(operators) {
         longest = longest.max(step.ns);
         for own in &boxes {
             *own_times.entry(*own).or_default() += step.ns;
@@ -98,6 +104,15 @@ pub(super) fn overlay(
 }
 
 impl ProfiledStep {
+    fn place(&self) -> StepPlace<'_> {
+        StepPlace {
+            nodes: &self.nodes,
+            inline: &self.inline,
+            module: &self.module,
+            location: self.location.as_deref(),
+        }
+    }
+
     fn details(&self, total: f64) -> Vec<[String; 2]> {
         let share = 100.0 * self.ns / total.max(1.0);
         let rate = |amount: f64, unit: &str| match self.ns > 0.0 && amount > 0.0 {
