@@ -21,7 +21,7 @@ class Details {
   summary() {
     const { model } = this;
     const operators = model.boxes.filter((box) => box.operator);
-    const facts = [["operators", String(operators.length)], ["modules", String(model.boxes.filter((box) => box.kind === "module").length)],
+    const facts = [["operators", String(operators.length)], ["modules", String(model.boxes.filter((box) => box.kind === "module").length || "none")],
       ["weights", model.weights.length ? `${model.weights.length} tensors` : null], ...(model.facts ?? [])];
     return [make("h2", { textContent: model.title }), this.table(facts),
       ...model.graphs.flatMap((graph) => this.graph(graph)),
@@ -34,7 +34,7 @@ class Details {
     const sizes = Object.entries(graph.sizes).map(([name, size]) => `${name} = ${size}`).join(", ");
     const guards = graph.guards.length ? make("details", {}, make("summary", { textContent: `${graph.guards.length} guards` }),
       ...graph.guards.map((guard) => make("p", { className: "type", textContent: guard }))) : null;
-    return [make("h3", { textContent: `Graph ${graph.name}` }), sizes ? make("p", { textContent: `example sizes: ${sizes}` }) : null, guards];
+    return this.section(`Graph ${graph.name}`, sizes && make("p", { textContent: `example sizes: ${sizes}` }), guards);
   }
 
   histogramOf(operators) {
@@ -159,8 +159,8 @@ class Details {
   /** Memory of temporaries over the steps of the plan. */
   memory(index) {
     const live = this.model.memory;
-    if (!live?.length || (index !== null && this.picture.overlay?.id !== "memory")) return [];
-    const most = Math.max(...live, 1);
+    if (!live?.some((bytes) => bytes > 0) || (index !== null && this.picture.overlay?.id !== "memory")) return [];
+    const [most] = max(live);
     const x = (step) => 300 * step / live.length;
     const d = live.map((bytes, step) => `H${x(step)}V${80 - 76 * bytes / most}`).join("");
     const marks = (this.stepsOf.get(index) ?? []).map((step) => svg("line", { x1: x(step + 0.5), x2: x(step + 0.5), y1: 0, y2: 80 }));

@@ -64,7 +64,8 @@ class List {
       make("span", { className: "name", textContent: box.label }),
       make("span", { className: "more", textContent: more }));
     row.style.top = `${number * ROW}px`;
-    row.style.paddingLeft = `${0.3 + depth * 0.8}rem`;
+    // Deep rows are indented less, so that their names have room.
+    row.style.paddingLeft = `${0.3 + 0.8 * Math.min(depth, 8) + 0.1 * Math.max(depth - 8, 0)}rem`;
     row.dataset.box = index;
     row.title = [box.label, box.subtitle, box.module, box.source].filter(Boolean).join("\n");
     row.setAttribute("role", "treeitem");

@@ -43,6 +43,7 @@ class Picture {
 
   isContainer(index) { return this.boxes[index].level !== undefined; }
 
+
   /** Width and height of a box. */
   size(index) {
     if (!this.opened.has(index) || !this.isContainer(index)) return this.boxes[index].size;
@@ -448,7 +449,7 @@ class Picture {
     const wide = (width - space) / this.extent.width;
     const all = Math.min(wide, (height - space) / this.extent.height, 1.2);
     const scale = whole ? all : Math.max(all, Math.min(wide, 0.75), 0.35);
-    const y = this.extent.height * scale > height ? -space / 2 / scale : (this.extent.height - height / scale) / 2;
+    const y = this.extent.height * scale > height - space ? -space / 2 / scale : (this.extent.height - height / scale) / 2;
     this.setView({ scale, x: (this.extent.width - width / scale) / 2, y });
   }
 
