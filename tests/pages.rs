@@ -39,7 +39,9 @@ fn a_report_of_a_check_leads_from_findings_to_the_graph() {
     page.wait_for("data.findings[0].boxes.includes(viewer.picture.selected)");
     page.wait_for("document.querySelector('#picture .selected')");
     let picture = "document.querySelector('#picture').getBoundingClientRect()";
-    page.wait_for(&format!("0 <= {picture}.top && {picture}.bottom <= innerHeight"));
+    page.wait_for(&format!(
+        "0 <= {picture}.top && {picture}.bottom <= innerHeight"
+    ));
     page.wait_for("document.querySelector('#details .finding.warning')");
     assert_differs_in_the_dark(&page);
     assert_eq!(page.faults(), [""; 0]);
