@@ -70,6 +70,7 @@ pub(crate) const PICTURE_STYLE: &str = concat!(
 );
 /// Script of a picture and its details: the class `Viewer`.
 pub(crate) const PICTURE_SCRIPT: &str = concat!(
+    include_str!("page/scene.js"),
     include_str!("page/picture.js"),
     include_str!("page/details.js"),
     include_str!("page/viewer.js")

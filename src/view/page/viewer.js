@@ -23,6 +23,7 @@ class Viewer {
   /** Shows the beginning, with the overlay of an id, or none. */
   start(id) {
     this.picture.openSingle();
+    this.picture.build();
     this.changed();
     this.setOverlay(this.overlays.find((overlay) => overlay?.id === id) ?? null);
     this.picture.fit(false);
