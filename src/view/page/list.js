@@ -98,6 +98,7 @@ class List {
     this.picture.matches = new Set(this.hits);
     this.host.scrollTop = 0;
     this.build();
+    if (!this.hits) this.follow();
   }
 
   key(event) {
