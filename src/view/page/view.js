@@ -62,7 +62,7 @@ field.addEventListener("input", () => search(field.value));
 field.addEventListener("keydown", (event) => {
   if (event.key === "Enter") nextHit(event.shiftKey ? -1 : 1);
   else if (event.key === "ArrowDown") list.host.focus();
-  else if (event.key === "Escape") { search(""); host.focus(); }
+  else if (event.key === "Escape") { search(""); picture.host.focus(); }
   else return;
   event.preventDefault();
   event.stopPropagation();
