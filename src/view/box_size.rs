@@ -14,6 +14,10 @@ pub(super) struct BoxSize {
 
 /// Mean width of a character of a title: 12 pixels high, in the system's sans-serif font.
 const TITLE_WIDTH: f32 = 7.0;
+/// Mean width of a character of a bold title, which boxes with others in them have.
+const BOLD_WIDTH: f32 = 7.6;
+/// Characters before the title of such a box: a triangle and a space.
+const TRIANGLE: f32 = 2.0;
 /// Mean width of a character of a second line or of a type: 10 pixels high.
 const SMALL_WIDTH: f32 = 5.7;
 /// Space to the left and right of the text, together.
@@ -25,7 +29,10 @@ pub(super) const MAX_CHARACTERS: usize = 34;
 /// Returns the size of a closed box with a second line of text, which may be empty.
 pub(super) fn box_size(own: &GraphBox, subtitle: &str) -> BoxSize {
     let characters = |text: &str| text.chars().count().min(MAX_CHARACTERS) as f32;
-    let title = TITLE_WIDTH * characters(&own.label);
+    let title = match own.is_container() {
+        true => BOLD_WIDTH * (characters(&own.label) + TRIANGLE),
+        false => TITLE_WIDTH * characters(&own.label),
+    };
     let width = title.max(SMALL_WIDTH * characters(subtitle)) + MARGIN;
     let lines = if subtitle.is_empty() { 28.0 } else { 40.0 };
     let height = match own.kind {

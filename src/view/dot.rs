@@ -10,6 +10,8 @@ use crate::ir::Graph;
 const INPUT: &str = ", style=\"filled,rounded\", fillcolor=lightblue";
 const OUTPUT: &str = ", style=\"filled,rounded\", fillcolor=honeydew";
 const REGION: &str = ", style=\"filled,rounded\", fillcolor=lightyellow";
+/// Longest line of a label, in characters. Graphviz refuses pictures whose nodes are too wide.
+const MAX_LINE: usize = 120;
 
 /// The graph in Graphviz's language: a node for each input, operator and output, a cluster for each module, and edges with
 /// types. Operators list their attributes by name and the weights that they read.
@@ -124,10 +126,33 @@ impl Drawing<'_> {
     }
 }
 
+/// A label in quotes, with long lines shortened.
 fn quoted(text: &str) -> String {
-    let escaped = text
+    let lines: Vec<String> = text.lines().map(shortened_line).collect();
+    let escaped = lines
+        .join("\n")
         .replace('\\', "\\\\")
         .replace('"', "\\\"")
         .replace('\n', "\\n");
     format!("\"{escaped}\"")
+}
+
+fn shortened_line(line: &str) -> String {
+    match line.chars().count() > MAX_LINE {
+        true => line.chars().take(MAX_LINE - 1).chain(['…']).collect(),
+        false => line.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn labels_are_escaped_and_no_wider_than_graphviz_draws() {
+        assert_eq!(quoted("a\"\\\nb"), r#""a\"\\\nb""#);
+        let wide = quoted(&format!("{}\nb", "é".repeat(10_000)));
+        assert!(wide.ends_with("é…\\nb\""), "{wide}");
+        assert_eq!(wide.chars().count(), 120 + 5);
+    }
 }

@@ -207,7 +207,7 @@ pub(super) fn add_overlays(
 fn other_model(file: &OverlayFile) -> Error {
     let name = file.shown_name();
     Error::format(format!("{name} names no value of this model"))
-        .help("write it again with this model, or leave it out")
+        .help("write it again with this model and these inputs, or leave it out")
 }
 
 /// The name of a file in messages; documents that come from no file have no name.
