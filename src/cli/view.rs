@@ -16,7 +16,7 @@ use super::progress_line::ProgressLine;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::{Error, Result};
-use crate::ir::{Graph, GraphModule};
+use crate::ir::{Graph, GraphModule, Node};
 use crate::pass;
 use crate::tensor_file::write_all_atomic;
 use crate::view::{OverlayFile, ViewOptions, page, to_model_explorer};
@@ -148,12 +148,18 @@ fn file_name(path: &Path) -> String {
 }
 
 fn summary(path: &Path, module: &GraphModule, bytes: usize) -> String {
-    let nodes: usize = module.graphs.iter().map(|graph| graph.nodes.len()).sum();
+    let nodes: usize = module.graphs.iter().map(count_nodes).sum();
     let (path, size) = (path.display(), HumanBytes(bytes as u64));
     format!(
         "{path}: {nodes} nodes, {} weights, {size}",
         module.weights.len()
     )
+}
+
+/// Counts the nodes of a graph, with those in the bodies of regions.
+fn count_nodes(graph: &Graph) -> usize {
+    let bodies = graph.nodes.iter().flat_map(Node::bodies);
+    graph.nodes.len() + bodies.map(count_nodes).sum::<usize>()
 }
 
 fn open_in_browser(path: &Path) -> Result<()> {
