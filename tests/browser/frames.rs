@@ -1,5 +1,7 @@
 //! How fast a page is.
 
+use std::fmt;
+
 use super::Page;
 
 /// Intervals between animation frames, in milliseconds.
@@ -49,6 +51,21 @@ impl Page {
         during();
         let times: Vec<f64> = serde_json::from_value(self.evaluate(STOP)).unwrap();
         FrameTimes::of(&times)
+    }
+}
+
+impl fmt::Display for FrameTimes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let FrameTimes {
+            count,
+            median,
+            p95,
+            longest,
+        } = self;
+        write!(
+            f,
+            "{count} frames, median {median:.1} ms, 95 % within {p95:.1} ms, longest {longest:.1} ms"
+        )
     }
 }
 

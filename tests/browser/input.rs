@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Page;
-use super::keys::Key;
+use super::keys::{Key, modifier_bit};
 
 /// Scrolls an element into view. Returns its centre.
 const CENTRE: &str = r#"(selector => {
@@ -76,6 +76,13 @@ impl Page {
     #[track_caller]
     pub fn wheel(&self, x: f64, y: f64, dx: f64, dy: f64) {
         self.mouse("mouseWheel", x, y, json!({"deltaX": dx, "deltaY": dy}));
+    }
+
+    /// Turns the wheel down over a point of the window while a modifier is held down, such as `Control`.
+    #[track_caller]
+    pub fn wheel_with(&self, modifier: &str, x: f64, y: f64, dy: f64) {
+        let event = json!({"deltaX": 0, "deltaY": dy, "modifiers": modifier_bit(modifier)});
+        self.mouse("mouseWheel", x, y, event);
     }
 
     /// Presses and releases a key by its name in JavaScript, after `Control+`, `Shift+`, `Alt+` or `Meta+` if it is held

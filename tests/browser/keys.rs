@@ -42,9 +42,9 @@ impl Key {
         };
         let mut key = Key::of_name(name);
         for modifier in modifiers.split('+').filter(|name| !name.is_empty()) {
-            key.modifiers |= bit(modifier);
+            key.modifiers |= modifier_bit(modifier);
         }
-        if key.modifiers & !bit("Shift") != 0 {
+        if key.modifiers & !modifier_bit("Shift") != 0 {
             key.text = None;
         }
         key
@@ -82,7 +82,7 @@ impl Key {
             code,
             virtual_code,
             modifiers: if c.is_ascii_uppercase() {
-                bit("Shift")
+                modifier_bit("Shift")
             } else {
                 0
             },
@@ -91,8 +91,9 @@ impl Key {
     }
 }
 
+/// Returns the bit of a modifier in the protocol.
 #[track_caller]
-fn bit(modifier: &str) -> u32 {
+pub fn modifier_bit(modifier: &str) -> u32 {
     match MODIFIERS.iter().find(|(name, _)| *name == modifier) {
         Some((_, bit)) => *bit,
         None => panic!("{modifier} is no modifier"),

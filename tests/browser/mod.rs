@@ -6,6 +6,7 @@
 //! own. All functions fail the test at the caller's line.
 #![allow(
     dead_code,
+    unused_imports,
     clippy::unwrap_used,
     clippy::panic,
     reason = "each test uses its part, and fails by panicking"
@@ -19,6 +20,7 @@ mod input;
 mod keys;
 mod page;
 
+pub use frames::FrameTimes;
 pub use page::Page;
 
 use std::fs::{self, File};
