@@ -1,5 +1,4 @@
 //! Models that tests of the page of `view` open: networks in Rust, written to folders as JSON graphs with their weights.
-#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod bert;
 mod control_flow;
