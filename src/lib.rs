@@ -151,6 +151,7 @@ pub mod pass;
 #[doc(hidden)]
 #[allow(missing_debug_implementations)]
 pub mod plan;
+mod units;
 
 pub use error::{Error, Result};
 pub use model::{CompileOptions, Device, Model, Session};

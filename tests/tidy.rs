@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 const ORDER: &[&[&str]] = &[
     &[
         "error",
+        "units",
         "dim",
         "dtype",
         "shape",

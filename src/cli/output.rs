@@ -17,19 +17,6 @@ pub(super) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{}", colourize(text));
 }
 
-/// Formats an amount with a unit and an SI prefix: `12.3 MB`.
-pub(super) fn amount(number: f64, unit: &str) -> String {
-    let prefixes = ["", "k", "M", "G", "T", "P"];
-    let (mut scaled, mut prefix) = (number, 0);
-    while scaled.abs() >= 1000.0 && prefix + 1 < prefixes.len() {
-        (scaled, prefix) = (scaled / 1000.0, prefix + 1);
-    }
-    match prefix {
-        0 => format!("{number:.0} {unit}"),
-        _ => format!("{scaled:.1} {}{unit}", prefixes[prefix]),
-    }
-}
-
 /// Formats a number with a comma between groups of three digits: `25,557,032`.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -143,12 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_grouped_and_have_prefixes() {
+    fn numbers_are_grouped() {
         assert_eq!(grouped(0), "0");
         assert_eq!(grouped(999), "999");
         assert_eq!(grouped(25_557_032), "25,557,032");
-        assert_eq!(amount(25_557_032.0, "MAC"), "25.6 MMAC");
-        assert_eq!(amount(999.4, "B"), "999 B");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::inputs::Inputs;
 use super::precision::StorageDtype;
 use super::show::count_calls;
 use crate::Device;
-use crate::cli::output::{amount, wrapped};
+use crate::cli::output::wrapped;
 use crate::cli::tune::TunedOption;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
@@ -27,6 +27,7 @@ use crate::kernel::materialization::Precision;
 use crate::kernel::plan::{Kernel, Plan};
 use crate::pass::{self};
 use crate::plan::{self, PlanOptions};
+use crate::units::{amount, duration};
 
 /// Name for `--device` that means any device within WebGPU's default limits.
 const WEBGPU: &str = "webgpu";
@@ -262,15 +263,6 @@ fn time(least: f64, ceilings: Option<&Ceilings>) -> String {
     match ceilings {
         Some(ceilings) => format!("at least {} at the measured {ceilings}", duration(least)),
         None => "unknown: no device was measured; name one with --device".to_string(),
-    }
-}
-
-/// Formats nanoseconds in ns, µs or ms.
-fn duration(nanoseconds: f64) -> String {
-    match nanoseconds {
-        few if few < 1e3 => format!("{few:.0} ns"),
-        some if some < 1e6 => format!("{:.1} µs", some / 1e3),
-        many => format!("{:.1} ms", many / 1e6),
     }
 }
 

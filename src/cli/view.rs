@@ -59,40 +59,16 @@ impl ViewCommand {
         progress.step(format!("reading {}", self.model.display()));
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.model.with_extension("html"));
-        let model = self.check(&path)?;
-        let overlays = self.overlays.iter().map(|path| read_overlay(path));
-        let mut overlays: Vec<OverlayFile> = overlays.collect::<Result<_>>()?;
+        let (model, overlays) = self.check(&path)?;
         let mut module = import(&model, &self.inputs, &progress)?;
         if self.optimized {
             progress.step("optimising the graph");
             module = pass::optimize_module(&module)?;
         }
-        let mut facts = Vec::new();
-        if !self.no_plan && !overlays.iter().any(OverlayFile::is_plan) {
-            progress.step("planning");
-            match self.plan(&module) {
-                Ok(plan) => overlays.extend(OverlayFile::of("", plan)),
-                // A model that the device cannot run has a picture, too.
-                Err(error) => facts.push(["kernels".to_string(), format!("none: {error}")]),
-            }
-        }
+        let options = self.options(&module, overlays, &progress);
         progress.step("drawing");
-        let options = ViewOptions {
-            overlays,
-            source_folders: self.source_folders(),
-            facts,
-        };
         let html = page(&module, &file_name(&self.model), &options)?;
-        let explorer = self.model_explorer.as_ref();
-        let explorer = explorer.map(|path| (path, self.explorer_document(&module)));
-        let explorer = explorer
-            .iter()
-            .map(|(path, text)| (path.as_path(), text.as_bytes()));
-        let files: Vec<(&Path, &[u8])> = [(path.as_path(), html.as_bytes())]
-            .into_iter()
-            .chain(explorer)
-            .collect();
-        write_all_atomic(&files)?;
+        self.write(&path, &html, &module)?;
         drop(progress);
         output::line(&summary(&path, &module, html.len()));
         if self.open {
@@ -101,11 +77,15 @@ impl ViewCommand {
         Ok(Outcome::Success)
     }
 
-    /// Opens the model and checks all other arguments.
-    fn check(&self, path: &Path) -> Result<Model> {
+    /// Opens the model and the overlays, and checks all other arguments.
+    fn check(&self, path: &Path) -> Result<(Model, Vec<OverlayFile>)> {
         let mut errors = ArgumentErrors::default();
         let model = errors.record(Model::open(&self.model));
         self.inputs.check(&mut errors);
+        let overlays = self.overlays.iter();
+        let overlays: Vec<Option<OverlayFile>> = overlays
+            .map(|path| errors.record(read_overlay(path)))
+            .collect();
         let read = [
             model_files(&self.model, model.as_ref()),
             self.inputs.paths(),
@@ -116,7 +96,44 @@ impl ViewCommand {
         let explorer = self.model_explorer.iter();
         errors.record_all(explorer.map(|path| self.overwrite.check(path, &["json"], &read)));
         self.target.check(&mut errors);
-        errors.finish(model)
+        let model = errors.finish(model)?;
+        Ok((model, overlays.into_iter().flatten().collect()))
+    }
+
+    /// Adds the plan for the device to the overlays, unless one is there or none is wanted.
+    fn options(
+        &self,
+        module: &GraphModule,
+        mut overlays: Vec<OverlayFile>,
+        progress: &ProgressLine,
+    ) -> ViewOptions {
+        let mut facts = Vec::new();
+        if !self.no_plan && !overlays.iter().any(OverlayFile::is_plan) {
+            progress.step("planning");
+            match self.plan(module) {
+                Ok(plan) => overlays.extend(OverlayFile::of("", plan)),
+                // A model that the device cannot run has a picture, too.
+                Err(error) => facts.push(["kernels".to_string(), format!("none: {error}")]),
+            }
+        }
+        ViewOptions {
+            overlays,
+            source_folders: self.source_folders(),
+            facts,
+        }
+    }
+
+    /// Writes the page and the graph for Model Explorer: both or none.
+    fn write(&self, path: &Path, html: &str, module: &GraphModule) -> Result<()> {
+        let explorer = self.model_explorer.as_ref();
+        let explorer = explorer.map(|path| (path, self.explorer_document(module)));
+        let mut files = vec![(path, html.as_bytes())];
+        files.extend(
+            explorer
+                .iter()
+                .map(|(path, text)| (path.as_path(), text.as_bytes())),
+        );
+        write_all_atomic(&files)
     }
 
     fn explorer_document(&self, module: &GraphModule) -> String {

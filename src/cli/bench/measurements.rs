@@ -4,8 +4,9 @@ use serde_json::{Map, Value, json};
 
 use super::cold_start::ColdStarts;
 use crate::Device;
-use crate::cli::output::{amount, line};
+use crate::cli::output::line;
 use crate::gpu::Footprint;
+use crate::units::amount;
 
 /// Measurements of a benchmark; times are in milliseconds.
 pub(super) struct Measurements {

@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use super::{SizedPlan, WIDTH};
-use crate::cli::output::{amount, wrapped};
+use crate::cli::output::wrapped;
 use crate::dim::Dim;
 use crate::gpu::Footprint;
 use crate::kernel::plan::{Slot, SlotId, SlotKind};
+use crate::units::amount;
 
 /// Formats the memory of a run, by use.
 pub(super) fn totals(found: &Footprint) -> [String; 2] {

@@ -4,7 +4,6 @@ use std::fmt::Write;
 use std::ops::Range;
 
 use super::{SizedPlan, kernel_name, labelled};
-use crate::cli::output::amount;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernel::capabilities::StorageType;
@@ -12,6 +11,7 @@ use crate::kernel::layout::Layout;
 use crate::kernel::materialization::F32StorageReason;
 use crate::kernel::plan::{Flow, FlowKind, Slot, SlotId, Step, TripCount, Workgroups};
 use crate::shape::TensorType;
+use crate::units::amount;
 
 /// Suffixes of slot names that are dropped because the layout after the name says the same.
 const LAYOUT_SUFFIXES: [&str; 3] = [" as vec4", " in panels", " in sorted runs"];

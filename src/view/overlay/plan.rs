@@ -6,6 +6,7 @@ use serde_json::{Value as Json, json};
 use super::values::{StepPlace, ValueIndex};
 use super::{Mark, Overlay, OverlayFile, Scale, other_model};
 use crate::error::{Error, Result};
+use crate::units::amount;
 use crate::view::hierarchy::Hierarchy;
 
 #[derive(Deserialize)]
@@ -282,15 +283,4 @@ pub(super) fn innermost_common_box(hierarchy: &Hierarchy, boxes: &[usize]) -> Op
             .collect();
         around.find(|index| outer.contains(index))
     })
-}
-
-/// An amount with a prefix: `1.2 MB`.
-fn amount(amount: f64, unit: &str) -> String {
-    let prefixes = ["", "k", "M", "G", "T"];
-    let (mut amount, mut prefix) = (amount, 0);
-    while amount >= 1000.0 && prefix + 1 < prefixes.len() {
-        (amount, prefix) = (amount / 1000.0, prefix + 1);
-    }
-    let digits = usize::from(prefix > 0);
-    format!("{amount:.digits$} {}{unit}", prefixes[prefix])
 }

@@ -8,6 +8,7 @@ use super::plan::innermost_common_box;
 use super::values::{StepPlace, ValueIndex};
 use super::{Mark, Overlay, OverlayFile, Scale, other_model};
 use crate::error::Result;
+use crate::units::duration;
 use crate::view::hierarchy::Hierarchy;
 
 #[derive(Deserialize)]
@@ -53,54 +54,64 @@ pub(super) fn overlay(
         marks: Default::default(),
         details: Default::default(),
     };
-    // The time of a kernel counts for the innermost box around all of its operators, and for those around it.
-    let mut times: BTreeMap<usize, f64> = BTreeMap::new();
-    let mut longest = 0.0f64;
-    let mut own_times: BTreeMap<usize, f64> = BTreeMap::new();
+    let mut times = Times::default();
     let places: Vec<StepPlace> = document.steps.iter().map(ProfiledStep::place).collect();
     let operators = index.steps(&document.graph, &places);
     for (step, boxes) in document.steps.iter().zip(operators) {
-        longest = longest.max(step.ns);
-        for own in &boxes {
-            *own_times.entry(*own).or_default() += step.ns;
-            overlay
-                .details
-                .entry(*own)
-                .or_default()
-                .extend(step.details(total));
-        }
-        if let Some(home) = innermost_common_box(hierarchy, &boxes) {
-            for outer in std::iter::once(home).chain(hierarchy.ancestors(home)) {
-                if hierarchy.boxes[outer].is_container() {
-                    *times.entry(outer).or_default() += step.ns;
-                }
-            }
+        times.add(step.ns, &boxes, hierarchy);
+        for own in boxes {
+            let details = overlay.details.entry(own).or_default();
+            details.push(step.details(total));
         }
     }
-    if own_times.is_empty() && !document.steps.is_empty() {
+    if times.operators.is_empty() && !document.steps.is_empty() {
         return Err(other_model(file));
     }
-    let mark = |time: f64, of: f64, text| Mark {
-        level: (time / of.max(1.0)).clamp(0.0, 1.0).sqrt(),
-        text,
-    };
-    let share = |time: f64| {
-        format!(
-            "{} ({:.0} %)",
-            duration(time),
-            100.0 * time / total.max(1.0)
-        )
-    };
-    let operators = own_times.into_iter();
-    overlay
-        .marks
-        .extend(operators.map(|(own, time)| (own, mark(time, longest, duration(time)))));
-    overlay.marks.extend(
-        times
-            .into_iter()
-            .map(|(own, time)| (own, mark(time, total, share(time)))),
-    );
+    overlay.marks = times.marks(total);
     Ok(vec![overlay])
+}
+
+/// Nanoseconds of boxes.
+#[derive(Default)]
+struct Times {
+    /// Times of the kernels that compute an operator.
+    operators: BTreeMap<usize, f64>,
+    /// Times of the kernels within a module, graph or region.
+    containers: BTreeMap<usize, f64>,
+    /// Time of the longest kernel.
+    longest: f64,
+}
+
+impl Times {
+    /// Adds a kernel. Its time counts for the innermost box around all of its operators, and for those around it.
+    fn add(&mut self, time: f64, operators: &[usize], hierarchy: &Hierarchy) {
+        self.longest = self.longest.max(time);
+        for own in operators {
+            *self.operators.entry(*own).or_default() += time;
+        }
+        let home = innermost_common_box(hierarchy, operators).into_iter();
+        let around = home.flat_map(|home| std::iter::once(home).chain(hierarchy.ancestors(home)));
+        for outer in around.filter(|outer| hierarchy.boxes[*outer].is_container()) {
+            *self.containers.entry(outer).or_default() += time;
+        }
+    }
+
+    /// Marks operators by their share of the longest kernel, and other boxes by their share of all time.
+    fn marks(self, total: f64) -> BTreeMap<usize, Mark> {
+        let mark = |time: f64, of: f64, text| Mark {
+            level: (time / of.max(1.0)).clamp(0.0, 1.0).sqrt(),
+            text,
+        };
+        let longest = self.longest;
+        let operators = self.operators.into_iter();
+        let operators = operators.map(|(own, time)| (own, mark(time, longest, duration(time))));
+        let containers = self.containers.into_iter().map(|(own, time)| {
+            let share = 100.0 * time / total.max(1.0);
+            let text = format!("{} ({share:.0} %)", duration(time));
+            (own, mark(time, total, text))
+        });
+        operators.chain(containers).collect()
+    }
 }
 
 impl ProfiledStep {
@@ -113,7 +124,7 @@ impl ProfiledStep {
         }
     }
 
-    fn details(&self, total: f64) -> Vec<[String; 2]> {
+    fn details(&self, total: f64) -> [String; 2] {
         let share = 100.0 * self.ns / total.max(1.0);
         let rate = |amount: f64, unit: &str| match self.ns > 0.0 && amount > 0.0 {
             true => format!(", {:.1} {unit}", amount / self.ns),
@@ -127,7 +138,7 @@ impl ProfiledStep {
         let ceiling = ceiling.map_or_else(String::new, |least| {
             format!(", {:.0} % of the ceiling", 100.0 * least / self.ns)
         });
-        vec![[
+        [
             self.kernel.clone(),
             format!(
                 "{}{runs}, {share:.1} % of all{}{}{ceiling}",
@@ -135,16 +146,6 @@ impl ProfiledStep {
                 rate(self.flop, "GFLOP/s"),
                 rate(self.bytes, "GB/s"),
             ),
-        ]]
-    }
-}
-
-/// Formats nanoseconds: `12.3 µs`.
-fn duration(nanoseconds: f64) -> String {
-    match nanoseconds {
-        few if few < 1e3 => format!("{few:.0} ns"),
-        some if some < 1e6 => format!("{:.1} µs", some / 1e3),
-        many if many < 1e9 => format!("{:.1} ms", many / 1e6),
-        most => format!("{:.2} s", most / 1e9),
+        ]
     }
 }

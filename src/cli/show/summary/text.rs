@@ -3,9 +3,10 @@
 use super::{
     GraphSummary, Incompatibility, MemoryNeeds, NO_EXAMPLE, Summary, TensorSummary, origin,
 };
-use crate::cli::output::{amount, grouped, wrapped};
+use crate::cli::output::{grouped, wrapped};
 use crate::symbols::{Guard, Relation};
 use crate::trace::check::{Finding, SubjectKind};
+use crate::units::amount;
 
 /// Number of guards that are listed; further guards are counted.
 const MAX_GUARDS: usize = 6;
