@@ -59,22 +59,35 @@ fn read_schedule(plan: &Plan, names: &HashSet<&str>) -> BTreeMap<usize, Vec<Slot
     let mut seen = HashSet::new();
     for (index, slot) in plan.slots.iter().enumerate() {
         if names.contains(slot.name.as_str()) && seen.insert(&slot.name) {
-            let step = last_step(plan, SlotId(index));
-            due.entry(step).or_default().push(SlotId(index));
+            for step in read_steps(plan, SlotId(index)) {
+                due.entry(step).or_default().push(SlotId(index));
+            }
         }
     }
     due
 }
 
-/// The last step during which a slot's memory is valid, or the number of steps if it always is. If the last reader is
-/// in a branch that may not run, this is the step that writes the value.
-fn last_step(plan: &Plan, slot: SlotId) -> usize {
+/// The steps after which a slot is read: the last one during which its memory is valid, or the number of steps if it always
+/// is. If the last reader is in a branch that may not run, these are the steps that write the value, of which the last that
+/// runs counts: the result of a loop is written before the loop and in each iteration.
+fn read_steps(plan: &Plan, slot: SlotId) -> Vec<usize> {
     let in_flow = |step: usize| plan.flows.iter().any(|flow| flow.steps().contains(&step));
     match plan.slots[slot.0].kind {
-        SlotKind::Temporary { first, last } if in_flow(last) && !in_flow(first) => first,
-        SlotKind::Temporary { first, last } => last.max(first),
-        SlotKind::Subview { parent, .. } => last_step(plan, parent),
-        _ => plan.steps.len(),
+        SlotKind::Temporary { first, last } if in_flow(last) && !in_flow(first) => {
+            let writes = |step: &usize| {
+                let mut written = plan.steps[*step].work.writes.iter();
+                written.any(|written| plan.root_slot(*written) == slot)
+            };
+            let written: Vec<usize> = (first..=last).filter(writes).collect();
+            if written.is_empty() {
+                vec![first]
+            } else {
+                written
+            }
+        }
+        SlotKind::Temporary { first, last } => vec![last.max(first)],
+        SlotKind::Subview { parent, .. } => read_steps(plan, parent),
+        _ => vec![plan.steps.len()],
     }
 }
 

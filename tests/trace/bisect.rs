@@ -234,6 +234,34 @@ fn all_values_are_compared() {
     assert_eq!(stopped.stopped.map(|progress| progress.done), Some(0));
 }
 
+/// The result of a loop that only branches read has the value after the last iteration, not the one before the first.
+#[test]
+fn a_loop_that_branches_read_is_compared_after_its_end() {
+    let Some(device) = samples::device(FeatureLevel::Full).map(Device::from) else {
+        return;
+    };
+    let values = [5f32, 1.0, -2.0, 0.5];
+    let traced = trace_fn(TracedTensor::from_vec([4], values.to_vec()), |x| {
+        let small = while_loop(x, |x| x.abs().amax().gt(1.0), |x| x * 0.5)?;
+        // A product: a cheap branch would become a selection.
+        let product = || small.unsqueeze(1).matmul(&small.unsqueeze(0));
+        cond(&small.sum().gt(0.0), product, || -product())
+    });
+    let session = Model::from_module(traced.unwrap().module)
+        .compile(&device, &CompileOptions::default())
+        .unwrap();
+    // Three iterations, and none.
+    for factor in [1.0, 0.1] {
+        let input = Tensor::from_vec([4], values.map(|value| value * factor).to_vec()).unwrap();
+        let options = SearchOptions::default();
+        let found = compare_values(&session, &[input.into()], TOLERANCE, options).unwrap();
+        let is_loop = |value: &&onionskin::model::ComparedValue| value.site.op == "loop";
+        let small = found.values.iter().find(is_loop);
+        assert!(small.is_some(), "{found:?}");
+        assert!(small.unwrap().difference.passed(), "{small:?}");
+    }
+}
+
 /// The report and its page name the value by the enclosing regions, with source lines.
 #[test]
 fn a_report_leads_into_regions() {
@@ -260,7 +288,8 @@ fn a_report_leads_into_regions() {
     let value = finding.value.as_deref().unwrap();
     assert_eq!(value.split('/').count(), 3, "{report}");
     let page = report.to_html("model.pt").unwrap();
-    assert!(page.contains(&format!("<a href=\"#value-{value}\">{value}</a>")));
+    let link = format!("<a href=\"#value-{value}\" data-finding=\"0\">{value}</a>");
+    assert!(page.contains(&link));
     assert!(
         page.contains(&format!("<tr id=\"value-{value}\" class=\"error\">")),
         "{page}"
