@@ -40,7 +40,10 @@ pub fn describe(node: &Node, dictionary: &dyn Dictionary) -> NodeDescription {
         }
         Op::Region(region) => {
             for (index, argument) in node.arguments.iter().enumerate() {
-                description.argument(&region_operand(region, index), argument);
+                // The largest integer is the trip count of a loop that only its condition ends.
+                if !is_largest(argument) {
+                    description.argument(&region_operand(region, index), argument);
+                }
             }
         }
     }
@@ -50,8 +53,7 @@ pub fn describe(node: &Node, dictionary: &dyn Dictionary) -> NodeDescription {
 impl NodeDescription {
     fn call_argument(&mut self, parameter: &CallParameter, argument: &Argument) {
         // PyTorch writes the end of a slice without an end as the largest integer.
-        let is_open_end = *argument == Argument::Number(Scalar::Int(i64::MAX));
-        if parameter.default == Some(argument) || is_open_end {
+        if parameter.default == Some(argument) || is_largest(argument) {
             return;
         }
         match argument {
@@ -77,6 +79,10 @@ impl NodeDescription {
                 .push((name.to_string(), argument_text(argument))),
         }
     }
+}
+
+fn is_largest(argument: &Argument) -> bool {
+    *argument == Argument::Number(Scalar::Int(i64::MAX))
 }
 
 /// Name of an operand of a region.
