@@ -1,5 +1,5 @@
 //! Search for the first value that a device computes differently from the oracle, which interprets the graph: see
-//! [`interp`].
+//! [`crate::interp`].
 
 use crate::compare::Tolerance;
 use crate::error::Result;

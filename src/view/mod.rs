@@ -1,7 +1,7 @@
 //! Pictures of models: an HTML page, Graphviz's language, and the JSON of Model Explorer.
 //!
-//! All three show a [`hierarchy`] of boxes: graphs, their modules, and regions with their bodies. The page draws each level
-//! of it as [`layout`] places its boxes; [`overlay`] adds measurements and findings.
+//! All three show a hierarchy of boxes: graphs, their modules, and regions with their bodies. The page draws each level
+//! of it as `layout` places its boxes; overlays add measurements and findings.
 
 mod box_size;
 mod category;
@@ -44,6 +44,17 @@ pub struct ViewOptions {
 }
 
 /// Returns a self-contained HTML page with the picture of a model. `title` is the name of its file.
+///
+/// ```
+/// use onionskin::trace::{TracedTensor, trace_fn};
+/// use onionskin::view::{ViewOptions, page};
+///
+/// let x = TracedTensor::from_vec([2], vec![1f32, -2.0]);
+/// let traced = trace_fn(x, |x| Ok(x.relu()))?;
+/// let html = page(&traced.module, "relu", &ViewOptions::default())?;
+/// assert!(html.starts_with("<!DOCTYPE html>"));
+/// # Ok::<(), onionskin::Error>(())
+/// ```
 ///
 /// # Errors
 /// An overlay is malformed, or about another model.
