@@ -32,15 +32,12 @@ struct PlannedKernel {
 #[derive(Deserialize)]
 struct PlannedStep {
     kernel: usize,
-    nodes: Vec<String>,
-    inline: Vec<String>,
+    #[serde(flatten)]
+    place: StepPlace,
     workgroups: Vec<u64>,
     flop: f64,
     bytes: f64,
     writes: Vec<usize>,
-    #[serde(default)]
-    module: String,
-    location: Option<String>,
     reasons: Vec<(String, String)>,
 }
 
@@ -150,7 +147,7 @@ impl PlannedGraph {
         let listed = self.kernels.iter();
         data.kernels
             .extend(listed.map(|kernel| json!({"name": kernel.name, "wgsl": kernel.wgsl})));
-        let places: Vec<StepPlace> = self.steps.iter().map(PlannedStep::place).collect();
+        let places: Vec<&StepPlace> = self.steps.iter().map(|step| &step.place).collect();
         let operators = index.steps(&self.graph, &places);
         for (step, boxes) in self.steps.iter().zip(operators) {
             let number = data.steps.len();
@@ -164,7 +161,7 @@ impl PlannedGraph {
             data.steps.push(json!({
                 "kernel": first_kernel + step.kernel,
                 "boxes": boxes,
-                "inline": index.find_all(&self.graph, &step.inline),
+                "inline": index.find_all(&self.graph, &step.place.inline),
                 "facts": step.facts(&self.slots),
             }));
             data.boxes.push(boxes);
@@ -177,15 +174,6 @@ impl PlannedGraph {
 }
 
 impl PlannedStep {
-    fn place(&self) -> StepPlace<'_> {
-        StepPlace {
-            nodes: &self.nodes,
-            inline: &self.inline,
-            module: &self.module,
-            location: self.location.as_deref(),
-        }
-    }
-
     fn facts(&self, slots: &[PlannedSlot]) -> Vec<[String; 2]> {
         let counts: Vec<String> = self.workgroups.iter().map(u64::to_string).collect();
         let writes = self.writes.iter().filter_map(|slot| slots.get(*slot));

@@ -21,12 +21,8 @@ struct ProfileDocument {
 #[derive(Deserialize)]
 struct ProfiledStep {
     kernel: String,
-    nodes: Vec<String>,
-    #[serde(default)]
-    inline: Vec<String>,
-    #[serde(default)]
-    module: String,
-    location: Option<String>,
+    #[serde(flatten)]
+    place: StepPlace,
     runs: u64,
     ns: f64,
     flop: f64,
@@ -55,7 +51,7 @@ pub(super) fn overlay(
         details: Default::default(),
     };
     let mut times = Times::default();
-    let places: Vec<StepPlace> = document.steps.iter().map(ProfiledStep::place).collect();
+    let places: Vec<&StepPlace> = document.steps.iter().map(|step| &step.place).collect();
     let operators = index.steps(&document.graph, &places);
     for (step, boxes) in document.steps.iter().zip(operators) {
         times.add(step.ns, &boxes, hierarchy);
@@ -115,15 +111,6 @@ impl Times {
 }
 
 impl ProfiledStep {
-    fn place(&self) -> StepPlace<'_> {
-        StepPlace {
-            nodes: &self.nodes,
-            inline: &self.inline,
-            module: &self.module,
-            location: self.location.as_deref(),
-        }
-    }
-
     fn details(&self, total: f64) -> [String; 2] {
         let share = 100.0 * self.ns / total.max(1.0);
         let rate = |amount: f64, unit: &str| match self.ns > 0.0 && amount > 0.0 {

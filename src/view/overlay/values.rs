@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use serde::Deserialize;
+
 use crate::view::hierarchy::{BoxKind, Hierarchy};
 
 /// Entry graph, module, and source line of an operator.
@@ -68,11 +70,11 @@ impl ValueIndex {
 
     /// The operators that each step computes: those of its values. Passes name the values of a step anew where they replace
     /// all of an operator; such a step has the operators of its place that no step names.
-    pub(super) fn steps(&self, graph: &str, steps: &[StepPlace]) -> Vec<Vec<usize>> {
-        let named = steps.iter().map(|step| self.find_all(graph, step.nodes));
+    pub(super) fn steps(&self, graph: &str, steps: &[&StepPlace]) -> Vec<Vec<usize>> {
+        let named = steps.iter().map(|step| self.find_all(graph, &step.nodes));
         let named: Vec<Vec<usize>> = named.collect();
         let inline = steps.iter();
-        let inline = inline.flat_map(|step| self.find_all(graph, step.inline));
+        let inline = inline.flat_map(|step| self.find_all(graph, &step.inline));
         let known: HashSet<usize> = named.iter().flatten().copied().chain(inline).collect();
         let found = steps.iter().zip(named).map(|(step, named)| {
             let fallback = || {
@@ -86,9 +88,9 @@ impl ValueIndex {
 
     /// The operators of a module's line.
     fn at_place(&self, graph: &str, step: &StepPlace) -> &[usize] {
-        let key = step.location.map(|location| {
-            let module = step.module.to_string();
-            (graph.to_string(), module, location.to_string())
+        let key = step.location.as_ref().map(|location| {
+            let module = step.module.clone();
+            (graph.to_string(), module, location.clone())
         });
         let found = key.and_then(|key| self.places.get(&key));
         found.map_or(&[], Vec::as_slice)
@@ -96,9 +98,14 @@ impl ValueIndex {
 }
 
 /// Values and place of a step, as documents write them.
-pub(super) struct StepPlace<'a> {
-    pub(super) nodes: &'a [String],
-    pub(super) inline: &'a [String],
-    pub(super) module: &'a str,
-    pub(super) location: Option<&'a str>,
+#[derive(Deserialize)]
+pub(super) struct StepPlace {
+    /// Values that the step computes.
+    pub(super) nodes: Vec<String>,
+    /// Values that it computes where it reads them.
+    #[serde(default)]
+    pub(super) inline: Vec<String>,
+    #[serde(default)]
+    module: String,
+    location: Option<String>,
 }
