@@ -65,6 +65,7 @@
 //! |---|---|
 //! | basic types | [`error`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
 //! | the language, the IR, the operators | [`op`] [`ir`] [`aten`] |
+//! | ZIP files, pickles and storages of PyTorch | [`archive`] |
 //! | archives and programs to graphs | [`trace`] |
 //! | modules to write networks with | [`nn`], and [`prelude`] |
 //! | checks of a graph against its program | [`trace::check`], `model::verify` |
@@ -100,6 +101,7 @@
 extern crate self as onionskin;
 
 // Public: modules with which users write programs.
+pub mod archive;
 pub mod compare;
 pub mod dim;
 #[cfg(doctest)]

@@ -52,11 +52,12 @@ pub use tuning::{Tuning, TuningProgress};
 pub use value_comparison::{ComparedValue, ValueComparison, compare_values};
 pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 
+use crate::archive::Pickled;
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 use crate::ir::{GraphModule, TreeConstant};
 use crate::item::Item;
-use crate::trace::torchscript::{Archive, EntryMethod, ImportOptions, InputSpec, Pickled, import};
+use crate::trace::torchscript::{Archive, EntryMethod, ImportOptions, InputSpec, import};
 use session_states::SessionStates;
 
 /// A model: an archive that PyTorch traced or scripted, or an imported graph.

@@ -25,6 +25,7 @@ const ORDER: &[&[&str]] = &[
         "tensor",
         "mapping",
         "digest",
+        "archive",
         "file_kind",
         "tensor_file",
     ],
@@ -46,13 +47,6 @@ const ORDER: &[&[&str]] = &[
     &["main"],
     &["documents"],
 ];
-
-/// Permitted uses against the order, each with its reason.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[(
-    "tensor_file",
-    "trace",
-    "files of torch.save are pickles, which TorchScript archives hold too",
-)];
 
 /// Layers that use only some of the modules above them.
 const RESTRICTED_LAYERS: &[(&str, &[&str])] = &[(
@@ -178,8 +172,7 @@ fn modules_use_only_modules_above_them() {
             for to in used(text).into_iter().filter(|to| place.contains_key(to)) {
                 let is_above = to == from || place.get(to) < place.get(from);
                 let is_allowed = narrow.is_none_or(|(_, allowed)| allowed.contains(&to));
-                let excepted = EXCEPTIONS.iter().any(|(a, b, _)| (*a, *b) == (from, to));
-                if !(excepted || is_above && is_allowed) {
+                if !(is_above && is_allowed) {
                     let path = source.path.display();
                     faults.push(format!("{path}:{line}: {from} uses {to}"));
                 }

@@ -14,10 +14,9 @@ use std::fs;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
+use onionskin::archive::{Container, Pickled, PickledObject, state_dict};
 use onionskin::trace::torchscript::ast::{FunctionDef, Stmt, StmtKind};
-use onionskin::trace::torchscript::{
-    Archive, ArchiveSource, Container, Pickled, PickledObject, parser, state_dict,
-};
+use onionskin::trace::torchscript::{Archive, ArchiveSource, parser};
 use random::Random;
 
 #[derive(Debug, Default)]
@@ -289,7 +288,7 @@ fn changed_records_never_panic() {
 }
 
 fn read_record(name: &str, bytes: &[u8]) {
-    use onionskin::trace::torchscript::{debug::DebugMap, pickle};
+    use onionskin::archive::{debug::DebugMap, pickle};
     if name.ends_with(".debug_pkl") {
         let _ = DebugMap::read(bytes).map(|map| map.location(100));
     } else if name.ends_with(".pkl") {

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::archive;
 use crate::error::{Error, ErrorContext, Result};
 use crate::file_kind::FileKind;
 use crate::tensor::Tensor;
@@ -32,7 +33,7 @@ pub fn read(path: &Path) -> Result<NamedTensors> {
         FileKind::Npy => npy::parse(&bytes()?).map(|tensor| vec![(stem, tensor)]),
         FileKind::Npz => npy::parse_archive(&bytes()?),
         FileKind::StateDict(_) | FileKind::TorchScript => {
-            return crate::trace::torchscript::read_tensors(path);
+            return archive::read_tensors(path);
         }
         other => return Err(other.without_tensors(path)),
     };

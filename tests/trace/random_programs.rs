@@ -7,16 +7,17 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use onionskin::archive::Pickled;
 use onionskin::cases::{self, Call, Case, CaseArchive};
 use onionskin::compare::{Tolerance, compare};
 use onionskin::dtype::DType;
 use onionskin::error::{Error, ErrorKind, Result};
 use onionskin::item::Item;
 use onionskin::tensor::Tensor;
+use onionskin::trace::torchscript::Archive;
 use onionskin::trace::torchscript::ast::{
     AstExpr, AstExprKind, CallExpr, Callee, FunctionDef, Stmt, StmtKind,
 };
-use onionskin::trace::torchscript::{Archive, Pickled};
 use onionskin::trace::{Arg, Size, TracedTensor, call, trace_fn};
 
 /// A program that cannot run here: it reads memory of a constant beyond the constant's elements, which the loaded tensor does

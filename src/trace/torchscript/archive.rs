@@ -3,14 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::archive::{Container, Pickled, TensorRecord};
 use crate::error::{Error, ErrorContext, Location, Result};
 use crate::shape::TensorType;
-use crate::tensor::{Tensor, TensorStorage};
-use crate::trace::torchscript::container::Container;
-use crate::trace::torchscript::pickle::unpickle;
+use crate::tensor::Tensor;
 use crate::trace::torchscript::source::ArchiveSource;
-use crate::trace::torchscript::storage::TensorRecord;
-use crate::trace::torchscript::value::Pickled;
 
 /// An archive that `torch.jit.save` wrote.
 ///
@@ -48,10 +45,10 @@ impl Archive {
         };
         Ok(Archive {
             source: ArchiveSource::new(container.clone()),
-            root: pickle(&container, "data")?,
+            root: container.pickle("data")?,
             constants,
             // Traced inputs are hints, and may hold values that no importer needs to understand.
-            traced_inputs: pickle(&container, "traced_inputs").ok(),
+            traced_inputs: container.pickle("traced_inputs").ok(),
             version: version(&container)?,
             container,
         })
@@ -118,28 +115,12 @@ fn check_kind(container: &Container) -> Result<()> {
             "not a TorchScript archive: it has no code/ folder (tensors only? load them as weights)",
         ));
     }
-    check_byte_order(container)
-}
-
-/// Rejects big-endian files. Files without a byte order are little-endian.
-pub(super) fn check_byte_order(container: &Container) -> Result<()> {
-    match container.text("byteorder").as_deref().map(str::trim) {
-        Ok("little") | Err(_) => Ok(()),
-        Ok(other) => Err(Error::unsupported(format!(
-            "the byte order {other:?}; only little-endian files are supported"
-        ))),
-    }
-}
-
-/// Reads the pickle `NAME.pkl`, whose storages are the records `NAME/…`.
-pub(super) fn pickle(container: &Container, name: &str) -> Result<Pickled> {
-    let record = format!("{name}.pkl");
-    unpickle(container.record(&record)?.bytes(), name).at(|| record)
+    container.check_byte_order()
 }
 
 /// Reads the constants of the program.
 fn constants(container: &Container) -> Result<Vec<Pickled>> {
-    let constants = pickle(container, "constants")?;
+    let constants = container.pickle("constants")?;
     let items = constants.as_items().map(<[Pickled]>::to_vec);
     items.ok_or_else(|| Error::format("constants.pkl does not hold a tuple"))
 }
@@ -176,6 +157,7 @@ fn collect_types(value: &Pickled, types: &mut Vec<TensorType>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tensor::TensorStorage;
 
     fn fixture(name: &str) -> Result<Archive> {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/archives");

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use crate::archive::Container;
+use crate::archive::debug::DebugMap;
 use crate::error::{Error, Location, Result};
 use crate::tensor::TensorStorage;
 use crate::trace::torchscript::ast::{ClassDef, FunctionDef};
-use crate::trace::torchscript::container::Container;
-use crate::trace::torchscript::debug::DebugMap;
 use crate::trace::torchscript::parser::{self, SourceFile};
 
 /// All source files of an archive by module name.

@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use serde::Serialize;
 
 use crate::Model;
+use crate::archive::{Pickled, PickledObject, TensorRecord};
 use crate::cli::output::grouped;
 use crate::ir::GraphModule;
-use crate::trace::torchscript::{Archive, Pickled, PickledObject, TensorRecord};
+use crate::trace::torchscript::Archive;
 use crate::units::amount;
 
 /// Number of elements and bytes of tensors.

@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::archive::debug::is_library;
 use crate::error::{Error, Result};
 use crate::trace::torchscript::ast::{BaseClass, CallExpr, Callee, ClassDef, FunctionDef};
-use crate::trace::torchscript::debug::is_library;
 use crate::trace::torchscript::source::Declaration;
 
 use super::Importer;

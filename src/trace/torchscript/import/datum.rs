@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::archive::PickledObject;
 use crate::trace::torchscript::ast::FunctionDef;
-use crate::trace::torchscript::value::PickledObject;
 
 use super::number::ScriptNumber;
 use super::tensor::TensorRef;

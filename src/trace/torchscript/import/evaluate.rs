@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::archive::debug::is_library;
 use crate::error::{Error, Result};
 use crate::trace::torchscript::ast::{AstExpr, AstExprKind, Stmt, StmtKind, TypeExpr};
-use crate::trace::torchscript::debug::is_library;
 
 use super::Importer;
 use super::call::Arguments;

@@ -42,6 +42,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::archive::TensorRecord;
 use crate::aten::Generator;
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Graph, GraphModule, ModuleState, TreeSpec, ValueId};
@@ -51,7 +52,6 @@ use crate::trace::rng_counters::carry_rng_counters;
 use crate::trace::scope_stack::ScopeStack;
 use crate::trace::symbolic_sizes::InputSizes;
 use crate::trace::torchscript::archive::Archive;
-use crate::trace::torchscript::storage::TensorRecord;
 
 pub use crate::trace::symbolic_sizes::SymbolicSizes;
 pub use options::{EntryMethod, ImportOptions, InputSpec};

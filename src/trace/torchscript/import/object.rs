@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::archive::TensorRecord;
+use crate::archive::{Pickled, PickledObject};
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::scalar::Scalar;
 use crate::trace::torchscript::ast::{AstExprKind, BaseClass};
-use crate::trace::torchscript::storage::TensorRecord;
-use crate::trace::torchscript::value::{Pickled, PickledObject};
 
 use super::Importer;
 use super::datum::{Datum, Instance, ScriptDict, ScriptList};

@@ -1,10 +1,10 @@
 //! Parameters of an archive's method, as its callers see them.
 
+use crate::archive::Pickled;
 use crate::error::{Error, Result};
 use crate::scalar::Scalar;
 use crate::trace::torchscript::archive::Archive;
 use crate::trace::torchscript::ast::{AstExpr, AstExprKind, FunctionDef, TypeExpr};
-use crate::trace::torchscript::value::Pickled;
 
 use super::options::InputSpec;
 use super::signature::input_spec_of;

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::archive::Pickled;
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -11,7 +12,6 @@ use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorType};
 use crate::trace::symbolic_sizes::InputSizes;
 use crate::trace::torchscript::ast::{BaseClass, FunctionDef, TypeExpr};
-use crate::trace::torchscript::value::Pickled;
 
 use super::Importer;
 use super::datum::{Datum, Instance, NumberKind, ScriptDict};

@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use crate::archive::Pickled;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, ModuleState, NamedTree, TreeConstant, TreeSpec, ValueId};
 use crate::scalar::Scalar;
 use crate::trace::torchscript::ast::TypeExpr;
-use crate::trace::torchscript::value::Pickled;
 use crate::trace::weight_states::{make_state_inputs, weight_state};
 
 use super::assigned::attributes_set;
@@ -209,10 +209,7 @@ fn was_written(value: &Datum) -> bool {
 }
 
 /// Tensors of the archive by name.
-type NamedRecords = Vec<(
-    String,
-    std::sync::Arc<crate::trace::torchscript::storage::TensorRecord>,
-)>;
+type NamedRecords = Vec<(String, std::sync::Arc<crate::archive::TensorRecord>)>;
 
 /// The value of a state before the first call; none if a state cannot hold it. Adds the tensors in it to `tensors`,
 /// named by their paths.

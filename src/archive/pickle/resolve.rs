@@ -1,7 +1,6 @@
 //! Conversion of nodes that refer to each other by index to a tree of values.
 
 use super::*;
-use crate::trace::torchscript::value::{PickledDict, PickledList, PickledObject};
 
 /// Maximum nesting depth of values.
 const MAX_DEPTH: usize = 256;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::trace::torchscript::storage::TensorRecord;
+use crate::archive::TensorRecord;
 
 /// A value of a pickle. Clones are cheap. Each container, object or tensor that the pickle shares is one `Arc`, so
 /// `Arc::ptr_eq` tells whether two values are the same object.

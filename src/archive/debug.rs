@@ -5,9 +5,9 @@
 //! of indices into the strings. For scripts the text is Python source whose first line is `line` of `file`. For traces it is
 //! the stack, innermost frame first, one `file(line): function` a line.
 
+use super::Pickled;
+use super::pickle::unpickle;
 use crate::error::{Error, Location, Result};
-use crate::trace::torchscript::pickle::unpickle;
-use crate::trace::torchscript::value::Pickled;
 
 /// Map from the bytes of one source file to the user's source.
 #[derive(Debug)]

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::Container;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorContext, Result};
 use crate::shape::TensorType;
 use crate::tensor::{self, Tensor, TensorStorage};
-use crate::trace::torchscript::container::Container;
 
 /// Maximum size in bytes of a tensor that is larger than its storage (expanded, with strides of zero).
 const MAX_EXPANDED: usize = 1 << 30;

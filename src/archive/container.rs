@@ -6,6 +6,7 @@ use std::path::Path;
 
 use zip::{CompressionMethod, ZipArchive};
 
+use super::pickle::{Pickled, unpickle};
 use crate::error::{Error, ErrorContext, Result};
 use crate::mapping::{MappedRange, Mapping};
 use crate::tensor::TensorStorage;
@@ -91,6 +92,22 @@ impl Container {
     pub fn text(&self, name: &str) -> Result<String> {
         String::from_utf8(self.record(name)?.bytes().to_vec())
             .map_err(|_| Error::format(format!("record {name:?} is not UTF-8 text")))
+    }
+
+    /// Reads the pickle `NAME.pkl`, whose storages are the records `NAME/…`.
+    pub fn pickle(&self, name: &str) -> Result<Pickled> {
+        let record = format!("{name}.pkl");
+        unpickle(self.record(&record)?.bytes(), name).at(|| record)
+    }
+
+    /// Rejects big-endian files. Files without a byte order are little-endian.
+    pub fn check_byte_order(&self) -> Result<()> {
+        match self.text("byteorder").as_deref().map(str::trim) {
+            Ok("little") | Err(_) => Ok(()),
+            Ok(other) => Err(Error::unsupported(format!(
+                "the byte order {other:?}; only little-endian files are supported"
+            ))),
+        }
     }
 
     /// Reads the record of an index in the ZIP directory.

@@ -3,12 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::TensorRecord;
 use crate::error::{Error, ErrorContext, Result};
-use crate::trace::torchscript::storage::TensorRecord;
-use crate::trace::torchscript::value::Pickled;
 
 mod globals;
 mod resolve;
+mod value;
+
+pub use value::{Pickled, PickledDict, PickledList, PickledObject};
 
 /// Reads a pickle of protocol 2 to 5. Storages become references to the records `folder/key`.
 pub fn unpickle(bytes: &[u8], folder: &str) -> Result<Pickled> {

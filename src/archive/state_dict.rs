@@ -3,11 +3,10 @@
 
 use std::path::Path;
 
+use super::Container;
+use super::Pickled;
 use crate::error::{Error, ErrorContext, Result};
 use crate::tensor::Tensor;
-use crate::trace::torchscript::archive::{check_byte_order, pickle};
-use crate::trace::torchscript::container::Container;
-use crate::trace::torchscript::value::Pickled;
 
 /// Reads all tensors of a file in order, with their names. A name is the path to the tensor: attributes of modules, keys of
 /// dicts, and indices in lists and tuples, joined by dots. If the file is a single tensor, its name is `0`. Other values are
@@ -20,12 +19,12 @@ pub fn read_tensors(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
 
 /// Like [`read_tensors`], for a ZIP file that is open already.
 pub fn tensors(container: &Container) -> Result<Vec<(String, Tensor)>> {
-    check_byte_order(container)?;
+    container.check_byte_order()?;
     let mut reader = Reader {
         container,
         tensors: Vec::new(),
     };
-    match pickle(container, "data")? {
+    match container.pickle("data")? {
         Pickled::Tensor(record) => reader.tensors.push(("0".into(), record.read(container)?)),
         value => reader.collect("", &value)?,
     }
