@@ -25,8 +25,6 @@ mod packed;
 mod random_input;
 mod session;
 mod session_states;
-mod signature;
-mod subject;
 mod tuning;
 mod value_comparison;
 mod verify;
@@ -36,8 +34,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use crate::kernel::materialization::Precision;
+pub use crate::trace::program::{Signature, SignatureInput};
 pub use bisect::{DivergenceSearch, first_divergence};
-pub use check::{DeviceReference, check, inspect, inspect_program};
+pub use check::{DeviceReference, check, inspect};
 pub use compile_options::CompileOptions;
 pub use compiled_graph::CompiledGraph;
 pub use device::Device;
@@ -46,49 +45,36 @@ pub use oracle_runs::{SearchOptions, SearchProgress};
 pub use packed::PackedWeightsReport;
 pub use random_input::{InputDistribution, input_distributions, seed_of};
 pub use session::Session;
-pub use signature::{Signature, SignatureInput};
-pub use subject::MethodSubject;
 pub use tuning::{Tuning, TuningProgress};
 pub use value_comparison::{ComparedValue, ValueComparison, compare_values};
 pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 
-use crate::archive::Pickled;
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
-use crate::ir::{GraphModule, TreeConstant};
+use crate::ir::GraphModule;
 use crate::item::Item;
-use crate::trace::torchscript::{Archive, EntryMethod, ImportOptions, InputSpec, import};
+use crate::trace::program::{EntryMethod, ImportOptions, InputSpec, SourceProgram};
+use crate::trace::torchscript::Archive;
 use session_states::SessionStates;
 
-/// A model: an archive that PyTorch traced or scripted, or an imported graph.
+/// A model: a [`SourceProgram`] that PyTorch traced or scripted, or imported graphs.
 ///
-/// Clones share the archive and the weights.
+/// Clones share the program and the weights.
 #[derive(Clone)]
 pub struct Model {
-    source: Arc<ModelSource>,
+    program: Arc<dyn SourceProgram>,
     /// The files that the model was opened from.
     files: Arc<[PathBuf]>,
 }
 
 impl fmt::Debug for Model {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let source = match &*self.source {
-            ModelSource::Archive(_) => "TorchScript archive",
-            ModelSource::Module(_) => "graphs",
-        };
         f.debug_struct("Model")
-            .field("source", &source)
+            .field("format", &self.program.format())
             .field("files", &self.files)
             .field("entries", &self.entries())
             .finish()
     }
-}
-
-enum ModelSource {
-    /// Imported for the sizes of a call once they are known.
-    Archive(Box<Archive>),
-    /// Imported graphs.
-    Module(GraphModule),
 }
 
 impl Model {
@@ -99,18 +85,18 @@ impl Model {
     /// and says how to make a model in Python.
     pub fn open(path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
-        let (source, weights) = match FileKind::of(path)? {
+        let (model, weights) = match FileKind::of(path)? {
             FileKind::Json => {
                 let (module, file) = GraphModule::load_with_file(path)?;
-                (ModelSource::Module(module), file)
+                (Model::from_module(module), file)
             }
-            FileKind::TorchScript => (ModelSource::Archive(Box::new(Archive::open(path)?)), None),
+            FileKind::TorchScript => (Model::from(Archive::open(path)?), None),
             other => return Err(other.not_a_model(path)),
         };
         let files = [path.to_path_buf()].into_iter().chain(weights);
         Ok(Model {
             files: files.collect(),
-            ..Model::from(source)
+            ..model
         })
     }
 
@@ -134,7 +120,7 @@ impl Model {
 
     /// Makes a model from graphs.
     pub fn from_module(module: GraphModule) -> Model {
-        Model::from(ModelSource::Module(module))
+        Model::of_program(module)
     }
 
     /// Imports graphs and weights for the example inputs in the archive.
@@ -164,7 +150,7 @@ impl Model {
         methods: &[String],
     ) -> Result<GraphModule> {
         let forward = EntryMethod {
-            inputs: arguments.map(|arguments| arguments.iter().map(example_spec).collect()),
+            inputs: arguments.map(|arguments| arguments.iter().map(InputSpec::from).collect()),
             ..EntryMethod::default()
         };
         let further = methods.iter().map(|method| EntryMethod {
@@ -177,32 +163,22 @@ impl Model {
         })
     }
 
-    /// Names of the entry graphs: the methods that an archive was traced with, or `forward`; the graphs of a module.
-    pub fn entries(&self) -> Vec<String> {
-        let archive = match &*self.source {
-            ModelSource::Archive(archive) => archive,
-            ModelSource::Module(module) => {
-                return module.graphs.iter().map(|g| g.name.clone()).collect();
-            }
-        };
-        let traced = archive.traced_inputs().and_then(Pickled::as_dict);
-        let names = traced.iter().flat_map(|dict| &dict.entries);
-        let names: Vec<String> = names
-            .filter_map(|(name, _)| Some(name.as_str()?.to_string()))
-            .collect();
-        if names.is_empty() {
-            vec!["forward".to_string()]
-        } else {
-            names
-        }
+    /// The program, as its front end read it.
+    pub fn program(&self) -> &dyn SourceProgram {
+        &*self.program
     }
 
-    /// The archive, if the model was made from one.
-    pub fn archive(&self) -> Option<&Archive> {
-        match &*self.source {
-            ModelSource::Archive(archive) => Some(archive),
-            ModelSource::Module(_) => None,
-        }
+    /// Names of the entry graphs: the methods that an archive was traced with, or `forward`; the graphs of a module.
+    pub fn entries(&self) -> Vec<String> {
+        self.program.entries()
+    }
+
+    /// The inputs of an entry graph by name. An archive is not imported for this.
+    ///
+    /// # Errors
+    /// Fails if the model has no such entry, or the archive is damaged.
+    pub fn signature(&self, entry: &str) -> Result<Signature> {
+        self.program.signature(entry)
     }
 
     /// Imports one method for example arguments or those that the archive holds. Numbers in states are constants of the
@@ -217,7 +193,7 @@ impl Model {
     ) -> Result<GraphModule> {
         let entry = EntryMethod {
             method: method.to_string(),
-            inputs: arguments.map(|arguments| arguments.iter().map(example_spec).collect()),
+            inputs: arguments.map(|arguments| arguments.iter().map(InputSpec::from).collect()),
         };
         self.import_with(&ImportOptions {
             entries: vec![entry],
@@ -228,15 +204,14 @@ impl Model {
 
     /// Imports graphs and weights.
     pub fn import_with(&self, options: &ImportOptions) -> Result<GraphModule> {
-        match &*self.source {
-            ModelSource::Archive(archive) => import(archive, options),
-            ModelSource::Module(module) => Ok(module.clone()),
-        }
+        self.program.import(options)
     }
 
-    /// True if the model is an archive, so that the graph can be imported again for other sizes.
-    fn can_reimport(&self) -> bool {
-        matches!(*self.source, ModelSource::Archive(_))
+    fn of_program(program: impl SourceProgram + 'static) -> Model {
+        Model {
+            program: Arc::new(program),
+            files: Arc::default(),
+        }
     }
 
     /// Compiles the model for a device. Work that depends on symbolic sizes is done at the first call that determines
@@ -248,35 +223,7 @@ impl Model {
 
 impl From<Archive> for Model {
     fn from(archive: Archive) -> Model {
-        Model::from(ModelSource::Archive(Box::new(archive)))
-    }
-}
-
-impl From<ModelSource> for Model {
-    fn from(source: ModelSource) -> Model {
-        Model {
-            source: Arc::new(source),
-            files: Arc::default(),
-        }
-    }
-}
-
-/// Specification of an example input for an argument.
-fn example_spec(argument: &Item) -> InputSpec {
-    let specs = |items: &[Item]| items.iter().map(example_spec).collect();
-    match argument {
-        Item::Tensor(tensor) => InputSpec::from(tensor),
-        Item::Number(number) => InputSpec::Constant(TreeConstant::Number(*number)),
-        Item::Str(text) => InputSpec::Constant(TreeConstant::Str(text.clone())),
-        Item::None => InputSpec::Constant(TreeConstant::None),
-        Item::Tuple(items) => InputSpec::Tuple(specs(items)),
-        Item::List(items) => InputSpec::List(specs(items)),
-        Item::Dict(items) => InputSpec::Dict(
-            items
-                .iter()
-                .map(|(key, item)| (key.clone(), example_spec(item)))
-                .collect(),
-        ),
+        Model::of_program(archive)
     }
 }
 

@@ -124,8 +124,8 @@ fn import_methods(
     progress: &ProgressLine,
 ) -> Result<GraphModule> {
     progress.step("importing the graph");
-    // A model without an archive has its graphs already; they do not depend on inputs.
-    let arguments = match inputs.is_empty() || model.archive().is_none() {
+    // Imported graphs do not depend on inputs.
+    let arguments = match inputs.is_empty() || !model.program().can_reimport() {
         true => None,
         false => Some(inputs.examples(model)?),
     };

@@ -7,10 +7,11 @@ use crate::item::Item;
 use crate::kernel::materialization::Precision;
 use crate::trace::check::{
     CheckOptions, CheckReport, CheckRun, Finding, Id, RunOutcome, Subject, Traced, check_trace,
-    example, fold_lines, inspect_archive, inspect_trace,
+    example, fold_lines, inspect_trace,
 };
 
-use super::subject::MethodSubject;
+use crate::trace::program::MethodSubject;
+
 use super::{CompileOptions, Device, Model, SearchOptions, first_divergence};
 
 /// Reference that a device is compared with.
@@ -39,7 +40,7 @@ pub fn check(
     reference: &DeviceReference<'_>,
 ) -> Result<CheckReport> {
     let name = options.entry.as_deref().unwrap_or("forward");
-    let warnings = inspect_program(model)?;
+    let warnings = model.program().inspect()?;
     let first = options.inputs.first().map(Vec::as_slice);
     let module = match model.import_method(name, first) {
         Ok(module) => module,
@@ -53,7 +54,14 @@ pub fn check(
         ..options.clone()
     };
     let traced = traced(module, warnings);
-    let mut report = check_trace(&MethodSubject { model, name }, &traced, &options)?;
+    let mut report = check_trace(
+        &MethodSubject {
+            program: model.program(),
+            name,
+        },
+        &traced,
+        &options,
+    )?;
     let check = DeviceCheck {
         model,
         graph: &graph,
@@ -78,21 +86,21 @@ pub fn inspect(
     name: &str,
     arguments: Option<&[Item]>,
 ) -> Result<Vec<Finding>> {
-    let traced = traced(module.clone(), inspect_program(model)?);
+    let traced = traced(module.clone(), model.program().inspect()?);
     let options = CheckOptions {
         inputs: arguments.map(<[Item]>::to_vec).into_iter().collect(),
         entry: Some(name.to_string()),
         ..CheckOptions::default()
     };
-    Ok(inspect_trace(&MethodSubject { model, name }, &traced, &options)?.findings)
-}
-
-/// Findings about the program of an archive.
-///
-/// # Errors
-/// Fails if a source file does not parse.
-pub fn inspect_program(model: &Model) -> Result<Vec<Finding>> {
-    model.archive().map_or(Ok(Vec::new()), inspect_archive)
+    Ok(inspect_trace(
+        &MethodSubject {
+            program: model.program(),
+            name,
+        },
+        &traced,
+        &options,
+    )?
+    .findings)
 }
 
 /// A module with the findings about its program. Findings about random nodes and normalisations are left out: the graph
@@ -122,7 +130,7 @@ fn without_graph(
         name: name.to_string(),
         ..Graph::default()
     };
-    let origin = MethodSubject { model, name }.kind();
+    let origin = model.program().kind();
     let mut report = CheckReport::new(graph, origin, options.strict, options.allow.clone());
     report.extend(warnings);
     for error in error.iter() {
@@ -176,7 +184,7 @@ impl DeviceCheck<'_> {
     fn expected(&self, index: usize, set: &[Item]) -> Result<Item> {
         match self.reference.expected {
             None => MethodSubject {
-                model: self.model,
+                program: self.model.program(),
                 name: &self.graph.name,
             }
             .call(set),

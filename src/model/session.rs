@@ -8,7 +8,6 @@ use super::compile_options::CompileOptions;
 use super::compiled_graph::{CallTensors, CompiledGraph, WeightCache, accept_inputs};
 use super::packed::{PackedFile, PackedWeightsReport};
 use super::session_states::SessionStates;
-use super::signature::{Signature, arguments_of};
 use super::{Device, Model, no_matching_graph};
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::{Run, RunInput};
@@ -16,6 +15,7 @@ use crate::ir::{Graph, GraphModule, TensorSpec};
 use crate::item::{Item, flatten_arguments};
 use crate::kernel::materialization::Precision;
 use crate::tensor::Tensor;
+use crate::trace::program::{Signature, arguments_of};
 
 /// A model compiled for a device. `Send` and `Sync`: threads may share it. Clones share the compiled graphs and the
 /// states.
@@ -81,7 +81,8 @@ impl Session {
                 session.add(method, module, &mut states)?;
             }
             // An archive without example inputs is imported for the inputs of the first call.
-            Err(error) if session.model.can_reimport() && error.kind() == ErrorKind::Input => {}
+            Err(error)
+                if session.model.program().can_reimport() && error.kind() == ErrorKind::Input => {}
             Err(error) => return Err(error),
         }
         *lock(&session.states) = states;
@@ -385,7 +386,8 @@ impl Session {
             Err(refusal) => refusal,
         };
         let is_first_graph = refusal.is_none();
-        let may_import = self.model.can_reimport() && (self.options.respecialize || is_first_graph);
+        let may_import =
+            self.model.program().can_reimport() && (self.options.respecialize || is_first_graph);
         if !may_import && !is_first_graph {
             return Err(no_matching_graph(refusal));
         }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{CompiledGraph, example_spec};
+use super::CompiledGraph;
 use crate::error::{Error, Result};
 use crate::ir::GraphModule;
 use crate::item::{Item, initial_state};
 use crate::scalar::Scalar;
-use crate::trace::torchscript::InputSpec;
+use crate::trace::program::InputSpec;
 
 /// Initial and current values of states, by name.
 #[derive(Default)]
@@ -53,7 +53,7 @@ impl SessionStates {
     pub(super) fn example_specs(&self, varying: &[String]) -> BTreeMap<String, InputSpec> {
         let spec = |name: &String, item: &Item| match item {
             Item::Number(number) if varying.contains(name) => InputSpec::Number(number.dtype()),
-            other => example_spec(other),
+            other => InputSpec::from(other),
         };
         let current = self.current.iter();
         current

@@ -1,4 +1,5 @@
-//! Front ends that make graphs: an importer of TorchScript archives, and a tracer of Rust programs.
+//! Front ends that make graphs: an importer of TorchScript archives, and a tracer of Rust programs. [`program`] says what
+//! those that read files have in common.
 
 pub mod check;
 #[cfg(feature = "libtorch")]
@@ -7,6 +8,7 @@ mod module_calls;
 pub mod native;
 pub mod nn;
 pub mod prepare;
+pub mod program;
 mod region_bodies;
 mod rng_counters;
 mod scope_stack;

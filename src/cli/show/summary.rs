@@ -14,13 +14,12 @@ use self::parameters::ModuleTree;
 use crate::Model;
 use crate::dim::Bindings;
 use crate::error::{Error, ErrorKind, Result};
-use crate::ir::json::VERSION;
 use crate::ir::{Graph, GraphModule, TreeSpec, ValueId, Weights};
 use crate::item::Item;
-use crate::model::{MethodSubject, inspect, inspect_program};
+use crate::model::inspect;
 use crate::shape::TensorType;
 use crate::symbols::Guard;
-use crate::trace::check::{Finding, Subject, SubjectKind};
+use crate::trace::check::{Finding, SubjectKind};
 
 /// Devices field of the incompatibility of a graph that cannot be imported without an example.
 const NO_EXAMPLE: &str = "any device without an example of its inputs";
@@ -89,7 +88,7 @@ impl Summary {
         let name = name.map_or("forward", |graph| graph.name.as_str());
         let findings = match &module {
             Some(module) => inspect(model, module, name, arguments)?,
-            None => inspect_program(model)?,
+            None => model.program().inspect()?,
         };
         let mut graphs = Vec::new();
         if let Some(module) = &module {
@@ -101,12 +100,10 @@ impl Summary {
         Ok(Summary {
             name: display_name(model),
             bytes: model.files().iter().map(|file| file_size(file)).sum(),
-            version: model
-                .archive()
-                .map_or(VERSION, |archive| u64::from(archive.version())),
-            origin: MethodSubject { model, name }.kind(),
-            methods: methods(model),
-            parameters: ModuleTree::of(model, module.as_ref()),
+            version: model.program().format_version(),
+            origin: model.program().kind(),
+            methods: model.program().methods(),
+            parameters: ModuleTree::of(model.program().module_tensors()),
             graphs,
             import_errors,
             findings,
@@ -148,19 +145,6 @@ fn no_example(model: &Model, error: &Error) -> Incompatibility {
         reason: format!("{inputs}: {}", error.message()),
         help: error.advice().map(str::to_string),
     }
-}
-
-/// Returns the public methods of the archive's class, or else the names of the model's graphs.
-fn methods(model: &Model) -> Vec<String> {
-    let class = model.archive().and_then(|archive| {
-        let root = archive.root().as_object()?;
-        archive.source().class(&root.class).ok()
-    });
-    let Some(class) = class else {
-        return model.entries();
-    };
-    let names = class.methods.iter().map(|method| method.name.clone());
-    names.filter(|name| !name.starts_with('_')).collect()
 }
 
 fn display_name(model: &Model) -> String {

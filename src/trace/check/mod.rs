@@ -30,7 +30,6 @@
 //! # }
 //! ```
 
-mod archive;
 mod baked_constants;
 mod bisect;
 mod canonical;
@@ -61,7 +60,6 @@ mod value_changes;
 mod value_site;
 mod varies_with_sizes;
 
-pub use archive::{has_control_flow, inspect_archive};
 pub use bisect::{Divergence, GraphWithWeights, first_difference, value_difference};
 pub use canonical::{CanonicalStep, ShapeMode, each_graph, steps};
 pub use catalog::{CatalogEntry, FrontEnd, Id, Severity, entries, explain};
@@ -70,10 +68,11 @@ pub use checker::{CheckOptions, check_trace, inspect, inspect_trace};
 pub use diff::{DiffLine, GraphDiff, diff};
 pub use evaluate::{evaluate, inputs, signature};
 pub use finding::{AllowList, Finding};
-pub(crate) use finding::{fold_lines, fold_repeated};
+pub(crate) use finding::{fold_lines, fold_repeated, merge_equal};
 pub use numerics::{Tolerances, differences};
 pub use perturb::{Perturbation, SizeChange, example, perturb};
 pub use random::draws_random_numbers;
+pub(super) use random::random_operator_finding;
 pub use report::{CheckReport, Verdict};
 pub use subject_kind::SubjectKind;
 pub use value_site::{EnclosingBody, ValueSite};

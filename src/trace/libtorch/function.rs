@@ -12,7 +12,8 @@ use crate::item::Item;
 use crate::pass::dce;
 use crate::tensor::Tensor;
 use crate::trace::check::{Subject, Traced};
-use crate::trace::torchscript::{Archive, ImportOptions, InputSpec, import};
+use crate::trace::program::{ImportOptions, InputSpec};
+use crate::trace::torchscript::{Archive, import};
 
 /// A function of libtorch's tensors, as a subject of the trace checker, which traces it again and calls it. It takes tensors
 /// only.

@@ -8,10 +8,13 @@
 pub mod archive;
 pub mod ast;
 pub mod import;
+mod inspect;
 pub mod lexer;
 pub mod parser;
+mod program;
 pub mod source;
 
+pub use crate::trace::program::{EntryMethod, ImportOptions, InputSpec, SymbolicSizes};
 pub use archive::Archive;
-pub use import::{EntryMethod, ImportOptions, InputSpec, SymbolicSizes, import};
+pub use import::import;
 pub use source::ArchiveSource;

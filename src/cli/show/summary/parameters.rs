@@ -1,14 +1,11 @@
 //! Parameters and buffers by module: elements, bytes and classes.
 
-use std::collections::HashSet;
-
 use serde::Serialize;
 
-use crate::Model;
-use crate::archive::{Pickled, PickledObject, TensorRecord};
 use crate::cli::output::grouped;
-use crate::ir::GraphModule;
-use crate::trace::torchscript::Archive;
+use crate::dim::Bindings;
+use crate::shape::TensorType;
+use crate::trace::program::ModuleTensors;
 use crate::units::amount;
 
 /// Number of elements and bytes of tensors.
@@ -19,9 +16,22 @@ pub(super) struct TensorAmount {
 }
 
 impl TensorAmount {
+    /// The amount of tensors of these types.
+    fn of(types: &[TensorType]) -> TensorAmount {
+        let mut total = TensorAmount::default();
+        for ty in types {
+            let sizes = ty.sizes(&Bindings::new()).unwrap_or_default();
+            let sizes = sizes.iter().map(|size| *size as u64);
+            let count = sizes.fold(1, u64::saturating_mul);
+            let bytes = count.saturating_mul(ty.dtype.size() as u64);
+            total.add(TensorAmount { count, bytes });
+        }
+        total
+    }
+
     fn add(&mut self, other: TensorAmount) {
-        self.count += other.count;
-        self.bytes += other.bytes;
+        self.count = self.count.saturating_add(other.count);
+        self.bytes = self.bytes.saturating_add(other.bytes);
     }
 }
 
@@ -40,13 +50,18 @@ pub(super) struct ModuleTree {
 }
 
 impl ModuleTree {
-    /// Builds the tree of a model. A tensor that several modules share counts in the first of them.
-    pub(super) fn of(model: &Model, module: Option<&GraphModule>) -> ModuleTree {
-        match (model.archive(), module) {
-            (Some(archive), _) => of_archive(archive),
-            (None, Some(module)) => of_names(module),
-            (None, None) => ModuleTree::default(),
-        }
+    /// Builds the tree of a program's modules.
+    pub(super) fn of(module: ModuleTensors) -> ModuleTree {
+        let mut tree = ModuleTree {
+            name: module.name,
+            class: module.class,
+            parameters: TensorAmount::of(&module.parameters),
+            buffers: TensorAmount::of(&module.buffers),
+            modules: Vec::new(),
+        };
+        let modules = module.modules.into_iter().map(ModuleTree::of);
+        modules.for_each(|module| tree.add(module));
+        tree
     }
 
     /// Returns all elements and bytes.
@@ -126,93 +141,6 @@ impl ModuleTree {
             first.rows(level + 1, depth, rows);
             rest = next;
         }
-    }
-}
-
-/// `Bottleneck` for `__torch__.torchvision.models.resnet.Bottleneck`.
-fn class_name(qualified: &str) -> &str {
-    qualified.rsplit('.').next().unwrap_or(qualified)
-}
-
-fn of_archive(archive: &Archive) -> ModuleTree {
-    let mut known = HashSet::new();
-    match archive.root().as_object() {
-        Some(root) => of_object(archive, "", root, &mut known),
-        None => ModuleTree::default(),
-    }
-}
-
-fn of_object<'a>(
-    archive: &Archive,
-    name: &str,
-    object: &'a PickledObject,
-    known: &mut HashSet<&'a TensorRecord>,
-) -> ModuleTree {
-    let mut branch = ModuleTree {
-        name: name.to_string(),
-        class: class_name(&object.class).to_string(),
-        ..ModuleTree::default()
-    };
-    let class = archive.source().class(&object.class).ok();
-    let is_buffer = |name: &str| class.is_some_and(|class| class.buffers.iter().any(|b| b == name));
-    for (name, value) in &object.attributes {
-        match value {
-            Pickled::Tensor(record) if known.insert(record) => {
-                let own = match is_buffer(name) {
-                    true => &mut branch.buffers,
-                    false => &mut branch.parameters,
-                };
-                own.add(of_record(record));
-            }
-            Pickled::Object(object) => {
-                let module = of_object(archive, name, object, known);
-                branch.add(module);
-            }
-            _ => {}
-        }
-    }
-    branch
-}
-
-fn of_record(record: &TensorRecord) -> TensorAmount {
-    let count = record.numel().unwrap_or_default();
-    TensorAmount {
-        count: count as u64,
-        bytes: (count * record.dtype.size()) as u64,
-    }
-}
-
-/// Builds the tree of a graph's weights from their names. A graph does not distinguish buffers from parameters.
-fn of_names(module: &GraphModule) -> ModuleTree {
-    let mut root = ModuleTree::default();
-    for (name, tensor) in &module.weights {
-        let own = TensorAmount {
-            count: tensor.shape().iter().product::<usize>() as u64,
-            bytes: tensor.bytes().len() as u64,
-        };
-        let mut branch = &mut root;
-        branch.parameters.add(own);
-        let modules = name.split('.').collect::<Vec<&str>>();
-        for part in modules.iter().take(modules.len().saturating_sub(1)) {
-            branch = branch.module(part);
-            branch.parameters.add(own);
-        }
-    }
-    root
-}
-
-impl ModuleTree {
-    /// Returns the submodule of a name, and adds it if it is new.
-    fn module(&mut self, name: &str) -> &mut ModuleTree {
-        let place = self.modules.iter().position(|module| module.name == name);
-        let place = place.unwrap_or_else(|| {
-            self.modules.push(ModuleTree {
-                name: name.to_string(),
-                ..ModuleTree::default()
-            });
-            self.modules.len() - 1
-        });
-        &mut self.modules[place]
     }
 }
 

@@ -24,7 +24,6 @@ mod mutable_cell;
 mod number;
 mod object;
 mod operator;
-mod options;
 mod overload;
 mod packed;
 mod parameters;
@@ -48,14 +47,13 @@ use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Graph, GraphModule, ModuleState, TreeSpec, ValueId};
 use crate::pass::dce;
 use crate::trace::module_calls::ModuleCalls;
+use crate::trace::program::{EntryMethod, ImportOptions, InputSpec};
 use crate::trace::rng_counters::carry_rng_counters;
 use crate::trace::scope_stack::ScopeStack;
 use crate::trace::symbolic_sizes::InputSizes;
 use crate::trace::torchscript::archive::Archive;
 
-pub use crate::trace::symbolic_sizes::SymbolicSizes;
-pub use options::{EntryMethod, ImportOptions, InputSpec};
-pub use parameters::{MethodParameter, parameters};
+pub use parameters::parameters;
 
 use control::RaisedException;
 use datum::{Datum, Instance};

@@ -2,28 +2,13 @@
 
 use crate::archive::Pickled;
 use crate::error::{Error, Result};
+use crate::ir::{TreeConstant, TreeSpec};
 use crate::scalar::Scalar;
+use crate::trace::program::{ArgumentStructure, InputSpec, MethodParameter};
 use crate::trace::torchscript::archive::Archive;
 use crate::trace::torchscript::ast::{AstExpr, AstExprKind, FunctionDef, TypeExpr};
 
-use super::options::InputSpec;
 use super::signature::input_spec_of;
-use crate::ir::TreeConstant;
-
-/// A parameter of a method.
-#[derive(Clone, Debug)]
-pub struct MethodParameter {
-    /// Its name.
-    pub name: String,
-    /// Its type.
-    pub ty: TypeExpr,
-    /// The argument that the archive was traced with, if it holds one.
-    pub example: Option<InputSpec>,
-    /// True if a call may omit it.
-    pub has_default: bool,
-    /// The default, if it is a number, a string or `None`.
-    pub default: Option<TreeConstant>,
-}
 
 /// The parameters of a method, without the module itself.
 ///
@@ -39,7 +24,7 @@ pub fn parameters(archive: &Archive, method: &str) -> Result<Vec<MethodParameter
     let parameters = function.parameters.iter().skip(1);
     let parameters = parameters.map(|parameter| MethodParameter {
         name: parameter.name.clone(),
-        ty: parameter.ty.clone(),
+        structure: structure_of(&parameter.ty),
         example: examples.next(),
         has_default: parameter.default.is_some(),
         default: parameter.default.as_ref().and_then(constant_of_literal),
@@ -80,4 +65,31 @@ fn constant_of_literal(expr: &AstExpr) -> Option<TreeConstant> {
         AstExprKind::Str(text) => TreeConstant::Str(text.clone()),
         _ => return None,
     })
+}
+
+/// The structure that a type determines.
+fn structure_of(ty: &TypeExpr) -> ArgumentStructure {
+    let known_tree = |ty: &TypeExpr| match structure_of(ty) {
+        ArgumentStructure::Known(tree) => Some(tree),
+        ArgumentStructure::Inferred { .. } => None,
+    };
+    match ty {
+        TypeExpr::Tensor => {
+            ArgumentStructure::Known(TreeSpec::Tensor(MethodParameter::UNKNOWN_TYPE))
+        }
+        TypeExpr::Int | TypeExpr::Float | TypeExpr::Bool | TypeExpr::Number => {
+            ArgumentStructure::Known(TreeSpec::Number(MethodParameter::UNKNOWN_TYPE))
+        }
+        TypeExpr::Optional(inner) => structure_of(inner),
+        TypeExpr::Tuple(types) => match types
+            .iter()
+            .map(known_tree)
+            .collect::<Option<Vec<TreeSpec>>>()
+        {
+            Some(trees) => ArgumentStructure::Known(TreeSpec::Tuple(trees)),
+            None => ArgumentStructure::Inferred { is_list: false },
+        },
+        TypeExpr::List(_) => ArgumentStructure::Inferred { is_list: true },
+        _ => ArgumentStructure::Inferred { is_list: false },
+    }
 }

@@ -10,16 +10,16 @@ use crate::error::{Error, Result};
 use crate::ir::{NamedTree, TreeConstant, TreeSpec};
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorType};
+use crate::trace::program::{EntryMethod, InputSpec};
 use crate::trace::symbolic_sizes::InputSizes;
 use crate::trace::torchscript::ast::{BaseClass, FunctionDef, TypeExpr};
+use crate::trace::views::GuardedGeometry;
 
 use super::Importer;
 use super::datum::{Datum, Instance, NumberKind, ScriptDict};
 use super::number::ScriptNumber;
-use super::options::{EntryMethod, InputSpec};
 use super::parameters;
 use super::tensor::StorageOrigin;
-use crate::trace::views::GuardedGeometry;
 
 /// A method, its arguments, and the structure of the arguments in terms of the graph's inputs.
 type Signature<'a> = (&'a FunctionDef, Vec<Datum>, Vec<NamedTree>);

@@ -8,6 +8,7 @@ use crate::archive::Pickled;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, ModuleState, NamedTree, TreeConstant, TreeSpec, ValueId};
 use crate::scalar::Scalar;
+use crate::trace::program::InputSpec;
 use crate::trace::torchscript::ast::TypeExpr;
 use crate::trace::weight_states::{make_state_inputs, weight_state};
 
@@ -15,7 +16,6 @@ use super::assigned::attributes_set;
 use super::datum::{Datum, Instance};
 use super::mutable_cell::MutableCell;
 use super::object::join_path;
-use super::options::InputSpec;
 use super::signature::input_spec_of;
 use super::tensor::{Storage, StorageOrigin};
 use super::{Importer, Shared};

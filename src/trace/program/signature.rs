@@ -6,16 +6,13 @@ use std::fmt;
 
 use named_arguments::NamedArguments;
 
-use super::{Model, ModelSource};
+use super::InputSpec;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, NamedTree, TreeConstant, TreeSpec};
 use crate::item::Item;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
-use crate::trace::torchscript::ast::TypeExpr;
-use crate::trace::torchscript::import::{MethodParameter, parameters};
-use crate::trace::torchscript::{Archive, InputSpec};
 
 /// The inputs of an entry graph by name: a parameter's name, and for elements of dictionaries, tuples and lists, the
 /// key or index after a dot, as in `batch.input_ids` and `pair.0`. `Display` gives `forward(input_ids,
@@ -36,7 +33,7 @@ pub struct Signature {
 pub struct SignatureInput {
     /// Name of the input.
     pub name: String,
-    /// Type of the input: of a graph, with symbolic sizes; of an archive, with the traced sizes. `None` if only a call
+    /// Type of the input: of a graph, with symbolic sizes; of another program, with the traced sizes. `None` if only a call
     /// determines it.
     pub ty: Option<TensorType>,
     /// The type with the sizes of the example.
@@ -49,7 +46,7 @@ pub struct SignatureInput {
 #[derive(Clone, Debug)]
 struct SignatureArgument {
     name: String,
-    structure: ValueStructure,
+    structure: ArgumentStructure,
     default: Option<ArgumentDefault>,
 }
 
@@ -59,29 +56,39 @@ enum ArgumentDefault {
     /// This value.
     Value(TreeConstant),
     /// Known only to the program. No later argument may be given.
-    Program,
+    SourceProgram,
 }
 
-/// Structure of a value made of tensors.
+/// Structure of an argument made of tensors.
 #[derive(Clone, Debug)]
-enum ValueStructure {
-    /// The structure in a graph or in an archive's example. Indices refer to the signature's types.
+pub enum ArgumentStructure {
+    /// The structure that a graph, an example or a type determines. Indices refer to the types of the signature.
     Known(TreeSpec),
-    /// Determined by the given names. Numbered items form a list if `is_list`, else a tuple.
-    Inferred { is_list: bool },
+    /// Determined by the names of the given tensors.
+    Inferred {
+        /// True if numbered items form a list, false for a tuple.
+        is_list: bool,
+    },
 }
 
-impl Model {
-    /// The inputs of an entry graph by name. An archive is not imported for this.
-    ///
-    /// # Errors
-    /// Fails if the model has no such entry, or the archive is damaged.
-    pub fn signature(&self, entry: &str) -> Result<Signature> {
-        match &*self.source {
-            ModelSource::Archive(archive) => Signature::of_archive(archive, entry),
-            ModelSource::Module(module) => Ok(Signature::of_graph(module.graph(entry)?)),
-        }
-    }
+/// A parameter of a program's method.
+#[derive(Clone, Debug)]
+pub struct MethodParameter {
+    /// Its name.
+    pub name: String,
+    /// The structure that its type determines. Tensors of unknown types have the index [`MethodParameter::UNKNOWN_TYPE`].
+    pub structure: ArgumentStructure,
+    /// The argument that the program was traced with, if it holds one.
+    pub example: Option<InputSpec>,
+    /// True if a call may omit it.
+    pub has_default: bool,
+    /// The default, if it is a number, a string or `None`.
+    pub default: Option<TreeConstant>,
+}
+
+impl MethodParameter {
+    /// Index of a tensor whose type only a call determines.
+    pub const UNKNOWN_TYPE: usize = usize::MAX;
 }
 
 impl Signature {
@@ -89,7 +96,7 @@ impl Signature {
     pub fn of_graph(graph: &Graph) -> Signature {
         let argument = |input: NamedTree| SignatureArgument {
             name: input.name,
-            structure: ValueStructure::Known(input.tree),
+            structure: ArgumentStructure::Known(input.tree),
             default: None,
         };
         let types = graph.inputs.iter().map(|id| graph.ty(*id).clone());
@@ -101,17 +108,17 @@ impl Signature {
         }
     }
 
-    /// The signature of a method in an archive, from its parameters and its example inputs.
-    fn of_archive(archive: &Archive, entry: &str) -> Result<Signature> {
+    /// The signature of a method with these parameters.
+    pub fn of_parameters(method: &str, parameters: Vec<MethodParameter>) -> Signature {
         let mut types = Vec::new();
-        let parameters = parameters(archive, entry)?.into_iter();
+        let parameters = parameters.into_iter();
         let parameters = parameters.map(|parameter| SignatureArgument::of(parameter, &mut types));
-        Ok(Signature {
-            entry: entry.to_string(),
+        Signature {
+            entry: method.to_string(),
             parameters: parameters.collect(),
             types,
             hints: Bindings::new(),
-        })
+        }
     }
 
     /// The name of the entry graph.
@@ -204,7 +211,7 @@ impl Signature {
     pub fn takes(&self, name: &str) -> bool {
         let is_open = |argument: &SignatureArgument| {
             let rest = name.strip_prefix(argument.name.as_str());
-            matches!(argument.structure, ValueStructure::Inferred { .. })
+            matches!(argument.structure, ArgumentStructure::Inferred { .. })
                 && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
         };
         self.parameters.iter().any(is_open) || self.all_names().iter().any(|known| known == name)
@@ -217,17 +224,17 @@ impl Signature {
     }
 
     /// Names of the tensors with the indices of their types.
-    pub(super) fn numbered(&self, with_optional: bool) -> Vec<(String, usize)> {
+    pub(crate) fn numbered(&self, with_optional: bool) -> Vec<(String, usize)> {
         let mut names = Vec::new();
         for argument in &self.parameters {
             let is_required = argument.default.is_none();
             match &argument.structure {
-                ValueStructure::Inferred { .. } if is_required || with_optional => {
-                    names.push((argument.name.clone(), UNKNOWN_TYPE))
+                ArgumentStructure::Inferred { .. } if is_required || with_optional => {
+                    names.push((argument.name.clone(), MethodParameter::UNKNOWN_TYPE))
                 }
-                ValueStructure::Inferred { .. } => {}
-                ValueStructure::Known(_) if !is_required && !with_optional => {}
-                ValueStructure::Known(tree) => {
+                ArgumentStructure::Inferred { .. } => {}
+                ArgumentStructure::Known(_) if !is_required && !with_optional => {}
+                ArgumentStructure::Known(tree) => {
                     leaves(tree, &argument.name, with_optional, false, &mut names)
                 }
             }
@@ -239,7 +246,7 @@ impl Signature {
     fn all_names(&self) -> Vec<String> {
         let mut names = Vec::new();
         for argument in &self.parameters {
-            if let ValueStructure::Known(tree) = &argument.structure {
+            if let ArgumentStructure::Known(tree) = &argument.structure {
                 leaves(tree, &argument.name, true, true, &mut names);
             }
         }
@@ -289,11 +296,13 @@ impl SignatureArgument {
     /// A parameter of a method. Appends the types of its tensors to `types`.
     fn of(parameter: MethodParameter, types: &mut Vec<TensorType>) -> SignatureArgument {
         let default = parameter.default.map(ArgumentDefault::Value);
-        let default = default.or(parameter.has_default.then_some(ArgumentDefault::Program));
+        let default = default.or(parameter
+            .has_default
+            .then_some(ArgumentDefault::SourceProgram));
         SignatureArgument {
             structure: match &parameter.example {
-                Some(example) => ValueStructure::Known(tree_of(example, types)),
-                None => structure_of(&parameter.ty),
+                Some(example) => ArgumentStructure::Known(tree_of(example, types)),
+                None => parameter.structure,
             },
             // An argument of the example call is required.
             default: default.filter(|_| parameter.example.is_none()),
@@ -307,7 +316,7 @@ impl SignatureArgument {
             Some(ArgumentDefault::Value(value)) if !given.has(&self.name) => {
                 (constant(value), false)
             }
-            Some(ArgumentDefault::Program) if !given.has(&self.name) => (Item::None, false),
+            Some(ArgumentDefault::SourceProgram) if !given.has(&self.name) => (Item::None, false),
             _ => (self.structure.item(&self.name, given), true),
         }
     }
@@ -345,7 +354,7 @@ fn leaves(
     match tree {
         TreeSpec::Tensor(index) | TreeSpec::Number(index) => found.push((name.to_string(), *index)),
         TreeSpec::Constant(TreeConstant::None | TreeConstant::Number(_)) if with_constants => {
-            found.push((name.to_string(), UNKNOWN_TYPE))
+            found.push((name.to_string(), MethodParameter::UNKNOWN_TYPE))
         }
         TreeSpec::Constant(_) | TreeSpec::Size(_) => {}
         TreeSpec::Tuple(items) | TreeSpec::List(items) => {
@@ -365,7 +374,7 @@ fn leaves(
 }
 
 /// Structure of a graph's arguments. Without a recorded structure, each argument is an input.
-pub(super) fn arguments_of(graph: &Graph) -> Vec<NamedTree> {
+pub(crate) fn arguments_of(graph: &Graph) -> Vec<NamedTree> {
     match graph.input_trees.is_empty() {
         true => graph
             .default_inputs()
@@ -384,9 +393,6 @@ fn constant(value: &TreeConstant) -> Item {
         TreeConstant::Str(text) => Item::Str(text.clone()),
     }
 }
-
-/// Placeholder index of an unknown type.
-const UNKNOWN_TYPE: usize = usize::MAX;
 
 /// The structure of an example argument. Appends the types of its tensors and numbers to `types`.
 fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> TreeSpec {
@@ -409,30 +415,5 @@ fn tree_of(example: &InputSpec, types: &mut Vec<TensorType>) -> TreeSpec {
                 .map(|(key, item)| (key.clone(), tree_of(item, types)));
             TreeSpec::Dict(fields.collect())
         }
-    }
-}
-
-/// The structure that a type determines.
-fn structure_of(ty: &TypeExpr) -> ValueStructure {
-    let known_tree = |ty: &TypeExpr| match structure_of(ty) {
-        ValueStructure::Known(tree) => Some(tree),
-        ValueStructure::Inferred { .. } => None,
-    };
-    match ty {
-        TypeExpr::Tensor => ValueStructure::Known(TreeSpec::Tensor(UNKNOWN_TYPE)),
-        TypeExpr::Int | TypeExpr::Float | TypeExpr::Bool | TypeExpr::Number => {
-            ValueStructure::Known(TreeSpec::Number(UNKNOWN_TYPE))
-        }
-        TypeExpr::Optional(inner) => structure_of(inner),
-        TypeExpr::Tuple(types) => match types
-            .iter()
-            .map(known_tree)
-            .collect::<Option<Vec<TreeSpec>>>()
-        {
-            Some(trees) => ValueStructure::Known(TreeSpec::Tuple(trees)),
-            None => ValueStructure::Inferred { is_list: false },
-        },
-        TypeExpr::List(_) => ValueStructure::Inferred { is_list: true },
-        _ => ValueStructure::Inferred { is_list: false },
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{ValueStructure, constant};
+use super::{ArgumentStructure, constant};
 use crate::ir::{TreeConstant, TreeSpec};
 use crate::item::Item;
 use crate::tensor::Tensor;
@@ -72,12 +72,12 @@ impl NamedArguments<'_> {
     }
 }
 
-impl ValueStructure {
+impl ArgumentStructure {
     /// Builds a value of this structure from the tensors whose names begin with `name`.
     pub(super) fn item(&self, name: &str, given: &mut NamedArguments) -> Item {
         match self {
-            ValueStructure::Known(tree) => build_known(tree, name, given),
-            ValueStructure::Inferred { is_list } => build_inferred(name, *is_list, given),
+            ArgumentStructure::Known(tree) => build_known(tree, name, given),
+            ArgumentStructure::Inferred { is_list } => build_inferred(name, *is_list, given),
         }
     }
 }
@@ -127,7 +127,7 @@ fn build_known(tree: &TreeSpec, name: &str, given: &mut NamedArguments) -> Item 
     }
 }
 
-/// Builds a value whose structure follows from the given names: see [`ValueStructure::Inferred`].
+/// Builds a value whose structure follows from the given names: see [`ArgumentStructure::Inferred`].
 fn build_inferred(name: &str, is_list: bool, given: &mut NamedArguments) -> Item {
     let keys = given.keys(name);
     if keys.is_empty() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::dtype::DType;
 use crate::ir::TreeConstant;
+use crate::item::Item;
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 use crate::trace::symbolic_sizes::SymbolicSizes;
@@ -16,7 +17,7 @@ pub struct ImportOptions {
     /// The sizes of the inputs that may differ from the examples.
     pub sizes: SymbolicSizes,
     /// Example values of attributes that the methods change, by path. The graphs are made for their types, and for the
-    /// values of constants among them. The archive's values are the default.
+    /// values of constants among them. The program's values are the default.
     pub states: BTreeMap<String, InputSpec>,
 }
 
@@ -26,7 +27,7 @@ pub struct EntryMethod {
     /// Name of the method.
     pub method: String,
     /// Example inputs in the order of the method's parameters. Those with defaults may be left out. Without example inputs,
-    /// the inputs that the archive was traced with are used.
+    /// the inputs that the program was traced with are used.
     pub inputs: Option<Vec<InputSpec>>,
 }
 
@@ -73,5 +74,25 @@ impl ImportOptions {
 impl From<&Tensor> for InputSpec {
     fn from(tensor: &Tensor) -> InputSpec {
         InputSpec::Tensor(tensor.tensor_type())
+    }
+}
+
+impl From<&Item> for InputSpec {
+    /// The specification of an example input for an argument.
+    fn from(argument: &Item) -> InputSpec {
+        let specs = |items: &[Item]| items.iter().map(InputSpec::from).collect();
+        match argument {
+            Item::Tensor(tensor) => InputSpec::from(tensor),
+            Item::Number(number) => InputSpec::Constant(TreeConstant::Number(*number)),
+            Item::Str(text) => InputSpec::Constant(TreeConstant::Str(text.clone())),
+            Item::None => InputSpec::Constant(TreeConstant::None),
+            Item::Tuple(items) => InputSpec::Tuple(specs(items)),
+            Item::List(items) => InputSpec::List(specs(items)),
+            Item::Dict(items) => {
+                let fields = items.iter();
+                let fields = fields.map(|(key, item)| (key.clone(), InputSpec::from(item)));
+                InputSpec::Dict(fields.collect())
+            }
+        }
     }
 }

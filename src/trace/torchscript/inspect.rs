@@ -1,17 +1,17 @@
 //! Findings about an archive's program that need no run: devices, random numbers, training mode.
 
-use super::finding::merge_equal;
-use super::random::{self, draws_random_numbers};
-use super::{Finding, Id};
+use super::Archive;
+use super::ast::{AstExprKind, CallExpr, Callee, FunctionDef, Stmt, StmtKind};
 use crate::error::{Result, SourcePlace};
-use crate::trace::torchscript::Archive;
-use crate::trace::torchscript::ast::{AstExprKind, CallExpr, Callee, FunctionDef, Stmt, StmtKind};
+use crate::trace::check::{
+    Finding, Id, draws_random_numbers, merge_equal, random_operator_finding,
+};
 
 /// Returns findings about the whole program, including unused functions. Equal findings are merged.
 ///
 /// # Errors
 /// A source file does not parse.
-pub fn inspect_archive(archive: &Archive) -> Result<Vec<Finding>> {
+pub(super) fn inspect(archive: &Archive) -> Result<Vec<Finding>> {
     let mut inspection = ArchiveInspection {
         archive,
         findings: Vec::new(),
@@ -26,7 +26,7 @@ pub fn inspect_archive(archive: &Archive) -> Result<Vec<Finding>> {
 ///
 /// # Errors
 /// A source file does not parse.
-pub fn has_control_flow(archive: &Archive) -> Result<bool> {
+pub(super) fn has_control_flow(archive: &Archive) -> Result<bool> {
     let functions = functions(archive)?;
     Ok(functions
         .iter()
@@ -87,7 +87,7 @@ impl ArchiveInspection<'_> {
 fn operator_finding(name: &str, call: &CallExpr) -> Option<Finding> {
     let base = name.split_once("::").map_or(name, |(_, base)| base);
     if draws_random_numbers(name) {
-        return draws_in_call(base, call).then(|| random::random_operator_finding(name));
+        return draws_in_call(base, call).then(|| random_operator_finding(name));
     }
     match base {
         "device" => device_finding(call),
