@@ -63,7 +63,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | basic types | [`error`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
+//! | basic types | [`error`] [`budget`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
 //! | the language, the IR, the operators | [`op`] [`ir`] [`aten`] |
 //! | ZIP files, pickles and storages of PyTorch | [`archive`] |
 //! | archives and programs to graphs | [`trace`] |
@@ -93,7 +93,8 @@
 //! 8. A device agrees with the oracle (`tests/device.rs`), bit for bit if results are exact (`tests/random_kernels.rs`).
 //! 9. In the steady state a run creates no buffer, bind group or pipeline (`tests/gpu.rs`, `tests/regions.rs`), allocates
 //!    nothing on the device and keeps nothing on the host (`tests/allocations.rs`).
-//! 10. No input makes the crate panic (`tests/torchscript_archives.rs`).
+//! 10. No input makes the crate panic, overflow the stack or take memory without bound (`tests/torchscript_archives.rs`,
+//!     `tests/hostile_archives.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
@@ -102,6 +103,7 @@ extern crate self as onionskin;
 
 // Public: modules with which users write programs.
 pub mod archive;
+pub mod budget;
 pub mod compare;
 pub mod dim;
 #[cfg(doctest)]

@@ -49,6 +49,7 @@ pub use tuning::{Tuning, TuningProgress};
 pub use value_comparison::{ComparedValue, ValueComparison, compare_values};
 pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 
+use crate::budget::Limits;
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
 use crate::ir::GraphModule;
@@ -82,15 +83,24 @@ impl Model {
     ///
     /// # Errors
     /// Fails if the file cannot be read, violates its format, or is not a model. The message names the file's format
-    /// and says how to make a model in Python.
+    /// and says how to make a model in Python. A file that exceeds the default [`Limits`] fails with an error that names the
+    /// limit.
     pub fn open(path: impl AsRef<Path>) -> Result<Model> {
+        Model::open_with(path, &Limits::default())
+    }
+
+    /// Like [`Model::open`], with other limits for reading and importing an archive.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn open_with(path: impl AsRef<Path>, limits: &Limits) -> Result<Model> {
         let path = path.as_ref();
         let (model, weights) = match FileKind::of(path)? {
             FileKind::Json => {
                 let (module, file) = GraphModule::load_with_file(path)?;
                 (Model::from_module(module), file)
             }
-            FileKind::TorchScript => (Model::from(Archive::open(path)?), None),
+            FileKind::TorchScript => (Model::from(Archive::open_with(path, limits)?), None),
             other => return Err(other.not_a_model(path)),
         };
         let files = [path.to_path_buf()].into_iter().chain(weights);
@@ -111,11 +121,19 @@ impl Model {
     /// # Errors
     /// As [`Model::open`].
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Model> {
+        Model::from_bytes_with(bytes, &Limits::default())
+    }
+
+    /// Like [`Model::from_bytes`], with other limits for reading and importing the archive.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    pub fn from_bytes_with(bytes: Vec<u8>, limits: &Limits) -> Result<Model> {
         let kind = FileKind::of_bytes(&bytes);
         if kind != FileKind::TorchScript {
             return Err(kind.bytes_are_no_archive());
         }
-        Ok(Model::from(Archive::from_bytes(bytes)?))
+        Ok(Model::from(Archive::from_bytes_with(bytes, limits)?))
     }
 
     /// Makes a model from graphs.

@@ -16,6 +16,7 @@ const ORDER: &[&[&str]] = &[
     &[
         "error",
         "units",
+        "budget",
         "dim",
         "dtype",
         "shape",

@@ -15,6 +15,7 @@ use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
 use onionskin::archive::{Container, Pickled, PickledObject, state_dict};
+use onionskin::budget::{Budget, Limits};
 use onionskin::trace::torchscript::ast::{FunctionDef, Stmt, StmtKind};
 use onionskin::trace::torchscript::{Archive, ArchiveSource, parser};
 use random::Random;
@@ -256,7 +257,8 @@ fn changed_archives_never_panic() {
             mutate(&mut bytes, &mut random);
             let archive = Archive::from_bytes(bytes.clone());
             let _ = archive.and_then(|archive| read_all(&archive, &mut Counts::default()));
-            let _ = Container::from_bytes(bytes).and_then(|zip| state_dict::tensors(&zip));
+            let _ = Container::from_bytes(bytes, &Limits::default())
+                .and_then(|zip| state_dict::tensors(&zip));
         }
     }
 }
@@ -271,7 +273,8 @@ fn changed_records_never_panic() {
         "state_dict.pt",
         "nested_tensors.pt",
     ] {
-        let container = Container::open(&fixtures().join(name)).expect("a fixture");
+        let container =
+            Container::open(&fixtures().join(name), &Limits::default()).expect("a fixture");
         for record in container.names().map(str::to_owned).collect::<Vec<_>>() {
             let original = container.record(&record).expect("a record");
             let original: &[u8] = original.as_ref();
@@ -290,9 +293,9 @@ fn changed_records_never_panic() {
 fn read_record(name: &str, bytes: &[u8]) {
     use onionskin::archive::{debug::DebugMap, pickle};
     if name.ends_with(".debug_pkl") {
-        let _ = DebugMap::read(bytes).map(|map| map.location(100));
+        let _ = DebugMap::read(bytes, &Limits::default()).map(|map| map.location(100));
     } else if name.ends_with(".pkl") {
-        let _ = pickle::unpickle(bytes, "data");
+        let _ = pickle::unpickle(bytes, "data", &Budget::default());
     } else if name.ends_with(".py") {
         let _ = parser::parse_file(name, "__torch__", &String::from_utf8_lossy(bytes));
     }

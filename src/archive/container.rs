@@ -3,17 +3,15 @@
 use std::collections::HashMap;
 use std::io::{Cursor, Read};
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use zip::{CompressionMethod, ZipArchive};
 
 use super::pickle::{Pickled, unpickle};
+use crate::budget::{Budget, Limits};
 use crate::error::{Error, ErrorContext, Result};
 use crate::mapping::{MappedRange, Mapping};
 use crate::tensor::TensorStorage;
-
-/// Maximum size in bytes of a deflated record after inflation. Weights are stored uncompressed; deflated records are source
-/// text.
-const MAX_INFLATED: u64 = 1 << 30;
 
 /// The records of a saved file. Opening one reads the central directory only.
 #[derive(Debug)]
@@ -27,20 +25,24 @@ pub struct Container {
     names: Vec<String>,
     /// Index of each record in the ZIP directory, by its name in `names`.
     indices: HashMap<String, usize>,
+    /// Inflated records by index, so that each is inflated once.
+    inflated: Mutex<HashMap<usize, MappedRange>>,
+    /// Bytes and values that may be made of the file.
+    budget: Budget,
 }
 
 impl Container {
     /// Maps a file and reads its directory.
-    pub fn open(path: &Path) -> Result<Container> {
-        Container::new(Mapping::open(path)?).at(|| path.display().to_string())
+    pub fn open(path: &Path, limits: &Limits) -> Result<Container> {
+        Container::new(Mapping::open(path)?, limits).at(|| path.display().to_string())
     }
 
     /// Reads the directory of a file that is already in memory.
-    pub fn from_bytes(bytes: Vec<u8>) -> Result<Container> {
-        Container::new(Mapping::from_bytes(bytes))
+    pub fn from_bytes(bytes: Vec<u8>, limits: &Limits) -> Result<Container> {
+        Container::new(Mapping::from_bytes(bytes), limits)
     }
 
-    fn new(mapping: std::sync::Arc<Mapping>) -> Result<Container> {
+    fn new(mapping: Arc<Mapping>, limits: &Limits) -> Result<Container> {
         let bytes = MappedRange::whole(mapping);
         let zip = ZipArchive::new(Cursor::new(bytes.clone()))
             .map_err(|error| Error::format(format!("not a ZIP archive: {error}")))?;
@@ -61,7 +63,19 @@ impl Container {
             top_folder: top,
             names,
             indices,
+            inflated: Mutex::default(),
+            budget: Budget::new(limits.clone()),
         })
+    }
+
+    /// The limits that the file was opened with.
+    pub fn limits(&self) -> &Limits {
+        self.budget.limits()
+    }
+
+    /// A budget for work on this file, of which nothing is used.
+    pub fn new_budget(&self) -> Budget {
+        Budget::for_file(self.budget.limits(), self.bytes.bytes().len())
     }
 
     /// Names of all records without the top folder, in the order of the directory.
@@ -97,7 +111,7 @@ impl Container {
     /// Reads the pickle `NAME.pkl`, whose storages are the records `NAME/…`.
     pub fn pickle(&self, name: &str) -> Result<Pickled> {
         let record = format!("{name}.pkl");
-        unpickle(self.record(&record)?.bytes(), name).at(|| record)
+        unpickle(self.record(&record)?.bytes(), name, &self.budget).at(|| record)
     }
 
     /// Rejects big-endian files. Files without a byte order are little-endian.
@@ -126,7 +140,30 @@ impl Container {
                 .ok_or_else(|| Error::format("the record reaches beyond the end of the file"));
         }
         drop(file);
-        inflate(zip.by_index(index).map_err(malformed)?)
+        let mut inflated = self.inflated.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(record) = inflated.get(&index) {
+            return Ok(record.clone());
+        }
+        let record = self.inflate(zip.by_index(index).map_err(malformed)?)?;
+        inflated.insert(index, record.clone());
+        Ok(record)
+    }
+
+    /// Inflates a record.
+    fn inflate<R: Read>(&self, file: zip::read::ZipFile<'_, R>) -> Result<MappedRange> {
+        let size = file.size();
+        self.budget.charge_bytes(size)?;
+        let mut bytes = Vec::new();
+        // The size in the directory may be wrong, so reading stops one byte after it.
+        file.take(size.saturating_add(1))
+            .read_to_end(&mut bytes)
+            .map_err(|error| Error::format(error.to_string()))?;
+        if bytes.len() as u64 != size {
+            return Err(Error::format(format!(
+                "inflates to other than {size} bytes"
+            )));
+        }
+        Ok(MappedRange::whole(Mapping::from_bytes(bytes)))
     }
 
     /// A range of the file's bytes; none if it is out of bounds.
@@ -147,33 +184,13 @@ fn malformed(error: zip::result::ZipError) -> Error {
     Error::format(error.to_string())
 }
 
-/// Inflates a record.
-fn inflate<R: Read>(file: zip::read::ZipFile<'_, R>) -> Result<MappedRange> {
-    let size = file.size();
-    if size > MAX_INFLATED {
-        let message = format!("{size} bytes when inflated, more than {MAX_INFLATED}");
-        return Err(Error::unsupported(message));
-    }
-    let mut bytes = Vec::new();
-    // The size in the directory may be wrong, so reading stops one byte after it.
-    file.take(size + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| Error::format(error.to_string()))?;
-    if bytes.len() as u64 != size {
-        return Err(Error::format(format!(
-            "inflates to other than {size} bytes"
-        )));
-    }
-    Ok(MappedRange::whole(Mapping::from_bytes(bytes)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn fixture(name: &str) -> Container {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/archives");
-        Container::open(&Path::new(folder).join(name)).unwrap()
+        Container::open(&Path::new(folder).join(name), &Limits::default()).unwrap()
     }
 
     #[test]
@@ -199,7 +216,7 @@ mod tests {
     fn errors_name_the_record() {
         let error = fixture("two_layers.pt").record("data/99").err().unwrap();
         assert_eq!(error.message(), "the archive has no record \"data/99\"");
-        assert!(Container::from_bytes(b"PK\x03\x04".to_vec()).is_err());
-        assert!(Container::from_bytes(Vec::new()).is_err());
+        assert!(Container::from_bytes(b"PK\x03\x04".to_vec(), &Limits::default()).is_err());
+        assert!(Container::from_bytes(Vec::new(), &Limits::default()).is_err());
     }
 }

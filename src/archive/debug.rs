@@ -7,6 +7,7 @@
 
 use super::Pickled;
 use super::pickle::unpickle;
+use crate::budget::{Budget, Limits};
 use crate::error::{Error, Location, Result};
 
 /// Map from the bytes of one source file to the user's source.
@@ -18,8 +19,8 @@ pub struct DebugMap {
 
 impl DebugMap {
     /// Reads a record.
-    pub fn read(bytes: &[u8]) -> Result<DebugMap> {
-        let record = unpickle(bytes, "debug")?;
+    pub fn read(bytes: &[u8], limits: &Limits) -> Result<DebugMap> {
+        let record = unpickle(bytes, "debug", &Budget::new(limits.clone()))?;
         let malformed = || Error::format("a .debug_pkl record does not hold source ranges");
         let (strings, entries) = match record.as_items() {
             Some([format, strings, entries]) if format.as_str() == Some(FORMAT) => {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::Container;
 use super::Pickled;
+use crate::budget::{Budget, Limits};
 use crate::error::{Error, ErrorContext, Result};
 use crate::tensor::Tensor;
 
@@ -13,7 +14,7 @@ use crate::tensor::Tensor;
 /// left out.
 pub fn read_tensors(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
     let path = path.as_ref();
-    let container = Container::open(path)?;
+    let container = Container::open(path, &Limits::default())?;
     tensors(&container).at(|| path.display().to_string())
 }
 
@@ -22,10 +23,14 @@ pub fn tensors(container: &Container) -> Result<Vec<(String, Tensor)>> {
     container.check_byte_order()?;
     let mut reader = Reader {
         container,
+        budget: container.new_budget(),
         tensors: Vec::new(),
     };
     match container.pickle("data")? {
-        Pickled::Tensor(record) => reader.tensors.push(("0".into(), record.read(container)?)),
+        Pickled::Tensor(record) => {
+            let tensor = record.read(container, &reader.budget)?;
+            reader.tensors.push(("0".into(), tensor));
+        }
         value => reader.collect("", &value)?,
     }
     Ok(reader.tensors)
@@ -34,6 +39,7 @@ pub fn tensors(container: &Container) -> Result<Vec<(String, Tensor)>> {
 /// Collects the tensors of a value.
 struct Reader<'a> {
     container: &'a Container,
+    budget: Budget,
     /// Names and tensors so far.
     tensors: Vec<(String, Tensor)>,
 }
@@ -45,7 +51,9 @@ impl Reader<'_> {
             return Err(Error::unsupported(format!("{name} is {what}")));
         }
         if let Pickled::Tensor(record) = value {
-            let tensor = record.read(self.container).at(|| name.to_owned())?;
+            let tensor = record
+                .read(self.container, &self.budget)
+                .at(|| name.to_owned())?;
             self.tensors.push((name.to_owned(), tensor));
         }
         for (index, item) in value.as_items().unwrap_or_default().iter().enumerate() {

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::argument_errors::ArgumentErrors;
 use super::inputs::{InputSets, check_tensors, read_in_order};
+use super::limits::LimitArgs;
 use super::model_args::{DeviceArgs, model_files};
 use super::overwrite::Overwrite;
 use super::precision::{ToleranceOptions, widen_for_storage};
@@ -27,6 +28,8 @@ use crate::trace::check::{AllowList, CheckOptions, CheckReport, example, explain
 pub(super) struct CheckCommand {
     /// A TorchScript archive, a JSON graph, or a recorded case.
     model: PathBuf,
+    #[command(flatten)]
+    limits: LimitArgs,
     #[command(flatten)]
     sets: InputSets,
     #[command(flatten)]
@@ -127,7 +130,7 @@ impl CheckCommand {
         let mut errors = ArgumentErrors::default();
         let model = match is_case(&self.model) {
             true => Ok(None),
-            false => Model::open(&self.model).map(Some),
+            false => self.limits.open(&self.model).map(Some),
         };
         let model = errors.record(model);
         let opened = model.as_ref().and_then(Option::as_ref);

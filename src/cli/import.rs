@@ -8,6 +8,7 @@ use indicatif::HumanBytes;
 
 use super::argument_errors::ArgumentErrors;
 use super::inputs::Inputs;
+use super::limits::LimitArgs;
 use super::model_args::model_files;
 use super::overwrite::Overwrite;
 use super::progress_line::ProgressLine;
@@ -21,6 +22,8 @@ use crate::ir::GraphModule;
 pub(super) struct ImportCommand {
     /// A TorchScript archive.
     model: PathBuf,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// The JSON file to write; by default the archive's name with .json.
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -81,7 +84,7 @@ impl ImportCommand {
     /// Opens the model, and checks all other arguments.
     fn check(&self, path: &Path) -> Result<Model> {
         let mut errors = ArgumentErrors::default();
-        let model = errors.record(Model::open(&self.model));
+        let model = errors.record(self.limits.open(&self.model));
         self.inputs.check(&mut errors);
         let read = [
             model_files(&self.model, model.as_ref()),

@@ -13,6 +13,7 @@ mod explain;
 mod import;
 mod inputs;
 mod libtorch;
+mod limits;
 mod model_args;
 mod ops;
 mod output;

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::argument_errors::ArgumentErrors;
 use super::import::{check_graph, import};
 use super::inputs::{Inputs, arguments, check_tensors};
+use super::limits::LimitArgs;
 use super::model_args::model_files;
 use super::overwrite::{Overwrite, REPORT_MARK};
 use super::progress_line::ProgressLine;
@@ -25,6 +26,8 @@ use crate::trace::prepare::{PrepareOptions, PrepareReport, Prepared, prepare};
 pub(super) struct PrepareCommand {
     /// A TorchScript archive or a JSON graph.
     model: PathBuf,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// The JSON file to write; by default the model's name with .prepared.json.
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -132,7 +135,7 @@ impl PrepareCommand {
     /// Opens the model and checks all other arguments.
     fn check(&self, path: &Path) -> Result<Model> {
         let mut errors = ArgumentErrors::default();
-        let model = errors.record(Model::open(&self.model));
+        let model = errors.record(self.limits.open(&self.model));
         self.example.check(&mut errors);
         errors.record_all(self.all.iter().map(|path| check_tensors(path)));
         let read = self.read(model.as_ref());

@@ -12,6 +12,7 @@ use self::summary::Summary;
 use super::argument_errors::ArgumentErrors;
 use super::import::import;
 use super::inputs::Inputs;
+use super::limits::LimitArgs;
 use super::plan::{PlanArgs, PlanTarget, SizedPlan, graph_sizes, plan_json};
 use super::progress_line::ProgressLine;
 use super::{Outcome, output};
@@ -26,6 +27,8 @@ use crate::view::to_dot;
 pub(super) struct ShowCommand {
     /// A TorchScript archive or a JSON graph.
     model: PathBuf,
+    #[command(flatten)]
+    limits: LimitArgs,
     #[command(flatten)]
     inputs: Inputs,
     /// Open the tree of modules to this depth.
@@ -93,7 +96,7 @@ impl ShowCommand {
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut errors = ArgumentErrors::default();
-        let model = errors.record(Model::open(&self.model));
+        let model = errors.record(self.limits.open(&self.model));
         self.inputs.check(&mut errors);
         self.target.check(&mut errors);
         errors.record_all(self.wgsl.iter().map(|folder| kernels::check(folder)));

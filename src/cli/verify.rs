@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::argument_errors::ArgumentErrors;
 use super::inputs::InputSets;
+use super::limits::LimitArgs;
 use super::model_args::DeviceArgs;
 use super::precision::ToleranceOptions;
 use super::progress_line::ProgressLine;
@@ -23,6 +24,8 @@ use crate::{CompileOptions, Device, Model};
 pub(super) struct VerifyCommand {
     /// A TorchScript archive or a JSON graph.
     model: PathBuf,
+    #[command(flatten)]
+    limits: LimitArgs,
     #[command(flatten)]
     sets: InputSets,
     #[command(flatten)]
@@ -70,7 +73,7 @@ impl VerifyCommand {
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut errors = ArgumentErrors::default();
-        let model = errors.record(Model::open(&self.model));
+        let model = errors.record(self.limits.open(&self.model));
         self.sets.check(&mut errors);
         self.device.check(&mut errors);
         errors.record(self.tolerance.check());

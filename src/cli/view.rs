@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 use super::argument_errors::ArgumentErrors;
 use super::import::import;
 use super::inputs::Inputs;
+use super::limits::LimitArgs;
 use super::model_args::model_files;
 use super::overwrite::Overwrite;
 use super::plan::{PlanArgs, graph_sizes, plan_json};
@@ -26,6 +27,8 @@ use crate::view::{OverlayFile, ViewOptions, page, to_model_explorer};
 pub(super) struct ViewCommand {
     /// A TorchScript archive or a JSON graph.
     model: PathBuf,
+    #[command(flatten)]
+    limits: LimitArgs,
     /// The page to write; by default the model's name with .html.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -80,7 +83,7 @@ impl ViewCommand {
     /// Opens the model and the overlays, and checks all other arguments.
     fn check(&self, path: &Path) -> Result<(Model, Vec<OverlayFile>)> {
         let mut errors = ArgumentErrors::default();
-        let model = errors.record(Model::open(&self.model));
+        let model = errors.record(self.limits.open(&self.model));
         self.inputs.check(&mut errors);
         let overlays = self.overlays.iter();
         let overlays: Vec<Option<OverlayFile>> = overlays

@@ -27,14 +27,15 @@ impl Unpickler<'_> {
             return self.unsupported_value("a tensor without elements (device \"meta\")");
         }
         let record = TensorRecord {
-            storage: format!("{}/{}", self.folder, self.str(key)?),
+            storage: format!("{}/{}", self.folder, self.str(key)?).into(),
             storage_numel,
             dtype,
             offset: 0,
             sizes: vec![storage_numel],
             strides: vec![1],
         };
-        self.push(PickleNode::Storage(record))
+        self.budget.charge_bytes(record.storage.len() as u64)?;
+        self.push(PickleNode::Storage(Box::new(record)))
     }
 
     /// `REDUCE`: calls a name with a tuple of arguments.
@@ -49,10 +50,11 @@ impl Unpickler<'_> {
         let name = name.clone();
         // A member of an enumeration is written as a call of its class with the bare value.
         if is_class(&name) {
-            return self.enum_member(name.into(), arguments);
+            return self.enum_member(name, arguments);
         }
         let arguments = self.tuple_items(arguments)?.to_vec();
-        match (name.as_str(), arguments.as_slice()) {
+        self.budget.charge_values(arguments.len())?;
+        match (&*name, arguments.as_slice()) {
             ("collections.OrderedDict", []) => self.push(PickleNode::Dict(Vec::new(), None)),
             ("torch._utils._rebuild_tensor_v2" | "torch._utils._rebuild_tensor", arguments) => {
                 self.tensor(arguments)
@@ -89,7 +91,7 @@ impl Unpickler<'_> {
         self.tuple_items(arguments)?;
         match &self.nodes[class] {
             PickleNode::Global(name) if is_class(name) => {
-                let class = name.as_str().into();
+                let class = name.clone();
                 self.push(PickleNode::Object(class, Vec::new()))
             }
             PickleNode::Global(name) => match name.strip_prefix(CUSTOM_CLASS_PREFIX) {
@@ -108,13 +110,17 @@ impl Unpickler<'_> {
         let state = self.pop()?;
         let object = self.top()?;
         let state = match &self.nodes[state] {
-            PickleNode::Dict(entries, _) => Some(entries.clone()),
+            PickleNode::Dict(entries, _) => {
+                self.budget.charge_values(entries.len())?;
+                Some(entries.clone())
+            }
             _ => None,
         };
         match (&mut self.nodes[object], state) {
             (PickleNode::Object(_, attributes), Some(state)) => attributes.extend(state),
             (PickleNode::Object(class, _), None) => {
                 let what = format!("an object of {class}, which restores itself by __setstate__");
+                self.budget.charge_bytes(what.len() as u64)?;
                 self.nodes[object] = PickleNode::Leaf(Pickled::Unsupported(what.into()));
             }
             (PickleNode::Leaf(Pickled::Unsupported(_)), _) => {}
@@ -175,7 +181,7 @@ impl Unpickler<'_> {
             offset: self.usize(offset)?,
             sizes: self.sizes(sizes)?,
             strides: self.sizes(strides)?,
-            ..storage
+            ..*storage
         };
         if record.sizes.len() != record.strides.len() {
             let (strides, sizes) = (record.strides.len(), record.sizes.len());
@@ -193,13 +199,16 @@ impl Unpickler<'_> {
 
     /// Pushes a value that is not supported, by its description.
     fn unsupported_value(&mut self, what: impl Into<Arc<str>>) -> Result<()> {
-        self.leaf(Pickled::Unsupported(what.into()))
+        let what = what.into();
+        self.budget.charge_bytes(what.len() as u64)?;
+        self.leaf(Pickled::Unsupported(what))
     }
 
     /// Returns the integers of a tuple.
     fn sizes(&self, id: NodeId) -> Result<Vec<usize>> {
-        let items = self.tuple_items(id)?.iter();
-        items.map(|item| self.usize(*item)).collect()
+        let items = self.tuple_items(id)?;
+        self.budget.charge_values(items.len())?;
+        items.iter().map(|item| self.usize(*item)).collect()
     }
 
     /// Sets the type tag of a list or dict, and pushes it.
@@ -216,6 +225,7 @@ impl Unpickler<'_> {
             [kind, index] => format!("{}:{}", self.str(kind)?, self.usize(index)?).into(),
             _ => return Err(Error::format("a device takes a type and an optional index")),
         };
+        self.budget.charge_bytes(device.len() as u64)?;
         self.leaf(Pickled::Device(device))
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::TensorRecord;
+use crate::budget::Budget;
 use crate::error::{Error, ErrorContext, Result};
 
 mod globals;
@@ -13,11 +14,12 @@ mod value;
 pub use value::{Pickled, PickledDict, PickledList, PickledObject};
 
 /// Reads a pickle of protocol 2 to 5. Storages become references to the records `folder/key`.
-pub fn unpickle(bytes: &[u8], folder: &str) -> Result<Pickled> {
+pub fn unpickle(bytes: &[u8], folder: &str, budget: &Budget) -> Result<Pickled> {
     let mut unpickler = Unpickler {
         input: bytes,
         position: 0,
         folder,
+        budget,
         nodes: Vec::new(),
         stack: Vec::new(),
         marks: Vec::new(),
@@ -26,7 +28,7 @@ pub fn unpickle(bytes: &[u8], folder: &str) -> Result<Pickled> {
     let root = unpickler
         .run()
         .at(|| format!("byte {}", unpickler.position))?;
-    resolve::resolve(unpickler.nodes, root)
+    resolve::resolve(unpickler.nodes, root, budget)
 }
 
 /// Index of a node.
@@ -46,9 +48,9 @@ enum PickleNode {
     /// An instance: its class, and names and values of attributes.
     Object(Arc<str>, Vec<(NodeId, NodeId)>),
     /// A name such as `torch.FloatStorage`, which is not a value by itself.
-    Global(String),
+    Global(Arc<str>),
     /// A storage, as a tensor record over all of it.
-    Storage(TensorRecord),
+    Storage(Box<TensorRecord>),
 }
 
 /// A machine that executes the opcodes of a pickle.
@@ -58,6 +60,8 @@ struct Unpickler<'a> {
     position: usize,
     /// Folder of the records with the storages.
     folder: &'a str,
+    /// Each value is charged to it, and each copy of a part of a value.
+    budget: &'a Budget,
     /// All values so far.
     nodes: Vec<PickleNode>,
     stack: Vec<NodeId>,
@@ -205,6 +209,7 @@ impl Unpickler<'_> {
 
     /// Adds a value and pushes it.
     fn push(&mut self, node: PickleNode) -> Result<()> {
+        self.budget.charge_values(1)?;
         self.stack.push(self.nodes.len());
         self.nodes.push(node);
         Ok(())
@@ -319,6 +324,7 @@ impl Unpickler<'_> {
         let id = self.memo.get(&slot);
         let unwritten = || Error::format(format!("memo entry {slot} is read before it is written"));
         let id = id.ok_or_else(unwritten)?;
+        self.budget.charge_values(1)?;
         self.stack.push(*id);
         Ok(())
     }
@@ -327,7 +333,7 @@ impl Unpickler<'_> {
     fn global(&mut self) -> Result<()> {
         let module = self.line()?;
         let name = self.line()?;
-        self.push(PickleNode::Global(format!("{module}.{name}")))
+        self.push(PickleNode::Global(format!("{module}.{name}").into()))
     }
 
     /// Replaces a module and a name on the stack by the qualified name.
@@ -335,7 +341,8 @@ impl Unpickler<'_> {
         let name = self.pop()?;
         let module = self.pop()?;
         let global = format!("{}.{}", self.str(module)?, self.str(name)?);
-        self.push(PickleNode::Global(global))
+        self.budget.charge_bytes(global.len() as u64)?;
+        self.push(PickleNode::Global(global.into()))
     }
 
     /// Returns a node's string. Fails for other nodes.
@@ -356,7 +363,11 @@ mod tests {
     use super::*;
 
     fn read(body: &[u8]) -> Result<Pickled> {
-        unpickle(&[b"\x80\x02", body, b"."].concat(), "data")
+        unpickle(
+            &[b"\x80\x02", body, b"."].concat(),
+            "data",
+            &Budget::default(),
+        )
     }
 
     #[test]
@@ -437,19 +448,14 @@ mod tests {
             assert!(read(body).is_err(), "{body:?}");
         }
         let deep = [&[b')'][..], &vec![0x85; 100_000]].concat();
-        assert_eq!(
-            read(&deep).unwrap_err().message(),
-            "values nested too deeply"
-        );
+        let nested = "values, expressions or calls are nested more than 256 deep";
+        assert_eq!(read(&deep).unwrap_err().message(), nested);
         let doubled = [&b")"[..], &b"q\x00h\x00\x86".repeat(100)].concat();
         let message = read(&doubled).unwrap_err().message().to_owned();
-        assert!(message.starts_with("more than"), "{message}");
+        assert_eq!(message, "the file makes more than 4194304 values");
         // Every rung is shallow above the previous one, which has been visited already.
         let rung = [&b"h\x00"[..], &[0x85; 100], b"q\x00"].concat();
         let ladder = [b"()q\x00", rung.repeat(1000).as_slice(), b"t"].concat();
-        assert_eq!(
-            read(&ladder).unwrap_err().message(),
-            "values nested too deeply"
-        );
+        assert_eq!(read(&ladder).unwrap_err().message(), nested);
     }
 }

@@ -2,18 +2,13 @@
 
 use super::*;
 
-/// Maximum nesting depth of values.
-const MAX_DEPTH: usize = 256;
-
-/// Maximum number of values in a tree, in which shared values count at each occurrence. It bounds the time of a traversal.
-const MAX_VALUES: usize = 1 << 26;
-
 /// Converts nodes to values. Each node is converted once, so sharing is preserved.
-pub(super) fn resolve(nodes: Vec<PickleNode>, root: NodeId) -> Result<Pickled> {
+pub(super) fn resolve(nodes: Vec<PickleNode>, root: NodeId, budget: &Budget) -> Result<Pickled> {
     let mut resolver = Resolver {
         progress: vec![Progress::Untouched; nodes.len()],
         tree_sizes: vec![TreeSize::default(); nodes.len()],
         nodes,
+        budget,
     };
     resolver.resolve(root, 0)
 }
@@ -29,12 +24,13 @@ enum Progress {
     Done(Pickled),
 }
 
-struct Resolver {
+struct Resolver<'a> {
     nodes: Vec<PickleNode>,
     /// Progress of each node.
     progress: Vec<Progress>,
     /// Size of the tree below each converted node.
     tree_sizes: Vec<TreeSize>,
+    budget: &'a Budget,
 }
 
 /// Depth and number of values of the tree below a node. The recursion visits a shared value only once, so the depth and
@@ -46,8 +42,9 @@ struct TreeSize {
 }
 
 impl TreeSize {
-    /// The size of the tree of a node with these children. Fails if the tree is too large.
-    fn of_parent(children: impl Iterator<Item = TreeSize>) -> Result<TreeSize> {
+    /// The size of the tree of a node with these children. Fails if the tree is too large: a traversal visits a shared value
+    /// at each occurrence.
+    fn of_parent(children: impl Iterator<Item = TreeSize>, budget: &Budget) -> Result<TreeSize> {
         let start = TreeSize {
             depth: 0,
             values: 1,
@@ -56,31 +53,28 @@ impl TreeSize {
             depth: total.depth.max(child.depth + 1),
             values: total.values.saturating_add(child.values),
         });
-        if total.values > MAX_VALUES {
-            return Err(Error::unsupported(format!("more than {MAX_VALUES} values")));
-        }
-        if total.depth > MAX_DEPTH {
-            Err(too_deep())
-        } else {
-            Ok(total)
-        }
+        budget.check_values(total.values)?;
+        budget.check_depth(total.depth)?;
+        Ok(total)
     }
 }
 
-impl Resolver {
+impl Resolver<'_> {
     /// Converts a node, at a depth of the recursion.
     fn resolve(&mut self, id: NodeId, depth: usize) -> Result<Pickled> {
         match &self.progress[id] {
             Progress::Done(value) => return Ok(value.clone()),
             Progress::Started => return Err(Error::unsupported("a value that contains itself")),
-            Progress::Untouched if depth > MAX_DEPTH => return Err(too_deep()),
             Progress::Untouched => self.progress[id] = Progress::Started,
         }
+        self.budget.check_depth(depth)?;
         let node = std::mem::replace(&mut self.nodes[id], PickleNode::Tuple(Vec::new()));
         let children = node.children();
         let value = self.value(node, depth + 1)?;
-        self.tree_sizes[id] =
-            TreeSize::of_parent(children.iter().map(|child| self.tree_sizes[*child]))?;
+        self.tree_sizes[id] = TreeSize::of_parent(
+            children.iter().map(|child| self.tree_sizes[*child]),
+            self.budget,
+        )?;
         self.progress[id] = Progress::Done(value.clone());
         Ok(value)
     }
@@ -100,7 +94,7 @@ impl Resolver {
             }
             PickleNode::Object(class, attributes) => self.object(class, attributes, depth)?,
             PickleNode::Global(name) => return Err(globals::unsupported_global(&name)),
-            PickleNode::Storage(record) => Pickled::Tensor(Arc::new(record)),
+            PickleNode::Storage(record) => Pickled::Tensor(Arc::new(*record)),
         })
     }
 
@@ -158,8 +152,4 @@ impl PickleNode {
             PickleNode::Leaf(_) | PickleNode::Global(_) | PickleNode::Storage(_) => Vec::new(),
         }
     }
-}
-
-fn too_deep() -> Error {
-    Error::unsupported("values nested too deeply")
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::archive::{Container, Pickled, TensorRecord};
+use crate::budget::{Budget, Limits};
 use crate::error::{Error, ErrorContext, Location, Result};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -25,14 +26,24 @@ pub struct Archive {
 impl Archive {
     /// Opens a file, which must not change while the archive or tensors of it are in use.
     pub fn open(path: impl AsRef<Path>) -> Result<Archive> {
+        Archive::open_with(path, &Limits::default())
+    }
+
+    /// Like [`Archive::open`], with other limits for opening and import.
+    pub fn open_with(path: impl AsRef<Path>, limits: &Limits) -> Result<Archive> {
         let path = path.as_ref();
-        let container = Container::open(path)?;
+        let container = Container::open(path, limits)?;
         Archive::from_container(container).at(|| path.display().to_string())
     }
 
     /// Opens an archive in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Archive> {
-        Archive::from_container(Container::from_bytes(bytes)?)
+        Archive::from_bytes_with(bytes, &Limits::default())
+    }
+
+    /// Like [`Archive::from_bytes`], with other limits for opening and import.
+    pub fn from_bytes_with(bytes: Vec<u8>, limits: &Limits) -> Result<Archive> {
+        Archive::from_container(Container::from_bytes(bytes, limits)?)
     }
 
     /// Opens the archive in a ZIP file that is open already.
@@ -89,7 +100,12 @@ impl Archive {
 
     /// Reads a tensor of the archive. Contiguous tensors share the bytes of the file.
     pub fn tensor(&self, record: &TensorRecord) -> Result<Tensor> {
-        record.read(&self.container)
+        self.tensor_within(record, &self.container.new_budget())
+    }
+
+    /// Reads a tensor of the archive, and charges copies to a budget.
+    pub(super) fn tensor_within(&self, record: &TensorRecord, budget: &Budget) -> Result<Tensor> {
+        record.read(&self.container, budget)
     }
 
     /// Version of the file format: the lowest that has all the operators used, at least 1.

@@ -61,12 +61,18 @@ pub fn error_at(file: &str, text: &str, offset: usize, message: impl Into<String
     let line = line.lines().next().unwrap_or_default();
     let number = before.matches('\n').count() + 1;
     let column = before.get(start..).unwrap_or_default().chars().count();
-    let margin = number.to_string().len();
-    let mark = format!("{:margin$} | {:column$}^", "", "");
+    // A long line is shown from shortly before the position.
+    let skipped = column.saturating_sub(LONGEST_LINE / 2);
+    let shown: String = line.chars().skip(skipped).take(LONGEST_LINE).collect();
+    let margin = " ".repeat(number.to_string().len());
+    let mark = format!("{margin} | {}^", " ".repeat(column - skipped));
     Error::source(message)
         .at(format!("{file}:{number}:{}", column + 1))
-        .help(format!("the line is\n{number} | {line}\n{mark}"))
+        .help(format!("the line is\n{number} | {shown}\n{mark}"))
 }
+
+/// Number of characters of a line that an error shows.
+const LONGEST_LINE: usize = 200;
 
 struct Lexer<'a, 'b> {
     /// Name of the file in messages.

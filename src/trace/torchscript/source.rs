@@ -127,7 +127,7 @@ impl ArchiveSource {
         let module = self.modules.get(&module_name(record)?)?;
         let debug = module.debug.get_or_init(|| {
             let bytes = self.container.record(&format!("{record}.debug_pkl")).ok()?;
-            DebugMap::read(bytes.bytes()).ok()
+            DebugMap::read(bytes.bytes(), self.container.limits()).ok()
         });
         debug.as_ref()
     }
@@ -142,11 +142,13 @@ fn module_name(record: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Limits;
     use std::path::Path;
 
     fn source() -> ArchiveSource {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/archives");
-        let container = Container::open(&Path::new(folder).join("scripted.pt")).unwrap();
+        let container =
+            Container::open(&Path::new(folder).join("scripted.pt"), &Limits::default()).unwrap();
         ArchiveSource::new(Arc::new(container))
     }
 

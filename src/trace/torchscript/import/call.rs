@@ -13,9 +13,6 @@ use super::Importer;
 use super::datum::{Datum, Instance};
 use super::evaluate::CallFrame;
 
-/// Maximum depth of nested calls. It prevents an archive from exhausting the stack.
-const MAX_CALL_DEPTH: usize = 100;
-
 /// The arguments of a call.
 #[derive(Clone, Debug, Default)]
 pub struct Arguments {
@@ -184,11 +181,6 @@ impl Importer<'_> {
         locals: BTreeMap<String, Datum>,
         arguments: Arguments,
     ) -> Result<Datum> {
-        if MAX_CALL_DEPTH < self.call_depth {
-            return Err(Error::unsupported(format!(
-                "more than {MAX_CALL_DEPTH} calls within each other"
-            )));
-        }
         let mut frame = CallFrame {
             locals,
             file: function.file.clone(),
@@ -201,9 +193,7 @@ impl Importer<'_> {
             let first = source.first_location(&function.file, function.offset);
             self.place.location = first.filter(|location| !is_library(&location.file));
         }
-        self.call_depth += 1;
         let result = self.run_block(&mut frame, &function.body)?;
-        self.call_depth -= 1;
         Ok(result.unwrap_or(Datum::None))
     }
 

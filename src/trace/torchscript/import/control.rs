@@ -77,14 +77,12 @@ impl Importer<'_> {
     /// that they assign become unknown.
     pub(super) fn scan_for_unsupported(&mut self, frame: &mut CallFrame, body: &[Stmt]) {
         let mut inner = frame.clone();
-        let call_depth = self.call_depth;
         // Any other error may follow from the unsupported operation that is listed already.
         if let Err(error) = self.run_block(&mut inner, body)
             && error.kind() == ErrorKind::Unsupported
         {
             self.unsupported(error);
         }
-        self.call_depth = call_depth;
         self.raised = None;
         for name in assigned(body) {
             frame.locals.insert(name, Datum::Unknown);
@@ -158,9 +156,7 @@ impl Importer<'_> {
     ) -> Result<Result<Branch, RaisedException>> {
         let mut frame = frame.clone();
         self.open_scope();
-        let call_depth = self.call_depth;
         let result = self.run_block(&mut frame, body);
-        self.call_depth = call_depth;
         let scope = self.close_scope()?;
         match (result, self.raised.take()) {
             (Err(_), Some(raised)) => Ok(Err(raised)),
@@ -191,6 +187,8 @@ impl Importer<'_> {
                 otherwise.frame.locals.get(name),
             );
             if let (Some(a), Some(b)) = pair {
+                self.charge_walk(a)?;
+                self.charge_walk(b)?;
                 let template = self.merge(a, b, &mut slots);
                 bindings.push((ResultTarget::Variable(name.clone()), template));
             }
@@ -253,6 +251,8 @@ impl Importer<'_> {
     ) -> Result<()> {
         for cell in changed_by(&[then, otherwise]) {
             let [a, b] = [then, otherwise].map(|scope| content_after(scope, &cell));
+            self.charge_walk(&a)?;
+            self.charge_walk(&b)?;
             let template = self.merge(&a, &b, slots);
             if !template.is_usable() {
                 let what = cell.describe();

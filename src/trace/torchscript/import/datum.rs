@@ -1,5 +1,7 @@
 //! Values of the program during import.
 
+mod release;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,6 +12,7 @@ use crate::trace::torchscript::ast::FunctionDef;
 
 use super::number::ScriptNumber;
 use super::tensor::TensorRef;
+pub use release::Elements;
 
 /// A value of the program.
 #[derive(Clone, Debug)]
@@ -27,9 +30,9 @@ pub enum Datum {
     /// A tensor.
     Tensor(TensorRef),
     /// A tuple.
-    Tuple(Rc<[Datum]>),
+    Tuple(Elements<Datum>),
     /// A named tuple: class and fields.
-    NamedTuple(Rc<str>, Rc<[(String, Datum)]>),
+    NamedTuple(Rc<str>, Elements<(String, Datum)>),
     /// A list.
     List(Rc<ScriptList>),
     /// A dict.
@@ -137,6 +140,26 @@ impl Datum {
             Datum::NamedTuple(_, fields) => {
                 Some(fields.iter().map(|(_, field)| field.clone()).collect())
             }
+            _ => None,
+        }
+    }
+
+    /// Number of elements of a list, tuple or named tuple.
+    pub fn item_count(&self) -> Option<usize> {
+        match self {
+            Datum::Tuple(items) => Some(items.len()),
+            Datum::List(list) => Some(list.items.borrow().len()),
+            Datum::NamedTuple(_, fields) => Some(fields.len()),
+            _ => None,
+        }
+    }
+
+    /// The element of a list, tuple or named tuple at a position.
+    pub fn item(&self, position: usize) -> Option<Datum> {
+        match self {
+            Datum::Tuple(items) => items.get(position).cloned(),
+            Datum::List(list) => list.items.borrow().get(position).cloned(),
+            Datum::NamedTuple(_, fields) => fields.get(position).map(|(_, field)| field.clone()),
             _ => None,
         }
     }

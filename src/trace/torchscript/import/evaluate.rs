@@ -14,9 +14,6 @@ use super::call::Arguments;
 use super::datum::{Closure, Datum, NumberKind, ScriptDict, ScriptList};
 use super::number::ScriptNumber;
 
-/// Maximum number of statements that a program may run. Those of unrolled loops and inlined functions count each time.
-const MAX_STATEMENTS: usize = 2_000_000;
-
 /// The frame of a function call.
 #[derive(Clone)]
 pub struct CallFrame {
@@ -35,25 +32,18 @@ impl Importer<'_> {
         frame: &mut CallFrame,
         body: &[Stmt],
     ) -> Result<Option<Datum>> {
+        self.nested(|importer| importer.run_statements(frame, body))
+    }
+
+    fn run_statements(&mut self, frame: &mut CallFrame, body: &[Stmt]) -> Result<Option<Datum>> {
         for statement in body {
-            self.count_statement()?;
+            self.charge_statement()?;
             self.set_location(frame, statement.offset);
             if let Some(result) = self.run_statement(frame, &statement.kind)? {
                 return Ok(Some(result));
             }
         }
         Ok(None)
-    }
-
-    /// Counts a statement. Fails beyond [`MAX_STATEMENTS`]. Without a limit, functions that call each other several
-    /// times could grow exponentially when they are inlined.
-    fn count_statement(&mut self) -> Result<()> {
-        self.statement_count += 1;
-        if MAX_STATEMENTS < self.statement_count {
-            let message = format!("a program that runs more than {MAX_STATEMENTS} statements");
-            return Err(Error::unsupported(message));
-        }
-        Ok(())
     }
 
     /// Sets the source location of the nodes that follow, by the byte offset of the program's text in the frame's file.
@@ -195,6 +185,10 @@ impl Importer<'_> {
 
     /// Evaluates an expression.
     pub(super) fn eval(&mut self, frame: &CallFrame, expr: &AstExpr) -> Result<Datum> {
+        self.nested(|importer| importer.eval_nested(frame, expr))
+    }
+
+    fn eval_nested(&mut self, frame: &CallFrame, expr: &AstExpr) -> Result<Datum> {
         Ok(match &expr.kind {
             AstExprKind::Name(name) => self.variable(frame, name)?,
             AstExprKind::Qualified(name) => self.qualified(name)?,
@@ -239,6 +233,7 @@ impl Importer<'_> {
             AstExprKind::Uninitialized(_) => Datum::Uninitialized,
             AstExprKind::IsInstance(value, types) => {
                 let value = self.eval(frame, value)?;
+                self.charge_walk(&value)?;
                 Datum::bool(types.iter().any(|ty| self.is_instance(&value, ty)))
             }
         })

@@ -19,9 +19,6 @@ use super::scope::ImportScope;
 use super::tensor::TensorRef;
 use crate::trace::region_bodies::RegionBody;
 
-/// Maximum number of unrolled iterations, over all loops.
-const MAX_ITERATIONS: usize = 100_000;
-
 /// Name of the value that a loop carries if its body only makes assertions. The name is not an identifier, so no
 /// variable of the program has it.
 const CHECK_RESULT: &str = "<checked>";
@@ -49,7 +46,7 @@ impl Importer<'_> {
                 let dim = number.to_int(self.builder().symbols())?;
                 let trips = self.builder().symbols().specialize(&dim)?;
                 for trip in 0..trips {
-                    self.count_iteration()?;
+                    self.charge_iteration()?;
                     frame.locals.insert(variable.to_string(), Datum::int(trip));
                     self.run_block(frame, body)?;
                 }
@@ -87,7 +84,7 @@ impl Importer<'_> {
                     if !number.is_truthy(self.builder().symbols())? {
                         return Ok(());
                     }
-                    self.count_iteration()?;
+                    self.charge_iteration()?;
                     self.run_block(frame, body)?;
                 }
                 Datum::Unknown => {
@@ -105,16 +102,6 @@ impl Importer<'_> {
         }
     }
 
-    /// Counts an unrolled iteration. Fails beyond [`MAX_ITERATIONS`].
-    fn count_iteration(&mut self) -> Result<()> {
-        self.unrolled_iterations += 1;
-        if MAX_ITERATIONS < self.unrolled_iterations {
-            let message = format!("loops of more than {MAX_ITERATIONS} iterations");
-            return Err(Error::unsupported(message));
-        }
-        Ok(())
-    }
-
     /// Makes a region of a loop. It carries variables that the body assigns and that existed before the loop, and storages
     /// and cells that the body changes. The body is run repeatedly until a run changes no others.
     fn loop_region(
@@ -127,6 +114,7 @@ impl Importer<'_> {
         let mut slots = Vec::new();
         for name in assigned(body) {
             if let Some(value) = frame.locals.get(&name) {
+                self.charge_walk(value)?;
                 let template = carried_template(value, &mut slots);
                 bindings.push((ResultTarget::Variable(name), template));
             }

@@ -11,6 +11,7 @@
 //! attribute or a weight that some method changes, so that its value outlives a call.
 
 mod assigned;
+mod budgeted;
 mod builtins;
 mod call;
 mod control;
@@ -43,6 +44,7 @@ use std::sync::Arc;
 
 use crate::archive::TensorRecord;
 use crate::aten::Generator;
+use crate::budget::Budget;
 use crate::error::{Error, Result, SourcePlace};
 use crate::ir::{Graph, GraphModule, ModuleState, TreeSpec, ValueId};
 use crate::pass::dce;
@@ -67,6 +69,7 @@ use tensor::TensorRef;
 ///
 /// Everything in the program that is not supported is listed in one error.
 pub fn import(archive: &Archive, options: &ImportOptions) -> Result<GraphModule> {
+    let budget = archive.container().new_budget();
     let mut shared = Shared::default();
     let mut module = GraphModule::default();
     let forward = [EntryMethod::default()];
@@ -75,7 +78,7 @@ pub fn import(archive: &Archive, options: &ImportOptions) -> Result<GraphModule>
         entries => entries,
     };
     for entry in entries {
-        let importer = Importer::new(archive, entry, options, &mut shared);
+        let importer = Importer::new(archive, entry, options, &mut shared, &budget);
         module.graphs.push(importer.run(entry)?);
     }
     for graph in &mut module.graphs {
@@ -86,7 +89,7 @@ pub fn import(archive: &Archive, options: &ImportOptions) -> Result<GraphModule>
     let declared = shared.states.iter().flat_map(|state| &state.weights);
     for name in used.chain(declared.map(String::as_str)) {
         if let Some(record) = shared.records.get(name) {
-            let tensor = archive.tensor(record)?;
+            let tensor = archive.tensor_within(record, &budget)?;
             module.weights.insert(name.to_string(), tensor);
         }
     }
@@ -131,14 +134,12 @@ struct Importer<'a> {
     module_calls: ModuleCalls,
     /// Unsupported parts of the program so far.
     errors: ImportErrors,
-    /// Number of calls in progress.
-    call_depth: usize,
+    /// Calls, blocks and expressions in progress, each within the previous one.
+    depth: usize,
+    /// Budget of the import.
+    budget: Budget,
     /// The exception that the program raised; none if it raised none.
     raised: Option<RaisedException>,
-    /// Number of statements run so far.
-    statement_count: usize,
-    /// Number of unrolled iterations so far.
-    unrolled_iterations: usize,
     /// Seed and counter for the calls that draw random numbers.
     generator: Generator,
 }
@@ -149,6 +150,7 @@ impl<'a> Importer<'a> {
         entry: &EntryMethod,
         options: &'a ImportOptions,
         shared: &'a mut Shared,
+        budget: &Budget,
     ) -> Importer<'a> {
         Importer {
             archive,
@@ -163,10 +165,9 @@ impl<'a> Importer<'a> {
             place: SourcePlace::default(),
             module_calls: ModuleCalls::default(),
             errors: ImportErrors::default(),
-            call_depth: 0,
+            depth: 0,
+            budget: budget.clone(),
             raised: None,
-            statement_count: 0,
-            unrolled_iterations: 0,
             generator: Generator::default(),
         }
     }
@@ -192,6 +193,7 @@ impl<'a> Importer<'a> {
         let root = self.root_module()?;
         let (function, arguments, trees) = self.signature(&root, entry)?;
         let result = self.call_with_hooks(&root, function, arguments)?;
+        self.charge_walk(&result)?;
         self.place = SourcePlace::default();
         if result.is_unknown() {
             return Ok((Vec::new(), trees, TreeSpec::Tuple(Vec::new())));

@@ -210,7 +210,7 @@ impl Importer<'_> {
         if !record.sizes.is_empty() || !name.starts_with("constants.") {
             return Ok(None);
         }
-        let tensor = self.archive.tensor(record)?;
+        let tensor = self.archive.tensor_within(record, &self.budget)?;
         let dtype = record.dtype;
         let scalar = match dtype {
             DType::Bool => tensor

@@ -9,6 +9,7 @@ use crate::shape::Shape;
 use crate::trace::views::{GuardedGeometry, ViewCallPlacement, new_geometries};
 
 use super::Importer;
+use super::budgeted::walked_arguments;
 use super::call::Arguments;
 use super::datum::{Datum, NumberKind};
 use super::number::ScriptNumber;
@@ -17,10 +18,10 @@ use super::tensor::{HostNumber, TensorRef};
 impl Importer<'_> {
     /// Calls an operator by its qualified name, `aten::add`.
     pub(super) fn operator(&mut self, name: &str, arguments: Arguments) -> Result<Datum> {
-        let named = arguments.named.iter().map(|(_, value)| value);
-        let mut values = arguments.positional.iter().chain(named);
         let (namespace, short_name) = name.split_once("::").unwrap_or(("", name));
-        if values.any(Datum::is_unknown) {
+        self.charge_arguments(short_name, &arguments)?;
+        let is_unknown = matches!(arguments.positional.first(), Some(Datum::Unknown));
+        if is_unknown || walked_arguments(short_name, &arguments).any(Datum::is_unknown) {
             // Lists, tuples and dicts may hold unknown values.
             let result = self.container(short_name, &arguments)?;
             return Ok(result.unwrap_or(Datum::Unknown));
@@ -35,6 +36,7 @@ impl Importer<'_> {
         }
         let builtin = ["aten", "prim", "profiler"].contains(&namespace);
         if builtin && let Some(result) = self.builtin(short_name, &arguments)? {
+            self.charge_value(&result)?;
             return Ok(result);
         }
         if let Some(functional) = functional_name(name) {

@@ -107,7 +107,10 @@ impl Importer<'_> {
         let mut weights = Weights::new();
         for (name, _) in subgraph.weights() {
             if let Some(record) = self.shared.records.get(name) {
-                weights.insert(name.to_string(), self.archive.tensor(record)?);
+                weights.insert(
+                    name.to_string(),
+                    self.archive.tensor_within(record, &self.budget)?,
+                );
             }
         }
         // A subgraph that can't be computed here is left to fail when the graph runs.

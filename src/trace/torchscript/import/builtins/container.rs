@@ -6,7 +6,6 @@ use std::rc::Rc;
 use crate::error::{Error, Result};
 use crate::symbols::Symbols;
 
-use super::string::check_length;
 use crate::trace::torchscript::import::Importer;
 use crate::trace::torchscript::import::call::Arguments;
 use crate::trace::torchscript::import::datum::{Datum, Instance, ScriptDict, ScriptList};
@@ -73,8 +72,16 @@ impl Importer<'_> {
         value: &Datum,
         index: &Datum,
     ) -> Result<Datum> {
-        if value.is_unknown() && value.items().is_none() || index.is_unknown() {
-            return Ok(Datum::Unknown);
+        let has_unknown_entry = |dict: &ScriptDict| {
+            let entries = dict.entries.borrow();
+            entries
+                .iter()
+                .any(|(_, value)| matches!(value, Datum::Unknown))
+        };
+        match (value, index) {
+            (Datum::Unknown, _) | (_, Datum::Unknown) => return Ok(Datum::Unknown),
+            (Datum::Dict(dict), _) if has_unknown_entry(dict) => return Ok(Datum::Unknown),
+            _ => {}
         }
         if let Datum::Dict(dict) = value {
             let value = self.lookup(dict, index)?;
@@ -87,13 +94,12 @@ impl Importer<'_> {
         if let Datum::Str(text) = value {
             return self.character(text, index);
         }
-        let Some(items) = value.items() else {
+        let Some(length) = value.item_count() else {
             let message = format!("a {} is indexed", value.describe());
             return Err(Error::source(message));
         };
-        let item = python_index(index, items.len()).and_then(|position| items.get(position));
-        let missing = || Error::source(format!("index {index} of {} elements", items.len()));
-        item.cloned().ok_or_else(missing)
+        let item = python_index(index, length).and_then(|position| value.item(position));
+        item.ok_or_else(|| Error::source(format!("index {index} of {length} elements")))
     }
 
     /// Returns a module of a `ModuleList` by its index, or of a `ModuleDict` by its name.
@@ -155,20 +161,27 @@ impl Importer<'_> {
             self.record_change(MutableCell::List(list.clone()))?;
             return self.mutate_list(name, list, rest);
         }
+        match (name, rest) {
+            ("len", _) => return Ok(Some(Datum::int(list.items.borrow().len()))),
+            ("__getitem__", [index]) => {
+                return self.subscript(&Datum::List(list.clone()), index).map(Some);
+            }
+            _ => {}
+        }
         let items = list.items.borrow().clone();
         Ok(Some(match (name, rest) {
-            ("len", _) => Datum::int(items.len()),
             ("copy" | "list", _) => self.list(items),
             ("dict", _) => self.dict_of(items)?,
             ("add", [Datum::List(other)]) => {
                 let more = other.items.borrow().clone();
-                check_length(items.len() + more.len())?;
+                self.budget.check_length(items.len() + more.len())?;
                 self.list([items, more].concat())
             }
             ("mul", [Datum::Number(ScriptNumber::Int(times))]) => {
                 let times = self.builder().symbols().specialize(times)?;
                 let times = usize::try_from(times).unwrap_or(0);
-                check_length(items.len().saturating_mul(times))?;
+                self.budget
+                    .check_length(items.len().saturating_mul(times))?;
                 let copies = std::iter::repeat_n(items, times);
                 self.list(copies.flatten().collect())
             }
@@ -182,7 +195,6 @@ impl Importer<'_> {
                 let position = self.find(&items, wanted)?;
                 Datum::int(position.ok_or_else(|| Error::source("the value is not in the list"))?)
             }
-            ("__getitem__", [index]) => self.subscript(&Datum::List(list.clone()), index)?,
             ("slice", bounds) => {
                 let slice = self.slice_items(&items, bounds)?;
                 self.list(slice)
@@ -203,7 +215,8 @@ impl Importer<'_> {
             ("append", [item]) => list.items.borrow_mut().push(item.clone()),
             ("extend" | "add_", [Datum::List(other)]) => {
                 let more = other.items.borrow().clone();
-                check_length(list.items.borrow().len() + more.len())?;
+                self.budget
+                    .check_length(list.items.borrow().len() + more.len())?;
                 list.items.borrow_mut().extend(more);
             }
             ("reverse", _) => list.items.borrow_mut().reverse(),
@@ -348,7 +361,11 @@ impl Importer<'_> {
         Ok(Some(match (name, rest) {
             ("len", _) => Datum::int(items.len()),
             ("__getitem__" | "TupleIndex", [index]) => self.subscript(tuple, index)?,
-            ("add", [other]) => Datum::tuple([items, other.items().unwrap_or_default()].concat()),
+            ("add", [other]) => {
+                let more = other.items().unwrap_or_default();
+                self.budget.check_length(items.len() + more.len())?;
+                Datum::tuple([items, more].concat())
+            }
             ("slice", bounds) => Datum::tuple(self.slice_items(&items, bounds)?),
             ("list", _) => self.list(items),
             ("eq" | "ne", [other]) => {

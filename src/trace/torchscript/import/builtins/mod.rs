@@ -47,6 +47,7 @@ impl Importer<'_> {
         name: &str,
         arguments: Arguments,
     ) -> Result<Datum> {
+        self.charge_arguments(name, &arguments)?;
         let first = arguments.positional.first().cloned();
         match (name, first) {
             (_, Some(Datum::Unknown)) => Ok(Datum::Unknown),

@@ -14,7 +14,7 @@ impl Importer<'_> {
             return Ok(None);
         };
         let result = match (name, rest) {
-            ("format", values) => Datum::str(&self.formatted(text, values)),
+            ("format", values) => Datum::str(&self.formatted(text, values)?),
             ("percentFormat", _) => Datum::Str(text.clone()),
             ("len", _) => Datum::int(text.chars().count()),
             ("lower", _) => Datum::str(&text.to_lowercase()),
@@ -27,7 +27,7 @@ impl Importer<'_> {
             ("isspace", []) => every(text, |c| b" \t\n\x0b\x0c\r".contains(c)),
             ("ord", _) => Datum::int(text.chars().next().map_or(0, |c| i64::from(u32::from(c)))),
             ("add", [Datum::Str(other)]) => {
-                check_length(text.len() + other.len())?;
+                self.budget.check_length(text.len() + other.len())?;
                 Datum::str(&format!("{text}{other}"))
             }
             ("mul", [Datum::Number(ScriptNumber::Int(times))]) => {
@@ -35,7 +35,7 @@ impl Importer<'_> {
                     .as_const()
                     .and_then(|times| usize::try_from(times).ok());
                 let times = times.unwrap_or(0);
-                check_length(text.len().saturating_mul(times))?;
+                self.budget.check_length(text.len().saturating_mul(times))?;
                 Datum::str(&text.repeat(times))
             }
             ("eq", [Datum::Str(other)]) => Datum::bool(text == other),
@@ -45,12 +45,18 @@ impl Importer<'_> {
             ("__contains__", [Datum::Str(other)]) => Datum::bool(text.contains(&**other)),
             ("find", [Datum::Str(other), bounds @ ..]) => self.find_text(text, other, bounds)?,
             ("replace", [Datum::Str(from), Datum::Str(to)]) => {
+                let occurrences = text.matches(&**from).count();
+                let length = occurrences
+                    .saturating_mul(to.len())
+                    .saturating_add(text.len());
+                self.budget.check_length(length)?;
                 Datum::str(&text.replace(&**from, to))
             }
             ("join", [list]) => {
                 let items = list.items().unwrap_or_default();
                 let items: Vec<String> = items.iter().map(|item| self.display(item)).collect();
-                check_length(items.iter().map(|item| item.len() + text.len()).sum())?;
+                self.budget
+                    .check_length(items.iter().map(|item| item.len() + text.len()).sum())?;
                 Datum::str(&items.join(text))
             }
             ("split", [Datum::Str(separator), max_splits @ ..]) => {
@@ -88,7 +94,7 @@ impl Importer<'_> {
     }
 
     /// `"{} and {}".format(…)`
-    fn formatted(&self, text: &str, values: &[Datum]) -> String {
+    fn formatted(&self, text: &str, values: &[Datum]) -> Result<String> {
         let mut literals = text.split("{}");
         let mut result = literals.next().unwrap_or_default().to_string();
         let mut values = values.iter();
@@ -98,8 +104,9 @@ impl Importer<'_> {
                 None => result.push_str("{}"),
             }
             result.push_str(literal);
+            self.budget.check_length(result.len())?;
         }
-        result
+        Ok(result)
     }
 
     /// Formats a value like Python's `str`. A number that is not known is shown as its type.
@@ -162,13 +169,4 @@ fn split(text: &str, separator: &str, max_splits: i64) -> Result<Vec<Datum>> {
             .collect(),
         Err(_) => text.split(separator).map(Datum::str).collect(),
     })
-}
-
-/// Refuses strings and lists that a program makes longer than any model needs, before memory runs out.
-pub(super) fn check_length(length: usize) -> Result<()> {
-    if length <= 1 << 20 {
-        return Ok(());
-    }
-    let message = "a string or list of more than 2^20 elements";
-    Err(Error::unsupported(message))
 }
