@@ -6,18 +6,19 @@
 
 use std::ops::Range;
 
-/// Releases the pages of executables and libraries. Pages that are needed again come back from the system's page cache.
+/// Asks the system to reclaim the pages of executables and libraries. It does so for files that belong to this process's user, as
+/// for root; else they stay until memory is short. Pages that are needed again are read again.
 pub(in crate::gpu) fn release() {
     // Linux lists the mappings of a process in this file; other systems do not have it.
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     for range in clean_ranges(&smaps) {
-        // SAFETY: the range is a private file mapping that the process cannot write and in which it has no page of its
-        // own. A later read finds the file's bytes, as before.
+        // SAFETY: the advice keeps the contents of all pages, even if another thread has unmapped the library since and has
+        // memory of its own there.
         unsafe {
             libc::madvise(
                 std::ptr::without_provenance_mut(range.start),
                 range.len(),
-                libc::MADV_DONTNEED,
+                libc::MADV_PAGEOUT,
             );
         }
     }
