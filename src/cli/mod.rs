@@ -82,7 +82,11 @@ pub fn main() -> ExitCode {
     // Both calls change the environment: they must precede the first thread and the loading of a driver.
     let vectors = gpu::widen_vectors();
     gpu::silence_mesa();
-    let outcome = match Cli::parse().command {
+    let command = match Cli::try_parse() {
+        Ok(parsed) => parsed.command,
+        Err(message) => return output::parser_message(&message).unwrap_or_else(failed),
+    };
+    let outcome = match command {
         Command::Import(command) => command.run(),
         Command::Show(command) => command.run(),
         Command::View(command) => command.run(),
@@ -100,22 +104,27 @@ pub fn main() -> ExitCode {
         Command::Ops(command) => command.run(),
         Command::Demo(command) => command.run(),
     };
-    exit_code(outcome)
+    // An error of the command says more than one of its output.
+    let printed = output::finish();
+    exit_code(outcome.and_then(|outcome| printed.map(|()| outcome)))
 }
 
 fn exit_code(outcome: Result<Outcome>) -> ExitCode {
     match outcome {
         Ok(Outcome::Success) => ExitCode::SUCCESS,
         Ok(Outcome::Failure) => ExitCode::from(1),
-        Err(error) => {
-            output::report(&error);
-            ExitCode::from(if error.kind() == ErrorKind::Usage {
-                2
-            } else {
-                3
-            })
-        }
+        Err(error) => failed(error),
     }
+}
+
+/// Reports an error; returns its exit code.
+fn failed(error: Error) -> ExitCode {
+    output::report(&error);
+    ExitCode::from(if error.kind() == ErrorKind::Usage {
+        2
+    } else {
+        3
+    })
 }
 
 /// Internal error for JSON that could not be serialised or parsed.

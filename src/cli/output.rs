@@ -1,18 +1,58 @@
 //! Output of the commands. Colours go to terminals only, and not where `NO_COLOR` or `TERM=dumb` forbids them;
 //! `CLICOLOR_FORCE` forces them.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 
 use anstyle::{AnsiColor, Style};
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 
-/// Prints a line on standard output. A closed pipe is not an error.
+/// The first error of standard output.
+static FAILURE: Mutex<Option<std::io::Error>> = Mutex::new(None);
+
+/// Prints a line on standard output. [`finish`] returns its error.
 pub(super) fn line(text: &str) {
-    let _ = writeln!(anstream::stdout().lock(), "{text}");
+    keep_error(writeln!(anstream::stdout().lock(), "{text}"));
 }
 
-/// Prints a coloured line on standard error.
+/// Keeps the first error of standard output. A closed pipe is none: whoever read it has seen enough.
+fn keep_error(written: std::io::Result<()>) {
+    if let Err(error) = written
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        let mut failure = FAILURE.lock().unwrap_or_else(PoisonError::into_inner);
+        failure.get_or_insert(error);
+    }
+}
+
+/// Writes out what standard output still holds.
+///
+/// # Errors
+/// Something could not be written, by now or before.
+pub(super) fn finish() -> Result<()> {
+    keep_error(std::io::stdout().flush());
+    let mut failure = FAILURE.lock().unwrap_or_else(PoisonError::into_inner);
+    let error = |error| {
+        Error::io("standard output", error).help("the output is incomplete: check where it goes")
+    };
+    failure.take().map_or(Ok(()), |failed| Err(error(failed)))
+}
+
+/// Prints the help, the version, or an error of the arguments that the parser found. Returns the exit code.
+pub(super) fn parser_message(message: &clap::Error) -> Result<ExitCode> {
+    let printed = message.print();
+    if !message.use_stderr() {
+        keep_error(printed);
+        finish()?;
+    }
+    Ok(ExitCode::from(
+        u8::try_from(message.exit_code()).unwrap_or(2),
+    ))
+}
+
+/// Prints a coloured line on standard error, whose errors nobody could be told.
 pub(super) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "{}", colourize(text));
 }
