@@ -10,6 +10,7 @@ use serde_json::Value as Json;
 
 use crate::compare::Tolerance;
 use crate::error::{Error, ErrorContext, Result};
+use crate::files;
 use crate::item::Item;
 use crate::scalar::Scalar;
 use crate::tensor::Tensor;
@@ -174,7 +175,7 @@ fn find_in_zip(path: &Path, found: &mut Vec<CaseRef>) -> Result<()> {
 type Zip = zip::ZipArchive<std::fs::File>;
 
 fn open_zip(path: &Path) -> Result<Zip> {
-    let file = std::fs::File::open(path).map_err(|error| Error::io(path, error))?;
+    let file = files::open(path).map_err(|error| Error::io(path, error))?;
     zip::ZipArchive::new(file)
         .map_err(|error| Error::format(format!("{}: {error}", path.display())))
 }
@@ -204,8 +205,9 @@ impl CaseRef {
 
     fn read(&self, name: &str) -> Result<Vec<u8>> {
         match &self.location {
-            CaseLocation::Folder(folder) => std::fs::read(folder.join(name))
-                .map_err(|error| Error::io(folder.join(name), error)),
+            CaseLocation::Folder(folder) => {
+                files::read(&folder.join(name)).map_err(|error| Error::io(folder.join(name), error))
+            }
             CaseLocation::Zip(path, folder) => {
                 let mut zip = open_zip(path)?;
                 let inside = format!("{folder}{name}");

@@ -3,11 +3,11 @@
 mod help;
 
 use std::fmt;
-use std::fs::File;
 use std::io::{Cursor, Read, Seek};
 use std::path::Path;
 
 use crate::error::{Error, Result};
+use crate::files;
 
 /// Number of bytes at the beginning of a file that are read to detect its kind.
 const HEAD_BYTES: u64 = 4096;
@@ -71,7 +71,7 @@ impl FileKind {
         if path.is_dir() {
             return Ok(FileKind::Folder);
         }
-        let mut file = File::open(path).map_err(|error| help::unreadable(path, error))?;
+        let mut file = files::open(path).map_err(|error| help::unreadable(path, error))?;
         let mut head = Vec::new();
         (&mut file)
             .take(HEAD_BYTES)

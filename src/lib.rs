@@ -139,6 +139,9 @@ pub mod digest;
 pub mod file_kind;
 #[doc(hidden)]
 #[allow(missing_debug_implementations)]
+pub mod files;
+#[doc(hidden)]
+#[allow(missing_debug_implementations)]
 pub mod geometry;
 #[doc(hidden)]
 #[allow(missing_debug_implementations)]

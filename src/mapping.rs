@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, Result};
+use crate::files;
 use crate::tensor::TensorStorage;
 
 /// The bytes of a memory-mapped file, or of a vector.
@@ -22,7 +23,7 @@ enum MappingSource {
 impl Mapping {
     /// Maps a file. Its content must not change while the mapping lives.
     pub fn open(path: &Path) -> Result<Arc<Mapping>> {
-        let file = File::open(path).map_err(|error| Error::io(path, error))?;
+        let file = files::open(path).map_err(|error| Error::io(path, error))?;
         let source = MappingSource::File(map(&file).map_err(|error| Error::io(path, error))?);
         Ok(Arc::new(Mapping { source }))
     }

@@ -10,6 +10,8 @@
 
 mod command;
 
+use std::path::Path;
+
 use command::{Folder, onionskin};
 use onionskin::Tensor;
 use onionskin::gpu::adapters;
@@ -260,11 +262,10 @@ fn prepare_names_operators_and_proves_the_results_equal() {
         error.contains("no operator is in a module nowhere"),
         "{error}"
     );
-    for path in [
-        &prepared,
-        &prepared.replace(".json", ".safetensors"),
-        &report,
-    ] {
+    let module: Json = serde_json::from_slice(&std::fs::read(&prepared).unwrap()).unwrap();
+    let weights = module["weights"]["file"].as_str().unwrap();
+    let weights = Path::new(&prepared).with_file_name(weights);
+    for path in [Path::new(&prepared), &weights, Path::new(&report)] {
         std::fs::remove_file(path).unwrap();
     }
 }

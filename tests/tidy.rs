@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 const ORDER: &[&[&str]] = &[
     &[
         "error",
+        "files",
         "units",
         "budget",
         "dim",
@@ -53,8 +54,8 @@ const ORDER: &[&[&str]] = &[
 const RESTRICTED_LAYERS: &[(&str, &[&str])] = &[(
     "gpu",
     &[
-        "error", "dim", "dtype", "shape", "scalar", "symbols", "tensor", "mapping", "digest",
-        "kernel", "gpu",
+        "error", "files", "dim", "dtype", "shape", "scalar", "symbols", "tensor", "mapping",
+        "digest", "kernel", "gpu",
     ],
 )];
 
@@ -83,6 +84,26 @@ const COUNTED_CALLS: &[(&str, &[&str])] = &[
         &["src/gpu/run_context.rs", "src/gpu/warm_up.rs"],
     ),
     (".create_compute_pipeline(", &["src/gpu/pipeline.rs"]),
+];
+
+/// Calls that open, read, write or rename a file. `src/files` makes them: it refuses inputs that are no regular files, and writes
+/// outputs whole.
+const FILE_CALLS: &[&str] = &[
+    "File::open(",
+    "File::create(",
+    "fs::read(",
+    "fs::read_to_string(",
+    "fs::write(",
+    "fs::rename(",
+];
+
+/// Files that make such calls for files that the system provides, or that they alone know.
+const FILE_CALLERS: &[&str] = &[
+    "src/cli/bench/measurements.rs",
+    "src/cli/show/kernels.rs",
+    "src/gpu/trusted/executable_pages.rs",
+    "src/mapping.rs",
+    "src/trace/libtorch/function.rs",
 ];
 
 /// Longer files are listed, not rejected.
@@ -194,6 +215,28 @@ fn device_objects_are_created_in_counted_files() {
             if let Some((call, files)) = creates.filter(|(_, files)| !belongs(files)) {
                 let path = source.path.display();
                 faults.push(format!("{path}:{line}: {call}…) belongs into {files:?}"));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn files_are_read_and_written_in_one_place() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        let is_caller = FILE_CALLERS.iter().any(|file| source.path.ends_with(file));
+        if is_caller || source.module == "files" {
+            continue;
+        }
+        for (line, text) in code(&source) {
+            let called = FILE_CALLS.iter().find(|call| text.contains(*call));
+            let is_ours = text.contains("PackedFile::") || text.contains(" files::");
+            if let Some(call) = called.filter(|_| !is_ours) {
+                faults.push(format!(
+                    "{}:{line}: {call}…) belongs into src/files",
+                    source.path.display()
+                ));
             }
         }
     }

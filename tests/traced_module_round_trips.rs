@@ -194,14 +194,13 @@ fn files_round_trip_to_equal_bytes() {
     let bytes = |path: &Path| std::fs::read(path).unwrap();
     let text = String::from_utf8(bytes(&second)).unwrap();
     assert_eq!(
-        text.replace("again.safetensors", "model.safetensors")
-            .into_bytes(),
+        text.replace("\"again-", "\"model-").into_bytes(),
         bytes(&first)
     );
-    let weights = |path: &Path| bytes(&path.with_extension("safetensors"));
-    assert_eq!(weights(&first), weights(&second));
+    let weights = |path: &Path| GraphModule::load_with_file(path).unwrap().1.unwrap();
+    assert_eq!(bytes(&weights(&first)), bytes(&weights(&second)));
 
-    std::fs::remove_file(first.with_extension("safetensors")).unwrap();
+    std::fs::remove_file(weights(&first)).unwrap();
     assert_eq!(GraphModule::load(&first).unwrap_err().kind(), ErrorKind::Io);
 }
 

@@ -16,9 +16,9 @@ use crate::Model;
 use crate::cases::{self, CaseArchive};
 use crate::compare::Tolerance;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::item::Item;
 use crate::model::{DeviceReference, check};
-use crate::tensor_file::write_atomic;
 use crate::trace::check::{AllowList, CheckOptions, CheckReport, example, explain};
 
 /// Check a model: values that its trace froze, random numbers, other input sizes; compare a device with a reference.
@@ -210,7 +210,7 @@ impl CheckCommand {
         if let Some(path) = &self.html {
             let title = self.model.file_name().unwrap_or(self.model.as_os_str());
             let page = report.to_html(&title.to_string_lossy())?;
-            write_atomic(path, page.as_bytes())?;
+            files::write(path, page.as_bytes())?;
         }
         output::line(&if self.json {
             report.to_json().to_string()

@@ -12,8 +12,9 @@ use super::results::{descending_order, probabilities};
 use super::{Outcome, output};
 use crate::compare::{Tolerance, compare_tensors};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::tensor::Tensor;
-use crate::tensor_file::{safetensors, write_atomic};
+use crate::tensor_file::safetensors;
 use crate::{CompileOptions, Device, Model};
 
 /// Read handwritten digits: import an archive, write its JSON, run it on the device, compare with PyTorch.
@@ -88,11 +89,11 @@ impl DemoCommand {
 
     /// Writes the archive, unless the file already holds it.
     fn write_archive(&self, path: &Path) -> Result<()> {
-        if std::fs::read(path).is_ok_and(|found| found == ARCHIVE) {
+        if files::read(path).is_ok_and(|found| found == ARCHIVE) {
             return Ok(());
         }
         self.overwrite.check(path, &["pt"], &[])?;
-        write_atomic(path, ARCHIVE)
+        files::write(path, ARCHIVE)
     }
 }
 

@@ -14,7 +14,8 @@ use super::overwrite::Overwrite;
 use super::progress_line::ProgressLine;
 use super::{Outcome, output};
 use crate::Model;
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::files;
 use crate::ir::GraphModule;
 
 /// Import an archive: write the graph as JSON and the weights as safetensors beside it.
@@ -100,15 +101,14 @@ impl ImportCommand {
     }
 }
 
-/// Checks that a graph and its weights may be written: a `.json` file and a `.safetensors` file beside it.
+/// Checks that a graph may be written. The name of the weights beside it follows from their content, so that no other file has it.
 pub(super) fn check_graph(overwrite: &Overwrite, path: &Path, read: &[PathBuf]) -> Result<()> {
     overwrite.check(path, &["json"], read)?;
-    let weights = path.with_extension("safetensors");
-    if weights == path {
-        let message = format!("{} is the file of the graph's weights", path.display());
-        return Err(Error::usage(message).help("give the graph a name that ends in .json"));
+    if files::is_special(path) {
+        let message = "is not a regular file: it gets the graph without the weights";
+        output::note(&format!("note: {} {message}", path.display()));
     }
-    overwrite.check(&weights, &["safetensors"], read)
+    Ok(())
 }
 
 /// Imports a model for the given inputs, or else for the example inputs of its archive.

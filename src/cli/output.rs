@@ -3,17 +3,30 @@
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use anstyle::{AnsiColor, Style};
 
 use crate::error::{Error, Result};
 
+/// True if standard output is for a file that the command writes.
+static IS_GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
 /// The first error of standard output.
 static FAILURE: Mutex<Option<std::io::Error>> = Mutex::new(None);
 
+/// Lets all lines go to standard error, since standard output is for a file that the command writes.
+pub(super) fn give_up_standard_output() {
+    IS_GIVEN_UP.store(true, Ordering::Relaxed);
+}
+
 /// Prints a line on standard output. [`finish`] returns its error.
 pub(super) fn line(text: &str) {
+    if IS_GIVEN_UP.load(Ordering::Relaxed) {
+        let _ = writeln!(anstream::stderr().lock(), "{text}");
+        return;
+    }
     keep_error(writeln!(anstream::stdout().lock(), "{text}"));
 }
 

@@ -4,14 +4,15 @@
 //! its metadata, a `.npz` file its comment, a page its generator, a text report its first line. A `.npy` file cannot carry
 //! one and is overwritten only with `--force`. A file that the command reads is never overwritten.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::argument_errors::check_folder;
+use super::output;
 use crate::error::{Error, Result};
+use crate::files;
 
 /// `--force`, for commands that write files.
 #[derive(Args)]
@@ -41,11 +42,14 @@ impl Overwrite {
             return Err(Error::usage(message).help("name another file"));
         }
         check_folder(path)?;
+        if files::is_standard_output(path) {
+            output::give_up_standard_output();
+        }
         if path.is_dir() {
             let message = format!("{shown} is a folder");
             return Err(Error::usage(message).help("name a file, such as one in it"));
         }
-        if self.force {
+        if self.force || files::is_special(path) {
             return Ok(());
         }
         let ending = path.extension().unwrap_or_default().to_string_lossy();
@@ -94,7 +98,7 @@ fn is_ours(path: &Path) -> bool {
 
 /// Reads the first and the last [`MARK_SEARCH_BYTES`] bytes of a file.
 fn ends(path: &Path) -> std::io::Result<(Vec<u8>, Vec<u8>)> {
-    let mut file = File::open(path)?;
+    let mut file = files::open(path)?;
     let (mut head, mut tail) = (Vec::new(), Vec::new());
     (&mut file).take(MARK_SEARCH_BYTES).read_to_end(&mut head)?;
     let length = file.metadata()?.len();

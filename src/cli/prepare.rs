@@ -15,10 +15,10 @@ use super::progress_line::ProgressLine;
 use super::{Outcome, json_error, output};
 use crate::Model;
 use crate::error::Result;
+use crate::files;
 use crate::item::Item;
 use crate::pass;
 use crate::scalar::Scalar;
-use crate::tensor_file::write_atomic;
 use crate::trace::prepare::{PrepareOptions, PrepareReport, Prepared, prepare};
 
 /// Prepare a graph for quantisers and other tools: unique names by module, an instance for each call of a module.
@@ -172,5 +172,5 @@ fn write(path: &Path, report: &PrepareReport) -> Result<()> {
     } else {
         format!("{REPORT_MARK}\n{report}")
     };
-    write_atomic(path, text.as_bytes())
+    files::write(path, text.as_bytes())
 }

@@ -18,9 +18,9 @@ use super::progress_line::ProgressLine;
 use super::tune::TunedOption;
 use super::{Outcome, output};
 use crate::error::{Error, Result};
+use crate::files;
 use crate::gpu::{Clock, Profile};
 use crate::ir::Graph;
-use crate::tensor_file::write_all_atomic;
 use crate::{CompileOptions, Model};
 
 /// Number of runs. The fastest counts for each step.
@@ -118,7 +118,7 @@ impl ProfileCommand {
             .iter()
             .map(|(path, text)| (path.as_path(), text.as_bytes()))
             .collect();
-        write_all_atomic(&files)
+        files::write_all(&files)
     }
 
     fn report(&self, measured: &ProfileReport) {

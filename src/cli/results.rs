@@ -10,6 +10,7 @@ use super::output;
 use crate::compare::NonFinite;
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
+use crate::files;
 use crate::ir::{Argument, Definition, Graph, Node, Op, ValueId};
 use crate::item::Item;
 use crate::scalar::Scalar;
@@ -50,7 +51,7 @@ impl TopEntries {
             return Ok(String::new());
         };
         match FileKind::of(path)? {
-            FileKind::Text => std::fs::read_to_string(path).map_err(|error| Error::io(path, error)),
+            FileKind::Text => files::read_to_string(path).map_err(|error| Error::io(path, error)),
             kind => {
                 let message = format!("{} is {kind}, not a text file of labels", path.display());
                 Err(Error::format(message)

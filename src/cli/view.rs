@@ -17,9 +17,9 @@ use super::progress_line::ProgressLine;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::ir::{Graph, GraphModule, Node};
 use crate::pass;
-use crate::tensor_file::write_all_atomic;
 use crate::view::{OverlayFile, ViewOptions, page, to_model_explorer};
 
 /// Write the picture of a model: a page with its modules, operators, weights and kernels, which needs no other file.
@@ -136,7 +136,7 @@ impl ViewCommand {
                 .iter()
                 .map(|(path, text)| (path.as_path(), text.as_bytes())),
         );
-        write_all_atomic(&files)
+        files::write_all(&files)
     }
 
     fn explorer_document(&self, module: &GraphModule) -> String {
@@ -157,7 +157,7 @@ impl ViewCommand {
 }
 
 fn read_overlay(path: &Path) -> Result<OverlayFile> {
-    let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
+    let text = files::read(path).map_err(|error| Error::io(path, error))?;
     OverlayFile::parse(&file_name(path), &text)
 }
 

@@ -9,6 +9,8 @@ use wgpu::AdapterInfo;
 use super::adapter;
 use super::error_scope::lock;
 use super::trusted;
+use crate::error::{Error, Result};
+use crate::files;
 
 /// First bytes of a file. Changes with wgpu's major version and with this format.
 const MAGIC: &[u8; 16] = b"onionskin/30/1\r\n";
@@ -35,7 +37,7 @@ impl DiskCache {
         }
         let key = cache_key(info);
         let path = folder.join(format!("pipelines-{key:016x}.bin"));
-        let file = std::fs::read(&path).unwrap_or_default();
+        let file = files::read(&path).unwrap_or_default();
         let data = decode(&file, key);
         Some(DiskCache {
             raw: trusted::pipeline_cache(device, data),
@@ -57,7 +59,7 @@ impl DiskCache {
         };
         let mut saved = lock(&self.saved);
         let sum = checksum(&data);
-        if *saved != sum && write_atomically(&self.path, &encode(&data, self.key)).is_ok() {
+        if *saved != sum && write(&self.path, &encode(&data, self.key)).is_ok() {
             *saved = sum;
         }
     }
@@ -94,16 +96,11 @@ fn decode(file: &[u8], key: u64) -> Option<&[u8]> {
     (sum == checksum(data).to_le_bytes()).then_some(data)
 }
 
-/// Writes a temporary file and renames it, so that no reader sees an incomplete file.
-fn write_atomically(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let temporary = path.with_extension(format!("{}.tmp", std::process::id()));
-    std::fs::write(&temporary, bytes)?;
-    std::fs::rename(&temporary, path).inspect_err(|_| {
-        let _ = std::fs::remove_file(&temporary);
-    })
+/// Writes the file, in a folder that may not exist yet.
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let folder = files::folder_of(path);
+    std::fs::create_dir_all(folder).map_err(|error| Error::io(folder, error))?;
+    files::write(path, bytes)
 }
 
 #[cfg(test)]

@@ -6,22 +6,24 @@
 
 mod document;
 mod pretty_print;
+mod weights_file;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value as Json;
 
-use crate::error::{Error, ErrorContext, Result};
+use crate::error::{Error, ErrorContext, ErrorKind, Result};
+use crate::files::{self, FolderLock, Output};
 use crate::mapping::{MappedRange, Mapping};
 use crate::shape::TensorType;
-use crate::tensor::Tensor;
-use crate::tensor_file::{safetensors, write_all_atomic};
+use crate::tensor_file::safetensors;
 
 use super::dictionary::Dictionary;
 use super::graph::{GraphModule, Weights};
 use super::verify::verify_module;
 use document::{Document, JsonGraph, JsonWeights};
+use weights_file::WeightsFile;
 
 /// Value of the `format` field.
 pub const FORMAT: &str = "onionskin";
@@ -35,32 +37,28 @@ pub const SCHEMA: &str = include_str!("json/onionskin-1.schema.json");
 /// The migration from each version to the next, starting with version 1.
 pub const MIGRATIONS: &[fn(Json) -> Result<Json>] = &[];
 
-/// Writes a module to a `.json` file and its weights to a `.safetensors` file with that stem. Writes both files or neither.
+/// Writes a module to a `.json` file, and its weights to a file beside it: a reader finds the old module or the new one, whole.
+///
+/// The name of the weights file has a digest of its content: `model.json` names `model-0123456789abcdef.safetensors`, so that
+/// the file that the old document names stays until no document in the folder names it. A FIFO or a device gets the document
+/// alone.
 ///
 /// # Errors
 /// The module breaks a rule of the IR, or the files cannot be written.
 pub fn save(module: &GraphModule, path: &Path, dictionary: &dyn Dictionary) -> Result<()> {
     verify_module(module, dictionary)?;
-    let weights_path = path.with_extension("safetensors");
-    if weights_path == path {
-        let message = format!("{} is the file of the graph's weights", path.display());
+    if path
+        .extension()
+        .is_some_and(|ending| ending == "safetensors")
+    {
+        let message = format!("{} is the name of a file of weights", path.display());
         return Err(Error::usage(message).help("give the graph a name that ends in .json"));
     }
-    let file = weights_path
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
-    let text = print(module, &file, dictionary)?;
-    if module.weights.is_empty() {
-        return write_all_atomic(&[(path, text.as_bytes())]);
-    }
-    let tensors: Vec<(String, Tensor)> = module
-        .weights
-        .iter()
-        .map(|(name, tensor)| (name.clone(), tensor.clone()))
-        .collect();
-    let bytes = safetensors::serialize(&tensors)?;
-    write_all_atomic(&[(&weights_path, &bytes), (path, text.as_bytes())])
+    let weights = WeightsFile::of(module, path)?;
+    let name = weights.as_ref().map_or("", |weights| &weights.name);
+    let mut document = Output::new(path)?;
+    document.write(print(module, name, dictionary)?.as_bytes())?;
+    weights_file::replace(path, document, weights)
 }
 
 /// Reads a module and the name of its weights file. Weights are memory-mapped, not read.
@@ -68,21 +66,31 @@ pub fn save(module: &GraphModule, path: &Path, dictionary: &dyn Dictionary) -> R
 /// # Errors
 /// The files cannot be read, are of a newer version, or break a rule of the IR.
 pub fn load(path: &Path, dictionary: &dyn Dictionary) -> Result<(GraphModule, Option<PathBuf>)> {
+    match load_once(path, dictionary) {
+        // A save may have removed the weights since the document was read. The lock keeps further ones out.
+        Err(error) if error.kind() == ErrorKind::Io => {
+            let _lock = FolderLock::shared(files::folder_of(path));
+            load_once(path, dictionary)
+        }
+        loaded => loaded,
+    }
+}
+
+fn load_once(path: &Path, dictionary: &dyn Dictionary) -> Result<(GraphModule, Option<PathBuf>)> {
     let here = || path.display().to_string();
-    let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
-    let (mut module, files) = parse(&text, dictionary).at(here)?;
+    let text = files::read(path).map_err(|error| Error::io(path, error))?;
+    let (mut module, found) = parse(&text, dictionary).at(here)?;
     let mut weights = None;
-    if let Some(files) = files {
-        let is_plain = Path::new(&files.file).file_name() == Some(files.file.as_ref());
-        if !is_plain {
+    if let Some(found) = found {
+        if !weights_file::is_plain_name(&found.file) {
             let message = format!(
                 "the weights file {:?} must be a file name in the folder of this file",
-                files.file
+                found.file
             );
             return Err(Error::format(message).at(here()));
         }
-        let file = path.with_file_name(&files.file);
-        module.weights = read_weights(&file, &files.tensors)?;
+        let file = path.with_file_name(&found.file);
+        module.weights = read_weights(&file, &found.tensors)?;
         weights = Some(file);
     }
     verify_module(&module, dictionary).at(here)?;

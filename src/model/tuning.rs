@@ -11,6 +11,7 @@ use super::{CompileOptions, CompiledGraph, Device, Model};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::files;
 use crate::gpu::{self, Program, ProgramOptions, RunInput};
 use crate::ir::Weights;
 use crate::item::Item;
@@ -18,7 +19,6 @@ use crate::kernel::choice::{KernelVariant, VariantOverrides};
 use crate::kernel::materialization::Precision;
 use crate::plan::{self, AdmittedVariants, PlanOptions};
 use crate::tensor::Tensor;
-use crate::tensor_file::write_all_atomic;
 
 /// Number of runs, of which the fastest counts.
 const RUNS: usize = 7;
@@ -150,7 +150,7 @@ impl Tuning {
     /// # Errors
     /// Fails if the file cannot be read, or is not a tuning file.
     pub fn read(path: &Path) -> Result<Tuning> {
-        let text = std::fs::read(path).map_err(|error| Error::io(path, error))?;
+        let text = files::read(path).map_err(|error| Error::io(path, error))?;
         serde_json::from_slice(&text).map_err(|error| {
             let message = format!("{} is not a tuning file: {error}", path.display());
             Error::format(message).help("`onionskin tune MODEL -o FILE` writes one")
@@ -168,7 +168,7 @@ impl Tuning {
         };
         let text = serde_json::to_vec_pretty(&marked)
             .map_err(|error| Error::internal(format!("JSON: {error}")))?;
-        write_all_atomic(&[(path, &text)])
+        files::write(path, &text)
     }
 }
 

@@ -4,16 +4,16 @@ use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, View};
 
-use super::{safetensors as plain, write_and_rename};
+use super::safetensors as plain;
 use crate::digest::Digest;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorContext, Result};
+use crate::files::{self, Output};
 use crate::mapping::{MappedRange, Mapping};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -84,10 +84,10 @@ pub fn write(path: &Path, kind: &str, tensors: &[LazyTensor]) -> Result<()> {
     // The format sorts tensors by dtype, with bytes last, so that the checksums come after all tensors.
     let all = parts.chain([(CHECKSUMS, FileEntry::Checksums(sums))]);
     let header = HashMap::from([(KIND.to_string(), kind.to_string())]);
-    write_and_rename(path, |path| {
-        safetensors::serialize_to_file(all, Some(header), path).map_err(plain::bad)?;
-        made.error.take().map_or(Ok(()), Err)
-    })
+    let output = Output::new(path)?;
+    safetensors::serialize_to_file(all, Some(header), output.path()).map_err(plain::bad)?;
+    made.error.take().map_or(Ok(()), Err)?;
+    output.finish()
 }
 
 /// Reads a file of a kind. Its tensors are memory-mapped and sorted by name.
@@ -103,7 +103,7 @@ pub fn read(path: &Path, kind: &str) -> Result<Vec<(String, ChecksummedTensor)>>
 /// file is empty.
 pub fn has_kind_prefix(path: &Path, kind: &str) -> bool {
     let mut start = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(1024).read_to_end(&mut start));
+    let read = files::open(path).and_then(|file| file.take(1024).read_to_end(&mut start));
     let expected = format!("{{\"__metadata__\":{{\"{KIND}\":\"{kind}");
     let said = start.get(8..).unwrap_or_default();
     read.is_ok() && (start.is_empty() || said.starts_with(expected.as_bytes()))

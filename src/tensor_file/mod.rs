@@ -1,12 +1,11 @@
 //! Files of tensors: safetensors, NumPy's `.npy` and `.npz`, `torch.save` files.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::Path;
 
 use crate::archive;
 use crate::error::{Error, ErrorContext, Result};
 use crate::file_kind::FileKind;
+use crate::files;
 use crate::tensor::Tensor;
 
 pub mod checksummed;
@@ -27,7 +26,7 @@ pub fn read(path: &Path) -> Result<NamedTensors> {
         .unwrap_or_default()
         .to_string_lossy()
         .to_string();
-    let bytes = || std::fs::read(path).map_err(|error| Error::io(path, error));
+    let bytes = || files::read(path).map_err(|error| Error::io(path, error));
     let found = match FileKind::of(path)? {
         FileKind::Safetensors => safetensors::parse(&bytes()?),
         FileKind::Npy => npy::parse(&bytes()?).map(|tensor| vec![(stem, tensor)]),
@@ -45,9 +44,15 @@ pub fn has_names(path: &Path) -> bool {
     !matches!(FileKind::of(path), Ok(FileKind::Npy))
 }
 
-/// Writes tensors to a file atomically; its extension determines the format.
+/// Writes tensors to a file atomically; its extension determines the format (`.npz` for
+/// a FIFO or a device without one).
 pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
-    let bytes = match (extension(path).as_str(), tensors) {
+    let format = match extension(path) {
+        // A FIFO or a device need not have an extension.
+        none if none.is_empty() && files::is_special(path) => "npz".to_string(),
+        format => format,
+    };
+    let bytes = match (format.as_str(), tensors) {
         ("safetensors", _) => safetensors::serialize(tensors)?,
         ("npy", [(_, tensor)]) => npy::serialize(tensor)?,
         ("npy", _) => {
@@ -62,54 +67,7 @@ pub fn write(path: &Path, tensors: &[(String, Tensor)]) -> Result<()> {
             )));
         }
     };
-    write_atomic(path, &bytes)
-}
-
-/// Writes a file atomically: under a temporary name beside it, which is then renamed.
-pub fn write_atomic(path: &Path, bytes: &[u8]) -> Result<()> {
-    write_all_atomic(&[(path, bytes)])
-}
-
-/// Lets `write` write a file under a temporary name beside it, and renames it.
-fn write_and_rename(path: &Path, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
-    static WRITTEN: AtomicUsize = AtomicUsize::new(0);
-    // Several threads may write one file.
-    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
-    let temporary = temporary(path).with_extension(format!("{number}.tmp"));
-    let sync = || std::fs::File::open(&temporary)?.sync_all();
-    let written = write(&temporary).and_then(|()| {
-        let renamed = sync().and_then(|()| std::fs::rename(&temporary, path));
-        renamed.map_err(|error| Error::io(path, error))
-    });
-    written.inspect_err(|_| drop(std::fs::remove_file(&temporary)))
-}
-
-fn temporary(path: &Path) -> PathBuf {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
-}
-
-/// Writes several files under temporary names before it renames any, so that a full disk leaves the old ones intact.
-pub fn write_all_atomic(files: &[(&Path, &[u8])]) -> Result<()> {
-    let write = |path: &Path, bytes: &[u8]| {
-        let mut file = std::fs::File::create(temporary(path))?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    };
-    let written = files
-        .iter()
-        .try_for_each(|(path, bytes)| write(path, bytes).map_err(|error| Error::io(*path, error)))
-        .and_then(|()| {
-            files.iter().try_for_each(|(path, _)| {
-                std::fs::rename(temporary(path), path).map_err(|error| Error::io(*path, error))
-            })
-        });
-    if written.is_err() {
-        for (path, _) in files {
-            let _ = std::fs::remove_file(temporary(path));
-        }
-    }
-    written
+    files::write(path, &bytes)
 }
 
 fn extension(path: &Path) -> String {

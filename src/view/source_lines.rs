@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use crate::error::Location;
+use crate::files;
 
 /// Lines shown before and after a line.
 const CONTEXT: usize = 2;
@@ -66,7 +67,7 @@ fn read(file: &str, folders: &[PathBuf]) -> Option<Vec<String>> {
             && found.is_ok_and(|found| found.is_file() && found.len() <= MAX_BYTES)
     };
     let path = paths.into_iter().find(is_source)?;
-    let text = std::fs::read_to_string(path).ok()?;
+    let text = files::read_to_string(&path).ok()?;
     Some(
         text.lines()
             .map(|line| line.trim_end().to_string())

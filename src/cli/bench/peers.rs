@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
+use crate::files;
 
 /// Milliseconds of other runtimes, by name.
 pub(super) type PeerTimes = Vec<(String, f64)>;
@@ -17,7 +18,7 @@ pub(super) type PeerTimes = Vec<(String, f64)>;
 pub(super) fn read(path: &Path) -> Result<PeerTimes> {
     // The error for a missing file lists similarly named files.
     FileKind::of(path)?;
-    let text = std::fs::read_to_string(path).map_err(|error| Error::io(path, error))?;
+    let text = files::read_to_string(path).map_err(|error| Error::io(path, error))?;
     let object: Map<String, Value> = serde_json::from_str(&text).map_err(|error| {
         let message = format!("{} is not a JSON object of times: {error}", path.display());
         Error::format(message).help("write milliseconds by name: {\"PyTorch\": 11.6}")

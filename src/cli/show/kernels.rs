@@ -1,11 +1,12 @@
 //! `onionskin show --wgsl`: writes the kernels of plans to files.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::cli::argument_errors::check_folder;
 use crate::cli::output::wrapped;
 use crate::cli::plan::{SizedPlan, kernel_name};
 use crate::error::{Error, Result};
+use crate::files::OutputFolder;
 use crate::kernel::plan::{Plan, Step};
 
 /// Columns of a comment line.
@@ -33,21 +34,9 @@ pub(super) fn check(folder: &Path) -> Result<()> {
 /// Fails as [`check`] does, or if the folder cannot be written.
 pub(super) fn write(folder: &Path, plans: &[SizedPlan]) -> Result<()> {
     check(folder)?;
-    let temporary = temporary_sibling(folder);
-    let written = fill(&temporary, plans).and_then(|()| {
-        // Not every system renames a folder over an empty one.
-        let _ = std::fs::remove_dir(folder);
-        std::fs::rename(&temporary, folder)
-    });
-    written.map_err(|error| {
-        let _ = std::fs::remove_dir_all(&temporary);
-        Error::io(folder, error)
-    })
-}
-
-fn temporary_sibling(folder: &Path) -> PathBuf {
-    let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    folder.with_file_name(format!(".{name}.{}.tmp", std::process::id()))
+    let output = OutputFolder::new(folder)?;
+    fill(output.path(), plans).map_err(|error| Error::io(folder, error))?;
+    output.finish()
 }
 
 fn fill(folder: &Path, plans: &[SizedPlan]) -> std::io::Result<()> {

@@ -1,5 +1,6 @@
 //! Decodes and resizes pictures; the only user of the crate `image` in the command line.
 
+use std::io::BufReader;
 use std::path::Path;
 
 use image::imageops::{self, FilterType};
@@ -7,6 +8,7 @@ use image::{DynamicImage, ImageError, ImageReader, Rgb, RgbImage};
 
 use super::{FittedPicture, Preset};
 use crate::error::{Error, Result};
+use crate::files;
 
 /// Gray of a letterbox's borders.
 const LETTERBOX: Rgb<u8> = Rgb([114, 114, 114]);
@@ -36,7 +38,8 @@ pub(super) fn decode(
 }
 
 fn open(path: &Path) -> Result<DynamicImage> {
-    let reader = ImageReader::open(path).map_err(|error| Error::io(path, error))?;
+    let file = files::open(path).map_err(|error| Error::io(path, error))?;
+    let reader = ImageReader::new(BufReader::new(file));
     let reader = reader.with_guessed_format();
     let reader = reader.map_err(|error| Error::io(path, error))?;
     let unreadable = |error: ImageError| Error::format(format!("{}: {error}", path.display()));
