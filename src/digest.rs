@@ -20,8 +20,12 @@ impl Digest {
     }
 
     /// The digest of a tensor's type and elements.
-    pub fn of_tensor(tensor: &Tensor) -> Digest {
-        Digest::of_elements(&tensor.tensor_type(), tensor.bytes())
+    ///
+    /// # Errors
+    /// The elements are in a file that cannot be read.
+    pub fn of_tensor(tensor: &Tensor) -> Result<Digest> {
+        let loaded = tensor.load()?;
+        Ok(Digest::of_elements(&tensor.tensor_type(), loaded.bytes()))
     }
 
     /// The digest of a tensor of a type from the bytes of its elements.
@@ -56,12 +60,15 @@ mod tests {
     #[test]
     fn types_count_as_well_as_elements() {
         let floats = Tensor::from_vec([2, 3], vec![1f32; 6]).unwrap();
-        let digest = Digest::of_tensor(&floats);
-        assert_eq!(Digest::of_tensor(&floats.clone()), digest);
-        assert_ne!(Digest::of_tensor(&floats.reshape([3, 2]).unwrap()), digest);
+        let digest = Digest::of_tensor(&floats).unwrap();
+        assert_eq!(Digest::of_tensor(&floats.clone()).unwrap(), digest);
+        assert_ne!(
+            Digest::of_tensor(&floats.reshape([3, 2]).unwrap()).unwrap(),
+            digest
+        );
         let integers = Tensor::from_vec([2, 3], vec![1f32.to_bits().cast_signed(); 6]).unwrap();
         assert_eq!(integers.bytes(), floats.bytes());
-        assert_ne!(Digest::of_tensor(&integers), digest);
+        assert_ne!(Digest::of_tensor(&integers).unwrap(), digest);
     }
 
     #[test]

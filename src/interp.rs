@@ -183,11 +183,10 @@ impl Interpreter<'_> {
         }
         let info = self.graph.value(id);
         match &info.definition {
-            Definition::Weight(name) => self
-                .weights
-                .get(name)
-                .cloned()
-                .ok_or_else(|| Error::input(format!("there is no weight {name}"))),
+            Definition::Weight(name) => match self.weights.get(name) {
+                Some(tensor) => tensor.load(),
+                None => Err(Error::input(format!("there is no weight {name}"))),
+            },
             _ => Err(Error::internal(format!("{} has no value", info.name))),
         }
     }

@@ -103,8 +103,9 @@ impl Item {
 /// The value of a state before the first call.
 pub fn initial_state(state: &ModuleState, weights: &Weights) -> Result<Item> {
     let weight = |name: &String| {
-        let found = weights.get(name).cloned();
-        found.ok_or_else(|| Error::input(format!("there is no weight {name}")))
+        let found = weights.get(name);
+        let found = found.ok_or_else(|| Error::input(format!("there is no weight {name}")))?;
+        found.load()
     };
     let tensors: Vec<Tensor> = state.weights.iter().map(weight).collect::<Result<_>>()?;
     Item::build(&state.initial, &tensors, &Bindings::new())

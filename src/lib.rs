@@ -55,7 +55,7 @@
 //! [`kernel::emit`]) in templates of `shaders/`.
 //!
 //! Values that depend on weights alone become weights: formulas ([`pass::FoldedModule`]) that are computed when a device takes them.
-//! The host keeps the model's file mapped. A [`digest`] of elements and formula tells which weights are equal, so that programs
+//! The host keeps the model's file open. A [`digest`] of elements and formula tells which weights are equal, so that programs
 //! share them.
 //!
 //! `docs/architecture.md` describes the stages from a model to its results, the type at each stage, the layers, and the
@@ -151,13 +151,13 @@ pub mod interp;
 pub mod kernel;
 #[doc(hidden)]
 #[allow(missing_debug_implementations)]
-pub mod mapping;
-#[doc(hidden)]
-#[allow(missing_debug_implementations)]
 pub mod pass;
 #[doc(hidden)]
 #[allow(missing_debug_implementations)]
 pub mod plan;
+#[doc(hidden)]
+#[allow(missing_debug_implementations)]
+pub mod storage;
 mod units;
 
 pub use error::{Error, Result};

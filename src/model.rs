@@ -49,11 +49,14 @@ pub use tuning::{Tuning, TuningProgress};
 pub use value_comparison::{ComparedValue, ValueComparison, compare_values};
 pub use verify::{Culprit, Verification, first_wrong_pass, verify};
 
+use crate::archive::Container;
 use crate::budget::Limits;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::file_kind::FileKind;
 use crate::ir::GraphModule;
+use crate::ir::json::OpenBytes;
 use crate::item::Item;
+use crate::storage::ByteSource;
 use crate::trace::program::{EntryMethod, ImportOptions, InputSpec, SourceProgram};
 use crate::trace::torchscript::Archive;
 use session_states::SessionStates;
@@ -79,7 +82,8 @@ impl fmt::Debug for Model {
 }
 
 impl Model {
-    /// Opens a `.pt` archive or a `.json` graph, distinguished by content. Weights are memory-mapped, not read.
+    /// Opens a `.pt` archive or a `.json` graph, distinguished by content. Weights are read when they are used: see
+    /// [`Model::files`].
     ///
     /// # Errors
     /// Fails if the file cannot be read, violates its format, or is not a model. The message names the file's format
@@ -94,13 +98,43 @@ impl Model {
     /// # Errors
     /// As [`Model::open`].
     pub fn open_with(path: impl AsRef<Path>, limits: &Limits) -> Result<Model> {
-        let path = path.as_ref();
+        Model::open_bytes(path.as_ref(), limits, &ByteSource::open)
+    }
+
+    /// Like [`Model::open_with`], but maps the files, so that the system reads weights and they share the memory of its cache.
+    /// On the host, processes with one model then have its weights in memory once.
+    ///
+    /// # Safety
+    /// Nobody may cut the files short or write to them as long as the model and its sessions live: the process would end
+    /// (SIGBUS on Unix) or compute with other weights. To replace a file, rename a new one over it.
+    ///
+    /// # Errors
+    /// As [`Model::open`].
+    #[expect(
+        unsafe_code,
+        reason = "a mapping is only sound if nobody changes the file, which the caller promises"
+    )]
+    pub unsafe fn open_mapped(path: impl AsRef<Path>, limits: &Limits) -> Result<Model> {
+        // SAFETY: the caller promises that the file does not change.
+        Model::open_bytes(path.as_ref(), limits, &|path| unsafe {
+            ByteSource::map(path)
+        })
+    }
+
+    fn open_bytes(path: &Path, limits: &Limits, open: OpenBytes) -> Result<Model> {
         let (model, weights) = match FileKind::of(path)? {
             FileKind::Json => {
-                let (module, file) = GraphModule::load_with_file(path)?;
+                let (module, file) = GraphModule::open_with(path, open)?;
                 (Model::from_module(module), file)
             }
-            FileKind::TorchScript => (Model::from(Archive::open_with(path, limits)?), None),
+            FileKind::TorchScript => {
+                let here = || path.display().to_string();
+                let container = Container::new(open(path)?, limits).at(here)?;
+                (
+                    Model::from(Archive::from_container(container).at(here)?),
+                    None,
+                )
+            }
             other => return Err(other.not_a_model(path)),
         };
         let files = [path.to_path_buf()].into_iter().chain(weights);
@@ -110,8 +144,9 @@ impl Model {
         })
     }
 
-    /// The files that the model was opened from and maps. They must not change during the model's lifetime. Empty if
-    /// the model was made from bytes or graphs.
+    /// The files that the model was opened from and keeps open. A session reads them when it compiles, also for new sizes. If
+    /// they have been written to since, that is an error; a file that was replaced by renaming is still read. Empty if the
+    /// model was made from bytes or graphs.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
@@ -157,12 +192,23 @@ impl Model {
 
     /// Imports the graph of one method and the weights, for example arguments or those that the archive holds.
     pub fn import_method(&self, method: &str, arguments: Option<&[Item]>) -> Result<GraphModule> {
-        self.import_entry(method, arguments, &SessionStates::default(), &[])
+        self.import_method_in_place(method, arguments)?
+            .with_loaded_weights()
     }
 
     /// Imports the graph of `forward` for example arguments, and those of further methods without arguments, which
     /// share weights and states.
     pub fn import_with_methods(
+        &self,
+        arguments: Option<&[Item]>,
+        methods: &[String],
+    ) -> Result<GraphModule> {
+        self.import_methods_in_place(arguments, methods)?
+            .with_loaded_weights()
+    }
+
+    /// Like [`Model::import_with_methods`], with weights that are read when they are used.
+    pub(crate) fn import_methods_in_place(
         &self,
         arguments: Option<&[Item]>,
         methods: &[String],
@@ -175,7 +221,7 @@ impl Model {
             method: method.clone(),
             inputs: None,
         });
-        self.import_with(&ImportOptions {
+        self.import_in_place(&ImportOptions {
             entries: std::iter::once(forward).chain(further).collect(),
             ..ImportOptions::default()
         })
@@ -201,7 +247,7 @@ impl Model {
 
     /// Imports one method for example arguments or those that the archive holds. Numbers in states are constants of the
     /// graph, except in the states that `varying` names: these numbers become inputs. A model of imported graphs
-    /// returns all graphs.
+    /// returns all graphs. Weights are read when they are used.
     fn import_entry(
         &self,
         method: &str,
@@ -213,7 +259,7 @@ impl Model {
             method: method.to_string(),
             inputs: arguments.map(|arguments| arguments.iter().map(InputSpec::from).collect()),
         };
-        self.import_with(&ImportOptions {
+        self.import_in_place(&ImportOptions {
             entries: vec![entry],
             states: states.example_specs(varying),
             ..ImportOptions::default()
@@ -222,6 +268,19 @@ impl Model {
 
     /// Imports graphs and weights.
     pub fn import_with(&self, options: &ImportOptions) -> Result<GraphModule> {
+        self.import_in_place(options)?.with_loaded_weights()
+    }
+
+    /// Like [`Model::import_method`], with weights that are read when they are used.
+    pub(crate) fn import_method_in_place(
+        &self,
+        method: &str,
+        arguments: Option<&[Item]>,
+    ) -> Result<GraphModule> {
+        self.import_entry(method, arguments, &SessionStates::default(), &[])
+    }
+
+    fn import_in_place(&self, options: &ImportOptions) -> Result<GraphModule> {
         self.program.import(options)
     }
 

@@ -1,4 +1,4 @@
-//! Host tensors: contiguous, with shared data that may be mapped from a file.
+//! Host tensors: contiguous, with shared data that may be in a file.
 
 #[cfg(feature = "ndarray")]
 mod array;
@@ -18,10 +18,24 @@ use crate::shape::TensorType;
 
 pub use nested::NestedArray;
 
-/// The bytes of a tensor: an owned vector or a part of a mapped file.
+/// The bytes of a tensor: an owned vector or a part of a file.
+#[expect(clippy::len_without_is_empty, reason = "no caller asks")]
 pub trait TensorStorage: Send + Sync {
     /// All bytes: little-endian elements in row-major order.
     fn bytes(&self) -> &[u8];
+
+    /// Number of bytes. Reads no file.
+    fn len(&self) -> usize {
+        self.bytes().len()
+    }
+
+    /// Storage whose bytes are in memory; `None` if those of this one are.
+    ///
+    /// # Errors
+    /// The bytes are in a file that cannot be read, or that changed since it was opened.
+    fn load(&self) -> Result<Option<Arc<dyn TensorStorage>>> {
+        Ok(None)
+    }
 
     /// Hints that the bytes will not be read soon, so that cached pages of a file may be dropped.
     fn unload(&self) {}
@@ -95,7 +109,7 @@ impl Tensor {
         data: Arc<dyn TensorStorage>,
     ) -> Result<Tensor> {
         let expected = checked_numel(&shape).and_then(|numel| numel.checked_mul(dtype.size()));
-        let found = data.bytes().len();
+        let found = data.len();
         if expected != Some(found) {
             return Err(Error::format(format!(
                 "{dtype}{shape:?} does not fit {found} bytes"
@@ -152,7 +166,29 @@ impl Tensor {
         TensorType::new(self.dtype, self.shape.iter().copied())
     }
 
-    /// The bytes, little-endian and row-major.
+    /// Number of bytes.
+    pub fn byte_count(&self) -> usize {
+        self.data.len()
+    }
+
+    /// The tensor with its bytes in memory. They stay there as long as the result; those of a file are read.
+    ///
+    /// # Errors
+    /// The bytes are in a file that cannot be read, or that changed since it was opened.
+    pub fn load(&self) -> Result<Tensor> {
+        let data = self.data.load()?.unwrap_or_else(|| self.data.clone());
+        Ok(Tensor {
+            dtype: self.dtype,
+            shape: self.shape.clone(),
+            data,
+        })
+    }
+
+    /// The bytes, little-endian and row-major. Those of a file are read on first use and kept in memory.
+    ///
+    /// # Panics
+    /// The bytes are in a file that cannot be read, or that changed since it was opened. [`Tensor::load`] returns an error
+    /// instead. Tensors that functions of this crate return are in memory, unless their documentation says otherwise.
     pub fn bytes(&self) -> &[u8] {
         self.data.bytes()
     }

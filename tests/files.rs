@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use command::{Folder, onionskin};
-use onionskin::Tensor;
 use onionskin::ir::GraphModule;
+use onionskin::{CompileOptions, Device, Model, Session, Tensor};
 
 const TWO_LAYERS: &str = "tests/fixtures/archives/two_layers.pt";
 
@@ -122,6 +122,150 @@ fn documents_that_name_a_plain_file_are_read_as_before() {
     // A file of that name may be used elsewhere.
     module.save(&path).unwrap();
     assert!(folder.path("weights.safetensors").exists());
+}
+
+/// Ways in which another process changes a file that is open: cuts it short, or writes to it in place.
+const CHANGES: [fn(&Path); 2] = [
+    |path| {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_len(100).unwrap();
+    },
+    |path| {
+        let bytes = vec![0x55; std::fs::metadata(path).unwrap().len() as usize];
+        std::fs::write(path, bytes).unwrap();
+    },
+];
+
+/// Calls a test with each kind of model file, a device and a change: the model's path, the file with its weights, and all else.
+fn for_each_change(test: impl Fn(&Path, &Device, &dyn Fn())) {
+    let folder = Folder::new("changes");
+    let devices = [Some(Device::Host), gpu()];
+    for device in devices.iter().flatten() {
+        for change in CHANGES {
+            let archive = folder.copy(TWO_LAYERS, "model.pt");
+            let archive = Path::new(&archive);
+            test(archive, device, &|| changed(archive, change));
+            let graph = folder.path("model.json");
+            Model::open(folder.copy(TWO_LAYERS, "other.pt"))
+                .unwrap()
+                .import()
+                .unwrap()
+                .save(&graph)
+                .unwrap();
+            let (_, weights) = GraphModule::load_with_file(&graph).unwrap();
+            test(&graph, device, &|| {
+                changed(weights.as_ref().unwrap(), change)
+            });
+        }
+    }
+}
+
+fn gpu() -> Option<Device> {
+    let found = Device::auto().ok();
+    found.filter(|device| matches!(device, Device::Gpu(_)))
+}
+
+fn changed(path: &Path, change: fn(&Path)) {
+    // Clocks of file systems are coarse.
+    std::thread::sleep(std::time::Duration::from_millis(30));
+    change(path);
+}
+
+fn input(rows: usize) -> Tensor {
+    let numbers = (0..rows * 4).map(|number| number as f32 / 8.0);
+    Tensor::from_vec([rows, 4], numbers.collect()).unwrap()
+}
+
+fn compiled(model: &Model, device: &Device) -> onionskin::Result<Session> {
+    model.compile(device, &CompileOptions::default())
+}
+
+/// The output for rows, from the archive as it is in the repository.
+fn expected(rows: usize, device: &Device) -> Vec<f32> {
+    let model = Model::open(Path::new(env!("CARGO_MANIFEST_DIR")).join(TWO_LAYERS)).unwrap();
+    compiled(&model, device)
+        .unwrap()
+        .run(&[input(rows)])
+        .unwrap()[0]
+        .to_f32()
+}
+
+fn is_told(error: &onionskin::Error) -> bool {
+    error.message().contains("changed while it was open")
+}
+
+#[test]
+fn a_file_that_changes_before_a_model_is_compiled_is_an_error() {
+    for_each_change(|path, device, change| {
+        let model = Model::open(path).unwrap();
+        change();
+        // Compilation may be left to the first call.
+        let run = compiled(&model, device).and_then(|session| session.run(&[input(2)]));
+        assert!(is_told(&run.unwrap_err()));
+        assert!(is_told(&model.import().unwrap_err()));
+    });
+}
+
+#[test]
+fn a_file_that_changes_later_gives_right_numbers_or_an_error() {
+    for_each_change(|path, device, change| {
+        let session = compiled(&Model::open(path).unwrap(), device).unwrap();
+        assert_eq!(
+            session.run(&[input(2)]).unwrap()[0].to_f32(),
+            expected(2, device)
+        );
+        change();
+        assert_eq!(
+            session.run(&[input(2)]).unwrap()[0].to_f32(),
+            expected(2, device)
+        );
+        // Other sizes may need the weights again.
+        match session.run(&[input(7)]) {
+            Ok(outputs) => assert_eq!(outputs[0].to_f32(), expected(7, device)),
+            Err(error) => assert!(is_told(&error), "{error}"),
+        }
+        assert_eq!(
+            session.run(&[input(2)]).unwrap()[0].to_f32(),
+            expected(2, device)
+        );
+    });
+}
+
+#[test]
+fn a_file_that_is_replaced_by_renaming_changes_nothing() {
+    let folder = Folder::new("replaced");
+    let model = Model::open(folder.copy(TWO_LAYERS, "model.pt")).unwrap();
+    std::fs::write(folder.path("new.pt"), "another file").unwrap();
+    std::fs::rename(folder.path("new.pt"), folder.path("model.pt")).unwrap();
+    let session = compiled(&model, &Device::Host).unwrap();
+    assert_eq!(
+        session.run(&[input(2)]).unwrap()[0].to_f32(),
+        expected(2, &Device::Host)
+    );
+}
+
+#[test]
+fn mapped_models_give_the_numbers_of_others() {
+    let folder = Folder::new("mapped");
+    let model = folder.copy(TWO_LAYERS, "model.pt");
+    let run = [
+        "run",
+        &model,
+        "--shape",
+        "f32[2, 4]",
+        "--device",
+        "cpu",
+        "--json",
+    ];
+    let (code, text, error) = onionskin(&run);
+    assert_eq!(code, 0, "{error}");
+    let (code, mapped, error) = onionskin(&[&run[..], &["--mmap"]].concat());
+    assert_eq!(code, 0, "{error}");
+    let outputs = |text: &str| {
+        let json: serde_json::Value = serde_json::from_str(text).unwrap();
+        json["outputs"].clone()
+    };
+    assert_eq!(outputs(&text), outputs(&mapped));
 }
 
 #[cfg(unix)]

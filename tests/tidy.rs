@@ -25,7 +25,7 @@ const ORDER: &[&[&str]] = &[
         "symbols",
         "geometry",
         "tensor",
-        "mapping",
+        "storage",
         "digest",
         "archive",
         "file_kind",
@@ -54,7 +54,7 @@ const ORDER: &[&[&str]] = &[
 const RESTRICTED_LAYERS: &[(&str, &[&str])] = &[(
     "gpu",
     &[
-        "error", "files", "dim", "dtype", "shape", "scalar", "symbols", "tensor", "mapping",
+        "error", "files", "dim", "dtype", "shape", "scalar", "symbols", "tensor", "storage",
         "digest", "kernel", "gpu",
     ],
 )];
@@ -102,7 +102,7 @@ const FILE_CALLERS: &[&str] = &[
     "src/cli/bench/measurements.rs",
     "src/cli/show/kernels.rs",
     "src/gpu/trusted/executable_pages.rs",
-    "src/mapping.rs",
+    "src/storage.rs",
     "src/trace/libtorch/function.rs",
 ];
 

@@ -1,7 +1,7 @@
 //! The ZIP file format of everything that PyTorch saves: files, which PyTorch calls records, in one top folder.
 
 use std::collections::HashMap;
-use std::io::{Cursor, Read};
+use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -10,15 +10,15 @@ use zip::{CompressionMethod, ZipArchive};
 use super::pickle::{Pickled, unpickle};
 use crate::budget::{Budget, Limits};
 use crate::error::{Error, ErrorContext, Result};
-use crate::mapping::{MappedRange, Mapping};
+use crate::storage::{ByteRange, ByteReader, ByteSource};
 use crate::tensor::TensorStorage;
 
 /// The records of a saved file. Opening one reads the central directory only.
 #[derive(Debug)]
 pub struct Container {
     /// The whole file.
-    bytes: MappedRange,
-    zip: ZipArchive<Cursor<MappedRange>>,
+    bytes: ByteRange,
+    zip: ZipArchive<ByteReader>,
     /// The folder that contains all records, with a slash at its end.
     top_folder: String,
     /// Names of the records without the top folder.
@@ -26,25 +26,26 @@ pub struct Container {
     /// Index of each record in the ZIP directory, by its name in `names`.
     indices: HashMap<String, usize>,
     /// Inflated records by index, so that each is inflated once.
-    inflated: Mutex<HashMap<usize, MappedRange>>,
+    inflated: Mutex<HashMap<usize, ByteRange>>,
     /// Bytes and values that may be made of the file.
     budget: Budget,
 }
 
 impl Container {
-    /// Maps a file and reads its directory.
+    /// Opens a file and reads its directory.
     pub fn open(path: &Path, limits: &Limits) -> Result<Container> {
-        Container::new(Mapping::open(path)?, limits).at(|| path.display().to_string())
+        Container::new(ByteSource::open(path)?, limits).at(|| path.display().to_string())
     }
 
     /// Reads the directory of a file that is already in memory.
     pub fn from_bytes(bytes: Vec<u8>, limits: &Limits) -> Result<Container> {
-        Container::new(Mapping::from_bytes(bytes), limits)
+        Container::new(ByteSource::from_bytes(bytes), limits)
     }
 
-    fn new(mapping: Arc<Mapping>, limits: &Limits) -> Result<Container> {
-        let bytes = MappedRange::whole(mapping);
-        let zip = ZipArchive::new(Cursor::new(bytes.clone()))
+    /// Reads the directory of bytes.
+    pub(crate) fn new(source: Arc<ByteSource>, limits: &Limits) -> Result<Container> {
+        let bytes = ByteRange::whole(source);
+        let zip = ZipArchive::new(ByteReader::new(bytes.clone()))
             .map_err(|error| Error::format(format!("not a ZIP archive: {error}")))?;
         let top = top_folder(&zip);
         let mut names = Vec::new();
@@ -75,7 +76,7 @@ impl Container {
 
     /// A budget for work on this file, of which nothing is used.
     pub fn new_budget(&self) -> Budget {
-        Budget::for_file(self.budget.limits(), self.bytes.bytes().len())
+        Budget::for_file(self.budget.limits(), self.bytes.len())
     }
 
     /// Names of all records without the top folder, in the order of the directory.
@@ -93,8 +94,14 @@ impl Container {
         self.indices.contains_key(name)
     }
 
-    /// Returns the bytes of a record: a slice of the file if it is stored, else inflated bytes.
-    pub fn record(&self, name: &str) -> Result<MappedRange> {
+    /// Returns the bytes of a record, in memory.
+    pub fn record(&self, name: &str) -> Result<ByteRange> {
+        let stored = self.record_in_place(name)?;
+        stored.load().at(|| format!("record {name:?}"))
+    }
+
+    /// Returns the bytes of a record: a range of the file if it is stored, which is read when it is used, else inflated bytes.
+    pub(super) fn record_in_place(&self, name: &str) -> Result<ByteRange> {
         let index = *self
             .indices
             .get(name)
@@ -125,7 +132,7 @@ impl Container {
     }
 
     /// Reads the record of an index in the ZIP directory.
-    fn read(&self, index: usize) -> Result<MappedRange> {
+    fn read(&self, index: usize) -> Result<ByteRange> {
         // Reading moves the cursor; a clone shares the directory and the bytes.
         let mut zip = self.zip.clone();
         let file = zip.by_index_raw(index).map_err(malformed)?;
@@ -150,7 +157,7 @@ impl Container {
     }
 
     /// Inflates a record.
-    fn inflate<R: Read>(&self, file: zip::read::ZipFile<'_, R>) -> Result<MappedRange> {
+    fn inflate<R: Read>(&self, file: zip::read::ZipFile<'_, R>) -> Result<ByteRange> {
         let size = file.size();
         self.budget.charge_bytes(size)?;
         let mut bytes = Vec::new();
@@ -163,18 +170,18 @@ impl Container {
                 "inflates to other than {size} bytes"
             )));
         }
-        Ok(MappedRange::whole(Mapping::from_bytes(bytes)))
+        Ok(ByteRange::whole(ByteSource::from_bytes(bytes)))
     }
 
     /// A range of the file's bytes; none if it is out of bounds.
-    fn slice(&self, start: Option<u64>, end: Option<u64>) -> Option<MappedRange> {
+    fn slice(&self, start: Option<u64>, end: Option<u64>) -> Option<ByteRange> {
         let start = usize::try_from(start?).ok()?;
         self.bytes.slice(start..usize::try_from(end?).ok()?)
     }
 }
 
 /// The folder of the first record, with a slash at its end; empty if it is in none.
-fn top_folder(zip: &ZipArchive<Cursor<MappedRange>>) -> String {
+fn top_folder(zip: &ZipArchive<ByteReader>) -> String {
     let first = zip.name_for_index(0).unwrap_or_default();
     let length = first.find('/').map_or(0, |slash| slash + 1);
     first.get(..length).unwrap_or_default().to_owned()
@@ -205,6 +212,16 @@ mod tests {
     #[test]
     fn stored_records_are_not_copied() {
         let container = fixture("two_layers.pt");
+        let stored = container.record_in_place("data/0").unwrap();
+        assert_eq!(
+            stored.load().unwrap().bytes(),
+            container.record("data/0").unwrap().bytes()
+        );
+        let in_memory = Container::from_bytes(
+            container.bytes.load().unwrap().bytes().to_vec(),
+            &Limits::default(),
+        );
+        let container = in_memory.unwrap();
         let file = container.bytes.bytes().as_ptr_range();
         assert!(file.contains(&container.record("data/0").unwrap().bytes().as_ptr()));
         let source = container.record("code/__torch__.py").unwrap();

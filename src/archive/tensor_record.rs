@@ -48,9 +48,14 @@ impl TensorRecord {
         self.sizes.contains(&0) || non_unit.all(|(_, (stride, dense))| stride == dense)
     }
 
-    /// Reads the tensor. A contiguous tensor shares the bytes of the file; any other is gathered.
-    /// Its bytes are charged to the budget: many tensors may be parts of one storage.
+    /// Reads the tensor. Its bytes are charged to the budget: many tensors may be parts of one storage.
     pub fn read(&self, container: &Container, budget: &Budget) -> Result<Tensor> {
+        let tensor = self.open(container, budget)?.load();
+        tensor.at(|| format!("tensor {} of {}", self.tensor_type(), self.storage))
+    }
+
+    /// The tensor. If it is contiguous, it is read when it is used; else it is gathered.
+    pub(crate) fn open(&self, container: &Container, budget: &Budget) -> Result<Tensor> {
         self.read_unnamed(container, budget)
             .at(|| format!("tensor {} of {}", self.tensor_type(), self.storage))
     }
@@ -62,19 +67,18 @@ impl TensorRecord {
             return Tensor::from_bytes(self.dtype, self.sizes.clone(), &[]);
         }
         budget.charge_bytes((numel as u64).saturating_mul(self.dtype.size() as u64))?;
-        let storage = container.record(&self.storage)?;
-        let elements = storage.bytes().len() / self.dtype.size();
+        let storage = container.record_in_place(&self.storage)?;
+        let elements = storage.len() / self.dtype.size();
         self.check_bounds(elements)?;
         if !self.is_contiguous() {
-            return self.gather(numel, storage.bytes());
+            return self.gather(numel, storage.load()?.bytes());
         }
         let size = self.dtype.size();
         let range = storage.slice(self.offset * size..(self.offset + numel) * size);
         let range = range.ok_or_else(|| Error::internal("a checked range is out of bounds"))?;
         // Copying normalises bytes other than 0 and 1 in a bool tensor, and aligns elements.
-        let aligned = range.bytes().as_ptr().align_offset(size) == 0;
-        if self.dtype == DType::Bool || !aligned {
-            return Tensor::from_bytes(self.dtype, self.sizes.clone(), range.bytes());
+        if self.dtype == DType::Bool || !range.is_aligned(size) {
+            return Tensor::from_bytes(self.dtype, self.sizes.clone(), range.load()?.bytes());
         }
         Tensor::from_storage(self.dtype, self.sizes.clone(), Arc::new(range))
     }

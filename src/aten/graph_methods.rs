@@ -11,6 +11,7 @@ use crate::ir::{
 };
 use crate::ir::{json, text, verify};
 use crate::shape::TensorType;
+use crate::storage::ByteSource;
 
 use super::{ArgumentType, operator};
 
@@ -92,9 +93,26 @@ impl GraphModule {
         Ok(GraphModule::load_with_file(path)?.0)
     }
 
-    /// Reads a module that [`GraphModule::save`] wrote. Also returns the file that its weights are mapped from.
+    /// Reads a module that [`GraphModule::save`] wrote. Also returns the file that its weights are from.
     pub fn load_with_file(path: impl AsRef<Path>) -> Result<(GraphModule, Option<PathBuf>)> {
-        json::load(path.as_ref(), &AtenDictionary)
+        let (module, file) = GraphModule::open_with(path.as_ref(), &ByteSource::open)?;
+        Ok((module.with_loaded_weights()?, file))
+    }
+
+    /// Like [`GraphModule::load_with_file`], with weights that are read when they are used. `open` opens their file.
+    pub(crate) fn open_with(
+        path: &Path,
+        open: json::OpenBytes,
+    ) -> Result<(GraphModule, Option<PathBuf>)> {
+        json::load(path, &AtenDictionary, open)
+    }
+
+    /// The module with all its weights in memory.
+    pub(crate) fn with_loaded_weights(mut self) -> Result<GraphModule> {
+        for tensor in self.weights.values_mut() {
+            *tensor = tensor.load()?;
+        }
+        Ok(self)
     }
 
     /// The JSON form, which names the file of the weights.

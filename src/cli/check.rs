@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 
 use super::argument_errors::ArgumentErrors;
 use super::inputs::{InputSets, check_tensors, read_in_order};
-use super::limits::LimitArgs;
 use super::model_args::{DeviceArgs, model_files};
+use super::model_file::ModelFileArgs;
 use super::overwrite::Overwrite;
 use super::precision::{ToleranceOptions, widen_for_storage};
 use super::progress_line::ProgressLine;
@@ -29,7 +29,7 @@ pub(super) struct CheckCommand {
     /// A TorchScript archive, a JSON graph, or a recorded case.
     model: PathBuf,
     #[command(flatten)]
-    limits: LimitArgs,
+    file: ModelFileArgs,
     #[command(flatten)]
     sets: InputSets,
     #[command(flatten)]
@@ -130,7 +130,7 @@ impl CheckCommand {
         let mut errors = ArgumentErrors::default();
         let model = match is_case(&self.model) {
             true => Ok(None),
-            false => self.limits.open(&self.model).map(Some),
+            false => self.file.open(&self.model).map(Some),
         };
         let model = errors.record(model);
         let opened = model.as_ref().and_then(Option::as_ref);

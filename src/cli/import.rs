@@ -8,8 +8,8 @@ use indicatif::HumanBytes;
 
 use super::argument_errors::ArgumentErrors;
 use super::inputs::Inputs;
-use super::limits::LimitArgs;
 use super::model_args::model_files;
+use super::model_file::ModelFileArgs;
 use super::overwrite::Overwrite;
 use super::progress_line::ProgressLine;
 use super::{Outcome, output};
@@ -17,6 +17,7 @@ use crate::Model;
 use crate::error::Result;
 use crate::files;
 use crate::ir::GraphModule;
+use crate::tensor::Tensor;
 
 /// Import an archive: write the graph as JSON and the weights as safetensors beside it.
 #[derive(Args)]
@@ -24,7 +25,7 @@ pub(super) struct ImportCommand {
     /// A TorchScript archive.
     model: PathBuf,
     #[command(flatten)]
-    limits: LimitArgs,
+    file: ModelFileArgs,
     /// The JSON file to write; by default the archive's name with .json.
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -49,11 +50,7 @@ impl ImportCommand {
         let path = path.unwrap_or_else(|| self.model.with_extension("json"));
         let model = self.check(&path)?;
         let module = import_methods(&model, &self.inputs, &self.methods, &progress)?;
-        let bytes: usize = module
-            .weights
-            .values()
-            .map(|tensor| tensor.bytes().len())
-            .sum();
+        let bytes: usize = module.weights.values().map(Tensor::byte_count).sum();
         progress.step(format!("writing {} of weights", HumanBytes(bytes as u64)));
         module.save(&path)?;
         drop(progress);
@@ -85,7 +82,7 @@ impl ImportCommand {
     /// Opens the model, and checks all other arguments.
     fn check(&self, path: &Path) -> Result<Model> {
         let mut errors = ArgumentErrors::default();
-        let model = errors.record(self.limits.open(&self.model));
+        let model = errors.record(self.file.open(&self.model));
         self.inputs.check(&mut errors);
         let read = [
             model_files(&self.model, model.as_ref()),
@@ -111,7 +108,7 @@ pub(super) fn check_graph(overwrite: &Overwrite, path: &Path, read: &[PathBuf]) 
     Ok(())
 }
 
-/// Imports a model for the given inputs, or else for the example inputs of its archive.
+/// Imports a model for the given inputs, or else for the example inputs of its archive. Weights are read when they are used.
 pub(super) fn import(
     model: &Model,
     inputs: &Inputs,
@@ -132,5 +129,5 @@ fn import_methods(
         true => None,
         false => Some(inputs.examples(model)?),
     };
-    model.import_with_methods(arguments.as_deref(), methods)
+    model.import_methods_in_place(arguments.as_deref(), methods)
 }

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::argument_errors::ArgumentErrors;
 use super::inputs::Inputs;
-use super::limits::LimitArgs;
+use super::model_file::ModelFileArgs;
 use super::precision::StorageDtype;
 use crate::error::Result;
 use crate::kernel::materialization::Precision;
@@ -20,7 +20,7 @@ pub(super) struct ModelArgs {
     #[arg(id = "model", value_name = "MODEL")]
     pub(super) path: PathBuf,
     #[command(flatten)]
-    limits: LimitArgs,
+    pub(super) file: ModelFileArgs,
     #[command(flatten)]
     pub(super) inputs: Inputs,
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub(super) struct ModelArgs {
 impl ModelArgs {
     /// Opens the model and checks all arguments that do not depend on the contents of the inputs.
     pub(super) fn check(&self, errors: &mut ArgumentErrors) -> Option<Model> {
-        let model = errors.record(self.limits.open(&self.path));
+        let model = errors.record(self.file.open(&self.path));
         self.inputs.check(errors);
         self.device.check(errors);
         model

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::argument_errors::ArgumentErrors;
 use super::import::{check_graph, import};
 use super::inputs::{Inputs, arguments, check_tensors};
-use super::limits::LimitArgs;
 use super::model_args::model_files;
+use super::model_file::ModelFileArgs;
 use super::overwrite::{Overwrite, REPORT_MARK};
 use super::progress_line::ProgressLine;
 use super::{Outcome, json_error, output};
@@ -27,7 +27,7 @@ pub(super) struct PrepareCommand {
     /// A TorchScript archive or a JSON graph.
     model: PathBuf,
     #[command(flatten)]
-    limits: LimitArgs,
+    file: ModelFileArgs,
     /// The JSON file to write; by default the model's name with .prepared.json.
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -79,7 +79,7 @@ impl PrepareCommand {
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.model.with_extension("prepared.json"));
         let model = self.check(&path)?;
-        let module = import(&model, &self.example, &progress)?;
+        let module = import(&model, &self.example, &progress)?.with_loaded_weights()?;
         progress.step("preparing the graph, and comparing the results");
         let options = PrepareOptions {
             leaves: self.leaves.clone(),
@@ -135,7 +135,7 @@ impl PrepareCommand {
     /// Opens the model and checks all other arguments.
     fn check(&self, path: &Path) -> Result<Model> {
         let mut errors = ArgumentErrors::default();
-        let model = errors.record(self.limits.open(&self.model));
+        let model = errors.record(self.file.open(&self.model));
         self.example.check(&mut errors);
         errors.record_all(self.all.iter().map(|path| check_tensors(path)));
         let read = self.read(model.as_ref());

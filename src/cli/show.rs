@@ -12,7 +12,7 @@ use self::summary::Summary;
 use super::argument_errors::ArgumentErrors;
 use super::import::import;
 use super::inputs::Inputs;
-use super::limits::LimitArgs;
+use super::model_file::ModelFileArgs;
 use super::plan::{PlanArgs, PlanTarget, SizedPlan, graph_sizes, plan_json};
 use super::progress_line::ProgressLine;
 use super::{Outcome, output};
@@ -28,7 +28,7 @@ pub(super) struct ShowCommand {
     /// A TorchScript archive or a JSON graph.
     model: PathBuf,
     #[command(flatten)]
-    limits: LimitArgs,
+    file: ModelFileArgs,
     #[command(flatten)]
     inputs: Inputs,
     /// Open the tree of modules to this depth.
@@ -96,7 +96,7 @@ impl ShowCommand {
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut errors = ArgumentErrors::default();
-        let model = errors.record(self.limits.open(&self.model));
+        let model = errors.record(self.file.open(&self.model));
         self.inputs.check(&mut errors);
         self.target.check(&mut errors);
         errors.record_all(self.wgsl.iter().map(|folder| kernels::check(folder)));
@@ -263,7 +263,7 @@ fn weights(module: &GraphModule) {
     let mut bytes = 0;
     for (name, tensor) in &module.weights {
         output::line(&format!("{:<24} {name}", tensor.tensor_type().to_string()));
-        bytes += tensor.bytes().len();
+        bytes += tensor.byte_count();
     }
     output::line(&format!("{} weights, {bytes} bytes", module.weights.len()));
 }

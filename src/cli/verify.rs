@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::argument_errors::ArgumentErrors;
 use super::inputs::InputSets;
-use super::limits::LimitArgs;
 use super::model_args::DeviceArgs;
+use super::model_file::ModelFileArgs;
 use super::precision::ToleranceOptions;
 use super::progress_line::ProgressLine;
 use super::{Outcome, output};
@@ -25,7 +25,7 @@ pub(super) struct VerifyCommand {
     /// A TorchScript archive or a JSON graph.
     model: PathBuf,
     #[command(flatten)]
-    limits: LimitArgs,
+    file: ModelFileArgs,
     #[command(flatten)]
     sets: InputSets,
     #[command(flatten)]
@@ -73,7 +73,7 @@ impl VerifyCommand {
     /// Opens the model and checks all other arguments.
     fn check(&self) -> Result<Model> {
         let mut errors = ArgumentErrors::default();
-        let model = errors.record(self.limits.open(&self.model));
+        let model = errors.record(self.file.open(&self.model));
         self.sets.check(&mut errors);
         self.device.check(&mut errors);
         errors.record(self.tolerance.check());

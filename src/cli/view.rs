@@ -9,8 +9,8 @@ use serde_json::Value as Json;
 use super::argument_errors::ArgumentErrors;
 use super::import::import;
 use super::inputs::Inputs;
-use super::limits::LimitArgs;
 use super::model_args::model_files;
+use super::model_file::ModelFileArgs;
 use super::overwrite::Overwrite;
 use super::plan::{PlanArgs, graph_sizes, plan_json};
 use super::progress_line::ProgressLine;
@@ -28,7 +28,7 @@ pub(super) struct ViewCommand {
     /// A TorchScript archive or a JSON graph.
     model: PathBuf,
     #[command(flatten)]
-    limits: LimitArgs,
+    file: ModelFileArgs,
     /// The page to write; by default the model's name with .html.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -63,7 +63,7 @@ impl ViewCommand {
         let path = self.output.clone();
         let path = path.unwrap_or_else(|| self.model.with_extension("html"));
         let (model, overlays) = self.check(&path)?;
-        let mut module = import(&model, &self.inputs, &progress)?;
+        let mut module = import(&model, &self.inputs, &progress)?.with_loaded_weights()?;
         if self.optimized {
             progress.step("optimising the graph");
             module = pass::optimize_module(&module)?;
@@ -83,7 +83,7 @@ impl ViewCommand {
     /// Opens the model and the overlays, and checks all other arguments.
     fn check(&self, path: &Path) -> Result<(Model, Vec<OverlayFile>)> {
         let mut errors = ArgumentErrors::default();
-        let model = errors.record(self.limits.open(&self.model));
+        let model = errors.record(self.file.open(&self.model));
         self.inputs.check(&mut errors);
         let overlays = self.overlays.iter();
         let overlays: Vec<Option<OverlayFile>> = overlays

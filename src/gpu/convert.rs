@@ -8,7 +8,7 @@ use half::{bf16, f16};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::kernel::capabilities::StorageType;
-use crate::mapping::HugePages;
+use crate::storage::HugePages;
 use crate::tensor::Tensor;
 
 /// Elements that are converted at a time, so that the converted copy stays small.

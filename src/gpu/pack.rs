@@ -25,6 +25,7 @@ pub(super) fn pack(
 ) -> Result<()> {
     let storage = slot.storage;
     if let Some((tensor, panels)) = permuted_panels(name, slot, source) {
+        let tensor = tensor.load()?;
         return pack_panels(&panels, slot, &stored_bytes(&tensor, storage)?, sink);
     }
     let tensor = source.tensor(name)?;

@@ -61,8 +61,12 @@ pub trait WeightSource: Sync {
     /// Fails if the weight does not exist.
     fn digest(&self, name: &str) -> Result<Digest>;
 
-    /// Announces that the weight is not needed soon.
-    fn unload(&self, name: &str);
+    /// Weights of the model that the weight is computed from, in memory. As long as the result lives, no other method reads
+    /// them from a file again.
+    ///
+    /// # Errors
+    /// Fails if a file of weights cannot be read.
+    fn loaded(&self, name: &str) -> Result<Vec<Tensor>>;
 }
 
 impl WeightSource for TensorMap {
@@ -71,17 +75,15 @@ impl WeightSource for TensorMap {
     }
 
     fn tensor(&self, name: &str) -> Result<Tensor> {
-        self.get(name).cloned().ok_or_else(|| missing_weight(name))
+        self.get(name).ok_or_else(|| missing_weight(name))?.load()
     }
 
     fn digest(&self, name: &str) -> Result<Digest> {
-        self.get(name)
-            .map(Digest::of_tensor)
-            .ok_or_else(|| missing_weight(name))
+        Digest::of_tensor(self.get(name).ok_or_else(|| missing_weight(name))?)
     }
 
-    fn unload(&self, name: &str) {
-        self.get(name).into_iter().for_each(Tensor::unload);
+    fn loaded(&self, name: &str) -> Result<Vec<Tensor>> {
+        self.get(name).into_iter().map(Tensor::load).collect()
     }
 }
 
@@ -251,8 +253,13 @@ pub(super) fn upload(
     };
     let done = AtomicU64::new(0);
     let uploaded = parallel::map(&planned, |weight| {
-        let memory = uploader.get_or_upload(weight);
-        source.unload(weight.name);
+        let loaded = source.loaded(weight.name);
+        let memory = match &loaded {
+            Ok(_) => uploader.get_or_upload(weight),
+            Err(error) => Err(error.clone()),
+        };
+        loaded.iter().flatten().for_each(Tensor::unload);
+        drop(loaded);
         let bytes = weight.placement.bytes;
         progress(done.fetch_add(bytes, Relaxed) + bytes, total);
         memory.at(|| format!("weight {}", weight.name))
@@ -377,7 +384,7 @@ impl Uploader<'_> {
         let packed = self.options.packed.as_ref();
         let packed = packed.filter(|_| weight.is_worth_keeping(self.source))?;
         let cached = packed.find(key)?;
-        (cached.bytes().len() as u64 == weight.placement.bytes).then_some(cached)
+        (cached.byte_count() as u64 == weight.placement.bytes).then_some(cached)
     }
 
     /// Writes a weight in its panel layout to a texture.

@@ -10,13 +10,14 @@ mod weights_file;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::Value as Json;
 
 use crate::error::{Error, ErrorContext, ErrorKind, Result};
 use crate::files::{self, FolderLock, Output};
-use crate::mapping::{MappedRange, Mapping};
 use crate::shape::TensorType;
+use crate::storage::{ByteRange, ByteSource};
 use crate::tensor_file::safetensors;
 
 use super::dictionary::Dictionary;
@@ -61,22 +62,33 @@ pub fn save(module: &GraphModule, path: &Path, dictionary: &dyn Dictionary) -> R
     weights_file::replace(path, document, weights)
 }
 
-/// Reads a module and the name of its weights file. Weights are memory-mapped, not read.
+/// Opens a file of weights.
+pub type OpenBytes<'a> = &'a dyn Fn(&Path) -> Result<Arc<ByteSource>>;
+
+/// Reads a module and the name of its weights file, which `open` opens. Weights are read when they are used.
 ///
 /// # Errors
 /// The files cannot be read, are of a newer version, or break a rule of the IR.
-pub fn load(path: &Path, dictionary: &dyn Dictionary) -> Result<(GraphModule, Option<PathBuf>)> {
-    match load_once(path, dictionary) {
+pub fn load(
+    path: &Path,
+    dictionary: &dyn Dictionary,
+    open: OpenBytes,
+) -> Result<(GraphModule, Option<PathBuf>)> {
+    match load_once(path, dictionary, open) {
         // A save may have removed the weights since the document was read. The lock keeps further ones out.
         Err(error) if error.kind() == ErrorKind::Io => {
             let _lock = FolderLock::shared(files::folder_of(path));
-            load_once(path, dictionary)
+            load_once(path, dictionary, open)
         }
         loaded => loaded,
     }
 }
 
-fn load_once(path: &Path, dictionary: &dyn Dictionary) -> Result<(GraphModule, Option<PathBuf>)> {
+fn load_once(
+    path: &Path,
+    dictionary: &dyn Dictionary,
+    open: OpenBytes,
+) -> Result<(GraphModule, Option<PathBuf>)> {
     let here = || path.display().to_string();
     let text = files::read(path).map_err(|error| Error::io(path, error))?;
     let (mut module, found) = parse(&text, dictionary).at(here)?;
@@ -90,16 +102,19 @@ fn load_once(path: &Path, dictionary: &dyn Dictionary) -> Result<(GraphModule, O
             return Err(Error::format(message).at(here()));
         }
         let file = path.with_file_name(&found.file);
-        module.weights = read_weights(&file, &found.tensors)?;
+        module.weights = read_weights(&file, &found.tensors, open)?;
         weights = Some(file);
     }
     verify_module(&module, dictionary).at(here)?;
     Ok((module, weights))
 }
 
-fn read_weights(path: &Path, wanted: &BTreeMap<String, TensorType>) -> Result<Weights> {
-    let mapping = MappedRange::whole(Mapping::open(path)?);
-    let found = safetensors::parse_shared(&mapping);
+fn read_weights(
+    path: &Path,
+    wanted: &BTreeMap<String, TensorType>,
+    open: OpenBytes,
+) -> Result<Weights> {
+    let found = safetensors::parse_shared(&ByteRange::whole(open(path)?));
     let mut found: Weights = found
         .at(|| path.display().to_string())?
         .into_iter()

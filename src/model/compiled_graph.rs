@@ -83,9 +83,18 @@ impl WeightSource for FoldedModule {
         FoldedModule::digest(self, name)
     }
 
-    fn unload(&self, name: &str) {
-        FoldedModule::unload(self, name);
+    fn loaded(&self, name: &str) -> Result<Vec<Tensor>> {
+        FoldedModule::loaded(self, name)
     }
+}
+
+/// The weights that a graph reads, in memory.
+fn loaded_weights(graph: &Graph, weights: &Weights) -> Result<Weights> {
+    let read = graph
+        .weights()
+        .filter_map(|(name, _)| weights.get_key_value(name));
+    read.map(|(name, tensor)| Ok((name.clone(), tensor.load()?)))
+        .collect()
 }
 
 impl CompiledGraph {
@@ -99,10 +108,11 @@ impl CompiledGraph {
     ) -> Result<CompiledGraph> {
         let Device::Gpu(gpu) = device else {
             let lowered = apply_check_option(pass::decompose(&graph)?, options)?;
+            let weights = loaded_weights(&graph, weights)?;
             return Ok(CompiledGraph {
                 graph,
                 lowered,
-                weights: HostWeights::All(weights.clone()),
+                weights: HostWeights::All(weights),
                 program: None,
             });
         };

@@ -159,7 +159,7 @@ impl PackedState {
                 name: format!("{key} {}", entry.weight),
                 dtype: tensor.dtype(),
                 shape: tensor.shape().to_vec(),
-                bytes: Box::new(|| Ok(tensor.bytes().to_vec())),
+                bytes: Box::new(|| Ok(tensor.load()?.bytes().to_vec())),
             }
         });
         let added = new.iter().map(|packed| LazyTensor {

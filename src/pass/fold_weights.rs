@@ -133,28 +133,31 @@ impl FoldedModule {
                 .is_some_and(Formula::is_custom)
         };
         if dependencies.iter().any(is_custom) {
-            return Ok(Digest::of_tensor(&self.tensor(name)?));
+            return Digest::of_tensor(&self.tensor(name)?);
         }
         let mut known: HashMap<usize, Digest> = HashMap::new();
         for dependency in dependencies {
             let formula = self.formulas.all.get(dependency);
-            let digest = formula.and_then(|formula| formula.digest(&self.weights, &known));
-            known.extend(digest.map(|digest| (dependency, digest)));
+            let digest = formula.map(|formula| formula.digest(&self.weights, &known));
+            known.extend(digest.transpose()?.map(|digest| (dependency, digest)));
         }
         known.remove(&number).ok_or_else(missing_weight)
     }
 
-    /// Releases the memory pages of the module's weights from which a weight is computed. Call it for a weight that is
-    /// not needed soon.
-    pub fn unload(&self, name: &str) {
+    /// The module's weights from which a weight is computed, in memory. They need not be read again as long as the result lives.
+    ///
+    /// # Errors
+    /// A file of weights cannot be read.
+    pub fn loaded(&self, name: &str) -> Result<Vec<Tensor>> {
         let number = self.named.get(name);
         let dependencies = number.map(|number| self.formulas.dependencies(*number));
-        for dependency in dependencies.unwrap_or_default() {
-            let formula = self.formulas.all.get(dependency);
-            if let Some(FormulaSource::Weight(name)) = formula.map(|formula| &formula.source) {
-                self.weights.get(name).into_iter().for_each(Tensor::unload);
-            }
-        }
+        let formulas = dependencies.unwrap_or_default().into_iter();
+        let formulas = formulas.filter_map(|dependency| self.formulas.all.get(dependency));
+        let weights = formulas.filter_map(|formula| match &formula.source {
+            FormulaSource::Weight(name) => self.weights.get(name),
+            FormulaSource::Node(..) => None,
+        });
+        weights.map(Tensor::load).collect()
     }
 
     /// All weights.

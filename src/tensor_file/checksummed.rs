@@ -14,8 +14,8 @@ use crate::digest::Digest;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorContext, Result};
 use crate::files::{self, Output};
-use crate::mapping::{MappedRange, Mapping};
 use crate::shape::TensorType;
+use crate::storage::{ByteRange, ByteSource};
 use crate::tensor::Tensor;
 
 /// Key of the file's kind in the header's metadata.
@@ -45,7 +45,7 @@ impl fmt::Debug for LazyTensor<'_> {
     }
 }
 
-/// A memory-mapped tensor of a file, with its checksum.
+/// A tensor of a file, which is read when it is used, with its checksum.
 #[derive(Clone, Debug)]
 pub struct ChecksummedTensor {
     tensor: Tensor,
@@ -58,9 +58,11 @@ impl ChecksummedTensor {
         &self.tensor
     }
 
-    /// The tensor; `None` if its checksum does not match.
+    /// The tensor in memory; `None` if it cannot be read or its checksum does not match.
     pub fn tensor(&self) -> Option<Tensor> {
-        (Digest::of_tensor(&self.tensor) == self.checksum).then(|| self.tensor.clone())
+        let loaded = self.tensor.load().ok()?;
+        let digest = Digest::of_tensor(&loaded).ok()?;
+        (digest == self.checksum).then_some(loaded)
     }
 }
 
@@ -90,12 +92,12 @@ pub fn write(path: &Path, kind: &str, tensors: &[LazyTensor]) -> Result<()> {
     output.finish()
 }
 
-/// Reads a file of a kind. Its tensors are memory-mapped and sorted by name.
+/// Reads a file of a kind. Its tensors are read when they are used, and sorted by name.
 ///
 /// # Errors
 /// The file cannot be read, or is of another kind.
 pub fn read(path: &Path, kind: &str) -> Result<Vec<(String, ChecksummedTensor)>> {
-    let whole = MappedRange::whole(Mapping::open(path)?);
+    let whole = ByteRange::whole(ByteSource::open(path)?);
     parse(&whole, kind).at(|| path.display().to_string())
 }
 
@@ -109,15 +111,17 @@ pub fn has_kind_prefix(path: &Path, kind: &str) -> bool {
     read.is_ok() && (start.is_empty() || said.starts_with(expected.as_bytes()))
 }
 
-fn parse(whole: &MappedRange, kind: &str) -> Result<Vec<(String, ChecksummedTensor)>> {
-    let found = plain::metadata_value(whole, KIND)?.unwrap_or_default();
+fn parse(whole: &ByteRange, kind: &str) -> Result<Vec<(String, ChecksummedTensor)>> {
+    let header = plain::Header::read(whole)?;
+    let found = header.metadata_value(KIND).unwrap_or_default();
     if found != kind {
         let message = format!("the file is of the kind {found:?}, not {kind:?}");
         return Err(Error::format(message));
     }
-    let mut tensors = plain::parse_shared(whole)?;
+    let mut tensors = header.tensors(whole)?;
     let place = tensors.iter().position(|(name, _)| name == CHECKSUMS);
     let sums = place.map(|place| tensors.remove(place).1);
+    let sums = sums.as_ref().map(Tensor::load).transpose()?;
     let sums = sums.as_ref().map(Tensor::bytes).unwrap_or_default();
     let (sums, rest) = sums.as_chunks();
     if sums.len() != tensors.len() || !rest.is_empty() {
@@ -260,7 +264,7 @@ mod tests {
     fn damaged_tensors_are_detected() {
         let bytes = written("damage");
         let parsed = |bytes: &[u8]| {
-            let whole = MappedRange::whole(Mapping::from_bytes(bytes.to_vec()));
+            let whole = ByteRange::whole(ByteSource::from_bytes(bytes.to_vec()));
             parse(&whole, KIND)
         };
         for length in 0..bytes.len() {
@@ -279,7 +283,7 @@ mod tests {
 
     #[test]
     fn other_kinds_are_named() {
-        let whole = MappedRange::whole(Mapping::from_bytes(written("kind")));
+        let whole = ByteRange::whole(ByteSource::from_bytes(written("kind")));
         let error = parse(&whole, "another").unwrap_err();
         assert!(error.message().contains("\"a test\""), "{error}");
     }

@@ -54,7 +54,7 @@ impl<'a> InputDiagnostics<'a> {
     /// Checks that the model can be imported for and called with these arguments.
     fn try_arguments(&self, arguments: &[Item]) -> Result<()> {
         let entry = self.signature.entry();
-        let module = self.model.import_method(entry, Some(arguments))?;
+        let module = self.model.import_method_in_place(entry, Some(arguments))?;
         let graph = module.graph(entry)?;
         let inputs = crate::item::flatten_arguments(&graph_inputs(graph), arguments)?;
         let states = graph.inputs.iter().skip(inputs.len());
@@ -343,7 +343,7 @@ impl<'a> InputDiagnostics<'a> {
     /// Returns the inputs with symbolic sizes, if the model can be imported for its example.
     fn symbolic(&self) -> Vec<SignatureInput> {
         let entry = self.signature.entry();
-        let module = self.model.import_method(entry, None);
+        let module = self.model.import_method_in_place(entry, None);
         let graph = module
             .as_ref()
             .ok()

@@ -78,7 +78,7 @@ fn import(
         .iter()
         .map(|one| (one.name.clone(), one.tensor.clone()));
     let arguments = signature.arguments(&named.collect::<Vec<_>>())?;
-    model.import_method(signature.entry(), Some(&arguments))
+    model.import_method_in_place(signature.entry(), Some(&arguments))
 }
 
 /// Describes a distribution: ` of normal(0, 1)`, ` of 0 to 999`, ` of ones`.

@@ -7,8 +7,7 @@ use serde::Deserialize;
 use crate::digest::Digest;
 use crate::error::Result;
 use crate::files::{self, FolderLock, Output};
-use crate::ir::graph::GraphModule;
-use crate::tensor::Tensor;
+use crate::ir::graph::{GraphModule, Weights};
 use crate::tensor_file::{checksummed, safetensors};
 
 /// Number of hexadecimal digits of the content's digest in the name.
@@ -16,26 +15,32 @@ const DIGEST_DIGITS: usize = 16;
 const SUFFIX: &str = ".safetensors";
 
 /// Weights that are about to be written.
-pub(super) struct WeightsFile {
+pub(super) struct WeightsFile<'a> {
     /// A plain name that follows from the document's name and the content.
     pub(super) name: String,
-    bytes: Vec<u8>,
+    weights: &'a Weights,
 }
 
-impl WeightsFile {
+impl WeightsFile<'_> {
     /// The weights of a module; `None` if it has none.
-    pub(super) fn of(module: &GraphModule, document: &Path) -> Result<Option<WeightsFile>> {
+    pub(super) fn of<'a>(
+        module: &'a GraphModule,
+        document: &Path,
+    ) -> Result<Option<WeightsFile<'a>>> {
         if module.weights.is_empty() {
             return Ok(None);
         }
-        let weights = module.weights.iter();
-        let tensors = weights.map(|(name, tensor)| (name.clone(), tensor.clone()));
-        let bytes = safetensors::serialize(&tensors.collect::<Vec<(String, Tensor)>>())?;
+        let mut content = String::new();
+        for (name, tensor) in &module.weights {
+            content += &format!("{} of {name:?}\n", Digest::of_tensor(tensor)?);
+        }
         let stem = document.file_stem().unwrap_or_default().to_string_lossy();
-        let digest = Digest::of(&bytes).to_string();
+        let digest = Digest::of(content.as_bytes()).to_string();
         let digits = digest.get(..DIGEST_DIGITS).unwrap_or_default();
-        let name = format!("{stem}-{digits}{SUFFIX}");
-        Ok(Some(WeightsFile { name, bytes }))
+        Ok(Some(WeightsFile {
+            name: format!("{stem}-{digits}{SUFFIX}"),
+            weights: &module.weights,
+        }))
     }
 }
 
@@ -46,8 +51,8 @@ pub(super) fn replace(path: &Path, document: Output, weights: Option<WeightsFile
         return document.finish();
     }
     let written = weights.map(|weights| {
-        let mut output = Output::new(&path.with_file_name(&weights.name))?;
-        output.write(&weights.bytes)?;
+        let output = Output::new(&path.with_file_name(&weights.name))?;
+        safetensors::write(output.path(), weights.weights.iter())?;
         Ok((weights.name, output))
     });
     let (name, written) = written.transpose()?.unzip();

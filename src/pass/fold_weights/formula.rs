@@ -47,24 +47,29 @@ impl Formula {
             .map(ValueId::index)
     }
 
-    /// Digest of the formula from the digests of its operands, which `known` has by number; `None` if a weight is
-    /// missing.
+    /// Digest of the formula from the digests of its operands, which `known` has by number.
+    ///
+    /// # Errors
+    /// A weight is missing or cannot be read.
     pub(super) fn digest(
         &self,
         weights: &Weights,
         known: &HashMap<usize, Digest>,
-    ) -> Option<Digest> {
+    ) -> Result<Digest> {
         match &self.source {
-            FormulaSource::Weight(name) => weights.get(name).map(Digest::of_tensor),
+            FormulaSource::Weight(name) => {
+                Digest::of_tensor(weights.get(name).ok_or_else(missing_weight)?)
+            }
             FormulaSource::Node(primitive, arguments) => {
                 let operands = self.operands().map(|operand| known.get(&operand).copied());
-                let operands = operands.collect::<Option<Vec<Digest>>>()?;
+                let operands = operands.collect::<Option<Vec<Digest>>>();
+                let operands = operands.ok_or_else(missing_weight)?;
                 // Numbers of formulas differ between modules.
                 let without_numbers =
                     |argument: &Argument| argument.map(&mut |_| 0.into(), &mut Dim::clone);
                 let arguments: Vec<Argument> = arguments.iter().map(without_numbers).collect();
                 let text = format!("{primitive:?}({arguments:?}) of {operands:?}");
-                Some(Digest::of(text.as_bytes()))
+                Ok(Digest::of(text.as_bytes()))
             }
         }
     }
@@ -141,7 +146,7 @@ impl Formulas {
                 continue;
             };
             let tensor = match &formula.source {
-                FormulaSource::Weight(name) => weights.get(name).cloned(),
+                FormulaSource::Weight(name) => weights.get(name).map(Tensor::load).transpose()?,
                 FormulaSource::Node(primitive, arguments) => {
                     let operand = |id: ValueId| known.get(&id.index()).cloned();
                     evaluate(primitive, arguments, &operand)?.pop()

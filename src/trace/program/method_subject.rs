@@ -22,10 +22,11 @@ impl MethodSubject<'_> {
             method: self.name.to_string(),
             inputs: Some(arguments.iter().map(InputSpec::from).collect()),
         };
-        self.program.import(&ImportOptions {
+        let module = self.program.import(&ImportOptions {
             entries: vec![entry],
             ..ImportOptions::default()
-        })
+        })?;
+        module.with_loaded_weights()
     }
 }
 

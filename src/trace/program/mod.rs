@@ -46,7 +46,7 @@ pub trait SourceProgram: fmt::Debug + Send + Sync {
     /// The program has no such method, or is damaged.
     fn signature(&self, method: &str) -> Result<Signature>;
 
-    /// Imports methods as graphs.
+    /// Imports methods as graphs. Their weights may be read from a file when they are used; see [`crate::tensor::Tensor::load`].
     ///
     /// # Errors
     /// One error lists everything that is not supported. Programs without example inputs need those of the options.

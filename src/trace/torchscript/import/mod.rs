@@ -67,7 +67,8 @@ use tensor::TensorRef;
 
 /// Imports the entry methods of an archive as graphs over its weights.
 ///
-/// Everything in the program that is not supported is listed in one error.
+/// Everything in the program that is not supported is listed in one error. Weights are read when they are used; see
+/// [`crate::tensor::Tensor::load`].
 pub fn import(archive: &Archive, options: &ImportOptions) -> Result<GraphModule> {
     let budget = archive.container().new_budget();
     let mut shared = Shared::default();
@@ -89,7 +90,7 @@ pub fn import(archive: &Archive, options: &ImportOptions) -> Result<GraphModule>
     let declared = shared.states.iter().flat_map(|state| &state.weights);
     for name in used.chain(declared.map(String::as_str)) {
         if let Some(record) = shared.records.get(name) {
-            let tensor = archive.tensor_within(record, &budget)?;
+            let tensor = archive.tensor_in_place(record, &budget)?;
             module.weights.insert(name.to_string(), tensor);
         }
     }

@@ -1,4 +1,4 @@
-//! `--limit`: what a model file may use while it is read.
+//! Options for reading the file of a model: `--limit` and `--mmap`.
 
 use std::path::Path;
 
@@ -8,22 +8,34 @@ use crate::Model;
 use crate::budget::Limits;
 use crate::error::Result;
 
-/// `--limit`
+/// `--limit` and `--mmap`
 #[derive(Args)]
-pub(super) struct LimitArgs {
+pub(super) struct ModelFileArgs {
     /// Raises or lowers a limit on what reading the model may use: bytes, values, steps, depth or length.
     #[arg(long = "limit", value_name = "NAME=N", value_parser = parse)]
     limits: Vec<(String, u64)>,
+    /// Map the model's files into memory, for weights on the host that processes share. The files must not change meanwhile:
+    /// if one is cut short, the process is killed.
+    #[arg(long)]
+    mmap: bool,
 }
 
-impl LimitArgs {
-    /// Opens a model within the limits.
+impl ModelFileArgs {
+    /// Opens a model.
+    #[expect(
+        unsafe_code,
+        reason = "whoever gives --mmap promises that nobody changes the files"
+    )]
     pub(super) fn open(&self, path: &Path) -> Result<Model> {
         let mut limits = Limits::default();
         for (name, value) in &self.limits {
             limits.set(name, *value)?;
         }
-        Model::open_with(path, &limits)
+        match self.mmap {
+            // SAFETY: the user asked for it, and was told.
+            true => unsafe { Model::open_mapped(path, &limits) },
+            false => Model::open_with(path, &limits),
+        }
     }
 }
 
