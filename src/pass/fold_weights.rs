@@ -56,6 +56,8 @@ impl FoldedModule {
             weights: &module.weights,
             formulas: Formulas::default(),
             derived: BTreeMap::new(),
+            names: HashMap::new(),
+            next_numbers: HashMap::new(),
         };
         let fold = |graph: &Graph| {
             let folded = apply_to_all_graphs(graph, &mut |graph| fold_graph(graph, &mut derived))?;
@@ -182,6 +184,10 @@ struct DerivedWeights<'m> {
     formulas: Formulas,
     /// Names of the derived weights with the numbers of their formulas.
     derived: BTreeMap<String, usize>,
+    /// Names of the derived weights by the numbers of their formulas.
+    names: HashMap<usize, String>,
+    /// The first number that may be free after a name.
+    next_numbers: HashMap<String, usize>,
 }
 
 impl DerivedWeights<'_> {
@@ -201,18 +207,29 @@ impl DerivedWeights<'_> {
 
     /// Makes the value of a formula a derived weight, unless it is one already. Returns the name.
     fn store(&mut self, constant: &ConstantValue) -> String {
-        let mut stored = self.derived.iter();
-        if let Some((name, _)) = stored.find(|(_, number)| **number == constant.formula) {
+        if let Some(name) = self.names.get(&constant.formula) {
             return name.clone();
         }
-        let base = format!("{}.folded", constant.weight.unwrap_or("constant"));
-        let numbered = (2..).map(|number| format!("{base}_{number}"));
-        let is_free =
-            |name: &String| !self.weights.contains_key(name) && !self.derived.contains_key(name);
-        let mut names = std::iter::once(base.clone()).chain(numbered);
-        let name = names.find(is_free).unwrap_or(base);
+        let name = self.free_name(format!("{}.folded", constant.weight.unwrap_or("constant")));
         self.derived.insert(name.clone(), constant.formula);
+        self.names.insert(constant.formula, name.clone());
         name
+    }
+
+    /// A name that no weight has, with a number if need be.
+    fn free_name(&mut self, base: String) -> String {
+        let mut number = self.next_numbers.get(&base).copied().unwrap_or(1);
+        loop {
+            let name = match number {
+                1 => base.clone(),
+                _ => format!("{base}_{number}"),
+            };
+            number += 1;
+            if !self.weights.contains_key(&name) && !self.derived.contains_key(&name) {
+                self.next_numbers.insert(base, number);
+                return name;
+            }
+        }
     }
 
     /// The folded module, without weights that nothing reads. `used` has the names of the others.

@@ -18,11 +18,13 @@ use super::dce;
 pub fn fuse_sibling_matmuls(graph: &Graph) -> Result<Graph> {
     // Dead readers do not count.
     apply_to_all_graphs(&dce(graph)?, &mut |graph| {
-        let families = SiblingProducts::all(graph);
+        let families = SiblingProducts::all(graph).into_iter();
+        let families: HashMap<ValueId, SiblingProducts> =
+            families.map(|family| (family.first, family)).collect();
         let mut slices: HashMap<ValueId, ValueId> = HashMap::new();
         replay(graph, |replay, node| {
             let first = node.results.first();
-            if let Some(family) = families.iter().find(|family| Some(&family.first) == first) {
+            if let Some(family) = first.and_then(|first| families.get(first)) {
                 let fused = family.build(replay)?;
                 for (member, slice) in family.members.iter().zip(family.slices(fused)) {
                     slices.insert(member.value, slice.id());
