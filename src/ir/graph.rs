@@ -429,6 +429,15 @@ impl Graph {
         uses
     }
 
+    /// Whether each value is an output, by index.
+    pub(crate) fn output_flags(&self) -> Vec<bool> {
+        let mut flags = vec![false; self.values.len()];
+        for output in &self.outputs {
+            flags[output.index()] = true;
+        }
+        flags
+    }
+
     /// Checks the inputs' element types; an error names the first that differs.
     pub fn check_dtypes(&self, inputs: &[Tensor]) -> Result<()> {
         for (id, tensor) in self.inputs.iter().zip(inputs) {

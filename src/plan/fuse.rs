@@ -102,6 +102,7 @@ pub fn fuse(
     if let Some(error) = Error::all(calls.map(not_planned).collect()) {
         return Err(error);
     }
+    let planned_parts = concat::plan_parts(graph, capabilities);
     let mut fuser = Fuser {
         graph,
         capabilities,
@@ -112,8 +113,13 @@ pub fn fuse(
         materialized: vec![false; graph.values.len()],
         reasons: vec![None; graph.values.len()],
         readers: readers(graph),
-        planned_parts: concat::plan_parts(graph, capabilities),
+        is_output: graph.output_flags(),
+        unwritten: vec![false; graph.values.len()],
+        planned_wholes: planned_parts.values().copied().collect(),
+        planned_parts,
         attention: BTreeMap::new(),
+        attention_keys: BTreeSet::new(),
+        attention_values: BTreeSet::new(),
     };
     fuser.find_attention();
     for (index, info) in graph.values.iter().enumerate() {
@@ -144,7 +150,7 @@ pub fn fuse(
 }
 
 /// The nodes that read each value.
-fn readers(graph: &Graph) -> Vec<Vec<usize>> {
+pub fn readers(graph: &Graph) -> Vec<Vec<usize>> {
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
     for (index, node) in graph.nodes.iter().enumerate() {
         for operand in node.operands() {
@@ -175,10 +181,19 @@ pub struct Fuser<'a> {
     pub reasons: Vec<Option<MaterializeReason>>,
     /// The nodes that read each value.
     pub readers: Vec<Vec<usize>>,
+    /// Whether each value is an output of the graph.
+    pub is_output: Vec<bool>,
+    /// For each value, that no kernel writes an input or weight.
+    pub unwritten: Vec<bool>,
     /// Values that are materialised to be stored within concatenations.
     planned_parts: PlannedParts,
+    /// The concatenations that these are stored within.
+    planned_wholes: BTreeSet<ValueId>,
     /// Candidates for attention kernels, by their last node.
     attention: BTreeMap<usize, AttentionMatch>,
+    /// Keys and values of the candidates.
+    attention_keys: BTreeSet<ValueId>,
+    attention_values: BTreeSet<ValueId>,
 }
 
 impl Fuser<'_> {
@@ -256,11 +271,11 @@ impl Fuser<'_> {
     fn reason_to_store(&self, value: ValueId) -> Option<MaterializeReason> {
         let ValueProperties { cost, leaves, .. } = &self.properties[value.index()];
         let (cost, readers) = (*cost, self.readers[value.index()].len());
-        if self.graph.outputs.contains(&value) {
+        if self.is_output[value.index()] {
             Some(MaterializeReason::Output)
         } else if self.is_assertion(value) {
             Some(MaterializeReason::Assertion)
-        } else if self.planned_parts.contains_key(&value) || self.has_planned_parts(value) {
+        } else if self.planned_parts.contains_key(&value) || self.planned_wholes.contains(&value) {
             Some(MaterializeReason::Concatenated)
         } else if readers > 1 && cost > MAX_DUPLICATED_COST {
             Some(MaterializeReason::Shared { readers, cost })
@@ -279,11 +294,6 @@ impl Fuser<'_> {
             Definition::Node(node, _) => self.graph.nodes[node].has_side_effect(),
             _ => false,
         }
-    }
-
-    /// True for a concatenation with operands that are stored within it.
-    fn has_planned_parts(&self, value: ValueId) -> bool {
-        self.planned_parts.values().any(|concat| *concat == value)
     }
 
     /// Materialises operands until one kernel can bind the remaining reads. Does nothing if several `kernels` share the
@@ -362,7 +372,7 @@ impl Fuser<'_> {
         let node = &self.graph.nodes[index];
         let mut results = node.results.iter();
         let is_read = |result: &ValueId| {
-            !self.readers[result.index()].is_empty() || self.graph.outputs.contains(result)
+            !self.readers[result.index()].is_empty() || self.is_output[result.index()]
         };
         node.has_side_effect() || results.any(is_read)
     }

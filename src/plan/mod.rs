@@ -165,6 +165,7 @@ fn build_kernels(
         order: Vec::new(),
         makes_checks: true,
         host_values: custom::host_values(graph),
+        outputs: graph.outputs.iter().copied().collect(),
         flows: Vec::new(),
     };
     planner.run(Planner::outputs)?;
@@ -193,6 +194,8 @@ struct Planner<'a> {
     makes_checks: bool,
     /// Operands and results of host functions. Their memory is not reused.
     host_values: HashSet<ValueId>,
+    /// Outputs of this graph.
+    outputs: HashSet<ValueId>,
     /// Control flow and host calls between the steps of this graph.
     flows: Vec<Flow>,
 }

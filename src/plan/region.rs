@@ -176,6 +176,7 @@ impl Planner<'_> {
             order,
             makes_checks: true,
             host_values: custom::host_values(graph),
+            outputs: graph.outputs.iter().copied().collect(),
             flows: Vec::new(),
         };
         let mut value = T::default();

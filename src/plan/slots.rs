@@ -125,7 +125,7 @@ impl Planner<'_> {
 
     /// True for an output of the whole graph.
     fn is_output(&self, value: ValueId) -> bool {
-        self.prefix.is_empty() && self.graph.outputs.contains(&value)
+        self.prefix.is_empty() && self.outputs.contains(&value)
     }
 
     /// Slots of the outputs. Inputs and weights are copied.

@@ -30,7 +30,7 @@ impl Fuser<'_> {
     pub fn kernel(&mut self, index: usize, result: ValueId, claimed: &mut [bool]) -> Group {
         let (mut nodes, mut root) = (vec![index], result);
         if takes_epilogue(&self.graph.nodes[index]) {
-            (nodes, root) = self.epilogue(index, result, claimed);
+            (nodes, root) = self.epilogue(index, result, &|node| claimed[node]);
             for node in &nodes[1..] {
                 claimed[*node] = true;
             }
@@ -59,11 +59,16 @@ impl Fuser<'_> {
     }
 
     /// Finds the longest epilogue that leaves a single value to other kernels. Returns its nodes and that value.
-    fn epilogue(&self, index: usize, result: ValueId, claimed: &[bool]) -> (Vec<usize>, ValueId) {
+    fn epilogue(
+        &self,
+        index: usize,
+        result: ValueId,
+        is_claimed: &dyn Fn(usize) -> bool,
+    ) -> (Vec<usize>, ValueId) {
         let mut growth = self.empty_epilogue(index, result);
         let mut best = (growth.nodes.clone(), result);
         while let Some(next) = self.next_reader(&growth) {
-            if claimed[next]
+            if is_claimed(next)
                 || !keeps_order(&self.graph.nodes[next])
                 || !self.grow(&mut growth, next)
             {
@@ -101,7 +106,7 @@ impl Fuser<'_> {
             _ => false,
         };
         let mut readers = self.readers[root.index()].iter();
-        let is_read = !self.graph.outputs.contains(&root) && readers.all(looks_through);
+        let is_read = !self.is_output[root.index()] && readers.all(looks_through);
         is_reshape && is_image && is_read && self.capabilities.simd_lanes().is_some()
     }
 
@@ -120,7 +125,7 @@ impl Fuser<'_> {
         let values = growth.values.iter().copied();
         let is_open = |id: &ValueId| {
             let readers = &self.readers[id.index()];
-            self.graph.outputs.contains(id)
+            self.is_output[id.index()]
                 || readers.iter().any(|reader| !growth.nodes.contains(reader))
         };
         values.filter(is_open).collect()
@@ -149,7 +154,7 @@ impl Fuser<'_> {
     fn end_reason(&self, nodes: &[usize], root: ValueId, claimed: &[bool]) -> MaterializeReason {
         let readers = &self.readers[root.index()];
         match readers.as_slice() {
-            _ if self.graph.outputs.contains(&root) => MaterializeReason::Output,
+            _ if self.is_output[root.index()] => MaterializeReason::Output,
             [reader] if !keeps_order(&self.graph.nodes[*reader]) => {
                 MaterializeReason::NotElementwise
             }
@@ -263,7 +268,6 @@ impl Fuser<'_> {
 
     /// Finds one of the `wanted` values that ends the epilogue of a kernel which the value depends on.
     fn find_epilogue_end(&self, value: ValueId, wanted: &BTreeSet<ValueId>) -> Option<ValueId> {
-        let unclaimed = vec![false; self.graph.nodes.len()];
         let mut open = vec![value];
         let mut seen = BTreeSet::new();
         while let Some(value) = open.pop() {
@@ -275,7 +279,7 @@ impl Fuser<'_> {
             }
             let node = &self.graph.nodes[index];
             if takes_epilogue(node) {
-                let root = self.epilogue(index, value, &unclaimed).1;
+                let root = self.epilogue(index, value, &|_| false).1;
                 if wanted.contains(&root) {
                     return Some(root);
                 }

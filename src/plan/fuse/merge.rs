@@ -174,7 +174,7 @@ impl<'a, 'g> Merger<'a, 'g> {
         let written = std::mem::take(&mut self.written[source]);
         let is_read = |value: &ValueId| {
             let mut readers = self.readers.get(value).into_iter().flatten();
-            let is_output = self.fuser.graph.outputs.contains(value);
+            let is_output = self.fuser.is_output[value.index()];
             is_output || readers.any(|reader| ![source, target].contains(reader))
         };
         let (still_read, unread): (Vec<ValueId>, Vec<ValueId>) =

@@ -51,7 +51,7 @@ impl Fuser<'_> {
                 return false;
             };
             let node = &self.graph.nodes[node];
-            let is_image = info.ty.shape == *shape && !self.graph.outputs.contains(&value);
+            let is_image = info.ty.shape == *shape && !self.is_output[value.index()];
             let is_expanded = matches!(node.op, Op::Primitive(Primitive::Expand(_)));
             match (self.materialized[value.index()], node_class(node)) {
                 (true, _) if is_image => {}

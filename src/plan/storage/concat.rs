@@ -52,14 +52,13 @@ fn is_large(graph: &Graph, whole: ValueId) -> bool {
     example_size(graph, &graph.ty(whole).numel()) >= MIN_ELEMENTS
 }
 
-/// True for an image that a convolution reads. It is materialised anyway, so that operands can be written to it
-/// directly.
-fn is_convolved(graph: &Graph, whole: ValueId) -> bool {
-    let is_read = |node: &Node| {
-        matches!(node.op, Op::Primitive(Primitive::Conv(_)))
-            && node.operands().first() == Some(&whole)
-    };
-    graph.nodes.iter().any(is_read)
+/// Images that convolutions read. They are materialised anyway, so that operands can be written to them directly.
+fn convolved_images(graph: &Graph) -> BTreeSet<ValueId> {
+    let is_convolution = |node: &&Node| matches!(node.op, Op::Primitive(Primitive::Conv(_)));
+    let convolutions = graph.nodes.iter().filter(is_convolution);
+    convolutions
+        .filter_map(|node| node.operands().first().copied())
+        .collect()
 }
 
 /// Operands to materialise so that concatenations of many operands need no kernels, including operands of nested
@@ -67,6 +66,7 @@ fn is_convolved(graph: &Graph, whole: ValueId) -> bool {
 pub fn plan_parts(graph: &Graph, capabilities: &Capabilities) -> PlannedParts {
     let external = external_values(graph);
     let alignment = capabilities.offset_alignment / MIN_ELEMENT_BYTES;
+    let convolved = convolved_images(graph);
     let mut planned = PlannedParts::new();
     // Outer concatenations come last in graph order.
     for node in graph.nodes.iter().rev() {
@@ -81,7 +81,7 @@ pub fn plan_parts(graph: &Graph, capabilities: &Capabilities) -> PlannedParts {
         let wholes: BTreeSet<ValueId> = parts.values().copied().collect();
         let innermost = parts.keys().filter(|value| !wholes.contains(value));
         if is_worth_kernels(graph, capabilities, whole, innermost.count())
-            || is_large(graph, whole) && is_convolved(graph, whole)
+            || is_large(graph, whole) && convolved.contains(&whole)
         {
             planned.extend(parts);
         }
@@ -131,10 +131,12 @@ pub fn assign_parts(
         .filter(|group| group.rows().is_none())
         .map(|group| group.root)
         .collect();
+    let outputs: BTreeSet<ValueId> = graph.outputs.iter().copied().collect();
     let mut replaced = BTreeSet::new();
     for root in roots.into_iter().filter(|root| !excluded.contains(root)) {
         let alignment = capabilities.offset_alignment;
-        if let Some(parts) = operand_offsets(graph, fusion, root, alignment, &excluded) {
+        if let Some(parts) = operand_offsets(graph, fusion, root, alignment, [&excluded, &outputs])
+        {
             fusion.concat_parts.extend(parts);
             replaced.insert(root);
         }
@@ -151,14 +153,14 @@ fn operand_offsets(
     fusion: &Fusion,
     root: ValueId,
     alignment: u64,
-    excluded: &BTreeSet<ValueId>,
+    [excluded, outputs]: [&BTreeSet<ValueId>; 2],
 ) -> Option<ConcatParts> {
     let layout = &fusion.layouts[root.index()];
     let storage = fusion.storages[root.index()];
     let is_image = *layout == IMAGE_LAYOUT;
     // An output has its own memory. An operand in another shape may be stored within it.
     let is_materialized =
-        |id: ValueId| id != root && fusion.materialized[id.index()] && !graph.outputs.contains(&id);
+        |id: ValueId| id != root && fusion.materialized[id.index()] && !outputs.contains(&id);
     let base_of = |value| match is_image {
         true => value,
         false => look_through_reshapes(graph, value, is_materialized),
@@ -172,7 +174,7 @@ fn operand_offsets(
     for (operand, start) in contiguous_offsets(graph, whole, alignment / storage.size())? {
         let base = base_of(operand);
         let is_free = !excluded.contains(&base)
-            && !graph.outputs.contains(&base)
+            && !outputs.contains(&base)
             && !fusion.concat_parts.contains_key(&base)
             && !parts.contains_key(&base);
         let matches_storage = fusion.materialized[base.index()]

@@ -21,6 +21,7 @@ pub fn assign(graph: &Graph, capabilities: &Capabilities, fusion: &Fusion) -> Ve
         fusion,
         layouts: vec![Layout::Linear; graph.values.len()],
         external: external_values(graph),
+        convolved: convolved_values(graph, capabilities, fusion),
     };
     if capabilities.simd_lanes().is_some() {
         fusion.groups.iter().for_each(|group| assigner.visit(group));
@@ -53,6 +54,8 @@ struct LayoutAssigner<'a> {
     fusion: &'a Fusion,
     layouts: Vec<Layout>,
     external: BTreeSet<ValueId>,
+    /// Values that a convolution which wants the vec4 layout reads, directly or through inlined nodes of their shape.
+    convolved: BTreeSet<ValueId>,
 }
 
 impl LayoutAssigner<'_> {
@@ -83,11 +86,7 @@ impl LayoutAssigner<'_> {
 
     /// Stored values that a kernel reads to compute `root`.
     fn leaves(&self, root: ValueId) -> BTreeSet<ValueId> {
-        let Definition::Node(node, _) = self.graph.value(root).definition else {
-            return BTreeSet::new();
-        };
-        let operands = self.graph.nodes[node].operands();
-        self.fusion.leaves(self.graph, &operands)
+        leaves_of(self.graph, self.fusion, root)
     }
 
     /// True for images in single precision that only our kernels access.
@@ -155,20 +154,39 @@ impl LayoutAssigner<'_> {
         if let Some(whole) = self.fusion.planned_parts.get(&value) {
             return self.is_convolved(*whole);
         }
-        let shape = &self.graph.ty(value).shape;
-        let is_read = |x: ValueId| {
-            x == value
-                || !self.fusion.materialized[x.index()]
-                    && self.graph.ty(x).shape == *shape
-                    && self.leaves(x).contains(&value)
-        };
-        self.graph.nodes.iter().any(|node| match &node.op {
-            Op::Primitive(Primitive::Conv(conv)) => {
-                node.operands().first().is_some_and(|x| is_read(*x))
-                    && variant::vec4_conv_variant(self.graph, self.capabilities, node, conv)
-                        .is_some()
-            }
-            _ => false,
-        })
+        self.convolved.contains(&value)
     }
+}
+
+/// Stored values that a kernel reads to compute `root`.
+fn leaves_of(graph: &Graph, fusion: &Fusion, root: ValueId) -> BTreeSet<ValueId> {
+    let Definition::Node(node, _) = graph.value(root).definition else {
+        return BTreeSet::new();
+    };
+    fusion.leaves(graph, &graph.nodes[node].operands())
+}
+
+/// Values that a convolution which wants the vec4 layout reads, directly or through inlined nodes of their shape.
+fn convolved_values(
+    graph: &Graph,
+    capabilities: &Capabilities,
+    fusion: &Fusion,
+) -> BTreeSet<ValueId> {
+    let mut convolved = BTreeSet::new();
+    for node in &graph.nodes {
+        let (Op::Primitive(Primitive::Conv(conv)), Some(x)) =
+            (&node.op, node.operands().first().copied())
+        else {
+            continue;
+        };
+        if variant::vec4_conv_variant(graph, capabilities, node, conv).is_none() {
+            continue;
+        }
+        convolved.insert(x);
+        if !fusion.materialized[x.index()] {
+            let leaves = leaves_of(graph, fusion, x).into_iter();
+            convolved.extend(leaves.filter(|leaf| graph.ty(*leaf).shape == graph.ty(x).shape));
+        }
+    }
+    convolved
 }

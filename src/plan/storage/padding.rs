@@ -42,6 +42,12 @@ pub fn assign(
         request,
         fusion,
         external: external_values(graph),
+        unwritten: vec![false; graph.values.len()],
+        wholes: fusion
+            .concat_parts
+            .values()
+            .map(|(whole, _)| *whole)
+            .collect(),
     };
     let read = fusion
         .groups
@@ -62,6 +68,10 @@ struct Padder<'a> {
     request: StorageRequest<'a>,
     fusion: &'a Fusion,
     external: BTreeSet<ValueId>,
+    /// For each value, that no kernel writes an input or weight.
+    unwritten: Vec<bool>,
+    /// Concatenations that other values are stored within.
+    wholes: BTreeSet<ValueId>,
 }
 
 impl Padder<'_> {
@@ -84,12 +94,11 @@ impl Padder<'_> {
     /// True for a product whose kernel computes tiles in vector lanes. Errors are reported when the kernel is
     /// generated.
     fn is_in_tiles(&self, product: &Node) -> bool {
-        let written = vec![false; self.graph.values.len()];
         let scope = KernelScope::new(
             self.graph,
             self.capabilities,
             &self.fusion.materialized,
-            &written,
+            &self.unwritten,
         );
         let scope = scope.with_layouts(&self.fusion.layouts, &self.fusion.storages);
         let choice = variant::best_choice(&scope, product, &self.request.options.variant_overrides);
@@ -127,12 +136,12 @@ impl Padder<'_> {
     /// True for values that our kernels write or the host uploads, and that share no memory with others.
     fn is_unshared(&self, value: ValueId) -> bool {
         let parts = &self.fusion.concat_parts;
-        let is_concat = || parts.values().any(|(concat, _)| *concat == value);
+        let is_part = parts.contains_key(&value);
         let is_ours = match self.graph.value(value).definition {
             Definition::Node(..) => true,
             Definition::Input(_) => self.request.prefix.is_empty(),
             Definition::Weight(_) => false,
         };
-        is_ours && !self.external.contains(&value) && !parts.contains_key(&value) && !is_concat()
+        is_ours && !self.external.contains(&value) && !is_part && !self.wholes.contains(&value)
     }
 }

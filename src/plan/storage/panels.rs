@@ -49,6 +49,11 @@ struct WeightLayouts<'a> {
 pub fn choose_paneled(builder: &PlanBuilder, capabilities: &Capabilities) -> PaneledWeights {
     let (plan, limit) = (&builder.plan, capabilities.textures.bindings as usize);
     let mut chosen = PaneledWeights::new();
+    let fits = |step: &Step, chosen: &PaneledWeights| texture_count(plan, step, chosen) <= limit;
+    if !plan.steps.iter().all(|step| fits(step, &chosen)) {
+        return chosen;
+    }
+    let steps = steps_by_weight(plan);
     for (name, layouts) in weight_layouts(&plan.slots) {
         let Some(panels) = layouts.panels.first().filter(|_| layouts.in_rows) else {
             continue;
@@ -59,8 +64,8 @@ pub fn choose_paneled(builder: &PlanBuilder, capabilities: &Capabilities) -> Pan
         }
         let panels = Panels::clone(panels);
         chosen.insert(name.to_string(), PaneledWeight { panels, read });
-        let mut steps = plan.steps.iter();
-        if steps.any(|step| texture_count(plan, step, &chosen) > limit) {
+        let mut readers = steps.get(name).into_iter().flatten();
+        if !readers.all(|step| fits(step, &chosen)) {
             chosen.remove(name);
         }
     }
@@ -133,6 +138,19 @@ fn weight_layouts(slots: &[Slot]) -> BTreeMap<&str, WeightLayouts<'_>> {
         layouts.numel = numel.unwrap_or_default();
     }
     found
+}
+
+/// Steps that bind each weight, by name.
+fn steps_by_weight(plan: &Plan) -> BTreeMap<&str, Vec<&Step>> {
+    let mut steps: BTreeMap<&str, Vec<&Step>> = BTreeMap::new();
+    for step in &plan.steps {
+        for slot in &step.bindings {
+            if let Some(SlotKind::Weight(name)) = plan.slots.get(slot.0).map(|slot| &slot.kind) {
+                steps.entry(name).or_default().push(step);
+            }
+        }
+    }
+    steps
 }
 
 /// Number of textures that a step binds, given the weights stored only as panels.

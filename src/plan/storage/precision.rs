@@ -16,7 +16,7 @@ use crate::kernel::materialization::{F32StorageReason, Precision};
 use crate::op::ReduceFunction;
 use crate::plan::PlanOptions;
 use crate::plan::cost::{NodeClass, node_class};
-use crate::plan::fuse::Fusion;
+use crate::plan::fuse::{Fusion, readers};
 use crate::plan::group::{Group, reduction_of};
 use crate::plan::storage::layout::external_values;
 use crate::plan::storage::panels::PaneledWeights;
@@ -64,6 +64,7 @@ pub fn assign(
         external: external_values(graph),
         integer_sources: integer_sources(graph),
         writers: writing_groups(graph, fusion),
+        readers: readers(graph),
     };
     all.map(|(id, info)| match info.ty.dtype {
         DType::F32 => Ok(match chooser.f32_reason(id) {
@@ -88,6 +89,8 @@ struct PrecisionChooser<'a> {
     integer_sources: BTreeSet<ValueId>,
     /// The group that writes each value.
     writers: Vec<Option<usize>>,
+    /// The nodes that read each value.
+    readers: Vec<Vec<usize>>,
 }
 
 impl PrecisionChooser<'_> {
@@ -144,12 +147,11 @@ impl PrecisionChooser<'_> {
 
     /// True for a partial product: a sum is the value's only reader.
     fn is_partial_product(&self, value: ValueId) -> bool {
-        let nodes = self.graph.nodes.iter();
-        let mut readers = nodes.filter(|node| node.operands().contains(&value));
-        let is_sum = |node: &Node| {
-            reduction_of(node).is_some_and(|reduce| reduce.function == ReduceFunction::Sum)
+        let is_sum = |node: &usize| {
+            let reduce = reduction_of(&self.graph.nodes[*node]);
+            reduce.is_some_and(|reduce| reduce.function == ReduceFunction::Sum)
         };
-        matches!((readers.next(), readers.next()), (Some(only), None) if is_sum(only))
+        matches!(self.readers[value.index()].as_slice(), [only] if is_sum(only))
     }
 
     /// True for a reduction of windows, whose results are as many as an image's elements.

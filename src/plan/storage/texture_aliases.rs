@@ -14,13 +14,14 @@ pub fn assign(
     fusion: &Fusion,
     is_body: bool,
 ) -> Vec<bool> {
+    let is_output = graph.output_flags();
     let has_own_slot = |value: ValueId| match graph.value(value).definition {
         Definition::Weight(_) => {
             let storage = fusion.storages[value.index()];
             chunks(graph.value(value), storage, capabilities).is_none()
         }
         Definition::Input(_) => !is_body,
-        Definition::Node(..) => !is_body || !graph.outputs.contains(&value),
+        Definition::Node(..) => !is_body || !is_output[value.index()],
     };
     let is_aliased = |value: ValueId| {
         capabilities.buffer_aliasing

@@ -43,6 +43,8 @@ impl Fuser<'_> {
         }
         for anchor in 0..self.graph.nodes.len() {
             if let Some(matched) = self.attention(anchor) {
+                self.attention_keys.insert(matched.keys);
+                self.attention_values.insert(matched.values);
                 self.attention.insert(anchor, matched);
             }
         }
@@ -82,9 +84,8 @@ impl Fuser<'_> {
     fn is_claimable(&self, anchor: usize, matched: &AttentionMatch) -> bool {
         let is_short = self.cost(matched) <= MAX_SCORE_COST;
         let fits = self.leaves_of_match(matched).len() < self.max_read_buffers;
-        let written = vec![false; self.graph.values.len()];
-        let mut scope =
-            KernelScope::new(self.graph, self.capabilities, &self.materialized, &written);
+        let (materialized, written) = (&self.materialized, &self.unwritten);
+        let mut scope = KernelScope::new(self.graph, self.capabilities, materialized, written);
         let mut reads = || attention::can_read_operands(&mut scope, anchor, &matched.attention);
         is_short && fits && reads().unwrap_or(false)
     }
@@ -93,9 +94,8 @@ impl Fuser<'_> {
     /// stored once, however often heads are repeated; keys are stored before their transposition, so that channels are
     /// contiguous.
     pub fn storage_point(&self, mut value: ValueId) -> ValueId {
-        let matches = self.attention.values();
-        let are_keys = matches.clone().any(|matched| matched.keys == value);
-        let are_values = matches.clone().any(|matched| matched.values == value);
+        let are_keys = self.attention_keys.contains(&value);
+        let are_values = self.attention_values.contains(&value);
         let is_read_through = |view: &Primitive| match view {
             Primitive::Reshape(_) | Primitive::Expand(_) => are_keys || are_values,
             Primitive::Permute(_) => are_keys,
@@ -117,7 +117,7 @@ impl Fuser<'_> {
         results.all(|result| {
             let mut readers = self.readers[result.index()].iter();
             let is_known = |reader: &usize| *reader == anchor || nodes.contains(reader);
-            !self.graph.outputs.contains(result) && readers.all(is_known)
+            !self.is_output[result.index()] && readers.all(is_known)
         })
     }
 

@@ -1,7 +1,7 @@
 //! Nodes that one row kernel computes: reductions over the same trailing axes, and the pointwise nodes between and
 //! after them. They are found by structure, so that softmax, norms and similar chains become one kernel each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::ir::{Node, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
@@ -22,7 +22,8 @@ impl Fuser<'_> {
         if !rows::is_supported(capabilities) {
             return groups;
         }
-        let mut earlier_groups: Vec<Vec<usize>> = Vec::new();
+        let reductions = reductions_by_leaf(self);
+        let mut earlier_groups = EarlierGroups::default();
         for seed in 0..self.graph.nodes.len() {
             let is_vec4_pooling = capabilities.simd_lanes().is_some()
                 && pooling::is_supported(self.graph, &self.graph.nodes[seed]);
@@ -32,10 +33,10 @@ impl Fuser<'_> {
             let Some(frame) = RowFrame::of(self.graph, &self.graph.nodes[seed]) else {
                 continue;
             };
-            let region = RowRegion::grow(self, capabilities, seed, frame, claimed);
+            let region = RowRegion::grow(self, capabilities, seed, frame, claimed, &reductions);
             if let Some(group) = region.group(self, capabilities, &earlier_groups) {
                 group.nodes.iter().for_each(|node| claimed[*node] = true);
-                earlier_groups.push(group.nodes.clone());
+                earlier_groups.add(&group.nodes);
                 self.store_written(&group);
                 groups.push(group);
             }
@@ -51,7 +52,7 @@ impl Fuser<'_> {
             self.reasons[value.index()] = None;
         }
         for value in &rows.written {
-            let reason = if self.graph.outputs.contains(value) {
+            let reason = if self.is_output[value.index()] {
                 MaterializeReason::Output
             } else {
                 MaterializeReason::TooManyReaders(self.readers[value.index()].len())
@@ -92,6 +93,11 @@ struct RowRegionGrowth<'a, 'g> {
     excluded_dependents: BTreeSet<ValueId>,
     /// Materialised values with an element for each element of the rows that the region's reductions read.
     leaves: BTreeSet<ValueId>,
+    reductions: &'a ReductionsByLeaf,
+    /// Nodes to visit that may belong to the region.
+    candidates: BTreeSet<usize>,
+    /// Nodes to visit that read values in `excluded_dependents`.
+    dependents: BTreeSet<usize>,
     /// Index of a row, as a variable.
     row: Index,
     /// Linear index of an element of that row.
@@ -106,9 +112,10 @@ impl RowRegion {
         seed: usize,
         frame: RowFrame,
         claimed: &[bool],
+        reductions: &ReductionsByLeaf,
     ) -> RowRegion {
-        let written = vec![false; fuser.graph.values.len()];
-        let mut scope = KernelScope::new(fuser.graph, capabilities, &fuser.materialized, &written);
+        let written = &fuser.unwritten;
+        let mut scope = KernelScope::new(fuser.graph, capabilities, &fuser.materialized, written);
         let row = scope.counter("index", &frame.rows).1;
         let number = scope.counter("k", &frame.length).1;
         let element = frame.element_index(&row, &number);
@@ -122,14 +129,14 @@ impl RowRegion {
             },
             excluded_dependents: BTreeSet::new(),
             leaves: BTreeSet::new(),
+            reductions,
+            candidates: BTreeSet::from([seed]),
+            dependents: BTreeSet::new(),
             row,
             element,
         };
-        for (index, node) in fuser.graph.nodes.iter().enumerate().skip(seed) {
-            let is_added = !claimed[index] && growth.try_add(index, node);
-            if !is_added && node.operands().iter().any(|id| growth.depends(*id)) {
-                growth.excluded_dependents.extend(&node.results);
-            }
+        while let Some(index) = growth.next() {
+            growth.visit(index, claimed[index]);
         }
         growth.region
     }
@@ -162,7 +169,7 @@ impl RowRegion {
     fn escapes(&self, fuser: &Fuser, value: ValueId) -> bool {
         let readers = &fuser.readers[value.index()];
         let is_inside = |reader: &usize| self.nodes.contains(reader);
-        fuser.graph.outputs.contains(&value) || !readers.iter().all(is_inside)
+        fuser.is_output[value.index()] || !readers.iter().all(is_inside)
     }
 
     /// The group, if a row kernel pays off and a device can bind its operands and results. `earlier_groups` are the
@@ -171,7 +178,7 @@ impl RowRegion {
         mut self,
         fuser: &Fuser,
         capabilities: &Capabilities,
-        earlier_groups: &[Vec<usize>],
+        earlier_groups: &EarlierGroups,
     ) -> Option<Group> {
         self.prune(fuser);
         let rows = self.rows(fuser);
@@ -182,9 +189,9 @@ impl RowRegion {
         if self.has_cycle(fuser, &rows.written, earlier_groups) {
             return None;
         }
-        let written = vec![false; fuser.graph.values.len()];
         // A kernel omits its checks where the buffer of check flags does not fit.
-        let scope = KernelScope::new(fuser.graph, capabilities, &fuser.materialized, &written);
+        let written = &fuser.unwritten;
+        let scope = KernelScope::new(fuser.graph, capabilities, &fuser.materialized, written);
         let scope = scope.without_checks();
         let group = Group {
             anchor: rows.stages.last().and_then(|stage| stage.last()).copied(),
@@ -222,20 +229,28 @@ impl RowRegion {
 
     /// True if the group would depend on itself: a node outside reads a value of the group, and a node of the group
     /// depends on that node, or on one that an earlier group computes together with it.
-    fn has_cycle(&self, fuser: &Fuser, written: &[ValueId], earlier_groups: &[Vec<usize>]) -> bool {
+    fn has_cycle(
+        &self,
+        fuser: &Fuser,
+        written: &[ValueId],
+        earlier_groups: &EarlierGroups,
+    ) -> bool {
+        // No path leads back from a node after all of these: nodes only read values before them.
+        let last = self.nodes.last().copied().max(earlier_groups.last);
         let mut open: Vec<ValueId> = written.to_vec();
         let mut seen = BTreeSet::new();
         while let Some(value) = open.pop() {
             for reader in &fuser.readers[value.index()] {
+                if Some(*reader) > last {
+                    continue;
+                }
                 if self.nodes.contains(reader) {
                     if written.contains(&value) {
                         continue;
                     }
                     return true;
                 }
-                let single = std::slice::from_ref(reader);
-                let group = earlier_groups.iter().find(|group| group.contains(reader));
-                for node in group.map_or(single, Vec::as_slice) {
+                for node in earlier_groups.nodes_with(reader) {
                     if seen.insert(*node) {
                         open.extend(&fuser.graph.nodes[*node].results);
                     }
@@ -246,7 +261,81 @@ impl RowRegion {
     }
 }
 
+/// Row groups claimed so far.
+#[derive(Default)]
+struct EarlierGroups {
+    /// Nodes of each group.
+    nodes: Vec<Vec<usize>>,
+    /// The group that a node belongs to.
+    group_of: HashMap<usize, usize>,
+    /// The last node of all groups.
+    last: Option<usize>,
+}
+
+impl EarlierGroups {
+    /// Adds the nodes of a group.
+    fn add(&mut self, nodes: &[usize]) {
+        let group = self.nodes.len();
+        self.group_of
+            .extend(nodes.iter().map(|node| (*node, group)));
+        self.last = self.last.max(nodes.iter().max().copied());
+        self.nodes.push(nodes.to_vec());
+    }
+
+    /// The nodes that are computed together with a node.
+    fn nodes_with<'a>(&'a self, node: &'a usize) -> &'a [usize] {
+        match self.group_of.get(node) {
+            Some(group) => &self.nodes[*group],
+            None => std::slice::from_ref(node),
+        }
+    }
+}
+
+/// Reductions that read a materialised value, by value, in graph order.
+type ReductionsByLeaf = HashMap<ValueId, Vec<usize>>;
+
+fn reductions_by_leaf(fuser: &Fuser) -> ReductionsByLeaf {
+    let mut reductions = ReductionsByLeaf::new();
+    for (index, node) in fuser.graph.nodes.iter().enumerate() {
+        if let (Some(_), Ok(x)) = (reduction_of(node), operand(node, 0)) {
+            for leaf in &fuser.properties[x.index()].leaves {
+                reductions.entry(*leaf).or_default().push(index);
+            }
+        }
+    }
+    reductions
+}
+
 impl RowRegionGrowth<'_, '_> {
+    /// Takes the next node to visit, in graph order. `None` if no candidate is left, although some nodes that depend on
+    /// the region may be.
+    fn next(&mut self) -> Option<usize> {
+        let first = *self.candidates.first()?;
+        let next = self
+            .dependents
+            .first()
+            .map_or(first, |other| first.min(*other));
+        self.candidates.remove(&next);
+        self.dependents.remove(&next);
+        Some(next)
+    }
+
+    /// Adds a node to the region, if it fits. Otherwise excludes what depends on the region through it.
+    fn visit(&mut self, index: usize, is_claimed: bool) {
+        let fuser = self.fuser;
+        let node = &fuser.graph.nodes[index];
+        let readers = node
+            .results
+            .iter()
+            .flat_map(|id| &fuser.readers[id.index()]);
+        if !is_claimed && self.try_add(index, node) {
+            self.candidates.extend(readers);
+        } else if node.operands().iter().any(|id| self.depends(*id)) {
+            self.excluded_dependents.extend(&node.results);
+            self.dependents.extend(readers);
+        }
+    }
+
     /// True for a value of the region, or one that depends on the region.
     fn depends(&self, value: ValueId) -> bool {
         self.region.values.contains_key(&value) || self.excluded_dependents.contains(&value)
@@ -322,11 +411,26 @@ impl RowRegionGrowth<'_, '_> {
             return false;
         }
         let wide = |id: &&ValueId| graph.ty(**id).numel() == self.region.frame.numel();
-        self.leaves.extend(leaves.iter().filter(wide));
+        let wide: Vec<ValueId> = leaves.iter().filter(wide).copied().collect();
+        for leaf in wide {
+            self.add_leaf(leaf, result);
+        }
         let total = format!("total{}", result.index());
         let total = self.scope.pool.variable(&total, register);
         self.scope.set_computed_at(result, total, &self.row);
         true
+    }
+
+    /// Adds a materialised value that a reduction reads. Later reductions that read it become candidates.
+    fn add_leaf(&mut self, leaf: ValueId, reduced: ValueId) {
+        if self.leaves.insert(leaf) {
+            let reduction = self.fuser.definition_index(reduced);
+            let direct = &self.fuser.readers[leaf.index()];
+            let indirect = self.reductions.get(&leaf).into_iter().flatten();
+            let readers = direct.iter().chain(indirect).copied();
+            self.candidates
+                .extend(readers.filter(|reader| *reader > reduction));
+        }
     }
 
     /// True if the kernel can compute a value, which must have one element per element of the rows or one per row.
