@@ -73,6 +73,8 @@ struct RowRegion {
     nodes: Vec<usize>,
     /// Properties of the nodes' results.
     values: BTreeMap<ValueId, RowValueProperties>,
+    /// Some of the values that the kernel has to write in any case.
+    written: BTreeSet<ValueId>,
 }
 
 /// Properties of a value of a region.
@@ -96,6 +98,8 @@ struct RowRegionGrowth<'a, 'g> {
     reductions: &'a ReductionsByLeaf,
     /// Nodes to visit that may belong to the region.
     candidates: BTreeSet<usize>,
+    /// The next reduction to visit that reads each value of `leaves`.
+    related: BTreeSet<(usize, ValueId)>,
     /// Nodes to visit that read values in `excluded_dependents`.
     dependents: BTreeSet<usize>,
     /// Index of a row, as a variable.
@@ -126,19 +130,28 @@ impl RowRegion {
                 frame,
                 nodes: Vec::new(),
                 values: BTreeMap::new(),
+                written: BTreeSet::new(),
             },
             excluded_dependents: BTreeSet::new(),
             leaves: BTreeSet::new(),
             reductions,
             candidates: BTreeSet::from([seed]),
+            related: BTreeSet::new(),
             dependents: BTreeSet::new(),
             row,
             element,
         };
-        while let Some(index) = growth.next() {
+        while let Some(index) = growth.next()
+            && growth.region.fits(capabilities)
+        {
             growth.visit(index, claimed[index]);
         }
         growth.region
+    }
+
+    /// False if the kernel would write more values than a device can bind.
+    fn fits(&self, capabilities: &Capabilities) -> bool {
+        self.written.len() <= capabilities.max_storage_buffers as usize
     }
 
     /// Removes final nodes that readers can inline: views, and pointwise nodes whose operands are stored in any case.
@@ -180,6 +193,9 @@ impl RowRegion {
         capabilities: &Capabilities,
         earlier_groups: &EarlierGroups,
     ) -> Option<Group> {
+        if !self.fits(capabilities) {
+            return None;
+        }
         self.prune(fuser);
         let rows = self.rows(fuser);
         if !rows::pays_off(fuser.graph, capabilities, &rows) {
@@ -291,15 +307,16 @@ impl EarlierGroups {
     }
 }
 
-/// Reductions that read a materialised value, by value, in graph order.
+/// Reductions that read a value, directly or through inlined nodes, by value, in graph order.
 type ReductionsByLeaf = HashMap<ValueId, Vec<usize>>;
 
 fn reductions_by_leaf(fuser: &Fuser) -> ReductionsByLeaf {
     let mut reductions = ReductionsByLeaf::new();
     for (index, node) in fuser.graph.nodes.iter().enumerate() {
         if let (Some(_), Ok(x)) = (reduction_of(node), operand(node, 0)) {
-            for leaf in &fuser.properties[x.index()].leaves {
-                reductions.entry(*leaf).or_default().push(index);
+            let leaves = fuser.properties[x.index()].leaves.iter().copied();
+            for value in leaves.chain([x]).collect::<BTreeSet<_>>() {
+                reductions.entry(value).or_default().push(index);
             }
         }
     }
@@ -307,16 +324,23 @@ fn reductions_by_leaf(fuser: &Fuser) -> ReductionsByLeaf {
 }
 
 impl RowRegionGrowth<'_, '_> {
-    /// Takes the next node to visit, in graph order. `None` if no candidate is left, although some nodes that depend on
-    /// the region may be.
+    /// Takes the next node to visit, in graph order. `None` if no node that may belong to the region is left, although
+    /// some that depend on it may be.
     fn next(&mut self) -> Option<usize> {
-        let first = *self.candidates.first()?;
+        let related = self.related.first().map(|(node, _)| node);
+        let first = *self.candidates.first().into_iter().chain(related).min()?;
         let next = self
             .dependents
             .first()
             .map_or(first, |other| first.min(*other));
         self.candidates.remove(&next);
         self.dependents.remove(&next);
+        while let Some((node, leaf)) = self.related.first().copied()
+            && node == next
+        {
+            self.related.remove(&(node, leaf));
+            self.add_next_reduction(leaf, node);
+        }
         Some(next)
     }
 
@@ -330,10 +354,24 @@ impl RowRegionGrowth<'_, '_> {
             .flat_map(|id| &fuser.readers[id.index()]);
         if !is_claimed && self.try_add(index, node) {
             self.candidates.extend(readers);
+            let outputs = node.results.iter().filter(|id| fuser.is_output[id.index()]);
+            self.add_written(outputs.copied());
         } else if node.operands().iter().any(|id| self.depends(*id)) {
             self.excluded_dependents.extend(&node.results);
             self.dependents.extend(readers);
+            self.add_written(node.operands().into_iter());
         }
+    }
+
+    /// Notes the materialised values of the region among those that something else reads.
+    fn add_written(&mut self, values: impl Iterator<Item = ValueId>) {
+        let RowRegion {
+            values: known,
+            written,
+            ..
+        } = &mut self.region;
+        let materialized = &self.fuser.materialized;
+        written.extend(values.filter(|id| known.contains_key(id) && materialized[id.index()]));
     }
 
     /// True for a value of the region, or one that depends on the region.
@@ -412,8 +450,11 @@ impl RowRegionGrowth<'_, '_> {
         }
         let wide = |id: &&ValueId| graph.ty(**id).numel() == self.region.frame.numel();
         let wide: Vec<ValueId> = leaves.iter().filter(wide).copied().collect();
+        let reduction = self.fuser.definition_index(result);
         for leaf in wide {
-            self.add_leaf(leaf, result);
+            if self.leaves.insert(leaf) {
+                self.add_next_reduction(leaf, reduction);
+            }
         }
         let total = format!("total{}", result.index());
         let total = self.scope.pool.variable(&total, register);
@@ -421,16 +462,12 @@ impl RowRegionGrowth<'_, '_> {
         true
     }
 
-    /// Adds a materialised value that a reduction reads. Later reductions that read it become candidates.
-    fn add_leaf(&mut self, leaf: ValueId, reduced: ValueId) {
-        if self.leaves.insert(leaf) {
-            let reduction = self.fuser.definition_index(reduced);
-            let direct = &self.fuser.readers[leaf.index()];
-            let indirect = self.reductions.get(&leaf).into_iter().flatten();
-            let readers = direct.iter().chain(indirect).copied();
-            self.candidates
-                .extend(readers.filter(|reader| *reader > reduction));
-        }
+    /// Makes a candidate of the next reduction after a node that reads a materialised value.
+    fn add_next_reduction(&mut self, leaf: ValueId, node: usize) {
+        let reductions = self.reductions.get(&leaf).map_or(&[][..], Vec::as_slice);
+        let next = reductions.partition_point(|reduction| *reduction <= node);
+        let next = reductions.get(next).map(|reduction| (*reduction, leaf));
+        self.related.extend(next);
     }
 
     /// True if the kernel can compute a value, which must have one element per element of the rows or one per row.
