@@ -1,5 +1,5 @@
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -32,10 +32,10 @@ struct BuilderState {
     place: SourcePlace,
     error: Option<Error>,
     weights: BTreeMap<String, ValueId>,
-    names: BTreeSet<String>,
+    names: HashSet<String>,
     /// Names that only [`Builder::set_name`] assigns.
-    reserved: BTreeSet<String>,
-    counters: BTreeMap<String, usize>,
+    reserved: HashSet<String>,
+    counters: HashMap<String, usize>,
 }
 
 impl Builder {
