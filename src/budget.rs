@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
+use crate::interrupt;
 
 /// Limits for reading one file and importing its program. The defaults are ten times what known models need, or more;
 /// `docs/security.md` lists them.
@@ -204,7 +205,9 @@ impl Budget {
         self.charge(Resource::Steps, &self.used.steps, count)
     }
 
+    /// Adds to what is used. Work that is charged ends at a limit of its call, too.
     fn charge(&self, resource: Resource, used: &AtomicU64, count: u64) -> Result<()> {
+        interrupt::check()?;
         let before = used.fetch_add(count, Ordering::Relaxed);
         self.check(resource, before.saturating_add(count))
     }

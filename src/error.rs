@@ -35,6 +35,8 @@ pub enum ErrorKind {
     Input,
     /// `E0502`: the program raised an error: an assertion, an index out of range, an integer divided by zero.
     Raised,
+    /// `E0503`: a time limit is over, or the call was cancelled; see [`crate::RunOptions`].
+    Interrupted,
     /// `E0601`: no plan can be made for the device (limits, dtypes).
     Plan,
     /// `E0602`: the device failed or refused.
@@ -58,6 +60,7 @@ impl ErrorKind {
         ErrorKind::Verify,
         ErrorKind::Input,
         ErrorKind::Raised,
+        ErrorKind::Interrupted,
         ErrorKind::Plan,
         ErrorKind::Device,
         ErrorKind::Mismatch,
@@ -76,6 +79,7 @@ impl ErrorKind {
             ErrorKind::Verify => "E0402",
             ErrorKind::Input => "E0501",
             ErrorKind::Raised => "E0502",
+            ErrorKind::Interrupted => "E0503",
             ErrorKind::Plan => "E0601",
             ErrorKind::Device => "E0602",
             ErrorKind::Mismatch => "E0701",
@@ -95,6 +99,7 @@ impl ErrorKind {
             ErrorKind::Verify => "invalid graph",
             ErrorKind::Input => "inputs do not match",
             ErrorKind::Raised => "the model raised an error",
+            ErrorKind::Interrupted => "interrupted",
             ErrorKind::Plan => "cannot plan for this device",
             ErrorKind::Device => "device error",
             ErrorKind::Mismatch => "outputs differ",

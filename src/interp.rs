@@ -9,6 +9,7 @@ use crate::aten::{self, Operator};
 use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::ir::{
     Argument, Builder, Definition, Graph, Node, Op, Primitive, Region, Value, ValueId, Weights,
 };
@@ -192,6 +193,7 @@ impl Interpreter<'_> {
     }
 
     fn node(&self, node: &Node, watch: &mut NodeObserver) -> Result<Vec<Tensor>> {
+        interrupt::check().map_err(|error| at_node(error, self.graph, node))?;
         match &node.op {
             Op::Primitive(primitive) => self.primitive(primitive, node),
             Op::Call(name) => self.call(name, node),
@@ -285,6 +287,7 @@ impl Interpreter<'_> {
                         break;
                     }
                     loop_limit::begin_round(trip, &node.place)?;
+                    interrupt::check().map_err(|error| at_node(error, self.graph, node))?;
                     let count = Tensor::from_vec(Vec::new(), vec![trip])?;
                     let inputs: Vec<Tensor> = [&[count], state.as_slice(), constants].concat();
                     state = run(BodyKind::Iteration(trip), body, &inputs)?;
@@ -305,6 +308,14 @@ impl Interpreter<'_> {
                 }
             }
         }
+    }
+}
+
+/// Adds the name of a node's first result to an error's trail.
+fn at_node(error: Error, graph: &Graph, node: &Node) -> Error {
+    match node.results.first() {
+        Some(result) => error.at(&graph.value(*result).name),
+        None => error,
     }
 }
 

@@ -63,7 +63,7 @@
 //!
 //! | to find | look in |
 //! |---|---|
-//! | basic types | [`error`] [`budget`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
+//! | basic types | [`error`] [`interrupt`] [`budget`] [`dtype`] [`dim`] [`shape`] [`scalar`] [`tensor`] [`symbols`] |
 //! | the language, the IR, the operators | [`op`] [`ir`] [`aten`] |
 //! | ZIP files, pickles and storages of PyTorch | [`archive`] |
 //! | archives and programs to graphs | [`trace`] |
@@ -111,6 +111,7 @@ mod documents;
 pub mod dtype;
 pub mod error;
 pub mod gpu;
+pub mod interrupt;
 pub mod ir;
 pub mod item;
 pub mod model;
@@ -161,6 +162,7 @@ pub mod storage;
 mod units;
 
 pub use error::{Error, Result};
+pub use interrupt::{CancelToken, RunOptions};
 pub use model::{CompileOptions, Device, Model, Session};
 pub use tensor::Tensor;
 pub use trace::nn;

@@ -53,6 +53,7 @@ use crate::archive::Container;
 use crate::budget::Limits;
 use crate::error::{Error, ErrorContext, Result};
 use crate::file_kind::FileKind;
+use crate::interrupt;
 use crate::ir::GraphModule;
 use crate::ir::json::OpenBytes;
 use crate::item::Item;
@@ -281,6 +282,7 @@ impl Model {
     }
 
     fn import_in_place(&self, options: &ImportOptions) -> Result<GraphModule> {
+        interrupt::check().at(|| "importing".into())?;
         self.program.import(options)
     }
 

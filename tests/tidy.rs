@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 const ORDER: &[&[&str]] = &[
     &[
         "error",
+        "interrupt",
         "files",
         "units",
         "budget",
@@ -54,8 +55,19 @@ const ORDER: &[&[&str]] = &[
 const RESTRICTED_LAYERS: &[(&str, &[&str])] = &[(
     "gpu",
     &[
-        "error", "files", "dim", "dtype", "shape", "scalar", "symbols", "tensor", "storage",
-        "digest", "kernel", "gpu",
+        "error",
+        "interrupt",
+        "files",
+        "dim",
+        "dtype",
+        "shape",
+        "scalar",
+        "symbols",
+        "tensor",
+        "storage",
+        "digest",
+        "kernel",
+        "gpu",
     ],
 )];
 

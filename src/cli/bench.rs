@@ -34,7 +34,7 @@ const RUNS: usize = 10;
 #[derive(Args)]
 pub(super) struct BenchCommand {
     #[command(flatten)]
-    model: ModelArgs,
+    pub(super) model: ModelArgs,
     /// Number of warm-up calls.
     #[arg(long, default_value_t = 3)]
     warm_up: usize,

@@ -11,6 +11,7 @@ use super::model_file::ModelFileArgs;
 use super::overwrite::Overwrite;
 use super::precision::{ToleranceOptions, widen_for_storage};
 use super::progress_line::ProgressLine;
+use super::timeout::TimeoutOption;
 use super::{Outcome, libtorch, output};
 use crate::Model;
 use crate::cases::{self, CaseArchive};
@@ -66,6 +67,8 @@ pub(super) struct CheckCommand {
     html: Option<PathBuf>,
     #[command(flatten)]
     overwrite: Overwrite,
+    #[command(flatten)]
+    pub(super) timeout: TimeoutOption,
 }
 
 /// Reference that the device is compared with.

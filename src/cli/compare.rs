@@ -28,7 +28,7 @@ const LISTED_VALUES: usize = 20;
 #[derive(Args)]
 pub(super) struct CompareCommand {
     #[command(flatten)]
-    model: ModelArgs,
+    pub(super) model: ModelArgs,
     /// A file with the expected outputs in order; by default the oracle computes them.
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,

@@ -12,6 +12,7 @@ use super::model_args::model_files;
 use super::model_file::ModelFileArgs;
 use super::overwrite::Overwrite;
 use super::progress_line::ProgressLine;
+use super::timeout::TimeoutOption;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::Result;
@@ -39,6 +40,8 @@ pub(super) struct ImportCommand {
     json: bool,
     #[command(flatten)]
     overwrite: Overwrite,
+    #[command(flatten)]
+    pub(super) timeout: TimeoutOption,
 }
 
 impl ImportCommand {

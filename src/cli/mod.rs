@@ -27,6 +27,7 @@ mod results;
 mod run;
 mod show;
 mod test;
+mod timeout;
 mod tune;
 mod verify;
 mod view;
@@ -35,8 +36,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use self::timeout::TimeoutOption;
 use crate::error::{Error, ErrorKind, Result};
-use crate::gpu;
+use crate::gpu::{self, VectorWidth};
 
 /// Run PyTorch models on any GPU.
 #[derive(Parser)]
@@ -69,6 +71,51 @@ enum Command {
     Demo(demo::DemoCommand),
 }
 
+impl Command {
+    fn run(&self, vectors: &VectorWidth) -> Result<Outcome> {
+        match self {
+            Command::Import(command) => command.run(),
+            Command::Show(command) => command.run(),
+            Command::View(command) => command.run(),
+            Command::Prepare(command) => command.run(),
+            Command::Run(command) => command.run(),
+            Command::Test(command) => command.run(),
+            Command::Check(command) => command.run(),
+            Command::Verify(command) => command.run(),
+            Command::Explain(command) => command.run(),
+            Command::Compare(command) => command.run(),
+            Command::Bench(command) => command.run(),
+            Command::Profile(command) => command.run(),
+            Command::Tune(command) => command.run(),
+            Command::Devices(command) => command.run(vectors),
+            Command::Ops(command) => command.run(),
+            Command::Demo(command) => command.run(),
+        }
+    }
+
+    /// The time limit of a command that imports or runs models. Each case of `test` has a limit of its own.
+    fn timeout(&self) -> Option<&TimeoutOption> {
+        match self {
+            Command::Import(command) => Some(&command.timeout),
+            Command::Show(command) => Some(&command.timeout),
+            Command::View(command) => Some(&command.timeout),
+            Command::Prepare(command) => Some(&command.timeout),
+            Command::Run(command) => Some(&command.model.timeout),
+            Command::Check(command) => Some(&command.timeout),
+            Command::Verify(command) => Some(&command.timeout),
+            Command::Compare(command) => Some(&command.model.timeout),
+            Command::Bench(command) => Some(&command.model.timeout),
+            Command::Profile(command) => Some(&command.model.timeout),
+            Command::Tune(command) => Some(&command.model.timeout),
+            Command::Test(_)
+            | Command::Explain(_)
+            | Command::Devices(_)
+            | Command::Ops(_)
+            | Command::Demo(_) => None,
+        }
+    }
+}
+
 /// Answer of a command that ran to its end.
 pub(crate) enum Outcome {
     /// Exit code 0.
@@ -76,6 +123,9 @@ pub(crate) enum Outcome {
     /// Exit code 1.
     Failure,
 }
+
+/// Exit code of errors other than wrong usage.
+const ERROR_CODE: u8 = 3;
 
 /// Runs the command in the process's arguments.
 pub fn main() -> ExitCode {
@@ -86,23 +136,10 @@ pub fn main() -> ExitCode {
         Ok(parsed) => parsed.command,
         Err(message) => return output::parser_message(&message).unwrap_or_else(failed),
     };
-    let outcome = match command {
-        Command::Import(command) => command.run(),
-        Command::Show(command) => command.run(),
-        Command::View(command) => command.run(),
-        Command::Prepare(command) => command.run(),
-        Command::Run(command) => command.run(),
-        Command::Test(command) => command.run(),
-        Command::Check(command) => command.run(),
-        Command::Verify(command) => command.run(),
-        Command::Explain(command) => command.run(),
-        Command::Compare(command) => command.run(),
-        Command::Bench(command) => command.run(),
-        Command::Profile(command) => command.run(),
-        Command::Tune(command) => command.run(),
-        Command::Devices(command) => command.run(&vectors),
-        Command::Ops(command) => command.run(),
-        Command::Demo(command) => command.run(),
+    let run = || command.run(&vectors);
+    let outcome = match command.timeout() {
+        Some(timeout) => timeout.limit(run),
+        None => run(),
     };
     // An error of the command says more than one of its output.
     let printed = output::finish();
@@ -123,7 +160,7 @@ fn failed(error: Error) -> ExitCode {
     ExitCode::from(if error.kind() == ErrorKind::Usage {
         2
     } else {
-        3
+        ERROR_CODE
     })
 }
 

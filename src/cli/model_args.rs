@@ -9,6 +9,7 @@ use super::argument_errors::ArgumentErrors;
 use super::inputs::Inputs;
 use super::model_file::ModelFileArgs;
 use super::precision::StorageDtype;
+use super::timeout::TimeoutOption;
 use crate::error::Result;
 use crate::kernel::materialization::Precision;
 use crate::{Device, Model};
@@ -25,6 +26,8 @@ pub(super) struct ModelArgs {
     pub(super) inputs: Inputs,
     #[command(flatten)]
     pub(super) device: DeviceArgs,
+    #[command(flatten)]
+    pub(super) timeout: TimeoutOption,
 }
 
 impl ModelArgs {

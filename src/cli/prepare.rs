@@ -12,6 +12,7 @@ use super::model_args::model_files;
 use super::model_file::ModelFileArgs;
 use super::overwrite::{Overwrite, REPORT_MARK};
 use super::progress_line::ProgressLine;
+use super::timeout::TimeoutOption;
 use super::{Outcome, json_error, output};
 use crate::Model;
 use crate::error::Result;
@@ -56,6 +57,8 @@ pub(super) struct PrepareCommand {
     json: bool,
     #[command(flatten)]
     overwrite: Overwrite,
+    #[command(flatten)]
+    pub(super) timeout: TimeoutOption,
 }
 
 fn parse_setting(text: &str) -> Result<(String, Scalar), String> {

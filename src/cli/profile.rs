@@ -30,7 +30,7 @@ const RUNS: usize = 10;
 #[derive(Args)]
 pub(super) struct ProfileCommand {
     #[command(flatten)]
-    model: ModelArgs,
+    pub(super) model: ModelArgs,
     #[command(flatten)]
     tuned: TunedOption,
     /// Lines of a table, at most.

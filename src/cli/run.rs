@@ -22,7 +22,7 @@ use crate::{CompileOptions, Model, Session, tensor_file};
 #[derive(Args)]
 pub(super) struct RunCommand {
     #[command(flatten)]
-    model: ModelArgs,
+    pub(super) model: ModelArgs,
     /// Do not check assertions, index ranges and integer division by zero.
     #[arg(long)]
     no_checks: bool,

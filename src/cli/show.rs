@@ -15,6 +15,7 @@ use super::inputs::Inputs;
 use super::model_file::ModelFileArgs;
 use super::plan::{PlanArgs, PlanTarget, SizedPlan, graph_sizes, plan_json};
 use super::progress_line::ProgressLine;
+use super::timeout::TimeoutOption;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::Result;
@@ -73,6 +74,8 @@ pub(super) struct ShowCommand {
     wgsl: Option<PathBuf>,
     #[command(flatten)]
     target: PlanArgs,
+    #[command(flatten)]
+    pub(super) timeout: TimeoutOption,
 }
 
 impl ShowCommand {

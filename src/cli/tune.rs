@@ -21,7 +21,7 @@ use crate::{Device, Model};
 #[derive(Args)]
 pub(super) struct TuneCommand {
     #[command(flatten)]
-    model: ModelArgs,
+    pub(super) model: ModelArgs,
     /// The file to write. It is for runs with the same --dtype.
     #[arg(short, long)]
     output: PathBuf,

@@ -10,6 +10,7 @@ use super::model_args::DeviceArgs;
 use super::model_file::ModelFileArgs;
 use super::precision::ToleranceOptions;
 use super::progress_line::ProgressLine;
+use super::timeout::TimeoutOption;
 use super::{Outcome, output};
 use crate::compare::Difference;
 use crate::error::Result;
@@ -35,6 +36,8 @@ pub(super) struct VerifyCommand {
     /// Print a JSON object.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    pub(super) timeout: TimeoutOption,
 }
 
 impl VerifyCommand {

@@ -14,6 +14,7 @@ use super::model_file::ModelFileArgs;
 use super::overwrite::Overwrite;
 use super::plan::{PlanArgs, graph_sizes, plan_json};
 use super::progress_line::ProgressLine;
+use super::timeout::TimeoutOption;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::{Error, Result};
@@ -54,6 +55,8 @@ pub(super) struct ViewCommand {
     target: PlanArgs,
     #[command(flatten)]
     overwrite: Overwrite,
+    #[command(flatten)]
+    pub(super) timeout: TimeoutOption,
 }
 
 impl ViewCommand {

@@ -7,10 +7,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use wgpu::{AdapterInfo, Features, Limits, PollType, SubmissionIndex};
+use wgpu::{AdapterInfo, Features, Limits, PollError, PollType, SubmissionIndex};
 
 use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::kernel::capabilities::{Capabilities, CooperativeMatrix};
 
 use super::adapter::{self, AdapterKind, DeviceChoice};
@@ -18,6 +20,9 @@ use super::pipeline::Pipelines;
 #[cfg(feature = "translate")]
 use super::translate::{TranslatedKernel, Translator};
 use super::trusted::{self, aliased};
+
+/// A thread with limits checks them this often while it waits for the device.
+const TIME_BETWEEN_CHECKS: Duration = Duration::from_millis(10);
 
 /// Features and limits that a device is opened with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -272,17 +277,30 @@ impl GpuDevice {
     }
 
     /// Waits until a submission is done. Without a submission, lets the device make progress and returns at once.
+    ///
+    /// # Errors
+    /// Fails if the device is lost, or a limit of this thread is exceeded: then the device may still work.
     pub(super) fn poll(&self, submission: Option<&SubmissionIndex>) -> Result<()> {
-        let poll = match submission {
-            Some(index) => PollType::Wait {
-                submission_index: Some(index.clone()),
-                timeout: None,
-            },
-            None => PollType::Poll,
+        let Some(index) = submission else {
+            return self.poll_once(PollType::Poll).map(|_| ());
         };
+        let timeout = interrupt::is_limited().then_some(TIME_BETWEEN_CHECKS);
+        let wait = || PollType::Wait {
+            submission_index: Some(index.clone()),
+            timeout,
+        };
+        while !self.poll_once(wait())? {
+            interrupt::check()?;
+        }
+        Ok(())
+    }
+
+    /// Polls the device; false if the time of the poll is over.
+    fn poll_once(&self, poll: PollType) -> Result<bool> {
         // wgpu panics if the device is lost while it waits.
         match catch_unwind(AssertUnwindSafe(|| self.inner.raw.poll(poll))) {
-            Ok(Ok(_)) => self.check_alive(),
+            Ok(Ok(_)) => self.check_alive().map(|()| true),
+            Ok(Err(PollError::Timeout)) => Ok(false),
             Ok(Err(error)) => Err(Error::device(error.to_string())),
             Err(_) => Err(device_lost(
                 self.inner

@@ -8,6 +8,7 @@ use wgpu::{Buffer, CommandEncoder, ComputePass, MapMode, SubmissionIndex};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorContext, Result};
+use crate::interrupt;
 use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{RuntimeChecks, Slot, SlotId, SlotKind};
@@ -129,6 +130,7 @@ impl Run {
         record: impl FnOnce(&mut CommandRecorder, &RunBinding) -> Result<()>,
     ) -> Result<Run> {
         let inner = &program.inner;
+        interrupt::check()?;
         inner.device.check_alive()?;
         let mut context = inner.acquire_context();
         let bound = context.bindings_for(inner, sizes);

@@ -13,7 +13,8 @@ use wgpu::{
     TextureViewDimension,
 };
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorContext, Result};
+use crate::interrupt::ActiveLimits;
 use crate::kernel::capabilities::SizesSpace;
 use crate::kernel::plan::{Access, Kernel};
 
@@ -106,16 +107,22 @@ impl Pipelines {
         kernels: &[Kernel],
         on_kernel: &(dyn Fn() + Sync),
     ) -> Result<(Vec<Arc<Pipeline>>, usize)> {
+        let limits = ActiveLimits::current();
         let get = |kernel: &Kernel| {
+            // The limit is checked again below, where one error stands for all kernels.
+            if limits.check().is_err() {
+                return None;
+            }
             let pipeline = self.get_or_create(device, kernel);
             on_kernel();
-            pipeline
+            Some(pipeline)
         };
         let results = parallel::map(kernels, get);
+        limits.check().at(|| "compiling kernels".into())?;
         let results =
             results.ok_or_else(|| Error::device("the driver failed while compiling kernels"))?;
         let (mut pipelines, mut created, mut errors) = (Vec::new(), 0, Vec::new());
-        for result in results {
+        for result in results.into_iter().flatten() {
             match result {
                 Ok((pipeline, is_new)) => {
                     created += usize::from(is_new);

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use crate::dim::Bindings;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorContext, Result};
+use crate::interrupt::ActiveLimits;
 use crate::kernel::plan::{Plan, SlotId};
 use crate::symbols;
 use crate::tensor::Tensor;
@@ -286,9 +287,10 @@ fn prepare(
         let done = compiled.fetch_add(1, Ordering::Relaxed) + 1;
         report(Progress::Pipelines { done, total });
     };
+    let limits = ActiveLimits::current();
     let (pipelines, weights) = std::thread::scope(|scope| {
         let pipelines = device.pipelines();
-        let compile = scope.spawn(|| {
+        let compile = || {
             if !device.compiles_at_first_dispatch() {
                 return pipelines.get_or_create_all(device.wgpu(), &plan.kernels, &on_kernel);
             }
@@ -296,8 +298,11 @@ fn prepare(
                 pipelines.get_or_create_all(device.wgpu(), &plan.kernels, &|| ())?;
             let warmed_up = warm_up(device, plan, &pipelines, &on_kernel);
             add(&counters.warmed_up, warmed_up as u64);
+            limits.check().at(|| "compiling kernels".into())?;
             Ok((pipelines, created))
-        });
+        };
+        let limits = limits.clone();
+        let compile = scope.spawn(move || limits.enter(compile));
         let on_bytes = |done, total| report(Progress::Weights { done, total });
         let weights = upload(device, plan, weights, rules, options, counters, &on_bytes);
         let failed = |_| Err(Error::device("the driver failed while compiling kernels"));

@@ -6,6 +6,7 @@ use std::ops::Range;
 use wgpu::{CommandEncoder, ComputePassDescriptor, MapMode, SubmissionIndex};
 
 use crate::error::{Error, ErrorContext, Result};
+use crate::interrupt;
 use crate::kernel::host::HostFunction;
 use crate::kernel::plan::{Flow, FlowKind, SlotId, TripCount};
 use crate::tensor::Tensor;
@@ -15,12 +16,16 @@ use super::error_scope::in_error_scope;
 use super::execute::record_step;
 use super::program::ProgramInner;
 use super::run_context::RunBinding;
-use super::sizing::at_flow;
+use super::sizing::{at_flow, at_step};
 use super::statistics::add;
 use super::transfer::PendingMapping;
 
 /// Commands are submitted after this many dispatches, so that long loops do not accumulate them.
 const MAX_DISPATCHES_PER_SUBMISSION: usize = 4096;
+
+/// As [`MAX_DISPATCHES_PER_SUBMISSION`], for runs under limits. The device finishes what is submitted, so that a run ends
+/// sooner after a limit if this is less.
+const MAX_DISPATCHES_UNDER_LIMITS: usize = 256;
 
 /// Executor of the steps of a plan.
 pub(super) trait StepRunner {
@@ -98,6 +103,7 @@ fn execute_flow(flow: &Flow, binding: &RunBinding, runner: &mut dyn StepRunner) 
             let mut continues = trips > 0 && holds(initial_condition, runner)?;
             let mut trip = 0;
             while continues {
+                interrupt::check().map_err(|error| at_flow(error, flow))?;
                 execute_steps(body.steps.clone(), &body.flows, binding, runner)?;
                 trip += 1;
                 // The condition is read only if the trip count allows another iteration.
@@ -127,6 +133,10 @@ pub(super) struct CommandRecorder<'a> {
     pub(super) encoder: CommandEncoder,
     /// Number of steps recorded since the last submission.
     recorded: usize,
+    /// Maximum number of dispatches in a submission.
+    max_dispatches: usize,
+    /// The last submission of a full batch of dispatches.
+    last_batch: Option<SubmissionIndex>,
 }
 
 impl<'a> CommandRecorder<'a> {
@@ -136,6 +146,32 @@ impl<'a> CommandRecorder<'a> {
             binding,
             encoder: encoder(program),
             recorded: 0,
+            max_dispatches: match interrupt::is_limited() {
+                true => MAX_DISPATCHES_UNDER_LIMITS,
+                false => MAX_DISPATCHES_PER_SUBMISSION,
+            },
+            last_batch: None,
+        }
+    }
+
+    /// Submits a full batch of dispatches, and waits for the batch before it: commands do not accumulate if the device is
+    /// slower than the host.
+    fn submit_batch(&mut self) -> Result<()> {
+        let submission = self.submit()?;
+        match self.last_batch.replace(submission) {
+            Some(earlier) => self.program.device.poll(Some(&earlier)),
+            None => Ok(()),
+        }
+    }
+
+    /// Records a range of steps that fits in the batch.
+    fn record(&mut self, steps: Range<usize>) {
+        self.recorded += steps.len();
+        let mut pass = self
+            .encoder
+            .begin_compute_pass(&ComputePassDescriptor::default());
+        for index in steps {
+            record_step(self.program, &mut pass, self.binding, index);
         }
     }
 
@@ -157,25 +193,22 @@ fn encoder(program: &ProgramInner) -> CommandEncoder {
 
 impl StepRunner for CommandRecorder<'_> {
     fn steps(&mut self, steps: Range<usize>) -> Result<()> {
-        if steps.is_empty() {
-            return Ok(());
-        }
-        self.recorded += steps.len();
-        let mut pass = self
-            .encoder
-            .begin_compute_pass(&ComputePassDescriptor::default());
-        for index in steps {
-            record_step(self.program, &mut pass, self.binding, index);
-        }
-        drop(pass);
-        if self.recorded >= MAX_DISPATCHES_PER_SUBMISSION {
-            self.submit()?;
+        let Range { mut start, end } = steps;
+        while start < end {
+            let next = end.min(start + self.max_dispatches - self.recorded);
+            self.record(start..next);
+            start = next;
+            if self.recorded >= self.max_dispatches {
+                let step = &self.program.plan.steps[start - 1];
+                self.submit_batch().map_err(|error| at_step(error, step))?;
+            }
         }
         Ok(())
     }
 
     fn read_scalar(&mut self, slot: SlotId, flow: &Flow) -> Result<i64> {
-        let number = self.read(slot)?.to_i64().first().copied();
+        let tensor = self.read(slot).map_err(|error| at_flow(error, flow))?;
+        let number = tensor.to_i64().first().copied();
         let missing = || Error::internal("a scalar that control flow reads has no elements");
         number.ok_or_else(|| at_flow(missing(), flow))
     }

@@ -19,6 +19,7 @@ use wgpu::{
 };
 
 use crate::error::Result;
+use crate::interrupt::ActiveLimits;
 use crate::kernel::layout::{Layout, TEXELS_PER_ROW, Texel, non_power_of_two};
 use crate::kernel::plan::{Access, Kernel, Plan, SlotId};
 
@@ -72,7 +73,11 @@ fn distribute<'a>(
     done: &(dyn Fn() + Sync),
 ) -> Vec<&'a PendingKernel<'a>> {
     let next = AtomicUsize::new(0);
-    let claim = || pending.get(next.fetch_add(1, Relaxed));
+    let limits = ActiveLimits::current();
+    let claim = || match limits.check() {
+        Ok(()) => pending.get(next.fetch_add(1, Relaxed)),
+        Err(_) => None,
+    };
     let (sender, receiver) = channel();
     scope(|scope| {
         scope.spawn(move || {

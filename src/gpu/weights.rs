@@ -13,6 +13,7 @@ use wgpu::{Buffer, BufferUsages};
 use crate::digest::Digest;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorContext, Result};
+use crate::interrupt::ActiveLimits;
 use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::{Layout, Texel};
 use crate::kernel::plan::{Plan, Slot, SlotId, SlotKind};
@@ -252,20 +253,24 @@ pub(super) fn upload(
         in_flight: AtomicU64::new(0),
     };
     let done = AtomicU64::new(0);
+    let limits = ActiveLimits::current();
     let uploaded = parallel::map(&planned, |weight| {
-        let loaded = source.loaded(weight.name);
-        let memory = match &loaded {
-            Ok(_) => uploader.get_or_upload(weight),
-            Err(error) => Err(error.clone()),
+        let load_and_upload = || {
+            let loaded = source.loaded(weight.name)?;
+            let memory = uploader.get_or_upload(weight);
+            loaded.iter().for_each(Tensor::unload);
+            memory
         };
-        loaded.iter().flatten().for_each(Tensor::unload);
-        drop(loaded);
+        let memory = limits.check();
+        let memory = memory.and_then(|()| limits.clone().enter(load_and_upload));
         let bytes = weight.placement.bytes;
         progress(done.fetch_add(bytes, Relaxed) + bytes, total);
         memory.at(|| format!("weight {}", weight.name))
     });
     let failed = || Error::device("the driver failed while weights were uploaded");
     let uploaded = uploaded.ok_or_else(failed)?;
+    // One error stands for those of all weights.
+    limits.check().at(|| "uploading weights".into())?;
     uploader.flush()?;
     let (mut memory, mut errors) = (HashMap::new(), Vec::new());
     for (weight, result) in planned.iter().zip(uploaded) {

@@ -1,7 +1,8 @@
 //! Sessions: a model compiled for a device, with graphs that are imported and compiled when a call needs them.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use super::background::in_background;
 use super::compile_options::CompileOptions;
@@ -9,8 +10,9 @@ use super::compiled_graph::{CallTensors, CompiledGraph, WeightCache, accept_inpu
 use super::packed::{PackedFile, PackedWeightsReport};
 use super::session_states::SessionStates;
 use super::{Device, Model, no_matching_graph};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorContext, ErrorKind, Result};
 use crate::gpu::{Run, RunInput};
+use crate::interrupt::{self, RunOptions};
 use crate::ir::{Graph, GraphModule, TensorSpec};
 use crate::item::{Item, flatten_arguments};
 use crate::kernel::materialization::Precision;
@@ -51,6 +53,9 @@ type ServingGraph<T> = Result<(Arc<CompiledGraph>, T), Option<Error>>;
 /// Maximum number of compiled graphs that a session keeps. Without the limit, states whose numbers change in each run
 /// would compile one graph per run.
 const MAX_COMPILED_GRAPHS: usize = 64;
+
+/// Time between two tries to lock a mutex under limits.
+const TIME_BETWEEN_TRIES: Duration = Duration::from_millis(1);
 
 impl Session {
     pub(super) fn new(model: Model, device: Device, options: CompileOptions) -> Result<Session> {
@@ -107,6 +112,15 @@ impl Session {
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let arguments: Vec<Item> = inputs.iter().cloned().map(Item::Tensor).collect();
         self.run_tensors(&arguments, &|_| Ok(inputs.to_vec()))
+    }
+
+    /// Like [`Session::run`], with a time limit, or a token that ends the run from another thread. The limits also hold for
+    /// an import and a compilation that the call needs, and for the wait for other calls of a model with states.
+    ///
+    /// # Errors
+    /// As [`Session::run`]. [`ErrorKind::Interrupted`] if a limit is exceeded; the states are then those before the call.
+    pub fn run_with(&self, inputs: &[Tensor], options: &RunOptions) -> Result<Vec<Tensor>> {
+        options.scope(|| self.run(inputs))
     }
 
     /// Runs on tensors by name, in any order, and returns the output tensors. [`Session::signature`] lists the names:
@@ -218,6 +232,20 @@ impl Session {
         }
     }
 
+    /// Like [`Session::run_with`], on a separate thread. Dropping the future does not end the run; cancel the token.
+    ///
+    /// # Errors
+    /// As [`Session::run_with`]. Fails as well if no thread can be started.
+    pub async fn run_async_with(
+        &self,
+        inputs: &[Tensor],
+        options: &RunOptions,
+    ) -> Result<Vec<Tensor>> {
+        let (session, inputs, options) = (self.clone(), inputs.to_vec(), options.clone());
+        let run = move || session.run_with(&inputs, &options);
+        in_background("onionskin-run", run).await
+    }
+
     /// Submits a run if a graph without states is compiled for a GPU and serves the inputs.
     fn launch_ready(&self, inputs: &[Tensor]) -> Result<Option<Run>> {
         let ready = self.find_stateless(&self.options.entry, &|_| Ok(inputs.to_vec()));
@@ -270,6 +298,14 @@ impl Session {
         self.call_method(&self.options.entry, arguments)
     }
 
+    /// Like [`Session::call`], with limits as in [`Session::run_with`].
+    ///
+    /// # Errors
+    /// As [`Session::call`] and [`Session::run_with`].
+    pub fn call_with(&self, arguments: &[Item], options: &RunOptions) -> Result<Item> {
+        options.scope(|| self.call(arguments))
+    }
+
     /// Calls a method of the model, or an entry graph of this name. All methods share the states.
     ///
     /// # Errors
@@ -304,7 +340,7 @@ impl Session {
     /// As [`Session::call`].
     pub fn compile_for(&self, arguments: &[Item]) -> Result<(Arc<CompiledGraph>, Vec<Tensor>)> {
         let call_tensors = |graph: &Graph| flatten_arguments(&graph.input_trees, arguments);
-        let mut states = lock(&self.states);
+        let mut states = lock_under_limits(&self.states)?;
         self.compiled_graph_for(&self.options.entry, arguments, &call_tensors, &mut states)
     }
 
@@ -339,7 +375,7 @@ impl Session {
         if let Some((compiled_graph, inputs)) = self.find_stateless(method, call_tensors) {
             return Ok(run(&compiled_graph, &inputs)?.0);
         }
-        let mut states = lock(&self.states);
+        let mut states = lock_under_limits(&self.states)?;
         let (compiled_graph, inputs) =
             self.compiled_graph_for(method, arguments, call_tensors, &mut states)?;
         if !compiled_graph.graph.has_states() {
@@ -411,7 +447,7 @@ impl Session {
                 Err(error) => refusal = Some(error),
             }
         }
-        let mut example_sized = lock(&self.example_sized);
+        let mut example_sized = lock_under_limits(&self.example_sized)?;
         for index in 0..example_sized.len() {
             let (name, module) = &example_sized[index];
             if name != method {
@@ -508,4 +544,22 @@ impl Session {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks a mutex that other calls may hold for long.
+///
+/// # Errors
+/// [`ErrorKind::Interrupted`] if a limit of this thread is exceeded before the mutex is free.
+fn lock_under_limits<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
+    while interrupt::is_limited() {
+        match mutex.try_lock() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                interrupt::check().at(|| "waiting for another call of the session".into())?;
+                std::thread::sleep(TIME_BETWEEN_TRIES);
+            }
+        }
+    }
+    Ok(lock(mutex))
 }

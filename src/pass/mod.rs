@@ -39,6 +39,7 @@ pub use specialize::specialize;
 pub use unroll::unroll;
 
 use crate::error::{ErrorContext, Result};
+use crate::interrupt;
 use crate::ir::{Graph, GraphModule};
 
 /// A rewrite and its name.
@@ -73,7 +74,8 @@ impl Pass {
 /// Runs the whole pipeline.
 pub fn optimize(graph: &Graph) -> Result<Graph> {
     PIPELINE.iter().try_fold(graph.clone(), |graph, pass| {
-        (pass.run)(&graph).at(|| format!("pass {}", pass.name))
+        let optimized = interrupt::check().and_then(|()| (pass.run)(&graph));
+        optimized.at(|| format!("pass {}", pass.name))
     })
 }
 

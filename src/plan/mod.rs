@@ -48,6 +48,7 @@ use self::storage::panels::{self, PaneledWeights};
 use self::storage::precision::StorageRequest;
 use crate::dim::Dim;
 use crate::error::{Error, Result, SourcePlace};
+use crate::interrupt;
 use crate::ir::{Argument, Definition, Graph, Op, Primitive, ValueId};
 use crate::kernel::capabilities::Capabilities;
 use crate::kernel::choice::VariantOverrides;
@@ -224,6 +225,8 @@ impl<'a> Planner<'a> {
     fn run(&mut self, last: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
         let mut errors = Vec::new();
         for group in &self.fusion.groups {
+            interrupt::check()
+                .map_err(|error| error.at("planning").at_place(&self.source_place(group)))?;
             if let Err(error) = self.plan_group(group) {
                 errors.push(error.at_place(&self.source_place(group)));
             }

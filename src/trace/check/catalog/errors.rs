@@ -14,6 +14,7 @@ pub fn entry(kind: ErrorKind) -> &'static CatalogEntry {
         ErrorKind::Verify => &VERIFY,
         ErrorKind::Input => &INPUT,
         ErrorKind::Raised => &RAISED,
+        ErrorKind::Interrupted => &INTERRUPTED,
         ErrorKind::Plan => &PLAN,
         ErrorKind::Device => &DEVICE,
         ErrorKind::Mismatch => &MISMATCH,
@@ -117,6 +118,18 @@ const RAISED: CatalogEntry = error(
         "The program refuses its inputs as PyTorch does: an assertion, an index out of range, an integer divided by zero.",
         "torch.nn.Embedding(10, 4)(torch.tensor([10])) # the last row is 9",
         "Look at the place that is named. `CompileOptions::checks` and `--no-checks` leave such checks out.",
+    ],
+);
+
+const INTERRUPTED: CatalogEntry = error(
+    "E0503",
+    "interrupted",
+    [
+        "The time limit of a call is over, or another thread cancelled the call. The session can be used again; its states are \
+         those before the call.",
+        "while True: x = x + 1 # onionskin run model.pt --timeout 4",
+        "Raise `--timeout` or `RunOptions::timeout` if the model needs longer. A loop may never end: look at the line that is \
+         named.",
     ],
 );
 
