@@ -284,15 +284,25 @@ impl GpuDevice {
         let Some(index) = submission else {
             return self.poll_once(PollType::Poll).map(|_| ());
         };
-        let timeout = interrupt::is_limited().then_some(TIME_BETWEEN_CHECKS);
-        let wait = || PollType::Wait {
-            submission_index: Some(index.clone()),
-            timeout,
-        };
-        while !self.poll_once(wait())? {
-            interrupt::check()?;
+        if interrupt::is_limited() {
+            while !self.poll_for(index, TIME_BETWEEN_CHECKS)? {
+                interrupt::check()?;
+            }
+            return Ok(());
         }
-        Ok(())
+        let wait = PollType::Wait {
+            submission_index: Some(index.clone()),
+            timeout: None,
+        };
+        self.poll_once(wait).map(|_| ())
+    }
+
+    /// Waits for at most this duration until a submission is done; returns whether it is.
+    pub(super) fn poll_for(&self, submission: &SubmissionIndex, timeout: Duration) -> Result<bool> {
+        self.poll_once(PollType::Wait {
+            submission_index: Some(submission.clone()),
+            timeout: Some(timeout),
+        })
     }
 
     /// Polls the device; false if the time of the poll is over.

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Poll, Waker};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use wgpu::{Buffer, MapMode, SubmissionIndex};
@@ -12,12 +13,33 @@ use crate::error::{Error, Result};
 use super::device::GpuDevice;
 use super::error_scope::{in_error_scope, lock, with_causes};
 
+/// Time between two polls of a device.
+const TIME_BETWEEN_POLLS: Duration = Duration::from_millis(1);
+
 /// Buffers being mapped. After a wait, the host may access them: the device is done with them and they are mapped.
 /// Dropping the value unmaps the buffers, also those that are not mapped yet.
 pub(super) struct PendingMapping {
     device: GpuDevice,
     buffers: Vec<Buffer>,
     completion: Arc<Completion>,
+}
+
+/// A thread that polls a device for a future. It ends with the future: a thread that still uses the driver while the process
+/// ends can crash the process.
+struct PollingThread {
+    thread: Option<JoinHandle<()>>,
+    completion: Arc<Completion>,
+}
+
+impl Drop for PollingThread {
+    fn drop(&mut self) {
+        lock(&self.completion.state).is_abandoned = true;
+        self.completion.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread is an error of the device, which the completion holds.
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Completes when the device is done and every buffer is mapped.
@@ -35,6 +57,8 @@ struct CompletionState {
     error: Option<Error>,
     /// Wakes the task that waits without blocking.
     waker: Option<Waker>,
+    /// True if nobody waits any more.
+    is_abandoned: bool,
 }
 
 impl PendingMapping {
@@ -69,7 +93,7 @@ impl PendingMapping {
         self.device.poll(submission)?;
         self.completion.complete_one(Ok(()));
         // The callbacks may run on another thread that polls this device and has not called them yet.
-        while !self.completion.wait(Duration::from_millis(1))? {
+        while !self.completion.wait(TIME_BETWEEN_POLLS)? {
             self.device.poll(None)?;
         }
         self.device.check_alive()
@@ -82,7 +106,12 @@ impl PendingMapping {
         let spawned = std::thread::Builder::new()
             .name("onionskin-wait".into())
             .spawn(move || completion.poll_until_done(&device, &submission));
-        spawned.map_err(|error| Error::device(format!("no thread can be started: {error}")))?;
+        let spawned =
+            spawned.map_err(|error| Error::device(format!("no thread can be started: {error}")))?;
+        let _thread = PollingThread {
+            thread: Some(spawned),
+            completion: self.completion.clone(),
+        };
         poll_fn(|context| match self.completion.poll() {
             Ok(true) => Poll::Ready(Ok(())),
             Ok(false) => {
@@ -150,19 +179,32 @@ impl Completion {
         self.poll()
     }
 
-    /// Polls the device until it is done and all buffers are mapped. Records an error of the device.
+    /// Polls the device until it is done and all buffers are mapped, or until nobody waits any more. Records an error of the
+    /// device.
     fn poll_until_done(&self, device: &GpuDevice, submission: &SubmissionIndex) {
-        let mut result = device.poll(Some(submission));
-        if result.is_ok() {
-            self.complete_one(Ok(()));
-        }
-        while result.is_ok() && lock(&self.state).pending > 0 {
-            self.wait_for_change(Duration::from_millis(1));
-            result = device.poll(None);
-        }
-        if let Err(error) = result {
+        if let Err(error) = self.poll_while_awaited(device, submission) {
             self.complete_one(Err(error));
         }
+    }
+
+    fn poll_while_awaited(&self, device: &GpuDevice, submission: &SubmissionIndex) -> Result<()> {
+        while !device.poll_for(submission, TIME_BETWEEN_POLLS)? {
+            if lock(&self.state).is_abandoned {
+                return Ok(());
+            }
+        }
+        self.complete_one(Ok(()));
+        while self.is_awaited() {
+            self.wait_for_change(TIME_BETWEEN_POLLS);
+            device.poll(None)?;
+        }
+        Ok(())
+    }
+
+    /// True if a buffer is not mapped yet and somebody waits for it.
+    fn is_awaited(&self) -> bool {
+        let state = lock(&self.state);
+        state.pending > 0 && !state.is_abandoned
     }
 
     /// Waits for a completion for at most this duration.
