@@ -277,6 +277,24 @@ fn limits_are_errors() {
     assert!(error.advice().is_some());
 }
 
+/// Workgroups that a device cannot run are an error of the plan, which names the kernel.
+#[test]
+fn workgroups_larger_than_the_device_allows_are_errors() {
+    let graph = samples::graph(&["f32[B, 3]"], |_, x| vec![x[0].relu()]);
+    let of = |max_invocations| Capabilities {
+        max_invocations,
+        ..capabilities()
+    };
+    let error = plan::plan(&graph, &of(32)).err().unwrap();
+    let text = error.to_string();
+    assert!(
+        text.contains("workgroups of 64 invocations; the device allows 32"),
+        "{text}"
+    );
+    assert!(error.advice().is_some());
+    assert!(plan::plan(&graph, &of(64)).is_ok());
+}
+
 /// A linear layer in a module of its own.
 fn linear() -> Graph {
     samples::graph(&["f32[B, 8]"], |builder, x| {

@@ -33,6 +33,20 @@ pub struct Kernel {
     pub sizes_space: SizesSpace,
 }
 
+impl Kernel {
+    /// Invocations of a workgroup; `None` if the source does not state them as numbers.
+    pub fn workgroup_invocations(&self) -> Option<u64> {
+        let (_, rest) = self.wgsl.split_once("@workgroup_size(")?;
+        let (size, _) = rest.split_once(')')?;
+        let sizes = size
+            .split(',')
+            .map(str::trim)
+            .filter(|size| !size.is_empty());
+        let sizes: Option<Vec<u64>> = sizes.map(|size| size.parse().ok()).collect();
+        sizes?.into_iter().try_fold(1, u64::checked_mul)
+    }
+}
+
 /// How a kernel accesses a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {

@@ -116,7 +116,9 @@ pub fn plan_with_options(
                 capabilities,
                 &graph.hints,
             );
-            return Ok(builder.finish());
+            let plan = builder.finish();
+            check::check_workgroups(&plan, capabilities)?;
+            return Ok(plan);
         }
         previous = PreviousAttempt {
             kernel_cache: builder.kernel_cache,
