@@ -180,7 +180,7 @@ fn imports_and_compilations_have_limits() {
     for session in sessions(STATELESS) {
         let module: GraphModule = STATELESS.parse().unwrap();
         let model = Model::from_module(module);
-        let compile = || model.compile(session.device(), &CompileOptions::default());
+        let compile = || model.compile(&session.device(), &CompileOptions::default());
         let error = timeout(0).scope(compile).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Interrupted, "{error}");
         assert!(error.to_string().contains("importing"), "{error}");

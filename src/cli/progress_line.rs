@@ -129,6 +129,9 @@ fn show_compilation(bar: &ProgressBar, progress: Progress) {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
         }
+        Progress::DeviceReplaced => {
+            bar.suspend(|| output::note("warning: the device was lost; it is opened again"));
+        }
         Progress::Weights { done, total } => {
             let (done, total) = (HumanBytes(done), HumanBytes(total));
             bar.set_message(format!("{done} of {total} of weights"));

@@ -6,7 +6,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use wgpu::{AdapterInfo, Features, Limits, PollError, PollType, SubmissionIndex};
@@ -16,6 +16,7 @@ use crate::interrupt;
 use crate::kernel::capabilities::{Capabilities, CooperativeMatrix};
 
 use super::adapter::{self, AdapterKind, DeviceChoice};
+use super::error_scope::lock;
 use super::pipeline::Pipelines;
 #[cfg(feature = "translate")]
 use super::translate::{TranslatedKernel, Translator};
@@ -83,11 +84,21 @@ pub struct GpuDevice {
     inner: Arc<DeviceInner>,
 }
 
+/// How a device was opened.
+struct DeviceOrigin {
+    adapter: wgpu::Adapter,
+    options: DeviceOptions,
+    /// The reason of the loss of the device that this one replaces.
+    replaces: Option<String>,
+    /// The device that replaces this one once it is lost.
+    replacement: Mutex<Option<GpuDevice>>,
+}
+
 struct DeviceInner {
     raw: wgpu::Device,
     queue: wgpu::Queue,
     /// `None` if the device belongs to an application, or is a second device on an adapter.
-    adapter: Option<wgpu::Adapter>,
+    origin: Option<DeviceOrigin>,
     info: AdapterInfo,
     limits: Limits,
     features: Features,
@@ -103,7 +114,15 @@ impl GpuDevice {
     /// Opens a device. The error lists the available adapters.
     pub fn open(options: impl Into<DeviceOptions>) -> Result<GpuDevice> {
         let options = options.into();
-        let adapter = adapter::select(&options.choice)?;
+        GpuDevice::on_adapter(adapter::select(&options.choice)?, options, None)
+    }
+
+    /// Opens a device on an adapter. `replaces` is the reason of the loss of the device that it replaces.
+    fn on_adapter(
+        adapter: wgpu::Adapter,
+        options: DeviceOptions,
+        replaces: Option<String>,
+    ) -> Result<GpuDevice> {
         let (features, limits) = match options.feature_level {
             FeatureLevel::Full => (
                 adapter.features() & adapter::optional_features(),
@@ -127,16 +146,57 @@ impl GpuDevice {
             (features, none, Vec::new())
         };
         let opened = request_device(&adapter, features, limits, experimental_features)?;
-        Ok(GpuDevice::new(opened, Some(adapter), options, matrices))
+        let origin = Some(DeviceOrigin {
+            adapter,
+            options: options.clone(),
+            replaces,
+            replacement: Mutex::default(),
+        });
+        Ok(GpuDevice::new(opened, origin, options, matrices))
+    }
+
+    /// The device that replaces this one, which is lost: the same adapter, opened again with the same options. All callers get
+    /// the same device.
+    ///
+    /// # Errors
+    /// Fails if the device belongs to an application, is itself a replacement, or cannot be opened.
+    pub(crate) fn replacement(&self) -> Result<GpuDevice> {
+        let reason = self
+            .inner
+            .lost
+            .get()
+            .map_or("for an unknown reason", String::as_str);
+        let origin = self.inner.origin.as_ref();
+        let Some(origin) = origin.filter(|origin| origin.replaces.is_none()) else {
+            return Err(device_lost(reason));
+        };
+        let mut replacement = lock(&origin.replacement);
+        if let Some(device) = &*replacement {
+            return Ok(device.clone());
+        }
+        let (adapter, options) = (origin.adapter.clone(), origin.options.clone());
+        let device = GpuDevice::on_adapter(adapter, options, Some(reason.to_string()))?;
+        Ok(replacement.insert(device).clone())
+    }
+
+    /// The reason of the loss of the device that this one replaces; `None` if it replaces none. See
+    /// [`Session::device`](crate::Session::device).
+    pub fn replaces(&self) -> Option<&str> {
+        self.inner.origin.as_ref()?.replaces.as_deref()
+    }
+
+    /// True if the device is known to be lost.
+    pub fn is_lost(&self) -> bool {
+        self.inner.lost.get().is_some()
     }
 
     /// Opens another device on the same adapter, with the same capabilities except experimental features.
     pub(super) fn reopen(&self) -> Result<GpuDevice> {
         let missing = || Error::internal("the adapter of an application's device is not known");
-        let adapter = self.inner.adapter.as_ref().ok_or_else(missing)?;
+        let origin = self.inner.origin.as_ref().ok_or_else(missing)?;
         let none = wgpu::ExperimentalFeatures::disabled();
         let features = self.inner.features - Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
-        let opened = request_device(adapter, features, self.inner.limits.clone(), none)?;
+        let opened = request_device(&origin.adapter, features, self.inner.limits.clone(), none)?;
         Ok(GpuDevice::new(
             opened,
             None,
@@ -155,7 +215,7 @@ impl GpuDevice {
 
     fn new(
         (raw, queue, lost): OpenedDevice,
-        adapter: Option<wgpu::Adapter>,
+        origin: Option<DeviceOrigin>,
         options: DeviceOptions,
         matrices: Vec<CooperativeMatrix>,
     ) -> GpuDevice {
@@ -174,7 +234,7 @@ impl GpuDevice {
             inner: Arc::new(DeviceInner {
                 raw,
                 queue,
-                adapter,
+                origin,
                 info,
                 limits,
                 features,
@@ -280,7 +340,7 @@ impl GpuDevice {
     ///
     /// # Errors
     /// Fails if the device is lost, or a limit of this thread is exceeded: then the device may still work.
-    pub(super) fn poll(&self, submission: Option<&SubmissionIndex>) -> Result<()> {
+    pub(crate) fn poll(&self, submission: Option<&SubmissionIndex>) -> Result<()> {
         let Some(index) = submission else {
             return self.poll_once(PollType::Poll).map(|_| ());
         };

@@ -42,7 +42,7 @@ pub enum Keep {
     Everything,
 }
 
-/// Progress of making a program.
+/// Progress of making a program, and events of its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
@@ -53,6 +53,8 @@ pub enum Progress {
         /// Kernels in total.
         total: usize,
     },
+    /// The device was lost and was opened again: kernels are compiled and weights are uploaded once more.
+    DeviceReplaced,
     /// Bytes of weights uploaded.
     Weights {
         /// Bytes uploaded so far.

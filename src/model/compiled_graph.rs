@@ -45,6 +45,33 @@ impl fmt::Debug for CompiledGraph {
     }
 }
 
+/// The device of a session, with the weights on it.
+#[derive(Clone)]
+pub(super) struct SessionDevice {
+    pub(super) device: Device,
+    pub(super) weight_cache: WeightCache,
+}
+
+impl SessionDevice {
+    /// Replaces a lost device by the same adapter, opened again; its weights are uploaded again later. Returns whether it did.
+    ///
+    /// # Errors
+    /// Fails if the device is lost and cannot be replaced.
+    pub(super) fn replace_lost(&mut self) -> Result<bool> {
+        let Device::Gpu(gpu) = &self.device else {
+            return Ok(false);
+        };
+        // A poll notices a loss. Its error is that loss.
+        let _ = gpu.poll(None);
+        if !gpu.is_lost() {
+            return Ok(false);
+        }
+        self.device = Device::Gpu(gpu.replacement()?);
+        self.weight_cache.shared = SharedWeights::default();
+        Ok(true)
+    }
+}
+
 /// Cache of device weights that all compiled graphs of a session share.
 #[derive(Clone, Default)]
 pub(super) struct WeightCache {
@@ -150,6 +177,12 @@ impl CompiledGraph {
             weights: HostWeights::Folded(folded),
             program: Some(program),
         })
+    }
+
+    /// True if the graph was compiled for a device that is lost.
+    pub(super) fn is_lost(&self) -> bool {
+        let program = self.program.as_ref();
+        program.is_some_and(|program| program.device().is_lost())
     }
 
     /// The weights of the executed graph. Derived weights are recomputed.

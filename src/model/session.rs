@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use super::background::in_background;
 use super::compile_options::CompileOptions;
-use super::compiled_graph::{CallTensors, CompiledGraph, WeightCache, accept_inputs};
+use super::compiled_graph::{
+    CallTensors, CompiledGraph, SessionDevice, WeightCache, accept_inputs,
+};
 use super::packed::{PackedFile, PackedWeightsReport};
 use super::session_states::SessionStates;
 use super::{Device, Model, no_matching_graph};
 use crate::error::{Error, ErrorContext, ErrorKind, Result};
-use crate::gpu::{Run, RunInput};
+use crate::gpu::{Progress, Run, RunInput};
 use crate::interrupt::{self, RunOptions};
 use crate::ir::{Graph, GraphModule, TensorSpec};
 use crate::item::{Item, flatten_arguments};
@@ -24,7 +26,7 @@ use crate::trace::program::{Signature, arguments_of};
 #[derive(Clone)]
 pub struct Session {
     model: Model,
-    device: Device,
+    device: Arc<Mutex<SessionDevice>>,
     options: CompileOptions,
     /// The compiled graphs of all methods, oldest first.
     compiled_graphs: Arc<Mutex<Vec<Arc<CompiledGraph>>>>,
@@ -32,14 +34,13 @@ pub struct Session {
     /// imported.
     example_sized: Arc<Mutex<Vec<(String, GraphModule)>>>,
     states: Arc<Mutex<SessionStates>>,
-    weight_cache: WeightCache,
 }
 
 impl fmt::Debug for Session {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Session")
             .field("model", &self.model)
-            .field("device", &self.device)
+            .field("device", &self.device())
             .field("options", &self.options)
             .field("compiled_graphs", &lock(&self.compiled_graphs).len())
             .finish_non_exhaustive()
@@ -72,12 +73,14 @@ impl Session {
         };
         let session = Session {
             model,
-            device,
+            device: Arc::new(Mutex::new(SessionDevice {
+                device,
+                weight_cache,
+            })),
             options,
             compiled_graphs: Arc::default(),
             example_sized: Arc::default(),
             states: Arc::default(),
-            weight_cache,
         };
         let mut states = SessionStates::default();
         let method = session.options.entry.as_str();
@@ -94,9 +97,21 @@ impl Session {
         Ok(session)
     }
 
-    /// The device that runs the model.
-    pub fn device(&self) -> &Device {
-        &self.device
+    /// The device that runs the model. If the device is lost, the next run opens it again, compiles the kernels and uploads the
+    /// weights; [`GpuDevice::replaces`](crate::gpu::GpuDevice::replaces) of the new device tells why. States are kept. A
+    /// second loss, or the loss of an application's device, is an error of each further run.
+    pub fn device(&self) -> Device {
+        lock(&self.device).device.clone()
+    }
+
+    /// Replaces a lost device, and drops the graphs that were compiled for it.
+    fn replace_lost_device(&self) -> Result<()> {
+        let is_replaced = lock(&self.device).replace_lost()?;
+        if let (true, Some(progress)) = (is_replaced, &self.options.progress) {
+            progress(Progress::DeviceReplaced);
+        }
+        lock(&self.compiled_graphs).retain(|compiled_graph| !compiled_graph.is_lost());
+        Ok(())
     }
 
     /// Storage precision of `f32` values.
@@ -248,6 +263,7 @@ impl Session {
 
     /// Submits a run if a graph without states is compiled for a GPU and serves the inputs.
     fn launch_ready(&self, inputs: &[Tensor]) -> Result<Option<Run>> {
+        self.replace_lost_device()?;
         let ready = self.find_stateless(&self.options.entry, &|_| Ok(inputs.to_vec()));
         let Some((compiled_graph, inputs)) = ready else {
             return Ok(None);
@@ -268,11 +284,12 @@ impl Session {
     /// Fails if the session runs on the host, if the model has states, or as [`Session::run`]. A graph is not imported
     /// again for inputs on the device.
     pub fn launch(&self, inputs: &[RunInput]) -> Result<Run> {
-        if matches!(self.device, Device::Host) {
+        if matches!(self.device(), Device::Host) {
             return Err(Error::usage("the host has no buffers to share")
                 .help("open a GPU, or use Session::run"));
         }
         let shapes: Vec<&[usize]> = inputs.iter().map(RunInput::shape).collect();
+        self.replace_lost_device()?;
         let fits = |graph: &Graph| {
             if graph.has_states() {
                 return Err(Error::usage("launch does not support models with states")
@@ -340,16 +357,16 @@ impl Session {
     /// As [`Session::call`].
     pub fn compile_for(&self, arguments: &[Item]) -> Result<(Arc<CompiledGraph>, Vec<Tensor>)> {
         let call_tensors = |graph: &Graph| flatten_arguments(&graph.input_trees, arguments);
+        self.replace_lost_device()?;
         let mut states = lock_under_limits(&self.states)?;
         self.compiled_graph_for(&self.options.entry, arguments, &call_tensors, &mut states)
     }
 
     /// Report on the file of packed weights so far; `None` if the options name no file, or the host runs the model.
     pub fn packed(&self) -> Option<PackedWeightsReport> {
-        self.weight_cache
-            .packed
-            .as_ref()
-            .map(|packed| packed.report())
+        let device = lock(&self.device);
+        let packed = device.weight_cache.packed.as_ref();
+        packed.map(|packed| packed.report())
     }
 
     /// The graphs compiled so far.
@@ -372,6 +389,7 @@ impl Session {
         call_tensors: CallTensors,
         run: impl Fn(&CompiledGraph, &[Tensor]) -> Result<(T, Vec<Tensor>)>,
     ) -> Result<T> {
+        self.replace_lost_device()?;
         if let Some((compiled_graph, inputs)) = self.find_stateless(method, call_tensors) {
             return Ok(run(&compiled_graph, &inputs)?.0);
         }
@@ -501,7 +519,7 @@ impl Session {
         let new_states = states.add_states(&module)?;
         let graph = module.graph(method)?;
         let for_example_sizes = self.options.static_shapes
-            && matches!(self.device, Device::Gpu(_))
+            && matches!(self.device(), Device::Gpu(_))
             && !graph.hints.is_empty();
         let graph = if for_example_sizes {
             graph.with_sizes(&graph.hints)
@@ -525,13 +543,12 @@ impl Session {
 
     /// Compiles a graph and keeps it. Drops the oldest compiled graph if there are too many.
     fn compile(&self, graph: Graph, module: &GraphModule) -> Result<Arc<CompiledGraph>> {
-        let Session {
+        let SessionDevice {
             device,
-            options,
             weight_cache,
-            ..
-        } = self;
-        let compiled = CompiledGraph::new(graph, &module.weights, device, options, weight_cache)?;
+        } = lock(&self.device).clone();
+        let (weights, options) = (&module.weights, &self.options);
+        let compiled = CompiledGraph::new(graph, weights, &device, options, &weight_cache)?;
         let compiled_graph = Arc::new(compiled);
         let mut compiled_graphs = lock(&self.compiled_graphs);
         if compiled_graphs.len() >= MAX_COMPILED_GRAPHS {

@@ -209,5 +209,6 @@ impl MappedTexture {
 
 /// The error of a buffer or texture whose memory was freed.
 fn memory_lost() -> Error {
-    Error::internal("a buffer or texture has lost its memory")
+    Error::device("the device was lost: a buffer or texture has no memory any more")
+        .help("open the device again and compile the model for it")
 }
