@@ -112,6 +112,20 @@ fn normal_forms_preserve_values() {
 }
 
 #[test]
+fn sizes_of_many_terms_are_refused() {
+    let sum = |count: usize| {
+        let products: Vec<String> = (0..count).map(|i| format!("A{i}*B{i}")).collect();
+        products.join(" + ").parse::<Dim>()
+    };
+    assert!(sum(100).is_ok());
+    let error = sum(3000).unwrap_err();
+    assert_eq!(
+        error.message(),
+        "a size is too long when it is multiplied out"
+    );
+}
+
+#[test]
 fn evaluates_and_substitutes() {
     let bindings = Bindings::from([("H".into(), 7)]);
     assert_eq!(dim("floordiv(H - 1, 2)*2").eval(&bindings).ok(), Some(6));

@@ -147,8 +147,18 @@ impl std::str::FromStr for Dim {
 /// Maximal nesting depth, so that no input exhausts the stack.
 const MAX_DEPTH: usize = 64;
 
-/// Maximal number of terms and factors of a product, so that no input exhausts memory.
-const MAX_COMPLEXITY: usize = 10_000;
+/// Maximal number of terms and factors of a size when it is multiplied out, so that no input exhausts memory or time: sizes
+/// of large models have dozens.
+const MAX_COMPLEXITY: usize = 512;
+
+fn check_complexity(complexity: usize) -> Result<()> {
+    match complexity <= MAX_COMPLEXITY {
+        true => Ok(()),
+        false => Err(Error::format(
+            "a size is too long when it is multiplied out",
+        )),
+    }
+}
 
 struct Parser<'a> {
     rest: &'a str,
@@ -199,6 +209,7 @@ impl Parser<'_> {
                 self.depth -= 1;
                 return Ok(total);
             }
+            check_complexity(total.complexity())?;
         }
     }
 
@@ -206,11 +217,7 @@ impl Parser<'_> {
         let mut total = self.factor()?;
         while self.eat('*') {
             let factor = self.factor()?;
-            if MAX_COMPLEXITY < total.complexity() * factor.complexity() {
-                return Err(Error::format(
-                    "a size is too long when it is multiplied out",
-                ));
-            }
+            check_complexity(total.complexity().saturating_mul(factor.complexity()))?;
             total = total * factor;
         }
         Ok(total)
