@@ -131,7 +131,7 @@ impl Resource {
     /// The error of a file that exceeds a limit.
     fn exceeded(self, limit: u64) -> Error {
         let message = match self {
-            Resource::Bytes => format!("the file unfolds to {limit} bytes more than its size"),
+            Resource::Bytes => format!("the file unfolds to more than {limit} bytes"),
             Resource::Values => format!("the file makes more than {limit} values"),
             Resource::Steps => format!("the import takes more than {limit} steps"),
             Resource::Depth => {
