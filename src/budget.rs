@@ -208,8 +208,10 @@ impl Budget {
     /// Adds to what is used. Work that is charged ends at a limit of its call, too.
     fn charge(&self, resource: Resource, used: &AtomicU64, count: u64) -> Result<()> {
         interrupt::check()?;
-        let before = used.fetch_add(count, Ordering::Relaxed);
-        self.check(resource, before.saturating_add(count))
+        // A sum that wrapped would be a new budget.
+        let add = |used: u64| Some(used.saturating_add(count));
+        let before = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        self.check(resource, before.unwrap_or(u64::MAX).saturating_add(count))
     }
 
     /// Checks a nesting depth.
@@ -245,6 +247,14 @@ mod tests {
         assert_eq!(error.message(), "the file makes more than 3 values");
         assert!(error.advice().unwrap().contains("--limit values=N"));
         assert!(Budget::default().check_depth(257).is_err());
+    }
+
+    #[test]
+    fn a_huge_charge_leaves_nothing() {
+        let budget = Budget::default();
+        budget.charge_bytes(1).unwrap();
+        assert!(budget.charge_bytes(u64::MAX).is_err());
+        assert!(budget.charge_bytes(1).is_err());
     }
 
     #[test]
