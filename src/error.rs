@@ -37,6 +37,8 @@ pub enum ErrorKind {
     Raised,
     /// `E0503`: a time limit is over, or the call was cancelled; see [`crate::RunOptions`].
     Interrupted,
+    /// `E0504`: a run would take more memory on the host than it may; see [`crate::RunOptions`].
+    Memory,
     /// `E0601`: no plan can be made for the device (limits, dtypes).
     Plan,
     /// `E0602`: the device failed or refused.
@@ -61,6 +63,7 @@ impl ErrorKind {
         ErrorKind::Input,
         ErrorKind::Raised,
         ErrorKind::Interrupted,
+        ErrorKind::Memory,
         ErrorKind::Plan,
         ErrorKind::Device,
         ErrorKind::Mismatch,
@@ -80,6 +83,7 @@ impl ErrorKind {
             ErrorKind::Input => "E0501",
             ErrorKind::Raised => "E0502",
             ErrorKind::Interrupted => "E0503",
+            ErrorKind::Memory => "E0504",
             ErrorKind::Plan => "E0601",
             ErrorKind::Device => "E0602",
             ErrorKind::Mismatch => "E0701",
@@ -100,6 +104,7 @@ impl ErrorKind {
             ErrorKind::Input => "inputs do not match",
             ErrorKind::Raised => "the model raised an error",
             ErrorKind::Interrupted => "interrupted",
+            ErrorKind::Memory => "not enough memory",
             ErrorKind::Plan => "cannot plan for this device",
             ErrorKind::Device => "device error",
             ErrorKind::Mismatch => "outputs differ",

@@ -2,6 +2,7 @@
 //! adapter.
 
 pub mod loop_limit;
+mod memory;
 
 use std::collections::HashMap;
 
@@ -84,13 +85,15 @@ pub fn run_observed(
     let shapes: Vec<&[usize]> = inputs.iter().map(Tensor::shape).collect();
     let bindings = graph.bind(&shapes)?;
     graph.check_dtypes(inputs)?;
+    memory::check(graph, &bindings)?;
     run_bound(graph, weights, bindings, inputs, None, watch)
 }
 
-/// Sizes of the symbols of a body, which follow from its inputs.
-pub fn body_sizes(body: &Graph, inputs: &[Tensor]) -> Bindings {
-    symbols::solve(body.inputs.iter().zip(inputs).flat_map(|(id, tensor)| {
-        let sizes = tensor.shape().iter().copied();
+/// Sizes of the symbols of a body, which follow from the shapes of its inputs.
+pub fn body_sizes<'a>(body: &Graph, shapes: impl Iterator<Item = &'a [usize]> + Clone) -> Bindings {
+    let pairs = body.inputs.iter().zip(shapes);
+    symbols::solve(pairs.flat_map(|(id, shape)| {
+        let sizes = shape.iter().copied();
         body.ty(*id).shape.iter().zip(sizes)
     }))
 }
@@ -269,7 +272,7 @@ impl Interpreter<'_> {
                 kind: part,
                 inputs,
             };
-            let sizes = body_sizes(body, inputs);
+            let sizes = body_sizes(body, inputs.iter().map(Tensor::shape));
             run_bound(body, self.weights, sizes, inputs, Some(&within), watch)
         };
         match (region, arguments.as_slice()) {

@@ -1,4 +1,4 @@
-//! Time limits and cancellation of imports, compilations and runs.
+//! Limits of time and memory of imports, compilations and runs, and their cancellation.
 //!
 //! [`RunOptions`] hold for a thread while a closure runs. Work asks [`check`] between its steps whether it must end. Helper
 //! threads ask the [`ActiveLimits`] of the thread that started them.
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Limits of a call. The default has none.
+/// Limits of a call. The default has none of time, and [`RunOptions::HOST_MEMORY`] of memory.
 ///
 /// ```no_run
 /// # fn main() -> onionskin::Result<()> {
@@ -21,6 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// let options = RunOptions {
 ///     timeout: Some(Duration::from_secs(2)),
 ///     cancel: Some(cancel.clone()),
+///     ..RunOptions::default()
 /// };
 /// let model = Model::open("model.pt")?;
 /// // The limits hold for every call in the closure: here for the import and the compilation.
@@ -36,16 +37,23 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
     /// Ends the call from another thread.
     pub cancel: Option<CancelToken>,
+    /// Most bytes that values on the host take at a time while a graph runs there, instead of
+    /// [`RunOptions::HOST_MEMORY`]. Inputs, weights and the memory of a GPU are not counted. A run that would exceed the limit
+    /// returns [`ErrorKind::Memory`] before it starts.
+    pub host_memory: Option<u64>,
 }
 
 impl RunOptions {
+    /// Default of [`RunOptions::host_memory`]: 4 GiB.
+    pub const HOST_MEMORY: u64 = 4 << 30;
+
     /// Runs a closure under these limits, which hold for every import, compilation and run that it makes on this thread. The
     /// time starts now. Limits of an outer scope hold too.
     ///
     /// A call that exceeds a limit returns [`ErrorKind::Interrupted`]. Work ends between its steps: statements of an import,
     /// passes, kernels, nodes on the host, iterations of loops, and batches of dispatches. A single step runs to its end.
     pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
-        if self.timeout.is_none() && self.cancel.is_none() {
+        if !self.can_interrupt() && self.host_memory.is_none() {
             return work();
         }
         let outer = ActiveLimits::current();
@@ -56,6 +64,11 @@ impl RunOptions {
         };
         let limits = ActiveLimits(Some(Arc::new(limit)));
         limits.enter(work)
+    }
+
+    /// True if these limits can end work that has started.
+    fn can_interrupt(&self) -> bool {
+        self.timeout.is_some() || self.cancel.is_some()
     }
 }
 
@@ -124,18 +137,29 @@ impl ActiveLimits {
 
     /// Fails if a limit is exceeded.
     pub(crate) fn check(&self) -> Result<()> {
-        let mut limits = self;
-        while let Some(limit) = &limits.0 {
-            limit.check()?;
-            limits = &limit.outer;
-        }
-        Ok(())
+        self.scopes().try_for_each(Limit::check)
+    }
+
+    /// The scopes, from the innermost on.
+    fn scopes(&self) -> impl Iterator<Item = &Limit> {
+        std::iter::successors(self.0.as_deref(), |limit| limit.outer.0.as_deref())
+    }
+
+    fn can_interrupt(&self) -> bool {
+        self.scopes().any(|limit| limit.options.can_interrupt())
+    }
+
+    fn host_memory(&self) -> u64 {
+        let limits = self.scopes().filter_map(|limit| limit.options.host_memory);
+        limits.min().unwrap_or(RunOptions::HOST_MEMORY)
     }
 }
 
 impl Limit {
     fn check(&self) -> Result<()> {
-        let RunOptions { timeout, cancel } = &self.options;
+        let RunOptions {
+            timeout, cancel, ..
+        } = &self.options;
         if cancel.as_ref().is_some_and(CancelToken::is_cancelled) {
             let message = "the call was cancelled";
             let help = "call again with a token that is not cancelled; states are unchanged";
@@ -163,9 +187,14 @@ pub(crate) fn check() -> Result<()> {
     ACTIVE.with_borrow(ActiveLimits::check)
 }
 
-/// True if this thread has limits.
-pub(crate) fn is_limited() -> bool {
-    ACTIVE.with_borrow(|active| active.0.is_some())
+/// True if a limit of this thread can end work that has started.
+pub(crate) fn can_interrupt() -> bool {
+    ACTIVE.with_borrow(ActiveLimits::can_interrupt)
+}
+
+/// Most bytes that values on the host may take at a time: see [`RunOptions::host_memory`].
+pub(crate) fn host_memory() -> u64 {
+    ACTIVE.with_borrow(ActiveLimits::host_memory)
 }
 
 #[cfg(test)]
@@ -186,7 +215,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Interrupted);
         assert!(error.advice().unwrap().contains("--timeout"));
         assert!(std::panic::catch_unwind(|| options.scope(|| panic!("told"))).is_err());
-        assert!(check().is_ok() && !is_limited());
+        assert!(check().is_ok() && !can_interrupt());
     }
 
     #[test]
@@ -202,6 +231,19 @@ mod tests {
             long.scope(check)
         });
         assert_eq!(cancelled.unwrap_err().message(), "the call was cancelled");
+    }
+
+    #[test]
+    fn the_least_memory_of_all_scopes_holds() {
+        let memory = |bytes| RunOptions {
+            host_memory: Some(bytes),
+            ..RunOptions::default()
+        };
+        assert_eq!(host_memory(), RunOptions::HOST_MEMORY);
+        assert_eq!(memory(9 << 30).scope(host_memory), 9 << 30);
+        let nested =
+            memory(1 << 30).scope(|| (can_interrupt(), memory(9 << 30).scope(host_memory)));
+        assert_eq!(nested, (false, 1 << 30));
     }
 
     #[test]

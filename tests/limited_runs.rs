@@ -1,4 +1,4 @@
-//! Time limits and cancellation of runs, on the host and on a device.
+//! Limits of time and memory of runs, and their cancellation, on the host and on a device.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -8,12 +8,15 @@
 
 mod samples;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use onionskin::dtype::DType;
 use onionskin::error::ErrorKind;
 use onionskin::gpu::FeatureLevel;
 use onionskin::ir::GraphModule;
 use onionskin::item::Item;
+use onionskin::tensor::TensorStorage;
 use onionskin::{CancelToken, CompileOptions, Device, Error, Model, RunOptions, Session, Tensor};
 
 /// Iterates as often as its input says, and adds the result to a state.
@@ -221,5 +224,87 @@ fn a_command_ends_at_its_time_limit_without_a_partial_file() {
     assert!(text.contains("E0503") && text.contains("300ms"), "{text}");
     assert!(start.elapsed() < Duration::from_secs(60));
     assert!(!folder.join("out.npz").exists());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Values of which each takes 256 kB times the batch.
+const WIDE: &str = "
+graph forward(x: f32[B]) {
+  argument x = #0
+  result #0
+  column: f32[B, 1] = reshape x, shape=[B, 1]
+  wide: f32[B, 65536] = expand column, shape=[B, 65536] @ wide.py:3
+  y = exp wide @ wide.py:4
+  z = add wide, y @ wide.py:5
+  sum = reduce z, axes=[1], function=sum
+  return sum
+}";
+
+#[test]
+fn a_run_that_would_exceed_its_memory_does_not_start() {
+    let module: GraphModule = WIDE.parse().unwrap();
+    let model = Model::from_module(module);
+    let options = CompileOptions::default();
+    let session = model.compile(&Device::Host, &options).unwrap();
+    let limit = RunOptions {
+        host_memory: Some(4 << 20),
+        ..RunOptions::default()
+    };
+    let ones = |batch: usize| Tensor::full(DType::F32, [batch], 1.0).unwrap();
+    let error = session.run_with(&[ones(4)], &limit).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Memory);
+    let text = error.to_string();
+    assert!(
+        text.contains("the limit is 4.2 MB") && text.contains("wide.py:5"),
+        "{text}"
+    );
+    assert_eq!(
+        session.run_with(&[ones(1)], &limit).unwrap()[0].shape(),
+        [1]
+    );
+    assert_eq!(session.run(&[ones(4)]).unwrap()[0].shape(), [4]);
+    // More than any machine has, and more than 64 bits count.
+    for batch in [1 << 28, 1 << 50] {
+        let huge = Tensor::from_storage(DType::F32, vec![batch], Arc::new(Unread(batch * 4)));
+        let error = session.run(&[huge.unwrap()]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Memory, "{error}");
+    }
+}
+
+/// Bytes that nobody reads.
+struct Unread(usize);
+
+impl TensorStorage for Unread {
+    fn bytes(&self) -> &[u8] {
+        panic!("the bytes are read")
+    }
+
+    fn len(&self) -> usize {
+        self.0
+    }
+}
+
+#[test]
+fn a_command_does_not_start_a_run_that_would_exceed_its_memory() {
+    let folder = std::env::temp_dir().join(format!("onionskin-memory-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let module: GraphModule = WIDE.parse().unwrap();
+    module.save(folder.join("wide.json")).unwrap();
+    let run = |limit: &str| {
+        std::process::Command::new(env!("CARGO_BIN_EXE_onionskin"))
+            .current_dir(&folder)
+            .args(["run", "wide.json", "--shape", "f32[4]", "--device", "cpu"])
+            .args(["--host-memory", limit])
+            .output()
+            .unwrap()
+    };
+    let refused = run("4M");
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(3), "{text}");
+    assert!(
+        text.contains("E0504") && text.contains("--host-memory"),
+        "{text}"
+    );
+    assert_eq!(run("1G").status.code(), Some(0));
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -344,7 +344,7 @@ impl GpuDevice {
         let Some(index) = submission else {
             return self.poll_once(PollType::Poll).map(|_| ());
         };
-        if interrupt::is_limited() {
+        if interrupt::can_interrupt() {
             while !self.poll_for(index, TIME_BETWEEN_CHECKS)? {
                 interrupt::check()?;
             }

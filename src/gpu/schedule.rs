@@ -146,7 +146,7 @@ impl<'a> CommandRecorder<'a> {
             binding,
             encoder: encoder(program),
             recorded: 0,
-            max_dispatches: match interrupt::is_limited() {
+            max_dispatches: match interrupt::can_interrupt() {
                 true => MAX_DISPATCHES_UNDER_LIMITS,
                 false => MAX_DISPATCHES_PER_SUBMISSION,
             },

@@ -151,7 +151,12 @@ impl DivergenceSearcher<'_> {
                 Some(program) => program,
                 None => self.compile(body)?,
             };
-            let reader = ValueReader::new(&program, body, body_sizes(body, inputs), inputs);
+            let reader = ValueReader::new(
+                &program,
+                body,
+                body_sizes(body, inputs.iter().map(Tensor::shape)),
+                inputs,
+            );
             if let Some(found) = self.first(body, inputs, reader, None)? {
                 return Ok(Some(found.enclosed_by(&BodyFrame {
                     outer: None,

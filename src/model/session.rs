@@ -568,7 +568,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// # Errors
 /// [`ErrorKind::Interrupted`] if a limit of this thread is exceeded before the mutex is free.
 fn lock_under_limits<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
-    while interrupt::is_limited() {
+    while interrupt::can_interrupt() {
         match mutex.try_lock() {
             Ok(guard) => return Ok(guard),
             Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),

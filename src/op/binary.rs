@@ -218,9 +218,10 @@ fn zip<T: Copy, U>(x: Vec<T>, y: Vec<T>, numel: usize, function: impl Fn(T, T) -
             values.get(index).copied()
         }
     };
-    (0..numel)
-        .filter_map(|index| Some(function(pick(&x, index)?, pick(&y, index)?)))
-        .collect()
+    let mut results = Vec::with_capacity(numel);
+    results
+        .extend((0..numel).filter_map(|index| Some(function(pick(&x, index)?, pick(&y, index)?))));
+    results
 }
 
 /// The larger operand; not-a-number if either is.

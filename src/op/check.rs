@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules};
+use super::{HostType, Operand, Rules};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
@@ -108,5 +108,13 @@ impl Rules for Check {
             Some(element) => Err(self.fault(element, end)),
             None => Ok(vec![x.clone()]),
         }
+    }
+
+    fn shares_operand(&self) -> bool {
+        true
+    }
+
+    fn workspace(&self, _: &[HostType], _: &[HostType]) -> u64 {
+        0
     }
 }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules, check_axis, strided};
+use super::{HostType, Operand, Rules, check_axis, strided, workspace};
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
@@ -43,7 +43,7 @@ impl Rules for Concat {
             .first()
             .ok_or_else(|| Error::operator("takes at least one operand"))?;
         let (before, _, _) = strided::split_at_axis(first.shape(), self.axis)?;
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(found.iter().map(Tensor::byte_count).sum());
         for row in 0..before {
             for tensor in found {
                 let bytes = tensor.bytes();
@@ -54,5 +54,9 @@ impl Rules for Concat {
         let mut shape = first.shape().to_vec();
         shape[self.axis] = found.iter().map(|tensor| tensor.shape()[self.axis]).sum();
         Ok(vec![Tensor::from_bytes(first.dtype(), shape, &out)?])
+    }
+
+    fn workspace(&self, _: &[HostType], results: &[HostType]) -> u64 {
+        workspace::copies(results)
     }
 }

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::dot::{GemmSize, product};
-use super::{Operand, Rules, operands, values};
+use super::{HostType, Operand, Rules, operands, values, workspace};
 use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -128,6 +128,26 @@ impl Rules for Conv {
             Tensor::from_vec(shape, geometry.run(&x.to_f32(), &filter.to_f32(), product)?)?
                 .cast(x.dtype())?
         }])
+    }
+
+    fn workspace(&self, operands: &[HostType], results: &[HostType]) -> u64 {
+        let [x, filter] = operands else {
+            return 0;
+        };
+        let geometry = ConvGeometry::new(self, &x.shape, &filter.shape);
+        let patches = HostType {
+            dtype: x.dtype,
+            shape: [
+                &[geometry.channels],
+                &geometry.taps[..],
+                &geometry.space_out[..],
+            ]
+            .concat(),
+        };
+        let products = workspace::copies(results);
+        [workspace::product(&[patches], &[]), products]
+            .into_iter()
+            .fold(workspace::product(operands, results), u64::saturating_add)
     }
 }
 

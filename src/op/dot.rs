@@ -2,7 +2,7 @@ use ndarray::linalg::general_mat_mul;
 use ndarray::{ArrayView2, ArrayViewMut2, LinalgScalar};
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules, operands, values};
+use super::{HostType, Operand, Rules, operands, values, workspace};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -66,6 +66,10 @@ impl Rules for Dot {
             dtype => Tensor::from_i64(dtype, shape, product_i64(&a.to_i64(), &b.to_i64(), size))?,
         };
         Ok(vec![result])
+    }
+
+    fn workspace(&self, operands: &[HostType], results: &[HostType]) -> u64 {
+        workspace::product(operands, results)
     }
 }
 

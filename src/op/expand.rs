@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules, operands, strided, values};
+use super::{HostType, Operand, Rules, operands, strided, values, workspace};
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Result};
 use crate::shape::{Shape, TensorType, sizes};
@@ -50,5 +50,9 @@ impl Rules for Expand {
         };
         let expanded: Vec<i64> = (0..shape.len()).map(stride).collect();
         Ok(vec![strided::gather(x, &shape, &expanded, 0)?])
+    }
+
+    fn workspace(&self, _: &[HostType], results: &[HostType]) -> u64 {
+        workspace::copies(results)
     }
 }

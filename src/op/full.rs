@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules, operands};
+use super::{HostType, Operand, Rules, operands, workspace};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -36,6 +36,10 @@ impl Rules for Full {
         let shape = sizes(&self.shape, bindings)?;
         let bytes = element.bytes().repeat(numel(&shape)?);
         Ok(vec![Tensor::from_bytes(self.dtype, shape, &bytes)?])
+    }
+
+    fn workspace(&self, _: &[HostType], results: &[HostType]) -> u64 {
+        workspace::copies(results)
     }
 }
 

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules, check_axis, operands, strided, values};
+use super::{HostType, Operand, Rules, check_axis, operands, strided, values, workspace};
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
@@ -34,6 +34,10 @@ impl Rules for Gather {
             out.extend_from_slice(&x.bytes()[position * size..(position + 1) * size]);
         })?;
         Ok(vec![Tensor::from_bytes(x.dtype(), index.shape(), &out)?])
+    }
+
+    fn workspace(&self, operands: &[HostType], results: &[HostType]) -> u64 {
+        workspace::copies(results).saturating_add(workspace::numbers(operands.get(1)))
     }
 }
 

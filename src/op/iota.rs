@@ -31,14 +31,11 @@ impl Rules for Iota {
 
     fn eval(&self, _: &[Tensor], bindings: &Bindings) -> Result<Vec<Tensor>> {
         let shape = sizes(&self.shape, bindings)?;
-        numel(&shape)?;
+        let mut data = Vec::with_capacity(numel(&shape)?);
         let (before, size, after) = super::strided::split_at_axis(&shape, self.axis)?;
-        let data = (0..before)
-            .flat_map(|_| (0..size).flat_map(|index| std::iter::repeat_n(index as i64, after)));
-        Ok(vec![Tensor::from_i64(
-            self.dtype,
-            shape.clone(),
-            data.collect(),
-        )?])
+        for _ in 0..before {
+            data.extend((0..size).flat_map(|index| std::iter::repeat_n(index as i64, after)));
+        }
+        Ok(vec![Tensor::from_i64(self.dtype, shape, data)?])
     }
 }

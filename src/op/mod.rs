@@ -45,6 +45,7 @@ mod strided;
 mod table;
 mod unary;
 mod unfold;
+mod workspace;
 
 pub use binary::{Binary, BinaryFunction};
 pub use cast::Cast;
@@ -69,6 +70,7 @@ pub use slice::Slice;
 pub use sort::Sort;
 pub use unary::{Unary, UnaryFunction};
 pub use unfold::Unfold;
+pub(crate) use workspace::HostType;
 
 /// An operand, as the shape rule sees it.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +99,16 @@ trait Rules {
 
     /// Computes the results on the host. Numbers and sizes arrive as scalars of the dtype that the operator computes in.
     fn eval(&self, operands: &[Tensor], bindings: &Bindings) -> Result<Vec<Tensor>>;
+
+    /// True if the result of [`Rules::eval`] is the first operand in memory.
+    fn shares_operand(&self) -> bool {
+        false
+    }
+
+    /// Bytes that [`Rules::eval`] takes besides operands and results, at most. Most primitives compute in numbers of 64 bits.
+    fn workspace(&self, operands: &[HostType], results: &[HostType]) -> u64 {
+        workspace::numbers(operands.iter().chain(results))
+    }
 }
 
 /// Declares the primitives: the enum, its names, and dispatch to the rules of each.
@@ -230,6 +242,16 @@ impl Primitive {
         self.rules()
             .eval(operands, bindings)
             .map_err(|error| error.at(self.name()))
+    }
+
+    /// True if the result of [`Primitive::eval`] is the first operand in memory.
+    pub(crate) fn shares_operand(&self) -> bool {
+        self.rules().shares_operand()
+    }
+
+    /// Bytes that [`Primitive::eval`] takes besides operands and results, at most.
+    pub(crate) fn workspace(&self, operands: &[HostType], results: &[HostType]) -> u64 {
+        self.rules().workspace(operands, results)
     }
 }
 

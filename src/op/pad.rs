@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules, operands, strided};
+use super::{HostType, Operand, Rules, operands, strided, workspace};
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Result};
 use crate::shape::{Shape, TensorType, sizes};
@@ -72,5 +72,9 @@ impl Rules for Pad {
             Ok(())
         })?;
         Ok(vec![Tensor::from_bytes(x.dtype(), shape, &out)?])
+    }
+
+    fn workspace(&self, _: &[HostType], results: &[HostType]) -> u64 {
+        workspace::copies(results)
     }
 }

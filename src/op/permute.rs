@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules, operands, strided, values};
+use super::{HostType, Operand, Rules, operands, strided, values, workspace};
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
@@ -41,5 +41,9 @@ impl Rules for Permute {
         let shape: Vec<usize> = self.axes.iter().map(|axis| x.shape()[*axis]).collect();
         let order: Vec<i64> = self.axes.iter().map(|axis| strides[*axis]).collect();
         Ok(vec![strided::gather(x, &shape, &order, 0)?])
+    }
+
+    fn workspace(&self, _: &[HostType], results: &[HostType]) -> u64 {
+        workspace::copies(results)
     }
 }

@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::dot::{self, GemmSize};
-use super::{Operand, Rules, values};
+use super::{HostType, Operand, Rules, values, workspace};
 use crate::dim::{Bindings, Dim};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -178,6 +178,12 @@ impl Rules for Recurrent {
             .into_iter()
             .chain(cell_state.transpose()?)
             .collect())
+    }
+
+    fn workspace(&self, operands: &[HostType], results: &[HostType]) -> u64 {
+        let numbers = workspace::numbers(operands.iter().chain(results));
+        // A weight is transposed, and a step has vectors of its own.
+        numbers.saturating_add(workspace::numbers(operands.get(1..).unwrap_or_default()))
     }
 }
 

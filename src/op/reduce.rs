@@ -217,8 +217,10 @@ impl Rules for ArgReduce {
                 }
             })
         };
-        let out = (0..before).flat_map(|row| (0..after).map(move |column| (row, column)));
-        let out = out.map(|(row, column)| best(row, column) as i64).collect();
+        let mut out = Vec::with_capacity(before * after);
+        for row in 0..before {
+            out.extend((0..after).map(|column| best(row, column) as i64));
+        }
         let mut shape = x.shape().to_vec();
         shape.remove(self.axis);
         Ok(vec![Tensor::from_vec(shape, out)?])

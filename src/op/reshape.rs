@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules, operands, values};
+use super::{HostType, Operand, Rules, operands, values};
 use crate::dim::{Bindings, Dim};
 use crate::error::Result;
 use crate::shape::{Shape, TensorType, sizes};
@@ -33,5 +33,13 @@ impl Rules for Reshape {
     fn eval(&self, found: &[Tensor], bindings: &Bindings) -> Result<Vec<Tensor>> {
         let [x] = operands::<_, 1>(found)?;
         Ok(vec![x.reshape(sizes(&self.shape, bindings)?)?])
+    }
+
+    fn shares_operand(&self) -> bool {
+        true
+    }
+
+    fn workspace(&self, _: &[HostType], _: &[HostType]) -> u64 {
+        0
     }
 }

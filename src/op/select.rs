@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules, operands};
+use super::{HostType, Operand, Rules, operands, workspace};
 use crate::dim::Bindings;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -45,22 +45,21 @@ impl Rules for Select {
     fn eval(&self, found: &[Tensor], _: &Bindings) -> Result<Vec<Tensor>> {
         let [condition, a, b] = operands::<_, 3>(found)?;
         let size = a.dtype().size();
-        let element = |tensor: &Tensor, index: usize| {
-            let index = if tensor.shape().is_empty() { 0 } else { index };
-            tensor
-                .bytes()
-                .get(index * size..(index + 1) * size)
-                .map(<[u8]>::to_vec)
-                .unwrap_or_default()
-        };
-        let chosen = condition.bytes().iter().enumerate();
-        let out: Vec<u8> = chosen
-            .flat_map(|(index, yes)| element(if *yes != 0 { a } else { b }, index))
-            .collect();
+        let mut out = Vec::with_capacity(condition.numel() * size);
+        for (index, yes) in condition.bytes().iter().enumerate() {
+            let chosen = if *yes != 0 { a } else { b };
+            let index = if chosen.shape().is_empty() { 0 } else { index };
+            let element = chosen.bytes().get(index * size..(index + 1) * size);
+            out.extend_from_slice(element.unwrap_or_default());
+        }
         Ok(vec![Tensor::from_bytes(
             a.dtype(),
             condition.shape(),
             &out,
         )?])
+    }
+
+    fn workspace(&self, _: &[HostType], results: &[HostType]) -> u64 {
+        workspace::copies(results)
     }
 }

@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules, check_axis, operands, strided, values};
+use super::{HostType, Operand, Rules, check_axis, operands, strided, values, workspace};
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
@@ -66,5 +66,9 @@ impl Rules for Slice {
         strides[self.axis] *= self.step;
         shape[self.axis] = usize::try_from(self.length.eval(bindings)?).unwrap_or(0);
         Ok(vec![strided::gather(x, &shape, &strides, offset)?])
+    }
+
+    fn workspace(&self, _: &[HostType], results: &[HostType]) -> u64 {
+        workspace::copies(results)
     }
 }

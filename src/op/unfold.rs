@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-use super::{Operand, Rules, check_axis, operands, strided, values};
+use super::{HostType, Operand, Rules, check_axis, operands, strided, values, workspace};
 use crate::dim::{Bindings, Dim};
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
@@ -68,5 +68,9 @@ impl Rules for Unfold {
         strides.push(strides[self.axis] * self.dilation);
         strides[self.axis] *= self.stride;
         Ok(vec![strided::gather(x, &shape, &strides, 0)?])
+    }
+
+    fn workspace(&self, _: &[HostType], results: &[HostType]) -> u64 {
+        workspace::copies(results)
     }
 }

@@ -15,6 +15,7 @@ pub fn entry(kind: ErrorKind) -> &'static CatalogEntry {
         ErrorKind::Input => &INPUT,
         ErrorKind::Raised => &RAISED,
         ErrorKind::Interrupted => &INTERRUPTED,
+        ErrorKind::Memory => &MEMORY,
         ErrorKind::Plan => &PLAN,
         ErrorKind::Device => &DEVICE,
         ErrorKind::Mismatch => &MISMATCH,
@@ -130,6 +131,17 @@ const INTERRUPTED: CatalogEntry = error(
         "while True: x = x + 1 # onionskin run model.pt --timeout 4",
         "Raise `--timeout` or `RunOptions::timeout` if the model needs longer. A loop may never end: look at the line that is \
          named.",
+    ],
+);
+
+const MEMORY: CatalogEntry = error(
+    "E0504",
+    "not enough memory",
+    [
+        "The values of a run on the host would take more memory than the limit, or than the system has. The run did not start.",
+        "x.expand(60_000_000, 4).cumsum(0) # onionskin run model.pt --device cpu --host-memory 1G",
+        "Smaller inputs take less, and a GPU has memory of its own. If the machine has the memory, raise `--host-memory` or \
+         `RunOptions::host_memory`.",
     ],
 );
 
