@@ -11,14 +11,17 @@
     reason = "a bench may panic, and says where it skips the device"
 )]
 
+use std::io::{Cursor, Write};
 use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use onionskin::gpu::{self, DeviceChoice, GpuDevice, Program, ProgramOptions};
 use onionskin::ir::GraphModule;
+use onionskin::item::Item;
 use onionskin::pass;
 use onionskin::plan;
 use onionskin::prelude::*;
+use zip::write::{SimpleFileOptions, ZipWriter};
 
 /// Numbers of nodes.
 const SIZES: [usize; 4] = [100, 300, 1000, 3000];
@@ -48,6 +51,56 @@ const SHAPES: [NetworkShape; 4] = [
         trace: |nodes| traced(&WideConcat::new(nodes - 1)),
     },
 ];
+
+/// A TorchScript archive that repeats a statement.
+struct Script {
+    name: &'static str,
+    statement: &'static str,
+    nodes_of_statement: usize,
+}
+
+const SCRIPTS: [Script; 3] = [
+    Script {
+        name: "archive of products",
+        statement: "    y = torch.softmax(torch.matmul(y, x), -1)\n",
+        nodes_of_statement: 2,
+    },
+    Script {
+        name: "archive of additions",
+        statement: "    y = torch.add(y, x)\n",
+        nodes_of_statement: 1,
+    },
+    Script {
+        name: "archive of writes in place",
+        statement: "    _0 = torch.add_(torch.select(y, 0, 1), 1)\n",
+        nodes_of_statement: 4,
+    },
+];
+
+impl Script {
+    /// Returns an archive of a module without weights, whose graph has about this many nodes.
+    fn archive(&self, nodes: usize) -> Vec<u8> {
+        let statements = self.statement.repeat(nodes / self.nodes_of_statement);
+        let source = format!(
+            "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n  \
+             def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n    y = torch.mul(x, 2)\n{statements}    return y\n"
+        );
+        let module = b"\x80\x02c__torch__\nM\n)\x81}(X\x08\0\0\0training\x89ub.";
+        let records: [(&str, &[u8]); 4] = [
+            ("data.pkl", module),
+            ("constants.pkl", b"\x80\x02)."),
+            ("version", b"3"),
+            ("code/__torch__.py", source.as_bytes()),
+        ];
+        let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+        for (name, bytes) in records {
+            zip.start_file(format!("archive/{name}"), SimpleFileOptions::default())
+                .unwrap();
+            zip.write_all(bytes).unwrap();
+        }
+        zip.finish().unwrap().into_inner()
+    }
+}
 
 /// `softmax(x @ weight)` for each weight.
 #[derive(Module)]
@@ -166,11 +219,32 @@ fn all(criterion: &mut Criterion) {
         Ok(device) => println!("compiles on {}", device.name()),
         Err(error) => println!("does not compile: {error}"),
     }
+    for script in SCRIPTS {
+        for size in SIZES {
+            import(criterion, &script, size);
+        }
+    }
     for shape in SHAPES {
         for size in SIZES {
             steps(criterion, &shape, size, device.as_ref().ok());
         }
     }
+}
+
+/// Measures the import of an archive, opening included.
+fn import(criterion: &mut Criterion, script: &Script, size: usize) {
+    let archive = script.archive(size);
+    let example = [Item::Tensor(
+        Tensor::from_vec([8, 8], vec![0.5f32; 64]).unwrap(),
+    )];
+    let import = || Model::from_bytes(archive.clone())?.import_for(&example);
+    let nodes = import().unwrap().graphs[0].nodes.len();
+    measure(
+        criterion,
+        &format!("{}/import", script.name),
+        nodes,
+        &mut || drop(import().unwrap()),
+    );
 }
 
 /// Measures every step of a network.
