@@ -10,7 +10,7 @@ use crate::ir::ValueId;
 use crate::kernel::capabilities::StorageType;
 use crate::kernel::layout::Layout;
 use crate::kernel::plan::{
-    FlowKind, Kernel, Plan, RuntimeCheck, RuntimeChecks, Slot, SlotId, SlotKind, all_flows,
+    Flow, FlowKind, Kernel, Plan, RuntimeCheck, RuntimeChecks, Slot, SlotId, SlotKind, all_flows,
 };
 use crate::plan::kernel::{GeneratedKernel, KernelSource};
 use crate::plan::shape_generic::KernelCache;
@@ -151,18 +151,11 @@ impl PlanBuilder {
     pub(super) fn finish(mut self) -> Plan {
         let mut spans: Vec<Option<(usize, usize)>> = vec![None; self.plan.slots.len()];
         let flows = all_flows(&self.plan.flows);
-        let loops: Vec<Range<usize>> = flows
-            .iter()
-            .filter(|flow| matches!(flow.kind, FlowKind::Loop { .. }))
-            .map(|flow| flow.steps())
-            .collect();
+        let loops = loops_by_step(&flows, self.plan.steps.len());
         let end_of_use = |first: usize, step: usize| {
-            let enclosing_loops = loops
-                .iter()
-                .filter(|steps| steps.contains(&step) && first < steps.start);
-            enclosing_loops
-                .map(|steps| steps.end - 1)
-                .fold(step, usize::max)
+            let enclosing = loops.get(step).into_iter().flatten();
+            let repeated = enclosing.filter(|steps| first < steps.start);
+            repeated.map(|steps| steps.end - 1).fold(step, usize::max)
         };
         let bound_slots = self
             .plan
@@ -186,4 +179,17 @@ impl PlanBuilder {
         }
         self.plan
     }
+}
+
+/// The loops around each step.
+fn loops_by_step(flows: &[&Flow], steps: usize) -> Vec<Vec<Range<usize>>> {
+    let mut loops = vec![Vec::new(); steps];
+    for flow in flows {
+        if matches!(flow.kind, FlowKind::Loop { .. }) {
+            for step in loops.get_mut(flow.steps()).into_iter().flatten() {
+                step.push(flow.steps());
+            }
+        }
+    }
+    loops
 }
