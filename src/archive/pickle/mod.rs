@@ -447,6 +447,11 @@ mod tests {
         ] {
             assert!(read(body).is_err(), "{body:?}");
         }
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "millions of values take hours")]
+    fn pickles_that_unfold_are_errors() {
         let deep = [&[b')'][..], &vec![0x85; 100_000]].concat();
         let nested = "values, expressions or calls are nested more than 256 deep";
         assert_eq!(read(&deep).unwrap_err().message(), nested);
