@@ -3,54 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
-use std::io::{Cursor, Write};
+mod hostile;
 
+use hostile::{archive, module, program};
 use onionskin::budget::Limits;
 use onionskin::item::Item;
 use onionskin::{Model, Tensor};
-use zip::write::{SimpleFileOptions, ZipWriter};
-
-/// Records of an archive by name.
-type Records<'a> = Vec<(&'a str, Vec<u8>)>;
-
-/// Returns an archive of a module `M` with these statements in `forward(self, x)`, and further declarations.
-fn program(statements: &str, declarations: &str) -> Vec<u8> {
-    let source = format!(
-        "class M(Module):\n  __parameters__ = []\n  __buffers__ = []\n  training : bool\n  \
-         def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n{statements}{declarations}"
-    );
-    archive(
-        vec![("code/__torch__.py", source.into_bytes())],
-        &module(b""),
-    )
-}
-
-/// Returns the pickle of a module `M` with further attributes: opcodes that push names and values.
-fn module(attributes: &[u8]) -> Vec<u8> {
-    let training = b"X\x08\0\0\0training\x89";
-    [
-        b"\x80\x02c__torch__\nM\n)\x81}(",
-        &training[..],
-        attributes,
-        b"ub.",
-    ]
-    .concat()
-}
-
-fn archive(records: Records, data: &[u8]) -> Vec<u8> {
-    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-    let fixed = vec![
-        ("data.pkl", data.to_vec()),
-        ("constants.pkl", b"\x80\x02).".to_vec()),
-        ("version", b"3".to_vec()),
-    ];
-    for (name, bytes) in fixed.into_iter().chain(records) {
-        let options = SimpleFileOptions::default();
-        zip.start_file(format!("archive/{name}"), options).unwrap();
-        zip.write_all(&bytes).unwrap();
-    }
-    zip.finish().unwrap().into_inner()
-}
 
 /// Imports an archive for a small matrix, and runs it on the host. Returns the output, or the message and the help of the
 /// error.

@@ -1,5 +1,6 @@
 //! Values of the program during import.
 
+mod cycles;
 mod release;
 
 use std::cell::RefCell;
@@ -12,6 +13,7 @@ use crate::trace::torchscript::ast::FunctionDef;
 
 use super::number::ScriptNumber;
 use super::tensor::TensorRef;
+pub use cycles::ChangedContainers;
 pub use release::Elements;
 
 /// A value of the program.

@@ -58,7 +58,7 @@ use crate::trace::torchscript::archive::Archive;
 pub use parameters::parameters;
 
 use control::RaisedException;
-use datum::{Datum, Instance};
+use datum::{ChangedContainers, Datum, Instance};
 use import_errors::ImportErrors;
 use packed::PackedTensors;
 use scope::ScopeData;
@@ -135,6 +135,8 @@ struct Importer<'a> {
     module_calls: ModuleCalls,
     /// Unsupported parts of the program so far.
     errors: ImportErrors,
+    /// Lists, dicts and objects that the program changed.
+    changed_containers: ChangedContainers,
     /// Calls, blocks and expressions in progress, each within the previous one.
     depth: usize,
     /// Budget of the import.
@@ -166,6 +168,7 @@ impl<'a> Importer<'a> {
             place: SourcePlace::default(),
             module_calls: ModuleCalls::default(),
             errors: ImportErrors::default(),
+            changed_containers: ChangedContainers::default(),
             depth: 0,
             budget: budget.clone(),
             raised: None,

@@ -115,6 +115,7 @@ impl Importer<'_> {
             let help = "the change would outlive the call: assign a new list or dict to the attribute instead";
             return Err(Error::unsupported(message).help(help));
         }
+        self.changed_containers.add(&cell);
         let is_outer = cell.depth() < self.scopes.depth();
         let changed = &mut self.scope_data().changed;
         if is_outer && !changed.iter().any(|(known, _)| known.is_same(&cell)) {
