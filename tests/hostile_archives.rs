@@ -191,6 +191,39 @@ fn calls_and_nesting_share_one_depth() {
 }
 
 #[test]
+fn source_is_parsed_as_deep_as_the_limit() {
+    let expressions = ["torch.relu(", "[", "("].map(|open| {
+        let close = if open == "[" { "]" } else { ")" };
+        format!("  y = {}x{}\n", open.repeat(250), close.repeat(250))
+    });
+    let blocks = (0..250).map(|depth| format!("{:1$}if b:\n", "", 2 + depth));
+    let blocks = blocks.collect::<String>() + &" ".repeat(252) + "pass\n";
+    let ty = format!("{}int{}", "List[".repeat(250), "]".repeat(250));
+    let annotated = format!("  y = annotate({ty}, [])\n");
+    for body in expressions.into_iter().chain([blocks, annotated]) {
+        let unused = format!("def f(x: Tensor, b: bool) -> Tensor:\n{body}  return x\n");
+        assert!(run(program("    return x\n", &unused)).is_ok(), "{body}");
+    }
+    let deep = format!(
+        "    return {}x{}\n",
+        "torch.relu(".repeat(300),
+        ")".repeat(300)
+    );
+    refused(program(&deep, ""), "nested more than 256 deep");
+}
+
+#[test]
+fn long_source_reaches_the_limit_of_bytes() {
+    let source = "    x = torch.add(x, x)\n".repeat(20_000);
+    let limits = Limits {
+        bytes: 16 << 20,
+        ..Limits::default()
+    };
+    let error = run_within(program(&format!("{source}    return x\n"), ""), limits).unwrap_err();
+    assert!(error.contains("--limit bytes=N"), "{error}");
+}
+
+#[test]
 fn loops_and_inlined_calls_reach_the_limit_of_steps() {
     refused(
         repeated("", 2_000_000_000, "      pass\n", ""),

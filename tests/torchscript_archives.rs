@@ -297,6 +297,11 @@ fn read_record(name: &str, bytes: &[u8]) {
     } else if name.ends_with(".pkl") {
         let _ = pickle::unpickle(bytes, "data", &Budget::default());
     } else if name.ends_with(".py") {
-        let _ = parser::parse_file(name, "__torch__", &String::from_utf8_lossy(bytes));
+        let _ = parser::parse_file(
+            name,
+            "__torch__",
+            &String::from_utf8_lossy(bytes),
+            &Budget::default(),
+        );
     }
 }

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use zip::read::ZipFile;
 use zip::{CompressionMethod, ZipArchive};
 
 use super::pickle::{Pickled, unpickle};
@@ -72,6 +73,11 @@ impl Container {
     /// The limits that the file was opened with.
     pub fn limits(&self) -> &Limits {
         self.budget.limits()
+    }
+
+    /// The budget for reading records.
+    pub(crate) fn budget(&self) -> &Budget {
+        &self.budget
     }
 
     /// A budget for work on this file, of which nothing is used.
@@ -151,32 +157,33 @@ impl Container {
         if let Some(record) = inflated.get(&index) {
             return Ok(record.clone());
         }
-        let record = self.inflate(zip.by_index(index).map_err(malformed)?)?;
+        let bytes = inflate(zip.by_index(index).map_err(malformed)?, &self.budget)?;
+        let record = ByteRange::whole(ByteSource::from_bytes(bytes));
         inflated.insert(index, record.clone());
         Ok(record)
-    }
-
-    /// Inflates a record.
-    fn inflate<R: Read>(&self, file: zip::read::ZipFile<'_, R>) -> Result<ByteRange> {
-        let size = file.size();
-        self.budget.charge_bytes(size)?;
-        let mut bytes = Vec::new();
-        // The size in the directory may be wrong, so reading stops one byte after it.
-        file.take(size.saturating_add(1))
-            .read_to_end(&mut bytes)
-            .map_err(|error| Error::format(error.to_string()))?;
-        if bytes.len() as u64 != size {
-            return Err(Error::format(format!(
-                "inflates to other than {size} bytes"
-            )));
-        }
-        Ok(ByteRange::whole(ByteSource::from_bytes(bytes)))
     }
 
     /// A range of the file's bytes; none if it is out of bounds.
     fn slice(&self, start: Option<u64>, end: Option<u64>) -> Option<ByteRange> {
         let start = usize::try_from(start?).ok()?;
         self.bytes.slice(start..usize::try_from(end?).ok()?)
+    }
+}
+
+/// Inflates a file of a ZIP archive. Its size is charged before.
+pub(crate) fn inflate<R: Read>(file: ZipFile<'_, R>, budget: &Budget) -> Result<Vec<u8>> {
+    let size = file.size();
+    budget.charge_bytes(size)?;
+    let mut bytes = Vec::new();
+    // The size in the directory may be wrong, so reading stops one byte after it.
+    file.take(size.saturating_add(1))
+        .read_to_end(&mut bytes)
+        .map_err(|error| Error::format(error.to_string()))?;
+    match bytes.len() as u64 == size {
+        true => Ok(bytes),
+        false => Err(Error::format(format!(
+            "inflates to other than {size} bytes"
+        ))),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 
 /// A token and its byte offset.
@@ -39,15 +40,19 @@ pub enum TokenKind<'a> {
     End,
 }
 
-/// Splits a file into tokens. `file` is its name in messages. The last token is [`TokenKind::End`].
-pub fn tokenize<'a>(file: &str, text: &'a str) -> Result<Vec<Token<'a>>> {
+/// Bytes that a token and its part of the syntax tree take.
+const TOKEN_BYTES: u64 = 128;
+
+/// Splits a file into tokens, which are charged to the budget. `file` is its name in messages. The last token is [`TokenKind::End`].
+pub fn tokenize<'a>(file: &str, text: &'a str, budget: &Budget) -> Result<Vec<Token<'a>>> {
     let mut lexer = Lexer {
         file,
         text,
         position: 0,
         indents: vec![0],
         brackets: 0,
-        tokens: Vec::with_capacity(text.len() / 4),
+        tokens: Vec::new(),
+        budget,
     };
     lexer.run()?;
     Ok(lexer.tokens)
@@ -86,13 +91,17 @@ struct Lexer<'a, 'b> {
     brackets: usize,
     /// Tokens so far.
     tokens: Vec<Token<'a>>,
+    budget: &'b Budget,
 }
 
 impl<'a> Lexer<'a, '_> {
     fn run(&mut self) -> Result<()> {
         self.indentation()?;
         while let Some(byte) = self.peek() {
+            let before = self.tokens.len();
             self.token(byte)?;
+            let count = self.tokens.len() - before;
+            self.budget.charge_bytes(count as u64 * TOKEN_BYTES)?;
         }
         if !matches!(
             self.tokens.last(),
@@ -337,7 +346,7 @@ mod tests {
     use super::*;
 
     fn show(text: &str) -> String {
-        let kinds = tokenize("t.py", text).unwrap();
+        let kinds = tokenize("t.py", text, &Budget::default()).unwrap();
         let names: Vec<_> = kinds.iter().map(|token| token.kind.to_string()).collect();
         names.join(" ").replace('`', "")
     }
@@ -352,21 +361,21 @@ mod tests {
 
     #[test]
     fn qualified_names_may_hold_odd_characters() {
-        let list = tokenize("t.py", "x = __torch__.<run_path>.f").unwrap();
+        let list = tokenize("t.py", "x = __torch__.<run_path>.f", &Budget::default()).unwrap();
         assert_eq!(list[2].kind, TokenKind::Qualified("__torch__.<run_path>.f"));
-        let list = tokenize("t.py", "__torch__.<eval>.a-b.C(x)").unwrap();
+        let list = tokenize("t.py", "__torch__.<eval>.a-b.C(x)", &Budget::default()).unwrap();
         assert_eq!(list[0].kind, TokenKind::Qualified("__torch__.<eval>.a-b.C"));
     }
 
     #[test]
     fn escapes() {
-        let list = tokenize("t.py", r#""a\n\"\\\x41\101\0é""#).unwrap();
+        let list = tokenize("t.py", r#""a\n\"\\\x41\101\0é""#, &Budget::default()).unwrap();
         assert_eq!(list[0].kind, TokenKind::Str("a\n\"\\AA\0é".into()));
     }
 
     #[test]
     fn errors_show_the_line() {
-        let error = tokenize("t.py", "ab\nx = $").unwrap_err();
+        let error = tokenize("t.py", "ab\nx = $", &Budget::default()).unwrap_err();
         assert_eq!(error.to_string(), "unexpected character '$' — at t.py:2:5");
         assert_eq!(error.advice(), Some("the line is\n2 | x = $\n  |     ^"));
         for text in [
@@ -378,7 +387,10 @@ mod tests {
             "a:\n   b\n  c",
             "\"\\xff\"",
         ] {
-            assert!(tokenize("t.py", text).is_err(), "{text}");
+            assert!(
+                tokenize("t.py", text, &Budget::default()).is_err(),
+                "{text}"
+            );
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::budget::Budget;
 use crate::error::Result;
 use crate::trace::torchscript::ast::{
     AstExpr, AstExprKind, BaseClass, ClassDef, ConstantDef, ForwardHooks, FunctionDef,
@@ -13,9 +14,6 @@ mod expression;
 mod statement;
 mod types;
 
-/// Maximum nesting depth of blocks, expressions and types.
-const MAX_DEPTH: usize = 200;
-
 /// Declarations of a file.
 #[derive(Debug, Default)]
 pub struct SourceFile {
@@ -26,13 +24,14 @@ pub struct SourceFile {
 }
 
 /// Parses the file of a module such as `__torch__.torch.nn.modules.linear`. `file` is its name in messages.
-pub fn parse_file(file: &str, module: &str, text: &str) -> Result<SourceFile> {
-    Parser::new(file, text)?.file(module)
+pub fn parse_file(file: &str, module: &str, text: &str, budget: &Budget) -> Result<SourceFile> {
+    Parser::new(file, text, budget)?.file(module)
 }
 
 /// Parses a static type alone, such as the type tag `Dict[str, int]` of a pickle.
 pub fn parse_type(text: &str) -> Result<TypeExpr> {
-    let mut parser = Parser::new("type", text)?;
+    let budget = Budget::default();
+    let mut parser = Parser::new("type", text, &budget)?;
     let ty = parser.ty()?;
     parser.end_of_line()?;
     match parser.peek() {
@@ -46,6 +45,7 @@ struct Parser<'a> {
     /// Name of the file in messages.
     file: Arc<str>,
     text: &'a str,
+    budget: &'a Budget,
     tokens: Vec<Token<'a>>,
     /// Index of the next token.
     position: usize,
@@ -57,11 +57,12 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn new(file: &str, text: &'a str) -> Result<Parser<'a>> {
+    fn new(file: &str, text: &'a str, budget: &'a Budget) -> Result<Parser<'a>> {
         Ok(Parser {
             file: file.into(),
             text,
-            tokens: lexer::tokenize(file, text)?,
+            budget,
+            tokens: lexer::tokenize(file, text, budget)?,
             position: 0,
             depth: 0,
             max_height: 0,
@@ -170,11 +171,15 @@ impl<'a> Parser<'a> {
         self.expected("the end of the line")
     }
 
-    /// Runs a parser one nesting level deeper. Fails beyond [`MAX_DEPTH`].
+    /// Checks the number of levels of blocks, expressions and types in progress, or the height of an expression.
+    fn check_depth(&self, depth: usize, offset: usize) -> Result<()> {
+        let checked = self.budget.check_depth(depth);
+        checked.or_else(|error| self.error_at(offset, error.message()))
+    }
+
+    /// Runs a parser one nesting level deeper.
     fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        if self.depth >= MAX_DEPTH {
-            return self.error_at(self.offset(), "nested too deeply");
-        }
+        self.check_depth(self.depth + 1, self.offset())?;
         self.depth += 1;
         let result = parse(self);
         self.depth -= 1;

@@ -71,7 +71,7 @@ impl ArchiveSource {
             return Ok(Some(file));
         }
         let text = self.container.text(&module.record)?;
-        let file = parser::parse_file(&module.record, name, &text)?;
+        let file = parser::parse_file(&module.record, name, &text, self.container.budget())?;
         Ok(Some(module.file.get_or_init(|| file)))
     }
 

@@ -18,7 +18,7 @@ impl<'a> Parser<'a> {
     /// Parses an atom and its suffixes: attributes, calls, indices. Each suffix adds a level to the tree.
     fn postfix(&mut self) -> Result<AstExpr> {
         let mut value = self.atom()?;
-        while self.max_height < MAX_DEPTH {
+        loop {
             let offset = value.offset;
             let kind = if self.eat('.') {
                 self.member_of(value)?
@@ -31,8 +31,8 @@ impl<'a> Parser<'a> {
             };
             value = AstExpr { offset, kind };
             self.max_height += 1;
+            self.check_depth(self.max_height + 1, value.offset)?;
         }
-        self.error_at(value.offset, "nested too deeply")
     }
 
     /// Parses an attribute or a method call of an object, after `.`.
