@@ -20,6 +20,7 @@ use onionskin::item::{Item, flatten_arguments};
 use onionskin::model::Model;
 use onionskin::pass;
 use onionskin::tensor::Tensor;
+use onionskin::{CompileOptions, Device};
 use random::Random;
 use serde_json::Value as Json;
 
@@ -212,23 +213,23 @@ fn unreadable_files_are_errors_with_advice() {
         std::fs::write(&path, text).unwrap();
         GraphModule::load(&path).unwrap_err()
     };
-    let newer = refuse(r#"{"format": "onionskin", "version": 2, "graphs": []}"#);
+    let newer = refuse(r#"{"format": "onionskin", "version": 3, "graphs": []}"#);
     assert_eq!(
         newer.message(),
-        "version 2 of the format is newer than 1, the newest known here"
+        "version 3 of the format is newer than 2, the newest known here"
     );
     assert!(newer.advice().unwrap().contains("newer onionskin"));
     let other = refuse(r#"{"nodes": []}"#);
     assert_eq!(other.message(), "the field \"format\" is not \"onionskin\"");
     let outside = refuse(
-        r#"{"format": "onionskin", "version": 1, "weights": {"file": "../a", "tensors": {}}, "graphs": []}"#,
+        r#"{"format": "onionskin", "version": 2, "weights": {"file": "../a", "tensors": {}}, "graphs": []}"#,
     );
     assert_eq!(
         outside.message(),
         "the weights file \"../a\" must be a file name in the folder of this file"
     );
     let node = refuse(
-        r#"{"format": "onionskin", "version": 1, "graphs": [{"name": "f", "inputs": [], "outputs": [],
+        r#"{"format": "onionskin", "version": 2, "graphs": [{"name": "f", "inputs": [], "outputs": [],
             "nodes": [{"op": "neg", "operands": ["x"], "results": [], "place": {"module": "fc"}}]}]}"#,
     );
     let message = node.to_string();
@@ -239,10 +240,34 @@ fn unreadable_files_are_errors_with_advice() {
         "{message}"
     );
     let invalid = refuse(
-        r#"{"format": "onionskin", "version": 1, "graphs": [{"name": "f", "inputs": [{"name": "x", "type": "f32[2]"}],
+        r#"{"format": "onionskin", "version": 2, "graphs": [{"name": "f", "inputs": [{"name": "x", "type": "f32[2]"}],
             "outputs": [], "nodes": [{"op": "neg", "operands": ["x"], "results": [{"name": "y", "type": "f32[3]"}]}]}]}"#,
     );
     assert_eq!(invalid.kind(), ErrorKind::Verify);
+}
+
+/// Graphs of version 1 require their sizes to be at least 1, which they do not say.
+#[test]
+fn documents_of_version_1_serve_no_empty_batch() {
+    let text = |version: usize| {
+        r#"{"format": "onionskin", "version": VERSION, "graphs": [{"name": "forward", "sizes": {"B": 2},
+            "inputs": [{"name": "x", "type": "f32[B, 4, 4]"}], "outputs": ["y"],
+            "nodes": [{"results": [{"name": "y", "type": "f32[B, 2, 2]"}], "op": "aten.avg_pool2d", "operands": ["x"],
+            "attributes": {"kernel_size": [2, 2], "stride": [2, 2], "padding": [0, 0]}}]}]}"#
+            .replace("VERSION", &version.to_string())
+    };
+    let run = |version: usize, batch: usize| {
+        let module = GraphModule::from_json(text(version).as_bytes())?;
+        module.verify()?;
+        let session =
+            Model::from_module(module).compile(&Device::Host, &CompileOptions::default())?;
+        session.run(&[Tensor::from_vec([batch, 4, 4], vec![1f32; batch * 16])?])
+    };
+    assert_eq!(run(1, 3).unwrap()[0].shape(), [3, 2, 2]);
+    let error = run(1, 0).unwrap_err();
+    assert!(error.to_string().contains("1 <= B"), "{error}");
+    let error = run(2, 3).unwrap_err();
+    assert!(error.to_string().contains("no guard states it"), "{error}");
 }
 
 /// Every document parses or is rejected without a panic.

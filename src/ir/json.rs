@@ -1,8 +1,8 @@
 //! The JSON form of modules. It has the content of the text form, one node a line, with weights in a safetensors file beside
 //! it. [`SCHEMA`] describes the documents.
 //!
-//! The bytes follow from the module alone, so that files can be compared and diffed. A file of an older version is read
-//! through [`MIGRATIONS`]; a file of a newer version is rejected.
+//! The bytes follow from the module alone, so that files can be compared and diffed. Files of version 1 are read, too: their
+//! symbolic sizes were at least 1, which guards say since version 2. A file of a newer version is rejected.
 
 mod document;
 mod pretty_print;
@@ -22,7 +22,7 @@ use crate::tensor_file::safetensors;
 
 use super::dictionary::Dictionary;
 use super::graph::{GraphModule, Weights};
-use super::verify::verify_module;
+use super::verify::{require_positive_sizes, verify_module};
 use document::{Document, JsonGraph, JsonWeights};
 use weights_file::WeightsFile;
 
@@ -30,13 +30,10 @@ use weights_file::WeightsFile;
 pub const FORMAT: &str = "onionskin";
 
 /// The version that is written.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// The JSON Schema of documents of this version.
-pub const SCHEMA: &str = include_str!("json/onionskin-1.schema.json");
-
-/// The migration from each version to the next, starting with version 1.
-pub const MIGRATIONS: &[fn(Json) -> Result<Json>] = &[];
+pub const SCHEMA: &str = include_str!("json/onionskin-2.schema.json");
 
 /// Writes a module to a `.json` file, and its weights to a file beside it: a reader finds the old module or the new one, whole.
 ///
@@ -169,7 +166,8 @@ pub fn parse(
     dictionary: &dyn Dictionary,
 ) -> Result<(GraphModule, Option<JsonWeights>)> {
     let malformed = |error: serde_json::Error| Error::format(error.to_string());
-    let document = migrate(serde_json::from_slice(text).map_err(malformed)?)?;
+    let document: Json = serde_json::from_slice(text).map_err(malformed)?;
+    let version = version_of(&document)?;
     let document: Document = serde_json::from_value(document).map_err(malformed)?;
     let none = BTreeMap::new();
     let weights = document
@@ -179,7 +177,13 @@ pub fn parse(
     let graphs = document
         .graphs
         .into_iter()
-        .map(|graph| graph.build(weights, dictionary))
+        .map(|graph| {
+            let mut graph = graph.build(weights, dictionary)?;
+            if version == 1 {
+                require_positive_sizes(&mut graph, dictionary);
+            }
+            Ok(graph)
+        })
         .collect::<Result<_>>()?;
     let module = GraphModule {
         graphs,
@@ -189,8 +193,11 @@ pub fn parse(
     Ok((module, document.weights))
 }
 
-/// Migrates a document to the current version.
-fn migrate(document: Json) -> Result<Json> {
+/// The version of a document.
+///
+/// # Errors
+/// It is not a document, or newer than [`VERSION`].
+fn version_of(document: &Json) -> Result<u64> {
     if document.get("format").and_then(Json::as_str) != Some(FORMAT) {
         return Err(
             Error::format(format!("the field \"format\" is not {FORMAT:?}"))
@@ -202,14 +209,7 @@ fn migrate(document: Json) -> Result<Json> {
         0 => Err(Error::format(
             "the field \"version\" must be an integer of at least 1",
         )),
-        1..=VERSION => {
-            let steps = MIGRATIONS
-                .iter()
-                .skip(usize::try_from(version - 1).unwrap_or(0));
-            steps
-                .into_iter()
-                .try_fold(document, |document, step| step(document))
-        }
+        1..=VERSION => Ok(version),
         _ => Err(Error::unsupported(format!(
             "version {version} of the format is newer than {VERSION}, the newest known here"
         ))

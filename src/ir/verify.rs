@@ -17,6 +17,7 @@ use std::collections::{BTreeSet, HashSet};
 use crate::dim::{Dim, Symbol};
 use crate::error::{Error, ErrorKind, Result};
 use crate::shape::TensorType;
+use crate::symbols::{Guard, Relation};
 
 use super::assembler::is_symbol;
 use super::dictionary::Dictionary;
@@ -336,35 +337,9 @@ impl<'a> Checker<'a> {
     /// Infers the type of every result again, in execution order.
     fn types(&mut self, dictionary: &dyn Dictionary) {
         let graph = self.graph;
-        let types = TypeInference::new(graph.hints.clone(), graph.guards.clone());
-        for info in &graph.values {
-            types.push(&info.ty);
-        }
-        for node in &graph.nodes {
-            if let Op::Call(name) = &node.op {
-                let wanted = dictionary
-                    .parameters(name)
-                    .map(|parameters| parameters.len());
-                if let Some(wanted) = wanted.filter(|wanted| *wanted != node.arguments.len()) {
-                    let message = format!("{} arguments, not {wanted}", node.arguments.len());
-                    self.report_at(node, message);
-                    continue;
-                }
-            }
-            let declared: Vec<&TensorType> = node.results.iter().map(|id| graph.ty(*id)).collect();
-            match types.infer(&node.op, &node.arguments, dictionary) {
-                Err(error) => self.report_at(node, error.message()),
-                Ok(inferred) if !types.types_match(&inferred, &declared) => {
-                    let message = format!(
-                        "({}) are declared as ({})",
-                        list(&inferred),
-                        list(&declared)
-                    );
-                    self.report_at(node, message);
-                }
-                Ok(_) => {}
-            }
-        }
+        let types = infer_types(graph, dictionary, &mut |node, message| {
+            self.report_at(node, message);
+        });
         for guard in types.new_guards(&graph.guards) {
             let message = format!("the graph requires {guard}, but no guard states it");
             self.findings.push(finding(message).at_place(&guard.place));
@@ -375,6 +350,62 @@ impl<'a> Checker<'a> {
             ));
         }
     }
+}
+
+/// Infers the type of every result, in execution order. Reports nodes whose types are others.
+fn infer_types(
+    graph: &Graph,
+    dictionary: &dyn Dictionary,
+    report: &mut dyn FnMut(&Node, String),
+) -> TypeInference {
+    let types = TypeInference::new(graph.hints.clone(), graph.guards.clone());
+    for info in &graph.values {
+        types.push(&info.ty);
+    }
+    for node in &graph.nodes {
+        if let Some(message) = type_mismatch(graph, node, &types, dictionary) {
+            report(node, message);
+        }
+    }
+    types
+}
+
+/// The reason why a node's results do not have the types that inference gives, if they do not.
+fn type_mismatch(
+    graph: &Graph,
+    node: &Node,
+    types: &TypeInference,
+    dictionary: &dyn Dictionary,
+) -> Option<String> {
+    if let Op::Call(name) = &node.op {
+        let wanted = dictionary.parameters(name)?.len();
+        if wanted != node.arguments.len() {
+            return Some(format!("{} arguments, not {wanted}", node.arguments.len()));
+        }
+    }
+    let declared: Vec<&TensorType> = node.results.iter().map(|id| graph.ty(*id)).collect();
+    match types.infer(&node.op, &node.arguments, dictionary) {
+        Err(error) => Some(error.message().to_string()),
+        Ok(inferred) if !types.types_match(&inferred, &declared) => Some(format!(
+            "({}) are declared as ({})",
+            list(&inferred),
+            list(&declared)
+        )),
+        Ok(_) => None,
+    }
+}
+
+/// Adds guards that require every symbolic size to be at least 1, unless its example is 0, and guards that the types require.
+pub(super) fn require_positive_sizes(graph: &mut Graph, dictionary: &dyn Dictionary) {
+    let bodies = graph.nodes.iter_mut().flat_map(Node::bodies_mut);
+    bodies.for_each(|body| require_positive_sizes(body, dictionary));
+    let sizes = graph.hints.iter().filter(|(_, example)| 0 < **example);
+    let sizes = sizes.map(|(name, _)| Dim::symbol(name.clone()));
+    let positive = sizes.map(|size| Guard::new(Dim::ONE, Relation::LessEqual, size));
+    graph.guards.extend(positive);
+    let types = infer_types(graph, dictionary, &mut |_, _| {});
+    let required = types.new_guards(&graph.guards);
+    graph.guards.extend(required);
 }
 
 /// The reason why an argument is not allowed, if it is not.
