@@ -1,6 +1,9 @@
 //! Limits on the bytes, values, steps and nesting that reading a file may use. Each is charged while the file is read, so that
 //! a small file cannot unfold without bound.
 
+mod json_text;
+
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -224,6 +227,12 @@ impl Budget {
         self.check(Resource::Length, length as u64)
     }
 
+    /// Runs work during which this thread charges to the budget by [`charge_sizes`].
+    pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _outer = OuterBudget(ACTIVE.replace(Some(self.clone())));
+        work()
+    }
+
     fn check(&self, resource: Resource, amount: u64) -> Result<()> {
         let limit = self.limits.limit(resource);
         match amount <= limit {
@@ -231,6 +240,28 @@ impl Budget {
             false => Err(resource.exceeded(limit)),
         }
     }
+}
+
+thread_local! {
+    /// The budget for sizes in types. The parser of a document passes its fields nothing.
+    static ACTIVE: RefCell<Option<Budget>> = const { RefCell::new(None) };
+}
+
+/// The budget to which the thread charged before a scope.
+struct OuterBudget(Option<Budget>);
+
+impl Drop for OuterBudget {
+    fn drop(&mut self) {
+        ACTIVE.replace(self.0.take());
+    }
+}
+
+/// Charges terms and factors of a size to the budget of the innermost [`Budget::scope`] of the thread, if there is one.
+pub(crate) fn charge_sizes(count: usize) -> Result<()> {
+    ACTIVE.with_borrow(|budget| {
+        let budget = budget.as_ref();
+        budget.map_or(Ok(()), |budget| budget.charge_values(count))
+    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use crate::archive::inflate;
+use crate::budget::Budget;
 use crate::compare::Tolerance;
 use crate::error::{Error, ErrorContext, Result};
 use crate::files;
@@ -211,13 +213,10 @@ impl CaseRef {
             CaseLocation::Zip(path, folder) => {
                 let mut zip = open_zip(path)?;
                 let inside = format!("{folder}{name}");
-                let mut entry = zip
+                let entry = zip
                     .by_name(&inside)
                     .map_err(|error| Error::format(format!("{inside}: {error}")))?;
-                let mut bytes = Vec::new();
-                std::io::Read::read_to_end(&mut entry, &mut bytes)
-                    .map_err(|error| Error::io(path, error))?;
-                Ok(bytes)
+                inflate(entry, &Budget::default()).at(|| inside.clone())
             }
         }
     }

@@ -70,6 +70,8 @@ pub struct Model {
     program: Arc<dyn SourceProgram>,
     /// The files that the model was opened from.
     files: Arc<[PathBuf]>,
+    /// The limits that it was opened with.
+    limits: Limits,
 }
 
 impl fmt::Debug for Model {
@@ -94,7 +96,7 @@ impl Model {
         Model::open_with(path, &Limits::default())
     }
 
-    /// Like [`Model::open`], with other limits for reading and importing an archive.
+    /// Like [`Model::open`], with other limits for reading and importing.
     ///
     /// # Errors
     /// As [`Model::open`].
@@ -125,7 +127,7 @@ impl Model {
     fn open_bytes(path: &Path, limits: &Limits, open: OpenBytes) -> Result<Model> {
         let (model, weights) = match FileKind::of(path)? {
             FileKind::Json => {
-                let (module, file) = GraphModule::open_with(path, open)?;
+                let (module, file) = GraphModule::open_with(path, limits, open)?;
                 (Model::from_module(module), file)
             }
             FileKind::TorchScript => {
@@ -141,6 +143,7 @@ impl Model {
         let files = [path.to_path_buf()].into_iter().chain(weights);
         Ok(Model {
             files: files.collect(),
+            limits: limits.clone(),
             ..model
         })
     }
@@ -150,6 +153,19 @@ impl Model {
     /// model was made from bytes or graphs.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
+    }
+
+    /// The limits that the model was opened with. Its inputs are read within them, too.
+    #[cfg(feature = "cli")]
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// The model with other limits for its inputs.
+    #[cfg(feature = "cli")]
+    pub(crate) fn with_limits(mut self, limits: &Limits) -> Model {
+        self.limits = limits.clone();
+        self
     }
 
     /// Opens a model from the bytes of a `.pt` archive.
@@ -169,7 +185,11 @@ impl Model {
         if kind != FileKind::TorchScript {
             return Err(kind.bytes_are_no_archive());
         }
-        Ok(Model::from(Archive::from_bytes_with(bytes, limits)?))
+        let model = Model::from(Archive::from_bytes_with(bytes, limits)?);
+        Ok(Model {
+            limits: limits.clone(),
+            ..model
+        })
     }
 
     /// Makes a model from graphs.
@@ -290,6 +310,7 @@ impl Model {
         Model {
             program: Arc::new(program),
             files: Arc::default(),
+            limits: Limits::default(),
         }
     }
 

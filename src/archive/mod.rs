@@ -13,6 +13,8 @@ pub mod state_dict;
 pub mod tensor_record;
 
 pub use container::Container;
+pub(crate) use container::inflate;
 pub use pickle::{Pickled, PickledDict, PickledList, PickledObject};
 pub use state_dict::read_tensors;
+pub(crate) use state_dict::read_tensors_with;
 pub use tensor_record::TensorRecord;

@@ -13,8 +13,12 @@ use crate::tensor::Tensor;
 /// dicts, and indices in lists and tuples, joined by dots. If the file is a single tensor, its name is `0`. Other values are
 /// left out.
 pub fn read_tensors(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
-    let path = path.as_ref();
-    let container = Container::open(path, &Limits::default())?;
+    read_tensors_with(path.as_ref(), &Limits::default())
+}
+
+/// Like [`read_tensors`], with other limits.
+pub(crate) fn read_tensors_with(path: &Path, limits: &Limits) -> Result<Vec<(String, Tensor)>> {
+    let container = Container::open(path, limits)?;
     tensors(&container).at(|| path.display().to_string())
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::budget::{Budget, Limits};
 use crate::error::{Error, Result};
 use crate::ir::{
     self, Argument, ArgumentStyle, Builder, CallParameter, Dictionary, Graph, GraphModule, Node,
@@ -89,22 +90,36 @@ impl GraphModule {
     }
 
     /// Reads a module that [`GraphModule::save`] wrote; see [`crate::ir::json`].
+    ///
+    /// # Errors
+    /// The files cannot be read, are of a newer version, break a rule of the IR, or exceed one of the default [`Limits`].
     pub fn load(path: impl AsRef<Path>) -> Result<GraphModule> {
-        Ok(GraphModule::load_with_file(path)?.0)
+        GraphModule::load_with(path, &Limits::default())
+    }
+
+    /// Like [`GraphModule::load`], with other limits.
+    ///
+    /// # Errors
+    /// As [`GraphModule::load`].
+    pub fn load_with(path: impl AsRef<Path>, limits: &Limits) -> Result<GraphModule> {
+        let (module, _) = GraphModule::open_with(path.as_ref(), limits, &ByteSource::open)?;
+        module.with_loaded_weights()
     }
 
     /// Reads a module that [`GraphModule::save`] wrote. Also returns the file that its weights are from.
     pub fn load_with_file(path: impl AsRef<Path>) -> Result<(GraphModule, Option<PathBuf>)> {
-        let (module, file) = GraphModule::open_with(path.as_ref(), &ByteSource::open)?;
+        let limits = Limits::default();
+        let (module, file) = GraphModule::open_with(path.as_ref(), &limits, &ByteSource::open)?;
         Ok((module.with_loaded_weights()?, file))
     }
 
     /// Like [`GraphModule::load_with_file`], with weights that are read when they are used. `open` opens their file.
     pub(crate) fn open_with(
         path: &Path,
+        limits: &Limits,
         open: json::OpenBytes,
     ) -> Result<(GraphModule, Option<PathBuf>)> {
-        json::load(path, &AtenDictionary, open)
+        json::load(path, &AtenDictionary, limits, open)
     }
 
     /// The module with all its weights in memory.
@@ -121,8 +136,20 @@ impl GraphModule {
     }
 
     /// Reads the JSON form without its weights.
+    ///
+    /// # Errors
+    /// The text is not a module, is of a newer version, or exceeds one of the default [`Limits`].
     pub fn from_json(text: &[u8]) -> Result<GraphModule> {
-        json::parse(text, &AtenDictionary).map(|(module, _)| module)
+        GraphModule::from_json_with(text, &Limits::default())
+    }
+
+    /// Like [`GraphModule::from_json`], with other limits.
+    ///
+    /// # Errors
+    /// As [`GraphModule::from_json`].
+    pub fn from_json_with(text: &[u8], limits: &Limits) -> Result<GraphModule> {
+        let budget = Budget::new(limits.clone());
+        json::parse(text, &AtenDictionary, &budget).map(|(module, _)| module)
     }
 }
 

@@ -145,6 +145,7 @@ impl BenchCommand {
     /// Returns the command-line options of a cold start, without its inputs.
     fn cold_start_options(&self) -> Vec<OsString> {
         let mut options: Vec<OsString> = Vec::new();
+        options.extend(self.model.file.command_line_options());
         options.extend(self.model.device.command_line_options());
         options.extend(self.tuned.command_line_options());
         if let Some(packed) = &self.packed {

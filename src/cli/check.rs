@@ -172,7 +172,7 @@ impl CheckCommand {
         let precision = self.device.precision()?;
         let mut subject = match model {
             None => {
-                let recorded = load_recorded(&self.model)?;
+                let recorded = load_recorded(&self.model, &self.file)?;
                 CheckedModel {
                     tolerance: widen_for_storage(recorded.tolerance, precision),
                     ..recorded
@@ -182,12 +182,13 @@ impl CheckCommand {
                 let results = self
                     .expected
                     .iter()
-                    .map(|path| Ok(result_of_outputs(read_in_order(path)?)));
+                    .map(|path| Ok(result_of_outputs(read_in_order(path, model.limits())?)))
+                    .collect::<Result<_>>()?;
                 CheckedModel {
                     archive: CaseArchive::Path(self.model.clone()),
                     sets: self.sets.read(&model, std::slice::from_ref(&self.entry))?,
                     model,
-                    expected: results.collect::<Result<_>>()?,
+                    expected: results,
                     tolerance: self.tolerance.tolerance(precision),
                 }
             }
@@ -229,15 +230,15 @@ fn is_case(path: &Path) -> bool {
 }
 
 /// Loads the model of a case with its recorded calls of `forward`.
-fn load_recorded(path: &Path) -> Result<CheckedModel> {
+fn load_recorded(path: &Path, file: &ModelFileArgs) -> Result<CheckedModel> {
     let cases = cases::find(path)?;
     let first = cases
         .first()
         .ok_or_else(|| Error::usage(format!("{} holds no case", path.display())))?;
     let case = first.load()?;
     let model = match &case.archive {
-        CaseArchive::Path(path) => Model::open(path)?,
-        CaseArchive::Bytes(bytes) => Model::from_bytes(bytes.to_vec())?,
+        CaseArchive::Path(path) => file.open(path)?,
+        CaseArchive::Bytes(bytes) => Model::from_bytes_with(bytes.to_vec(), &file.limits()?)?,
     };
     let mut subject = CheckedModel {
         model,

@@ -152,7 +152,7 @@ impl CompareCommand {
                 .compile(&Device::Host, &CompileOptions::default())?
                 .call(arguments);
         };
-        let tensors = read_in_order(path)?;
+        let tensors = read_in_order(path, model.limits())?;
         if tensors.is_empty() {
             return Err(Error::usage(format!("{} holds no tensors", path.display())));
         }

@@ -18,6 +18,7 @@ use self::diagnostics::InputDiagnostics;
 use self::image::PictureOptions;
 use super::argument_errors::ArgumentErrors;
 use super::output;
+use crate::budget::Limits;
 use crate::dim::Bindings;
 use crate::error::{Error, Result};
 use crate::file_kind::FileKind;
@@ -98,8 +99,8 @@ pub(super) fn arguments(path: &Path, model: &Model) -> Result<Vec<Item>> {
 }
 
 /// Reads the tensors of a file in order. Names that this program numbered, `output_0`, `output_1` …, are sorted by number.
-pub(super) fn read_in_order(path: &Path) -> Result<Vec<Item>> {
-    let mut tensors = tensor_file::read(path)?;
+pub(super) fn read_in_order(path: &Path, limits: &Limits) -> Result<Vec<Item>> {
+    let mut tensors = tensor_file::read_with(path, limits)?;
     let number = |name: &str| name.strip_prefix("output_")?.parse::<usize>().ok();
     if tensors.iter().all(|(name, _)| number(name).is_some()) {
         tensors.sort_by_key(|(name, _)| number(name));
@@ -113,7 +114,7 @@ pub(super) fn read_in_order(path: &Path) -> Result<Vec<Item>> {
 /// Reads the arguments of the first signature that matches the names in a file, or else of the first signature.
 fn arguments_from_file(path: &Path, model: &Model, signatures: &[Signature]) -> Result<Vec<Item>> {
     let mut given = GivenTensors::default();
-    given.add_file(None, path)?;
+    given.add_file(None, path, model.limits())?;
     let signature = given.matching_signature(signatures)?;
     let advice = InputDiagnostics::new(model, signature);
     let assigned = given.assign(signature, &advice)?;
@@ -219,12 +220,12 @@ impl Inputs {
     }
 
     /// Returns the arguments of a graph.
-    pub(super) fn read_for_graph(&self, graph: &Graph) -> Result<Vec<Item>> {
+    pub(super) fn read_for_graph(&self, graph: &Graph, limits: &Limits) -> Result<Vec<Item>> {
         let module = crate::ir::GraphModule {
             graphs: vec![graph.clone()],
             ..crate::ir::GraphModule::default()
         };
-        let model = Model::from_module(module);
+        let model = Model::from_module(module).with_limits(limits);
         self.read_for_first(&model, &[Signature::of_graph(graph)], false)
     }
 
@@ -234,10 +235,10 @@ impl Inputs {
         signatures: &[Signature],
         tells: bool,
     ) -> Result<Vec<Item>> {
-        let mut given = self.given_tensors()?;
+        let mut given = self.given_tensors(model.limits())?;
         let signature = given.matching_signature(signatures)?;
         let advice = InputDiagnostics::new(model, signature);
-        self.add_pictures(&mut given, signature, &advice, tells)?;
+        self.add_pictures(&mut given, model, signature, &advice, tells)?;
         let mut assigned = given.assign(signature, &advice)?;
         if self.random {
             random::draw_inputs(&mut assigned, model, signature, self.seed)?;
@@ -252,11 +253,11 @@ impl Inputs {
     }
 
     /// Returns the tensors of `-i` and `--shape`.
-    fn given_tensors(&self) -> Result<GivenTensors> {
+    fn given_tensors(&self, limits: &Limits) -> Result<GivenTensors> {
         let mut given = GivenTensors::default();
         for file in &self.files {
             let (name, path) = split_name(file);
-            given.add_file(name.as_deref(), &path)?;
+            given.add_file(name.as_deref(), &path, limits)?;
         }
         for text in &self.shapes {
             let (name, ty) = parse_shape(text)?;
@@ -270,6 +271,7 @@ impl Inputs {
     fn add_pictures(
         &self,
         given: &mut GivenTensors,
+        model: &Model,
         signature: &Signature,
         advice: &InputDiagnostics,
         tells: bool,
@@ -287,7 +289,7 @@ impl Inputs {
                 return Err(advice.no_picture_input(&path));
             }
             let wanted = input.as_ref().and_then(|input| input.example.as_ref());
-            let (tensor, told) = self.pictures.read(&path, wanted)?;
+            let (tensor, told) = self.pictures.read(&path, wanted, model.limits())?;
             if tells {
                 output::note(&format!("picture {}: {told}", path.display()));
             }

@@ -171,10 +171,26 @@ pub(crate) fn json_error(error: serde_json::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{Arg, CommandFactory};
 
     #[test]
     fn options_do_not_clash() {
         super::Cli::command().debug_assert();
+    }
+
+    /// Commands that read no model or tensors: a new command is either here, or has the options for files.
+    const WITHOUT_FILES: [&str; 4] = ["explain", "devices", "ops", "demo"];
+
+    #[test]
+    fn commands_that_read_files_have_limits() {
+        let cli = super::Cli::command();
+        for command in cli.get_subcommands() {
+            let options: Vec<&str> = command.get_arguments().filter_map(Arg::get_long).collect();
+            let reads_files = !WITHOUT_FILES.contains(&command.get_name());
+            for option in ["limit", "mmap", "timeout"] {
+                let has_option = options.contains(&option);
+                assert_eq!(has_option, reads_files, "{} --{option}", command.get_name());
+            }
+        }
     }
 }

@@ -15,6 +15,7 @@ use super::inputs::Inputs;
 use super::precision::StorageDtype;
 use super::show::count_calls;
 use crate::Device;
+use crate::budget::Limits;
 use crate::cli::output::wrapped;
 use crate::cli::tune::TunedOption;
 use crate::dim::Bindings;
@@ -281,13 +282,14 @@ fn labelled(indent: usize, label: &str, text: &str) -> Vec<String> {
 /// Returns the sizes of a graph for the given inputs, or else those of its example.
 pub(super) fn graph_sizes(
     inputs: &Inputs,
+    limits: &Limits,
     module: &GraphModule,
     graph: &Graph,
 ) -> Result<Bindings> {
     // The inputs are those of the called graph; other graphs take other inputs.
     let is_called = graph.name == "forward" || module.graphs.len() == 1;
     match is_called && !inputs.is_empty() {
-        true => bind(graph, &inputs.read_for_graph(graph)?),
+        true => bind(graph, &inputs.read_for_graph(graph, limits)?),
         false => Ok(graph.hints.clone()),
     }
 }

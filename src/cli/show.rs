@@ -120,7 +120,9 @@ impl ShowCommand {
             false => Some(self.inputs.read(model)?),
         };
         progress.step("computing the needs of the model");
-        let sizes = |module: &GraphModule, graph: &Graph| graph_sizes(&self.inputs, module, graph);
+        let limits = self.file.limits()?;
+        let sizes =
+            |module: &GraphModule, graph: &Graph| graph_sizes(&self.inputs, &limits, module, graph);
         let summary = Summary::of(model, imported, arguments.as_deref(), &sizes)?;
         drop(progress);
         match self.json {
@@ -173,8 +175,9 @@ impl ShowCommand {
     /// Prints or writes the plans of all graphs.
     fn plans(&self, module: &GraphModule, progress: ProgressLine) -> Result<Outcome> {
         let target = self.target.open()?;
+        let limits = self.file.limits()?;
         if self.json {
-            let sizes = |graph: &Graph| graph_sizes(&self.inputs, module, graph);
+            let sizes = |graph: &Graph| graph_sizes(&self.inputs, &limits, module, graph);
             progress.step("measuring the device");
             let ceilings = target.ceilings()?;
             let document = plan_json(module, &target, &sizes, ceilings.as_ref())?;
@@ -184,7 +187,7 @@ impl ShowCommand {
         }
         let sizes = |graph: &Graph| match self.formulas {
             true => Ok(None),
-            false => graph_sizes(&self.inputs, module, graph).map(Some),
+            false => graph_sizes(&self.inputs, &limits, module, graph).map(Some),
         };
         let plans = target.plans(module, &sizes)?;
         let texts = match self.plan {

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::argument_errors::ArgumentErrors;
 use super::model_args::DeviceArgs;
+use super::model_file::ModelFileArgs;
 use super::precision::widen_for_storage;
 use super::progress_line::ProgressLine;
 use super::{Outcome, json_error, libtorch, output};
@@ -34,6 +35,8 @@ use worker::Worker;
 pub(super) struct TestCommand {
     /// A folder of cases (with ops/, programs/ and models/, or one of these), or one case.
     folder: PathBuf,
+    #[command(flatten)]
+    file: ModelFileArgs,
     #[command(flatten)]
     device: DeviceArgs,
     /// The reference that the device is compared with; libtorch itself is compared with the recorded outputs, too.
@@ -404,8 +407,8 @@ fn replay(
 ) -> Result<Vec<(String, Difference)>> {
     let case = case.load()?;
     let model = match &case.archive {
-        CaseArchive::Path(path) => Model::open(path)?,
-        CaseArchive::Bytes(bytes) => Model::from_bytes(bytes.to_vec())?,
+        CaseArchive::Path(path) => test.file.open(path)?,
+        CaseArchive::Bytes(bytes) => Model::from_bytes_with(bytes.to_vec(), &test.file.limits()?)?,
     };
     let options = CompileOptions {
         precision: test.device.precision()?,

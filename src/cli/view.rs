@@ -148,7 +148,8 @@ impl ViewCommand {
 
     /// Plans the model for the device.
     fn plan(&self, module: &GraphModule) -> Result<Json> {
-        let sizes = |graph: &Graph| graph_sizes(&self.inputs, module, graph);
+        let limits = self.file.limits()?;
+        let sizes = |graph: &Graph| graph_sizes(&self.inputs, &limits, module, graph);
         plan_json(module, &self.target.open()?, &sizes, None)
     }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{Dim, DimAtom, DimRepr};
+use crate::budget;
 use crate::error::{Error, Result};
 
 impl fmt::Display for Dim {
@@ -207,6 +208,7 @@ impl Parser<'_> {
                 total = total - self.product()?;
             } else {
                 self.depth -= 1;
+                budget::charge_sizes(total.complexity())?;
                 return Ok(total);
             }
             check_complexity(total.complexity())?;

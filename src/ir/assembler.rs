@@ -1,10 +1,10 @@
 //! Construction of graphs from their text and JSON forms: resolves names to ids and infers omitted types.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Map, Value as Json};
 
-use crate::dim::{Bindings, Symbol};
+use crate::dim::{Bindings, Dim, Symbol};
 use crate::error::{Error, Result, SourcePlace};
 use crate::op::{BinaryFunction, Primitive, UnaryFunction};
 use crate::shape::TensorType;
@@ -38,9 +38,7 @@ impl<'a> GraphAssembler<'a> {
         weights: &'a WeightTypes,
         dictionary: &'a dyn Dictionary,
     ) -> Result<GraphAssembler<'a>> {
-        for ty in inputs.iter().map(|(_, ty)| ty) {
-            add_missing_hints(&mut hints, ty);
-        }
+        add_missing_hints(&mut hints, inputs.iter().map(|(_, ty)| ty));
         let mut assembler = GraphAssembler {
             graph: Graph {
                 name: name.to_string(),
@@ -150,12 +148,13 @@ impl<'a> GraphAssembler<'a> {
 }
 
 /// Gives each symbol without an example value a different one.
-fn add_missing_hints(hints: &mut Bindings, ty: &TensorType) {
-    for name in ty.shape.iter().flat_map(|dim| dim.symbols()) {
-        let candidates = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29].into_iter().chain(31..);
-        let mut free = candidates.filter(|hint| !hints.values().any(|known| known == hint));
-        if let (false, Some(hint)) = (hints.contains_key(&name), free.next()) {
-            hints.insert(name, hint);
+fn add_missing_hints<'a>(hints: &mut Bindings, types: impl Iterator<Item = &'a TensorType>) {
+    let known: HashSet<i64> = hints.values().copied().collect();
+    let candidates = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29].into_iter().chain(31..);
+    let mut free = candidates.filter(|hint| !known.contains(hint));
+    for name in types.flat_map(|ty| &ty.shape).flat_map(Dim::symbols) {
+        if !hints.contains_key(&name) {
+            hints.extend(free.next().map(|hint| (name, hint)));
         }
     }
 }

@@ -9,11 +9,13 @@ mod pretty_print;
 mod weights_file;
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value as Json;
 
+use crate::budget::{Budget, Limits};
 use crate::error::{Error, ErrorContext, ErrorKind, Result};
 use crate::files::{self, FolderLock, Output};
 use crate::shape::TensorType;
@@ -65,17 +67,18 @@ pub type OpenBytes<'a> = &'a dyn Fn(&Path) -> Result<Arc<ByteSource>>;
 /// Reads a module and the name of its weights file, which `open` opens. Weights are read when they are used.
 ///
 /// # Errors
-/// The files cannot be read, are of a newer version, or break a rule of the IR.
+/// The files cannot be read, are of a newer version, exceed a limit, or break a rule of the IR.
 pub fn load(
     path: &Path,
     dictionary: &dyn Dictionary,
+    limits: &Limits,
     open: OpenBytes,
 ) -> Result<(GraphModule, Option<PathBuf>)> {
-    match load_once(path, dictionary, open) {
+    match load_once(path, dictionary, limits, open) {
         // A save may have removed the weights since the document was read. The lock keeps further ones out.
         Err(error) if error.kind() == ErrorKind::Io => {
             let _lock = FolderLock::shared(files::folder_of(path));
-            load_once(path, dictionary, open)
+            load_once(path, dictionary, limits, open)
         }
         loaded => loaded,
     }
@@ -84,11 +87,13 @@ pub fn load(
 fn load_once(
     path: &Path,
     dictionary: &dyn Dictionary,
+    limits: &Limits,
     open: OpenBytes,
 ) -> Result<(GraphModule, Option<PathBuf>)> {
     let here = || path.display().to_string();
-    let text = files::read(path).map_err(|error| Error::io(path, error))?;
-    let (mut module, found) = parse(&text, dictionary).at(here)?;
+    let budget = Budget::new(limits.clone());
+    let text = read_text(path, &budget)?;
+    let (mut module, found) = parse(&text, dictionary, &budget).at(here)?;
     let mut weights = None;
     if let Some(found) = found {
         if !weights_file::is_plain_name(&found.file) {
@@ -99,19 +104,33 @@ fn load_once(
             return Err(Error::format(message).at(here()));
         }
         let file = path.with_file_name(&found.file);
-        module.weights = read_weights(&file, &found.tensors, open)?;
+        module.weights = read_weights(&file, &found.tensors, open, &budget)?;
         weights = Some(file);
     }
     verify_module(&module, dictionary).at(here)?;
     Ok((module, weights))
 }
 
+/// Reads a document, whose length is charged before.
+fn read_text(path: &Path, budget: &Budget) -> Result<Vec<u8>> {
+    let failed = |error| Error::io(path, error);
+    let file = files::open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    budget
+        .charge_bytes(length)
+        .at(|| path.display().to_string())?;
+    let mut text = Vec::new();
+    file.take(length).read_to_end(&mut text).map_err(failed)?;
+    Ok(text)
+}
+
 fn read_weights(
     path: &Path,
     wanted: &BTreeMap<String, TensorType>,
     open: OpenBytes,
+    budget: &Budget,
 ) -> Result<Weights> {
-    let found = safetensors::parse_shared(&ByteRange::whole(open(path)?));
+    let found = safetensors::parse_shared(&ByteRange::whole(open(path)?), budget);
     let mut found: Weights = found
         .at(|| path.display().to_string())?
         .into_iter()
@@ -161,11 +180,28 @@ pub fn print(
 }
 
 /// Parses a document: its graphs, and the weights that it needs from which file.
+///
+/// # Errors
+/// The text is not a document, is of a newer version, or exceeds a limit.
 pub fn parse(
     text: &[u8],
     dictionary: &dyn Dictionary,
+    budget: &Budget,
 ) -> Result<(GraphModule, Option<JsonWeights>)> {
-    let malformed = |error: serde_json::Error| Error::format(error.to_string());
+    budget.charge_json(text)?;
+    budget.scope(|| parse_charged(text, dictionary, budget))
+}
+
+fn parse_charged(
+    text: &[u8],
+    dictionary: &dyn Dictionary,
+    budget: &Budget,
+) -> Result<(GraphModule, Option<JsonWeights>)> {
+    // The parser passes the text of an error on. An exceeded budget stays exceeded, and returns the error itself.
+    let malformed = |error: serde_json::Error| {
+        let exceeded = budget.charge_values(0).err();
+        exceeded.unwrap_or_else(|| Error::format(error.to_string()))
+    };
     let document: Json = serde_json::from_slice(text).map_err(malformed)?;
     let version = version_of(&document)?;
     let document: Document = serde_json::from_value(document).map_err(malformed)?;

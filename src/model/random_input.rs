@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::ir::{Argument, Graph, Node, Op, ValueId};
 use crate::scalar::Scalar;
 use crate::shape::{TensorType, wrap_dim};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, numel};
 
 /// Distribution of a random input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +37,10 @@ impl InputDistribution {
     /// Draws a tensor of a type with constant sizes. Equal seeds give equal tensors.
     ///
     /// # Errors
-    /// Fails if a size is symbolic.
+    /// Fails if a size is symbolic, or memory for the tensor is not available.
     pub fn tensor(self, ty: &TensorType, seed: u64) -> Result<Tensor> {
         let sizes = ty.sizes(&Bindings::new())?;
-        let count: usize = sizes.iter().product();
+        let count = numel(&sizes)?;
         let mut random = Random(seed);
         match self {
             InputDistribution::Ones => Tensor::full(ty.dtype, sizes, 1.0),

@@ -10,13 +10,14 @@ use std::path::Path;
 use safetensors::tensor::{Dtype, View};
 
 use super::safetensors as plain;
+use crate::budget::{Budget, Limits};
 use crate::digest::Digest;
 use crate::dtype::DType;
 use crate::error::{Error, ErrorContext, Result};
 use crate::files::{self, Output};
 use crate::shape::TensorType;
 use crate::storage::{ByteRange, ByteSource};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, TensorStorage};
 
 /// Key of the file's kind in the header's metadata.
 const KIND: &str = "kind";
@@ -112,7 +113,8 @@ pub fn has_kind_prefix(path: &Path, kind: &str) -> bool {
 }
 
 fn parse(whole: &ByteRange, kind: &str) -> Result<Vec<(String, ChecksummedTensor)>> {
-    let header = plain::Header::read(whole)?;
+    let budget = Budget::for_file(&Limits::default(), whole.len());
+    let header = plain::Header::read(whole, &budget)?;
     let found = header.metadata_value(KIND).unwrap_or_default();
     if found != kind {
         let message = format!("the file is of the kind {found:?}, not {kind:?}");

@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use crate::archive;
+use crate::budget::Limits;
 use crate::error::{Error, ErrorContext, Result};
 use crate::file_kind::FileKind;
 use crate::files;
+use crate::storage::{ByteRange, ByteSource};
 use crate::tensor::Tensor;
 
 pub mod checksummed;
@@ -19,8 +21,17 @@ pub type NamedTensors = Vec<(String, Tensor)>;
 /// its name.
 ///
 /// # Errors
-/// The file cannot be read, is damaged, or holds no tensors: the message names the detected kind.
+/// The file cannot be read, is damaged, exceeds one of the default [`Limits`], or holds no tensors: the message names the
+/// detected kind.
 pub fn read(path: &Path) -> Result<NamedTensors> {
+    read_with(path, &Limits::default())
+}
+
+/// Like [`read`], with other limits.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(path: &Path, limits: &Limits) -> Result<NamedTensors> {
     let stem = path
         .file_stem()
         .unwrap_or_default()
@@ -28,11 +39,13 @@ pub fn read(path: &Path) -> Result<NamedTensors> {
         .to_string();
     let bytes = || files::read(path).map_err(|error| Error::io(path, error));
     let found = match FileKind::of(path)? {
-        FileKind::Safetensors => safetensors::parse(&bytes()?),
+        FileKind::Safetensors => {
+            safetensors::parse_copied(&ByteRange::whole(ByteSource::open(path)?), limits)
+        }
         FileKind::Npy => npy::parse(&bytes()?).map(|tensor| vec![(stem, tensor)]),
-        FileKind::Npz => npy::parse_archive(&bytes()?),
+        FileKind::Npz => npy::parse_archive_with(&bytes()?, limits),
         FileKind::StateDict(_) | FileKind::TorchScript => {
-            return archive::read_tensors(path);
+            return archive::read_tensors_with(path, limits);
         }
         other => return Err(other.without_tensors(path)),
     };

@@ -1,16 +1,19 @@
 //! NumPy's `.npy` and `.npz` (`numpy/lib/format.py`): the `npyz` crate reads headers, this module the elements.
 
-use std::io::{Cursor, Read, Write};
+use std::io::{Cursor, Write};
 
 use npyz::{DType as NpyDType, NpyHeader, Order, TypeStr};
 
 use super::NamedTensors;
+use crate::archive::inflate;
+use crate::budget::{Budget, Limits};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::tensor::Tensor;
 
 /// Reads one array.
 pub fn parse(bytes: &[u8]) -> Result<Tensor> {
+    check_header(bytes)?;
     let mut cursor = Cursor::new(bytes);
     let header = NpyHeader::from_reader(&mut cursor).map_err(bad)?;
     let NpyDType::Plain(ty) = header.dtype() else {
@@ -34,6 +37,52 @@ pub fn parse(bytes: &[u8]) -> Result<Tensor> {
         }
         _ => Tensor::from_bytes(dtype, shape, data),
     }
+}
+
+/// Characters and nesting of a header. NumPy itself refuses longer ones.
+const MAX_HEADER: usize = 10_000;
+const MAX_NESTING: usize = 16;
+
+/// Checks what the parser of headers does not: it reserves the length that the file claims, recurses at brackets, and
+/// multiplies the sizes of the shape.
+fn check_header(bytes: &[u8]) -> Result<()> {
+    let (length, start) = match bytes {
+        [_, _, _, _, _, _, 1, _, a, b, ..] => (u32::from_le_bytes([*a, *b, 0, 0]), 10),
+        [_, _, _, _, _, _, _, _, a, b, c, d, ..] => (u32::from_le_bytes([*a, *b, *c, *d]), 12),
+        _ => return Err(Error::format("npy: the header is cut short")),
+    };
+    let end = start + length as usize;
+    if MAX_HEADER < end - start {
+        let message = format!("npy: the header has {length} characters, more than {MAX_HEADER}");
+        return Err(Error::format(message));
+    }
+    let header = bytes.get(start..end).unwrap_or_default();
+    let mut nesting = 0usize;
+    for byte in header {
+        match byte {
+            b'(' | b'[' | b'{' => nesting += 1,
+            b')' | b']' | b'}' => nesting = nesting.saturating_sub(1),
+            _ => {}
+        }
+        if MAX_NESTING < nesting {
+            return Err(Error::format("npy: the header is nested too deeply"));
+        }
+    }
+    match fits_memory(header) {
+        true => Ok(()),
+        false => Err(Error::format("npy: the shape is too large")),
+    }
+}
+
+/// True if the product of the numbers in a header, which are sizes and the size of an element, does not overflow.
+fn fits_memory(header: &[u8]) -> bool {
+    let numbers = header.split(|byte| !byte.is_ascii_digit());
+    let mut numbers = numbers.filter(|number| !number.is_empty());
+    let multiply = |product: u64, number: &[u8]| {
+        let number: u64 = std::str::from_utf8(number).ok()?.parse().ok()?;
+        product.checked_mul(number.max(1))
+    };
+    numbers.try_fold(1, multiply).is_some()
 }
 
 /// Converts column-major data to row-major order. The data must have the length that the shape says.
@@ -63,18 +112,26 @@ fn row_major(data: &[u8], shape: &[usize], size: usize) -> Vec<u8> {
 }
 
 /// Reads every array of a `.npz` file.
+///
+/// # Errors
+/// The bytes violate the format, or exceed one of the default [`Limits`].
 pub fn parse_archive(bytes: &[u8]) -> Result<NamedTensors> {
-    let mut zip = zip::ZipArchive::new(Cursor::new(bytes))
-        .map_err(|error| Error::format(format!("npz: {error}")))?;
+    parse_archive_with(bytes, &Limits::default())
+}
+
+/// Like [`parse_archive`], with other limits.
+///
+/// # Errors
+/// As [`parse_archive`].
+pub fn parse_archive_with(bytes: &[u8], limits: &Limits) -> Result<NamedTensors> {
+    let budget = Budget::for_file(limits, bytes.len());
+    let mut zip = zip::ZipArchive::new(Cursor::new(bytes)).map_err(bad_archive)?;
     (0..zip.len())
         .map(|index| {
-            let mut entry = zip
-                .by_index(index)
-                .map_err(|error| Error::format(format!("npz: {error}")))?;
+            let entry = zip.by_index(index).map_err(bad_archive)?;
             let name = entry.name().trim_end_matches(".npy").to_string();
-            let mut bytes = Vec::new();
-            entry.read_to_end(&mut bytes).map_err(bad)?;
-            Ok((name, parse(&bytes)?))
+            let array = inflate(entry, &budget).and_then(|bytes| parse(&bytes));
+            Ok((name.clone(), array.at(|| format!("array {name:?}"))?))
         })
         .collect()
 }
@@ -113,18 +170,21 @@ pub fn serialize_archive(tensors: &[(String, Tensor)]) -> Result<Vec<u8>> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
     let options =
         zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Stored);
-    let failed = |error: zip::result::ZipError| Error::format(format!("npz: {error}"));
-    zip.set_comment(COMMENT).map_err(failed)?;
+    zip.set_comment(COMMENT).map_err(bad_archive)?;
     for (name, tensor) in tensors {
         zip.start_file(format!("{name}.npy"), options)
-            .map_err(failed)?;
+            .map_err(bad_archive)?;
         zip.write_all(&serialize(tensor)?).map_err(bad)?;
     }
-    Ok(zip.finish().map_err(failed)?.into_inner())
+    Ok(zip.finish().map_err(bad_archive)?.into_inner())
 }
 
 fn bad(error: std::io::Error) -> Error {
     Error::format(format!("npy: {error}"))
+}
+
+fn bad_archive(error: zip::result::ZipError) -> Error {
+    Error::format(format!("npz: {error}"))
 }
 
 fn dtype(ty: &TypeStr) -> Result<DType> {

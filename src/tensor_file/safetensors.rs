@@ -6,37 +6,45 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use safetensors::tensor::{Dtype, Metadata, SafeTensors, View};
+use safetensors::tensor::{Dtype, Metadata, View};
 
 use super::NamedTensors;
+use crate::budget::{Budget, Limits};
 use crate::dtype::DType;
-use crate::error::{Error, Result};
-use crate::storage::ByteRange;
+use crate::error::{Error, ErrorContext, Result};
+use crate::storage::{ByteRange, ByteSource};
 use crate::tensor::{Tensor, TensorStorage};
 
 /// Reads tensors, copied from the bytes and sorted by name.
+///
+/// # Errors
+/// The bytes violate the format, or the header exceeds the default [`Limits`].
 pub fn parse(bytes: &[u8]) -> Result<NamedTensors> {
-    let file = SafeTensors::deserialize(bytes).map_err(bad)?;
-    let mut names = file.names();
-    names.sort_unstable();
-    names
-        .into_iter()
-        .map(|name| {
-            let view = file.tensor(name).map_err(bad)?;
-            Ok((
-                name.to_string(),
-                Tensor::from_bytes(dtype(view.dtype())?, view.shape(), view.data())?,
-            ))
-        })
-        .collect()
+    let whole = ByteRange::whole(ByteSource::from_bytes(bytes.to_vec()));
+    parse_copied(&whole, &Limits::default())
+}
+
+/// Reads tensors, each copied from the file, and sorted by name.
+///
+/// # Errors
+/// As [`parse_shared`].
+pub(super) fn parse_copied(whole: &ByteRange, limits: &Limits) -> Result<NamedTensors> {
+    let budget = Budget::for_file(limits, whole.len());
+    let tensors = parse_shared(whole, &budget)?.into_iter();
+    let copied = |(name, tensor): (String, Tensor)| {
+        // A copy is aligned, and its elements of `bool` are 0 or 1.
+        let copy = Tensor::from_bytes(tensor.dtype(), tensor.shape(), tensor.load()?.bytes())?;
+        Ok((name, copy))
+    };
+    tensors.map(copied).collect()
 }
 
 /// The tensors of a file, sorted by name. They are read when they are used.
 ///
 /// # Errors
-/// The file cannot be read, or violates the format.
-pub fn parse_shared(whole: &ByteRange) -> Result<NamedTensors> {
-    Header::read(whole)?.tensors(whole)
+/// The file cannot be read, violates the format, or has a header that exceeds the budget.
+pub fn parse_shared(whole: &ByteRange, budget: &Budget) -> Result<NamedTensors> {
+    Header::read(whole, budget)?.tensors(whole)
 }
 
 /// The header of a file: names, types and places of its tensors, and metadata.
@@ -48,7 +56,7 @@ pub(super) struct Header {
 
 impl Header {
     /// Reads the header, and checks that the tensors fill the rest of the file.
-    pub(super) fn read(whole: &ByteRange) -> Result<Header> {
+    pub(super) fn read(whole: &ByteRange, budget: &Budget) -> Result<Header> {
         let mut length = [0; 8];
         whole.copy(0, &mut length).map_err(|_| cut_short())?;
         let length = usize::try_from(u64::from_le_bytes(length)).ok();
@@ -56,7 +64,12 @@ impl Header {
         let text = end
             .and_then(|end| whole.slice(8..end))
             .ok_or_else(cut_short)?;
-        let metadata = serde_json::from_slice(text.load()?.bytes());
+        budget.charge_bytes(text.len() as u64)?;
+        let text = text.load()?;
+        budget
+            .charge_json(text.bytes())
+            .at(|| "safetensors".into())?;
+        let metadata = serde_json::from_slice(text.bytes());
         let metadata: Metadata =
             metadata.map_err(|error| Error::format(format!("safetensors: {error}")))?;
         let header = Header {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::diagnostics::InputDiagnostics;
+use crate::budget::Limits;
 use crate::cli::output;
 use crate::error::{Error, Result};
 use crate::model::{InputDistribution, Signature, SignatureInput};
@@ -82,8 +83,13 @@ impl GivenTensors {
     }
 
     /// Adds the tensors of a file. With `input`, they are that input or, if there are several, parts of it.
-    pub(super) fn add_file(&mut self, input: Option<&str>, path: &Path) -> Result<()> {
-        let tensors = tensor_file::read(path)?;
+    pub(super) fn add_file(
+        &mut self,
+        input: Option<&str>,
+        path: &Path,
+        limits: &Limits,
+    ) -> Result<()> {
+        let tensors = tensor_file::read_with(path, limits)?;
         let has_names = tensor_file::has_names(path);
         let is_one = tensors.len() == 1;
         // The tensors of a list have their positions as names.

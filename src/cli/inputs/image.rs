@@ -11,6 +11,7 @@ use clap::{Args, ValueEnum};
 use decode::decode;
 
 use super::picture_layout::PictureLayout;
+use crate::budget::{Budget, Limits};
 use crate::error::{Error, Result};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
@@ -82,12 +83,15 @@ impl PictureOptions {
         &self,
         path: &Path,
         wanted: Option<&TensorType>,
+        limits: &Limits,
     ) -> Result<(Tensor, String)> {
         let frame = PictureLayout::for_input(wanted, self.wanted_size()?, self.gray)?;
         let preset = self.preset.unwrap_or_else(|| default_preset(&frame));
-        let picture = decode(path, frame.size, frame.channels, preset)?;
+        let budget = Budget::new(limits.clone());
+        let picture = decode(path, frame.size, frame.channels, preset, &budget)?;
         let number = |channel: usize, pixel: u8| preset.normalize(channel, pixel);
         let (height, width) = picture.size;
+        budget.charge_bytes(picture.pixels.len() as u64 * size_of::<f32>() as u64)?;
         let tensor = frame.tensor(height, width, &picture.pixels, &number)?;
         let told = format!(
             "{}x{} pixels as {}, preset {}",

@@ -1,8 +1,9 @@
 //! `--random`: draws the inputs that are not given.
 
 use super::assignment::{AssignedTensor, TensorOrigin};
+use crate::budget::{Budget, Limits};
 use crate::dim::Bindings;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorContext, Result};
 use crate::ir::GraphModule;
 use crate::model::{InputDistribution, Model, Signature, input_distributions, seed_of};
 use crate::shape::TensorType;
@@ -18,7 +19,7 @@ pub(super) fn draw_inputs(
     signature: &Signature,
     seed: u64,
 ) -> Result<()> {
-    add_missing(assigned, signature)?;
+    add_missing(assigned, signature, model.limits())?;
     let is_open = |one: &&AssignedTensor| matches!(one.origin, TensorOrigin::Zeros);
     let usual = |one: &AssignedTensor| InputDistribution::of(&one.name, &one.tensor.tensor_type());
     let mut open = assigned.iter().filter(is_open);
@@ -39,8 +40,13 @@ pub(super) fn draw_inputs(
     Ok(())
 }
 
-/// Adds zeros for required inputs that are missing.
-fn add_missing(assigned: &mut Vec<AssignedTensor>, signature: &Signature) -> Result<()> {
+/// Adds zeros for required inputs that are missing. The model says how many, so they are charged.
+fn add_missing(
+    assigned: &mut Vec<AssignedTensor>,
+    signature: &Signature,
+    limits: &Limits,
+) -> Result<()> {
+    let budget = Budget::new(limits.clone());
     let mut missing = signature.inputs();
     missing.retain(|input| {
         let within = format!("{}.", input.name);
@@ -51,7 +57,7 @@ fn add_missing(assigned: &mut Vec<AssignedTensor>, signature: &Signature) -> Res
     for input in missing {
         match input.example {
             Some(ty) => assigned.push(AssignedTensor {
-                tensor: zeros(&ty)?,
+                tensor: zeros(&ty, &budget).at(|| format!("input {}", input.name))?,
                 name: input.name,
                 origin: TensorOrigin::Zeros,
             }),
@@ -64,8 +70,11 @@ fn add_missing(assigned: &mut Vec<AssignedTensor>, signature: &Signature) -> Res
     }
 }
 
-fn zeros(ty: &TensorType) -> Result<Tensor> {
-    Tensor::full(ty.dtype, ty.sizes(&Bindings::new())?, 0.0)
+fn zeros(ty: &TensorType, budget: &Budget) -> Result<Tensor> {
+    let sizes = ty.sizes(&Bindings::new())?;
+    let count = |count: u64, size: &usize| count.saturating_mul(*size as u64);
+    budget.charge_bytes(sizes.iter().fold(size_of::<f64>() as u64, count))?;
+    Tensor::full(ty.dtype, sizes, 0.0)
 }
 
 /// Imports the model for inputs of these types.

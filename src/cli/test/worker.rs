@@ -34,6 +34,7 @@ impl Worker {
         command
             .arg("test")
             .arg("--worker")
+            .args(test.file.command_line_options())
             .args(test.device.command_line_options());
         if test.against == Against::Libtorch {
             command.args(["--against", "libtorch"]);

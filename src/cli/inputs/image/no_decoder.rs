@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{FittedPicture, Preset};
+use crate::budget::Budget;
 use crate::error::{Error, Result};
 
 pub(super) fn decode(
@@ -10,6 +11,7 @@ pub(super) fn decode(
     _size: Option<(u32, u32)>,
     _channels: usize,
     _preset: Preset,
+    _budget: &Budget,
 ) -> Result<FittedPicture> {
     let message = format!(
         "{}: this build of onionskin cannot read pictures",
