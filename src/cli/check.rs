@@ -11,7 +11,7 @@ use super::model_file::ModelFileArgs;
 use super::overwrite::Overwrite;
 use super::precision::{ToleranceOptions, widen_for_storage};
 use super::progress_line::ProgressLine;
-use super::timeout::TimeoutOption;
+use super::run_limits::RunLimitOptions;
 use super::{Outcome, libtorch, output};
 use crate::Model;
 use crate::cases::{self, CaseArchive};
@@ -68,7 +68,7 @@ pub(super) struct CheckCommand {
     #[command(flatten)]
     overwrite: Overwrite,
     #[command(flatten)]
-    pub(super) timeout: TimeoutOption,
+    pub(super) limits: RunLimitOptions,
 }
 
 /// Reference that the device is compared with.

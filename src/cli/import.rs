@@ -12,7 +12,7 @@ use super::model_args::model_files;
 use super::model_file::ModelFileArgs;
 use super::overwrite::Overwrite;
 use super::progress_line::ProgressLine;
-use super::timeout::TimeoutOption;
+use super::run_limits::RunLimitOptions;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::Result;
@@ -41,7 +41,7 @@ pub(super) struct ImportCommand {
     #[command(flatten)]
     overwrite: Overwrite,
     #[command(flatten)]
-    pub(super) timeout: TimeoutOption,
+    pub(super) limits: RunLimitOptions,
 }
 
 impl ImportCommand {

@@ -25,9 +25,9 @@ mod profile;
 mod progress_line;
 mod results;
 mod run;
+mod run_limits;
 mod show;
 mod test;
-mod timeout;
 mod tune;
 mod verify;
 mod view;
@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use self::timeout::TimeoutOption;
+use self::run_limits::RunLimitOptions;
 use crate::error::{Error, ErrorKind, Result};
 use crate::gpu::{self, VectorWidth};
 
@@ -93,20 +93,20 @@ impl Command {
         }
     }
 
-    /// The time limit of a command that imports or runs models. Each case of `test` has a limit of its own.
-    fn timeout(&self) -> Option<&TimeoutOption> {
+    /// The limits of a command that imports or runs models. Each case of `test` has a time limit of its own.
+    fn limits(&self) -> Option<&RunLimitOptions> {
         match self {
-            Command::Import(command) => Some(&command.timeout),
-            Command::Show(command) => Some(&command.timeout),
-            Command::View(command) => Some(&command.timeout),
-            Command::Prepare(command) => Some(&command.timeout),
-            Command::Run(command) => Some(&command.model.timeout),
-            Command::Check(command) => Some(&command.timeout),
-            Command::Verify(command) => Some(&command.timeout),
-            Command::Compare(command) => Some(&command.model.timeout),
-            Command::Bench(command) => Some(&command.model.timeout),
-            Command::Profile(command) => Some(&command.model.timeout),
-            Command::Tune(command) => Some(&command.model.timeout),
+            Command::Import(command) => Some(&command.limits),
+            Command::Show(command) => Some(&command.limits),
+            Command::View(command) => Some(&command.limits),
+            Command::Prepare(command) => Some(&command.limits),
+            Command::Run(command) => Some(&command.model.limits),
+            Command::Check(command) => Some(&command.limits),
+            Command::Verify(command) => Some(&command.limits),
+            Command::Compare(command) => Some(&command.model.limits),
+            Command::Bench(command) => Some(&command.model.limits),
+            Command::Profile(command) => Some(&command.model.limits),
+            Command::Tune(command) => Some(&command.model.limits),
             Command::Test(_)
             | Command::Explain(_)
             | Command::Devices(_)
@@ -137,8 +137,8 @@ pub fn main() -> ExitCode {
         Err(message) => return output::parser_message(&message).unwrap_or_else(failed),
     };
     let run = || command.run(&vectors);
-    let outcome = match command.timeout() {
-        Some(timeout) => timeout.limit(run),
+    let outcome = match command.limits() {
+        Some(limits) => limits.apply(run),
         None => run(),
     };
     // An error of the command says more than one of its output.

@@ -9,7 +9,7 @@ use super::argument_errors::ArgumentErrors;
 use super::inputs::Inputs;
 use super::model_file::ModelFileArgs;
 use super::precision::StorageDtype;
-use super::timeout::TimeoutOption;
+use super::run_limits::RunLimitOptions;
 use crate::error::Result;
 use crate::kernel::materialization::Precision;
 use crate::{Device, Model};
@@ -27,7 +27,7 @@ pub(super) struct ModelArgs {
     #[command(flatten)]
     pub(super) device: DeviceArgs,
     #[command(flatten)]
-    pub(super) timeout: TimeoutOption,
+    pub(super) limits: RunLimitOptions,
 }
 
 impl ModelArgs {

@@ -12,7 +12,7 @@ use super::model_args::model_files;
 use super::model_file::ModelFileArgs;
 use super::overwrite::{Overwrite, REPORT_MARK};
 use super::progress_line::ProgressLine;
-use super::timeout::TimeoutOption;
+use super::run_limits::RunLimitOptions;
 use super::{Outcome, json_error, output};
 use crate::Model;
 use crate::error::Result;
@@ -58,7 +58,7 @@ pub(super) struct PrepareCommand {
     #[command(flatten)]
     overwrite: Overwrite,
     #[command(flatten)]
-    pub(super) timeout: TimeoutOption,
+    pub(super) limits: RunLimitOptions,
 }
 
 fn parse_setting(text: &str) -> Result<(String, Scalar), String> {

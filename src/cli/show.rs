@@ -15,7 +15,7 @@ use super::inputs::Inputs;
 use super::model_file::ModelFileArgs;
 use super::plan::{PlanArgs, PlanTarget, SizedPlan, graph_sizes, plan_json};
 use super::progress_line::ProgressLine;
-use super::timeout::TimeoutOption;
+use super::run_limits::RunLimitOptions;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::Result;
@@ -75,7 +75,7 @@ pub(super) struct ShowCommand {
     #[command(flatten)]
     target: PlanArgs,
     #[command(flatten)]
-    pub(super) timeout: TimeoutOption,
+    pub(super) limits: RunLimitOptions,
 }
 
 impl ShowCommand {

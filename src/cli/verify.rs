@@ -10,7 +10,7 @@ use super::model_args::DeviceArgs;
 use super::model_file::ModelFileArgs;
 use super::precision::ToleranceOptions;
 use super::progress_line::ProgressLine;
-use super::timeout::TimeoutOption;
+use super::run_limits::RunLimitOptions;
 use super::{Outcome, output};
 use crate::compare::Difference;
 use crate::error::Result;
@@ -37,7 +37,7 @@ pub(super) struct VerifyCommand {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    pub(super) timeout: TimeoutOption,
+    pub(super) limits: RunLimitOptions,
 }
 
 impl VerifyCommand {

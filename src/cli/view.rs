@@ -14,7 +14,7 @@ use super::model_file::ModelFileArgs;
 use super::overwrite::Overwrite;
 use super::plan::{PlanArgs, graph_sizes, plan_json};
 use super::progress_line::ProgressLine;
-use super::timeout::TimeoutOption;
+use super::run_limits::RunLimitOptions;
 use super::{Outcome, output};
 use crate::Model;
 use crate::error::{Error, Result};
@@ -56,7 +56,7 @@ pub(super) struct ViewCommand {
     #[command(flatten)]
     overwrite: Overwrite,
     #[command(flatten)]
-    pub(super) timeout: TimeoutOption,
+    pub(super) limits: RunLimitOptions,
 }
 
 impl ViewCommand {

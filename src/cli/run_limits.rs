@@ -15,7 +15,7 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// `--timeout` and `--host-memory`.
 #[derive(Args)]
-pub(super) struct TimeoutOption {
+pub(super) struct RunLimitOptions {
     /// End with an error after this many seconds. Opening, import, planning, compilation and runs count.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     timeout: Option<Duration>,
@@ -25,9 +25,9 @@ pub(super) struct TimeoutOption {
     host_memory: Option<u64>,
 }
 
-impl TimeoutOption {
+impl RunLimitOptions {
     /// Runs a command under the limits.
-    pub(super) fn limit(&self, command: impl FnOnce() -> Result<Outcome>) -> Result<Outcome> {
+    pub(super) fn apply(&self, command: impl FnOnce() -> Result<Outcome>) -> Result<Outcome> {
         let watchdog = self.timeout.map(end_after).transpose()?;
         let options = RunOptions {
             timeout: self.timeout,
