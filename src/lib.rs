@@ -94,7 +94,7 @@
 //! 9. In the steady state a run creates no buffer, bind group or pipeline (`tests/gpu.rs`, `tests/regions.rs`), allocates
 //!    nothing on the device and keeps nothing on the host (`tests/allocations.rs`).
 //! 10. No input makes the crate panic, overflow the stack or take memory without bound (`tests/torchscript_archives.rs`,
-//!     `tests/hostile_archives.rs`).
+//!     `tests/hostile_archives.rs`, `tests/fuzz_corpus.rs`).
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
