@@ -307,7 +307,18 @@ pub(in crate::ir) fn attribute(value: &Json) -> String {
 /// True for text that would be parsed as a number, a boolean or other text if it were not quoted.
 fn needs_quotes(text: &str) -> bool {
     let is_number = text.parse::<i64>().is_ok() || matches!(text, "true" | "false");
-    is_number || text.is_empty() || text.trim() != text
+    let is_cut_short = text.contains("//") || leaves_parenthesis_open(text);
+    is_number || text.is_empty() || text.trim() != text || is_cut_short
+}
+
+/// True for text whose end is not seen, since separators in parentheses do not count.
+fn leaves_parenthesis_open(text: &str) -> bool {
+    let depth = text.chars().fold(0usize, |depth, c| match c {
+        '(' => depth + 1,
+        ')' => depth.saturating_sub(1),
+        _ => depth,
+    });
+    depth != 0
 }
 
 /// `  @ file:line (module)`, or nothing.
