@@ -155,9 +155,8 @@ impl Model {
         &self.files
     }
 
-    /// The limits that the model was opened with. Its inputs are read within them, too.
-    #[cfg(feature = "cli")]
-    pub(crate) fn limits(&self) -> &Limits {
+    /// The limits that the model was opened with. The command line reads the inputs within them, too.
+    pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
