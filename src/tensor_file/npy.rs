@@ -17,7 +17,7 @@ pub fn parse(bytes: &[u8]) -> Result<Tensor> {
     let mut cursor = Cursor::new(bytes);
     let header = NpyHeader::from_reader(&mut cursor).map_err(bad)?;
     let NpyDType::Plain(ty) = header.dtype() else {
-        return Err(Error::unsupported("structured NumPy arrays"));
+        return Err(structured());
     };
     let shape: Vec<usize> = header
         .shape()
@@ -39,11 +39,12 @@ pub fn parse(bytes: &[u8]) -> Result<Tensor> {
     }
 }
 
-/// Characters and nesting of a header. NumPy itself refuses longer ones.
+/// Characters of a header. NumPy itself refuses longer ones.
 const MAX_HEADER: usize = 10_000;
-const MAX_NESTING: usize = 16;
+/// Opening brackets of a header. That of a plain array has two; the parser's time is exponential in them.
+const MAX_BRACKETS: usize = 4;
 
-/// Checks what the parser of headers does not: it reserves the length that the file claims, recurses at brackets, and
+/// Checks what the parser of headers does not: it reserves the length that the file claims, backtracks at brackets, and
 /// multiplies the sizes of the shape.
 fn check_header(bytes: &[u8]) -> Result<()> {
     let (length, start) = match bytes {
@@ -57,21 +58,18 @@ fn check_header(bytes: &[u8]) -> Result<()> {
         return Err(Error::format(message));
     }
     let header = bytes.get(start..end).unwrap_or_default();
-    let mut nesting = 0usize;
-    for byte in header {
-        match byte {
-            b'(' | b'[' | b'{' => nesting += 1,
-            b')' | b']' | b'}' => nesting = nesting.saturating_sub(1),
-            _ => {}
-        }
-        if MAX_NESTING < nesting {
-            return Err(Error::format("npy: the header is nested too deeply"));
-        }
+    let brackets = header.iter().filter(|byte| b"([{".contains(byte));
+    if MAX_BRACKETS < brackets.count() {
+        return Err(structured());
     }
     match fits_memory(header) {
         true => Ok(()),
         false => Err(Error::format("npy: the shape is too large")),
     }
+}
+
+fn structured() -> Error {
+    Error::unsupported("structured NumPy arrays")
 }
 
 /// True if the product of the numbers in a header, which are sizes and the size of an element, does not overflow.
