@@ -227,10 +227,22 @@ impl Budget {
         self.check(Resource::Length, length as u64)
     }
 
-    /// Runs work during which this thread charges to the budget by [`charge_sizes`].
-    pub fn scope<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _outer = OuterBudget(ACTIVE.replace(Some(self.clone())));
-        work()
+    /// Runs work during which symbolic sizes of this thread are charged to the budget: by [`charge_sizes`] and
+    /// [`may_compute_size`].
+    ///
+    /// # Errors
+    /// As the work. [`ErrorKind::Unsupported`](crate::error::ErrorKind::Unsupported) if a size exceeded a limit: the work then
+    /// had other numbers in place of sizes.
+    pub fn scope<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let active = SizeBudget {
+            budget: self.clone(),
+            failure: None,
+        };
+        let outer = OuterBudget(ACTIVE.replace(Some(active)));
+        let result = work();
+        let failure = ACTIVE.with_borrow_mut(|active| active.as_mut()?.failure.take());
+        drop(outer);
+        failure.map_or(result, Err)
     }
 
     fn check(&self, resource: Resource, amount: u64) -> Result<()> {
@@ -242,13 +254,19 @@ impl Budget {
     }
 }
 
+/// The budget for symbolic sizes, and the first error of an operator on them, which cannot return it.
+struct SizeBudget {
+    budget: Budget,
+    failure: Option<Error>,
+}
+
 thread_local! {
-    /// The budget for sizes in types. The parser of a document passes its fields nothing.
-    static ACTIVE: RefCell<Option<Budget>> = const { RefCell::new(None) };
+    /// The budget for sizes. Neither the parser of a document nor operators on sizes are passed one.
+    static ACTIVE: RefCell<Option<SizeBudget>> = const { RefCell::new(None) };
 }
 
 /// The budget to which the thread charged before a scope.
-struct OuterBudget(Option<Budget>);
+struct OuterBudget(Option<SizeBudget>);
 
 impl Drop for OuterBudget {
     fn drop(&mut self) {
@@ -258,9 +276,24 @@ impl Drop for OuterBudget {
 
 /// Charges terms and factors of a size to the budget of the innermost [`Budget::scope`] of the thread, if there is one.
 pub(crate) fn charge_sizes(count: usize) -> Result<()> {
-    ACTIVE.with_borrow(|budget| {
-        let budget = budget.as_ref();
+    ACTIVE.with_borrow(|active| {
+        let budget = active.as_ref().map(|active| &active.budget);
         budget.map_or(Ok(()), |budget| budget.charge_values(count))
+    })
+}
+
+/// Charges an operator on sizes, like [`charge_sizes`], and checks the nesting of its result. False if a limit is exceeded:
+/// the scope fails then, so that the operator may return any size.
+pub(crate) fn may_compute_size(count: usize, depth: usize) -> bool {
+    ACTIVE.with_borrow_mut(|active| {
+        let Some(SizeBudget { budget, failure }) = active else {
+            return true;
+        };
+        if failure.is_none() {
+            let charged = budget.charge_values(count);
+            *failure = charged.and_then(|()| budget.check_depth(depth)).err();
+        }
+        failure.is_none()
     })
 }
 

@@ -9,12 +9,15 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 
 mod division;
+mod extent;
 mod extremum;
 mod operators;
 mod solve;
 mod text;
 
 pub use division::floor_div;
+
+use extent::Extent;
 
 /// The name of a symbolic size, `B` or `x_0`.
 pub type Symbol = Arc<str>;
@@ -37,6 +40,7 @@ enum DimRepr {
 struct DimSum {
     terms: Vec<(DimProduct, i64)>,
     constant: i64,
+    extent: Extent,
 }
 
 /// Factors in sorted order, never empty.
@@ -223,10 +227,16 @@ impl Dim {
     }
 
     fn from_atom(atom: DimAtom) -> Dim {
-        Dim(DimRepr::Sum(Arc::new(DimSum {
-            terms: vec![(vec![atom], 1)],
-            constant: 0,
-        })))
+        let terms = vec![(vec![atom], 1)];
+        let extent = Extent::of(&terms);
+        match extent.may_be_computed() {
+            true => Dim(DimRepr::Sum(Arc::new(DimSum {
+                terms,
+                constant: 0,
+                extent,
+            }))),
+            false => Dim::ZERO,
+        }
     }
 
     fn terms(&self) -> DimTerms {
@@ -246,8 +256,10 @@ impl Dim {
         if terms.is_empty() {
             Dim(DimRepr::Const(constant))
         } else {
+            let terms: Vec<(DimProduct, i64)> = terms.into_iter().collect();
             Dim(DimRepr::Sum(Arc::new(DimSum {
-                terms: terms.into_iter().collect(),
+                extent: Extent::of(&terms),
+                terms,
                 constant,
             })))
         }

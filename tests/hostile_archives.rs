@@ -349,3 +349,19 @@ fn inflated_records_and_expanded_tensors_reach_the_limit_of_bytes() {
     // One element, expanded to 2^31.
     refused(with(1, b"J\0\0\0\x40K\x02", b"K\0K\0"), "--limit bytes=N");
 }
+
+#[test]
+fn sizes_that_grow_reach_a_limit() {
+    // The size is 1 in the example, so that its powers stay small numbers.
+    let squares = "    n = torch.size(x, 0)\n    n = torch.floordiv(n, 2)\n";
+    let body = "      n = torch.mul(n, n)\n";
+    let after = "    x = torch.mul(x, n)\n";
+    refused(repeated(squares, 70, body, after), "--limit values=N");
+    let sizes = "    n = torch.size(x, 0)\n    m = torch.size(x, 1)\n";
+    let nested =
+        "      n = torch.remainder(torch.mul(torch.add(n, m), torch.add(n, 1)), torch.add(m, 7))\n";
+    refused(repeated(sizes, 300, nested, after), "--limit values=N");
+    let outer = "    y = torch.select(x, 1, 0)\n";
+    let body = "      y = torch.flatten(torch.outer(y, y))\n";
+    refused(repeated(outer, 60, body, ""), "--limit");
+}

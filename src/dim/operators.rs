@@ -34,6 +34,9 @@ impl Add for &Dim {
         if let (Some(a), Some(b)) = (self.as_const(), other.as_const()) {
             return Dim::from(a.saturating_add(b));
         }
+        if !self.extent().with(other.extent()).may_be_computed() {
+            return Dim::ZERO;
+        }
         let mut terms = self.terms();
         for (product, coefficient) in other.terms() {
             let slot = terms.entry(product).or_insert(0);
@@ -62,6 +65,9 @@ impl Mul for &Dim {
     fn mul(self, other: &Dim) -> Dim {
         if let (Some(a), Some(b)) = (self.as_const(), other.as_const()) {
             return Dim::from(a.saturating_mul(b));
+        }
+        if !self.extent().times(other.extent()).may_be_computed() {
+            return Dim::ZERO;
         }
         let mut terms = DimTerms::new();
         for (left, a) in self.terms() {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::budget::{Budget, Limits};
 
 fn dim(text: &str) -> Dim {
     text.parse().expect("a size")
@@ -131,4 +132,48 @@ fn evaluates_and_substitutes() {
     assert_eq!(dim("floordiv(H - 1, 2)*2").eval(&bindings).ok(), Some(6));
     let map = BTreeMap::from([("H".into(), dim("2*B"))]);
     assert_eq!(dim("floordiv(H, 2)").substitute(&map), dim("B"));
+}
+
+#[test]
+fn sizes_are_charged_within_a_budget() {
+    let budget = |values| {
+        Budget::new(Limits {
+            values,
+            ..Limits::default()
+        })
+    };
+    let fourth_power = || {
+        let size = Dim::symbol("B") + Dim::symbol("S");
+        let square = &size * &size;
+        Ok(&square * &square)
+    };
+    // Each of the three terms has two or three factors.
+    let small = budget(0).scope(fourth_power).unwrap();
+    assert_eq!(small, fourth_power().unwrap());
+    let huge = |values| {
+        budget(values).scope(|| {
+            let power = fourth_power()?;
+            Ok(&power * &power)
+        })
+    };
+    let weight = small.extent().weight;
+    assert!(huge(10 * (weight * weight) as u64).is_ok());
+    let error = huge(weight as u64).unwrap_err();
+    assert!(error.advice().unwrap().contains("--limit values=N"));
+    assert_eq!(&small * &small, huge(1 << 20).unwrap());
+}
+
+#[test]
+fn sizes_nest_within_a_budget() {
+    let nested = |levels: usize| {
+        let divided = |size: Dim, _| (size + Dim::symbol("B")).floor_div(&Dim::symbol("S"));
+        Ok((0..levels).fold(Dim::symbol("B"), divided))
+    };
+    assert!(Budget::default().scope(|| nested(100)).is_ok());
+    let error = Budget::default().scope(|| nested(300)).unwrap_err();
+    assert!(
+        error.message().contains("nested more than 256 deep"),
+        "{error}"
+    );
+    assert_eq!(nested(300).unwrap().extent().depth, 300);
 }

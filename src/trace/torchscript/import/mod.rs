@@ -71,6 +71,14 @@ use tensor::TensorRef;
 /// [`crate::tensor::Tensor::load`].
 pub fn import(archive: &Archive, options: &ImportOptions) -> Result<GraphModule> {
     let budget = archive.container().new_budget();
+    budget.scope(|| import_within(archive, options, &budget))
+}
+
+fn import_within(
+    archive: &Archive,
+    options: &ImportOptions,
+    budget: &Budget,
+) -> Result<GraphModule> {
     let mut shared = Shared::default();
     let mut module = GraphModule::default();
     let forward = [EntryMethod::default()];
@@ -79,7 +87,7 @@ pub fn import(archive: &Archive, options: &ImportOptions) -> Result<GraphModule>
         entries => entries,
     };
     for entry in entries {
-        let importer = Importer::new(archive, entry, options, &mut shared, &budget);
+        let importer = Importer::new(archive, entry, options, &mut shared, budget);
         module.graphs.push(importer.run(entry)?);
     }
     for graph in &mut module.graphs {
@@ -90,7 +98,7 @@ pub fn import(archive: &Archive, options: &ImportOptions) -> Result<GraphModule>
     let declared = shared.states.iter().flat_map(|state| &state.weights);
     for name in used.chain(declared.map(String::as_str)) {
         if let Some(record) = shared.records.get(name) {
-            let tensor = archive.tensor_in_place(record, &budget)?;
+            let tensor = archive.tensor_in_place(record, budget)?;
             module.weights.insert(name.to_string(), tensor);
         }
     }
