@@ -4,40 +4,16 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    unsafe_code,
-    reason = "tests; an allocator is unsafe by contract"
+    reason = "tests"
 )]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+mod counting_allocator;
 
+use std::sync::atomic::Ordering::Relaxed;
+
+use counting_allocator::{COUNT, LIVE, PEAK};
 use onionskin::ir::{Builder, Graph, GraphModule, Weights};
 use onionskin::{CompileOptions, Device, Model, Tensor};
-
-/// The system's allocator, with a counter of allocated bytes.
-struct CountingAllocator;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-
-// Both calls are forwarded unchanged.
-unsafe impl GlobalAlloc for CountingAllocator {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
-        PEAK.fetch_max(live, Relaxed);
-        COUNT.fetch_add(1, Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Relaxed);
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const WIDTH: usize = 1024;
 const LAYERS: usize = 8;

@@ -4,13 +4,14 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::print_stdout,
-    unsafe_code,
-    reason = "tests; an allocator is unsafe by contract"
+    reason = "tests"
 )]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+mod counting_allocator;
 
+use std::sync::atomic::Ordering::Relaxed;
+
+use counting_allocator::{LIVE, PEAK};
 use onionskin::dtype::DType;
 use onionskin::error::ErrorKind;
 use onionskin::interp::{self, NodeEvent};
@@ -19,29 +20,6 @@ use onionskin::op::{
     ConvAxis, Recurrent, RecurrentCell, ReduceFunction, ScanFunction, ScatterFunction,
 };
 use onionskin::{RunOptions, Tensor};
-
-/// The system's allocator, with a counter of allocated bytes.
-struct CountingAllocator;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// Both calls are forwarded unchanged.
-unsafe impl GlobalAlloc for CountingAllocator {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let live = LIVE.fetch_add(layout.size(), Relaxed) + layout.size();
-        PEAK.fetch_max(live, Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Relaxed);
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 const SIZE: usize = 512;
 /// Bytes of an input.

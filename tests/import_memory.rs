@@ -1,41 +1,16 @@
 //! Memory that an import leaves behind. The global allocator of this program counts bytes; a second test would disturb the
 //! count.
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    unsafe_code,
-    reason = "tests; an allocator is unsafe by contract"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod counting_allocator;
 mod hostile;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
+use counting_allocator::LIVE;
 use hostile::program;
 use onionskin::item::Item;
 use onionskin::{Model, Tensor};
-
-/// The system's allocator, with a counter of bytes in use.
-struct CountingAllocator;
-
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-
-// Both calls are forwarded unchanged.
-unsafe impl GlobalAlloc for CountingAllocator {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size(), Relaxed);
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size(), Relaxed);
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Imports a program with these statements a few times. Returns how many bytes the last import left in use.
 fn left_by_import(statements: &str) -> usize {
