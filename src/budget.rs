@@ -227,8 +227,8 @@ impl Budget {
         self.check(Resource::Length, length as u64)
     }
 
-    /// Runs work during which symbolic sizes of this thread are charged to the budget: by [`charge_sizes`] and
-    /// [`may_compute_size`].
+    /// Runs work during which symbolic sizes of this thread are charged to the budget: by `charge_sizes` and
+    /// `may_compute_size`.
     ///
     /// # Errors
     /// As the work. [`ErrorKind::Unsupported`](crate::error::ErrorKind::Unsupported) if a size exceeded a limit: the work then

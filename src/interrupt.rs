@@ -1,7 +1,7 @@
 //! Limits of time and memory of imports, compilations and runs, and their cancellation.
 //!
-//! [`RunOptions`] hold for a thread while a closure runs. Work asks [`check`] between its steps whether it must end. Helper
-//! threads ask the [`ActiveLimits`] of the thread that started them.
+//! [`RunOptions`] hold for a thread while a closure runs. Work asks `check` between its steps whether it must end. Helper
+//! threads ask the `ActiveLimits` of the thread that started them.
 
 use std::cell::RefCell;
 use std::sync::Arc;
