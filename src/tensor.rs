@@ -382,10 +382,18 @@ pub fn numel(shape: &[usize]) -> Result<usize> {
     let message = || format!("not enough memory for a tensor of shape {shape:?}");
     let too_large = || Error::operator(message());
     let numel = checked_numel(shape).ok_or_else(too_large)?;
-    // Try the allocation here, since a failure at the actual allocation would abort the process. `black_box` keeps the
-    // compiler from removing it.
-    let reserved = std::hint::black_box(Vec::<u64>::new()).try_reserve_exact(numel);
-    reserved.map(|()| numel).map_err(|_| too_large())
+    let bytes = numel.checked_mul(size_of::<f64>());
+    match bytes.is_some_and(can_reserve) {
+        true => Ok(numel),
+        false => Err(too_large()),
+    }
+}
+
+/// True if the system reserves so many bytes. An allocation that fails later would abort the process.
+pub(crate) fn can_reserve(bytes: usize) -> bool {
+    // `black_box` keeps the compiler from removing the reservation.
+    let reserved = std::hint::black_box(Vec::<u8>::new()).try_reserve_exact(bytes);
+    reserved.is_ok()
 }
 
 /// Treats axes of size 0 as 1, so that the product of any of the sizes is known not to overflow.

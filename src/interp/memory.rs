@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::interrupt;
 use crate::ir::{Argument, Graph, Node, Op, Region, ValueId};
 use crate::op::HostType;
+use crate::tensor::can_reserve;
 use crate::units;
 
 /// Checks that the values of a run take no more memory than [`interrupt::host_memory`], and that the system has as much.
@@ -34,12 +35,6 @@ pub(super) fn check(graph: &Graph, bindings: &Bindings) -> Result<()> {
 fn is_available(bytes: u64) -> bool {
     const FEW: u64 = 1 << 20;
     bytes <= FEW || usize::try_from(bytes).is_ok_and(can_reserve)
-}
-
-fn can_reserve(bytes: usize) -> bool {
-    // `black_box` keeps the compiler from removing the reservation.
-    let reserved = std::hint::black_box(Vec::<u8>::new()).try_reserve_exact(bytes);
-    reserved.is_ok()
 }
 
 /// The most memory that the values of a run take at a time.
