@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 use onionskin::archive::{Container, Pickled, PickledObject, state_dict};
 use onionskin::budget::{Budget, Limits};
-use onionskin::trace::torchscript::ast::{FunctionDef, Stmt, StmtKind};
+use onionskin::trace::script::Script;
+use onionskin::trace::script::ast::{FunctionDef, Stmt, StmtKind};
 use onionskin::trace::torchscript::{Archive, ArchiveSource, parser};
 use random::Random;
 
@@ -99,7 +100,7 @@ fn read_value(
         }
         Pickled::Object(object) => {
             let PickledObject { class, attributes } = &**object;
-            archive.source().class(class)?;
+            archive.class(class)?;
             for (_, value) in attributes {
                 read_value(archive, value, counts)?;
             }
@@ -216,10 +217,10 @@ fn locations_lead_to_the_users_own_lines() {
         ),
     ] {
         let archive = Archive::open(fixtures().join(archive)).expect("a fixture");
-        let file = &archive.source().class(class).expect("a class").file;
+        let file = &archive.class(class).expect("a class").file;
         let text = archive.container().text(file).expect("its source");
         let offset = text.find(code).expect("the code");
-        let location = archive.debug_location(file, offset).expect("a location");
+        let location = archive.location(file, offset).expect("a location");
         assert_eq!(location.file, "make_archives.py");
         assert_eq!(lines[location.line as usize - 1], line, "{code}");
     }

@@ -12,6 +12,7 @@ pub mod program;
 mod region_bodies;
 mod rng_counters;
 mod scope_stack;
+pub mod script;
 mod symbolic_sizes;
 pub mod torchscript;
 mod views;

@@ -14,10 +14,11 @@ use onionskin::dtype::DType;
 use onionskin::error::{Error, ErrorKind, Result};
 use onionskin::item::Item;
 use onionskin::tensor::Tensor;
-use onionskin::trace::torchscript::Archive;
-use onionskin::trace::torchscript::ast::{
+use onionskin::trace::script::Script;
+use onionskin::trace::script::ast::{
     AstExpr, AstExprKind, CallExpr, Callee, FunctionDef, Stmt, StmtKind,
 };
+use onionskin::trace::torchscript::Archive;
 use onionskin::trace::{Arg, Size, TracedTensor, call, trace_fn};
 
 /// A program that cannot run here: it reads memory of a constant beyond the constant's elements, which the loaded tensor does
@@ -230,7 +231,7 @@ fn difference(
 /// Returns the reason why a program fails, if it does.
 fn failure(archive: &Archive, case: &Case, index: usize) -> Result<Option<String>> {
     let first = &case.sets[0].calls[index];
-    let class = archive.source().class("__torch__.programs.Programs")?;
+    let class = archive.class("__torch__.programs.Programs")?;
     let method = class
         .methods
         .iter()

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::archive::{Container, Pickled, TensorRecord};
-use crate::budget::{Budget, Limits};
-use crate::error::{Error, ErrorContext, Location, Result};
+use crate::budget::Limits;
+use crate::error::{Error, ErrorContext, Result};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 use crate::trace::torchscript::source::ArchiveSource;
@@ -80,11 +80,6 @@ impl Archive {
         &self.source
     }
 
-    /// The line of the user's own source that a byte of a source file (`code/__torch__.py`) comes from.
-    pub fn debug_location(&self, file: &str, offset: usize) -> Option<Location> {
-        self.source.location(file, offset)
-    }
-
     /// The inputs that a module was traced with: a dict from method name to a list of arguments. Their tensors have
     /// types but no data.
     pub fn traced_inputs(&self) -> Option<&Pickled> {
@@ -99,18 +94,11 @@ impl Archive {
     }
 
     /// Reads a tensor of the archive.
+    ///
+    /// # Errors
+    /// The archive has no such tensor.
     pub fn tensor(&self, record: &TensorRecord) -> Result<Tensor> {
-        self.tensor_within(record, &self.container.new_budget())
-    }
-
-    /// Reads a tensor of the archive, and charges copies to a budget.
-    pub(super) fn tensor_within(&self, record: &TensorRecord, budget: &Budget) -> Result<Tensor> {
-        record.read(&self.container, budget)
-    }
-
-    /// A tensor of the archive that is read when it is used.
-    pub(super) fn tensor_in_place(&self, record: &TensorRecord, budget: &Budget) -> Result<Tensor> {
-        record.open(&self.container, budget)
+        record.read(&self.container, &self.container.new_budget())
     }
 
     /// Version of the file format: the lowest that has all the operators used, at least 1.

@@ -1,11 +1,12 @@
 //! Findings about an archive's program that need no run: devices, random numbers, training mode.
 
 use super::Archive;
-use super::ast::{AstExprKind, CallExpr, Callee, FunctionDef, Stmt, StmtKind};
 use crate::error::{Result, SourcePlace};
 use crate::trace::check::{
     Finding, Id, draws_random_numbers, merge_equal, random_operator_finding,
 };
+use crate::trace::script::Script;
+use crate::trace::script::ast::{AstExprKind, CallExpr, Callee, FunctionDef, Stmt, StmtKind};
 
 /// Returns findings about the whole program, including unused functions. Equal findings are merged.
 ///
@@ -67,7 +68,7 @@ impl ArchiveInspection<'_> {
         // Constants have no debug location. They take that of the enclosing expression, visited before.
         let mut location = None;
         function.visit_exprs(&mut |expr| {
-            let own_location = self.archive.debug_location(&function.file, expr.offset);
+            let own_location = self.archive.location(&function.file, expr.offset);
             location = own_location.or_else(|| location.take());
             if let AstExprKind::Call(call) = &expr.kind
                 && let Callee::Operator(name) = &call.callee

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::budget::Budget;
 use crate::error::Result;
-use crate::trace::torchscript::ast::{
+use crate::trace::script::ast::{
     AstExpr, AstExprKind, BaseClass, ClassDef, ConstantDef, ForwardHooks, FunctionDef,
     ParameterDef, Stmt, StmtKind, TypeExpr,
 };

@@ -2,8 +2,6 @@
 
 use std::collections::HashSet;
 
-use super::ast::ClassDef;
-use super::import::{import, parameters};
 use super::inspect::{has_control_flow, inspect};
 use super::{Archive, ImportOptions};
 use crate::archive::{Pickled, PickledObject, TensorRecord};
@@ -11,6 +9,9 @@ use crate::error::Result;
 use crate::ir::GraphModule;
 use crate::trace::check::{Finding, SubjectKind};
 use crate::trace::program::{ModuleTensors, Signature, SourceProgram};
+use crate::trace::script::Script;
+use crate::trace::script::ast::ClassDef;
+use crate::trace::script::import::{import, parameters};
 
 impl SourceProgram for Archive {
     fn kind(&self) -> SubjectKind {
@@ -76,7 +77,7 @@ impl SourceProgram for Archive {
 
 fn root_class(archive: &Archive) -> Option<&ClassDef> {
     let root = archive.root().as_object()?;
-    archive.source().class(&root.class).ok()
+    archive.class(&root.class).ok()
 }
 
 /// Returns the tensors of a module that are not in `known`, and adds them to it.
@@ -91,7 +92,7 @@ fn module_tensors<'a>(
         class: class_name(&object.class).to_string(),
         ..ModuleTensors::default()
     };
-    let class = archive.source().class(&object.class).ok();
+    let class = archive.class(&object.class).ok();
     let is_buffer = |name: &str| class.is_some_and(|class| class.buffers.iter().any(|b| b == name));
     for (name, value) in &object.attributes {
         match value {

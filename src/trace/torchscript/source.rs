@@ -5,9 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use crate::archive::Container;
 use crate::archive::debug::DebugMap;
-use crate::error::{Error, Location, Result};
+use crate::error::{Location, Result};
 use crate::tensor::TensorStorage;
-use crate::trace::torchscript::ast::{ClassDef, FunctionDef};
+use crate::trace::script::Declaration;
 use crate::trace::torchscript::parser::{self, SourceFile};
 
 /// All source files of an archive by module name.
@@ -26,15 +26,6 @@ struct SourceModule {
     file: OnceLock<SourceFile>,
     /// Its debug record, once it is read; `None` if there is none that can be read.
     debug: OnceLock<Option<DebugMap>>,
-}
-
-/// The declaration that a qualified name stands for.
-#[derive(Clone, Copy, Debug)]
-pub enum Declaration<'a> {
-    /// A class.
-    Class(&'a ClassDef),
-    /// A free function.
-    Function(&'a FunctionDef),
 }
 
 impl ArchiveSource {
@@ -90,26 +81,6 @@ impl ArchiveSource {
             .or(function.map(Declaration::Function)))
     }
 
-    /// A class by its qualified name.
-    pub fn class(&self, name: &str) -> Result<&ClassDef> {
-        match self.declaration(name)? {
-            Some(Declaration::Class(class)) => Ok(class),
-            _ => Err(Error::source(format!(
-                "the archive declares no class {name}"
-            ))),
-        }
-    }
-
-    /// A free function by its qualified name.
-    pub fn function(&self, name: &str) -> Result<&FunctionDef> {
-        match self.declaration(name)? {
-            Some(Declaration::Function(function)) => Ok(function),
-            _ => Err(Error::source(format!(
-                "the archive declares no function {name}"
-            ))),
-        }
-    }
-
     /// Returns the location in the user's own source that a byte of a source file comes from, if it was recorded.
     /// `record` is the name of the file, `code/__torch__.py`.
     pub fn location(&self, record: &str, offset: usize) -> Option<Location> {
@@ -155,18 +126,14 @@ mod tests {
     #[test]
     fn declarations_are_found_by_qualified_name() {
         let source = source();
-        assert_eq!(source.class("__torch__.Scripted").unwrap().methods.len(), 1);
-        assert!(matches!(
-            source.declaration("__torch__.Point").unwrap(),
-            Some(Declaration::Class(_))
-        ));
+        let class = |name| match source.declaration(name).unwrap() {
+            Some(Declaration::Class(class)) => Some(class),
+            _ => None,
+        };
+        assert_eq!(class("__torch__.Scripted").unwrap().methods.len(), 1);
+        assert!(class("__torch__.Point").is_some());
         assert!(source.declaration("__torch__.Nothing").unwrap().is_none());
         let linear = "__torch__.torch.nn.modules.linear.___torch_mangle_6.Linear";
-        assert_eq!(source.class(linear).unwrap().parameters, ["weight", "bias"]);
-        let error = source.function("__torch__.Scripted").unwrap_err();
-        assert_eq!(
-            error.message(),
-            "the archive declares no function __torch__.Scripted"
-        );
+        assert_eq!(class(linear).unwrap().parameters, ["weight", "bias"]);
     }
 }

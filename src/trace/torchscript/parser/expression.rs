@@ -1,7 +1,7 @@
 //! Parser of expressions: literals, names, calls and indexing. There are no infix operators.
 
 use super::*;
-use crate::trace::torchscript::ast::{CallExpr, Callee};
+use crate::trace::script::ast::{CallExpr, Callee};
 
 /// Positional arguments and keyword arguments of a call.
 type ParsedArguments = (Vec<AstExpr>, Vec<(String, AstExpr)>);

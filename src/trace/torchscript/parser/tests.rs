@@ -1,5 +1,5 @@
 use super::*;
-use crate::trace::torchscript::ast::{CallExpr, Callee};
+use crate::trace::script::ast::{CallExpr, Callee};
 
 fn expression(text: &str) -> Result<AstExprKind> {
     let budget = Budget::default();

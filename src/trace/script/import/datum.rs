@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::archive::PickledObject;
-use crate::trace::torchscript::ast::FunctionDef;
+use crate::trace::script::ast::FunctionDef;
 
 use super::number::ScriptNumber;
 use super::tensor::TensorRef;

@@ -1,24 +1,22 @@
-//! Parameters of an archive's method, as its callers see them.
+//! Parameters of a method, as its callers see them.
 
-use crate::archive::Pickled;
 use crate::error::{Error, Result};
 use crate::ir::{TreeConstant, TreeSpec};
 use crate::scalar::Scalar;
-use crate::trace::program::{ArgumentStructure, InputSpec, MethodParameter};
-use crate::trace::torchscript::archive::Archive;
-use crate::trace::torchscript::ast::{AstExpr, AstExprKind, FunctionDef, TypeExpr};
-
-use super::signature::input_spec_of;
+use crate::trace::program::{ArgumentStructure, MethodParameter};
+use crate::trace::script::Script;
+use crate::trace::script::ast::{AstExpr, AstExprKind, FunctionDef, TypeExpr};
 
 /// The parameters of a method, without the module itself.
 ///
 /// # Errors
-/// The module has no such method, or the archive is damaged.
-pub fn parameters(archive: &Archive, method: &str) -> Result<Vec<MethodParameter>> {
-    let root = archive.root().as_object();
+/// The module has no such method, or the program is damaged.
+pub fn parameters(script: &dyn Script, method: &str) -> Result<Vec<MethodParameter>> {
+    let root = script.root().as_object();
     let root = root.ok_or_else(|| Error::format("data.pkl does not hold a module"))?;
-    let function = find_method(archive, &root.class, method)?;
-    let mut examples = traced_inputs(archive, method)?
+    let function = find_method(script, &root.class, method)?;
+    let mut examples = script
+        .example_inputs(method)?
         .unwrap_or_default()
         .into_iter();
     let parameters = function.parameters.iter().skip(1);
@@ -32,27 +30,18 @@ pub fn parameters(archive: &Archive, method: &str) -> Result<Vec<MethodParameter
     Ok(parameters.collect())
 }
 
-/// Finds a method of a class of the archive.
+/// Finds a method of a class of the program.
 pub(super) fn find_method<'a>(
-    archive: &'a Archive,
+    script: &'a dyn Script,
     class: &str,
     method: &str,
 ) -> Result<&'a FunctionDef> {
-    let class = archive.source().class(class)?;
+    let class = script.class(class)?;
     class.method(method).ok_or_else(|| {
         let names: Vec<&str> = class.methods.iter().map(|m| m.name.as_str()).collect();
         let message = format!("the module has no method {method}");
         Error::usage(message).help(format!("it has {}", names.join(", ")))
     })
-}
-
-/// The arguments that a method was traced with; none if the archive holds none.
-pub(super) fn traced_inputs(archive: &Archive, method: &str) -> Result<Option<Vec<InputSpec>>> {
-    let traced = archive.traced_inputs().and_then(Pickled::as_dict);
-    let items = traced.and_then(|dict| dict.get(method)?.as_items());
-    items
-        .map(|items| items.iter().map(input_spec_of).collect())
-        .transpose()
 }
 
 /// The value of a literal; none for other expressions.

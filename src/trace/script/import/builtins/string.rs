@@ -2,10 +2,10 @@
 
 use crate::error::{Error, Result};
 
-use crate::trace::torchscript::import::Importer;
-use crate::trace::torchscript::import::call::Arguments;
-use crate::trace::torchscript::import::datum::Datum;
-use crate::trace::torchscript::import::number::ScriptNumber;
+use crate::trace::script::import::Importer;
+use crate::trace::script::import::call::Arguments;
+use crate::trace::script::import::datum::Datum;
+use crate::trace::script::import::number::ScriptNumber;
 
 impl Importer<'_> {
     /// Evaluates an operator on a string; none for other operators.
@@ -110,7 +110,7 @@ impl Importer<'_> {
     }
 
     /// Formats a value like Python's `str`. A number that is not known is shown as its type.
-    pub(in crate::trace::torchscript::import) fn display(&self, value: &Datum) -> String {
+    pub(in crate::trace::script::import) fn display(&self, value: &Datum) -> String {
         match value {
             Datum::None => "None".to_string(),
             Datum::Number(ScriptNumber::Bool(true)) => "True".to_string(),

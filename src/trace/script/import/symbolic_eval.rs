@@ -109,7 +109,7 @@ impl Importer<'_> {
             if let Some(record) = self.shared.records.get(name) {
                 weights.insert(
                     name.to_string(),
-                    self.archive.tensor_within(record, &self.budget)?,
+                    self.script.read_tensor(record, &self.budget)?,
                 );
             }
         }

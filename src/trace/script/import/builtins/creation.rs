@@ -4,12 +4,12 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape::Shape;
 
-use crate::trace::torchscript::import::Importer;
-use crate::trace::torchscript::import::call::Arguments;
-use crate::trace::torchscript::import::datum::Datum;
-use crate::trace::torchscript::import::number::ScriptNumber;
-use crate::trace::torchscript::import::operator::{named_argument, python_dtype};
-use crate::trace::torchscript::import::tensor::HostNumber;
+use crate::trace::script::import::Importer;
+use crate::trace::script::import::call::Arguments;
+use crate::trace::script::import::datum::Datum;
+use crate::trace::script::import::number::ScriptNumber;
+use crate::trace::script::import::operator::{named_argument, python_dtype};
+use crate::trace::script::import::tensor::HostNumber;
 
 impl Importer<'_> {
     /// Evaluates operators that make tensors from known numbers and lists; none for others.

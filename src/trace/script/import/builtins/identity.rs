@@ -6,12 +6,12 @@ use crate::error::{Error, Result};
 use crate::geometry::{Assumptions, Geometry, MemoryFormat};
 use crate::ir::ValueId;
 
-use crate::trace::torchscript::import::Importer;
-use crate::trace::torchscript::import::call::Arguments;
-use crate::trace::torchscript::import::datum::{Datum, NumberKind};
-use crate::trace::torchscript::import::number::ScriptNumber;
-use crate::trace::torchscript::import::operator::named_argument;
-use crate::trace::torchscript::import::tensor::{HostNumber, TensorRef};
+use crate::trace::script::import::Importer;
+use crate::trace::script::import::call::Arguments;
+use crate::trace::script::import::datum::{Datum, NumberKind};
+use crate::trace::script::import::number::ScriptNumber;
+use crate::trace::script::import::operator::named_argument;
+use crate::trace::script::import::tensor::{HostNumber, TensorRef};
 use crate::trace::views::GuardedGeometry;
 
 impl Importer<'_> {

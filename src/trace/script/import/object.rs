@@ -12,7 +12,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
 use crate::scalar::Scalar;
-use crate::trace::torchscript::ast::{AstExprKind, BaseClass};
+use crate::trace::script::ast::{AstExprKind, BaseClass};
 
 use super::Importer;
 use super::datum::{Datum, Instance, ScriptDict, ScriptList};
@@ -24,7 +24,7 @@ use crate::trace::views::GuardedGeometry;
 impl Importer<'_> {
     /// Returns the root module.
     pub(super) fn root_module(&mut self) -> Result<Rc<Instance>> {
-        match self.archive.root() {
+        match self.script.root() {
             Pickled::Object(root) => Ok(self.instance(root, "")),
             Pickled::Unsupported(what) => Err(Error::unsupported(format!("the module is {what}"))),
             _ => Err(Error::format("data.pkl does not hold a module")),
@@ -97,7 +97,7 @@ impl Importer<'_> {
     /// Returns the attribute `name` of an enumeration's member, which is pickled by its value only; none for other
     /// attributes.
     fn member_name(&self, instance: &Instance, attribute: &str) -> Result<Option<Datum>> {
-        let class = self.archive.source().class(&instance.class)?;
+        let class = self.script.class(&instance.class)?;
         let value = instance
             .pickled
             .as_ref()
@@ -113,8 +113,8 @@ impl Importer<'_> {
 
     /// Evaluates a constant of a class.
     fn class_constant(&mut self, class: &str, name: &str) -> Result<Datum> {
-        let archive = self.archive;
-        let constant = archive.source().class(class)?.constant(name);
+        let script = self.script;
+        let constant = script.class(class)?.constant(name);
         let missing = || Error::source(format!("{class} has no attribute {name}"));
         self.literal(&constant.ok_or_else(missing)?.value)
     }
@@ -210,7 +210,7 @@ impl Importer<'_> {
         if !record.sizes.is_empty() || !name.starts_with("constants.") {
             return Ok(None);
         }
-        let tensor = self.archive.tensor_within(record, &self.budget)?;
+        let tensor = self.script.read_tensor(record, &self.budget)?;
         let dtype = record.dtype;
         let scalar = match dtype {
             DType::Bool => tensor
@@ -229,8 +229,8 @@ impl Importer<'_> {
 
     /// `CONSTANTS.cN`
     pub(super) fn constant(&mut self, index: usize) -> Result<Datum> {
-        let archive = self.archive;
-        let constant = archive.constants().get(index);
+        let script = self.script;
+        let constant = script.constants().get(index);
         let missing = || Error::source(format!("there is no constant c{index}"));
         self.datum_of(
             constant.ok_or_else(missing)?,
@@ -261,11 +261,11 @@ impl Importer<'_> {
 
     /// Looks up a member of an enumeration.
     pub(super) fn enum_member(&mut self, qualified: &str) -> Result<Option<Datum>> {
-        let archive = self.archive;
+        let script = self.script;
         let Some((class_name, member)) = qualified.rsplit_once('.') else {
             return Ok(None);
         };
-        let Ok(class) = archive.source().class(class_name) else {
+        let Ok(class) = script.class(class_name) else {
             return Ok(None);
         };
         let (BaseClass::Enum, Some(constant)) = (class.base, class.constant(member)) else {

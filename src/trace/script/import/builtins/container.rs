@@ -6,16 +6,16 @@ use std::rc::Rc;
 use crate::error::{Error, Result};
 use crate::symbols::Symbols;
 
-use crate::trace::torchscript::import::Importer;
-use crate::trace::torchscript::import::call::Arguments;
-use crate::trace::torchscript::import::datum::{Datum, Instance, ScriptDict, ScriptList};
-use crate::trace::torchscript::import::mutable_cell::MutableCell;
-use crate::trace::torchscript::import::number::{self, ScriptNumber};
+use crate::trace::script::import::Importer;
+use crate::trace::script::import::call::Arguments;
+use crate::trace::script::import::datum::{Datum, Instance, ScriptDict, ScriptList};
+use crate::trace::script::import::mutable_cell::MutableCell;
+use crate::trace::script::import::number::{self, ScriptNumber};
 
 impl Importer<'_> {
     /// Evaluates an operator whose first operand is a list, dict, tuple or enumeration member; none for other
     /// operators.
-    pub(in crate::trace::torchscript::import) fn container(
+    pub(in crate::trace::script::import) fn container(
         &mut self,
         name: &str,
         arguments: &Arguments,
@@ -67,7 +67,7 @@ impl Importer<'_> {
     }
 
     /// `value[index]`
-    pub(in crate::trace::torchscript::import) fn subscript(
+    pub(in crate::trace::script::import) fn subscript(
         &mut self,
         value: &Datum,
         index: &Datum,
@@ -120,7 +120,7 @@ impl Importer<'_> {
     }
 
     /// `value[start:end]` of a tuple.
-    pub(in crate::trace::torchscript::import) fn tuple_slice(
+    pub(in crate::trace::script::import) fn tuple_slice(
         &mut self,
         value: &Datum,
         bounds: &[Datum],
@@ -531,7 +531,7 @@ pub fn python_equal(symbols: &Symbols, a: &Datum, b: &Datum) -> Result<bool> {
         (Datum::Str(a), Datum::Str(b)) | (Datum::Device(a), Datum::Device(b)) => a == b,
         (Datum::Tensor(a), Datum::Tensor(b)) => Rc::ptr_eq(a, b),
         (Datum::Object(a), Datum::Object(b)) => {
-            let value = |object: &Rc<crate::trace::torchscript::import::datum::Instance>| {
+            let value = |object: &Rc<crate::trace::script::import::datum::Instance>| {
                 object.attributes.borrow().get("value").cloned()
             };
             Rc::ptr_eq(a, b)

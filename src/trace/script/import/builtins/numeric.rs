@@ -4,12 +4,12 @@ use crate::dtype::{Category, DType};
 use crate::error::{Error, Result};
 
 use crate::symbols::Symbols;
-use crate::trace::torchscript::import::Importer;
-use crate::trace::torchscript::import::call::Arguments;
-use crate::trace::torchscript::import::datum::{Datum, NumberKind};
-use crate::trace::torchscript::import::number::{self, ScriptNumber};
-use crate::trace::torchscript::import::operator::{named_argument, python_dtype};
-use crate::trace::torchscript::import::tensor::{HostNumber, TensorRef};
+use crate::trace::script::import::Importer;
+use crate::trace::script::import::call::Arguments;
+use crate::trace::script::import::datum::{Datum, NumberKind};
+use crate::trace::script::import::number::{self, ScriptNumber};
+use crate::trace::script::import::operator::{named_argument, python_dtype};
+use crate::trace::script::import::tensor::{HostNumber, TensorRef};
 
 impl Importer<'_> {
     /// Evaluates operators on known numbers and known scalar tensors, and conversions to numbers; none for others.

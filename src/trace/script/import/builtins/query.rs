@@ -7,11 +7,11 @@ use crate::error::{Error, Result};
 use crate::geometry::Assumptions;
 use crate::shape::wrap_dim;
 
-use crate::trace::torchscript::import::Importer;
-use crate::trace::torchscript::import::call::Arguments;
-use crate::trace::torchscript::import::datum::{Datum, NumberKind};
-use crate::trace::torchscript::import::number::ScriptNumber;
-use crate::trace::torchscript::import::tensor::TensorRef;
+use crate::trace::script::import::Importer;
+use crate::trace::script::import::call::Arguments;
+use crate::trace::script::import::datum::{Datum, NumberKind};
+use crate::trace::script::import::number::ScriptNumber;
+use crate::trace::script::import::tensor::TensorRef;
 
 use super::identity::wanted_format;
 

@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result, SourcePlace};
 use crate::ir::{Argument, Graph, Region, ValueId};
 use crate::shape::TensorType;
-use crate::trace::torchscript::ast::Stmt;
+use crate::trace::script::ast::Stmt;
 
 use super::Importer;
 use super::assigned::{assigned, assigned_in_either};

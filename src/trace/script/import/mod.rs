@@ -1,4 +1,4 @@
-//! Import of archives as modules. The program is run once on symbolic inputs; the tensor operations that it does become a
+//! Import of programs as modules. The program is run once on symbolic inputs; the tensor operations that it does become a
 //! graph.
 //!
 //! Numbers, lists, strings and conditions on sizes are evaluated during import (`number`, `builtins`). Modules and functions
@@ -52,10 +52,11 @@ use crate::trace::module_calls::ModuleCalls;
 use crate::trace::program::{EntryMethod, ImportOptions, InputSpec};
 use crate::trace::rng_counters::carry_rng_counters;
 use crate::trace::scope_stack::ScopeStack;
+use crate::trace::script::Script;
 use crate::trace::symbolic_sizes::InputSizes;
-use crate::trace::torchscript::archive::Archive;
 
 pub use parameters::parameters;
+pub(crate) use signature::input_spec_of;
 
 use control::RaisedException;
 use datum::{ChangedContainers, Datum, Instance};
@@ -65,17 +66,17 @@ use scope::ScopeData;
 use state::GraphStates;
 use tensor::TensorRef;
 
-/// Imports the entry methods of an archive as graphs over its weights.
+/// Imports the entry methods of a program as graphs over its weights.
 ///
 /// Everything in the program that is not supported is listed in one error. Weights are read when they are used; see
 /// [`crate::tensor::Tensor::load`].
-pub fn import(archive: &Archive, options: &ImportOptions) -> Result<GraphModule> {
-    let budget = archive.container().new_budget();
-    budget.scope(|| import_within(archive, options, &budget))
+pub fn import(script: &dyn Script, options: &ImportOptions) -> Result<GraphModule> {
+    let budget = script.new_budget();
+    budget.scope(|| import_within(script, options, &budget))
 }
 
 fn import_within(
-    archive: &Archive,
+    script: &dyn Script,
     options: &ImportOptions,
     budget: &Budget,
 ) -> Result<GraphModule> {
@@ -87,7 +88,7 @@ fn import_within(
         entries => entries,
     };
     for entry in entries {
-        let importer = Importer::new(archive, entry, options, &mut shared, budget);
+        let importer = Importer::new(script, entry, options, &mut shared, budget);
         module.graphs.push(importer.run(entry)?);
     }
     for graph in &mut module.graphs {
@@ -98,7 +99,7 @@ fn import_within(
     let declared = shared.states.iter().flat_map(|state| &state.weights);
     for name in used.chain(declared.map(String::as_str)) {
         if let Some(record) = shared.records.get(name) {
-            let tensor = archive.tensor_in_place(record, budget)?;
+            let tensor = script.open_tensor(record, budget)?;
             module.weights.insert(name.to_string(), tensor);
         }
     }
@@ -111,7 +112,7 @@ fn import_within(
 struct Shared {
     /// Name of each weight that was read so far.
     names: HashMap<TensorRecord, String>,
-    /// The archive's tensor for each name of a weight.
+    /// The program's tensor for each name of a weight.
     records: HashMap<String, Arc<TensorRecord>>,
     /// States that the graphs read or write.
     states: Vec<ModuleState>,
@@ -121,7 +122,7 @@ struct Shared {
 
 /// The import of one method as a graph.
 struct Importer<'a> {
-    archive: &'a Archive,
+    script: &'a dyn Script,
     shared: &'a mut Shared,
     /// The sizes that become symbols.
     sizes: InputSizes,
@@ -135,11 +136,11 @@ struct Importer<'a> {
     packed: PackedTensors,
     /// Weights of this graph.
     tensors: HashMap<TensorRecord, TensorRef>,
-    /// Modules and other objects of the archive, by the address of the pickled object.
+    /// Modules and other objects of the program, by the address of the pickled object.
     objects: HashMap<usize, Rc<Instance>>,
     /// Module call and source line of the statement in progress.
     place: SourcePlace,
-    /// Calls of the archive's modules so far.
+    /// Calls of the program's modules so far.
     module_calls: ModuleCalls,
     /// Unsupported parts of the program so far.
     errors: ImportErrors,
@@ -157,14 +158,14 @@ struct Importer<'a> {
 
 impl<'a> Importer<'a> {
     fn new(
-        archive: &'a Archive,
+        script: &'a dyn Script,
         entry: &EntryMethod,
         options: &'a ImportOptions,
         shared: &'a mut Shared,
         budget: &Budget,
     ) -> Importer<'a> {
         Importer {
-            archive,
+            script,
             shared,
             sizes: InputSizes::new(options.sizes.clone()),
             examples: &options.states,

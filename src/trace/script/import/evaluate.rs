@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::archive::debug::is_library;
 use crate::error::{Error, Result};
-use crate::trace::torchscript::ast::{AstExpr, AstExprKind, Stmt, StmtKind, TypeExpr};
+use crate::trace::script::ast::{AstExpr, AstExprKind, Stmt, StmtKind, TypeExpr};
 
 use super::Importer;
 use super::call::Arguments;
@@ -49,7 +49,7 @@ impl Importer<'_> {
     /// Sets the source location of the nodes that follow, by the byte offset of the program's text in the frame's file.
     /// Lines in PyTorch's own files leave the location at the last line of the user's.
     fn set_location(&mut self, frame: &CallFrame, offset: usize) {
-        let location = self.archive.debug_location(&frame.file, offset);
+        let location = self.script.location(&frame.file, offset);
         let user_location = location.filter(|location| !is_library(&location.file));
         if user_location.is_none() && self.place.module == frame.module {
             return;

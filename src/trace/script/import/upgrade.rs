@@ -15,7 +15,7 @@ const DEFAULT_STEPS: i64 = 100;
 impl Importer<'_> {
     /// Rewrites a call to the form that current archives have.
     pub(super) fn upgraded(&mut self, name: &str, mut arguments: Arguments) -> Result<Arguments> {
-        match (name, self.archive.version()) {
+        match (name, self.script.operator_version()) {
             ("aten::div" | "aten::div_", ..4) if self.divides_integers(&arguments)? => {
                 let mode = Datum::str("trunc");
                 arguments.named.push(("rounding_mode".into(), mode));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 
 use super::{Instance, ScriptDict, ScriptList};
-use crate::trace::torchscript::import::mutable_cell::MutableCell;
+use crate::trace::script::import::mutable_cell::MutableCell;
 
 /// Containers that the program changed. Only a change makes a container hold a newer value, such as itself. All are cleared
 /// when this is dropped.
@@ -77,7 +77,7 @@ impl Drop for ChangedContainers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::torchscript::import::datum::Datum;
+    use crate::trace::script::import::datum::Datum;
     use std::cell::RefCell;
 
     fn list() -> Rc<ScriptList> {

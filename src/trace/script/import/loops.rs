@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Argument, Graph, Region, ValueId};
 use crate::scalar::Scalar;
 use crate::shape::TensorType;
-use crate::trace::torchscript::ast::{AstExpr, Stmt};
+use crate::trace::script::ast::{AstExpr, Stmt};
 
 use super::Importer;
 use super::assigned::assigned;

@@ -6,8 +6,8 @@ use std::rc::Rc;
 
 use crate::archive::debug::is_library;
 use crate::error::{Error, Result};
-use crate::trace::torchscript::ast::{BaseClass, CallExpr, Callee, ClassDef, FunctionDef};
-use crate::trace::torchscript::source::Declaration;
+use crate::trace::script::Declaration;
+use crate::trace::script::ast::{BaseClass, CallExpr, Callee, ClassDef, FunctionDef};
 
 use super::Importer;
 use super::datum::{Datum, Instance};
@@ -83,11 +83,11 @@ impl Importer<'_> {
 
     /// Calls a function or class of the archive.
     fn call_qualified(&mut self, name: &str, arguments: Arguments) -> Result<Datum> {
-        let archive = self.archive;
+        let script = self.script;
         if let Some(class) = name.strip_suffix(".__new__") {
             return Ok(self.new_instance(class));
         }
-        match archive.source().declaration(name)? {
+        match script.declaration(name)? {
             Some(Declaration::Function(function)) => {
                 let module = self.place.module.clone();
                 self.run_function(function, &module, BTreeMap::new(), arguments)
@@ -134,7 +134,7 @@ impl Importer<'_> {
         name: &str,
         arguments: Arguments,
     ) -> Result<Datum> {
-        let archive = self.archive;
+        let script = self.script;
         let instance = match object {
             Datum::Object(instance) => instance,
             Datum::Unknown => return Ok(Datum::Unknown),
@@ -143,7 +143,7 @@ impl Importer<'_> {
                 return Err(Error::source(message));
             }
         };
-        let class = archive.source().class(&instance.class)?;
+        let class = script.class(&instance.class)?;
         let Some(function) = class.method(name) else {
             let message = format!("{} has no method {name}", instance.class);
             return Err(Error::source(message));
@@ -189,8 +189,7 @@ impl Importer<'_> {
         self.bind_arguments(&mut frame, function, arguments)?;
         if self.place.location.is_none() {
             // Statements that only read an attribute have no line in the user's source.
-            let source = self.archive.source();
-            let first = source.first_location(&function.file, function.offset);
+            let first = self.script.first_location(&function.file, function.offset);
             self.place.location = first.filter(|location| !is_library(&location.file));
         }
         let result = self.run_block(&mut frame, &function.body)?;

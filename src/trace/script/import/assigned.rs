@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::trace::torchscript::ast::{AstExprKind, Stmt, StmtKind};
+use crate::trace::script::ast::{AstExprKind, Stmt, StmtKind};
 
 /// Variables that either branch of a condition assigns, in alphabetical order.
 pub fn assigned_in_either(then: &[Stmt], otherwise: &[Stmt]) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::error::{Error, Result};
-use crate::trace::torchscript::ast::{ClassDef, FunctionDef};
+use crate::trace::script::ast::{ClassDef, FunctionDef};
 
 use super::Importer;
 use super::datum::{Datum, Instance};
@@ -17,8 +17,8 @@ impl Importer<'_> {
         function: &FunctionDef,
         arguments: Vec<Datum>,
     ) -> Result<Datum> {
-        let archive = self.archive;
-        let class = archive.source().class(&root.class)?;
+        let script = self.script;
+        let class = script.class(&root.class)?;
         if function.name != "forward" {
             return self.call_function(function, &root.path, arguments);
         }

@@ -11,8 +11,8 @@ use crate::ir::{NamedTree, TreeConstant, TreeSpec};
 use crate::scalar::Scalar;
 use crate::shape::{Shape, TensorType};
 use crate::trace::program::{EntryMethod, InputSpec};
+use crate::trace::script::ast::{BaseClass, FunctionDef, TypeExpr};
 use crate::trace::symbolic_sizes::InputSizes;
-use crate::trace::torchscript::ast::{BaseClass, FunctionDef, TypeExpr};
 use crate::trace::views::GuardedGeometry;
 
 use super::Importer;
@@ -32,7 +32,7 @@ impl<'a> Importer<'a> {
         root: &Rc<Instance>,
         entry: &EntryMethod,
     ) -> Result<Signature<'a>> {
-        let function = parameters::find_method(self.archive, &root.class, &entry.method)?;
+        let function = parameters::find_method(self.script, &root.class, &entry.method)?;
         let examples = self.examples(function, entry)?;
         let parameters = function.parameters.iter().skip(1);
         let names = parameters.clone().map(|parameter| parameter.name.as_str());
@@ -71,7 +71,7 @@ impl<'a> Importer<'a> {
             }
             return Ok(given.clone());
         }
-        if let Some(traced) = parameters::traced_inputs(self.archive, &entry.method)? {
+        if let Some(traced) = self.script.example_inputs(&entry.method)? {
             return Ok(traced);
         }
         if parameters.all(|parameter| parameter.default.is_some()) {
@@ -165,9 +165,9 @@ impl<'a> Importer<'a> {
         sizes: &InputSizes,
     ) -> Result<(Datum, TreeSpec)> {
         let (data, trees) = self.input_items(name, items, sizes)?;
-        let archive = self.archive;
+        let script = self.script;
         if let TypeExpr::Class(class) = ty
-            && let Ok(class) = archive.source().class(class)
+            && let Ok(class) = script.class(class)
             && class.base == BaseClass::NamedTuple
         {
             let names = || class.attributes.iter().map(|(name, _)| name.clone());

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::ir::{Graph, ModuleState, NamedTree, TreeConstant, TreeSpec, ValueId};
 use crate::scalar::Scalar;
 use crate::trace::program::InputSpec;
-use crate::trace::torchscript::ast::TypeExpr;
+use crate::trace::script::ast::TypeExpr;
 use crate::trace::weight_states::{make_state_inputs, weight_state};
 
 use super::assigned::attributes_set;
@@ -32,12 +32,12 @@ pub struct GraphStates {
 impl Importer<'_> {
     /// True if a method of the object's class sets the attribute. Its value may then outlive a call.
     fn is_state(&mut self, instance: &Instance, name: &str) -> Result<bool> {
-        let archive = self.archive;
+        let script = self.script;
         if let Some(set_names) = self.shared.attributes_set.get(&*instance.class) {
             return Ok(set_names.contains(name));
         }
         let mut set_names = BTreeSet::new();
-        for method in &archive.source().class(&instance.class)?.methods {
+        for method in &script.class(&instance.class)?.methods {
             attributes_set(&method.body, &mut set_names);
         }
         let is_set = set_names.contains(name);
