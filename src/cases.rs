@@ -1,7 +1,7 @@
 //! Recorded cases: an archive, inputs, PyTorch's outputs and tolerances. `examples/record.py` writes them.
 //!
 //! A folder of cases holds `ops/*.zip`, `programs/*.zip` and `models/NAME/`, or is one of these. `case.json` describes a
-//! case; safetensors files beside it hold its tensors.
+//! case; safetensors files beside it hold its tensors. A `model.pt2` is a case of its own beside that of `model.pt`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +27,8 @@ pub enum CaseKind {
     Program,
     /// A network.
     Model,
+    /// Any of these, as `torch.export` writes it.
+    Export,
 }
 
 impl CaseKind {
@@ -36,6 +38,7 @@ impl CaseKind {
             CaseKind::Operator => "op",
             CaseKind::Program => "program",
             CaseKind::Model => "model",
+            CaseKind::Export => "export",
         }
     }
 
@@ -45,6 +48,15 @@ impl CaseKind {
             CaseKind::Operator => "ops",
             CaseKind::Program => "programs",
             CaseKind::Model => "models",
+            CaseKind::Export => "exports",
+        }
+    }
+
+    /// Name of the file with the program.
+    fn program_file(self) -> &'static str {
+        match self {
+            CaseKind::Export => "model.pt2",
+            _ => "model.pt",
         }
     }
 }
@@ -112,11 +124,15 @@ pub struct Call {
 pub fn find(folder: &Path) -> Result<Vec<CaseRef>> {
     let mut found = Vec::new();
     if folder.join("case.json").is_file() {
-        found.push(CaseRef {
-            name: in_kind(CaseKind::Model, folder),
-            kind: CaseKind::Model,
-            location: CaseLocation::Folder(folder.into()),
-        });
+        for kind in [CaseKind::Model, CaseKind::Export] {
+            if folder.join(kind.program_file()).is_file() {
+                found.push(CaseRef {
+                    name: in_kind(kind, folder),
+                    kind,
+                    location: CaseLocation::Folder(folder.into()),
+                });
+            }
+        }
     } else if folder.is_file() {
         find_in_zip(folder, &mut found)?;
     } else {
@@ -164,12 +180,16 @@ fn find_in_zip(path: &Path, found: &mut Vec<CaseRef>) -> Result<()> {
             None => (CaseKind::Program, String::new()),
             Some(number) => (CaseKind::Operator, format!("/{number}")),
         };
-        let name = in_kind(kind, path) + &suffix;
-        found.push(CaseRef {
-            name,
-            kind,
-            location: CaseLocation::Zip(path.into(), folder.to_string()),
-        });
+        for kind in [kind, CaseKind::Export] {
+            let file = format!("{folder}{}", kind.program_file());
+            if zip.index_for_name(&file).is_some() {
+                found.push(CaseRef {
+                    name: in_kind(kind, path) + &suffix,
+                    kind,
+                    location: CaseLocation::Zip(path.into(), folder.to_string()),
+                });
+            }
+        }
     }
     Ok(())
 }
@@ -194,15 +214,30 @@ impl CaseRef {
         let sets = match description.get("sets").and_then(Json::as_array) {
             Some(sets) => sets
                 .iter()
+                .take(self.set_count(&description))
                 .map(|set| self.set(set))
                 .collect::<Result<_>>()?,
             None => vec![self.operator_set(&description)?],
         };
+        let file = self.kind.program_file();
         let archive = match &self.location {
-            CaseLocation::Folder(folder) => CaseArchive::Path(folder.join("model.pt")),
-            CaseLocation::Zip(..) => CaseArchive::Bytes(Arc::new(self.read("model.pt")?)),
+            CaseLocation::Folder(folder) => CaseArchive::Path(folder.join(file)),
+            CaseLocation::Zip(..) => CaseArchive::Bytes(Arc::new(self.read(file)?)),
         };
         Ok(Case { archive, sets })
+    }
+
+    /// Number of sets that the program takes: an exported one has the sizes of the first baked in, unless the case says that it
+    /// is dynamic.
+    fn set_count(&self, description: &Json) -> usize {
+        let is_dynamic = description
+            .get("pt2")
+            .and_then(|export| export.get("dynamic"))
+            .and_then(Json::as_bool);
+        match self.kind == CaseKind::Export && is_dynamic != Some(true) {
+            true => 1,
+            false => usize::MAX,
+        }
     }
 
     fn read(&self, name: &str) -> Result<Vec<u8>> {

@@ -88,7 +88,10 @@ impl FileKind {
 
     /// True for kinds that [`crate::Model::open`] reads.
     pub fn is_model(&self) -> bool {
-        matches!(self, FileKind::TorchScript | FileKind::Json)
+        matches!(
+            self,
+            FileKind::TorchScript | FileKind::Exported | FileKind::Json
+        )
     }
 
     /// True for kinds that [`crate::tensor_file::read`] reads.

@@ -58,6 +58,7 @@ use crate::ir::GraphModule;
 use crate::ir::json::OpenBytes;
 use crate::item::Item;
 use crate::storage::ByteSource;
+use crate::trace::export::ExportedProgram;
 use crate::trace::program::{EntryMethod, ImportOptions, InputSpec, SourceProgram};
 use crate::trace::torchscript::Archive;
 use session_states::SessionStates;
@@ -138,6 +139,12 @@ impl Model {
                     None,
                 )
             }
+            FileKind::Exported => {
+                let here = || path.display().to_string();
+                let container = Container::new(open(path)?, limits).at(here)?;
+                let program = ExportedProgram::from_container(container).at(here)?;
+                (Model::of_program(program), None)
+            }
             other => return Err(other.not_a_model(path)),
         };
         let files = [path.to_path_buf()].into_iter().chain(weights);
@@ -180,11 +187,14 @@ impl Model {
     /// # Errors
     /// As [`Model::open`].
     pub fn from_bytes_with(bytes: Vec<u8>, limits: &Limits) -> Result<Model> {
-        let kind = FileKind::of_bytes(&bytes);
-        if kind != FileKind::TorchScript {
-            return Err(kind.bytes_are_no_archive());
-        }
-        let model = Model::from(Archive::from_bytes_with(bytes, limits)?);
+        let container = |bytes| Container::from_bytes(bytes, limits);
+        let model = match FileKind::of_bytes(&bytes) {
+            FileKind::TorchScript => Model::from(Archive::from_container(container(bytes)?)?),
+            FileKind::Exported => {
+                Model::of_program(ExportedProgram::from_container(container(bytes)?)?)
+            }
+            other => return Err(other.bytes_are_no_archive()),
+        };
         Ok(Model {
             limits: limits.clone(),
             ..model

@@ -45,7 +45,16 @@ impl Container {
 
     /// Reads the directory of bytes.
     pub(crate) fn new(source: Arc<ByteSource>, limits: &Limits) -> Result<Container> {
-        let bytes = ByteRange::whole(source);
+        Container::within(ByteRange::whole(source), Budget::new(limits.clone()))
+    }
+
+    /// Reads the directory of a record that is a ZIP file itself. Both have one budget.
+    pub fn nested(&self, name: &str) -> Result<Container> {
+        let bytes = self.record_in_place(name)?;
+        Container::within(bytes, self.budget.clone()).at(|| format!("record {name:?}"))
+    }
+
+    fn within(bytes: ByteRange, budget: Budget) -> Result<Container> {
         let zip = ZipArchive::new(ByteReader::new(bytes.clone()))
             .map_err(|error| Error::format(format!("not a ZIP archive: {error}")))?;
         let top = top_folder(&zip);
@@ -66,7 +75,7 @@ impl Container {
             names,
             indices,
             inflated: Mutex::default(),
-            budget: Budget::new(limits.clone()),
+            budget,
         })
     }
 

@@ -55,9 +55,11 @@ impl DebugMap {
 
 /// True for files of PyTorch itself. The user's location is the innermost frame of a stack that is in no such file.
 pub fn is_library(file: &str) -> bool {
-    const LIBRARY_PREFIXES: [&str; 7] = [
+    const LIBRARY_PREFIXES: [&str; 9] = [
         "nn/",
         "jit/",
+        "fx/",
+        "export/",
         "_",
         "functional.py",
         "overrides.py",

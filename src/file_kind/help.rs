@@ -32,7 +32,7 @@ impl FileKind {
 
     fn error_kind(&self) -> ErrorKind {
         match self {
-            FileKind::Exported | FileKind::Onnx | FileKind::Other(_) => ErrorKind::Unsupported,
+            FileKind::Onnx | FileKind::Other(_) => ErrorKind::Unsupported,
             _ => ErrorKind::Format,
         }
     }
@@ -52,11 +52,6 @@ impl FileKind {
             FileKind::PickledModule(class) | FileKind::LegacyPickle(Some(class)) => {
                 from_object(class, path)
             }
-            FileKind::Exported => trace(
-                "programs of torch.export are not supported yet: trace the module instead",
-                &[format!("model = torch.export.load({file:?}).module()")],
-                path,
-            ),
             FileKind::Onnx => trace(
                 "export the original PyTorch module; without one, convert the file with onnx2torch",
                 &[format!("model = onnx2torch.convert({file:?})")],

@@ -2,6 +2,7 @@
 //! those that read files have in common.
 
 pub mod check;
+pub mod export;
 #[cfg(feature = "libtorch")]
 pub mod libtorch;
 mod module_calls;

@@ -59,7 +59,12 @@ impl Unpickler<'_> {
             ("torch._utils._rebuild_tensor_v2" | "torch._utils._rebuild_tensor", arguments) => {
                 self.tensor(arguments)
             }
-            ("torch._utils._rebuild_parameter" | "torch.Size", [value, ..]) => self.push_id(*value),
+            (
+                "torch._utils._rebuild_parameter"
+                | "torch._utils._rebuild_parameter_with_state"
+                | "torch.Size",
+                [value, ..],
+            ) => self.push_id(*value),
             ("torch.jit._pickle.restore_type_tag", [value, tag]) => {
                 let tag = self.str(*tag)?.clone();
                 self.set_type_tag(*value, tag)

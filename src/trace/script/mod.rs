@@ -6,10 +6,14 @@
 
 pub mod ast;
 pub mod import;
+mod inspect;
+mod module_tensors;
 
 use std::fmt;
 
 pub use import::import;
+pub use inspect::{has_control_flow, inspect};
+pub use module_tensors::module_tensors;
 
 use crate::archive::{Pickled, TensorRecord};
 use crate::budget::Budget;
@@ -47,6 +51,12 @@ pub trait Script: fmt::Debug {
     /// The first such line at or after an offset. For the offset of a function, this is a line of its body.
     fn first_location(&self, file: &str, offset: usize) -> Option<Location>;
 
+    /// The path of the module call that a statement belongs to, if the program says so. By default, it is that of the object
+    /// whose method runs.
+    fn module_path(&self, _file: &str, _offset: usize) -> Option<&str> {
+        None
+    }
+
     /// A tensor of the program. It may be read when it is used; copies are charged to the budget.
     ///
     /// # Errors
@@ -64,6 +74,16 @@ pub trait Script: fmt::Debug {
 
     /// A budget for an import, of which nothing is used.
     fn new_budget(&self) -> Budget;
+
+    /// The class of the root module.
+    ///
+    /// # Errors
+    /// The program is damaged.
+    fn root_class(&self) -> Result<&ClassDef> {
+        let root = self.root().as_object();
+        let root = root.ok_or_else(|| Error::format("data.pkl does not hold a module"))?;
+        self.class(&root.class)
+    }
 
     /// A class by its qualified name.
     ///

@@ -6,7 +6,6 @@
 //! an archive. No byte of a file is trusted: for any contents, the result is a value or an error.
 
 pub mod archive;
-mod inspect;
 pub mod lexer;
 pub mod parser;
 mod program;

@@ -1,22 +1,20 @@
 //! An archive as a program.
 
-use std::collections::HashSet;
-
-use super::inspect::{has_control_flow, inspect};
 use super::{Archive, ImportOptions};
-use crate::archive::{Pickled, PickledObject, TensorRecord};
+use crate::archive::Pickled;
 use crate::error::Result;
 use crate::ir::GraphModule;
 use crate::trace::check::{Finding, SubjectKind};
 use crate::trace::program::{ModuleTensors, Signature, SourceProgram};
-use crate::trace::script::Script;
-use crate::trace::script::ast::ClassDef;
+use crate::trace::script::ast::FunctionDef;
 use crate::trace::script::import::{import, parameters};
+use crate::trace::script::{Script, has_control_flow, inspect, module_tensors};
 
 impl SourceProgram for Archive {
     fn kind(&self) -> SubjectKind {
         // The archive of a traced function is not marked as a trace, but it never branches.
-        let is_script = self.traced_inputs().is_none() && has_control_flow(self).unwrap_or(false);
+        let branches = || functions(self).is_ok_and(|functions| has_control_flow(&functions));
+        let is_script = self.traced_inputs().is_none() && branches();
         match is_script {
             true => SubjectKind::Script,
             false => SubjectKind::Trace,
@@ -44,7 +42,7 @@ impl SourceProgram for Archive {
     }
 
     fn methods(&self) -> Vec<String> {
-        let Some(class) = root_class(self) else {
+        let Ok(class) = self.root_class() else {
             return self.entries();
         };
         let names = class.methods.iter().map(|method| method.name.clone());
@@ -64,56 +62,22 @@ impl SourceProgram for Archive {
     }
 
     fn inspect(&self) -> Result<Vec<Finding>> {
-        inspect(self)
+        Ok(inspect(self, &functions(self)?))
     }
 
     fn module_tensors(&self) -> ModuleTensors {
-        let root = self.root().as_object();
-        root.map_or_else(ModuleTensors::default, |root| {
-            module_tensors(self, "", root, &mut HashSet::new())
-        })
+        module_tensors(self)
     }
 }
 
-fn root_class(archive: &Archive) -> Option<&ClassDef> {
-    let root = archive.root().as_object()?;
-    archive.class(&root.class).ok()
-}
-
-/// Returns the tensors of a module that are not in `known`, and adds them to it.
-fn module_tensors<'a>(
-    archive: &Archive,
-    name: &str,
-    object: &'a PickledObject,
-    known: &mut HashSet<&'a TensorRecord>,
-) -> ModuleTensors {
-    let mut module = ModuleTensors {
-        name: name.to_string(),
-        class: class_name(&object.class).to_string(),
-        ..ModuleTensors::default()
-    };
-    let class = archive.class(&object.class).ok();
-    let is_buffer = |name: &str| class.is_some_and(|class| class.buffers.iter().any(|b| b == name));
-    for (name, value) in &object.attributes {
-        match value {
-            Pickled::Tensor(record) if known.insert(record) => {
-                let own = match is_buffer(name) {
-                    true => &mut module.buffers,
-                    false => &mut module.parameters,
-                };
-                own.push(record.tensor_type());
-            }
-            Pickled::Object(object) => {
-                let submodule = module_tensors(archive, name, object, known);
-                module.modules.push(submodule);
-            }
-            _ => {}
+/// All functions and methods of the program.
+fn functions(archive: &Archive) -> Result<Vec<&FunctionDef>> {
+    let mut functions = Vec::new();
+    for name in archive.source().modules() {
+        if let Some(file) = archive.source().module(name)? {
+            functions.extend(&file.functions);
+            functions.extend(file.classes.iter().flat_map(|class| &class.methods));
         }
     }
-    module
-}
-
-/// `Bottleneck` for `__torch__.torchvision.models.resnet.Bottleneck`.
-fn class_name(qualified: &str) -> &str {
-    qualified.rsplit('.').next().unwrap_or(qualified)
+    Ok(functions)
 }

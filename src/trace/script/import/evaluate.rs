@@ -51,10 +51,12 @@ impl Importer<'_> {
     fn set_location(&mut self, frame: &CallFrame, offset: usize) {
         let location = self.script.location(&frame.file, offset);
         let user_location = location.filter(|location| !is_library(&location.file));
-        if user_location.is_none() && self.place.module == frame.module {
+        let module = self.script.module_path(&frame.file, offset);
+        let module = module.unwrap_or(&frame.module);
+        if user_location.is_none() && self.place.module == module {
             return;
         }
-        self.place.module.clone_from(&frame.module);
+        self.place.module = module.to_string();
         self.place.location = user_location.or(self.place.location.take());
         self.builder().set_place(&self.place);
     }

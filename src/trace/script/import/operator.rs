@@ -15,6 +15,9 @@ use super::datum::{Datum, NumberKind};
 use super::number::ScriptNumber;
 use super::tensor::{HostNumber, TensorRef};
 
+/// Namespaces of which import evaluates some operators.
+const BUILTIN_NAMESPACES: [&str; 3] = ["aten", "prim", "profiler"];
+
 impl Importer<'_> {
     /// Calls an operator by its qualified name, `aten::add`.
     pub(super) fn operator(&mut self, name: &str, arguments: Arguments) -> Result<Datum> {
@@ -22,6 +25,10 @@ impl Importer<'_> {
         self.charge_arguments(short_name, &arguments)?;
         let is_unknown = matches!(arguments.positional.first(), Some(Datum::Unknown));
         if is_unknown || walked_arguments(short_name, &arguments).any(Datum::is_unknown) {
+            let is_builtin = BUILTIN_NAMESPACES.contains(&namespace);
+            if !is_builtin && aten::overloads(name).next().is_none() {
+                return Ok(self.unsupported(no_overload(name, &arguments)));
+            }
             // Lists, tuples and dicts may hold unknown values.
             let result = self.container(short_name, &arguments)?;
             return Ok(result.unwrap_or(Datum::Unknown));
@@ -34,8 +41,9 @@ impl Importer<'_> {
         if !outs.is_empty() {
             return self.write_out(name, arguments, &outs);
         }
-        let builtin = ["aten", "prim", "profiler"].contains(&namespace);
-        if builtin && let Some(result) = self.builtin(short_name, &arguments)? {
+        if BUILTIN_NAMESPACES.contains(&namespace)
+            && let Some(result) = self.builtin(short_name, &arguments)?
+        {
             self.charge_value(&result)?;
             return Ok(result);
         }

@@ -5,16 +5,14 @@ use crate::ir::{TreeConstant, TreeSpec};
 use crate::scalar::Scalar;
 use crate::trace::program::{ArgumentStructure, MethodParameter};
 use crate::trace::script::Script;
-use crate::trace::script::ast::{AstExpr, AstExprKind, FunctionDef, TypeExpr};
+use crate::trace::script::ast::{AstExpr, AstExprKind, ClassDef, FunctionDef, TypeExpr};
 
 /// The parameters of a method, without the module itself.
 ///
 /// # Errors
 /// The module has no such method, or the program is damaged.
 pub fn parameters(script: &dyn Script, method: &str) -> Result<Vec<MethodParameter>> {
-    let root = script.root().as_object();
-    let root = root.ok_or_else(|| Error::format("data.pkl does not hold a module"))?;
-    let function = find_method(script, &root.class, method)?;
+    let function = find_method(script.root_class()?, method)?;
     let mut examples = script
         .example_inputs(method)?
         .unwrap_or_default()
@@ -30,13 +28,8 @@ pub fn parameters(script: &dyn Script, method: &str) -> Result<Vec<MethodParamet
     Ok(parameters.collect())
 }
 
-/// Finds a method of a class of the program.
-pub(super) fn find_method<'a>(
-    script: &'a dyn Script,
-    class: &str,
-    method: &str,
-) -> Result<&'a FunctionDef> {
-    let class = script.class(class)?;
+/// Finds a method of a class.
+pub(super) fn find_method<'a>(class: &'a ClassDef, method: &str) -> Result<&'a FunctionDef> {
     class.method(method).ok_or_else(|| {
         let names: Vec<&str> = class.methods.iter().map(|m| m.name.as_str()).collect();
         let message = format!("the module has no method {method}");

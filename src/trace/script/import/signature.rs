@@ -32,7 +32,7 @@ impl<'a> Importer<'a> {
         root: &Rc<Instance>,
         entry: &EntryMethod,
     ) -> Result<Signature<'a>> {
-        let function = parameters::find_method(self.script, &root.class, &entry.method)?;
+        let function = parameters::find_method(self.script.class(&root.class)?, &entry.method)?;
         let examples = self.examples(function, entry)?;
         let parameters = function.parameters.iter().skip(1);
         let names = parameters.clone().map(|parameter| parameter.name.as_str());

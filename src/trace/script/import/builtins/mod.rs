@@ -81,13 +81,12 @@ impl Importer<'_> {
         Ok(Some(match name {
             "RaiseException" => {
                 let message = raised_message(arguments);
-                self.raised = Some(RaisedException {
-                    message: message.clone(),
-                    place: self.place.clone(),
-                });
                 let help = "the model refuses these inputs, or sizes that follow from them";
-                return Err(Error::input(format!("the model raises {message:?}")).help(help));
+                let error = Error::input(format!("the model raises {message:?}")).help(help);
+                return Err(self.raise(message, error));
             }
+            // Not of PyTorch: front ends state with it which inputs a program takes.
+            "RefuseInput" => return Err(self.refusal(arguments)),
             "print" | "warn" | "manual_seed" | "set_grad_enabled" | "_set_deterministic" => {
                 Datum::None
             }
@@ -108,6 +107,35 @@ impl Importer<'_> {
             "wait" | "awaitable_wait" | "awaitable_nowait" => first.cloned().unwrap_or(Datum::None),
             _ => return Ok(None),
         }))
+    }
+
+    /// The error of inputs that a program does not take. The arguments are a message, help, and numbers for each `{}` in the
+    /// message; sizes have their values in the example.
+    fn refusal(&mut self, arguments: &Arguments) -> Error {
+        let text = |index: usize| match arguments.positional.get(index) {
+            Some(Datum::Str(text)) => text.to_string(),
+            _ => String::new(),
+        };
+        let mut message = text(0);
+        for value in arguments.positional.iter().skip(2) {
+            let size = match value {
+                Datum::Number(ScriptNumber::Int(size)) => self.builder().symbols().hint(size).ok(),
+                _ => None,
+            };
+            let value = size.map_or_else(|| self.display(value), |size| size.to_string());
+            message = message.replacen("{}", &value, 1);
+        }
+        let error = Error::input(message.clone()).help(text(1));
+        self.raise(message, error)
+    }
+
+    /// Notes that the program raises an exception. Returns the error of an import that ends here.
+    fn raise(&mut self, message: String, error: Error) -> Error {
+        self.raised = Some(RaisedException {
+            message,
+            place: self.place.clone(),
+        });
+        error
     }
 
     /// `int(x)`, `float(x)`, `bool(x)`. Known numbers are converted here, others when the graph runs.

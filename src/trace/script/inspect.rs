@@ -1,37 +1,28 @@
-//! Findings about an archive's program that need no run: devices, random numbers, training mode.
+//! Findings about a program that need no run: devices, random numbers, training mode.
 
-use super::Archive;
-use crate::error::{Result, SourcePlace};
+use super::Script;
+use super::ast::{AstExprKind, CallExpr, Callee, FunctionDef, Stmt, StmtKind};
+use crate::error::SourcePlace;
 use crate::trace::check::{
     Finding, Id, draws_random_numbers, merge_equal, random_operator_finding,
 };
-use crate::trace::script::Script;
-use crate::trace::script::ast::{AstExprKind, CallExpr, Callee, FunctionDef, Stmt, StmtKind};
 
-/// Returns findings about the whole program, including unused functions. Equal findings are merged.
-///
-/// # Errors
-/// A source file does not parse.
-pub(super) fn inspect(archive: &Archive) -> Result<Vec<Finding>> {
-    let mut inspection = ArchiveInspection {
-        archive,
+/// Returns findings about functions, including those that are never called. Equal findings are merged.
+pub fn inspect(script: &dyn Script, functions: &[&FunctionDef]) -> Vec<Finding> {
+    let mut inspection = ScriptInspection {
+        script,
         findings: Vec::new(),
     };
-    for function in functions(archive)? {
+    for function in functions {
         inspection.function(function);
     }
-    Ok(merge_equal(inspection.findings))
+    merge_equal(inspection.findings)
 }
 
-/// True if a function of the program has a condition or a loop.
-///
-/// # Errors
-/// A source file does not parse.
-pub(super) fn has_control_flow(archive: &Archive) -> Result<bool> {
-    let functions = functions(archive)?;
-    Ok(functions
-        .iter()
-        .any(|function| has_branches(&function.body)))
+/// True if a function has a condition or a loop.
+pub fn has_control_flow(functions: &[&FunctionDef]) -> bool {
+    let mut functions = functions.iter();
+    functions.any(|function| has_branches(&function.body))
 }
 
 /// True if a statement is a condition or a loop, also within other statements.
@@ -44,31 +35,19 @@ fn has_branches(body: &[Stmt]) -> bool {
     })
 }
 
-/// All functions and methods of the program.
-fn functions(archive: &Archive) -> Result<Vec<&FunctionDef>> {
-    let mut functions = Vec::new();
-    for name in archive.source().modules() {
-        if let Some(file) = archive.source().module(name)? {
-            functions.extend(&file.functions);
-            functions.extend(file.classes.iter().flat_map(|class| &class.methods));
-        }
-    }
-    Ok(functions)
-}
-
 /// An inspection in progress.
-struct ArchiveInspection<'a> {
-    archive: &'a Archive,
+struct ScriptInspection<'a> {
+    script: &'a dyn Script,
     findings: Vec<Finding>,
 }
 
-impl ArchiveInspection<'_> {
+impl ScriptInspection<'_> {
     /// Adds findings about the calls in a function.
     fn function(&mut self, function: &FunctionDef) {
         // Constants have no debug location. They take that of the enclosing expression, visited before.
         let mut location = None;
         function.visit_exprs(&mut |expr| {
-            let own_location = self.archive.location(&function.file, expr.offset);
+            let own_location = self.script.location(&function.file, expr.offset);
             location = own_location.or_else(|| location.take());
             if let AstExprKind::Call(call) = &expr.kind
                 && let Callee::Operator(name) = &call.callee

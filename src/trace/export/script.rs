@@ -1,0 +1,223 @@
+//! An exported program as a script: modules for its weights, with a method for each graph.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::node_places::NodePlaces;
+use super::package::TensorRecords;
+use super::program::{ExportedMethod, ExportedProgram};
+use super::schema::{SerializedInput, SerializedProgram};
+use crate::archive::{Pickled, PickledObject, TensorRecord};
+use crate::budget::Budget;
+use crate::error::{Location, Result, SourcePlace};
+use crate::tensor::Tensor;
+use crate::trace::program::InputSpec;
+use crate::trace::script::ast::{BaseClass, ClassDef, ForwardHooks, FunctionDef, TypeExpr};
+use crate::trace::script::{Declaration, Script};
+
+/// The version of TorchScript's operators that exported programs call: the newest.
+const OPERATOR_VERSION: u32 = 10;
+/// Class of modules of which the program does not tell the class.
+const MODULE_CLASS: &str = "torch.nn.Module";
+/// Class of the root module.
+const ROOT_CLASS: &str = "torch.export.ExportedProgram";
+
+impl Script for ExportedProgram {
+    fn root(&self) -> &Pickled {
+        &self.root
+    }
+
+    fn constants(&self) -> &[Pickled] {
+        &[]
+    }
+
+    fn declaration(&self, name: &str) -> Result<Option<Declaration<'_>>> {
+        Ok(self.classes.get(name).map(Declaration::Class))
+    }
+
+    fn example_inputs(&self, method: &str) -> Result<Option<Vec<InputSpec>>> {
+        let method = self.methods.get(method);
+        Ok(method.map(|method| method.examples.clone()))
+    }
+
+    fn operator_version(&self) -> u32 {
+        OPERATOR_VERSION
+    }
+
+    fn location(&self, file: &str, offset: usize) -> Option<Location> {
+        self.place(file, offset)?.location.clone()
+    }
+
+    fn first_location(&self, _file: &str, _offset: usize) -> Option<Location> {
+        None
+    }
+
+    fn module_path(&self, file: &str, offset: usize) -> Option<&str> {
+        Some(&self.place(file, offset)?.module)
+    }
+
+    fn open_tensor(&self, record: &TensorRecord, budget: &Budget) -> Result<Tensor> {
+        self.package.open_tensor(record, budget)
+    }
+
+    fn new_budget(&self) -> Budget {
+        self.package.container().new_budget()
+    }
+}
+
+impl ExportedProgram {
+    fn place(&self, file: &str, offset: usize) -> Option<&SourcePlace> {
+        let mut methods = self.methods.values();
+        let of_file = |method: &&ExportedMethod| method.document == file;
+        methods.find(of_file)?.places.get(offset)
+    }
+}
+
+/// The modules of a program while they are collected, and its classes.
+#[derive(Default)]
+pub(super) struct ModuleObjects {
+    root: ModuleNode,
+    classes: BTreeMap<String, ClassDef>,
+}
+
+/// A module.
+#[derive(Default)]
+struct ModuleNode {
+    class: Option<String>,
+    /// Attributes in order.
+    attributes: Vec<(String, Attribute)>,
+    /// Positions of the attributes.
+    positions: HashMap<String, usize>,
+}
+
+enum Attribute {
+    Weight(Pickled),
+    Module(ModuleNode),
+}
+
+impl ModuleObjects {
+    /// Declares named tuples and dataclasses.
+    pub fn add_records(&mut self, records: &BTreeMap<String, Vec<String>>) {
+        for (name, fields) in records {
+            let fields = fields.iter().map(|field| (field.clone(), TypeExpr::Any));
+            let class = ClassDef {
+                attributes: fields.collect(),
+                ..class(name, BaseClass::NamedTuple)
+            };
+            self.classes.insert(name.clone(), class);
+        }
+    }
+
+    /// Adds the weights of a program below the module at the path `root`.
+    pub fn add_weights(
+        &mut self,
+        program: &SerializedProgram,
+        tensors: TensorRecords,
+        root: &[&str],
+        places: &NodePlaces,
+    ) {
+        for spec in &program.graph_module.signature.input_specs {
+            let (path, is_buffer) = match spec {
+                SerializedInput::Parameter { parameter_name, .. } => (parameter_name, false),
+                SerializedInput::Buffer { buffer_name, .. } => (buffer_name, true),
+                SerializedInput::TensorConstant {
+                    tensor_constant_name,
+                    ..
+                } => (tensor_constant_name, true),
+                _ => continue,
+            };
+            let Some(value) = tensors.get(path) else {
+                continue;
+            };
+            let (module, name) = path.rsplit_once('.').unwrap_or(("", path));
+            let parts = module.split('.').filter(|part| !part.is_empty());
+            let mut parts = root.iter().copied().chain(parts);
+            let node = parts.try_fold(&mut self.root, |node, part| node.module(part));
+            // A damaged program may have a weight and a module of one name.
+            let Some(node) = node else { continue };
+            node.set(name, value.clone());
+            if !module.is_empty() {
+                let known = places.class(module).unwrap_or(MODULE_CLASS);
+                let class_name = node.class.get_or_insert_with(|| known.to_string()).clone();
+                let new = || class(&class_name, BaseClass::Module);
+                let class = self.classes.entry(class_name.clone()).or_insert_with(new);
+                if is_buffer {
+                    class.buffers.push(name.to_string());
+                }
+            }
+        }
+    }
+
+    /// The root module and all classes. The functions are the methods of the root.
+    pub fn finish(mut self, functions: Vec<FunctionDef>) -> (Pickled, BTreeMap<String, ClassDef>) {
+        let module = class(MODULE_CLASS, BaseClass::Module);
+        self.classes.insert(MODULE_CLASS.to_string(), module);
+        let root = ClassDef {
+            methods: functions,
+            ..class(ROOT_CLASS, BaseClass::Module)
+        };
+        self.classes.insert(ROOT_CLASS.to_string(), root);
+        self.root.class = Some(ROOT_CLASS.to_string());
+        (self.root.pickled(), self.classes)
+    }
+}
+
+impl ModuleNode {
+    /// The position of an attribute, which is a module without attributes if it is new.
+    fn position(&mut self, name: &str) -> usize {
+        let next = self.attributes.len();
+        let position = *self.positions.entry(name.to_string()).or_insert(next);
+        if position == next {
+            let module = Attribute::Module(ModuleNode::default());
+            self.attributes.push((name.to_string(), module));
+        }
+        position
+    }
+
+    /// The submodule of a name; none if the name is that of a weight.
+    fn module(&mut self, name: &str) -> Option<&mut ModuleNode> {
+        let position = self.position(name);
+        match self.attributes.get_mut(position) {
+            Some((_, Attribute::Module(module))) => Some(module),
+            _ => None,
+        }
+    }
+
+    fn set(&mut self, name: &str, value: Pickled) {
+        let position = self.position(name);
+        if let Some((_, attribute)) = self.attributes.get_mut(position) {
+            *attribute = Attribute::Weight(value);
+        }
+    }
+
+    fn pickled(self) -> Pickled {
+        let attributes = self.attributes.into_iter().map(|(name, attribute)| {
+            let value = match attribute {
+                Attribute::Weight(value) => value,
+                Attribute::Module(module) => module.pickled(),
+            };
+            (Arc::from(name), value)
+        });
+        let class = self.class.unwrap_or_else(|| MODULE_CLASS.to_string());
+        Pickled::Object(Arc::new(PickledObject {
+            attributes: attributes.collect(),
+            class: class.into(),
+        }))
+    }
+}
+
+/// A class without attributes and methods.
+fn class(name: &str, base: BaseClass) -> ClassDef {
+    ClassDef {
+        name: name.to_string(),
+        base,
+        attributes: Vec::new(),
+        constants: Vec::new(),
+        parameters: Vec::new(),
+        buffers: Vec::new(),
+        hooks: ForwardHooks::default(),
+        methods: Vec::new(),
+        file: Arc::from(""),
+        offset: 0,
+    }
+}

@@ -1,0 +1,72 @@
+//! Functions of Python on symbolic numbers.
+
+use super::{Scope, Translator};
+use crate::error::{Error, Result};
+use crate::trace::export::schema::SerializedNode;
+use crate::trace::script::ast::{AstExpr, AstExprKind, CallExpr, Callee};
+
+impl Translator {
+    /// The call of a function of Python, such as `_operator.add`.
+    pub(super) fn scalar_call(&self, node: &SerializedNode, scope: &Scope) -> Result<AstExpr> {
+        let arguments = node.inputs.iter();
+        let arguments = arguments.map(|argument| self.argument(&argument.arg, scope));
+        let arguments: Vec<AstExpr> = arguments.collect::<Result<_>>()?;
+        let name = node.target.as_str();
+        if let Some(builtin) = builtin(name) {
+            return Ok(self.expr(AstExprKind::Call(Box::new(CallExpr {
+                callee: Callee::Name(builtin.to_string()),
+                arguments,
+                keywords: Vec::new(),
+            }))));
+        }
+        if name == "_operator.pos" {
+            let first = arguments.into_iter().next();
+            return first.ok_or_else(|| Error::format("_operator.pos has no argument"));
+        }
+        Ok(match operator(name) {
+            Some(operator) => self.call(operator, arguments),
+            // The importer lists it with whatever else is not supported.
+            None => self.call(name, arguments),
+        })
+    }
+}
+
+/// The conversion of numbers that a function does.
+fn builtin(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "torch.sym_int" | "math.trunc" => "int",
+        "torch.sym_float" => "float",
+        _ => return None,
+    })
+}
+
+/// The operator on numbers that a function stands for.
+fn operator(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "_operator.add" => "aten::add",
+        "_operator.sub" => "aten::sub",
+        "_operator.mul" => "aten::mul",
+        "_operator.floordiv" => "aten::floordiv",
+        "_operator.truediv" => "aten::div",
+        "_operator.mod" => "aten::remainder",
+        "_operator.pow" => "aten::pow",
+        "_operator.neg" => "aten::neg",
+        "_operator.eq" => "aten::eq",
+        "_operator.ne" => "aten::ne",
+        "_operator.lt" => "aten::lt",
+        "_operator.le" => "aten::le",
+        "_operator.gt" => "aten::gt",
+        "_operator.ge" => "aten::ge",
+        "_operator.and_" => "aten::__and__",
+        "_operator.or_" => "aten::__or__",
+        "_operator.lshift" => "aten::__lshift__",
+        "_operator.rshift" => "aten::__rshift__",
+        "torch.sym_not" => "aten::__not__",
+        "torch.sym_max" => "prim::max",
+        "torch.sym_min" => "prim::min",
+        "torch.sym_sqrt" | "torch._sym_sqrt" | "math.sqrt" => "aten::sqrt",
+        "math.ceil" => "aten::ceil",
+        "math.floor" => "aten::floor",
+        _ => return None,
+    })
+}
