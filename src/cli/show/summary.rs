@@ -161,6 +161,7 @@ fn origin(origin: SubjectKind) -> &'static str {
     match origin {
         SubjectKind::Function | SubjectKind::Trace => "trace",
         SubjectKind::Script => "script",
+        SubjectKind::Export => "export",
         SubjectKind::Graph => "graph",
     }
 }

@@ -107,10 +107,10 @@ impl Checker<'_> {
             SubjectKind::Function => self.compare_with_new_trace(perturbation, got, expected),
             SubjectKind::Graph => self.report_run_alone(label),
             // The shape of a view of an empty tensor may follow from its other sizes or be ambiguous.
-            SubjectKind::Trace | SubjectKind::Script if perturbation.is_empty_batch() => {
+            _ if perturbation.is_empty_batch() => {
                 self.compare_empty(perturbation, got, expected);
             }
-            SubjectKind::Trace | SubjectKind::Script => {
+            SubjectKind::Trace | SubjectKind::Script | SubjectKind::Export => {
                 self.compare(label, set, got, expected, None);
             }
         }

@@ -9,6 +9,8 @@ pub enum SubjectKind {
     Trace,
     /// A graph imported for the call's arguments from an archive of a script, which holds the whole program.
     Script,
+    /// A graph imported for the call's arguments from an exported program.
+    Export,
     /// The graph under check itself.
     Graph,
 }
@@ -39,6 +41,7 @@ impl SubjectKind {
             SubjectKind::Function => &[],
             SubjectKind::Trace => &TRACE_LIMITS,
             SubjectKind::Script => &SCRIPT_LIMITS,
+            SubjectKind::Export => &EXPORT_LIMITS,
             SubjectKind::Graph => &GRAPH_LIMITS,
         };
         lines.iter().map(ToString::to_string).collect()
@@ -54,6 +57,11 @@ const TRACE_LIMITS: [&str; 2] = [
 const SCRIPT_LIMITS: [&str; 2] = [
     "Not compared with PyTorch: the results are those of this importer.",
     "To compare: record a case with `examples/record.py`, then `onionskin check DIR/NAME --against recorded`.",
+];
+
+const EXPORT_LIMITS: [&str; 2] = [
+    "Not compared with the program: torch.export fixes what Python computes without tensors, such as numpy or a global variable.",
+    "To compare: record a case with `examples/record.py --export`, then `onionskin test DIR/NAME`.",
 ];
 
 const GRAPH_LIMITS: [&str; 2] = [

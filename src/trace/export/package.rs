@@ -20,9 +20,9 @@ use crate::tensor::Tensor;
 
 /// The document of the layout of PyTorch 2.1 to 2.7.
 const FLAT_DOCUMENT: &str = "serialized_exported_program.json";
-/// The major versions of the schema that are read here: 7 is that of PyTorch 2.5, 8 that of later releases, 0 that of PyTorch's
-/// own tests.
-const SCHEMA_VERSIONS: [u64; 3] = [0, 7, 8];
+/// The major versions of the schema that are read here: 5 is that of PyTorch 2.3 and 2.4, 7 that of 2.5, 8 that of later releases,
+/// 0 that of PyTorch's own tests.
+const SCHEMA_VERSIONS: [u64; 5] = [0, 5, 6, 7, 8];
 
 /// A file of `torch.export.save`.
 #[derive(Debug)]
@@ -222,12 +222,11 @@ fn check_version(document: VersionOnly) -> Result<()> {
     });
     let writer = document
         .torch_version
-        .unwrap_or_else(|| "2.4 or older".to_string());
+        .unwrap_or_else(|| "2.2 or older".to_string());
     let message = format!(
         "the program has {version} of the schema of torch.export, as PyTorch {writer} writes it"
     );
-    let help =
-        "versions 7.x and 8.x are supported: export the module again with PyTorch 2.5 or newer";
+    let help = "versions 5 to 8 are supported: export the module again with PyTorch 2.3 or newer";
     Err(Error::unsupported(message).help(help))
 }
 

@@ -130,7 +130,7 @@ impl ExportedProgram {
 
 impl SourceProgram for ExportedProgram {
     fn kind(&self) -> SubjectKind {
-        SubjectKind::Trace
+        SubjectKind::Export
     }
 
     fn format(&self) -> &'static str {

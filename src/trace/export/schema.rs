@@ -120,9 +120,25 @@ pub struct SerializedSignature {
 
 /// The name of a tensor in a graph.
 #[derive(Clone, Debug, Deserialize)]
+#[serde(from = "NameOrText")]
 pub struct Name {
     /// The name.
     pub name: String,
+}
+
+/// A name as an object, or as old files have it in lists.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NameOrText {
+    Name { name: String },
+    Text(String),
+}
+
+impl From<NameOrText> for Name {
+    fn from(form: NameOrText) -> Name {
+        let (NameOrText::Name { name } | NameOrText::Text(name)) = form;
+        Name { name }
+    }
 }
 
 /// Meaning of an input.

@@ -44,6 +44,7 @@ impl Summary {
         let version = self.version;
         match self.origin {
             SubjectKind::Graph => format!("JSON graph (file format {version})"),
+            SubjectKind::Export => format!("program of torch.export (schema version {version})"),
             other => format!(
                 "TorchScript archive of a {} (file format {version})",
                 origin(other)

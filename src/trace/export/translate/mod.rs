@@ -9,6 +9,7 @@ mod autocast;
 mod checks;
 mod control;
 mod inputs;
+mod linear_cross_entropy;
 mod results;
 mod scalars;
 
@@ -131,7 +132,10 @@ impl Translator {
             return Ok(());
         }
         let value = match operator_name(&node.target) {
-            Some(name) => self.operator_call(&name, node, scope)?,
+            Some(name) => match self.linear_cross_entropy(&name, node, scope)? {
+                Some(value) => value,
+                None => self.operator_call(&name, node, scope)?,
+            },
             None => self.scalar_call(node, scope)?,
         };
         self.bind(&node.outputs, value, scope, body)
