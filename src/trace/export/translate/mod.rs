@@ -136,7 +136,7 @@ impl Translator {
                 Some(value) => value,
                 None => self.operator_call(&name, node, scope)?,
             },
-            None => self.scalar_call(node, scope)?,
+            None => self.scalar_call(node, scope, body)?,
         };
         self.bind(&node.outputs, value, scope, body)
     }

@@ -3,11 +3,16 @@
 use super::{Scope, Translator};
 use crate::error::{Error, Result};
 use crate::trace::export::schema::SerializedNode;
-use crate::trace::script::ast::{AstExpr, AstExprKind, CallExpr, Callee};
+use crate::trace::script::ast::{AstExpr, AstExprKind, CallExpr, Callee, Stmt, StmtKind};
 
 impl Translator {
-    /// The call of a function of Python, such as `_operator.add`.
-    pub(super) fn scalar_call(&self, node: &SerializedNode, scope: &Scope) -> Result<AstExpr> {
+    /// The call of a function of Python, such as `_operator.add`. A choice is made by statements.
+    pub(super) fn scalar_call(
+        &mut self,
+        node: &SerializedNode,
+        scope: &Scope,
+        body: &mut Vec<Stmt>,
+    ) -> Result<AstExpr> {
         let arguments = node.inputs.iter();
         let arguments = arguments.map(|argument| self.argument(&argument.arg, scope));
         let arguments: Vec<AstExpr> = arguments.collect::<Result<_>>()?;
@@ -19,6 +24,9 @@ impl Translator {
                 keywords: Vec::new(),
             }))));
         }
+        if name == "torch.sym_ite" {
+            return self.choice(arguments, body);
+        }
         if name == "_operator.pos" {
             let first = arguments.into_iter().next();
             return first.ok_or_else(|| Error::format("_operator.pos has no argument"));
@@ -28,6 +36,21 @@ impl Translator {
             // The importer lists it with whatever else is not supported.
             None => self.call(name, arguments),
         })
+    }
+
+    /// `sym_ite(condition, then, otherwise)`
+    fn choice(&mut self, arguments: Vec<AstExpr>, body: &mut Vec<Stmt>) -> Result<AstExpr> {
+        let Ok([condition, then, otherwise]) = <[AstExpr; 3]>::try_from(arguments) else {
+            return Err(Error::format("sym_ite has other than three arguments"));
+        };
+        let chosen = self.fresh("chosen");
+        let kind = StmtKind::If {
+            condition,
+            then: vec![self.assign(chosen.clone(), then)],
+            otherwise: vec![self.assign(chosen.clone(), otherwise)],
+        };
+        body.push(self.statement(kind));
+        Ok(self.variable(&chosen))
     }
 }
 
