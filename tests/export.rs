@@ -12,7 +12,9 @@ use onionskin::compare::compare;
 use onionskin::error::{Error, ErrorKind, Result};
 use onionskin::item::Item;
 use onionskin::model::{CompileOptions, Device, Model};
+use onionskin::shape::TensorType;
 use onionskin::tensor::Tensor;
+use onionskin::trace::CustomOperator;
 use onionskin::trace::export::ExportedProgram;
 use random::Random;
 
@@ -215,6 +217,40 @@ fn everything_unsupported_is_listed_with_its_line() {
     for part in ["mine::gelu", "mine::softmax", "make_exports.py:"] {
         assert!(text.contains(part), "{text}");
     }
+}
+
+#[test]
+fn operators_of_other_namespaces_are_the_users_own() {
+    let types = |operands: &[TensorType]| Ok(operands.to_vec());
+    let host = |operands: &[Tensor]| {
+        let doubled = operands[0]
+            .to_f64()
+            .iter()
+            .map(|x| 2.0 * *x as f32)
+            .collect();
+        Ok(vec![Tensor::from_vec(
+            operands[0].shape().to_vec(),
+            doubled,
+        )?])
+    };
+    CustomOperator::new("mine::double", types, host).register();
+    let package = changed("map-2.13.0", |text| {
+        text.replace(
+            "torch.ops.aten.relu.default",
+            "torch.ops.mine.double.default",
+        )
+    });
+    let ones = |shape: &[usize]| {
+        let count = shape.iter().product();
+        Item::Tensor(Tensor::from_vec(shape.to_vec(), vec![1.0f32; count]).unwrap())
+    };
+    let arguments = [ones(&[4, 3]), ones(&[3])];
+    let got = run(&Model::from_bytes(package).unwrap(), &arguments).unwrap();
+    let Item::Tensor(got) = got else {
+        panic!("{got:?}");
+    };
+    // 2 (x y) + sum(x)
+    assert_eq!(got.to_f64(), vec![5.0; 12]);
 }
 
 #[test]

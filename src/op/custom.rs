@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +36,53 @@ pub struct Shader {
     pub wgsl: String,
     /// Workgroups along x, y and z, in the sizes of the graph.
     pub workgroups: [Dim; 3],
+}
+
+/// Computes the types of results from those of operands.
+type ResultTypesFn = dyn Fn(&[TensorType]) -> Result<Vec<TensorType>> + Send + Sync;
+/// Computes the number of workgroups from the types of operands.
+type WorkgroupsFn = dyn Fn(&[TensorType]) -> [Dim; 3] + Send + Sync;
+
+/// The rules by which a call of a user-defined operator becomes a node.
+#[derive(Clone)]
+pub struct CustomRules {
+    /// Types of the results.
+    pub types: Arc<ResultTypesFn>,
+    /// WGSL source, and its workgroups.
+    pub shader: Option<(String, Arc<WorkgroupsFn>)>,
+}
+
+impl CustomRules {
+    /// The operator `name` on operands of these types.
+    ///
+    /// # Errors
+    /// The operator refuses the types.
+    pub fn operator(&self, name: &str, operands: &[TensorType]) -> Result<Custom> {
+        let shader = self.shader.as_ref().map(|(wgsl, workgroups)| Shader {
+            wgsl: wgsl.clone(),
+            workgroups: workgroups(operands),
+        });
+        Ok(Custom {
+            function: name.to_string(),
+            results: (self.types)(operands)?,
+            shader,
+        })
+    }
+}
+
+static RULES: RwLock<BTreeMap<String, CustomRules>> = RwLock::new(BTreeMap::new());
+
+/// Registers the rules of custom operators with this name, for the whole process. The import of a program that calls the operator
+/// needs them.
+pub fn register_rules(name: &str, rules: CustomRules) {
+    let mut registered = RULES.write().unwrap_or_else(PoisonError::into_inner);
+    registered.insert(name.to_string(), rules);
+}
+
+/// The registered rules of an operator, `mine::gelu`.
+pub fn rules_of(name: &str) -> Option<CustomRules> {
+    let registered = RULES.read().unwrap_or_else(PoisonError::into_inner);
+    registered.get(name).cloned()
 }
 
 static REGISTERED: RwLock<BTreeMap<String, HostFunction>> = RwLock::new(BTreeMap::new());

@@ -53,6 +53,7 @@ pub use check::{Check, Requirement};
 pub use concat::Concat;
 pub use conv::{Conv, ConvAxis};
 pub use custom::{Custom, Shader, register};
+pub(crate) use custom::{CustomRules, register_rules, rules_of};
 pub use dot::Dot;
 pub use expand::Expand;
 pub use full::Full;

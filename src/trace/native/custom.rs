@@ -8,7 +8,7 @@ use crate::dim::Dim;
 use crate::error::{Result, SourcePlace};
 use crate::ir::{Argument, TreeSpec};
 use crate::kernel::host::HostFunction;
-use crate::op::{Custom, Shader, register};
+use crate::op::{Custom, CustomRules, register, register_rules};
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 
@@ -26,12 +26,9 @@ use super::tree::Tree;
 #[derive(Clone)]
 pub struct CustomOperator {
     name: String,
-    /// Computes the result types from the operands' types.
-    types: Arc<ResultTypesFn>,
+    rules: CustomRules,
     /// Computes the results on the host.
     host: HostFunction,
-    /// WGSL source, and a function that computes the number of workgroups.
-    shader: Option<(String, Arc<WorkgroupsFn>)>,
 }
 
 impl fmt::Debug for CustomOperator {
@@ -42,9 +39,6 @@ impl fmt::Debug for CustomOperator {
     }
 }
 
-type ResultTypesFn = dyn Fn(&[TensorType]) -> Result<Vec<TensorType>> + Send + Sync;
-type WorkgroupsFn = dyn Fn(&[TensorType]) -> [Dim; 3] + Send + Sync;
-
 impl CustomOperator {
     /// An operator with result types computed by `types` from the operands' types, and results computed by `host`.
     pub fn new(
@@ -54,13 +48,15 @@ impl CustomOperator {
     ) -> CustomOperator {
         CustomOperator {
             name: name.to_string(),
-            types: Arc::new(types),
+            rules: CustomRules {
+                types: Arc::new(types),
+                shader: None,
+            },
             host: HostFunction::new(name, host),
-            shader: None,
         }
     }
 
-    /// Adds a shader for GPUs, which must compute the results of the host function. [`Shader`] describes its bindings.
+    /// Adds a shader for GPUs, which must compute the results of the host function. [`Shader`](crate::op::Shader) describes its bindings.
     /// `workgroups` computes the number of workgroups from the operands' types.
     #[must_use]
     pub fn with_shader(
@@ -68,13 +64,15 @@ impl CustomOperator {
         wgsl: &str,
         workgroups: impl Fn(&[TensorType]) -> [Dim; 3] + Send + Sync + 'static,
     ) -> CustomOperator {
-        self.shader = Some((wgsl.to_string(), Arc::new(workgroups)));
+        self.rules.shader = Some((wgsl.to_string(), Arc::new(workgroups)));
         self
     }
 
-    /// Registers the host function for graphs loaded from files. A call does so too.
+    /// Registers the operator for graphs loaded from files, and for programs of PyTorch that call an operator of this name,
+    /// `mine::gelu`, on tensors only. A call does so too.
     pub fn register(&self) {
         register(&self.name, self.host.clone());
+        register_rules(&self.name, self.rules.clone());
     }
 
     /// Calls the operator. There is always at least one result. If the call fails, the result holds the error.
@@ -92,13 +90,14 @@ impl CustomOperator {
         let values: Vec<Tensor> = values.collect::<Result<_>>()?;
         let types = operands.iter().map(|tensor| tensor.ty());
         let types: Vec<TensorType> = types.collect::<Result<_>>()?;
-        let result_types = (self.types)(&types)?;
+        let custom = self.rules.operator(&self.name, &types)?;
         let recorder = recorder::active();
         let hints = recorder
             .as_ref()
             .map(|recorder| recorder.hints())
             .unwrap_or_default();
-        let expected = result_types
+        let expected = custom
+            .results
             .iter()
             .map(|ty| Ok((ty.dtype, ty.sizes(&hints)?)));
         let computed = self
@@ -106,15 +105,6 @@ impl CustomOperator {
             .call(&values, &expected.collect::<Result<Vec<_>>>()?)?;
         let Some(recorder) = recorder else {
             return Ok(computed.into_iter().map(TracedTensor::from).collect());
-        };
-        let shader = self.shader.as_ref().map(|(wgsl, workgroups)| Shader {
-            wgsl: wgsl.clone(),
-            workgroups: workgroups(&types),
-        });
-        let custom = Custom {
-            function: self.name.clone(),
-            results: result_types,
-            shader,
         };
         record_custom(&recorder, custom, operands, &computed, place)
     }

@@ -15,6 +15,7 @@ mod budgeted;
 mod builtins;
 mod call;
 mod control;
+mod custom;
 mod datum;
 mod evaluate;
 mod hooks;

@@ -5,6 +5,7 @@ use crate::aten::{self, Operator, ResultStructure, StrideRule, WantedFormat};
 use crate::dtype::DType;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ir::{Argument, ValueId};
+use crate::op::rules_of;
 use crate::shape::Shape;
 use crate::trace::views::{GuardedGeometry, ViewCallPlacement, new_geometries};
 
@@ -26,7 +27,8 @@ impl Importer<'_> {
         let is_unknown = matches!(arguments.positional.first(), Some(Datum::Unknown));
         if is_unknown || walked_arguments(short_name, &arguments).any(Datum::is_unknown) {
             let is_builtin = BUILTIN_NAMESPACES.contains(&namespace);
-            if !is_builtin && aten::overloads(name).next().is_none() {
+            let is_known = || aten::overloads(name).next().is_some() || rules_of(name).is_some();
+            if !is_builtin && !is_known() {
                 return Ok(self.unsupported(no_overload(name, &arguments)));
             }
             // Lists, tuples and dicts may hold unknown values.
@@ -84,7 +86,10 @@ impl Importer<'_> {
     fn try_operator(&mut self, name: &str, arguments: &Arguments) -> Result<Datum> {
         match self.resolve_overload(name, arguments)? {
             Some((operator, converted)) => self.call_operator(operator, converted, arguments),
-            None => Err(no_overload(name, arguments)),
+            None => match self.custom_operator(name, arguments)? {
+                Some(result) => Ok(result),
+                None => Err(no_overload(name, arguments)),
+            },
         }
     }
 
@@ -391,8 +396,11 @@ fn no_overload(name: &str, arguments: &Arguments) -> Error {
         .collect();
     if candidates.is_empty() {
         let error = Error::unsupported(format!("the operator {name}"));
-        return match name {
-            "prim::ConstantMKLDNNTensor" => error.help(MKLDNN_HELP),
+        return match name.split_once("::") {
+            Some(("prim", "ConstantMKLDNNTensor")) => error.help(MKLDNN_HELP),
+            Some((namespace, _)) if !BUILTIN_NAMESPACES.contains(&namespace) => error.help(
+                format!("define it in Rust: trace::CustomOperator::new({name:?}, ..).register()"),
+            ),
             _ => error,
         };
     }
