@@ -2,7 +2,7 @@
 //!
 //! An archive is a [`Container`](crate::archive::Container). Its records are the pickled root module, raw storages, the
 //! program as Python-like text ([`source`], [`lexer`], [`parser`]), and debug records that map this text to lines
-//! of the user's own files. [`Archive`] combines them without knowing the meaning of any operator. [`import`] makes graphs of
+//! of the user's own files. [`Archive`] combines them without knowing the meaning of any operator. [`import`](fn@import) makes graphs of
 //! an archive. No byte of a file is trusted: for any contents, the result is a value or an error.
 
 pub mod archive;
