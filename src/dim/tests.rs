@@ -6,6 +6,7 @@ fn dim(text: &str) -> Dim {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of expressions take hours")]
 fn normal_forms_are_equal() {
     for (left, right) in [
         ("B*3 + B", "4*B"),
@@ -67,6 +68,7 @@ fn solves_for_linear_symbols() {
 
 /// Simplified extrema and divisions have the value of the original expressions for all sizes, negative terms included.
 #[test]
+#[cfg_attr(miri, ignore = "thousands of expressions take hours")]
 fn normal_forms_preserve_values() {
     type Function = (fn(&Dim, &Dim) -> Dim, fn(i64, i64) -> i64);
     let functions: [Function; 4] = [

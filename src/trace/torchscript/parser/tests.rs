@@ -241,6 +241,7 @@ fn errors_say_where_and_what() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "thousands of levels take hours")]
 fn depth_is_limited() {
     for text in [
         "(".repeat(100_000),
