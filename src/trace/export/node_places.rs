@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::archive::debug::is_library;
-use crate::error::{Location, SourcePlace};
+use crate::error::{Location, SourcePlace, without_call_numbers};
 
 /// Path of nodes that PyTorch's own passes add.
 const NO_MODULE: &str = "_empty_nn_module_stack";
@@ -28,7 +28,7 @@ impl NodePlaces {
                 && !path.starts_with(NO_MODULE)
             {
                 module = module_path(path);
-                let known = self.classes.entry(without_call_number(&module));
+                let known = self.classes.entry(without_call_numbers(&module));
                 known.or_insert_with(|| class.to_string());
             }
         }
@@ -69,10 +69,6 @@ fn module_path(path: &str) -> String {
     let path = path.strip_prefix("L['self']").unwrap_or(path);
     let path = path.strip_prefix("L__self__").unwrap_or(path);
     path.trim_start_matches('.').replace('@', "#")
-}
-
-fn without_call_number(path: &str) -> String {
-    crate::error::without_call_numbers(path)
 }
 
 /// The innermost frame of a Python traceback that is in no file of PyTorch.

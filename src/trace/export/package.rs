@@ -16,12 +16,13 @@ use super::schema::{
 use crate::archive::{Container, Pickled, TensorRecord};
 use crate::budget::Budget;
 use crate::error::{Error, ErrorContext, Result};
-use crate::tensor::Tensor;
+use crate::storage::ByteRange;
+use crate::tensor::{Tensor, TensorStorage};
 
 /// The document of the layout of PyTorch 2.1 to 2.7.
 const FLAT_DOCUMENT: &str = "serialized_exported_program.json";
-/// The major versions of the schema that are read here: 5 is that of PyTorch 2.3 and 2.4, 7 that of 2.5, 8 that of later releases,
-/// 0 that of PyTorch's own tests.
+/// The major versions of the schema that are read here: 5 is that of PyTorch 2.3, 7 that of 2.5, 8 that of
+/// later releases, 0 that of PyTorch's own tests.
 const SCHEMA_VERSIONS: [u64; 5] = [0, 5, 6, 7, 8];
 
 /// A file of `torch.export.save`.
@@ -74,9 +75,9 @@ impl Package {
     /// It is damaged, or of a version that is not supported.
     pub fn program(&self, name: &str) -> Result<SerializedProgram> {
         let record = self.document(name);
-        let version: VersionOnly = self.json(&record)?;
-        check_version(version)?;
-        self.json(&record)
+        let text = self.charged(&record)?;
+        check_version(parse(&record, &text)?)?;
+        parse(&record, &text)
     }
 
     /// Name of the record with the document of a program.
@@ -192,14 +193,21 @@ impl Package {
 
     /// Reads a JSON record within the budget.
     fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
-        let record = self.container.record(name)?;
-        let text = crate::tensor::TensorStorage::bytes(&record);
-        self.container
-            .budget()
-            .charge_json(text)
-            .at(|| name.to_string())?;
-        serde_json::from_slice(text).map_err(|error| Error::format(format!("{name}: {error}")))
+        parse(name, &self.charged(name)?)
     }
+
+    /// The text of a JSON record, charged to the budget.
+    fn charged(&self, name: &str) -> Result<ByteRange> {
+        let text = self.container.record(name)?;
+        let charged = self.container.budget().charge_json(text.bytes());
+        charged.at(|| name.to_string())?;
+        Ok(text)
+    }
+}
+
+fn parse<T: DeserializeOwned>(name: &str, text: &ByteRange) -> Result<T> {
+    let parsed = serde_json::from_slice(text.bytes());
+    parsed.map_err(|error| Error::format(format!("{name}: {error}")))
 }
 
 /// The version of a document. The rest may have another form.
