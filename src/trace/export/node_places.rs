@@ -71,7 +71,8 @@ fn module_path(path: &str) -> String {
     path.trim_start_matches('.').replace('@', "#")
 }
 
-/// The innermost frame of a Python traceback that is in no file of PyTorch.
+/// The innermost frame of a Python traceback that is in a file, and in none of PyTorch. Code that `torch.fx` generated has a name
+/// such as `<eval_with_key>.5`.
 fn user_location(trace: &str) -> Option<Location> {
     let frames = trace.lines().rev().filter_map(|line| {
         let rest = line.trim_start().strip_prefix("File \"")?;
@@ -79,7 +80,7 @@ fn user_location(trace: &str) -> Option<Location> {
         let digits = rest.split(|c: char| !c.is_ascii_digit()).next()?;
         Some((file, digits.parse().ok()?))
     });
-    let mut user = frames.filter(|(file, _)| !is_library(file));
+    let mut user = frames.filter(|(file, _)| !is_library(file) && !file.starts_with('<'));
     user.next().map(|(file, line)| Location::new(file, line))
 }
 
@@ -103,6 +104,9 @@ mod tests {
         let place = places.get(index).unwrap();
         assert_eq!(place.module, "a.0#1");
         assert_eq!(place.location, Some(Location::new("/home/u/net.py", 12)));
+        let generated =
+            format!("{trace}\n  File \"<eval_with_key>.5\", line 10, in forward\n    cond = …");
+        assert_eq!(places.of_node(&node(stack, &generated)), index);
         assert_eq!(places.class("a.0"), Some("torch.nn.modules.linear.Linear"));
         assert_eq!(places.class(""), Some("net.Net"));
         assert_eq!(places.of_node(&node(stack, trace)), index);
