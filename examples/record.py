@@ -53,7 +53,7 @@ import torch
 from safetensors.torch import save
 
 from record_paths import UnknownDebugRecord, without_paths
-from record_probes import FROZEN, blamed, call, compare, leaves, one_line, probe
+from record_probes import FROZEN, blamed, call, compare, difference, leaves, one_line, probe
 
 RTOL, HALF_RTOL = 1e-3, 2e-2
 """Relative tolerances of a model's outputs; half precision needs the second."""
@@ -76,7 +76,7 @@ def record(model, inputs, out_dir, *, name, more_inputs=(), method="trace", expo
     inputs       the arguments of one call, as a tuple; the first set, and what tracing sees
     more_inputs  further sets: a list of tuples, or a dict from label to tuple
     method       "trace" or "script": how to make an archive of an eager module
-    export       True: also write model.pt2 by torch.export (with the sizes of `inputs` baked in)
+    export       True: also write model.pt2 by torch.export, with dynamic sizes if torch.export takes them
     label        label of the first set
     stateful     True: a call changes the module's attributes; the sets are to be run in order on one instance
     prepare      what is done to the archived module before it is saved, e.g. torch.jit.freeze
@@ -147,7 +147,7 @@ def _write_case(folder, eager, archived, kind, sets, *, name, export, stateful, 
         case["sets"].append(entry)
 
     if export:
-        case["pt2"] = _export(eager, sets[0][1], folder / "model.pt2")
+        case["pt2"] = _export(name, eager, [args for _, args in sets], folder / "model.pt2", _tolerances(archived, sets[0][1]))
     (folder / "case.json").write_text(json.dumps(case, indent=1, allow_nan=False) + "\n")
 
 
@@ -308,17 +308,48 @@ def _f64_error(model, args, expected):
     return {"max_abs": _short(distance), "max_rel_to_largest": _short(distance / largest if largest else 0.0)}
 
 
-def _export(model, args, path):
+def _export(name, model, sets, path, tolerance_of):
+    """Write model.pt2, and return its entry of case.json. "dynamic" says whether it takes the sizes of all sets."""
     if isinstance(model, torch.jit.ScriptModule):
         raise RecordError("model.pt2 needs the eager module, not an archive of it")
     if not isinstance(model, torch.nn.Module):
         raise RecordError("model.pt2 needs an nn.Module, not a function")
+    program = _exported(name, model, sets[0])
+    taken = [_takes(name, program, model, args, tolerance_of) for args in sets]
+    if not taken[0]:
+        raise RecordError(f"{name}: the export refuses the inputs that it was made for")
     buffer = io.BytesIO()
-    program = torch.export.export(model, copy.deepcopy(args))
     torch.export.save(program, buffer)
     path.write_bytes(without_paths(buffer.getvalue()))
     ops = collections.Counter(str(n.target) for n in program.graph.nodes if n.op == "call_function")
-    return {"file": path.name, "bytes": path.stat().st_size, "ops": dict(sorted(ops.items()))}
+    return {"file": path.name, "bytes": path.stat().st_size, "dynamic": all(taken), "ops": dict(sorted(ops.items()))}
+
+
+def _exported(name, model, args):
+    """Export a module with every size dynamic, or, if torch.export can't, with those of the arguments."""
+    auto = getattr(torch.export.Dim, "AUTO", None)  # PyTorch 2.5 has it
+    if auto is not None:
+        shapes = torch.utils._pytree.tree_map(
+            lambda leaf: dict.fromkeys(range(leaf.dim()), auto) if isinstance(leaf, torch.Tensor) else None, args)
+        try:
+            return torch.export.export(model, copy.deepcopy(args), dynamic_shapes=shapes)
+        except Exception as error:  # torch.export raises what it meets
+            print(f"record: warning: {name}: model.pt2 takes the sizes of the first set only: {one_line(error)}",
+                  file=sys.stderr)
+    return torch.export.export(model, copy.deepcopy(args))
+
+
+def _takes(name, program, model, args, tolerance_of):
+    """True if an exported program takes the arguments. It must give the model's results then."""
+    try:
+        got = call(program.module(), args)
+    except Exception:  # guards raise errors of several kinds
+        return False
+    expected = call(model, args)
+    why = difference(got, expected, tolerance_of(expected))
+    if why:
+        raise RecordError(f"{name}: the export differs from the model: {why}")
+    return True
 
 
 def _short(number):
