@@ -4,6 +4,8 @@
 //! A file has parts, each after a line `=== NAME`. `first trace` is checked. `second trace` is the result of tracing again;
 //! it defaults to the first. `function` is the graph that calls run; it defaults to the first trace. `options` has a line
 //! for each option. `archive` names a fixture that is checked instead, with its graph on the host.
+//!
+//! `export` is a graph that the first trace is compared with; `recorded` computes PyTorch's results for that comparison.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +29,7 @@ use onionskin::tensor::Tensor;
 use onionskin::trace::check::{
     AllowList, CheckOptions, CheckReport, Finding, Id, Severity, Subject, SubjectKind, Traced,
 };
-use onionskin::trace::check::{check_trace, evaluate};
+use onionskin::trace::check::{check_trace, evaluate, example};
 use onionskin::{CompileOptions, Device, Model};
 
 #[test]
@@ -53,10 +55,39 @@ fn report(input: &str) -> String {
         module: first,
         warnings: Vec::new(),
     };
-    match check_trace(&subject, &traced, &options) {
+    let report = check_trace(&subject, &traced, &options);
+    let report = match part("export") {
+        Some(export) => report.and_then(|report| {
+            compare_with_export(report, &traced.module, export, part("recorded"), &options)
+        }),
+        None => report,
+    };
+    match report {
         Ok(report) => report.to_string(),
         Err(error) => format!("error: {error}"),
     }
+}
+
+/// Adds to a report the comparison of a trace with an export, for the example of the trace.
+fn compare_with_export(
+    report: CheckReport,
+    trace: &GraphModule,
+    export: &str,
+    recorded: Option<&str>,
+    options: &CheckOptions,
+) -> Result<CheckReport> {
+    let inputs = example(&report.graph)?;
+    let recorded = recorded.map(|text| run(&module(text, 0.0), &inputs).expect("a result"));
+    let recorded: Vec<Item> = recorded.into_iter().collect();
+    let options = CheckOptions {
+        inputs: vec![inputs],
+        ..options.clone()
+    };
+    let [trace, export] = [trace.clone(), module(export, 0.0)].map(|graph| TextFunction {
+        function: graph.clone(),
+        second: graph,
+    });
+    report.against_export(&trace, &export, &options, &recorded)
 }
 
 fn parts(input: &str) -> BTreeMap<&str, &str> {

@@ -20,15 +20,19 @@ use crate::error::{Error, Result};
 use crate::files;
 use crate::item::Item;
 use crate::model::{DeviceReference, check};
-use crate::trace::check::{AllowList, CheckOptions, CheckReport, example, explain};
+use crate::trace::check::{AllowList, CheckOptions, CheckReport, SubjectKind, example, explain};
+use crate::trace::program::MethodSubject;
 
 /// Check a model: values that its trace froze, random numbers, other input sizes; compare a device with a reference.
 ///
 /// Exit codes: 0 no errors were found (warnings may have been), 1 errors were found, 2 wrong usage, 3 anything else.
 #[derive(Args)]
 pub(super) struct CheckCommand {
-    /// A TorchScript archive, a JSON graph, or a recorded case.
+    /// An exported program, a TorchScript archive, a JSON graph, or a recorded case.
     model: PathBuf,
+    /// An export of the same module (.pt2) to compare the model with: results, sizes, branches.
+    #[arg(long, value_name = "FILE")]
+    export: Option<PathBuf>,
     #[command(flatten)]
     file: ModelFileArgs,
     #[command(flatten)]
@@ -82,6 +86,13 @@ enum Against {
     Libtorch,
 }
 
+/// The files that a check reads as models.
+struct OpenedFiles {
+    /// None if the model is part of a recorded case.
+    model: Option<Model>,
+    export: Option<Model>,
+}
+
 /// A model with its inputs, their expected outputs and the tolerance.
 struct CheckedModel {
     model: Model,
@@ -93,7 +104,7 @@ struct CheckedModel {
 
 impl CheckCommand {
     pub(super) fn run(&self) -> Result<Outcome> {
-        let model = self.check()?;
+        let OpenedFiles { model, export } = self.check()?;
         let subject = self.checked_model(model)?;
         let device = self.device.open()?;
         let options = CheckOptions {
@@ -119,6 +130,11 @@ impl CheckCommand {
         progress.step("checking");
         let mut report = check(&subject.model, &options, &reference)?;
         report.program = self.expected_source(options.inputs.len());
+        if let Some(export) = &export {
+            progress.step("comparing with the export");
+            let [trace, export] = [&subject.model, export].map(|model| self.method(model));
+            report = report.against_export(&trace, &export, &options, &subject.expected)?;
+        }
         drop(progress);
         self.print(&report)?;
         Ok(if report.passed() {
@@ -128,8 +144,30 @@ impl CheckCommand {
         })
     }
 
-    /// Opens the model, unless it is part of a recorded case, and checks all other arguments.
-    fn check(&self) -> Result<Option<Model>> {
+    /// The checked method of a model.
+    fn method<'a>(&'a self, model: &'a Model) -> MethodSubject<'a> {
+        MethodSubject {
+            program: model.program(),
+            name: &self.entry,
+        }
+    }
+
+    /// Opens the export to compare with.
+    fn open_export(&self) -> Result<Option<Model>> {
+        let Some(path) = &self.export else {
+            return Ok(None);
+        };
+        let export = self.file.open(path)?;
+        if export.program().kind() != SubjectKind::Export {
+            let message = format!("{} is no exported program", path.display());
+            let help = "--export takes a .pt2 that torch.export.save wrote; the trace is the model";
+            return Err(Error::usage(message).help(help));
+        }
+        Ok(Some(export))
+    }
+
+    /// Opens the model, unless it is part of a recorded case, and the export, and checks all other arguments.
+    fn check(&self) -> Result<OpenedFiles> {
         let mut errors = ArgumentErrors::default();
         let model = match is_case(&self.model) {
             true => Ok(None),
@@ -137,6 +175,7 @@ impl CheckCommand {
         };
         let model = errors.record(model);
         let opened = model.as_ref().and_then(Option::as_ref);
+        let export = errors.record(self.open_export());
         self.sets.check(&mut errors);
         self.device.check(&mut errors);
         errors.record(self.tolerance.check());
@@ -145,20 +184,25 @@ impl CheckCommand {
             let error = Error::usage("--expected is for --against recorded, which is not given");
             errors.record::<()>(Err(error.help("add --against recorded")));
         }
-        if let Some(model) = opened {
+        for model in opened.into_iter().chain(export.iter().flatten()) {
             errors.record(model.signature(&self.entry));
         }
         let ids = self.allow.iter();
         errors.record_all(ids.map(|rule| explain(AllowList::id(rule)).map(drop)));
         if let Some(path) = &self.html {
             let files = model_files(&self.model, opened);
-            let read = [files, self.sets.paths(), self.expected.clone()].concat();
+            let export = self.export.iter().cloned().collect();
+            let read = [files, export, self.sets.paths(), self.expected.clone()].concat();
             errors.record(self.overwrite.check(path, &["html"], &read));
         }
         if self.against == Against::Libtorch {
             errors.record(libtorch::check());
         }
-        errors.finish(model)
+        let files = model.map(|model| OpenedFiles {
+            model,
+            export: export.flatten(),
+        });
+        errors.finish(files)
     }
 
     /// Describes the source of the program's expected results. `None` for libtorch: it runs the archive, as Onionskin does.

@@ -84,7 +84,7 @@ const DEFAULT_TIME: (u32, Duration) = (10, Duration::from_secs(10));
 
 impl CheckOptions {
     /// The limit of the runs with derived arguments; `used` is what the first set took.
-    fn limit(&self, used: LoopUse) -> LoopLimit {
+    pub(super) fn limit(&self, used: LoopUse) -> LoopLimit {
         let (factor, least) = DEFAULT_ROUNDS;
         let rounds = used.rounds.saturating_mul(factor).max(least);
         let (factor, least) = DEFAULT_TIME;
@@ -436,7 +436,7 @@ impl Checker<'_> {
 
 /// Makes a finding about the differences that exceed the tolerance. It is an error if no tolerance could make them
 /// equal.
-fn mismatch_finding(id: Id, differences: &[Difference]) -> Finding {
+pub(super) fn mismatch_finding(id: Id, differences: &[Difference]) -> Finding {
     let failures = || differences.iter().filter(|difference| !difference.passed());
     let message = failures()
         .next()

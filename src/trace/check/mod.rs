@@ -40,6 +40,7 @@ mod constant_diff;
 mod dependence;
 mod diff;
 mod evaluate;
+mod export_comparison;
 mod finding;
 mod fixed_batch;
 mod html;

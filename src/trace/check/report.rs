@@ -217,7 +217,7 @@ impl CheckReport {
 fn is_numeric(id: Id) -> bool {
     matches!(
         id,
-        Id::OutputsDiffer | Id::RepeatDiffers | Id::UnstableFunction
+        Id::OutputsDiffer | Id::RepeatDiffers | Id::UnstableFunction | Id::ExportDiffers
     )
 }
 

@@ -34,7 +34,7 @@ impl SubjectKind {
     pub(super) fn limits(self, program: Option<&str>) -> Vec<String> {
         if let (false, Some(program)) = (self.is_function(), program) {
             return vec![format!(
-                "Compared with the program by {program} only. Other inputs were compared with imports of the same archive."
+                "Compared with the program by {program}. Other comparisons are between imports of the same file."
             )];
         }
         let lines: &[&str] = match self {

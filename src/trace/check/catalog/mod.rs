@@ -198,6 +198,12 @@ ids! {
     UnreadInput => results::UNREAD_INPUT,
     /// All elements of an output are NaN.
     NotANumber => results::NOT_A_NUMBER,
+    /// The results of a trace differ from those of an export.
+    ExportDiffers => results::EXPORT_DIFFERS,
+    /// A trace and an export take inputs of different sizes.
+    ExportSizes => results::EXPORT_SIZES,
+    /// A trace or an export has one branch, or a fixed number of rounds, where the other decides when it runs.
+    FrozenRegion => results::FROZEN_REGION,
     /// Two traces with the same inputs differ.
     GraphsDiffer => results::GRAPHS_DIFFER,
     /// Constants of two traces with the same inputs differ.

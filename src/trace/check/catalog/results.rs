@@ -139,6 +139,53 @@ pub const NOT_A_NUMBER: CatalogEntry = CatalogEntry {
     rust_cure: None,
 };
 
+pub const EXPORT_DIFFERS: CatalogEntry = CatalogEntry {
+    code: "W0721",
+    title: "results of trace and export differ",
+    severity: Severity::Warning,
+    front_ends: FrontEnd::ALL,
+    cause: "A trace and an export of one module give different results for the same inputs, so that one of them is wrong. If \
+            they differ for derived inputs only, one of them has a value, size or branch of its example baked in. A \
+            different structure, shape or element type is an error, different numbers are an error under `strict`.",
+    example: "onionskin check model.pt --export model.pt2",
+    cure: "Look at the operators at which the two runs part, which the finding names with their lines. Record results of \
+           PyTorch for these inputs: with `--against recorded` the finding says which of the two is wrong.",
+    rust_cure: None,
+};
+
+pub const EXPORT_SIZES: CatalogEntry = CatalogEntry {
+    code: "W0722",
+    title: "trace and export take different sizes",
+    severity: Severity::Note,
+    front_ends: FrontEnd::ALL,
+    cause: "The trace takes inputs of sizes that the export refuses, or the other way round. An export takes other sizes than \
+            its example's only where `dynamic_shapes` says so, and not where the program reads a size as a number. A trace \
+            takes every size that its operators allow, and keeps numbers of its example. It is a warning if the user's own \
+            inputs are refused, or if the export has dynamic sizes but not there.",
+    example: "level = signal.norm(dim=1) / math.sqrt(signal.shape[1]) # a number in both; only the export refuses others",
+    cure: "Export with `dynamic_shapes` for the axes that may vary: `dynamic_shapes=({0: torch.export.Dim.AUTO},)`. Compute \
+           with sizes as the program does with tensors: `signal.shape[1] ** 0.5`. If the model is called with one size only, \
+           suppress the finding.",
+    rust_cure: Some(
+        "Export with dynamic sizes for the axes that may vary. If the model is called with one size only, suppress the \
+         finding.",
+    ),
+};
+
+pub const FROZEN_REGION: CatalogEntry = CatalogEntry {
+    code: "W0723",
+    title: "branch or loop is frozen",
+    severity: Severity::Warning,
+    front_ends: FrontEnd::ALL,
+    cause: "Of a trace and an export of one module, one decides a branch or the rounds of a loop when it runs. The other has \
+            the branch or the rounds of its example. Branches and loops are matched by module.",
+    example: "if torch.compiler.is_compiling():                 # torch.export comes here\n    return torch.cond(x.sum() > 0, double, halve, (x,))\n\
+              return double(x) if x.sum() > 0 else halve(x)     # one of them in the trace",
+    cure: "Use the export. For a trace, move the branch into a function with `@torch.jit.script_if_tracing`, or write it as \
+           `torch.where`.",
+    rust_cure: Some("Write the branch as `where_` or `cond`, the loop as `while_loop` or `scan`."),
+};
+
 pub const GRAPHS_DIFFER: CatalogEntry = CatalogEntry {
     code: "E0711",
     title: "graphs differ between two traces",
