@@ -54,6 +54,12 @@ impl Container {
         Container::within(bytes, self.budget.clone()).at(|| format!("record {name:?}"))
     }
 
+    /// Reads the directory of a ZIP file that was decoded from a record. Both have one budget.
+    pub fn nested_bytes(&self, bytes: Vec<u8>) -> Result<Container> {
+        let bytes = ByteRange::whole(ByteSource::from_bytes(bytes));
+        Container::within(bytes, self.budget.clone())
+    }
+
     fn within(bytes: ByteRange, budget: Budget) -> Result<Container> {
         let zip = ZipArchive::new(ByteReader::new(bytes.clone()))
             .map_err(|error| Error::format(format!("not a ZIP archive: {error}")))?;

@@ -4,6 +4,8 @@
 //! "Gates from the input" are the input's part of the pre-activations of all gates, `[time, batch, gates · units]`: the
 //! input times the input matrix, plus the input bias (PyTorch's `igates`).
 
+mod mkldnn;
+
 use crate::dim::Dim;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -15,6 +17,7 @@ use super::packed::PackedLayout;
 use super::{Args, Composite};
 
 pub(super) const ROWS: &[Composite] = &[
+    mkldnn::ROW,
     Composite::many(
         &[
             "aten::lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",

@@ -1,7 +1,7 @@
 //! The files of a package: documents of programs, and their tensors.
 //!
 //! There are three layouts. PyTorch 2.1 to 2.7 write one document, `serialized_exported_program.json`, and tensors as
-//! `torch.save` archives within the ZIP file; 2.8 writes `models/NAME.json` and such archives in `data/`; later ones write raw
+//! `torch.save` archives within the ZIP file (2.1 has its constants in the document); 2.8 writes `models/NAME.json` and such archives in `data/`; later ones write raw
 //! records in `data/`, with a document that says which tensor is in which.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::codes;
 use super::schema::{
-    Payload, PayloadConfig, SchemaVersion, SerializedProgram, Symbolic, TensorMeta,
+    Payload, PayloadConfig, SchemaVersion, SerializedProgram, Symbolic, TensorMeta, version1,
 };
 use crate::archive::{Container, Pickled, TensorRecord};
 use crate::budget::Budget;
@@ -21,9 +21,19 @@ use crate::tensor::{Tensor, TensorStorage};
 
 /// The document of the layout of PyTorch 2.1 to 2.7.
 const FLAT_DOCUMENT: &str = "serialized_exported_program.json";
-/// The major versions of the schema that are read here: 5 is that of PyTorch 2.3, 7 that of 2.5, 8 that of
+/// The weights of the layout of PyTorch 2.1, a `torch.save` archive in spite of its name.
+const VERSION1_WEIGHTS: &str = "serialized_state_dict.json";
+/// The `torch.save` archives of the flat layout.
+const FLAT_ARCHIVES: [&str; 3] = [
+    "serialized_state_dict.pt",
+    "serialized_constants.pt",
+    VERSION1_WEIGHTS,
+];
+/// Folder of the archives of constants, which PyTorch 2.1 has in its document.
+const CONSTANTS: &str = "constants/";
+/// The major versions of the schema that are read here: 1 is that of PyTorch 2.1, 5 that of 2.3, 7 that of 2.5, 8 that of
 /// later releases, 0 that of PyTorch's own tests.
-const SCHEMA_VERSIONS: [u64; 5] = [0, 5, 6, 7, 8];
+const SCHEMA_VERSIONS: [u64; 6] = [0, 1, 5, 6, 7, 8];
 
 /// A file of `torch.export.save`.
 #[derive(Debug)]
@@ -52,6 +62,9 @@ impl Package {
             let nested = package.container.nested(&name)?;
             package.nested.insert(name, nested);
         }
+        if package.has_version1_layout() {
+            package.open_constants()?;
+        }
         Ok(package)
     }
 
@@ -75,6 +88,9 @@ impl Package {
     /// It is damaged, or of a version that is not supported.
     pub fn program(&self, name: &str) -> Result<SerializedProgram> {
         let record = self.document(name);
+        if self.has_version1_layout() {
+            return self.version1_program();
+        }
         let text = self.charged(&record)?;
         check_version(parse(&record, &text)?)?;
         parse(&record, &text)
@@ -99,6 +115,9 @@ impl Package {
             ("constants", "serialized_constants.pt"),
         ] {
             let archive = match self.is_flat() {
+                true if folder == "weights" && self.has_version1_layout() => {
+                    VERSION1_WEIGHTS.to_string()
+                }
                 true => flat.to_string(),
                 false => format!("data/{folder}/{program}.pt"),
             };
@@ -111,6 +130,12 @@ impl Package {
                     let value = self.payload(folder, &path, &payload)?;
                     records.insert(path, value);
                 }
+            }
+        }
+        for (name, container) in &self.nested {
+            if let Some(constant) = name.strip_prefix(CONSTANTS) {
+                let value = container.pickle("data").at(|| name.clone())?;
+                records.insert(constant.to_string(), within(name, value));
             }
         }
         Ok(records)
@@ -138,6 +163,32 @@ impl Package {
         }
     }
 
+    /// Reads the document of PyTorch 2.1, which is charged to the budget when the package is opened.
+    fn version1_program(&self) -> Result<SerializedProgram> {
+        let document = parse(FLAT_DOCUMENT, &self.container.record(FLAT_DOCUMENT)?)?;
+        let document = version1::upgrade(document).at(|| FLAT_DOCUMENT.to_string())?;
+        let program = serde_json::from_value(document);
+        program.map_err(|error| Error::format(format!("{FLAT_DOCUMENT}: {error}")))
+    }
+
+    /// Opens the constants in the document of PyTorch 2.1 as archives called `constants/NAME`.
+    fn open_constants(&mut self) -> Result<()> {
+        let document = self.json(FLAT_DOCUMENT)?;
+        let constants = version1::constants(&document).at(|| FLAT_DOCUMENT.to_string())?;
+        for (name, bytes) in constants {
+            let constant = self
+                .container
+                .nested_bytes(bytes)
+                .at(|| format!("constant {name}"))?;
+            self.nested.insert(format!("{CONSTANTS}{name}"), constant);
+        }
+        Ok(())
+    }
+
+    fn has_version1_layout(&self) -> bool {
+        self.container.contains(VERSION1_WEIGHTS)
+    }
+
     fn is_flat(&self) -> bool {
         self.container.contains(FLAT_DOCUMENT)
     }
@@ -148,7 +199,7 @@ impl Package {
             let is_payload =
                 name.starts_with("data/weights/") || name.starts_with("data/constants/");
             match self.is_flat() {
-                true => ["serialized_state_dict.pt", "serialized_constants.pt"].contains(name),
+                true => FLAT_ARCHIVES.contains(name),
                 false => is_payload && name.ends_with(".pt"),
             }
         });
@@ -163,14 +214,8 @@ impl Package {
         let value = container.pickle("data").at(|| name.to_string())?;
         let entries = value.as_dict().map_or(&[][..], |dict| &dict.entries);
         let values = entries.iter().filter_map(|(key, value)| {
-            let value = match value {
-                Pickled::Tensor(record) => Pickled::Tensor(Arc::new(TensorRecord {
-                    storage: format!("{name}/{}", record.storage).into(),
-                    ..record.as_ref().clone()
-                })),
-                other => other.clone(),
-            };
-            Some((key.as_str()?.to_string(), value))
+            let path = version1::weight_name(key.as_str()?);
+            Some((path.to_string(), within(name, value.clone())))
         });
         Ok(values.collect())
     }
@@ -208,6 +253,17 @@ impl Package {
 fn parse<T: DeserializeOwned>(name: &str, text: &ByteRange) -> Result<T> {
     let parsed = serde_json::from_slice(text.bytes());
     parsed.map_err(|error| Error::format(format!("{name}: {error}")))
+}
+
+/// A value of a `torch.save` archive within the package: the storage of a tensor has the name of the archive.
+fn within(archive: &str, value: Pickled) -> Pickled {
+    match value {
+        Pickled::Tensor(record) => Pickled::Tensor(Arc::new(TensorRecord {
+            storage: format!("{archive}/{}", record.storage).into(),
+            ..record.as_ref().clone()
+        })),
+        other => other,
+    }
 }
 
 /// The version of a document. The rest may have another form.

@@ -28,7 +28,8 @@ impl Translator {
             if let Some(cast) = cast {
                 value = self.cast_argument(cast, &argument.arg, value);
             }
-            match positional.len() == position && is_positional(name, position, argument) {
+            let is_next = positional.len() == position;
+            match is_next && is_positional(&node.target, name, position, argument) {
                 true => positional.push(value),
                 false => keywords.push((argument.name.clone(), value)),
             }
@@ -128,19 +129,23 @@ fn float(value: Number) -> AstExprKind {
 }
 
 /// True if an argument may be given by its position. Files of old versions do not say whether one was.
-fn is_positional(operator: &str, position: usize, argument: &NamedArgument) -> bool {
+fn is_positional(target: &str, operator: &str, position: usize, argument: &NamedArgument) -> bool {
     match argument.kind {
         Some(kind) => kind == POSITIONAL,
         None => {
-            let mut overloads = aten::overloads(operator).peekable();
-            // Import evaluates the others itself, `aten::sym_size` for instance.
-            overloads.peek().is_none()
-                || overloads.any(|overload| {
-                    let parameter = overload.schema.parameters.get(position);
-                    parameter.is_some_and(|parameter| {
-                        parameter.name == argument.name && !parameter.keyword_only
-                    })
+            let overload = target.rsplit('.').next().map_or("", |name| match name {
+                "default" => "",
+                name => name,
+            });
+            let mut overloads = aten::overloads(operator);
+            let schema = overloads.find(|other| other.schema.overload == overload);
+            // Import evaluates others itself, `aten::sym_size` for instance.
+            schema.is_none_or(|operator| {
+                let parameter = operator.schema.parameters.get(position);
+                parameter.is_some_and(|parameter| {
+                    parameter.name == argument.name && !parameter.keyword_only
                 })
+            })
         }
     }
 }

@@ -179,8 +179,7 @@ impl Translator {
         body: &mut Vec<Stmt>,
     ) -> Result<Vec<AstExpr>> {
         let graph = graphs(node).next().ok_or_else(|| missing("map"))?;
-        let inputs = self.operands(node, 1..2, scope)?;
-        let additional = self.operands(node, 2.., scope)?;
+        let (inputs, additional) = self.mapped_operands(node, scope)?;
         let lists = self.lists(node, graph.outputs.len(), body);
         let round = self.fresh("round");
         let elements = self.elements(&inputs, self.variable(&round));
@@ -190,6 +189,28 @@ impl Translator {
         let length = self.length(&inputs)?;
         body.push(self.for_loop(round, length, statements));
         Ok(self.stacked(&lists))
+    }
+
+    /// The operands of `map` that are taken apart, and the others: two lists, or, in files of PyTorch 2.1, the number of the
+    /// former and all operands.
+    fn mapped_operands(
+        &self,
+        node: &SerializedNode,
+        scope: &Scope,
+    ) -> Result<(Vec<AstExpr>, Vec<AstExpr>)> {
+        let second = node.inputs.get(1).map(|argument| &argument.arg);
+        if let Some(SerializedArgument::Int(Symbolic::Known(count))) = second {
+            let mut inputs = self.operands(node, 2.., scope)?;
+            let count = usize::try_from(*count)
+                .unwrap_or_default()
+                .min(inputs.len());
+            let additional = inputs.split_off(count);
+            return Ok((inputs, additional));
+        }
+        Ok((
+            self.operands(node, 1..2, scope)?,
+            self.operands(node, 2.., scope)?,
+        ))
     }
 
     /// `associative_scan(combine, inputs, additional)`: all prefixes of the inputs, combined from the first on.

@@ -125,7 +125,7 @@ impl Translator {
         scope: &mut Scope,
         body: &mut Vec<Stmt>,
     ) -> Result<()> {
-        if let Some(name) = node.target.strip_prefix("torch.ops.higher_order.") {
+        if let Some(name) = higher_order_name(&node.target) {
             return self.higher_order(name, node, scope, body);
         }
         if self.check(node, scope, body)? {
@@ -312,6 +312,24 @@ impl Translator {
             }
         }
     }
+}
+
+/// `cond` for `torch.ops.higher_order.cond`; old releases write `torch.ops.map_impl` and
+/// `torch._higher_order_ops.wrap.wrap_with_set_grad_enabled` as well.
+fn higher_order_name(target: &str) -> Option<&str> {
+    let old = || {
+        target
+            .strip_prefix("torch._higher_order_ops.")?
+            .rsplit('.')
+            .next()
+    };
+    let oldest = || {
+        target
+            .strip_prefix("torch.ops.")
+            .filter(|name| !name.contains('.'))
+    };
+    let name = target.strip_prefix("torch.ops.higher_order.");
+    name.or_else(old).or_else(oldest)
 }
 
 /// `aten::linear` for `torch.ops.aten.linear.default`; none for functions of Python.
