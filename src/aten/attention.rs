@@ -177,7 +177,7 @@ impl<'g> ComposedAttention<'g> {
 
 /// Scaled products of queries and keys. A `bool` mask keeps the scores where it is true and replaces the others by
 /// minus infinity; a mask of numbers is added. The default scale is `1 / √width`, where `width` is the size of a query.
-fn masked_scores<'g>(
+pub(super) fn masked_scores<'g>(
     query: Value<'g>,
     key: Value<'g>,
     scale: Option<f64>,
@@ -206,7 +206,7 @@ fn masked_scores<'g>(
 }
 
 /// Causal mask `[queries, keys]`: query `i` attends to keys `0..=i`.
-fn causal<'g>(query: Value<'g>, key: Value<'g>) -> Value<'g> {
+pub(super) fn causal<'g>(query: Value<'g>, key: Value<'g>) -> Value<'g> {
     let builder = query.builder();
     let rows = builder.iota(DType::I64, vec![query.size(-2), Dim::ONE], 0);
     let columns = builder.iota(DType::I64, vec![Dim::ONE, key.size(-2)], 1);

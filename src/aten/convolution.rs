@@ -234,7 +234,7 @@ impl ConvParameters {
 }
 
 /// One number for each axis; a single number is repeated.
-fn one_per_axis(numbers: Vec<i64>, axes: usize) -> Result<Vec<i64>> {
+pub(super) fn one_per_axis(numbers: Vec<i64>, axes: usize) -> Result<Vec<i64>> {
     match numbers.as_slice() {
         [single] => Ok(vec![*single; axes]),
         several if several.len() == axes => Ok(numbers),
@@ -247,7 +247,7 @@ fn one_per_axis(numbers: Vec<i64>, axes: usize) -> Result<Vec<i64>> {
 /// Converts the filter `[inputs, outputs / groups, taps..]` of a transposed convolution to the filter
 /// `[outputs, inputs / groups, taps..]` of the ordinary convolution over the dilated input, with taps reversed.
 /// `inputs` and `outputs` are numbers of channels.
-fn transposed_filter(filter: Value, groups: i64) -> Result<Value> {
+pub(super) fn transposed_filter(filter: Value, groups: i64) -> Result<Value> {
     let shape = filter.shape();
     let [inputs, outputs, taps @ ..] = shape.as_slice() else {
         return Err(Error::operator("the filter has too few dimensions"));
@@ -275,6 +275,28 @@ fn integer_convolution<'g>(
     groups: i64,
 ) -> Result<Value<'g>> {
     let groups = Dim::from(groups.max(1));
+    let patches = patches(x, filter, axes, &groups)?;
+    let [_, _, _, k] = patches.sizes()?;
+    let outputs = filter.size(0);
+    let filters = filter.reshape(vec![groups.clone(), outputs.floor_div(&groups), k]);
+    let product = patches.matmul(filters.transpose(1, 2)).transpose(2, 3);
+    let sizes = (2i64..).zip(axes);
+    let sizes = sizes.map(|(axis, conv_axis)| conv_axis.output(&x.size(axis), &filter.size(axis)));
+    Ok(product.reshape(
+        [x.size(0), outputs]
+            .into_iter()
+            .chain(sizes)
+            .collect::<Vec<Dim>>(),
+    ))
+}
+
+/// The elements of all windows, `[N, G, Y, (C / G) K]`: `Y` windows of `K` positions of a filter `[.., .., taps..]`.
+pub(super) fn patches<'g>(
+    x: Value<'g>,
+    filter: Value<'g>,
+    axes: &[ConvAxis],
+    groups: &Dim,
+) -> Result<Value<'g>> {
     let mut windows = x;
     for (axis, conv_axis) in (2i64..).zip(axes) {
         let taps = x.builder().symbols().specialize(&filter.size(axis))?;
@@ -291,26 +313,20 @@ fn integer_convolution<'g>(
     else {
         return Err(Error::operator("the input has too few dimensions"));
     };
-    let (positions, taps) = (
-        Dim::product(output_sizes),
-        Dim::product(filter.shape().iter().skip(2)),
-    );
-    let k = &channels.floor_div(&groups) * &taps;
-    let outputs = filter.size(0);
-    // [N, C, Y.., K..] -> [N, G, Y, (C / G) K]
-    let patches = windows
+    let positions = Dim::product(output_sizes);
+    let taps = Dim::product(filter.shape().iter().skip(2));
+    let group = channels.floor_div(groups);
+    // [N, C, Y.., K..] -> [N, G, C / G, Y, K] -> [N, G, Y, (C / G) K]
+    Ok(windows
         .reshape(vec![
             batch.clone(),
             groups.clone(),
-            channels.floor_div(&groups),
+            group.clone(),
             positions.clone(),
-            taps,
+            taps.clone(),
         ])
         .transpose(2, 3)
-        .reshape(vec![batch.clone(), groups.clone(), positions, k.clone()]);
-    let filters = filter.reshape(vec![groups.clone(), outputs.floor_div(&groups), k]);
-    let product = patches.matmul(filters.transpose(1, 2)).transpose(2, 3);
-    Ok(product.reshape([&[batch.clone(), outputs], output_sizes].concat()))
+        .reshape(vec![batch.clone(), groups.clone(), positions, group * taps]))
 }
 
 /// Inserts `factor - 1` zeros between the elements of an axis.

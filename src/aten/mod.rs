@@ -42,6 +42,7 @@ mod activation;
 mod advanced;
 mod arithmetic;
 mod attention;
+mod backward;
 mod bounds;
 mod bounds_checks;
 mod class_loss;
@@ -124,6 +125,10 @@ const ROWS_BY_MODULE: &[&[Composite]] = &[
     softmax::ROWS,
     linear::ROWS,
     attention::ROWS,
+    backward::attention::ROWS,
+    backward::axis_maps::ROWS,
+    backward::convolution::ROWS,
+    backward::pooling::ROWS,
     resize::ROWS,
     convert::ROWS,
     create::ROWS,

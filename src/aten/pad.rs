@@ -133,7 +133,7 @@ pub(super) fn constant<'g>(x: Value<'g>, pad: &[Dim], value: Scalar) -> Result<V
 
 /// The extension of an axis beyond its ends.
 #[derive(Clone, Copy, PartialEq)]
-enum PadMode {
+pub(super) enum PadMode {
     /// The axis is mirrored at its end elements.
     Reflect,
     /// The end elements are repeated.
@@ -143,7 +143,7 @@ enum PadMode {
 }
 
 /// Pads with the value's own elements, each padded axis by the mode. Negative padding crops.
-fn pad_by_mode<'g>(x: Value<'g>, pad: &[Dim], mode: PadMode) -> Result<Value<'g>> {
+pub(super) fn pad_by_mode<'g>(x: Value<'g>, pad: &[Dim], mode: PadMode) -> Result<Value<'g>> {
     let (low, high) = by_axis(pad, x.rank())?;
     // Circular padding repeats only the elements that negative padding leaves.
     let cropping = |pad: &[Dim]| -> Vec<Dim> {

@@ -162,7 +162,7 @@ pub(super) const ROWS: &[Composite] = &[
 
 /// The windows along each of the last `count` axes, from the arguments of a pool that is not adaptive. An empty stride
 /// means the window's size.
-fn axes(a: &Args, count: usize) -> Result<Vec<PoolAxis>> {
+pub(super) fn axes(a: &Args, count: usize) -> Result<Vec<PoolAxis>> {
     let per_axis = |name: &str, default: &[i64]| -> Result<Vec<i64>> {
         let numbers = if a.has(name) {
             a.ints(name)
