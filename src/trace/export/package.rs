@@ -1,8 +1,8 @@
 //! The files of a package: documents of programs, and their tensors.
 //!
 //! There are three layouts. PyTorch 2.1 to 2.7 write one document, `serialized_exported_program.json`, and tensors as
-//! `torch.save` archives within the ZIP file (2.1 has its constants in the document); 2.8 writes `models/NAME.json` and such archives in `data/`; later ones write raw
-//! records in `data/`, with a document that says which tensor is in which.
+//! `torch.save` archives within the ZIP file (2.1 has its constants in the document); 2.8 writes `models/NAME.json` and such
+//! archives in `data/`; later ones write raw records in `data/`, with a document that says which tensor is in which.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use super::codes;
 use super::schema::{
-    Payload, PayloadConfig, SchemaVersion, SerializedProgram, Symbolic, TensorMeta, version1,
+    Payload, PayloadConfig, SchemaVersion, SerializedProgram, Symbolic, TensorMeta, early,
 };
 use crate::archive::{Container, Pickled, TensorRecord};
 use crate::budget::Budget;
@@ -21,19 +21,20 @@ use crate::tensor::{Tensor, TensorStorage};
 
 /// The document of the layout of PyTorch 2.1 to 2.7.
 const FLAT_DOCUMENT: &str = "serialized_exported_program.json";
-/// The weights of the layout of PyTorch 2.1, a `torch.save` archive in spite of its name.
-const VERSION1_WEIGHTS: &str = "serialized_state_dict.json";
-/// The `torch.save` archives of the flat layout.
-const FLAT_ARCHIVES: [&str; 3] = [
+/// The `torch.save` archives of the flat layout; PyTorch 2.1 and 2.2 give them the ending of documents.
+const FLAT_ARCHIVES: [&str; 4] = [
     "serialized_state_dict.pt",
     "serialized_constants.pt",
-    VERSION1_WEIGHTS,
+    EARLY_WEIGHTS,
+    "serialized_constants.json",
 ];
+/// The weights in the layout of PyTorch 2.1 and 2.2.
+const EARLY_WEIGHTS: &str = "serialized_state_dict.json";
 /// Folder of the archives of constants, which PyTorch 2.1 has in its document.
 const CONSTANTS: &str = "constants/";
-/// The major versions of the schema that are read here: 1 is that of PyTorch 2.1, 5 that of 2.3, 7 that of 2.5, 8 that of
+/// The major versions of the schema that are read here: 1 and 2 are those of PyTorch 2.1 and 2.2, 5 that of 2.3, 7 that of 2.5, 8 that of
 /// later releases, 0 that of PyTorch's own tests.
-const SCHEMA_VERSIONS: [u64; 6] = [0, 1, 5, 6, 7, 8];
+const SCHEMA_VERSIONS: [u64; 7] = [0, 1, 2, 5, 6, 7, 8];
 
 /// A file of `torch.export.save`.
 #[derive(Debug)]
@@ -62,7 +63,7 @@ impl Package {
             let nested = package.container.nested(&name)?;
             package.nested.insert(name, nested);
         }
-        if package.has_version1_layout() {
+        if package.has_early_layout() {
             package.open_constants()?;
         }
         Ok(package)
@@ -88,8 +89,8 @@ impl Package {
     /// It is damaged, or of a version that is not supported.
     pub fn program(&self, name: &str) -> Result<SerializedProgram> {
         let record = self.document(name);
-        if self.has_version1_layout() {
-            return self.version1_program();
+        if self.has_early_layout() {
+            return self.early_program();
         }
         let text = self.charged(&record)?;
         check_version(parse(&record, &text)?)?;
@@ -109,18 +110,12 @@ impl Package {
     /// # Errors
     /// A document is damaged.
     pub fn tensors(&self, program: &str) -> Result<TensorRecords> {
+        if self.is_flat() {
+            return self.flat_tensors();
+        }
         let mut records = TensorRecords::new();
-        for (folder, flat) in [
-            ("weights", "serialized_state_dict.pt"),
-            ("constants", "serialized_constants.pt"),
-        ] {
-            let archive = match self.is_flat() {
-                true if folder == "weights" && self.has_version1_layout() => {
-                    VERSION1_WEIGHTS.to_string()
-                }
-                true => flat.to_string(),
-                false => format!("data/{folder}/{program}.pt"),
-            };
+        for folder in ["weights", "constants"] {
+            let archive = format!("data/{folder}/{program}.pt");
             let config = format!("data/{folder}/{program}_{folder}_config.json");
             if self.nested.contains_key(&archive) {
                 records.extend(self.archived(&archive)?);
@@ -132,10 +127,19 @@ impl Package {
                 }
             }
         }
+        Ok(records)
+    }
+
+    /// The tensors of the flat layout.
+    fn flat_tensors(&self) -> Result<TensorRecords> {
+        let mut records = TensorRecords::new();
         for (name, container) in &self.nested {
-            if let Some(constant) = name.strip_prefix(CONSTANTS) {
-                let value = container.pickle("data").at(|| name.clone())?;
-                records.insert(constant.to_string(), within(name, value));
+            match name.strip_prefix(CONSTANTS) {
+                None => records.extend(self.archived(name)?),
+                Some(constant) => {
+                    let value = container.pickle("data").at(|| name.clone())?;
+                    records.insert(constant.to_string(), within(name, value));
+                }
             }
         }
         Ok(records)
@@ -163,10 +167,10 @@ impl Package {
         }
     }
 
-    /// Reads the document of PyTorch 2.1, which is charged to the budget when the package is opened.
-    fn version1_program(&self) -> Result<SerializedProgram> {
+    /// Reads the document of PyTorch 2.1 or 2.2, which is charged to the budget when the package is opened.
+    fn early_program(&self) -> Result<SerializedProgram> {
         let document = parse(FLAT_DOCUMENT, &self.container.record(FLAT_DOCUMENT)?)?;
-        let document = version1::upgrade(document).at(|| FLAT_DOCUMENT.to_string())?;
+        let document = early::upgrade(document).at(|| FLAT_DOCUMENT.to_string())?;
         let program = serde_json::from_value(document);
         program.map_err(|error| Error::format(format!("{FLAT_DOCUMENT}: {error}")))
     }
@@ -174,7 +178,7 @@ impl Package {
     /// Opens the constants in the document of PyTorch 2.1 as archives called `constants/NAME`.
     fn open_constants(&mut self) -> Result<()> {
         let document = self.json(FLAT_DOCUMENT)?;
-        let constants = version1::constants(&document).at(|| FLAT_DOCUMENT.to_string())?;
+        let constants = early::constants(&document).at(|| FLAT_DOCUMENT.to_string())?;
         for (name, bytes) in constants {
             let constant = self
                 .container
@@ -185,8 +189,8 @@ impl Package {
         Ok(())
     }
 
-    fn has_version1_layout(&self) -> bool {
-        self.container.contains(VERSION1_WEIGHTS)
+    fn has_early_layout(&self) -> bool {
+        self.container.contains(EARLY_WEIGHTS)
     }
 
     fn is_flat(&self) -> bool {
@@ -214,7 +218,7 @@ impl Package {
         let value = container.pickle("data").at(|| name.to_string())?;
         let entries = value.as_dict().map_or(&[][..], |dict| &dict.entries);
         let values = entries.iter().filter_map(|(key, value)| {
-            let path = version1::weight_name(key.as_str()?);
+            let path = early::weight_name(key.as_str()?);
             Some((path.to_string(), within(name, value.clone())))
         });
         Ok(values.collect())
@@ -290,7 +294,8 @@ fn check_version(document: VersionOnly) -> Result<()> {
     let message = format!(
         "the program has {version} of the schema of torch.export, as PyTorch {writer} writes it"
     );
-    let help = "versions 5 to 8 are supported: export the module again with PyTorch 2.3 or newer";
+    let help =
+        "versions 1, 2 and 5 to 8 are supported: export the module again with PyTorch 2.3 or newer";
     Err(Error::unsupported(message).help(help))
 }
 

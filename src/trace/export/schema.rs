@@ -1,7 +1,7 @@
 //! The JSON of an exported program, as `torch/_export/serde/schema.py` declares it. Unknown keys are ignored.
 
 mod argument;
-pub mod version1;
+pub mod early;
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,9 @@
-//! Documents of PyTorch 2.1 (version 1 of the schema) in the form of later versions.
+//! Documents of PyTorch 2.1 and 2.2 (versions 1 and 2 of the schema) in the form of later versions.
 //!
-//! They differ in these ways: a union has all of its keys, of which all but one are null; the signature maps names of inputs to
-//! weights; the structure of arguments and results stands beside the graph; types of tensors are nested one deeper, with offsets and examples of sizes as plain numbers; constants are `torch.save` archives in base64.
-//! Source: `torch/_export/serde/schema.py` of PyTorch 2.1.
+//! In both, a union has all of its keys, of which all but one are null; offsets and examples of sizes are plain numbers. In
+//! version 1, moreover, the signature maps names of inputs to weights; the structure of arguments and results stands beside the
+//! graph; types of tensors are nested one deeper; constants are `torch.save` archives in base64.
+//! Source: `torch/_export/serde/schema.py` of these releases.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,7 +20,18 @@ pub const WEIGHT_PREFIX: &str = "L__self___";
 /// A key is missing.
 pub fn upgrade(mut document: Value) -> Result<Value> {
     strip_nulls(&mut document);
+    let version = member(&mut document, "schema_version")?.take();
+    document["schema_version"] = json!({"major": version, "minor": 0});
     let module = member(&mut document, "graph_module")?;
+    if version == 1 {
+        upgrade_signature(module)?;
+    }
+    upgrade_graph(member(module, "graph")?);
+    Ok(document)
+}
+
+/// Replaces the signature and structure of version 1.
+fn upgrade_signature(module: &mut Value) -> Result<()> {
     let signature = new_signature(module)?;
     let call = module_call(
         module
@@ -31,9 +43,7 @@ pub fn upgrade(mut document: Value) -> Result<Value> {
         .ok_or_else(|| missing("graph_module"))?;
     fields.insert("signature".into(), signature);
     fields.insert("module_call_graph".into(), json!([call]));
-    upgrade_graph(member(module, "graph")?);
-    document["schema_version"] = json!({"major": 1, "minor": 0});
-    Ok(document)
+    Ok(())
 }
 
 /// The constants of a document, each a `torch.save` archive of one tensor, by name.
@@ -66,8 +76,8 @@ fn upgrade_graph(value: &mut Value) {
             if let Some(Value::Object(types)) = fields.get_mut("tensor_values") {
                 types.values_mut().for_each(upgrade_tensor_type);
             }
-            if let Some(stack) = fields.get_mut("nn_module_stack") {
-                *stack = module_stack(stack.as_str().unwrap_or_default()).into();
+            if let Some(Value::String(stack)) = fields.get_mut("nn_module_stack") {
+                *stack = module_stack(stack);
             }
             if let Some(hint) = fields.get_mut("hint").filter(|hint| hint.is_i64()) {
                 *hint = json!({"as_int": hint});
@@ -80,11 +90,12 @@ fn upgrade_graph(value: &mut Value) {
 }
 
 fn upgrade_tensor_type(value: &mut Value) {
-    let mut meta = value.get_mut("meta").map(Value::take).unwrap_or_default();
-    if let Some(offset) = meta.get("storage_offset").cloned() {
-        meta["storage_offset"] = json!({"as_int": offset});
+    if let Some(meta) = value.get_mut("meta").map(Value::take) {
+        *value = meta;
     }
-    *value = meta;
+    if let Some(offset) = value.get_mut("storage_offset") {
+        *offset = json!({"as_int": offset});
+    }
 }
 
 /// Removes the null members of all objects.
@@ -196,13 +207,17 @@ pub fn weight_name(path: &str) -> &str {
 
 /// A stack of modules as later versions write it: `key,path,class` for `key:(path,class)`.
 fn module_stack(stack: &str) -> String {
-    let entry = |entry: &str| {
+    let parts = |entry: &str| {
         let (key, rest) = entry.split_once(":(")?;
         let (path, class) = rest.strip_suffix(')')?.rsplit_once(',')?;
         Some(format!("{key},{},{class}", attribute_path(path)))
     };
-    let entries: Vec<String> = stack.split(';').filter_map(entry).collect();
-    entries.join(";")
+    let entry = |entry: &str| parts(entry).unwrap_or_else(|| entry.to_string());
+    stack
+        .split(';')
+        .map(entry)
+        .collect::<Vec<String>>()
+        .join(";")
 }
 
 /// A path as attributes: `L['self'].layers.0` for `getattr(L['self'].layers, '0')`.
