@@ -108,9 +108,9 @@ fn by_axis<'g, T>(
     gradient.builder().check()?;
     let parameters: Vec<T> = parameters.into_iter().collect();
     let first = input.len().saturating_sub(parameters.len());
-    let axes = input.iter().enumerate().skip(first).zip(&parameters);
-    let result = axes.fold(Ok(gradient), |gradient, ((axis, size), parameters)| {
-        transposed(gradient?, axis as i64, size, |rows| map(rows, parameters))
+    let mut axes = input.iter().enumerate().skip(first).zip(&parameters);
+    let result = axes.try_fold(gradient, |gradient, ((axis, size), parameters)| {
+        transposed(gradient, axis as i64, size, |rows| map(rows, parameters))
     });
     Ok(result?.to(gradient.dtype()))
 }
@@ -181,7 +181,7 @@ fn replication_pad<'g>(a: &Args<'g>) -> Result<Value<'g>> {
     // The padding of the last axis comes first.
     let padding = a.sizes("padding");
     let pairs: Vec<&[Dim]> = padding.chunks(2).rev().collect();
-    if padding.len() % 2 != 0 || input.rank() < pairs.len() {
+    if !padding.len().is_multiple_of(2) || input.rank() < pairs.len() {
         return Err(Error::operator(format!(
             "{} padding sizes for {}",
             padding.len(),
